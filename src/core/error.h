@@ -1,0 +1,55 @@
+/* Errors of two kinds. A user's mistake (bad deck, missing file, full disk) is described in a
+ * struct error and handed up to the caller, so that all ranks can agree on one message and one exit
+ * code. A programmer's mistake ends the job at once with rank, host, file and line (ENSURE). */
+#ifndef VITTRAIN_CORE_ERROR_H
+#define VITTRAIN_CORE_ERROR_H
+
+#include <stdbool.h>
+
+/* The exit codes of the program; documented in the manual page. */
+enum error_kind {
+    ERROR_NONE = 0,
+    ERROR_INTERNAL = 1,   /* a programmer's mistake, or a library that failed without a reason */
+    ERROR_USAGE = 2,      /* command line, deck, combination of options */
+    ERROR_DATA = 3,       /* data set or image: missing, truncated, out of range */
+    ERROR_CHECKPOINT = 4, /* checkpoint or weights: damaged, of another model or version */
+    ERROR_FILE = 5,       /* cannot write: disk full, permission, unwritable run folder */
+    ERROR_MEMORY = 6,     /* the machine or the device has too little memory */
+    ERROR_NUMERIC = 7,    /* NaN or infinity in training */
+    ERROR_NETWORK = 8,    /* download, upload, name resolution */
+    ERROR_PEER = 9        /* another rank failed or does not answer */
+};
+
+enum { ERROR_TEXT_SIZE = 2048 };
+
+struct error {
+    enum error_kind kind;
+    char text[ERROR_TEXT_SIZE]; /* one line: what, where, what to do; no newline */
+};
+
+/* Describes a user's mistake; the first one wins, later calls leave it alone. Returns false, so that
+ * a function can end with `return error_set(...)`. */
+bool error_set(struct error *error, enum error_kind kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Forgets what was set, so that the struct can be used again. */
+void error_clear(struct error *error);
+
+/* Who we are, for messages, and how the whole job is ended (the comm room registers MPI_Abort).
+ * Without a handler error_abort ends this process only. */
+void error_identify(int rank, const char *host);
+void error_on_abort(void (*handler)(int exit_code));
+
+/* Ends the job: one line on stderr with rank, host, file and line. Does not return. */
+void error_abort(const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4), noreturn));
+
+/* A condition that only a programmer's mistake (or a broken library) can make false.
+ * Checked in release builds too. */
+#define ENSURE(condition, ...)                                                                     \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            error_abort(__FILE__, __LINE__, __VA_ARGS__);                                          \
+    } while (0)
+
+#endif

@@ -1,0 +1,189 @@
+/* Every option of the program. One table (options_table.c) has for each key: name, type, default,
+ * range, help. From it come the parser of decks, the overrides on the command line, --help, the
+ * manual page and the resolved deck. `struct options` is where the table's values lie. */
+#ifndef VITTRAIN_CORE_OPTIONS_H
+#define VITTRAIN_CORE_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "core/error.h"
+
+enum { OPTION_TEXT = 1024, OPTION_LIST = 16, OPTION_KEY = 64 };
+
+enum backend_choice { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA };
+enum precision_choice { PRECISION_AUTO, PRECISION_FP32, PRECISION_BF16 };
+enum pool_choice { POOL_AUTO, POOL_TOKEN, POOL_MEAN };
+enum switch_choice { SWITCH_AUTO = -1, SWITCH_OFF = 0, SWITCH_ON = 1 };
+enum validation_choice { VALIDATION_TEST, VALIDATION_REFERENCE, VALIDATION_NONE };
+enum optimizer_choice { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_ADAMW, OPTIMIZER_RMSPROP };
+enum rate_scale_choice { RATE_SCALE_NONE, RATE_SCALE_LINEAR, RATE_SCALE_SQRT };
+enum schedule_choice {
+    SCHEDULE_CONSTANT,
+    SCHEDULE_COSINE,
+    SCHEDULE_STEP,
+    SCHEDULE_ONECYCLE,
+    SCHEDULE_PLATEAU,
+    SCHEDULE_LINEAR
+};
+enum schedule_per_choice { SCHEDULE_PER_STEP, SCHEDULE_PER_EPOCH };
+enum strategy_choice { STRATEGY_DDP };
+enum reduce_choice { REDUCE_FP32, REDUCE_COMPUTE };
+enum writers_choice { WRITERS_AUTO, WRITERS_ALL, WRITERS_NODE0 };
+enum monitor_choice { MONITOR_TOP1, MONITOR_LOSS };
+
+struct option_list {
+    int count;
+    double value[OPTION_LIST];
+};
+
+struct options {
+    struct {
+        char name[OPTION_TEXT]; /* also the prefix of the run folder */
+        char dir[OPTION_TEXT];  /* empty: runs/NAME-DATE */
+        int64_t seed;
+        int backend; /* enum backend_choice */
+        int64_t threads; /* per rank; 0: the rank's share of the node's cores */
+    } run;
+    struct {
+        char name[OPTION_TEXT];
+        char init[OPTION_TEXT]; /* "none", FILE.safetensors or a checkpoint */
+        /* The shape: 0 (or auto) means what the registry says for this name. */
+        int64_t image, channels, patch, dim, depth, heads, classes;
+        double mlp_ratio;
+        double dropout, drop_path; /* negative: the registry's */
+        int qkv_bias, class_token, embed_norm; /* enum switch_choice */
+        int pool;                              /* enum pool_choice */
+    } model;
+    struct {
+        char format[OPTION_TEXT];
+        char root[OPTION_TEXT]; /* empty: the sample that comes with the program */
+        int64_t workers;
+        bool shuffle, drop_last;
+        int val;                          /* enum validation_choice */
+        int64_t samples, image, classes;  /* of synthetic data */
+    } data;
+    struct {
+        double flip, rotate, translate, erase;
+        struct option_list erase_scale, erase_ratio;
+        int64_t crop_pad;
+        int64_t resize; /* 0: the model's image size */
+        struct option_list mean, std; /* empty: the model's */
+    } augment;
+    struct {
+        int64_t epochs, steps, batch, global_batch, accumulate;
+        int precision; /* enum precision_choice */
+        double clip_norm, label_smoothing;
+        int64_t eval_every; /* epochs; 0: only at the end */
+        double max_seconds;
+        int64_t early_stop; /* evaluations without improvement; 0: never */
+    } train;
+    struct {
+        int name; /* enum optimizer_choice */
+        double lr;
+        int lr_scale; /* enum rate_scale_choice */
+        int64_t lr_batch; /* the global batch that lr is meant for */
+        double weight_decay;
+        bool no_decay;
+        double layer_decay; /* 1: none */
+        char freeze[OPTION_TEXT]; /* comma-separated unit names or prefixes of tensor names */
+        double ema;               /* decay; 0: none */
+        double momentum;
+        bool nesterov;
+        struct option_list betas;
+        double eps, alpha;
+    } optim;
+    struct {
+        int name; /* enum schedule_choice */
+        int per;  /* enum schedule_per_choice */
+        int64_t warmup; /* steps or epochs, as `per` says */
+        double min_lr;
+        int64_t step_size;
+        double gamma;
+        double pct_start, div_factor, final_div_factor; /* onecycle */
+        double factor, threshold;                       /* plateau */
+        int64_t patience;
+        double end_factor; /* linear */
+    } schedule;
+    struct {
+        int strategy; /* enum strategy_choice */
+        int reduce;   /* enum reduce_choice */
+        double timeout;
+    } mesh;
+    struct {
+        double every; /* epochs; 0: only at the end */
+        double every_seconds;
+        int64_t keep;
+        char resume[OPTION_TEXT]; /* auto, never or a file */
+        int monitor;              /* enum monitor_choice */
+        int writers;              /* enum writers_choice */
+    } checkpoint;
+    struct {
+        int64_t log_every; /* steps */
+        bool tensorboard, csv, weights;
+    } output;
+    struct {
+        int64_t batches;       /* run only so many batches of training and evaluation */
+        double fraction;       /* of the data */
+        int64_t overfit;       /* train on the first N batches only, again and again */
+        bool profile;          /* time per unit and operation */
+        int64_t check_weights; /* every N steps: do all ranks hold the same weights? */
+    } debug;
+    struct {
+        char url[OPTION_TEXT]; /* empty: the official home */
+        char dir[OPTION_TEXT];
+    } fetch;
+    struct {
+        char split[OPTION_TEXT];  /* train, val or test */
+        char output[OPTION_TEXT]; /* "-": standard output */
+    } predict;
+};
+
+/* What the command line held besides options. */
+struct command_line {
+    const char *command;     /* "train" when none was given */
+    const char *operand[8];  /* words that are neither decks nor key=value: files to work on */
+    int operand_count;
+    bool help;               /* --help, -h; operand or command says about what */
+    bool version;
+};
+
+/* Fills in the defaults. */
+void options_default(struct options *options);
+
+/* Reads `[COMMAND] [DECK.ini ...] [section.key=value ...]`: later ones win. `commands` is a
+ * NULL-terminated list of the commands' names. Without a deck, ./vittrain.ini is read if it exists.
+ * Messages name file and line (or the argument) and the nearest known key or command. */
+bool options_parse(int argc, char **argv, const char *const *commands, struct options *options,
+                   struct command_line *line, struct error *error);
+
+/* One deck; also from memory (`name` for messages), as saved in a checkpoint. */
+bool options_read_file(const char *path, struct options *options, struct error *error);
+bool options_read_text(const char *text, const char *name, struct options *options,
+                       struct error *error);
+
+/* One `section.key=value`. */
+bool options_set(const char *assignment, struct options *options, struct error *error);
+
+/* Combinations that cannot work (knows nothing of models or files). */
+bool options_check(const struct options *options, struct error *error);
+
+/* The resolved deck: every key with its value, as a deck that reads back to the same options.
+ * options_print_differences lists only what differs from the defaults. The caller frees the text. */
+char *options_to_text(const struct options *options);
+void options_print_differences(const struct options *options, FILE *file);
+
+/* The value of one key as text ("train.batch" -> "64"); aborts on an unknown key. */
+void options_value_text(const struct options *options, const char *key, char *text, size_t size);
+
+/* Help: all keys by section; or one section or key (false if there is none such). The manual page's
+ * OPTIONS section comes from the same table, in mdoc. */
+void options_help(FILE *file);
+bool options_help_key(const char *key, FILE *file);
+void options_manual(FILE *file);
+
+/* The candidate nearest to `word` by edit distance, NULL when none is near. */
+const char *options_nearest(const char *word, const char *const *candidates);
+
+#endif

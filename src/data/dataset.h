@@ -1,0 +1,52 @@
+/* A data set: numbered records of uint8 pixels and a label. A format is one file and one line in the
+ * list of dataset.c. Everything that can be wrong with the files is found by dataset_open. */
+#ifndef VITTRAIN_DATA_DATASET_H
+#define VITTRAIN_DATA_DATASET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/error.h"
+#include "core/options.h"
+
+enum data_split { SPLIT_TRAIN, SPLIT_VALIDATION, SPLIT_TEST };
+
+struct dataset;
+
+struct dataset_format {
+    const char *name; /* as in data.format */
+    bool (*open)(const struct options *options, enum data_split split, struct dataset *dataset,
+                 struct error *error);
+    /* Thread-safe. pixels: [channels, height, width]. A failed read here (file changed under us) is
+     * an error in the struct, too. */
+    bool (*read)(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,
+                 struct error *error);
+    void (*close)(struct dataset *dataset);
+};
+
+struct dataset {
+    const struct dataset_format *format;
+    int64_t count;
+    int64_t channels, height, width; /* of every record */
+    int64_t classes;
+    char **class_name; /* [classes] */
+    uint32_t *subset;  /* record numbers of this split, or NULL: all; then `count` is its length */
+    void *self;        /* the format's own */
+};
+
+/* Opens a split as `data.*` says, subset (data.val, debug.fraction) included. Local: call it on all
+ * ranks, then comm_agree. */
+bool dataset_open(struct dataset *dataset, const struct options *options, enum data_split split,
+                  struct error *error);
+bool dataset_read(struct dataset *dataset, int64_t index, uint8_t *pixels, int32_t *label,
+                  struct error *error);
+void dataset_close(struct dataset *dataset);
+
+/* NULL-terminated names of the formats. */
+const char *const *dataset_format_names(void);
+
+/* The directory of the sample that comes with the program: beside the program when it runs from the
+ * build tree, else in the installed data directory. */
+const char *dataset_sample_directory(void);
+
+#endif

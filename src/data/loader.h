@@ -1,0 +1,40 @@
+/* Fills a ring of batches ahead of the step with threads: uint8 pixels, labels and pixel plans in
+ * pinned memory. The step takes batches in order and gives them back. The threads call neither MPI
+ * nor HDF5. */
+#ifndef VITTRAIN_DATA_LOADER_H
+#define VITTRAIN_DATA_LOADER_H
+
+#include "data/augment.h"
+#include "data/dataset.h"
+#include "data/sampler.h"
+#include "device/device.h"
+
+struct batch {
+    int64_t count;        /* samples, may be 0 */
+    int64_t position;     /* in the global batch */
+    int64_t global_count;
+    uint8_t *pixels;      /* [count, channels, height, width] pinned */
+    int32_t *labels;      /* [count] pinned */
+    struct pixel_plan *plans; /* [count] pinned */
+    uint32_t *records;    /* [count]: record numbers */
+    struct error error;   /* kind != ERROR_NONE: a record could not be read */
+};
+
+struct loader;
+
+/* `sampler` must not change while an epoch runs. workers >= 1 threads, slots >= 2 batches. */
+struct loader *loader_open(struct dataset *dataset, const struct sampler *sampler,
+                           const struct augment *augment, struct device *device, int workers,
+                           int slots, struct error *error);
+void loader_close(struct loader *loader);
+
+/* Begins at a step of the sampler's epoch (whatever was prefetched is dropped). The epoch's slices
+ * come in order: step by step, micro-batch by micro-batch. */
+void loader_start(struct loader *loader, int64_t first_step);
+
+/* The next batch; waits when it is not ready and adds the wait to *waited (seconds). NULL at the end
+ * of the epoch. Valid until loader_give_back. At most slots - 1 may be held at a time. */
+struct batch *loader_next(struct loader *loader, double *waited);
+void loader_give_back(struct loader *loader, struct batch *batch);
+
+#endif

@@ -1,0 +1,345 @@
+/* The table of operations: all that a model or the step asks of the hardware. A backend is one
+ * `const struct device_backend`. Operations are queued on a stream and return at once; the CPU runs
+ * them before it returns, which is a legal order. Nothing here allocates except *_allocate and
+ * device_open; an operation that needs workspace takes it from what `workspace_bytes` reserved.
+ *
+ * Tensors are dense and row-major. "type" tensors hold the compute type; sums, statistics and
+ * gradients of parameters are fp32. Gradients of parameters are added to what is there. Every
+ * reduction has a fixed order, so results do not depend on the number of threads.
+ * A NULL where a field says "or NULL" switches that part off. Sizes of 0 are legal and do nothing. */
+#ifndef VITTRAIN_DEVICE_DEVICE_H
+#define VITTRAIN_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/error.h"
+
+enum data_type { TYPE_FP32, TYPE_BF16, TYPE_FP16 };
+
+static inline size_t type_size(enum data_type type)
+{
+    return type == TYPE_FP32 ? 4 : 2;
+}
+
+/* Dropout as part of an operation. Element e of sample b (e counts the operation's elements of one
+ * sample, row-major, the last dimension rounded up to a multiple of 8) is kept when lane e % 8 of
+ * random_block_at(seed, RANDOM_DROPOUT, layer, step, position + b, e / 8) is >= round(rate * 65536),
+ * a lane being 16 bits (lane l: word l / 2, low half first). Kept elements are multiplied by
+ * 65536 / (65536 - threshold). The mask is never stored: backward draws it again. */
+struct dropout {
+    float rate;        /* 0: off, the other fields are not looked at */
+    uint64_t seed;
+    uint32_t layer;    /* which dropout of the model */
+    uint32_t step;
+    uint32_t position; /* of the device batch's first sample in the global batch */
+};
+
+/* Stochastic depth: the whole branch of sample b is dropped when random_uniform(word 0 of
+ * random_block_at(seed, RANDOM_DROP_PATH, layer, step, position + b, 0)) < rate, else divided by
+ * 1 - rate (Huang et al. 2016). Same fields as dropout. */
+
+/* y = x . weight^T + bias, then one of
+ *   pre != NULL:      pre gets that sum, y = dropout(gelu(pre)), exact gelu (erf);
+ *   residual != NULL: y = residual + drop_path(dropout(sum)); y may be residual;
+ *   neither:          y = dropout(sum).
+ * rows = batch * rows_per_sample. */
+struct linear_forward {
+    enum data_type type;
+    int64_t rows, in, out, rows_per_sample;
+    const void *x;      /* [rows, in] type */
+    const void *weight; /* [out, in] type */
+    const void *bias;   /* [out] type, or NULL */
+    const void *residual; /* [rows, out] type, or NULL */
+    void *pre;            /* [rows, out] type, or NULL */
+    void *y;              /* [rows, out] type */
+    struct dropout dropout, drop_path;
+};
+
+/* dx = dy . weight; where pre != NULL (the pre-activation of the layer that made x, dropout its
+ * dropout): dx = dropout(dy . weight) * gelu'(pre), the gradient of that pre-activation.
+ * dweight += dy^T . x, dbias += column sums of dy. */
+struct linear_backward {
+    enum data_type type;
+    int64_t rows, in, out, rows_per_sample;
+    const void *x;      /* [rows, in] type */
+    const void *weight; /* [out, in] type */
+    const void *dy;     /* [rows, out] type */
+    const void *pre;    /* [rows, in] type, or NULL */
+    void *dx;           /* [rows, in] type, or NULL; not dy */
+    float *dweight;     /* [out, in], or NULL */
+    float *dbias;       /* [out], or NULL */
+    struct dropout dropout;
+};
+
+/* Layer normalisation (Ba et al. 2016) over the last dimension. */
+struct norm_forward {
+    enum data_type type;
+    int64_t rows, width;
+    float epsilon;
+    const void *x;           /* [rows, width] type */
+    const void *gamma, *beta; /* [width] type */
+    void *y;                 /* [rows, width] type */
+    float *mean, *rstd;      /* [rows], or both NULL (evaluation) */
+};
+
+/* dx = (add != NULL ? add : 0) + gradient through the norm; dx may be add or dy. */
+struct norm_backward {
+    enum data_type type;
+    int64_t rows, width;
+    const void *x, *gamma, *dy; /* as forward */
+    const float *mean, *rstd;
+    const void *add; /* [rows, width] type, or NULL: what flows past the branch */
+    void *dx;        /* [rows, width] type */
+    float *dgamma, *dbeta; /* [width], or both NULL */
+};
+
+/* softmax(q k^T * scale) v for each head, dropout on the probabilities (element (h * tokens + i) *
+ * round_up(tokens, 8) + j of a sample). qkv is [batch, tokens, 3, heads, head_dim]. */
+struct attention_forward {
+    enum data_type type;
+    int64_t batch, tokens, heads, head_dim;
+    float scale;
+    const void *qkv;
+    void *out;  /* [batch, tokens, heads, head_dim] type */
+    float *lse; /* [batch, heads, tokens]: log of the sum of exponentials, or NULL (evaluation) */
+    struct dropout dropout;
+};
+
+struct attention_backward {
+    enum data_type type;
+    int64_t batch, tokens, heads, head_dim;
+    float scale;
+    const void *qkv, *out, *dout;
+    const float *lse;
+    void *dqkv; /* as qkv */
+    struct dropout dropout;
+};
+
+/* y = drop_path(dropout(x)), elementwise; y may be x. Its own backward. rows as in linear. */
+struct dropout_apply {
+    enum data_type type;
+    int64_t rows, width, rows_per_sample;
+    const void *x;
+    void *y;
+    struct dropout dropout, drop_path;
+};
+
+/* Images to rows: [batch, channels, height, width] -> [batch * patches, channels * patch * patch],
+ * patches row by row, a patch's elements as (channel, y, x): the order of a convolution's weight. */
+struct patches_forward {
+    enum data_type type;
+    int64_t batch, channels, height, width, patch;
+    const void *images;
+    void *rows;
+};
+
+/* Token sequence: x[b, 0] = class_token + position[0] (when there is one), then patch rows + their
+ * positions. tokens = patches + (class_token != NULL). */
+struct tokens_forward {
+    enum data_type type;
+    int64_t batch, tokens, width;
+    const void *patches;     /* [batch, tokens - 1 or tokens, width] type */
+    const void *class_token; /* [width] type, or NULL */
+    const void *position;    /* [tokens, width] type */
+    void *x;                 /* [batch, tokens, width] type */
+};
+
+struct tokens_backward {
+    enum data_type type;
+    int64_t batch, tokens, width;
+    bool class_token;
+    const void *dx;
+    void *dpatches;      /* type */
+    float *dclass_token; /* [width], or NULL */
+    float *dposition;    /* [tokens, width], or NULL */
+};
+
+/* One row a sample: token 0, or the mean of tokens first..tokens-1. */
+struct pool_forward {
+    enum data_type type;
+    int64_t batch, tokens, width, first;
+    bool mean;
+    const void *x; /* [batch, tokens, width] type */
+    void *y;       /* [batch, width] type */
+};
+
+struct pool_backward {
+    enum data_type type;
+    int64_t batch, tokens, width, first;
+    bool mean;
+    const void *dy;
+    void *dx; /* all of it is written */
+};
+
+/* What a batch is counted by; lies on the device, added up over batches. */
+struct loss_sums {
+    double loss;     /* sum over samples */
+    double top1, top5; /* how many were right */
+    double samples;
+};
+
+/* Softmax cross-entropy. Targets are one class a sample (labels), smoothed by `smoothing`
+ * (Szegedy et al. 2016: 1 - s on the label plus s / classes everywhere), or any distribution
+ * (targets). dlogits = scale * d(loss of the sample); scale is 1 / the global batch. A sample counts
+ * for top-k when fewer than k classes beat its label (a tie is won by the lower index);
+ * with `targets` the label is their largest. */
+struct cross_entropy {
+    enum data_type type;
+    int64_t batch, classes;
+    float smoothing, scale;
+    const void *logits;   /* [batch, classes] type */
+    const int32_t *labels; /* [batch], or NULL */
+    const float *targets;  /* [batch, classes], or NULL */
+    void *dlogits;         /* type, may be logits; or NULL */
+    struct loss_sums *sums;
+    float *losses;      /* [batch], or NULL */
+    int32_t *predicted; /* [batch], or NULL */
+    float *probabilities; /* [batch, classes], or NULL */
+};
+
+enum update_rule { UPDATE_SGD, UPDATE_ADAM, UPDATE_ADAMW, UPDATE_RMSPROP };
+
+/* A stretch of a flat buffer that is updated alike. */
+struct update_segment {
+    int64_t begin, end;
+    float weight_decay, rate_scale; /* rate_scale 0: frozen, nothing in it changes */
+};
+
+/* One step of an optimizer over a flat buffer, rules and defaults as torch.optim's. The gradient is
+ * first multiplied by the clip coefficient min(1, max_norm / (sqrt(*norm_squared) + 1e-6)); nothing
+ * changes when *norm_squared is not finite. Elements outside all segments are padding. */
+struct update {
+    enum update_rule rule;
+    int64_t count;
+    float *weights;        /* fp32 master */
+    const float *gradient;
+    float *moment1;        /* momentum buffer or exp_avg; NULL where the rule has none */
+    float *moment2;        /* exp_avg_sq or square_avg; NULL where the rule has none */
+    float *average;        /* EMA of the weights, or NULL */
+    void *copy;            /* compute copy, or NULL when weights are used as they are */
+    enum data_type copy_type;
+    const struct update_segment *segments; /* host memory, must live until the stream has run */
+    int segment_count;
+    double rate, beta1, beta2, epsilon, momentum, alpha, average_decay;
+    bool nesterov;
+    int64_t step; /* from 1 */
+    const double *norm_squared; /* device */
+    double max_norm;            /* 0: no clipping */
+};
+
+/* How one sample's pixels are made (by src/data/augment.c). Every stage after the resize moves whole
+ * pixels, so an output pixel is followed back to one pixel of the resized image, stage by stage; a
+ * stage that leads outside the image gives 0:
+ *   erased rectangle -> 0;  translate: (x - translate_x, y - translate_y);
+ *   rotate: ((m0 x + m1 y + m2) >> 16, (m3 x + m4 y + m5) >> 16);  flip: width - 1 - x;
+ *   crop with padding: (x + shift_x, y + shift_y). */
+struct pixel_plan {
+    int16_t shift_x, shift_y;
+    bool flip, rotate;
+    int32_t matrix[6]; /* 16.16 fixed point, as PIL's nearest affine; looked at when rotate */
+    int16_t translate_x, translate_y;
+    int16_t erase_x, erase_y, erase_width, erase_height; /* width 0: nothing is erased */
+};
+
+/* uint8 images [batch, channels, source_height, source_width] to [batch, channels, height, width]
+ * type: resize (bilinear with antialiasing, bit for bit PIL's), crop with zero padding (`shift`),
+ * flip, rotation (nearest, zero outside), translation (nearest, zero outside), / 255,
+ * erase (zero), (v - mean) / std. */
+struct image_transform {
+    enum data_type type;
+    int64_t batch, channels, source_height, source_width, height, width;
+    const uint8_t *source;
+    const struct pixel_plan *plans; /* [batch], or NULL: only resize and normalise */
+    const float *mean, *std;        /* [channels], host memory */
+    void *images;
+    uint8_t *scratch; /* device, image_transform_scratch(...) bytes; may be NULL when that is 0 */
+};
+
+/* Workspace of image_transform: 0 when no resize is needed. */
+size_t image_transform_scratch(const struct image_transform *transform);
+
+/* Where values that are not finite begin: the lowest index, or -1. */
+struct nonfinite {
+    enum data_type type;
+    int64_t count;
+    const void *values;
+    int64_t *index; /* device */
+};
+
+struct device;
+struct stream;
+struct event;
+
+struct device_limits {
+    int threads;              /* CPU: threads of the pool */
+    char name[128];           /* "AMD EPYC 9354, AVX2, 2 threads" */
+    bool multiplies_bf16;     /* in hardware */
+    double peak_flops[3];     /* by data_type, nominal or measured once; 0: unknown */
+};
+
+struct device_backend {
+    const char *name; /* "cpu" */
+    /* `number`: which device of the node; threads: CPU only, 0 = all that this process may use. */
+    struct device *(*open)(int number, int threads, struct error *error);
+    void (*close)(struct device *device);
+    void (*limits)(struct device *device, struct device_limits *limits);
+
+    /* Device memory and pinned host memory; NULL and an error when there is too little. */
+    void *(*allocate)(struct device *device, size_t bytes, struct error *error);
+    void (*release)(struct device *device, void *memory);
+    void *(*allocate_pinned)(struct device *device, size_t bytes, struct error *error);
+    void (*release_pinned)(struct device *device, void *memory);
+
+    /* The largest workspace that any operation with at most these sizes needs; given once, before
+     * the first operation, as `bytes` of device memory from the arena. */
+    size_t (*workspace_bytes)(struct device *device);
+    void (*workspace_set)(struct device *device, void *memory, size_t bytes);
+
+    struct stream *(*stream_open)(struct device *device);
+    void (*stream_close)(struct stream *stream);
+    void (*stream_wait)(struct stream *stream, struct event *event);
+    void (*stream_synchronize)(struct stream *stream); /* the host waits */
+    struct event *(*event_open)(struct device *device);
+    void (*event_close)(struct event *event);
+    void (*event_record)(struct event *event, struct stream *stream);
+    void (*event_synchronize)(struct event *event); /* the host waits */
+    bool (*event_done)(struct event *event);
+
+    /* Any direction between device, pinned and plain memory. */
+    void (*copy)(struct stream *stream, void *to, const void *from, size_t bytes);
+    void (*zero)(struct stream *stream, void *memory, size_t bytes);
+    void (*convert)(struct stream *stream, enum data_type to_type, void *to,
+                    enum data_type from_type, const void *from, int64_t count);
+    void (*add)(struct stream *stream, float *sum, const float *addend, int64_t count);
+
+    void (*linear_forward)(struct stream *stream, const struct linear_forward *args);
+    void (*linear_backward)(struct stream *stream, const struct linear_backward *args);
+    void (*norm_forward)(struct stream *stream, const struct norm_forward *args);
+    void (*norm_backward)(struct stream *stream, const struct norm_backward *args);
+    void (*attention_forward)(struct stream *stream, const struct attention_forward *args);
+    void (*attention_backward)(struct stream *stream, const struct attention_backward *args);
+    void (*dropout_apply)(struct stream *stream, const struct dropout_apply *args);
+    void (*patches_forward)(struct stream *stream, const struct patches_forward *args);
+    void (*tokens_forward)(struct stream *stream, const struct tokens_forward *args);
+    void (*tokens_backward)(struct stream *stream, const struct tokens_backward *args);
+    void (*pool_forward)(struct stream *stream, const struct pool_forward *args);
+    void (*pool_backward)(struct stream *stream, const struct pool_backward *args);
+    void (*cross_entropy)(struct stream *stream, const struct cross_entropy *args);
+    void (*update)(struct stream *stream, const struct update *args);
+    void (*sum_squares)(struct stream *stream, const float *values, int64_t count, double *sum);
+    void (*nonfinite)(struct stream *stream, const struct nonfinite *args);
+    void (*image_transform)(struct stream *stream, const struct image_transform *args);
+};
+
+struct device {
+    const struct device_backend *backend;
+};
+
+extern const struct device_backend device_cpu;
+
+/* The backend of that name ("cpu"), NULL if this program has none. */
+const struct device_backend *device_find(const char *name);
+
+#endif

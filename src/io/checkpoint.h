@@ -1,0 +1,72 @@
+/* Checkpoints: one HDF5 file, written collectively into NAME.part, flushed, closed, synced, renamed:
+ * a file with its final name is whole. A group per unit holds the tensors of masters, moments and
+ * averages, cut into the shards as written, each with its CRC32C; attributes hold the rest. Loads on
+ * any mesh. Layout: docs/checkpoint.md. Only the calling thread touches HDF5. */
+#ifndef VITTRAIN_IO_CHECKPOINT_H
+#define VITTRAIN_IO_CHECKPOINT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/error.h"
+#include "core/options.h"
+#include "mesh/flat.h"
+
+enum { CHECKPOINT_FORMAT = 1 };
+
+/* All that a run needs besides tensors to go on bit for bit. */
+struct training_state {
+    int64_t step;        /* optimizer steps done */
+    int64_t epoch;       /* the epoch that is running or comes next */
+    int64_t epoch_step;  /* steps done in it */
+    int64_t global_batch;
+    uint64_t seed;
+    double best_metric;  /* of checkpoint.monitor; NAN: none yet */
+    int64_t best_step;
+    int64_t evaluations_without_gain; /* early stopping */
+    double plateau_rate_factor, plateau_best;
+    int64_t plateau_bad;
+    double epoch_loss_sum, epoch_top1_sum, epoch_top5_sum, epoch_samples; /* of the epoch so far */
+    double train_seconds, total_seconds; /* over all parts of the run */
+    int64_t parts;       /* how often it was started */
+    bool finished;
+};
+
+struct checkpoint_target {
+    const char *directory;    /* of the checkpoints */
+    enum writers_choice writers; /* decided: WRITERS_ALL or WRITERS_NODE0 */
+};
+
+/* Collective. Writes directory/NAME; on failure the older files are untouched, the part is removed
+ * and all ranks get the error. */
+bool checkpoint_write(const struct checkpoint_target *target, const char *name,
+                      const struct flat_model *flat, const char *model_name,
+                      const struct training_state *state, const char *deck_text,
+                      struct error *error);
+
+/* Collective. Reads state and tensors into flat (masters, moments, average) whatever mesh wrote it;
+ * checks format, model, names, shapes and sums before anything in flat changes.
+ * weights_only: neither moments nor state are needed (evaluation, model.init). */
+bool checkpoint_read(const char *path, const struct checkpoint_target *target,
+                     struct flat_model *flat, struct training_state *state, bool weights_only,
+                     struct error *error);
+
+/* Collective. The deck saved in a checkpoint (caller frees), for eval and predict. */
+bool checkpoint_read_deck(const char *path, struct comm *world, char **deck_text,
+                          struct error *error);
+
+/* Collective. The newest good checkpoint of a directory (by step, then time): path gets its name,
+ * `report` one line for each file that was passed over and why. False and no error: there is none. */
+bool checkpoint_find(const struct checkpoint_target *target, struct comm *world, char *path,
+                     size_t size, char *report, size_t report_size, struct error *error);
+
+/* Removes the oldest step files so that `keep` remain (rank 0 of each directory); last, best and
+ * whatever a name links to stay. Removes stale .part files of dead runs. */
+void checkpoint_prune(const struct checkpoint_target *target, struct comm *world, int64_t keep);
+
+/* Collective: is this directory one and the same on all nodes, and do locks and rename work there?
+ * Decides WRITERS_AUTO. */
+bool checkpoint_probe(const char *directory, struct mesh *mesh, enum writers_choice asked,
+                      enum writers_choice *decided, struct error *error);
+
+#endif

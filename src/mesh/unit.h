@@ -1,0 +1,48 @@
+/* A model is a list of units; a unit is a list of tensors that lie one after another in one flat
+ * buffer. The unit is at once the bucket that is reduced, the thing that is gathered and freed, the
+ * group in the checkpoint and the row of the memory plan. */
+#ifndef VITTRAIN_MESH_UNIT_H
+#define VITTRAIN_MESH_UNIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum tensor_kind {
+    TENSOR_PARAMETER, /* optimised */
+    TENSOR_STATE      /* checkpointed, not optimised (batch norm's statistics) */
+};
+
+enum initial_rule {
+    INITIAL_ZERO,
+    INITIAL_ONE,
+    INITIAL_TRUNCATED_NORMAL, /* standard deviation `initial_scale`, cut at +-2 (absolute) as timm */
+    INITIAL_NORMAL,           /* standard deviation `initial_scale` */
+    INITIAL_UNIFORM           /* +-initial_scale */
+};
+
+enum { TENSOR_NAME = 64, TENSOR_DIMENSIONS = 4 };
+
+struct unit_tensor {
+    char name[TENSOR_NAME]; /* as timm or torchvision: "blocks.0.attn.qkv.weight" */
+    int dimensions;
+    int64_t shape[TENSOR_DIMENSIONS];
+    int64_t count;  /* elements */
+    int64_t offset; /* of the first element in the unit's flat buffer; a multiple of 16 */
+    enum tensor_kind kind;
+    bool decay;        /* false for norms, biases, class token and positions: `optim.no_decay` */
+    double rate_scale; /* of the learning rate; 1 unless layer-wise decay says otherwise */
+    bool trainable;
+    enum initial_rule initial;
+    double initial_scale;
+    uint32_t index; /* the tensor's place in the model: keys its random start */
+};
+
+struct unit {
+    char name[TENSOR_NAME]; /* "stem", "blocks.0", "head" */
+    int depth;              /* for layer-wise decay: 0 is nearest to the input */
+    struct unit_tensor *tensors;
+    int tensor_count;
+    int64_t count; /* elements from the first tensor to the end of the last, gaps included */
+};
+
+#endif

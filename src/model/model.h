@@ -1,0 +1,77 @@
+/* What a model is to the step: a list of units, each of which can be run forward and backward when
+ * its weights are whole. The model owns its activations; it knows nothing of ranks. */
+#ifndef VITTRAIN_MODEL_MODEL_H
+#define VITTRAIN_MODEL_MODEL_H
+
+#include "core/arena.h"
+#include "core/options.h"
+#include "device/device.h"
+#include "mesh/flat.h"
+#include "mesh/unit.h"
+
+/* The shape of a vision transformer, all of it decided. */
+struct vit_shape {
+    int64_t image, channels, patch, dim, depth, heads, hidden, classes;
+    double dropout, drop_path;
+    bool qkv_bias, class_token, embed_norm, pool_mean;
+    float norm_epsilon;
+    bool reference_init; /* as the reference's vit_cifar: positions and class token start at zero */
+};
+
+struct model;
+
+/* What one batch's pass needs to know. */
+struct model_pass {
+    struct stream *stream;
+    const struct flat_model *flat;
+    int64_t batch;        /* samples, may be 0 */
+    bool training;        /* dropout on, activations kept for backward */
+    uint64_t seed;
+    uint32_t step;        /* keys dropout */
+    uint32_t position;    /* of the first sample in the global batch */
+    const void *images;   /* [batch, channels, image, image] compute type */
+    void *logits;         /* [batch, classes] compute type: forward writes, backward reads the
+                             gradient from it */
+};
+
+struct model_type {
+    const char *name;
+    void (*activations)(struct model *model, struct arena *arena, int64_t batch, bool training);
+    void (*forward)(struct model *model, const struct model_pass *pass, int unit);
+    void (*backward)(struct model *model, const struct model_pass *pass, int unit);
+    void (*close)(struct model *model);
+};
+
+struct model {
+    const struct model_type *type;
+    struct device *device;
+    enum data_type compute;
+    struct unit *units;
+    int unit_count;
+    int64_t image, channels, classes;
+    const float *mean, *std; /* [3], of the registry's entry */
+    double flops_per_image;  /* products only, forward + backward */
+};
+
+/* A model by its registry name with the options' overrides of its shape; describes the units, takes
+ * no memory. Unknown names: the error names the nearest. */
+struct model *model_open(const struct options *options, struct device *device,
+                         enum data_type compute, struct error *error);
+
+/* Sets what the optimizer's options say of tensors: decay, layer-wise rate, frozen units. */
+bool model_apply_options(struct model *model, const struct options *options, struct error *error);
+
+void model_close(struct model *model);
+
+int64_t model_parameter_count(const struct model *model);
+
+/* The table of units: name, tensors, parameters, MB. */
+void model_print_summary(const struct model *model);
+
+/* The registry: names for --help and errors, NULL at the end. */
+const char *const *model_names(void);
+
+struct model *vit_open(const struct vit_shape *shape, struct device *device,
+                       enum data_type compute, struct error *error);
+
+#endif
