@@ -1,0 +1,131 @@
+/* The reader of test vectors: the whole file in memory, its JSON header by jansson. Anything wrong
+ * ends the program, since a test without its vectors proves nothing. */
+#include "vector_file.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct vector_file {
+    char *memory;
+    size_t size;
+    const char *data; /* behind the header */
+    json_t *header;
+    char name[256];
+};
+
+#define STOP(...)                                                                                  \
+    do {                                                                                           \
+        printf("Bail out! " __VA_ARGS__);                                                          \
+        printf("\n");                                                                              \
+        exit(1);                                                                                   \
+    } while (0)
+
+static void read_whole(struct vector_file *file, const char *path)
+{
+    FILE *stream = fopen(path, "rb");
+    if (stream == NULL)
+        STOP("cannot open %s", path);
+    if (fseek(stream, 0, SEEK_END) != 0)
+        STOP("cannot seek in %s", path);
+    file->size = (size_t)ftell(stream);
+    rewind(stream);
+    file->memory = malloc(file->size);
+    if (file->memory == NULL || fread(file->memory, 1, file->size, stream) != file->size)
+        STOP("cannot read %s", path);
+    if (fclose(stream) != 0)
+        STOP("cannot close %s", path);
+}
+
+struct vector_file *vector_file_open(const char *name)
+{
+    const char *directory = getenv("srcdir");
+    char path[1024];
+    struct vector_file *file = calloc(1, sizeof *file);
+    if (file == NULL)
+        STOP("no memory");
+    snprintf(file->name, sizeof file->name, "%s", name);
+    snprintf(path, sizeof path, "%s/test/vectors/%s", directory != NULL ? directory : ".", name);
+    read_whole(file, path);
+    uint64_t length = 0;
+    if (file->size < sizeof length)
+        STOP("%s is too short", path);
+    memcpy(&length, file->memory, sizeof length);
+    if (length > file->size - sizeof length)
+        STOP("%s has a header that is too long", path);
+    json_error_t json_error;
+    file->header = json_loadb(file->memory + sizeof length, length, 0, &json_error);
+    if (file->header == NULL)
+        STOP("%s: %s", path, json_error.text);
+    file->data = file->memory + sizeof length + length;
+    return file;
+}
+
+void vector_file_close(struct vector_file *file)
+{
+    json_decref(file->header);
+    free(file->memory);
+    free(file);
+}
+
+bool vector_file_has(const struct vector_file *file, const char *name)
+{
+    return json_object_get(file->header, name) != NULL;
+}
+
+static const void *find_tensor(const struct vector_file *file, const char *name, const char *type,
+                               size_t element, int64_t *count)
+{
+    const json_t *tensor = json_object_get(file->header, name);
+    if (tensor == NULL)
+        STOP("%s has no tensor %s", file->name, name);
+    const char *stored = json_string_value(json_object_get(tensor, "dtype"));
+    if (stored == NULL || strcmp(stored, type) != 0)
+        STOP("%s: tensor %s is no %s", file->name, name, type);
+    const json_t *offsets = json_object_get(tensor, "data_offsets");
+    json_int_t begin = json_integer_value(json_array_get(offsets, 0));
+    json_int_t end = json_integer_value(json_array_get(offsets, 1));
+    if (begin < 0 || end < begin || end > file->memory + file->size - file->data)
+        STOP("%s: tensor %s lies outside", file->name, name);
+    if (((uintptr_t)(file->data + begin)) % element != 0)
+        STOP("%s: tensor %s is not aligned", file->name, name);
+    if (count != NULL)
+        *count = (int64_t)((size_t)(end - begin) / element);
+    return file->data + begin;
+}
+
+const float *vector_file_floats(const struct vector_file *file, const char *name, int64_t *count)
+{
+    return find_tensor(file, name, "F32", 4, count);
+}
+
+const double *vector_file_doubles(const struct vector_file *file, const char *name, int64_t *count)
+{
+    return find_tensor(file, name, "F64", 8, count);
+}
+
+const int32_t *vector_file_integers(const struct vector_file *file, const char *name,
+                                    int64_t *count)
+{
+    return find_tensor(file, name, "I32", 4, count);
+}
+
+const uint8_t *vector_file_bytes(const struct vector_file *file, const char *name, int64_t *count)
+{
+    return find_tensor(file, name, "U8", 1, count);
+}
+
+int64_t vector_file_size(const struct vector_file *file, const char *name, int dimension)
+{
+    const json_t *shape = json_object_get(json_object_get(file->header, name), "shape");
+    const json_t *size = json_array_get(shape, (size_t)dimension);
+    if (size == NULL)
+        STOP("%s: tensor %s has no dimension %d", file->name, name, dimension);
+    return json_integer_value(size);
+}
+
+const char *vector_file_text(const struct vector_file *file, const char *key)
+{
+    return json_string_value(json_object_get(json_object_get(file->header, "__metadata__"), key));
+}
