@@ -95,25 +95,27 @@ struct norm_backward {
     float *dgamma, *dbeta; /* [width], or both NULL */
 };
 
-/* softmax(q k^T * scale) v for each head, dropout on the probabilities (element (h * tokens + i) *
- * round_up(tokens, 8) + j of a sample). qkv is [batch, tokens, 3, heads, head_dim]. */
+/* softmax(q k^T * scale) v for each head, dropout on the probabilities (element (h * queries + i) *
+ * round_up(tokens, 8) + j of a sample). qkv is [batch, tokens, 3, heads, head_dim]. Only the first
+ * `queries` tokens of a sample ask (1 <= queries <= tokens): where just the class token is read
+ * afterwards, the rest need not be computed. */
 struct attention_forward {
     enum data_type type;
-    int64_t batch, tokens, heads, head_dim;
+    int64_t batch, tokens, queries, heads, head_dim;
     float scale;
     const void *qkv;
-    void *out;  /* [batch, tokens, heads, head_dim] type */
-    float *lse; /* [batch, heads, tokens]: log of the sum of exponentials, or NULL (evaluation) */
+    void *out;  /* [batch, queries, heads, head_dim] type */
+    float *lse; /* [batch, heads, queries]: log of the sum of exponentials, or NULL (evaluation) */
     struct dropout dropout;
 };
 
 struct attention_backward {
     enum data_type type;
-    int64_t batch, tokens, heads, head_dim;
+    int64_t batch, tokens, queries, heads, head_dim;
     float scale;
     const void *qkv, *out, *dout;
     const float *lse;
-    void *dqkv; /* as qkv */
+    void *dqkv; /* as qkv, all of it is written: zero where a token did not ask */
     struct dropout dropout;
 };
 
