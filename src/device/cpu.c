@@ -1,0 +1,271 @@
+/* The CPU backend: what it is to open a device, its memory, and the table of operations. The
+ * operations are in cpu_*.c. */
+#include "device/cpu.h"
+
+#include <omp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cpu_product.h"
+
+static const struct cpu_kernels *kernels_by_name(const char *name)
+{
+    if (strcmp(name, "baseline") == 0)
+        return &cpu_kernels_baseline;
+#ifdef __x86_64__
+    if (strcmp(name, "avx2") == 0 && __builtin_cpu_supports("avx2") &&
+        __builtin_cpu_supports("fma"))
+        return &cpu_kernels_avx2;
+    if (strcmp(name, "avx512") == 0 && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd"))
+        return &cpu_kernels_avx512;
+#endif
+    return NULL;
+}
+
+/* The widest kernels that this processor has, or those that VITTRAIN_CPU names (for tests). */
+static const struct cpu_kernels *kernels_choose(struct error *error)
+{
+    const char *names[] = {"avx512", "avx2", "baseline"};
+    const char *wanted = getenv("VITTRAIN_CPU");
+    const struct cpu_kernels *kernels = NULL;
+
+    if (wanted != NULL && wanted[0] != '\0') {
+        kernels = kernels_by_name(wanted);
+        if (kernels == NULL)
+            error_set(error, ERROR_USAGE,
+                      "VITTRAIN_CPU=%s: this processor cannot run these kernels; use baseline, "
+                      "avx2 or avx512, or unset it",
+                      wanted);
+        return kernels;
+    }
+    for (int i = 0; kernels == NULL; i++)
+        kernels = kernels_by_name(names[i]);
+    return kernels;
+}
+
+/* All processors that this process may run on: what mpirun or taskset left it. */
+static int threads_allowed(void)
+{
+    cpu_set_t set;
+
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return omp_get_num_procs();
+    return CPU_COUNT(&set);
+}
+
+/* "AMD EPYC 9354 32-Core Processor", from the kernel's list; false where it has none. */
+static bool processor_name(char *name, size_t size)
+{
+    char line[256];
+    bool found = false;
+    FILE *file = fopen("/proc/cpuinfo", "r");
+
+    if (file == NULL)
+        return false;
+    while (!found && fgets(line, sizeof line, file) != NULL) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon != NULL) {
+            line[strcspn(line, "\n")] = '\0';
+            snprintf(name, size, "%.80s", colon + 2);
+            found = true;
+        }
+    }
+    fclose(file);
+    return found;
+}
+
+static void limits_find(struct cpu_device *cpu)
+{
+    struct device_limits *limits = &cpu->limits;
+    char processor[96] = "CPU";
+
+    processor_name(processor, sizeof processor);
+    snprintf(limits->name, sizeof limits->name, "%s, %s, %d thread%s", processor,
+             cpu->kernels->name, cpu->threads, cpu->threads == 1 ? "" : "s");
+    limits->threads = cpu->threads;
+    limits->multiplies_bf16 = product_multiplies_bf16();
+}
+
+static struct device *cpu_open(int number, int threads, struct error *error)
+{
+    struct cpu_device *cpu;
+    const struct cpu_kernels *kernels = kernels_choose(error);
+
+    (void)number;
+    if (kernels == NULL)
+        return NULL;
+    cpu = calloc(1, sizeof *cpu);
+    ENSURE(cpu != NULL, "no memory for a device");
+    cpu->device.backend = &device_cpu;
+    cpu->kernels = kernels;
+    cpu->threads = threads > 0 ? threads : threads_allowed();
+    cpu->products = product_cache_open();
+    limits_find(cpu);
+    return &cpu->device;
+}
+
+static void cpu_close(struct device *device)
+{
+    struct cpu_device *cpu = (struct cpu_device *)device;
+
+    product_cache_close(cpu->products);
+    free(cpu);
+}
+
+static void cpu_limits(struct device *device, struct device_limits *limits)
+{
+    *limits = ((struct cpu_device *)device)->limits;
+}
+
+static void *cpu_allocate(struct device *device, size_t bytes, struct error *error)
+{
+    void *memory = NULL;
+
+    (void)device;
+    if (posix_memalign(&memory, 4096, bytes > 0 ? bytes : 1) != 0) {
+        error_set(error, ERROR_MEMORY,
+                  "no %.1f MiB of memory: use a smaller train.batch or model, or more ranks",
+                  (double)bytes / (1 << 20));
+        return NULL;
+    }
+    return memory;
+}
+
+static void cpu_release(struct device *device, void *memory)
+{
+    (void)device;
+    free(memory);
+}
+
+static size_t cpu_workspace_bytes(struct device *device)
+{
+    const struct cpu_device *cpu = (struct cpu_device *)device;
+
+    return WORKSPACE_SHARED + (size_t)cpu->threads * WORKSPACE_THREAD;
+}
+
+static void cpu_workspace_set(struct device *device, void *memory, size_t bytes)
+{
+    struct cpu_device *cpu = (struct cpu_device *)device;
+
+    ENSURE(bytes >= cpu_workspace_bytes(device), "workspace of %zu bytes is too small", bytes);
+    cpu->workspace = memory;
+}
+
+void *cpu_workspace_shared(const struct cpu_device *cpu, size_t bytes)
+{
+    ENSURE(cpu->workspace != NULL, "an operation before workspace_set");
+    ENSURE(bytes <= WORKSPACE_SHARED, "%zu bytes of shared workspace", bytes);
+    return cpu->workspace;
+}
+
+void *cpu_workspace_thread(const struct cpu_device *cpu, size_t bytes)
+{
+    ENSURE(cpu->workspace != NULL, "an operation before workspace_set");
+    ENSURE(bytes <= WORKSPACE_THREAD, "%zu bytes of a thread's workspace", bytes);
+    return cpu->workspace + WORKSPACE_SHARED + (size_t)omp_get_thread_num() * WORKSPACE_THREAD;
+}
+
+static struct stream *cpu_stream_open(struct device *device)
+{
+    struct stream *stream = calloc(1, sizeof *stream);
+
+    ENSURE(stream != NULL, "no memory for a stream");
+    stream->cpu = (struct cpu_device *)device;
+    return stream;
+}
+
+static void cpu_stream_close(struct stream *stream)
+{
+    free(stream);
+}
+
+/* All that was queued on the other stream is done already. */
+static void cpu_stream_wait(struct stream *stream, struct event *event)
+{
+    (void)stream;
+    (void)event;
+}
+
+static void cpu_stream_synchronize(struct stream *stream)
+{
+    (void)stream;
+}
+
+/* What was recorded is done when event_record returns: an event needs no state, only an address. */
+struct event {
+    char unused;
+};
+
+static struct event *cpu_event_open(struct device *device)
+{
+    struct event *event = calloc(1, sizeof *event);
+
+    (void)device;
+    ENSURE(event != NULL, "no memory for an event");
+    return event;
+}
+
+static void cpu_event_close(struct event *event)
+{
+    free(event);
+}
+
+static void cpu_event_record(struct event *event, struct stream *stream)
+{
+    (void)event;
+    (void)stream;
+}
+
+static void cpu_event_synchronize(struct event *event)
+{
+    (void)event;
+}
+
+static bool cpu_event_done(struct event *event)
+{
+    (void)event;
+    return true;
+}
+
+static void cpu_copy(struct stream *stream, void *to, const void *from, size_t bytes)
+{
+    (void)stream;
+    if (bytes > 0)
+        memcpy(to, from, bytes);
+}
+
+static void cpu_zero(struct stream *stream, void *memory, size_t bytes)
+{
+    (void)stream;
+    if (bytes > 0)
+        memset(memory, 0, bytes);
+}
+
+const struct device_backend device_cpu = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .limits = cpu_limits,
+    .allocate = cpu_allocate,
+    .release = cpu_release,
+    .allocate_pinned = cpu_allocate,
+    .release_pinned = cpu_release,
+    .workspace_bytes = cpu_workspace_bytes,
+    .workspace_set = cpu_workspace_set,
+    .stream_open = cpu_stream_open,
+    .stream_close = cpu_stream_close,
+    .stream_wait = cpu_stream_wait,
+    .stream_synchronize = cpu_stream_synchronize,
+    .event_open = cpu_event_open,
+    .event_close = cpu_event_close,
+    .event_record = cpu_event_record,
+    .event_synchronize = cpu_event_synchronize,
+    .event_done = cpu_event_done,
+    .copy = cpu_copy,
+    .zero = cpu_zero,
+};

@@ -1,0 +1,65 @@
+/* Internal header of the CPU backend: what its operations (cpu_*.c) share. An operation splits its
+ * work over threads and calls kernels (kernels.h), which are single-threaded loops compiled once
+ * per instruction set. Splits have fixed sizes where a sum goes over them, so that results do not
+ * depend on the number of threads. */
+#ifndef VITTRAIN_DEVICE_CPU_H
+#define VITTRAIN_DEVICE_CPU_H
+
+#include "device/device.h"
+#include "device/kernels.h"
+
+struct product_cache;
+
+struct cpu_device {
+    struct device device; /* first: a struct device * is a struct cpu_device * */
+    int threads;
+    const struct cpu_kernels *kernels;
+    struct product_cache *products;
+    unsigned char *workspace;
+    struct device_limits limits;
+};
+
+/* The CPU runs every operation before it returns, so streams and events have no state. */
+struct stream {
+    struct cpu_device *cpu;
+};
+
+/* For `#pragma omp parallel num_threads(...)`: all of the device's threads, or one when there is
+ * less work (in elements, roughly) than starting the threads costs. */
+static inline int cpu_threads_for(const struct cpu_device *cpu, int64_t elements)
+{
+    enum { ELEMENTS_WORTH_THREADS = 8192 };
+    return elements < ELEMENTS_WORTH_THREADS ? 1 : cpu->threads;
+}
+
+/* The workspace is one part that all threads share and one part a thread; fixed sizes, because the
+ * device does not know the model. What needs more works in pieces. */
+enum { WORKSPACE_SHARED = 16 << 20, WORKSPACE_THREAD = 2 << 20 };
+
+/* Aborts when `bytes` is more than there is. */
+void *cpu_workspace_shared(const struct cpu_device *cpu, size_t bytes);
+/* Called by a thread of a parallel region: its own part. */
+void *cpu_workspace_thread(const struct cpu_device *cpu, size_t bytes);
+
+void cpu_convert(struct stream *stream, enum data_type to_type, void *to, enum data_type from_type,
+                 const void *from, int64_t count);
+void cpu_add(struct stream *stream, float *sum, const float *addend, int64_t count);
+void cpu_linear_forward(struct stream *stream, const struct linear_forward *args);
+void cpu_linear_backward(struct stream *stream, const struct linear_backward *args);
+void cpu_norm_forward(struct stream *stream, const struct norm_forward *args);
+void cpu_norm_backward(struct stream *stream, const struct norm_backward *args);
+void cpu_attention_forward(struct stream *stream, const struct attention_forward *args);
+void cpu_attention_backward(struct stream *stream, const struct attention_backward *args);
+void cpu_dropout_apply(struct stream *stream, const struct dropout_apply *args);
+void cpu_patches_forward(struct stream *stream, const struct patches_forward *args);
+void cpu_tokens_forward(struct stream *stream, const struct tokens_forward *args);
+void cpu_tokens_backward(struct stream *stream, const struct tokens_backward *args);
+void cpu_pool_forward(struct stream *stream, const struct pool_forward *args);
+void cpu_pool_backward(struct stream *stream, const struct pool_backward *args);
+void cpu_cross_entropy(struct stream *stream, const struct cross_entropy *args);
+void cpu_update(struct stream *stream, const struct update *args);
+void cpu_sum_squares(struct stream *stream, const float *values, int64_t count, double *sum);
+void cpu_nonfinite(struct stream *stream, const struct nonfinite *args);
+void cpu_image_transform(struct stream *stream, const struct image_transform *args);
+
+#endif

@@ -1,0 +1,47 @@
+/* Kernels: single-threaded loops over a range. Each kernels_SUBJECT.c is compiled once per
+ * instruction set, with -DKERNELS=baseline, avx2 or avx512, and defines one table of functions,
+ * KERNEL(SUBJECT_kernels). Functions in it are static. kernels_table.c puts the subjects' tables
+ * together; the device picks one table of tables when it is opened. */
+#ifndef VITTRAIN_DEVICE_KERNELS_H
+#define VITTRAIN_DEVICE_KERNELS_H
+
+#include "device/device.h"
+
+#ifdef KERNELS
+#define KERNEL_PASTE_SUFFIX(name, suffix) name##_##suffix
+#define KERNEL_PASTE(name, suffix) KERNEL_PASTE_SUFFIX(name, suffix)
+#define KERNEL(name) KERNEL_PASTE(name, KERNELS)
+#endif
+
+/* Which random mask a range of elements has (device.h, struct dropout), for one sample. */
+struct mask_source {
+    uint32_t threshold; /* 0: nothing is dropped */
+    float scale;        /* of kept elements */
+    uint32_t key[2];
+    uint32_t counter[3]; /* words 1 to 3 of Philox's counter: index, epoch, purpose + 256 * layer */
+};
+
+/* kernels_random.c */
+struct random_kernels {
+    /* mask[i] = 0 or source->scale for elements 8 * block_begin + i, count a multiple of 8. */
+    void (*mask)(const struct mask_source *source, int64_t block_begin, int64_t count, float *mask);
+};
+
+/* kernels_convert.c */
+struct convert_kernels {
+    void (*to_fp32)(float *to, enum data_type from_type, const void *from, int64_t count);
+    void (*from_fp32)(enum data_type to_type, void *to, const float *from, int64_t count);
+};
+
+struct cpu_kernels {
+    const char *name; /* "AVX2": for people */
+    const struct random_kernels *random;
+    const struct convert_kernels *convert;
+};
+
+extern const struct cpu_kernels cpu_kernels_baseline;
+#ifdef __x86_64__
+extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
+#endif
+
+#endif

@@ -1,0 +1,15 @@
+/* The table of one instruction set's kernels. Compiled, as all kernels_*.c, once per instruction
+ * set. */
+#include "device/kernels.h"
+
+#define KERNEL_STRING(name) #name
+#define KERNEL_NAME(name) KERNEL_STRING(name)
+
+extern const struct random_kernels KERNEL(random_kernels);
+extern const struct convert_kernels KERNEL(convert_kernels);
+
+const struct cpu_kernels KERNEL(cpu_kernels) = {
+    .name = KERNEL_NAME(KERNELS),
+    .random = &KERNEL(random_kernels),
+    .convert = &KERNEL(convert_kernels),
+};

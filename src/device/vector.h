@@ -1,0 +1,186 @@
+/* Vectors for kernels, by the compiler's vector extensions: as wide as the instruction set that the
+ * file is compiled for, and the same code for all of them. Only kernels_*.c include this. */
+#ifndef VITTRAIN_DEVICE_VECTOR_H
+#define VITTRAIN_DEVICE_VECTOR_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "device/device.h"
+
+#if defined(__AVX512F__)
+enum { VECTOR_WIDTH = 16 };
+#elif defined(__AVX2__)
+enum { VECTOR_WIDTH = 8 };
+#else
+enum { VECTOR_WIDTH = 4 };
+#endif
+
+/* Vector types cannot be named without a typedef. */
+typedef float vector_float __attribute__((vector_size(VECTOR_WIDTH * 4)));
+typedef int32_t vector_int __attribute__((vector_size(VECTOR_WIDTH * 4)));
+typedef uint32_t vector_word __attribute__((vector_size(VECTOR_WIDTH * 4)));
+typedef uint16_t vector_half __attribute__((vector_size(VECTOR_WIDTH * 2)));
+
+#define KERNEL_INLINE static inline __attribute__((always_inline, unused))
+
+KERNEL_INLINE vector_float vector_all(float value)
+{
+    return value - (vector_float){0};
+}
+
+KERNEL_INLINE vector_float vector_load(const float *from)
+{
+    vector_float vector;
+    memcpy(&vector, from, sizeof vector);
+    return vector;
+}
+
+KERNEL_INLINE void vector_store(float *to, vector_float vector)
+{
+    memcpy(to, &vector, sizeof vector);
+}
+
+/* if_true where mask is all ones, if_false where it is 0. */
+KERNEL_INLINE vector_float vector_select(vector_int mask, vector_float if_true,
+                                         vector_float if_false)
+{
+    return (vector_float)((mask & (vector_int)if_true) | (~mask & (vector_int)if_false));
+}
+
+KERNEL_INLINE vector_float vector_max(vector_float a, vector_float b)
+{
+    return vector_select(a > b, a, b);
+}
+
+KERNEL_INLINE vector_float vector_min(vector_float a, vector_float b)
+{
+    return vector_select(a < b, a, b);
+}
+
+/* The sum of the lanes, added in halves. */
+KERNEL_INLINE float vector_sum(vector_float vector)
+{
+    float lanes[VECTOR_WIDTH];
+    vector_store(lanes, vector);
+    for (int width = VECTOR_WIDTH / 2; width > 0; width /= 2)
+        for (int lane = 0; lane < width; lane++)
+            lanes[lane] += lanes[lane + width];
+    return lanes[0];
+}
+
+/* bf16 is the upper half of fp32; rounded to nearest even, NaN stays NaN. */
+KERNEL_INLINE vector_float vector_from_bf16(const uint16_t *from)
+{
+    vector_half half;
+    memcpy(&half, from, sizeof half);
+    return (vector_float)(__builtin_convertvector(half, vector_word) << 16);
+}
+
+KERNEL_INLINE void vector_to_bf16(uint16_t *to, vector_float vector)
+{
+    vector_word bits = (vector_word)vector;
+    vector_word rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    vector_word quiet = (bits >> 16) | 0x40;
+    vector_word is_nan = (vector_word)(vector != vector);
+    vector_word chosen = (is_nan & quiet) | (~is_nan & rounded);
+    vector_half half = __builtin_convertvector(chosen, vector_half);
+    memcpy(to, &half, sizeof half);
+}
+
+/* fp16 by integer steps, for want of hardware that every processor has: exponents are moved by a
+ * multiplication (which also makes subnormals right), infinity and NaN are put in by hand. */
+KERNEL_INLINE vector_float vector_from_fp16(const uint16_t *from)
+{
+    vector_half half;
+    memcpy(&half, from, sizeof half);
+    vector_word bits = __builtin_convertvector(half, vector_word);
+    vector_word magnitude = (bits & 0x7fff) << 13;
+    vector_word sign = (bits & 0x8000) << 16;
+    vector_word special = (vector_word)(magnitude >= 0x0f800000) & 0x7f800000;
+    vector_word value = (vector_word)((vector_float)magnitude * 0x1p112f);
+    return (vector_float)(value | special | sign);
+}
+
+/* Rounded to nearest even. Subnormals are rounded by adding 0.5, whose last place is theirs. */
+KERNEL_INLINE void vector_to_fp16(uint16_t *to, vector_float vector)
+{
+    vector_word bits = (vector_word)vector;
+    vector_word magnitude = bits & 0x7fffffff;
+    vector_word sign = (bits >> 16) & 0x8000;
+    vector_word normal = (magnitude - 0x38000000 + 0xfff + ((magnitude >> 13) & 1)) >> 13;
+    vector_word subnormal = (vector_word)((vector_float)magnitude + 0.5f) - 0x3f000000;
+    vector_word is_subnormal = (vector_word)(magnitude < 0x38800000);
+    vector_word is_large = (vector_word)(magnitude >= 0x47800000);
+    vector_word is_nan = (vector_word)(magnitude > 0x7f800000);
+    vector_word value = (is_subnormal & subnormal) | (~is_subnormal & normal);
+    value = (is_large & (0x7c00 | (is_nan & 0x200))) | (~is_large & value);
+    vector_half half = __builtin_convertvector(value | sign, vector_half);
+    memcpy(to, &half, sizeof half);
+}
+
+/* Element `index` and those behind it of a tensor of any type. `type` should be known when the
+ * kernel is compiled: the caller is an always_inline function called once per type. */
+KERNEL_INLINE vector_float typed_load(enum data_type type, const void *tensor, int64_t index)
+{
+    if (type == TYPE_FP32)
+        return vector_load((const float *)tensor + index);
+    if (type == TYPE_BF16)
+        return vector_from_bf16((const uint16_t *)tensor + index);
+    return vector_from_fp16((const uint16_t *)tensor + index);
+}
+
+KERNEL_INLINE void typed_store(enum data_type type, void *tensor, int64_t index,
+                               vector_float vector)
+{
+    if (type == TYPE_FP32)
+        vector_store((float *)tensor + index, vector);
+    else if (type == TYPE_BF16)
+        vector_to_bf16((uint16_t *)tensor + index, vector);
+    else
+        vector_to_fp16((uint16_t *)tensor + index, vector);
+}
+
+/* The last elements of a row, fewer than a vector: lanes behind `count` are 0 or not stored. */
+KERNEL_INLINE vector_float typed_load_part(enum data_type type, const void *tensor, int64_t index,
+                                           int64_t count)
+{
+    float whole[VECTOR_WIDTH] = {0};
+    size_t size = type_size(type);
+    memcpy(whole, (const char *)tensor + (size_t)index * size, (size_t)count * size);
+    return typed_load(type, whole, 0);
+}
+
+KERNEL_INLINE void typed_store_part(enum data_type type, void *tensor, int64_t index,
+                                    vector_float vector, int64_t count)
+{
+    float whole[VECTOR_WIDTH];
+    size_t size = type_size(type);
+    typed_store(type, whole, 0, vector);
+    memcpy((char *)tensor + (size_t)index * size, whole, (size_t)count * size);
+}
+
+/* e^x to 2 ulp; 0 below -87.3, and no infinity: x is cut at 88.3. x = n ln 2 + r, |r| <= ln 2 / 2,
+ * Taylor's polynomial of degree 7 for e^r (Cody and Waite's two-part ln 2). */
+KERNEL_INLINE vector_float vector_exp(vector_float x)
+{
+    const float round_shift = 0x1.8p23f;
+    x = vector_min(x, vector_all(88.3f));
+    vector_int underflow = x < vector_all(-87.3f);
+    x = vector_max(x, vector_all(-87.3f));
+    vector_float n = x * 0x1.715476p0f + round_shift;
+    n -= round_shift;
+    vector_float r = x - n * 0x1.62e4p-1f;
+    r = r - n * 0x1.7f7d1cp-20f;
+    vector_float p = r * (1.0f / 5040) + 1.0f / 720;
+    p = p * r + 1.0f / 120;
+    p = p * r + 1.0f / 24;
+    p = p * r + 1.0f / 6;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    vector_int exponent = (__builtin_convertvector(n, vector_int) + 127) << 23;
+    return vector_select(underflow, vector_all(0), p * (vector_float)exponent);
+}
+
+#endif
