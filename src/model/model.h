@@ -9,29 +9,20 @@
 #include "mesh/flat.h"
 #include "mesh/unit.h"
 
-/* The shape of a vision transformer, all of it decided. */
-struct vit_shape {
-    int64_t image, channels, patch, dim, depth, heads, hidden, classes;
-    double dropout, drop_path;
-    bool qkv_bias, class_token, embed_norm, pool_mean;
-    float norm_epsilon;
-    bool reference_init; /* as the reference's vit_cifar: positions and class token start at zero */
-};
-
 struct model;
 
 /* What one batch's pass needs to know. */
 struct model_pass {
     struct stream *stream;
     const struct flat_model *flat;
-    int64_t batch;        /* samples, may be 0 */
-    bool training;        /* dropout on, activations kept for backward */
+    int64_t batch; /* samples, may be 0 */
+    bool training; /* dropout on, activations kept for backward */
     uint64_t seed;
-    uint32_t step;        /* keys dropout */
-    uint32_t position;    /* of the first sample in the global batch */
-    const void *images;   /* [batch, channels, image, image] compute type */
-    void *logits;         /* [batch, classes] compute type: forward writes, backward reads the
-                             gradient from it */
+    uint32_t step;      /* keys dropout */
+    uint32_t position;  /* of the first sample in the global batch */
+    const void *images; /* [batch, channels, image, image] compute type */
+    void *logits;       /* [batch, classes] compute type: forward writes, backward reads the
+                           gradient from it */
 };
 
 struct model_type {
@@ -68,10 +59,7 @@ int64_t model_parameter_count(const struct model *model);
 /* The table of units: name, tensors, parameters, MB. */
 void model_print_summary(const struct model *model);
 
-/* The registry: names for --help and errors, NULL at the end. */
+/* The registry's names, NULL at the end. */
 const char *const *model_names(void);
-
-struct model *vit_open(const struct vit_shape *shape, struct device *device,
-                       enum data_type compute, struct error *error);
 
 #endif

@@ -1,0 +1,127 @@
+/* What holds for models of every kind: what the optimizer's options say of their tensors, counts,
+ * and the summary that is printed at the start. */
+#include "model/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/log.h"
+
+void model_close(struct model *model)
+{
+    if (model != NULL)
+        model->type->close(model);
+}
+
+/* Is this tensor named by one item of optim.freeze: its unit, or the beginning of its name up to a
+ * dot? */
+static bool name_matches(const char *item, size_t length, const struct unit *unit,
+                         const struct unit_tensor *tensor)
+{
+    if (strlen(unit->name) == length && strncmp(unit->name, item, length) == 0)
+        return true;
+    return strncmp(tensor->name, item, length) == 0 &&
+           (tensor->name[length] == '\0' || tensor->name[length] == '.');
+}
+
+/* Freezes what one item names; false when it names nothing. */
+static bool freeze_item(struct model *model, const char *item, size_t length)
+{
+    bool found = false;
+    for (int u = 0; u < model->unit_count; u++) {
+        struct unit *unit = &model->units[u];
+        for (int t = 0; t < unit->tensor_count; t++) {
+            if (!name_matches(item, length, unit, &unit->tensors[t]))
+                continue;
+            unit->tensors[t].trainable = false;
+            found = true;
+        }
+    }
+    return found;
+}
+
+static bool freeze_list(struct model *model, const char *list, struct error *error)
+{
+    while (*list != '\0') {
+        list += strspn(list, ", ");
+        size_t length = strcspn(list, ", ");
+        if (length > 0 && !freeze_item(model, list, length))
+            return error_set(error, ERROR_USAGE,
+                             "optim.freeze: %s has no unit or tensor \"%.*s\": units are stem, "
+                             "blocks.0, ..., head",
+                             model->type->name, (int)length, list);
+        list += length;
+    }
+    return true;
+}
+
+bool model_apply_options(struct model *model, const struct options *options, struct error *error)
+{
+    bool any_trainable = false;
+    for (int u = 0; u < model->unit_count; u++) {
+        struct unit *unit = &model->units[u];
+        int from_top = model->unit_count - 1 - unit->depth;
+        for (int t = 0; t < unit->tensor_count; t++) {
+            struct unit_tensor *tensor = &unit->tensors[t];
+            tensor->rate_scale = pow(options->optim.layer_decay, from_top);
+            if (!options->optim.no_decay && tensor->kind == TENSOR_PARAMETER)
+                tensor->decay = true;
+        }
+    }
+    if (!freeze_list(model, options->optim.freeze, error))
+        return false;
+    for (int u = 0; u < model->unit_count; u++)
+        for (int t = 0; t < model->units[u].tensor_count; t++)
+            any_trainable = any_trainable || model->units[u].tensors[t].trainable;
+    if (!any_trainable)
+        return error_set(error, ERROR_USAGE,
+                         "optim.freeze=%s leaves nothing to train: name fewer units",
+                         options->optim.freeze);
+    return true;
+}
+
+int64_t model_parameter_count(const struct model *model)
+{
+    int64_t count = 0;
+    for (int u = 0; u < model->unit_count; u++)
+        for (int t = 0; t < model->units[u].tensor_count; t++)
+            if (model->units[u].tensors[t].kind == TENSOR_PARAMETER)
+                count += model->units[u].tensors[t].count;
+    return count;
+}
+
+/* "2 x [576, 192], ..." would not fit a line: tensors are counted, the largest is shown. */
+static void unit_print(const struct unit *unit)
+{
+    int64_t count = 0, trainable = 0;
+    const struct unit_tensor *largest = &unit->tensors[0];
+    for (int t = 0; t < unit->tensor_count; t++) {
+        const struct unit_tensor *tensor = &unit->tensors[t];
+        count += tensor->count;
+        trainable += tensor->trainable ? tensor->count : 0;
+        if (tensor->count > largest->count)
+            largest = tensor;
+    }
+    char shape[64] = "";
+    for (int d = 0; d < largest->dimensions; d++) {
+        size_t used = strlen(shape);
+        snprintf(shape + used, sizeof shape - used, "%s%lld", d > 0 ? "x" : "",
+                 (long long)largest->shape[d]);
+    }
+    log_info("  %-10s %7d %12lld %9.2f   %s [%s]%s", unit->name, unit->tensor_count,
+             (long long)count, (double)count * 4 / 1e6, largest->name, shape,
+             trainable == 0      ? ", frozen"
+             : trainable < count ? ", partly frozen"
+                                 : "");
+}
+
+void model_print_summary(const struct model *model)
+{
+    log_info("  unit       tensors   parameters   MB fp32   largest tensor");
+    for (int u = 0; u < model->unit_count; u++)
+        unit_print(&model->units[u]);
+    int64_t total = model_parameter_count(model);
+    log_info("  total              %12lld %9.2f   %.2f GFLOP an image and step", (long long)total,
+             (double)total * 4 / 1e6, model->flops_per_image / 1e9);
+}

@@ -1,0 +1,234 @@
+/* The vision transformer's table of tensors: one unit for the stem, one for each block, one for the
+ * head. The table drives allocation, initial values, checkpoint and the names in safetensors. */
+#include "model/vit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Tensors begin at multiples of this many elements, so that vector loads are aligned. */
+enum { TENSOR_ALIGNMENT = 16 };
+
+/* How the tensors of a unit are added one after another. */
+struct unit_builder {
+    struct unit *unit;
+    int *slot;
+    uint32_t *next_index;
+};
+
+static struct unit_tensor *tensor_add(struct unit_builder *builder, enum vit_tensor which,
+                                      const char *name, int dimensions, const int64_t *shape)
+{
+    struct unit *unit = builder->unit;
+    struct unit_tensor *tensor = &unit->tensors[unit->tensor_count];
+    *tensor = (struct unit_tensor){.dimensions = dimensions,
+                                   .count = 1,
+                                   .kind = TENSOR_PARAMETER,
+                                   .decay = true,
+                                   .rate_scale = 1,
+                                   .trainable = true,
+                                   .index = (*builder->next_index)++};
+    int length = snprintf(tensor->name, sizeof tensor->name, "%s", name);
+    ENSURE(length < TENSOR_NAME, "tensor name too long: %s", name);
+    for (int d = 0; d < dimensions; d++) {
+        tensor->shape[d] = shape[d];
+        tensor->count *= shape[d];
+    }
+    tensor->offset = (unit->count + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
+    unit->count = tensor->offset + tensor->count;
+    builder->slot[which] = unit->tensor_count++;
+    return tensor;
+}
+
+/* Weight and bias of a product; `bias` false: none. */
+static void linear_add(struct unit_builder *builder, enum vit_tensor weight, const char *prefix,
+                       int64_t out, int64_t in, bool bias)
+{
+    char name[TENSOR_NAME + 16];
+    snprintf(name, sizeof name, "%s.weight", prefix);
+    struct unit_tensor *tensor = tensor_add(builder, weight, name, 2, (int64_t[]){out, in});
+    tensor->initial = INITIAL_TRUNCATED_NORMAL;
+    tensor->initial_scale = 0.02;
+    if (!bias)
+        return;
+    snprintf(name, sizeof name, "%s.bias", prefix);
+    tensor = tensor_add(builder, weight + 1, name, 1, (int64_t[]){out});
+    tensor->initial = INITIAL_ZERO;
+    tensor->decay = false;
+}
+
+static void norm_add(struct unit_builder *builder, enum vit_tensor weight, const char *prefix,
+                     int64_t width)
+{
+    char name[TENSOR_NAME + 16];
+    snprintf(name, sizeof name, "%s.weight", prefix);
+    struct unit_tensor *tensor = tensor_add(builder, weight, name, 1, (int64_t[]){width});
+    tensor->initial = INITIAL_ONE;
+    tensor->decay = false;
+    snprintf(name, sizeof name, "%s.bias", prefix);
+    tensor = tensor_add(builder, weight + 1, name, 1, (int64_t[]){width});
+    tensor->initial = INITIAL_ZERO;
+    tensor->decay = false;
+}
+
+/* The patch embedding is a convolution in timm: its shape, and torch's start of a convolution
+ * (uniform within 1 / sqrt(fan in)), unless the reference's is asked for. */
+static void patch_embedding_add(struct unit_builder *builder, const struct vit_shape *shape)
+{
+    const int64_t weight_shape[] = {shape->dim, shape->channels, shape->patch, shape->patch};
+    double bound = 1 / sqrt((double)(shape->channels * shape->patch * shape->patch));
+    struct unit_tensor *tensor =
+        tensor_add(builder, VIT_PATCH_WEIGHT, "patch_embed.proj.weight", 4, weight_shape);
+    tensor->initial = shape->reference ? INITIAL_TRUNCATED_NORMAL : INITIAL_UNIFORM;
+    tensor->initial_scale = shape->reference ? 0.02 : bound;
+    tensor =
+        tensor_add(builder, VIT_PATCH_BIAS, "patch_embed.proj.bias", 1, (int64_t[]){shape->dim});
+    tensor->initial = shape->reference ? INITIAL_ZERO : INITIAL_UNIFORM;
+    tensor->initial_scale = bound;
+    tensor->decay = false;
+}
+
+static void stem_describe(struct unit_builder *builder, const struct vit *vit)
+{
+    const struct vit_shape *shape = &vit->shape;
+    if (shape->class_token) {
+        struct unit_tensor *tensor =
+            tensor_add(builder, VIT_CLASS_TOKEN, "cls_token", 3, (int64_t[]){1, 1, shape->dim});
+        tensor->initial = shape->reference ? INITIAL_ZERO : INITIAL_NORMAL;
+        tensor->initial_scale = 1e-6;
+        tensor->decay = false;
+    }
+    struct unit_tensor *tensor =
+        tensor_add(builder, VIT_POSITION, "pos_embed", 3, (int64_t[]){1, vit->tokens, shape->dim});
+    tensor->initial = shape->reference ? INITIAL_ZERO : INITIAL_TRUNCATED_NORMAL;
+    tensor->initial_scale = 0.02;
+    tensor->decay = false;
+    patch_embedding_add(builder, shape);
+    if (shape->embed_norm)
+        norm_add(builder, VIT_NORM1_WEIGHT, "norm_pre", shape->dim);
+}
+
+static void block_describe(struct unit_builder *builder, const struct vit_shape *shape)
+{
+    char name[TENSOR_NAME + 32];
+    const char *block = builder->unit->name;
+    snprintf(name, sizeof name, "%s.norm1", block);
+    norm_add(builder, VIT_NORM1_WEIGHT, name, shape->dim);
+    snprintf(name, sizeof name, "%s.attn.qkv", block);
+    linear_add(builder, VIT_QKV_WEIGHT, name, 3 * shape->dim, shape->dim, shape->qkv_bias);
+    snprintf(name, sizeof name, "%s.attn.proj", block);
+    linear_add(builder, VIT_PROJ_WEIGHT, name, shape->dim, shape->dim, true);
+    snprintf(name, sizeof name, "%s.norm2", block);
+    norm_add(builder, VIT_NORM2_WEIGHT, name, shape->dim);
+    snprintf(name, sizeof name, "%s.mlp.fc1", block);
+    linear_add(builder, VIT_FC1_WEIGHT, name, shape->hidden, shape->dim, true);
+    snprintf(name, sizeof name, "%s.mlp.fc2", block);
+    linear_add(builder, VIT_FC2_WEIGHT, name, shape->dim, shape->hidden, true);
+}
+
+static void units_describe(struct vit *vit)
+{
+    uint32_t next_index = 0;
+    for (int u = 0; u < vit->model.unit_count; u++) {
+        struct unit *unit = &vit->model.units[u];
+        struct unit_builder builder = {unit, vit->slot[u], &next_index};
+        memset(vit->slot[u], -1, sizeof vit->slot[u]);
+        unit->depth = u;
+        if (u == 0) {
+            snprintf(unit->name, sizeof unit->name, "stem");
+            stem_describe(&builder, vit);
+        } else if (u <= vit->shape.depth) {
+            snprintf(unit->name, sizeof unit->name, "blocks.%d", u - 1);
+            block_describe(&builder, &vit->shape);
+        } else {
+            snprintf(unit->name, sizeof unit->name, "head");
+            norm_add(&builder, VIT_NORM1_WEIGHT, vit->shape.pool_mean ? "fc_norm" : "norm",
+                     vit->shape.dim);
+            linear_add(&builder, VIT_HEAD_WEIGHT, "head", vit->shape.classes, vit->shape.dim, true);
+        }
+    }
+}
+
+static bool shape_check(const struct vit_shape *shape, struct error *error)
+{
+    if (shape->image % shape->patch != 0)
+        return error_set(error, ERROR_USAGE,
+                         "model.patch=%lld does not divide model.image=%lld: choose a patch that "
+                         "does",
+                         (long long)shape->patch, (long long)shape->image);
+    if (shape->dim % shape->heads != 0)
+        return error_set(
+            error, ERROR_USAGE,
+            "model.heads=%lld does not divide model.dim=%lld: choose a number of heads "
+            "that does",
+            (long long)shape->heads, (long long)shape->dim);
+    if (!shape->class_token && !shape->pool_mean)
+        return error_set(error, ERROR_USAGE,
+                         "model.pool=token needs model.class_token=on: switch it on, or take "
+                         "model.pool=mean");
+    return true;
+}
+
+/* Multiplications and additions of the model's products, forward and twice as many backward (the
+ * stem needs no gradient of its input). The usual count: what the last block leaves out is in it.
+ */
+static double flops_per_image(const struct vit *vit)
+{
+    const struct vit_shape *shape = &vit->shape;
+    double tokens = (double)vit->tokens, dim = (double)shape->dim;
+    double stem =
+        (double)vit->patches * dim * (double)(shape->channels * shape->patch * shape->patch);
+    double block = tokens * dim * (4 * dim + 2 * (double)shape->hidden) + 2 * tokens * tokens * dim;
+    double head = dim * (double)shape->classes;
+    return 2 * (2 * stem + 3 * ((double)shape->depth * block + head));
+}
+
+static void vit_close(struct model *model)
+{
+    struct vit *vit = (struct vit *)model;
+    for (int u = 0; u < model->unit_count; u++)
+        free(model->units[u].tensors);
+    free(model->units);
+    free(vit->slot);
+    free(vit->blocks);
+    free(vit);
+}
+
+static const struct model_type vit_type = {.name = "vit",
+                                           .activations = vit_activations,
+                                           .forward = vit_forward,
+                                           .backward = vit_backward,
+                                           .close = vit_close};
+
+struct model *vit_open(const struct vit_shape *shape, struct device *device, enum data_type compute,
+                       struct error *error)
+{
+    if (!shape_check(shape, error))
+        return NULL;
+    struct vit *vit = calloc(1, sizeof *vit);
+    ENSURE(vit != NULL, "no memory for a model's description");
+    vit->shape = *shape;
+    vit->patches = (shape->image / shape->patch) * (shape->image / shape->patch);
+    vit->tokens = vit->patches + (shape->class_token ? 1 : 0);
+    int unit_count = (int)shape->depth + 2;
+    vit->model = (struct model){.type = &vit_type,
+                                .device = device,
+                                .compute = compute,
+                                .units = calloc((size_t)unit_count, sizeof(struct unit)),
+                                .unit_count = unit_count,
+                                .image = shape->image,
+                                .channels = shape->channels,
+                                .classes = shape->classes,
+                                .flops_per_image = flops_per_image(vit)};
+    vit->slot = calloc((size_t)unit_count, sizeof *vit->slot);
+    vit->blocks = calloc((size_t)shape->depth, sizeof *vit->blocks);
+    ENSURE(vit->model.units != NULL && vit->slot != NULL && vit->blocks != NULL,
+           "no memory for a model's description");
+    for (int u = 0; u < unit_count; u++) {
+        vit->model.units[u].tensors = calloc(VIT_TENSORS, sizeof(struct unit_tensor));
+        ENSURE(vit->model.units[u].tensors != NULL, "no memory for a model's description");
+    }
+    units_describe(vit);
+    return &vit->model;
+}

@@ -1,0 +1,547 @@
+/* The vision transformer's forward and backward pass, unit by unit, as operations of the device.
+ * x flows from block to block; each block keeps what its backward needs. The order of a block:
+ *   norm1 = N(x);  middle = x + drop(proj(attention(qkv(norm1))));
+ *   norm2 = N(middle);  out = middle + drop(fc2(gelu(fc1(norm2))))
+ * Where the head reads the class token only, the last block computes that token alone from the
+ * attention on: the other tokens' results would be thrown away. */
+#include "model/vit.h"
+
+#include <math.h>
+
+/* How many tokens of a sample leave this unit. */
+static int64_t tokens_after(const struct vit *vit, int unit)
+{
+    bool last = unit == (int)vit->shape.depth;
+    return last && !vit->shape.pool_mean ? 1 : vit->tokens;
+}
+
+/* Which dropout of the model draws: the embedding's, then four for each block. */
+enum {
+    DROPOUT_ATTENTION = 1,
+    DROPOUT_PROJECTION,
+    DROPOUT_HIDDEN,
+    DROPOUT_OUT,
+    DROPOUTS_PER_BLOCK = 4
+};
+
+static const void *weight_of(const struct vit *vit, const struct model_pass *pass, int unit,
+                             enum vit_tensor which)
+{
+    int slot = vit->slot[unit][which];
+    return slot < 0 ? NULL : flat_weight(pass->flat, unit, slot);
+}
+
+static float *gradient_of(const struct vit *vit, const struct model_pass *pass, int unit,
+                          enum vit_tensor which)
+{
+    int slot = vit->slot[unit][which];
+    return slot < 0 ? NULL : flat_gradient(pass->flat, unit, slot);
+}
+
+static struct dropout dropout_at(const struct model_pass *pass, double rate, uint32_t layer)
+{
+    return (struct dropout){.rate = pass->training ? (float)rate : 0,
+                            .seed = pass->seed,
+                            .layer = layer,
+                            .step = pass->step,
+                            .position = pass->position};
+}
+
+/* The rate of elementwise dropout at a place of a block; see vit_shape.reference. */
+static struct dropout block_dropout(const struct vit *vit, const struct model_pass *pass, int unit,
+                                    uint32_t place)
+{
+    const struct vit_shape *shape = &vit->shape;
+    double rate = shape->dropout;
+    if (shape->reference && place == DROPOUT_PROJECTION)
+        rate = shape->drop_path;
+    if (shape->reference && place == DROPOUT_HIDDEN)
+        rate = 0;
+    if (shape->reference && place == DROPOUT_OUT) /* two in a row are one that keeps the product */
+        rate = 1 - (1 - shape->dropout) * (1 - shape->drop_path);
+    return dropout_at(pass, rate, (uint32_t)(unit - 1) * DROPOUTS_PER_BLOCK + place);
+}
+
+/* Stochastic depth of a block's two branches: the rate grows linearly to the last block's. */
+static struct dropout block_drop_path(const struct vit *vit, const struct model_pass *pass,
+                                      int unit, uint32_t place)
+{
+    const struct vit_shape *shape = &vit->shape;
+    double depth = (double)(shape->depth > 1 ? shape->depth - 1 : 1);
+    double rate = shape->reference ? 0 : shape->drop_path * (unit - 1) / depth;
+    return dropout_at(pass, rate, (uint32_t)(unit - 1) * DROPOUTS_PER_BLOCK + place);
+}
+
+static void *take(struct arena *arena, int64_t elements, size_t size)
+{
+    return arena_take(arena, MEMORY_ACTIVATIONS, (size_t)elements * size);
+}
+
+/* `kept`: tokens of a sample that are computed behind the attention. */
+static void block_activations(struct vit *vit, struct vit_block *block, struct arena *arena,
+                              int64_t batch, int64_t kept, bool training)
+{
+    const struct vit_shape *shape = &vit->shape;
+    size_t size = type_size(vit->model.compute);
+    int64_t rows = batch * vit->tokens, kept_rows = batch * kept;
+    block->norm1 = take(arena, rows * shape->dim, size);
+    block->qkv = take(arena, 3 * rows * shape->dim, size);
+    block->attention = take(arena, kept_rows * shape->dim, size);
+    block->selected = take(arena, kept < vit->tokens ? kept_rows * shape->dim : 0, size);
+    block->middle = take(arena, kept_rows * shape->dim, size);
+    block->norm2 = take(arena, kept_rows * shape->dim, size);
+    block->pre = take(arena, kept_rows * shape->hidden, size);
+    block->hidden = take(arena, kept_rows * shape->hidden, size);
+    block->out = take(arena, kept_rows * shape->dim, size);
+    if (!training)
+        return;
+    block->mean1 = take(arena, rows, sizeof(float));
+    block->rstd1 = take(arena, rows, sizeof(float));
+    block->lse = take(arena, kept_rows * shape->heads, sizeof(float));
+    block->mean2 = take(arena, kept_rows, sizeof(float));
+    block->rstd2 = take(arena, kept_rows, sizeof(float));
+}
+
+static void stem_activations(struct vit *vit, struct arena *arena, int64_t batch, bool training)
+{
+    const struct vit_shape *shape = &vit->shape;
+    size_t size = type_size(vit->model.compute);
+    int64_t rows = batch * vit->tokens, statistics = training ? rows : 0;
+    int64_t patch_width = shape->channels * shape->patch * shape->patch;
+    vit->patch_rows = take(arena, batch * vit->patches * patch_width, size);
+    vit->patch_tokens = take(arena, batch * vit->patches * shape->dim, size);
+    vit->x = take(arena, rows * shape->dim, size);
+    vit->embedded = shape->embed_norm ? take(arena, rows * shape->dim, size) : vit->x;
+    vit->embed_mean = take(arena, shape->embed_norm ? statistics : 0, sizeof(float));
+    vit->embed_rstd = take(arena, shape->embed_norm ? statistics : 0, sizeof(float));
+}
+
+void vit_activations(struct model *model, struct arena *arena, int64_t batch, bool training)
+{
+    struct vit *vit = (struct vit *)model;
+    const struct vit_shape *shape = &vit->shape;
+    size_t size = type_size(model->compute);
+    int64_t rows = batch * vit->tokens;
+    stem_activations(vit, arena, batch, training);
+    for (int i = 0; i < (int)shape->depth; i++) {
+        int64_t kept = tokens_after(vit, i + 1);
+        if (training || i == 0 || kept < vit->tokens)
+            block_activations(vit, &vit->blocks[i], arena, batch, kept, training);
+        else
+            vit->blocks[i] = vit->blocks[0];
+    }
+    vit->pooled = take(arena, shape->pool_mean ? batch * shape->dim : 0, size);
+    vit->normed = take(arena, batch * shape->dim, size);
+    vit->head_mean = take(arena, training ? batch : 0, sizeof(float));
+    vit->head_rstd = take(arena, training ? batch : 0, sizeof(float));
+    if (!training)
+        return;
+    vit->dx = take(arena, rows * shape->dim, size);
+    vit->dbranch = take(arena, rows * shape->dim, size);
+    vit->dattention = take(arena, rows * shape->dim, size);
+    vit->dspread = take(arena, shape->pool_mean ? 0 : rows * shape->dim, size);
+    vit->dhidden = take(arena, rows * shape->hidden, size);
+    vit->dqkv = take(arena, 3 * rows * shape->dim, size);
+    vit->dpooled = take(arena, shape->pool_mean ? batch * shape->dim : 0, size);
+    vit->dnormed = take(arena, batch * shape->dim, size);
+}
+
+/* A norm of this unit over `rows` rows. */
+static void norm(const struct vit *vit, const struct model_pass *pass, int unit,
+                 enum vit_tensor weight, int64_t rows, const void *x, void *y, float *mean,
+                 float *rstd)
+{
+    const struct norm_forward args = {.type = vit->model.compute,
+                                      .rows = rows,
+                                      .width = vit->shape.dim,
+                                      .epsilon = vit->shape.norm_epsilon,
+                                      .x = x,
+                                      .gamma = weight_of(vit, pass, unit, weight),
+                                      .beta = weight_of(vit, pass, unit, weight + 1),
+                                      .y = y,
+                                      .mean = pass->training ? mean : NULL,
+                                      .rstd = pass->training ? rstd : NULL};
+    vit->model.device->backend->norm_forward(pass->stream, &args);
+}
+
+static void norm_gradient(const struct vit *vit, const struct model_pass *pass, int unit,
+                          enum vit_tensor weight, int64_t rows, const void *x, const float *mean,
+                          const float *rstd, const void *dy, const void *add, void *dx)
+{
+    const struct norm_backward args = {.type = vit->model.compute,
+                                       .rows = rows,
+                                       .width = vit->shape.dim,
+                                       .x = x,
+                                       .gamma = weight_of(vit, pass, unit, weight),
+                                       .dy = dy,
+                                       .mean = mean,
+                                       .rstd = rstd,
+                                       .add = add,
+                                       .dx = dx,
+                                       .dgamma = gradient_of(vit, pass, unit, weight),
+                                       .dbeta = gradient_of(vit, pass, unit, weight + 1)};
+    vit->model.device->backend->norm_backward(pass->stream, &args);
+}
+
+/* A product with the weight and bias at `weight`, `weight + 1` of a unit; the caller fills in the
+ * rest. */
+static struct linear_forward linear(const struct vit *vit, const struct model_pass *pass, int unit,
+                                    enum vit_tensor weight, int64_t tokens, int64_t in, int64_t out)
+{
+    return (struct linear_forward){.type = vit->model.compute,
+                                   .rows = pass->batch * tokens,
+                                   .in = in,
+                                   .out = out,
+                                   .rows_per_sample = tokens,
+                                   .weight = weight_of(vit, pass, unit, weight),
+                                   .bias = weight_of(vit, pass, unit, weight + 1)};
+}
+
+static struct linear_backward linear_gradient(const struct vit *vit, const struct model_pass *pass,
+                                              int unit, enum vit_tensor weight, int64_t tokens,
+                                              int64_t in, int64_t out)
+{
+    return (struct linear_backward){.type = vit->model.compute,
+                                    .rows = pass->batch * tokens,
+                                    .in = in,
+                                    .out = out,
+                                    .rows_per_sample = tokens,
+                                    .weight = weight_of(vit, pass, unit, weight),
+                                    .dweight = gradient_of(vit, pass, unit, weight),
+                                    .dbias = gradient_of(vit, pass, unit, weight + 1)};
+}
+
+static void stem_forward(struct vit *vit, const struct model_pass *pass)
+{
+    const struct vit_shape *shape = &vit->shape;
+    const struct device_backend *backend = vit->model.device->backend;
+    backend->patches_forward(pass->stream, &(struct patches_forward){.type = vit->model.compute,
+                                                                     .batch = pass->batch,
+                                                                     .channels = shape->channels,
+                                                                     .height = shape->image,
+                                                                     .width = shape->image,
+                                                                     .patch = shape->patch,
+                                                                     .images = pass->images,
+                                                                     .rows = vit->patch_rows});
+    struct linear_forward embed = linear(vit, pass, 0, VIT_PATCH_WEIGHT, vit->patches,
+                                         shape->channels * shape->patch * shape->patch, shape->dim);
+    embed.x = vit->patch_rows;
+    embed.y = vit->patch_tokens;
+    backend->linear_forward(pass->stream, &embed);
+    backend->tokens_forward(
+        pass->stream,
+        &(struct tokens_forward){.type = vit->model.compute,
+                                 .batch = pass->batch,
+                                 .tokens = vit->tokens,
+                                 .width = shape->dim,
+                                 .patches = vit->patch_tokens,
+                                 .class_token = weight_of(vit, pass, 0, VIT_CLASS_TOKEN),
+                                 .position = weight_of(vit, pass, 0, VIT_POSITION),
+                                 .x = vit->embedded});
+    if (shape->embed_norm)
+        norm(vit, pass, 0, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, vit->embedded, vit->x,
+             vit->embed_mean, vit->embed_rstd);
+    backend->dropout_apply(pass->stream,
+                           &(struct dropout_apply){.type = vit->model.compute,
+                                                   .rows = pass->batch * vit->tokens,
+                                                   .width = shape->dim,
+                                                   .rows_per_sample = vit->tokens,
+                                                   .x = vit->x,
+                                                   .y = vit->x,
+                                                   .dropout = dropout_at(pass, shape->dropout, 0)});
+}
+
+static void stem_backward(struct vit *vit, const struct model_pass *pass)
+{
+    const struct vit_shape *shape = &vit->shape;
+    const struct device_backend *backend = vit->model.device->backend;
+    backend->dropout_apply(pass->stream,
+                           &(struct dropout_apply){.type = vit->model.compute,
+                                                   .rows = pass->batch * vit->tokens,
+                                                   .width = shape->dim,
+                                                   .rows_per_sample = vit->tokens,
+                                                   .x = vit->dx,
+                                                   .y = vit->dx,
+                                                   .dropout = dropout_at(pass, shape->dropout, 0)});
+    if (shape->embed_norm)
+        norm_gradient(vit, pass, 0, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, vit->embedded,
+                      vit->embed_mean, vit->embed_rstd, vit->dx, NULL, vit->dx);
+    backend->tokens_backward(
+        pass->stream,
+        &(struct tokens_backward){.type = vit->model.compute,
+                                  .batch = pass->batch,
+                                  .tokens = vit->tokens,
+                                  .width = shape->dim,
+                                  .class_token = shape->class_token,
+                                  .dx = vit->dx,
+                                  .dpatches = vit->patch_tokens,
+                                  .dclass_token = gradient_of(vit, pass, 0, VIT_CLASS_TOKEN),
+                                  .dposition = gradient_of(vit, pass, 0, VIT_POSITION)});
+    struct linear_backward embed =
+        linear_gradient(vit, pass, 0, VIT_PATCH_WEIGHT, vit->patches,
+                        shape->channels * shape->patch * shape->patch, shape->dim);
+    embed.x = vit->patch_rows;
+    embed.dy = vit->patch_tokens;
+    backend->linear_backward(pass->stream, &embed);
+}
+
+/* What a block adds to: all of x, or the rows of the tokens that are kept. */
+static const void *block_residual(struct vit *vit, const struct model_pass *pass, int unit,
+                                  const void *x)
+{
+    struct vit_block *block = &vit->blocks[unit - 1];
+    if (tokens_after(vit, unit) == vit->tokens)
+        return x;
+    const struct pool_forward select = {.type = vit->model.compute,
+                                        .batch = pass->batch,
+                                        .tokens = vit->tokens,
+                                        .width = vit->shape.dim,
+                                        .x = x,
+                                        .y = block->selected};
+    vit->model.device->backend->pool_forward(pass->stream, &select);
+    return block->selected;
+}
+
+/* middle = x + drop(proj(attention(qkv(norm1(x))))) */
+static void attention_branch(struct vit *vit, const struct model_pass *pass, int unit,
+                             const void *x)
+{
+    const struct vit_shape *shape = &vit->shape;
+    const struct device_backend *backend = vit->model.device->backend;
+    struct vit_block *block = &vit->blocks[unit - 1];
+    int64_t head_dim = shape->dim / shape->heads, kept = tokens_after(vit, unit);
+    norm(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x, block->norm1,
+         block->mean1, block->rstd1);
+    struct linear_forward qkv =
+        linear(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens, shape->dim, 3 * shape->dim);
+    qkv.x = block->norm1;
+    qkv.y = block->qkv;
+    backend->linear_forward(pass->stream, &qkv);
+    const struct attention_forward attention = {
+        .type = vit->model.compute,
+        .batch = pass->batch,
+        .tokens = vit->tokens,
+        .queries = kept,
+        .heads = shape->heads,
+        .head_dim = head_dim,
+        .scale = 1 / sqrtf((float)head_dim),
+        .qkv = block->qkv,
+        .out = block->attention,
+        .lse = pass->training ? block->lse : NULL,
+        .dropout = block_dropout(vit, pass, unit, DROPOUT_ATTENTION)};
+    backend->attention_forward(pass->stream, &attention);
+    struct linear_forward projection =
+        linear(vit, pass, unit, VIT_PROJ_WEIGHT, kept, shape->dim, shape->dim);
+    projection.x = block->attention;
+    projection.residual = block_residual(vit, pass, unit, x);
+    projection.y = block->middle;
+    projection.dropout = block_dropout(vit, pass, unit, DROPOUT_PROJECTION);
+    projection.drop_path = block_drop_path(vit, pass, unit, DROPOUT_PROJECTION);
+    backend->linear_forward(pass->stream, &projection);
+}
+
+/* out = middle + drop(fc2(gelu(fc1(norm2(middle))))) */
+static void mlp_branch(struct vit *vit, const struct model_pass *pass, int unit)
+{
+    const struct vit_shape *shape = &vit->shape;
+    const struct device_backend *backend = vit->model.device->backend;
+    struct vit_block *block = &vit->blocks[unit - 1];
+    int64_t kept = tokens_after(vit, unit);
+    norm(vit, pass, unit, VIT_NORM2_WEIGHT, pass->batch * kept, block->middle, block->norm2,
+         block->mean2, block->rstd2);
+    struct linear_forward fc1 =
+        linear(vit, pass, unit, VIT_FC1_WEIGHT, kept, shape->dim, shape->hidden);
+    fc1.x = block->norm2;
+    fc1.pre = block->pre;
+    fc1.y = block->hidden;
+    fc1.dropout = block_dropout(vit, pass, unit, DROPOUT_HIDDEN);
+    backend->linear_forward(pass->stream, &fc1);
+    struct linear_forward fc2 =
+        linear(vit, pass, unit, VIT_FC2_WEIGHT, kept, shape->hidden, shape->dim);
+    fc2.x = block->hidden;
+    fc2.residual = block->middle;
+    fc2.y = block->out;
+    fc2.dropout = block_dropout(vit, pass, unit, DROPOUT_OUT);
+    fc2.drop_path = block_drop_path(vit, pass, unit, DROPOUT_OUT);
+    backend->linear_forward(pass->stream, &fc2);
+}
+
+/* The gradient of what a branch added, before its dropout: `dx` itself where nothing was dropped.
+ */
+static const void *branch_gradient(struct vit *vit, const struct model_pass *pass, int unit,
+                                   uint32_t place, const void *dx)
+{
+    int64_t kept = tokens_after(vit, unit);
+    const struct dropout_apply drop = {.type = vit->model.compute,
+                                       .rows = pass->batch * kept,
+                                       .width = vit->shape.dim,
+                                       .rows_per_sample = kept,
+                                       .x = dx,
+                                       .y = vit->dbranch,
+                                       .dropout = block_dropout(vit, pass, unit, place),
+                                       .drop_path = block_drop_path(vit, pass, unit, place)};
+    if (drop.dropout.rate == 0 && drop.drop_path.rate == 0)
+        return dx;
+    vit->model.device->backend->dropout_apply(pass->stream, &drop);
+    return vit->dbranch;
+}
+
+/* From the gradient of `out` in dx to the gradient of `middle` in dx. */
+static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, int unit)
+{
+    const struct vit_shape *shape = &vit->shape;
+    const struct device_backend *backend = vit->model.device->backend;
+    struct vit_block *block = &vit->blocks[unit - 1];
+    int64_t kept = tokens_after(vit, unit);
+    struct linear_backward fc2 =
+        linear_gradient(vit, pass, unit, VIT_FC2_WEIGHT, kept, shape->hidden, shape->dim);
+    fc2.x = block->hidden;
+    fc2.dy = branch_gradient(vit, pass, unit, DROPOUT_OUT, vit->dx);
+    fc2.pre = block->pre;
+    fc2.dx = vit->dhidden;
+    fc2.dropout = block_dropout(vit, pass, unit, DROPOUT_HIDDEN);
+    backend->linear_backward(pass->stream, &fc2);
+    struct linear_backward fc1 =
+        linear_gradient(vit, pass, unit, VIT_FC1_WEIGHT, kept, shape->dim, shape->hidden);
+    fc1.x = block->norm2;
+    fc1.dy = vit->dhidden;
+    fc1.dx = vit->dbranch;
+    backend->linear_backward(pass->stream, &fc1);
+    norm_gradient(vit, pass, unit, VIT_NORM2_WEIGHT, pass->batch * kept, block->middle,
+                  block->mean2, block->rstd2, vit->dbranch, vit->dx, vit->dx);
+}
+
+/* From the gradient of `middle` in dx to the gradient of the block's x in dx. */
+static void attention_branch_backward(struct vit *vit, const struct model_pass *pass, int unit,
+                                      const void *x)
+{
+    const struct vit_shape *shape = &vit->shape;
+    const struct device_backend *backend = vit->model.device->backend;
+    struct vit_block *block = &vit->blocks[unit - 1];
+    int64_t head_dim = shape->dim / shape->heads, kept = tokens_after(vit, unit);
+    struct linear_backward projection =
+        linear_gradient(vit, pass, unit, VIT_PROJ_WEIGHT, kept, shape->dim, shape->dim);
+    projection.x = block->attention;
+    projection.dy = branch_gradient(vit, pass, unit, DROPOUT_PROJECTION, vit->dx);
+    projection.dx = vit->dattention;
+    backend->linear_backward(pass->stream, &projection);
+    const struct attention_backward attention = {
+        .type = vit->model.compute,
+        .batch = pass->batch,
+        .tokens = vit->tokens,
+        .queries = kept,
+        .heads = shape->heads,
+        .head_dim = head_dim,
+        .scale = 1 / sqrtf((float)head_dim),
+        .qkv = block->qkv,
+        .out = block->attention,
+        .dout = vit->dattention,
+        .lse = block->lse,
+        .dqkv = vit->dqkv,
+        .dropout = block_dropout(vit, pass, unit, DROPOUT_ATTENTION)};
+    backend->attention_backward(pass->stream, &attention);
+    struct linear_backward qkv =
+        linear_gradient(vit, pass, unit, VIT_QKV_WEIGHT, vit->tokens, shape->dim, 3 * shape->dim);
+    qkv.x = block->norm1;
+    qkv.dy = vit->dqkv;
+    qkv.dx = vit->dbranch;
+    backend->linear_backward(pass->stream, &qkv);
+    const void *past = vit->dx; /* what flows past the branch */
+    if (kept < vit->tokens) {
+        const struct pool_backward spread = {.type = vit->model.compute,
+                                             .batch = pass->batch,
+                                             .tokens = vit->tokens,
+                                             .width = shape->dim,
+                                             .dy = vit->dx,
+                                             .dx = vit->dspread};
+        backend->pool_backward(pass->stream, &spread);
+        past = vit->dspread;
+    }
+    norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x, block->mean1,
+                  block->rstd1, vit->dbranch, past, vit->dx);
+}
+
+static void head_forward(struct vit *vit, const struct model_pass *pass, int unit)
+{
+    const struct vit_shape *shape = &vit->shape;
+    const struct device_backend *backend = vit->model.device->backend;
+    const void *pooled = vit->blocks[shape->depth - 1].out;
+    if (shape->pool_mean) {
+        const struct pool_forward pool = {.type = vit->model.compute,
+                                          .batch = pass->batch,
+                                          .tokens = vit->tokens,
+                                          .width = shape->dim,
+                                          .first = vit->tokens - vit->patches,
+                                          .mean = true,
+                                          .x = pooled,
+                                          .y = vit->pooled};
+        backend->pool_forward(pass->stream, &pool);
+        pooled = vit->pooled;
+    }
+    norm(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch, pooled, vit->normed, vit->head_mean,
+         vit->head_rstd);
+    struct linear_forward head =
+        linear(vit, pass, unit, VIT_HEAD_WEIGHT, 1, shape->dim, shape->classes);
+    head.x = vit->normed;
+    head.y = pass->logits;
+    backend->linear_forward(pass->stream, &head);
+}
+
+static void head_backward(struct vit *vit, const struct model_pass *pass, int unit)
+{
+    const struct vit_shape *shape = &vit->shape;
+    const struct device_backend *backend = vit->model.device->backend;
+    struct linear_backward head =
+        linear_gradient(vit, pass, unit, VIT_HEAD_WEIGHT, 1, shape->dim, shape->classes);
+    head.x = vit->normed;
+    head.dy = pass->logits;
+    head.dx = vit->dnormed;
+    backend->linear_backward(pass->stream, &head);
+    const void *pooled = shape->pool_mean ? vit->pooled : vit->blocks[shape->depth - 1].out;
+    void *dpooled = shape->pool_mean ? vit->dpooled : vit->dx;
+    norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch, pooled, vit->head_mean,
+                  vit->head_rstd, vit->dnormed, NULL, dpooled);
+    if (!shape->pool_mean)
+        return;
+    const struct pool_backward pool = {.type = vit->model.compute,
+                                       .batch = pass->batch,
+                                       .tokens = vit->tokens,
+                                       .width = shape->dim,
+                                       .first = vit->tokens - vit->patches,
+                                       .mean = true,
+                                       .dy = vit->dpooled,
+                                       .dx = vit->dx};
+    backend->pool_backward(pass->stream, &pool);
+}
+
+/* What a block reads: the stem's x, or the output of the block before. */
+static const void *block_input(const struct vit *vit, int unit)
+{
+    return unit == 1 ? vit->x : vit->blocks[unit - 2].out;
+}
+
+void vit_forward(struct model *model, const struct model_pass *pass, int unit)
+{
+    struct vit *vit = (struct vit *)model;
+    if (unit == 0) {
+        stem_forward(vit, pass);
+    } else if (unit <= vit->shape.depth) {
+        attention_branch(vit, pass, unit, block_input(vit, unit));
+        mlp_branch(vit, pass, unit);
+    } else {
+        head_forward(vit, pass, unit);
+    }
+}
+
+void vit_backward(struct model *model, const struct model_pass *pass, int unit)
+{
+    struct vit *vit = (struct vit *)model;
+    if (unit == 0) {
+        stem_backward(vit, pass);
+    } else if (unit <= vit->shape.depth) {
+        mlp_branch_backward(vit, pass, unit);
+        attention_branch_backward(vit, pass, unit, block_input(vit, unit));
+    } else {
+        head_backward(vit, pass, unit);
+    }
+}
