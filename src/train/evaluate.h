@@ -2,29 +2,6 @@
 #ifndef VITTRAIN_TRAIN_EVALUATE_H
 #define VITTRAIN_TRAIN_EVALUATE_H
 
-#include <stdint.h>
-
-#include "core/error.h"
-#include "data/dataset.h"
-
-struct class_metrics {
-    double accuracy, precision, recall, f1, specificity; /* one against the rest; 0 for 0 / 0 */
-};
-
-struct evaluation {
-    int64_t samples, classes;
-    double loss, top1, top5; /* means: of losses, of right answers in [0, 1] */
-    int64_t *confusion;      /* [classes, classes]: row = true class, column = predicted */
-    double seconds;
-};
-
-void evaluation_free(struct evaluation *evaluation);
-void evaluation_class(const struct evaluation *evaluation, int64_t class_number,
-                      struct class_metrics *metrics);
-/* Macro averages over the classes. */
-void evaluation_macro(const struct evaluation *evaluation, struct class_metrics *metrics);
-
-/* Prints the per-class table and the confusion matrix to the log. */
-void evaluation_print(const struct evaluation *evaluation, const struct dataset *dataset);
+#include "train/metrics.h"
 
 #endif

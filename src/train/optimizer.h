@@ -4,6 +4,7 @@
 
 #include "core/options.h"
 #include "mesh/flat.h"
+#include "train/schedule.h"
 
 struct optimizer {
     enum update_rule rule;
@@ -12,9 +13,17 @@ struct optimizer {
 };
 
 void optimizer_open(struct optimizer *optimizer, const struct options *options);
-int optimizer_moments(const struct options *options); /* how many moments the rule keeps */
 
-/* Queues the update of all units with this rate; step counts from 1. */
+/* How many moments the rule keeps; with one only, it lies in flat's moment1 (RMSprop's square_avg
+ * too). */
+int optimizer_moments(const struct options *options);
+
+/* Sets what a schedule moves besides the rate: onecycle the momentum or beta1. Call it before each
+ * step; `update` counts from 0. */
+void optimizer_follow(struct optimizer *optimizer, const struct schedule *schedule, int64_t update);
+
+/* Queues the update of all units with this rate; step counts from 1. The gradients are reduced and
+ * flat_norm was called. */
 void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat, double rate,
                     int64_t step);
 

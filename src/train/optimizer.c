@@ -1,0 +1,100 @@
+/* The optimizer is the device's: here its rule and numbers are chosen once, and each unit's shard
+ * is handed over with the part of the gradient that this rank owns. */
+#include "train/optimizer.h"
+
+static enum update_rule optimizer_rule(const struct options *options)
+{
+    switch ((enum optimizer_choice)options->optim.name) {
+    case OPTIMIZER_SGD:
+        return UPDATE_SGD;
+    case OPTIMIZER_ADAM:
+        return UPDATE_ADAM;
+    case OPTIMIZER_ADAMW:
+        return UPDATE_ADAMW;
+    case OPTIMIZER_RMSPROP:
+        return UPDATE_RMSPROP;
+    }
+    error_abort(__FILE__, __LINE__, "unknown optimizer %d", options->optim.name);
+}
+
+void optimizer_open(struct optimizer *optimizer, const struct options *options)
+{
+    ENSURE(options->optim.betas.count == 2, "optim.betas has %d values, not 2",
+           options->optim.betas.count);
+    *optimizer = (struct optimizer){.rule = optimizer_rule(options),
+                                    .beta1 = options->optim.betas.value[0],
+                                    .beta2 = options->optim.betas.value[1],
+                                    .epsilon = options->optim.eps,
+                                    .momentum = options->optim.momentum,
+                                    .alpha = options->optim.alpha,
+                                    .average_decay = options->optim.ema,
+                                    .max_norm = options->train.clip_norm,
+                                    .nesterov = options->optim.nesterov};
+}
+
+int optimizer_moments(const struct options *options)
+{
+    bool momentum = options->optim.momentum != 0;
+
+    switch (optimizer_rule(options)) {
+    case UPDATE_SGD:
+        return momentum ? 1 : 0;
+    case UPDATE_RMSPROP:
+        return momentum ? 2 : 1;
+    case UPDATE_ADAM:
+    case UPDATE_ADAMW:
+        break;
+    }
+    return 2;
+}
+
+void optimizer_follow(struct optimizer *optimizer, const struct schedule *schedule, int64_t update)
+{
+    optimizer->momentum = schedule_momentum(schedule, update, optimizer->momentum);
+    optimizer->beta1 = schedule_momentum(schedule, update, optimizer->beta1);
+}
+
+/* The compute copy of this rank's part, NULL where the model reads the masters themselves. */
+static void *optimizer_copy(const struct flat_model *flat, const struct flat_buffer *buffer)
+{
+    size_t skipped = (size_t)buffer->shard_begin * type_size(flat->type);
+
+    if (buffer->weights == NULL || buffer->weights == (void *)buffer->master)
+        return NULL;
+    return (unsigned char *)buffer->weights + skipped;
+}
+
+void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat, double rate,
+                    int64_t step)
+{
+    bool squares_only = optimizer->rule == UPDATE_RMSPROP && flat->moments == 1;
+
+    for (int unit = 0; unit < flat->count; unit++) {
+        struct flat_buffer *buffer = &flat->buffers[unit];
+        struct update update = {
+            .rule = optimizer->rule,
+            .count = buffer->shard_count,
+            .weights = buffer->master,
+            .gradient = buffer->gradient + buffer->shard_begin,
+            .moment1 = squares_only ? NULL : buffer->moment1,
+            .moment2 = squares_only ? buffer->moment1 : buffer->moment2,
+            .average = buffer->average,
+            .copy = optimizer_copy(flat, buffer),
+            .copy_type = flat->type,
+            .segments = buffer->segments,
+            .segment_count = buffer->segment_count,
+            .rate = rate,
+            .beta1 = optimizer->beta1,
+            .beta2 = optimizer->beta2,
+            .epsilon = optimizer->epsilon,
+            .momentum = optimizer->momentum,
+            .alpha = optimizer->alpha,
+            .average_decay = optimizer->average_decay,
+            .nesterov = optimizer->nesterov,
+            .step = step,
+            .norm_squared = flat->norm_squared,
+            .max_norm = optimizer->max_norm,
+        };
+        flat->device->backend->update(flat->stream, &update);
+    }
+}
