@@ -1,7 +1,7 @@
-/* Checkpoints: one HDF5 file, written collectively into NAME.part, flushed, closed, synced, renamed:
- * a file with its final name is whole. A group per unit holds the tensors of masters, moments and
- * averages, cut into the shards as written, each with its CRC32C; attributes hold the rest. Loads on
- * any mesh. Layout: docs/checkpoint.md. Only the calling thread touches HDF5. */
+/* Checkpoints: one HDF5 file, written by all ranks into NAME.part, synced, renamed: a file with its
+ * final name is whole. A group per unit holds the tensors of masters, moments and averages as one
+ * vector each, with the CRC32C of each piece as written; attributes hold the rest. Loads on any mesh.
+ * Layout: docs/checkpoint.md. Only the calling thread of rank 0 touches HDF5. */
 #ifndef VITTRAIN_IO_CHECKPOINT_H
 #define VITTRAIN_IO_CHECKPOINT_H
 
@@ -33,8 +33,9 @@ struct training_state {
 };
 
 struct checkpoint_target {
-    const char *directory;    /* of the checkpoints */
-    enum writers_choice writers; /* decided: WRITERS_ALL or WRITERS_NODE0 */
+    const char *directory;       /* of the checkpoints; looked at on rank 0 only with NODE0 */
+    enum writers_choice writers; /* decided: WRITERS_ALL or WRITERS_NODE0 (reads on any cluster) */
+    const char *model;           /* registry name that a file to be read must carry; NULL: any */
 };
 
 /* Collective. Writes directory/NAME; on failure the older files are untouched, the part is removed
@@ -44,9 +45,15 @@ bool checkpoint_write(const struct checkpoint_target *target, const char *name,
                       const struct training_state *state, const char *deck_text,
                       struct error *error);
 
+/* Collective. Makes directory/LINK ("last.h5", "best.h5") a relative link to directory/NAME, in the
+ * place of what had that name. */
+bool checkpoint_link(const struct checkpoint_target *target, struct comm *world, const char *name,
+                     const char *link, struct error *error);
+
 /* Collective. Reads state and tensors into flat (masters, moments, average) whatever mesh wrote it;
  * checks format, model, names, shapes and sums before anything in flat changes.
- * weights_only: neither moments nor state are needed (evaluation, model.init). */
+ * weights_only: neither moments nor state are needed (evaluation, model.init), `state` may be NULL;
+ * where flat keeps an average and the file has none, it starts at the masters. */
 bool checkpoint_read(const char *path, const struct checkpoint_target *target,
                      struct flat_model *flat, struct training_state *state, bool weights_only,
                      struct error *error);
@@ -60,12 +67,13 @@ bool checkpoint_read_deck(const char *path, struct comm *world, char **deck_text
 bool checkpoint_find(const struct checkpoint_target *target, struct comm *world, char *path,
                      size_t size, char *report, size_t report_size, struct error *error);
 
-/* Removes the oldest step files so that `keep` remain (rank 0 of each directory); last, best and
- * whatever a name links to stay. Removes stale .part files of dead runs. */
+/* Rank 0 removes the oldest step-*.h5 files so that `keep` remain (0: all); what a link points to
+ * stays and does not count. Removes .part files, which only dead runs leave: one run at a time owns
+ * a directory. */
 void checkpoint_prune(const struct checkpoint_target *target, struct comm *world, int64_t keep);
 
-/* Collective: is this directory one and the same on all nodes, and do locks and rename work there?
- * Decides WRITERS_AUTO. */
+/* Collective: is this directory (it must exist on rank 0's node) one and the same on all nodes, and
+ * do writing and renaming work there? Decides WRITERS_AUTO. */
 bool checkpoint_probe(const char *directory, struct mesh *mesh, enum writers_choice asked,
                       enum writers_choice *decided, struct error *error);
 
