@@ -1,0 +1,43 @@
+# VITTRAIN_HDF5: HDF5 1.10 or later, built for MPI. Sets HDF5_CFLAGS, HDF5_LIBS.
+# Debian and Ubuntu keep the parallel library beside the serial one, under the name hdf5-openmpi.
+
+AC_DEFUN([VITTRAIN_HDF5], [
+  AC_ARG_WITH([hdf5],
+    [AS_HELP_STRING([--with-hdf5=PREFIX], [parallel HDF5 is below PREFIX (default: asks pkg-config, then h5pcc)])],
+    [], [with_hdf5=yes])
+  AS_CASE([$with_hdf5],
+    [no], [AC_MSG_ERROR([--with-hdf5=no: vittrain needs parallel HDF5])],
+    [yes], [
+      HDF5_LIBS=
+      AS_IF([test -n "$PKG_CONFIG" && $PKG_CONFIG --exists hdf5-openmpi], [
+        HDF5_CFLAGS=`$PKG_CONFIG --cflags hdf5-openmpi`
+        HDF5_LIBS=`$PKG_CONFIG --libs hdf5-openmpi`
+      ], [
+        AC_PATH_PROG([H5PCC], [h5pcc])
+        AS_IF([test -n "$H5PCC"], [
+          HDF5_LIBS=`$H5PCC -show | $SED 's/^@<:@^ @:>@* //'`
+        ], [HDF5_LIBS=-lhdf5])
+      ])],
+    [HDF5_CFLAGS="-I$with_hdf5/include"
+     HDF5_LIBS="-L$with_hdf5/lib -Wl,-rpath,$with_hdf5/lib -lhdf5"])
+  AC_MSG_CHECKING([for parallel HDF5 >= 1.10])
+  vittrain_hdf5_version=no
+  vittrain_save_CFLAGS=$CFLAGS; vittrain_save_LIBS=$LIBS
+  CFLAGS="$CFLAGS $HDF5_CFLAGS $MPI_CFLAGS"; LIBS="$HDF5_LIBS $MPI_LIBS $LIBS"
+  AC_LINK_IFELSE([AC_LANG_PROGRAM([[
+#include <hdf5.h>
+#if !defined H5_HAVE_PARALLEL || !H5_VERSION_GE(1, 10, 0)
+#error serial or too old
+#endif
+]], [[return H5Pset_fapl_mpio(H5P_DEFAULT, MPI_COMM_WORLD, MPI_INFO_NULL);]])],
+    [AC_COMPUTE_INT([vittrain_hdf5_major], [H5_VERS_MAJOR], [#include <hdf5.h>])
+     AC_COMPUTE_INT([vittrain_hdf5_minor], [H5_VERS_MINOR], [#include <hdf5.h>])
+     AC_COMPUTE_INT([vittrain_hdf5_release], [H5_VERS_RELEASE], [#include <hdf5.h>])
+     vittrain_hdf5_version="$vittrain_hdf5_major.$vittrain_hdf5_minor.$vittrain_hdf5_release, parallel"])
+  CFLAGS=$vittrain_save_CFLAGS; LIBS=$vittrain_save_LIBS
+  AC_MSG_RESULT([$vittrain_hdf5_version])
+  AS_IF([test "$vittrain_hdf5_version" = no],
+    [VITTRAIN_MISSING([HDF5 >= 1.10 with MPI], [libhdf5-openmpi-dev])])
+  AC_SUBST([HDF5_CFLAGS])
+  AC_SUBST([HDF5_LIBS])
+])

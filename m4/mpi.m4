@@ -1,0 +1,46 @@
+# VITTRAIN_MPI: MPI 3.1 or later, and its mpirun for the tests. The flags are asked of the wrapper
+# mpicc, so that any compiler can be used. Sets MPI_CFLAGS, MPI_LIBS, MPIRUN, MPIRUN_FLAGS.
+
+AC_DEFUN([VITTRAIN_MPI], [
+  AC_ARG_WITH([mpi], [AS_HELP_STRING([--with-mpi=PREFIX], [MPI is below PREFIX (default: mpicc in PATH)])],
+    [], [with_mpi=yes])
+  AS_CASE([$with_mpi],
+    [yes], [vittrain_mpi_path=$PATH],
+    [no], [AC_MSG_ERROR([--with-mpi=no: vittrain needs MPI])],
+    [vittrain_mpi_path=$with_mpi/bin])
+  AC_PATH_PROG([MPICC], [mpicc], [], [$vittrain_mpi_path])
+  AC_PATH_PROG([MPIRUN], [mpirun], [], [$vittrain_mpi_path])
+  vittrain_mpi_version=no
+  AS_IF([test -n "$MPICC"], [
+    AC_MSG_CHECKING([for the flags of $MPICC])
+    AS_IF([vittrain_mpi_compile=`$MPICC --showme:compile 2>/dev/null`], [
+      MPI_CFLAGS=$vittrain_mpi_compile
+      MPI_LIBS=`$MPICC --showme:link`
+      MPIRUN_FLAGS=--oversubscribe
+    ], [
+      # MPICH and its descendants: one line, compiler first.
+      MPI_CFLAGS=
+      MPI_LIBS=`$MPICC -show 2>/dev/null | $SED 's/^@<:@^ @:>@* //'`
+      MPIRUN_FLAGS=
+    ])
+    AC_MSG_RESULT([$MPI_CFLAGS $MPI_LIBS])
+    AC_MSG_CHECKING([for MPI >= 3.1])
+    vittrain_save_CFLAGS=$CFLAGS; vittrain_save_LIBS=$LIBS
+    CFLAGS="$CFLAGS $MPI_CFLAGS"; LIBS="$MPI_LIBS $LIBS"
+    AC_LINK_IFELSE([AC_LANG_PROGRAM([[
+#include <mpi.h>
+#if MPI_VERSION < 3 || (MPI_VERSION == 3 && MPI_SUBVERSION < 1)
+#error too old
+#endif
+]], [[return MPI_Init(0, 0);]])],
+      [vittrain_mpi_version=`$MPIRUN --version 2>/dev/null | $SED -n 1p`
+       AS_IF([test -z "$vittrain_mpi_version"], [vittrain_mpi_version=$MPICC])])
+    CFLAGS=$vittrain_save_CFLAGS; LIBS=$vittrain_save_LIBS
+    AC_MSG_RESULT([$vittrain_mpi_version])
+  ])
+  AS_IF([test "$vittrain_mpi_version" = no], [VITTRAIN_MISSING([MPI >= 3.1], [libopenmpi-dev])])
+  AS_IF([test -z "$MPIRUN"], [VITTRAIN_MISSING([mpirun], [openmpi-bin])])
+  AC_SUBST([MPI_CFLAGS])
+  AC_SUBST([MPI_LIBS])
+  AC_SUBST([MPIRUN_FLAGS])
+])

@@ -1,0 +1,128 @@
+# What configure needs besides the libraries with a file of their own: the compiler's properties,
+# libraries known to pkg-config, the list of what is missing, the summary.
+
+# VITTRAIN_MISSING(WHAT, PACKAGE): notes that WHAT is missing; configure goes on, so that one run
+# names everything.
+AC_DEFUN([VITTRAIN_MISSING], [
+  AC_MSG_WARN([$1: missing, too old or unusable (Debian, Ubuntu: $2)])
+  vittrain_missing="$vittrain_missing
+  $1"
+  AS_CASE([" $vittrain_packages "], [*" $2 "*], [], [vittrain_packages="$vittrain_packages $2"])
+])
+
+AC_DEFUN([VITTRAIN_REPORT_MISSING], [
+  AS_IF([test -n "$vittrain_missing"], [
+    AC_MSG_ERROR([missing, too old or unusable:$vittrain_missing
+On Debian and Ubuntu this brings them:
+  apt-get install$vittrain_packages
+Libraries elsewhere: --with-mpi=PREFIX --with-hdf5=PREFIX --with-onednn=PREFIX, PKG_CONFIG_PATH.
+config.log has the details.])
+  ])
+])
+
+# VITTRAIN_LIBRARY(VARIABLE, PKG-CONFIG MODULE, LEAST VERSION, PACKAGE, HEADER, FUNCTION, LIBRARY):
+# by pkg-config, or by header and function where there is no module file. The module's version rules.
+AC_DEFUN([VITTRAIN_LIBRARY], [
+  vittrain_found=no
+  AS_IF([test -n "$PKG_CONFIG"], [
+    AS_IF([$PKG_CONFIG --exists $2], [
+      PKG_CHECK_MODULES([$1], [$2 >= $3], [vittrain_found=yes], [vittrain_found=old])])])
+  AS_IF([test "$vittrain_found" = no], [
+    AC_CHECK_HEADER(m4_ifval([$5], [[$5]], [[stdio.h]]), [
+      AC_CHECK_LIB([$7], [$6], [vittrain_found=yes; $1_LIBS="-l$7"])])])
+  AS_IF([test "$vittrain_found" != yes], [VITTRAIN_MISSING([$2 >= $3], [$4])])
+])
+
+# C17 with GNU extensions.
+AC_DEFUN([VITTRAIN_C17], [
+  AC_MSG_CHECKING([whether $CC takes -std=gnu17])
+  vittrain_save_CFLAGS=$CFLAGS
+  CFLAGS="$CFLAGS -std=gnu17"
+  AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[_Static_assert(__STDC_VERSION__ >= 201710L, "C17");]])],
+    [AC_MSG_RESULT([yes])],
+    [AC_MSG_RESULT([no])
+     VITTRAIN_MISSING([a compiler for C17 (gcc >= 8 or clang >= 6)], [gcc])])
+  CFLAGS=$vittrain_save_CFLAGS
+  AC_SUBST([C17_CFLAGS], [-std=gnu17])
+])
+
+AC_DEFUN([VITTRAIN_OPENMP], [
+  AC_OPENMP
+  AS_IF([test "$ac_cv_prog_c_openmp" = unsupported], [
+    AC_MSG_CHECKING([whether $CC is clang])
+    AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [[
+#ifndef __clang__
+#error not clang
+#endif
+]])], [AC_MSG_RESULT([yes]); VITTRAIN_MISSING([OpenMP for clang], [libomp-dev])],
+      [AC_MSG_RESULT([no]); VITTRAIN_MISSING([OpenMP (option -fopenmp of the compiler)], [gcc])])
+  ])
+])
+
+# The vectorised loops are compiled several times, and the program picks at run time.
+AC_DEFUN([VITTRAIN_KERNELS], [
+  vittrain_kernels=baseline
+  AS_CASE([$host_cpu], [x86_64|amd64], [
+    VITTRAIN_KERNELS_FLAG([avx2], [-march=x86-64-v3])
+    VITTRAIN_KERNELS_FLAG([avx512], [-march=x86-64-v4 -mprefer-vector-width=512])
+  ])
+  AS_IF([test "$vittrain_kernels_avx2" = yes],
+    [AC_DEFINE([HAVE_KERNELS_AVX2], [1], [kernels compiled for x86-64-v3 are in the program])])
+  AS_IF([test "$vittrain_kernels_avx512" = yes],
+    [AC_DEFINE([HAVE_KERNELS_AVX512], [1], [kernels compiled for x86-64-v4 are in the program])])
+  AM_CONDITIONAL([KERNELS_AVX2], [test "$vittrain_kernels_avx2" = yes])
+  AM_CONDITIONAL([KERNELS_AVX512], [test "$vittrain_kernels_avx512" = yes])
+])
+
+# VITTRAIN_KERNELS_FLAG(NAME, FLAGS)
+AC_DEFUN([VITTRAIN_KERNELS_FLAG], [
+  AC_MSG_CHECKING([whether $CC takes $2])
+  vittrain_save_CFLAGS=$CFLAGS
+  CFLAGS="$CFLAGS $2 -Werror"
+  AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <stddef.h>]])],
+    [AC_MSG_RESULT([yes])
+     vittrain_kernels_$1=yes
+     vittrain_kernels="$vittrain_kernels $1"],
+    [AC_MSG_RESULT([no]); vittrain_kernels_$1=no])
+  CFLAGS=$vittrain_save_CFLAGS
+])
+
+AC_DEFUN([VITTRAIN_SANITIZERS], [
+  AC_ARG_ENABLE([sanitizers],
+    [AS_HELP_STRING([--enable-sanitizers], [check addresses and undefined behaviour at run time])],
+    [], [enable_sanitizers=no])
+  AS_IF([test "$enable_sanitizers" != no], [
+    SANITIZER_CFLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
+    AC_MSG_CHECKING([whether $CC links with the sanitizers])
+    vittrain_save_CFLAGS=$CFLAGS
+    CFLAGS="$CFLAGS $SANITIZER_CFLAGS"
+    AC_LINK_IFELSE([AC_LANG_PROGRAM()], [AC_MSG_RESULT([yes])],
+      [AC_MSG_RESULT([no])
+       VITTRAIN_MISSING([libasan and libubsan (for --enable-sanitizers)], [gcc])])
+    CFLAGS=$vittrain_save_CFLAGS
+  ])
+  AC_SUBST([SANITIZER_CFLAGS])
+  AM_CONDITIONAL([SANITIZERS], [test "$enable_sanitizers" != no])
+])
+
+AC_DEFUN([VITTRAIN_WARNINGS], [
+  AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror], [warnings are errors])],
+    [], [enable_werror=no])
+  WARNING_CFLAGS="-Wall -Wextra -Wshadow -Wconversion"
+  AS_IF([test "$enable_werror" != no], [WARNING_CFLAGS="$WARNING_CFLAGS -Werror"])
+  AC_SUBST([WARNING_CFLAGS])
+])
+
+AC_DEFUN([VITTRAIN_SUMMARY], [
+  AS_ECHO(["
+vittrain $PACKAGE_VERSION
+  installs in      $prefix
+  compiler         $CC ($C17_CFLAGS, kernels: $vittrain_kernels)
+  MPI              $vittrain_mpi_version
+  HDF5             $vittrain_hdf5_version
+  oneDNN           $vittrain_onednn_version
+  CUDA             $vittrain_cuda_summary
+  sanitizers       $enable_sanitizers
+
+Now: make, make check, make install"])
+])

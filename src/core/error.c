@@ -1,0 +1,69 @@
+/* Errors: a user's mistake is text in a struct, a programmer's mistake ends the job. Nothing here
+ * allocates, so that it works when memory is short. */
+#include "core/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HOST_SIZE = 256 };
+
+static int own_rank = 0;
+static char own_host[HOST_SIZE] = "this host";
+static void (*abort_handler)(int exit_code) = NULL;
+
+/* A message is one line, whatever a file name in it contains. */
+static void make_one_line(char *text)
+{
+    for (; *text != '\0'; text++)
+        if (*text == '\n' || *text == '\r')
+            *text = ' ';
+}
+
+bool error_set(struct error *error, enum error_kind kind, const char *format, ...)
+{
+    if (error->kind != ERROR_NONE)
+        return false;
+    error->kind = kind;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error->text, sizeof error->text, format, arguments);
+    va_end(arguments);
+    make_one_line(error->text);
+    return false;
+}
+
+void error_clear(struct error *error)
+{
+    error->kind = ERROR_NONE;
+    error->text[0] = '\0';
+}
+
+void error_identify(int rank, const char *host)
+{
+    own_rank = rank;
+    snprintf(own_host, sizeof own_host, "%s", host);
+}
+
+void error_on_abort(void (*handler)(int exit_code))
+{
+    abort_handler = handler;
+}
+
+void error_abort(const char *file, int line, const char *format, ...)
+{
+    char text[ERROR_TEXT_SIZE];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    make_one_line(text);
+    fflush(stdout);
+    fprintf(stderr, "vittrain: internal error: rank %d on %s: %s (%s:%d)\n", own_rank, own_host,
+            text, file, line);
+    fflush(stderr);
+    if (abort_handler != NULL)
+        abort_handler(ERROR_INTERNAL);
+    _Exit(ERROR_INTERNAL);
+}

@@ -1,0 +1,17 @@
+# The environment of all tests, read by the Makefile before each one (and by .ci/run).
+
+# Tests as root in a container, more ranks than cores, no shared cores to bind to.
+OMPI_ALLOW_RUN_AS_ROOT=1
+OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+OMPI_MCA_mpi_yield_when_idle=1
+OMPI_MCA_hwloc_base_binding_policy=none
+# Containers often forbid one process to read another's memory.
+OMPI_MCA_btl_vader_single_copy_mechanism=none
+export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_mpi_yield_when_idle
+export OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_btl_vader_single_copy_mechanism
+
+# With sanitizers: what MPI and its helpers leave behind is not ours.
+ASAN_OPTIONS=detect_leaks=1:abort_on_error=0
+LSAN_OPTIONS=suppressions=$TEST_SOURCE/test/lsan.supp:print_suppressions=0
+UBSAN_OPTIONS=print_stacktrace=1
+export ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS

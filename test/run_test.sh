@@ -1,0 +1,66 @@
+#!/bin/sh
+# Runs one test program and prints one TAP stream: the program alone, or, where test/ranks names it,
+# under mpirun with each number of ranks listed there. Rank 0 speaks; what another rank said is shown
+# when that rank failed. Results are renumbered, and a run that ends early or with a bad exit status
+# becomes a failed result.
+#   run_test.sh PROGRAM          (the Makefile calls it)
+#   run_test.sh --rank PROGRAM   (mpirun calls it, once a rank)
+# Environment: MPIRUN, TEST_TIMEOUT (seconds for one run, 300).
+
+here=$(dirname "$0")
+
+if [ "$1" = --rank ]; then
+    rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${PMIX_RANK:-0}}}
+    [ "$rank" = 0 ] && exec "$2"
+    said=$(mktemp) || exit 1
+    trap 'rm -f "$said"' EXIT
+    "$2" >"$said"
+    status=$?
+    [ $status -eq 0 ] || sed "s/^/# rank $rank: /" "$said"
+    exit $status
+fi
+
+program=$1
+case $program in /*) ;; *) program=./$program ;; esac
+name=$(basename "$program")
+counts=$(awk -v name="$name" '$1 == name { $1 = ""; print }' "$here/ranks")
+
+run_all() {
+    if [ -z "$counts" ]; then
+        timeout "${TEST_TIMEOUT:-300}" "$program"
+        echo "status $?"
+    else
+        for count in $counts; do
+            echo "ranks $count"
+            # More ranks than cores: one thread each, or they spin against each other.
+            OMP_NUM_THREADS=1 timeout "${TEST_TIMEOUT:-300}" \
+                $MPIRUN -np "$count" sh "$here/run_test.sh" --rank "$program"
+            echo "status $?"
+        done
+    fi
+}
+
+run_all </dev/null | awk '
+    /^ranks [0-9]+$/ { label = " [" $2 " ranks]"; next }
+    /^1\.\.[0-9]+/ { planned += substr($1, 4); next }
+    /^(not )?ok / {
+        bad = sub(/^not ok [0-9]* *(- )?/, "")
+        if (!bad) sub(/^ok [0-9]* *(- )?/, "")
+        failed += bad
+        seen++
+        directive = ""
+        if (match($0, / # .*/)) { directive = substr($0, RSTART); $0 = substr($0, 1, RSTART - 1) }
+        print (bad ? "not ok " : "ok ") ++total " - " $0 label directive
+        fflush()
+        next
+    }
+    /^status [0-9]+$/ {
+        if (seen != planned || seen == 0)
+            print "not ok " ++total " - " seen + 0 " of " planned + 0 " results, exit status " $2 label
+        else if ($2 != 0 && !failed)
+            print "not ok " ++total " - exit status " $2 label
+        planned = seen = failed = 0
+        next
+    }
+    { print; fflush() }
+    END { print "1.." total }'

@@ -1,0 +1,97 @@
+/* Errors: the first mistake wins, messages are one line and cut where the struct ends; ENSURE ends
+ * the process with its exit code and says who and where. */
+#include "core/error.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void first_mistake_wins(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    assert_false(error_set(&error, ERROR_DATA, "%s: %d bytes", "a.bin", 3));
+    assert_false(error_set(&error, ERROR_USAGE, "later"));
+    assert_int_equal(error.kind, ERROR_DATA);
+    assert_string_equal(error.text, "a.bin: 3 bytes");
+    error_clear(&error);
+    assert_int_equal(error.kind, ERROR_NONE);
+    assert_string_equal(error.text, "");
+    error_set(&error, ERROR_USAGE, "later");
+    assert_int_equal(error.kind, ERROR_USAGE);
+}
+
+static void message_is_one_line_that_fits(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    error_set(&error, ERROR_FILE, "%s: cannot write", "a\nb\rc");
+    assert_string_equal(error.text, "a b c: cannot write");
+    error_clear(&error);
+    char path[2 * ERROR_TEXT_SIZE];
+    memset(path, 'x', sizeof path - 1);
+    path[sizeof path - 1] = '\0';
+    error_set(&error, ERROR_FILE, "%s", path);
+    assert_int_equal(strlen(error.text), ERROR_TEXT_SIZE - 1);
+}
+
+static void leave_with_42(int exit_code)
+{
+    _exit(exit_code == ERROR_INTERNAL ? 42 : 43);
+}
+
+/* Runs a false ENSURE in a child; gives its exit code and what it wrote to stderr. */
+static int broken_promise(void (*handler)(int), char *text, size_t size)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        error_identify(3, "node7");
+        error_on_abort(handler);
+        ENSURE(1 + 1 == 3, "sum is %d", 2);
+        _exit(99);
+    }
+    close(ends[1]);
+    size_t length = 0;
+    ssize_t got;
+    while ((got = read(ends[0], text + length, size - 1 - length)) > 0)
+        length += (size_t)got;
+    text[length] = '\0';
+    close(ends[0]);
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void ensure_ends_the_job(void **state)
+{
+    (void)state;
+    char text[1024];
+    assert_int_equal(broken_promise(NULL, text, sizeof text), ERROR_INTERNAL);
+    assert_non_null(strstr(text, "rank 3 on node7: sum is 2 ("));
+    assert_non_null(strstr(text, "test_error.c:"));
+    assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+    assert_int_equal(broken_promise(leave_with_42, text, sizeof text), 42);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(first_mistake_wins),
+        cmocka_unit_test(message_is_one_line_that_fits),
+        cmocka_unit_test(ensure_ends_the_job),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
