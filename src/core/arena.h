@@ -25,7 +25,7 @@ struct arena {
     size_t size;         /* bytes behind base */
     size_t used;
     size_t peak; /* the highest `used` so far: what one allocation must hold */
-    size_t by_class[MEMORY_CLASSES];
+    size_t by_class[MEMORY_CLASSES]; /* who made `peak` grow: adds up to `peak` */
 };
 
 /* Starts a measuring pass: everything zero. */

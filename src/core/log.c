@@ -1,0 +1,186 @@
+/* The log: console and file. Lines go through one buffer and one write each, so that lines of
+ * several threads do not mix. */
+#include "core/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+
+enum { LINE_SIZE = 4096, PROGRESS_SIZE = 512 };
+
+static struct {
+    pthread_mutex_t mutex;
+    int rank;
+    enum log_level level;
+    FILE *file;
+    char progress[PROGRESS_SIZE]; /* what the live line shows, empty: none */
+    double progress_time;
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .level = LOG_INFO};
+
+void log_open(int rank, enum log_level level)
+{
+    state.rank = rank;
+    state.level = level;
+}
+
+bool log_to_file(const char *path, struct error *error)
+{
+    FILE *file = fopen(path, "ae");
+    if (file == NULL)
+        return error_set(error, ERROR_FILE, "%s: cannot write the log: %s", path, strerror(errno));
+    pthread_mutex_lock(&state.mutex);
+    if (state.file != NULL)
+        fclose(state.file);
+    state.file = file;
+    setvbuf(file, NULL, _IOLBF, BUFSIZ);
+    pthread_mutex_unlock(&state.mutex);
+    return true;
+}
+
+bool log_is_terminal(void)
+{
+    return isatty(STDOUT_FILENO) == 1;
+}
+
+static void erase_progress(void)
+{
+    if (state.progress[0] != '\0')
+        fputs("\r\033[K", stdout);
+}
+
+static void draw_progress(void)
+{
+    if (state.progress[0] != '\0')
+        fputs(state.progress, stdout);
+    fflush(stdout);
+}
+
+void log_close(void)
+{
+    pthread_mutex_lock(&state.mutex);
+    if (state.progress[0] != '\0') {
+        fputc('\n', stdout);
+        state.progress[0] = '\0';
+    }
+    fflush(stdout);
+    if (state.file != NULL)
+        fclose(state.file);
+    state.file = NULL;
+    pthread_mutex_unlock(&state.mutex);
+}
+
+/* A log that cannot be written (disk full) is said once and does not end the run. */
+static void append_to_file(const char *mark, const char *line)
+{
+    char stamp[32];
+    clock_stamp(stamp, sizeof stamp);
+    if (fprintf(state.file, "%s %s%s\n", stamp, mark, line) >= 0)
+        return;
+    fprintf(stderr, "warning: the log file cannot be written (%s): the log ends here\n",
+            strerror(errno));
+    fclose(state.file);
+    state.file = NULL;
+}
+
+static void write_line(FILE *console, const char *mark, const char *format, va_list arguments)
+    __attribute__((format(printf, 3, 0)));
+
+static void write_line(FILE *console, const char *mark, const char *format, va_list arguments)
+{
+    char line[LINE_SIZE];
+    vsnprintf(line, sizeof line, format, arguments);
+    pthread_mutex_lock(&state.mutex);
+    erase_progress();
+    if (console == stderr)
+        fflush(stdout);
+    if (state.level == LOG_DEBUG)
+        fprintf(console, "[%d] %s%s\n", state.rank, mark, line);
+    else
+        fprintf(console, "%s%s\n", mark, line);
+    draw_progress();
+    if (state.file != NULL)
+        append_to_file(mark, line);
+    pthread_mutex_unlock(&state.mutex);
+}
+
+static bool is_wanted(enum log_level level)
+{
+    return state.level >= level && (state.rank == 0 || state.level == LOG_DEBUG);
+}
+
+void log_debug(const char *format, ...)
+{
+    if (!is_wanted(LOG_DEBUG))
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    write_line(stdout, "", format, arguments);
+    va_end(arguments);
+}
+
+void log_info(const char *format, ...)
+{
+    if (!is_wanted(LOG_INFO))
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    write_line(stdout, "", format, arguments);
+    va_end(arguments);
+}
+
+void log_warn(const char *format, ...)
+{
+    if (!is_wanted(LOG_WARN))
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    write_line(stderr, "warning: ", format, arguments);
+    va_end(arguments);
+}
+
+static void write_formatted(FILE *console, const char *mark, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void write_formatted(FILE *console, const char *mark, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    write_line(console, mark, format, arguments);
+    va_end(arguments);
+}
+
+void log_error(const struct error *error)
+{
+    write_formatted(stderr, "vittrain: error: ", "%s", error->text);
+}
+
+void log_progress(const char *format, ...)
+{
+    static const double least_interval = 0.1;
+    if (state.rank != 0 || state.level < LOG_INFO || !log_is_terminal())
+        return;
+    const double now = clock_now();
+    if (state.progress[0] != '\0' && now - state.progress_time < least_interval)
+        return;
+    char line[PROGRESS_SIZE];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    struct winsize window;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 &&
+        window.ws_col <= sizeof line)
+        line[window.ws_col - 1] = '\0';
+    pthread_mutex_lock(&state.mutex);
+    erase_progress();
+    memcpy(state.progress, line, sizeof line);
+    state.progress_time = now;
+    draw_progress();
+    pthread_mutex_unlock(&state.mutex);
+}

@@ -1,0 +1,45 @@
+/* CRC32C against published sums (RFC 3720, B.4), in one piece and in many. */
+#include "core/crc32c.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void published_sums(void **state)
+{
+    (void)state;
+    unsigned char data[32];
+    assert_int_equal(crc32c_update(0, "123456789", 9), 0xe3069283);
+    memset(data, 0, sizeof data);
+    assert_int_equal(crc32c_update(0, data, sizeof data), 0x8a9136aa);
+    memset(data, 0xff, sizeof data);
+    assert_int_equal(crc32c_update(0, data, sizeof data), 0x62a8ab43);
+    for (unsigned i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)i;
+    assert_int_equal(crc32c_update(0, data, sizeof data), 0x46dd794e);
+    assert_int_equal(crc32c_update(0, data, 0), 0);
+}
+
+static void goes_on_where_it_was(void **state)
+{
+    (void)state;
+    static const char text[] = "123456789";
+    for (size_t cut = 0; cut <= 9; cut++) {
+        const uint32_t first = crc32c_update(0, text, cut);
+        assert_int_equal(crc32c_update(first, text + cut, 9 - cut), 0xe3069283);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_sums),
+        cmocka_unit_test(goes_on_where_it_was),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,126 @@
+/* Random numbers: Random123's published vectors (tests/kat_vectors, philox4x32 10) through our
+ * counter layout, an own vector for the layout, permutations, and moments of what is derived. */
+#include "core/random.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+struct known_answer {
+    uint32_t counter[4], key[2], word[4];
+};
+
+static const struct known_answer known_answers[] = {
+    {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+    {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+     {0xffffffff, 0xffffffff},
+     {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+    {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+     {0xa4093822, 0x299f31d0},
+     {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+    /* Seed 0x0123456789abcdef, purpose 5, layer 17, epoch 13, index 11, block 7. */
+    {{7, 11, 13, 5 + 256 * 17},
+     {0x89abcdef, 0x01234567},
+     {0xa19a75da, 0x4a332dfb, 0xdc534344, 0x542f41d4}},
+};
+
+static void published_vectors(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof known_answers / sizeof known_answers[0]; i++) {
+        const struct known_answer *answer = &known_answers[i];
+        const uint64_t seed = (uint64_t)answer->key[1] << 32 | answer->key[0];
+        const struct random_block block = random_block_at(
+            seed, (enum random_purpose)(answer->counter[3] & 0xff), answer->counter[3] >> 8,
+            answer->counter[2], answer->counter[1], answer->counter[0]);
+        for (int word = 0; word < 4; word++)
+            assert_int_equal(block.word[word], answer->word[word]);
+    }
+}
+
+static void uniform_stays_below_one(void **state)
+{
+    (void)state;
+    assert_true(random_uniform(0) == 0.0f);
+    assert_true(random_uniform(0xff) == 0.0f);
+    assert_true(random_uniform(0x80000000) == 0.5f);
+    assert_true(random_uniform(0xffffffff) == 1.0f - 0x1p-24f);
+}
+
+static void normal_has_its_moments(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 50000 };
+    double sum = 0, squares = 0, product = 0;
+    for (uint32_t block = 0; block < BLOCKS; block++) {
+        const struct random_block drawn =
+            random_block_at(1, RANDOM_INITIAL_WEIGHTS, 0, 0, 0, block);
+        float normal[2];
+        random_normal_pair(drawn.word[0], drawn.word[1], normal);
+        sum += normal[0] + normal[1];
+        squares += normal[0] * normal[0] + normal[1] * normal[1];
+        product += normal[0] * normal[1];
+    }
+    assert_true(fabs(sum / (2 * BLOCKS)) < 0.01);
+    assert_true(fabs(squares / (2 * BLOCKS) - 1) < 0.02);
+    assert_true(fabs(product / BLOCKS) < 0.02);
+    float extreme[2];
+    random_normal_pair(0, 0, extreme);
+    assert_true(extreme[0] > 6 && extreme[0] < 7 && extreme[1] == 0.0f);
+    random_normal_pair(0xffffffff, 0xffffffff, extreme);
+    assert_true(isfinite(extreme[0]) && isfinite(extreme[1]));
+}
+
+static void permutation_is_the_known_one(void **state)
+{
+    (void)state;
+    /* Computed in Python from the description: Fisher-Yates from the end, two draws a block. */
+    static const uint32_t expected[16] = {15, 2, 1, 4, 12, 9, 0, 6, 10, 3, 5, 11, 13, 7, 8, 14};
+    uint32_t order[16];
+    random_permutation(42, RANDOM_SHUFFLE, 3, 16, order);
+    assert_memory_equal(order, expected, sizeof expected);
+}
+
+static void permutation_holds_everything_once(void **state)
+{
+    (void)state;
+    enum { COUNT = 50000 };
+    uint32_t *order = calloc(COUNT, sizeof *order);
+    unsigned char *seen = calloc(COUNT, 1);
+    assert_non_null(order);
+    assert_non_null(seen);
+    random_permutation(7, RANDOM_SPLIT, 0, COUNT, order);
+    int64_t in_place = 0;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_in_range(order[i], 0, COUNT - 1);
+        assert_int_equal(seen[order[i]]++, 0);
+        in_place += order[i] == i;
+    }
+    assert_true(in_place < 10);
+    uint32_t other[2] = {9, 9};
+    random_permutation(7, RANDOM_SPLIT, 1, 0, other);
+    assert_int_equal(other[0], 9);
+    random_permutation(7, RANDOM_SPLIT, 1, 1, other);
+    assert_int_equal(other[0], 0);
+    assert_int_equal(other[1], 9);
+    free(order);
+    free(seen);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_vectors),
+        cmocka_unit_test(uniform_stays_below_one),
+        cmocka_unit_test(normal_has_its_moments),
+        cmocka_unit_test(permutation_is_the_known_one),
+        cmocka_unit_test(permutation_holds_everything_once),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
