@@ -8,11 +8,22 @@
 
 #include "core/error.h"
 
+enum { TENSORBOARD_TAG = 128 };
+
 struct tensorboard;
 
+/* Makes a new event file in the directory, named so that TensorBoard reads it after those that are
+ * there. NULL: error. */
 struct tensorboard *tensorboard_open(const char *directory, struct error *error);
+
+/* Does the directory hold event files? */
+bool tensorboard_is_there(const char *directory);
+
 /* A purge: TensorBoard drops what an earlier part of the run wrote at or after this step. */
 bool tensorboard_restart(struct tensorboard *board, int64_t step, struct error *error);
+
+/* A point; tags are shorter than TENSORBOARD_TAG. Buffered: a failure (full disk) may only be seen
+ * by a later point or the flush. */
 bool tensorboard_scalar(struct tensorboard *board, const char *tag, int64_t step, double value,
                         struct error *error);
 bool tensorboard_flush(struct tensorboard *board, struct error *error);

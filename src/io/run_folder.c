@@ -1,0 +1,362 @@
+/* The folder of a run: rank 0 decides which and tells the others; the first rank of each node makes
+ * it there (where the disk is shared it finds it made) and tries to write, since a disk that is
+ * full or not writable must be found now and not at the first checkpoint. */
+#include "io/run_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "io/atomic_file.h"
+
+static const char runs_folder[] = "runs";
+
+/* YYYYmmdd-HHMMSS */
+enum { DATE_LENGTH = 15, LAST_SUFFIX = 999 };
+
+/* ---- looking into folders */
+
+static bool path_exists(const char *folder, const char *name)
+{
+    char path[FILE_PATH];
+    struct stat status;
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return stat(path, &status) == 0;
+}
+
+static bool has_suffix(const char *text, const char *suffix)
+{
+    size_t length = strlen(text), tail = strlen(suffix);
+
+    return length >= tail && strcmp(text + length - tail, suffix) == 0;
+}
+
+/* Is there a checkpoint that was finished? */
+static bool holds_checkpoints(const char *folder)
+{
+    char path[FILE_PATH];
+    bool found = false;
+
+    snprintf(path, sizeof path, "%s/checkpoints", folder);
+    DIR *entries = opendir(path);
+    if (entries == NULL)
+        return false;
+    for (struct dirent *entry; !found && (entry = readdir(entries)) != NULL;)
+        found = entry->d_name[0] != '.' && !has_suffix(entry->d_name, ".part");
+    closedir(entries);
+    return found;
+}
+
+static bool holds_run(const char *folder)
+{
+    return path_exists(folder, "deck.ini") || path_exists(folder, "metrics.csv") ||
+           path_exists(folder, "result.json") || holds_checkpoints(folder);
+}
+
+/* ---- keeping a second run out */
+
+/* Takes the folder's lock: false and no error when another job holds it. File systems without locks
+ * keep nobody out. */
+static bool lock_folder(const char *folder, int *lock, struct error *error)
+{
+    char path[FILE_PATH];
+
+    snprintf(path, sizeof path, "%s/.lock", folder);
+    *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (*lock < 0)
+        return error_set(error, ERROR_FILE,
+                         "the run folder %s is not writable (%s): choose another by run.dir",
+                         folder, strerror(errno));
+    if (flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return true;
+    close(*lock);
+    *lock = -1;
+    return false;
+}
+
+static void unlock_folder(int *lock)
+{
+    if (*lock >= 0)
+        close(*lock);
+    *lock = -1;
+}
+
+/* ---- making folders */
+
+/* mkdir alone will not do: where a folder is there some file systems answer with other errors than
+ * EEXIST. */
+static bool make_one(const char *path)
+{
+    struct stat status;
+
+    if (mkdir(path, 0777) == 0)
+        return true;
+    int reason = errno;
+    bool there = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+    errno = reason == EEXIST ? ENOTDIR : reason;
+    return there;
+}
+
+/* The folder and all above it. */
+static bool make_folders(const char *path, struct error *error)
+{
+    char part[FILE_PATH];
+
+    snprintf(part, sizeof part, "%s", path);
+    for (char *slash = part; slash != NULL;) {
+        slash = strchr(slash + 1, '/');
+        if (slash != NULL)
+            *slash = '\0';
+        if (!make_one(part))
+            return error_set(error, ERROR_FILE,
+                             "the run folder %s cannot be made (%s: %s): choose another by run.dir",
+                             path, part, strerror(errno));
+        if (slash != NULL)
+            *slash = '/';
+    }
+    return true;
+}
+
+/* Really writes, since permissions say nothing of quotas, read-only mounts and full disks. */
+static bool try_writing(const char *folder, struct error *error)
+{
+    static const char block[4096];
+    char path[FILE_PATH];
+
+    snprintf(path, sizeof path, "%s/.probe-%s-%ld", folder, comm_host(), (long)getpid());
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    bool good = file >= 0 && write(file, block, sizeof block) == sizeof block && fsync(file) == 0;
+    int reason = errno;
+    if (file >= 0) {
+        close(file);
+        unlink(path);
+    }
+    return good || error_set(error, ERROR_FILE,
+                             "the run folder %s is not writable (%s): choose another by run.dir",
+                             folder, strerror(reason));
+}
+
+/* ---- which folder */
+
+/* run.dir as given. */
+static bool take_given(struct run_folder *folder, const struct options *options,
+                       struct error *error)
+{
+    snprintf(folder->path, sizeof folder->path, "%s", options->run.dir);
+    if (strcmp(options->checkpoint.resume, "never") == 0 && holds_run(folder->path))
+        return error_set(error, ERROR_USAGE,
+                         "run.dir: %s holds a run already: choose another folder, remove it, or "
+                         "go on with it by checkpoint.resume=auto",
+                         folder->path);
+    if (!make_folders(folder->path, error))
+        return false;
+    if (!lock_folder(folder->path, &folder->lock, error))
+        return error_set(error, ERROR_USAGE,
+                         "run.dir: another job is writing to %s: wait for its end or choose "
+                         "another folder",
+                         folder->path);
+    folder->resuming = holds_checkpoints(folder->path);
+    return true;
+}
+
+/* The rank of a folder's name among the runs of one name: later dates, then higher suffixes, are
+ * newer. False when it is no such name. */
+static bool run_age(const char *folder, const char *name, char date[DATE_LENGTH + 1], long *suffix)
+{
+    size_t length = strlen(name);
+    char *end;
+
+    if (strncmp(folder, name, length) != 0 || folder[length] != '-')
+        return false;
+    folder += length + 1;
+    if (strlen(folder) < DATE_LENGTH || strspn(folder, "0123456789") != 8 || folder[8] != '-' ||
+        strspn(folder + 9, "0123456789") != 6)
+        return false;
+    memcpy(date, folder, DATE_LENGTH);
+    date[DATE_LENGTH] = '\0';
+    folder += DATE_LENGTH;
+    *suffix = 1;
+    if (*folder == '\0')
+        return true;
+    *suffix = strtol(folder + 1, &end, 10);
+    return *folder == '-' && end != folder + 1 && *end == '\0';
+}
+
+/* Equal but for what may change between the parts of a run and does not say what is learnt. */
+static bool same_deck(const char *folder, const struct options *options)
+{
+    char path[FILE_PATH];
+    struct options saved;
+    struct error ignored = {0};
+
+    options_default(&saved);
+    snprintf(path, sizeof path, "%s/deck.ini", folder);
+    if (!options_read_file(path, &saved, &ignored))
+        return false;
+    memcpy(saved.run.dir, options->run.dir, sizeof saved.run.dir);
+    saved.run.threads = options->run.threads;
+    saved.data.workers = options->data.workers;
+    saved.train.epochs = options->train.epochs;
+    saved.train.steps = options->train.steps;
+    saved.train.max_seconds = options->train.max_seconds;
+    saved.mesh = options->mesh;
+    saved.checkpoint = options->checkpoint;
+    saved.output = options->output;
+    saved.debug.profile = options->debug.profile;
+    saved.debug.check_weights = options->debug.check_weights;
+    saved.fetch = options->fetch;
+    saved.predict = options->predict;
+    char *saved_text = options_to_text(&saved), *text = options_to_text(options);
+    bool same = strcmp(saved_text, text) == 0;
+    free(saved_text);
+    free(text);
+    return same;
+}
+
+/* Could this folder be gone on with? Takes its lock. */
+static bool is_unfinished(const char *path, const struct options *options, int *lock)
+{
+    struct error ignored = {0};
+
+    return holds_checkpoints(path) && !path_exists(path, "result.json") &&
+           same_deck(path, options) && lock_folder(path, lock, &ignored);
+}
+
+/* The newest unfinished run of the same name and deck. */
+static bool find_unfinished(struct run_folder *folder, const struct options *options)
+{
+    char best_date[DATE_LENGTH + 1] = "", date[DATE_LENGTH + 1];
+    long best_suffix = 0, suffix;
+    DIR *entries = opendir(runs_folder);
+
+    if (entries == NULL)
+        return false;
+    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+        char path[sizeof runs_folder + 1 + sizeof entry->d_name];
+        int lock;
+
+        if (!run_age(entry->d_name, options->run.name, date, &suffix))
+            continue;
+        int newer = strcmp(date, best_date);
+        snprintf(path, sizeof path, "%s/%s", runs_folder, entry->d_name);
+        if (newer < 0 || (newer == 0 && suffix < best_suffix) ||
+            !is_unfinished(path, options, &lock))
+            continue;
+        unlock_folder(&folder->lock);
+        folder->lock = lock;
+        snprintf(folder->path, sizeof folder->path, "%s", path);
+        memcpy(best_date, date, sizeof date);
+        best_suffix = suffix;
+    }
+    closedir(entries);
+    folder->resuming = best_suffix > 0;
+    return folder->resuming;
+}
+
+/* runs/NAME-DATE; mkdir decides who gets a name that two jobs want. */
+static bool make_new(struct run_folder *folder, const struct options *options, struct error *error)
+{
+    char stamp[32], date[DATE_LENGTH + 1];
+    size_t used = 0;
+
+    clock_stamp(stamp, sizeof stamp);
+    for (const char *letter = stamp; *letter != '\0' && used < DATE_LENGTH; letter++)
+        if (*letter == 'T')
+            date[used++] = '-';
+        else if (*letter >= '0' && *letter <= '9')
+            date[used++] = *letter;
+    date[used] = '\0';
+    if (!make_folders(runs_folder, error))
+        return false;
+    for (int suffix = 1; suffix <= LAST_SUFFIX; suffix++) {
+        char tail[8] = "";
+
+        if (suffix > 1)
+            snprintf(tail, sizeof tail, "-%d", suffix);
+        int length = snprintf(folder->path, sizeof folder->path, "%s/%s-%s%s", runs_folder,
+                              options->run.name, date, tail);
+        if (length >= (int)sizeof folder->path)
+            return error_set(error, ERROR_USAGE, "run.name is too long: shorten it");
+        if (mkdir(folder->path, 0777) == 0)
+            return lock_folder(folder->path, &folder->lock, error);
+        if (errno != EEXIST)
+            break;
+    }
+    return error_set(error, ERROR_FILE,
+                     "the run folder %s cannot be made (%s): choose another by run.dir",
+                     folder->path, strerror(errno));
+}
+
+static bool decide_folder(struct run_folder *folder, const struct options *options,
+                          struct error *error)
+{
+    const char *name = options->run.name;
+
+    if (options->run.dir[0] != '\0')
+        return take_given(folder, options, error);
+    if (name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL)
+        return error_set(error, ERROR_USAGE,
+                         "run.name=%s: it becomes the name of a folder in %s/, so it may not be "
+                         "empty, begin with a dot or hold a slash (run.dir takes a path)",
+                         name, runs_folder);
+    if (strcmp(options->checkpoint.resume, "auto") == 0 && find_unfinished(folder, options))
+        return true;
+    return make_new(folder, options, error);
+}
+
+/* ---- all ranks together */
+
+static void save_deck(const struct run_folder *folder, const struct options *options,
+                      struct error *error)
+{
+    char *text = options_to_text(options);
+
+    run_folder_write(folder, "deck.ini", text, error);
+    free(text);
+}
+
+bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct options *options,
+                     struct error *error)
+{
+    struct comm *world = mesh->world;
+
+    memset(folder, 0, sizeof *folder);
+    folder->lock = -1;
+    if (world->rank == 0)
+        decide_folder(folder, options, error);
+    if (comm_agree(world, error)) {
+        int lock = folder->lock;
+        comm_broadcast(world, folder, sizeof *folder, COMM_BYTE, 0);
+        folder->lock = lock;
+        snprintf(folder->checkpoints, sizeof folder->checkpoints, "%s/checkpoints", folder->path);
+        if (mesh->node->rank == 0 && make_folders(folder->checkpoints, error) &&
+            try_writing(folder->path, error) && world->rank == 0)
+            save_deck(folder, options, error);
+        if (comm_agree(world, error))
+            return true;
+    }
+    run_folder_close(folder);
+    return false;
+}
+
+void run_folder_close(struct run_folder *folder)
+{
+    unlock_folder(&folder->lock);
+}
+
+bool run_folder_write(const struct run_folder *folder, const char *name, const char *text,
+                      struct error *error)
+{
+    char path[FILE_PATH];
+
+    snprintf(path, sizeof path, "%s/%s", folder->path, name);
+    return atomic_file_write(path, text, error);
+}

@@ -1,0 +1,160 @@
+/* The two tables and the TensorBoard events of a run, from the same rows. */
+#include "io/run_log.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/csv.h"
+#include "io/tensorboard.h"
+
+static const char metrics_header[] =
+    "epoch,step,split,loss,top1,top5,lr,grad_norm,images_per_second,step_seconds,data_seconds,"
+    "compute_seconds,exposed_comm_seconds,peak_share,elapsed_seconds";
+static const char epochs_header[] =
+    "epoch,step,train_loss,train_top1,train_top5,val_loss,val_top1,val_top5,lr,seconds,"
+    "eval_seconds,images_per_second,data_share";
+
+/* In both tables. */
+enum { STEP_COLUMN = 1 };
+
+struct run_log {
+    struct csv metrics, epochs;
+    struct tensorboard *board;
+};
+
+static bool open_tables(struct run_log *log, const struct run_folder *folder, int64_t step,
+                        struct error *error)
+{
+    char path[FILE_PATH];
+
+    snprintf(path, sizeof path, "%s/metrics.csv", folder->path);
+    if (!csv_open(&log->metrics, path, metrics_header, STEP_COLUMN, step, error))
+        return false;
+    snprintf(path, sizeof path, "%s/epochs.csv", folder->path);
+    return csv_open(&log->epochs, path, epochs_header, STEP_COLUMN, step, error);
+}
+
+/* Also a run that begins again purges, since its folder may hold what a killed try left. */
+static bool open_board(struct run_log *log, const struct run_folder *folder, int64_t step,
+                       struct error *error)
+{
+    bool again = tensorboard_is_there(folder->path);
+
+    log->board = tensorboard_open(folder->path, error);
+    if (log->board == NULL)
+        return false;
+    return !again || tensorboard_restart(log->board, step == 0 ? 0 : step + 1, error);
+}
+
+struct run_log *run_log_open(const struct run_folder *folder, const struct options *options,
+                             int64_t step, struct error *error)
+{
+    struct run_log *log = calloc(1, sizeof *log);
+
+    ENSURE(log != NULL, "out of memory");
+    if ((!options->output.csv || open_tables(log, folder, step, error)) &&
+        (!options->output.tensorboard || open_board(log, folder, step, error)))
+        return log;
+    run_log_close(log);
+    return NULL;
+}
+
+static bool metrics_to_table(struct csv *csv, const struct metrics_row *row, struct error *error)
+{
+    csv_integer(csv, row->epoch);
+    csv_integer(csv, row->step);
+    csv_text(csv, row->split);
+    csv_number(csv, row->loss);
+    csv_number(csv, row->top1);
+    csv_number(csv, row->top5);
+    csv_number(csv, row->rate);
+    csv_number(csv, row->gradient_norm);
+    csv_number(csv, row->images_per_second);
+    csv_number(csv, row->step_seconds);
+    csv_number(csv, row->data_seconds);
+    csv_number(csv, row->compute_seconds);
+    csv_number(csv, row->exposed_comm_seconds);
+    csv_number(csv, row->peak_share);
+    csv_number(csv, row->elapsed_seconds);
+    return csv_end_row(csv, error);
+}
+
+/* A point of this row; with a split its name stands in front: "val/loss". Nothing for NAN. */
+static bool metrics_point(struct tensorboard *board, const struct metrics_row *row,
+                          const char *split, const char *name, double value, struct error *error)
+{
+    char tag[TENSORBOARD_TAG];
+
+    if (isnan(value))
+        return true;
+    snprintf(tag, sizeof tag, "%s%s%s", split, split[0] == '\0' ? "" : "/", name);
+    return tensorboard_scalar(board, tag, row->step, value, error);
+}
+
+static bool metrics_to_board(struct tensorboard *board, const struct metrics_row *row,
+                             struct error *error)
+{
+    if (!metrics_point(board, row, row->split, "loss", row->loss, error) ||
+        !metrics_point(board, row, row->split, "acc", row->top1, error) ||
+        !metrics_point(board, row, row->split, "acc_top5", row->top5, error))
+        return false;
+    if (strcmp(row->split, "train") != 0)
+        return true;
+    return metrics_point(board, row, "", "lr", row->rate, error) &&
+           metrics_point(board, row, "", "grad_norm", row->gradient_norm, error) &&
+           metrics_point(board, row, "", "images_per_second", row->images_per_second, error) &&
+           metrics_point(board, row, "", "peak_share", row->peak_share, error) &&
+           metrics_point(board, row, "time", "data", row->data_seconds, error) &&
+           metrics_point(board, row, "time", "compute", row->compute_seconds, error) &&
+           metrics_point(board, row, "time", "exposed_comm", row->exposed_comm_seconds, error);
+}
+
+bool run_log_metrics(struct run_log *log, const struct metrics_row *row, struct error *error)
+{
+    if (log == NULL)
+        return true;
+    return (log->metrics.stream == NULL || metrics_to_table(&log->metrics, row, error)) &&
+           (log->board == NULL || metrics_to_board(log->board, row, error));
+}
+
+bool run_log_epoch(struct run_log *log, const struct epoch_row *row, struct error *error)
+{
+    if (log == NULL || log->epochs.stream == NULL)
+        return true;
+    struct csv *csv = &log->epochs;
+    csv_integer(csv, row->epoch);
+    csv_integer(csv, row->steps);
+    csv_number(csv, row->train_loss);
+    csv_number(csv, row->train_top1);
+    csv_number(csv, row->train_top5);
+    csv_number(csv, row->val_loss);
+    csv_number(csv, row->val_top1);
+    csv_number(csv, row->val_top5);
+    csv_number(csv, row->rate);
+    csv_number(csv, row->seconds);
+    csv_number(csv, row->eval_seconds);
+    csv_number(csv, row->images_per_second);
+    csv_number(csv, row->data_share);
+    return csv_end_row(csv, error);
+}
+
+bool run_log_flush(struct run_log *log, struct error *error)
+{
+    if (log == NULL)
+        return true;
+    return (log->metrics.stream == NULL || csv_flush(&log->metrics, error)) &&
+           (log->epochs.stream == NULL || csv_flush(&log->epochs, error)) &&
+           (log->board == NULL || tensorboard_flush(log->board, error));
+}
+
+void run_log_close(struct run_log *log)
+{
+    if (log == NULL)
+        return;
+    csv_close(&log->metrics);
+    csv_close(&log->epochs);
+    if (log->board != NULL)
+        tensorboard_close(log->board);
+    free(log);
+}
