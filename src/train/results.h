@@ -1,0 +1,44 @@
+/* The outcome of a run as JSON (result.json): what was trained, how good it became and how long it
+ * took. It lies in this room and not in io, since it knows evaluations. */
+#ifndef VITTRAIN_TRAIN_RESULTS_H
+#define VITTRAIN_TRAIN_RESULTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/error.h"
+#include "data/dataset.h"
+#include "io/run_folder.h"
+#include "train/metrics.h"
+
+/* NULL, NAN and negative counts: unknown, null in the JSON. */
+struct results {
+    const char *name, *model, *backend, *precision;
+    const char *stop_reason; /* why the run ended: "epochs", "early_stop", ... */
+    int64_t parameters, seed, global_batch;
+    int ranks, nodes, threads;
+    int64_t steps, epochs;                     /* done */
+    double train_loss, train_top1, train_top5; /* of the last epoch */
+    const char *split;                         /* what was evaluated last: "val", "test" */
+    const struct evaluation *evaluation;       /* of that split, or NULL */
+    const char *monitor;                       /* what `best` is of: "top1" or "loss" */
+    double best;
+    int64_t best_step;
+    /* Of all parts of the run: everything; without set-up; without set-up, evaluations and
+     * checkpoints. */
+    double total_seconds, without_setup_seconds, training_seconds;
+    double images_per_second; /* of training_seconds */
+};
+
+/* The caller frees the text. dataset names the classes, or NULL. */
+char *results_to_text(const struct results *results, const struct dataset *dataset);
+
+/* One split's evaluation alone, for the commands that make no run; the caller frees the text. */
+char *evaluation_to_text(const struct evaluation *evaluation, const char *split,
+                         const struct dataset *dataset);
+
+/* FOLDER/result.json, old or new but never half. Rank 0. */
+bool results_write(const struct run_folder *folder, const struct results *results,
+                   const struct dataset *dataset, struct error *error);
+
+#endif
