@@ -27,4 +27,8 @@ void augment_open(struct augment *augment, const struct options *options, int64_
 void augment_plan(const struct augment *augment, uint32_t epoch, uint32_t sample,
                   struct pixel_plan *plan);
 
+/* Sets the rotation of a plan, counter-clockwise, zero outside: as Pillow's Image.rotate(degrees)
+ * with Resampling.NEAREST. */
+void augment_rotation(double degrees, int64_t width, int64_t height, struct pixel_plan *plan);
+
 #endif

@@ -15,6 +15,8 @@ struct dataset;
 
 struct dataset_format {
     const char *name; /* as in data.format */
+    /* Opens the records of a split; with data.val=reference all records, those for training first
+     * (dataset_open then deals them out). On failure close is called all the same. */
     bool (*open)(const struct options *options, enum data_split split, struct dataset *dataset,
                  struct error *error);
     /* Thread-safe. pixels: [channels, height, width]. A failed read here (file changed under us) is
@@ -34,12 +36,18 @@ struct dataset {
     void *self;        /* the format's own */
 };
 
+extern const struct dataset_format dataset_cifar10, dataset_synthetic;
+
 /* Opens a split as `data.*` says, subset (data.val, debug.fraction) included. Local: call it on all
- * ranks, then comm_agree. */
+ * ranks, then comm_agree. An empty split is an error, so is the validation split of data.val=none. */
 bool dataset_open(struct dataset *dataset, const struct options *options, enum data_split split,
                   struct error *error);
+/* Sample `index` of the split, 0 <= index < count. Thread-safe. */
 bool dataset_read(struct dataset *dataset, int64_t index, uint8_t *pixels, int32_t *label,
                   struct error *error);
+
+/* The record behind a sample of the split: what augmentation is keyed by. */
+uint32_t dataset_record(const struct dataset *dataset, int64_t index);
 void dataset_close(struct dataset *dataset);
 
 /* NULL-terminated names of the formats. */

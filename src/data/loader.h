@@ -32,8 +32,12 @@ void loader_close(struct loader *loader);
  * come in order: step by step, micro-batch by micro-batch. */
 void loader_start(struct loader *loader, int64_t first_step);
 
+/* Ends the epoch here: drops what was prefetched and waits until no thread reads the data set or the
+ * sampler. Only needed before sampler_set_epoch when the epoch was not taken to its end. */
+void loader_stop(struct loader *loader);
+
 /* The next batch; waits when it is not ready and adds the wait to *waited (seconds). NULL at the end
- * of the epoch. Valid until loader_give_back. At most slots - 1 may be held at a time. */
+ * of the epoch. Valid until loader_give_back, in the order taken. At most slots - 1 may be held at a time. */
 struct batch *loader_next(struct loader *loader, double *waited);
 void loader_give_back(struct loader *loader, struct batch *batch);
 

@@ -26,6 +26,7 @@ struct sampler_slice {
     int64_t global_count; /* samples of the whole global batch (the last one may be short) */
 };
 
+/* Stands at epoch 0, without a limit. */
 void sampler_open(struct sampler *sampler, uint64_t seed, int64_t count, int64_t global_batch,
                   int64_t accumulate, bool shuffle, bool drop_last, int rank, int size);
 void sampler_close(struct sampler *sampler);

@@ -1,0 +1,133 @@
+/* The draws of torchvision's RandomCrop(padding), RandomHorizontalFlip, RandomRotation,
+ * RandomAffine(0, translate) and RandomErasing, each with the distribution that it has there, and
+ * the rotation's matrix as Pillow's Image.rotate makes it. All of a sample's numbers come from
+ * fixed places of its own random stream, so switching one stage off changes no other. */
+#include "data/augment.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/random.h"
+
+static const double pi = 3.14159265358979323846;
+
+/* Places in the sample's stream. */
+enum { BLOCK_MOVE = 0, BLOCK_CROP_ERASE = 1, BLOCK_ATTEMPT = 2 };
+enum { ERASE_ATTEMPTS = 10 }; /* then torchvision gives up and erases nothing */
+
+enum { SIDE_LIMIT = 8192 }; /* 16.16 fixed point and int16_t hold what is needed up to here */
+
+void augment_open(struct augment *augment, const struct options *options, int64_t width,
+                  int64_t height, bool training)
+{
+    ENSURE(width > 0 && width <= SIDE_LIMIT && height > 0 && height <= SIDE_LIMIT,
+           "augmentation of images of %lld x %lld pixels", (long long)width, (long long)height);
+    *augment = (struct augment){
+        .seed = (uint64_t)options->run.seed,
+        .width = width,
+        .height = height,
+        .flip = options->augment.flip,
+        .rotate = options->augment.rotate,
+        .translate = options->augment.translate,
+        .erase = options->augment.erase,
+        .erase_scale = {options->augment.erase_scale.value[0],
+                        options->augment.erase_scale.value[1]},
+        .erase_ratio = {options->augment.erase_ratio.value[0],
+                        options->augment.erase_ratio.value[1]},
+        .crop_pad = options->augment.crop_pad,
+        .active = training,
+    };
+}
+
+static double uniform_between(uint32_t word, double low, double high)
+{
+    return low + (high - low) * (double)random_uniform(word);
+}
+
+/* One of low, low + 1, ... high, each as likely. */
+static int64_t integer_between(uint32_t word, int64_t low, int64_t high)
+{
+    return low + (int64_t)(((uint64_t)word * (uint64_t)(high - low + 1)) >> 32);
+}
+
+/* As Python's round(value, 15). */
+static double round_15(double value)
+{
+    return rint(value * 1e15) / 1e15;
+}
+
+static int32_t fixed_point(double value)
+{
+    return (int32_t)floor(value * 65536.0 + 0.5);
+}
+
+void augment_rotation(double degrees, int64_t width, int64_t height, struct pixel_plan *plan)
+{
+    double turn = fmod(degrees, 360.0);
+    double angle = -(turn < 0 ? turn + 360.0 : turn) * (pi / 180.0);
+    double cosine = round_15(cos(angle)), sine = round_15(sin(angle));
+    double center_x = (double)width / 2, center_y = (double)height / 2;
+    double offset_x = cosine * -center_x + sine * -center_y + center_x;
+    double offset_y = -sine * -center_x + cosine * -center_y + center_y;
+    plan->rotate = true;
+    plan->matrix[0] = fixed_point(cosine);
+    plan->matrix[1] = fixed_point(sine);
+    plan->matrix[2] = fixed_point(offset_x + cosine * 0.5 + sine * 0.5);
+    plan->matrix[3] = fixed_point(-sine);
+    plan->matrix[4] = fixed_point(cosine);
+    plan->matrix[5] = fixed_point(offset_y + -sine * 0.5 + cosine * 0.5);
+}
+
+/* torchvision's RandomErasing.get_params: a rectangle of a drawn area and ratio, tried again when
+ * it does not fit. */
+static void draw_erasing(const struct augment *augment, uint32_t epoch, uint32_t sample,
+                         struct pixel_plan *plan)
+{
+    double area = (double)(augment->width * augment->height);
+    double low = log(augment->erase_ratio[0]), high = log(augment->erase_ratio[1]);
+    for (uint32_t attempt = 0; attempt < ERASE_ATTEMPTS; attempt++) {
+        struct random_block draw = random_block_at(augment->seed, RANDOM_AUGMENT, 0, epoch, sample,
+                                                   BLOCK_ATTEMPT + attempt);
+        double erased =
+            area * uniform_between(draw.word[0], augment->erase_scale[0], augment->erase_scale[1]);
+        double ratio = exp(uniform_between(draw.word[1], low, high));
+        int64_t height = (int64_t)rint(sqrt(erased * ratio));
+        int64_t width = (int64_t)rint(sqrt(erased / ratio));
+        if (height >= augment->height || width >= augment->width)
+            continue;
+        plan->erase_y = (int16_t)integer_between(draw.word[2], 0, augment->height - height);
+        plan->erase_x = (int16_t)integer_between(draw.word[3], 0, augment->width - width);
+        plan->erase_height = (int16_t)height;
+        plan->erase_width = (int16_t)width;
+        return;
+    }
+}
+
+static int16_t draw_shift(uint32_t word, double largest)
+{
+    return (int16_t)rint(uniform_between(word, -largest, largest));
+}
+
+void augment_plan(const struct augment *augment, uint32_t epoch, uint32_t sample,
+                  struct pixel_plan *plan)
+{
+    memset(plan, 0, sizeof *plan);
+    if (!augment->active)
+        return;
+    struct random_block move =
+        random_block_at(augment->seed, RANDOM_AUGMENT, 0, epoch, sample, BLOCK_MOVE);
+    struct random_block crop_erase =
+        random_block_at(augment->seed, RANDOM_AUGMENT, 0, epoch, sample, BLOCK_CROP_ERASE);
+    plan->flip = (double)random_uniform(move.word[0]) < augment->flip;
+    if (augment->rotate > 0)
+        augment_rotation(uniform_between(move.word[1], -augment->rotate, augment->rotate),
+                         augment->width, augment->height, plan);
+    plan->translate_x = draw_shift(move.word[2], augment->translate * (double)augment->width);
+    plan->translate_y = draw_shift(move.word[3], augment->translate * (double)augment->height);
+    int64_t pad = augment->crop_pad;
+    plan->shift_x = (int16_t)integer_between(crop_erase.word[0], -pad, pad);
+    plan->shift_y = (int16_t)integer_between(crop_erase.word[1], -pad, pad);
+    if ((double)random_uniform(crop_erase.word[2]) < augment->erase)
+        draw_erasing(augment, epoch, sample, plan);
+}

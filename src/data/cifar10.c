@@ -1,0 +1,264 @@
+/* CIFAR-10's binary files (Krizhevsky 2009): records of a label byte and 32 x 32 bytes each of red,
+ * green and blue. All labels are checked when the files are opened. Records are read with pread, so
+ * that all ranks of a node share one copy, the page cache's, and a file that is cut while we train
+ * is an error and not a signal. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "data/dataset.h"
+
+enum { SIDE = 32, PIXELS = 3 * SIDE * SIDE, RECORD = 1 + PIXELS, CLASSES = 10 };
+enum { OFFICIAL_FILES = 5, OFFICIAL_RECORDS = 10000 };
+enum { PATH_SIZE = 2 * OPTION_TEXT, CHECK_RECORDS = 256 };
+
+static const char *const class_names[CLASSES] = {
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
+
+struct cifar_file {
+    char path[PATH_SIZE];
+    int descriptor;
+    int64_t first, records; /* number of its first record in the data set */
+};
+
+struct cifar10 {
+    struct cifar_file *files;
+    int file_count;
+};
+
+static const char advice[] = "get the data set with `vittrain fetch cifar10` or set data.root";
+
+/* The largest N of data_batch_N.bin in a directory; 0: none, or no such directory. */
+static int last_batch(const char *directory)
+{
+    DIR *listing = opendir(directory);
+    if (listing == NULL)
+        return 0;
+    int last = 0;
+    for (const struct dirent *entry; (entry = readdir(listing)) != NULL;) {
+        int number = 0, end = 0;
+        if (sscanf(entry->d_name, "data_batch_%4d.bin%n", &number, &end) == 1 && end > 0 &&
+            entry->d_name[end] == '\0' && number > last)
+            last = number;
+    }
+    closedir(listing);
+    return last;
+}
+
+static bool has_files(const char *directory)
+{
+    char path[PATH_SIZE];
+    snprintf(path, sizeof path, "%s/test_batch.bin", directory);
+    return access(path, F_OK) == 0 || last_batch(directory) > 0;
+}
+
+/* data.root itself or the archive's folder below it. */
+static bool find_directory(const char *root, char *directory, size_t size, struct error *error)
+{
+    struct stat status;
+    if (stat(root, &status) != 0)
+        return error_set(error, ERROR_DATA, "data.root=%s: %s; %s", root, strerror(errno), advice);
+    snprintf(directory, size, "%s", root);
+    if (has_files(directory))
+        return true;
+    snprintf(directory, size, "%s/cifar-10-batches-bin", root);
+    if (has_files(directory))
+        return true;
+    return error_set(error, ERROR_DATA,
+                     "data.root=%s: no data_batch_*.bin or test_batch.bin there or in its "
+                     "cifar-10-batches-bin; %s",
+                     root, advice);
+}
+
+/* Fills `buffer` from `offset`; false when the file ends before or cannot be read. */
+static bool read_fully(const struct cifar_file *file, void *buffer, size_t bytes, int64_t offset,
+                       struct error *error)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t got = pread(file->descriptor, (char *)buffer + done, bytes - done,
+                            (off_t)offset + (off_t)done);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return error_set(error, ERROR_DATA,
+                             "%s: record %lld cannot be read: %s; check the disk", file->path,
+                             (long long)(offset + (int64_t)done) / RECORD,
+                             got == 0 ? "the file was cut after it was opened" : strerror(errno));
+        done += (size_t)got;
+    }
+    return true;
+}
+
+static bool check_label(const struct cifar_file *file, int64_t record, int label,
+                        struct error *error)
+{
+    if (label < CLASSES)
+        return true;
+    return error_set(error, ERROR_DATA,
+                     "%s: record %lld has label %d, labels are 0 to %d: the file is damaged or no "
+                     "CIFAR-10; fetch it again",
+                     file->path, (long long)record, label, CLASSES - 1);
+}
+
+static bool check_labels(const struct cifar_file *file, struct error *error)
+{
+    unsigned char *chunk = malloc((size_t)CHECK_RECORDS * RECORD);
+    if (chunk == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory to check %s", file->path);
+    bool good = true;
+    for (int64_t first = 0; good && first < file->records; first += CHECK_RECORDS) {
+        int64_t count = file->records - first;
+        if (count > CHECK_RECORDS)
+            count = CHECK_RECORDS;
+        good = read_fully(file, chunk, (size_t)(count * RECORD), first * RECORD, error);
+        for (int64_t i = 0; good && i < count; i++)
+            good = check_label(file, first + i, chunk[i * RECORD], error);
+    }
+    free(chunk);
+    return good;
+}
+
+static bool check_size(struct cifar_file *file, struct error *error)
+{
+    struct stat status;
+    if (fstat(file->descriptor, &status) != 0)
+        return error_set(error, ERROR_DATA, "%s: %s", file->path, strerror(errno));
+    if (!S_ISREG(status.st_mode))
+        return error_set(error, ERROR_DATA, "%s: is no regular file", file->path);
+    if (status.st_size == 0 || status.st_size % RECORD != 0)
+        return error_set(error, ERROR_DATA,
+                         "%s: %lld bytes are no whole number of records of %d bytes (record %lld "
+                         "is cut): the file is truncated or has something added; fetch it again",
+                         file->path, (long long)status.st_size, RECORD,
+                         (long long)(status.st_size / RECORD));
+    file->records = status.st_size / RECORD;
+    return true;
+}
+
+static bool open_file(struct dataset *dataset, const char *directory, const char *name,
+                      struct error *error)
+{
+    struct cifar10 *self = dataset->self;
+    struct cifar_file *file = &self->files[self->file_count];
+    snprintf(file->path, sizeof file->path, "%s/%s", directory, name);
+    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC);
+    if (file->descriptor < 0)
+        return error_set(error, ERROR_DATA, "%s: %s; %s", file->path, strerror(errno), advice);
+    self->file_count++;
+    file->first = dataset->count;
+    if (!check_size(file, error) || !check_labels(file, error))
+        return false;
+    dataset->count += file->records;
+    return true;
+}
+
+/* The official set comes in five files of 10,000: with fewer of that size one was lost. */
+static bool check_complete(const struct cifar10 *self, const char *directory, int last,
+                           struct error *error)
+{
+    bool official = last > 1;
+    for (int i = 0; i < self->file_count; i++)
+        official = official && self->files[i].records == OFFICIAL_RECORDS;
+    if (official && last < OFFICIAL_FILES)
+        return error_set(error, ERROR_DATA, "%s: data_batch_%d.bin is missing; %s", directory,
+                         last + 1, advice);
+    return true;
+}
+
+static bool open_training_files(struct dataset *dataset, const char *directory, int last,
+                                struct error *error)
+{
+    for (int number = 1; number <= (last > 0 ? last : 1); number++) {
+        char name[32];
+        snprintf(name, sizeof name, "data_batch_%d.bin", number);
+        if (!open_file(dataset, directory, name, error))
+            return false;
+    }
+    return check_complete(dataset->self, directory, last, error);
+}
+
+static bool describe(struct dataset *dataset, struct error *error)
+{
+    dataset->channels = 3;
+    dataset->height = dataset->width = SIDE;
+    dataset->class_name = calloc(CLASSES, sizeof *dataset->class_name);
+    if (dataset->class_name == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory for class names");
+    dataset->classes = CLASSES;
+    for (int i = 0; i < CLASSES; i++) {
+        dataset->class_name[i] = strdup(class_names[i]);
+        if (dataset->class_name[i] == NULL)
+            return error_set(error, ERROR_MEMORY, "no memory for class names");
+    }
+    return true;
+}
+
+static bool cifar10_open(const struct options *options, enum data_split split,
+                         struct dataset *dataset, struct error *error)
+{
+    bool all = options->data.val == VALIDATION_REFERENCE;
+    const char *root = options->data.root;
+    if (root[0] == '\0')
+        root = dataset_sample_directory();
+    char directory[PATH_SIZE - 64];
+    if (!find_directory(root, directory, sizeof directory, error))
+        return false;
+    int last = last_batch(directory);
+    struct cifar10 *self = calloc(1, sizeof *self);
+    dataset->self = self;
+    if (self != NULL)
+        self->files = calloc((size_t)last + 2, sizeof *self->files);
+    if (self == NULL || self->files == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory to open %s", directory);
+    if (!describe(dataset, error))
+        return false;
+    if ((all || split == SPLIT_TRAIN) && !open_training_files(dataset, directory, last, error))
+        return false;
+    if (all || split != SPLIT_TRAIN)
+        return open_file(dataset, directory, "test_batch.bin", error);
+    return true;
+}
+
+static bool cifar10_read(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,
+                         struct error *error)
+{
+    const struct cifar10 *self = dataset->self;
+    const struct cifar_file *file = self->files;
+    while (record >= file->first + file->records)
+        file++;
+    int64_t place = record - file->first;
+    unsigned char first = 0;
+    struct iovec parts[2] = {{&first, 1}, {pixels, PIXELS}};
+    ssize_t got = preadv(file->descriptor, parts, 2, (off_t)(place * RECORD));
+    if (got != RECORD) { /* cut short: once more, piece by piece, for the reason */
+        if (!read_fully(file, &first, 1, place * RECORD, error) ||
+            !read_fully(file, pixels, PIXELS, place * RECORD + 1, error))
+            return false;
+    }
+    *label = first;
+    return check_label(file, place, first, error);
+}
+
+static void cifar10_close(struct dataset *dataset)
+{
+    struct cifar10 *self = dataset->self;
+    if (self == NULL)
+        return;
+    for (int i = 0; i < self->file_count; i++)
+        close(self->files[i].descriptor);
+    free(self->files);
+    free(self);
+}
+
+const struct dataset_format dataset_cifar10 = {
+    .name = "cifar10",
+    .open = cifar10_open,
+    .read = cifar10_read,
+    .close = cifar10_close,
+};

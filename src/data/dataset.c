@@ -1,0 +1,156 @@
+/* Opening a data set: the format by its name, the split by data.val, the part that debug.fraction
+ * leaves. Splits are lists of record numbers, sorted so that shuffle=off reads files in their
+ * order, and depend on the seed only, so that every rank and every resumed run has the same. */
+#include "data/dataset.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/random.h"
+
+static const struct dataset_format *const formats[] = {&dataset_cifar10, &dataset_synthetic};
+
+enum { FORMAT_COUNT = sizeof formats / sizeof formats[0] };
+
+static const char *const split_name[] = {"training", "validation", "test"};
+
+const char *const *dataset_format_names(void)
+{
+    static const char *names[FORMAT_COUNT + 1];
+    for (int i = 0; i < FORMAT_COUNT; i++)
+        names[i] = formats[i]->name;
+    return names;
+}
+
+static const struct dataset_format *format_find(const char *name, struct error *error)
+{
+    for (int i = 0; i < FORMAT_COUNT; i++)
+        if (strcmp(formats[i]->name, name) == 0)
+            return formats[i];
+    const char *near = options_nearest(name, dataset_format_names());
+    error_set(error, ERROR_USAGE, "data.format=%s: no such format; %s%s", name,
+              near != NULL ? "did you mean " : "see vittrain --help data.format",
+              near != NULL ? near : "");
+    return NULL;
+}
+
+static int compare_numbers(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* Keeps places [begin, end) of a random order of the split, in ascending order. */
+static bool keep_part(struct dataset *dataset, uint64_t seed, uint32_t draw, int64_t begin,
+                      int64_t end, struct error *error)
+{
+    size_t count = (size_t)dataset->count, kept = (size_t)(end - begin);
+    uint32_t *order = malloc((count > 0 ? count : 1) * sizeof *order);
+    uint32_t *subset = malloc((kept > 0 ? kept : 1) * sizeof *subset);
+    if (order == NULL || subset == NULL) {
+        free(order);
+        free(subset);
+        return error_set(error, ERROR_MEMORY, "no memory for the order of %zu records", count);
+    }
+    random_permutation(seed, RANDOM_SPLIT, draw, (uint32_t)count, order);
+    for (size_t i = 0; i < kept; i++)
+        subset[i] = dataset_record(dataset, order[(size_t)begin + i]);
+    free(order);
+    qsort(subset, kept, sizeof *subset, compare_numbers);
+    free(dataset->subset);
+    dataset->subset = subset;
+    dataset->count = end - begin;
+    return true;
+}
+
+/* The reference's random split 45,000 / 5,000 / 10,000 of 60,000, in proportion for other sizes. */
+static bool split_reference(struct dataset *dataset, uint64_t seed, enum data_split split,
+                            struct error *error)
+{
+    int64_t training_end = dataset->count * 3 / 4;
+    int64_t validation_end = training_end + dataset->count / 12;
+    switch (split) {
+    case SPLIT_TRAIN:
+        return keep_part(dataset, seed, 0, 0, training_end, error);
+    case SPLIT_VALIDATION:
+        return keep_part(dataset, seed, 0, training_end, validation_end, error);
+    case SPLIT_TEST:
+        break;
+    }
+    return keep_part(dataset, seed, 0, validation_end, dataset->count, error);
+}
+
+static bool keep_fraction(struct dataset *dataset, double fraction, uint64_t seed,
+                          enum data_split split, struct error *error)
+{
+    int64_t kept = (int64_t)((double)dataset->count * fraction + 0.5);
+    if (kept < 1)
+        kept = 1;
+    return keep_part(dataset, seed, 1 + (uint32_t)split, 0, kept, error);
+}
+
+static bool open_split(struct dataset *dataset, const struct options *options,
+                       enum data_split split, struct error *error)
+{
+    if (!dataset->format->open(options, split, dataset, error))
+        return false;
+    if (dataset->count > (int64_t)UINT32_MAX)
+        return error_set(error, ERROR_DATA, "%lld records are more than can be numbered (2^32)",
+                         (long long)dataset->count);
+    uint64_t seed = (uint64_t)options->run.seed;
+    if (options->data.val == VALIDATION_REFERENCE && !split_reference(dataset, seed, split, error))
+        return false;
+    if (dataset->count == 0)
+        return error_set(error, ERROR_DATA,
+                         "the %s split of data.format=%s is empty: take more data or another "
+                         "data.val",
+                         split_name[split], dataset->format->name);
+    if (options->debug.fraction < 1)
+        return keep_fraction(dataset, options->debug.fraction, seed, split, error);
+    return true;
+}
+
+bool dataset_open(struct dataset *dataset, const struct options *options, enum data_split split,
+                  struct error *error)
+{
+    *dataset = (struct dataset){0};
+    if (split == SPLIT_VALIDATION && options->data.val == VALIDATION_NONE)
+        return error_set(error, ERROR_USAGE,
+                         "data.val=none leaves no validation split: set data.val=test or "
+                         "data.val=reference");
+    dataset->format = format_find(options->data.format, error);
+    if (dataset->format == NULL)
+        return false;
+    if (open_split(dataset, options, split, error))
+        return true;
+    dataset_close(dataset);
+    return false;
+}
+
+uint32_t dataset_record(const struct dataset *dataset, int64_t index)
+{
+    return dataset->subset != NULL ? dataset->subset[index] : (uint32_t)index;
+}
+
+bool dataset_read(struct dataset *dataset, int64_t index, uint8_t *pixels, int32_t *label,
+                  struct error *error)
+{
+    ENSURE(index >= 0 && index < dataset->count, "sample %lld of %lld", (long long)index,
+           (long long)dataset->count);
+    return dataset->format->read(dataset, dataset_record(dataset, index), pixels, label, error);
+}
+
+void dataset_close(struct dataset *dataset)
+{
+    if (dataset->format != NULL)
+        dataset->format->close(dataset);
+    if (dataset->class_name != NULL)
+        for (int64_t i = 0; i < dataset->classes; i++)
+            free(dataset->class_name[i]);
+    free(dataset->class_name);
+    free(dataset->subset);
+    *dataset = (struct dataset){0};
+}

@@ -1,0 +1,317 @@
+/* A ring of batches between worker threads and the step. Workers claim a few samples of the next
+ * unfinished batch at a time, so that one large batch is made by all of them and batches get ready
+ * in order. One mutex guards all that is shared; the pixels themselves are written outside of it,
+ * each by the worker that claimed them. */
+#include "data/loader.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+
+enum { CLAIM = 8 }; /* samples: enough to forget the mutex, few enough to share a batch evenly */
+
+struct slot {
+    struct batch batch;
+    int64_t begin;        /* of the batch's samples in the sampler's order */
+    int64_t unfinished;   /* samples that are not written yet */
+    int64_t error_sample; /* the first sample that could not be read */
+};
+
+struct loader {
+    struct dataset *dataset;
+    const struct sampler *sampler;
+    const struct augment *augment;
+    struct device *device;
+    void *pinned;
+    uint32_t *records;
+    struct slot *slots;
+    int64_t slot_count, capacity; /* slots; samples a batch */
+    pthread_t *threads;
+    int thread_count;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t work;  /* there may be something to claim, or the end */
+    pthread_cond_t ready; /* a batch is whole, or a worker has become idle */
+    bool closing;
+    int busy;           /* workers with a claim */
+    int64_t end;        /* micro-batches of the epoch */
+    int64_t filling;    /* the micro-batch whose samples are being claimed */
+    int64_t claimed;    /* samples of it that are claimed */
+    int64_t taken;      /* the next micro-batch that loader_next gives */
+    int64_t given_back; /* micro-batches before this one have free slots */
+};
+
+struct claim {
+    struct slot *slot;
+    int64_t first, count;
+};
+
+static struct slot *slot_of(struct loader *loader, int64_t micro_batch)
+{
+    return &loader->slots[micro_batch % loader->slot_count];
+}
+
+/* Makes the slot of micro-batch `filling` stand for it. */
+static void slot_begin(struct loader *loader)
+{
+    int64_t accumulate = loader->sampler->accumulate;
+    struct sampler_slice slice = sampler_slice_at(loader->sampler, loader->filling / accumulate,
+                                                  loader->filling % accumulate);
+    struct slot *slot = slot_of(loader, loader->filling);
+    ENSURE(slice.count <= loader->capacity, "a batch of %lld samples, room for %lld",
+           (long long)slice.count, (long long)loader->capacity);
+    slot->begin = slice.begin;
+    slot->unfinished = slice.count;
+    slot->error_sample = -1;
+    slot->batch.count = slice.count;
+    slot->batch.position = slice.position;
+    slot->batch.global_count = slice.global_count;
+    error_clear(&slot->batch.error);
+    loader->claimed = 0;
+}
+
+/* The next samples to be made, if there are any now. With the mutex. Empty batches are passed over:
+ * they are whole as they are. */
+static bool claim_next(struct loader *loader, struct claim *claim)
+{
+    while (loader->filling < loader->end &&
+           loader->filling < loader->given_back + loader->slot_count) {
+        if (loader->claimed == 0)
+            slot_begin(loader);
+        struct slot *slot = slot_of(loader, loader->filling);
+        int64_t left = slot->batch.count - loader->claimed;
+        *claim = (struct claim){slot, loader->claimed, left < CLAIM ? left : CLAIM};
+        loader->claimed += claim->count;
+        if (loader->claimed == slot->batch.count) {
+            loader->filling++;
+            loader->claimed = 0;
+        }
+        if (claim->count > 0)
+            return true;
+        pthread_cond_broadcast(&loader->ready);
+    }
+    return false;
+}
+
+/* Reads the claimed samples; returns the first that failed, or -1. */
+static int64_t fill(struct loader *loader, const struct claim *claim, struct error *error)
+{
+    const struct dataset *dataset = loader->dataset;
+    int64_t bytes = dataset->channels * dataset->height * dataset->width;
+    struct batch *batch = &claim->slot->batch;
+    for (int64_t i = claim->first; i < claim->first + claim->count; i++) {
+        int64_t sample = loader->sampler->order[claim->slot->begin + i];
+        batch->records[i] = dataset_record(dataset, sample);
+        if (!dataset_read(loader->dataset, sample, batch->pixels + i * bytes, &batch->labels[i],
+                          error))
+            return i;
+        augment_plan(loader->augment, loader->sampler->epoch, batch->records[i], &batch->plans[i]);
+    }
+    return -1;
+}
+
+static void finish_claim(struct loader *loader, const struct claim *claim, int64_t failed,
+                         const struct error *error)
+{
+    struct slot *slot = claim->slot;
+    if (failed >= 0 && (slot->error_sample < 0 || failed < slot->error_sample)) {
+        slot->error_sample = failed;
+        slot->batch.error = *error;
+    }
+    slot->unfinished -= claim->count;
+    loader->busy--;
+    if (slot->unfinished == 0 || loader->busy == 0)
+        pthread_cond_broadcast(&loader->ready);
+}
+
+static void *worker_run(void *argument)
+{
+    struct loader *loader = argument;
+    struct claim claim;
+    pthread_mutex_lock(&loader->mutex);
+    while (!loader->closing) {
+        if (!claim_next(loader, &claim)) {
+            pthread_cond_wait(&loader->work, &loader->mutex);
+            continue;
+        }
+        loader->busy++;
+        pthread_mutex_unlock(&loader->mutex);
+        struct error error;
+        error_clear(&error);
+        int64_t failed = fill(loader, &claim, &error);
+        pthread_mutex_lock(&loader->mutex);
+        finish_claim(loader, &claim, failed, &error);
+    }
+    pthread_mutex_unlock(&loader->mutex);
+    return NULL;
+}
+
+/* Signals are the main thread's: those of a fault cannot be blocked, the rest is. */
+static bool start_workers(struct loader *loader, int workers, struct error *error)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGFPE);
+    sigdelset(&all, SIGILL);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failure = 0;
+    while (loader->thread_count < workers && failure == 0) {
+        failure = pthread_create(&loader->threads[loader->thread_count], NULL, worker_run, loader);
+        loader->thread_count += failure == 0;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failure != 0)
+        error_set(error, ERROR_MEMORY,
+                  "cannot start loader thread %d of %d: %s; lower data.workers",
+                  loader->thread_count + 1, workers, strerror(failure));
+    return failure == 0;
+}
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* One pinned allocation for all slots; each slot's pixels, labels and plans on lines of their own.
+ */
+static bool allocate_slots(struct loader *loader, struct error *error)
+{
+    const struct dataset *dataset = loader->dataset;
+    size_t capacity = (size_t)loader->capacity, slots = (size_t)loader->slot_count;
+    size_t pixels =
+        padded(capacity * (size_t)(dataset->channels * dataset->height * dataset->width));
+    size_t labels = padded(capacity * sizeof(int32_t));
+    size_t plans = padded(capacity * sizeof(struct pixel_plan));
+    loader->slots = calloc(slots, sizeof *loader->slots);
+    loader->records = calloc(slots * capacity, sizeof *loader->records);
+    if (loader->slots == NULL || loader->records == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory for %zu batches of %zu samples", slots,
+                         capacity);
+    loader->pinned = loader->device->backend->allocate_pinned(
+        loader->device, slots * (pixels + labels + plans), error);
+    if (loader->pinned == NULL)
+        return false;
+    unsigned char *place = loader->pinned;
+    for (size_t i = 0; i < slots; i++, place += pixels + labels + plans) {
+        struct batch *batch = &loader->slots[i].batch;
+        batch->pixels = place;
+        batch->labels = (int32_t *)(void *)(place + pixels);
+        batch->plans = (struct pixel_plan *)(void *)(place + pixels + labels);
+        batch->records = loader->records + i * capacity;
+    }
+    return true;
+}
+
+struct loader *loader_open(struct dataset *dataset, const struct sampler *sampler,
+                           const struct augment *augment, struct device *device, int workers,
+                           int slots, struct error *error)
+{
+    ENSURE(workers >= 1 && slots >= 2, "a loader of %d threads and %d batches", workers, slots);
+    struct loader *loader = calloc(1, sizeof *loader);
+    pthread_t *threads = calloc((size_t)workers, sizeof *threads);
+    if (loader == NULL || threads == NULL) {
+        error_set(error, ERROR_MEMORY, "no memory for a loader of %d threads", workers);
+        free(loader);
+        free(threads);
+        return NULL;
+    }
+    int64_t largest = sampler_largest_slice(sampler);
+    *loader = (struct loader){.dataset = dataset,
+                              .sampler = sampler,
+                              .augment = augment,
+                              .device = device,
+                              .slot_count = slots,
+                              .capacity = largest > 0 ? largest : 1,
+                              .threads = threads};
+    pthread_mutex_init(&loader->mutex, NULL);
+    pthread_cond_init(&loader->work, NULL);
+    pthread_cond_init(&loader->ready, NULL);
+    if (allocate_slots(loader, error) && start_workers(loader, workers, error))
+        return loader;
+    loader_close(loader);
+    return NULL;
+}
+
+void loader_close(struct loader *loader)
+{
+    if (loader == NULL)
+        return;
+    pthread_mutex_lock(&loader->mutex);
+    loader->closing = true;
+    pthread_cond_broadcast(&loader->work);
+    pthread_mutex_unlock(&loader->mutex);
+    for (int i = 0; i < loader->thread_count; i++)
+        pthread_join(loader->threads[i], NULL);
+    pthread_cond_destroy(&loader->ready);
+    pthread_cond_destroy(&loader->work);
+    pthread_mutex_destroy(&loader->mutex);
+    if (loader->pinned != NULL)
+        loader->device->backend->release_pinned(loader->device, loader->pinned);
+    free(loader->records);
+    free(loader->slots);
+    free(loader->threads);
+    free(loader);
+}
+
+void loader_stop(struct loader *loader)
+{
+    pthread_mutex_lock(&loader->mutex);
+    ENSURE(loader->taken == loader->given_back, "a batch is still held");
+    loader->end = loader->taken;
+    while (loader->busy > 0)
+        pthread_cond_wait(&loader->ready, &loader->mutex);
+    pthread_mutex_unlock(&loader->mutex);
+}
+
+void loader_start(struct loader *loader, int64_t first_step)
+{
+    loader_stop(loader);
+    pthread_mutex_lock(&loader->mutex);
+    int64_t accumulate = loader->sampler->accumulate;
+    loader->end = sampler_steps(loader->sampler) * accumulate;
+    loader->filling = loader->taken = loader->given_back = first_step * accumulate;
+    loader->claimed = 0;
+    pthread_cond_broadcast(&loader->work);
+    pthread_mutex_unlock(&loader->mutex);
+}
+
+/* Is micro-batch `taken` whole? With the mutex. */
+static bool next_is_ready(struct loader *loader)
+{
+    return loader->taken < loader->filling && slot_of(loader, loader->taken)->unfinished == 0;
+}
+
+struct batch *loader_next(struct loader *loader, double *waited)
+{
+    pthread_mutex_lock(&loader->mutex);
+    struct batch *batch = NULL;
+    if (loader->taken < loader->end) {
+        ENSURE(loader->taken - loader->given_back < loader->slot_count - 1,
+               "more than %lld batches are held", (long long)loader->slot_count - 1);
+        if (!next_is_ready(loader)) {
+            double begin = clock_now();
+            while (!next_is_ready(loader))
+                pthread_cond_wait(&loader->ready, &loader->mutex);
+            *waited += clock_now() - begin;
+        }
+        batch = &slot_of(loader, loader->taken++)->batch;
+    }
+    pthread_mutex_unlock(&loader->mutex);
+    return batch;
+}
+
+void loader_give_back(struct loader *loader, struct batch *batch)
+{
+    pthread_mutex_lock(&loader->mutex);
+    ENSURE(loader->given_back < loader->taken &&
+               batch == &slot_of(loader, loader->given_back)->batch,
+           "batches are given back in the order in which they were taken");
+    loader->given_back++;
+    pthread_cond_broadcast(&loader->work);
+    pthread_mutex_unlock(&loader->mutex);
+}

@@ -1,0 +1,43 @@
+/* Where the sample that comes with the program lies: found from where the program itself lies, so
+ * that a build tree works as it is and an installed tree may be moved. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "data/dataset.h"
+
+#define SAMPLE "input/data/cifar-10-sample"
+
+enum { PATH_SIZE = 4096, LEVELS_UP = 3 };
+
+static bool is_directory_there(const char *path)
+{
+    return access(path, R_OK | X_OK) == 0;
+}
+
+/* The program's folder; empty when the system does not tell. */
+static void program_folder(char *folder, size_t size)
+{
+    ssize_t length = readlink("/proc/self/exe", folder, size - 1);
+    folder[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(folder, '/');
+    if (slash != NULL)
+        *slash = '\0';
+}
+
+const char *dataset_sample_directory(void)
+{
+    static char path[PATH_SIZE + 64];
+    char folder[PATH_SIZE];
+    program_folder(folder, sizeof folder);
+    for (int level = 0; level < LEVELS_UP && folder[0] != '\0'; level++) {
+        snprintf(path, sizeof path, "%s/" SAMPLE, folder);
+        if (is_directory_there(path))
+            return path;
+        snprintf(path, sizeof path, "%s/share/vittrain/" SAMPLE, folder);
+        if (is_directory_there(path))
+            return path;
+        *strrchr(folder, '/') = '\0';
+    }
+    return VITTRAIN_DATA_DIR "/" SAMPLE;
+}

@@ -1,0 +1,119 @@
+/* Made-up images of any shape, the same on every rank and machine: half noise of the sample, half a
+ * coarse pattern of its class, so that a model has something to learn. Nothing is kept in memory
+ * but the patterns. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/random.h"
+#include "data/dataset.h"
+
+enum { CELLS = 8, CELL_COUNT = CELLS * CELLS }; /* a pattern is CELLS x CELLS a channel */
+enum { LAYER_SAMPLE = 0, LAYER_PATTERN = 1 };
+enum { TRAINING_PER_TEST = 5 }; /* five training samples for a test sample, as in CIFAR-10 */
+
+struct synthetic {
+    uint64_t seed;
+    uint32_t first;    /* where the split's records begin: no sample is in two splits */
+    uint8_t *patterns; /* [classes, channels, CELLS, CELLS] */
+};
+
+/* Fills bytes from blocks `block`, `block` + 1, ... of a stream. */
+static void draw_bytes(uint64_t seed, uint32_t layer, uint32_t index, uint32_t block,
+                       uint8_t *bytes, int64_t count)
+{
+    for (int64_t done = 0; done < count; block++) {
+        struct random_block random =
+            random_block_at(seed, RANDOM_SYNTHETIC, layer, 0, index, block);
+        for (int i = 0; i < 16 && done < count; i++, done++)
+            bytes[done] = (uint8_t)(random.word[i / 4] >> (8 * (i % 4)));
+    }
+}
+
+static bool name_classes(struct dataset *dataset, struct error *error)
+{
+    dataset->class_name = calloc((size_t)dataset->classes, sizeof *dataset->class_name);
+    for (int64_t i = 0; dataset->class_name != NULL && i < dataset->classes; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "class %" PRId64, i);
+        dataset->class_name[i] = strdup(name);
+        if (dataset->class_name[i] == NULL)
+            return error_set(error, ERROR_MEMORY, "no memory for class names");
+    }
+    return dataset->class_name != NULL ||
+           error_set(error, ERROR_MEMORY, "no memory for class names");
+}
+
+static bool synthetic_open(const struct options *options, enum data_split split,
+                           struct dataset *dataset, struct error *error)
+{
+    int64_t training = options->data.samples;
+    int64_t test = (training + TRAINING_PER_TEST - 1) / TRAINING_PER_TEST;
+    bool all = options->data.val == VALIDATION_REFERENCE;
+    struct synthetic *self = calloc(1, sizeof *self);
+    dataset->self = self;
+    dataset->channels = options->model.channels > 0 ? options->model.channels : 3;
+    dataset->height = dataset->width = options->data.image;
+    dataset->classes = options->data.classes;
+    dataset->count = all ? training + test : split == SPLIT_TRAIN ? training : test;
+    int64_t pattern = dataset->channels * CELL_COUNT;
+    if (self != NULL)
+        self->patterns = malloc((size_t)(dataset->classes * pattern));
+    if (self == NULL || self->patterns == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory for the patterns of %" PRId64 " classes",
+                         dataset->classes);
+    self->seed = (uint64_t)options->run.seed;
+    self->first = all || split == SPLIT_TRAIN ? 0 : (uint32_t)training;
+    for (int64_t i = 0; i < dataset->classes; i++)
+        draw_bytes(self->seed, LAYER_PATTERN, (uint32_t)i, 0, self->patterns + i * pattern,
+                   pattern);
+    return name_classes(dataset, error);
+}
+
+/* Mixes the class's pattern into one channel of noise, cell by cell of each row. */
+static void add_pattern(uint8_t *pixels, int64_t height, int64_t width, const uint8_t *pattern)
+{
+    for (int64_t y = 0; y < height; y++) {
+        const uint8_t *cells = pattern + (y * CELLS / height) * CELLS;
+        uint8_t *row = pixels + y * width;
+        for (int64_t cell = 0; cell < CELLS; cell++) {
+            int64_t end = (cell + 1) * width / CELLS;
+            for (int64_t x = cell * width / CELLS; x < end; x++)
+                row[x] = (uint8_t)((row[x] + cells[cell]) / 2);
+        }
+    }
+}
+
+static bool synthetic_read(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,
+                           struct error *error)
+{
+    (void)error;
+    const struct synthetic *self = dataset->self;
+    uint32_t sample = self->first + (uint32_t)record;
+    struct random_block random =
+        random_block_at(self->seed, RANDOM_SYNTHETIC, LAYER_SAMPLE, 0, sample, 0);
+    *label = (int32_t)(((uint64_t)random.word[0] * (uint64_t)dataset->classes) >> 32);
+    int64_t plane = dataset->height * dataset->width;
+    draw_bytes(self->seed, LAYER_SAMPLE, sample, 1, pixels, dataset->channels * plane);
+    const uint8_t *pattern = self->patterns + *label * dataset->channels * CELL_COUNT;
+    for (int64_t channel = 0; channel < dataset->channels; channel++)
+        add_pattern(pixels + channel * plane, dataset->height, dataset->width,
+                    pattern + channel * CELL_COUNT);
+    return true;
+}
+
+static void synthetic_close(struct dataset *dataset)
+{
+    struct synthetic *self = dataset->self;
+    if (self != NULL)
+        free(self->patterns);
+    free(self);
+}
+
+const struct dataset_format dataset_synthetic = {
+    .name = "synthetic",
+    .open = synthetic_open,
+    .read = synthetic_read,
+    .close = synthetic_close,
+};

@@ -1,0 +1,68 @@
+/* nftw is the only way to remove a tree that C has; it is not in the default set. */
+#define _XOPEN_SOURCE 700
+
+#include "temporary.h"
+
+#include <ftw.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+static char root[PATH_MAX / 2];
+static char path[PATH_MAX];
+
+const char *temporary_open(void)
+{
+    const char *parent = getenv("TMPDIR");
+    snprintf(root, sizeof root, "%s/vittrain-test-XXXXXX", parent != NULL ? parent : "/tmp");
+    assert_non_null(mkdtemp(root));
+    return root;
+}
+
+static int remove_one(const char *name, const struct stat *status, int type, struct FTW *place)
+{
+    (void)status;
+    (void)type;
+    (void)place;
+    return remove(name);
+}
+
+void temporary_close(void)
+{
+    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+const char *temporary_path(const char *name)
+{
+    int length = snprintf(path, sizeof path, "%s/%s", root, name);
+    assert_true(length > 0 && (size_t)length < sizeof path);
+    return path;
+}
+
+const char *temporary_directory(const char *name)
+{
+    temporary_path(name);
+    for (char *slash = path + strlen(root) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
+        *slash = '\0';
+        mkdir(path, 0777);
+        *slash = '/';
+    }
+    mkdir(path, 0777);
+    return path;
+}
+
+const char *temporary_file(const char *name, const void *content, size_t bytes)
+{
+    FILE *file = fopen(temporary_path(name), "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(content, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+    return path;
+}

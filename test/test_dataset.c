@@ -1,0 +1,476 @@
+/* Data sets: the CIFAR-10 reader on the sample, on good and on damaged files (a fuzzer among them),
+ * the splits, and synthetic data. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/random.h"
+#include "data/dataset.h"
+#include "temporary.h"
+
+enum { RECORD = 3073, PIXELS = 3072 };
+
+static struct options options;
+static struct dataset dataset;
+static struct error error;
+
+static int set_up(void **state)
+{
+    (void)state;
+    options_default(&options);
+    error_clear(&error);
+    snprintf(options.data.format, sizeof options.data.format, "cifar10");
+    options.data.val = VALIDATION_TEST;
+    return 0;
+}
+
+static void use_root(const char *name)
+{
+    snprintf(options.data.root, sizeof options.data.root, "%s", temporary_path(name));
+}
+
+static void use_sample(void)
+{
+    snprintf(options.data.root, sizeof options.data.root, "%s/input/data/cifar-10-sample",
+             getenv("TEST_SOURCE"));
+}
+
+/* Byte `place` of record `record` of a made-up file; labels are record % 10. */
+static unsigned char content_byte(int64_t record, int64_t place)
+{
+    if (place == 0)
+        return (unsigned char)(record % 10);
+    return (unsigned char)(record * 31 + place * 7);
+}
+
+static void make_file(const char *name, int64_t first, int64_t records, int64_t bytes)
+{
+    unsigned char *content = calloc(1, (size_t)(bytes > 0 ? bytes : 1));
+    for (int64_t i = 0; i < bytes && i < records * RECORD; i++)
+        content[i] = content_byte(first + i / RECORD, i % RECORD);
+    temporary_file(name, content, (size_t)bytes);
+    free(content);
+}
+
+/* Files of 5, 7 and 12 records; 6 for the test. */
+static void make_set(const char *directory)
+{
+    static const int64_t first[] = {0, 5, 12, 100}, records[] = {5, 7, 12, 6};
+    temporary_directory(directory);
+    for (int i = 0; i < 4; i++) {
+        char name[256];
+        snprintf(name, sizeof name, i < 3 ? "%s/data_batch_%d.bin" : "%s/test_batch.bin", directory,
+                 i + 1);
+        make_file(name, first[i], records[i], records[i] * RECORD);
+    }
+}
+
+/* The split must not open, with this kind and these words in the message. */
+static void expect_error(enum data_split split, enum error_kind kind, const char *words,
+                         const char *more)
+{
+    error_clear(&error);
+    assert_false(dataset_open(&dataset, &options, split, &error));
+    assert_int_equal(error.kind, kind);
+    if (strstr(error.text, words) == NULL || strstr(error.text, more) == NULL)
+        fail_msg("\"%s\" lacks \"%s\" or \"%s\"", error.text, words, more);
+}
+
+static void open_split(enum data_split split)
+{
+    if (!dataset_open(&dataset, &options, split, &error))
+        fail_msg("%s", error.text);
+}
+
+static void test_sample(void **state)
+{
+    (void)state;
+    use_sample();
+    for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
+        open_split((enum data_split)split);
+        int64_t seen[10] = {0};
+        assert_int_equal(dataset.count, split == SPLIT_TRAIN ? 4000 : 1000);
+        assert_int_equal(dataset.channels * dataset.height * dataset.width, PIXELS);
+        for (int64_t i = 0; i < dataset.count; i++) {
+            uint8_t pixels[PIXELS];
+            int32_t label;
+            assert_true(dataset_read(&dataset, i, pixels, &label, &error));
+            seen[label]++;
+        }
+        for (int label = 0; label < 10; label++)
+            assert_int_equal(seen[label], dataset.count / 10);
+        assert_string_equal(dataset.class_name[9], "truck");
+        dataset_close(&dataset);
+    }
+    options.data.root[0] = '\0';
+    open_split(SPLIT_TRAIN);
+    assert_int_equal(dataset.count, 4000);
+    dataset_close(&dataset);
+}
+
+static void check_record(int64_t index, int64_t number)
+{
+    uint8_t pixels[PIXELS];
+    int32_t label;
+    assert_true(dataset_read(&dataset, index, pixels, &label, &error));
+    assert_int_equal(label, number % 10);
+    for (int i = 0; i < PIXELS; i++)
+        assert_int_equal(pixels[i], content_byte(number, i + 1));
+}
+
+static void test_records(void **state)
+{
+    (void)state;
+    make_set("set/cifar-10-batches-bin");
+    for (int parent = 0; parent < 2; parent++) {
+        use_root(parent ? "set" : "set/cifar-10-batches-bin");
+        open_split(SPLIT_TRAIN);
+        assert_int_equal(dataset.count, 24);
+        for (int64_t i = 0; i < 24; i++)
+            check_record(i, i);
+        dataset_close(&dataset);
+        open_split(SPLIT_VALIDATION);
+        assert_int_equal(dataset.count, 6);
+        for (int64_t i = 0; i < 6; i++)
+            check_record(i, 100 + i);
+        dataset_close(&dataset);
+    }
+}
+
+static void test_missing(void **state)
+{
+    (void)state;
+    use_root("nowhere");
+    expect_error(SPLIT_TRAIN, ERROR_DATA, "nowhere", "vittrain fetch cifar10");
+    temporary_directory("empty");
+    use_root("empty");
+    expect_error(SPLIT_TRAIN, ERROR_DATA, "empty", "vittrain fetch cifar10");
+    make_set("gap");
+    use_root("gap");
+    assert_int_equal(remove(temporary_path("gap/data_batch_2.bin")), 0);
+    expect_error(SPLIT_TRAIN, ERROR_DATA, "data_batch_2.bin", "No such file");
+    assert_int_equal(remove(temporary_path("gap/test_batch.bin")), 0);
+    expect_error(SPLIT_TEST, ERROR_DATA, "test_batch.bin", "No such file");
+    make_set("tests");
+    use_root("tests");
+    for (int i = 1; i <= 3; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "tests/data_batch_%d.bin", i);
+        assert_int_equal(remove(temporary_path(name)), 0);
+    }
+    expect_error(SPLIT_TRAIN, ERROR_DATA, "data_batch_1.bin", "No such file");
+    temporary_directory("tests/data_batch_1.bin");
+    expect_error(SPLIT_TRAIN, ERROR_DATA, "data_batch_1.bin", "no regular file");
+}
+
+/* Four files of exactly the official size: the fifth was lost. The files are sparse. */
+static void test_official_incomplete(void **state)
+{
+    (void)state;
+    temporary_directory("official");
+    use_root("official");
+    for (int i = 1; i <= 5; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "official/data_batch_%d.bin", i);
+        temporary_file(name, "", 0);
+        assert_int_equal(truncate(temporary_path(name), 10000L * RECORD), 0);
+        if (i == 4)
+            expect_error(SPLIT_TRAIN, ERROR_DATA, "data_batch_5.bin is missing", "fetch");
+    }
+    open_split(SPLIT_TRAIN);
+    assert_int_equal(dataset.count, 50000);
+    dataset_close(&dataset);
+}
+
+static void test_wrong_sizes(void **state)
+{
+    (void)state;
+    make_set("sizes");
+    use_root("sizes");
+    static const int64_t bad[] = {0, 1, RECORD - 1, 2 * RECORD + 1, 3 * RECORD - 1};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        make_file("sizes/data_batch_2.bin", 0, 3, bad[i]);
+        expect_error(SPLIT_TRAIN, ERROR_DATA, "data_batch_2.bin", "truncated");
+    }
+    make_file("sizes/data_batch_2.bin", 0, 3, 2 * RECORD + 1);
+    expect_error(SPLIT_TRAIN, ERROR_DATA, "6147 bytes", "record 2 ");
+}
+
+static void set_byte(const char *name, int64_t place, unsigned char value)
+{
+    int file = open(temporary_path(name), O_WRONLY);
+    assert_true(file >= 0);
+    assert_int_equal(pwrite(file, &value, 1, place), 1);
+    close(file);
+}
+
+static void test_wrong_labels(void **state)
+{
+    (void)state;
+    make_set("labels");
+    use_root("labels");
+    set_byte("labels/data_batch_3.bin", 11 * RECORD, 10);
+    expect_error(SPLIT_TRAIN, ERROR_DATA, "labels/data_batch_3.bin", "record 11 has label 10");
+    set_byte("labels/data_batch_3.bin", 11 * RECORD, 255);
+    expect_error(SPLIT_TRAIN, ERROR_DATA, "labels/data_batch_3.bin", "record 11 has label 255");
+    set_byte("labels/data_batch_3.bin", 11 * RECORD, 9);
+    open_split(SPLIT_TRAIN);
+    dataset_close(&dataset);
+}
+
+static void expect_read_error(int64_t index, const char *words)
+{
+    uint8_t pixels[PIXELS];
+    int32_t label;
+    error_clear(&error);
+    assert_false(dataset_read(&dataset, index, pixels, &label, &error));
+    assert_int_equal(error.kind, ERROR_DATA);
+    if (strstr(error.text, words) == NULL)
+        fail_msg("\"%s\" lacks \"%s\"", error.text, words);
+}
+
+static void test_file_changed(void **state)
+{
+    (void)state;
+    make_set("changed");
+    use_root("changed");
+    open_split(SPLIT_TRAIN);
+    set_byte("changed/data_batch_1.bin", 2 * RECORD, 77);
+    expect_read_error(2, "record 2 has label 77");
+    assert_int_equal(truncate(temporary_path("changed/data_batch_1.bin"), 3 * RECORD + 100), 0);
+    expect_read_error(3, "record 3 cannot be read");
+    expect_read_error(4, "the file was cut");
+    check_record(5, 5);
+    dataset_close(&dataset);
+}
+
+/* Damages a set of files in one of several ways, from a fixed stream of random numbers; says
+ * whether it is still a good one. */
+static bool damage(uint32_t round)
+{
+    struct random_block draw = random_block_at(1, RANDOM_SYNTHETIC, 9, 0, round, 0);
+    char name[64];
+    snprintf(name, sizeof name, "fuzz/data_batch_%u.bin", 1 + draw.word[0] % 3);
+    int64_t records = draw.word[1] % 9, bytes = records * RECORD;
+    if (draw.word[2] % 3 == 0)
+        bytes += draw.word[3] % RECORD;
+    make_file(name, 0, records + 1, bytes);
+    bool good = bytes > 0 && bytes % RECORD == 0;
+    if (draw.word[2] % 3 == 1 && records > 0) {
+        unsigned char label = (unsigned char)(draw.word[3] & 0xff);
+        set_byte(name, (draw.word[3] >> 8) % records * RECORD, label);
+        good = label < 10;
+    }
+    return good;
+}
+
+static void test_fuzz(void **state)
+{
+    (void)state;
+    use_root("fuzz");
+    int good_rounds = 0;
+    for (uint32_t round = 0; round < 400; round++) {
+        make_set("fuzz");
+        bool good = damage(round);
+        good_rounds += good;
+        if (!good) {
+            expect_error(SPLIT_TRAIN, ERROR_DATA, "fuzz/data_batch_", "fetch");
+            continue;
+        }
+        open_split(SPLIT_TRAIN);
+        for (int64_t i = 0; i < dataset.count; i++) {
+            uint8_t pixels[PIXELS];
+            int32_t label;
+            assert_true(dataset_read(&dataset, i, pixels, &label, &error));
+            assert_in_range(label, 0, 9);
+        }
+        dataset_close(&dataset);
+    }
+    assert_in_range(good_rounds, 50, 350);
+}
+
+static void count_records(int *seen)
+{
+    for (int64_t i = 0; i < dataset.count; i++) {
+        seen[dataset_record(&dataset, i)]++;
+        assert_true(i == 0 || dataset_record(&dataset, i) > dataset_record(&dataset, i - 1));
+    }
+}
+
+static void test_reference_split(void **state)
+{
+    (void)state;
+    use_sample();
+    options.data.val = VALIDATION_REFERENCE;
+    static const int64_t expected[] = {3750, 416, 834}; /* of 5,000 */
+    int seen[5000] = {0};
+    for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
+        open_split((enum data_split)split);
+        assert_int_equal(dataset.count, expected[split]);
+        count_records(seen);
+        dataset_close(&dataset);
+    }
+    for (int i = 0; i < 5000; i++)
+        assert_int_equal(seen[i], 1);
+
+    int again[5000] = {0}, other[5000] = {0};
+    open_split(SPLIT_VALIDATION);
+    count_records(again);
+    dataset_close(&dataset);
+    open_split(SPLIT_VALIDATION);
+    int first = (int)dataset_record(&dataset, 0);
+    assert_int_equal(again[first], 1);
+    dataset_close(&dataset);
+    options.run.seed++;
+    open_split(SPLIT_VALIDATION);
+    count_records(other);
+    dataset_close(&dataset);
+    assert_memory_not_equal(again, other, sizeof again);
+}
+
+static void test_fraction(void **state)
+{
+    (void)state;
+    use_sample();
+    options.debug.fraction = 0.1;
+    int seen[4000] = {0};
+    open_split(SPLIT_TRAIN);
+    assert_int_equal(dataset.count, 400);
+    count_records(seen);
+    assert_true(dataset_record(&dataset, 399) > 3000);
+    dataset_close(&dataset);
+    options.debug.fraction = 1e-9;
+    open_split(SPLIT_TEST);
+    assert_int_equal(dataset.count, 1);
+    dataset_close(&dataset);
+}
+
+static void test_usage(void **state)
+{
+    (void)state;
+    use_sample();
+    options.data.val = VALIDATION_NONE;
+    expect_error(SPLIT_VALIDATION, ERROR_USAGE, "data.val=none", "data.val=test");
+    open_split(SPLIT_TRAIN);
+    assert_int_equal(dataset.count, 4000);
+    dataset_close(&dataset);
+    snprintf(options.data.format, sizeof options.data.format, "cifar");
+    expect_error(SPLIT_TRAIN, ERROR_USAGE, "data.format=cifar", "cifar10");
+    snprintf(options.data.format, sizeof options.data.format, "something-else");
+    expect_error(SPLIT_TRAIN, ERROR_USAGE, "something-else", "--help");
+    snprintf(options.data.format, sizeof options.data.format, "synthetic");
+    options.data.val = VALIDATION_REFERENCE;
+    options.data.samples = 2;
+    expect_error(SPLIT_VALIDATION, ERROR_DATA, "validation split", "empty");
+}
+
+static void use_synthetic(int64_t samples, int64_t image, int64_t classes, int64_t channels)
+{
+    snprintf(options.data.format, sizeof options.data.format, "synthetic");
+    options.data.samples = samples;
+    options.data.image = image;
+    options.data.classes = classes;
+    options.model.channels = channels;
+}
+
+static void test_synthetic_shapes(void **state)
+{
+    (void)state;
+    use_synthetic(11, 5, 3, 1);
+    open_split(SPLIT_TRAIN);
+    assert_int_equal(dataset.count, 11);
+    uint8_t pixels[2][25];
+    int32_t label[2];
+    for (int i = 0; i < 2; i++)
+        assert_true(dataset_read(&dataset, 10, pixels[i], &label[i], &error));
+    assert_memory_equal(pixels[0], pixels[1], sizeof pixels[0]);
+    assert_int_equal(label[0], label[1]);
+    assert_string_equal(dataset.class_name[2], "class 2");
+    dataset_close(&dataset);
+
+    open_split(SPLIT_TEST);
+    assert_int_equal(dataset.count, 3);
+    assert_true(dataset_read(&dataset, 0, pixels[1], &label[1], &error));
+    assert_memory_not_equal(pixels[0], pixels[1], sizeof pixels[0]);
+    dataset_close(&dataset);
+}
+
+/* Sums of each class's pixels over the training samples. */
+static void class_means(int64_t classes, int64_t size, double *mean, int *samples)
+{
+    uint8_t *pixels = malloc((size_t)size);
+    for (int64_t i = 0; i < dataset.count; i++) {
+        int32_t label;
+        assert_true(dataset_read(&dataset, i, pixels, &label, &error));
+        assert_in_range(label, 0, classes - 1);
+        samples[label]++;
+        for (int64_t p = 0; p < size; p++)
+            mean[label * size + p] += pixels[p];
+    }
+    for (int64_t i = 0; i < classes * size; i++)
+        mean[i] /= samples[i / size];
+    free(pixels);
+}
+
+/* The nearest mean of a class tells the class: there is something to learn. */
+static void test_synthetic_is_learnable(void **state)
+{
+    (void)state;
+    enum { CLASSES = 4, SIZE = 3 * 16 * 16 };
+    use_synthetic(400, 16, CLASSES, 3);
+    static double mean[CLASSES * SIZE];
+    int samples[CLASSES] = {0}, right = 0;
+    open_split(SPLIT_TRAIN);
+    class_means(CLASSES, SIZE, mean, samples);
+    dataset_close(&dataset);
+    for (int i = 0; i < CLASSES; i++)
+        assert_in_range(samples[i], 70, 130);
+    open_split(SPLIT_TEST);
+    for (int64_t i = 0; i < dataset.count; i++) {
+        uint8_t pixels[SIZE];
+        int32_t label;
+        assert_true(dataset_read(&dataset, i, pixels, &label, &error));
+        double distance[CLASSES] = {0};
+        int best = 0;
+        for (int c = 0; c < CLASSES; c++) {
+            for (int p = 0; p < SIZE; p++)
+                distance[c] += (pixels[p] - mean[c * SIZE + p]) * (pixels[p] - mean[c * SIZE + p]);
+            best = distance[c] < distance[best] ? c : best;
+        }
+        right += best == label;
+    }
+    assert_true(right > 76);
+    dataset_close(&dataset);
+}
+
+int main(void)
+{
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_sample, set_up),
+        cmocka_unit_test_setup(test_records, set_up),
+        cmocka_unit_test_setup(test_missing, set_up),
+        cmocka_unit_test_setup(test_official_incomplete, set_up),
+        cmocka_unit_test_setup(test_wrong_sizes, set_up),
+        cmocka_unit_test_setup(test_wrong_labels, set_up),
+        cmocka_unit_test_setup(test_file_changed, set_up),
+        cmocka_unit_test_setup(test_fuzz, set_up),
+        cmocka_unit_test_setup(test_reference_split, set_up),
+        cmocka_unit_test_setup(test_fraction, set_up),
+        cmocka_unit_test_setup(test_usage, set_up),
+        cmocka_unit_test_setup(test_synthetic_shapes, set_up),
+        cmocka_unit_test_setup(test_synthetic_is_learnable, set_up),
+    };
+    temporary_open();
+    int failed = cmocka_run_group_tests_name("dataset", tests, NULL, NULL);
+    temporary_close();
+    return failed;
+}
