@@ -1,8 +1,8 @@
 /* Groups of ranks and what they do together. A collective is started on a group and gives a ticket;
  * it begins when `after` (a device event) is done and is over when the ticket is waited for:
  * blocking = start + wait. All ranks of a group must start the same collectives in the same order.
- * Counts may be 0 or beyond 2^31 bytes. Reductions add in a fixed order: same layout, same bits, and
- * every rank of the group gets the same bits. */
+ * Counts may be 0 or beyond 2^31 bytes. Reductions add in a fixed order: same layout, same bits,
+ * and every rank of the group gets the same bits. */
 #ifndef VITTRAIN_COMM_COMM_H
 #define VITTRAIN_COMM_COMM_H
 
@@ -23,6 +23,7 @@ struct ticket;
 struct comm_backend {
     const char *name;
     /* All are non-blocking; the buffers belong to the collective until its ticket was waited for.
+     * The ticket is NULL when there was nothing to do (a group of one, a count of 0).
      * all_reduce: in place. reduce_scatter: `count` elements a rank, the sum of block r of every
      * rank's buffer [size * count] lies in block r of rank r's buffer, the rest of the buffer is
      * undefined. all_gather: block r of `buffer` [size * count] is rank r's, filled in by all.
@@ -35,14 +36,21 @@ struct comm_backend {
                                      struct event *after);
     struct ticket *(*all_gather)(struct comm *comm, void *buffer, int64_t count,
                                  enum comm_type type, struct event *after);
-    struct ticket *(*broadcast)(struct comm *comm, void *buffer, int64_t count,
-                                enum comm_type type, int root, struct event *after);
-    /* Frees the ticket. The caller's thread sleeps until the collective is over; stream, when not
-     * NULL, waits instead of the host where the backend can. */
+    struct ticket *(*broadcast)(struct comm *comm, void *buffer, int64_t count, enum comm_type type,
+                                int root, struct event *after);
+    /* Bytes between two ranks; they take their turn among the collectives of the group. */
+    struct ticket *(*send)(struct comm *comm, const void *data, int64_t bytes, int to);
+    struct ticket *(*receive)(struct comm *comm, void *data, int64_t bytes, int from);
+    /* Frees the ticket (NULL is over already). The caller's thread sleeps until the collective is
+     * over; stream, when not NULL, waits instead of the host where the backend can. */
     void (*wait)(struct ticket *ticket, struct stream *stream);
     /* Seconds that this process's collectives took so far, and that `wait` really waited. */
     void (*times)(struct comm *comm, double *busy, double *exposed);
+    /* New groups, collective over `comm`: of the ranks with one color, in the order of key, then
+     * rank; of the ranks that share a node. Closed by `close`, which is local. */
     struct comm *(*split)(struct comm *comm, int color, int key);
+    struct comm *(*split_node)(struct comm *comm);
+    void *(*handle)(struct comm *comm);
     void (*close)(struct comm *comm);
 };
 
@@ -51,13 +59,21 @@ struct comm {
     int rank, size;
 };
 
-/* Starts MPI (MPI_THREAD_MULTIPLE), registers MPI_Abort with core/error.h, and gives the group of
- * all ranks. Without mpirun: one rank. comm_world_close ends MPI. */
+/* Starts MPI (MPI_THREAD_MULTIPLE) and the communication thread, registers MPI_Abort with
+ * core/error.h, makes fatal signals name rank and host, and gives the group of all ranks. Without
+ * mpirun: one rank. comm_world_close ends MPI. */
 bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error *error);
 void comm_world_close(struct comm *world);
 
-/* The world as `size` ranks would see it from `rank`, without partners: collectives leave buffers as
- * if all other ranks held zeros. For planning and tests. */
+/* A collective that waits longer than this for others ends the job (exit code ERROR_PEER) with a
+ * message that names the collective and the ranks that have not come. 0, the start: never. */
+void comm_set_timeout(double seconds);
+
+/* Whose events `after` are; before this is called `after` must be NULL. */
+void comm_set_device(const struct device_backend *device);
+
+/* The world as `size` ranks would see it from `rank`, without partners: collectives leave buffers
+ * as if all other ranks held zeros. For planning and tests. */
 struct comm *comm_fake_open(int rank, int size);
 
 /* Started and waited for. */
@@ -67,7 +83,7 @@ void comm_all_gather(struct comm *comm, void *buffer, int64_t count, enum comm_t
 void comm_broadcast(struct comm *comm, void *buffer, int64_t count, enum comm_type type, int root);
 void comm_barrier(struct comm *comm);
 
-/* The ranks that share this rank's node, and one rank of each node (color: rank within the node). */
+/* The ranks that share this rank's node. Collective. */
 struct comm *comm_split_node(struct comm *comm);
 
 /* Collective: how many nodes there are, and which this rank is on (nodes numbered by their lowest
@@ -79,7 +95,7 @@ int comm_node_count(struct comm *world, int *node);
  * it. The way a user's mistake becomes one message and one exit code. */
 bool comm_agree(struct comm *comm, struct error *error);
 
-/* Collective: are these bytes the same on all ranks? */
+/* Collective: are these bytes the same on all ranks (as far as a CRC32C tells)? */
 bool comm_same(struct comm *comm, const void *data, size_t bytes);
 
 /* Bytes between two ranks, blocking, any size (checkpoints of node-private disks). */

@@ -1,0 +1,74 @@
+/* Sums, minima and maxima of two vectors: the arithmetic of a reduction. One plain loop for each
+ * type and operation, which the compiler vectorises; the data come from the cache, so that is
+ * enough. */
+#include "comm/internal.h"
+
+#include <string.h>
+
+#define COMBINE(function, element, expression)                                                     \
+    static void function(void *into, const void *from, int64_t count)                              \
+    {                                                                                              \
+        element *restrict a = into;                                                                \
+        const element *restrict b = from;                                                          \
+        _Pragma("omp simd") for (int64_t i = 0; i < count; i++) a[i] = (element)(expression);      \
+    }
+
+#define COMBINE_TYPE(name, element)                                                                \
+    COMBINE(sum_##name, element, a[i] + b[i])                                                      \
+    COMBINE(min_##name, element, b[i] < a[i] ? b[i] : a[i])                                        \
+    COMBINE(max_##name, element, b[i] > a[i] ? b[i] : a[i])
+
+COMBINE_TYPE(byte, uint8_t)
+COMBINE_TYPE(int64, int64_t)
+COMBINE_TYPE(fp32, float)
+COMBINE_TYPE(fp64, double)
+
+static inline float bf16_widen(uint16_t value)
+{
+    uint32_t bits = (uint32_t)value << 16;
+    float wide;
+    memcpy(&wide, &bits, sizeof wide);
+    return wide;
+}
+
+/* To nearest even; a NaN stays one. */
+static inline uint16_t bf16_round(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    uint32_t quiet = (bits >> 16) | 0x40;
+    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
+}
+
+COMBINE(sum_bf16, uint16_t, bf16_round(bf16_widen(a[i]) + bf16_widen(b[i])))
+COMBINE(min_bf16, uint16_t, bf16_widen(b[i]) < bf16_widen(a[i]) ? b[i] : a[i])
+COMBINE(max_bf16, uint16_t, bf16_widen(b[i]) > bf16_widen(a[i]) ? b[i] : a[i])
+
+static const struct {
+    int64_t size;
+    const char *name;
+    void (*combine[3])(void *into, const void *from, int64_t count); /* by comm_operation */
+} types[] = {
+    [COMM_BYTE] = {1, "bytes", {sum_byte, min_byte, max_byte}},
+    [COMM_INT64] = {8, "int64", {sum_int64, min_int64, max_int64}},
+    [COMM_FP32] = {4, "fp32", {sum_fp32, min_fp32, max_fp32}},
+    [COMM_FP64] = {8, "fp64", {sum_fp64, min_fp64, max_fp64}},
+    [COMM_BF16] = {2, "bf16", {sum_bf16, min_bf16, max_bf16}},
+};
+
+void combine(enum comm_type type, enum comm_operation operation, void *into, const void *from,
+             int64_t count)
+{
+    types[type].combine[operation](into, from, count);
+}
+
+int64_t comm_type_size(enum comm_type type)
+{
+    return types[type].size;
+}
+
+const char *comm_type_name(enum comm_type type)
+{
+    return types[type].name;
+}

@@ -1,0 +1,104 @@
+/* What is built from the collectives, whatever way they go: blocking calls, agreement on errors,
+ * comparison, nodes. */
+#include "comm/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/crc32c.h"
+
+void comm_all_reduce(struct comm *comm, void *buffer, int64_t count, enum comm_type type,
+                     enum comm_operation operation)
+{
+    const struct comm_backend *backend = comm->backend;
+    backend->wait(backend->all_reduce(comm, buffer, count, type, operation, NULL), NULL);
+}
+
+void comm_all_gather(struct comm *comm, void *buffer, int64_t count, enum comm_type type)
+{
+    const struct comm_backend *backend = comm->backend;
+    backend->wait(backend->all_gather(comm, buffer, count, type, NULL), NULL);
+}
+
+void comm_broadcast(struct comm *comm, void *buffer, int64_t count, enum comm_type type, int root)
+{
+    const struct comm_backend *backend = comm->backend;
+    backend->wait(backend->broadcast(comm, buffer, count, type, root, NULL), NULL);
+}
+
+void comm_barrier(struct comm *comm)
+{
+    unsigned char nothing = 0;
+    comm_all_reduce(comm, &nothing, 1, COMM_BYTE, COMM_SUM);
+}
+
+void comm_send(struct comm *comm, const void *data, size_t bytes, int to)
+{
+    comm->backend->wait(comm->backend->send(comm, data, (int64_t)bytes, to), NULL);
+}
+
+void comm_receive(struct comm *comm, void *data, size_t bytes, int from)
+{
+    comm->backend->wait(comm->backend->receive(comm, data, (int64_t)bytes, from), NULL);
+}
+
+void *comm_handle(struct comm *comm)
+{
+    return comm->backend->handle(comm);
+}
+
+struct comm *comm_split_node(struct comm *comm)
+{
+    return comm->backend->split_node(comm);
+}
+
+int comm_node_count(struct comm *world, int *node)
+{
+    int64_t *first = malloc((size_t)world->size * sizeof *first); /* of each rank's node */
+    ENSURE(first != NULL, "no memory to count nodes");
+    struct comm *neighbours = comm_split_node(world);
+    first[world->rank] = world->rank;
+    comm_all_reduce(neighbours, &first[world->rank], 1, COMM_INT64, COMM_MIN);
+    neighbours->backend->close(neighbours);
+    int64_t own = first[world->rank];
+    comm_all_gather(world, first, 1, COMM_INT64);
+    int count = 0;
+    for (int rank = 0; rank < world->size; rank++)
+        if (first[rank] == rank) {
+            if (rank == own)
+                *node = count;
+            count++;
+        }
+    free(first);
+    return count;
+}
+
+/* In both a zero says nothing, so that a fake's partners agree. */
+bool comm_agree(struct comm *comm, struct error *error)
+{
+    int64_t from_last = error->kind != ERROR_NONE ? comm->size - comm->rank : 0;
+    comm_all_reduce(comm, &from_last, 1, COMM_INT64, COMM_MAX);
+    if (from_last == 0)
+        return true;
+    int speaker = comm->size - (int)from_last;
+    if (comm->size > 1) {
+        struct error agreed = *error;
+        if (speaker == comm->rank)
+            snprintf(agreed.text, sizeof agreed.text, "rank %d on %s: %.*s", comm->rank,
+                     comm_host(), (int)sizeof agreed.text - HOST_NAME - 32, error->text);
+        comm_broadcast(comm, &agreed, sizeof agreed, COMM_BYTE, speaker);
+        *error = agreed;
+    }
+    return false;
+}
+
+bool comm_same(struct comm *comm, const void *data, size_t bytes)
+{
+    int64_t own[2] = {crc32c_update(0, data, bytes), (int64_t)bytes};
+    int64_t first[2] = {own[0], own[1]};
+    comm_broadcast(comm, first, 2, COMM_INT64, 0);
+    unsigned char different = own[0] != first[0] || own[1] != first[1];
+    comm_all_reduce(comm, &different, 1, COMM_BYTE, COMM_MAX);
+    return !different;
+}

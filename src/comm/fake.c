@@ -1,0 +1,124 @@
+/* A group without partners: what one rank of many sees when all others hold zeros. For planning
+ * what a job would take, and for tests of one process. Everything is over when it is started. */
+#include "comm/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct ticket *fake_all_reduce(struct comm *comm, void *buffer, int64_t count,
+                                      enum comm_type type, enum comm_operation operation,
+                                      struct event *after)
+{
+    (void)after;
+    /* A sum stays; for minimum and maximum the others' zeros count, element by element. */
+    static const uint64_t zero = 0;
+    int64_t width = comm_type_size(type);
+    for (int64_t i = 0; comm->size > 1 && operation != COMM_SUM && i < count; i++)
+        combine(type, operation, (unsigned char *)buffer + i * width, &zero, 1);
+    return NULL;
+}
+
+static struct ticket *fake_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
+                                          enum comm_type type, enum comm_operation operation,
+                                          struct event *after)
+{
+    unsigned char *own = (unsigned char *)buffer + comm->rank * count * comm_type_size(type);
+    return fake_all_reduce(comm, own, count, type, operation, after);
+}
+
+static struct ticket *fake_all_gather(struct comm *comm, void *buffer, int64_t count,
+                                      enum comm_type type, struct event *after)
+{
+    (void)after;
+    int64_t block = count * comm_type_size(type);
+    for (int rank = 0; rank < comm->size && block > 0; rank++)
+        if (rank != comm->rank)
+            memset((unsigned char *)buffer + rank * block, 0, (size_t)block);
+    return NULL;
+}
+
+static struct ticket *fake_receive(struct comm *comm, void *data, int64_t bytes, int from)
+{
+    (void)comm;
+    (void)from;
+    if (bytes > 0)
+        memset(data, 0, (size_t)bytes);
+    return NULL;
+}
+
+static struct ticket *fake_broadcast(struct comm *comm, void *buffer, int64_t count,
+                                     enum comm_type type, int root, struct event *after)
+{
+    (void)after;
+    return root == comm->rank ? NULL
+                              : fake_receive(comm, buffer, count * comm_type_size(type), root);
+}
+
+static struct ticket *fake_send(struct comm *comm, const void *data, int64_t bytes, int to)
+{
+    (void)comm;
+    (void)data;
+    (void)bytes;
+    (void)to;
+    return NULL;
+}
+
+static void fake_wait(struct ticket *ticket, struct stream *stream)
+{
+    (void)ticket;
+    (void)stream;
+}
+
+static void fake_times(struct comm *comm, double *busy, double *exposed)
+{
+    (void)comm;
+    *busy = *exposed = 0;
+}
+
+/* The others give color 0 and key 0. */
+static struct comm *fake_split(struct comm *comm, int color, int key)
+{
+    if (color != 0)
+        return comm_fake_open(0, 1);
+    return comm_fake_open(key > 0 ? comm->size - 1 : key < 0 ? 0 : comm->rank, comm->size);
+}
+
+static struct comm *fake_split_node(struct comm *comm)
+{
+    return comm_fake_open(comm->rank, comm->size);
+}
+
+static void *fake_handle(struct comm *comm)
+{
+    (void)comm;
+    return NULL;
+}
+
+static void fake_close(struct comm *comm)
+{
+    free(comm);
+}
+
+const struct comm_backend comm_fake = {
+    .name = "fake",
+    .all_reduce = fake_all_reduce,
+    .reduce_scatter = fake_reduce_scatter,
+    .all_gather = fake_all_gather,
+    .broadcast = fake_broadcast,
+    .send = fake_send,
+    .receive = fake_receive,
+    .wait = fake_wait,
+    .times = fake_times,
+    .split = fake_split,
+    .split_node = fake_split_node,
+    .handle = fake_handle,
+    .close = fake_close,
+};
+
+struct comm *comm_fake_open(int rank, int size)
+{
+    struct comm *comm = malloc(sizeof *comm);
+    ENSURE(comm != NULL, "no memory for a group of ranks");
+    *comm = (struct comm){.backend = &comm_fake, .rank = rank, .size = size};
+    return comm;
+}

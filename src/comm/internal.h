@@ -1,0 +1,120 @@
+/* What the files of this room share. The backend "mpi" is four things: groups (mpi.c), the queue of
+ * tickets and the thread that runs them (progress.c), the algorithms over point-to-point messages
+ * (ring.c, tree.c), and the watch that finds out who is missing (watch.c). */
+#ifndef VITTRAIN_COMM_INTERNAL_H
+#define VITTRAIN_COMM_INTERNAL_H
+
+#include <mpi.h>
+
+#include "comm/comm.h"
+
+extern const struct comm_backend comm_mpi, comm_fake;
+
+enum { HOST_NAME = 64 };
+
+struct group {
+    struct comm comm; /* first: a struct comm of this backend is a group */
+    MPI_Comm communicator;
+    int *world_rank;  /* [size]: for messages */
+    int64_t identity; /* the same on all its ranks, of no other group */
+    int64_t started;  /* collectives queued so far */
+    int64_t entered;  /* the last collective that the communication thread began */
+    struct group *next;
+};
+
+enum action {
+    ACTION_ALL_REDUCE,
+    ACTION_REDUCE_SCATTER,
+    ACTION_ALL_GATHER,
+    ACTION_BROADCAST,
+    ACTION_SEND,
+    ACTION_RECEIVE
+};
+
+struct ticket {
+    struct ticket *next;
+    struct group *group;
+    enum action action;
+    void *buffer;
+    int64_t count;
+    enum comm_type type;
+    enum comm_operation operation;
+    int peer; /* root, or the other rank */
+    struct event *after;
+    int64_t sequence; /* which collective of its group, from 1; 0: not a collective */
+    double began;     /* clock_now() when the thread took it */
+    bool over;
+};
+
+/* Messages on a group's own communicator. */
+enum { TAG_COLLECTIVE = 1, TAG_BYTES = 2 };
+
+/* Every MPI call's result is looked at: errors come back to us. */
+#define MPI_CHECK(call) mpi_check(call, #call, __FILE__, __LINE__)
+void mpi_check(int result, const char *call, const char *file, int line);
+
+/* progress.c: the queue. A ticket is run by the thread in the order of progress_start. */
+void progress_open(void);
+void progress_close(void);
+struct ticket *progress_start(const struct ticket *ticket);
+void progress_wait(struct ticket *ticket);
+void progress_times(double *busy, double *exposed);
+
+/* A turn of a loop that waits for messages: `moved` says whether anything came since the last turn.
+ * Yields, then sleeps, the longer the longer nothing comes; ends the job at the timeout. */
+struct idle {
+    const struct ticket *ticket;
+    int turns; /* since something came */
+    double since, next_watch;
+};
+void progress_idle(struct idle *idle, bool moved);
+
+/* lane.c: messages to or from one rank, in order, up to LANE_WINDOW of them under way. */
+enum { LANE_WINDOW = 4 };
+struct lane {
+    MPI_Comm communicator;
+    int peer, tag;
+    int64_t posted, done;
+    MPI_Request request[LANE_WINDOW];
+};
+void lane_open(struct lane *lane, MPI_Comm communicator, int peer, int tag);
+bool lane_full(const struct lane *lane);
+void lane_send(struct lane *lane, const void *data, int64_t bytes);
+void lane_receive(struct lane *lane, void *data, int64_t bytes);
+/* Is the oldest message that was under way over? Then done has grown by one. */
+bool lane_test(struct lane *lane);
+/* Waits for all that is under way. */
+void lane_drain(struct lane *lane, struct idle *idle);
+
+/* The algorithms; scratch is SCRATCH_BYTES. */
+enum { SEGMENT_BYTES = 1 << 20, SCRATCH_BYTES = LANE_WINDOW * SEGMENT_BYTES };
+/* Up to this size the number of messages matters, not their length. */
+enum { SMALL_BYTES = 32 << 10 };
+void ring_run(const struct ticket *ticket, unsigned char *scratch);
+void tree_all_reduce(const struct ticket *ticket, unsigned char *scratch);
+void tree_broadcast(const struct ticket *ticket, int root);
+void chain_run(const struct ticket *ticket);
+
+/* into[i] = into[i] (operation) from[i]; bf16 is added in fp32 and rounded to nearest even. */
+void combine(enum comm_type type, enum comm_operation operation, void *into, const void *from,
+             int64_t count);
+int64_t comm_type_size(enum comm_type type);
+const char *comm_type_name(enum comm_type type);
+
+/* watch.c: ranks ask each other where they are, over a communicator of their own. watch_turn
+ * answers what has been asked (`current`: what this rank is in, or NULL); watch_check ends the job
+ * when the ticket has waited too long. */
+void watch_open(void);
+void watch_close(void);
+void watch_turn(const struct ticket *current);
+void watch_check(const struct ticket *ticket, double waited);
+
+/* mpi.c: the group with that identity, NULL when this rank is in none such; hosts by world rank. */
+struct group *groups_find(int64_t identity);
+int world_size(void);
+const char *world_host(int rank);
+
+/* signals.c: SIGSEGV and the like say who died, then do what they would have done. */
+void signals_open(int rank, const char *host);
+
+#endif

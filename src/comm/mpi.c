@@ -1,0 +1,295 @@
+/* Groups of ranks over MPI. MPI carries messages between two ranks and makes the groups; the
+ * collectives themselves are ours (ring.c, tree.c), run by the communication thread (progress.c).
+ */
+#include "comm/internal.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+    pthread_mutex_t lock;
+    struct group *first; /* all groups of this process */
+    int64_t made;
+    int rank, size;
+    char (*host)[HOST_NAME]; /* [size] */
+} groups = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void mpi_check(int result, const char *call, const char *file, int line)
+{
+    if (result == MPI_SUCCESS)
+        return;
+    char text[MPI_MAX_ERROR_STRING] = "unknown error";
+    int length = 0;
+    MPI_Error_string(result, text, &length);
+    error_abort(file, line, "%s: %s", call, text);
+}
+
+const char *comm_host(void)
+{
+    static char host[HOST_NAME];
+    if (host[0] == '\0' && gethostname(host, sizeof host - 1) != 0)
+        strcpy(host, "unknown");
+    return host;
+}
+
+const char *world_host(int rank)
+{
+    return groups.host[rank];
+}
+
+int world_size(void)
+{
+    return groups.size;
+}
+
+struct group *groups_find(int64_t identity)
+{
+    pthread_mutex_lock(&groups.lock);
+    struct group *group = groups.first;
+    while (group != NULL && group->identity != identity)
+        group = group->next;
+    pthread_mutex_unlock(&groups.lock);
+    return group;
+}
+
+static void group_find_world_ranks(struct group *group)
+{
+    int size = group->comm.size;
+    MPI_Group here, world;
+    int *here_rank = malloc((size_t)size * sizeof *here_rank);
+    group->world_rank = malloc((size_t)size * sizeof *group->world_rank);
+    ENSURE(here_rank != NULL && group->world_rank != NULL, "no memory for a group of ranks");
+    for (int rank = 0; rank < size; rank++)
+        here_rank[rank] = rank;
+    MPI_CHECK(MPI_Comm_group(group->communicator, &here));
+    MPI_CHECK(MPI_Comm_group(MPI_COMM_WORLD, &world));
+    MPI_CHECK(MPI_Group_translate_ranks(here, size, here_rank, world, group->world_rank));
+    MPI_CHECK(MPI_Group_free(&here));
+    MPI_CHECK(MPI_Group_free(&world));
+    free(here_rank);
+}
+
+/* Takes the communicator over. */
+static struct comm *group_open(MPI_Comm communicator)
+{
+    struct group *group = calloc(1, sizeof *group);
+    ENSURE(group != NULL, "no memory for a group of ranks");
+    group->comm.backend = &comm_mpi;
+    group->communicator = communicator;
+    MPI_CHECK(MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN));
+    MPI_CHECK(MPI_Comm_rank(communicator, &group->comm.rank));
+    MPI_CHECK(MPI_Comm_size(communicator, &group->comm.size));
+    group_find_world_ranks(group);
+    group->identity = ((int64_t)groups.rank << 32) + ++groups.made;
+    MPI_CHECK(MPI_Bcast(&group->identity, 1, MPI_INT64_T, 0, communicator));
+    pthread_mutex_lock(&groups.lock);
+    group->next = groups.first;
+    groups.first = group;
+    pthread_mutex_unlock(&groups.lock);
+    return &group->comm;
+}
+
+static void group_close(struct comm *comm)
+{
+    struct group *group = (struct group *)comm;
+    pthread_mutex_lock(&groups.lock);
+    struct group **link = &groups.first;
+    while (*link != group)
+        link = &(*link)->next;
+    *link = group->next;
+    pthread_mutex_unlock(&groups.lock);
+    MPI_CHECK(MPI_Comm_free(&group->communicator));
+    free(group->world_rank);
+    free(group);
+}
+
+static struct comm *group_split(struct comm *comm, int color, int key)
+{
+    MPI_Comm communicator;
+    MPI_CHECK(MPI_Comm_split(((struct group *)comm)->communicator, color, key, &communicator));
+    return group_open(communicator);
+}
+
+static struct comm *group_split_node(struct comm *comm)
+{
+    MPI_Comm communicator;
+    MPI_CHECK(MPI_Comm_split_type(((struct group *)comm)->communicator, MPI_COMM_TYPE_SHARED,
+                                  comm->rank, MPI_INFO_NULL, &communicator));
+    return group_open(communicator);
+}
+
+static void *group_handle(struct comm *comm)
+{
+    return &((struct group *)comm)->communicator;
+}
+
+/* Fills in which collective of the group it is, and queues it. */
+static struct ticket *group_start(struct comm *comm, struct ticket ticket)
+{
+    if (ticket.count == 0 || comm->size == 1)
+        return NULL;
+    ENSURE(ticket.count > 0, "a collective of a negative count");
+    ticket.group = (struct group *)comm;
+    if (ticket.action < ACTION_SEND)
+        ticket.sequence = ++ticket.group->started;
+    return progress_start(&ticket);
+}
+
+static struct ticket *group_all_reduce(struct comm *comm, void *buffer, int64_t count,
+                                       enum comm_type type, enum comm_operation operation,
+                                       struct event *after)
+{
+    return group_start(comm, (struct ticket){.action = ACTION_ALL_REDUCE,
+                                             .buffer = buffer,
+                                             .count = count,
+                                             .type = type,
+                                             .operation = operation,
+                                             .after = after});
+}
+
+static struct ticket *group_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
+                                           enum comm_type type, enum comm_operation operation,
+                                           struct event *after)
+{
+    return group_start(comm, (struct ticket){.action = ACTION_REDUCE_SCATTER,
+                                             .buffer = buffer,
+                                             .count = count,
+                                             .type = type,
+                                             .operation = operation,
+                                             .after = after});
+}
+
+static struct ticket *group_all_gather(struct comm *comm, void *buffer, int64_t count,
+                                       enum comm_type type, struct event *after)
+{
+    return group_start(comm, (struct ticket){.action = ACTION_ALL_GATHER,
+                                             .buffer = buffer,
+                                             .count = count,
+                                             .type = type,
+                                             .after = after});
+}
+
+static struct ticket *group_broadcast(struct comm *comm, void *buffer, int64_t count,
+                                      enum comm_type type, int root, struct event *after)
+{
+    return group_start(comm, (struct ticket){.action = ACTION_BROADCAST,
+                                             .buffer = buffer,
+                                             .count = count,
+                                             .type = type,
+                                             .peer = root,
+                                             .after = after});
+}
+
+static struct ticket *group_send(struct comm *comm, const void *data, int64_t bytes, int to)
+{
+    ENSURE(to != comm->rank, "a rank sends to itself");
+    return group_start(comm, (struct ticket){.action = ACTION_SEND,
+                                             .buffer = (void *)(uintptr_t)data,
+                                             .count = bytes,
+                                             .type = COMM_BYTE,
+                                             .peer = to});
+}
+
+static struct ticket *group_receive(struct comm *comm, void *data, int64_t bytes, int from)
+{
+    ENSURE(from != comm->rank, "a rank receives from itself");
+    return group_start(comm, (struct ticket){.action = ACTION_RECEIVE,
+                                             .buffer = data,
+                                             .count = bytes,
+                                             .type = COMM_BYTE,
+                                             .peer = from});
+}
+
+static void group_wait(struct ticket *ticket, struct stream *stream)
+{
+    (void)stream; /* the buffers are the host's, so the host waits */
+    progress_wait(ticket);
+}
+
+static void group_times(struct comm *comm, double *busy, double *exposed)
+{
+    (void)comm; /* one thread runs the collectives of all groups */
+    progress_times(busy, exposed);
+}
+
+const struct comm_backend comm_mpi = {
+    .name = "mpi",
+    .all_reduce = group_all_reduce,
+    .reduce_scatter = group_reduce_scatter,
+    .all_gather = group_all_gather,
+    .broadcast = group_broadcast,
+    .send = group_send,
+    .receive = group_receive,
+    .wait = group_wait,
+    .times = group_times,
+    .split = group_split,
+    .split_node = group_split_node,
+    .handle = group_handle,
+    .close = group_close,
+};
+
+static void world_abort(int exit_code)
+{
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+}
+
+/* Settings of Open MPI that must stand before it starts; what the user has set stays. */
+static void world_set_environment(void)
+{
+    /* Ranks that wait inside MPI leave the core to those that work. */
+    setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+    /* One line about a fault is ours (signals.c), instead of a page from every rank. */
+    setenv("OMPI_MCA_opal_signal", "", 0);
+}
+
+static void world_find_hosts(void)
+{
+    MPI_CHECK(MPI_Comm_rank(MPI_COMM_WORLD, &groups.rank));
+    MPI_CHECK(MPI_Comm_size(MPI_COMM_WORLD, &groups.size));
+    char host[HOST_NAME] = "";
+    strcpy(host, comm_host());
+    groups.host = calloc((size_t)groups.size, sizeof *groups.host);
+    ENSURE(groups.host != NULL, "no memory for the names of %d hosts", groups.size);
+    MPI_CHECK(
+        MPI_Allgather(host, HOST_NAME, MPI_CHAR, groups.host, HOST_NAME, MPI_CHAR, MPI_COMM_WORLD));
+}
+
+bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error *error)
+{
+    int threads;
+    MPI_Comm communicator;
+    world_set_environment();
+    if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &threads) != MPI_SUCCESS)
+        return error_set(error, ERROR_INTERNAL, "MPI does not start");
+    error_on_abort(world_abort);
+    if (threads < MPI_THREAD_MULTIPLE) {
+        MPI_Finalize();
+        return error_set(error, ERROR_INTERNAL,
+                         "this MPI library was built without MPI_THREAD_MULTIPLE: use another one");
+    }
+    MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    world_find_hosts();
+    error_identify(groups.rank, comm_host());
+    signals_open(groups.rank, comm_host());
+    MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &communicator));
+    *world = group_open(communicator);
+    if (groups.size > 1) {
+        watch_open();
+        progress_open();
+    }
+    return true;
+}
+
+void comm_world_close(struct comm *world)
+{
+    progress_close();
+    watch_close();
+    world->backend->close(world);
+    free(groups.host);
+    groups.host = NULL;
+    MPI_CHECK(MPI_Finalize());
+    error_on_abort(NULL);
+}

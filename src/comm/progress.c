@@ -1,0 +1,208 @@
+/* The communication thread: one a process, runs tickets in the order they were started, so that the
+ * reduction of one unit goes on while the next one computes. It shares the cores with the threads
+ * that compute, so it never spins: when nothing comes it yields and then sleeps. */
+#include "comm/internal.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "core/clock.h"
+
+static struct {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t queued, over;
+    struct ticket *first, *last; /* not begun */
+    struct ticket *unused;       /* tickets are kept: no allocation in a step */
+    bool open, stop;
+    double busy, exposed;
+    const struct device_backend *device;
+} progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .over = PTHREAD_COND_INITIALIZER};
+
+static void ticket_run(struct ticket *ticket, unsigned char *scratch)
+{
+    bool small = ticket->count * comm_type_size(ticket->type) <= SMALL_BYTES;
+    if (ticket->sequence > 0)
+        ticket->group->entered = ticket->sequence;
+    if (ticket->action == ACTION_ALL_REDUCE && small)
+        tree_all_reduce(ticket, scratch);
+    else if (ticket->action == ACTION_BROADCAST && small)
+        tree_broadcast(ticket, ticket->peer);
+    else if (ticket->action >= ACTION_BROADCAST)
+        chain_run(ticket);
+    else
+        ring_run(ticket, scratch);
+}
+
+/* The next ticket; meanwhile answers other ranks that ask where this one is. NULL: stop. */
+static struct ticket *ticket_take(void)
+{
+    enum { ANSWER_NANOSECONDS = 200 * 1000 * 1000 };
+    pthread_mutex_lock(&progress.lock);
+    while (progress.first == NULL && !progress.stop) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += ANSWER_NANOSECONDS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&progress.queued, &progress.lock, &until);
+        if (progress.first == NULL) {
+            pthread_mutex_unlock(&progress.lock);
+            watch_turn(NULL);
+            pthread_mutex_lock(&progress.lock);
+        }
+    }
+    struct ticket *ticket = progress.first;
+    if (ticket != NULL)
+        progress.first = ticket->next;
+    pthread_mutex_unlock(&progress.lock);
+    return ticket;
+}
+
+static void *thread_main(void *argument)
+{
+    unsigned char *scratch = argument;
+    struct ticket *ticket;
+    /* Sleeps of 20 us take 70 us otherwise. */
+    prctl(PR_SET_TIMERSLACK, 1000);
+    while ((ticket = ticket_take()) != NULL) {
+        if (ticket->after != NULL)
+            progress.device->event_synchronize(ticket->after);
+        ticket->began = clock_now();
+        ticket_run(ticket, scratch);
+        double seconds = clock_now() - ticket->began;
+        pthread_mutex_lock(&progress.lock);
+        progress.busy += seconds;
+        ticket->over = true;
+        pthread_cond_broadcast(&progress.over);
+        pthread_mutex_unlock(&progress.lock);
+    }
+    free(scratch);
+    return NULL;
+}
+
+void progress_open(void)
+{
+    pthread_condattr_t monotonic;
+    ENSURE(pthread_condattr_init(&monotonic) == 0 &&
+               pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0 &&
+               pthread_cond_init(&progress.queued, &monotonic) == 0,
+           "cannot set up the communication thread");
+    pthread_condattr_destroy(&monotonic);
+    void *scratch = aligned_alloc(4096, SCRATCH_BYTES);
+    ENSURE(scratch != NULL, "no memory for the communication thread");
+    /* Signals of the outside are for the main thread; faults stay with the one that made them. */
+    sigset_t outside, before;
+    sigfillset(&outside);
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        sigdelset(&outside, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &outside, &before);
+    int failed = pthread_create(&progress.thread, NULL, thread_main, scratch);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    ENSURE(failed == 0, "cannot start the communication thread (error %d)", failed);
+    progress.open = true;
+}
+
+void progress_close(void)
+{
+    if (!progress.open)
+        return;
+    pthread_mutex_lock(&progress.lock);
+    ENSURE(progress.first == NULL, "communication ends before a collective was waited for");
+    progress.stop = true;
+    pthread_cond_signal(&progress.queued);
+    pthread_mutex_unlock(&progress.lock);
+    pthread_join(progress.thread, NULL);
+    pthread_cond_destroy(&progress.queued);
+    while (progress.unused != NULL) {
+        struct ticket *ticket = progress.unused;
+        progress.unused = ticket->next;
+        free(ticket);
+    }
+    progress.open = progress.stop = false;
+}
+
+struct ticket *progress_start(const struct ticket *wanted)
+{
+    ENSURE(wanted->after == NULL || progress.device != NULL,
+           "a collective waits for an event of an unknown device (comm_set_device)");
+    pthread_mutex_lock(&progress.lock);
+    struct ticket *ticket = progress.unused;
+    if (ticket != NULL)
+        progress.unused = ticket->next;
+    else
+        ticket = malloc(sizeof *ticket);
+    ENSURE(ticket != NULL, "no memory for a ticket");
+    *ticket = *wanted;
+    if (progress.first == NULL)
+        progress.first = ticket;
+    else
+        progress.last->next = ticket;
+    progress.last = ticket;
+    pthread_cond_signal(&progress.queued);
+    pthread_mutex_unlock(&progress.lock);
+    return ticket;
+}
+
+void progress_wait(struct ticket *ticket)
+{
+    if (ticket == NULL)
+        return;
+    pthread_mutex_lock(&progress.lock);
+    if (!ticket->over) {
+        double start = clock_now();
+        while (!ticket->over)
+            pthread_cond_wait(&progress.over, &progress.lock);
+        progress.exposed += clock_now() - start;
+    }
+    ticket->next = progress.unused;
+    progress.unused = ticket;
+    pthread_mutex_unlock(&progress.lock);
+}
+
+void progress_times(double *busy, double *exposed)
+{
+    pthread_mutex_lock(&progress.lock);
+    *busy = progress.busy;
+    *exposed = progress.exposed;
+    pthread_mutex_unlock(&progress.lock);
+}
+
+void comm_set_device(const struct device_backend *device)
+{
+    progress.device = device;
+}
+
+void progress_idle(struct idle *idle, bool moved)
+{
+    /* Yields for the time that a neighbour needs for a segment, then sleeps a part of the time
+     * already waited: late by that part at most, and a long wait costs next to nothing. */
+    enum { YIELDS = 100 };
+    const double shortest = 20e-6, longest = 500e-6, part = 0.125, watch_every = 0.2;
+    if (moved) {
+        idle->turns = 0;
+        return;
+    }
+    if (idle->turns++ < YIELDS) {
+        sched_yield();
+        return;
+    }
+    double now = clock_now();
+    if (idle->turns == YIELDS + 1) {
+        idle->since = now;
+        idle->next_watch = now + watch_every;
+    }
+    double seconds = (now - idle->since) * part;
+    seconds = seconds < shortest ? shortest : seconds > longest ? longest : seconds;
+    nanosleep(&(struct timespec){.tv_nsec = (long)(seconds * 1e9)}, NULL);
+    if (now > idle->next_watch) {
+        idle->next_watch = now + watch_every;
+        watch_turn(idle->ticket);
+        watch_check(idle->ticket, now - idle->since);
+    }
+}

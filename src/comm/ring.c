@@ -1,0 +1,117 @@
+/* The reductions and gathers of large buffers: a ring over point-to-point messages, in segments, so
+ * that sending, receiving and adding go on at once. MPI's own are not used: the blocking ones hold
+ * a core while they wait, the non-blocking ones go on only while somebody calls MPI.
+ *
+ * The buffer is cut into one block a rank. In step t = 0, 1, ... rank r sends block r - t - 1 to
+ * rank r + 1 and receives block r - t - 2 from rank r - 1 (all modulo size). In the first size - 1
+ * steps it adds what comes to its own, after which block r is complete on rank r: that is
+ * reduce-scatter. In the next size - 1 steps it keeps what comes: that is all-gather. Both together
+ * are all-reduce. Each sum is formed on one rank, in an order that only the layout decides, so all
+ * get the same bits.
+ *
+ * Steps are cut into segments and numbered through: message i is segment i % segments of step
+ * first + i / segments. Message i can be sent when message i - segments was received. */
+#include "comm/internal.h"
+
+struct ring {
+    const struct ticket *ticket;
+    unsigned char *scratch;
+    struct lane in, out;
+    int64_t block;    /* elements a rank, but for the last ranks of an all-reduce */
+    int64_t segment;  /* elements */
+    int64_t segments; /* of a block */
+    int64_t messages;
+    int first;
+};
+
+static void ring_plan(struct ring *ring)
+{
+    const struct ticket *ticket = ring->ticket;
+    int64_t size = ticket->group->comm.size;
+    int64_t width = comm_type_size(ticket->type);
+    ring->block =
+        ticket->action == ACTION_ALL_REDUCE ? (ticket->count + size - 1) / size : ticket->count;
+    /* A few segments even of a small block let the steps overlap. */
+    int64_t bytes = ring->block * width / 4;
+    if (bytes > SEGMENT_BYTES)
+        bytes = SEGMENT_BYTES;
+    if (bytes < SMALL_BYTES)
+        bytes = SMALL_BYTES;
+    ring->segment = bytes / width;
+    ring->segments = (ring->block + ring->segment - 1) / ring->segment;
+    ring->first = ticket->action == ACTION_ALL_GATHER ? (int)size - 1 : 0;
+    ring->messages = ring->segments * (size - 1) * (ticket->action == ACTION_ALL_REDUCE ? 2 : 1);
+}
+
+/* Where message i lies in the buffer: `behind` is 1 for what is sent, 2 for what is received.
+ * Returns its elements, 0 at the end of a block that is cut short. */
+static int64_t ring_part(const struct ring *ring, int64_t i, int behind, unsigned char **part)
+{
+    const struct ticket *ticket = ring->ticket;
+    int64_t size = ticket->group->comm.size;
+    int64_t step = ring->first + i / ring->segments;
+    int64_t block = (ticket->group->comm.rank - step - behind + 2 * size) % size;
+    int64_t total = ticket->action == ACTION_ALL_REDUCE ? ticket->count : ring->block * size;
+    int64_t begin = block * ring->block + i % ring->segments * ring->segment;
+    int64_t end = begin + ring->segment;
+    if (end > (block + 1) * ring->block)
+        end = (block + 1) * ring->block;
+    if (end > total)
+        end = total;
+    *part =
+        (unsigned char *)ticket->buffer + (begin < end ? begin : 0) * comm_type_size(ticket->type);
+    return begin < end ? end - begin : 0;
+}
+
+static bool ring_adds(const struct ring *ring, int64_t i)
+{
+    return ring->first + i / ring->segments < ring->ticket->group->comm.size - 1;
+}
+
+static unsigned char *ring_slot(const struct ring *ring, int64_t i)
+{
+    return ring->scratch + i % LANE_WINDOW * SEGMENT_BYTES;
+}
+
+static void ring_post(struct ring *ring)
+{
+    int64_t width = comm_type_size(ring->ticket->type);
+    int64_t lap = ring->segments * (ring->ticket->group->comm.size - 1);
+    unsigned char *part;
+    while (ring->in.posted < ring->messages && !lane_full(&ring->in)) {
+        int64_t i = ring->in.posted;
+        /* What comes to stay must not overwrite what is still being sent from there. */
+        if (!ring_adds(ring, i) && ring->first == 0 && ring->out.done <= i - lap)
+            break;
+        int64_t count = ring_part(ring, i, 2, &part);
+        lane_receive(&ring->in, ring_adds(ring, i) ? ring_slot(ring, i) : part, count * width);
+    }
+    while (ring->out.posted < ring->messages && !lane_full(&ring->out) &&
+           ring->out.posted < ring->in.done + ring->segments) {
+        int64_t count = ring_part(ring, ring->out.posted, 1, &part);
+        lane_send(&ring->out, part, count * width);
+    }
+}
+
+void ring_run(const struct ticket *ticket, unsigned char *scratch)
+{
+    const struct comm *comm = &ticket->group->comm;
+    MPI_Comm communicator = ticket->group->communicator;
+    struct ring ring = {.ticket = ticket, .scratch = scratch};
+    struct idle idle = {.ticket = ticket};
+    ring_plan(&ring);
+    lane_open(&ring.in, communicator, (comm->rank + comm->size - 1) % comm->size, TAG_COLLECTIVE);
+    lane_open(&ring.out, communicator, (comm->rank + 1) % comm->size, TAG_COLLECTIVE);
+    while (ring.in.done < ring.messages || ring.out.done < ring.messages) {
+        ring_post(&ring);
+        bool came = lane_test(&ring.in);
+        if (came && ring_adds(&ring, ring.in.done - 1)) {
+            unsigned char *part;
+            int64_t count = ring_part(&ring, ring.in.done - 1, 2, &part);
+            combine(ticket->type, ticket->operation, part, ring_slot(&ring, ring.in.done - 1),
+                    count);
+        }
+        bool left = lane_test(&ring.out);
+        progress_idle(&idle, came || left);
+    }
+}

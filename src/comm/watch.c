@@ -1,0 +1,177 @@
+/* Who is missing? A rank that has waited too long in a collective asks the others of its group how
+ * far they are; their communication threads answer, whether they are idle or wait for messages too.
+ * Missing is who has not begun this collective, or does not answer at all. */
+#include "comm/internal.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/clock.h"
+
+enum { TAG_QUESTION = 1, TAG_ANSWER = 2 };
+
+/* A question is the identity of a group. */
+struct answer {
+    int64_t identity;
+    int64_t entered; /* the last collective of that group that the rank began */
+    bool inside;     /* and it is still in it */
+    char doing[128];
+};
+
+static MPI_Comm watch_communicator = MPI_COMM_NULL;
+static _Atomic double watch_timeout;
+
+void watch_open(void)
+{
+    MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &watch_communicator));
+    MPI_CHECK(MPI_Comm_set_errhandler(watch_communicator, MPI_ERRORS_RETURN));
+}
+
+void watch_close(void)
+{
+    if (watch_communicator != MPI_COMM_NULL)
+        MPI_CHECK(MPI_Comm_free(&watch_communicator));
+}
+
+void comm_set_timeout(double seconds)
+{
+    watch_timeout = seconds;
+}
+
+static void ticket_describe(const struct ticket *ticket, char *text, size_t size)
+{
+    static const char *const action[] = {"all-reduce", "reduce-scatter", "all-gather",
+                                         "broadcast",  "sending",        "receiving"};
+    int length = snprintf(text, size, "%s of %lld %s", action[ticket->action],
+                          (long long)ticket->count, comm_type_name(ticket->type));
+    if (length > 0 && (size_t)length < size && ticket->sequence > 0)
+        snprintf(text + length, size - (size_t)length, " (number %lld of a group of %d ranks)",
+                 (long long)ticket->sequence, ticket->group->comm.size);
+}
+
+static bool question_take(int *asker, int64_t *identity)
+{
+    int there = 0;
+    MPI_Status status;
+    MPI_CHECK(MPI_Iprobe(MPI_ANY_SOURCE, TAG_QUESTION, watch_communicator, &there, &status));
+    if (!there)
+        return false;
+    *asker = status.MPI_SOURCE;
+    MPI_CHECK(MPI_Recv(identity, 1, MPI_INT64_T, *asker, TAG_QUESTION, watch_communicator,
+                       MPI_STATUS_IGNORE));
+    return true;
+}
+
+void watch_turn(const struct ticket *current)
+{
+    int asker;
+    int64_t identity;
+    while (question_take(&asker, &identity)) {
+        struct answer answer = {.identity = identity, .doing = "no collective"};
+        const struct group *group = groups_find(identity);
+        if (group != NULL)
+            answer.entered = group->entered;
+        if (current != NULL) {
+            answer.inside = current->group == group && current->sequence > 0;
+            ticket_describe(current, answer.doing, sizeof answer.doing);
+        }
+        /* Short enough to leave at once. */
+        MPI_CHECK(
+            MPI_Send(&answer, (int)sizeof answer, MPI_BYTE, asker, TAG_ANSWER, watch_communicator));
+    }
+}
+
+static void watch_sleep(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+}
+
+/* Asks all others of the group; answers[rank].identity stays 0 for those that do not answer. */
+static void watch_ask(const struct ticket *ticket, struct answer *answers)
+{
+    const double patience = 2;
+    const struct group *group = ticket->group;
+    int open = 0;
+    for (int rank = 0; rank < group->comm.size; rank++)
+        if (rank != group->comm.rank) {
+            MPI_CHECK(MPI_Send(&group->identity, 1, MPI_INT64_T, group->world_rank[rank],
+                               TAG_QUESTION, watch_communicator));
+            open++;
+        }
+    for (double start = clock_now(); open > 0 && clock_now() < start + patience;) {
+        watch_turn(ticket);
+        for (int rank = 0; rank < group->comm.size; rank++) {
+            int there = 0, from = group->world_rank[rank];
+            MPI_CHECK(MPI_Iprobe(from, TAG_ANSWER, watch_communicator, &there, MPI_STATUS_IGNORE));
+            if (!there)
+                continue;
+            MPI_CHECK(MPI_Recv(&answers[rank], (int)sizeof answers[rank], MPI_BYTE, from,
+                               TAG_ANSWER, watch_communicator, MPI_STATUS_IGNORE));
+            open--;
+        }
+        watch_sleep();
+    }
+}
+
+/* "rank 2 on node7 (in no collective), rank 3 on node8 (does not answer)" */
+static void watch_list_missing(const struct ticket *ticket, const struct answer *answers,
+                               char *text, size_t size)
+{
+    const struct group *group = ticket->group;
+    size_t used = 0;
+    text[0] = '\0';
+    for (int rank = 0; rank < group->comm.size && used < size; rank++) {
+        bool silent = answers[rank].identity == 0;
+        bool partner = ticket->sequence == 0 && rank == ticket->peer;
+        if (rank == group->comm.rank)
+            continue;
+        if (!partner &&
+            (ticket->sequence == 0 || (!silent && answers[rank].entered >= ticket->sequence)))
+            continue;
+        int length =
+            snprintf(text + used, size - used, "%srank %d on %s (%s%s)", used > 0 ? ", " : "",
+                     group->world_rank[rank], world_host(group->world_rank[rank]),
+                     silent ? "" : "in ", silent ? "does not answer" : answers[rank].doing);
+        used += length > 0 ? (size_t)length : 0;
+    }
+}
+
+static void watch_end(const struct ticket *ticket, double waited, const char *missing)
+{
+    char what[128], since[32];
+    int self = ticket->group->world_rank[ticket->group->comm.rank];
+    time_t start = time(NULL) - (time_t)waited;
+    struct tm calendar;
+    ticket_describe(ticket, what, sizeof what);
+    strftime(since, sizeof since, "%H:%M:%S", localtime_r(&start, &calendar));
+    fprintf(
+        stderr,
+        "vittrain: rank %d on %s: %s has waited for %.1f s (since %s); %s%s; see mesh.timeout\n",
+        self, world_host(self), what, waited, since,
+        missing[0] != '\0' ? "missing: " : "all ranks are in it, but nothing arrives", missing);
+    fflush(stderr);
+    MPI_Abort(MPI_COMM_WORLD, ERROR_PEER);
+}
+
+void watch_check(const struct ticket *ticket, double waited)
+{
+    /* For others that wait in the same place and come first: one message is enough. */
+    const double grace = 5;
+    static char missing[4096];
+    const struct group *group = ticket->group;
+    if (watch_timeout <= 0 || waited < watch_timeout)
+        return;
+    struct answer *answers = calloc((size_t)group->comm.size, sizeof *answers);
+    ENSURE(answers != NULL, "no memory to ask %d ranks", group->comm.size);
+    watch_ask(ticket, answers);
+    watch_list_missing(ticket, answers, missing, sizeof missing);
+    bool first = true;
+    for (int rank = 0; rank < group->comm.rank; rank++)
+        first = first && !(answers[rank].inside && answers[rank].entered == ticket->sequence);
+    for (double start = clock_now(); !first && clock_now() < start + grace; watch_sleep())
+        watch_turn(ticket);
+    watch_end(ticket, waited, missing);
+}
