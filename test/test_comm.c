@@ -1,0 +1,489 @@
+/* The collectives against MPI's own, on random values of sizes that divide nothing; the same bits
+ * on all ranks and in every run; groups; agreement. All ranks run the same tests: what one finds
+ * wrong is counted and added up before anything is asserted, so that no rank stays behind.
+ * `test_comm WAY` (under mpirun) is a job that dies in that way, for test_comm_death.sh. */
+#include "comm/comm.h"
+
+#include <math.h>
+#include <mpi.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/random.h"
+
+static struct comm *world;
+
+static const int64_t counts[] = {0,    1,    2,    3,    7,     16,     127,
+                                 1000, 8191, 8192, 8209, 40009, 300007, 1500007};
+enum { COUNTS = sizeof counts / sizeof counts[0] };
+
+static const struct {
+    enum comm_type type;
+    size_t size;
+    MPI_Datatype mpi;
+} types[] = {
+    {COMM_BYTE, 1, MPI_UINT8_T}, {COMM_INT64, 8, MPI_INT64_T}, {COMM_FP32, 4, MPI_FLOAT},
+    {COMM_FP64, 8, MPI_DOUBLE},  {COMM_BF16, 2, MPI_FLOAT},
+};
+enum { TYPES = sizeof types / sizeof types[0] };
+
+static const struct {
+    enum comm_operation operation;
+    MPI_Op mpi;
+} operations[] = {{COMM_SUM, MPI_SUM}, {COMM_MIN, MPI_MIN}, {COMM_MAX, MPI_MAX}};
+enum { OPERATIONS = sizeof operations / sizeof operations[0] };
+
+/* Of all ranks together. */
+static int all_wrong(int64_t wrong)
+{
+    MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    return (int)wrong;
+}
+
+/* A value in -8..8 that depends on who, where and which test; exact in every type. */
+static int small_value(int rank, int64_t i, unsigned salt)
+{
+    return (int)(random_block_at(salt, RANDOM_SYNTHETIC, 0, 0, (uint32_t)rank, (uint32_t)i)
+                     .word[0] %
+                 17) -
+           8;
+}
+
+static uint16_t to_bf16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+static float from_bf16(uint16_t value)
+{
+    uint32_t bits = (uint32_t)value << 16;
+    float wide;
+    memcpy(&wide, &bits, sizeof wide);
+    return wide;
+}
+
+static void element_set(enum comm_type type, void *buffer, int64_t i, int value)
+{
+    switch (type) {
+    case COMM_BYTE:
+        /* Not beyond 255: some builds of Open MPI stop there instead of wrapping. */
+        ((uint8_t *)buffer)[i] = (uint8_t)(value + 8);
+        break;
+    case COMM_INT64:
+        ((int64_t *)buffer)[i] = value * ((int64_t)1 << 40);
+        break;
+    case COMM_FP32:
+        ((float *)buffer)[i] = (float)value;
+        break;
+    case COMM_FP64:
+        ((double *)buffer)[i] = value;
+        break;
+    case COMM_BF16:
+        ((uint16_t *)buffer)[i] = to_bf16((float)value);
+        break;
+    }
+}
+
+static void *buffer_open(enum comm_type type, int64_t count, int rank, unsigned salt)
+{
+    void *buffer = malloc((size_t)count * 8 + 8);
+    assert_non_null(buffer);
+    for (int64_t i = 0; i < count; i++)
+        element_set(type, buffer, i, small_value(rank, i, salt));
+    return buffer;
+}
+
+/* MPI's result in the same layout. */
+static void reference_reduce(int type, void *buffer, int64_t count, MPI_Op operation)
+{
+    if (types[type].type != COMM_BF16) {
+        MPI_Allreduce(MPI_IN_PLACE, buffer, (int)count, types[type].mpi, operation, MPI_COMM_WORLD);
+        return;
+    }
+    float *wide = malloc((size_t)count * sizeof *wide + 1);
+    for (int64_t i = 0; i < count; i++)
+        wide[i] = from_bf16(((uint16_t *)buffer)[i]);
+    MPI_Allreduce(MPI_IN_PLACE, wide, (int)count, MPI_FLOAT, operation, MPI_COMM_WORLD);
+    for (int64_t i = 0; i < count; i++)
+        ((uint16_t *)buffer)[i] = to_bf16(wide[i]);
+    free(wide);
+}
+
+static void all_reduce_is_mpis(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int type = 0; type < TYPES; type++)
+        for (int operation = 0; operation < OPERATIONS; operation++)
+            for (int i = 0; i < COUNTS - 1; i++) {
+                unsigned salt = (unsigned)(type * 100 + i);
+                void *own = buffer_open(types[type].type, counts[i], world->rank, salt);
+                void *reference = buffer_open(types[type].type, counts[i], world->rank, salt);
+                comm_all_reduce(world, own, counts[i], types[type].type,
+                                operations[operation].operation);
+                reference_reduce(type, reference, counts[i], operations[operation].mpi);
+                wrong += memcmp(own, reference, (size_t)counts[i] * types[type].size) != 0;
+                free(own);
+                free(reference);
+            }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void reduce_scatter_is_mpis(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int type = 0; type < TYPES; type++)
+        for (int i = 0; i < COUNTS - 2; i++) {
+            int64_t count = counts[i];
+            unsigned salt = (unsigned)(type * 100 + i);
+            size_t block = (size_t)count * types[type].size;
+            void *own = buffer_open(types[type].type, count * world->size, world->rank, salt);
+            void *reference = buffer_open(types[type].type, count * world->size, world->rank, salt);
+            world->backend->wait(
+                world->backend->reduce_scatter(world, own, count, types[type].type, COMM_SUM, NULL),
+                NULL);
+            reference_reduce(type, reference, count * world->size, MPI_SUM);
+            size_t part = block * (size_t)world->rank;
+            wrong += memcmp((char *)own + part, (char *)reference + part, block) != 0;
+            free(own);
+            free(reference);
+        }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void all_gather_brings_every_block(void **state)
+{
+    (void)state;
+    int64_t wrong = 0;
+    for (int i = 0; i < COUNTS - 1; i++) {
+        int64_t count = counts[i];
+        float *buffer = calloc((size_t)(count * world->size) + 1, sizeof *buffer);
+        for (int64_t j = 0; j < count; j++)
+            buffer[world->rank * count + j] = (float)small_value(world->rank, j, 5);
+        comm_all_gather(world, buffer, count, COMM_FP32);
+        for (int rank = 0; rank < world->size; rank++)
+            for (int64_t j = 0; j < count; j++)
+                wrong += buffer[rank * count + j] != (float)small_value(rank, j, 5);
+        free(buffer);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void broadcast_reaches_all_from_any_root(void **state)
+{
+    (void)state;
+    int64_t wrong = 0;
+    for (int root = 0; root < world->size; root++)
+        for (int i = 0; i < COUNTS - 1; i++) {
+            uint8_t *buffer = buffer_open(COMM_BYTE, counts[i] * 8, world->rank, 9);
+            comm_broadcast(world, buffer, counts[i] * 8, COMM_BYTE, root);
+            for (int64_t j = 0; j < counts[i] * 8; j += 1 + counts[i] / 1000)
+                wrong += buffer[j] != (uint8_t)(small_value(root, j, 9) + 8);
+            free(buffer);
+        }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* Values whose sum depends on the order. */
+static float *noise_open(int64_t count)
+{
+    float *noise = malloc((size_t)count * sizeof *noise + 4);
+    assert_non_null(noise);
+    for (int64_t i = 0; i < count; i++) {
+        struct random_block block =
+            random_block_at(3, RANDOM_SYNTHETIC, 0, 0, (uint32_t)world->rank, (uint32_t)i);
+        noise[i] = ldexpf(random_uniform(block.word[0]) - 0.5f, (int)(block.word[1] % 24));
+    }
+    return noise;
+}
+
+static void sums_have_the_same_bits_everywhere_and_always(void **state)
+{
+    (void)state;
+    int64_t wrong = 0;
+    for (int i = 0; i < COUNTS; i++) {
+        int64_t count = counts[i];
+        size_t bytes = (size_t)count * sizeof(float);
+        float *first = noise_open(count), *again = noise_open(count), *root = noise_open(count);
+        double *exact = malloc((size_t)count * sizeof *exact + 8);
+        for (int64_t j = 0; j < count; j++)
+            exact[j] = first[j];
+        MPI_Allreduce(MPI_IN_PLACE, exact, (int)count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+        comm_all_reduce(world, first, count, COMM_FP32, COMM_SUM);
+        comm_all_reduce(world, again, count, COMM_FP32, COMM_SUM);
+        memcpy(root, first, bytes);
+        MPI_Bcast(root, (int)count, MPI_FLOAT, 0, MPI_COMM_WORLD);
+        wrong += memcmp(first, again, bytes) != 0;
+        wrong += memcmp(first, root, bytes) != 0;
+        for (int64_t j = 0; j < count; j++)
+            wrong += fabs(first[j] - exact[j]) > world->size * ldexp(1, 24 - 24);
+        free(first);
+        free(again);
+        free(root);
+        free(exact);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void bf16_is_added_in_fp32_and_rounded_to_even(void **state)
+{
+    (void)state;
+    /* 256 + 1 lies half-way between 256 and 258, 258 + 1 between 258 and 260. */
+    uint16_t value[4] = {to_bf16(world->rank == 0   ? 256
+                                 : world->rank == 1 ? 1
+                                                    : 0),
+                         to_bf16(world->rank == 0   ? 258
+                                 : world->rank == 1 ? 1
+                                                    : 0),
+                         to_bf16(world->rank == 0 ? NAN : 0), to_bf16(INFINITY)};
+    comm_all_reduce(world, value, 4, COMM_BF16, COMM_SUM);
+    int wrong = from_bf16(value[0]) != 256 || !isnan(from_bf16(value[2])) ||
+                from_bf16(value[3]) != INFINITY ||
+                from_bf16(value[1]) != (world->size > 1 ? 260 : 258);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void many_in_flight_end_in_any_order(void **state)
+{
+    (void)state;
+    enum { FLIGHTS = 24 };
+    struct ticket *ticket[FLIGHTS];
+    double *buffer[FLIGHTS];
+    const struct comm_backend *backend = world->backend;
+    int64_t count[FLIGHTS], wrong = 0;
+    int size = world->size;
+    for (int i = 0; i < FLIGHTS; i++) {
+        count[i] = counts[i * 5 % (COUNTS - 2)];
+        buffer[i] = malloc((size_t)(count[i] * size) * sizeof **buffer + 8);
+        for (int64_t j = 0; j < count[i] * size; j++)
+            buffer[i][j] = (double)(world->rank + i + j);
+        ticket[i] = i % 3 == 0
+                        ? backend->all_reduce(world, buffer[i], count[i], COMM_FP64, COMM_SUM, NULL)
+                    : i % 3 == 1
+                        ? backend->all_gather(world, buffer[i], count[i], COMM_FP64, NULL)
+                        : backend->broadcast(world, buffer[i], count[i], COMM_FP64, i % size, NULL);
+    }
+    for (int i = FLIGHTS - 1; i >= 0; i--) {
+        backend->wait(ticket[i], NULL);
+        for (int64_t j = 0; j < count[i]; j++) {
+            double last = (double)(i + j + (size - 1) * (count[i] + 1));
+            if (i % 3 == 0)
+                wrong += buffer[i][j] != (double)size * (double)(i + j) + size * (size - 1) / 2.0;
+            else if (i % 3 == 1)
+                wrong += buffer[i][(size - 1) * count[i] + j] != last;
+            else
+                wrong += buffer[i][j] != (double)(i % size + i + j);
+        }
+        free(buffer[i]);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void split_groups_work_side_by_side(void **state)
+{
+    (void)state;
+    int color = world->rank % 2;
+    struct comm *half = world->backend->split(world, color, -world->rank);
+    int64_t wrong = half->size != (world->size + 1 - color) / 2;
+    wrong += half->rank != half->size - 1 - world->rank / 2;
+    float *buffer = malloc(300007 * sizeof *buffer);
+    for (int i = 0; i < 300007; i++)
+        buffer[i] = (float)(world->rank + i % 10);
+    struct ticket *ticket =
+        half->backend->all_reduce(half, buffer, 300007, COMM_FP32, COMM_SUM, NULL);
+    int64_t members = 1;
+    comm_all_reduce(world, &members, 1, COMM_INT64, COMM_SUM);
+    half->backend->wait(ticket, NULL);
+    int ranks = half->size * (half->size - 1) + color * half->size;
+    for (int i = 0; i < 300007; i++)
+        wrong += buffer[i] != (float)(ranks + half->size * (i % 10));
+    wrong += members != world->size;
+    int handle_size = 0;
+    MPI_Comm_size(*(MPI_Comm *)comm_handle(half), &handle_size);
+    wrong += handle_size != half->size;
+    free(buffer);
+    half->backend->close(half);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void nodes_are_counted(void **state)
+{
+    (void)state;
+    int node = -1;
+    int count = comm_node_count(world, &node);
+    struct comm *here = comm_split_node(world);
+    int wrong = count != 1 || node != 0 || here->size != world->size || here->rank != world->rank;
+    here->backend->close(here);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void bytes_go_between_two_ranks(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, 5000, 3 << 20, (7 << 20) + 13};
+    int64_t wrong = 0;
+    for (int i = 0; i < 5; i++) {
+        uint8_t *data = malloc(sizes[i] + 1);
+        for (size_t j = 0; j < sizes[i]; j++)
+            data[j] = (uint8_t)(world->rank == 0 ? j * 7 + j / 1000 : 0);
+        if (world->rank == 0 && world->size > 1)
+            comm_send(world, data, sizes[i], world->size - 1);
+        if (world->rank > 0 && world->rank == world->size - 1) {
+            comm_receive(world, data, sizes[i], 0);
+            for (size_t j = 0; j < sizes[i]; j++)
+                wrong += data[j] != (uint8_t)(j * 7 + j / 1000);
+        }
+        free(data);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void agree_gives_all_the_lowest_ranks_error(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    int wrong = !comm_agree(world, &error) || error.kind != ERROR_NONE;
+    if (world->rank >= world->size / 2)
+        error_set(&error, world->rank == world->size / 2 ? ERROR_DATA : ERROR_FILE, "file %d",
+                  world->rank);
+    wrong += comm_agree(world, &error);
+    char expected[ERROR_TEXT_SIZE];
+    if (world->size > 1)
+        snprintf(expected, sizeof expected, "rank %d on %s: file %d", world->size / 2, comm_host(),
+                 world->size / 2);
+    else
+        strcpy(expected, "file 0");
+    wrong += error.kind != ERROR_DATA || strcmp(error.text, expected) != 0;
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void same_sees_one_different_bit_or_length(void **state)
+{
+    (void)state;
+    char text[] = "the deck of the run, which must be the same";
+    int wrong = !comm_same(world, text, sizeof text);
+    if (world->size > 1) {
+        text[7] ^= world->rank == world->size - 1;
+        wrong += comm_same(world, text, sizeof text);
+        wrong += comm_same(world, "aaaa", world->rank == 0 ? 3 : 4);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void times_add_up(void **state)
+{
+    (void)state;
+    double busy, exposed, busy_after, exposed_after;
+    world->backend->times(world, &busy, &exposed);
+    comm_barrier(world);
+    world->backend->times(world, &busy_after, &exposed_after);
+    int wrong = busy_after < busy || exposed_after < exposed;
+    if (world->size > 1)
+        wrong += busy_after <= busy;
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void fake_behaves_as_if_others_held_zeros(void **state)
+{
+    (void)state;
+    struct comm *fake = comm_fake_open(2, 4);
+    float value[4] = {-1, 2, 3, 4};
+    comm_all_reduce(fake, value, 4, COMM_FP32, COMM_SUM);
+    assert_true(value[0] == -1 && value[3] == 4);
+    comm_all_reduce(fake, value, 4, COMM_FP32, COMM_MAX);
+    assert_true(value[0] == 0 && value[3] == 4);
+    comm_all_gather(fake, value, 1, COMM_FP32);
+    assert_true(value[1] == 0 && value[2] == 3 && value[3] == 0);
+    struct error error = {0};
+    assert_true(comm_agree(fake, &error));
+    error_set(&error, ERROR_DATA, "bad");
+    assert_false(comm_agree(fake, &error));
+    int node;
+    assert_int_equal(comm_node_count(fake, &node), 1);
+    comm_broadcast(fake, value, 4, COMM_FP32, 0);
+    assert_true(value[2] == 0);
+    value[0] = 7;
+    comm_receive(fake, value, sizeof value, 1);
+    comm_send(fake, value, sizeof value, 1);
+    assert_true(value[0] == 0);
+    struct comm *alone = fake->backend->split(fake, 1, 0);
+    struct comm *same = fake->backend->split(fake, 0, 1);
+    assert_int_equal(alone->size, 1);
+    assert_int_equal(same->size, 4);
+    assert_int_equal(same->rank, 3);
+    assert_null(comm_handle(fake));
+    alone->backend->close(alone);
+    same->backend->close(same);
+    fake->backend->close(fake);
+}
+
+/* One rank dies or stays away, the others wait for it. */
+static int die(const char *way)
+{
+    bool chosen = world->rank == world->size - 1;
+    comm_barrier(world);
+    if (chosen && strcmp(way, "kill") == 0)
+        raise(SIGKILL);
+    if (chosen && strcmp(way, "fault") == 0)
+        raise(SIGSEGV);
+    if (chosen && strcmp(way, "ensure") == 0)
+        ENSURE(world == NULL, "a condition of the test");
+    comm_set_timeout(0.5);
+    if (chosen && strcmp(way, "absent") == 0)
+        pause();
+    if (chosen && strcmp(way, "elsewhere") == 0)
+        comm_receive(world, &(char){0}, 1, 0);
+    if (chosen && strcmp(way, "stopped") == 0)
+        raise(SIGSTOP);
+    if (strcmp(way, "alone") == 0) {
+        if (world->rank == 1)
+            comm_receive(world, &(char){0}, 1, world->size - 1);
+        pause();
+    }
+    static float buffer[100000];
+    comm_all_reduce(world, buffer, 100000, COMM_FP32, COMM_SUM);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct error error = {0};
+    if (!comm_world_open(&argc, &argv, &world, &error)) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    if (argc > 1)
+        return die(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_reduce_is_mpis),
+        cmocka_unit_test(reduce_scatter_is_mpis),
+        cmocka_unit_test(all_gather_brings_every_block),
+        cmocka_unit_test(broadcast_reaches_all_from_any_root),
+        cmocka_unit_test(sums_have_the_same_bits_everywhere_and_always),
+        cmocka_unit_test(bf16_is_added_in_fp32_and_rounded_to_even),
+        cmocka_unit_test(many_in_flight_end_in_any_order),
+        cmocka_unit_test(split_groups_work_side_by_side),
+        cmocka_unit_test(nodes_are_counted),
+        cmocka_unit_test(bytes_go_between_two_ranks),
+        cmocka_unit_test(agree_gives_all_the_lowest_ranks_error),
+        cmocka_unit_test(same_sees_one_different_bit_or_length),
+        cmocka_unit_test(times_add_up),
+        cmocka_unit_test(fake_behaves_as_if_others_held_zeros),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    comm_world_close(world);
+    return failed;
+}
