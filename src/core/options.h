@@ -145,6 +145,8 @@ struct command_line {
     const char *command;     /* "train" when none was given */
     const char *operand[8];  /* words that are neither decks nor key=value: files to work on */
     int operand_count;
+    const char *setting[64]; /* decks and section.key=value, in their order */
+    int setting_count;
     bool help;               /* --help, -h; operand or command says about what */
     bool version;
 };
@@ -157,6 +159,10 @@ void options_default(struct options *options);
  * Messages name file and line (or the argument) and the nearest known key or command. */
 bool options_parse(int argc, char **argv, const char *const *commands, struct options *options,
                    struct command_line *line, struct error *error);
+
+/* Reads the line's decks and assignments over what the options are (options_parse has done it once
+ * over the defaults; again over the deck of a checkpoint). */
+bool options_apply(const struct command_line *line, struct options *options, struct error *error);
 
 /* One deck; also from memory (`name` for messages), as saved in a checkpoint. */
 bool options_read_file(const char *path, struct options *options, struct error *error);

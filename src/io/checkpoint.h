@@ -27,7 +27,7 @@ struct training_state {
     double plateau_rate_factor, plateau_best;
     int64_t plateau_bad;
     double epoch_loss_sum, epoch_top1_sum, epoch_top5_sum, epoch_samples; /* of the epoch so far */
-    double train_seconds, total_seconds; /* over all parts of the run */
+    double train_seconds, without_setup_seconds, total_seconds; /* over all parts of the run */
     int64_t parts;       /* how often it was started */
     bool finished;
 };

@@ -45,6 +45,10 @@ void flat_open(struct flat_model *flat, const struct unit *units, int unit_count
 void flat_allocate(struct flat_model *flat, struct arena *arena);
 void flat_close(struct flat_model *flat);
 
+/* Cuts this rank's part of each buffer into stretches that are updated alike: weight decay (where a
+ * tensor takes it), rate, frozen or not. Call it once, before the first update. */
+void flat_set_segments(struct flat_model *flat, double weight_decay);
+
 /* Each rank draws the start of its own shard. Then or after loading: flat_refresh makes the compute
  * copies from the masters. */
 void flat_initialize(struct flat_model *flat, uint64_t seed);

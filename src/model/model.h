@@ -30,6 +30,9 @@ struct model_type {
     void (*activations)(struct model *model, struct arena *arena, int64_t batch, bool training);
     void (*forward)(struct model *model, const struct model_pass *pass, int unit);
     void (*backward)(struct model *model, const struct model_pass *pass, int unit);
+    /* What a unit's last forward pass gave, in the compute type, and how many elements; NULL where it
+     * is not kept. To find where values that are not finite began. */
+    const void *(*output)(const struct model *model, int unit, int64_t *count);
     void (*close)(struct model *model);
 };
 

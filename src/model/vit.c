@@ -199,6 +199,7 @@ static const struct model_type vit_type = {.name = "vit",
                                            .activations = vit_activations,
                                            .forward = vit_forward,
                                            .backward = vit_backward,
+                                           .output = vit_output,
                                            .close = vit_close};
 
 struct model *vit_open(const struct vit_shape *shape, struct device *device, enum data_type compute,

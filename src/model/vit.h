@@ -59,6 +59,7 @@ struct vit {
     struct model model; /* first: a struct model is a struct vit */
     struct vit_shape shape;
     int64_t patches, tokens;
+    int64_t batch; /* of the last forward pass */
     int (*slot)[VIT_TENSORS];                       /* [unit_count] */
     struct vit_block *blocks;                       /* [depth] */
     void *patch_rows, *patch_tokens, *embedded, *x; /* stem; x feeds block 0 */
@@ -72,5 +73,6 @@ struct vit {
 void vit_activations(struct model *model, struct arena *arena, int64_t batch, bool training);
 void vit_forward(struct model *model, const struct model_pass *pass, int unit);
 void vit_backward(struct model *model, const struct model_pass *pass, int unit);
+const void *vit_output(const struct model *model, int unit, int64_t *count);
 
 #endif

@@ -523,6 +523,7 @@ static const void *block_input(const struct vit *vit, int unit)
 void vit_forward(struct model *model, const struct model_pass *pass, int unit)
 {
     struct vit *vit = (struct vit *)model;
+    vit->batch = pass->batch;
     if (unit == 0) {
         stem_forward(vit, pass);
     } else if (unit <= vit->shape.depth) {
@@ -544,4 +545,13 @@ void vit_backward(struct model *model, const struct model_pass *pass, int unit)
     } else {
         head_backward(vit, pass, unit);
     }
+}
+
+const void *vit_output(const struct model *model, int unit, int64_t *count)
+{
+    const struct vit *vit = (const struct vit *)model;
+    if (unit > vit->shape.depth)
+        return NULL;
+    *count = vit->batch * tokens_after(vit, unit) * vit->shape.dim;
+    return unit == 0 ? vit->x : vit->blocks[unit - 1].out;
 }

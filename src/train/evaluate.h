@@ -2,6 +2,23 @@
 #ifndef VITTRAIN_TRAIN_EVALUATE_H
 #define VITTRAIN_TRAIN_EVALUATE_H
 
+#include "train/feed.h"
 #include "train/metrics.h"
+#include "train/session.h"
+
+/* Sees each batch of this rank after its forward pass: for predictions. probabilities:
+ * [batch->count, classes]. Collective: called on all ranks for every batch, after an error too. May
+ * set the error. */
+struct evaluation_visitor {
+    void (*visit)(void *self, const struct batch *batch, const int32_t *predicted,
+                  const float *probabilities, struct error *error);
+    void *self;
+};
+
+/* Collective. Runs the model over a feed that was started without training; the weights' compute
+ * copies are fresh. visitor may be NULL. Loses what activations held. The caller frees. */
+bool evaluation_run(struct session *session, struct data_feed *feed,
+                    const struct evaluation_visitor *visitor, struct evaluation *evaluation,
+                    struct error *error);
 
 #endif

@@ -1,0 +1,51 @@
+/* The command `eval`: a checkpoint or weights on a split, each sample exactly once. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "app/app.h"
+#include "core/log.h"
+#include "train/inference.h"
+#include "train/results.h"
+
+static void evaluation_report(const struct inference *inference,
+                              const struct evaluation *evaluation)
+{
+    const struct dataset *dataset = &inference->feed.dataset;
+    evaluation_print(evaluation, dataset);
+    char *text = evaluation_to_text(evaluation, inference->split_name, dataset);
+    log_info("%s", text);
+    free(text);
+    log_info("%s: loss %.6f  top1 %.4f  top5 %.4f  on %lld samples", inference->split_name,
+             evaluation->loss, evaluation->top1, evaluation->top5, (long long)evaluation->samples);
+}
+
+static int eval_run(const struct options *options, const struct command_line *line,
+                    struct comm *world)
+{
+    struct error error = {0};
+    struct inference inference;
+    struct evaluation evaluation;
+    if (line->operand_count != 1)
+        error_set(&error, ERROR_USAGE,
+                  "eval needs one file: a checkpoint (.h5) or weights (.safetensors)");
+    else if (inference_open(&inference, line->operand[0], options, line, world, &error)) {
+        if (evaluation_run(&inference.session, &inference.feed, NULL, &evaluation, &error)) {
+            evaluation_report(&inference, &evaluation);
+            evaluation_free(&evaluation);
+        }
+        inference_close(&inference);
+    }
+    if (error.kind != ERROR_NONE && world->rank == 0)
+        log_error(&error);
+    return (int)error.kind;
+}
+
+const struct command command_eval = {
+    .name = "eval",
+    .synopsis = "eval CHECKPOINT|WEIGHTS [DECK.ini ...] [section.key=value ...]",
+    .summary = "loss, accuracy and per-class metrics of a checkpoint or of weights",
+    .detail =
+        "Evaluates a split (predict.split: train, val or test) with a checkpoint, whose deck is "
+        "taken from it, or with safetensors, whose model the deck or model.name describes. "
+        "Every sample counts exactly once, on any number of ranks.",
+    .run = eval_run};

@@ -1,0 +1,166 @@
+/* The command `predict`: classes and probabilities of a split's samples, as CSV or JSON lines. Of
+ * each global batch every rank makes its lines; rank 0 collects them in order and writes, so that
+ * memory stays small and the output does not depend on the number of ranks. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/app.h"
+#include "core/log.h"
+#include "train/inference.h"
+
+struct prediction {
+    const struct inference *inference;
+    struct comm *world;
+    bool json;
+    FILE *file;       /* rank 0's */
+    const char *path; /* for messages */
+};
+
+static bool names_json(const char *path)
+{
+    size_t length = strlen(path);
+    return length >= 5 && strcmp(path + length - 5, ".json") == 0;
+}
+
+static void line_write(const struct prediction *prediction, FILE *text, uint32_t record,
+                       int32_t label, int32_t predicted, const float *probability)
+{
+    const struct dataset *dataset = &prediction->inference->feed.dataset;
+    int64_t classes = prediction->inference->session.model->classes;
+    const char *name = predicted < dataset->classes ? dataset->class_name[predicted] : "";
+    if (prediction->json)
+        fprintf(text,
+                "{\"record\":%" PRIu32 ",\"label\":%" PRId32 ",\"predicted\":%" PRId32
+                ",\"class\":\"%s\",\"probabilities\":[",
+                record, label, predicted, name);
+    else
+        fprintf(text, "%" PRIu32 ",%" PRId32 ",%" PRId32 ",%s,", record, label, predicted, name);
+    for (int64_t c = 0; c < classes; c++)
+        fprintf(text, "%s%.6g", c == 0 ? "" : ",", (double)probability[c]);
+    fputs(prediction->json ? "]}\n" : "\n", text);
+}
+
+static void text_write(const struct prediction *prediction, const char *text, size_t size,
+                       struct error *error)
+{
+    if (fwrite(text, 1, size, prediction->file) != size)
+        error_set(error, ERROR_FILE, "%s: cannot write: %s", prediction->path, strerror(errno));
+}
+
+/* Rank 0 takes the lines of the others, rank by rank. */
+static void text_collect(const struct prediction *prediction, const char *text, int64_t size,
+                         struct error *error)
+{
+    struct comm *world = prediction->world;
+    if (world->rank != 0) {
+        comm_send(world, &size, sizeof size, 0);
+        comm_send(world, text, (size_t)size, 0);
+        return;
+    }
+    text_write(prediction, text, (size_t)size, error);
+    for (int rank = 1; rank < world->size; rank++) {
+        int64_t other = 0;
+        comm_receive(world, &other, sizeof other, rank);
+        char *received = malloc((size_t)other + 1);
+        ENSURE(received != NULL, "no memory for the predictions of a batch");
+        comm_receive(world, received, (size_t)other, rank);
+        text_write(prediction, received, (size_t)other, error);
+        free(received);
+    }
+}
+
+static void batch_visit(void *self, const struct batch *batch, const int32_t *predicted,
+                        const float *probabilities, struct error *error)
+{
+    const struct prediction *prediction = self;
+    int64_t classes = prediction->inference->session.model->classes;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    ENSURE(stream != NULL, "no memory for the predictions of a batch");
+    for (int64_t i = 0; i < batch->count; i++)
+        line_write(prediction, stream, batch->records[i], batch->labels[i], predicted[i],
+                   probabilities + i * classes);
+    ENSURE(fclose(stream) == 0, "no memory for the predictions of a batch");
+    text_collect(prediction, text, (int64_t)size, error);
+    free(text);
+}
+
+static bool file_open(struct prediction *prediction, struct error *error)
+{
+    if (prediction->world->rank == 0) {
+        bool console = strcmp(prediction->path, "-") == 0;
+        prediction->file = console ? stdout : fopen(prediction->path, "we");
+        if (prediction->file == NULL)
+            error_set(error, ERROR_FILE, "predict.output=%s: cannot write: %s", prediction->path,
+                      strerror(errno));
+    }
+    return comm_agree(prediction->world, error);
+}
+
+static void header_write(const struct prediction *prediction)
+{
+    if (prediction->file == NULL || prediction->json)
+        return;
+    fputs("record,label,predicted,class", prediction->file);
+    for (int64_t c = 0; c < prediction->inference->session.model->classes; c++)
+        fprintf(prediction->file, ",p%lld", (long long)c);
+    fputc('\n', prediction->file);
+}
+
+static bool file_close(struct prediction *prediction, struct error *error)
+{
+    if (prediction->file == NULL)
+        return true;
+    bool good = fflush(prediction->file) == 0 && ferror(prediction->file) == 0;
+    if (prediction->file != stdout)
+        good = fclose(prediction->file) == 0 && good;
+    return good ||
+           error_set(error, ERROR_FILE, "%s: cannot write: %s", prediction->path, strerror(errno));
+}
+
+static void split_predict(struct inference *inference, struct comm *world, struct error *error)
+{
+    struct evaluation evaluation = {0};
+    struct prediction prediction = {
+        .inference = inference, .world = world, .path = inference->options.predict.output};
+    prediction.json = names_json(prediction.path);
+    const struct evaluation_visitor visitor = {.visit = batch_visit, .self = &prediction};
+    if (!file_open(&prediction, error))
+        return;
+    header_write(&prediction);
+    evaluation_run(&inference->session, &inference->feed, &visitor, &evaluation, error);
+    file_close(&prediction, error);
+    comm_agree(world, error);
+    evaluation_free(&evaluation);
+}
+
+static int predict_run(const struct options *options, const struct command_line *line,
+                       struct comm *world)
+{
+    struct error error = {0};
+    struct inference inference;
+    log_open(world->rank, LOG_WARN); /* standard output may be for the predictions */
+    if (line->operand_count != 1)
+        error_set(&error, ERROR_USAGE,
+                  "predict needs one file: a checkpoint (.h5) or weights (.safetensors)");
+    else if (inference_open(&inference, line->operand[0], options, line, world, &error)) {
+        split_predict(&inference, world, &error);
+        inference_close(&inference);
+    }
+    if (error.kind != ERROR_NONE && world->rank == 0)
+        log_error(&error);
+    return (int)error.kind;
+}
+
+const struct command command_predict = {
+    .name = "predict",
+    .synopsis = "predict CHECKPOINT|WEIGHTS [DECK.ini ...] [section.key=value ...]",
+    .summary = "classes and probabilities of a split's samples as CSV or JSON",
+    .detail = "Writes a line for each sample of predict.split to predict.output (\"-\": standard "
+              "output): record, label, predicted class and the probability of every class; JSON "
+              "lines when the name ends in .json, else CSV.",
+    .run = predict_run};

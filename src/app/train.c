@@ -1,0 +1,40 @@
+/* The command `train`: a deck in, a run folder out. */
+#include <stdio.h>
+
+#include "app/app.h"
+#include "core/log.h"
+#include "train/trainer.h"
+
+static int train_run(const struct options *options, const struct command_line *line,
+                     struct comm *world)
+{
+    struct error error = {0};
+    struct trainer trainer;
+    if (line->operand_count > 0)
+        error_set(&error, ERROR_USAGE, "train takes decks and section.key=value, not \"%s\"",
+                  line->operand[0]);
+    else
+        options_check(options, &error);
+    if (error.kind == ERROR_NONE) {
+        if (world->rank == 0)
+            options_print_differences(options, stdout);
+        if (trainer_open(&trainer, options, world, &error)) {
+            trainer_run(&trainer, &error);
+            trainer_close(&trainer);
+        }
+    }
+    if (error.kind != ERROR_NONE && world->rank == 0)
+        log_error(&error);
+    return (int)error.kind;
+}
+
+const struct command command_train = {
+    .name = "train",
+    .synopsis = "[train] [DECK.ini ...] [section.key=value ...]",
+    .summary = "train a model; the default command",
+    .detail =
+        "Trains the model that the deck describes and leaves a run folder: the resolved deck, "
+        "metrics.csv, epochs.csv, TensorBoard events, checkpoints, the log, result.json and the "
+        "final weights. An interrupted run with the same deck goes on from its newest good "
+        "checkpoint.",
+    .run = train_run};

@@ -1,0 +1,111 @@
+/* Evaluation: the ranks share a split without padding, their counts are added up once at the end.
+ */
+#include "train/evaluate.h"
+
+#include <stdlib.h>
+
+#include "core/clock.h"
+
+/* One batch: forward pass, loss, what was predicted. `predicted` is host memory. */
+static void batch_evaluate(struct session *session, struct data_feed *feed,
+                           const struct batch *batch, int32_t *predicted, float *probabilities)
+{
+    const struct device_backend *backend = session->device->backend;
+    session_upload(session, batch, &feed->source, false);
+    struct model_pass pass = session_pass(session, batch->count, false);
+    session_forward(session, &pass);
+    const struct cross_entropy loss = {.type = session->compute,
+                                       .batch = batch->count,
+                                       .classes = session->model->classes,
+                                       .scale = 1,
+                                       .logits = session->logits,
+                                       .labels = session->labels,
+                                       .sums = session->sums,
+                                       .predicted = session->predicted,
+                                       .probabilities =
+                                           probabilities != NULL ? session->probabilities : NULL};
+    backend->cross_entropy(session->stream, &loss);
+    size_t count = (size_t)batch->count;
+    backend->copy(session->stream, predicted, session->predicted, count * sizeof *predicted);
+    if (probabilities != NULL)
+        backend->copy(session->stream, probabilities, session->probabilities,
+                      count * (size_t)session->model->classes * sizeof *probabilities);
+    backend->stream_synchronize(session->stream);
+}
+
+static void confusion_count(struct evaluation *evaluation, const struct batch *batch,
+                            const int32_t *predicted)
+{
+    for (int64_t i = 0; i < batch->count; i++)
+        evaluation->confusion[batch->labels[i] * evaluation->classes + predicted[i]]++;
+}
+
+static void batches_run(struct session *session, struct data_feed *feed,
+                        const struct evaluation_visitor *visitor, struct evaluation *evaluation,
+                        int32_t *predicted, float *probabilities, struct error *error)
+{
+    int64_t steps = sampler_steps(&feed->sampler);
+    double waited = 0;
+    loader_start(feed->loader, 0);
+    for (int64_t step = 0; step < steps; step++) {
+        struct batch *batch = loader_next(feed->loader, &waited);
+        ENSURE(batch != NULL, "the loader's epoch ended inside an evaluation");
+        if (batch->error.kind != ERROR_NONE && error->kind == ERROR_NONE)
+            *error = batch->error;
+        /* A rank that cannot go on still takes part in what the others do. */
+        batch_evaluate(session, feed, batch, predicted, probabilities);
+        if (error->kind == ERROR_NONE)
+            confusion_count(evaluation, batch, predicted);
+        if (visitor != NULL)
+            visitor->visit(visitor->self, batch, predicted, probabilities, error);
+        loader_give_back(feed->loader, batch);
+    }
+}
+
+static void sums_reduce(struct session *session, struct evaluation *evaluation)
+{
+    const struct device_backend *backend = session->device->backend;
+    struct comm *world = session->mesh.world;
+    backend->copy(session->stream, session->host_sums, session->sums, sizeof *session->host_sums);
+    backend->stream_synchronize(session->stream);
+    double sums[4] = {session->host_sums->loss, session->host_sums->top1, session->host_sums->top5,
+                      session->host_sums->samples};
+    comm_all_reduce(world, sums, 4, COMM_FP64, COMM_SUM);
+    comm_all_reduce(world, evaluation->confusion, evaluation->classes * evaluation->classes,
+                    COMM_INT64, COMM_SUM);
+    evaluation->samples = (int64_t)sums[3];
+    double samples = sums[3] > 0 ? sums[3] : 1;
+    evaluation->loss = sums[0] / samples;
+    evaluation->top1 = sums[1] / samples;
+    evaluation->top5 = sums[2] / samples;
+}
+
+bool evaluation_run(struct session *session, struct data_feed *feed,
+                    const struct evaluation_visitor *visitor, struct evaluation *evaluation,
+                    struct error *error)
+{
+    double begin = clock_now();
+    int64_t classes = session->model->classes;
+    size_t batch = (size_t)session->batch;
+    *evaluation = (struct evaluation){.classes = classes};
+    evaluation->confusion = calloc((size_t)(classes * classes), sizeof(int64_t));
+    int32_t *predicted = calloc(batch, sizeof *predicted);
+    float *probabilities = NULL;
+    if (visitor != NULL)
+        probabilities = calloc(batch * (size_t)classes, sizeof *probabilities);
+    ENSURE(evaluation->confusion != NULL && predicted != NULL &&
+               (visitor == NULL || probabilities != NULL),
+           "no memory for the results of an evaluation");
+    session_activations(session, false);
+    session->device->backend->zero(session->stream, session->sums, sizeof *session->sums);
+    batches_run(session, feed, visitor, evaluation, predicted, probabilities, error);
+    free(predicted);
+    free(probabilities);
+    bool good = comm_agree(session->mesh.world, error);
+    if (good)
+        sums_reduce(session, evaluation);
+    else
+        evaluation_free(evaluation);
+    evaluation->seconds = clock_now() - begin;
+    return good;
+}

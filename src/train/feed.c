@@ -1,0 +1,49 @@
+/* Opens a split of the data and the threads that bring it. */
+#include "train/feed.h"
+
+#include <string.h>
+
+enum { BATCHES_AHEAD = 4 };
+
+bool feed_open(struct data_feed *feed, const struct options *options, enum data_split split,
+               struct comm *world, struct error *error)
+{
+    memset(feed, 0, sizeof *feed);
+    if (dataset_open(&feed->dataset, options, split, error) && feed->dataset.count == 0)
+        error_set(error, ERROR_DATA, "data.format=%s: the split is empty: see data.val",
+                  options->data.format);
+    if (!comm_agree(world, error))
+        return false;
+    feed->source = (struct image_source){.channels = feed->dataset.channels,
+                                         .height = feed->dataset.height,
+                                         .width = feed->dataset.width};
+    return true;
+}
+
+bool feed_start(struct data_feed *feed, const struct options *options, struct comm *world,
+                struct device *device, int64_t global_batch, int64_t image, bool training,
+                struct error *error)
+{
+    bool overfit = options->debug.overfit > 0;
+    sampler_open(&feed->sampler, (uint64_t)options->run.seed, feed->dataset.count, global_batch,
+                 training ? options->train.accumulate : 1,
+                 training && options->data.shuffle && !overfit, training && options->data.drop_last,
+                 world->rank, world->size);
+    feed->sampler.limit = training && overfit ? options->debug.overfit : options->debug.batches;
+    feed->training = training;
+    augment_open(&feed->augment, options, image, image, training);
+    feed->loader = loader_open(&feed->dataset, &feed->sampler, &feed->augment, device,
+                               (int)options->data.workers, BATCHES_AHEAD, error);
+    return comm_agree(world, error);
+}
+
+void feed_close(struct data_feed *feed)
+{
+    if (feed->loader != NULL) {
+        loader_close(feed->loader);
+        sampler_close(&feed->sampler);
+    }
+    if (feed->dataset.format != NULL)
+        dataset_close(&feed->dataset);
+    memset(feed, 0, sizeof *feed);
+}

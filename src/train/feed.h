@@ -1,0 +1,30 @@
+/* A split of the data on its way to the device: data set, sampler, augmentation and loader, opened
+ * together as the options say. */
+#ifndef VITTRAIN_TRAIN_FEED_H
+#define VITTRAIN_TRAIN_FEED_H
+
+#include "comm/comm.h"
+#include "train/session.h"
+
+struct data_feed {
+    struct dataset dataset;
+    struct sampler sampler;
+    struct augment augment;
+    struct loader *loader; /* after feed_start */
+    struct image_source source;
+    bool training;
+};
+
+/* Collective: every rank opens the data set; one message if any cannot. */
+bool feed_open(struct data_feed *feed, const struct options *options, enum data_split split,
+               struct comm *world, struct error *error);
+
+/* Collective. Cuts the epoch into global batches of this many samples and starts the loader's
+ * threads. Training: shuffled, augmented, accumulated as the options say; else in file order, each
+ * sample once. image: the model's image size. */
+bool feed_start(struct data_feed *feed, const struct options *options, struct comm *world,
+                struct device *device, int64_t global_batch, int64_t image, bool training,
+                struct error *error);
+void feed_close(struct data_feed *feed);
+
+#endif

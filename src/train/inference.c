@@ -1,0 +1,92 @@
+/* Opens a trained model and a split of data. A checkpoint knows the deck that made it, so that
+ * `eval CHECKPOINT` needs nothing else. */
+#include "train/inference.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "io/checkpoint.h"
+#include "train/trainer.h"
+
+static bool split_find(const char *name, enum data_split *split, struct error *error)
+{
+    static const char *const names[] = {"train", "val", "test"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(name, names[i]) != 0)
+            continue;
+        *split = (enum data_split)i;
+        return true;
+    }
+    return error_set(error, ERROR_USAGE, "predict.split=%s: it is train, val or test", name);
+}
+
+static bool is_safetensors(const char *path)
+{
+    const char *end = strrchr(path, '.');
+    return end != NULL && strcmp(end, ".safetensors") == 0;
+}
+
+/* The checkpoint's deck, and over it what the command line says. */
+static bool deck_take(struct inference *inference, const char *weights,
+                      const struct command_line *line, struct comm *world, struct error *error)
+{
+    char *deck = NULL;
+    if (is_safetensors(weights))
+        return true;
+    if (!checkpoint_read_deck(weights, world, &deck, error))
+        return false;
+    options_default(&inference->options);
+    bool good = options_read_text(deck, weights, &inference->options, error) &&
+                options_apply(line, &inference->options, error);
+    free(deck);
+    return good;
+}
+
+static bool inference_prepare(struct inference *inference, const char *weights, struct comm *world,
+                              struct error *error)
+{
+    struct options *options = &inference->options;
+    struct session *session = &inference->session;
+    enum data_split split = SPLIT_TEST;
+    if (!split_find(options->predict.split, &split, error))
+        return false;
+    inference->split_name = options->predict.split;
+    if (!feed_open(&inference->feed, options, split, world, error))
+        return false;
+    if (options->model.classes == 0)
+        options->model.classes = inference->feed.dataset.classes;
+    if (options->model.classes < inference->feed.dataset.classes)
+        return error_set(error, ERROR_USAGE, "the model has %lld classes, but the data has %lld",
+                         (long long)options->model.classes,
+                         (long long)inference->feed.dataset.classes);
+    int64_t batch = options->train.batch;
+    return session_open(session, options, world, false, error) &&
+           session_allocate(session, batch, &inference->feed.source, false, error) &&
+           weights_read(weights, session, error) &&
+           feed_start(&inference->feed, options, world, session->device, batch * world->size,
+                      session->model->image, false, error);
+}
+
+bool inference_open(struct inference *inference, const char *weights, const struct options *options,
+                    const struct command_line *line, struct comm *world, struct error *error)
+{
+    memset(inference, 0, sizeof *inference);
+    inference->options = *options;
+    if (deck_take(inference, weights, line, world, error) &&
+        inference_prepare(inference, weights, world, error)) {
+        struct flat_model *flat = &inference->session.flat;
+        if (flat->averaged)
+            flat_swap_average(flat);
+        flat_refresh(flat);
+        return true;
+    }
+    inference_close(inference);
+    return false;
+}
+
+void inference_close(struct inference *inference)
+{
+    feed_close(&inference->feed);
+    session_close(&inference->session);
+}

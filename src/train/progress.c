@@ -1,0 +1,255 @@
+/* Turns what happened since the last log line into lines, rows and points. The counts of all ranks
+ * are added up here and nowhere else: one small reduction a log interval. */
+#include "train/progress.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "io/run_log.h"
+#include "train/results.h"
+
+/* Seconds between plain lines where there is no terminal. */
+enum { PLAIN_LINE_SECONDS = 10 };
+
+/* What all ranks have counted since the last call. */
+struct interval_sums {
+    double loss, top1, top5, samples; /* sums over samples */
+    double data, compute, exposed;    /* seconds, mean of the ranks */
+};
+
+static struct interval_sums sums_take(struct trainer *trainer)
+{
+    struct session *session = &trainer->session;
+    const struct device_backend *backend = session->device->backend;
+    const struct step_times *times = &trainer->interval.times;
+    backend->copy(session->stream, session->host_sums, session->sums, sizeof *session->host_sums);
+    backend->zero(session->stream, session->sums, sizeof *session->sums);
+    backend->stream_synchronize(session->stream);
+    const struct loss_sums *own = session->host_sums;
+    double sums[] = {own->loss,     own->top1,   own->top5,
+                     own->samples,  times->data, times->forward + times->backward + times->update,
+                     times->exposed};
+    comm_all_reduce(trainer->world, sums, sizeof sums / sizeof sums[0], COMM_FP64, COMM_SUM);
+    double ranks = trainer->world->size;
+    return (struct interval_sums){.loss = sums[0],
+                                  .top1 = sums[1],
+                                  .top5 = sums[2],
+                                  .samples = sums[3],
+                                  .data = sums[4] / ranks,
+                                  .compute = sums[5] / ranks,
+                                  .exposed = sums[6] / ranks};
+}
+
+static void interval_begin(struct trainer *trainer)
+{
+    trainer->interval = (struct interval){.begin = clock_now()};
+}
+
+void progress_start(struct trainer *trainer)
+{
+    struct session *session = &trainer->session;
+    session->device->backend->zero(session->stream, session->sums, sizeof *session->sums);
+    trainer->epoch_clock = (struct epoch_clock){.begin = clock_now()};
+    trainer->plain_line_at = clock_now();
+    interval_begin(trainer);
+    log_info("set-up took %.2f s", clock_now() - trainer->opened_at);
+}
+
+static double share_of_peak(const struct trainer *trainer, double images_per_second)
+{
+    const struct session *session = &trainer->session;
+    double peak = session->limits.peak_flops[session->compute] * trainer->world->size;
+    return peak > 0 ? images_per_second * session->model->flops_per_image / peak : NAN;
+}
+
+static double elapsed(const struct trainer *trainer)
+{
+    return trainer->earlier_seconds + clock_now() - trainer->opened_at;
+}
+
+/* The line under all others, or plain lines now and then. */
+static void line_show(struct trainer *trainer)
+{
+    const struct training_state *state = &trainer->state;
+    double now = clock_now(), samples = state->epoch_samples > 0 ? state->epoch_samples : 1;
+    double seconds = now - trainer->epoch_clock.begin;
+    double rate = (double)trainer->epoch_clock.images / (seconds > 0 ? seconds : 1);
+    int64_t steps_left = trainer->total_steps - state->step;
+    double step_seconds =
+        trainer->epoch_clock.steps > 0 ? seconds / (double)trainer->epoch_clock.steps : 0;
+    char left[32], line[256];
+    clock_format(step_seconds * (double)steps_left, left, sizeof left);
+    snprintf(
+        line, sizeof line,
+        "epoch %lld  step %lld/%lld  loss %.4f  acc %.2f %%  lr %.2e  %.0f img/s  data %.1f %%  "
+        "ETA %s",
+        (long long)state->epoch + 1, (long long)state->step, (long long)trainer->total_steps,
+        state->epoch_loss_sum / samples, 100 * state->epoch_top1_sum / samples, trainer->last_rate,
+        rate, seconds > 0 ? 100 * trainer->epoch_clock.data / seconds : 0, left);
+    if (log_is_terminal()) {
+        log_progress("%s", line);
+    } else if (now - trainer->plain_line_at >= PLAIN_LINE_SECONDS) {
+        trainer->plain_line_at = now;
+        log_info("%s", line);
+    }
+}
+
+void progress_interval(struct trainer *trainer)
+{
+    struct interval *interval = &trainer->interval;
+    struct training_state *state = &trainer->state;
+    if (interval->steps == 0)
+        return;
+    double seconds = clock_now() - interval->begin, steps = (double)interval->steps;
+    struct interval_sums sums = sums_take(trainer);
+    state->epoch_loss_sum += sums.loss;
+    state->epoch_top1_sum += sums.top1;
+    state->epoch_top5_sum += sums.top5;
+    state->epoch_samples += sums.samples;
+    trainer->epoch_clock.images += (int64_t)sums.samples;
+    trainer->epoch_clock.steps += interval->steps;
+    trainer->epoch_clock.data += sums.data;
+    trainer->epoch_clock.training += seconds;
+    trainer->run_images += (int64_t)sums.samples;
+    double samples = sums.samples > 0 ? sums.samples : 1, speed = sums.samples / seconds;
+    const struct metrics_row row = {.epoch = state->epoch,
+                                    .step = state->step,
+                                    .split = "train",
+                                    .loss = sums.loss / samples,
+                                    .top1 = sums.top1 / samples,
+                                    .top5 = sums.top5 / samples,
+                                    .rate = trainer->last_rate,
+                                    .gradient_norm = trainer->last_norm,
+                                    .images_per_second = speed,
+                                    .step_seconds = seconds / steps,
+                                    .data_seconds = sums.data / steps,
+                                    .compute_seconds = sums.compute / steps,
+                                    .exposed_comm_seconds = sums.exposed / steps,
+                                    .peak_share = share_of_peak(trainer, speed),
+                                    .elapsed_seconds = elapsed(trainer)};
+    run_log_metrics(trainer->log, &row, &trainer->log_error);
+    line_show(trainer);
+    interval_begin(trainer);
+}
+
+static void epoch_say(const struct trainer *trainer, const struct epoch_row *row, bool evaluated)
+{
+    char text[160] = "", seconds[32];
+    if (evaluated)
+        snprintf(text, sizeof text, "  val loss %.4f  val acc %.2f %%  (best %s %.4g)",
+                 row->val_loss, 100 * row->val_top1,
+                 trainer->options.checkpoint.monitor == MONITOR_LOSS ? "loss" : "acc",
+                 trainer->state.best_metric);
+    clock_format(row->seconds, seconds, sizeof seconds);
+    log_info("epoch %lld done  loss %.4f  acc %.2f %%%s  %s  %.0f img/s  data wait %.2f %%",
+             (long long)row->epoch + 1, row->train_loss, 100 * row->train_top1, text, seconds,
+             row->images_per_second, 100 * row->data_share);
+}
+
+bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error)
+{
+    const struct training_state *state = &trainer->state;
+    const struct evaluation *evaluation = &trainer->evaluation;
+    const struct epoch_clock *clock = &trainer->epoch_clock;
+    double samples = state->epoch_samples > 0 ? state->epoch_samples : 1;
+    double training = clock->training > 0 ? clock->training : 1;
+    const struct epoch_row row = {.epoch = state->epoch,
+                                  .steps = state->step,
+                                  .train_loss = state->epoch_loss_sum / samples,
+                                  .train_top1 = state->epoch_top1_sum / samples,
+                                  .train_top5 = state->epoch_top5_sum / samples,
+                                  .val_loss = evaluated ? evaluation->loss : NAN,
+                                  .val_top1 = evaluated ? evaluation->top1 : NAN,
+                                  .val_top5 = evaluated ? evaluation->top5 : NAN,
+                                  .rate = trainer->last_rate,
+                                  .seconds = clock->training,
+                                  .eval_seconds = evaluated ? evaluation->seconds : NAN,
+                                  .images_per_second = (double)clock->images / training,
+                                  .data_share = clock->data / training};
+    if (evaluated) {
+        const struct metrics_row metrics = {.epoch = state->epoch,
+                                            .step = state->step,
+                                            .split = "val",
+                                            .loss = evaluation->loss,
+                                            .top1 = evaluation->top1,
+                                            .top5 = evaluation->top5,
+                                            .rate = NAN,
+                                            .gradient_norm = NAN,
+                                            .images_per_second =
+                                                (double)evaluation->samples / evaluation->seconds,
+                                            .step_seconds = NAN,
+                                            .data_seconds = NAN,
+                                            .compute_seconds = NAN,
+                                            .exposed_comm_seconds = NAN,
+                                            .peak_share = NAN,
+                                            .elapsed_seconds = elapsed(trainer)};
+        run_log_metrics(trainer->log, &metrics, &trainer->log_error);
+    }
+    trainer->last_epoch = row;
+    epoch_say(trainer, &row, evaluated);
+    run_log_epoch(trainer->log, &row, &trainer->log_error);
+    run_log_flush(trainer->log, &trainer->log_error);
+    *error = trainer->log_error;
+    trainer->epoch_clock = (struct epoch_clock){.begin = clock_now()};
+    interval_begin(trainer);
+    /* Only rank 0 writes rows; all hear of it when it cannot. */
+    return comm_agree(trainer->world, error);
+}
+
+static struct results results_collect(const struct trainer *trainer)
+{
+    static const char *const type_name[] = {"fp32", "bf16", "fp16"};
+    const struct training_state *state = &trainer->state;
+    const struct session *session = &trainer->session;
+    double now = clock_now();
+    double training = now - trainer->part_begin - trainer->evaluation_seconds;
+    bool evaluated = trainer->evaluation.confusion != NULL;
+    return (struct results){
+        .name = trainer->options.run.name,
+        .model = trainer->options.model.name,
+        .backend = session->device->backend->name,
+        .precision = type_name[session->compute],
+        .stop_reason = trainer->stop_reason != NULL ? trainer->stop_reason : "all steps done",
+        .parameters = model_parameter_count(session->model),
+        .seed = trainer->options.run.seed,
+        .global_batch = trainer->global_batch,
+        .ranks = trainer->world->size,
+        .nodes = session->mesh.node_count,
+        .threads = session->limits.threads,
+        .steps = state->step,
+        .epochs = state->epoch,
+        .train_loss = trainer->last_epoch.train_loss,
+        .train_top1 = trainer->last_epoch.train_top1,
+        .train_top5 = trainer->last_epoch.train_top5,
+        .split = evaluated ? "val" : NULL,
+        .evaluation = evaluated ? &trainer->evaluation : NULL,
+        .monitor = trainer->options.checkpoint.monitor == MONITOR_LOSS ? "loss" : "top1",
+        .best = state->best_metric,
+        .best_step = state->best_step,
+        .total_seconds = trainer->earlier_seconds + now - trainer->opened_at,
+        .without_setup_seconds = trainer->earlier_without_setup_seconds + now - trainer->part_begin,
+        .training_seconds = trainer->earlier_train_seconds + training - trainer->checkpoint_seconds,
+        .images_per_second = (double)trainer->run_images / training};
+}
+
+bool progress_result(struct trainer *trainer, struct error *error)
+{
+    char total[32], training[32];
+    const struct results results = results_collect(trainer);
+    clock_format(results.total_seconds, total, sizeof total);
+    clock_format(results.training_seconds, training, sizeof training);
+    if (results.evaluation != NULL) {
+        evaluation_print(&trainer->evaluation, &trainer->validation.dataset);
+        log_info("final: loss %.4f, accuracy %.2f %% (top-5 %.2f %%) on %lld samples",
+                 trainer->evaluation.loss, 100 * trainer->evaluation.top1,
+                 100 * trainer->evaluation.top5, (long long)trainer->evaluation.samples);
+    }
+    log_info("time: %s in all, %s training alone, %.0f img/s", total, training,
+             results.images_per_second);
+    log_info("run folder: %s", trainer->folder.path);
+    if (trainer->world->rank == 0)
+        results_write(&trainer->folder, &results, &trainer->validation.dataset, error);
+    return comm_agree(trainer->world, error);
+}

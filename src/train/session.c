@@ -1,0 +1,268 @@
+/* Opens device, mesh and model and lays out a rank's memory: the same code measures and takes. */
+#define _GNU_SOURCE /* sched_getaffinity */
+#include "train/session.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "train/optimizer.h"
+
+/* Ranks of a node share its cores; where the launcher bound a rank to some, it has those. */
+static int threads_share(const struct session *session)
+{
+    if (session->options->run.threads > 0)
+        return (int)session->options->run.threads;
+    cpu_set_t allowed;
+    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    int mine = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : cores;
+    int share = cores / session->mesh.node->size;
+    int threads = mine < share ? mine : share;
+    return threads > 0 ? threads : 1;
+}
+
+static enum data_type compute_type(const struct session *session)
+{
+    switch ((enum precision_choice)session->options->train.precision) {
+    case PRECISION_FP32:
+        return TYPE_FP32;
+    case PRECISION_BF16:
+        return TYPE_BF16;
+    case PRECISION_AUTO:
+        break;
+    }
+    return session->limits.multiplies_bf16 ? TYPE_BF16 : TYPE_FP32;
+}
+
+/* What the images are normalised with: the options', else the model's. */
+static bool normalisation_choose(struct session *session, struct error *error)
+{
+    const struct model *model = session->model;
+    const struct option_list *mean = &session->options->augment.mean;
+    const struct option_list *std = &session->options->augment.std;
+    if (model->channels > 4)
+        return error_set(error, ERROR_USAGE, "model.channels=%lld: images have 1 to 4 channels",
+                         (long long)model->channels);
+    if ((mean->count > 1 && mean->count != model->channels) ||
+        (std->count > 1 && std->count != model->channels))
+        return error_set(error, ERROR_USAGE,
+                         "augment.mean and augment.std need one value, or one for each of the %lld "
+                         "channels",
+                         (long long)model->channels);
+    for (int c = 0; c < (int)model->channels; c++) {
+        int known = c < 3 ? c : 2; /* the registry knows three */
+        int mean_at = mean->count > 1 ? c : 0, std_at = std->count > 1 ? c : 0;
+        session->augment_mean[c] =
+            mean->count > 0 ? (float)mean->value[mean_at] : model->mean[known];
+        session->augment_std[c] = std->count > 0 ? (float)std->value[std_at] : model->std[known];
+        if (!(session->augment_std[c] > 0))
+            return error_set(error, ERROR_USAGE, "augment.std must be above 0");
+    }
+    return true;
+}
+
+static bool device_and_model_open(struct session *session, struct error *error)
+{
+    const struct options *options = session->options;
+    if (options->run.backend == BACKEND_CUDA)
+        return error_set(error, ERROR_USAGE,
+                         "run.backend=cuda: this program has no GPU module; use auto or cpu");
+    session->device = device_cpu.open(session->mesh.node->rank, threads_share(session), error);
+    if (session->device == NULL)
+        return false;
+    session->device->backend->limits(session->device, &session->limits);
+    session->stream = session->device->backend->stream_open(session->device);
+    session->compute = compute_type(session);
+    session->model = model_open(options, session->device, session->compute, error);
+    return session->model != NULL && normalisation_choose(session, error);
+}
+
+bool session_open(struct session *session, const struct options *options, struct comm *world,
+                  bool training, struct error *error)
+{
+    memset(session, 0, sizeof *session);
+    session->options = options;
+    if (!mesh_open(&session->mesh, world, options, error))
+        return false;
+    device_and_model_open(session, error);
+    if (!comm_agree(world, error))
+        return false;
+    int moments = training ? optimizer_moments(options) : 0;
+    flat_open(&session->flat, session->model->units, session->model->unit_count, &session->mesh,
+              session->device, session->stream, session->compute, moments, options->optim.ema > 0,
+              training);
+    return true;
+}
+
+/* The memory that a batch passes through on the device. */
+static void batch_allocate(struct session *session, const struct image_source *source)
+{
+    struct arena *arena = &session->arena;
+    const struct model *model = session->model;
+    size_t batch = (size_t)session->batch, classes = (size_t)model->classes;
+    size_t source_bytes = (size_t)(source->channels * source->height * source->width);
+    size_t image_bytes =
+        (size_t)(model->channels * model->image * model->image) * type_size(session->compute);
+    const struct image_transform transform = {.type = session->compute,
+                                              .batch = session->batch,
+                                              .channels = source->channels,
+                                              .source_height = source->height,
+                                              .source_width = source->width,
+                                              .height = model->image,
+                                              .width = model->image};
+    session->pixels = arena_take(arena, MEMORY_BUFFERS, batch * source_bytes);
+    session->plans = arena_take(arena, MEMORY_BUFFERS, batch * sizeof(struct pixel_plan));
+    session->labels = arena_take(arena, MEMORY_BUFFERS, batch * sizeof(int32_t));
+    session->predicted = arena_take(arena, MEMORY_BUFFERS, batch * sizeof(int32_t));
+    session->losses = arena_take(arena, MEMORY_BUFFERS, batch * sizeof(float));
+    session->probabilities = arena_take(arena, MEMORY_BUFFERS, batch * classes * sizeof(float));
+    session->images = arena_take(arena, MEMORY_BUFFERS, batch * image_bytes);
+    session->logits =
+        arena_take(arena, MEMORY_BUFFERS, batch * classes * type_size(session->compute));
+    session->transform_scratch =
+        arena_take(arena, MEMORY_BUFFERS, image_transform_scratch(&transform));
+    session->sums = arena_take(arena, MEMORY_BUFFERS, sizeof *session->sums);
+    session->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof(int64_t));
+}
+
+static void session_layout(struct session *session, const struct image_source *source,
+                           bool training)
+{
+    struct arena *arena = &session->arena;
+    const struct device_backend *backend = session->device->backend;
+    flat_allocate(&session->flat, arena);
+    batch_allocate(session, source);
+    size_t workspace = backend->workspace_bytes(session->device);
+    void *memory = arena_take(arena, MEMORY_BUFFERS, workspace);
+    if (!arena_is_measuring(arena))
+        backend->workspace_set(session->device, memory, workspace);
+    session->activations_mark = arena_mark(arena);
+    session->model->type->activations(session->model, arena, session->batch, false);
+    if (!training)
+        return;
+    arena_rewind(arena, session->activations_mark);
+    session->model->type->activations(session->model, arena, session->batch, true);
+}
+
+static void memory_print(const struct session *session)
+{
+    const struct arena *arena = &session->arena;
+    for (int i = 0; i < MEMORY_CLASSES; i++)
+        log_info("  %-12s %10.2f MiB", memory_class_name[i],
+                 (double)arena->by_class[i] / (1 << 20));
+    log_info("  %-12s %10.2f MiB a rank, one allocation", "arena", (double)arena->peak / (1 << 20));
+}
+
+static bool pinned_allocate(struct session *session, struct error *error)
+{
+    const struct device_backend *backend = session->device->backend;
+    session->host_sums =
+        backend->allocate_pinned(session->device, sizeof *session->host_sums, error);
+    session->host_norm =
+        backend->allocate_pinned(session->device, sizeof *session->host_norm, error);
+    return session->host_sums != NULL && session->host_norm != NULL;
+}
+
+bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
+                      bool training, struct error *error)
+{
+    session->batch = batch;
+    if (source->channels != session->model->channels)
+        error_set(error, ERROR_USAGE,
+                  "the images have %lld channels and model.channels is %lld: set model.channels",
+                  (long long)source->channels, (long long)session->model->channels);
+    arena_measure(&session->arena);
+    session_layout(session, source, training);
+    size_t bytes = session->arena.peak;
+    log_info("memory:");
+    memory_print(session);
+    if (error->kind == ERROR_NONE) {
+        session->memory = session->device->backend->allocate(session->device, bytes, error);
+        pinned_allocate(session, error);
+    }
+    if (!comm_agree(session->mesh.world, error))
+        return false;
+    arena_begin(&session->arena, session->memory, bytes);
+    session_layout(session, source, training);
+    return true;
+}
+
+void session_close(struct session *session)
+{
+    if (session->device != NULL) {
+        const struct device_backend *backend = session->device->backend;
+        if (session->flat.buffers != NULL)
+            flat_close(&session->flat);
+        if (session->host_sums != NULL)
+            backend->release_pinned(session->device, session->host_sums);
+        if (session->host_norm != NULL)
+            backend->release_pinned(session->device, session->host_norm);
+        if (session->memory != NULL)
+            backend->release(session->device, session->memory);
+        model_close(session->model);
+        backend->stream_close(session->stream);
+        backend->close(session->device);
+    }
+    if (session->mesh.world != NULL)
+        mesh_close(&session->mesh);
+    memset(session, 0, sizeof *session);
+}
+
+void session_activations(struct session *session, bool training)
+{
+    arena_rewind(&session->arena, session->activations_mark);
+    session->model->type->activations(session->model, &session->arena, session->batch, training);
+}
+
+void session_upload(struct session *session, const struct batch *batch,
+                    const struct image_source *source, bool augmented)
+{
+    const struct device_backend *backend = session->device->backend;
+    struct stream *stream = session->stream;
+    size_t count = (size_t)batch->count;
+    size_t source_bytes = (size_t)(source->channels * source->height * source->width);
+    backend->copy(stream, session->pixels, batch->pixels, count * source_bytes);
+    backend->copy(stream, session->labels, batch->labels, count * sizeof(int32_t));
+    if (augmented)
+        backend->copy(stream, session->plans, batch->plans, count * sizeof(struct pixel_plan));
+    const struct image_transform transform = {.type = session->compute,
+                                              .batch = batch->count,
+                                              .channels = source->channels,
+                                              .source_height = source->height,
+                                              .source_width = source->width,
+                                              .height = session->model->image,
+                                              .width = session->model->image,
+                                              .source = session->pixels,
+                                              .plans = augmented ? session->plans : NULL,
+                                              .mean = session->augment_mean,
+                                              .std = session->augment_std,
+                                              .images = session->images,
+                                              .scratch = session->transform_scratch};
+    backend->image_transform(stream, &transform);
+}
+
+struct model_pass session_pass(struct session *session, int64_t count, bool training)
+{
+    return (struct model_pass){.stream = session->stream,
+                               .flat = &session->flat,
+                               .batch = count,
+                               .training = training,
+                               .images = session->images,
+                               .logits = session->logits};
+}
+
+void session_forward(struct session *session, const struct model_pass *pass)
+{
+    struct flat_model *flat = &session->flat;
+    int units = session->model->unit_count;
+    flat_gather_start(flat, 0);
+    for (int u = 0; u < units; u++) {
+        flat_gather_wait(flat, u);
+        if (u + 1 < units)
+            flat_gather_start(flat, u + 1);
+        session->model->type->forward(session->model, pass, u);
+        flat_free(flat, u);
+    }
+}

@@ -1,0 +1,76 @@
+/* What every command that runs a model needs: device, mesh, model, its flat buffers, and the memory
+ * that a batch passes through. All of it is laid out in one arena, measured before it is allocated.
+ */
+#ifndef VITTRAIN_TRAIN_SESSION_H
+#define VITTRAIN_TRAIN_SESSION_H
+
+#include "core/arena.h"
+#include "core/options.h"
+#include "data/loader.h"
+#include "device/device.h"
+#include "mesh/flat.h"
+#include "mesh/mesh.h"
+#include "model/model.h"
+
+struct session {
+    const struct options *options;
+    struct mesh mesh;
+    struct device *device;
+    struct device_limits limits;
+    struct stream *stream;
+    enum data_type compute;
+    struct model *model;
+    struct flat_model flat;
+    int64_t batch; /* samples that one pass of this rank can hold */
+
+    struct arena arena;
+    void *memory;            /* what the arena lies in */
+    size_t activations_mark; /* training's and evaluation's activations lie over each other */
+
+    /* One batch on the device. */
+    uint8_t *pixels, *transform_scratch;
+    struct pixel_plan *plans;
+    int32_t *labels, *predicted;
+    float *losses, *probabilities;
+    void *images, *logits;
+    struct loss_sums *sums;
+    int64_t *nonfinite_index;
+
+    /* Pinned: what comes back. */
+    struct loss_sums *host_sums;
+    double *host_norm;
+    float augment_mean[4], augment_std[4]; /* one a channel */
+};
+
+/* The size of images as they lie in the data set. */
+struct image_source {
+    int64_t channels, height, width;
+};
+
+/* Collective. Opens device and model, and checks that they fit together and to the images of the
+ * data. No memory is taken yet. `training`: with gradients and optimizer state. Classes of the
+ * model are the option's, else the registry's. */
+bool session_open(struct session *session, const struct options *options, struct comm *world,
+                  bool training, struct error *error);
+
+/* Collective. Measures, prints the table of memory, allocates: `batch` samples a pass, of images of
+ * this size. */
+bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
+                      bool training, struct error *error);
+void session_close(struct session *session);
+
+/* Lays the activations out for training or for evaluation passes; what was there is lost. */
+void session_activations(struct session *session, bool training);
+
+/* Queues the way of a batch from pinned memory to images in the compute type. */
+void session_upload(struct session *session, const struct batch *batch,
+                    const struct image_source *source, bool augmented);
+
+/* Queues the forward pass of all units: gathers each ahead, frees it after use. The pass's images
+ * and logits are the session's. */
+void session_forward(struct session *session, const struct model_pass *pass);
+
+/* A pass over this session's batch of `count` samples, nothing random in it yet. */
+struct model_pass session_pass(struct session *session, int64_t count, bool training);
+
+#endif

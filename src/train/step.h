@@ -1,0 +1,35 @@
+/* One step of training: the micro-batches' forward and backward passes, the gradients' reduction
+ * under the backward pass, clipping, update. The host waits for nothing in it that it does not
+ * need. */
+#ifndef VITTRAIN_TRAIN_STEP_H
+#define VITTRAIN_TRAIN_STEP_H
+
+#include "train/optimizer.h"
+#include "train/session.h"
+
+struct step_context {
+    struct session *session;
+    struct loader *loader;
+    struct image_source source;
+    const struct optimizer *optimizer;
+    int first_trainable; /* lowest unit with something to train: backward ends there */
+    struct event *ready; /* marks a unit's gradient as complete */
+};
+
+/* Which step, and where its time went (seconds, added up). */
+struct step_times {
+    double data, forward, backward, exposed, update;
+};
+
+void step_open(struct step_context *step, struct session *session, struct loader *loader,
+               const struct image_source *source, const struct optimizer *optimizer);
+void step_close(struct step_context *step);
+
+/* Collective. Runs update number `number` (from 0) with this learning rate on the next
+ * train.accumulate batches of the loader. Adds to session->sums. False: a record could not be read,
+ * or the gradient is not finite (nothing was changed then): the error says in which tensor it
+ * began, and is agreed on by all ranks. */
+bool step_run(struct step_context *step, int64_t number, double rate, struct step_times *times,
+              struct error *error);
+
+#endif

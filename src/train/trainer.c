@@ -1,0 +1,228 @@
+/* Sets a training run up: data, model, memory, run folder, and what it goes on from. Everything
+ * that can be wrong is found here, before anything starts. */
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "io/safetensors.h"
+
+/* A model without classes of its own takes the data's. */
+static bool classes_decide(struct trainer *trainer, struct error *error)
+{
+    struct options *options = &trainer->options;
+    int64_t classes = trainer->train.dataset.classes;
+    if (options->model.classes == 0)
+        options->model.classes = classes;
+    if (options->model.classes < classes)
+        return error_set(
+            error, ERROR_USAGE,
+            "model.classes=%lld, but the data has %lld classes: leave model.classes out "
+            "or raise it",
+            (long long)options->model.classes, (long long)classes);
+    return true;
+}
+
+/* Global batch, steps of an epoch and of the run. */
+static bool geometry_decide(struct trainer *trainer, struct error *error)
+{
+    const struct options *options = &trainer->options;
+    int64_t ranks = trainer->world->size;
+    trainer->global_batch = options->train.global_batch;
+    if (trainer->global_batch == 0)
+        trainer->global_batch = options->train.batch * options->train.accumulate * ranks;
+    if (options->data.drop_last && trainer->train.dataset.count < trainer->global_batch)
+        return error_set(error, ERROR_USAGE,
+                         "the global batch of %lld is larger than the %lld samples and "
+                         "data.drop_last=on leaves none: use a smaller batch",
+                         (long long)trainer->global_batch, (long long)trainer->train.dataset.count);
+    return true;
+}
+
+static bool data_open(struct trainer *trainer, struct error *error)
+{
+    const struct options *options = &trainer->options;
+    if (!feed_open(&trainer->train, options, SPLIT_TRAIN, trainer->world, error))
+        return false;
+    trainer->validates = options->data.val != VALIDATION_NONE;
+    if (trainer->validates &&
+        !feed_open(&trainer->validation, options, SPLIT_VALIDATION, trainer->world, error))
+        return false;
+    classes_decide(trainer, error);
+    geometry_decide(trainer, error);
+    return comm_agree(trainer->world, error);
+}
+
+/* The most samples that one pass of a rank can get. */
+static int64_t pass_capacity(const struct trainer *trainer)
+{
+    int64_t ranks = trainer->world->size;
+    int64_t slice = (trainer->global_batch + ranks - 1) / ranks;
+    int64_t accumulate = trainer->options.train.accumulate;
+    return (slice + accumulate - 1) / accumulate;
+}
+
+static bool feeds_start(struct trainer *trainer, struct error *error)
+{
+    const struct options *options = &trainer->options;
+    struct session *session = &trainer->session;
+    if (!feed_start(&trainer->train, options, trainer->world, session->device,
+                    trainer->global_batch, session->model->image, true, error))
+        return false;
+    if (trainer->validates &&
+        !feed_start(&trainer->validation, options, trainer->world, session->device,
+                    session->batch * trainer->world->size, session->model->image, false, error))
+        return false;
+    trainer->steps_per_epoch = sampler_steps(&trainer->train.sampler);
+    trainer->total_steps = options->train.steps > 0
+                               ? options->train.steps
+                               : options->train.epochs * trainer->steps_per_epoch;
+    return true;
+}
+
+static void run_announce(const struct trainer *trainer)
+{
+    const struct session *session = &trainer->session;
+    char mesh[256];
+    mesh_describe(&session->mesh, mesh, sizeof mesh);
+    static const char *const type_name[] = {"fp32", "bf16", "fp16"};
+    log_info("mesh: %s", mesh);
+    log_info("device: %s; computing in %s", session->limits.name, type_name[session->compute]);
+    log_info("data: %s, %lld training and %lld validation samples of %lldx%lld, %lld classes",
+             trainer->options.data.format, (long long)trainer->train.dataset.count,
+             (long long)trainer->validation.dataset.count, (long long)trainer->train.source.width,
+             (long long)trainer->train.source.height, (long long)trainer->train.dataset.classes);
+    log_info("model: %s", trainer->options.model.name);
+    model_print_summary(session->model);
+}
+
+static void schedule_start(struct trainer *trainer)
+{
+    const struct options *options = &trainer->options;
+    double rate = schedule_base_rate(options, trainer->global_batch);
+    schedule_open(&trainer->schedule, options, rate, trainer->steps_per_epoch,
+                  trainer->total_steps);
+    log_info("run: %lld steps of global batch %lld (%lld an epoch), learning rate %g",
+             (long long)trainer->total_steps, (long long)trainer->global_batch,
+             (long long)trainer->steps_per_epoch, rate);
+}
+
+/* Weights to begin with, from a file that a person named. */
+static bool weights_initialise(struct trainer *trainer, struct error *error)
+{
+    struct session *session = &trainer->session;
+    const char *init = trainer->options.model.init;
+    flat_initialize(&session->flat, (uint64_t)trainer->options.run.seed);
+    if (strcmp(init, "none") == 0 || init[0] == '\0')
+        return true;
+    log_info("weights: from %s", init);
+    return weights_read(init, session, error);
+}
+
+bool weights_read(const char *path, struct session *session, struct error *error)
+{
+    size_t length = strlen(path);
+    static const char safetensors[] = ".safetensors";
+    if (length >= sizeof safetensors - 1 &&
+        strcmp(path + length - (sizeof safetensors - 1), safetensors) == 0)
+        return safetensors_read(path, session->model, &session->flat, error);
+    const struct checkpoint_target target = {.writers = WRITERS_NODE0,
+                                             .model = session->options->model.name};
+    return checkpoint_read(path, &target, &session->flat, NULL, true, error);
+}
+
+static bool state_prepare(struct trainer *trainer, struct error *error)
+{
+    bool resumed = false;
+    trainer->state = (struct training_state){.global_batch = trainer->global_batch,
+                                             .seed = (uint64_t)trainer->options.run.seed,
+                                             .best_metric = NAN,
+                                             .plateau_rate_factor = 1,
+                                             .plateau_best = NAN};
+    if (!trainer_resume(trainer, &resumed, error))
+        return false;
+    if (!resumed && !weights_initialise(trainer, error))
+        return false;
+    flat_refresh(&trainer->session.flat);
+    trainer->state.parts++;
+    trainer->earlier_seconds = trainer->state.total_seconds;
+    trainer->earlier_without_setup_seconds = trainer->state.without_setup_seconds;
+    trainer->earlier_train_seconds = trainer->state.train_seconds;
+    trainer->schedule.plateau_factor = trainer->state.plateau_rate_factor;
+    trainer->schedule.plateau_best = trainer->state.plateau_best;
+    trainer->schedule.plateau_bad = trainer->state.plateau_bad;
+    return true;
+}
+
+static bool folder_prepare(struct trainer *trainer, struct error *error)
+{
+    struct session *session = &trainer->session;
+    const struct options *options = &trainer->options;
+    if (!run_folder_open(&trainer->folder, &session->mesh, options, error))
+        return false;
+    log_info("run folder: %s%s", trainer->folder.path,
+             trainer->folder.resuming ? " (going on)" : "");
+    enum writers_choice writers = WRITERS_AUTO;
+    if (!checkpoint_probe(trainer->folder.checkpoints, &session->mesh,
+                          (enum writers_choice)options->checkpoint.writers, &writers, error))
+        return false;
+    trainer->target = (struct checkpoint_target){
+        .directory = trainer->folder.checkpoints, .writers = writers, .model = options->model.name};
+    return true;
+}
+
+static bool log_prepare(struct trainer *trainer, struct error *error)
+{
+    if (trainer->world->rank == 0)
+        trainer->log =
+            run_log_open(&trainer->folder, &trainer->options, trainer->state.step, error);
+    return comm_agree(trainer->world, error);
+}
+
+static bool trainer_prepare(struct trainer *trainer, struct error *error)
+{
+    struct session *session = &trainer->session;
+    const struct options *options = &trainer->options;
+    if (!data_open(trainer, error) || !session_open(session, options, trainer->world, true, error))
+        return false;
+    run_announce(trainer);
+    if (!session_allocate(session, pass_capacity(trainer), &trainer->train.source, true, error) ||
+        !feeds_start(trainer, error))
+        return false;
+    optimizer_open(&trainer->optimizer, options);
+    flat_set_segments(&session->flat, options->optim.weight_decay);
+    schedule_start(trainer);
+    step_open(&trainer->step, session, trainer->train.loader, &trainer->train.source,
+              &trainer->optimizer);
+    return folder_prepare(trainer, error) && state_prepare(trainer, error) &&
+           log_prepare(trainer, error);
+}
+
+bool trainer_open(struct trainer *trainer, const struct options *options, struct comm *world,
+                  struct error *error)
+{
+    memset(trainer, 0, sizeof *trainer);
+    trainer->opened_at = clock_now();
+    trainer->options = *options;
+    trainer->world = world;
+    if (trainer_prepare(trainer, error))
+        return true;
+    trainer_close(trainer);
+    return false;
+}
+
+void trainer_close(struct trainer *trainer)
+{
+    if (trainer->log != NULL)
+        run_log_close(trainer->log);
+    evaluation_free(&trainer->evaluation);
+    if (trainer->step.ready != NULL)
+        step_close(&trainer->step);
+    feed_close(&trainer->train);
+    feed_close(&trainer->validation);
+    run_folder_close(&trainer->folder);
+    session_close(&trainer->session);
+}

@@ -1,0 +1,82 @@
+/* Training from a deck to a run folder: sets everything up, resumes, runs epochs of steps and
+ * evaluations, writes checkpoints and what a run leaves. */
+#ifndef VITTRAIN_TRAIN_TRAINER_H
+#define VITTRAIN_TRAIN_TRAINER_H
+
+#include "io/checkpoint.h"
+#include "io/run_folder.h"
+#include "io/run_log.h"
+#include "train/evaluate.h"
+#include "train/feed.h"
+#include "train/optimizer.h"
+#include "train/schedule.h"
+#include "train/session.h"
+#include "train/step.h"
+
+/* What has been added up since the last log line. */
+struct interval {
+    double begin; /* clock */
+    int64_t steps, images;
+    struct step_times times;
+};
+
+/* The running epoch, as far as this part of the run saw it. */
+struct epoch_clock {
+    double begin, data, training; /* clock; seconds */
+    int64_t images, steps;
+};
+
+struct trainer {
+    struct options options; /* with everything decided */
+    struct comm *world;
+    struct session session;
+    struct data_feed train, validation;
+    bool validates; /* there is a validation split */
+    struct optimizer optimizer;
+    struct schedule schedule;
+    struct step_context step;
+    struct training_state state;
+    struct run_folder folder;
+    struct run_log *log;    /* rank 0's */
+    struct error log_error; /* the first row that could not be written */
+    struct checkpoint_target target;
+    int64_t global_batch, steps_per_epoch, total_steps;
+
+    double opened_at;          /* clock: when set-up began */
+    double part_begin;         /* when the first step of this part began */
+    double evaluation_seconds; /* of this part */
+    double checkpointed_at;
+    /* Of the parts before this one. */
+    double earlier_seconds, earlier_without_setup_seconds, earlier_train_seconds;
+    struct interval interval;
+    double checkpoint_seconds; /* of this part */
+    struct epoch_clock epoch_clock;
+    struct epoch_row last_epoch;
+    double plain_line_at; /* clock: the newest plain progress line */
+    double last_rate, last_norm;
+    int64_t run_images;           /* trained on in this part */
+    struct evaluation evaluation; /* the newest */
+    const char *stop_reason;      /* NULL: goes on */
+};
+
+/* Collective. On an error what was opened is closed again. */
+bool trainer_open(struct trainer *trainer, const struct options *options, struct comm *world,
+                  struct error *error);
+
+/* Collective. Trains to the end of the run (epochs, steps, time or early stopping). */
+bool trainer_run(struct trainer *trainer, struct error *error);
+void trainer_close(struct trainer *trainer);
+
+/* Weights alone, from safetensors or a checkpoint (by the file's name). Collective. */
+bool weights_read(const char *path, struct session *session, struct error *error);
+
+/* Below: between trainer*.c. */
+
+/* Collective. Writes a step file and its links. */
+bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error);
+
+/* Collective. Finds, reads and announces what the run goes on from; false and no error: from the
+ * start. */
+bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error);
+
+#endif

@@ -1,0 +1,204 @@
+/* The loop of a run: epochs of steps, evaluations, checkpoints, and the reasons to stop. */
+#include <math.h>
+#include <stdio.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "io/safetensors.h"
+#include "train/progress.h"
+#include "train/trainer.h"
+
+/* What rank 0 decides by its clock, for all ranks. */
+struct decision {
+    bool stop, checkpoint;
+};
+
+static struct decision decide_by_clock(struct trainer *trainer)
+{
+    const struct options *options = &trainer->options;
+    struct decision decision = {false, false};
+    double now = clock_now();
+    double limit = options->train.max_seconds, every = options->checkpoint.every_seconds;
+    if (limit <= 0 && every <= 0)
+        return decision;
+    decision.stop = limit > 0 && now - trainer->opened_at >= limit;
+    decision.checkpoint = every > 0 && now - trainer->checkpointed_at >= every;
+    comm_broadcast(trainer->world, &decision, sizeof decision, COMM_BYTE, 0);
+    return decision;
+}
+
+/* Checkpoints are due every so many steps: checkpoint.every counts epochs and may be a fraction. */
+static bool checkpoint_due(const struct trainer *trainer)
+{
+    double every = trainer->options.checkpoint.every * (double)trainer->steps_per_epoch;
+    int64_t steps = (int64_t)llround(every);
+    return every > 0 && trainer->state.step % (steps > 0 ? steps : 1) == 0;
+}
+
+static bool weights_compare(struct trainer *trainer, struct error *error)
+{
+    int64_t every = trainer->options.debug.check_weights;
+    if (every <= 0 || trainer->state.step % every != 0)
+        return true;
+    return flat_check_same(&trainer->session.flat, error);
+}
+
+static bool step_advance(struct trainer *trainer, struct error *error)
+{
+    struct training_state *state = &trainer->state;
+    double rate = schedule_rate(&trainer->schedule, state->step);
+    optimizer_follow(&trainer->optimizer, &trainer->schedule, state->step);
+    if (!step_run(&trainer->step, state->step, rate, &trainer->interval.times, error))
+        return false;
+    trainer->last_rate = rate;
+    trainer->last_norm = sqrt(*trainer->session.host_norm);
+    state->step++;
+    state->epoch_step++;
+    trainer->interval.steps++;
+    if (state->step % trainer->options.output.log_every == 0)
+        progress_interval(trainer);
+    return weights_compare(trainer, error);
+}
+
+/* The rest of the running epoch; ends early when the run ends. */
+static bool epoch_train(struct trainer *trainer, struct error *error)
+{
+    struct training_state *state = &trainer->state;
+    session_activations(&trainer->session, true);
+    sampler_set_epoch(&trainer->train.sampler, (uint32_t)state->epoch);
+    loader_start(trainer->train.loader, state->epoch_step);
+    while (state->epoch_step < trainer->steps_per_epoch && state->step < trainer->total_steps) {
+        if (!step_advance(trainer, error))
+            return false;
+        struct decision decision = decide_by_clock(trainer);
+        if (decision.stop) {
+            trainer->stop_reason = "train.max_seconds is over";
+            break;
+        }
+        bool epoch_ends = state->epoch_step == trainer->steps_per_epoch;
+        if (epoch_ends || !(decision.checkpoint || checkpoint_due(trainer)))
+            continue;
+        progress_interval(trainer);
+        if (!trainer_checkpoint(trainer, false, error))
+            return false;
+    }
+    progress_interval(trainer);
+    return true;
+}
+
+/* Is the newest evaluation the best so far? Keeps the best in the state. */
+static bool best_update(struct trainer *trainer)
+{
+    bool loss = trainer->options.checkpoint.monitor == MONITOR_LOSS;
+    double value = loss ? trainer->evaluation.loss : trainer->evaluation.top1;
+    double best = trainer->state.best_metric;
+    bool better = isnan(best) || (loss ? value < best : value > best);
+    if (better) {
+        trainer->state.best_metric = value;
+        trainer->state.best_step = trainer->state.step;
+    }
+    return better;
+}
+
+/* With a moving average of the weights, that is what is evaluated (and saved as final weights). */
+static void average_swap(struct trainer *trainer)
+{
+    if (trainer->session.flat.averaged)
+        flat_swap_average(&trainer->session.flat);
+}
+
+static bool validation_run(struct trainer *trainer, struct error *error)
+{
+    evaluation_free(&trainer->evaluation);
+    average_swap(trainer);
+    bool good =
+        evaluation_run(&trainer->session, &trainer->validation, NULL, &trainer->evaluation, error);
+    average_swap(trainer);
+    trainer->evaluation_seconds += trainer->evaluation.seconds;
+    return good;
+}
+
+static bool patience_is_over(const struct trainer *trainer)
+{
+    int64_t patience = trainer->options.train.early_stop;
+    return patience > 0 && trainer->state.evaluations_without_gain >= patience;
+}
+
+/* What a regular evaluation (at the end of an epoch) decides: the plateau's rate, early stopping.
+ */
+static void evaluation_observe(struct trainer *trainer, bool better)
+{
+    bool loss = trainer->options.checkpoint.monitor == MONITOR_LOSS;
+    double value = loss ? trainer->evaluation.loss : trainer->evaluation.top1;
+    schedule_observe(&trainer->schedule, value, loss);
+    struct training_state *state = &trainer->state;
+    state->evaluations_without_gain = better ? 0 : state->evaluations_without_gain + 1;
+    if (patience_is_over(trainer))
+        trainer->stop_reason = "no gain for train.early_stop evaluations";
+}
+
+static bool run_is_over(const struct trainer *trainer)
+{
+    return trainer->state.step >= trainer->total_steps || trainer->stop_reason != NULL;
+}
+
+/* Evaluation, lines and checkpoint at the end of an epoch or of the run. */
+static bool epoch_finish(struct trainer *trainer, struct error *error)
+{
+    struct training_state *state = &trainer->state;
+    bool complete = state->epoch_step == trainer->steps_per_epoch;
+    int64_t every = trainer->options.train.eval_every;
+    bool regular = complete && every > 0 && (state->epoch + 1) % every == 0;
+    bool evaluated = trainer->validates && (regular || run_is_over(trainer)), better = false;
+    if (evaluated) {
+        if (!validation_run(trainer, error))
+            return false;
+        better = best_update(trainer);
+        if (regular)
+            evaluation_observe(trainer, better);
+    }
+    if (!progress_epoch(trainer, evaluated, error))
+        return false;
+    if (complete) {
+        state->epoch++;
+        state->epoch_step = 0;
+        state->epoch_loss_sum = state->epoch_top1_sum = state->epoch_top5_sum = 0;
+        state->epoch_samples = 0;
+    }
+    bool keeps_best = better && trainer->options.checkpoint.every > 0;
+    if (checkpoint_due(trainer) || keeps_best || run_is_over(trainer))
+        return trainer_checkpoint(trainer, better, error);
+    return true;
+}
+
+static bool weights_export(struct trainer *trainer, struct error *error)
+{
+    char path[OPTION_TEXT + 32];
+    if (!trainer->options.output.weights)
+        return true;
+    snprintf(path, sizeof path, "%s/weights.safetensors", trainer->folder.path);
+    average_swap(trainer);
+    bool good = safetensors_write(path, &trainer->session.flat, error);
+    average_swap(trainer);
+    return good;
+}
+
+bool trainer_run(struct trainer *trainer, struct error *error)
+{
+    trainer->part_begin = trainer->checkpointed_at = clock_now();
+    if (trainer->state.step >= trainer->total_steps || patience_is_over(trainer)) {
+        log_info(
+            "nothing to do: the run ended at step %lld of %lld; raise train.epochs, train.steps "
+            "or train.early_stop to go on",
+            (long long)trainer->state.step, (long long)trainer->total_steps);
+        return true;
+    }
+    progress_start(trainer);
+    while (!run_is_over(trainer))
+        if (!epoch_train(trainer, error) || !epoch_finish(trainer, error))
+            return false;
+    if (trainer->stop_reason != NULL)
+        log_info("stopped at step %lld of %lld: %s", (long long)trainer->state.step,
+                 (long long)trainer->total_steps, trainer->stop_reason);
+    return weights_export(trainer, error) && progress_result(trainer, error);
+}

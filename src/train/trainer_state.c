@@ -1,0 +1,112 @@
+/* What a run goes on from, and what it leaves to go on from. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "train/trainer.h"
+
+/* The file that a run goes on from; path stays empty when there is none. */
+static bool resume_choose(struct trainer *trainer, char *path, size_t size, struct error *error)
+{
+    const char *resume = trainer->options.checkpoint.resume;
+    char report[4096] = "";
+    path[0] = '\0';
+    if (strcmp(resume, "never") == 0)
+        return true;
+    if (strcmp(resume, "auto") != 0) {
+        snprintf(path, size, "%s", resume);
+        return true;
+    }
+    if (!trainer->folder.resuming)
+        return true;
+    bool found =
+        checkpoint_find(&trainer->target, trainer->world, path, size, report, sizeof report, error);
+    for (char *line = strtok(report, "\n"); line != NULL; line = strtok(NULL, "\n"))
+        log_warn("passed over: %s", line);
+    if (!found)
+        path[0] = '\0';
+    return error->kind == ERROR_NONE;
+}
+
+/* What must not change within a run for it to go on as if it had never stopped. */
+static bool state_check(const struct trainer *trainer, const char *path, struct error *error)
+{
+    const struct training_state *state = &trainer->state;
+    if (state->global_batch != trainer->global_batch)
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s was made with a global batch of %lld, this run has %lld: set "
+                         "train.global_batch=%lld",
+                         path, (long long)state->global_batch, (long long)trainer->global_batch,
+                         (long long)state->global_batch);
+    if (state->seed != (uint64_t)trainer->options.run.seed)
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s was made with run.seed=%llu, this run has %lld: set the same seed",
+                         path, (unsigned long long)state->seed,
+                         (long long)trainer->options.run.seed);
+    if (state->epoch_step > trainer->steps_per_epoch)
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s stands at step %lld of an epoch, but an epoch has %lld now: use the "
+                         "same data",
+                         path, (long long)state->epoch_step, (long long)trainer->steps_per_epoch);
+    return true;
+}
+
+bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
+{
+    char path[OPTION_TEXT + 64];
+    *resumed = false;
+    if (!resume_choose(trainer, path, sizeof path, error))
+        return false;
+    if (path[0] == '\0')
+        return true;
+    if (!checkpoint_read(path, &trainer->target, &trainer->session.flat, &trainer->state, false,
+                         error) ||
+        !state_check(trainer, path, error))
+        return false;
+    log_info("resuming from %s: step %lld, epoch %lld", path, (long long)trainer->state.step,
+             (long long)trainer->state.epoch + 1);
+    *resumed = true;
+    return true;
+}
+
+/* Brings the state up to now. */
+static void state_update(struct trainer *trainer)
+{
+    struct training_state *state = &trainer->state;
+    double now = clock_now();
+    state->total_seconds = trainer->earlier_seconds + now - trainer->opened_at;
+    state->without_setup_seconds =
+        trainer->earlier_without_setup_seconds + now - trainer->part_begin;
+    state->train_seconds = trainer->earlier_train_seconds + now - trainer->part_begin -
+                           trainer->evaluation_seconds - trainer->checkpoint_seconds;
+    state->plateau_rate_factor = trainer->schedule.plateau_factor;
+    state->plateau_best = trainer->schedule.plateau_best;
+    state->plateau_bad = trainer->schedule.plateau_bad;
+    state->finished = state->step >= trainer->total_steps;
+}
+
+bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
+{
+    char name[64];
+    double begin = clock_now();
+    state_update(trainer);
+    snprintf(name, sizeof name, "step-%08lld.h5", (long long)trainer->state.step);
+    char *deck = options_to_text(&trainer->options);
+    bool good = checkpoint_write(&trainer->target, name, &trainer->session.flat,
+                                 trainer->options.model.name, &trainer->state, deck, error);
+    free(deck);
+    good = good && checkpoint_link(&trainer->target, trainer->world, name, "last.h5", error);
+    if (good && best)
+        good = checkpoint_link(&trainer->target, trainer->world, name, "best.h5", error);
+    if (!good)
+        return false;
+    checkpoint_prune(&trainer->target, trainer->world, trainer->options.checkpoint.keep);
+    trainer->checkpointed_at = clock_now();
+    trainer->checkpoint_seconds += trainer->checkpointed_at - begin;
+    log_debug("checkpoint %s in %.2f s%s", name, trainer->checkpointed_at - begin,
+              best ? ", the best so far" : "");
+    return true;
+}
