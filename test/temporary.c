@@ -66,3 +66,18 @@ const char *temporary_file(const char *name, const void *content, size_t bytes)
     assert_int_equal(fclose(file), 0);
     return path;
 }
+
+char *temporary_text(const char *name)
+{
+    FILE *file = fopen(temporary_path(name), "rb");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    long length = ftell(file);
+    assert_true(length >= 0);
+    rewind(file);
+    char *text = calloc(1, (size_t)length + 1);
+    assert_non_null(text);
+    assert_int_equal(fread(text, 1, (size_t)length, file), length);
+    fclose(file);
+    return text;
+}

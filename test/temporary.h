@@ -12,6 +12,9 @@ void temporary_close(void);
 const char *temporary_file(const char *name, const void *content, size_t bytes);
 const char *temporary_directory(const char *name);
 
+/* The text of a file, which the caller frees; the test fails when it cannot be read. */
+char *temporary_text(const char *name);
+
 /* DIRECTORY/name, made or not. */
 const char *temporary_path(const char *name);
 

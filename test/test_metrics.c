@@ -1,0 +1,142 @@
+/* Per-class metrics against a small matrix worked out by numpy:
+ *   confusion = [[5, 1, 0, 0], [2, 3, 1, 0], [0, 0, 4, 0], [1, 0, 1, 0]]
+ *   tp = diag; fp = columns - tp; fn = rows - tp; tn = all - tp - fp - fn
+ * The last class is never predicted (precision 0 / 0). */
+#include "train/metrics.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/log.h"
+
+static const int64_t matrix[4][4] = {{5, 1, 0, 0}, {2, 3, 1, 0}, {0, 0, 4, 0}, {1, 0, 1, 0}};
+
+static struct evaluation evaluation_of_matrix(void)
+{
+    struct evaluation evaluation = {.samples = 18, .classes = 4};
+
+    evaluation.confusion = malloc(sizeof matrix);
+    assert_non_null(evaluation.confusion);
+    memcpy(evaluation.confusion, matrix, sizeof matrix);
+    return evaluation;
+}
+
+static void assert_metrics(const struct class_metrics *got, const double expected[5])
+{
+    const double values[5] = {got->accuracy, got->precision, got->recall, got->f1,
+                              got->specificity};
+
+    for (int i = 0; i < 5; i++)
+        if (!(fabs(values[i] - expected[i]) < 1e-9))
+            fail_msg("value %d is %.12g, not %.12g", i, values[i], expected[i]);
+}
+
+static void class_metrics_are_numpys(void **state)
+{
+    (void)state;
+    /* accuracy, precision, recall, F1, specificity */
+    static const double expected[4][5] = {
+        {0.777777777778, 0.625, 0.833333333333, 0.714285714286, 0.75},
+        {0.777777777778, 0.75, 0.5, 0.6, 0.916666666667},
+        {0.888888888889, 0.666666666667, 1.0, 0.8, 0.857142857143},
+        {0.888888888889, 0.0, 0.0, 0.0, 1.0},
+    };
+    static const double macro[5] = {0.833333333333, 0.510416666667, 0.583333333333, 0.528571428571,
+                                    0.880952380952};
+    struct evaluation evaluation = evaluation_of_matrix();
+    struct class_metrics metrics;
+
+    for (int64_t i = 0; i < 4; i++) {
+        evaluation_class(&evaluation, i, &metrics);
+        assert_metrics(&metrics, expected[i]);
+    }
+    evaluation_macro(&evaluation, &metrics);
+    assert_metrics(&metrics, macro);
+    evaluation_free(&evaluation);
+    assert_null(evaluation.confusion);
+}
+
+static void nothing_evaluated_is_zero(void **state)
+{
+    (void)state;
+    struct evaluation evaluation = {.samples = 0, .classes = 2};
+    struct class_metrics metrics;
+
+    evaluation.confusion = calloc(4, sizeof *evaluation.confusion);
+    evaluation_macro(&evaluation, &metrics);
+    assert_metrics(&metrics, (double[5]){0});
+    evaluation_free(&evaluation);
+}
+
+/* What evaluation_print says on the console. */
+static void print_to(char *text, size_t size, const struct evaluation *evaluation,
+                     const struct dataset *dataset)
+{
+    FILE *file = tmpfile();
+    int console = dup(STDOUT_FILENO);
+
+    assert_non_null(file);
+    fflush(stdout);
+    assert_true(console >= 0 && dup2(fileno(file), STDOUT_FILENO) >= 0);
+    log_open(0, LOG_INFO);
+    evaluation_print(evaluation, dataset);
+    log_close();
+    assert_true(dup2(console, STDOUT_FILENO) >= 0);
+    close(console);
+    rewind(file);
+    size_t length = fread(text, 1, size - 1, file);
+    text[length] = '\0';
+    fclose(file);
+}
+
+static void tables_are_printed(void **state)
+{
+    (void)state;
+    struct evaluation evaluation = evaluation_of_matrix();
+    char *names[] = {"airplane", "a class with a very long name", "cat", "dog"};
+    struct dataset dataset = {.classes = 4, .class_name = names};
+    char text[8192];
+
+    print_to(text, sizeof text, &evaluation, &dataset);
+    assert_non_null(strstr(text, "airplane            0.7778    0.6250    0.8333    0.7143"));
+    assert_non_null(strstr(text, "a class with a v    0.7778"));
+    assert_non_null(strstr(text, "macro average       0.8333"));
+    assert_non_null(strstr(text, "airplane                5        1        0        0\n"));
+    print_to(text, sizeof text, &evaluation, NULL);
+    assert_non_null(strstr(text, "\n3                   0.8889"));
+    evaluation_free(&evaluation);
+}
+
+static void many_classes_print_no_matrix(void **state)
+{
+    (void)state;
+    struct evaluation evaluation = {.samples = 1, .classes = 150};
+    char text[32768];
+
+    evaluation.confusion = calloc(150 * 150, sizeof *evaluation.confusion);
+    evaluation.confusion[0] = 1;
+    print_to(text, sizeof text, &evaluation, NULL);
+    assert_non_null(strstr(text, "150 classes in all"));
+    assert_null(strstr(text, "predicted"));
+    evaluation_free(&evaluation);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(class_metrics_are_numpys),
+        cmocka_unit_test(nothing_evaluated_is_zero),
+        cmocka_unit_test(tables_are_printed),
+        cmocka_unit_test(many_classes_print_no_matrix),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

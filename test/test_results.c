@@ -1,0 +1,163 @@
+/* result.json, read back by jansson. */
+#include "train/results.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "temporary.h"
+
+static int64_t confusion[4] = {3, 1, 2, 4};
+static const struct evaluation evaluation = {.samples = 10,
+                                             .classes = 2,
+                                             .loss = 0.75,
+                                             .top1 = 0.7,
+                                             .top5 = 1,
+                                             .confusion = confusion,
+                                             .seconds = 0.5};
+
+static struct results some_results(void)
+{
+    return (struct results){.name = "tiny",
+                            .model = "vit_cifar",
+                            .parameters = 2690506,
+                            .ranks = 2,
+                            .nodes = 1,
+                            .threads = 1,
+                            .seed = 42,
+                            .global_batch = 128,
+                            .steps = 320,
+                            .epochs = 10,
+                            .train_loss = 1.0 / 3,
+                            .train_top1 = NAN,
+                            .train_top5 = NAN,
+                            .split = "val",
+                            .evaluation = &evaluation,
+                            .monitor = "top1",
+                            .best = 0.71,
+                            .best_step = 288,
+                            .total_seconds = 12.5,
+                            .without_setup_seconds = 12,
+                            .training_seconds = 10,
+                            .images_per_second = 4096};
+}
+
+static json_t *parse(char *text)
+{
+    json_error_t problem;
+    json_t *object = json_loads(text, 0, &problem);
+
+    if (object == NULL)
+        fail_msg("%s in: %s", problem.text, text);
+    free(text);
+    return object;
+}
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    if (!json_is_number(value))
+        fail_msg("%s is no number", key);
+    return json_number_value(value);
+}
+
+static void results_are_in_the_file(void **state)
+{
+    (void)state;
+    struct run_folder folder = {.lock = -1};
+    struct results results = some_results();
+    struct error error = {0};
+
+    snprintf(folder.path, sizeof folder.path, "%s", temporary_open());
+    assert_true(results_write(&folder, &results, NULL, &error));
+    json_t *object = parse(temporary_text("result.json"));
+    temporary_close();
+    assert_string_equal(json_string_value(json_object_get(object, "name")), "tiny");
+    assert_string_equal(json_string_value(json_object_get(object, "model")), "vit_cifar");
+    assert_string_equal(json_string_value(json_object_get(object, "split")), "val");
+    assert_true(number(object, "parameters") == 2690506);
+    assert_true(number(object, "seed") == 42);
+    assert_true(number(object, "steps") == 320);
+    assert_true(number(object, "loss") == 0.75);
+    assert_true(number(object, "top1") == 0.7);
+    assert_true(number(object, "top5") == 1);
+    assert_true(number(object, "total_seconds") == 12.5);
+    assert_true(number(object, "without_setup_seconds") == 12);
+    assert_true(number(object, "training_seconds") == 10);
+    assert_true(number(object, "images_per_second") == 4096);
+    assert_true(fabs(number(json_object_get(object, "train"), "loss") - 1.0 / 3) < 1e-8);
+    assert_true(json_is_null(json_object_get(json_object_get(object, "train"), "top1")));
+    assert_true(json_is_null(json_object_get(object, "backend")));
+    assert_true(number(json_object_get(object, "best"), "value") == 0.71);
+    assert_true(number(json_object_get(object, "best"), "step") == 288);
+    json_decref(object);
+}
+
+static void unwritable_folder_is_an_error(void **state)
+{
+    (void)state;
+    struct run_folder folder = {.path = "/nonexistent", .lock = -1};
+    struct results results = some_results();
+    struct error error = {0};
+
+    assert_false(results_write(&folder, &results, NULL, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+}
+
+static void classes_and_matrix_are_there(void **state)
+{
+    (void)state;
+    char *names[] = {"cat", "\xe9t\xe9"}; /* the second is no UTF-8 */
+    struct dataset dataset = {.classes = 2, .class_name = names};
+    json_t *object = parse(evaluation_to_text(&evaluation, "test", &dataset));
+    const json_t *classes = json_object_get(object, "classes");
+    const json_t *matrix = json_object_get(object, "confusion_matrix");
+    const json_t *cat = json_array_get(classes, 0), *other = json_array_get(classes, 1);
+
+    assert_int_equal(json_array_size(classes), 2);
+    assert_string_equal(json_string_value(json_object_get(cat, "name")), "cat");
+    assert_string_equal(json_string_value(json_object_get(other, "name")), "?t?");
+    assert_true(number(cat, "recall") == 0.75);
+    assert_true(number(cat, "precision") == 0.6);
+    assert_true(number(cat, "accuracy") == 0.7);
+    assert_true(fabs(number(json_object_get(object, "macro"), "recall") - 17.0 / 24) < 1e-8);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(json_integer_value(json_array_get(json_array_get(matrix, i / 2), i % 2)),
+                         confusion[i]);
+    json_decref(object);
+}
+
+static void without_a_split_there_is_no_accuracy(void **state)
+{
+    (void)state;
+    struct results results = some_results();
+
+    results.evaluation = NULL;
+    results.best = NAN;
+    results.best_step = -1;
+    json_t *object = parse(results_to_text(&results, NULL));
+    assert_null(json_object_get(object, "top1"));
+    assert_true(json_is_null(json_object_get(json_object_get(object, "best"), "value")));
+    assert_true(json_is_null(json_object_get(json_object_get(object, "best"), "step")));
+    json_decref(object);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_are_in_the_file),
+        cmocka_unit_test(unwritable_folder_is_an_error),
+        cmocka_unit_test(classes_and_matrix_are_there),
+        cmocka_unit_test(without_a_split_there_is_no_accuracy),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,267 @@
+/* The tables of a run: what rows look like, and that the parts of a run that was killed and resumed
+ * read as one run. */
+#include "io/run_log.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "io/csv.h"
+#include "temporary.h"
+
+#define METRICS_HEADER                                                                             \
+    "epoch,step,split,loss,top1,top5,lr,grad_norm,images_per_second,step_seconds,data_seconds,"    \
+    "compute_seconds,exposed_comm_seconds,peak_share,elapsed_seconds\n"
+#define EPOCHS_HEADER                                                                              \
+    "epoch,step,train_loss,train_top1,train_top5,val_loss,val_top1,val_top5,lr,seconds,"           \
+    "eval_seconds,images_per_second,data_share\n"
+
+static struct run_folder folder;
+static struct options options;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder.path, sizeof folder.path, "%s", temporary_open());
+    options.output.csv = true;
+    options.output.tensorboard = true;
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    temporary_close();
+    return 0;
+}
+
+static struct run_log *open_log(int64_t step)
+{
+    struct error error = {0};
+    struct run_log *log = run_log_open(&folder, &options, step, &error);
+
+    if (log == NULL)
+        fail_msg("%s", error.text);
+    return log;
+}
+
+static void write_train(struct run_log *log, int64_t step)
+{
+    struct error error = {0};
+    struct metrics_row row = {.epoch = step / 10,
+                              .step = step,
+                              .split = "train",
+                              .loss = 2.5,
+                              .top1 = 0.125,
+                              .top5 = NAN,
+                              .rate = 3e-4,
+                              .gradient_norm = 1.0 / 3,
+                              .images_per_second = 1000,
+                              .step_seconds = 0.064,
+                              .data_seconds = 0,
+                              .compute_seconds = 0.06,
+                              .exposed_comm_seconds = 0.004,
+                              .peak_share = 0.5,
+                              .elapsed_seconds = (double)step};
+
+    assert_true(run_log_metrics(log, &row, &error));
+}
+
+static void write_epoch(struct run_log *log, int64_t epoch, int64_t steps)
+{
+    struct error error = {0};
+    struct epoch_row row = {.epoch = epoch,
+                            .steps = steps,
+                            .train_loss = 2,
+                            .train_top1 = 0.25,
+                            .train_top5 = 0.75,
+                            .val_loss = NAN,
+                            .val_top1 = NAN,
+                            .val_top5 = NAN,
+                            .rate = 0.1,
+                            .seconds = 12.5,
+                            .eval_seconds = 0.5,
+                            .images_per_second = 100,
+                            .data_share = 0.01};
+
+    assert_true(run_log_epoch(log, &row, &error));
+}
+
+static void close_log(struct run_log *log)
+{
+    struct error error = {0};
+
+    assert_true(run_log_flush(log, &error));
+    run_log_close(log);
+}
+
+static void put_file(const char *name, const char *text)
+{
+    temporary_file(name, text, strlen(text));
+}
+
+static void assert_file(const char *name, const char *expected)
+{
+    char *text = temporary_text(name);
+
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+#define ROW(epoch, step)                                                                           \
+    epoch "," step ",train,2.5,0.125,,0.0003,0.333333333,1000,0.064,0,0.06,0.004,0.5," step "\n"
+
+static void rows_hold_what_was_given(void **state)
+{
+    (void)state;
+    struct run_log *log = open_log(0);
+
+    write_train(log, 5);
+    write_epoch(log, 0, 10);
+    close_log(log);
+    assert_file("metrics.csv", METRICS_HEADER ROW("0", "5"));
+    assert_file("epochs.csv", EPOCHS_HEADER "0,10,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01\n");
+}
+
+static void rows_beyond_the_checkpoint_are_cut(void **state)
+{
+    (void)state;
+    struct run_log *log = open_log(0);
+
+    for (int64_t step = 5; step <= 25; step += 5)
+        write_train(log, step);
+    write_epoch(log, 0, 10);
+    write_epoch(log, 1, 20);
+    close_log(log);
+    log = open_log(15);
+    write_train(log, 20);
+    write_epoch(log, 1, 20);
+    close_log(log);
+    assert_file("metrics.csv",
+                METRICS_HEADER ROW("0", "5") ROW("1", "10") ROW("1", "15") ROW("2", "20"));
+    assert_file("epochs.csv", EPOCHS_HEADER "0,10,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01\n"
+                                            "1,20,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01\n");
+}
+
+static void a_torn_last_line_is_dropped(void **state)
+{
+    (void)state;
+    put_file("metrics.csv", METRICS_HEADER ROW("0", "5") "1,10,train,2.");
+    put_file("epochs.csv", "epoch,st");
+    close_log(open_log(100));
+    assert_file("metrics.csv", METRICS_HEADER ROW("0", "5"));
+    assert_file("epochs.csv", EPOCHS_HEADER);
+}
+
+static void lines_without_a_step_are_dropped(void **state)
+{
+    (void)state;
+    put_file("metrics.csv", METRICS_HEADER "\nnonsense\n1,,x\n" ROW("0", "5"));
+    close_log(open_log(5));
+    assert_file("metrics.csv", METRICS_HEADER ROW("0", "5"));
+}
+
+static void a_run_that_begins_again_cuts_all(void **state)
+{
+    (void)state;
+    struct run_log *log = open_log(0);
+
+    write_train(log, 5);
+    close_log(log);
+    close_log(open_log(0));
+    assert_file("metrics.csv", METRICS_HEADER);
+}
+
+static void other_columns_are_an_error_and_stay(void **state)
+{
+    (void)state;
+    struct error error = {0};
+
+    put_file("metrics.csv", "a,b\n1,2\n");
+    assert_null(run_log_open(&folder, &options, 10, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    assert_non_null(strstr(error.text, "metrics.csv has other columns"));
+    assert_file("metrics.csv", "a,b\n1,2\n");
+}
+
+static void outputs_can_be_switched_off(void **state)
+{
+    (void)state;
+    struct error error = {0};
+
+    options.output.csv = false;
+    options.output.tensorboard = false;
+    struct run_log *log = open_log(0);
+    write_train(log, 5);
+    write_epoch(log, 0, 10);
+    close_log(log);
+    assert_int_not_equal(access(temporary_path("metrics.csv"), F_OK), 0);
+    /* Ranks without a log */
+    write_train(NULL, 5);
+    assert_true(run_log_flush(NULL, &error));
+    run_log_close(NULL);
+}
+
+static void a_missing_folder_is_an_error(void **state)
+{
+    (void)state;
+    struct run_folder missing = {.path = "/nonexistent/run"};
+    struct error error = {0};
+
+    assert_null(run_log_open(&missing, &options, 0, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    error_clear(&error);
+    options.output.csv = false;
+    assert_null(run_log_open(&missing, &options, 0, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+}
+
+/* A table whose stream leads to a full disk: the failure is seen by a row or by the flush. */
+static void a_full_disk_is_an_error(void **state)
+{
+    (void)state;
+    struct csv csv = {.path = "metrics.csv"};
+    struct error error = {0};
+    bool good = true;
+
+    csv.stream = fopen("/dev/full", "a");
+    assert_non_null(csv.stream);
+    csv_integer(&csv, 1);
+    assert_true(csv_end_row(&csv, &error));
+    assert_false(csv_flush(&csv, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    assert_non_null(strstr(error.text, "No space left"));
+    error_clear(&error);
+    for (int row = 0; row < 10000 && good; row++) {
+        csv_number(&csv, row);
+        good = csv_end_row(&csv, &error);
+    }
+    assert_false(good);
+    assert_int_equal(error.kind, ERROR_FILE);
+    csv_close(&csv);
+}
+
+int main(void)
+{
+#define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+    const struct CMUnitTest tests[] = {
+        FOLDER_TEST(rows_hold_what_was_given),
+        FOLDER_TEST(rows_beyond_the_checkpoint_are_cut),
+        FOLDER_TEST(a_torn_last_line_is_dropped),
+        FOLDER_TEST(lines_without_a_step_are_dropped),
+        FOLDER_TEST(a_run_that_begins_again_cuts_all),
+        FOLDER_TEST(other_columns_are_an_error_and_stay),
+        FOLDER_TEST(outputs_can_be_switched_off),
+        FOLDER_TEST(a_missing_folder_is_an_error),
+        FOLDER_TEST(a_full_disk_is_an_error),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,178 @@
+/* Learning rates over a run, against torch.optim.lr_scheduler (vectors/make_schedule.py): every
+ * schedule, by step and by epoch, with and without warm-up. */
+#include "train/schedule.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "vector_file.h"
+
+/* As in make_schedule.py. */
+enum { STEPS_PER_EPOCH = 4 };
+static const double rate = 0.02, momentum = 0.9;
+
+/* Sets each of the words "section.key=value". */
+static void set_all(struct options *options, const char *assignments)
+{
+    char copy[1024];
+    struct error error = {0};
+
+    options_default(options);
+    snprintf(copy, sizeof copy, "%s", assignments);
+    for (char *rest, *word = strtok_r(copy, " ", &rest); word != NULL;
+         word = strtok_r(NULL, " ", &rest))
+        if (!options_set(word, options, &error))
+            fail_msg("%s", error.text);
+}
+
+static void assert_close(double got, double expected, const char *name, int64_t step)
+{
+    if (!(fabs(got - expected) <= 1e-13 + 1e-11 * fabs(expected)))
+        fail_msg("%s, step %d: %.17g, torch has %.17g", name, (int)step, got, expected);
+}
+
+static const double *vector(const struct vector_file *file, const char *name, const char *part,
+                            int64_t *count)
+{
+    char key[128];
+
+    snprintf(key, sizeof key, "%s.%s", name, part);
+    return vector_file_has(file, key) ? vector_file_doubles(file, key, count) : NULL;
+}
+
+static void check_case(const struct vector_file *file, const char *name)
+{
+    struct options options;
+    struct schedule schedule;
+    int64_t steps;
+    const double *rates = vector(file, name, "rates", &steps);
+    const double *momenta = vector(file, name, "momenta", &steps);
+    const double *values = vector(file, name, "values", &steps);
+
+    set_all(&options, vector_file_text(file, name));
+    schedule_open(&schedule, &options, rate, STEPS_PER_EPOCH, steps);
+    for (int64_t step = 0; step < steps; step++) {
+        assert_close(schedule_rate(&schedule, step), rates[step], name, step);
+        assert_close(schedule_momentum(&schedule, step, momentum), momenta[step], name, step);
+        if (values != NULL)
+            schedule_observe(&schedule, values[step], strstr(name, "min") != NULL);
+    }
+}
+
+static void rates_are_torchs(void **state)
+{
+    (void)state;
+    struct vector_file *file = vector_file_open("schedule.safetensors");
+    char names[2048];
+    int cases = 0;
+
+    snprintf(names, sizeof names, "%s", vector_file_text(file, "cases"));
+    for (char *rest, *name = strtok_r(names, " ", &rest); name != NULL;
+         name = strtok_r(NULL, " ", &rest), cases++)
+        check_case(file, name);
+    assert_int_equal(cases, 26);
+    vector_file_close(file);
+}
+
+static void warmup_of_epochs_rises_by_epoch(void **state)
+{
+    (void)state;
+    struct options options;
+    struct schedule schedule;
+
+    set_all(&options, "schedule.name=constant schedule.per=epoch schedule.warmup=4");
+    schedule_open(&schedule, &options, 1, 10, 100);
+    assert_true(schedule_rate(&schedule, 0) == 0.25);
+    assert_true(schedule_rate(&schedule, 9) == 0.25);
+    assert_true(schedule_rate(&schedule, 10) == 0.5);
+    assert_true(schedule_rate(&schedule, 39) == 1);
+    assert_true(schedule_rate(&schedule, 99) == 1);
+}
+
+static void warmup_longer_than_the_run_only_rises(void **state)
+{
+    (void)state;
+    struct options options;
+    struct schedule schedule;
+
+    set_all(&options, "schedule.name=cosine schedule.warmup=100");
+    schedule_open(&schedule, &options, 1, 5, 10);
+    for (int64_t step = 0; step < 10; step++)
+        assert_close(schedule_rate(&schedule, step), (double)(step + 1) / 100, "warm-up", step);
+}
+
+/* Beyond the end (a run that goes on by a step or two) rates stay where they ended. */
+static void rates_stay_finite_at_the_ends(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"constant", "cosine", "step", "onecycle", "linear"};
+    static const int64_t lengths[] = {1, 2, 3, 4};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        for (size_t j = 0; j < sizeof lengths / sizeof lengths[0]; j++) {
+            struct options options;
+            struct schedule schedule;
+            char assignment[64];
+
+            snprintf(assignment, sizeof assignment, "schedule.name=%s schedule.pct_start=0.5",
+                     names[i]);
+            set_all(&options, assignment);
+            schedule_open(&schedule, &options, 1, 1, lengths[j]);
+            for (int64_t step = 0; step < lengths[j] + 2; step++) {
+                double value = schedule_rate(&schedule, step);
+                assert_true(isfinite(value) && value >= 0 && value <= 1);
+                assert_true(schedule_momentum(&schedule, step, 0) == 0);
+                assert_true(isfinite(schedule_momentum(&schedule, step, 0.9)));
+            }
+        }
+}
+
+static void plateau_needs_a_first_value(void **state)
+{
+    (void)state;
+    struct options options;
+    struct schedule schedule;
+
+    set_all(&options, "schedule.name=plateau schedule.patience=0 schedule.factor=0.1 "
+                      "schedule.warmup=2");
+    schedule_open(&schedule, &options, 1, 1, 10);
+    assert_true(isnan(schedule.plateau_best));
+    schedule_observe(&schedule, 3, true);
+    assert_true(schedule.plateau_best == 3);
+    schedule_observe(&schedule, NAN, true); /* a loss that is no number is no gain */
+    assert_close(schedule_rate(&schedule, 5), 0.1, "plateau", 5);
+    assert_close(schedule_rate(&schedule, 0), 0.05, "plateau in warm-up", 0);
+}
+
+static void rate_is_scaled_by_the_global_batch(void **state)
+{
+    (void)state;
+    struct options options;
+
+    set_all(&options, "optim.lr=0.1 optim.lr_batch=256 optim.lr_scale=none");
+    assert_true(schedule_base_rate(&options, 1024) == 0.1);
+    set_all(&options, "optim.lr=0.1 optim.lr_batch=256 optim.lr_scale=linear");
+    assert_close(schedule_base_rate(&options, 1024), 0.4, "linear", 0);
+    set_all(&options, "optim.lr=0.1 optim.lr_batch=256 optim.lr_scale=sqrt");
+    assert_close(schedule_base_rate(&options, 1024), 0.2, "sqrt", 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rates_are_torchs),
+        cmocka_unit_test(warmup_of_epochs_rises_by_epoch),
+        cmocka_unit_test(warmup_longer_than_the_run_only_rises),
+        cmocka_unit_test(rates_stay_finite_at_the_ends),
+        cmocka_unit_test(plateau_needs_a_first_value),
+        cmocka_unit_test(rate_is_scaled_by_the_global_batch),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,234 @@
+/* TensorBoard's event files, read back byte by byte: framing, checksums (by a plain bitwise CRC32C)
+ * and the protobuf fields by their published numbers. The real TensorBoard reads such files in
+ * check_tensorboard.py. */
+#include "io/tensorboard.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+#include "temporary.h"
+
+enum { RECORDS = 8, RECORD_SIZE = 512, FILES = 4 };
+
+struct record {
+    size_t length;
+    unsigned char data[RECORD_SIZE];
+};
+
+struct event_file {
+    char name[256];
+    int count;
+    struct record records[RECORDS];
+};
+
+static const char *folder;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    folder = temporary_open();
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    temporary_close();
+    return 0;
+}
+
+static uint32_t masked_crc32c(const unsigned char *data, size_t bytes)
+{
+    uint32_t sum = 0xffffffff;
+
+    for (size_t i = 0; i < bytes; i++) {
+        sum ^= data[i];
+        for (int bit = 0; bit < 8; bit++)
+            sum = (sum >> 1) ^ (sum & 1 ? 0x82f63b78U : 0);
+    }
+    sum = ~sum;
+    return ((sum >> 15) | (sum << 17)) + 0xa282ead8U;
+}
+
+static uint64_t little_endian(const unsigned char *bytes, int count)
+{
+    uint64_t value = 0;
+
+    for (int i = count - 1; i >= 0; i--)
+        value = value << 8 | bytes[i];
+    return value;
+}
+
+/* Reads a file's records and checks their framing. */
+static void read_records(struct event_file *file)
+{
+    unsigned char header[12], footer[4];
+
+    FILE *stream = fopen(temporary_path(file->name), "r");
+    assert_non_null(stream);
+    for (file->count = 0; fread(header, 1, 12, stream) == 12; file->count++) {
+        assert_in_range(file->count, 0, RECORDS - 1);
+        struct record *record = &file->records[file->count];
+        record->length = little_endian(header, 8);
+        assert_int_equal(little_endian(header + 8, 4), masked_crc32c(header, 8));
+        assert_in_range(record->length, 1, RECORD_SIZE);
+        assert_int_equal(fread(record->data, 1, record->length, stream), record->length);
+        assert_int_equal(fread(footer, 1, 4, stream), 4);
+        assert_int_equal(little_endian(footer, 4), masked_crc32c(record->data, record->length));
+    }
+    assert_true(feof(stream));
+    fclose(stream);
+}
+
+static int by_name(const void *first, const void *second)
+{
+    return strcmp(((const struct event_file *)first)->name,
+                  ((const struct event_file *)second)->name);
+}
+
+/* The folder's event files in the order in which TensorBoard reads them. */
+static int read_files(struct event_file files[FILES])
+{
+    DIR *entries = opendir(folder);
+    int count = 0;
+
+    assert_non_null(entries);
+    for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
+        if (strncmp(entry->d_name, "events.out.tfevents.", 20) == 0) {
+            assert_in_range(count, 0, FILES - 1);
+            snprintf(files[count].name, sizeof files[count].name, "%s", entry->d_name);
+            read_records(&files[count++]);
+        }
+    closedir(entries);
+    qsort(files, (size_t)count, sizeof *files, by_name);
+    return count;
+}
+
+/* An event is its wall time (field 1, a double) and then `expected`. */
+static void assert_event(const struct record *record, const void *expected, size_t bytes)
+{
+    double time;
+
+    assert_int_equal(record->data[0], 1 << 3 | 1);
+    memcpy(&time, record->data + 1, sizeof time);
+    assert_true(time > 1.7e9 && time < 1e10);
+    assert_int_equal(record->length, 9 + bytes);
+    assert_memory_equal(record->data + 9, expected, bytes);
+}
+
+static struct tensorboard *open_board(void)
+{
+    struct error error = {0};
+    struct tensorboard *board = tensorboard_open(folder, &error);
+
+    if (board == NULL)
+        fail_msg("%s", error.text);
+    return board;
+}
+
+static void events_have_the_published_fields(void **state)
+{
+    (void)state;
+    static const char version[] = "\x1a\x0d" /* 3: file version */ "brain.Event:2";
+    static const char point[] = "\x10\xac\x02"      /* 2: step 300 */
+                                "\x2a\x12"          /* 5: summary */
+                                "\x0a\x10"          /* 1: value */
+                                "\x0a\x09train/acc" /* 1: tag */
+                                "\x15\x00\x00\x20\x3f" /* 2: 0.625f */;
+    static const char zero[] = "\x10\x00\x2a\x0b\x0a\x09\x0a\x02lr\x15\x00\x00\x00\x00";
+    static const char restart[] = "\x10\x07\x3a\x02\x08\x01" /* 7: session log, 1: START */;
+    struct event_file *files = calloc(FILES, sizeof *files);
+    struct error error = {0};
+    struct tensorboard *board = open_board();
+
+    assert_true(tensorboard_scalar(board, "train/acc", 300, 0.625, &error));
+    assert_true(tensorboard_scalar(board, "lr", 0, 0, &error));
+    assert_true(tensorboard_restart(board, 7, &error));
+    assert_true(tensorboard_flush(board, &error));
+    tensorboard_close(board);
+    assert_int_equal(read_files(files), 1);
+    assert_int_equal(files->count, 4);
+    assert_event(&files->records[0], version, sizeof version - 1);
+    assert_event(&files->records[1], point, sizeof point - 1);
+    assert_event(&files->records[2], zero, sizeof zero - 1);
+    assert_event(&files->records[3], restart, sizeof restart - 1);
+    free(files);
+}
+
+/* Whatever the clock says: TensorBoard reads in the order of the names. */
+static void later_files_sort_behind(void **state)
+{
+    (void)state;
+    struct event_file *files = calloc(FILES, sizeof *files);
+    struct error error = {0};
+
+    assert_false(tensorboard_is_there(folder));
+    temporary_file("events.out.tfevents.9000000000.host.1", "", 0);
+    assert_true(tensorboard_is_there(folder));
+    for (int64_t part = 1; part <= 2; part++) {
+        struct tensorboard *board = open_board();
+        assert_true(tensorboard_restart(board, part, &error));
+        tensorboard_close(board);
+    }
+    assert_int_equal(read_files(files), 3);
+    assert_int_equal(files[0].count, 0);
+    assert_int_equal(files[1].records[1].data[10], 1);
+    assert_int_equal(files[2].records[1].data[10], 2);
+    free(files);
+}
+
+static void a_missing_folder_is_an_error(void **state)
+{
+    (void)state;
+    struct error error = {0};
+
+    assert_null(tensorboard_open("/nonexistent", &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    assert_false(tensorboard_is_there("/nonexistent"));
+}
+
+/* A disk that is full, by the limit on the size of files. */
+static void a_full_disk_is_an_error(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    struct rlimit old, small = {.rlim_cur = 20000};
+    struct tensorboard *board = open_board();
+    bool good = true;
+
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small.rlim_max = old.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    for (int64_t step = 0; step < 1000 && good; step++)
+        good = tensorboard_scalar(board, "train/loss", step, 1, &error) &&
+               tensorboard_flush(board, &error);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_false(good);
+    assert_int_equal(error.kind, ERROR_FILE);
+    assert_non_null(strstr(error.text, "events.out.tfevents."));
+    tensorboard_close(board);
+}
+
+int main(void)
+{
+#define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+    const struct CMUnitTest tests[] = {
+        FOLDER_TEST(events_have_the_published_fields),
+        FOLDER_TEST(later_files_sort_behind),
+        FOLDER_TEST(a_missing_folder_is_an_error),
+        FOLDER_TEST(a_full_disk_is_an_error),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
