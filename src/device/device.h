@@ -330,6 +330,7 @@ struct device_backend {
     void (*pool_backward)(struct stream *stream, const struct pool_backward *args);
     void (*cross_entropy)(struct stream *stream, const struct cross_entropy *args);
     void (*update)(struct stream *stream, const struct update *args);
+    /* Adds to *sum (device). */
     void (*sum_squares)(struct stream *stream, const float *values, int64_t count, double *sum);
     void (*nonfinite)(struct stream *stream, const struct nonfinite *args);
     void (*image_transform)(struct stream *stream, const struct image_transform *args);

@@ -15,7 +15,11 @@ struct mesh {
     bool free_after_use; /* units are gathered for each use (fsdp); false: gathered once a step */
 };
 
-/* Collective. */
+/* The groups for copies that are cut into `shard` parts, which consecutive ranks hold; `shard`
+ * divides the number of ranks. Collective. */
+void mesh_split(struct mesh *mesh, struct comm *world, int shard);
+
+/* The mesh of mesh.strategy. Collective. */
 bool mesh_open(struct mesh *mesh, struct comm *world, const struct options *options,
                struct error *error);
 void mesh_close(struct mesh *mesh);

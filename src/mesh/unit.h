@@ -15,7 +15,8 @@ enum tensor_kind {
 enum initial_rule {
     INITIAL_ZERO,
     INITIAL_ONE,
-    INITIAL_TRUNCATED_NORMAL, /* standard deviation `initial_scale`, cut at +-2 (absolute) as timm */
+    INITIAL_TRUNCATED_NORMAL, /* standard deviation `initial_scale`, cut at +-2 (absolute) as timm
+                               */
     INITIAL_NORMAL,           /* standard deviation `initial_scale` */
     INITIAL_UNIFORM           /* +-initial_scale */
 };

@@ -1,0 +1,238 @@
+/* Flat buffers: their memory, their starting values, the copies that the model reads. What goes
+ * over the mesh is in flat_mesh.c. */
+#include "mesh/flat.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mesh/initial.h"
+
+enum { FLAT_ALIGNMENT = 16 }; /* elements: of tensors in a unit, and of shards */
+
+/* The model reads the masters themselves. */
+static bool flat_shares_master(const struct flat_model *flat)
+{
+    return flat->type == TYPE_FP32 && flat->mesh->shard->size == 1;
+}
+
+void flat_open(struct flat_model *flat, const struct unit *units, int unit_count, struct mesh *mesh,
+               struct device *device, struct stream *stream, enum data_type type, int moments,
+               bool averaged, bool training)
+{
+    int64_t parts = mesh->shard->size, step = FLAT_ALIGNMENT * parts;
+    *flat = (struct flat_model){.mesh = mesh,
+                                .device = device,
+                                .stream = stream,
+                                .type = type,
+                                .count = unit_count,
+                                .moments = moments,
+                                .averaged = averaged,
+                                .training = training};
+    flat->buffers = calloc((size_t)unit_count + 1, sizeof *flat->buffers);
+    flat->copied = device->backend->event_open(device);
+    ENSURE(flat->buffers != NULL, "no memory to describe %d units", unit_count);
+    comm_set_device(device->backend);
+    for (int i = 0; i < unit_count; i++) {
+        struct flat_buffer *buffer = &flat->buffers[i];
+        buffer->unit = &units[i];
+        buffer->padded = (units[i].count + step - 1) / step * step;
+        buffer->shard_count = buffer->padded / parts;
+        buffer->shard_begin = buffer->shard_count * mesh->shard->rank;
+    }
+}
+
+void flat_close(struct flat_model *flat)
+{
+    for (int i = 0; i < flat->count; i++)
+        free(flat->buffers[i].segments);
+    free(flat->buffers);
+    flat->device->backend->event_close(flat->copied);
+    *flat = (struct flat_model){0};
+}
+
+static void buffer_allocate(const struct flat_model *flat, struct flat_buffer *buffer,
+                            struct arena *arena)
+{
+    size_t part = (size_t)buffer->shard_count * sizeof(float);
+    buffer->master = arena_take(arena, MEMORY_WEIGHTS, part);
+    buffer->weights =
+        flat_shares_master(flat)
+            ? buffer->master
+            : arena_take(arena, MEMORY_WEIGHTS, (size_t)buffer->padded * type_size(flat->type));
+    if (flat->averaged)
+        buffer->average = arena_take(arena, MEMORY_OPTIMIZER, part);
+    if (!flat->training)
+        return;
+    buffer->gradient = arena_take(arena, MEMORY_GRADIENTS, (size_t)buffer->padded * sizeof(float));
+    if (flat->moments > 0)
+        buffer->moment1 = arena_take(arena, MEMORY_OPTIMIZER, part);
+    if (flat->moments > 1)
+        buffer->moment2 = arena_take(arena, MEMORY_OPTIMIZER, part);
+}
+
+void flat_allocate(struct flat_model *flat, struct arena *arena)
+{
+    for (int i = 0; i < flat->count; i++)
+        buffer_allocate(flat, &flat->buffers[i], arena);
+    flat->norm_squared = arena_take(arena, MEMORY_BUFFERS, sizeof *flat->norm_squared);
+    flat->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof *flat->nonfinite_index);
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+bool flat_tensor_part(const struct flat_buffer *buffer, const struct unit_tensor *tensor,
+                      int64_t *begin, int64_t *end)
+{
+    *begin = larger(tensor->offset - buffer->shard_begin, 0);
+    *end = smaller(tensor->offset + tensor->count - buffer->shard_begin, buffer->shard_count);
+    return *begin < *end;
+}
+
+/* A tensor's segment, before it is merged with its neighbours; false: nothing of it is here. */
+static bool segment_of(const struct flat_buffer *buffer, const struct unit_tensor *tensor,
+                       double weight_decay, struct update_segment *segment)
+{
+    bool moves = tensor->trainable && tensor->kind == TENSOR_PARAMETER;
+    segment->weight_decay = tensor->decay ? (float)weight_decay : 0;
+    segment->rate_scale = moves ? (float)tensor->rate_scale : 0;
+    return flat_tensor_part(buffer, tensor, &segment->begin, &segment->end);
+}
+
+void flat_set_segments(struct flat_model *flat, double weight_decay)
+{
+    for (int i = 0; i < flat->count; i++) {
+        struct flat_buffer *buffer = &flat->buffers[i];
+        const struct unit *unit = buffer->unit;
+        struct update_segment next, *last = NULL;
+        free(buffer->segments);
+        buffer->segments = calloc((size_t)unit->tensor_count + 1, sizeof *buffer->segments);
+        buffer->segment_count = 0;
+        ENSURE(buffer->segments != NULL, "no memory for the segments of %s", unit->name);
+        for (int t = 0; t < unit->tensor_count; t++) {
+            if (!segment_of(buffer, &unit->tensors[t], weight_decay, &next))
+                continue;
+            /* The gap between two tensors holds zeros, which every rule leaves at zero. */
+            if (last != NULL && last->weight_decay == next.weight_decay &&
+                last->rate_scale == next.rate_scale) {
+                last->end = next.end;
+            } else {
+                last = &buffer->segments[buffer->segment_count++];
+                *last = next;
+            }
+        }
+    }
+}
+
+/* Draws elements begin..begin + count - 1 of this rank's part. */
+static void buffer_draw(const struct flat_buffer *buffer, uint64_t seed, int64_t begin,
+                        int64_t count, float *values)
+{
+    memset(values, 0, (size_t)count * sizeof *values);
+    for (int t = 0; t < buffer->unit->tensor_count; t++) {
+        const struct unit_tensor *tensor = &buffer->unit->tensors[t];
+        int64_t first, end;
+        if (!flat_tensor_part(buffer, tensor, &first, &end))
+            continue;
+        first = larger(first, begin);
+        end = smaller(end, begin + count);
+        if (first < end)
+            initial_draw(tensor, seed, first + buffer->shard_begin - tensor->offset, end - first,
+                         values + (first - begin));
+    }
+}
+
+static void buffer_initialize(const struct flat_model *flat, const struct flat_buffer *buffer,
+                              uint64_t seed, float *chunk, int64_t chunk_count)
+{
+    const struct device_backend *backend = flat->device->backend;
+    size_t part = (size_t)buffer->shard_count * sizeof(float);
+    for (int64_t begin = 0; begin < buffer->shard_count; begin += chunk_count) {
+        int64_t count = smaller(chunk_count, buffer->shard_count - begin);
+        buffer_draw(buffer, seed, begin, count, chunk);
+        backend->copy(flat->stream, buffer->master + begin, chunk, (size_t)count * sizeof *chunk);
+        backend->stream_synchronize(flat->stream);
+    }
+    if (buffer->average != NULL)
+        backend->copy(flat->stream, buffer->average, buffer->master, part);
+    if (buffer->moment1 != NULL)
+        backend->zero(flat->stream, buffer->moment1, part);
+    if (buffer->moment2 != NULL)
+        backend->zero(flat->stream, buffer->moment2, part);
+}
+
+void flat_initialize(struct flat_model *flat, uint64_t seed)
+{
+    /* A multiple of 4, and small enough to stay in the cache until it is copied. */
+    enum { CHUNK = 1 << 18 };
+    float *chunk = malloc(CHUNK * sizeof *chunk);
+    ENSURE(chunk != NULL, "no memory to draw the weights");
+    for (int i = 0; i < flat->count; i++)
+        buffer_initialize(flat, &flat->buffers[i], seed, chunk, CHUNK);
+    free(chunk);
+    flat_zero_gradients(flat);
+}
+
+void flat_zero_gradients(struct flat_model *flat)
+{
+    for (int i = 0; i < flat->count; i++)
+        if (flat->buffers[i].gradient != NULL)
+            flat->device->backend->zero(flat->stream, flat->buffers[i].gradient,
+                                        (size_t)flat->buffers[i].padded * sizeof(float));
+}
+
+void flat_updated(struct flat_model *flat)
+{
+    for (int i = 0; i < flat->count; i++)
+        flat->buffers[i].whole = flat->mesh->shard->size == 1;
+    flat->device->backend->event_record(flat->copied, flat->stream);
+}
+
+void flat_refresh(struct flat_model *flat)
+{
+    for (int i = 0; i < flat->count && !flat_shares_master(flat); i++) {
+        const struct flat_buffer *buffer = &flat->buffers[i];
+        unsigned char *copy = buffer->weights;
+        flat->device->backend->convert(flat->stream, flat->type,
+                                       copy + (size_t)buffer->shard_begin * type_size(flat->type),
+                                       TYPE_FP32, buffer->master, buffer->shard_count);
+    }
+    flat_updated(flat);
+}
+
+void flat_swap_average(struct flat_model *flat)
+{
+    ENSURE(flat->averaged, "there are no moving averages");
+    for (int i = 0; i < flat->count; i++) {
+        struct flat_buffer *buffer = &flat->buffers[i];
+        float *average = buffer->average;
+        buffer->average = buffer->master;
+        buffer->master = average;
+        if (flat_shares_master(flat))
+            buffer->weights = average;
+    }
+    flat_refresh(flat);
+}
+
+const void *flat_weight(const struct flat_model *flat, int unit, int tensor)
+{
+    const struct flat_buffer *buffer = &flat->buffers[unit];
+    size_t offset = (size_t)buffer->unit->tensors[tensor].offset;
+    return (const unsigned char *)buffer->weights + offset * type_size(flat->type);
+}
+
+float *flat_gradient(const struct flat_model *flat, int unit, int tensor)
+{
+    const struct flat_buffer *buffer = &flat->buffers[unit];
+    const struct unit_tensor *described = &buffer->unit->tensors[tensor];
+    bool moves = described->trainable && described->kind == TENSOR_PARAMETER;
+    return moves && buffer->gradient != NULL ? buffer->gradient + described->offset : NULL;
+}
