@@ -1,5 +1,5 @@
-/* What is known after a split was evaluated: loss, shares of right answers, the confusion matrix and
- * what follows from it for each class. */
+/* What is known after a split was evaluated: loss, shares of right answers, the confusion matrix
+ * and what follows from it for each class. */
 #ifndef VITTRAIN_TRAIN_METRICS_H
 #define VITTRAIN_TRAIN_METRICS_H
 

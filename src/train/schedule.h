@@ -27,11 +27,10 @@ void schedule_open(struct schedule *schedule, const struct options *options, dou
  *   constant  lr
  *   cosine    CosineAnnealingLR from lr to min_lr over the run
  *   step      StepLR: times gamma every step_size
- *   onecycle  OneCycleLR (cosine, two phases): lr / div_factor up to lr in pct_start of the run, then
- *             down to lr / div_factor / final_div_factor
- *   plateau   ReduceLROnPlateau: times factor (not below min_lr) after more than `patience`
- *             evaluations in a row without a relative gain of `threshold`
- *   linear    LinearLR from lr to lr * end_factor over the run */
+ *   onecycle  OneCycleLR (cosine, two phases): lr / div_factor up to lr in pct_start of the run,
+ * then down to lr / div_factor / final_div_factor plateau   ReduceLROnPlateau: times factor (not
+ * below min_lr) after more than `patience` evaluations in a row without a relative gain of
+ * `threshold` linear    LinearLR from lr to lr * end_factor over the run */
 double schedule_rate(const struct schedule *schedule, int64_t step);
 
 /* onecycle moves the momentum (beta1 of Adam) between 0.95 and 0.85, OneCycleLR's defaults, against

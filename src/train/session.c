@@ -76,7 +76,11 @@ static bool device_and_model_open(struct session *session, struct error *error)
     session->stream = session->device->backend->stream_open(session->device);
     session->compute = compute_type(session);
     session->model = model_open(options, session->device, session->compute, error);
-    return session->model != NULL && normalisation_choose(session, error);
+    if (session->model == NULL)
+        return false;
+    if (options->debug.profile)
+        session->profile = profile_open(session->device, session->model->unit_count);
+    return normalisation_choose(session, error);
 }
 
 bool session_open(struct session *session, const struct options *options, struct comm *world,
@@ -189,8 +193,24 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
     return true;
 }
 
+/* Names for the profile: the units', and one for what belongs to none. */
+static void profile_report(const struct session *session)
+{
+    const struct model *model = session->model;
+    const char **names = calloc((size_t)model->unit_count + 1, sizeof *names);
+    ENSURE(names != NULL, "no memory for a profile");
+    for (int u = 0; u < model->unit_count; u++)
+        names[u] = model->units[u].name;
+    names[model->unit_count] = "(the step)";
+    profile_print(session->profile, names);
+    free(names);
+}
+
 void session_close(struct session *session)
 {
+    if (session->profile != NULL)
+        profile_report(session);
+    profile_close(session->profile);
     if (session->device != NULL) {
         const struct device_backend *backend = session->device->backend;
         if (session->flat.buffers != NULL)
@@ -262,7 +282,9 @@ void session_forward(struct session *session, const struct model_pass *pass)
         flat_gather_wait(flat, u);
         if (u + 1 < units)
             flat_gather_start(flat, u + 1);
+        profile_unit(session->profile, u);
         session->model->type->forward(session->model, pass, u);
+        profile_unit(session->profile, -1);
         flat_free(flat, u);
     }
 }

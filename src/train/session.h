@@ -8,6 +8,7 @@
 #include "core/options.h"
 #include "data/loader.h"
 #include "device/device.h"
+#include "device/profile.h"
 #include "mesh/flat.h"
 #include "mesh/mesh.h"
 #include "model/model.h"
@@ -20,6 +21,7 @@ struct session {
     struct stream *stream;
     enum data_type compute;
     struct model *model;
+    struct profile *profile; /* NULL: not asked for */
     struct flat_model flat;
     int64_t batch; /* samples that one pass of this rank can hold */
 

@@ -60,7 +60,9 @@ static void step_backward(struct step_context *step, const struct model_pass *pa
         flat_gather_wait(flat, u);
         if (u > step->first_trainable)
             flat_gather_start(flat, u - 1);
+        profile_unit(session->profile, u);
         session->model->type->backward(session->model, pass, u);
+        profile_unit(session->profile, -1);
         flat_free(flat, u);
         if (!last)
             continue;

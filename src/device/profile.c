@@ -1,0 +1,154 @@
+/* The profiling backend: each operation that does work is replaced by one that measures it. */
+#include "device/profile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+
+/* Operations that take (stream, arguments): the function's name is also its argument's type. */
+#define PROFILED_OPERATIONS(OPERATION)                                                             \
+    OPERATION(linear_forward)                                                                      \
+    OPERATION(linear_backward)                                                                     \
+    OPERATION(norm_forward)                                                                        \
+    OPERATION(norm_backward)                                                                       \
+    OPERATION(attention_forward)                                                                   \
+    OPERATION(attention_backward)                                                                  \
+    OPERATION(dropout_apply)                                                                       \
+    OPERATION(patches_forward)                                                                     \
+    OPERATION(tokens_forward)                                                                      \
+    OPERATION(tokens_backward)                                                                     \
+    OPERATION(pool_forward)                                                                        \
+    OPERATION(pool_backward)                                                                       \
+    OPERATION(cross_entropy)                                                                       \
+    OPERATION(update)                                                                              \
+    OPERATION(nonfinite)                                                                           \
+    OPERATION(image_transform)
+
+#define NUMBER(name) PROFILE_##name,
+enum { PROFILED_OPERATIONS(NUMBER) PROFILE_sum_squares, PROFILE_zero, PROFILE_OPERATIONS };
+#define NAME(name) #name,
+static const char *const operation_name[] = {PROFILED_OPERATIONS(NAME) "sum_squares", "zero"};
+
+struct tally {
+    double seconds;
+    int64_t calls;
+};
+
+struct profile {
+    struct device *device;
+    const struct device_backend *inner;
+    struct device_backend outer;
+    int units, unit;
+    struct tally operation[PROFILE_OPERATIONS];
+    struct tally *per_unit; /* [units + 1]: the last one is for none */
+};
+
+static struct profile *active;
+
+static void measured(struct stream *stream, int operation, double begin)
+{
+    active->inner->stream_synchronize(stream);
+    double seconds = clock_now() - begin;
+    struct tally *unit = &active->per_unit[active->unit < 0 ? active->units : active->unit];
+    active->operation[operation].seconds += seconds;
+    active->operation[operation].calls++;
+    unit->seconds += seconds;
+    unit->calls++;
+}
+
+#define WRAPPER(name)                                                                              \
+    static void timed_##name(struct stream *stream, const struct name *args)                       \
+    {                                                                                              \
+        double begin = clock_now();                                                                \
+        active->inner->name(stream, args);                                                         \
+        measured(stream, PROFILE_##name, begin);                                                   \
+    }
+PROFILED_OPERATIONS(WRAPPER)
+
+static void timed_sum_squares(struct stream *stream, const float *values, int64_t count,
+                              double *sum)
+{
+    double begin = clock_now();
+    active->inner->sum_squares(stream, values, count, sum);
+    measured(stream, PROFILE_sum_squares, begin);
+}
+
+static void timed_zero(struct stream *stream, void *memory, size_t bytes)
+{
+    double begin = clock_now();
+    active->inner->zero(stream, memory, bytes);
+    measured(stream, PROFILE_zero, begin);
+}
+
+struct profile *profile_open(struct device *device, int units)
+{
+    ENSURE(active == NULL, "a device is being profiled already");
+    struct profile *profile = calloc(1, sizeof *profile);
+    ENSURE(profile != NULL, "no memory for a profile");
+    profile->per_unit = calloc((size_t)units + 1, sizeof *profile->per_unit);
+    ENSURE(profile->per_unit != NULL, "no memory for a profile");
+    profile->device = device;
+    profile->inner = device->backend;
+    profile->outer = *device->backend;
+    profile->units = units;
+    profile->unit = -1;
+#define REPLACE(name) profile->outer.name = timed_##name;
+    PROFILED_OPERATIONS(REPLACE)
+    profile->outer.sum_squares = timed_sum_squares;
+    profile->outer.zero = timed_zero;
+    device->backend = &profile->outer;
+    active = profile;
+    return profile;
+}
+
+void profile_close(struct profile *profile)
+{
+    if (profile == NULL)
+        return;
+    profile->device->backend = profile->inner;
+    active = NULL;
+    free(profile->per_unit);
+    free(profile);
+}
+
+void profile_unit(struct profile *profile, int unit)
+{
+    if (profile != NULL)
+        profile->unit = unit;
+}
+
+/* Prints `count` tallies, longest first. */
+static void tallies_print(const struct tally *tally, int count, const char *const *names,
+                          double total)
+{
+    bool *printed = calloc((size_t)count, sizeof *printed);
+    ENSURE(printed != NULL, "no memory for a profile");
+    for (int line = 0; line < count; line++) {
+        int longest = -1;
+        for (int i = 0; i < count; i++)
+            if (!printed[i] && (longest < 0 || tally[i].seconds > tally[longest].seconds))
+                longest = i;
+        printed[longest] = true;
+        if (tally[longest].calls > 0)
+            log_info("  %-20s %10.3f s %6.2f %% %10lld calls %12.1f us each", names[longest],
+                     tally[longest].seconds, 100 * tally[longest].seconds / total,
+                     (long long)tally[longest].calls,
+                     1e6 * tally[longest].seconds / (double)tally[longest].calls);
+    }
+    free(printed);
+}
+
+void profile_print(const struct profile *profile, const char *const *unit_names)
+{
+    double total = 0;
+    for (int i = 0; i < PROFILE_OPERATIONS; i++)
+        total += profile->operation[i].seconds;
+    if (total <= 0)
+        return;
+    log_info("time by operation (%.3f s in all):", total);
+    tallies_print(profile->operation, PROFILE_OPERATIONS, operation_name, total);
+    log_info("time by unit:");
+    tallies_print(profile->per_unit, profile->units + 1, unit_names, total);
+}
