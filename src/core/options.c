@@ -84,6 +84,12 @@ const char *option_find_nearest(const char *name)
     return NULL;
 }
 
+const char *options_nearest_topic(const char *word, const char *const *candidates)
+{
+    const char *nearest = options_nearest(word, candidates);
+    return nearest != NULL ? nearest : option_find_nearest(word);
+}
+
 static bool unknown_key(const char *where, const char *name, struct error *error)
 {
     const char *nearest = option_find_nearest(name);
@@ -228,9 +234,15 @@ static bool take_word(const char *word, const char *const *commands, struct comm
         line->setting[line->setting_count++] = word;
         return true;
     }
-    if (line->command == NULL && line->operand_count == 0 && is_one_of(word, commands)) {
-        line->command = word;
-        return true;
+    if (line->command == NULL && line->operand_count == 0) {
+        if (strcmp(word, "help") == 0) {
+            line->help = true;
+            return true;
+        }
+        if (is_one_of(word, commands)) {
+            line->command = word;
+            return true;
+        }
     }
     return take_operand(word, line, error);
 }

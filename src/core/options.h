@@ -149,7 +149,7 @@ struct command_line {
     int operand_count;
     const char *setting[COMMAND_SETTINGS]; /* decks and section.key=value, in their order */
     int setting_count;
-    bool help;    /* --help, -h; command or operand says about what */
+    bool help;    /* --help, -h, help; command or operand says about what */
     bool version; /* --version */
     bool manual;  /* --manual: the manual page */
 };
@@ -163,8 +163,8 @@ void options_default(struct options *options);
 bool options_parse(int argc, char **argv, const char *const *commands, struct options *options,
                    struct command_line *line, struct error *error);
 
-/* Reads the line's decks and settings over what the options are (options_parse has done it once over
- * the defaults; again over the deck of a checkpoint). */
+/* Reads the line's decks and settings over what the options are (options_parse has done it once
+ * over the defaults; again over the deck of a checkpoint). */
 bool options_apply(const struct command_line *line, struct options *options, struct error *error);
 
 /* One deck; also from memory (`name` for messages), as saved in a checkpoint. */
@@ -193,7 +193,9 @@ void options_help(FILE *file);
 bool options_help_key(const char *key, FILE *file);
 void options_manual(FILE *file);
 
-/* The candidate nearest to `word` by edit distance, NULL when none is near. */
+/* The candidate nearest to `word` by edit distance, NULL when none is near. options_nearest_topic
+ * looks among all keys, too. */
 const char *options_nearest(const char *word, const char *const *candidates);
+const char *options_nearest_topic(const char *word, const char *const *candidates);
 
 #endif
