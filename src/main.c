@@ -14,7 +14,9 @@ static int run(struct comm *world, const struct options *options, const struct c
             log_error(error);
         return (int)error->kind;
     }
-    const int code = app_find(line->command)->run(options, line, world);
+    const struct command *command = app_find(line->command);
+    ENSURE(command != NULL, "no command %s", line->command);
+    const int code = command->run(options, line, world);
     log_close();
     return code;
 }

@@ -139,12 +139,12 @@ static void switches_take_all_their_words(void **state)
 static void bad_values_are_refused(void **state)
 {
     (void)state;
-    refuses("train.batch=0", "train.batch=0: must be a whole number from 1 to 1e+06");
-    refuses("train.batch=8x", "train.batch=8x: must be a whole number from 1 to 1e+06");
-    refuses("train.batch=8.5", "train.batch=8.5: must be a whole number from 1 to 1e+06");
-    refuses("train.batch=", "train.batch=: must be a whole number from 1 to 1e+06");
+    refuses("train.batch=0", "train.batch=0: must be a whole number from 1 to 1000000");
+    refuses("train.batch=8x", "train.batch=8x: must be a whole number from 1 to 1000000");
+    refuses("train.batch=8.5", "train.batch=8.5: must be a whole number from 1 to 1000000");
+    refuses("train.batch=", "train.batch=: must be a whole number from 1 to 1000000");
     refuses("train.batch=99999999999999999999999",
-            "train.batch=99999999999999999999999: must be a whole number from 1 to 1e+06");
+            "train.batch=99999999999999999999999: must be a whole number from 1 to 1000000");
     refuses("optim.lr=nan", "optim.lr=nan: must be a number of at least 0");
     refuses("optim.lr=inf", "optim.lr=inf: must be a number of at least 0");
     refuses("optim.lr=0x1p3", "optim.lr=0x1p3: must be a number of at least 0");
@@ -156,7 +156,7 @@ static void bad_values_are_refused(void **state)
             "model.dropout=-0.5: must be auto, or a number from 0 to below 1");
     refuses("schedule.div_factor=0", "schedule.div_factor=0: must be a number above 0");
     refuses("train.max_seconds=3d", "train.max_seconds=3d: must be a time in seconds, or with s, m "
-                                    "or h behind it from 0 to 1e+09");
+                                    "or h behind it from 0 to 1000000000");
     refuses("data.shuffle=maybe", "data.shuffle=maybe: must be on or off");
     refuses("run.backend=gpu", "run.backend=gpu: must be auto, cpu or cuda");
     refuses("optim.betas=0.9", "optim.betas=0.9: must be 2 numbers from 0 to below 1 with commas "
@@ -217,7 +217,7 @@ static void bad_decks_are_refused_with_their_line(void **state)
 {
     (void)state;
     deck_refused("[train]\nbatch = 0\n",
-                 "deck.ini:2: train.batch=0: must be a whole number from 1 to 1e+06");
+                 "deck.ini:2: train.batch=0: must be a whole number from 1 to 1000000");
     deck_refused("[train]\n\nbacth = 1\n",
                  "deck.ini:3: no option train.bacth; did you mean train.batch?");
     deck_refused("batch = 1\n", "deck.ini:1: batch: a [section] must come before it");
@@ -430,7 +430,7 @@ static void help_knows_keys_and_sections(void **state)
     options_help(file);
     options_manual(file);
     fclose(file);
-    assert_non_null(strstr(text, "a whole number from 1 to 1e+06"));
+    assert_non_null(strstr(text, "a whole number from 1 to 1000000"));
     assert_non_null(strstr(text, "optim: the optimizer"));
     assert_non_null(strstr(text, ".It Cm predict.output\n"));
     free(text);

@@ -99,7 +99,7 @@ bool options_help_key(const char *key, FILE *file)
     return any;
 }
 
-/* Text inside a line of mdoc. */
+/* Text inside a line of mdoc, which wants each sentence on a line of its own. */
 static void manual_text(FILE *file, const char *text)
 {
     for (const char *c = text; *c != '\0'; c++) {
@@ -108,7 +108,7 @@ static void manual_text(FILE *file, const char *text)
         else if (*c == '-')
             fputs("\\-", file);
         else
-            fputc(*c, file);
+            fputc(*c == ' ' && c > text && c[-1] == '.' ? '\n' : *c, file);
     }
 }
 

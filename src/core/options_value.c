@@ -185,6 +185,10 @@ bool option_read(const struct option_entry *entry, const char *where, const char
 /* The shortest decimal that reads back to the same bits. */
 static void write_number(double value, char *text, size_t size)
 {
+    if (value == rint(value) && fabs(value) < 1e16) {
+        snprintf(text, size, "%.0f", value);
+        return;
+    }
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, size, "%.*g", digits, value);
         if (strtod(text, NULL) == value)
