@@ -1,0 +1,89 @@
+#include "data/directory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+
+enum { PATH_SIZE = 4096 };
+
+static bool make_one(const char *path, struct error *error)
+{
+    struct stat status;
+    if (mkdir(path, 0777) == 0 || (stat(path, &status) == 0 && S_ISDIR(status.st_mode)))
+        return true;
+    return error_set(error, ERROR_FILE, "%s: cannot be made a directory: %s; choose another", path,
+                     strerror(errno));
+}
+
+bool directory_make(const char *path, struct error *error)
+{
+    char part[PATH_SIZE];
+    if (strlen(path) >= sizeof part)
+        return error_set(error, ERROR_USAGE, "%.64s...: too long a name", path);
+    snprintf(part, sizeof part, "%s", path);
+    for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (!make_one(part, error))
+            return false;
+        *slash = '/';
+    }
+    return make_one(part, error);
+}
+
+static void probe_path(char path[PATH_SIZE], const char *directory, int64_t job, int node)
+{
+    snprintf(path, PATH_SIZE, "%.4000s/.vittrain-probe-%llx-%d", directory, (unsigned long long)job,
+             node);
+}
+
+static bool make_probe(const char *directory, const char *probe, struct error *error)
+{
+    if (!directory_make(directory, error))
+        return false;
+    int descriptor = open(probe, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor < 0)
+        return error_set(error, ERROR_FILE, "%s: cannot be written: %s; choose another directory",
+                         directory, strerror(errno));
+    close(descriptor);
+    return true;
+}
+
+/* A number that no other job has, the same on all ranks. */
+static int64_t job_number(struct comm *world)
+{
+    int64_t job = (int64_t)(clock_wall() * 1e6) ^ ((int64_t)getpid() << 40);
+    comm_broadcast(world, &job, 1, COMM_INT64, 0);
+    return job;
+}
+
+bool directory_owner(struct comm *world, const char *path, int *owner, struct error *error)
+{
+    int node = 0;
+    comm_node_count(world, &node);
+    struct comm *neighbours = comm_split_node(world);
+    int64_t job = job_number(world), found = node;
+    char own[PATH_SIZE], other[PATH_SIZE];
+    probe_path(own, path, job, node);
+    bool speaks = neighbours->rank == 0;
+    bool made = speaks && make_probe(path, own, error);
+    bool good = comm_agree(world, error);
+    if (good && speaks) {
+        for (found = 0; found < node; found++) {
+            probe_path(other, path, job, (int)found);
+            if (access(other, F_OK) == 0)
+                break;
+        }
+    }
+    comm_broadcast(neighbours, &found, 1, COMM_INT64, 0);
+    comm_barrier(world); /* nobody looks any more */
+    if (made)
+        unlink(own);
+    neighbours->backend->close(neighbours);
+    *owner = (int)found;
+    return good;
+}

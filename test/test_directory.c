@@ -1,0 +1,81 @@
+/* Which ranks share a directory. All ranks of a test are on one node, so they all do; node-private
+ * disks take several nodes. */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "data/directory.h"
+#include "temporary.h"
+
+static struct comm *world;
+static struct error error;
+static char root[1024];
+
+static void test_owner(void **state)
+{
+    (void)state;
+    char path[2048];
+    int owner = -1;
+    snprintf(path, sizeof path, "%s/made/for/all", root);
+    if (!directory_owner(world, path, &owner, &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(owner, 0);
+    assert_int_equal(access(path, R_OK | W_OK | X_OK), 0);
+    comm_barrier(world);
+    DIR *listing = opendir(path);
+    assert_non_null(listing);
+    for (const struct dirent *entry; (entry = readdir(listing)) != NULL;)
+        assert_int_equal(entry->d_name[0], '.'); /* and nothing is left: */
+    closedir(listing);
+    comm_barrier(world);
+    if (world->rank == 0)
+        assert_int_equal(rmdir(path), 0);
+}
+
+static void test_not_a_directory(void **state)
+{
+    (void)state;
+    char path[2048];
+    int owner = -1;
+    snprintf(path, sizeof path, "%s/file", root);
+    if (world->rank == 0) {
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fclose(file);
+    }
+    comm_barrier(world);
+    strcat(path, "/below");
+    error_clear(&error);
+    assert_false(directory_owner(world, path, &owner, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    assert_non_null(strstr(error.text, "/file: cannot be made a directory"));
+    assert_true(comm_same(world, error.text, strlen(error.text)));
+}
+
+int main(int argc, char **argv)
+{
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    if (!comm_world_open(&argc, &argv, &world, &error))
+        return 1;
+    if (world->rank == 0)
+        snprintf(root, sizeof root, "%s", temporary_open());
+    comm_broadcast(world, root, sizeof root, COMM_BYTE, 0);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_owner),
+        cmocka_unit_test(test_not_a_directory),
+    };
+    int failed = cmocka_run_group_tests_name("directory", tests, NULL, NULL);
+    comm_barrier(world);
+    if (world->rank == 0)
+        temporary_close();
+    comm_world_close(world);
+    return failed;
+}
