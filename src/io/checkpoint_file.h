@@ -1,0 +1,75 @@
+/* What a checkpoint file holds, and the HDF5 side of it, private to the checkpoint. HDF5 makes the file's
+ * frame (groups, attributes, tables, and space for the vectors) and finds it again; the vectors
+ * themselves are read and written by all ranks with pread and pwrite at the offsets that HDF5 gave.
+ * Nothing here is collective: one rank calls it. */
+#ifndef VITTRAIN_IO_CHECKPOINT_FILE_H
+#define VITTRAIN_IO_CHECKPOINT_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/error.h"
+#include "io/checkpoint.h"
+#include "io/vectors.h"
+#include "mesh/unit.h"
+
+/* What one rank writes of a unit's vectors in one go (at most VECTOR_BLOCK elements), and its CRC32C in
+ * each vector (0 where there is no such vector). */
+struct checkpoint_piece {
+    int64_t begin, count;
+    uint32_t crc[VECTOR_KINDS];
+};
+
+/* Where a unit lies in the file, and which of the pieces are its own. */
+struct checkpoint_layout {
+    int64_t count;
+    int64_t offset[VECTOR_KINDS]; /* in the file, bytes; -1: no such vector */
+    int64_t table_offset;         /* of the table of pieces */
+    int64_t first_piece, piece_count;
+};
+
+enum { CHECKPOINT_TEXT = 64 };
+
+struct checkpoint_contents {
+    char model[CHECKPOINT_TEXT];
+    struct training_state state;
+    int64_t finished; /* state.finished, as it is stored */
+    int64_t moments, averaged, replica, shard;
+    char compute[CHECKPOINT_TEXT]; /* the compute type: for the reader's eyes */
+    char *deck;
+    struct unit *units;
+    bool units_borrowed; /* the units' tensors belong to somebody else */
+    int64_t unit_count;
+    struct checkpoint_layout *layout; /* [unit_count] */
+    struct checkpoint_piece *pieces;  /* [piece_count], unit by unit, by `begin` in a unit */
+    int64_t piece_count;
+    int64_t bytes; /* of the whole file */
+};
+
+static inline bool checkpoint_has(const struct checkpoint_contents *contents, enum vector_kind kind)
+{
+    switch (kind) {
+    case VECTOR_MASTER:
+        return true;
+    case VECTOR_MOMENT1:
+        return contents->moments >= 1;
+    case VECTOR_MOMENT2:
+        return contents->moments >= 2;
+    default:
+        return contents->averaged != 0;
+    }
+}
+
+/* Makes the file with all but the vectors and the sums of pieces, and fills in layout[].offset,
+ * table_offset and bytes. The space for the rest is reserved where the file system can. */
+bool checkpoint_file_create(const char *path, struct checkpoint_contents *contents,
+                            struct error *error);
+
+/* Reads all but the vectors, and checks that it is consistent. Give it to checkpoint_contents_free
+ * in any case. */
+bool checkpoint_file_read(const char *path, struct checkpoint_contents *contents,
+                          struct error *error);
+
+void checkpoint_contents_free(struct checkpoint_contents *contents);
+
+#endif

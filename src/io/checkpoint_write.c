@@ -1,0 +1,263 @@
+/* Writes a checkpoint. Rank 0 makes the frame of NAME.part; then each rank writes its part of every vector
+ * at the offset that it has in the file. Ranks that hold the same shard split it between them, so
+ * all write at once. Where the folder is private to rank 0's node the pieces travel there one by one. After
+ * every step all ranks agree whether to go on, so that nobody waits for a rank that failed. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/crc32c.h"
+#include "io/checkpoint_load.h"
+#include "io/durable.h"
+
+/* Where a shard is cut for several writers: a multiple of 4 KiB. */
+enum { WRITER_ALIGNMENT = 1024 };
+
+struct writing {
+    const struct flat_model *flat;
+    struct comm *world;
+    bool by_all; /* each rank writes; else rank 0 for everybody */
+    char part[PATH_MAX], final[PATH_MAX];
+    struct checkpoint_contents contents;
+    int *owner;     /* [piece_count]: the rank that holds and sums the piece */
+    float *staging; /* one piece */
+    int descriptor; /* -1: this rank does not write */
+};
+
+static const char *const compute_name[] = {"fp32", "bf16", "fp16"};
+
+/* Cuts [begin, end) of unit number u into pieces of `owner`. While `pieces` is NULL they are only
+ * counted. */
+static void cut_range(struct writing *writing, int64_t u, int64_t begin, int64_t end, int owner)
+{
+    struct checkpoint_contents *contents = &writing->contents;
+    for (int64_t next = begin; next < end; next += VECTOR_BLOCK) {
+        int64_t left = end - next;
+        if (contents->pieces != NULL) {
+            struct checkpoint_piece *piece = &contents->pieces[contents->piece_count];
+            piece->begin = next;
+            piece->count = left < VECTOR_BLOCK ? left : VECTOR_BLOCK;
+            writing->owner[contents->piece_count] = owner;
+        }
+        contents->layout[u].piece_count++;
+        contents->piece_count++;
+    }
+}
+
+/* Where writer number `part` of `parts` begins in a shard of this length. */
+static int64_t writer_begin(int64_t length, int part, int parts)
+{
+    if (part == parts)
+        return length;
+    return length * part / parts / WRITER_ALIGNMENT * WRITER_ALIGNMENT;
+}
+
+static void cut_unit(struct writing *writing, int64_t u, const int *rank)
+{
+    const struct flat_buffer *buffer = &writing->flat->buffers[u];
+    int replicas = writing->flat->mesh->replica->size, shards = writing->flat->mesh->shard->size;
+    struct checkpoint_layout *layout = &writing->contents.layout[u];
+    layout->count = buffer->unit->count;
+    layout->first_piece = writing->contents.piece_count;
+    layout->piece_count = 0;
+    for (int shard = 0; shard < shards; shard++) {
+        int64_t begin = shard * buffer->shard_count;
+        int64_t length = layout->count - begin;
+        if (length > buffer->shard_count)
+            length = buffer->shard_count;
+        for (int part = 0; length > 0 && part < replicas; part++)
+            cut_range(writing, u, begin + writer_begin(length, part, replicas),
+                      begin + writer_begin(length, part + 1, replicas),
+                      rank[shard * replicas + part]);
+    }
+}
+
+static void cut_units(struct writing *writing, const int *rank)
+{
+    writing->contents.piece_count = 0;
+    for (int64_t u = 0; u < writing->contents.unit_count; u++)
+        cut_unit(writing, u, rank);
+}
+
+/* What will be in the file. Collective; the same on all ranks. */
+static void plan(struct writing *writing, const char *model_name,
+                 const struct training_state *state, const char *deck_text)
+{
+    const struct flat_model *flat = writing->flat;
+    struct checkpoint_contents *contents = &writing->contents;
+    size_t units = (size_t)flat->count;
+    snprintf(contents->model, sizeof contents->model, "%s", model_name);
+    snprintf(contents->compute, sizeof contents->compute, "%s", compute_name[flat->type]);
+    contents->state = *state;
+    contents->finished = state->finished;
+    contents->moments = flat->moments;
+    contents->averaged = flat->averaged;
+    contents->replica = flat->mesh->replica->size;
+    contents->shard = flat->mesh->shard->size;
+    contents->deck = strdup(deck_text);
+    contents->units = calloc(units, sizeof *contents->units);
+    contents->units_borrowed = true;
+    contents->layout = calloc(units, sizeof *contents->layout);
+    ENSURE(contents->deck != NULL && contents->units != NULL && contents->layout != NULL,
+           "no memory for a checkpoint's plan");
+    contents->unit_count = flat->count;
+    for (size_t u = 0; u < units; u++)
+        contents->units[u] = *flat->buffers[u].unit;
+    int *rank = vector_ranks(flat->mesh);
+    cut_units(writing, rank);
+    contents->pieces = calloc((size_t)contents->piece_count, sizeof *contents->pieces);
+    writing->owner = calloc((size_t)contents->piece_count, sizeof *writing->owner);
+    writing->staging = malloc(VECTOR_BLOCK * sizeof(float));
+    ENSURE(contents->pieces != NULL && writing->owner != NULL && writing->staging != NULL,
+           "no memory for a checkpoint's plan");
+    cut_units(writing, rank);
+    free(rank);
+}
+
+/* Ranks other than 0: is the file that this rank sees the one that rank 0 made? */
+static bool open_part(struct writing *writing, struct error *error)
+{
+    struct stat file;
+    writing->descriptor = durable_open(writing->part, error);
+    if (writing->descriptor < 0)
+        return false;
+    if (fstat(writing->descriptor, &file) != 0)
+        return durable_failed(error, "examine", writing->part, errno);
+    if (file.st_size != writing->contents.bytes)
+        return error_set(error, ERROR_FILE,
+                         "%s is not the file that rank 0 made: the folder is not the same on all "
+                         "nodes; set checkpoint.writers=node0",
+                         writing->part);
+    return true;
+}
+
+/* Collective: the frame is made, and whoever writes has it open. */
+static bool make_frame(struct writing *writing, struct error *error)
+{
+    struct checkpoint_contents *contents = &writing->contents;
+    struct comm *world = writing->world;
+    if (world->rank == 0)
+        checkpoint_file_create(writing->part, contents, error);
+    if (!comm_agree(world, error))
+        return false;
+    comm_broadcast(world, contents->layout,
+                   contents->unit_count * (int64_t)sizeof *contents->layout, COMM_BYTE, 0);
+    comm_broadcast(world, &contents->bytes, 1, COMM_INT64, 0);
+    if (writing->by_all || world->rank == 0)
+        open_part(writing, error);
+    return comm_agree(world, error);
+}
+
+/* Brings a piece from where it lies to whoever writes it, and writes it. After an error nothing more
+ * is written, but the pieces still travel, as others wait for them. */
+static void put_piece(struct writing *writing, int64_t u, enum vector_kind kind, int64_t p,
+                      struct error *error)
+{
+    struct checkpoint_piece *piece = &writing->contents.pieces[p];
+    size_t bytes = (size_t)piece->count * sizeof(float);
+    int rank = writing->world->rank, owner = writing->owner[p];
+    int writer = writing->by_all ? owner : 0;
+    if (owner == rank) {
+        vector_take(writing->flat, (int)u, kind, piece->begin, piece->count, writing->staging);
+        piece->crc[kind] = crc32c_update(0, writing->staging, bytes);
+        if (writer != rank)
+            comm_send(writing->world, writing->staging, bytes, writer);
+    }
+    if (writer != rank)
+        return;
+    if (owner != rank)
+        comm_receive(writing->world, writing->staging, bytes, owner);
+    int64_t offset = writing->contents.layout[u].offset[kind];
+    if (error->kind == ERROR_NONE)
+        durable_write(writing->descriptor, writing->part, writing->staging, bytes,
+                      offset + piece->begin * (int64_t)sizeof(float), error);
+}
+
+/* Collective. */
+static bool put_vectors(struct writing *writing, struct error *error)
+{
+    const struct checkpoint_contents *contents = &writing->contents;
+    for (int64_t u = 0; u < contents->unit_count; u++) {
+        const struct checkpoint_layout *layout = &contents->layout[u];
+        for (enum vector_kind kind = 0; kind < VECTOR_KINDS; kind++)
+            for (int64_t p = 0; checkpoint_has(contents, kind) && p < layout->piece_count; p++)
+                put_piece(writing, u, kind, layout->first_piece + p, error);
+    }
+    return comm_agree(writing->world, error);
+}
+
+/* Collective: everybody's sums come together, rank 0 writes the tables. */
+static bool put_tables(struct writing *writing, struct error *error)
+{
+    const struct checkpoint_contents *contents = &writing->contents;
+    int64_t sums = contents->piece_count * VECTOR_KINDS;
+    int64_t *sum = calloc((size_t)sums, sizeof *sum);
+    ENSURE(sum != NULL, "no memory for a checkpoint's sums");
+    for (int64_t n = 0; n < sums; n++)
+        sum[n] = contents->pieces[n / VECTOR_KINDS].crc[n % VECTOR_KINDS];
+    comm_all_reduce(writing->world, sum, sums, COMM_INT64, COMM_SUM);
+    for (int64_t n = 0; n < sums; n++)
+        contents->pieces[n / VECTOR_KINDS].crc[n % VECTOR_KINDS] = (uint32_t)sum[n];
+    free(sum);
+    for (int64_t u = 0; writing->world->rank == 0 && u < contents->unit_count; u++) {
+        const struct checkpoint_layout *layout = &contents->layout[u];
+        if (!durable_write(writing->descriptor, writing->part,
+                           contents->pieces + layout->first_piece,
+                           (size_t)layout->piece_count * sizeof *contents->pieces,
+                           layout->table_offset, error))
+            break;
+    }
+    return comm_agree(writing->world, error);
+}
+
+/* Collective. One rank of each node syncs: the file's pages are the node's. The rename comes after
+ * all of them. */
+static bool finish(struct writing *writing, struct error *error)
+{
+    struct comm *world = writing->world;
+    if (writing->descriptor >= 0) {
+        if (writing->flat->mesh->node->rank == 0 || world->rank == 0)
+            durable_sync(writing->descriptor, writing->part, error);
+        durable_close(writing->descriptor, writing->part, error);
+        writing->descriptor = -1;
+    }
+    if (!comm_agree(world, error))
+        return false;
+    if (world->rank == 0)
+        durable_rename(writing->part, writing->final, error);
+    return comm_agree(world, error);
+}
+
+bool checkpoint_write(const struct checkpoint_target *target, const char *name,
+                      const struct flat_model *flat, const char *model_name,
+                      const struct training_state *state, const char *deck_text,
+                      struct error *error)
+{
+    struct writing writing = {.flat = flat,
+                              .world = flat->mesh->world,
+                              .by_all = target->writers != WRITERS_NODE0,
+                              .descriptor = -1};
+    if (writing.by_all || writing.world->rank == 0) {
+        int length = snprintf(writing.part, sizeof writing.part, "%s/%s.part", target->directory,
+                              name);
+        snprintf(writing.final, sizeof writing.final, "%s/%s", target->directory, name);
+        if (length >= (int)sizeof writing.part)
+            error_set(error, ERROR_FILE, "the name %s/%s is too long", target->directory, name);
+    }
+    plan(&writing, model_name, state, deck_text);
+    bool good = comm_agree(writing.world, error) && make_frame(&writing, error) &&
+                put_vectors(&writing, error) && put_tables(&writing, error) &&
+                finish(&writing, error);
+    if (writing.descriptor >= 0)
+        close(writing.descriptor);
+    if (!good && writing.world->rank == 0)
+        unlink(writing.part);
+    checkpoint_contents_free(&writing.contents);
+    free(writing.owner);
+    free(writing.staging);
+    return good;
+}

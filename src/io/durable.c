@@ -1,0 +1,166 @@
+/* Files that are whole or not there. The order write, sync file, rename, sync directory is what makes a
+ * name appear only with all of its bytes, also after a crash of the machine. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* fallocate */
+#endif
+#include "io/durable.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+static const char *advice(int number)
+{
+    switch (number) {
+    case ENOSPC:
+    case EDQUOT:
+        return "free some space there or choose another folder with run.dir";
+    case EFBIG:
+        return "raise the limit on the size of files (ulimit -f)";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        return "make it writable or choose another folder with run.dir";
+    case ENOENT:
+    case ENOTDIR:
+        return "create the folder or choose another one with run.dir";
+    default:
+        return "check the disk or choose another folder with run.dir";
+    }
+}
+
+bool durable_failed(struct error *error, const char *doing, const char *path, int number)
+{
+    return error_set(error, ERROR_FILE, "cannot %s %s: %s; %s", doing, path, strerror(number),
+                     advice(number));
+}
+
+static int open_for_writing(const char *path, int flags, const char *doing, struct error *error)
+{
+    signal(SIGXFSZ, SIG_IGN);
+    int descriptor = open(path, O_WRONLY | O_CLOEXEC | flags, 0666);
+    if (descriptor < 0)
+        durable_failed(error, doing, path, errno);
+    return descriptor;
+}
+
+int durable_create(const char *path, struct error *error)
+{
+    return open_for_writing(path, O_CREAT | O_TRUNC, "create", error);
+}
+
+int durable_open(const char *path, struct error *error)
+{
+    return open_for_writing(path, 0, "open", error);
+}
+
+static bool has_free_space(int descriptor, int64_t bytes)
+{
+    struct stat file;
+    struct statvfs disk;
+    if (fstat(descriptor, &file) != 0 || fstatvfs(descriptor, &disk) != 0)
+        return true; /* nothing known: the writes will tell */
+    double available = (double)disk.f_bavail * (double)disk.f_frsize;
+    return (double)bytes <= available + (double)file.st_blocks * 512;
+}
+
+bool durable_reserve(int descriptor, const char *path, int64_t bytes, struct error *error)
+{
+    int failed;
+    do
+        failed = fallocate(descriptor, 0, 0, bytes) == 0 ? 0 : errno;
+    while (failed == EINTR);
+    /* fallocate itself, not posix_fallocate: that one writes into every block where the file
+     * system (NFS before 4.2, older Lustre) cannot reserve. */
+    if (failed == EOPNOTSUPP || failed == ENOSYS)
+        failed = has_free_space(descriptor, bytes) ? 0 : ENOSPC;
+    if (failed == 0)
+        return true;
+    char doing[64];
+    snprintf(doing, sizeof doing, "reserve %.1f MB for", (double)bytes / 1e6);
+    return durable_failed(error, doing, path, failed);
+}
+
+bool durable_write(int descriptor, const char *path, const void *data, size_t bytes,
+                   int64_t offset, struct error *error)
+{
+    const char *from = data;
+    while (bytes > 0) {
+        ssize_t done = pwrite(descriptor, from, bytes, offset);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return durable_failed(error, "write", path, done < 0 ? errno : EIO);
+        from += done;
+        bytes -= (size_t)done;
+        offset += done;
+    }
+    return true;
+}
+
+bool durable_sync(int descriptor, const char *path, struct error *error)
+{
+    if (fsync(descriptor) != 0)
+        return durable_failed(error, "sync", path, errno);
+    return true;
+}
+
+bool durable_close(int descriptor, const char *path, struct error *error)
+{
+    if (close(descriptor) != 0)
+        return durable_failed(error, "close", path, errno);
+    return true;
+}
+
+static bool sync_directory_of(const char *path, struct error *error)
+{
+    char *copy = strdup(path);
+    if (copy == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory for the name %s", path);
+    const char *directory = dirname(copy);
+    int descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* EINVAL: a file system that does not know what to do, as some network ones */
+    bool good = descriptor >= 0 && (fsync(descriptor) == 0 || errno == EINVAL);
+    if (!good)
+        durable_failed(error, "sync the folder", directory, errno);
+    if (descriptor >= 0)
+        close(descriptor);
+    free(copy);
+    return good;
+}
+
+bool durable_rename(const char *from, const char *to, struct error *error)
+{
+    if (rename(from, to) != 0)
+        return durable_failed(error, "rename to", to, errno);
+    return sync_directory_of(to, error);
+}
+
+bool durable_read(int descriptor, const char *path, void *data, size_t bytes, int64_t offset,
+                  struct error *error)
+{
+    char *to = data;
+    while (bytes > 0) {
+        ssize_t done = pread(descriptor, to, bytes, offset);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", path,
+                             strerror(errno));
+        if (done == 0)
+            return error_set(error, ERROR_CHECKPOINT,
+                             "%s is cut: it ends at byte %lld, where more is expected", path,
+                             (long long)offset);
+        to += done;
+        bytes -= (size_t)done;
+        offset += done;
+    }
+    return true;
+}
