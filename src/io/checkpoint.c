@@ -1,6 +1,6 @@
-/* The files of a folder of checkpoints: links to some of them, which is the newest good one, which are
- * no longer needed. Rank 0 looks at the folder and tells the others, as two nodes may see a folder
- * differently for a while. */
+/* The files of a folder of checkpoints: links to some of them, which is the newest good one, which
+ * are no longer needed. Rank 0 looks at the folder and tells the others, as two nodes may see a
+ * folder differently for a while. */
 #include "io/checkpoint.h"
 
 #include <dirent.h>
@@ -88,9 +88,8 @@ static void examine_entry(const char *directory, const char *name, struct listin
     listing->entry = grown;
     struct listed *entry = &grown[listing->count++];
     snprintf(entry->name, sizeof entry->name, "%s", name);
-    ssize_t length = S_ISLNK(file.st_mode)
-                         ? readlink(path, entry->points_to, sizeof entry->points_to - 1)
-                         : 0;
+    ssize_t length =
+        S_ISLNK(file.st_mode) ? readlink(path, entry->points_to, sizeof entry->points_to - 1) : 0;
     entry->points_to[length < 0 ? 0 : length] = '\0';
     entry->number = step_number(name);
     entry->changed = file.st_mtim;
@@ -113,8 +112,9 @@ static bool list_folder(const char *directory, struct listing *listing, struct e
 {
     DIR *folder = opendir(directory);
     if (folder == NULL)
-        return errno == ENOENT || error_set(error, ERROR_CHECKPOINT, "cannot read the folder %s: %s",
-                                            directory, strerror(errno));
+        return errno == ENOENT ||
+               error_set(error, ERROR_CHECKPOINT, "cannot read the folder %s: %s", directory,
+                         strerror(errno));
     for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder))
         examine_entry(directory, entry->d_name, listing);
     closedir(folder);
@@ -156,12 +156,12 @@ static void keep_candidates(const char *directory, const char *model, struct lis
         if (is_link(entry) || !join(path, sizeof path, directory, entry->name))
             continue;
         if (ends_with(entry->name, ".part"))
-            report_line(report, "passed over %s: it was not written to its end\n", path);
+            report_line(report, "%s: it was not written to its end\n", path);
         else if (!checkpoint_file_read(path, &contents, &error))
-            report_line(report, "passed over %s: %s\n", path, error.text);
+            report_line(report, "%s\n", error.text);
         else if (model != NULL && strcmp(model, contents.model) != 0)
-            report_line(report, "passed over %s: it is of model %s, this run's is %s\n", path,
-                        contents.model, model);
+            report_line(report, "%s: it is of model %s, this run's is %s\n", path, contents.model,
+                        model);
         else {
             entry->number = contents.state.step;
             listing->entry[kept++] = *entry;
@@ -189,7 +189,7 @@ static bool is_good(const char *path, const struct checkpoint_target *target, st
     }
     checkpoint_contents_free(&contents);
     if (!good && world->rank == 0)
-        report_line(report, "passed over %s: %s\n", path, error.text);
+        report_line(report, "%s\n", error.text);
     return good;
 }
 

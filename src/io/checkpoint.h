@@ -1,7 +1,7 @@
 /* Checkpoints: one HDF5 file, written by all ranks into NAME.part, synced, renamed: a file with its
  * final name is whole. A group per unit holds the tensors of masters, moments and averages as one
- * vector each, with the CRC32C of each piece as written; attributes hold the rest. Loads on any mesh.
- * Layout: docs/checkpoint.md. Only the calling thread of rank 0 touches HDF5. */
+ * vector each, with the CRC32C of each piece as written; attributes hold the rest. Loads on any
+ * mesh. Layout: docs/checkpoint.md. Only the calling thread of rank 0 touches HDF5. */
 #ifndef VITTRAIN_IO_CHECKPOINT_H
 #define VITTRAIN_IO_CHECKPOINT_H
 
@@ -16,19 +16,19 @@ enum { CHECKPOINT_FORMAT = 1 };
 
 /* All that a run needs besides tensors to go on bit for bit. */
 struct training_state {
-    int64_t step;        /* optimizer steps done */
-    int64_t epoch;       /* the epoch that is running or comes next */
-    int64_t epoch_step;  /* steps done in it */
+    int64_t step;       /* optimizer steps done */
+    int64_t epoch;      /* the epoch that is running or comes next */
+    int64_t epoch_step; /* steps done in it */
     int64_t global_batch;
     uint64_t seed;
-    double best_metric;  /* of checkpoint.monitor; NAN: none yet */
+    double best_metric; /* of checkpoint.monitor; NAN: none yet */
     int64_t best_step;
     int64_t evaluations_without_gain; /* early stopping */
     double plateau_rate_factor, plateau_best;
     int64_t plateau_bad;
     double epoch_loss_sum, epoch_top1_sum, epoch_top5_sum, epoch_samples; /* of the epoch so far */
     double train_seconds, without_setup_seconds, total_seconds; /* over all parts of the run */
-    int64_t parts;       /* how often it was started */
+    int64_t parts;                                              /* how often it was started */
     bool finished;
 };
 
@@ -63,7 +63,8 @@ bool checkpoint_read_deck(const char *path, struct comm *world, char **deck_text
                           struct error *error);
 
 /* Collective. The newest good checkpoint of a directory (by step, then time): path gets its name,
- * `report` one line for each file that was passed over and why. False and no error: there is none. */
+ * `report` one line for each file that was passed over and why. False and no error: there is none.
+ */
 bool checkpoint_find(const struct checkpoint_target *target, struct comm *world, char *path,
                      size_t size, char *report, size_t report_size, struct error *error);
 

@@ -1,7 +1,7 @@
-/* What a checkpoint file holds, and the HDF5 side of it, private to the checkpoint. HDF5 makes the file's
- * frame (groups, attributes, tables, and space for the vectors) and finds it again; the vectors
- * themselves are read and written by all ranks with pread and pwrite at the offsets that HDF5 gave.
- * Nothing here is collective: one rank calls it. */
+/* What a checkpoint file holds, and the HDF5 side of it, private to the checkpoint. HDF5 makes the
+ * file's frame (groups, attributes, tables, and space for the vectors) and finds it again; the
+ * vectors themselves are read and written by all ranks with pread and pwrite at the offsets that
+ * HDF5 gave. Nothing here is collective: one rank calls it. */
 #ifndef VITTRAIN_IO_CHECKPOINT_FILE_H
 #define VITTRAIN_IO_CHECKPOINT_FILE_H
 
@@ -13,8 +13,8 @@
 #include "io/vectors.h"
 #include "mesh/unit.h"
 
-/* What one rank writes of a unit's vectors in one go (at most VECTOR_BLOCK elements), and its CRC32C in
- * each vector (0 where there is no such vector). */
+/* What one rank writes of a unit's vectors in one go (at most VECTOR_BLOCK elements), and its
+ * CRC32C in each vector (0 where there is no such vector). */
 struct checkpoint_piece {
     int64_t begin, count;
     uint32_t crc[VECTOR_KINDS];

@@ -1,8 +1,9 @@
-/* Makes the frame of a checkpoint file: everything in it but the numbers of the vectors and the table
- * of pieces, for which it leaves space. One rank does this with HDF5's plain POSIX driver; then all ranks
- * write into the space with pwrite. HDF5's own way to write in parallel, over MPI-IO, does not come
- * back from a full disk and is not faster (docs/checkpoint.md). In this file format (HDF5 1.8 and
- * later) all metadata carry sums; the tables that are plain data get a CRC32C as an attribute. */
+/* Makes the frame of a checkpoint file: everything in it but the numbers of the vectors and the
+ * table of pieces, for which it leaves space. One rank does this with HDF5's plain POSIX driver;
+ * then all ranks write into the space with pwrite. HDF5's own way to write in parallel, over
+ * MPI-IO, does not come back from a full disk and is not faster (docs/checkpoint.md). In this file
+ * format (HDF5 1.8 and later) all metadata carry sums; the tables that are plain data get a CRC32C
+ * as an attribute. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,8 +34,8 @@ static bool write_text(hid_t object, const char *name, const char *text)
     return good;
 }
 
-/* A data set of one dimension (rows < 0: of none) whose space is taken from the file now, so that its
- * offset is known. */
+/* A data set of one dimension (rows < 0: of none) whose space is taken from the file now, so that
+ * its offset is known. */
 static hid_t make_dataset(hid_t group, const char *name, hid_t type, int64_t rows)
 {
     hsize_t extent = (hsize_t)rows;
@@ -67,8 +68,7 @@ static bool write_table(hid_t group, const char *name, hid_t type, int64_t rows,
     size_t bytes = H5Tget_size(type) * (size_t)(rows < 0 ? 1 : rows);
     uint32_t crc = crc32c_update(0, data, bytes);
     hid_t dataset = make_dataset(group, name, type, rows);
-    bool good = dataset >= 0 &&
-                H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0 &&
+    bool good = dataset >= 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0 &&
                 write_attribute(dataset, "crc32c", H5T_NATIVE_UINT32, &crc);
     H5Dclose(dataset);
     return good;
@@ -120,8 +120,8 @@ static bool make_unit(hid_t units, const struct checkpoint_contents *contents, i
     for (enum vector_kind kind = 0; good && kind < VECTOR_KINDS; kind++) {
         layout->offset[kind] = -1;
         if (checkpoint_has(contents, kind))
-            good = leave_space(group, vector_name[kind], H5T_NATIVE_FLOAT,
-                               unit->count, &layout->offset[kind]);
+            good = leave_space(group, vector_name[kind], H5T_NATIVE_FLOAT, unit->count,
+                               &layout->offset[kind]);
     }
     H5Tclose(piece);
     H5Gclose(group);
@@ -134,8 +134,8 @@ static bool write_attributes(hid_t file, const struct checkpoint_contents *conte
     char date[64];
     clock_stamp(date, sizeof date);
     bool good = write_attribute(file, "format", H5T_NATIVE_INT64, &format) &&
-                write_text(file, "program", PACKAGE_STRING) &&
-                write_text(file, "date", date) && write_text(file, "model", contents->model) &&
+                write_text(file, "program", PACKAGE_STRING) && write_text(file, "date", date) &&
+                write_text(file, "model", contents->model) &&
                 write_text(file, "compute", contents->compute);
     for (int n = 0; good && n < format_number_count; n++)
         good = write_attribute(file, format_numbers[n].name,

@@ -1,5 +1,5 @@
-/* Reads the frame of a checkpoint file and checks that it hangs together, so that what follows can trust
- * every offset and count in it. One rank does this; the vectors are read without HDF5. */
+/* Reads the frame of a checkpoint file and checks that it hangs together, so that what follows can
+ * trust every offset and count in it. One rank does this; the vectors are read without HDF5. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -18,8 +18,8 @@ struct reading {
     char wrong[FORMAT_REASON];
 };
 
-__attribute__((format(printf, 2, 3))) static bool wrong(struct reading *reading,
-                                                        const char *format, ...)
+__attribute__((format(printf, 2, 3))) static bool wrong(struct reading *reading, const char *format,
+                                                        ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -66,8 +66,7 @@ static bool read_attributes(hid_t file, struct reading *reading)
     bool good = read_text(file, "model", contents->model, sizeof contents->model) &&
                 read_text(file, "compute", contents->compute, sizeof contents->compute);
     for (int n = 0; good && n < format_number_count; n++)
-        good = read_number(file, format_numbers[n].name,
-                           format_number_type(format_numbers[n].type),
+        good = read_number(file, format_numbers[n].name, format_number_type(format_numbers[n].type),
                            (char *)contents + format_numbers[n].offset);
     contents->state.finished = contents->finished != 0;
     return good;
@@ -108,8 +107,8 @@ static void *read_table(struct reading *reading, hid_t group, const char *name, 
         read_number(dataset, "crc32c", H5T_NATIVE_UINT32, &expected)) {
         size_t bytes = H5Tget_size(type) * (size_t)*rows;
         data = malloc(bytes);
-        bool good = data != NULL &&
-                    H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
+        bool good =
+            data != NULL && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
         if (good && crc32c_update(0, data, bytes) != expected)
             good = wrong(reading, "the sum of its table '%s' is wrong: bytes have changed", name);
         if (!good) {
@@ -175,8 +174,8 @@ static bool pieces_cover(const struct checkpoint_piece *pieces, int64_t piece_co
 {
     int64_t next = 0;
     for (int64_t p = 0; p < piece_count; p++) {
-        if (pieces[p].begin != next || pieces[p].count < 1 ||
-            pieces[p].count > VECTOR_BLOCK || pieces[p].count > count - next)
+        if (pieces[p].begin != next || pieces[p].count < 1 || pieces[p].count > VECTOR_BLOCK ||
+            pieces[p].count > count - next)
             return false;
         next += pieces[p].count;
     }
@@ -212,8 +211,8 @@ static bool find_vector(hid_t group, struct reading *reading, enum vector_kind k
 {
     int64_t count = 0;
     hid_t dataset = H5Dopen2(group, vector_name[kind], H5P_DEFAULT);
-    bool good = dataset >= 0 && find_dataset(reading, dataset, H5T_NATIVE_FLOAT, &count,
-                                             &layout->offset[kind]);
+    bool good = dataset >= 0 &&
+                find_dataset(reading, dataset, H5T_NATIVE_FLOAT, &count, &layout->offset[kind]);
     H5Dclose(dataset);
     if (kind == VECTOR_MASTER)
         layout->count = count;
@@ -227,22 +226,22 @@ static bool read_unit(hid_t units, struct reading *reading, int64_t number)
     struct checkpoint_contents *contents = reading->contents;
     struct unit *unit = &contents->units[number];
     struct checkpoint_layout *layout = &contents->layout[number];
-    ssize_t length = H5Lget_name_by_idx(units, ".", H5_INDEX_CRT_ORDER, H5_ITER_INC,
-                                        (hsize_t)number, unit->name, sizeof unit->name,
-                                        H5P_DEFAULT);
+    ssize_t length =
+        H5Lget_name_by_idx(units, ".", H5_INDEX_CRT_ORDER, H5_ITER_INC, (hsize_t)number, unit->name,
+                           sizeof unit->name, H5P_DEFAULT);
     if (length < 0 || length >= (ssize_t)sizeof unit->name)
         return false;
     hid_t group = H5Gopen2(units, unit->name, H5P_DEFAULT);
-    bool good = group >= 0 && read_tensors(group, reading, unit) &&
-                read_pieces(group, reading, layout);
+    bool good =
+        group >= 0 && read_tensors(group, reading, unit) && read_pieces(group, reading, layout);
     for (enum vector_kind kind = 0; good && kind < VECTOR_KINDS; kind++) {
         layout->offset[kind] = -1;
         if (checkpoint_has(contents, kind))
             good = find_vector(group, reading, kind, layout);
     }
     unit->count = layout->count;
-    if (good && !pieces_cover(contents->pieces + layout->first_piece, layout->piece_count,
-                              layout->count))
+    if (good &&
+        !pieces_cover(contents->pieces + layout->first_piece, layout->piece_count, layout->count))
         good = wrong(reading, "the table of pieces of unit %s makes no sense: bytes have changed",
                      unit->name);
     H5Gclose(group);

@@ -1,6 +1,6 @@
 /* Names and types in a checkpoint file. All numbers are stored as the machine has them, so that the
- * vectors can be written and read without HDF5; HDF5 notes the byte order, and a machine of the other
- * kind refuses the file when it reads it. */
+ * vectors can be written and read without HDF5; HDF5 notes the byte order, and a machine of the
+ * other kind refuses the file when it reads it. */
 #include "io/checkpoint_format.h"
 
 #include <stddef.h>
@@ -9,11 +9,11 @@
 
 #define STATE(name, type)                                                                          \
     {                                                                                              \
-        #name, type, offsetof(struct checkpoint_contents, state.name)                              \
+#name, type, offsetof(struct checkpoint_contents, state.name)                              \
     }
 #define NUMBER(name, type)                                                                         \
     {                                                                                              \
-        #name, type, offsetof(struct checkpoint_contents, name)                                    \
+#name, type, offsetof(struct checkpoint_contents, name)                                    \
     }
 
 const struct format_number format_numbers[] = {
@@ -33,6 +33,7 @@ const struct format_number format_numbers[] = {
     STATE(epoch_top5_sum, FORMAT_REAL),
     STATE(epoch_samples, FORMAT_REAL),
     STATE(train_seconds, FORMAT_REAL),
+    STATE(without_setup_seconds, FORMAT_REAL),
     STATE(total_seconds, FORMAT_REAL),
     STATE(parts, FORMAT_INTEGER),
     NUMBER(finished, FORMAT_INTEGER),
@@ -45,7 +46,7 @@ const int format_number_count = sizeof format_numbers / sizeof *format_numbers;
 
 /* A field that is added to the state must be added to the list above (and the format's number goes
  * up). */
-_Static_assert(sizeof(struct training_state) == 19 * 8, "struct training_state has changed");
+_Static_assert(sizeof(struct training_state) == 20 * 8, "struct training_state has changed");
 
 hid_t format_number_type(enum format_type type)
 {
@@ -81,14 +82,13 @@ hid_t format_tensor_row_type(void)
     hid_t name = format_text_type(TENSOR_NAME);
     hid_t shape = H5Tarray_create2(integer, 1, &dimensions);
     hid_t row = H5Tcreate(H5T_COMPOUND, sizeof(struct tensor_row));
-    bool good =
-        name >= 0 && shape >= 0 && row >= 0 &&
-        add_member(row, "name", offsetof(struct tensor_row, name), name) &&
-        add_member(row, "dimensions", offsetof(struct tensor_row, dimensions), integer) &&
-        add_member(row, "shape", offsetof(struct tensor_row, shape), shape) &&
-        add_member(row, "offset", offsetof(struct tensor_row, offset), integer) &&
-        add_member(row, "count", offsetof(struct tensor_row, count), integer) &&
-        add_member(row, "kind", offsetof(struct tensor_row, kind), integer);
+    bool good = name >= 0 && shape >= 0 && row >= 0 &&
+                add_member(row, "name", offsetof(struct tensor_row, name), name) &&
+                add_member(row, "dimensions", offsetof(struct tensor_row, dimensions), integer) &&
+                add_member(row, "shape", offsetof(struct tensor_row, shape), shape) &&
+                add_member(row, "offset", offsetof(struct tensor_row, offset), integer) &&
+                add_member(row, "count", offsetof(struct tensor_row, count), integer) &&
+                add_member(row, "kind", offsetof(struct tensor_row, kind), integer);
     H5Tclose(name);
     H5Tclose(shape);
     if (good)
@@ -120,8 +120,7 @@ hid_t format_piece_type(void)
 hid_t format_file_access(void)
 {
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-    bool good = access >= 0 &&
-                H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18) >= 0 &&
+    bool good = access >= 0 && H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18) >= 0 &&
                 H5Pset_alignment(access, 4096, 4096) >= 0;
 #if H5_VERSION_GE(1, 10, 7)
     /* Some network file systems have no locks. One run owns a folder, so none are needed. */

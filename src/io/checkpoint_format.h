@@ -1,5 +1,5 @@
-/* Names and types in a checkpoint file, shared by what writes its frame and what reads it; and HDF5's
- * errors as one line. Private to the checkpoint. */
+/* Names and types in a checkpoint file, shared by what writes its frame and what reads it; and
+ * HDF5's errors as one line. Private to the checkpoint. */
 #ifndef VITTRAIN_IO_CHECKPOINT_FORMAT_H
 #define VITTRAIN_IO_CHECKPOINT_FORMAT_H
 

@@ -5,7 +5,8 @@
 #include "comm/comm.h"
 #include "io/checkpoint_file.h"
 
-/* Collective. What rank 0 read of a file's frame, on all ranks (without deck, names and tensors). */
+/* Collective. What rank 0 read of a file's frame, on all ranks (without deck, names and tensors).
+ */
 void checkpoint_contents_share(struct checkpoint_contents *contents, struct comm *world);
 
 /* Collective. Reads all pieces and compares their sums: the ranks share the work, or rank 0 does it

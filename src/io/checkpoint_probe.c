@@ -1,6 +1,6 @@
-/* Finds out whether a folder is one and the same on all nodes, by what matters: a file that one node makes
- * is seen by the others, and theirs by it. On node-private folders a checkpoint written by all ranks
- * would be in pieces on different disks. */
+/* Finds out whether a folder is one and the same on all nodes, by what matters: a file that one
+ * node makes is seen by the others, and theirs by it. On node-private folders a checkpoint written
+ * by all ranks would be in pieces on different disks. */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
-/* Reads a checkpoint on any mesh. Rank 0 reads the frame and compares it with the model; then all ranks
- * read all pieces once to compare their sums, and only when every one is right each rank reads the part
- * that is its own. (The second reading comes from the node's memory as a rule; a model that is half
- * old and half damaged would cost more.) Where the folder is private to rank 0's node, rank 0 reads and
- * sends each block to everybody. */
+/* Reads a checkpoint on any mesh. Rank 0 reads the frame and compares it with the model; then all
+ * ranks read all pieces once to compare their sums, and only when every one is right each rank
+ * reads the part that is its own. (The second reading comes from the node's memory as a rule; a
+ * model that is half old and half damaged would cost more.) Where the folder is private to rank 0's
+ * node, rank 0 reads and sends each block to everybody. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -194,8 +194,8 @@ static void read_block(const struct loading *loading, int u, enum vector_kind ki
                      (size_t)count * sizeof(float), offset, error);
 }
 
-/* By all: each rank reads its own part. Else every block goes from rank 0 to every rank, which keeps
- * what is its own. */
+/* By all: each rank reads its own part. Else every block goes from rank 0 to every rank, which
+ * keeps what is its own. */
 static void load_vector(const struct loading *loading, int u, enum vector_kind kind,
                         struct error *error)
 {
@@ -265,8 +265,7 @@ bool checkpoint_read(const char *path, const struct checkpoint_target *target,
     if (good) {
         checkpoint_contents_share(&contents, world);
         unsigned wanted = wanted_vectors(&contents, flat, weights_only);
-        good = checkpoint_contents_verify(path, target->writers, world, &contents, wanted,
-                                          error) &&
+        good = checkpoint_contents_verify(path, target->writers, world, &contents, wanted, error) &&
                load_vectors(path, by_all, &contents, flat, wanted, error);
     }
     if (good && !contents.averaged)

@@ -1,7 +1,8 @@
-/* Writes a checkpoint. Rank 0 makes the frame of NAME.part; then each rank writes its part of every vector
- * at the offset that it has in the file. Ranks that hold the same shard split it between them, so
- * all write at once. Where the folder is private to rank 0's node the pieces travel there one by one. After
- * every step all ranks agree whether to go on, so that nobody waits for a rank that failed. */
+/* Writes a checkpoint. Rank 0 makes the frame of NAME.part; then each rank writes its part of every
+ * vector at the offset that it has in the file. Ranks that hold the same shard split it between
+ * them, so all write at once. Where the folder is private to rank 0's node the pieces travel there
+ * one by one. After every step all ranks agree whether to go on, so that nobody waits for a rank
+ * that failed. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -152,8 +153,8 @@ static bool make_frame(struct writing *writing, struct error *error)
     return comm_agree(world, error);
 }
 
-/* Brings a piece from where it lies to whoever writes it, and writes it. After an error nothing more
- * is written, but the pieces still travel, as others wait for them. */
+/* Brings a piece from where it lies to whoever writes it, and writes it. After an error nothing
+ * more is written, but the pieces still travel, as others wait for them. */
 static void put_piece(struct writing *writing, int64_t u, enum vector_kind kind, int64_t p,
                       struct error *error)
 {
@@ -242,8 +243,8 @@ bool checkpoint_write(const struct checkpoint_target *target, const char *name,
                               .by_all = target->writers != WRITERS_NODE0,
                               .descriptor = -1};
     if (writing.by_all || writing.world->rank == 0) {
-        int length = snprintf(writing.part, sizeof writing.part, "%s/%s.part", target->directory,
-                              name);
+        int length =
+            snprintf(writing.part, sizeof writing.part, "%s/%s.part", target->directory, name);
         snprintf(writing.final, sizeof writing.final, "%s/%s", target->directory, name);
         if (length >= (int)sizeof writing.part)
             error_set(error, ERROR_FILE, "the name %s/%s is too long", target->directory, name);

@@ -1,5 +1,5 @@
-/* Files that are whole or not there. The order write, sync file, rename, sync directory is what makes a
- * name appear only with all of its bytes, also after a crash of the machine. */
+/* Files that are whole or not there. The order write, sync file, rename, sync directory is what
+ * makes a name appear only with all of its bytes, also after a crash of the machine. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* fallocate */
 #endif
@@ -88,8 +88,8 @@ bool durable_reserve(int descriptor, const char *path, int64_t bytes, struct err
     return durable_failed(error, doing, path, failed);
 }
 
-bool durable_write(int descriptor, const char *path, const void *data, size_t bytes,
-                   int64_t offset, struct error *error)
+bool durable_write(int descriptor, const char *path, const void *data, size_t bytes, int64_t offset,
+                   struct error *error)
 {
     const char *from = data;
     while (bytes > 0) {
@@ -152,8 +152,7 @@ bool durable_read(int descriptor, const char *path, void *data, size_t bytes, in
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
-            return error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", path,
-                             strerror(errno));
+            return error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", path, strerror(errno));
         if (done == 0)
             return error_set(error, ERROR_CHECKPOINT,
                              "%s is cut: it ends at byte %lld, where more is expected", path,

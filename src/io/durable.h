@@ -9,11 +9,13 @@
 
 #include "core/error.h"
 
-/* Creates the file, or empties it. -1 and an error (ERROR_FILE) when that cannot be done. From here on
- * writing beyond `ulimit -f` is an error of the write, where it would have killed the process. */
+/* Creates the file, or empties it. -1 and an error (ERROR_FILE) when that cannot be done. From here
+ * on writing beyond `ulimit -f` is an error of the write, where it would have killed the process.
+ */
 int durable_create(const char *path, struct error *error);
 
-/* Opens a file that is there, for writing. -1 and an error (ERROR_FILE) when that cannot be done. */
+/* Opens a file that is there, for writing. -1 and an error (ERROR_FILE) when that cannot be done.
+ */
 int durable_open(const char *path, struct error *error);
 
 /* Makes sure that the file can grow to `bytes`; where the file system cannot reserve space the free
@@ -21,8 +23,8 @@ int durable_open(const char *path, struct error *error);
 bool durable_reserve(int descriptor, const char *path, int64_t bytes, struct error *error);
 
 /* All the bytes at this offset of the file. */
-bool durable_write(int descriptor, const char *path, const void *data, size_t bytes,
-                   int64_t offset, struct error *error);
+bool durable_write(int descriptor, const char *path, const void *data, size_t bytes, int64_t offset,
+                   struct error *error);
 
 /* Onto the disk. durable_close also closes, whether it failed or not. */
 bool durable_sync(int descriptor, const char *path, struct error *error);

@@ -1,5 +1,5 @@
-/* Position embeddings on another grid. Keys' cubic kernel with a = -1/2, widened by the ratio when the
- * grid shrinks, weights normalised at the border: as PIL's and torch's antialiased resize. */
+/* Position embeddings on another grid. Keys' cubic kernel with a = -1/2, widened by the ratio when
+ * the grid shrinks, weights normalised at the border: as PIL's and torch's antialiased resize. */
 #include "io/position_resize.h"
 
 #include <math.h>
@@ -20,7 +20,8 @@ static double cubic(double x)
     return 0;
 }
 
-/* weight[i * from + j]: how much of old place j goes into new place i. Dense, as grids are small. */
+/* weight[i * from + j]: how much of old place j goes into new place i. Dense, as grids are small.
+ */
 static void fill_weights(double *weight, int64_t from, int64_t to)
 {
     double scale = (double)from / (double)to;

@@ -1,5 +1,6 @@
-/* Checks the header of a safetensors file before anything in it is believed. The length comes first (a
- * header may say that it is 2 GB long), then the JSON, then each tensor, then that they fill the file. */
+/* Checks the header of a safetensors file before anything in it is believed. The length comes first
+ * (a header may say that it is 2 GB long), then the JSON, then each tensor, then that they fill the
+ * file. */
 #include "io/safetensors_header.h"
 
 #include <errno.h>
@@ -15,10 +16,10 @@ enum { HEADER_LIMIT = 100 * 1000 * 1000 };
 static const struct {
     const char *name;
     int64_t bytes;
-} dtypes[] = {{"F32", 4},     {"F16", 2},     {"BF16", 2},       {"F64", 8},       {"BOOL", 1},
-              {"U8", 1},      {"I8", 1},      {"F8_E4M3", 1},    {"F8_E5M2", 1},   {"F8_E8M0", 1},
-              {"I16", 2},     {"U16", 2},     {"I32", 4},        {"U32", 4},       {"I64", 8},
-              {"U64", 8},     {"C64", 8},     {"F8_E4M3FNUZ", 1}, {"F8_E5M2FNUZ", 1}};
+} dtypes[] = {{"F32", 4}, {"F16", 2}, {"BF16", 2},        {"F64", 8},        {"BOOL", 1},
+              {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1},     {"F8_E5M2", 1},    {"F8_E8M0", 1},
+              {"I16", 2}, {"U16", 2}, {"I32", 4},         {"U32", 4},        {"I64", 8},
+              {"U64", 8}, {"C64", 8}, {"F8_E4M3FNUZ", 1}, {"F8_E5M2FNUZ", 1}};
 
 bool safetensors_is_weight(const struct safetensors_entry *entry, enum safetensors_type *type)
 {
@@ -94,9 +95,9 @@ static bool take_entry(const char *path, const char *name, const json_t *json, i
         return bad(error, path, name, "has missing, negative or reversed data_offsets");
     if (end > data_bytes)
         return bad(error, path, name, "lies beyond the end of the file");
-    if (__builtin_mul_overflow(entry->count, entry->element, &bytes) ||
-        bytes != end - entry->begin)
-        return bad(error, path, name, "has data_offsets that do not agree with its dtype and shape");
+    if (__builtin_mul_overflow(entry->count, entry->element, &bytes) || bytes != end - entry->begin)
+        return bad(error, path, name,
+                   "has data_offsets that do not agree with its dtype and shape");
     return true;
 }
 
@@ -149,9 +150,8 @@ static bool take_entries(struct safetensors_header *header, int64_t data_bytes, 
     return check_filling(header, data_bytes, path, error);
 }
 
-bool safetensors_header_parse(const char *text, size_t length, int64_t data_bytes,
-                              const char *path, struct safetensors_header *header,
-                              struct error *error)
+bool safetensors_header_parse(const char *text, size_t length, int64_t data_bytes, const char *path,
+                              struct safetensors_header *header, struct error *error)
 {
     json_error_t reason;
     *header = (struct safetensors_header){.data_offset = 8 + (int64_t)length};

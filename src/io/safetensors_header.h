@@ -1,4 +1,5 @@
-/* The header of a safetensors file, checked: what it says can be relied on. Private to safetensors. */
+/* The header of a safetensors file, checked: what it says can be relied on. Private to safetensors.
+ */
 #ifndef VITTRAIN_IO_SAFETENSORS_HEADER_H
 #define VITTRAIN_IO_SAFETENSORS_HEADER_H
 
@@ -29,12 +30,11 @@ struct safetensors_header {
     int64_t data_offset; /* of the first byte after the header */
 };
 
-/* Checks a header's text for a file with `data_bytes` bytes after it: every tensor's type, shape and
- * bytes agree, and the tensors fill the data from begin to end without overlap or hole, as the format
- * demands. `path` is for messages. Give the header to _free in any case. */
-bool safetensors_header_parse(const char *text, size_t length, int64_t data_bytes,
-                              const char *path, struct safetensors_header *header,
-                              struct error *error);
+/* Checks a header's text for a file with `data_bytes` bytes after it: every tensor's type, shape
+ * and bytes agree, and the tensors fill the data from begin to end without overlap or hole, as the
+ * format demands. `path` is for messages. Give the header to _free in any case. */
+bool safetensors_header_parse(const char *text, size_t length, int64_t data_bytes, const char *path,
+                              struct safetensors_header *header, struct error *error);
 
 /* The same for an open file. */
 bool safetensors_header_read(int descriptor, const char *path, struct safetensors_header *header,

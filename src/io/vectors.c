@@ -1,6 +1,6 @@
-/* Blocks of a model's vectors on their way to and from files. Everything is staged through host memory in
- * blocks of a few MiB, so that no rank ever holds the whole model and the masters may lie on a
- * device. */
+/* Blocks of a model's vectors on their way to and from files. Everything is staged through host
+ * memory in blocks of a few MiB, so that no rank ever holds the whole model and the masters may lie
+ * on a device. */
 #include "io/vectors.h"
 
 #include <stdlib.h>
@@ -39,7 +39,8 @@ int *vector_ranks(const struct mesh *mesh)
     return ranks;
 }
 
-/* What of [begin, begin + count) lies in shard number `shard`: its first element; *length may be 0. */
+/* What of [begin, begin + count) lies in shard number `shard`: its first element; *length may be 0.
+ */
 static int64_t overlap(const struct flat_buffer *buffer, int64_t shard_begin, int64_t begin,
                        int64_t count, int64_t *length)
 {

@@ -1,17 +1,12 @@
-/* The vectors of a model (masters, moments, averages) as files see them: one long vector for each unit,
- * of which each rank holds a part. Moves blocks of them between the ranks that hold them and rank 0. */
+/* The vectors of a model (masters, moments, averages) as files see them: one long vector for each
+ * unit, of which each rank holds a part. Moves blocks of them between the ranks that hold them and
+ * rank 0. */
 #ifndef VITTRAIN_IO_VECTORS_H
 #define VITTRAIN_IO_VECTORS_H
 
 #include "mesh/flat.h"
 
-enum vector_kind {
-    VECTOR_MASTER,
-    VECTOR_MOMENT1,
-    VECTOR_MOMENT2,
-    VECTOR_AVERAGE,
-    VECTOR_KINDS
-};
+enum vector_kind { VECTOR_MASTER, VECTOR_MOMENT1, VECTOR_MOMENT2, VECTOR_AVERAGE, VECTOR_KINDS };
 
 extern const char *const vector_name[VECTOR_KINDS];
 

@@ -128,7 +128,7 @@ bool weights_read(const char *path, struct session *session, struct error *error
     static const char safetensors[] = ".safetensors";
     if (length >= sizeof safetensors - 1 &&
         strcmp(path + length - (sizeof safetensors - 1), safetensors) == 0)
-        return safetensors_read(path, session->model, &session->flat, error);
+        return safetensors_read(path, &session->flat, error);
     const struct checkpoint_target target = {.writers = WRITERS_NODE0,
                                              .model = session->options->model.name};
     return checkpoint_read(path, &target, &session->flat, NULL, true, error);
