@@ -1,0 +1,236 @@
+/* A model for tests of files: its device is plain memory, its numbers a hash of their place. */
+#include "model_fixture.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- a device that only moves memory ---- */
+
+static void memory_copy(struct stream *stream, void *to, const void *from, size_t bytes)
+{
+    (void)stream;
+    memmove(to, from, bytes);
+}
+
+static void memory_zero(struct stream *stream, void *memory, size_t bytes)
+{
+    (void)stream;
+    memset(memory, 0, bytes);
+}
+
+static void memory_synchronize(struct stream *stream)
+{
+    (void)stream;
+}
+
+static struct event *memory_event_open(struct device *device)
+{
+    (void)device;
+    return NULL;
+}
+
+static void memory_event_close(struct event *event)
+{
+    (void)event;
+}
+
+static const struct device_backend memory_backend = {
+    .name = "memory",
+    .copy = memory_copy,
+    .zero = memory_zero,
+    .stream_synchronize = memory_synchronize,
+    .event_open = memory_event_open,
+    .event_close = memory_event_close,
+};
+
+/* ---- the model ---- */
+
+static void add_tensor(struct fixture *fixture, int u, const char *name, int dimensions,
+                       const int64_t *shape)
+{
+    struct unit *unit = &fixture->units[u];
+    struct unit_tensor *tensor = &fixture->tensors[u][unit->tensor_count++];
+    snprintf(tensor->name, sizeof tensor->name, "%s", name);
+    tensor->dimensions = dimensions;
+    tensor->count = 1;
+    for (int d = 0; d < dimensions; d++) {
+        tensor->shape[d] = shape[d];
+        tensor->count *= shape[d];
+    }
+    tensor->offset = (unit->count + 15) / 16 * 16;
+    tensor->trainable = true;
+    tensor->rate_scale = 1;
+    unit->count = tensor->offset + tensor->count;
+}
+
+static void make_units(struct fixture *fixture, const struct fixture_shape *shape)
+{
+    static const char *const names[FIXTURE_UNITS] = {"stem", "blocks.0", "head"};
+    int64_t width = shape->width > 0 ? shape->width : 24;
+    int64_t side = shape->side > 0 ? shape->side : 4;
+    int64_t classes = shape->classes > 0 ? shape->classes : 10;
+    int64_t hidden = shape->hidden > 0 ? shape->hidden : 1003;
+    int64_t tokens = side * side + (shape->no_class_token ? 0 : 1);
+    for (int u = 0; u < FIXTURE_UNITS; u++) {
+        snprintf(fixture->units[u].name, TENSOR_NAME, "%s", names[u]);
+        fixture->units[u].tensors = fixture->tensors[u];
+    }
+    if (!shape->no_class_token)
+        add_tensor(fixture, 0, "cls_token", 3, (int64_t[]){1, 1, width});
+    add_tensor(fixture, 0, "pos_embed", 3, (int64_t[]){1, tokens, width});
+    add_tensor(fixture, 0, "patch_embed.proj.weight", 4, (int64_t[]){width, 3, 2, 2});
+    add_tensor(fixture, 0, "patch_embed.proj.bias", 1, &width);
+    add_tensor(fixture, 1, "blocks.0.mlp.fc1.weight", 2, (int64_t[]){hidden, width});
+    add_tensor(fixture, 1, "blocks.0.mlp.fc1.bias", 1, &hidden);
+    add_tensor(fixture, 2, "norm.weight", 1, &width);
+    add_tensor(fixture, 2, "head.weight", 2, (int64_t[]){classes, width});
+    add_tensor(fixture, 2, "head.bias", 1, &classes);
+    fixture->tensors[2][0].kind = TENSOR_STATE;
+}
+
+void fixture_open(struct fixture *fixture, struct comm *world, int shard,
+                  const struct fixture_shape *shape, int moments, bool averaged)
+{
+    *fixture = (struct fixture){.world = world, .device.backend = &memory_backend};
+    make_units(fixture, shape);
+    mesh_split(&fixture->mesh, world, shard);
+    flat_open(&fixture->flat, fixture->units, FIXTURE_UNITS, &fixture->mesh, &fixture->device, NULL,
+              TYPE_FP32, moments, averaged, true);
+    arena_measure(&fixture->arena);
+    flat_allocate(&fixture->flat, &fixture->arena);
+    size_t size = fixture->arena.peak;
+    void *memory = aligned_alloc(ARENA_ALIGNMENT, size);
+    ENSURE(memory != NULL, "no memory for a test");
+    memset(memory, 0, size);
+    arena_begin(&fixture->arena, memory, size);
+    flat_allocate(&fixture->flat, &fixture->arena);
+}
+
+void fixture_close(struct fixture *fixture)
+{
+    flat_close(&fixture->flat);
+    mesh_close(&fixture->mesh);
+    free(fixture->arena.base);
+}
+
+static bool in_tensor(const struct unit *unit, int64_t place)
+{
+    for (int t = 0; t < unit->tensor_count; t++)
+        if (place >= unit->tensors[t].offset &&
+            place < unit->tensors[t].offset + unit->tensors[t].count)
+            return true;
+    return false;
+}
+
+/* Finite floats of all sizes and signs. */
+static float value_at(uint32_t salt, int u, enum vector_kind kind, int64_t place)
+{
+    uint64_t hash = salt * 0x9e3779b97f4a7c15u + (uint64_t)place * 31 + (uint64_t)u * 1000003 +
+                    (uint64_t)kind * 7919;
+    hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9u;
+    hash = (hash ^ hash >> 27) * 0x94d049bb133111ebu;
+    uint32_t bits = (uint32_t)(hash >> 32) & 0xbfffffffu;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static float expected(const struct fixture *fixture, uint32_t salt, int u, enum vector_kind kind,
+                      int64_t place)
+{
+    return in_tensor(&fixture->units[u], place) ? value_at(salt, u, kind, place) : 0;
+}
+
+void fixture_fill(struct fixture *fixture, uint32_t salt)
+{
+    for (int u = 0; u < FIXTURE_UNITS; u++) {
+        const struct flat_buffer *buffer = &fixture->flat.buffers[u];
+        for (enum vector_kind kind = 0; kind < VECTOR_KINDS; kind++) {
+            float *memory = vector_memory(buffer, kind);
+            for (int64_t i = 0; memory != NULL && i < buffer->shard_count; i++)
+                memory[i] = expected(fixture, salt, u, kind, buffer->shard_begin + i);
+        }
+    }
+}
+
+int64_t fixture_wrong(const struct fixture *fixture, uint32_t salt, enum vector_kind kind,
+                      enum vector_kind as)
+{
+    int64_t wrong = 0;
+    for (int u = 0; u < FIXTURE_UNITS; u++) {
+        const struct flat_buffer *buffer = &fixture->flat.buffers[u];
+        const float *memory = vector_memory(buffer, kind);
+        for (int64_t i = 0; i < buffer->shard_count; i++) {
+            float value = expected(fixture, salt, u, as, buffer->shard_begin + i);
+            wrong += memcmp(&value, &memory[i], sizeof value) != 0;
+        }
+    }
+    return wrong;
+}
+
+int64_t fixture_all_wrong(const struct fixture *fixture, uint32_t salt)
+{
+    int64_t wrong = 0;
+    for (enum vector_kind kind = 0; kind < VECTOR_KINDS; kind++)
+        if (vector_memory(&fixture->flat.buffers[0], kind) != NULL)
+            wrong += fixture_wrong(fixture, salt, kind, kind);
+    return wrong;
+}
+
+float *fixture_tensor(const struct fixture *fixture, const char *name,
+                      const struct unit_tensor **tensor)
+{
+    for (int u = 0; u < FIXTURE_UNITS; u++)
+        for (int t = 0; t < fixture->units[u].tensor_count; t++)
+            if (strcmp(fixture->tensors[u][t].name, name) == 0) {
+                if (tensor != NULL)
+                    *tensor = &fixture->tensors[u][t];
+                return fixture->flat.buffers[u].master + fixture->tensors[u][t].offset;
+            }
+    error_abort(__FILE__, __LINE__, "no tensor %s", name);
+}
+
+/* ---- folders ---- */
+
+void fixture_directory(struct comm *world, char *path, size_t size)
+{
+    memset(path, 0, size);
+    if (world->rank == 0) {
+        snprintf(path, size, "files.XXXXXX");
+        ENSURE(mkdtemp(path) != NULL, "cannot make a folder for a test");
+        chmod(path, 0777);
+    }
+    comm_broadcast(world, path, (int64_t)size, COMM_BYTE, 0);
+}
+
+static void remove_files(const char *path)
+{
+    DIR *folder = opendir(path);
+    for (struct dirent *entry = folder != NULL ? readdir(folder) : NULL; entry != NULL;
+         entry = readdir(folder)) {
+        char file[512];
+        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+        unlink(file);
+    }
+    if (folder != NULL)
+        closedir(folder);
+    rmdir(path);
+}
+
+void fixture_remove(struct comm *world, const char *path)
+{
+    comm_barrier(world);
+    if (world->rank == 0)
+        remove_files(path);
+    comm_barrier(world);
+}
+
+int64_t fixture_total(struct comm *world, int64_t count)
+{
+    comm_all_reduce(world, &count, 1, COMM_INT64, COMM_SUM);
+    return count;
+}
