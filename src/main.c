@@ -1,9 +1,41 @@
 /* The program: reads the command line and runs one command. */
-#include "config.h"
+#include <stdlib.h>
 
-#include <stdio.h>
+#include "app/app.h"
+#include "core/log.h"
 
-int main(void)
+/* All ranks read the command line and decks, and agree on what is wrong; rank 0 says it. */
+static int run(struct comm *world, const struct options *options, const struct command_line *line,
+               struct error *error)
 {
-    return printf("vittrain %s\n", PACKAGE_VERSION) < 0;
+    log_open(world->rank, LOG_INFO);
+    if (!comm_agree(world, error)) {
+        if (world->rank == 0)
+            log_error(error);
+        return (int)error->kind;
+    }
+    const struct command *command = app_find(line->command);
+    ENSURE(command != NULL, "no command %s", line->command);
+    const int code = command->run(options, line, world);
+    log_close();
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    static struct options options;
+    struct command_line line;
+    struct error error = {0};
+    const bool good = options_parse(argc, argv, app_command_names(), &options, &line, &error);
+    if (good && (line.help || line.version || line.manual))
+        return app_inform(&line);
+    struct comm *world;
+    struct error world_error = {0};
+    if (!comm_world_open(&argc, &argv, &world, &world_error)) {
+        log_error(&world_error);
+        return (int)world_error.kind;
+    }
+    const int code = run(world, &options, &line, &error);
+    comm_world_close(world);
+    return code;
 }

@@ -3,6 +3,8 @@
 #ifndef VITTRAIN_APP_APP_H
 #define VITTRAIN_APP_APP_H
 
+#include <stdio.h>
+
 #include "comm/comm.h"
 #include "core/options.h"
 
@@ -16,7 +18,20 @@ struct command {
 
 extern const struct command command_train, command_eval, command_predict, command_fetch;
 
-/* NULL-terminated. */
+/* NULL-terminated: the commands, and their names. */
 extern const struct command *const app_commands[];
+const char *const *app_command_names(void);
+
+/* NULL when there is none of that name. */
+const struct command *app_find(const char *name);
+
+/* What each exit code means, by enum error_kind. */
+extern const char *const app_exit_codes[];
+
+/* Answers --help, --version and --manual; needs no ranks. Gives the exit code. */
+int app_inform(const struct command_line *line);
+
+/* The manual page, in mdoc. */
+void app_manual(FILE *file);
 
 #endif

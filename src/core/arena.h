@@ -8,11 +8,11 @@
 #include <stddef.h>
 
 enum memory_class {
-    MEMORY_WEIGHTS,     /* fp32 masters and the compute copy */
+    MEMORY_WEIGHTS, /* fp32 masters and the compute copy */
     MEMORY_GRADIENTS,
-    MEMORY_OPTIMIZER,   /* moments and the moving average of the weights */
+    MEMORY_OPTIMIZER, /* moments and the moving average of the weights */
     MEMORY_ACTIVATIONS,
-    MEMORY_BUFFERS,     /* batches on the device, workspaces, sums */
+    MEMORY_BUFFERS, /* batches on the device, workspaces, sums */
     MEMORY_CLASSES
 };
 
@@ -24,7 +24,7 @@ struct arena {
     unsigned char *base; /* NULL while measuring */
     size_t size;         /* bytes behind base */
     size_t used;
-    size_t peak; /* the highest `used` so far: what one allocation must hold */
+    size_t peak;                     /* the highest `used` so far: what one allocation must hold */
     size_t by_class[MEMORY_CLASSES]; /* who made `peak` grow: adds up to `peak` */
 };
 

@@ -27,8 +27,8 @@ struct error {
     char text[ERROR_TEXT_SIZE]; /* one line: what, where, what to do; no newline */
 };
 
-/* Describes a user's mistake; the first one wins, later calls leave it alone. Returns false, so that
- * a function can end with `return error_set(...)`. */
+/* Describes a user's mistake; the first one wins, later calls leave it alone. Returns false, so
+ * that a function can end with `return error_set(...)`. */
 bool error_set(struct error *error, enum error_kind kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

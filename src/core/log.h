@@ -1,5 +1,6 @@
 /* What a run says: lines on the console (rank 0 only) and in the run's log file. On a terminal one
- * progress line is redrawn in place below the other lines; elsewhere it is printed as plain lines. */
+ * progress line is redrawn in place below the other lines; elsewhere it is printed as plain lines.
+ */
 #ifndef VITTRAIN_CORE_LOG_H
 #define VITTRAIN_CORE_LOG_H
 
@@ -10,7 +11,8 @@ enum log_level { LOG_QUIET, LOG_WARN, LOG_INFO, LOG_DEBUG };
 /* Ranks other than 0 print nothing unless the level is LOG_DEBUG, then with their rank in front. */
 void log_open(int rank, enum log_level level);
 
-/* From here on each line also goes, with date and time, to this file (rank 0 calls it; appended). */
+/* From here on each line also goes, with date and time, to this file (rank 0 calls it; appended).
+ */
 bool log_to_file(const char *path, struct error *error);
 void log_close(void);
 

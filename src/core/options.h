@@ -43,7 +43,7 @@ struct options {
         char name[OPTION_TEXT]; /* also the prefix of the run folder */
         char dir[OPTION_TEXT];  /* empty: runs/NAME-DATE */
         int64_t seed;
-        int backend; /* enum backend_choice */
+        int backend;     /* enum backend_choice */
         int64_t threads; /* per rank; 0: the rank's share of the node's cores */
     } run;
     struct {
@@ -52,7 +52,7 @@ struct options {
         /* The shape: 0 (or auto) means what the registry says for this name. */
         int64_t image, channels, patch, dim, depth, heads, classes;
         double mlp_ratio;
-        double dropout, drop_path; /* negative: the registry's */
+        double dropout, drop_path;             /* negative: the registry's */
         int qkv_bias, class_token, embed_norm; /* enum switch_choice */
         int pool;                              /* enum pool_choice */
     } model;
@@ -61,14 +61,14 @@ struct options {
         char root[OPTION_TEXT]; /* empty: the sample that comes with the program */
         int64_t workers;
         bool shuffle, drop_last;
-        int val;                          /* enum validation_choice */
-        int64_t samples, image, classes;  /* of synthetic data */
+        int val;                         /* enum validation_choice */
+        int64_t samples, image, classes; /* of synthetic data */
     } data;
     struct {
         double flip, rotate, translate, erase;
         struct option_list erase_scale, erase_ratio;
         int64_t crop_pad;
-        int64_t resize; /* 0: the model's image size */
+        int64_t resize;               /* 0: the model's image size */
         struct option_list mean, std; /* empty: the model's */
     } augment;
     struct {
@@ -82,11 +82,11 @@ struct options {
     struct {
         int name; /* enum optimizer_choice */
         double lr;
-        int lr_scale; /* enum rate_scale_choice */
+        int lr_scale;     /* enum rate_scale_choice */
         int64_t lr_batch; /* the global batch that lr is meant for */
         double weight_decay;
         bool no_decay;
-        double layer_decay; /* 1: none */
+        double layer_decay;       /* 1: none */
         char freeze[OPTION_TEXT]; /* comma-separated unit names or prefixes of tensor names */
         double ema;               /* decay; 0: none */
         double momentum;
@@ -95,8 +95,8 @@ struct options {
         double eps, alpha;
     } optim;
     struct {
-        int name; /* enum schedule_choice */
-        int per;  /* enum schedule_per_choice */
+        int name;       /* enum schedule_choice */
+        int per;        /* enum schedule_per_choice */
         int64_t warmup; /* steps or epochs, as `per` says */
         double min_lr;
         int64_t step_size;
@@ -140,15 +140,18 @@ struct options {
     } predict;
 };
 
-/* What the command line held besides options. */
+enum { COMMAND_OPERANDS = 8, COMMAND_SETTINGS = 256 };
+
+/* What the command line held besides options. Points into argv. */
 struct command_line {
-    const char *command;     /* "train" when none was given */
-    const char *operand[8];  /* words that are neither decks nor key=value: files to work on */
+    const char *command;                   /* "train" when none was given; with help: NULL */
+    const char *operand[COMMAND_OPERANDS]; /* words that are neither decks nor key=value */
     int operand_count;
-    const char *setting[64]; /* decks and section.key=value, in their order */
+    const char *setting[COMMAND_SETTINGS]; /* decks and section.key=value, in their order */
     int setting_count;
-    bool help;               /* --help, -h; operand or command says about what */
-    bool version;
+    bool help;    /* --help, -h, help; command or operand says about what */
+    bool version; /* --version */
+    bool manual;  /* --manual: the manual page */
 };
 
 /* Fills in the defaults. */
@@ -160,7 +163,7 @@ void options_default(struct options *options);
 bool options_parse(int argc, char **argv, const char *const *commands, struct options *options,
                    struct command_line *line, struct error *error);
 
-/* Reads the line's decks and assignments over what the options are (options_parse has done it once
+/* Reads the line's decks and settings over what the options are (options_parse has done it once
  * over the defaults; again over the deck of a checkpoint). */
 bool options_apply(const struct command_line *line, struct options *options, struct error *error);
 
@@ -176,7 +179,8 @@ bool options_set(const char *assignment, struct options *options, struct error *
 bool options_check(const struct options *options, struct error *error);
 
 /* The resolved deck: every key with its value, as a deck that reads back to the same options.
- * options_print_differences lists only what differs from the defaults. The caller frees the text. */
+ * options_print_differences lists only what differs from the defaults. The caller frees the text.
+ */
 char *options_to_text(const struct options *options);
 void options_print_differences(const struct options *options, FILE *file);
 
@@ -184,12 +188,14 @@ void options_print_differences(const struct options *options, FILE *file);
 void options_value_text(const struct options *options, const char *key, char *text, size_t size);
 
 /* Help: all keys by section; or one section or key (false if there is none such). The manual page's
- * OPTIONS section comes from the same table, in mdoc. */
+ * list of options comes from the same table, in mdoc. */
 void options_help(FILE *file);
 bool options_help_key(const char *key, FILE *file);
 void options_manual(FILE *file);
 
-/* The candidate nearest to `word` by edit distance, NULL when none is near. */
+/* The candidate nearest to `word` by edit distance, NULL when none is near. options_nearest_topic
+ * looks among all keys, too. */
 const char *options_nearest(const char *word, const char *const *candidates);
+const char *options_nearest_topic(const char *word, const char *const *candidates);
 
 #endif

@@ -1,0 +1,40 @@
+/* The list of commands. */
+#include "app/app.h"
+
+#include <string.h>
+
+const struct command *const app_commands[] = {
+    NULL,
+};
+
+enum { COMMANDS = sizeof app_commands / sizeof app_commands[0] };
+
+const char *const app_exit_codes[] = {
+    [ERROR_NONE] = "all went well",
+    [ERROR_INTERNAL] = "a mistake in the program, or a library failed without a reason",
+    [ERROR_USAGE] = "command line, deck, or a combination of options that cannot work",
+    [ERROR_DATA] = "the data set: missing, truncated, a label out of range",
+    [ERROR_CHECKPOINT] = "checkpoint or weights: damaged, of another model or version",
+    [ERROR_FILE] = "a file cannot be written: disk full, no permission",
+    [ERROR_MEMORY] = "too little memory",
+    [ERROR_NUMERIC] = "NaN or infinity in training",
+    [ERROR_NETWORK] = "a download failed",
+    [ERROR_PEER] = "another rank failed or does not answer",
+    [ERROR_PEER + 1] = NULL,
+};
+
+const char *const *app_command_names(void)
+{
+    static const char *names[COMMANDS];
+    for (int i = 0; app_commands[i] != NULL; i++)
+        names[i] = app_commands[i]->name;
+    return names;
+}
+
+const struct command *app_find(const char *name)
+{
+    for (int i = 0; app_commands[i] != NULL; i++)
+        if (strcmp(app_commands[i]->name, name) == 0)
+            return app_commands[i];
+    return NULL;
+}

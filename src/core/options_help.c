@@ -1,0 +1,134 @@
+/* The table as help on a terminal and as a part of the manual page (mdoc). */
+#include "core/options_table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { HELP_WIDTH = 88 };
+
+/* Text in lines of at most HELP_WIDTH characters, each after `indent` spaces. */
+static void print_wrapped(FILE *file, int indent, const char *text)
+{
+    int column = 0;
+    while (*text != '\0') {
+        const size_t word = strcspn(text, " ");
+        if (column == 0)
+            column = fprintf(file, "%*s", indent, "");
+        else if (column + 1 + (int)word > HELP_WIDTH)
+            column = fprintf(file, "\n%*s", indent, "") - 1;
+        else
+            column += fprintf(file, " ");
+        column += fprintf(file, "%.*s", (int)word, text);
+        text += word + strspn(text + word, " ");
+    }
+    fprintf(file, "\n");
+}
+
+static const char *preset_text(const struct option_entry *entry)
+{
+    return entry->preset[0] == '\0' ? "(empty)" : entry->preset;
+}
+
+static int section_length(const struct option_entry *entry)
+{
+    return (int)(option_key(entry) - entry->name) - 1;
+}
+
+static void section_name(const struct option_entry *entry, char name[OPTION_KEY])
+{
+    snprintf(name, OPTION_KEY, "%.*s", section_length(entry), entry->name);
+}
+
+static bool begins_section(const struct option_entry *entry)
+{
+    return entry == option_table || !option_same_section(entry, entry - 1);
+}
+
+static void help_heading(const struct option_entry *entry, FILE *file)
+{
+    char section[OPTION_KEY];
+    section_name(entry, section);
+    fprintf(file, "\n%s: %s\n", section, option_section_help(section));
+}
+
+static void help_line(const struct option_entry *entry, FILE *file)
+{
+    fprintf(file, "  %s = %s\n", entry->name, preset_text(entry));
+    print_wrapped(file, 6, entry->help);
+}
+
+void options_help(FILE *file)
+{
+    fprintf(file, "Options, with their defaults. In a deck: a line [section], then lines key = "
+                  "value.\nOn the command line: section.key=value. `vittrain --help KEY` says what "
+                  "a key may be.\n");
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        if (begins_section(entry))
+            help_heading(entry, file);
+        help_line(entry, file);
+    }
+}
+
+static void help_one(const struct option_entry *entry, FILE *file)
+{
+    char allowed[512];
+    option_describe(entry, allowed, sizeof allowed);
+    fprintf(file, "%s\n", entry->name);
+    print_wrapped(file, 2, entry->help);
+    fprintf(file, "  value:   %s\n  default: %s\n", allowed, preset_text(entry));
+}
+
+bool options_help_key(const char *key, FILE *file)
+{
+    const struct option_entry *found = option_find(key);
+    if (found != NULL) {
+        help_one(found, file);
+        return true;
+    }
+    bool any = false;
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        char section[OPTION_KEY];
+        section_name(entry, section);
+        if (strcmp(section, key) != 0)
+            continue;
+        if (!any)
+            help_heading(entry, file);
+        help_line(entry, file);
+        any = true;
+    }
+    return any;
+}
+
+/* Text inside a line of mdoc, which wants each sentence on a line of its own. */
+static void manual_text(FILE *file, const char *text)
+{
+    for (const char *c = text; *c != '\0'; c++) {
+        if (*c == '\\')
+            fputs("\\e", file);
+        else if (*c == '-')
+            fputs("\\-", file);
+        else
+            fputc(*c == ' ' && c > text && c[-1] == '.' ? '\n' : *c, file);
+    }
+}
+
+void options_manual(FILE *file)
+{
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        char section[OPTION_KEY], allowed[512];
+        section_name(entry, section);
+        if (begins_section(entry))
+            fprintf(file, ".Ss %s: %s\n.Bl -tag -width Ds\n", section,
+                    option_section_help(section));
+        option_describe(entry, allowed, sizeof allowed);
+        fprintf(file, ".It Cm %s\n", entry->name);
+        manual_text(file, entry->help);
+        fprintf(file, "\nValue: ");
+        manual_text(file, allowed);
+        fprintf(file, ".\nDefault: ");
+        manual_text(file, preset_text(entry));
+        fprintf(file, ".\n");
+        if (entry[1].name == NULL || begins_section(entry + 1))
+            fprintf(file, ".El\n");
+    }
+}

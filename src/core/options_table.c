@@ -1,0 +1,316 @@
+/* The table of all options. What is not here does not exist: the reader of decks, the help, the
+ * manual page and the resolved deck come from it. */
+#include "core/options_table.h"
+
+#include <math.h>
+#include <string.h>
+
+#define PLACE(section, member)                                                                     \
+    .name = #section "." #member, .offset = offsetof(struct options, section.member)
+#define AUTOMATIC(value) .has_automatic = true, .automatic = (value)
+#define CHOICES(...)                                                                               \
+    .kind = OPTION_IS_CHOICE, .choices = (const char *const[])                                     \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
+#define SWITCH_OR_AUTO CHOICES("auto", "off", "on"), .first_choice = SWITCH_AUTO
+
+/* 2^53: every whole number up to here is a double, too. */
+#define LARGEST 9007199254740992.0
+
+const struct option_entry option_table[] = {
+    {PLACE(run, name), .kind = OPTION_IS_TEXT, .preset = "vittrain",
+     .help = "What the run is called; its folder is runs/NAME-DATE."},
+    {PLACE(run, dir), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "The run's folder. Empty: runs/NAME-DATE in the working directory."},
+    {PLACE(run, seed), .kind = OPTION_IS_INTEGER, .preset = "42", .most = LARGEST,
+     .help = "All random numbers follow from it: first weights, order of the samples, "
+             "augmentation, dropout."},
+    {PLACE(run, backend), CHOICES("auto", "cpu", "cuda"), .preset = "auto",
+     .help = "What computes."},
+    {PLACE(run, threads), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 4096,
+     .help = "Threads of a rank. auto: the rank's share of the node's cores."},
+
+    {PLACE(model, name), .kind = OPTION_IS_TEXT, .preset = "vit_cifar",
+     .help = "A model of the registry: vit_cifar, vit_tiny_patch16_224, vit_small_patch16_224, "
+             "vit_small_patch32_224, vit_base_patch16_224, vit_base_patch32_224."},
+    {PLACE(model, init), .kind = OPTION_IS_TEXT, .preset = "none",
+     .help =
+         "Where the first weights come from: none (random), a FILE.safetensors or a checkpoint. A "
+         "head of another size starts at random, positions of another grid are resized."},
+    {PLACE(model, image), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 16384,
+     .help = "Height and width of the model's images in pixels. auto, here and below: as the "
+             "registry has it."},
+    {PLACE(model, channels), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 4,
+     .help = "Colours of an image."},
+    {PLACE(model, patch), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 16384,
+     .help = "Height and width of a patch; must divide the image."},
+    {PLACE(model, dim), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 65536,
+     .help = "Width of a token; the heads must divide it."},
+    {PLACE(model, depth), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 1000,
+     .help = "Number of blocks."},
+    {PLACE(model, heads), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 1024,
+     .help = "Heads of the attention."},
+    {PLACE(model, classes), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 1e6,
+     .help = "Classes that the head tells apart."},
+    {PLACE(model, mlp_ratio), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(0), .most = 64,
+     .help = "Width of a block's hidden layer, in widths of a token."},
+    {PLACE(model, dropout), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = 1,
+     .below_most = true,
+     .help = "Share of values that dropout makes zero, wherever the model has dropout."},
+    {PLACE(model, drop_path), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = 1,
+     .below_most = true,
+     .help = "Rate of stochastic depth at the last block; it grows linearly from 0 at the first."},
+    {PLACE(model, qkv_bias), SWITCH_OR_AUTO, .preset = "auto",
+     .help = "Bias in the projection to queries, keys and values."},
+    {PLACE(model, class_token), SWITCH_OR_AUTO, .preset = "auto",
+     .help = "A class token before the patches."},
+    {PLACE(model, embed_norm), SWITCH_OR_AUTO, .preset = "auto",
+     .help = "A layer norm on the embedded patches."},
+    {PLACE(model, pool), CHOICES("auto", "token", "mean"), .preset = "auto",
+     .help = "What the head sees: the class token, or the mean of the patches."},
+
+    {PLACE(data, format), .kind = OPTION_IS_TEXT, .preset = "cifar10",
+     .help = "Format of the data set: cifar10 (binary version) or synthetic."},
+    {PLACE(data, root), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "Folder of the data set. Empty: the sample of CIFAR-10 that comes with the program "
+             "(4,000 + 1,000 images)."},
+    {PLACE(data, workers), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 256,
+     .help = "Threads of a rank that load batches ahead of the step."},
+    {PLACE(data, shuffle), .kind = OPTION_IS_SWITCH, .preset = "on",
+     .help = "A new order of the training samples in each epoch; off: the order of the files."},
+    {PLACE(data, drop_last), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "Leave out the last batch of an epoch when it is not full."},
+    {PLACE(data, val), CHOICES("test", "reference", "none"), .preset = "test",
+     .help = "What is evaluated while training: the test set; 5,000 samples drawn from the 50,000 "
+             "of training, which then has 45,000 (reference); nothing."},
+    {PLACE(data, samples), .kind = OPTION_IS_INTEGER, .preset = "1024", .least = 1,
+     .most = 4294967295.0,
+     .help = "Synthetic data: training samples; the test set has a quarter as many."},
+    {PLACE(data, image), .kind = OPTION_IS_INTEGER, .preset = "32", .least = 1, .most = 16384,
+     .help = "Synthetic data: height and width."},
+    {PLACE(data, classes), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1, .most = 1e6,
+     .help = "Synthetic data: classes."},
+
+    {PLACE(augment, flip), .kind = OPTION_IS_NUMBER, .preset = "0.5", .most = 1,
+     .help = "Probability that an image is mirrored left to right. 0, here and below: never."},
+    {PLACE(augment, rotate), .kind = OPTION_IS_NUMBER, .preset = "15", .most = 180,
+     .help = "Rotation by up to so many degrees to either side."},
+    {PLACE(augment, translate), .kind = OPTION_IS_NUMBER, .preset = "0.1", .most = 1,
+     .help = "Translation by up to this share of width and height."},
+    {PLACE(augment, erase), .kind = OPTION_IS_NUMBER, .preset = "0.5", .most = 1,
+     .help = "Probability that a rectangle is erased."},
+    {PLACE(augment, erase_scale), .kind = OPTION_IS_LIST, .preset = "0.02,0.2", .most = 1,
+     .above_least = true, .least_count = 2, .most_count = 2,
+     .help = "Least and largest share of the image that the rectangle covers."},
+    {PLACE(augment, erase_ratio), .kind = OPTION_IS_LIST, .preset = "0.3,3.3", .most = 1000,
+     .above_least = true, .least_count = 2, .most_count = 2,
+     .help = "Least and largest ratio of its sides."},
+    {PLACE(augment, crop_pad), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 4096,
+     .help = "Random crop of the image's own size after padding with so many zeros on each side."},
+    {PLACE(augment, resize), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
+     .most = 16384,
+     .help = "Height and width that images are resized to first. auto: the model's."},
+    {PLACE(augment, mean), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0),
+     .least = -INFINITY, .most = INFINITY, .least_count = 1, .most_count = 4,
+     .help = "Normalisation, for each channel or one for all: (value / 255 - mean) / std. auto: "
+             "the model's."},
+    {PLACE(augment, std), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0), .most = INFINITY,
+     .above_least = true, .least_count = 1, .most_count = 4, .help = "See augment.mean."},
+
+    {PLACE(train, epochs), .kind = OPTION_IS_INTEGER, .preset = "10", .most = 1e6,
+     .help = "How often the training data is gone through. 0: train.steps alone ends the run."},
+    {PLACE(train, steps), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e15,
+     .help = "Updates after which the run ends, if that is before train.epochs. 0: no limit."},
+    {PLACE(train, batch), .kind = OPTION_IS_INTEGER, .preset = "64", .least = 1, .most = 1e6,
+     .help = "Samples of a rank in a step."},
+    {PLACE(train, global_batch), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,
+     .help = "Samples of all ranks together in a step; 0: train.batch times the ranks. The same "
+             "losses on any number of ranks need the same value here."},
+    {PLACE(train, accumulate), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 65536,
+     .help = "Pieces that a rank's batch is cut into, to save memory; the result is the same."},
+    {PLACE(train, precision), CHOICES("auto", "fp32", "bf16"), .preset = "auto",
+     .help = "Type of weights and activations in products; sums and updates are always fp32. auto: "
+             "bf16 where the hardware multiplies it, else fp32."},
+    {PLACE(train, clip_norm), .kind = OPTION_IS_NUMBER, .preset = "0", .most = INFINITY,
+     .help = "The gradient's norm is cut to this. 0: it is not."},
+    {PLACE(train, label_smoothing), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1,
+     .below_most = true, .help = "Share of the target that is spread over all classes."},
+    {PLACE(train, eval_every), .kind = OPTION_IS_INTEGER, .preset = "1", .most = 1e6,
+     .help = "Epochs between evaluations; 0: only at the end."},
+    {PLACE(train, max_seconds), .kind = OPTION_IS_SECONDS, .preset = "0", .most = 1e9,
+     .help = "The run stops, with a checkpoint, when it has taken so long; 0: no limit."},
+    {PLACE(train, early_stop), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e6,
+     .help = "The run stops after so many evaluations without a better value of "
+             "checkpoint.monitor; 0: it does not."},
+
+    {PLACE(optim, name), CHOICES("sgd", "adam", "adamw", "rmsprop"), .preset = "adamw",
+     .help = "The optimizer, with PyTorch's rules and defaults."},
+    {PLACE(optim, lr), .kind = OPTION_IS_NUMBER, .preset = "0.0003", .most = INFINITY,
+     .help = "Learning rate."},
+    {PLACE(optim, lr_scale), CHOICES("none", "linear", "sqrt"), .preset = "none",
+     .help = "How the learning rate grows with the global batch, from the one it is meant for "
+             "(optim.lr_batch)."},
+    {PLACE(optim, lr_batch), .kind = OPTION_IS_INTEGER, .preset = "64", .least = 1, .most = 1e9,
+     .help = "The global batch that optim.lr is meant for."},
+    {PLACE(optim, weight_decay), .kind = OPTION_IS_NUMBER, .preset = "0.0001", .most = INFINITY,
+     .help = "Weight decay; decoupled in adamw, part of the gradient elsewhere."},
+    {PLACE(optim, no_decay), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "No weight decay on norms, biases, positions and class token."},
+    {PLACE(optim, layer_decay), .kind = OPTION_IS_NUMBER, .preset = "1", .most = 1,
+     .above_least = true,
+     .help = "Each unit's learning rate is this times that of the unit above it."},
+    {PLACE(optim, freeze), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "Units, or beginnings of tensors' names, that are not trained, separated by commas: "
+             "stem,blocks.0."},
+    {PLACE(optim, ema), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1, .below_most = true,
+     .help = "Decay of a moving average of the weights, which is then evaluated and saved too; 0: "
+             "none."},
+    {PLACE(optim, momentum), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1, .below_most = true,
+     .help = "Momentum of sgd and rmsprop."},
+    {PLACE(optim, nesterov), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "Nesterov's momentum (sgd)."},
+    {PLACE(optim, betas), .kind = OPTION_IS_LIST, .preset = "0.9,0.999", .most = 1,
+     .below_most = true, .least_count = 2, .most_count = 2,
+     .help = "Decay of the two moments of adam and adamw."},
+    {PLACE(optim, eps), .kind = OPTION_IS_NUMBER, .preset = "1e-08", .most = INFINITY,
+     .help = "Added to the divisor of adam, adamw and rmsprop."},
+    {PLACE(optim, alpha), .kind = OPTION_IS_NUMBER, .preset = "0.99", .most = 1, .below_most = true,
+     .help = "Smoothing of rmsprop."},
+
+    {PLACE(schedule, name), CHOICES("constant", "cosine", "step", "onecycle", "plateau", "linear"),
+     .preset = "constant", .help = "How the learning rate moves."},
+    {PLACE(schedule, per), CHOICES("step", "epoch"), .preset = "step",
+     .help =
+         "Whether it moves at each step or at each epoch, and what warmup and step_size count."},
+    {PLACE(schedule, warmup), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
+     .help = "Steps or epochs of linear warm-up before the schedule begins."},
+    {PLACE(schedule, min_lr), .kind = OPTION_IS_NUMBER, .preset = "0", .most = INFINITY,
+     .help = "cosine ends here, plateau does not go below."},
+    {PLACE(schedule, step_size), .kind = OPTION_IS_INTEGER, .preset = "30", .least = 1,
+     .most = 1e12, .help = "step: steps or epochs between two reductions."},
+    {PLACE(schedule, gamma), .kind = OPTION_IS_NUMBER, .preset = "0.1", .most = INFINITY,
+     .help = "step: factor of a reduction."},
+    {PLACE(schedule, pct_start), .kind = OPTION_IS_NUMBER, .preset = "0.3", .most = 1,
+     .help = "onecycle: share of the run in which the rate rises."},
+    {PLACE(schedule, div_factor), .kind = OPTION_IS_NUMBER, .preset = "25", .most = INFINITY,
+     .above_least = true, .help = "onecycle: optim.lr over the first rate."},
+    {PLACE(schedule, final_div_factor), .kind = OPTION_IS_NUMBER, .preset = "10000",
+     .most = INFINITY, .above_least = true, .help = "onecycle: the first rate over the last."},
+    {PLACE(schedule, factor), .kind = OPTION_IS_NUMBER, .preset = "0.1", .most = 1,
+     .above_least = true, .below_most = true, .help = "plateau: factor of a reduction."},
+    {PLACE(schedule, threshold), .kind = OPTION_IS_NUMBER, .preset = "0.0001", .most = INFINITY,
+     .help = "plateau: relative change that counts as better."},
+    {PLACE(schedule, patience), .kind = OPTION_IS_INTEGER, .preset = "10", .most = 1e6,
+     .help = "plateau: evaluations that may pass without a better value."},
+    {PLACE(schedule, end_factor), .kind = OPTION_IS_NUMBER, .preset = "0", .most = INFINITY,
+     .help = "linear: factor of the rate at the end."},
+
+    {PLACE(mesh, strategy), CHOICES("ddp"), .preset = "ddp",
+     .help = "How ranks share the work. ddp: each has the whole model, gradients are added."},
+    {PLACE(mesh, reduce), CHOICES("fp32", "compute"), .preset = "fp32",
+     .help = "Type in which gradients are added up over ranks; compute: that of train.precision."},
+    {PLACE(mesh, timeout), .kind = OPTION_IS_SECONDS, .preset = "10m", .most = 1e9,
+     .help = "A collective that takes longer ends the job and names the ranks that are missing; 0: "
+             "wait for ever."},
+
+    {PLACE(checkpoint, every), .kind = OPTION_IS_NUMBER, .preset = "1", .most = 1e6,
+     .help = "Epochs between checkpoints, parts of an epoch too (0.5); 0: only at the end."},
+    {PLACE(checkpoint, every_seconds), .kind = OPTION_IS_SECONDS, .preset = "0", .most = 1e9,
+     .help = "Also a checkpoint whenever so much time has passed since the last one; 0: no."},
+    {PLACE(checkpoint, keep), .kind = OPTION_IS_INTEGER, .preset = "3", .least = 1, .most = 1e6,
+     .help = "How many of the newest checkpoints are kept, besides the best."},
+    {PLACE(checkpoint, resume), .kind = OPTION_IS_TEXT, .preset = "auto",
+     .help = "auto: the newest good checkpoint of the run's folder, or of the newest unfinished "
+             "run of this name and deck; never; or a checkpoint's FILE."},
+    {PLACE(checkpoint, monitor), CHOICES("top1", "loss"), .preset = "top1",
+     .help = "The value of an evaluation that tells which checkpoint is the best."},
+    {PLACE(checkpoint, writers), CHOICES("auto", "all", "node0"), .preset = "auto",
+     .help = "Who writes: all ranks into one file on a shared disk, or the first node for all, "
+             "where nodes have private disks. auto finds out."},
+
+    {PLACE(output, log_every), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1, .most = 1e9,
+     .help = "Steps between two rows of metrics.csv."},
+    {PLACE(output, tensorboard), .kind = OPTION_IS_SWITCH, .preset = "on",
+     .help = "Events for TensorBoard."},
+    {PLACE(output, csv), .kind = OPTION_IS_SWITCH, .preset = "on",
+     .help = "metrics.csv and epochs.csv."},
+    {PLACE(output, weights), .kind = OPTION_IS_SWITCH, .preset = "on",
+     .help = "The final weights as safetensors."},
+
+    {PLACE(debug, batches), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
+     .help = "Only so many batches of each epoch and of each evaluation; 0: all."},
+    {PLACE(debug, fraction), .kind = OPTION_IS_NUMBER, .preset = "1", .most = 1,
+     .above_least = true, .help = "Only this share of the data."},
+    {PLACE(debug, overfit), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,
+     .help = "Train on the first so many batches again and again; 0: on all."},
+    {PLACE(debug, profile), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "Time of each unit and operation, printed at the end."},
+    {PLACE(debug, check_weights), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
+     .help = "Every so many steps, check that all ranks hold the same weights; 0: never."},
+
+    {PLACE(fetch, url), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "Mirror to download from. Empty: the official home."},
+    {PLACE(fetch, dir), .kind = OPTION_IS_TEXT, .preset = "data",
+     .help = "Folder to download into."},
+
+    {PLACE(predict, split), .kind = OPTION_IS_TEXT, .preset = "test",
+     .help = "The split to predict: train, val or test."},
+    {PLACE(predict, output), .kind = OPTION_IS_TEXT, .preset = "-",
+     .help = "The file for the predictions, .csv or .json; -: standard output, as CSV."},
+    {.name = NULL},
+};
+
+static const struct {
+    const char *name, *help;
+} sections[] = {
+    {"run", "the run as a whole"},
+    {"model", "what is trained"},
+    {"data", "what it is trained on"},
+    {"augment", "what happens to training images, in this order"},
+    {"train", "how long, how much at a time, how precise"},
+    {"optim", "the optimizer"},
+    {"schedule", "the learning rate over time"},
+    {"mesh", "how ranks work together"},
+    {"checkpoint", "what is saved, and how a run is gone on with"},
+    {"output", "what a run leaves besides checkpoints"},
+    {"debug", "smaller runs and checks, to find mistakes"},
+    {"fetch", "downloads"},
+    {"predict", "predictions"},
+};
+
+const char *option_section_help(const char *section)
+{
+    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
+        if (strcmp(sections[i].name, section) == 0)
+            return sections[i].help;
+    error_abort(__FILE__, __LINE__, "no section %s", section);
+}
+
+const struct option_entry *option_find(const char *name)
+{
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++)
+        if (strcmp(entry->name, name) == 0)
+            return entry;
+    return NULL;
+}
+
+const char *option_key(const struct option_entry *entry)
+{
+    return strchr(entry->name, '.') + 1;
+}
+
+bool option_same_section(const struct option_entry *one, const struct option_entry *other)
+{
+    const size_t length = (size_t)(option_key(one) - one->name);
+    return strncmp(one->name, other->name, length) == 0;
+}
+
+void options_default(struct options *options)
+{
+    struct error error = {0};
+    memset(options, 0, sizeof *options);
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++)
+        option_read(entry, "default: ", entry->preset, options, &error);
+    ENSURE(error.kind == ERROR_NONE, "%s", error.text);
+}

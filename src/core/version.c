@@ -1,0 +1,9 @@
+/* The only file that is compiled again when the commit changes. */
+#include "config.h"
+
+#include "core/version.h"
+
+#include "version_commit.h"
+
+const char version_number[] = PACKAGE_VERSION;
+const char version_commit[] = VERSION_COMMIT;

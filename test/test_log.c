@@ -1,0 +1,179 @@
+/* The log: who speaks at which level, the file's copy, errors, no live line without a terminal, a
+ * live line that is redrawn on one. */
+#include "core/log.h"
+
+#include <pty.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* Reads all that comes out of a descriptor; a terminal whose other end closed gives EIO. */
+static void read_all(int descriptor, char *text, size_t size)
+{
+    size_t length = 0;
+    ssize_t got;
+    while ((got = read(descriptor, text + length, size - 1 - length)) > 0)
+        length += (size_t)got;
+    text[length] = '\0';
+    close(descriptor);
+}
+
+/* What `speak` prints on stdout and stderr, in a child of its own. */
+static void output_of(void (*speak)(void), char *text, size_t size)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        close(ends[0]);
+        dup2(ends[1], STDOUT_FILENO);
+        dup2(ends[1], STDERR_FILENO);
+        speak();
+        log_close();
+        _exit(0);
+    }
+    close(ends[1]);
+    read_all(ends[0], text, size);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+static void speak_all(void)
+{
+    log_debug("debug %d", 1);
+    log_info("info");
+    log_progress("progress");
+    log_warn("warn");
+    log_error(&(struct error){ERROR_DATA, "a.bin: cut"});
+}
+
+static void speak_as_first(void)
+{
+    log_open(0, LOG_INFO);
+    speak_all();
+}
+
+static void speak_as_second(void)
+{
+    log_open(1, LOG_INFO);
+    speak_all();
+}
+
+static void speak_as_second_debugging(void)
+{
+    log_open(1, LOG_DEBUG);
+    speak_all();
+}
+
+static void speak_quietly(void)
+{
+    log_open(0, LOG_QUIET);
+    speak_all();
+}
+
+static void levels_and_ranks(void **state)
+{
+    (void)state;
+    char text[1024];
+    output_of(speak_as_first, text, sizeof text);
+    assert_string_equal(text, "info\nwarning: warn\nvittrain: error: a.bin: cut\n");
+    output_of(speak_as_second, text, sizeof text);
+    assert_string_equal(text, "vittrain: error: a.bin: cut\n");
+    output_of(speak_quietly, text, sizeof text);
+    assert_string_equal(text, "vittrain: error: a.bin: cut\n");
+    output_of(speak_as_second_debugging, text, sizeof text);
+    assert_string_equal(text, "[1] debug 1\n[1] info\n[1] warning: warn\n"
+                              "[1] vittrain: error: a.bin: cut\n");
+}
+
+static char log_path[] = "/tmp/test_log.XXXXXX";
+
+static void speak_to_file(void)
+{
+    struct error error = {0};
+    log_open(0, LOG_INFO);
+    if (!log_to_file("/nowhere/run.log", &error))
+        log_error(&error);
+    error_clear(&error);
+    if (!log_to_file(log_path, &error))
+        _exit(1);
+    log_info("kept");
+}
+
+static void file_gets_a_copy(void **state)
+{
+    (void)state;
+    const int descriptor = mkstemp(log_path);
+    assert_true(descriptor >= 0);
+    char text[1024];
+    output_of(speak_to_file, text, sizeof text);
+    assert_string_equal(text, "vittrain: error: /nowhere/run.log: cannot write the log: No such "
+                              "file or directory\nkept\n");
+    read_all(descriptor, text, sizeof text);
+    assert_int_equal(text[4], '-');
+    assert_int_equal(text[10], 'T');
+    assert_string_equal(text + 19, " kept\n");
+    assert_int_equal(unlink(log_path), 0);
+}
+
+static void speak_to_full_disk(void)
+{
+    struct error error = {0};
+    log_open(0, LOG_INFO);
+    if (!log_to_file("/dev/full", &error))
+        _exit(1);
+    log_info("one");
+    log_info("two");
+}
+
+static void full_disk_is_said_once(void **state)
+{
+    (void)state;
+    char text[1024];
+    output_of(speak_to_full_disk, text, sizeof text);
+    assert_string_equal(text, "one\nwarning: the log file cannot be written (No space left on "
+                              "device): the log ends here\ntwo\n");
+}
+
+static void live_line_is_redrawn(void **state)
+{
+    (void)state;
+    int terminal;
+    struct winsize window = {.ws_row = 24, .ws_col = 20};
+    const pid_t child = forkpty(&terminal, NULL, NULL, &window);
+    assert_true(child >= 0);
+    if (child == 0) {
+        log_open(0, LOG_INFO);
+        log_progress("step %d of many, too long for the window", 1);
+        log_progress("too soon after the last one");
+        log_info("a line");
+        log_close();
+        _exit(log_is_terminal() ? 0 : 1);
+    }
+    char text[1024];
+    read_all(terminal, text, sizeof text);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_string_equal(text, "step 1 of many, too\r\033[Ka line\r\nstep 1 of many, too\r\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(levels_and_ranks),
+        cmocka_unit_test(file_gets_a_copy),
+        cmocka_unit_test(full_disk_is_said_once),
+        cmocka_unit_test(live_line_is_redrawn),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,460 @@
+/* Options: defaults, values of each kind, decks, the command line, the resolved deck, and what is
+ * said about mistakes. */
+#include "core/options.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char *const commands[] = {"train", "eval", "predict", "fetch", "help", NULL};
+
+static char folder[] = "/tmp/test_options.XXXXXX";
+
+static int enter_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) != NULL && chdir(folder) == 0 ? 0 : -1;
+}
+
+static int leave_folder(void **state)
+{
+    (void)state;
+    return chdir("/") == 0 && rmdir(folder) == 0 ? 0 : -1;
+}
+
+static void write_file(const char *path, const char *text, size_t size)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Sets one option on top of the defaults. */
+static struct options with(const char *assignment)
+{
+    struct options options;
+    struct error error = {0};
+    options_default(&options);
+    if (!options_set(assignment, &options, &error))
+        fail_msg("%s", error.text);
+    return options;
+}
+
+/* The message that a bad assignment gets; the options must stay as they were. */
+static void refuses(const char *assignment, const char *message)
+{
+    struct options options, before;
+    struct error error = {0};
+    options_default(&options);
+    options_default(&before);
+    assert_false(options_set(assignment, &options, &error));
+    assert_int_equal(error.kind, ERROR_USAGE);
+    assert_string_equal(error.text, message);
+    assert_memory_equal(&options, &before, sizeof options);
+}
+
+/* The message that a deck gets. */
+static void deck_refused(const char *text, const char *message)
+{
+    struct options options;
+    struct error error = {0};
+    options_default(&options);
+    assert_false(options_read_text(text, "deck.ini", &options, &error));
+    assert_int_equal(error.kind, ERROR_USAGE);
+    assert_string_equal(error.text, message);
+}
+
+static void defaults_are_the_cifar_recipe(void **state)
+{
+    (void)state;
+    struct options options;
+    struct error error = {0};
+    options_default(&options);
+    assert_true(options_check(&options, &error));
+    assert_string_equal(options.model.name, "vit_cifar");
+    assert_string_equal(options.data.format, "cifar10");
+    assert_string_equal(options.data.root, "");
+    assert_int_equal(options.run.seed, 42);
+    assert_int_equal(options.optim.name, OPTIMIZER_ADAMW);
+    assert_true(options.optim.lr == 3e-4 && options.optim.weight_decay == 1e-4);
+    assert_true(options.optim.betas.value[0] == 0.9 && options.optim.betas.value[1] == 0.999);
+    assert_int_equal(options.train.batch, 64);
+    assert_int_equal(options.train.epochs, 10);
+    assert_true(options.model.dropout == -1);
+    assert_int_equal(options.model.qkv_bias, SWITCH_AUTO);
+    assert_int_equal(options.augment.mean.count, 0);
+    assert_true(options.mesh.timeout == 600);
+}
+
+static void values_of_each_kind(void **state)
+{
+    (void)state;
+    assert_int_equal(with("train.batch=1").train.batch, 1);
+    assert_int_equal(with("run.threads=auto").run.threads, 0);
+    assert_int_equal(with("model.dim= 192 ").model.dim, 192);
+    assert_true(with("optim.lr=1e-3").optim.lr == 1e-3);
+    assert_true(with("optim.lr=.5").optim.lr == .5);
+    assert_true(with("model.dropout=0").model.dropout == 0);
+    assert_true(with("model.dropout=AUTO").model.dropout == -1);
+    assert_true(with("train.max_seconds=90").train.max_seconds == 90);
+    assert_true(with("train.max_seconds=90s").train.max_seconds == 90);
+    assert_true(with("train.max_seconds=1.5m").train.max_seconds == 90);
+    assert_true(with("train.max_seconds=2h").train.max_seconds == 7200);
+    assert_string_equal(with("run.dir=/a b/c=d").run.dir, "/a b/c=d");
+    assert_string_equal(with("data.root=").data.root, "");
+    assert_int_equal(with("optim.name=RMSprop").optim.name, OPTIMIZER_RMSPROP);
+    assert_int_equal(with("model.pool=mean").model.pool, POOL_MEAN);
+    assert_int_equal(with("model.class_token=auto").model.class_token, SWITCH_AUTO);
+    const struct options list = with("augment.mean=0.5, 0.25,-1");
+    assert_int_equal(list.augment.mean.count, 3);
+    assert_true(list.augment.mean.value[1] == 0.25 && list.augment.mean.value[2] == -1);
+}
+
+static void switches_take_all_their_words(void **state)
+{
+    (void)state;
+    static const char *const off[] = {"off", "no", "false", "0", "OFF"};
+    static const char *const on[] = {"on", "yes", "true", "1", "True"};
+    char text[64];
+    for (int i = 0; i < 5; i++) {
+        snprintf(text, sizeof text, "data.shuffle=%s", off[i]);
+        assert_false(with(text).data.shuffle);
+        snprintf(text, sizeof text, "data.drop_last=%s", on[i]);
+        assert_true(with(text).data.drop_last);
+        snprintf(text, sizeof text, "model.qkv_bias=%s", on[i]);
+        assert_int_equal(with(text).model.qkv_bias, SWITCH_ON);
+        snprintf(text, sizeof text, "model.qkv_bias=%s", off[i]);
+        assert_int_equal(with(text).model.qkv_bias, SWITCH_OFF);
+    }
+}
+
+static void bad_values_are_refused(void **state)
+{
+    (void)state;
+    refuses("train.batch=0", "train.batch=0: must be a whole number from 1 to 1000000");
+    refuses("train.batch=8x", "train.batch=8x: must be a whole number from 1 to 1000000");
+    refuses("train.batch=8.5", "train.batch=8.5: must be a whole number from 1 to 1000000");
+    refuses("train.batch=", "train.batch=: must be a whole number from 1 to 1000000");
+    refuses("train.batch=99999999999999999999999",
+            "train.batch=99999999999999999999999: must be a whole number from 1 to 1000000");
+    refuses("optim.lr=nan", "optim.lr=nan: must be a number of at least 0");
+    refuses("optim.lr=inf", "optim.lr=inf: must be a number of at least 0");
+    refuses("optim.lr=0x1p3", "optim.lr=0x1p3: must be a number of at least 0");
+    refuses("optim.lr=1e999", "optim.lr=1e999: must be a number of at least 0");
+    refuses("optim.lr=-1", "optim.lr=-1: must be a number of at least 0");
+    refuses("optim.ema=1", "optim.ema=1: must be a number from 0 to below 1");
+    refuses("debug.fraction=0", "debug.fraction=0: must be a number above 0 to 1");
+    refuses("model.dropout=-0.5",
+            "model.dropout=-0.5: must be auto, or a number from 0 to below 1");
+    refuses("schedule.div_factor=0", "schedule.div_factor=0: must be a number above 0");
+    refuses("train.max_seconds=3d", "train.max_seconds=3d: must be a time in seconds, or with s, m "
+                                    "or h behind it from 0 to 1000000000");
+    refuses("data.shuffle=maybe", "data.shuffle=maybe: must be on or off");
+    refuses("run.backend=gpu", "run.backend=gpu: must be auto, cpu or cuda");
+    refuses("optim.betas=0.9", "optim.betas=0.9: must be 2 numbers from 0 to below 1 with commas "
+                               "between");
+    refuses("optim.betas=0.9,0.9,0.9", "optim.betas=0.9,0.9,0.9: must be 2 numbers from 0 to below "
+                                       "1 with commas between");
+    refuses("optim.betas=0.9;0.9", "optim.betas=0.9;0.9: must be 2 numbers from 0 to below 1 with "
+                                   "commas between");
+    refuses("augment.std=0", "augment.std=0: must be auto, or 1 to 4 numbers above 0 with commas "
+                             "between");
+    refuses(
+        "run.dir=a #b",
+        "run.dir=a #b: must be a text of at most 1023 characters, without # or ; after a space");
+}
+
+static void unknown_keys_get_the_nearest(void **state)
+{
+    (void)state;
+    refuses("train.bacth=1", "no option train.bacth; did you mean train.batch?");
+    refuses("optm.lr=1", "no option optm.lr; did you mean optim.lr?");
+    refuses("train.lr=1", "no option train.lr; did you mean optim.lr?");
+    refuses("batch=1", "no option batch; did you mean train.batch?");
+    refuses("epohcs=1", "no option epohcs; did you mean train.epochs?");
+    refuses("zzz.qqqqqq=1", "no option zzz.qqqqqq; `vittrain --help` lists all");
+    refuses("=1", "no option ; `vittrain --help` lists all");
+    refuses("train.batch", "train.batch: not section.key=value");
+    refuses("train.batch+=1", "train.batch: only a text can be added to");
+    assert_string_equal(options_nearest("evla", commands), "eval");
+    assert_null(options_nearest("something", commands));
+}
+
+static void deck_is_read(void **state)
+{
+    (void)state;
+    struct options options;
+    struct error error = {0};
+    options_default(&options);
+    assert_true(options_read_text("# a deck\n"
+                                  "\n"
+                                  "[train]\n"
+                                  "batch = 32   ; per rank\n"
+                                  "epochs: 3    # few\r\n"
+                                  "  # an indented remark\n"
+                                  "\t\n"
+                                  "[run]\n"
+                                  "dir = /a\n"
+                                  "dir += /b#c\n"
+                                  "[train]\n"
+                                  "batch = 16",
+                                  "deck.ini", &options, &error));
+    assert_int_equal(options.train.batch, 16);
+    assert_int_equal(options.train.epochs, 3);
+    assert_string_equal(options.run.dir, "/a/b#c");
+    assert_true(options_read_text("", "empty.ini", &options, &error));
+}
+
+static void bad_decks_are_refused_with_their_line(void **state)
+{
+    (void)state;
+    deck_refused("[train]\nbatch = 0\n",
+                 "deck.ini:2: train.batch=0: must be a whole number from 1 to 1000000");
+    deck_refused("[train]\n\nbacth = 1\n",
+                 "deck.ini:3: no option train.bacth; did you mean train.batch?");
+    deck_refused("batch = 1\n", "deck.ini:1: batch: a [section] must come before it");
+    deck_refused("[train]\nbatch\n", "deck.ini:2: neither [section] nor key = value");
+    deck_refused("[train\nbatch = 1\n", "deck.ini:1: neither [section] nor key = value");
+    deck_refused("[train]\nbatch = 1\n  epochs = 2\n",
+                 "deck.ini:3: the line begins with a space: sections and keys begin at the left");
+    char text[400];
+    memset(text, 'x', sizeof text);
+    memcpy(text, "[run]\ndir = ", 12);
+    text[399] = '\0';
+    deck_refused(text, "deck.ini:2: the line has 393 characters, at most 198 fit: go on with \"KEY "
+                       "+= MORE\" on the next line");
+}
+
+static void deck_files_are_refused(void **state)
+{
+    (void)state;
+    struct options options;
+    struct error error = {0};
+    options_default(&options);
+    assert_false(options_read_file("none.ini", &options, &error));
+    assert_string_equal(error.text, "none.ini: cannot read the deck: No such file or directory");
+    error_clear(&error);
+    assert_int_equal(mkdir("folder.ini", 0700), 0);
+    assert_false(options_read_file("folder.ini", &options, &error));
+    assert_string_equal(error.text, "folder.ini: cannot read the deck: Is a directory");
+    assert_int_equal(rmdir("folder.ini"), 0);
+    error_clear(&error);
+    write_file("zero.ini", "[train]\nbat\0ch = 1\n", 19);
+    assert_false(options_read_file("zero.ini", &options, &error));
+    assert_string_equal(error.text, "zero.ini:2: this is no text: a zero byte");
+    assert_int_equal(unlink("zero.ini"), 0);
+}
+
+static bool parse(struct options *options, struct command_line *line, struct error *error, int argc,
+                  char **argv)
+{
+    error_clear(error);
+    return options_parse(argc, argv, commands, options, line, error);
+}
+
+static void command_line_is_sorted(void **state)
+{
+    (void)state;
+    static struct options options;
+    struct command_line line;
+    struct error error = {0};
+    char *alone[] = {"vittrain", NULL};
+    assert_true(parse(&options, &line, &error, 1, alone));
+    assert_string_equal(line.command, "train");
+
+    write_file("a.ini", "[train]\nbatch = 8\nsteps = 5\n", 28);
+    write_file("b.ini", "[train]\nbatch = 9\n", 18);
+    char *all[] = {"vittrain", "eval", "x/y=z.h5", "a.ini", "train.steps=7", "b.ini", "-", NULL};
+    assert_true(parse(&options, &line, &error, 7, all));
+    assert_string_equal(line.command, "eval");
+    assert_int_equal(line.operand_count, 2);
+    assert_string_equal(line.operand[0], "x/y=z.h5");
+    assert_string_equal(line.operand[1], "-");
+    assert_int_equal(options.train.batch, 9);
+    assert_int_equal(options.train.steps, 7);
+    options_default(&options);
+    options.train.epochs = 77;
+    assert_true(options_apply(&line, &options, &error));
+    assert_int_equal(options.train.batch, 9);
+    assert_int_equal(options.train.epochs, 77);
+
+    write_file("vittrain.ini", "[train]\nbatch = 11\n", 19);
+    assert_true(parse(&options, &line, &error, 1, alone));
+    assert_int_equal(options.train.batch, 11);
+    char *deck[] = {"vittrain", "b.ini", NULL};
+    assert_true(parse(&options, &line, &error, 2, deck));
+    assert_int_equal(options.train.batch, 9);
+    assert_int_equal(unlink("vittrain.ini") | unlink("a.ini") | unlink("b.ini"), 0);
+}
+
+static void command_line_is_refused(void **state)
+{
+    (void)state;
+    static struct options options;
+    struct command_line line;
+    struct error error = {0};
+    char *misspelt[] = {"vittrain", "tarin", NULL};
+    assert_false(parse(&options, &line, &error, 2, misspelt));
+    assert_string_equal(error.text, "tarin: no such command; did you mean train?");
+    char *nonsense[] = {"vittrain", "model.weights", NULL};
+    assert_false(parse(&options, &line, &error, 2, nonsense));
+    assert_string_equal(error.text,
+                        "model.weights: neither a command nor a deck (a file *.ini) nor "
+                        "section.key=value; see `vittrain --help`");
+    char *flag[] = {"vittrain", "--train.batch=3", NULL};
+    assert_false(parse(&options, &line, &error, 2, flag));
+    assert_string_equal(error.text, "--train.batch=3: no such flag; settings are "
+                                    "section.key=value, see `vittrain --help`");
+    char *many[] = {"vittrain", "eval", "1", "2", "3", "4", "5", "6", "7", "8", "9", NULL};
+    assert_false(parse(&options, &line, &error, 11, many));
+    assert_string_equal(error.text, "9: more than 8 files or names");
+    char *deck[] = {"vittrain", "none.ini", NULL};
+    assert_false(parse(&options, &line, &error, 2, deck));
+    assert_string_equal(error.text, "none.ini: cannot read the deck: No such file or directory");
+    char *combination[] = {"vittrain", "optim.nesterov=on", NULL};
+    assert_false(parse(&options, &line, &error, 2, combination));
+    assert_string_equal(error.text,
+                        "optim.nesterov=on needs optim.name=sgd and optim.momentum above 0");
+}
+
+static void help_reads_no_deck(void **state)
+{
+    (void)state;
+    static struct options options;
+    struct command_line line;
+    struct error error = {0};
+    char *command[] = {"vittrain", "eval", "--help", "none.ini", NULL};
+    assert_true(parse(&options, &line, &error, 4, command));
+    assert_true(line.help);
+    assert_string_equal(line.command, "eval");
+    char *key[] = {"vittrain", "-h", "train.batch", NULL};
+    assert_true(parse(&options, &line, &error, 3, key));
+    assert_null(line.command);
+    assert_string_equal(line.operand[0], "train.batch");
+    char *version[] = {"vittrain", "--version", NULL};
+    assert_true(parse(&options, &line, &error, 2, version));
+    assert_true(line.version);
+}
+
+/* A combination that options_check must refuse, with a word of its message. */
+static void check_refuses(const char *settings, const char *word)
+{
+    struct options options;
+    struct error error = {0};
+    char text[256];
+    options_default(&options);
+    snprintf(text, sizeof text, "%s", settings);
+    char *rest = text;
+    for (char *setting; (setting = strsep(&rest, " ")) != NULL;)
+        assert_true(options_set(setting, &options, &error));
+    assert_false(options_check(&options, &error));
+    assert_int_equal(error.kind, ERROR_USAGE);
+    assert_non_null(strstr(error.text, word));
+}
+
+static void combinations_are_refused(void **state)
+{
+    (void)state;
+    check_refuses("model.dim=100 model.heads=3", "model.heads=3 does not divide model.dim=100");
+    check_refuses("model.image=30 model.patch=4", "model.patch=4 does not divide model.image=30");
+    check_refuses("model.pool=token model.class_token=off", "model.pool=token needs");
+    check_refuses("augment.erase_scale=0.3,0.2", "augment.erase_scale");
+    check_refuses("augment.erase_ratio=3,2", "augment.erase_ratio");
+    check_refuses("train.epochs=0", "how long to train");
+    check_refuses("train.global_batch=4 train.accumulate=8", "train.accumulate=8 is more");
+    check_refuses("schedule.name=plateau train.eval_every=0", "plateau needs evaluations");
+    check_refuses("schedule.name=plateau data.val=none", "plateau needs evaluations");
+    check_refuses("train.early_stop=1 data.val=none", "early_stop needs evaluations");
+    check_refuses("optim.name=sgd optim.nesterov=on", "optim.nesterov=on needs");
+}
+
+static void resolved_deck_reads_back(void **state)
+{
+    (void)state;
+    static struct options options, again;
+    struct error error = {0};
+    options_default(&options);
+    options.optim.lr = 0.1 + 0.2;
+    options.train.max_seconds = 1.0 / 3;
+    options.run.seed = INT64_C(9007199254740992);
+    options.model.qkv_bias = SWITCH_ON;
+    options.augment.mean = (struct option_list){.count = 3, .value = {0.1, 0.2, 0.3}};
+    options.data.shuffle = false;
+    for (int i = 0; i < OPTION_TEXT - 1; i++)
+        options.run.dir[i] = i % 50 == 0 ? '/' : i % 7 == 3 ? ' ' : 'x';
+    char *text = options_to_text(&options);
+    options_default(&again);
+    if (!options_read_text(text, "resolved", &again, &error))
+        fail_msg("%s", error.text);
+    assert_memory_equal(&options, &again, sizeof options);
+    free(text);
+}
+
+static void value_text_and_differences(void **state)
+{
+    (void)state;
+    struct options options = with("optim.lr=0.5");
+    char text[OPTION_TEXT];
+    options_value_text(&options, "train.batch", text, sizeof text);
+    assert_string_equal(text, "64");
+    options_value_text(&options, "model.dim", text, sizeof text);
+    assert_string_equal(text, "auto");
+    options_value_text(&options, "optim.betas", text, sizeof text);
+    assert_string_equal(text, "0.9,0.999");
+    char printed[256] = "";
+    FILE *file = fmemopen(printed, sizeof printed, "w");
+    assert_non_null(file);
+    options_print_differences(&options, file);
+    fclose(file);
+    assert_string_equal(printed, "optim.lr = 0.5\n");
+}
+
+static void help_knows_keys_and_sections(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    assert_non_null(file);
+    assert_true(options_help_key("train.batch", file));
+    assert_true(options_help_key("optim", file));
+    assert_false(options_help_key("optimus", file));
+    options_help(file);
+    options_manual(file);
+    fclose(file);
+    assert_non_null(strstr(text, "a whole number from 1 to 1000000"));
+    assert_non_null(strstr(text, "optim: the optimizer"));
+    assert_non_null(strstr(text, ".It Cm predict.output\n"));
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_the_cifar_recipe),
+        cmocka_unit_test(values_of_each_kind),
+        cmocka_unit_test(switches_take_all_their_words),
+        cmocka_unit_test(bad_values_are_refused),
+        cmocka_unit_test(unknown_keys_get_the_nearest),
+        cmocka_unit_test(deck_is_read),
+        cmocka_unit_test(bad_decks_are_refused_with_their_line),
+        cmocka_unit_test(deck_files_are_refused),
+        cmocka_unit_test(command_line_is_sorted),
+        cmocka_unit_test(command_line_is_refused),
+        cmocka_unit_test(help_reads_no_deck),
+        cmocka_unit_test(combinations_are_refused),
+        cmocka_unit_test(resolved_deck_reads_back),
+        cmocka_unit_test(value_text_and_differences),
+        cmocka_unit_test(help_knows_keys_and_sections),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
+}
