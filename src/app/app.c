@@ -4,6 +4,7 @@
 #include <string.h>
 
 const struct command *const app_commands[] = {
+    &command_fetch,
     NULL,
 };
 
