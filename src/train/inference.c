@@ -54,12 +54,8 @@ static bool inference_prepare(struct inference *inference, const char *weights, 
     inference->split_name = options->predict.split;
     if (!feed_open(&inference->feed, options, split, world, error))
         return false;
-    if (options->model.classes == 0)
-        options->model.classes = inference->feed.dataset.classes;
-    if (options->model.classes < inference->feed.dataset.classes)
-        return error_set(error, ERROR_USAGE, "the model has %lld classes, but the data has %lld",
-                         (long long)options->model.classes,
-                         (long long)inference->feed.dataset.classes);
+    if (!session_resolve(options, &inference->feed.dataset, error))
+        return false;
     int64_t batch = options->train.batch;
     return session_open(session, options, world, false, error) &&
            session_allocate(session, batch, &inference->feed.source, false, error) &&

@@ -83,6 +83,25 @@ static bool device_and_model_open(struct session *session, struct error *error)
     return normalisation_choose(session, error);
 }
 
+bool session_resolve(struct options *options, const struct dataset *dataset, struct error *error)
+{
+    if (options->model.classes == 0)
+        options->model.classes = dataset->classes;
+    if (options->model.classes < dataset->classes)
+        return error_set(
+            error, ERROR_USAGE,
+            "model.classes=%lld, but the data has %lld classes: leave model.classes out "
+            "or raise it",
+            (long long)options->model.classes, (long long)dataset->classes);
+    if (options->model.image == 0)
+        options->model.image = options->augment.resize;
+    if (options->augment.resize != 0 && options->augment.resize != options->model.image)
+        return error_set(error, ERROR_USAGE,
+                         "augment.resize=%lld and model.image=%lld differ: leave one of them out",
+                         (long long)options->augment.resize, (long long)options->model.image);
+    return true;
+}
+
 bool session_open(struct session *session, const struct options *options, struct comm *world,
                   bool training, struct error *error)
 {

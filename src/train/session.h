@@ -49,6 +49,10 @@ struct image_source {
     int64_t channels, height, width;
 };
 
+/* Decides what the options leave to the data: the model's classes, and its image size where
+ * augment.resize says it. */
+bool session_resolve(struct options *options, const struct dataset *dataset, struct error *error);
+
 /* Collective. Opens device and model, and checks that they fit together and to the images of the
  * data. No memory is taken yet. `training`: with gradients and optimizer state. Classes of the
  * model are the option's, else the registry's. */

@@ -10,22 +10,6 @@
 #include "core/log.h"
 #include "io/safetensors.h"
 
-/* A model without classes of its own takes the data's. */
-static bool classes_decide(struct trainer *trainer, struct error *error)
-{
-    struct options *options = &trainer->options;
-    int64_t classes = trainer->train.dataset.classes;
-    if (options->model.classes == 0)
-        options->model.classes = classes;
-    if (options->model.classes < classes)
-        return error_set(
-            error, ERROR_USAGE,
-            "model.classes=%lld, but the data has %lld classes: leave model.classes out "
-            "or raise it",
-            (long long)options->model.classes, (long long)classes);
-    return true;
-}
-
 /* Global batch, steps of an epoch and of the run. */
 static bool geometry_decide(struct trainer *trainer, struct error *error)
 {
@@ -51,7 +35,7 @@ static bool data_open(struct trainer *trainer, struct error *error)
     if (trainer->validates &&
         !feed_open(&trainer->validation, options, SPLIT_VALIDATION, trainer->world, error))
         return false;
-    classes_decide(trainer, error);
+    session_resolve(&trainer->options, &trainer->train.dataset, error);
     geometry_decide(trainer, error);
     return comm_agree(trainer->world, error);
 }

@@ -1,0 +1,57 @@
+# What the tests of the whole program share: a small model on a part of the sample, TAP results, and
+# comparisons of runs. Sourced; the caller prints its own plan.
+
+number=0
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+vittrain=$TEST_BUILD/vittrain
+
+# What makes a run small: 50 steps take about a second. Everything random is on.
+small="model.name=vit_cifar model.dim=32 model.depth=2 model.heads=2 model.patch=8 \
+data.format=cifar10 debug.fraction=0.15 train.precision=fp32 train.global_batch=24 \
+output.log_every=1 run.seed=7 run.threads=1 optim.lr=1e-3"
+
+# result NAME PROBLEM [FILE]: a TAP line; the problem is empty when all is well, the file explains.
+result() {
+    number=$((number + 1))
+    if [ -z "$2" ]; then
+        echo "ok $number - $1"
+        return
+    fi
+    echo "not ok $number - $1"
+    echo "# $2"
+    [ -z "$3" ] || sed 's/^/# /' "$3"
+}
+
+# run RANKS NAME WORD...: runs the program; its output lies in $work/NAME.log, its status in $status.
+run() {
+    ranks=$1 name=$2
+    shift 2
+    if [ "$ranks" = 1 ]; then
+        timeout 120 "$vittrain" "$@" >"$work/$name.log" 2>&1 </dev/null
+    else
+        timeout 120 $MPIRUN -np "$ranks" "$vittrain" "$@" >"$work/$name.log" 2>&1 </dev/null
+    fi
+    status=$?
+}
+
+# column FILE SPLIT NAME: a column of metrics.csv for one split, one value a line.
+column() {
+    awk -F, -v split_="$2" -v name="$3" '
+        NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+        $at["split"] == split_ { print $at["step"], $at[name] }' "$1"
+}
+
+# differ A B TOLERANCE: prints the first pair of values (as `column` gives them) that are further
+# apart than TOLERANCE of the larger, or a difference in number; nothing when they agree.
+differ() {
+    paste -d' ' "$1" "$2" | awk -v tolerance="$3" '
+        NF != 4 { print "line " NR ": " $0; exit }
+        {
+            gap = $2 - $4; if (gap < 0) gap = -gap
+            size = $2 < 0 ? -$2 : $2
+            if ($1 != $3 || !(gap <= tolerance * size)) { print "line " NR ": " $0; exit }
+            seen++
+        }
+        END { if (NR == 0) print "nothing to compare" }'
+}

@@ -1,0 +1,52 @@
+#!/bin/sh
+# A run that was stopped and resumed on the same ranks goes on bit for bit, in the middle of an epoch
+# too; on other ranks, up to rounding. What the parts write reads as one run.
+. "$TEST_SOURCE/test/program.sh"
+
+steps="$small optim.ema=0.9 schedule.name=onecycle schedule.per=step output.tensorboard=off \
+checkpoint.every=0 train.epochs=2"
+
+# same NAME RUN REFERENCE: the final weights are the same bytes, the rows of metrics the same losses.
+same() {
+    bad=
+    [ $status -eq 0 ] || bad="exit status $status"
+    [ -n "$bad" ] || bad=$(cmp "$work/$3/weights.safetensors" "$work/$2/weights.safetensors" 2>&1)
+    for split in train val; do
+        column "$work/$2/metrics.csv" $split loss >"$work/$2.$split"
+        column "$work/$3/metrics.csv" $split loss >"$work/$3.$split"
+        [ -n "$bad" ] || bad=$(differ "$work/$3.$split" "$work/$2.$split" "$4")
+    done
+    result "$1" "$bad" "$work/$2.log"
+}
+
+echo 1..9
+for ranks in 1 2; do
+    run $ranks whole$ranks $steps run.dir="$work/whole$ranks"
+    result "a run of two epochs on $ranks ranks" "$([ $status -eq 0 ] || echo "status $status")" \
+        "$work/whole$ranks.log"
+    # Stopped in the middle of the second epoch by its clock, after a checkpoint of every step.
+    run $ranks part$ranks $steps run.dir="$work/part$ranks" checkpoint.every=0.1 checkpoint.keep=50
+    for file in "$work/part$ranks"/checkpoints/step-*.h5; do
+        case $file in
+        *step-00000030.h5) ;;
+        *) rm "$file" ;;
+        esac
+    done
+    rm -f "$work/part$ranks/result.json" "$work/part$ranks/weights.safetensors"
+    run $ranks part$ranks $steps run.dir="$work/part$ranks"
+    grep -q 'resuming from .*step-00000030.h5' "$work/part$ranks.log" && bad= || bad="not resumed"
+    result "the newest good checkpoint is found on $ranks ranks" "$bad" "$work/part$ranks.log"
+    same "resumed in the middle of an epoch on $ranks ranks, bit for bit" part$ranks whole$ranks 0
+done
+run 2 part1 $steps run.dir="$work/part1"
+grep -q 'nothing to do' "$work/part1.log" && bad= || bad="no word of it"
+result 'a run that is over says so' "$bad" "$work/part1.log"
+run 2 part1 $steps run.dir="$work/part1" train.epochs=3
+run 1 whole3 $steps run.dir="$work/whole1" train.epochs=3
+column "$work/part1/metrics.csv" train loss >"$work/a"
+column "$work/whole1/metrics.csv" train loss >"$work/b"
+result 'a run goes on for more epochs, on other ranks, up to rounding' \
+    "$(differ "$work/a" "$work/b" 1e-5)" "$work/part1.log"
+run 1 never $steps run.dir="$work/part1" checkpoint.resume=never
+result 'checkpoint.resume=never does not touch a run that is there' \
+    "$([ $status -ne 0 ] || echo "exit status 0")" "$work/never.log"
