@@ -1,0 +1,105 @@
+#!/bin/sh
+# The commands as a user meets them: what they leave, and that each mistake gives one line that says
+# what and where, the exit status of its kind, and no run folder.
+. "$TEST_SOURCE/test/program.sh"
+
+# fails RANKS NAME STATUS PATTERN WORD...: the command ends with this status and one line of error.
+fails() {
+    ranks=$1 name=$2 expected=$3 pattern=$4
+    shift 4
+    run "$ranks" failing "$@"
+    bad=
+    [ $status -eq "$expected" ] || bad="exit status $status, not $expected"
+    lines=$(grep -c '^vittrain: error: ' "$work/failing.log")
+    [ "$lines" = 1 ] || bad="$bad; $lines lines of error"
+    grep '^vittrain: error: ' "$work/failing.log" | grep -qE "$pattern" || bad="$bad; no $pattern"
+    result "$name" "$bad" "$work/failing.log"
+}
+
+# json KEY FILE: the number after "KEY":
+json() {
+    sed -n "s/.*\"$1\": *\\(-\\{0,1\\}[0-9.e-]*\\).*/\\1/p" "$2" | head -1
+}
+
+echo 1..32
+cd "$work" || exit 1
+run 2 train $small train.epochs=1 run.dir="$work/run"
+result 'train on two ranks' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
+bad=
+for file in deck.ini metrics.csv epochs.csv result.json weights.safetensors checkpoints/last.h5 \
+    checkpoints/best.h5; do
+    [ -s "$work/run/$file" ] || bad="$bad $file"
+done
+ls "$work"/run/*tfevents* "$work"/run/*/*tfevents* >/dev/null 2>&1 || bad="$bad events"
+result 'a run leaves its files' "${bad:+missing:$bad}" "$work/train.log"
+run 1 again $small train.epochs=1 run.dir="$work/second" "$work/run/deck.ini" run.dir="$work/second"
+result 'the resolved deck is a deck' \
+    "$(cmp "$work/run/weights.safetensors" "$work/second/weights.safetensors" >/dev/null ||
+        [ $status -eq 0 ] || echo "status $status")" "$work/again.log"
+
+loss=$(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+    $at["split"] == "val" { value = $at["loss"] } END { print value }' "$work/run/metrics.csv")
+for ranks in 1 2 3; do
+    run $ranks eval$ranks eval "$work/run/checkpoints/last.h5"
+    json loss "$work/eval$ranks.log" >"$work/value"
+    bad=$(awk -v a="$loss" '{ d = a - $1; if (d < 0) d = -d; if (!(d < 2e-5 * a)) print a, $1; n++ }
+        END { if (n != 1) print "no loss" }' "$work/value")
+    result "eval on $ranks ranks gives the loss of training" "$bad" "$work/eval$ranks.log"
+done
+run 2 weights eval "$work/run/weights.safetensors" $small
+json loss "$work/weights.log" >"$work/value"
+bad=$(awk -v a="$loss" '{ d = a - $1; if (d < 0) d = -d; if (!(d < 2e-5 * a)) print a, $1; n++ }
+    END { if (n != 1) print "no loss" }' "$work/value")
+result 'eval of the weights too' "$bad" "$work/weights.log"
+
+for ranks in 1 3; do
+    run $ranks predict predict "$work/run/checkpoints/last.h5" predict.output="$work/p$ranks.csv"
+done
+result 'predict: a line for each sample' \
+    "$([ "$(wc -l <"$work/p1.csv")" = 151 ] || wc -l "$work/p1.csv")" "$work/predict.log"
+awk -F, 'NR > 1 { print NR, $1; print NR, $3 }' "$work/p1.csv" >"$work/a"
+awk -F, 'NR > 1 { print NR, $1; print NR, $3 }' "$work/p3.csv" >"$work/b"
+result 'predict: the same on 3 ranks' "$(differ "$work/a" "$work/b" 0)"
+run 1 predict predict "$work/run/checkpoints/last.h5" predict.output="$work/p.json"
+python3 - "$work/p.json" >"$work/json.log" 2>&1 <<'END'
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+assert len(lines) == 150
+assert all(abs(sum(line["probabilities"]) - 1) < 1e-4 for line in lines)
+assert all(max(line["probabilities"]) == line["probabilities"][line["predicted"]] for line in lines)
+END
+result 'predict: JSON lines' "$([ $? -eq 0 ] || echo 'not as expected')" "$work/json.log"
+
+fails 2 'an unknown key names the nearest' 2 'train.epoch.*train.epochs' train.epoch=3
+fails 1 'a bad value' 2 'train.batch' train.batch=many
+fails 1 'an unknown command' 2 'evla.*eval' evla
+fails 2 'an unknown model names the nearest' 2 'vit_base_patch32_224' \
+    model.name=vit_base_patch32_24
+fails 1 'a patch that does not divide the image' 2 'model.patch=5 .*model.image=32' model.patch=5
+fails 1 'heads that do not divide the width' 2 'model.heads=5' $small model.heads=5
+fails 2 'a folder without data' 3 "$work/none" data.root="$work/none"
+mkdir "$work/cut"
+cp "$TEST_SOURCE"/input/data/cifar-10-sample/*.bin "$work/cut"
+truncate -s -100 "$work/cut/data_batch_1.bin"
+fails 2 'a truncated data file' 3 'data_batch_1.bin' data.root="$work/cut"
+fails 1 'too few classes' 2 'model.classes=5' $small model.classes=5
+fails 1 'a unit to freeze that is not there' 2 'blocks.9' $small optim.freeze=blocks.9
+fails 2 'weights that are not there' 4 'none.safetensors' $small \
+    model.init="$work/none.safetensors" run.dir="$work/unwritten"
+head -c 1000 "$work/run/weights.safetensors" >"$work/cut.safetensors"
+fails 2 'weights that are cut' 4 'cut.safetensors' $small model.init="$work/cut.safetensors"
+fails 2 'weights of another model' 4 'missing|shape|has' model.init="$work/run/weights.safetensors" \
+    debug.fraction=0.15 run.dir="$work/unwritten2"
+printf '\377' | dd of="$work/run/checkpoints/last.h5" bs=1 seek=100000 conv=notrunc 2>/dev/null
+fails 2 'a checkpoint with a flipped byte' 4 'last.h5' eval "$work/run/checkpoints/last.h5"
+fails 2 'a checkpoint that is not there' 4 'no.h5' eval "$work/no.h5"
+fails 1 'eval without a file' 2 'eval needs' eval
+fails 2 'an infinite learning rate stops at NaN' 7 'NaN or infinity' $small optim.lr=1e30 \
+    optim.name=sgd run.dir="$work/nan"
+fails 2 'two GPUs that are not there' 2 'run.backend=cuda' $small run.backend=cuda
+fails 1 'a predictions file that cannot be written' 5 'no/p.csv' predict \
+    "$work/second/checkpoints/last.h5" predict.output="$work/no/p.csv"
+fails 2 'an unwritable run folder' 5 '/proc/none' $small run.dir=/proc/none
+fails 1 'a deck that is not there' 2 'none.ini' none.ini
+bad=$(ls -d "$work"/runs "$work"/unwritten2/checkpoints/step* 2>/dev/null)
+result 'nothing was begun before a mistake was found' "$bad"
