@@ -72,7 +72,7 @@ static double number(const json_t *object, const char *key)
 static void results_are_in_the_file(void **state)
 {
     (void)state;
-    struct run_folder folder = {.lock = -1};
+    struct run_folder folder = {0};
     struct results results = some_results();
     struct error error = {0};
 
@@ -104,7 +104,7 @@ static void results_are_in_the_file(void **state)
 static void unwritable_folder_is_an_error(void **state)
 {
     (void)state;
-    struct run_folder folder = {.path = "/nonexistent", .lock = -1};
+    struct run_folder folder = {.path = "/nonexistent"};
     struct results results = some_results();
     struct error error = {0};
 

@@ -65,28 +65,31 @@ static bool holds_run(const char *folder)
 
 /* Takes the folder's lock: false and no error when another job holds it. File systems without locks
  * keep nobody out. */
-static bool lock_folder(const char *folder, int *lock, struct error *error)
+static bool lock_folder(const char *path, struct run_folder *folder, struct error *error)
 {
-    char path[FILE_PATH];
+    char name[FILE_PATH];
 
-    snprintf(path, sizeof path, "%s/.lock", folder);
-    *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (*lock < 0)
+    snprintf(name, sizeof name, "%s/.lock", path);
+    int lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock < 0)
         return error_set(error, ERROR_FILE,
-                         "the run folder %s is not writable (%s): choose another by run.dir",
-                         folder, strerror(errno));
-    if (flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-        return true;
-    close(*lock);
-    *lock = -1;
-    return false;
+                         "the run folder %s is not writable (%s): choose another by run.dir", path,
+                         strerror(errno));
+    if (flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        close(lock);
+        return false;
+    }
+    run_folder_close(folder);
+    folder->lock = lock;
+    folder->locked = true;
+    return true;
 }
 
-static void unlock_folder(int *lock)
+void run_folder_close(struct run_folder *folder)
 {
-    if (*lock >= 0)
-        close(*lock);
-    *lock = -1;
+    if (folder->locked)
+        close(folder->lock);
+    folder->locked = false;
 }
 
 /* ---- making folders */
@@ -158,7 +161,7 @@ static bool take_given(struct run_folder *folder, const struct options *options,
                          folder->path);
     if (!make_folders(folder->path, error))
         return false;
-    if (!lock_folder(folder->path, &folder->lock, error))
+    if (!lock_folder(folder->path, folder, error))
         return error_set(error, ERROR_USAGE,
                          "run.dir: another job is writing to %s: wait for its end or choose "
                          "another folder",
@@ -221,13 +224,14 @@ static bool same_deck(const char *folder, const struct options *options)
     return same;
 }
 
-/* Could this folder be gone on with? Takes its lock. */
-static bool is_unfinished(const char *path, const struct options *options, int *lock)
+/* Could this folder be gone on with? Takes its lock, and lets go of the one that `folder` had. */
+static bool take_unfinished(struct run_folder *folder, const char *path,
+                            const struct options *options)
 {
     struct error ignored = {0};
 
     return holds_checkpoints(path) && !path_exists(path, "result.json") &&
-           same_deck(path, options) && lock_folder(path, lock, &ignored);
+           same_deck(path, options) && lock_folder(path, folder, &ignored);
 }
 
 /* The newest unfinished run of the same name and deck. */
@@ -241,17 +245,14 @@ static bool find_unfinished(struct run_folder *folder, const struct options *opt
         return false;
     for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
         char path[sizeof runs_folder + 1 + sizeof entry->d_name];
-        int lock;
 
         if (!run_age(entry->d_name, options->run.name, date, &suffix))
             continue;
         int newer = strcmp(date, best_date);
         snprintf(path, sizeof path, "%s/%s", runs_folder, entry->d_name);
         if (newer < 0 || (newer == 0 && suffix < best_suffix) ||
-            !is_unfinished(path, options, &lock))
+            !take_unfinished(folder, path, options))
             continue;
-        unlock_folder(&folder->lock);
-        folder->lock = lock;
         snprintf(folder->path, sizeof folder->path, "%s", path);
         memcpy(best_date, date, sizeof date);
         best_suffix = suffix;
@@ -286,7 +287,7 @@ static bool make_new(struct run_folder *folder, const struct options *options, s
         if (length >= (int)sizeof folder->path)
             return error_set(error, ERROR_USAGE, "run.name is too long: shorten it");
         if (mkdir(folder->path, 0777) == 0)
-            return lock_folder(folder->path, &folder->lock, error);
+            return lock_folder(folder->path, folder, error);
         if (errno != EEXIST)
             break;
     }
@@ -329,13 +330,11 @@ bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct 
     struct comm *world = mesh->world;
 
     memset(folder, 0, sizeof *folder);
-    folder->lock = -1;
     if (world->rank == 0)
         decide_folder(folder, options, error);
     if (comm_agree(world, error)) {
-        int lock = folder->lock;
         comm_broadcast(world, folder, sizeof *folder, COMM_BYTE, 0);
-        folder->lock = lock;
+        folder->locked = folder->locked && world->rank == 0;
         snprintf(folder->checkpoints, sizeof folder->checkpoints, "%s/checkpoints", folder->path);
         if (mesh->node->rank == 0 && make_folders(folder->checkpoints, error) &&
             try_writing(folder->path, error) && world->rank == 0)
@@ -345,11 +344,6 @@ bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct 
     }
     run_folder_close(folder);
     return false;
-}
-
-void run_folder_close(struct run_folder *folder)
-{
-    unlock_folder(&folder->lock);
 }
 
 bool run_folder_write(const struct run_folder *folder, const char *name, const char *text,

@@ -14,7 +14,8 @@ struct run_folder {
     char path[OPTION_TEXT];
     char checkpoints[OPTION_TEXT + 16];
     bool resuming; /* it holds checkpoints of this run, which will be gone on with */
-    int lock;      /* rank 0: keeps a second run out of the folder; else -1 */
+    bool locked;   /* by this process (rank 0's): a second run is kept out */
+    int lock;      /* descriptor of the lock */
 };
 
 /* Collective. Decides and makes the folder, tries to write there, and saves the deck in it
@@ -28,7 +29,7 @@ struct run_folder {
 bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct options *options,
                      struct error *error);
 
-/* Lets go of the folder; local. */
+/* Lets go of the folder; local. Nothing for a folder that was never opened (all zero). */
 void run_folder_close(struct run_folder *folder);
 
 /* Writes text to FOLDER/NAME through a .part file and rename. Rank 0. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "io/csv.h"
 #include "io/tensorboard.h"
 
@@ -18,9 +19,13 @@ static const char epochs_header[] =
 /* In both tables. */
 enum { STEP_COLUMN = 1 };
 
+/* Whoever looks at the run while it goes waits no longer than this for a row. */
+static const double flush_seconds = 5;
+
 struct run_log {
     struct csv metrics, epochs;
     struct tensorboard *board;
+    double flushed_at; /* clock */
 };
 
 static bool open_tables(struct run_log *log, const struct run_folder *folder, int64_t step,
@@ -114,8 +119,10 @@ bool run_log_metrics(struct run_log *log, const struct metrics_row *row, struct 
 {
     if (log == NULL)
         return true;
-    return (log->metrics.stream == NULL || metrics_to_table(&log->metrics, row, error)) &&
-           (log->board == NULL || metrics_to_board(log->board, row, error));
+    if ((log->metrics.stream != NULL && !metrics_to_table(&log->metrics, row, error)) ||
+        (log->board != NULL && !metrics_to_board(log->board, row, error)))
+        return false;
+    return clock_now() - log->flushed_at < flush_seconds || run_log_flush(log, error);
 }
 
 bool run_log_epoch(struct run_log *log, const struct epoch_row *row, struct error *error)
@@ -143,6 +150,7 @@ bool run_log_flush(struct run_log *log, struct error *error)
 {
     if (log == NULL)
         return true;
+    log->flushed_at = clock_now();
     return (log->metrics.stream == NULL || csv_flush(&log->metrics, error)) &&
            (log->epochs.stream == NULL || csv_flush(&log->epochs, error)) &&
            (log->board == NULL || tensorboard_flush(log->board, error));

@@ -39,7 +39,8 @@ struct run_log; /* the writers of one run: rank 0 has one; for the others NULL d
 struct run_log *run_log_open(const struct run_folder *folder, const struct options *options,
                              int64_t step, struct error *error);
 
-/* Rows are buffered: a failure (full disk) is seen at the latest by run_log_flush. */
+/* Rows are buffered, but none for long (people look at them while the run goes): a failure (full
+ * disk) is seen at the latest by run_log_flush. */
 bool run_log_metrics(struct run_log *log, const struct metrics_row *row, struct error *error);
 bool run_log_epoch(struct run_log *log, const struct epoch_row *row, struct error *error);
 bool run_log_flush(struct run_log *log, struct error *error);
