@@ -1,0 +1,90 @@
+"""Reads a run's TensorBoard events with the real TensorBoard and compares them with metrics.csv.
+
+Every tag must have exactly the steps and (as 32-bit floats) the values of its column; with --parts N
+there must be N event files, of a run that was resumed N - 1 times.
+
+    python check_tensorboard.py RUN_FOLDER [--parts N]
+"""
+
+import argparse
+import csv
+import glob
+import os
+import sys
+
+import numpy
+from tensorboard.backend.event_processing import event_accumulator
+
+# tag: (split, column); the tags of a split are SPLIT/NAME
+SPLIT_TAGS = {"loss": "loss", "acc": "top1", "acc_top5": "top5"}
+TRAIN_TAGS = {
+    "lr": "lr",
+    "grad_norm": "grad_norm",
+    "images_per_second": "images_per_second",
+    "peak_share": "peak_share",
+    "time/data": "data_seconds",
+    "time/compute": "compute_seconds",
+    "time/exposed_comm": "exposed_comm_seconds",
+}
+
+
+def expected_series(folder):
+    """{tag: [(step, value)]} as metrics.csv has it."""
+    series = {}
+    with open(os.path.join(folder, "metrics.csv"), newline="") as file:
+        for row in csv.DictReader(file):
+            tags = {f"{row['split']}/{name}": column for name, column in SPLIT_TAGS.items()}
+            if row["split"] == "train":
+                tags.update(TRAIN_TAGS)
+            for tag, column in tags.items():
+                if row[column] != "":
+                    series.setdefault(tag, []).append((int(row["step"]), float(row[column])))
+    return series
+
+
+def compare(tag, expected, scalars):
+    """What is wrong with the points of a tag, as a text; empty: nothing."""
+    steps = [step for step, _ in expected]
+    if steps != sorted(set(steps)):
+        return f"metrics.csv has steps twice or out of order: {steps}"
+    if [point.step for point in scalars] != steps:
+        return f"steps {[point.step for point in scalars]}, but metrics.csv has {steps}"
+    got = numpy.array([point.value for point in scalars])
+    want = numpy.array([value for _, value in expected])
+    if not numpy.allclose(got, want, rtol=1e-6, atol=0):
+        return f"values {got}, but metrics.csv has {want}"
+    return ""
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("--parts", type=int, default=1)
+    arguments = parser.parse_args()
+    problems = []
+    files = glob.glob(os.path.join(arguments.folder, "events.out.tfevents.*"))
+    if len(files) != arguments.parts:
+        problems.append(f"{len(files)} event files, not {arguments.parts}")
+    events = event_accumulator.EventAccumulator(
+        arguments.folder, size_guidance={event_accumulator.SCALARS: 0})
+    events.Reload()
+    expected = expected_series(arguments.folder)
+    for tag in ("train/loss", "train/acc", "train/acc_top5", "val/loss", "lr", "time/data"):
+        if tag not in expected:
+            problems.append(f"metrics.csv has nothing for {tag}")
+    if set(events.Tags()["scalars"]) != set(expected):
+        problems.append(f"tags {sorted(events.Tags()['scalars'])}, not {sorted(expected)}")
+    else:
+        for tag, points in expected.items():
+            problem = compare(tag, points, events.Scalars(tag))
+            if problem:
+                problems.append(f"{tag}: {problem}")
+    for problem in problems:
+        print(f"{arguments.folder}: {problem}", file=sys.stderr)
+    if not problems:
+        print(f"{len(expected)} tags, {sum(map(len, expected.values()))} points")
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+/* What the optimizer asks of the device: a device that writes down each update it is given. The
+ * rules themselves are the device's, and are tested there. */
+#include "train/optimizer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { UNITS = 2, PADDED = 64, SHARD = 32 };
+
+static struct update asked[UNITS];
+static int asked_count;
+
+static void write_down(struct stream *stream, const struct update *args)
+{
+    assert_ptr_equal(stream, &asked);
+    assert_in_range(asked_count, 0, UNITS - 1);
+    asked[asked_count++] = *args;
+}
+
+static const struct device_backend backend = {.name = "note", .update = write_down};
+static struct device device = {.backend = &backend};
+static struct options options;
+static float memory[UNITS][PADDED];
+static uint16_t copies[UNITS][PADDED];
+static double norm_squared;
+static struct update_segment segments[UNITS];
+static struct flat_buffer buffers[UNITS];
+
+/* Two units, of which this rank owns the second half, computed in bf16. */
+static struct flat_model flat_of_halves(int moments)
+{
+    for (int i = 0; i < UNITS; i++)
+        buffers[i] = (struct flat_buffer){.padded = PADDED,
+                                          .shard_count = SHARD,
+                                          .shard_begin = SHARD,
+                                          .master = memory[i],
+                                          .gradient = memory[1 - i],
+                                          .moment1 = moments > 0 ? memory[i] + 1 : NULL,
+                                          .moment2 = moments > 1 ? memory[i] + 2 : NULL,
+                                          .average = memory[i] + 3,
+                                          .weights = copies[i],
+                                          .segments = &segments[i],
+                                          .segment_count = 1};
+    return (struct flat_model){.device = &device,
+                               .stream = (struct stream *)&asked,
+                               .type = TYPE_BF16,
+                               .buffers = buffers,
+                               .count = UNITS,
+                               .moments = moments,
+                               .averaged = true,
+                               .norm_squared = &norm_squared};
+}
+
+static int set_options(void **state)
+{
+    (void)state;
+    asked_count = 0;
+    memset(&options, 0, sizeof options);
+    options.optim.betas = (struct option_list){.count = 2, .value = {0.9, 0.99}};
+    options.optim.eps = 1e-8;
+    options.optim.alpha = 0.95;
+    options.optim.ema = 0.999;
+    options.train.clip_norm = 0.5;
+    return 0;
+}
+
+/* Runs one step of the rule that the options ask for. */
+static void step_once(void)
+{
+    struct optimizer optimizer;
+    struct flat_model flat = flat_of_halves(optimizer_moments(&options));
+
+    optimizer_open(&optimizer, &options);
+    optimizer_step(&optimizer, &flat, 0.25, 7);
+    assert_int_equal(asked_count, UNITS);
+}
+
+static void each_unit_is_updated_where_this_rank_owns_it(void **state)
+{
+    (void)state;
+    options.optim.name = OPTIMIZER_ADAMW;
+    step_once();
+    for (int i = 0; i < UNITS; i++) {
+        assert_int_equal(asked[i].rule, UPDATE_ADAMW);
+        assert_int_equal(asked[i].count, SHARD);
+        assert_ptr_equal(asked[i].weights, memory[i]);
+        assert_ptr_equal(asked[i].gradient, memory[1 - i] + SHARD);
+        assert_ptr_equal(asked[i].moment1, memory[i] + 1);
+        assert_ptr_equal(asked[i].moment2, memory[i] + 2);
+        assert_ptr_equal(asked[i].average, memory[i] + 3);
+        assert_ptr_equal(asked[i].copy, copies[i] + SHARD);
+        assert_int_equal(asked[i].copy_type, TYPE_BF16);
+        assert_ptr_equal(asked[i].segments, &segments[i]);
+        assert_int_equal(asked[i].segment_count, 1);
+        assert_ptr_equal(asked[i].norm_squared, &norm_squared);
+        assert_int_equal(asked[i].step, 7);
+        assert_true(asked[i].rate == 0.25 && asked[i].beta1 == 0.9 && asked[i].beta2 == 0.99);
+        assert_true(asked[i].epsilon == 1e-8 && asked[i].average_decay == 0.999);
+        assert_true(asked[i].max_norm == 0.5);
+    }
+}
+
+static void masters_that_are_read_themselves_have_no_copy(void **state)
+{
+    (void)state;
+    struct optimizer optimizer;
+    struct flat_model flat = flat_of_halves(0);
+
+    flat.type = TYPE_FP32;
+    buffers[0].weights = buffers[0].master;
+    optimizer_open(&optimizer, &options);
+    optimizer_step(&optimizer, &flat, 1, 1);
+    assert_null(asked[0].copy);
+    assert_ptr_equal(asked[1].copy, (float *)(void *)copies[1] + SHARD);
+}
+
+static void rules_keep_the_moments_they_need(void **state)
+{
+    (void)state;
+    options.optim.name = OPTIMIZER_SGD;
+    assert_int_equal(optimizer_moments(&options), 0);
+    options.optim.name = OPTIMIZER_RMSPROP;
+    assert_int_equal(optimizer_moments(&options), 1);
+    options.optim.momentum = 0.9;
+    assert_int_equal(optimizer_moments(&options), 2);
+    options.optim.name = OPTIMIZER_SGD;
+    assert_int_equal(optimizer_moments(&options), 1);
+    options.optim.name = OPTIMIZER_ADAM;
+    assert_int_equal(optimizer_moments(&options), 2);
+    options.optim.name = OPTIMIZER_ADAMW;
+    assert_int_equal(optimizer_moments(&options), 2);
+}
+
+static void sgd_moves_with_momentum(void **state)
+{
+    (void)state;
+    options.optim.name = OPTIMIZER_SGD;
+    options.optim.momentum = 0.75;
+    options.optim.nesterov = true;
+    step_once();
+    assert_int_equal(asked[0].rule, UPDATE_SGD);
+    assert_true(asked[0].momentum == 0.75 && asked[0].nesterov);
+    assert_ptr_equal(asked[0].moment1, memory[0] + 1);
+    assert_null(asked[0].moment2);
+}
+
+/* The squares are moment2 to the device, wherever they lie. */
+static void rmsprop_without_momentum_keeps_squares_in_the_first_moment(void **state)
+{
+    (void)state;
+    options.optim.name = OPTIMIZER_RMSPROP;
+    step_once();
+    assert_int_equal(asked[0].rule, UPDATE_RMSPROP);
+    assert_null(asked[0].moment1);
+    assert_ptr_equal(asked[0].moment2, memory[0] + 1);
+    assert_true(asked[0].alpha == 0.95);
+    asked_count = 0;
+    options.optim.momentum = 0.5;
+    step_once();
+    assert_ptr_equal(asked[0].moment1, memory[0] + 1);
+    assert_ptr_equal(asked[0].moment2, memory[0] + 2);
+}
+
+static void onecycle_moves_momentum_and_beta1(void **state)
+{
+    (void)state;
+    struct optimizer optimizer;
+    struct schedule schedule;
+
+    options.optim.name = OPTIMIZER_ADAM;
+    options.schedule.name = SCHEDULE_ONECYCLE;
+    options.schedule.pct_start = 0.5;
+    options.schedule.div_factor = 25;
+    options.schedule.final_div_factor = 1e4;
+    schedule_open(&schedule, &options, 1, 1, 20);
+    optimizer_open(&optimizer, &options);
+    optimizer_follow(&optimizer, &schedule, 0);
+    assert_true(optimizer.beta1 == 0.95 && optimizer.momentum == 0);
+    optimizer_follow(&optimizer, &schedule, 9);
+    assert_true(optimizer.beta1 == 0.85);
+    options.schedule.name = SCHEDULE_COSINE;
+    optimizer_open(&optimizer, &options);
+    optimizer_follow(&optimizer, &schedule, 9);
+    assert_true(optimizer.beta1 == 0.9);
+}
+
+int main(void)
+{
+#define OPTIMIZER_TEST(test) cmocka_unit_test_setup(test, set_options)
+    const struct CMUnitTest tests[] = {
+        OPTIMIZER_TEST(each_unit_is_updated_where_this_rank_owns_it),
+        OPTIMIZER_TEST(masters_that_are_read_themselves_have_no_copy),
+        OPTIMIZER_TEST(rules_keep_the_moments_they_need),
+        OPTIMIZER_TEST(sgd_moves_with_momentum),
+        OPTIMIZER_TEST(rmsprop_without_momentum_keeps_squares_in_the_first_moment),
+        OPTIMIZER_TEST(onecycle_moves_momentum_and_beta1),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
