@@ -83,6 +83,7 @@ static void results_are_in_the_file(void **state)
     assert_string_equal(json_string_value(json_object_get(object, "name")), "tiny");
     assert_string_equal(json_string_value(json_object_get(object, "model")), "vit_cifar");
     assert_string_equal(json_string_value(json_object_get(object, "split")), "val");
+    assert_true(json_is_true(json_object_get(object, "finished")));
     assert_true(number(object, "parameters") == 2690506);
     assert_true(number(object, "seed") == 42);
     assert_true(number(object, "steps") == 320);
@@ -143,8 +144,10 @@ static void without_a_split_there_is_no_accuracy(void **state)
     results.evaluation = NULL;
     results.best = NAN;
     results.best_step = -1;
+    results.unfinished = true;
     json_t *object = parse(results_to_text(&results, NULL));
     assert_null(json_object_get(object, "top1"));
+    assert_true(json_is_false(json_object_get(object, "finished")));
     assert_true(json_is_null(json_object_get(json_object_get(object, "best"), "value")));
     assert_true(json_is_null(json_object_get(json_object_get(object, "best"), "step")));
     json_decref(object);

@@ -206,7 +206,9 @@ static void newest_unfinished_run_is_found(void **state)
     put_run("runs/tiny-20240101-000000-2");
     put_run("runs/tiny-20240101-000000-10"); /* the newest */
     put_run("runs/tiny-20250101-000000");    /* but finished */
-    put_file("runs/tiny-20250101-000000/result.json", "{}");
+    put_file("runs/tiny-20250101-000000/result.json", "{\"finished\": true}");
+    put_run("runs/tiny-20250101-000000-2"); /* finished, and the file damaged */
+    put_file("runs/tiny-20250101-000000-2/result.json", "{");
     put_run("runs/tiny-other-20260101-000000"); /* another name */
     put_run("runs/tiny-20260101");              /* no date of ours */
     put_file("runs/tiny-20260202-000000", "no folder");
@@ -219,6 +221,17 @@ static void newest_unfinished_run_is_found(void **state)
     set("output.log_every=3");
     struct run_folder folder = open_folder();
     assert_string_equal(folder.path, "runs/tiny-20240101-000000-10");
+    assert_true(folder.resuming);
+    run_folder_close(&folder);
+}
+
+/* train.max_seconds ended it. */
+static void a_run_that_ran_out_of_time_is_gone_on_with(void **state)
+{
+    (void)state;
+    put_run("runs/tiny-20250101-000000");
+    put_file("runs/tiny-20250101-000000/result.json", "{\"finished\": false}");
+    struct run_folder folder = open_folder();
     assert_true(folder.resuming);
     run_folder_close(&folder);
 }
@@ -325,7 +338,7 @@ static void files_are_replaced_whole(void **state)
         assert_false(run_folder_write(&folder, "other", "x", &error));
         assert_int_equal(error.kind, ERROR_FILE);
         error_clear(&error);
-        temporary_file("a/taken/inside", NULL, 0);
+        temporary_directory("a/taken");
         assert_false(run_folder_write(&folder, "taken", "x", &error));
         assert_int_equal(error.kind, ERROR_FILE);
         assert_int_not_equal(access("a/taken.part", F_OK), 0);
@@ -345,6 +358,7 @@ int main(int argc, char **argv)
         FOLDER_TEST(parts_of_checkpoints_are_none),
         FOLDER_TEST(never_resume_refuses_a_used_folder),
         FOLDER_TEST(newest_unfinished_run_is_found),
+        FOLDER_TEST(a_run_that_ran_out_of_time_is_gone_on_with),
         FOLDER_TEST(other_runs_are_not_gone_on_with),
         FOLDER_TEST(damaged_decks_are_passed_over),
         FOLDER_TEST(folder_of_a_running_job_is_left_alone),

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +60,21 @@ static bool holds_run(const char *folder)
 {
     return path_exists(folder, "deck.ini") || path_exists(folder, "metrics.csv") ||
            path_exists(folder, "result.json") || holds_checkpoints(folder);
+}
+
+/* Every run that ends leaves result.json; only one that train.max_seconds ended says there that it
+ * is not finished. */
+static bool is_finished(const char *folder)
+{
+    char path[FILE_PATH];
+
+    snprintf(path, sizeof path, "%s/result.json", folder);
+    if (access(path, F_OK) != 0)
+        return false;
+    json_t *result = json_load_file(path, 0, NULL);
+    bool finished = !json_is_false(json_object_get(result, "finished"));
+    json_decref(result);
+    return finished;
 }
 
 /* ---- keeping a second run out */
@@ -230,8 +246,8 @@ static bool take_unfinished(struct run_folder *folder, const char *path,
 {
     struct error ignored = {0};
 
-    return holds_checkpoints(path) && !path_exists(path, "result.json") &&
-           same_deck(path, options) && lock_folder(path, folder, &ignored);
+    return holds_checkpoints(path) && !is_finished(path) && same_deck(path, options) &&
+           lock_folder(path, folder, &ignored);
 }
 
 /* The newest unfinished run of the same name and deck. */

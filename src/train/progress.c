@@ -212,6 +212,7 @@ static struct results results_collect(const struct trainer *trainer)
         .backend = session->device->backend->name,
         .precision = type_name[session->compute],
         .stop_reason = trainer->stop_reason != NULL ? trainer->stop_reason : "all steps done",
+        .unfinished = trainer->out_of_time && state->step < trainer->total_steps,
         .parameters = model_parameter_count(session->model),
         .seed = trainer->options.run.seed,
         .global_batch = trainer->global_batch,

@@ -126,6 +126,7 @@ static void put_run(json_t *object, const struct results *results)
     put(object, "global_batch", count(results->global_batch));
     put(object, "epochs", count(results->epochs));
     put(object, "steps", count(results->steps));
+    put(object, "finished", json_boolean(!results->unfinished));
     put(object, "stop_reason", text_or_null(results->stop_reason));
     put(object, "total_seconds", number(results->total_seconds));
     put(object, "without_setup_seconds", number(results->without_setup_seconds));

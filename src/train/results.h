@@ -14,7 +14,8 @@
 /* NULL, NAN and negative counts: unknown, null in the JSON. */
 struct results {
     const char *name, *model, *backend, *precision;
-    const char *stop_reason; /* why the run ended: "epochs", "early_stop", ... */
+    const char *stop_reason; /* a few words for people */
+    bool unfinished;         /* out of time (train.max_seconds): to be gone on with */
     int64_t parameters, seed, global_batch;
     int ranks, nodes, threads;
     int64_t steps, epochs;                     /* done */

@@ -57,6 +57,7 @@ struct trainer {
     int64_t run_images;           /* trained on in this part */
     struct evaluation evaluation; /* the newest */
     const char *stop_reason;      /* NULL: goes on */
+    bool out_of_time; /* stopped by train.max_seconds */
 };
 
 /* Collective. On an error what was opened is closed again. */

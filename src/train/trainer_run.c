@@ -73,6 +73,7 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
         struct decision decision = decide_by_clock(trainer);
         if (decision.stop) {
             trainer->stop_reason = "train.max_seconds is over";
+            trainer->out_of_time = true;
             break;
         }
         bool epoch_ends = state->epoch_step == trainer->steps_per_epoch;
