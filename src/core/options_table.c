@@ -38,7 +38,7 @@ const struct option_entry option_table[] = {
      .help =
          "Where the first weights come from: none (random), a FILE.safetensors or a checkpoint. A "
          "head of another size starts at random, positions of another grid are resized."},
-    {PLACE(model, image), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 16384,
+    {PLACE(model, image), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 8192,
      .help = "Height and width of the model's images in pixels. auto, here and below: as the "
              "registry has it."},
     {PLACE(model, channels), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 4,
@@ -82,12 +82,12 @@ const struct option_entry option_table[] = {
     {PLACE(data, drop_last), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Leave out the last batch of an epoch when it is not full."},
     {PLACE(data, val), CHOICES("test", "reference", "none"), .preset = "test",
-     .help = "What is evaluated while training: the test set; 5,000 samples drawn from the 50,000 "
-             "of training, which then has 45,000 (reference); nothing."},
+     .help = "What is evaluated while training: the test set; the middle part of a random split of all "
+             "samples, 75 % to train, 8.3 % to evaluate, 16.7 % to test (reference); nothing."},
     {PLACE(data, samples), .kind = OPTION_IS_INTEGER, .preset = "1024", .least = 1,
      .most = 4294967295.0,
      .help = "Synthetic data: training samples; the test set has a quarter as many."},
-    {PLACE(data, image), .kind = OPTION_IS_INTEGER, .preset = "32", .least = 1, .most = 16384,
+    {PLACE(data, image), .kind = OPTION_IS_INTEGER, .preset = "32", .least = 1, .most = 8192,
      .help = "Synthetic data: height and width."},
     {PLACE(data, classes), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1, .most = 1e6,
      .help = "Synthetic data: classes."},
@@ -109,7 +109,7 @@ const struct option_entry option_table[] = {
     {PLACE(augment, crop_pad), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 4096,
      .help = "Random crop of the image's own size after padding with so many zeros on each side."},
     {PLACE(augment, resize), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
-     .most = 16384,
+     .most = 8192,
      .help = "Height and width that images are resized to first. auto: the model's."},
     {PLACE(augment, mean), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0),
      .least = -INFINITY, .most = INFINITY, .least_count = 1, .most_count = 4,

@@ -11,7 +11,7 @@
 
 enum { CELLS = 8, CELL_COUNT = CELLS * CELLS }; /* a pattern is CELLS x CELLS a channel */
 enum { LAYER_SAMPLE = 0, LAYER_PATTERN = 1 };
-enum { TRAINING_PER_TEST = 5 }; /* five training samples for a test sample, as in CIFAR-10 */
+enum { TRAINING_PER_TEST = 4 }; /* four training samples for each test sample */
 
 struct synthetic {
     uint64_t seed;
