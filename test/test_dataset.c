@@ -365,7 +365,7 @@ static void test_usage(void **state)
     snprintf(options.data.format, sizeof options.data.format, "cifar");
     expect_error(SPLIT_TRAIN, ERROR_USAGE, "data.format=cifar", "cifar10");
     snprintf(options.data.format, sizeof options.data.format, "something-else");
-    expect_error(SPLIT_TRAIN, ERROR_USAGE, "something-else", "--help");
+    expect_error(SPLIT_TRAIN, ERROR_USAGE, "something-else", "synthetic");
     snprintf(options.data.format, sizeof options.data.format, "synthetic");
     options.data.val = VALIDATION_REFERENCE;
     options.data.samples = 2;

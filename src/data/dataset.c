@@ -27,13 +27,15 @@ const char *const *dataset_format_names(void)
 
 static const struct dataset_format *format_find(const char *name, struct error *error)
 {
-    for (int i = 0; i < FORMAT_COUNT; i++)
+    char known[256] = "";
+    for (int i = 0; i < FORMAT_COUNT; i++) {
         if (strcmp(formats[i]->name, name) == 0)
             return formats[i];
-    const char *near = options_nearest(name, dataset_format_names());
-    error_set(error, ERROR_USAGE, "data.format=%s: no such format; %s%s", name,
-              near != NULL ? "did you mean " : "see vittrain --help data.format",
-              near != NULL ? near : "");
+        size_t length = strlen(known);
+        snprintf(known + length, sizeof known - length, "%s%s", i > 0 ? ", " : "",
+                 formats[i]->name);
+    }
+    error_set(error, ERROR_USAGE, "data.format=%s: no such format; there are: %s", name, known);
     return NULL;
 }
 
