@@ -103,7 +103,7 @@ static struct device *cpu_open(int number, int threads, struct error *error)
     cpu->device.backend = &device_cpu;
     cpu->kernels = kernels;
     cpu->threads = threads > 0 ? threads : threads_allowed();
-    cpu->products = product_cache_open();
+    cpu->products = product_cache_open(cpu->threads);
     limits_find(cpu);
     return &cpu->device;
 }
@@ -116,9 +116,20 @@ static void cpu_close(struct device *device)
     free(cpu);
 }
 
+/* The peaks are measured when somebody asks for the first time. */
 static void cpu_limits(struct device *device, struct device_limits *limits)
 {
-    *limits = ((struct cpu_device *)device)->limits;
+    struct cpu_device *cpu = (struct cpu_device *)device;
+    double *peak = cpu->limits.peak_flops;
+
+    if (peak[TYPE_FP32] == 0) {
+        peak[TYPE_FP32] = product_measure_peak(cpu->products, TYPE_FP32, cpu->threads);
+        peak[TYPE_BF16] = cpu->limits.multiplies_bf16
+                              ? product_measure_peak(cpu->products, TYPE_BF16, cpu->threads)
+                              : peak[TYPE_FP32];
+        peak[TYPE_FP16] = peak[TYPE_FP32]; /* multiplied in fp32 */
+    }
+    *limits = cpu->limits;
 }
 
 static void *cpu_allocate(struct device *device, size_t bytes, struct error *error)
@@ -268,4 +279,9 @@ const struct device_backend device_cpu = {
     .event_done = cpu_event_done,
     .copy = cpu_copy,
     .zero = cpu_zero,
+    .linear_forward = cpu_linear_forward,
+    .linear_backward = cpu_linear_backward,
+    .attention_forward = cpu_attention_forward,
+    .attention_backward = cpu_attention_backward,
+    .dropout_apply = cpu_dropout_apply,
 };

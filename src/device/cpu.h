@@ -34,12 +34,17 @@ static inline int cpu_threads_for(const struct cpu_device *cpu, int64_t elements
 
 /* The workspace is one part that all threads share and one part a thread; fixed sizes, because the
  * device does not know the model. What needs more works in pieces. */
-enum { WORKSPACE_SHARED = 16 << 20, WORKSPACE_THREAD = 2 << 20 };
+enum { WORKSPACE_SHARED = 16 << 20, WORKSPACE_THREAD = 4 << 20 };
 
 /* Aborts when `bytes` is more than there is. */
 void *cpu_workspace_shared(const struct cpu_device *cpu, size_t bytes);
 /* Called by a thread of a parallel region: its own part. */
 void *cpu_workspace_thread(const struct cpu_device *cpu, size_t bytes);
+
+/* Where sample `sample` of the batch draws its mask for a dropout with rate > 0. */
+struct mask_source cpu_mask_source(const struct dropout *dropout, int64_t sample);
+/* What drop path multiplies the branch of this sample by: 1 when it is off. */
+float cpu_path_scale(const struct dropout *drop_path, int64_t sample);
 
 void cpu_convert(struct stream *stream, enum data_type to_type, void *to, enum data_type from_type,
                  const void *from, int64_t count);

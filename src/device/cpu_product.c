@@ -1,23 +1,334 @@
-/* Matrix products by oneDNN. */
+/* Matrix products by oneDNN, 2.6 and 3.x. A plan is a oneDNN primitive and, for each thread, the
+ * memory objects that say where its operands are; so that after a plan was made, a product creates
+ * nothing. oneDNN itself uses one thread only: see product_run. */
 #include "device/cpu_product.h"
 
+#include <dnnl.h>
+#include <omp.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-struct product_cache {
-    int count;
+#include "core/clock.h"
+
+enum { OPERANDS = 4 }; /* a, b, c, scratchpad */
+
+static const int operand_name[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST,
+                                           DNNL_ARG_SCRATCHPAD};
+
+struct product_thread {
+    dnnl_stream_t stream;
+    dnnl_memory_t memory[OPERANDS];
 };
 
-struct product_cache *product_cache_open(void)
+struct product_plan {
+    struct product product;
+    struct product_plan *next;
+    dnnl_primitive_t primitive;
+    char implementation[64];
+    bool own_scratch; /* oneDNN keeps the scratchpad: it wants more than PRODUCT_SCRATCH */
+    struct product_thread *threads;
+};
+
+struct product_cache {
+    dnnl_engine_t engine;
+    int threads;
+    dnnl_stream_t *streams; /* one a thread */
+    struct product_plan *plans;
+};
+
+static void check(dnnl_status_t status, const char *what)
+{
+    ENSURE(status == dnnl_success, "oneDNN: %s: status %d", what, (int)status);
+}
+
+struct product_cache *product_cache_open(int threads)
 {
     struct product_cache *cache = calloc(1, sizeof *cache);
 
     ENSURE(cache != NULL, "no memory for products");
+    cache->threads = threads;
+    cache->streams = calloc((size_t)threads, sizeof *cache->streams);
+    ENSURE(cache->streams != NULL, "no memory for products");
+    check(dnnl_engine_create(&cache->engine, dnnl_cpu, 0), "engine");
+    for (int thread = 0; thread < threads; thread++)
+        check(dnnl_stream_create(&cache->streams[thread], cache->engine, dnnl_stream_default_flags),
+              "stream");
     return cache;
+}
+
+static void plan_free(struct product_plan *plan, int threads)
+{
+    for (int thread = 0; thread < threads; thread++)
+        for (int operand = 0; operand < OPERANDS; operand++)
+            dnnl_memory_destroy(plan->threads[thread].memory[operand]);
+    dnnl_primitive_destroy(plan->primitive);
+    free(plan->threads);
+    free(plan);
 }
 
 void product_cache_close(struct product_cache *cache)
 {
+    while (cache->plans != NULL) {
+        struct product_plan *plan = cache->plans;
+        cache->plans = plan->next;
+        plan_free(plan, cache->threads);
+    }
+    for (int thread = 0; thread < cache->threads; thread++)
+        dnnl_stream_destroy(cache->streams[thread]);
+    dnnl_engine_destroy(cache->engine);
+    free(cache->streams);
     free(cache);
+}
+
+/* A matrix of rows x columns whose rows (transposed: columns) lie `stride` apart. */
+struct matrix {
+    int64_t rows, columns, stride;
+    bool transposed;
+    dnnl_data_type_t type;
+};
+
+/* What changed between oneDNN 2 and 3: memory descriptors became opaque, and the step of an
+ * operation descriptor went away. */
+#if DNNL_VERSION_MAJOR >= 3
+
+typedef dnnl_memory_desc_t memory_description;
+
+static memory_description describe(struct matrix matrix)
+{
+    memory_description description;
+    const dnnl_dims_t sizes = {matrix.rows, matrix.columns};
+    const dnnl_dims_t strides = {matrix.transposed ? 1 : matrix.stride,
+                                 matrix.transposed ? matrix.stride : 1};
+
+    check(dnnl_memory_desc_create_with_strides(&description, 2, sizes, matrix.type, strides),
+          "memory description");
+    return description;
+}
+
+static void description_free(memory_description *description)
+{
+    check(dnnl_memory_desc_destroy(*description), "memory description");
+}
+
+static dnnl_memory_t memory_open(struct product_cache *cache, memory_description *description)
+{
+    dnnl_memory_t memory;
+
+    check(dnnl_memory_create(&memory, *description, cache->engine, DNNL_MEMORY_NONE), "memory");
+    return memory;
+}
+
+static dnnl_status_t describe_product(dnnl_primitive_desc_t *result, struct product_cache *cache,
+                                      memory_description matrices[3], dnnl_primitive_attr_t how)
+{
+    return dnnl_matmul_primitive_desc_create(result, cache->engine, matrices[0], matrices[1], NULL,
+                                             matrices[2], how);
+}
+
+static void accumulate(dnnl_post_ops_t operations)
+{
+    check(dnnl_post_ops_append_sum(operations, 1, 0, dnnl_data_type_undef), "sum");
+}
+
+static dnnl_memory_t scratchpad_open(struct product_cache *cache, dnnl_primitive_desc_t description,
+                                     size_t *bytes)
+{
+    const_dnnl_memory_desc_t scratchpad =
+        dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
+    dnnl_memory_t memory;
+
+    *bytes = dnnl_memory_desc_get_size(scratchpad);
+    check(dnnl_memory_create(&memory, scratchpad, cache->engine, DNNL_MEMORY_NONE), "scratchpad");
+    return memory;
+}
+
+#else
+
+typedef dnnl_memory_desc_t memory_description;
+
+static memory_description describe(struct matrix matrix)
+{
+    memory_description description;
+    const dnnl_dims_t sizes = {matrix.rows, matrix.columns};
+    const dnnl_dims_t strides = {matrix.transposed ? 1 : matrix.stride,
+                                 matrix.transposed ? matrix.stride : 1};
+
+    check(dnnl_memory_desc_init_by_strides(&description, 2, sizes, matrix.type, strides),
+          "memory description");
+    return description;
+}
+
+static void description_free(memory_description *description)
+{
+    (void)description;
+}
+
+static dnnl_memory_t memory_open(struct product_cache *cache, memory_description *description)
+{
+    dnnl_memory_t memory;
+
+    check(dnnl_memory_create(&memory, description, cache->engine, DNNL_MEMORY_NONE), "memory");
+    return memory;
+}
+
+static dnnl_status_t describe_product(dnnl_primitive_desc_t *result, struct product_cache *cache,
+                                      memory_description matrices[3], dnnl_primitive_attr_t how)
+{
+    dnnl_matmul_desc_t operation;
+    dnnl_status_t status =
+        dnnl_matmul_desc_init(&operation, &matrices[0], &matrices[1], NULL, &matrices[2]);
+
+    if (status != dnnl_success)
+        return status;
+    return dnnl_primitive_desc_create(result, &operation, how, cache->engine, NULL);
+}
+
+static void accumulate(dnnl_post_ops_t operations)
+{
+    check(dnnl_post_ops_append_sum(operations, 1), "sum");
+}
+
+static dnnl_memory_t scratchpad_open(struct product_cache *cache, dnnl_primitive_desc_t description,
+                                     size_t *bytes)
+{
+    const dnnl_memory_desc_t *scratchpad =
+        dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
+    dnnl_memory_t memory;
+
+    *bytes = dnnl_memory_desc_get_size(scratchpad);
+    check(dnnl_memory_create(&memory, scratchpad, cache->engine, DNNL_MEMORY_NONE), "scratchpad");
+    return memory;
+}
+
+#endif
+
+static dnnl_primitive_desc_t product_describe(struct product_cache *cache,
+                                              const struct product *product,
+                                              memory_description matrices[3], bool own_scratch)
+{
+    dnnl_primitive_attr_t how;
+    dnnl_post_ops_t operations;
+    dnnl_primitive_desc_t description;
+
+    check(dnnl_primitive_attr_create(&how), "attributes");
+    check(dnnl_post_ops_create(&operations), "post-operations");
+    check(dnnl_primitive_attr_set_scratchpad_mode(how, own_scratch ? dnnl_scratchpad_mode_library
+                                                                   : dnnl_scratchpad_mode_user),
+          "scratchpad mode");
+    if (product->accumulate)
+        accumulate(operations);
+    check(dnnl_primitive_attr_set_post_ops(how, operations), "post-operations");
+    dnnl_status_t status = describe_product(&description, cache, matrices, how);
+    ENSURE(status == dnnl_success, "oneDNN has no product %lld x %lld x %lld: status %d",
+           (long long)product->m, (long long)product->n, (long long)product->k, (int)status);
+    check(dnnl_post_ops_destroy(operations), "post-operations");
+    check(dnnl_primitive_attr_destroy(how), "attributes");
+    return description;
+}
+
+/* The scratchpad's size is known only when the product was described. */
+static dnnl_memory_t scratchpad_choose(struct product_cache *cache, struct product_plan *plan,
+                                       memory_description matrices[3],
+                                       dnnl_primitive_desc_t *description)
+{
+    size_t bytes;
+    dnnl_memory_t memory = scratchpad_open(cache, *description, &bytes);
+
+    if (bytes <= PRODUCT_SCRATCH)
+        return memory;
+    check(dnnl_memory_destroy(memory), "scratchpad");
+    check(dnnl_primitive_desc_destroy(*description), "description");
+    plan->own_scratch = true;
+    *description = product_describe(cache, &plan->product, matrices, true);
+    return scratchpad_open(cache, *description, &bytes);
+}
+
+static struct product_plan *plan_open(struct product_cache *cache, const struct product *product)
+{
+    const dnnl_data_type_t type = product->type == TYPE_BF16 ? dnnl_bf16 : dnnl_f32;
+    memory_description matrices[3] = {
+        describe((struct matrix){product->m, product->k, product->a_stride, product->a_transposed,
+                                 type}),
+        describe((struct matrix){product->k, product->n, product->b_stride, product->b_transposed,
+                                 type}),
+        describe((struct matrix){product->m, product->n, product->c_stride, false, dnnl_f32})};
+    struct product_plan *plan = calloc(1, sizeof *plan);
+    const char *implementation = "";
+
+    ENSURE(plan != NULL, "no memory for a product");
+    plan->threads = calloc((size_t)cache->threads, sizeof *plan->threads);
+    ENSURE(plan->threads != NULL, "no memory for a product");
+    plan->product = *product;
+    dnnl_primitive_desc_t description = product_describe(cache, product, matrices, false);
+    dnnl_memory_t scratchpad = scratchpad_choose(cache, plan, matrices, &description);
+    check(dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0,
+                                    (void *)&implementation),
+          "implementation");
+    snprintf(plan->implementation, sizeof plan->implementation, "%s", implementation);
+    check(dnnl_primitive_create(&plan->primitive, description), "primitive");
+    for (int thread = 0; thread < cache->threads; thread++) {
+        plan->threads[thread].stream = cache->streams[thread];
+        for (int operand = 0; operand < 3; operand++)
+            plan->threads[thread].memory[operand] = memory_open(cache, &matrices[operand]);
+        size_t bytes;
+        plan->threads[thread].memory[3] =
+            thread == 0 ? scratchpad : scratchpad_open(cache, description, &bytes);
+    }
+    check(dnnl_primitive_desc_destroy(description), "description");
+    for (int operand = 0; operand < 3; operand++)
+        description_free(&matrices[operand]);
+    return plan;
+}
+
+static bool product_equal(const struct product *a, const struct product *b)
+{
+    return a->type == b->type && a->m == b->m && a->n == b->n && a->k == b->k &&
+           a->a_stride == b->a_stride && a->b_stride == b->b_stride && a->c_stride == b->c_stride &&
+           a->a_transposed == b->a_transposed && a->b_transposed == b->b_transposed &&
+           a->accumulate == b->accumulate;
+}
+
+const struct product_plan *product_plan(struct product_cache *cache, const struct product *product)
+{
+    for (struct product_plan *plan = cache->plans; plan != NULL; plan = plan->next)
+        if (product_equal(&plan->product, product))
+            return plan;
+    const int threads_before = omp_get_max_threads();
+    omp_set_num_threads(1);
+    struct product_plan *plan = plan_open(cache, product);
+    omp_set_num_threads(threads_before);
+    plan->next = cache->plans;
+    cache->plans = plan;
+    return plan;
+}
+
+void product_run(const struct product_plan *plan, int thread, const void *a, const void *b,
+                 float *c, void *scratch)
+{
+    const struct product_thread *mine = &plan->threads[thread];
+    /* oneDNN takes operands as void *, and only reads the first two. */
+    void *place[OPERANDS];
+    dnnl_exec_arg_t arguments[OPERANDS];
+
+    memcpy(&place[0], &a, sizeof a);
+    memcpy(&place[1], &b, sizeof b);
+    place[2] = c;
+    place[3] = scratch;
+    const int operands = plan->own_scratch ? 3 : OPERANDS;
+    for (int operand = 0; operand < operands; operand++) {
+        check(dnnl_memory_set_data_handle(mine->memory[operand], place[operand]), "operand");
+        arguments[operand].arg = operand_name[operand];
+        arguments[operand].memory = mine->memory[operand];
+    }
+    /* In a team of one thread oneDNN would start threads of its own. */
+    omp_set_num_threads(1);
+    check(dnnl_primitive_execute(plan->primitive, mine->stream, operands, arguments), "product");
+}
+
+const char *product_implementation(const struct product_plan *plan)
+{
+    return plan->implementation;
 }
 
 bool product_multiplies_bf16(void)
@@ -27,4 +338,28 @@ bool product_multiplies_bf16(void)
 #else
     return false;
 #endif
+}
+
+double product_measure_peak(struct product_cache *cache, enum data_type type, int threads)
+{
+    enum { SIZE = 256, ROUNDS = 16 };
+    const struct product product = {type, SIZE, SIZE, SIZE, SIZE, SIZE, SIZE, false, true, false};
+    const struct product_plan *plan = product_plan(cache, &product);
+    const size_t bytes = 3 * SIZE * SIZE * sizeof(float);
+    double best = 0;
+
+#pragma omp parallel num_threads(threads) reduction(max : best)
+    {
+        float *operands = calloc(1, bytes + PRODUCT_SCRATCH);
+        ENSURE(operands != NULL, "no memory to measure products");
+        for (int round = 0; round < ROUNDS; round++) {
+            const double begin = clock_now();
+            product_run(plan, omp_get_thread_num(), operands, operands + SIZE * SIZE,
+                        operands + 2 * SIZE * SIZE, operands + 3 * SIZE * SIZE);
+            const double rate = 2.0 * SIZE * SIZE * SIZE / (clock_now() - begin);
+            best = rate > best ? rate : best;
+        }
+        free(operands);
+    }
+    return best * threads;
 }

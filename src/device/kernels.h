@@ -33,10 +33,39 @@ struct convert_kernels {
     void (*from_fp32)(enum data_type to_type, void *to, const float *from, int64_t count);
 };
 
+/* A row's part of a product and where it goes; all pointers are at the part's first element. `sum`
+ * may be y or dx where these are fp32. */
+struct linear_row {
+    enum data_type type;
+    int64_t count;
+    const float *sum;
+    const float *mask;    /* factors of dropout, or NULL */
+    const void *bias;     /* or NULL */
+    const void *residual; /* or NULL */
+    float path_scale;     /* of drop path, with residual */
+    void *pre;            /* or NULL */
+    void *y;
+};
+
+/* kernels_linear.c */
+struct linear_kernels {
+    /* device.h, struct linear_forward, after the product. */
+    void (*forward)(const struct linear_row *row);
+    /* y = sum * mask * gelu'(pre), or just sum without pre. */
+    void (*backward)(const struct linear_row *row);
+    /* y = residual * mask * path_scale. */
+    void (*drop)(const struct linear_row *row);
+    /* sums[c] += the sum over rows of x[r * stride + begin + c], in an order that `rows` alone
+     * decides. */
+    void (*column_sums)(enum data_type type, int64_t rows, int64_t columns, int64_t stride,
+                        const void *x, int64_t begin, float *sums);
+};
+
 struct cpu_kernels {
     const char *name; /* "AVX2": for people */
     const struct random_kernels *random;
     const struct convert_kernels *convert;
+    const struct linear_kernels *linear;
 };
 
 extern const struct cpu_kernels cpu_kernels_baseline;

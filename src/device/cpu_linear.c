@@ -1,0 +1,402 @@
+/* Linear layers on the CPU. A product is cut into tasks: some rows times some columns of the
+ * result, of a size that depends on the shape only. A thread multiplies its task and goes on with
+ * what follows the product (bias, GELU, dropout, residual) while the result is in its cache. Types
+ * that the processor cannot multiply are converted to fp32 on the way in: weights once a call, the
+ * rest task by task. */
+#include <omp.h>
+#include <string.h>
+
+#include "device/cpu.h"
+#include "device/cpu_product.h"
+
+enum {
+    PANEL_COLUMNS = 768, /* rows x columns x fp32 fit into the second-level cache */
+    CHUNK_ROWS = 96,
+    CHUNK_ROWS_BF16 = 256 /* faster products need more rows to be worth their packing */
+};
+
+/* `total` rows or columns cut into `count` parts of `size`; the last one may be shorter. */
+struct cut {
+    int64_t total, size, count;
+};
+
+static struct cut cut_by_size(int64_t total, int64_t count, int64_t multiple)
+{
+    const int64_t even = (total + count - 1) / count;
+    const int64_t size = (even + multiple - 1) / multiple * multiple;
+
+    return (struct cut){total, size, (total + size - 1) / size};
+}
+
+static struct cut cut_columns(int64_t columns)
+{
+    return cut_by_size(columns, (columns + PANEL_COLUMNS - 1) / PANEL_COLUMNS, 16);
+}
+
+/* A multiple of eight parts where there are rows enough: they spread evenly over threads. */
+static struct cut cut_rows(int64_t rows, bool bf16)
+{
+    const int64_t target = bf16 ? CHUNK_ROWS_BF16 : CHUNK_ROWS;
+    int64_t count = (rows + 4 * target) / (8 * target) * 8;
+
+    if (count == 0)
+        count = rows < 128 ? (rows + 15) / 16 : 8;
+    return cut_by_size(rows, count, 4);
+}
+
+static int64_t part_size(const struct cut *cut, int64_t part)
+{
+    const int64_t left = cut->total - part * cut->size;
+
+    return left < cut->size ? left : cut->size;
+}
+
+/* y = epilogue(a . b): forward, or the gradient of x. */
+struct linear_task {
+    struct cpu_device *cpu;
+    enum data_type type;
+    bool native;   /* operands are multiplied as they are */
+    int64_t inner; /* columns of a */
+    struct cut rows, columns;
+    const void *a;
+    const void *b; /* as oneDNN gets it: fp32 when not native */
+    int64_t b_stride;
+    bool b_transposed;
+    int64_t first_column, row_width; /* where these columns are in a whole row of the result */
+    int64_t rows_per_sample;
+    struct dropout dropout, drop_path;
+    struct linear_row operands; /* of the whole tensors */
+    void (*epilogue)(const struct linear_row *row);
+    const struct product_plan *plans[2][2]; /* [last rows][last columns] */
+};
+
+/* Does this device multiply operands of this type? */
+static bool is_native(const struct cpu_device *cpu, enum data_type type)
+{
+    return type == TYPE_FP32 || (type == TYPE_BF16 && cpu->limits.multiplies_bf16);
+}
+
+/* The product can be left where it belongs, if nobody needs what was there. */
+static bool writes_in_place(const struct linear_task *task)
+{
+    return task->type == TYPE_FP32 && task->operands.residual == NULL;
+}
+
+static const void *element(enum data_type type, const void *tensor, int64_t index)
+{
+    return tensor == NULL ? NULL : (const char *)tensor + index * (int64_t)type_size(type);
+}
+
+static void *element_to_write(enum data_type type, void *tensor, int64_t index)
+{
+    return tensor == NULL ? NULL : (char *)tensor + index * (int64_t)type_size(type);
+}
+
+static void make_plans(struct linear_task *task)
+{
+    for (int last_row = 0; last_row < 2; last_row++)
+        for (int last_column = 0; last_column < 2; last_column++) {
+            const struct cut *rows = &task->rows, *columns = &task->columns;
+            struct product product = {.type = task->native ? task->type : TYPE_FP32,
+                                      .m = part_size(rows, last_row ? rows->count - 1 : 0),
+                                      .n = part_size(columns, last_column ? columns->count - 1 : 0),
+                                      .k = task->inner,
+                                      .a_stride = task->inner,
+                                      .b_stride = task->b_stride,
+                                      .b_transposed = task->b_transposed};
+            product.c_stride = writes_in_place(task) ? task->row_width : product.n;
+            task->plans[last_row][last_column] = product_plan(task->cpu->products, &product);
+        }
+}
+
+/* Parts of a thread's workspace. */
+struct task_memory {
+    void *scratch;
+    float *mask, *sum, *a;
+};
+
+static struct task_memory task_memory(const struct linear_task *task)
+{
+    const size_t size = (size_t)(task->rows.size * task->columns.size) * sizeof(float);
+    const size_t sum = writes_in_place(task) ? 0 : size;
+    const size_t a = task->native ? 0 : (size_t)(task->rows.size * task->inner) * sizeof(float);
+    const size_t mask = (PANEL_COLUMNS + 16) * sizeof(float);
+    char *memory = cpu_workspace_thread(task->cpu, PRODUCT_SCRATCH + mask + sum + a);
+
+    return (struct task_memory){.scratch = memory,
+                                .mask = (float *)(memory + PRODUCT_SCRATCH),
+                                .sum = (float *)(memory + PRODUCT_SCRATCH + mask),
+                                .a = (float *)(memory + PRODUCT_SCRATCH + mask + sum)};
+}
+
+/* What follows the product, for `count` columns from `column` of row r of the whole result. */
+static void finish_row(const struct linear_task *task, int64_t r, int64_t column, int64_t count,
+                       const float *sum, float *mask)
+{
+    const struct cpu_kernels *kernels = task->cpu->kernels;
+    const int64_t sample = r / task->rows_per_sample;
+    const int64_t first = r * task->row_width + column;
+    const struct linear_row *whole = &task->operands;
+    struct linear_row row = {.type = task->type,
+                             .count = count,
+                             .sum = sum,
+                             .bias = element(task->type, whole->bias, column),
+                             .residual = element(task->type, whole->residual, first),
+                             .path_scale = 1,
+                             .pre = element_to_write(task->type, whole->pre, first),
+                             .y = element_to_write(task->type, whole->y, first)};
+
+    if (task->dropout.rate > 0) {
+        const struct mask_source source = cpu_mask_source(&task->dropout, sample);
+        const int64_t blocks_of_row = (task->row_width + 7) / 8;
+        const int64_t block = r % task->rows_per_sample * blocks_of_row + column / 8;
+        kernels->random->mask(&source, block, (count + 7) / 8 * 8, mask);
+        row.mask = mask;
+    }
+    if (row.residual != NULL)
+        row.path_scale = cpu_path_scale(&task->drop_path, sample);
+    task->epilogue(&row);
+}
+
+static bool needs_epilogue(const struct linear_task *task)
+{
+    return !writes_in_place(task) || task->operands.bias != NULL || task->operands.pre != NULL ||
+           task->dropout.rate > 0;
+}
+
+static void run_task(const struct linear_task *task, int64_t chunk, int64_t panel)
+{
+    const struct cut *rows = &task->rows, *columns = &task->columns;
+    const struct task_memory memory = task_memory(task);
+    const int64_t row = chunk * rows->size, row_count = part_size(rows, chunk);
+    const int64_t panel_column = panel * columns->size, count = part_size(columns, panel);
+    const int64_t column = task->first_column + panel_column;
+    const void *a = element(task->type, task->a, row * task->inner);
+    const enum data_type b_type = task->native ? task->type : TYPE_FP32;
+    const int64_t b_first = task->b_transposed ? panel_column * task->b_stride : panel_column;
+    const bool in_place = writes_in_place(task);
+    float *sum = in_place ? (float *)task->operands.y + row * task->row_width + column : memory.sum;
+    const int64_t sum_stride = in_place ? task->row_width : count;
+
+    if (!task->native) {
+        task->cpu->kernels->convert->to_fp32(memory.a, task->type, a, row_count * task->inner);
+        a = memory.a;
+    }
+    product_run(task->plans[chunk == rows->count - 1][panel == columns->count - 1],
+                omp_get_thread_num(), a, element(b_type, task->b, b_first), sum, memory.scratch);
+    if (needs_epilogue(task))
+        for (int64_t r = 0; r < row_count; r++)
+            finish_row(task, row + r, column, count, sum + r * sum_stride, memory.mask);
+}
+
+/* All tasks of a product; `weight` is converted first where that must be. */
+static void run_tasks(struct linear_task *task, const void *weight, int64_t weight_stride)
+{
+    const struct cpu_device *cpu = task->cpu;
+    const int64_t tasks = task->rows.count * task->columns.count;
+    const int64_t weight_rows = task->b_transposed ? task->columns.total : task->inner;
+    const int64_t weight_columns = task->b_transposed ? task->inner : task->columns.total;
+    float *converted = NULL;
+
+    task->b = weight;
+    task->b_stride = weight_stride;
+    if (!task->native) {
+        converted = cpu_workspace_shared(cpu, (size_t)(weight_rows * weight_columns) * 4);
+        task->b = converted;
+        task->b_stride = weight_columns;
+    }
+    make_plans(task);
+#pragma omp parallel num_threads(cpu->threads)
+    {
+        if (converted != NULL) {
+#pragma omp for
+            for (int64_t r = 0; r < weight_rows; r++)
+                cpu->kernels->convert->to_fp32(converted + r * weight_columns, task->type,
+                                               element(task->type, weight, r * weight_stride),
+                                               weight_columns);
+        }
+#pragma omp for schedule(dynamic)
+        for (int64_t t = 0; t < tasks; t++)
+            run_task(task, t % task->rows.count, t / task->rows.count);
+    }
+}
+
+/* Runs the product with as many of its columns at a time as the converted weights have room for. */
+static void run_product(struct linear_task *task, const void *weight, int64_t weight_stride)
+{
+    const int64_t fit = WORKSPACE_SHARED / (int64_t)sizeof(float) / task->inner / 16 * 16;
+    const int64_t step = task->native || fit > task->row_width ? task->row_width : fit;
+
+    ENSURE(step > 0, "a linear layer of %lld inputs", (long long)task->inner);
+    for (int64_t column = 0; column < task->row_width; column += step) {
+        const int64_t left = task->row_width - column;
+        const int64_t first = task->b_transposed ? column * weight_stride : column;
+        task->first_column = column;
+        task->columns = cut_columns(left < step ? left : step);
+        run_tasks(task, element(task->type, weight, first), weight_stride);
+    }
+}
+
+void cpu_linear_forward(struct stream *stream, const struct linear_forward *args)
+{
+    struct cpu_device *cpu = stream->cpu;
+    const bool native = is_native(cpu, args->type);
+    struct linear_task task = {.cpu = cpu,
+                               .type = args->type,
+                               .native = native,
+                               .inner = args->in,
+                               .a = args->x,
+                               .b_transposed = true,
+                               .row_width = args->out,
+                               .rows_per_sample = args->rows_per_sample,
+                               .dropout = args->dropout,
+                               .drop_path = args->drop_path,
+                               .operands = {.bias = args->bias,
+                                            .residual = args->residual,
+                                            .pre = args->pre,
+                                            .y = args->y},
+                               .epilogue = cpu->kernels->linear->forward};
+
+    if (args->rows == 0)
+        return;
+    task.rows = cut_rows(args->rows, native && args->type == TYPE_BF16);
+    run_product(&task, args->weight, args->in);
+}
+
+static void gradient_of_x(struct cpu_device *cpu, const struct linear_backward *args)
+{
+    const bool native = is_native(cpu, args->type);
+    struct linear_task task = {.cpu = cpu,
+                               .type = args->type,
+                               .native = native,
+                               .inner = args->out,
+                               .a = args->dy,
+                               .row_width = args->in,
+                               .rows_per_sample = args->rows_per_sample,
+                               .operands = {.y = args->dx},
+                               .epilogue = cpu->kernels->linear->backward};
+
+    if (args->pre != NULL) {
+        /* Only read, by this epilogue. */
+        memcpy(&task.operands.pre, &args->pre, sizeof args->pre);
+        task.dropout = args->dropout;
+    }
+    task.rows = cut_rows(args->rows, native && args->type == TYPE_BF16);
+    run_product(&task, args->weight, args->in);
+}
+
+/* dweight += dy^T . x over some rows of dy and x, which are fp32 when not native. */
+struct weight_task {
+    struct cpu_device *cpu;
+    enum data_type type; /* of x and dy as they are here */
+    int64_t rows, in, out;
+    struct cut out_cut, in_cut;
+    const void *x, *dy;
+    float *dweight, *dbias;
+    const struct product_plan *plans[2][2];
+};
+
+static void make_weight_plans(struct weight_task *task)
+{
+    for (int last_out = 0; last_out < 2; last_out++)
+        for (int last_in = 0; last_in < 2; last_in++) {
+            const struct cut *out = &task->out_cut, *in = &task->in_cut;
+            const struct product product = {.type = task->type,
+                                            .m = part_size(out, last_out ? out->count - 1 : 0),
+                                            .n = part_size(in, last_in ? in->count - 1 : 0),
+                                            .k = task->rows,
+                                            .a_stride = task->out,
+                                            .b_stride = task->in,
+                                            .c_stride = task->in,
+                                            .a_transposed = true,
+                                            .accumulate = true};
+            task->plans[last_out][last_in] = product_plan(task->cpu->products, &product);
+        }
+}
+
+static void run_weight_task(const struct weight_task *task, int64_t chunk, int64_t panel)
+{
+    const struct cut *out = &task->out_cut, *in = &task->in_cut;
+    const int64_t first_out = chunk * out->size, first_in = panel * in->size;
+
+    if (task->dbias != NULL && panel == 0)
+        task->cpu->kernels->linear->column_sums(task->type, task->rows, part_size(out, chunk),
+                                                task->out, task->dy, first_out,
+                                                task->dbias + first_out);
+    if (task->dweight != NULL)
+        product_run(task->plans[chunk == out->count - 1][panel == in->count - 1],
+                    omp_get_thread_num(), element(task->type, task->dy, first_out),
+                    element(task->type, task->x, first_in),
+                    task->dweight + first_out * task->in + first_in,
+                    cpu_workspace_thread(task->cpu, PRODUCT_SCRATCH));
+}
+
+static void run_weight_tasks(struct weight_task *task)
+{
+    const int64_t tasks = task->out_cut.count * task->in_cut.count;
+
+    if (task->dweight != NULL)
+        make_weight_plans(task);
+#pragma omp parallel for num_threads(task->cpu->threads) schedule(dynamic)
+    for (int64_t t = 0; t < tasks; t++)
+        run_weight_task(task, t % task->out_cut.count, t / task->out_cut.count);
+}
+
+/* As many rows at a time as have room in fp32. */
+static void run_weight_tasks_converted(struct weight_task *task, const struct linear_backward *args)
+{
+    const struct convert_kernels *convert = task->cpu->kernels->convert;
+    const int64_t width = args->in + args->out;
+    const int64_t fit = WORKSPACE_SHARED / (int64_t)sizeof(float) / width;
+    const int64_t step = fit < args->rows ? fit : args->rows;
+
+    ENSURE(step > 0, "a linear layer of %lld columns", (long long)width);
+    float *x = cpu_workspace_shared(task->cpu, (size_t)(step * width) * sizeof(float));
+    float *dy = x + step * args->in;
+    for (int64_t row = 0; row < args->rows; row += step) {
+        task->rows = args->rows - row < step ? args->rows - row : step;
+#pragma omp parallel for num_threads(task->cpu->threads)
+        for (int64_t r = 0; r < task->rows; r++) {
+            convert->to_fp32(x + r * args->in, args->type,
+                             element(args->type, args->x, (row + r) * args->in), args->in);
+            convert->to_fp32(dy + r * args->out, args->type,
+                             element(args->type, args->dy, (row + r) * args->out), args->out);
+        }
+        task->x = x;
+        task->dy = dy;
+        run_weight_tasks(task);
+    }
+}
+
+static void gradient_of_weight(struct cpu_device *cpu, const struct linear_backward *args)
+{
+    const bool native = is_native(cpu, args->type);
+    struct weight_task task = {.cpu = cpu,
+                               .type = native ? args->type : TYPE_FP32,
+                               .rows = args->rows,
+                               .in = args->in,
+                               .out = args->out,
+                               .out_cut = cut_rows(args->out, native && args->type == TYPE_BF16),
+                               .in_cut = args->dweight != NULL
+                                             ? cut_columns(args->in)
+                                             : (struct cut){args->in, args->in, 1},
+                               .x = args->x,
+                               .dy = args->dy,
+                               .dweight = args->dweight,
+                               .dbias = args->dbias};
+
+    if (native)
+        run_weight_tasks(&task);
+    else
+        run_weight_tasks_converted(&task, args);
+}
+
+void cpu_linear_backward(struct stream *stream, const struct linear_backward *args)
+{
+    if (args->rows == 0)
+        return;
+    if (args->dweight != NULL || args->dbias != NULL)
+        gradient_of_weight(stream->cpu, args);
+    if (args->dx != NULL)
+        gradient_of_x(stream->cpu, args);
+}

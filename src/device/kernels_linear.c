@@ -1,0 +1,164 @@
+/* What comes after the products of a linear layer, row by row while the row is in the cache. */
+#include "device/kernels.h"
+#include "device/vector.h"
+
+/* Elements index .. index + count of an operand: whole vectors, or what is left of a row. */
+KERNEL_INLINE vector_float part_load(enum data_type type, const void *from, int64_t index,
+                                     int64_t count)
+{
+    return count == VECTOR_WIDTH ? typed_load(type, from, index)
+                                 : typed_load_part(type, from, index, count);
+}
+
+KERNEL_INLINE void part_store(enum data_type type, void *to, int64_t index, vector_float value,
+                              int64_t count)
+{
+    if (count == VECTOR_WIDTH)
+        typed_store(type, to, index, value);
+    else
+        typed_store_part(type, to, index, value, count);
+}
+
+KERNEL_INLINE vector_float forward_part(const struct linear_row *row, enum data_type type,
+                                        int64_t i, int64_t count)
+{
+    vector_float value = part_load(TYPE_FP32, row->sum, i, count);
+
+    if (row->bias != NULL)
+        value += part_load(type, row->bias, i, count);
+    if (row->pre != NULL) {
+        part_store(type, row->pre, i, value, count);
+        value *= vector_normal_below(value);
+    }
+    if (row->mask != NULL)
+        value *= part_load(TYPE_FP32, row->mask, i, count);
+    if (row->residual != NULL)
+        value = value * row->path_scale + part_load(type, row->residual, i, count);
+    return value;
+}
+
+/* gelu'(x) = Phi(x) + x phi(x) */
+KERNEL_INLINE vector_float gelu_slope(vector_float x)
+{
+    const float density_at_0 = 0.398942280f;
+    return vector_normal_below(x) + x * density_at_0 * vector_exp(-0.5f * x * x);
+}
+
+KERNEL_INLINE vector_float backward_part(const struct linear_row *row, enum data_type type,
+                                         int64_t i, int64_t count)
+{
+    vector_float value = part_load(TYPE_FP32, row->sum, i, count);
+
+    if (row->pre == NULL)
+        return value;
+    value *= gelu_slope(part_load(type, row->pre, i, count));
+    if (row->mask != NULL)
+        value *= part_load(TYPE_FP32, row->mask, i, count);
+    return value;
+}
+
+KERNEL_INLINE vector_float drop_part(const struct linear_row *row, enum data_type type, int64_t i,
+                                     int64_t count)
+{
+    vector_float value = part_load(type, row->residual, i, count) * row->path_scale;
+
+    if (row->mask != NULL)
+        value *= part_load(TYPE_FP32, row->mask, i, count);
+    return value;
+}
+
+enum row_operation { ROW_FORWARD, ROW_BACKWARD, ROW_DROP };
+
+KERNEL_INLINE void row_part(const struct linear_row *row, enum data_type type,
+                            enum row_operation operation, int64_t i, int64_t count)
+{
+    vector_float value;
+
+    if (operation == ROW_FORWARD)
+        value = forward_part(row, type, i, count);
+    else if (operation == ROW_BACKWARD)
+        value = backward_part(row, type, i, count);
+    else
+        value = drop_part(row, type, i, count);
+    part_store(type, row->y, i, value, count);
+}
+
+KERNEL_INLINE void row_run(const struct linear_row *row, enum data_type type,
+                           enum row_operation operation)
+{
+    const struct linear_row here = *row; /* so that stores cannot change it */
+    int64_t i = 0;
+
+    for (; i + VECTOR_WIDTH <= here.count; i += VECTOR_WIDTH)
+        row_part(&here, type, operation, i, VECTOR_WIDTH);
+    if (i < here.count)
+        row_part(&here, type, operation, i, here.count - i);
+}
+
+KERNEL_INLINE void row_of_type(const struct linear_row *row, enum row_operation operation)
+{
+    if (row->type == TYPE_FP32)
+        row_run(row, TYPE_FP32, operation);
+    else if (row->type == TYPE_BF16)
+        row_run(row, TYPE_BF16, operation);
+    else
+        row_run(row, TYPE_FP16, operation);
+}
+
+static void forward(const struct linear_row *row)
+{
+    row_of_type(row, ROW_FORWARD);
+}
+
+static void backward(const struct linear_row *row)
+{
+    row_of_type(row, ROW_BACKWARD);
+}
+
+static void drop(const struct linear_row *row)
+{
+    row_of_type(row, ROW_DROP);
+}
+
+/* Adds the columns of some rows; one vector of columns, or one column. */
+KERNEL_INLINE void column_add(enum data_type type, int64_t rows, int64_t stride, const void *x,
+                              int64_t begin, int64_t count, float *sums)
+{
+    vector_float sum = {0};
+
+    for (int64_t r = 0; r < rows; r++)
+        sum += part_load(type, x, r * stride + begin, count);
+    part_store(TYPE_FP32, sums, 0, part_load(TYPE_FP32, sums, 0, count) + sum, count);
+}
+
+/* A few rows at a time: they stay in the cache from one column to the next, and a sum of sums loses
+ * less than one long sum. */
+KERNEL_INLINE void column_sums_of(enum data_type type, int64_t rows, int64_t columns,
+                                  int64_t stride, const void *x, int64_t begin, float *sums)
+{
+    enum { ROWS_AT_A_TIME = 64 };
+
+    for (int64_t r = 0; r < rows; r += ROWS_AT_A_TIME) {
+        const int64_t here = rows - r < ROWS_AT_A_TIME ? rows - r : ROWS_AT_A_TIME;
+        const int64_t first = r * stride + begin;
+        int64_t c = 0;
+        for (; c + VECTOR_WIDTH <= columns; c += VECTOR_WIDTH)
+            column_add(type, here, stride, x, first + c, VECTOR_WIDTH, sums + c);
+        for (; c < columns; c++)
+            column_add(type, here, stride, x, first + c, 1, sums + c);
+    }
+}
+
+static void column_sums(enum data_type type, int64_t rows, int64_t columns, int64_t stride,
+                        const void *x, int64_t begin, float *sums)
+{
+    if (type == TYPE_FP32)
+        column_sums_of(TYPE_FP32, rows, columns, stride, x, begin, sums);
+    else if (type == TYPE_BF16)
+        column_sums_of(TYPE_BF16, rows, columns, stride, x, begin, sums);
+    else
+        column_sums_of(TYPE_FP16, rows, columns, stride, x, begin, sums);
+}
+
+extern const struct linear_kernels KERNEL(linear_kernels);
+const struct linear_kernels KERNEL(linear_kernels) = {forward, backward, drop, column_sums};

@@ -1,0 +1,137 @@
+#include "device_test.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/random.h"
+
+void device_test_open(struct device_test *test, int threads)
+{
+    struct error error = {0};
+    const struct device_backend *backend = device_find("cpu");
+    memset(test, 0, sizeof *test);
+    test->device = backend->open(0, threads, &error);
+    if (test->device == NULL)
+        fail_msg("%s", error.text);
+    const size_t bytes = backend->workspace_bytes(test->device);
+    test->workspace = backend->allocate(test->device, bytes, &error);
+    assert_non_null(test->workspace);
+    backend->workspace_set(test->device, test->workspace, bytes);
+    test->stream = backend->stream_open(test->device);
+}
+
+void device_test_close(struct device_test *test)
+{
+    const struct device_backend *backend = test->device->backend;
+    for (int i = 0; i < test->tensor_count; i++)
+        free(test->tensors[i]);
+    backend->stream_close(test->stream);
+    backend->release(test->device, test->workspace);
+    backend->close(test->device);
+}
+
+/* Exactly as large as asked for: the sanitizer sees a step outside. */
+void *device_test_zeros(struct device_test *test, enum data_type type, int64_t count)
+{
+    assert_true(test->tensor_count < DEVICE_TEST_TENSORS);
+    void *tensor = calloc((size_t)count + (count == 0), type_size(type));
+    assert_non_null(tensor);
+    test->tensors[test->tensor_count++] = tensor;
+    return tensor;
+}
+
+/* To nearest; ties do not matter to the tests. */
+static uint16_t half_from_double(enum data_type type, double value)
+{
+    const float narrow = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &narrow, sizeof bits);
+    if (type == TYPE_BF16)
+        return (uint16_t)((bits + 0x8000) >> 16);
+    const double magnitude = fabs(value);
+    int exponent;
+    frexp(magnitude, &exponent);
+    if (exponent < -13)
+        exponent = -13;
+    const long steps = lrint(ldexp(magnitude, 11 - exponent));
+    const long code = (long)(exponent + 13) * 1024 + steps;
+    return (uint16_t)((value < 0 ? 0x8000 : 0) | code);
+}
+
+void *device_test_random(struct device_test *test, enum data_type type, int64_t count, double scale,
+                         uint64_t seed)
+{
+    void *tensor = device_test_zeros(test, type, count);
+    for (int64_t i = 0; i < count; i++) {
+        const struct random_block block =
+            random_block_at(seed, RANDOM_SYNTHETIC, 0, 0, 0, (uint32_t)i);
+        const float value = (float)(scale * (2.0 * random_uniform(block.word[0]) - 1.0));
+        if (type == TYPE_FP32)
+            ((float *)tensor)[i] = value;
+        else
+            ((uint16_t *)tensor)[i] = half_from_double(type, value);
+    }
+    return tensor;
+}
+
+double device_test_value(enum data_type type, const void *tensor, int64_t index)
+{
+    if (type == TYPE_FP32)
+        return ((const float *)tensor)[index];
+    const uint16_t half = ((const uint16_t *)tensor)[index];
+    if (type == TYPE_BF16) {
+        const uint32_t bits = (uint32_t)half << 16;
+        float value;
+        memcpy(&value, &bits, sizeof value);
+        return value;
+    }
+    const int exponent = half >> 10 & 31, mantissa = half & 1023;
+    const double sign = half >> 15 ? -1 : 1;
+    if (exponent == 31)
+        return mantissa ? NAN : sign * INFINITY;
+    return sign * (exponent == 0 ? ldexp(mantissa, -24) : ldexp(1024 + mantissa, exponent - 25));
+}
+
+double device_test_precision(enum data_type type)
+{
+    return type == TYPE_FP32 ? 0x1p-24 : type == TYPE_BF16 ? 0x1p-8 : 0x1p-11;
+}
+
+void device_test_near(const char *what, enum data_type type, const void *tensor,
+                      const double *expected, int64_t count, double tolerance, double scale)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const double value = device_test_value(type, tensor, i);
+        if (!(fabs(value - expected[i]) <= tolerance * (fabs(expected[i]) + scale)))
+            fail_msg("%s: element %lld is %.9g, not %.9g", what, (long long)i, value, expected[i]);
+    }
+}
+
+double device_test_dropout(const struct dropout *dropout, int64_t sample, int64_t element)
+{
+    if (dropout->rate == 0)
+        return 1;
+    const double threshold = round((double)dropout->rate * 65536);
+    const struct random_block block =
+        random_block_at(dropout->seed, RANDOM_DROPOUT, dropout->layer, dropout->step,
+                        dropout->position + (uint32_t)sample, (uint32_t)(element / 8));
+    const int lane = (int)(element % 8);
+    const uint32_t bits = block.word[lane / 2] >> (lane % 2 * 16) & 0xffff;
+    return bits >= threshold ? 65536 / (65536 - threshold) : 0;
+}
+
+double device_test_drop_path(const struct dropout *dropout, int64_t sample)
+{
+    if (dropout->rate == 0)
+        return 1;
+    const struct random_block block =
+        random_block_at(dropout->seed, RANDOM_DROP_PATH, dropout->layer, dropout->step,
+                        dropout->position + (uint32_t)sample, 0);
+    return random_uniform(block.word[0]) < dropout->rate ? 0 : 1 / (1 - (double)dropout->rate);
+}

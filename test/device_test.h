@@ -1,0 +1,45 @@
+/* What tests of the device's operations share: a device of so many threads with its workspace,
+ * random tensors of any type, and their values as double. Memory lives until device_test_close. */
+#ifndef VITTRAIN_TEST_DEVICE_TEST_H
+#define VITTRAIN_TEST_DEVICE_TEST_H
+
+#include <stdint.h>
+
+#include "device/device.h"
+
+enum { DEVICE_TEST_TENSORS = 64 };
+
+struct device_test {
+    struct device *device;
+    struct stream *stream;
+    void *workspace;
+    void *tensors[DEVICE_TEST_TENSORS];
+    int tensor_count;
+};
+
+/* Fails the test when the device cannot be opened. */
+void device_test_open(struct device_test *test, int threads);
+void device_test_close(struct device_test *test);
+
+/* A tensor of zeros; of uniform numbers in [-scale, scale] that depend on `seed`, as the type holds
+ * them. */
+void *device_test_zeros(struct device_test *test, enum data_type type, int64_t count);
+void *device_test_random(struct device_test *test, enum data_type type, int64_t count, double scale,
+                         uint64_t seed);
+
+double device_test_value(enum data_type type, const void *tensor, int64_t index);
+
+/* What one rounding to this type may change a value near 1 by. */
+double device_test_precision(enum data_type type);
+
+/* Fails with `what` and the first element that differs by more than
+ * tolerance * (|expected| + scale). */
+void device_test_near(const char *what, enum data_type type, const void *tensor,
+                      const double *expected, int64_t count, double tolerance, double scale);
+
+/* The factor of element `element` of sample `sample` by struct dropout's definition, and drop
+ * path's. */
+double device_test_dropout(const struct dropout *dropout, int64_t sample, int64_t element);
+double device_test_drop_path(const struct dropout *dropout, int64_t sample);
+
+#endif

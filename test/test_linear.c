@@ -1,0 +1,361 @@
+/* Linear layers against double precision: results and every gradient, for all options, types and
+ * instruction sets; and the same bits on any number of threads. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device_test.h"
+
+struct linear_case {
+    enum data_type type;
+    int64_t samples, rows_per_sample, in, out;
+    bool bias, pre, residual, in_place;
+    float dropout, drop_path;
+};
+
+static const struct linear_case cases[] = {
+    {TYPE_FP32, 2, 65, 48, 40, true, false, false, false, 0, 0},
+    {TYPE_FP32, 1, 1, 8, 10, false, false, false, false, 0, 0},
+    {TYPE_FP32, 3, 5, 7, 13, true, true, false, false, 0.1f, 0},
+    {TYPE_FP32, 5, 3, 16, 21, true, false, true, false, 0.3f, 0.5f},
+    {TYPE_FP32, 4, 40, 96, 800, false, true, false, false, 0.1f, 0},
+    {TYPE_FP32, 4, 33, 40, 776, true, false, true, true, 0, 0.25f},
+    {TYPE_FP32, 9, 100, 24, 24, true, false, false, false, 0.2f, 0},
+    {TYPE_FP32, 2, 17, 1600, 33, true, false, true, false, 0.1f, 0},
+    {TYPE_BF16, 2, 65, 48, 40, true, false, false, false, 0, 0},
+    {TYPE_BF16, 3, 5, 7, 13, true, true, false, false, 0.1f, 0},
+    {TYPE_BF16, 4, 40, 96, 800, true, true, false, false, 0, 0},
+    {TYPE_BF16, 4, 33, 40, 776, true, false, true, true, 0.1f, 0.25f},
+    {TYPE_BF16, 9, 100, 24, 24, false, false, false, false, 0.2f, 0},
+    {TYPE_FP16, 4, 33, 40, 96, true, true, false, false, 0.1f, 0},
+    {TYPE_FP16, 3, 9, 33, 17, true, false, true, false, 0.5f, 0.5f},
+};
+
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+static int64_t rows_of(const struct linear_case *it)
+{
+    return it->samples * it->rows_per_sample;
+}
+
+static struct dropout dropout_of(float rate)
+{
+    return (struct dropout){
+        .rate = rate, .seed = 0x123456789abcdefULL, .layer = 7, .step = 12, .position = 1000};
+}
+
+static double gelu(double x)
+{
+    return 0.5 * x * (1 + erf(x / sqrt(2)));
+}
+
+static double gelu_slope(double x)
+{
+    return 0.5 * (1 + erf(x / sqrt(2))) + x * exp(-0.5 * x * x) / sqrt(2 * M_PI);
+}
+
+static double factor_at(const struct dropout *dropout, const struct linear_case *it, int64_t row,
+                        int64_t column, int64_t width)
+{
+    const int64_t padded = (width + 7) / 8 * 8;
+    return device_test_dropout(dropout, row / it->rows_per_sample,
+                               row % it->rows_per_sample * padded + column);
+}
+
+struct forward_tensors {
+    void *x, *weight, *bias, *residual, *pre, *y;
+};
+
+static struct forward_tensors run_forward(struct device_test *test, const struct linear_case *it)
+{
+    const int64_t rows = rows_of(it);
+    struct forward_tensors t = {
+        .x = device_test_random(test, it->type, rows * it->in, 1, 1),
+        .weight = device_test_random(test, it->type, it->out * it->in, 1, 2),
+        .bias = it->bias ? device_test_random(test, it->type, it->out, 1, 3) : NULL,
+        .residual = it->residual ? device_test_random(test, it->type, rows * it->out, 1, 4) : NULL,
+        .pre = it->pre ? device_test_zeros(test, it->type, rows * it->out) : NULL,
+        .y = device_test_zeros(test, it->type, rows * it->out)};
+    const size_t bytes = (size_t)(rows * it->out) * type_size(it->type);
+    if (it->in_place)
+        memcpy(t.y, t.residual, bytes);
+    const struct linear_forward args = {.type = it->type,
+                                        .rows = rows,
+                                        .in = it->in,
+                                        .out = it->out,
+                                        .rows_per_sample = it->rows_per_sample,
+                                        .x = t.x,
+                                        .weight = t.weight,
+                                        .bias = t.bias,
+                                        .residual = it->in_place ? t.y : t.residual,
+                                        .pre = t.pre,
+                                        .y = t.y,
+                                        .dropout = dropout_of(it->dropout),
+                                        .drop_path = dropout_of(it->drop_path)};
+    test->device->backend->linear_forward(test->stream, &args);
+    return t;
+}
+
+static void check_forward(const struct linear_case *it, const struct forward_tensors *t)
+{
+    const int64_t rows = rows_of(it), count = rows * it->out;
+    const struct dropout dropout = dropout_of(it->dropout), path = dropout_of(it->drop_path);
+    double *pre = calloc((size_t)count, sizeof *pre), *y = calloc((size_t)count, sizeof *y);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t row = i / it->out, column = i % it->out;
+        double sum = t->bias ? device_test_value(it->type, t->bias, column) : 0;
+        for (int64_t k = 0; k < it->in; k++)
+            sum += device_test_value(it->type, t->x, row * it->in + k) *
+                   device_test_value(it->type, t->weight, column * it->in + k);
+        pre[i] = sum;
+        y[i] = (it->pre ? gelu(sum) : sum) * factor_at(&dropout, it, row, column, it->out);
+        if (it->residual)
+            y[i] = y[i] * device_test_drop_path(&path, row / it->rows_per_sample) +
+                   device_test_value(it->type, t->residual, i);
+    }
+    const double tolerance = 1.1 * device_test_precision(it->type) + 1e-6;
+    const double scale = it->type == TYPE_FP32 ? sqrt((double)it->in) : 1e-3;
+    if (it->pre)
+        device_test_near("pre", it->type, t->pre, pre, count, tolerance, scale);
+    device_test_near("y", it->type, t->y, y, count, tolerance, scale);
+    free(pre);
+    free(y);
+}
+
+static void forward_is_right(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        struct device_test test;
+        device_test_open(&test, 2);
+        const struct forward_tensors tensors = run_forward(&test, &cases[i]);
+        check_forward(&cases[i], &tensors);
+        device_test_close(&test);
+    }
+}
+
+struct backward_tensors {
+    void *x, *weight, *dy, *pre, *dx;
+    float *dweight, *dbias, *dweight_before, *dbias_before;
+};
+
+/* pre, where the case has it, is that of the layer that made x. */
+static struct backward_tensors run_backward(struct device_test *test, const struct linear_case *it)
+{
+    const int64_t rows = rows_of(it), weights = it->out * it->in;
+    struct backward_tensors t = {
+        .x = device_test_random(test, it->type, rows * it->in, 1, 1),
+        .weight = device_test_random(test, it->type, weights, 1, 2),
+        .dy = device_test_random(test, it->type, rows * it->out, 1, 5),
+        .pre = it->pre ? device_test_random(test, it->type, rows * it->in, 4, 6) : NULL,
+        .dx = device_test_zeros(test, it->type, rows * it->in),
+        .dweight = device_test_random(test, TYPE_FP32, weights, 1, 7),
+        .dbias = it->bias ? device_test_random(test, TYPE_FP32, it->out, 1, 8) : NULL,
+        .dweight_before = device_test_random(test, TYPE_FP32, weights, 1, 7),
+        .dbias_before = device_test_random(test, TYPE_FP32, it->out, 1, 8)};
+    const struct linear_backward args = {.type = it->type,
+                                         .rows = rows,
+                                         .in = it->in,
+                                         .out = it->out,
+                                         .rows_per_sample = it->rows_per_sample,
+                                         .x = t.x,
+                                         .weight = t.weight,
+                                         .dy = t.dy,
+                                         .pre = t.pre,
+                                         .dx = t.dx,
+                                         .dweight = t.dweight,
+                                         .dbias = t.dbias,
+                                         .dropout = dropout_of(it->dropout)};
+    test->device->backend->linear_backward(test->stream, &args);
+    return t;
+}
+
+static void check_dx(const struct linear_case *it, const struct backward_tensors *t)
+{
+    const int64_t count = rows_of(it) * it->in;
+    const struct dropout dropout = dropout_of(it->dropout);
+    double *dx = calloc((size_t)count, sizeof *dx);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t row = i / it->in, column = i % it->in;
+        for (int64_t k = 0; k < it->out; k++)
+            dx[i] += device_test_value(it->type, t->dy, row * it->out + k) *
+                     device_test_value(it->type, t->weight, k * it->in + column);
+        if (it->pre)
+            dx[i] *= gelu_slope(device_test_value(it->type, t->pre, i)) *
+                     factor_at(&dropout, it, row, column, it->in);
+    }
+    device_test_near("dx", it->type, t->dx, dx, count, 1.1 * device_test_precision(it->type) + 1e-6,
+                     it->type == TYPE_FP32 ? sqrt((double)it->out) : 1e-3);
+    free(dx);
+}
+
+static void check_gradients(const struct linear_case *it, const struct backward_tensors *t)
+{
+    const int64_t rows = rows_of(it), count = it->out * it->in;
+    double *dweight = calloc((size_t)count, sizeof *dweight);
+    double *dbias = calloc((size_t)it->out, sizeof *dbias);
+    for (int64_t o = 0; o < it->out; o++) {
+        dbias[o] = t->dbias_before[o];
+        for (int64_t row = 0; row < rows; row++)
+            dbias[o] += device_test_value(it->type, t->dy, row * it->out + o);
+        for (int64_t i = 0; i < it->in; i++) {
+            double sum = t->dweight_before[o * it->in + i];
+            for (int64_t row = 0; row < rows; row++)
+                sum += device_test_value(it->type, t->dy, row * it->out + o) *
+                       device_test_value(it->type, t->x, row * it->in + i);
+            dweight[o * it->in + i] = sum;
+        }
+    }
+    device_test_near("dweight", TYPE_FP32, t->dweight, dweight, count, 1e-6, sqrt((double)rows));
+    if (it->bias)
+        device_test_near("dbias", TYPE_FP32, t->dbias, dbias, it->out, 1e-6, sqrt((double)rows));
+    free(dweight);
+    free(dbias);
+}
+
+static void backward_is_right(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        struct device_test test;
+        device_test_open(&test, 2);
+        const struct backward_tensors tensors = run_backward(&test, &cases[i]);
+        check_dx(&cases[i], &tensors);
+        check_gradients(&cases[i], &tensors);
+        device_test_close(&test);
+    }
+}
+
+static void assert_same_bits(enum data_type type, const void *a, const void *b, int64_t count)
+{
+    assert_memory_equal(a, b, (size_t)count * type_size(type));
+}
+
+static void threads_do_not_matter(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        const struct linear_case *it = &cases[i];
+        struct device_test one, three;
+        device_test_open(&one, 1);
+        device_test_open(&three, 3);
+        const struct forward_tensors f1 = run_forward(&one, it), f3 = run_forward(&three, it);
+        const struct backward_tensors b1 = run_backward(&one, it), b3 = run_backward(&three, it);
+        assert_same_bits(it->type, f1.y, f3.y, rows_of(it) * it->out);
+        assert_same_bits(it->type, b1.dx, b3.dx, rows_of(it) * it->in);
+        assert_same_bits(TYPE_FP32, b1.dweight, b3.dweight, it->out * it->in);
+        if (it->bias)
+            assert_same_bits(TYPE_FP32, b1.dbias, b3.dbias, it->out);
+        device_test_close(&one);
+        device_test_close(&three);
+    }
+}
+
+static void every_instruction_set_is_right(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"baseline", "avx2", "avx512"};
+    for (int i = 0; i < 3; i++) {
+        struct error error = {0};
+        setenv("VITTRAIN_CPU", names[i], 1);
+        struct device *device = device_cpu.open(0, 1, &error);
+        if (device == NULL) {
+            print_message("# no %s here: %s\n", names[i], error.text);
+            continue;
+        }
+        device_cpu.close(device);
+        forward_is_right(state);
+        backward_is_right(state);
+    }
+    struct error error = {0};
+    setenv("VITTRAIN_CPU", "abacus", 1);
+    assert_null(device_cpu.open(0, 1, &error));
+    assert_int_equal(error.kind, ERROR_USAGE);
+    unsetenv("VITTRAIN_CPU");
+}
+
+static void no_rows_do_nothing(void **state)
+{
+    (void)state;
+    struct device_test test;
+    float weight[4] = {0}, gradient[4] = {1, 2, 3, 4};
+    device_test_open(&test, 2);
+    device_cpu.linear_forward(
+        test.stream,
+        &(struct linear_forward){.in = 2, .out = 2, .rows_per_sample = 1, .weight = weight});
+    device_cpu.linear_backward(test.stream, &(struct linear_backward){.in = 2,
+                                                                      .out = 2,
+                                                                      .rows_per_sample = 1,
+                                                                      .weight = weight,
+                                                                      .dweight = gradient,
+                                                                      .dbias = gradient});
+    assert_true(gradient[0] == 1 && gradient[3] == 4);
+    device_test_close(&test);
+}
+
+/* Frozen weights, the first layer of a model: what is NULL is not computed, the rest is the same.
+ */
+static void parts_can_be_left_out(void **state)
+{
+    (void)state;
+    enum { ROWS = 20, IN = 12, OUT = 9 };
+    struct device_test test;
+    device_test_open(&test, 2);
+    struct linear_backward args = {.rows = ROWS,
+                                   .in = IN,
+                                   .out = OUT,
+                                   .rows_per_sample = 1,
+                                   .x = device_test_random(&test, TYPE_FP32, ROWS * IN, 1, 1),
+                                   .weight = device_test_random(&test, TYPE_FP32, OUT * IN, 1, 2),
+                                   .dy = device_test_random(&test, TYPE_FP32, ROWS * OUT, 1, 3),
+                                   .dx = device_test_zeros(&test, TYPE_FP32, ROWS * IN),
+                                   .dweight = device_test_zeros(&test, TYPE_FP32, OUT * IN),
+                                   .dbias = device_test_zeros(&test, TYPE_FP32, OUT)};
+    device_cpu.linear_backward(test.stream, &args);
+    struct linear_backward only = args;
+    only.dx = device_test_zeros(&test, TYPE_FP32, ROWS * IN);
+    only.dweight = only.dbias = NULL;
+    device_cpu.linear_backward(test.stream, &only);
+    assert_same_bits(TYPE_FP32, only.dx, args.dx, ROWS * IN);
+    only.dx = NULL;
+    only.dweight = device_test_zeros(&test, TYPE_FP32, OUT * IN);
+    device_cpu.linear_backward(test.stream, &only);
+    assert_same_bits(TYPE_FP32, only.dweight, args.dweight, OUT * IN);
+    only.dweight = NULL;
+    only.dbias = device_test_zeros(&test, TYPE_FP32, OUT);
+    device_cpu.linear_backward(test.stream, &only);
+    assert_same_bits(TYPE_FP32, only.dbias, args.dbias, OUT);
+    device_test_close(&test);
+}
+
+static void limits_are_known(void **state)
+{
+    (void)state;
+    struct device_test test;
+    struct device_limits limits;
+    device_test_open(&test, 2);
+    device_cpu.limits(test.device, &limits);
+    assert_int_equal(limits.threads, 2);
+    assert_non_null(strstr(limits.name, "2 threads"));
+    assert_true(limits.peak_flops[TYPE_FP32] > 1e8);
+    assert_true(limits.peak_flops[TYPE_BF16] > 1e8);
+    device_test_close(&test);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(forward_is_right),      cmocka_unit_test(backward_is_right),
+        cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(every_instruction_set_is_right),
+        cmocka_unit_test(no_rows_do_nothing),    cmocka_unit_test(parts_can_be_left_out),
+        cmocka_unit_test(limits_are_known),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
