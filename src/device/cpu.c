@@ -1,5 +1,6 @@
 /* The CPU backend: what it is to open a device, its memory, and the table of operations. The
  * operations are in cpu_*.c. */
+#define _GNU_SOURCE /* sched_getaffinity */
 #include "device/cpu.h"
 
 #include <omp.h>
@@ -281,7 +282,5 @@ const struct device_backend device_cpu = {
     .zero = cpu_zero,
     .linear_forward = cpu_linear_forward,
     .linear_backward = cpu_linear_backward,
-    .attention_forward = cpu_attention_forward,
-    .attention_backward = cpu_attention_backward,
     .dropout_apply = cpu_dropout_apply,
 };
