@@ -61,11 +61,37 @@ struct linear_kernels {
                         const void *x, int64_t begin, float *sums);
 };
 
+/* One head of one sample; rows of q, k and v lie `stride` elements apart, those of out
+ * `out_stride`. Names as in device.h. */
+struct attention_head {
+    enum data_type type;
+    int64_t tokens, queries, head_dim, stride, out_stride;
+    float scale;
+    const void *q, *k, *v;
+    void *out;
+    float *lse;
+    const float *lse_read; /* backward, and the next four */
+    const void *dout;
+    void *dq, *dk, *dv;
+    struct mask_source mask; /* threshold 0: no dropout */
+    int64_t mask_block;      /* of query 0 */
+    float *memory;
+};
+
+/* kernels_attention.c */
+struct attention_kernels {
+    /* How many elements `memory` must have. */
+    int64_t (*memory)(const struct attention_head *head, bool backward);
+    void (*forward)(const struct attention_head *head);
+    void (*backward)(const struct attention_head *head);
+};
+
 struct cpu_kernels {
     const char *name; /* "AVX2": for people */
     const struct random_kernels *random;
     const struct convert_kernels *convert;
     const struct linear_kernels *linear;
+    const struct attention_kernels *attention;
 };
 
 extern const struct cpu_kernels cpu_kernels_baseline;

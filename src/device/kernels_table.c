@@ -8,10 +8,12 @@
 extern const struct random_kernels KERNEL(random_kernels);
 extern const struct convert_kernels KERNEL(convert_kernels);
 extern const struct linear_kernels KERNEL(linear_kernels);
+extern const struct attention_kernels KERNEL(attention_kernels);
 
 const struct cpu_kernels KERNEL(cpu_kernels) = {
     .name = KERNEL_NAME(KERNELS),
     .random = &KERNEL(random_kernels),
     .convert = &KERNEL(convert_kernels),
     .linear = &KERNEL(linear_kernels),
+    .attention = &KERNEL(attention_kernels),
 };
