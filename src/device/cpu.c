@@ -282,5 +282,7 @@ const struct device_backend device_cpu = {
     .zero = cpu_zero,
     .linear_forward = cpu_linear_forward,
     .linear_backward = cpu_linear_backward,
+    .attention_forward = cpu_attention_forward,
+    .attention_backward = cpu_attention_backward,
     .dropout_apply = cpu_dropout_apply,
 };
