@@ -15,26 +15,28 @@ enum { PIECE = 4096 }; /* elements that one thread draws at a time */
 static void draw_uniform(const struct unit_tensor *tensor, uint64_t seed, int64_t first,
                          int64_t count, float *values)
 {
+    uint32_t word[PIECE]; /* whole blocks of 4 */
     for (int64_t i = 0; i < count; i += 4) {
         struct random_block block = random_block_at(seed, RANDOM_INITIAL_WEIGHTS, 0, 0,
                                                     tensor->index, (uint32_t)((first + i) / 4));
-        for (int64_t lane = 0; lane < 4 && i + lane < count; lane++)
-            values[i + lane] = ((float)(block.word[lane] >> 9) + 0.5f) * 0x1p-22f - 1;
+        memcpy(&word[i], block.word, sizeof block.word);
     }
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        values[i] = ((float)(int32_t)(word[i] >> 9) + 0.5f) * 0x1p-22f - 1;
 }
 
 /* Natural logarithm of a normal positive number, to 1e-7 (the polynomial is Cephes' logf). */
 static inline float logarithm(float x)
 {
+    const int32_t half_root = 0x3f3504f3; /* the bits of sqrt(1/2) */
     int32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    float exponent = (float)((bits >> 23) - 126);
-    bits = (bits & 0x7fffff) | 0x3f000000;
-    float m; /* 1/2 <= m < 1 */
+    int32_t power = (bits - half_root) >> 23;
+    bits -= power * (1 << 23);
+    float exponent = (float)power, m; /* sqrt(1/2) <= m < sqrt(2) */
     memcpy(&m, &bits, sizeof m);
-    float small = m < 0.707106781f ? 1.0f : 0.0f;
-    exponent -= small;
-    m = m + small * m - 1;
+    m -= 1;
     float square = m * m;
     float y = 7.0376836292e-2f;
     y = y * m - 1.1514610310e-1f;
@@ -49,34 +51,53 @@ static inline float logarithm(float x)
     return m + y + 0.693359375f * exponent;
 }
 
-/* sqrt(2) erfinv(x), in place: M. Giles, "Approximating the erfinv function" (GPU Computing Gems,
- * Jade edition, 2011), single precision. */
+/* erfinv(x) for all but the tails, |x| < 0.9966 or so, where w = -log(1 - x^2) < 5; and for the
+ * tails: M. Giles, "Approximating the erfinv function" (GPU Computing Gems, Jade edition, 2011),
+ * single precision. */
+static inline float erfinv_centre(float x, float w)
+{
+    w -= 2.5f;
+    float p = 2.81022636e-08f;
+    p = p * w + 3.43273939e-07f;
+    p = p * w - 3.5233877e-06f;
+    p = p * w - 4.39150654e-06f;
+    p = p * w + 0.00021858087f;
+    p = p * w - 0.00125372503f;
+    p = p * w - 0.00417768164f;
+    p = p * w + 0.246640727f;
+    p = p * w + 1.50140941f;
+    return p * x;
+}
+
+static float erfinv_tail(float x, float w)
+{
+    w = sqrtf(w) - 3;
+    float p = -0.000200214257f;
+    p = p * w + 0.000100950558f;
+    p = p * w + 0.00134934322f;
+    p = p * w - 0.00367342844f;
+    p = p * w + 0.00573950773f;
+    p = p * w - 0.0076224613f;
+    p = p * w + 0.00943887047f;
+    p = p * w + 1.00167406f;
+    p = p * w + 2.83297682f;
+    return p * x;
+}
+
+/* Uniform numbers to standard normal ones, in place: sqrt(2) erfinv(x). */
 static void quantile_normal(float *x, int64_t count)
 {
-    static const float centre[9] = {2.81022636e-08f,  3.43273939e-07f, -3.5233877e-06f,
-                                    -4.39150654e-06f, 0.00021858087f,  -0.00125372503f,
-                                    -0.00417768164f,  0.246640727f,    1.50140941f};
-    static const float tail[9] = {-0.000200214257f, 0.000100950558f, 0.00134934322f,
-                                  -0.00367342844f,  0.00573950773f,  -0.0076224613f,
-                                  0.00943887047f,   1.00167406f,     2.83297682f};
     const float root = 1.41421356f;
     float w[PIECE], given[PIECE];
     memcpy(given, x, (size_t)count * sizeof *x);
 #pragma omp simd
     for (int64_t i = 0; i < count; i++) {
-        w[i] = -logarithm((1 - x[i]) * (1 + x[i]));
-        float p = centre[0];
-        for (int j = 1; j < 9; j++)
-            p = p * (w[i] - 2.5f) + centre[j];
-        x[i] *= root * p;
+        w[i] = -logarithm((1 - given[i]) * (1 + given[i]));
+        x[i] = root * erfinv_centre(given[i], w[i]);
     }
     for (int64_t i = 0; i < count; i++) /* one of 300 */
-        if (w[i] >= 5) {
-            float p = tail[0], v = sqrtf(w[i]) - 3;
-            for (int j = 1; j < 9; j++)
-                p = p * v + tail[j];
-            x[i] = root * p * given[i];
-        }
+        if (w[i] >= 5)
+            x[i] = root * erfinv_tail(given[i], w[i]);
 }
 
 /* As timm's trunc_normal_: cut at +-2 whatever the standard deviation is. */
@@ -84,11 +105,16 @@ static void draw_truncated(float scale, float *values, int64_t count)
 {
     const float cut = 2;
     float share = (float)erf(cut / (scale * sqrt(2.0))); /* of the whole distribution */
+#pragma omp simd
     for (int64_t i = 0; i < count; i++)
         values[i] *= share;
     quantile_normal(values, count);
-    for (int64_t i = 0; i < count; i++)
-        values[i] = fminf(fmaxf(values[i] * scale, -cut), cut);
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) {
+        float value = values[i] * scale;
+        value = value < -cut ? -cut : value;
+        values[i] = value > cut ? cut : value;
+    }
 }
 
 static void draw_piece(const struct unit_tensor *tensor, uint64_t seed, int64_t first,
@@ -102,6 +128,7 @@ static void draw_piece(const struct unit_tensor *tensor, uint64_t seed, int64_t 
     }
     if (tensor->initial == INITIAL_NORMAL)
         quantile_normal(values, count);
+#pragma omp simd
     for (int64_t i = 0; i < count; i++)
         values[i] *= scale;
 }
