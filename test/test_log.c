@@ -100,6 +100,7 @@ static void speak_to_file(void)
 {
     struct error error = {0};
     log_open(0, LOG_INFO);
+    log_info("early");
     if (!log_to_file("/nowhere/run.log", &error))
         log_error(&error);
     error_clear(&error);
@@ -115,12 +116,16 @@ static void file_gets_a_copy(void **state)
     assert_true(descriptor >= 0);
     char text[1024];
     output_of(speak_to_file, text, sizeof text);
-    assert_string_equal(text, "vittrain: error: /nowhere/run.log: cannot write the log: No such "
-                              "file or directory\nkept\n");
+    assert_string_equal(text, "early\nvittrain: error: /nowhere/run.log: cannot write the log: No "
+                              "such file or directory\nkept\n");
     read_all(descriptor, text, sizeof text);
     assert_int_equal(text[4], '-');
     assert_int_equal(text[10], 'T');
-    assert_string_equal(text + 19, " kept\n");
+    assert_int_equal(strncmp(text + 19, " early\n", 7), 0);
+    const char *second = strchr(text, '\n') + 1;
+    assert_int_equal(strncmp(second + 19, " vittrain: error: /nowhere", 26), 0);
+    const char *third = strchr(second, '\n') + 1;
+    assert_string_equal(third + 19, " kept\n");
     assert_int_equal(unlink(log_path), 0);
 }
 

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "core/log.h"
 #include "temporary.h"
 
 static struct comm *world;
@@ -129,7 +130,7 @@ static void new_runs_get_names_of_their_own(void **state)
         run_folder_close(&folders[i]);
 }
 
-static void deck_is_saved(void **state)
+static void deck_and_log_are_there(void **state)
 {
     (void)state;
     struct options saved;
@@ -144,6 +145,8 @@ static void deck_is_saved(void **state)
     assert_string_equal(text, expected);
     free(text);
     free(expected);
+    snprintf(name, sizeof name, "%s/train.log", folder.path);
+    assert_int_equal(access(name, F_OK), 0);
     run_folder_close(&folder);
 }
 
@@ -306,6 +309,16 @@ static void unwritable_places_are_errors(void **state)
     assert_refused(ERROR_FILE, "choose another by run.dir");
 }
 
+static void a_log_that_cannot_be_made_is_an_error(void **state)
+{
+    (void)state;
+    set("run.dir=a");
+    if (is_first())
+        temporary_directory("a/train.log");
+    comm_barrier(world);
+    assert_refused(ERROR_FILE, "a/train.log: cannot write the log");
+}
+
 static void names_must_be_names(void **state)
 {
     (void)state;
@@ -352,7 +365,7 @@ int main(int argc, char **argv)
 #define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, enter_folder, leave_folder)
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(new_runs_get_names_of_their_own),
-        FOLDER_TEST(deck_is_saved),
+        FOLDER_TEST(deck_and_log_are_there),
         FOLDER_TEST(given_folder_is_made_with_those_above),
         FOLDER_TEST(given_folder_with_checkpoints_is_gone_on_with),
         FOLDER_TEST(parts_of_checkpoints_are_none),
@@ -363,6 +376,7 @@ int main(int argc, char **argv)
         FOLDER_TEST(damaged_decks_are_passed_over),
         FOLDER_TEST(folder_of_a_running_job_is_left_alone),
         FOLDER_TEST(unwritable_places_are_errors),
+        FOLDER_TEST(a_log_that_cannot_be_made_is_an_error),
         FOLDER_TEST(names_must_be_names),
         FOLDER_TEST(files_are_replaced_whole),
     };
@@ -373,6 +387,7 @@ int main(int argc, char **argv)
     mesh = (struct mesh){.world = world, .node = comm_split_node(world)};
     cmocka_set_message_output(CM_OUTPUT_TAP);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    log_close();
     mesh.node->backend->close(mesh.node);
     comm_world_close(world);
     return failed;

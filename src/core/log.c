@@ -12,13 +12,15 @@
 
 #include "core/clock.h"
 
-enum { LINE_SIZE = 4096, PROGRESS_SIZE = 512 };
+enum { LINE_SIZE = 4096, PROGRESS_SIZE = 512, EARLY_SIZE = 65536 };
 
 static struct {
     pthread_mutex_t mutex;
     int rank;
     enum log_level level;
     FILE *file;
+    char early[EARLY_SIZE]; /* lines from before there was a file, for its beginning */
+    size_t early_used;
     char progress[PROGRESS_SIZE]; /* what the live line shows, empty: none */
     double progress_time;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .level = LOG_INFO};
@@ -39,6 +41,8 @@ bool log_to_file(const char *path, struct error *error)
         fclose(state.file);
     state.file = file;
     setvbuf(file, NULL, _IOLBF, BUFSIZ);
+    fwrite(state.early, 1, state.early_used, file);
+    state.early_used = 0;
     pthread_mutex_unlock(&state.mutex);
     return true;
 }
@@ -75,6 +79,18 @@ void log_close(void)
     pthread_mutex_unlock(&state.mutex);
 }
 
+/* Keeps a line for a file to come. What does not fit is not kept. */
+static void keep_for_file(const char *mark, const char *line)
+{
+    char stamp[32];
+    clock_stamp(stamp, sizeof stamp);
+    const size_t left = sizeof state.early - state.early_used;
+    const int length =
+        snprintf(state.early + state.early_used, left, "%s %s%s\n", stamp, mark, line);
+    if (length > 0 && (size_t)length < left)
+        state.early_used += (size_t)length;
+}
+
 /* A log that cannot be written (disk full) is said once and does not end the run. */
 static void append_to_file(const char *mark, const char *line)
 {
@@ -106,6 +122,8 @@ static void write_line(FILE *console, const char *mark, const char *format, va_l
     draw_progress();
     if (state.file != NULL)
         append_to_file(mark, line);
+    else
+        keep_for_file(mark, line);
     pthread_mutex_unlock(&state.mutex);
 }
 

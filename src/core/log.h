@@ -11,8 +11,8 @@ enum log_level { LOG_QUIET, LOG_WARN, LOG_INFO, LOG_DEBUG };
 /* Ranks other than 0 print nothing unless the level is LOG_DEBUG, then with their rank in front. */
 void log_open(int rank, enum log_level level);
 
-/* From here on each line also goes, with date and time, to this file (rank 0 calls it; appended).
- */
+/* Each line also goes, with date and time, to this file (rank 0 calls it; appended): those from
+ * here on, and those from before, that had no file (64 KiB of them). */
 bool log_to_file(const char *path, struct error *error);
 void log_close(void);
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/log.h"
 #include "io/atomic_file.h"
 
 static const char runs_folder[] = "runs";
@@ -331,12 +332,16 @@ static bool decide_folder(struct run_folder *folder, const struct options *optio
 
 /* ---- all ranks together */
 
-static void save_deck(const struct run_folder *folder, const struct options *options,
-                      struct error *error)
+/* Rank 0: the resolved deck, and the log from here on. */
+static void begin_files(const struct run_folder *folder, const struct options *options,
+                        struct error *error)
 {
+    char path[FILE_PATH];
     char *text = options_to_text(options);
 
-    run_folder_write(folder, "deck.ini", text, error);
+    snprintf(path, sizeof path, "%s/train.log", folder->path);
+    if (run_folder_write(folder, "deck.ini", text, error))
+        log_to_file(path, error);
     free(text);
 }
 
@@ -354,7 +359,7 @@ bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct 
         snprintf(folder->checkpoints, sizeof folder->checkpoints, "%s/checkpoints", folder->path);
         if (mesh->node->rank == 0 && make_folders(folder->checkpoints, error) &&
             try_writing(folder->path, error) && world->rank == 0)
-            save_deck(folder, options, error);
+            begin_files(folder, options, error);
         if (comm_agree(world, error))
             return true;
     }

@@ -1,0 +1,35 @@
+#!/bin/sh
+# What a run leaves, read by the Python programs that people will read it with: TensorBoard's events by
+# TensorBoard, checkpoints by h5py, weights by safetensors. Not part of `make check`, which needs no
+# Python. TAP output.
+#   PYTHON=python TEST_SOURCE=/src TEST_BUILD=/build sh check_with_python.sh
+
+PYTHON=${PYTHON:-python3}
+MPIRUN=${MPIRUN:-mpirun --oversubscribe}
+. "$TEST_SOURCE/test/environment.sh"
+. "$TEST_SOURCE/test/program.sh"
+
+# read_by NAME SCRIPT WORD...: the script ends with 0.
+read_by() {
+    name=$1 script=$2
+    shift 2
+    "$PYTHON" "$TEST_SOURCE/test/$script" "$@" >"$work/said" 2>&1 && bad= || bad="$script: status $?"
+    result "$name" "$bad" "$work/said"
+}
+
+folder=$work/run
+steps="$small run.dir=$folder train.epochs=2 checkpoint.every=0.5 checkpoint.keep=9 optim.ema=0.9"
+run 2 first $steps
+result "a run on two ranks" "$([ $status -eq 0 ] || echo "status $status")" "$work/first.log"
+
+read_by "TensorBoard reads the events of a run" check_tensorboard.py "$folder" --parts 1
+
+# As if it had been killed in its second epoch: the newest checkpoint is of the first.
+for file in "$folder"/checkpoints/step-*.h5; do newest=$file; done
+rm "$newest" "$folder/result.json"
+run 2 second $steps
+grep -q 'resuming from' "$work/second.log" && bad= || bad="not resumed"
+result "the run goes on" "$bad" "$work/second.log"
+read_by "TensorBoard sees no step twice in a resumed run" check_tensorboard.py "$folder" --parts 2
+
+echo "1..$number"
