@@ -3,11 +3,9 @@
  * order, and depend on the seed only, so that every rank and every resumed run has the same. */
 #include "data/dataset.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/random.h"
 
@@ -16,14 +14,6 @@ static const struct dataset_format *const formats[] = {&dataset_cifar10, &datase
 enum { FORMAT_COUNT = sizeof formats / sizeof formats[0] };
 
 static const char *const split_name[] = {"training", "validation", "test"};
-
-const char *const *dataset_format_names(void)
-{
-    static const char *names[FORMAT_COUNT + 1];
-    for (int i = 0; i < FORMAT_COUNT; i++)
-        names[i] = formats[i]->name;
-    return names;
-}
 
 static const struct dataset_format *format_find(const char *name, struct error *error)
 {

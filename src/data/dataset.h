@@ -50,9 +50,6 @@ bool dataset_read(struct dataset *dataset, int64_t index, uint8_t *pixels, int32
 uint32_t dataset_record(const struct dataset *dataset, int64_t index);
 void dataset_close(struct dataset *dataset);
 
-/* NULL-terminated names of the formats. */
-const char *const *dataset_format_names(void);
-
 /* The directory of the sample that comes with the program: beside the program when it runs from the
  * build tree, else in the installed data directory. */
 const char *dataset_sample_directory(void);
