@@ -1,5 +1,5 @@
-/* Which ranks share a directory. All ranks of a test are on one node, so they all do; node-private
- * disks take several nodes. */
+/* Which ranks share a directory. Nodes with disks of their own are played: each rank is a node by
+ * itself and brings its own directory. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,6 +40,32 @@ static void test_owner(void **state)
         assert_int_equal(rmdir(path), 0);
 }
 
+static const struct comm_backend *real_backend;
+
+static struct comm *split_alone(struct comm *comm)
+{
+    return real_backend->split(comm, comm->rank, 0);
+}
+
+/* Every second node has a disk of its own, the others share one. */
+static void test_private_disks(void **state)
+{
+    (void)state;
+    char path[2048];
+    int owner = -1;
+    bool private_disk = world->rank % 2 == 1;
+    snprintf(path, sizeof path, "%s/disk%d", root, private_disk ? world->rank : 0);
+    struct comm_backend alone = *world->backend;
+    alone.split_node = split_alone;
+    real_backend = world->backend;
+    world->backend = &alone;
+    bool good = directory_owner(world, path, &owner, &error);
+    world->backend = real_backend;
+    if (!good)
+        fail_msg("%s", error.text);
+    assert_int_equal(owner, private_disk ? world->rank : 0);
+}
+
 static void test_not_a_directory(void **state)
 {
     (void)state;
@@ -70,6 +96,7 @@ int main(int argc, char **argv)
     comm_broadcast(world, root, sizeof root, COMM_BYTE, 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_owner),
+        cmocka_unit_test(test_private_disks),
         cmocka_unit_test(test_not_a_directory),
     };
     int failed = cmocka_run_group_tests_name("directory", tests, NULL, NULL);

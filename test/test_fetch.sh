@@ -1,0 +1,88 @@
+#!/bin/sh
+# The command fetch: what it leaves, says and returns, alone and with several ranks; the web server is
+# on this machine.
+
+if ! command -v python3 >/dev/null; then
+    echo '1..0 # SKIP no python3'
+    exit 0
+fi
+vittrain=$TEST_BUILD/vittrain
+work=$(mktemp -d) || exit 1
+mkfifo "$work/input"
+trap 'exec 8>&-; rm -rf "$work"' EXIT
+mkdir "$work/served"
+python3 "$TEST_SOURCE/test/http_server.py" "$work/served" <"$work/input" >"$work/port" &
+server=$!
+exec 8>"$work/input"
+until [ -s "$work/port" ] || ! kill -0 $server; do
+    sleep 0.1
+done
+home=http://127.0.0.1:$(cat "$work/port")
+unset http_proxy all_proxy ALL_PROXY
+
+number=0
+# report NAME PROBLEM: ok when there is none.
+report() {
+    number=$((number + 1))
+    if [ -z "$2" ]; then
+        echo "ok $number - $1"
+    else
+        echo "not ok $number - $1"
+        echo "# $2"
+        echo "$said" | sed 's/^/# /'
+    fi
+}
+
+# run STATUS WORDS COMMAND...: runs it; `bad` says what is wrong with its exit status or its words.
+run() {
+    expected=$1 words=$2
+    shift 2
+    said=$(cd "$work" && timeout 60 "$@" 2>&1 </dev/null)
+    status=$?
+    bad=
+    [ $status -eq "$expected" ] || bad="exit status $status instead of $expected"
+    case $said in *"$words"*) ;; *) bad="$bad; not said: $words" ;; esac
+}
+
+# requests PATH: how often the server was asked for it.
+requests() {
+    grep -c "^$1 " "$work/served/requests"
+}
+
+echo 1..8
+
+model=vit_small_patch32_224
+printf '\002\000\000\000\000\000\000\000{}' >"$work/served/$model.safetensors"
+run 0 "model.init=weights/$model.safetensors" \
+    "$vittrain" fetch weights $model fetch.url="$home/range/" fetch.dir=weights
+cmp -s "$work/weights/$model.safetensors" "$work/served/$model.safetensors" || bad="$bad; other content"
+report 'weights arrive in fetch.dir' "$bad"
+
+run 0 'is there already' "$vittrain" fetch weights $model fetch.url="$home/range/" fetch.dir=weights
+[ "$(requests /range/$model.safetensors)" = 1 ] || bad="$bad; asked for again"
+report 'what is there is not fetched again' "$bad"
+
+run 0 'the weights are in' $MPIRUN -np 4 \
+    "$vittrain" fetch weights $model fetch.url="$home/range/copy/" fetch.dir=shared/deep
+[ "$(requests /range/copy/$model.safetensors)" = 1 ] || bad="$bad; not asked for exactly once"
+left=$(ls -A "$work/shared/deep")
+[ "$left" = $model.safetensors ] || bad="$bad; left: $left"
+report 'of four ranks one downloads' "$bad"
+
+run 8 'HTTP 404' $MPIRUN -np 2 "$vittrain" fetch cifar10 fetch.url="$home/range/" fetch.dir=none
+[ "$(echo "$said" | grep -c 'vittrain: error:')" = 1 ] || bad="$bad; not said exactly once"
+report 'nothing there: one message, exit code 8' "$bad"
+
+echo 'no archive' >"$work/served/cifar-10-binary.tar.gz"
+run 8 'the archive is no good' "$vittrain" fetch cifar10 fetch.url="$home/range/" fetch.dir=none
+report 'no archive: exit code 8' "$bad"
+
+run 2 'vit_base_patch32_224' "$vittrain" fetch weights vit_cifar
+report 'a model without published weights: exit code 2' "$bad"
+
+run 2 'fetch what?' "$vittrain" fetch
+report 'fetch without an object: exit code 2' "$bad"
+
+: >"$work/file"
+run 5 'cannot be made' "$vittrain" fetch cifar10 fetch.url="$home/range/" fetch.dir=file/below
+report 'a fetch.dir that cannot be: exit code 5' "$bad"
