@@ -1,0 +1,283 @@
+/* Attention against double precision: result, log of the sum of exponentials and the gradients of
+ * q, k and v, for all types, sizes and instruction sets; and the same bits on any number of
+ * threads. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device_test.h"
+
+struct attention_case {
+    enum data_type type;
+    int64_t batch, tokens, queries, heads, head_dim;
+    float dropout;
+};
+
+static const struct attention_case cases[] = {
+    {TYPE_FP32, 2, 5, 5, 2, 8, 0},       {TYPE_FP32, 1, 1, 1, 1, 16, 0},
+    {TYPE_FP32, 2, 65, 65, 3, 64, 0.1f}, {TYPE_FP32, 3, 65, 1, 2, 64, 0.1f},
+    {TYPE_FP32, 1, 197, 197, 1, 72, 0},  {TYPE_FP32, 1, 50, 50, 2, 128, 0.5f},
+    {TYPE_FP32, 2, 17, 9, 2, 13, 0.2f},  {TYPE_FP32, 1, 300, 4, 1, 40, 0.1f},
+    {TYPE_BF16, 2, 65, 65, 3, 64, 0.1f}, {TYPE_BF16, 1, 150, 150, 2, 24, 0},
+    {TYPE_BF16, 2, 33, 1, 2, 12, 0.1f},  {TYPE_FP16, 2, 33, 33, 2, 32, 0.1f},
+};
+
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+static struct dropout dropout_of(const struct attention_case *it)
+{
+    return (struct dropout){
+        .rate = it->dropout, .seed = 0xfedcba987654321ULL, .layer = 3, .step = 5, .position = 77};
+}
+
+static int64_t qkv_count(const struct attention_case *it)
+{
+    return it->batch * it->tokens * 3 * it->heads * it->head_dim;
+}
+
+static int64_t out_count(const struct attention_case *it)
+{
+    return it->batch * it->queries * it->heads * it->head_dim;
+}
+
+/* Where element d of token t of q, k or v (part 0, 1, 2) is. */
+static int64_t qkv_index(const struct attention_case *it, int64_t sample, int64_t t, int part,
+                         int64_t head, int64_t d)
+{
+    return (((sample * it->tokens + t) * 3 + part) * it->heads + head) * it->head_dim + d;
+}
+
+static int64_t out_index(const struct attention_case *it, int64_t sample, int64_t i, int64_t head,
+                         int64_t d)
+{
+    return ((sample * it->queries + i) * it->heads + head) * it->head_dim + d;
+}
+
+struct attention_tensors {
+    void *qkv, *out, *dout, *dqkv;
+    float *lse;
+};
+
+static struct attention_tensors run(struct device_test *test, const struct attention_case *it)
+{
+    struct attention_tensors t = {
+        .qkv = device_test_random(test, it->type, qkv_count(it), 2, 1),
+        .out = device_test_zeros(test, it->type, out_count(it)),
+        .dout = device_test_random(test, it->type, out_count(it), 1, 2),
+        .dqkv = device_test_random(test, it->type, qkv_count(it), 1, 3),
+        .lse = device_test_zeros(test, TYPE_FP32, it->batch * it->heads * it->queries)};
+    const float scale = 1 / sqrtf((float)it->head_dim);
+    const struct device_backend *backend = test->device->backend;
+    backend->attention_forward(test->stream,
+                               &(struct attention_forward){.type = it->type,
+                                                           .batch = it->batch,
+                                                           .tokens = it->tokens,
+                                                           .queries = it->queries,
+                                                           .heads = it->heads,
+                                                           .head_dim = it->head_dim,
+                                                           .scale = scale,
+                                                           .qkv = t.qkv,
+                                                           .out = t.out,
+                                                           .lse = t.lse,
+                                                           .dropout = dropout_of(it)});
+    backend->attention_backward(test->stream,
+                                &(struct attention_backward){.type = it->type,
+                                                             .batch = it->batch,
+                                                             .tokens = it->tokens,
+                                                             .queries = it->queries,
+                                                             .heads = it->heads,
+                                                             .head_dim = it->head_dim,
+                                                             .scale = scale,
+                                                             .qkv = t.qkv,
+                                                             .out = t.out,
+                                                             .dout = t.dout,
+                                                             .lse = t.lse,
+                                                             .dqkv = t.dqkv,
+                                                             .dropout = dropout_of(it)});
+    return t;
+}
+
+/* One query of one head in double precision: the results go where the device's go. */
+struct reference {
+    const struct attention_case *it;
+    const struct attention_tensors *tensors;
+    double *out, *dqkv, *lse;
+    double *probability, *factor, *slope; /* of one query, by token */
+};
+
+static double qkv_value(const struct reference *reference, int64_t sample, int64_t t, int part,
+                        int64_t head, int64_t d)
+{
+    return device_test_value(reference->it->type, reference->tensors->qkv,
+                             qkv_index(reference->it, sample, t, part, head, d));
+}
+
+static void reference_forward(struct reference *reference, int64_t sample, int64_t head, int64_t i)
+{
+    const struct attention_case *it = reference->it;
+    const struct dropout dropout = dropout_of(it);
+    const int64_t row = (head * it->queries + i) * ((it->tokens + 7) / 8 * 8);
+    double *p = reference->probability, sum = 0, most = -INFINITY;
+    for (int64_t j = 0; j < it->tokens; j++) {
+        p[j] = 0;
+        for (int64_t d = 0; d < it->head_dim; d++)
+            p[j] += qkv_value(reference, sample, i, 0, head, d) *
+                    qkv_value(reference, sample, j, 1, head, d) / sqrt((double)it->head_dim);
+        most = fmax(most, p[j]);
+    }
+    for (int64_t j = 0; j < it->tokens; j++)
+        sum += p[j] = exp(p[j] - most);
+    reference->lse[(sample * it->heads + head) * it->queries + i] = most + log(sum);
+    for (int64_t j = 0; j < it->tokens; j++) {
+        p[j] /= sum;
+        reference->factor[j] = device_test_dropout(&dropout, sample, row + j);
+        for (int64_t d = 0; d < it->head_dim; d++)
+            reference->out[out_index(it, sample, i, head, d)] +=
+                p[j] * reference->factor[j] * qkv_value(reference, sample, j, 2, head, d);
+    }
+}
+
+static void reference_backward(struct reference *reference, int64_t sample, int64_t head, int64_t i)
+{
+    const struct attention_case *it = reference->it;
+    const double *p = reference->probability, *factor = reference->factor;
+    const double scale = 1 / sqrt((double)it->head_dim);
+    double mean = 0;
+    for (int64_t j = 0; j < it->tokens; j++) {
+        reference->slope[j] = 0;
+        for (int64_t d = 0; d < it->head_dim; d++) {
+            const double dout = device_test_value(it->type, reference->tensors->dout,
+                                                  out_index(it, sample, i, head, d));
+            reference->slope[j] += factor[j] * dout * qkv_value(reference, sample, j, 2, head, d);
+            reference->dqkv[qkv_index(it, sample, j, 2, head, d)] += p[j] * factor[j] * dout;
+        }
+        mean += p[j] * reference->slope[j];
+    }
+    for (int64_t j = 0; j < it->tokens; j++)
+        for (int64_t d = 0; d < it->head_dim; d++) {
+            const double slope = p[j] * (reference->slope[j] - mean) * scale;
+            reference->dqkv[qkv_index(it, sample, i, 0, head, d)] +=
+                slope * qkv_value(reference, sample, j, 1, head, d);
+            reference->dqkv[qkv_index(it, sample, j, 1, head, d)] +=
+                slope * qkv_value(reference, sample, i, 0, head, d);
+        }
+}
+
+static void check(const struct attention_case *it, const struct attention_tensors *tensors)
+{
+    const int64_t lse_count = it->batch * it->heads * it->queries;
+    struct reference reference = {.it = it,
+                                  .tensors = tensors,
+                                  .out = calloc((size_t)out_count(it), sizeof(double)),
+                                  .dqkv = calloc((size_t)qkv_count(it), sizeof(double)),
+                                  .lse = calloc((size_t)lse_count, sizeof(double)),
+                                  .probability = calloc((size_t)it->tokens, sizeof(double)),
+                                  .factor = calloc((size_t)it->tokens, sizeof(double)),
+                                  .slope = calloc((size_t)it->tokens, sizeof(double))};
+    for (int64_t sample = 0; sample < it->batch; sample++)
+        for (int64_t head = 0; head < it->heads; head++)
+            for (int64_t i = 0; i < it->queries; i++) {
+                reference_forward(&reference, sample, head, i);
+                reference_backward(&reference, sample, head, i);
+            }
+    const double tolerance = 1.1 * device_test_precision(it->type) + 2e-6;
+    const double scale = it->type == TYPE_FP32 ? 1 : 1e-2;
+    device_test_near("out", it->type, tensors->out, reference.out, out_count(it), tolerance, scale);
+    device_test_near("lse", TYPE_FP32, tensors->lse, reference.lse, lse_count, 1e-6, 1);
+    device_test_near("dqkv", it->type, tensors->dqkv, reference.dqkv, qkv_count(it), tolerance,
+                     scale);
+    free(reference.out);
+    free(reference.dqkv);
+    free(reference.lse);
+    free(reference.probability);
+    free(reference.factor);
+    free(reference.slope);
+}
+
+static void results_and_gradients_are_right(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        struct device_test test;
+        device_test_open(&test, 2);
+        const struct attention_tensors tensors = run(&test, &cases[i]);
+        check(&cases[i], &tensors);
+        device_test_close(&test);
+    }
+}
+
+static void threads_do_not_matter(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) {
+        const size_t size = type_size(cases[i].type);
+        struct device_test one, three;
+        device_test_open(&one, 1);
+        device_test_open(&three, 3);
+        const struct attention_tensors a = run(&one, &cases[i]), b = run(&three, &cases[i]);
+        assert_memory_equal(a.out, b.out, (size_t)out_count(&cases[i]) * size);
+        assert_memory_equal(a.dqkv, b.dqkv, (size_t)qkv_count(&cases[i]) * size);
+        device_test_close(&one);
+        device_test_close(&three);
+    }
+}
+
+static void every_instruction_set_is_right(void **state)
+{
+    static const char *const names[] = {"baseline", "avx2", "avx512"};
+    for (int i = 0; i < 3; i++) {
+        struct error error = {0};
+        setenv("VITTRAIN_CPU", names[i], 1);
+        struct device *device = device_cpu.open(0, 1, &error);
+        if (device == NULL) {
+            print_message("# no %s here: %s\n", names[i], error.text);
+            continue;
+        }
+        device_cpu.close(device);
+        results_and_gradients_are_right(state);
+    }
+    unsetenv("VITTRAIN_CPU");
+}
+
+/* Evaluation keeps no sums; scores far apart neither overflow nor vanish. */
+static void large_scores_and_no_lse(void **state)
+{
+    (void)state;
+    enum { TOKENS = 20, DIM = 8 };
+    struct device_test test;
+    device_test_open(&test, 1);
+    float *qkv = device_test_random(&test, TYPE_FP32, TOKENS * 3 * DIM, 300, 1);
+    float *out = device_test_zeros(&test, TYPE_FP32, TOKENS * DIM);
+    device_cpu.attention_forward(test.stream, &(struct attention_forward){.batch = 1,
+                                                                          .tokens = TOKENS,
+                                                                          .queries = TOKENS,
+                                                                          .heads = 1,
+                                                                          .head_dim = DIM,
+                                                                          .scale = 1,
+                                                                          .qkv = qkv,
+                                                                          .out = out});
+    for (int i = 0; i < TOKENS * DIM; i++)
+        assert_true(fabsf(out[i]) <= 300 && out[i] != 0);
+    device_cpu.attention_forward(
+        test.stream,
+        &(struct attention_forward){
+            .batch = 0, .tokens = TOKENS, .queries = TOKENS, .heads = 1, .head_dim = DIM});
+    device_test_close(&test);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_and_gradients_are_right),
+        cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(every_instruction_set_is_right),
+        cmocka_unit_test(large_scores_and_no_lse),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

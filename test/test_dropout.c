@@ -1,0 +1,147 @@
+/* Dropout's masks: those of the definition in device.h, drawn from core/random.h, for every place,
+ * sample and instruction set; the rate that was asked for; and that backward draws the same. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device_test.h"
+
+static struct dropout dropout_of(float rate, uint32_t layer)
+{
+    return (struct dropout){.rate = rate,
+                            .seed = 0x8877665544332211ULL,
+                            .layer = layer,
+                            .step = 0xfffffff0,
+                            .position = 0xfffffffe}; /* wraps: counters are 32 bits wide */
+}
+
+/* Applies to ones, so that the result is the factors. */
+static void check_factors(int64_t samples, int64_t rows_per_sample, int64_t width, float rate,
+                          float path_rate)
+{
+    const int64_t rows = samples * rows_per_sample, padded = (width + 7) / 8 * 8;
+    struct device_test test;
+    device_test_open(&test, 2);
+    float *x = device_test_zeros(&test, TYPE_FP32, rows * width);
+    for (int64_t i = 0; i < rows * width; i++)
+        x[i] = 1;
+    const struct dropout_apply args = {.rows = rows,
+                                       .width = width,
+                                       .rows_per_sample = rows_per_sample,
+                                       .x = x,
+                                       .y = x,
+                                       .dropout = dropout_of(rate, 9),
+                                       .drop_path = dropout_of(path_rate, 10)};
+    device_cpu.dropout_apply(test.stream, &args);
+    for (int64_t i = 0; i < rows * width; i++) {
+        const int64_t sample = i / width / rows_per_sample;
+        const int64_t element = i / width % rows_per_sample * padded + i % width;
+        const double expected = device_test_dropout(&args.dropout, sample, element) *
+                                device_test_drop_path(&args.drop_path, sample);
+        if (fabs(x[i] - expected) > 1e-6 * expected)
+            fail_msg("element %lld is %g, not %g", (long long)i, (double)x[i], expected);
+    }
+    device_test_close(&test);
+}
+
+static void factors_are_the_definition(void **state)
+{
+    (void)state;
+    check_factors(3, 5, 8, 0.5f, 0);
+    check_factors(2, 7, 13, 0.1f, 0);
+    check_factors(5, 1, 1000, 0.9f, 0);
+    check_factors(4, 3, 100, 0.1f, 0.5f);
+    check_factors(40, 2, 6, 0, 0.3f);
+    check_factors(2, 2, 5, 0, 0);
+    check_factors(2, 2, 20, 1, 0);
+    check_factors(2, 2, 20, 1e-6f, 0); /* rounds to nothing dropped */
+    check_factors(0, 2, 20, 0.1f, 0.1f);
+}
+
+static void every_instruction_set_draws_the_same(void **state)
+{
+    static const char *const names[] = {"baseline", "avx2", "avx512"};
+    for (int i = 0; i < 3; i++) {
+        struct error error = {0};
+        setenv("VITTRAIN_CPU", names[i], 1);
+        struct device *device = device_cpu.open(0, 1, &error);
+        if (device == NULL) {
+            print_message("# no %s here: %s\n", names[i], error.text);
+            continue;
+        }
+        device_cpu.close(device);
+        factors_are_the_definition(state);
+    }
+    unsetenv("VITTRAIN_CPU");
+}
+
+static void rate_and_mean_are_kept(void **state)
+{
+    (void)state;
+    enum { ROWS = 64, WIDTH = 1024 };
+    struct device_test test;
+    device_test_open(&test, 2);
+    float *x = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
+    for (int i = 0; i < ROWS * WIDTH; i++)
+        x[i] = 1;
+    device_cpu.dropout_apply(test.stream, &(struct dropout_apply){.rows = ROWS,
+                                                                  .width = WIDTH,
+                                                                  .rows_per_sample = 4,
+                                                                  .x = x,
+                                                                  .y = x,
+                                                                  .dropout = dropout_of(0.1f, 1)});
+    double sum = 0, dropped = 0;
+    for (int i = 0; i < ROWS * WIDTH; i++) {
+        sum += x[i];
+        dropped += x[i] == 0;
+    }
+    assert_true(fabs(dropped / (ROWS * WIDTH) - 0.1) < 0.005);
+    assert_true(fabs(sum / (ROWS * WIDTH) - 1) < 0.005);
+    device_test_close(&test);
+}
+
+static void all_types(void **state)
+{
+    (void)state;
+    enum { ROWS = 6, WIDTH = 37 };
+    for (int type = TYPE_FP32; type <= TYPE_FP16; type++) {
+        struct device_test test;
+        device_test_open(&test, 1);
+        void *x = device_test_random(&test, type, ROWS * WIDTH, 1, 4);
+        void *y = device_test_zeros(&test, type, ROWS * WIDTH);
+        const struct dropout_apply args = {.type = type,
+                                           .rows = ROWS,
+                                           .width = WIDTH,
+                                           .rows_per_sample = 3,
+                                           .x = x,
+                                           .y = y,
+                                           .dropout = dropout_of(0.4f, 2)};
+        device_cpu.dropout_apply(test.stream, &args);
+        double expected[ROWS * WIDTH];
+        for (int i = 0; i < ROWS * WIDTH; i++)
+            expected[i] =
+                device_test_value(type, x, i) *
+                device_test_dropout(&args.dropout, i / WIDTH / 3, i / WIDTH % 3 * 40 + i % WIDTH);
+        device_test_near("y", type, y, expected, ROWS * WIDTH,
+                         1.01 * device_test_precision(type) + 1e-6, 1e-6);
+        device_test_close(&test);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(factors_are_the_definition),
+        cmocka_unit_test(every_instruction_set_draws_the_same),
+        cmocka_unit_test(rate_and_mean_are_kept),
+        cmocka_unit_test(all_types),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
