@@ -245,15 +245,13 @@ static void describe_range(const struct option_entry *entry, char *text, size_t 
     char least[32], most[32];
     write_number(entry->least, least, sizeof least);
     write_number(entry->most, most, sizeof most);
-    const char *low = entry->above_least ? "above " : "from ";
-    if (isinf(entry->most))
-        snprintf(text, size,
-                 isinf(entry->least)  ? ""
-                 : entry->above_least ? " above %s"
-                                      : " of at least %s",
-                 least);
+    if (isinf(entry->least))
+        text[0] = '\0';
+    else if (isinf(entry->most))
+        snprintf(text, size, entry->above_least ? " above %s" : " of at least %s", least);
     else
-        snprintf(text, size, " %s%s to %s%s", low, least, entry->below_most ? "below " : "", most);
+        snprintf(text, size, " %s %s to %s%s", entry->above_least ? "above" : "from", least,
+                 entry->below_most ? "below " : "", most);
 }
 
 static void describe_choices(const struct option_entry *entry, char *text, size_t size)
