@@ -1,4 +1,4 @@
-"""A web server on 127.0.0.1 for test_fetch: serves DIRECTORY as well and as badly as it is asked to.
+"""A web server on 127.0.0.1 for the tests of downloads: serves DIRECTORY as well and as badly as it is asked to.
 
     http_server.py DIRECTORY     prints its port, serves until its standard input is closed
 

@@ -436,7 +436,7 @@ int main(void)
     unsetenv("http_proxy"); /* the server is on this machine */
     unsetenv("all_proxy");
     unsetenv("ALL_PROXY");
-    int failed = cmocka_run_group_tests_name("fetch", tests, open_all, NULL);
+    int failed = cmocka_run_group_tests_name("download", tests, open_all, NULL);
     web_server_close();
     temporary_close();
     return failed;
