@@ -4,6 +4,9 @@
 #include <string.h>
 
 const struct command *const app_commands[] = {
+    &command_train,
+    &command_eval,
+    &command_predict,
     &command_fetch,
     NULL,
 };

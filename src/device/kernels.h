@@ -86,12 +86,98 @@ struct attention_kernels {
     void (*backward)(const struct attention_head *head);
 };
 
+/* kernels_elements.c */
+struct element_kernels {
+    /* y = a + b; y may be one of them. */
+    void (*add)(enum data_type type, void *y, const void *a, const void *b, int64_t count);
+    void (*scale)(enum data_type type, void *y, const void *x, float factor, int64_t count);
+    /* sum[j] += the sum over rows of x[row * stride + j], j < count. */
+    void (*add_columns)(enum data_type type, float *sum, const void *x, int64_t rows,
+                        int64_t stride, int64_t count);
+    double (*sum_squares)(const float *values, int64_t count);
+    /* The lowest index of a value that is not finite, or -1. */
+    int64_t (*find_nonfinite)(enum data_type type, const void *values, int64_t count);
+};
+
+/* kernels_norm.c: rows begin..end. The sums over these rows are added to dgamma and dbeta, which
+ * are both NULL or neither. */
+struct norm_kernels {
+    void (*forward)(const struct norm_forward *args, int64_t begin, int64_t end);
+    void (*backward)(const struct norm_backward *args, int64_t begin, int64_t end, float *dgamma,
+                     float *dbeta);
+};
+
+/* kernels_loss.c: rows begin..end, counted in *sums. buffer: LOSS_BUFFERS * loss_stride(classes)
+ * floats. */
+enum { LOSS_BUFFERS = 2, LOSS_ALIGNMENT = 16 };
+
+static inline int64_t loss_stride(int64_t classes)
+{
+    return (classes + LOSS_ALIGNMENT - 1) / LOSS_ALIGNMENT * LOSS_ALIGNMENT;
+}
+
+struct loss_kernels {
+    void (*cross_entropy)(const struct cross_entropy *args, int64_t begin, int64_t end,
+                          float *buffer, struct loss_sums *sums);
+};
+
+/* kernels_update.c: elements begin..end with one segment's coefficients. */
+struct update_coefficients {
+    float clip;         /* the gradient's factor */
+    float decay;        /* added to the gradient: this times the weight */
+    float shrink;       /* the weight's factor (AdamW) */
+    float rate;         /* of the step; Adam's divided by the first bias correction */
+    float keep1, new1;  /* moment 1 = keep1 * moment 1 + new1 * gradient */
+    float keep2, new2;  /* moment 2 = keep2 * moment 2 + new2 * gradient squared */
+    float root_scale;   /* 1 / sqrt(second bias correction) */
+    float epsilon;
+    float average_new;  /* average += this times (weight - average) */
+};
+
+struct update_kernels {
+    void (*update)(const struct update *args, const struct update_coefficients *coefficients,
+                   int64_t begin, int64_t end);
+};
+
+/* kernels_image.c. One axis of a resize: output i is made of `count[i]` inputs from `first[i]` on,
+ * with weights[i * taps ...] in 1 / 2^22. */
+struct resize_axis {
+    int64_t source, size, taps;
+    int32_t *first, *count, *weights;
+};
+
+/* Values of the 256 levels of a pixel in the type of the images. */
+union pixel_table {
+    float fp32[256];
+    uint16_t half[256];
+};
+
+struct image_kernels {
+    /* from [rows, axis->source] to [rows, axis->size] */
+    void (*resize_horizontal)(const struct resize_axis *axis, int64_t rows, const uint8_t *from,
+                              uint8_t *to);
+    /* from [axis->source, width] to [axis->size, width] */
+    void (*resize_vertical)(const struct resize_axis *axis, int64_t width, const uint8_t *from,
+                            uint8_t *to);
+    /* Where `count` pixels from (x, y) on come from: index into the resized plane, or -1: zero. */
+    void (*follow)(const struct pixel_plan *plan, int32_t width, int32_t height, int32_t x,
+                   int32_t y, int32_t count, int32_t *origin);
+    /* images[i] = table[plane[origin[i]]], or table[plane[i]] where origin is NULL. */
+    void (*look_up)(enum data_type type, const union pixel_table *table, const uint8_t *plane,
+                    const int32_t *origin, int64_t count, void *images);
+};
+
 struct cpu_kernels {
     const char *name; /* "AVX2": for people */
     const struct random_kernels *random;
     const struct convert_kernels *convert;
     const struct linear_kernels *linear;
     const struct attention_kernels *attention;
+    const struct element_kernels *elements;
+    const struct norm_kernels *norm;
+    const struct loss_kernels *loss;
+    const struct update_kernels *update;
+    const struct image_kernels *image;
 };
 
 extern const struct cpu_kernels cpu_kernels_baseline;

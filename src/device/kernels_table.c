@@ -9,6 +9,11 @@ extern const struct random_kernels KERNEL(random_kernels);
 extern const struct convert_kernels KERNEL(convert_kernels);
 extern const struct linear_kernels KERNEL(linear_kernels);
 extern const struct attention_kernels KERNEL(attention_kernels);
+extern const struct element_kernels KERNEL(element_kernels);
+extern const struct norm_kernels KERNEL(norm_kernels);
+extern const struct loss_kernels KERNEL(loss_kernels);
+extern const struct update_kernels KERNEL(update_kernels);
+extern const struct image_kernels KERNEL(image_kernels);
 
 const struct cpu_kernels KERNEL(cpu_kernels) = {
     .name = KERNEL_NAME(KERNELS),
@@ -16,4 +21,9 @@ const struct cpu_kernels KERNEL(cpu_kernels) = {
     .convert = &KERNEL(convert_kernels),
     .linear = &KERNEL(linear_kernels),
     .attention = &KERNEL(attention_kernels),
+    .elements = &KERNEL(element_kernels),
+    .norm = &KERNEL(norm_kernels),
+    .loss = &KERNEL(loss_kernels),
+    .update = &KERNEL(update_kernels),
+    .image = &KERNEL(image_kernels),
 };

@@ -58,6 +58,16 @@ KERNEL_INLINE vector_float vector_min(vector_float a, vector_float b)
     return vector_select(a < b, a, b);
 }
 
+/* The square root of each lane; the compiler makes one instruction of the loop. */
+KERNEL_INLINE vector_float vector_sqrt(vector_float vector)
+{
+    float lanes[VECTOR_WIDTH];
+    vector_store(lanes, vector);
+    for (int lane = 0; lane < VECTOR_WIDTH; lane++)
+        lanes[lane] = __builtin_sqrtf(lanes[lane]);
+    return vector_load(lanes);
+}
+
 /* The sum of the lanes, added in halves. */
 KERNEL_INLINE float vector_sum(vector_float vector)
 {
@@ -160,14 +170,43 @@ KERNEL_INLINE void typed_store_part(enum data_type type, void *tensor, int64_t i
     memcpy((char *)tensor + (size_t)index * size, whole, (size_t)count * size);
 }
 
-/* e^x to 2 ulp; 0 below -87.3, and no infinity: x is cut at 88.3. x = n ln 2 + r, |r| <= ln 2 / 2,
- * Taylor's polynomial of degree 7 for e^r (Cody and Waite's two-part ln 2). */
+/* The same for any vector of a row that ends at `end`, whole or not. */
+KERNEL_INLINE vector_float typed_load_row(enum data_type type, const void *tensor, int64_t index,
+                                          int64_t end)
+{
+    if (index + VECTOR_WIDTH <= end)
+        return typed_load(type, tensor, index);
+    return typed_load_part(type, tensor, index, end - index);
+}
+
+KERNEL_INLINE void typed_store_row(enum data_type type, void *tensor, int64_t index, int64_t end,
+                                   vector_float vector)
+{
+    if (index + VECTOR_WIDTH <= end)
+        typed_store(type, tensor, index, vector);
+    else
+        typed_store_part(type, tensor, index, vector, end - index);
+}
+
+/* Calls an always_inline kernel whose first parameter is the type, with the type as a constant. */
+#define TYPED_CALL(function, type, ...)                                                            \
+    do {                                                                                           \
+        if ((type) == TYPE_FP32)                                                                   \
+            function(TYPE_FP32, __VA_ARGS__);                                                      \
+        else if ((type) == TYPE_BF16)                                                              \
+            function(TYPE_BF16, __VA_ARGS__);                                                      \
+        else                                                                                       \
+            function(TYPE_FP16, __VA_ARGS__);                                                      \
+    } while (0)
+
+/* e^x to 2 ulp; 0 below -87.3, and no infinity: x is cut at 88.3; NaN stays NaN. x = n ln 2 + r,
+ * |r| <= ln 2 / 2, Taylor's polynomial of degree 7 for e^r (Cody and Waite's two-part ln 2). */
 KERNEL_INLINE vector_float vector_exp(vector_float x)
 {
     const float round_shift = 0x1.8p23f;
-    x = vector_min(x, vector_all(88.3f));
+    x = vector_min(vector_all(88.3f), x); /* in this order NaN gets through */
     vector_int underflow = x < vector_all(-87.3f);
-    x = vector_max(x, vector_all(-87.3f));
+    x = vector_max(vector_all(-87.3f), x);
     vector_float n = x * 0x1.715476p0f + round_shift;
     n -= round_shift;
     vector_float r = x - n * 0x1.62e4p-1f;

@@ -1,0 +1,128 @@
+/* Between images and tokens, and between tokens and the head: patches, token sequences, pooling.
+ * Rows are moved and added; sums over samples run column by column in a fixed order. */
+#include "device/cpu.h"
+
+#include <string.h>
+
+enum { SUM_COLUMNS = 64 };
+
+static inline char *at(const void *tensor, int64_t index, enum data_type type)
+{
+    return (char *)tensor + (size_t)index * type_size(type);
+}
+
+void cpu_patches_forward(struct stream *stream, const struct patches_forward *args)
+{
+    const struct cpu_device *cpu = stream->cpu;
+    const int64_t patch = args->patch, across = args->width / patch, down = args->height / patch;
+    const int64_t row_width = args->channels * patch * patch;
+    const size_t bytes = (size_t)patch * type_size(args->type);
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(cpu_threads_for(cpu, args->batch * args->channels * args->height * args->width))
+    for (int64_t row = 0; row < args->batch * down * across; row++) {
+        int64_t b = row / (down * across), top = row / across % down * patch;
+        int64_t left = row % across * patch;
+        for (int64_t c = 0; c < args->channels; c++)
+            for (int64_t y = 0; y < patch; y++)
+                memcpy(at(args->rows, row * row_width + (c * patch + y) * patch, args->type),
+                       at(args->images,
+                          ((b * args->channels + c) * args->height + top + y) * args->width + left,
+                          args->type),
+                       bytes);
+    }
+}
+
+void cpu_tokens_forward(struct stream *stream, const struct tokens_forward *args)
+{
+    const struct cpu_device *cpu = stream->cpu;
+    const int64_t width = args->width, first = args->class_token != NULL ? 1 : 0;
+    const int64_t patches = args->tokens - first;
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(cpu_threads_for(cpu, args->batch * args->tokens * width))
+    for (int64_t row = 0; row < args->batch * args->tokens; row++) {
+        int64_t b = row / args->tokens, t = row % args->tokens;
+        const void *from = t < first
+                               ? args->class_token
+                               : at(args->patches, (b * patches + t - first) * width, args->type);
+        cpu->kernels->elements->add(args->type, at(args->x, row * width, args->type), from,
+                                    at(args->position, t * width, args->type), width);
+    }
+}
+
+/* sum[j] += the sum over samples of x[b, token, j]. */
+static void samples_add(const struct cpu_device *cpu, const struct tokens_backward *args,
+                        int64_t token, float *sum)
+{
+    cpu->kernels->elements->add_columns(args->type, sum,
+                                        at(args->dx, token * args->width, args->type), args->batch,
+                                        args->tokens * args->width, args->width);
+}
+
+void cpu_tokens_backward(struct stream *stream, const struct tokens_backward *args)
+{
+    const struct cpu_device *cpu = stream->cpu;
+    const int64_t width = args->width, first = args->class_token ? 1 : 0;
+    const int64_t patches = args->tokens - first;
+    const size_t sample = (size_t)(patches * width) * type_size(args->type);
+#pragma omp parallel num_threads(cpu_threads_for(cpu, args->batch * args->tokens * width))
+    {
+#pragma omp for schedule(static) nowait
+        for (int64_t b = 0; b < args->batch; b++)
+            memcpy(at(args->dpatches, b * patches * width, args->type),
+                   at(args->dx, (b * args->tokens + first) * width, args->type), sample);
+#pragma omp for schedule(static)
+        for (int64_t t = 0; t < args->tokens; t++) {
+            if (args->dposition != NULL)
+                samples_add(cpu, args, t, args->dposition + t * width);
+            if (t < first && args->dclass_token != NULL)
+                samples_add(cpu, args, t, args->dclass_token);
+        }
+    }
+}
+
+void cpu_pool_forward(struct stream *stream, const struct pool_forward *args)
+{
+    const struct cpu_device *cpu = stream->cpu;
+    const int64_t width = args->width, sample = args->tokens * width;
+    const size_t row = (size_t)width * type_size(args->type);
+    if (!args->mean) {
+        for (int64_t b = 0; b < args->batch; b++)
+            memcpy(at(args->y, b * width, args->type), at(args->x, b * sample, args->type), row);
+        return;
+    }
+    const int64_t averaged = args->tokens - args->first;
+#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, args->batch *sample))
+    for (int64_t b = 0; b < args->batch; b++)
+        for (int64_t j = 0; j < width; j += SUM_COLUMNS) {
+            float sums[SUM_COLUMNS] = {0};
+            int64_t count = width - j < SUM_COLUMNS ? width - j : SUM_COLUMNS;
+            cpu->kernels->elements->add_columns(
+                args->type, sums, at(args->x, b * sample + args->first * width + j, args->type),
+                averaged, width, count);
+            cpu->kernels->elements->scale(TYPE_FP32, sums, sums, 1 / (float)averaged, count);
+            if (args->type == TYPE_FP32)
+                memcpy(at(args->y, b * width + j, args->type), sums, (size_t)count * sizeof *sums);
+            else
+                cpu->kernels->convert->from_fp32(args->type, at(args->y, b * width + j, args->type),
+                                                 sums, count);
+        }
+}
+
+void cpu_pool_backward(struct stream *stream, const struct pool_backward *args)
+{
+    const struct cpu_device *cpu = stream->cpu;
+    const int64_t width = args->width, sample = args->tokens * width;
+    const size_t row = (size_t)width * type_size(args->type);
+    const int64_t first = args->mean ? args->first : 0, end = args->mean ? args->tokens : 1;
+    const float factor = args->mean ? 1 / (float)(end - first) : 1;
+#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, args->batch *sample))
+    for (int64_t b = 0; b < args->batch; b++)
+        for (int64_t t = 0; t < args->tokens; t++) {
+            void *to = at(args->dx, b * sample + t * width, args->type);
+            if (t >= first && t < end)
+                cpu->kernels->elements->scale(args->type, to, at(args->dy, b * width, args->type),
+                                              factor, width);
+            else
+                memset(to, 0, row);
+        }
+}

@@ -1,0 +1,139 @@
+/* Kernels that take elements one by one, or add them up: sums of tensors, sums of columns, sums of
+ * squares, the search for values that are not finite. */
+#include "device/kernels.h"
+#include "device/vector.h"
+
+KERNEL_INLINE void add_typed(enum data_type type, void *y, const void *a, const void *b,
+                             int64_t count)
+{
+    for (int64_t i = 0; i < count; i += VECTOR_WIDTH)
+        typed_store_row(type, y, i, count,
+                        typed_load_row(type, a, i, count) + typed_load_row(type, b, i, count));
+}
+
+static void add(enum data_type type, void *y, const void *a, const void *b, int64_t count)
+{
+    TYPED_CALL(add_typed, type, y, a, b, count);
+}
+
+KERNEL_INLINE void scale_typed(enum data_type type, void *y, const void *x, float factor,
+                               int64_t count)
+{
+    for (int64_t i = 0; i < count; i += VECTOR_WIDTH)
+        typed_store_row(type, y, i, count, typed_load_row(type, x, i, count) * factor);
+}
+
+static void scale(enum data_type type, void *y, const void *x, float factor, int64_t count)
+{
+    TYPED_CALL(scale_typed, type, y, x, factor, count);
+}
+
+/* Four vectors of columns at a time stay in registers while the rows go by. Sums are kept over
+ * SUM_ROWS rows only, so that rounding grows with the number of blocks and not of rows. */
+enum { SUM_ROWS = 64, SUM_VECTORS = 4 };
+
+KERNEL_INLINE void add_columns_typed(enum data_type type, float *sum, const void *x, int64_t rows,
+                                     int64_t stride, int64_t count)
+{
+    for (int64_t row = 0; row < rows; row += SUM_ROWS) {
+        int64_t row_end = row + SUM_ROWS < rows ? row + SUM_ROWS : rows;
+        int64_t j = 0;
+        for (; j + SUM_VECTORS * VECTOR_WIDTH <= count; j += SUM_VECTORS * VECTOR_WIDTH) {
+            vector_float sums[SUM_VECTORS] = {{0}};
+            for (int64_t r = row; r < row_end; r++)
+                for (int k = 0; k < SUM_VECTORS; k++)
+                    sums[k] += typed_load(type, x, r * stride + j + k * VECTOR_WIDTH);
+            for (int k = 0; k < SUM_VECTORS; k++) {
+                float *to = sum + j + k * VECTOR_WIDTH;
+                vector_store(to, vector_load(to) + sums[k]);
+            }
+        }
+        for (; j < count; j += VECTOR_WIDTH) {
+            vector_float sums = {0};
+            for (int64_t r = row; r < row_end; r++)
+                sums += typed_load_row(type, x, r * stride + j, r * stride + count);
+            sums += typed_load_row(TYPE_FP32, sum, j, count);
+            typed_store_row(TYPE_FP32, sum, j, count, sums);
+        }
+    }
+}
+
+static void add_columns(enum data_type type, float *sum, const void *x, int64_t rows,
+                        int64_t stride, int64_t count)
+{
+    TYPED_CALL(add_columns_typed, type, sum, x, rows, stride, count);
+}
+
+/* In double: a gradient's square may be beyond fp32. Four sums run side by side, because one would
+ * wait for itself. */
+static double sum_squares(const float *values, int64_t count)
+{
+    int64_t quarter = count / 4;
+    double sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;
+    const float *values1 = values + quarter, *values2 = values + 2 * quarter,
+                *values3 = values + 3 * quarter;
+
+#pragma omp simd reduction(+ : sum0, sum1, sum2, sum3)
+    for (int64_t i = 0; i < quarter; i++) {
+        sum0 += (double)values[i] * (double)values[i];
+        sum1 += (double)values1[i] * (double)values1[i];
+        sum2 += (double)values2[i] * (double)values2[i];
+        sum3 += (double)values3[i] * (double)values3[i];
+    }
+    for (int64_t i = 4 * quarter; i < count; i++)
+        sum0 += (double)values[i] * (double)values[i];
+    return (sum0 + sum1) + (sum2 + sum3);
+}
+
+/* A value is not finite when all bits of its exponent are set. Whole blocks are looked through
+ * first, without branches. */
+enum { FIND_BLOCK = 1024 };
+
+static int64_t find_nonfinite_fp32(const void *values, int64_t count)
+{
+    const uint32_t *bits = values;
+    const uint32_t exponent = 0x7f800000;
+
+    for (int64_t begin = 0; begin < count; begin += FIND_BLOCK) {
+        int64_t end = begin + FIND_BLOCK < count ? begin + FIND_BLOCK : count;
+        uint32_t found = 0;
+        for (int64_t i = begin; i < end; i++)
+            found |= (bits[i] & exponent) == exponent;
+        for (int64_t i = begin; found && i < end; i++)
+            if ((bits[i] & exponent) == exponent)
+                return i;
+    }
+    return -1;
+}
+
+static int64_t find_nonfinite_half(const void *values, int64_t count, uint16_t exponent)
+{
+    const uint16_t *bits = values;
+
+    for (int64_t begin = 0; begin < count; begin += FIND_BLOCK) {
+        int64_t end = begin + FIND_BLOCK < count ? begin + FIND_BLOCK : count;
+        uint16_t found = 0;
+        for (int64_t i = begin; i < end; i++)
+            found = (uint16_t)(found | ((bits[i] & exponent) == exponent));
+        for (int64_t i = begin; found && i < end; i++)
+            if ((bits[i] & exponent) == exponent)
+                return i;
+    }
+    return -1;
+}
+
+static int64_t find_nonfinite(enum data_type type, const void *values, int64_t count)
+{
+    if (type == TYPE_FP32)
+        return find_nonfinite_fp32(values, count);
+    return find_nonfinite_half(values, count, type == TYPE_BF16 ? 0x7f80 : 0x7c00);
+}
+
+extern const struct element_kernels KERNEL(element_kernels);
+const struct element_kernels KERNEL(element_kernels) = {
+    .add = add,
+    .scale = scale,
+    .add_columns = add_columns,
+    .sum_squares = sum_squares,
+    .find_nonfinite = find_nonfinite,
+};
