@@ -5,7 +5,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "io/safetensors.h"
-#include "train/progress.h"
+#include "train/report.h"
 #include "train/trainer.h"
 
 /* What rank 0 decides by its clock, for all ranks. */
@@ -56,7 +56,7 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     state->epoch_step++;
     trainer->interval.steps++;
     if (state->step % trainer->options.output.log_every == 0)
-        progress_interval(trainer);
+        report_interval(trainer);
     return weights_compare(trainer, error);
 }
 
@@ -79,11 +79,11 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
         bool epoch_ends = state->epoch_step == trainer->steps_per_epoch;
         if (epoch_ends || !(decision.checkpoint || checkpoint_due(trainer)))
             continue;
-        progress_interval(trainer);
+        report_interval(trainer);
         if (!trainer_checkpoint(trainer, false, error))
             return false;
     }
-    progress_interval(trainer);
+    report_interval(trainer);
     return true;
 }
 
@@ -158,7 +158,7 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
         if (regular)
             evaluation_observe(trainer, better);
     }
-    if (!progress_epoch(trainer, evaluated, error))
+    if (!report_epoch(trainer, evaluated, error))
         return false;
     if (complete) {
         state->epoch++;
@@ -194,12 +194,12 @@ bool trainer_run(struct trainer *trainer, struct error *error)
             (long long)trainer->state.step, (long long)trainer->total_steps);
         return true;
     }
-    progress_start(trainer);
+    report_start(trainer);
     while (!run_is_over(trainer))
         if (!epoch_train(trainer, error) || !epoch_finish(trainer, error))
             return false;
     if (trainer->stop_reason != NULL)
         log_info("stopped at step %lld of %lld: %s", (long long)trainer->state.step,
                  (long long)trainer->total_steps, trainer->stop_reason);
-    return weights_export(trainer, error) && progress_result(trainer, error);
+    return weights_export(trainer, error) && report_result(trainer, error);
 }

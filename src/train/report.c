@@ -1,6 +1,6 @@
 /* Turns what happened since the last log line into lines, rows and points. The counts of all ranks
  * are added up here and nowhere else: one small reduction a log interval. */
-#include "train/progress.h"
+#include "train/report.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static void interval_begin(struct trainer *trainer)
     trainer->interval = (struct interval){.begin = clock_now()};
 }
 
-void progress_start(struct trainer *trainer)
+void report_start(struct trainer *trainer)
 {
     struct session *session = &trainer->session;
     session->device->backend->zero(session->stream, session->sums, sizeof *session->sums);
@@ -96,7 +96,7 @@ static void line_show(struct trainer *trainer)
     }
 }
 
-void progress_interval(struct trainer *trainer)
+void report_interval(struct trainer *trainer)
 {
     struct interval *interval = &trainer->interval;
     struct training_state *state = &trainer->state;
@@ -148,7 +148,7 @@ static void epoch_say(const struct trainer *trainer, const struct epoch_row *row
              row->images_per_second, 100 * row->data_share);
 }
 
-bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error)
+bool report_epoch(struct trainer *trainer, bool evaluated, struct error *error)
 {
     const struct training_state *state = &trainer->state;
     const struct evaluation *evaluation = &trainer->evaluation;
@@ -235,7 +235,7 @@ static struct results results_collect(const struct trainer *trainer)
         .images_per_second = (double)trainer->run_images / training};
 }
 
-bool progress_result(struct trainer *trainer, struct error *error)
+bool report_result(struct trainer *trainer, struct error *error)
 {
     char total[32], training[32];
     const struct results results = results_collect(trainer);

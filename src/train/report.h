@@ -1,0 +1,19 @@
+/* What a run says while it goes: sums over the ranks, lines, CSV rows, TensorBoard points. */
+#ifndef VITTRAIN_TRAIN_REPORT_H
+#define VITTRAIN_TRAIN_REPORT_H
+
+#include "train/trainer.h"
+
+void report_start(struct trainer *trainer);
+
+/* Collective. Adds the sums since the last call to the epoch's, writes a row, shows a line. Nothing
+ * when no step was done since. A row that cannot be written is reported by report_epoch. */
+void report_interval(struct trainer *trainer);
+
+/* Collective. The epoch's row and line; `evaluated`: trainer->evaluation is of now. */
+bool report_epoch(struct trainer *trainer, bool evaluated, struct error *error);
+
+/* Collective. The end: summary on the console, result.json. */
+bool report_result(struct trainer *trainer, struct error *error);
+
+#endif
