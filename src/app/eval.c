@@ -13,7 +13,8 @@ static void evaluation_report(const struct inference *inference,
     const struct dataset *dataset = &inference->feed.dataset;
     evaluation_print(evaluation, dataset);
     char *text = evaluation_to_text(evaluation, inference->split_name, dataset);
-    log_info("%s", text);
+    if (inference->session.mesh.world->rank == 0)
+        puts(text);
     free(text);
     log_info("%s: loss %.6f  top1 %.4f  top5 %.4f  on %lld samples", inference->split_name,
              evaluation->loss, evaluation->top1, evaluation->top5, (long long)evaluation->samples);

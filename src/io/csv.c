@@ -9,10 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool csv_failed(const char *path, struct error *error)
-{
-    return error_set(error, ERROR_FILE, "%s cannot be written (%s)", path, strerror(errno));
-}
+#include "io/durable.h"
 
 /* A whole line whose number in `column` is at most `last`. */
 static bool row_stays(const char *line, size_t length, int column, int64_t last)
@@ -57,7 +54,7 @@ static bool copy_rows(FILE *from, FILE *to, const char *path, const char *header
         if (row_stays(line, (size_t)length, column, last))
             fputs(line, to);
     if (good && ferror(from))
-        good = error_set(error, ERROR_FILE, "%s cannot be read (%s)", path, strerror(errno));
+        good = durable_failed(error, "read", path, errno);
     free(line);
     return good;
 }
@@ -70,7 +67,7 @@ static bool csv_rewrite(const char *path, const char *header, int column, int64_
     struct atomic_file file;
 
     if (old == NULL && errno != ENOENT)
-        return error_set(error, ERROR_FILE, "%s cannot be read (%s)", path, strerror(errno));
+        return durable_failed(error, "read", path, errno);
     if (!atomic_file_open(&file, path, error)) {
         if (old != NULL)
             fclose(old);
@@ -98,7 +95,7 @@ bool csv_open(struct csv *csv, const char *path, const char *header, int column,
         return false;
     snprintf(csv->path, sizeof csv->path, "%s", path);
     csv->stream = fopen(path, "ae");
-    return csv->stream != NULL || csv_failed(path, error);
+    return csv->stream != NULL || durable_failed(error, "write", path, errno);
 }
 
 static void csv_separate(struct csv *csv)
@@ -131,12 +128,12 @@ bool csv_end_row(struct csv *csv, struct error *error)
 {
     csv->row_begun = false;
     fputc('\n', csv->stream);
-    return !ferror(csv->stream) || csv_failed(csv->path, error);
+    return !ferror(csv->stream) || durable_failed(error, "write", csv->path, errno);
 }
 
 bool csv_flush(struct csv *csv, struct error *error)
 {
-    return fflush(csv->stream) == 0 || csv_failed(csv->path, error);
+    return fflush(csv->stream) == 0 || durable_failed(error, "write", csv->path, errno);
 }
 
 void csv_close(struct csv *csv)

@@ -17,6 +17,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "io/atomic_file.h"
+#include "io/durable.h"
 
 static const char runs_folder[] = "runs";
 
@@ -152,16 +153,14 @@ static bool try_writing(const char *folder, struct error *error)
     char path[FILE_PATH];
 
     snprintf(path, sizeof path, "%s/.probe-%s-%ld", folder, comm_host(), (long)getpid());
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool good = file >= 0 && write(file, block, sizeof block) == sizeof block && fsync(file) == 0;
-    int reason = errno;
-    if (file >= 0) {
-        close(file);
-        unlink(path);
-    }
-    return good || error_set(error, ERROR_FILE,
-                             "the run folder %s is not writable (%s): choose another by run.dir",
-                             folder, strerror(reason));
+    int file = durable_create(path, error);
+    if (file < 0)
+        return false;
+    bool good =
+        durable_write(file, path, block, sizeof block, 0, error) && durable_sync(file, path, error);
+    good = durable_close(file, path, error) && good;
+    unlink(path);
+    return good;
 }
 
 /* ---- which folder */

@@ -15,6 +15,7 @@
 #include "core/clock.h"
 #include "core/crc32c.h"
 #include "io/atomic_file.h"
+#include "io/durable.h"
 #include "io/events.pb-c.h"
 
 /* A record: 8 bytes of length, its sum, the event, its sum; little-endian. */
@@ -57,8 +58,7 @@ static bool write_event(struct tensorboard *board, Tensorboard__Event *event, st
                       SUM_BYTES);
     size_t whole = HEADER_BYTES + length + SUM_BYTES;
     if (fwrite(record, 1, whole, board->stream) != whole)
-        return error_set(error, ERROR_FILE, "%s cannot be written (%s)", board->path,
-                         strerror(errno));
+        return durable_failed(error, "write", board->path, errno);
     return true;
 }
 
@@ -98,7 +98,7 @@ struct tensorboard *tensorboard_open(const char *directory, struct error *error)
              now > latest ? now : latest + 1, host, (long)getpid());
     board->stream = fopen(board->path, "wxe");
     if (board->stream == NULL) {
-        error_set(error, ERROR_FILE, "%s cannot be created (%s)", board->path, strerror(errno));
+        durable_failed(error, "create", board->path, errno);
         free(board);
         return NULL;
     }
@@ -145,8 +145,7 @@ bool tensorboard_scalar(struct tensorboard *board, const char *tag, int64_t step
 bool tensorboard_flush(struct tensorboard *board, struct error *error)
 {
     if (fflush(board->stream) != 0)
-        return error_set(error, ERROR_FILE, "%s cannot be written (%s)", board->path,
-                         strerror(errno));
+        return durable_failed(error, "write", board->path, errno);
     return true;
 }
 
