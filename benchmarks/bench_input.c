@@ -1,0 +1,149 @@
+/* How many images a second the way of the data brings: loader threads alone (reading,
+ * augmentation's draws), the device's transform alone, and both as in a step. Prints rows of the
+ * common CSV (README.md). bench_input [DECK.ini ...] [section.key=value ...], as the program's
+ * command line; without a deck the CIFAR recipe on the sample. VITTRAIN_COMMIT names the commit in
+ * the table. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "data/loader.h"
+
+enum { SLOTS = 4, SECONDS = 3 };
+enum { LOADING = 1, TRANSFORMING = 2 };
+
+struct bench {
+    struct options options;
+    struct dataset dataset;
+    struct sampler sampler;
+    struct augment augment;
+    struct device *device;
+    struct stream *stream;
+    struct loader *loader;
+    struct image_transform transform;
+    int64_t side; /* of the images that come out */
+};
+
+static void *take(struct bench *bench, size_t bytes, struct error *error)
+{
+    if (bytes == 0)
+        return NULL;
+    return bench->device->backend->allocate(bench->device, bytes, error);
+}
+
+static bool open_all(struct bench *bench, struct error *error)
+{
+    const struct options *options = &bench->options;
+    if (!dataset_open(&bench->dataset, options, SPLIT_TRAIN, error))
+        return false;
+    const struct dataset *dataset = &bench->dataset;
+    bench->side = options->augment.resize > 0 ? options->augment.resize : dataset->width;
+    bench->device = device_cpu.open(0, (int)options->run.threads, error);
+    if (bench->device == NULL)
+        return false;
+    bench->stream = device_cpu.stream_open(bench->device);
+    sampler_open(&bench->sampler, (uint64_t)options->run.seed, dataset->count, options->train.batch,
+                 1, true, true, 0, 1);
+    augment_open(&bench->augment, options, bench->side, bench->side, true);
+    bench->loader = loader_open(&bench->dataset, &bench->sampler, &bench->augment, bench->device,
+                                (int)options->data.workers, SLOTS, error);
+    static const float mean[4] = {0.5f, 0.5f, 0.5f, 0.5f}, std[4] = {0.5f, 0.5f, 0.5f, 0.5f};
+    bench->transform = (struct image_transform){.type = TYPE_BF16,
+                                                .batch = options->train.batch,
+                                                .channels = dataset->channels,
+                                                .source_height = dataset->height,
+                                                .source_width = dataset->width,
+                                                .height = bench->side,
+                                                .width = bench->side,
+                                                .mean = mean,
+                                                .std = std};
+    int64_t elements = options->train.batch * dataset->channels * bench->side * bench->side;
+    bench->transform.images = take(bench, (size_t)elements * 2, error);
+    bench->transform.scratch = take(bench, image_transform_scratch(&bench->transform), error);
+    return error->kind == ERROR_NONE;
+}
+
+static void close_all(struct bench *bench)
+{
+    loader_close(bench->loader);
+    device_cpu.release(bench->device, bench->transform.images);
+    if (bench->transform.scratch != NULL)
+        device_cpu.release(bench->device, bench->transform.scratch);
+    sampler_close(&bench->sampler);
+    device_cpu.stream_close(bench->stream);
+    device_cpu.close(bench->device);
+    dataset_close(&bench->dataset);
+}
+
+static void transform(struct bench *bench, const struct batch *batch)
+{
+    bench->transform.source = batch->pixels;
+    bench->transform.plans = batch->plans;
+    device_cpu.image_transform(bench->stream, &bench->transform);
+    device_cpu.stream_synchronize(bench->stream);
+}
+
+/* Images a second over a few seconds of epochs. Without LOADING one batch is transformed again and
+ * again. */
+static double measure(struct bench *bench, int work)
+{
+    double begin = clock_now(), waited = 0;
+    int64_t images = 0, steps = sampler_steps(&bench->sampler);
+    for (uint32_t epoch = 0; clock_now() - begin < SECONDS; epoch++) {
+        loader_stop(bench->loader);
+        sampler_set_epoch(&bench->sampler, epoch);
+        loader_start(bench->loader, 0);
+        for (int64_t taken = 0; taken < steps && clock_now() - begin < SECONDS; taken++) {
+            struct batch *batch = loader_next(bench->loader, &waited);
+            ENSURE(batch->error.kind == ERROR_NONE, "%s", batch->error.text);
+            do {
+                if (work & TRANSFORMING)
+                    transform(bench, batch);
+                images += batch->count;
+            } while (!(work & LOADING) && clock_now() - begin < SECONDS);
+            loader_give_back(bench->loader, batch);
+        }
+    }
+    return (double)images / (clock_now() - begin);
+}
+
+static void report(const struct bench *bench, const char *metric, double value)
+{
+    struct device_limits limits;
+    device_cpu.limits(bench->device, &limits);
+    for (char *comma = limits.name; (comma = strchr(comma, ',')) != NULL;)
+        *comma = ' ';
+    const char *commit = getenv("VITTRAIN_COMMIT");
+    char date[32];
+    clock_stamp(date, sizeof date);
+    printf(
+        "%s,%s,%s,vittrain,,input,%lld to %lld pixels,%lld,bf16,none,1,%d,%s (%lld workers),%.0f,"
+        "images/s\n",
+        date, limits.name, commit != NULL ? commit : "", (long long)bench->dataset.width,
+        (long long)bench->side, (long long)bench->options.train.batch, limits.threads, metric,
+        (long long)bench->options.data.workers, value);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const commands[] = {"train", NULL};
+    static struct bench bench;
+    struct command_line line;
+    struct error error = {0};
+    if (!options_parse(argc, argv, commands, &bench.options, &line, &error) ||
+        !open_all(&bench, &error)) {
+        log_error(&error);
+        return (int)error.kind;
+    }
+    ENSURE(sampler_steps(&bench.sampler) > 0, "fewer samples than a batch");
+    printf("date,host_cpu,commit,framework,version,work,model,batch,precision,strategy,ranks,"
+           "threads,metric,value,unit\n");
+    report(&bench, "loader", measure(&bench, LOADING));
+    report(&bench, "transform", measure(&bench, TRANSFORMING));
+    report(&bench, "loader and transform", measure(&bench, LOADING | TRANSFORMING));
+    close_all(&bench);
+    return 0;
+}
