@@ -1,0 +1,56 @@
+"""What the PyTorch benchmarks share: the row of the CSV (see README.md), the models, the ranks."""
+
+import datetime
+import os
+import platform
+import socket
+import subprocess
+import sys
+
+COLUMNS = ["date", "host_cpu", "commit", "framework", "version", "work", "model", "batch", "precision",
+           "strategy", "ranks", "threads", "metric", "value", "unit"]
+
+
+def host_cpu():
+    """The processor's name and the number of cores this process may use."""
+    name = platform.machine()
+    with open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                name = line.split(":", 1)[1].strip()
+                break
+    return f"{name} ({len(os.sched_getaffinity(0))} cores)".replace(",", " ")
+
+
+def commit():
+    here = os.path.dirname(os.path.abspath(__file__))
+    done = subprocess.run(["git", "-C", here, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
+def print_row(**fields):
+    row = dict(date=datetime.datetime.now().isoformat(timespec="seconds"), host_cpu=host_cpu(), commit=commit())
+    row.update(fields)
+    print(",".join(str(row[name]) for name in COLUMNS), flush=True)
+
+
+def spawn_ranks(ranks, threads):
+    """Starts this script once per rank, as torchrun would but without its own cost; returns the worst exit
+    code. The children find RANK in their environment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    processes = []
+    for rank in range(ranks):
+        environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1",
+                           MASTER_PORT=str(port), OMP_NUM_THREADS=str(threads))
+        processes.append(subprocess.Popen([sys.executable] + sys.argv, env=environment))
+    return max(abs(process.wait()) for process in processes)
+
+
+def make_model(name, classes=10):
+    if name == "vit_cifar":
+        from reference_vit import ReferenceViT
+        return ReferenceViT(classes=classes), 32
+    import timm
+    return timm.create_model(name, num_classes=classes), 224

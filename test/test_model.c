@@ -1,0 +1,335 @@
+/* Whole models against PyTorch and timm (test/vectors/make_models.py): logits, loss, every
+ * gradient, and the weights after several steps of each optimizer and schedule. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "train/optimizer.h"
+#include "train/schedule.h"
+#include "vit_fixture.h"
+
+struct tolerance {
+    double relative; /* to the largest expected value of the tensor */
+    double absolute;
+};
+
+/* The largest difference, and the largest expected value, of a tensor. */
+static double difference(const float *found, const float *expected, int64_t count, double *largest)
+{
+    double worst = 0;
+    *largest = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double distance = fabs((double)found[i] - (double)expected[i]);
+        if (!(distance <= worst)) /* NaN too */
+            worst = distance;
+        *largest = fmax(*largest, fabs((double)expected[i]));
+    }
+    return worst;
+}
+
+/* Says which tensor is wrong; 1 when it is. */
+static int check_values(const char *name, const float *found, const float *expected, int64_t count,
+                        struct tolerance tolerance)
+{
+    double largest;
+    double worst = difference(found, expected, count, &largest);
+    if (worst <= tolerance.relative * largest + tolerance.absolute)
+        return 0;
+    print_error("%s differs by %g where values go up to %g\n", name, worst, largest);
+    return 1;
+}
+
+/* All tensors of the model against PREFIX/NAME of the file; how many differ. */
+static int check_tensors(struct vit_fixture *fixture, const struct vector_file *file,
+                         const char *prefix,
+                         float *(*read)(struct vit_fixture *fixture, int unit, int tensor),
+                         struct tolerance tolerance)
+{
+    int wrong = 0;
+    for (int u = 0; u < fixture->model->unit_count; u++)
+        for (int t = 0; t < fixture->model->units[u].tensor_count; t++) {
+            const struct unit_tensor *tensor = &fixture->model->units[u].tensors[t];
+            char name[TENSOR_NAME + 64];
+            int64_t count;
+            snprintf(name, sizeof name, "%s/%s", prefix, tensor->name);
+            const float *expected = vector_file_floats(file, name, &count);
+            assert_int_equal(count, tensor->count);
+            float *found = read(fixture, u, t);
+            wrong += check_values(name, found, expected, count, tolerance);
+            free(found);
+        }
+    return wrong;
+}
+
+/* Opens the model of a file with its weights and its batch. */
+static struct vector_file *open_case(struct vit_fixture *fixture, const char *name,
+                                     enum data_type compute, const char *const *assignments)
+{
+    struct vector_file *file = vector_file_open(name);
+    struct vit_shape shape = vit_fixture_shape(file);
+    vit_fixture_open(fixture, &shape, compute, vector_file_size(file, "images", 0), assignments);
+    vit_fixture_load(fixture, file, "weight");
+    vit_fixture_set_batch(fixture, vector_file_floats(file, "images", NULL),
+                          vector_file_integers(file, "labels", NULL));
+    return file;
+}
+
+static void close_case(struct vit_fixture *fixture, struct vector_file *file)
+{
+    vit_fixture_close(fixture);
+    vector_file_close(file);
+}
+
+static double smoothing_of(const struct vector_file *file)
+{
+    return strtod(vector_file_text(file, "smoothing"), NULL);
+}
+
+static int check_forward(struct vit_fixture *fixture, const struct vector_file *file,
+                         struct tolerance tolerance)
+{
+    int64_t count;
+    const float *expected = vector_file_floats(file, "logits", &count);
+    vit_fixture_zero(fixture);
+    vit_fixture_run(fixture, 0, fixture->batch, smoothing_of(file), false);
+    float *logits = vit_fixture_logits(fixture, fixture->batch);
+    int wrong = check_values("logits", logits, expected, count, tolerance);
+    free(logits);
+    float loss = (float)(vit_fixture_loss(fixture) / (double)fixture->batch);
+    return wrong +
+           check_values("loss", &loss, vector_file_floats(file, "loss", NULL), 1, tolerance);
+}
+
+static void check_model(const char *name, enum data_type compute, struct tolerance tolerance)
+{
+    struct vit_fixture fixture;
+    struct vector_file *file = open_case(&fixture, name, compute, NULL);
+    int wrong = 0;
+    fixture.training = false;
+    wrong += check_forward(&fixture, file, tolerance);
+    fixture.training = true;
+    wrong += check_forward(&fixture, file, tolerance);
+    vit_fixture_train(&fixture, smoothing_of(file));
+    wrong += check_tensors(&fixture, file, "gradient", vit_fixture_gradient, tolerance);
+    close_case(&fixture, file);
+    assert_int_equal(wrong, 0);
+}
+
+static const char *const model_files[] = {
+    "model_token.safetensors", "model_mean.safetensors", "model_mean_token.safetensors",
+    "model_cifar.safetensors", "model_odd.safetensors",  "model_rules.safetensors",
+};
+enum { MODEL_FILES = sizeof model_files / sizeof model_files[0] };
+
+static void test_fp32_model(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MODEL_FILES; i++)
+        check_model(model_files[i], TYPE_FP32, (struct tolerance){1e-5, 2e-7});
+}
+
+/* bf16 has 8 bits: values are rounded to 1/256 at every operation. */
+static void test_bf16_model(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MODEL_FILES; i++)
+        check_model(model_files[i], TYPE_BF16, (struct tolerance){5e-2, 5e-3});
+}
+
+/* Updates with the rates of the schedule; on plateau a made-up loss is observed after each. */
+static void train_steps(struct vit_fixture *fixture, double smoothing, int64_t steps)
+{
+    static const double observed[] = {1.0, 0.999, 0.998, 0.5, 0.499, 0.498};
+    struct optimizer optimizer;
+    struct schedule schedule;
+    optimizer_open(&optimizer, &fixture->options);
+    schedule_open(&schedule, &fixture->options, fixture->options.optim.lr, 1, steps);
+    for (int64_t step = 0; step < steps; step++) {
+        vit_fixture_train(fixture, smoothing);
+        optimizer_follow(&optimizer, &schedule, step);
+        optimizer_step(&optimizer, &fixture->flat, schedule_rate(&schedule, step), step + 1);
+        schedule_observe(&schedule, observed[step], true);
+    }
+}
+
+/* What a test of an optimizer or schedule does. */
+struct rule {
+    const char *file, *prefix;
+    int64_t steps;
+    const char *assignments[8];
+};
+
+static int check_rule(const struct rule *rule, enum data_type compute, struct tolerance tolerance)
+{
+    struct vit_fixture fixture;
+    struct vector_file *file = open_case(&fixture, rule->file, compute, rule->assignments);
+    train_steps(&fixture, smoothing_of(file), rule->steps);
+    int wrong = check_tensors(&fixture, file, rule->prefix, vit_fixture_weight, tolerance);
+    close_case(&fixture, file);
+    return wrong;
+}
+
+/* An update moves a weight by about the rate, 1e-3: wrong by 1 % of that is wrong. */
+static const struct tolerance step_tolerance = {1e-6, 1e-5};
+
+#define ADAMW "optim.name=adamw", "optim.lr=1e-3", "optim.weight_decay=0.05", "train.clip_norm=0.5"
+#define ROUGH_EPSILON "optim.eps=1e-4"
+#define SGD "optim.name=sgd", "optim.lr=0.1", "train.clip_norm=0.5"
+
+static const struct rule optimizer_rules[] = {
+    {"model_token.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
+    {"model_mean.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
+    {"model_mean_token.safetensors", "after_adamw_default", 3, {ADAMW}},
+    {"model_cifar.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
+    {"model_odd.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
+    {"model_rules.safetensors", "after_adamw", 3, {ADAMW, ROUGH_EPSILON}},
+    {"model_rules.safetensors", "after_adam", 3, {ADAMW, ROUGH_EPSILON, "optim.name=adam"}},
+    {"model_rules.safetensors", "after_sgd", 3, {SGD, "optim.weight_decay=0.05"}},
+    {"model_rules.safetensors",
+     "after_nesterov",
+     3,
+     {SGD, "optim.weight_decay=0.05", "optim.momentum=0.9", "optim.nesterov=on"}},
+    {"model_rules.safetensors", "after_rmsprop", 3, {ADAMW, ROUGH_EPSILON, "optim.name=rmsprop"}},
+    {"model_rules.safetensors",
+     "after_rmsprop_momentum",
+     3,
+     {ADAMW, ROUGH_EPSILON, "optim.name=rmsprop", "optim.momentum=0.9"}},
+    {"model_rules.safetensors",
+     "after_layer_decay",
+     3,
+     {ADAMW, ROUGH_EPSILON, "optim.layer_decay=0.75", "optim.no_decay=on"}},
+    {"model_rules.safetensors", "after_freeze", 3, {ADAMW, ROUGH_EPSILON, "optim.freeze=stem"}},
+};
+
+static void test_optimizers(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (size_t i = 0; i < sizeof optimizer_rules / sizeof optimizer_rules[0]; i++)
+        wrong += check_rule(&optimizer_rules[i], TYPE_FP32, step_tolerance);
+    assert_int_equal(wrong, 0);
+}
+
+#define MOMENTUM "optim.momentum=0.9", "optim.weight_decay=0"
+
+static const struct rule schedule_rules[] = {
+    {"model_rules.safetensors", "schedule_constant", 6, {SGD, MOMENTUM}},
+    {"model_rules.safetensors",
+     "schedule_cosine",
+     6,
+     {SGD, MOMENTUM, "schedule.name=cosine", "schedule.min_lr=0.01"}},
+    {"model_rules.safetensors",
+     "schedule_step",
+     6,
+     {SGD, MOMENTUM, "schedule.name=step", "schedule.step_size=2"}},
+    {"model_rules.safetensors", "schedule_onecycle", 6, {SGD, MOMENTUM, "schedule.name=onecycle"}},
+    {"model_rules.safetensors",
+     "schedule_linear",
+     6,
+     {SGD, MOMENTUM, "schedule.name=linear", "schedule.end_factor=0.2"}},
+    {"model_rules.safetensors",
+     "schedule_plateau",
+     6,
+     {SGD, MOMENTUM, "schedule.name=plateau", "schedule.patience=1", "schedule.threshold=1e-2"}},
+};
+
+static void test_schedules(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (size_t i = 0; i < sizeof schedule_rules / sizeof schedule_rules[0]; i++)
+        wrong += check_rule(&schedule_rules[i], TYPE_FP32, step_tolerance);
+    assert_int_equal(wrong, 0);
+}
+
+/* Masters are fp32: the small steps of bf16 training add up. */
+static void test_bf16_steps(void **state)
+{
+    (void)state;
+    assert_int_equal(check_rule(&optimizer_rules[0], TYPE_BF16, (struct tolerance){0, 2.5e-3}), 0);
+}
+
+static void test_moving_average(void **state)
+{
+    (void)state;
+    const char *const assignments[] = {ADAMW, ROUGH_EPSILON, "optim.ema=0.9", NULL};
+    struct vit_fixture fixture;
+    struct vector_file *file =
+        open_case(&fixture, "model_rules.safetensors", TYPE_FP32, assignments);
+    train_steps(&fixture, smoothing_of(file), 3);
+    int wrong = check_tensors(&fixture, file, "after_adamw", vit_fixture_weight, step_tolerance);
+    wrong += check_tensors(&fixture, file, "average", vit_fixture_average,
+                           (struct tolerance){1e-6, 1e-6});
+    close_case(&fixture, file);
+    assert_int_equal(wrong, 0);
+}
+
+/* Numbers of parameters: timm's, and the reference's for vit_cifar; what images are normalised
+ * with: timm's for the weights that it has for these names. */
+static const struct {
+    const char *name;
+    int64_t parameters, parameters_10_classes;
+    float mean, std;
+} registry[] = {
+    {"vit_cifar", 2690506, 2690506, 0.5f, 0.5f},
+    {"vit_tiny_patch16_224", 5717416, 5526346, 0.5f, 0.5f},
+    {"vit_small_patch16_224", 22050664, 21669514, 0.5f, 0.5f},
+    {"vit_small_patch32_224", 22878952, 22497802, 0.5f, 0.5f},
+    {"vit_base_patch16_224", 86567656, 85806346, 0.5f, 0.5f},
+    {"vit_base_patch32_224", 88224232, 87462922, 0.5f, 0.5f},
+};
+
+static int64_t parameters_of(const char *name, const char *assignment, const float **mean,
+                             const float **std)
+{
+    struct options options;
+    struct error error = {0};
+    options_default(&options);
+    snprintf(options.model.name, sizeof options.model.name, "%s", name);
+    assert_true(assignment == NULL || options_set(assignment, &options, &error));
+    struct model *model = model_open(&options, NULL, TYPE_FP32, &error);
+    assert_non_null(model);
+    int64_t count = model_parameter_count(model);
+    *mean = model->mean;
+    *std = model->std;
+    model_close(model);
+    return count;
+}
+
+static void test_registry(void **state)
+{
+    (void)state;
+    const float *mean, *std;
+    size_t names = 0;
+    while (model_names()[names] != NULL)
+        names++;
+    assert_int_equal(names, sizeof registry / sizeof registry[0]);
+    for (size_t i = 0; i < names; i++) {
+        assert_string_equal(model_names()[i], registry[i].name);
+        assert_int_equal(parameters_of(registry[i].name, NULL, &mean, &std),
+                         registry[i].parameters);
+        for (int c = 0; c < 3; c++) {
+            assert_float_equal(mean[c], registry[i].mean, 0);
+            assert_float_equal(std[c], registry[i].std, 0);
+        }
+        assert_int_equal(parameters_of(registry[i].name, "model.classes=10", &mean, &std),
+                         registry[i].parameters_10_classes);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fp32_model), cmocka_unit_test(test_bf16_model),
+        cmocka_unit_test(test_optimizers), cmocka_unit_test(test_schedules),
+        cmocka_unit_test(test_bf16_steps), cmocka_unit_test(test_moving_average),
+        cmocka_unit_test(test_registry),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,307 @@
+/* What a model must be besides equal to timm's: its gradient is the slope of its loss with dropout
+ * on, its parts of a batch add up to the whole batch, a batch of none does nothing, and bad shapes
+ * are refused. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/random.h"
+#include "vit_fixture.h"
+
+enum { BATCH = 5, SEED = 11 };
+
+static const struct vit_shape plain_shape = {.image = 12,
+                                             .channels = 3,
+                                             .patch = 4,
+                                             .dim = 24,
+                                             .depth = 3,
+                                             .heads = 3,
+                                             .hidden = 40,
+                                             .classes = 6,
+                                             .dropout = 0.2,
+                                             .drop_path = 0.3,
+                                             .qkv_bias = true,
+                                             .class_token = true,
+                                             .norm_epsilon = 1e-6f};
+
+static struct vit_shape reference_shape(void)
+{
+    struct vit_shape shape = plain_shape;
+    shape.reference = true;
+    shape.embed_norm = true;
+    shape.qkv_bias = false;
+    return shape;
+}
+
+static struct vit_shape mean_shape(void)
+{
+    struct vit_shape shape = plain_shape;
+    shape.class_token = false;
+    shape.pool_mean = true;
+    return shape;
+}
+
+static void fill_normal(float *values, int64_t count, uint32_t index, float scale, float shift)
+{
+    for (int64_t i = 0; i < count; i += 2) {
+        float pair[2];
+        struct random_block block =
+            random_block_at(SEED, RANDOM_SYNTHETIC, 0, 0, index, (uint32_t)i);
+        random_normal_pair(block.word[0], block.word[1], pair);
+        values[i] = scale * pair[0] + shift;
+        if (i + 1 < count)
+            values[i + 1] = scale * pair[1] + shift;
+    }
+}
+
+/* Weights far from where training starts, so that no part of the gradient is small. */
+static void scatter_weights(struct vit_fixture *fixture)
+{
+    for (int u = 0; u < fixture->model->unit_count; u++)
+        for (int t = 0; t < fixture->model->units[u].tensor_count; t++) {
+            const struct unit_tensor *tensor = &fixture->model->units[u].tensors[t];
+            float *values = malloc((size_t)tensor->count * sizeof *values);
+            float shift = tensor->initial == INITIAL_ONE ? 1 : 0;
+            int64_t fan_in = tensor->dimensions >= 2 ? tensor->count / tensor->shape[0] : 16;
+            assert_non_null(values);
+            fill_normal(values, tensor->count, tensor->index + 1, 1 / sqrtf((float)fan_in), shift);
+            vit_fixture_set_weight(fixture, u, t, values);
+            free(values);
+        }
+}
+
+static void open_scattered(struct vit_fixture *fixture, const struct vit_shape *shape,
+                           enum data_type compute)
+{
+    static const int32_t labels[BATCH] = {0, 3, 5, 1, 3};
+    int64_t pixels = BATCH * shape->channels * shape->image * shape->image;
+    float *images = malloc((size_t)pixels * sizeof *images);
+    assert_non_null(images);
+    fill_normal(images, pixels, 0, 1, 0);
+    vit_fixture_open(fixture, shape, compute, BATCH, NULL);
+    scatter_weights(fixture);
+    vit_fixture_set_batch(fixture, images, labels);
+    free(images);
+}
+
+static double loss_of_batch(struct vit_fixture *fixture)
+{
+    vit_fixture_zero(fixture);
+    vit_fixture_run(fixture, 0, BATCH, 0.1, false);
+    return vit_fixture_loss(fixture) / BATCH;
+}
+
+static double norm_of(const float *values, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += (double)values[i] * (double)values[i];
+    return sqrt(sum);
+}
+
+/* Moves a tensor along its gradient: the loss must rise by the gradient's norm. With a wrong mask
+ * anywhere the gradient points elsewhere and the loss rises less. */
+static void check_slope(struct vit_fixture *fixture, int unit, int number)
+{
+    const double distance = 4e-3;
+    const struct unit_tensor *tensor = &fixture->model->units[unit].tensors[number];
+    float *weight = vit_fixture_weight(fixture, unit, number);
+    float *moved = vit_fixture_weight(fixture, unit, number);
+    float *gradient = vit_fixture_gradient(fixture, unit, number);
+    double norm = norm_of(gradient, tensor->count), loss[2];
+    assert_true(norm > 1e-3);
+    for (int side = 0; side < 2; side++) {
+        double step = (side == 0 ? -distance : distance) / norm;
+        for (int64_t i = 0; i < tensor->count; i++)
+            moved[i] = (float)(weight[i] + step * gradient[i]);
+        vit_fixture_set_weight(fixture, unit, number, moved);
+        loss[side] = loss_of_batch(fixture);
+    }
+    double slope = (loss[1] - loss[0]) / (2 * distance);
+    if (!(fabs(slope - norm) <= 1e-2 * norm))
+        fail_msg("%s: the loss rises by %g, the gradient says %g", tensor->name, slope, norm);
+    vit_fixture_set_weight(fixture, unit, number, weight);
+    free(gradient);
+    free(moved);
+    free(weight);
+}
+
+static void check_slopes(struct vit_shape shape)
+{
+    struct vit_fixture fixture;
+    open_scattered(&fixture, &shape, TYPE_FP32);
+    for (int u = 0; u < fixture.model->unit_count; u++)
+        for (int t = 0; t < fixture.model->units[u].tensor_count; t++) {
+            vit_fixture_train(&fixture, 0.1);
+            check_slope(&fixture, u, t);
+        }
+    vit_fixture_close(&fixture);
+}
+
+static void test_slopes(void **state)
+{
+    (void)state;
+    check_slopes(plain_shape);
+    check_slopes(reference_shape());
+    check_slopes(mean_shape());
+}
+
+/* Another step draws other masks; evaluation draws none. */
+static void test_dropout_follows_the_step(void **state)
+{
+    (void)state;
+    struct vit_fixture fixture;
+    open_scattered(&fixture, &plain_shape, TYPE_FP32);
+    double first = loss_of_batch(&fixture);
+    assert_true(first == loss_of_batch(&fixture));
+    fixture.step = 1;
+    assert_true(first != loss_of_batch(&fixture));
+    fixture.training = false;
+    double evaluated = loss_of_batch(&fixture);
+    assert_true(first != evaluated);
+    fixture.step = 2;
+    assert_true(evaluated == loss_of_batch(&fixture));
+    vit_fixture_close(&fixture);
+}
+
+/* A batch in parts, as ranks or accumulation cut it, has the gradient of the whole. */
+static void check_parts(struct vit_shape shape)
+{
+    struct vit_fixture whole, parts;
+    open_scattered(&whole, &shape, TYPE_FP32);
+    open_scattered(&parts, &shape, TYPE_FP32);
+    vit_fixture_train(&whole, 0.1);
+    vit_fixture_zero(&parts);
+    vit_fixture_run(&parts, 0, 2, 0.1, true);
+    vit_fixture_run(&parts, 2, 0, 0.1, true);
+    vit_fixture_run(&parts, 2, 3, 0.1, true);
+    assert_float_equal((float)vit_fixture_loss(&parts), (float)vit_fixture_loss(&whole), 1e-5f);
+    for (int u = 0; u < whole.model->unit_count; u++)
+        for (int t = 0; t < whole.model->units[u].tensor_count; t++) {
+            const struct unit_tensor *tensor = &whole.model->units[u].tensors[t];
+            float *expected = vit_fixture_gradient(&whole, u, t);
+            float *found = vit_fixture_gradient(&parts, u, t);
+            float allowed = (float)(2e-6 * norm_of(expected, tensor->count));
+            for (int64_t i = 0; i < tensor->count; i++)
+                if (!(fabsf(found[i] - expected[i]) <= allowed))
+                    fail_msg("%s[%lld]: %g in parts, %g at once", tensor->name, (long long)i,
+                             (double)found[i], (double)expected[i]);
+            free(found);
+            free(expected);
+        }
+    vit_fixture_close(&parts);
+    vit_fixture_close(&whole);
+}
+
+static void test_parts_add_up(void **state)
+{
+    (void)state;
+    check_parts(plain_shape);
+    check_parts(reference_shape());
+    check_parts(mean_shape());
+}
+
+static void check_empty_batch(enum data_type compute)
+{
+    struct vit_fixture fixture;
+    open_scattered(&fixture, &plain_shape, compute);
+    vit_fixture_zero(&fixture);
+    vit_fixture_run(&fixture, 0, 0, 0, true);
+    assert_true(vit_fixture_loss(&fixture) == 0);
+    for (int u = 0; u < fixture.model->unit_count; u++)
+        for (int t = 0; t < fixture.model->units[u].tensor_count; t++) {
+            float *gradient = vit_fixture_gradient(&fixture, u, t);
+            for (int64_t i = 0; i < fixture.model->units[u].tensors[t].count; i++)
+                assert_true(gradient[i] == 0);
+            free(gradient);
+        }
+    vit_fixture_close(&fixture);
+}
+
+static void test_empty_batch(void **state)
+{
+    (void)state;
+    check_empty_batch(TYPE_FP32);
+    check_empty_batch(TYPE_BF16);
+}
+
+static void expect_refusal(struct vit_shape shape, const char *word)
+{
+    struct error error = {0};
+    assert_null(vit_open(&shape, NULL, TYPE_FP32, &error));
+    assert_int_equal(error.kind, ERROR_USAGE);
+    if (strstr(error.text, word) == NULL)
+        fail_msg("\"%s\" does not speak of %s", error.text, word);
+}
+
+static void test_bad_shapes(void **state)
+{
+    (void)state;
+    struct vit_shape shape = plain_shape;
+    shape.patch = 5;
+    expect_refusal(shape, "model.patch=5");
+    shape = plain_shape;
+    shape.heads = 7;
+    expect_refusal(shape, "model.heads=7");
+    shape = plain_shape;
+    shape.class_token = false;
+    expect_refusal(shape, "model.class_token");
+}
+
+static void expect_bad_option(const char *assignment, const char *word)
+{
+    struct options options;
+    struct error error = {0};
+    options_default(&options);
+    assert_true(options_set(assignment, &options, &error));
+    assert_null(model_open(&options, NULL, TYPE_FP32, &error));
+    assert_int_equal(error.kind, ERROR_USAGE);
+    if (strstr(error.text, word) == NULL)
+        fail_msg("\"%s\" does not speak of %s", error.text, word);
+}
+
+static void test_bad_options(void **state)
+{
+    (void)state;
+    expect_bad_option("model.name=vit_cifra", "did you mean vit_cifar");
+    expect_bad_option("optim.freeze=blocks.99", "blocks.99");
+    expect_bad_option("optim.freeze=stem,head,blocks", "nothing to train");
+    expect_bad_option("model.patch=5", "model.patch=5");
+}
+
+/* Freezing by unit, by the beginning of a name, and of one tensor. */
+static void test_freeze(void **state)
+{
+    (void)state;
+    struct options options;
+    struct error error = {0};
+    options_default(&options);
+    assert_true(options_set("optim.freeze=stem, blocks.0.attn, head.bias", &options, &error));
+    struct model *model = model_open(&options, NULL, TYPE_FP32, &error);
+    assert_non_null(model);
+    for (int u = 0; u < model->unit_count; u++)
+        for (int t = 0; t < model->units[u].tensor_count; t++) {
+            const char *name = model->units[u].tensors[t].name;
+            bool frozen = u == 0 || strncmp(name, "blocks.0.attn.", 14) == 0 ||
+                          strcmp(name, "head.bias") == 0;
+            assert_int_equal(model->units[u].tensors[t].trainable, !frozen);
+        }
+    model_close(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_slopes),       cmocka_unit_test(test_dropout_follows_the_step),
+        cmocka_unit_test(test_parts_add_up), cmocka_unit_test(test_empty_batch),
+        cmocka_unit_test(test_bad_shapes),   cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_freeze),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

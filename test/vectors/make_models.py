@@ -1,0 +1,223 @@
+"""Writes model_*.safetensors: whole small Vision Transformers computed with PyTorch and timm.
+
+A file holds weights (timm's names), a batch, its logits and loss, every gradient, and the weights after
+three steps on that batch. Metadata: "shape" (image channels patch dim depth heads hidden classes),
+"switches" (qkv_bias class_token embed_norm pool_mean), "norm_epsilon" and "smoothing".
+
+Needs torch, timm, safetensors. Run it in this directory; the result does not depend on anything but versions.
+"""
+
+import copy
+import functools
+import math
+import os
+import sys
+
+import torch
+from safetensors.torch import save_file
+from timm.models.vision_transformer import VisionTransformer
+from timm.utils import ModelEmaV3
+from torch import nn
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../benchmarks"))
+from reference_vit import ReferenceViT
+
+STEPS = 3
+RATE = 1e-3
+WEIGHT_DECAY = 0.05
+CLIP_NORM = 0.5
+# Gradients that are zero in exact arithmetic (the bias of the keys) are rounding errors of 1e-9 in both
+# programs; with Adam's usual 1e-8 the comparison would be one of noise. model_mean_token, which has no such
+# gradient, keeps 1e-8.
+EPSILON = 1e-4
+
+
+def randomize(model):
+    """No weight may be at a value (0, 1) where a mistake would not show."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" in name and name.endswith("weight"):
+                parameter.normal_(1.0, 0.2)
+            elif parameter.ndim == 1:
+                parameter.normal_(0.0, 0.2)
+            elif name in ("cls_token", "pos_embed"):
+                parameter.normal_(0.0, 0.5)
+            else:
+                fan_in = parameter[0].numel()
+                parameter.normal_(0.0, 1.0 / math.sqrt(fan_in))
+
+
+def timm_model(image, channels, patch, dim, depth, heads, hidden, classes, qkv_bias, class_token, pool_mean,
+               norm_epsilon, **_):
+    return VisionTransformer(img_size=image, in_chans=channels, patch_size=patch, embed_dim=dim, depth=depth,
+                             num_heads=heads, mlp_ratio=hidden / dim, num_classes=classes, qkv_bias=qkv_bias,
+                             class_token=class_token, global_pool="avg" if pool_mean else "token",
+                             norm_layer=functools.partial(nn.LayerNorm, eps=norm_epsilon))
+
+
+def reference_model(image, channels, patch, dim, depth, heads, hidden, classes, **_):
+    return ReferenceViT(image=image, patch=patch, channels=channels, dim=dim, depth=depth, heads=heads,
+                        mlp_ratio=hidden / dim, classes=classes, dropout=0.0, branch_dropout=0.0)
+
+
+def timm_tensors(model, shape, tensors):
+    """The tensors by timm's names; the reference's linear patch embedding becomes a convolution's weight."""
+    renamed = {}
+    for name, tensor in tensors.items():
+        if isinstance(model, ReferenceViT):
+            name = name.replace("embed_norm.", "norm_pre.")
+            if name.startswith("embed."):
+                name = "patch_embed.proj." + name[len("embed."):]
+                if name.endswith("weight"):
+                    tensor = tensor.reshape(-1, shape["channels"], shape["patch"], shape["patch"])
+        renamed[name] = tensor.detach().clone().contiguous()
+    return renamed
+
+
+def no_decay(name, parameter):
+    return parameter.ndim <= 1 or name in ("cls_token", "pos_embed")
+
+
+def layer_groups(model, decay):
+    """Layer-wise decay of the rate as BEiT and MAE have it: embedding 0, block i is layer i + 1, the rest last;
+    norms, biases, class token and positions without weight decay."""
+    groups = []
+    last = len(model.blocks) + 1
+    for name, parameter in model.named_parameters():
+        layer = last
+        if name in ("cls_token", "pos_embed") or name.startswith("patch_embed"):
+            layer = 0
+        elif name.startswith("blocks."):
+            layer = int(name.split(".")[1]) + 1
+        groups.append(dict(params=[parameter], lr=RATE * decay ** (last - layer),
+                           weight_decay=0.0 if no_decay(name, parameter) else WEIGHT_DECAY))
+    return groups
+
+
+OPTIMIZERS = {
+    "adamw": lambda p: torch.optim.AdamW(p, lr=RATE, weight_decay=WEIGHT_DECAY, eps=EPSILON),
+    "adamw_default": lambda p: torch.optim.AdamW(p, lr=RATE, weight_decay=WEIGHT_DECAY),
+    "adam": lambda p: torch.optim.Adam(p, lr=RATE, weight_decay=WEIGHT_DECAY, eps=EPSILON),
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=WEIGHT_DECAY),
+    "nesterov": lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=WEIGHT_DECAY, momentum=0.9, nesterov=True),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=RATE, weight_decay=WEIGHT_DECAY, eps=EPSILON),
+    "rmsprop_momentum": lambda p: torch.optim.RMSprop(p, lr=RATE, weight_decay=WEIGHT_DECAY, eps=EPSILON,
+                                                      momentum=0.9),
+}
+
+# Each makes a scheduler for SGD with momentum 0.9 at rate 0.1, stepped after every update.
+SCHEDULES = {
+    "constant": lambda o: torch.optim.lr_scheduler.ConstantLR(o, 1.0, 0),
+    "cosine": lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=6, eta_min=0.01),
+    "step": lambda o: torch.optim.lr_scheduler.StepLR(o, step_size=2, gamma=0.1),
+    "onecycle": lambda o: torch.optim.lr_scheduler.OneCycleLR(o, max_lr=0.1, total_steps=6),
+    "linear": lambda o: torch.optim.lr_scheduler.LinearLR(o, 1.0, 0.2, total_iters=6),
+    "plateau": lambda o: torch.optim.lr_scheduler.ReduceLROnPlateau(o, factor=0.5, patience=1, threshold=1e-2),
+}
+# What the plateau schedule is shown after each step.
+PLATEAU_LOSSES = [1.0, 0.999, 0.998, 0.5, 0.499, 0.498]
+
+
+def one_step(model, optimizer, batch):
+    images, labels, smoothing = batch
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(images), labels, label_smoothing=smoothing)
+    loss.backward()
+    trained = [p for p in model.parameters() if p.requires_grad]
+    torch.nn.utils.clip_grad_norm_(trained, CLIP_NORM)
+    optimizer.step()
+
+
+def add_prefixed(file, prefix, tensors):
+    file.update({f"{prefix}/{name}": tensor for name, tensor in tensors.items()})
+
+
+def train_copy(model, batch, make_optimizer, steps=STEPS, make_schedule=None, after=None):
+    trained = copy.deepcopy(model)
+    optimizer = make_optimizer(trained)
+    schedule = make_schedule(optimizer) if make_schedule else None
+    for number in range(steps):
+        one_step(trained, optimizer, batch)
+        if isinstance(schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            schedule.step(PLATEAU_LOSSES[number])
+        elif schedule and number + 1 < steps:
+            schedule.step()
+        if after:
+            after(trained)
+    return dict(trained.named_parameters())
+
+
+def add_more_rules(file, model, shape, batch):
+    """Schedules, layer-wise decay, frozen tensors and the moving average: for one small model."""
+    for name, make_schedule in SCHEDULES.items():
+        trained = train_copy(model, batch, lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9),
+                             len(PLATEAU_LOSSES), make_schedule)
+        add_prefixed(file, f"schedule_{name}", timm_tensors(model, shape, trained))
+
+    def adamw(groups):
+        return torch.optim.AdamW(groups, lr=RATE, weight_decay=WEIGHT_DECAY, eps=EPSILON)
+
+    trained = train_copy(model, batch, lambda m: adamw(layer_groups(m, 0.75)))
+    add_prefixed(file, "after_layer_decay", timm_tensors(model, shape, trained))
+
+    def freeze_stem(trained):
+        for name, parameter in trained.named_parameters():
+            if name in ("cls_token", "pos_embed") or name.startswith("patch_embed"):
+                parameter.requires_grad_(False)
+        return adamw([p for p in trained.parameters() if p.requires_grad])
+
+    add_prefixed(file, "after_freeze", timm_tensors(model, shape, train_copy(model, batch, freeze_stem)))
+    average = ModelEmaV3(model, decay=0.9)
+    train_copy(model, batch, lambda m: adamw(m.parameters()), after=average.update)
+    add_prefixed(file, "average", timm_tensors(model, shape, dict(average.module.named_parameters())))
+
+
+def make(name, batch=3, smoothing=0.0, optimizers=("adamw",), more_rules=False, **shape):
+    torch.manual_seed(sum(name.encode()))
+    model = (reference_model if shape["embed_norm"] else timm_model)(**shape)
+    randomize(model)
+    images = torch.randn(batch, shape["channels"], shape["image"], shape["image"])
+    labels = torch.randint(0, shape["classes"], (batch,))
+    file = {"images": images, "labels": labels.to(torch.int32)}
+    logits = model(images)
+    loss = nn.functional.cross_entropy(logits, labels, label_smoothing=smoothing)
+    loss.backward()
+    parameters = dict(model.named_parameters())
+    file["logits"] = logits.detach()
+    file["loss"] = loss.detach().reshape(1)
+    add_prefixed(file, "weight", timm_tensors(model, shape, parameters))
+    add_prefixed(file, "gradient", timm_tensors(model, shape, {n: p.grad for n, p in parameters.items()}))
+    for optimizer in optimizers:
+        trained = train_copy(model, (images, labels, smoothing),
+                             lambda m: OPTIMIZERS[optimizer](m.parameters()))
+        add_prefixed(file, f"after_{optimizer}", timm_tensors(model, shape, trained))
+    if more_rules:
+        add_more_rules(file, model, shape, (images, labels, smoothing))
+    numbers = ("image", "channels", "patch", "dim", "depth", "heads", "hidden", "classes")
+    switches = ("qkv_bias", "class_token", "embed_norm", "pool_mean")
+    metadata = {"shape": " ".join(str(shape[key]) for key in numbers),
+                "switches": " ".join(str(int(shape[key])) for key in switches),
+                "norm_epsilon": repr(shape["norm_epsilon"]), "smoothing": repr(smoothing)}
+    save_file(file, f"model_{name}.safetensors", metadata)
+    print(name, os.path.getsize(f"model_{name}.safetensors"), f"loss {loss.item():.6f}")
+
+
+def main():
+    torch.set_num_threads(1)
+    small = dict(image=8, channels=3, patch=4, dim=16, depth=2, heads=2, hidden=64, classes=5, qkv_bias=True,
+                 class_token=True, embed_norm=False, pool_mean=False, norm_epsilon=1e-6)
+    make("token", **small)
+    make("mean", smoothing=0.1, **{**small, "class_token": False, "pool_mean": True, "image": 12})
+    make("mean_token", optimizers=("adamw_default",),
+         **{**small, "pool_mean": True, "qkv_bias": False, "norm_epsilon": 1e-5})
+    make("cifar", smoothing=0.1, **{**small, "embed_norm": True, "qkv_bias": False, "norm_epsilon": 1e-5})
+    # Sizes that no vector width divides, more patches than a vector, one channel.
+    make("odd", batch=5, **{**small, "image": 15, "channels": 1, "patch": 3, "dim": 12, "heads": 3, "hidden": 36,
+                            "classes": 7})
+    tiny = {**small, "image": 4, "patch": 2, "dim": 8, "depth": 2, "hidden": 16, "heads": 1, "classes": 3}
+    make("rules", optimizers=("adamw", "adam", "sgd", "nesterov", "rmsprop", "rmsprop_momentum"), more_rules=True,
+         **tiny)
+
+
+if __name__ == "__main__":
+    main()

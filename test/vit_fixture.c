@@ -1,0 +1,269 @@
+/* See vit_fixture.h. Device memory is only touched through the backend, so that the same tests
+ * can run on any device. */
+#include "vit_fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/optimizer.h"
+
+static void *allocate(struct device *device, size_t bytes)
+{
+    struct error error = {0};
+    void *memory = device->backend->allocate(device, bytes > 0 ? bytes : 1, &error);
+    ENSURE(memory != NULL, "%s", error.text);
+    return memory;
+}
+
+static void open_options(struct vit_fixture *fixture, const char *const *assignments)
+{
+    struct error error = {0};
+    options_default(&fixture->options);
+    for (int i = 0; assignments != NULL && assignments[i] != NULL; i++)
+        ENSURE(options_set(assignments[i], &fixture->options, &error), "%s", error.text);
+}
+
+/* Runs twice: to measure and to take. */
+static void lay_out(struct vit_fixture *fixture)
+{
+    struct model *model = fixture->model;
+    struct arena *arena = &fixture->arena;
+    size_t size = type_size(model->compute);
+    int64_t pixels = model->channels * model->image * model->image;
+    flat_allocate(&fixture->flat, arena);
+    model->type->activations(model, arena, fixture->batch, true);
+    fixture->staging_count = fixture->batch * (pixels + model->classes);
+    for (int u = 0; u < model->unit_count; u++)
+        if (fixture->staging_count < model->units[u].count)
+            fixture->staging_count = model->units[u].count;
+    fixture->staging = arena_take(arena, MEMORY_BUFFERS, (size_t)fixture->staging_count * 4);
+    fixture->images = arena_take(arena, MEMORY_BUFFERS, (size_t)(fixture->batch * pixels) * size);
+    fixture->logits =
+        arena_take(arena, MEMORY_BUFFERS, (size_t)(fixture->batch * model->classes) * size);
+    fixture->labels = arena_take(arena, MEMORY_BUFFERS, (size_t)fixture->batch * sizeof(int32_t));
+    fixture->sums = arena_take(arena, MEMORY_BUFFERS, sizeof *fixture->sums);
+}
+
+void vit_fixture_open(struct vit_fixture *fixture, const struct vit_shape *shape,
+                      enum data_type compute, int64_t batch, const char *const *assignments)
+{
+    struct error error = {0};
+    *fixture = (struct vit_fixture){.batch = batch, .training = true};
+    open_options(fixture, assignments);
+    fixture->device = device_cpu.open(0, 0, &error);
+    ENSURE(fixture->device != NULL, "%s", error.text);
+    const struct device_backend *backend = fixture->device->backend;
+    fixture->stream = backend->stream_open(fixture->device);
+    fixture->ready = backend->event_open(fixture->device);
+    fixture->world = comm_fake_open(0, 1);
+    ENSURE(mesh_open(&fixture->mesh, fixture->world, &fixture->options, &error), "%s", error.text);
+    fixture->model = vit_open(shape, fixture->device, compute, &error);
+    ENSURE(fixture->model != NULL, "%s", error.text);
+    ENSURE(model_apply_options(fixture->model, &fixture->options, &error), "%s", error.text);
+    flat_open(&fixture->flat, fixture->model->units, fixture->model->unit_count, &fixture->mesh,
+              fixture->device, fixture->stream, compute, optimizer_moments(&fixture->options),
+              fixture->options.optim.ema > 0, true);
+    arena_measure(&fixture->arena);
+    lay_out(fixture);
+    size_t bytes = fixture->arena.peak;
+    fixture->memory = allocate(fixture->device, bytes);
+    arena_begin(&fixture->arena, fixture->memory, bytes);
+    lay_out(fixture);
+    size_t workspace = backend->workspace_bytes(fixture->device);
+    fixture->workspace = allocate(fixture->device, workspace);
+    backend->workspace_set(fixture->device, fixture->workspace, workspace);
+    flat_initialize(&fixture->flat, 1);
+}
+
+void vit_fixture_close(struct vit_fixture *fixture)
+{
+    const struct device_backend *backend = fixture->device->backend;
+    flat_close(&fixture->flat);
+    model_close(fixture->model);
+    mesh_close(&fixture->mesh);
+    fixture->world->backend->close(fixture->world);
+    backend->release(fixture->device, fixture->memory);
+    backend->release(fixture->device, fixture->workspace);
+    backend->event_close(fixture->ready);
+    backend->stream_close(fixture->stream);
+    backend->close(fixture->device);
+}
+
+struct vit_shape vit_fixture_shape(const struct vector_file *file)
+{
+    long long size[8];
+    int on[4];
+    int sizes =
+        sscanf(vector_file_text(file, "shape"), "%lld %lld %lld %lld %lld %lld %lld %lld", &size[0],
+               &size[1], &size[2], &size[3], &size[4], &size[5], &size[6], &size[7]);
+    int switches =
+        sscanf(vector_file_text(file, "switches"), "%d %d %d %d", &on[0], &on[1], &on[2], &on[3]);
+    ENSURE(sizes == 8 && switches == 4, "a vector file without shape");
+    return (struct vit_shape){.image = size[0],
+                              .channels = size[1],
+                              .patch = size[2],
+                              .dim = size[3],
+                              .depth = size[4],
+                              .heads = size[5],
+                              .hidden = size[6],
+                              .classes = size[7],
+                              .qkv_bias = on[0],
+                              .class_token = on[1],
+                              .embed_norm = on[2],
+                              .pool_mean = on[3],
+                              .norm_epsilon = strtof(vector_file_text(file, "norm_epsilon"), NULL)};
+}
+
+void vit_fixture_set_weight(struct vit_fixture *fixture, int unit, int tensor, const float *values)
+{
+    const struct unit_tensor *described = &fixture->model->units[unit].tensors[tensor];
+    const struct flat_buffer *buffer = &fixture->flat.buffers[unit];
+    size_t bytes = (size_t)described->count * sizeof *values;
+    fixture->device->backend->copy(fixture->stream, buffer->master + described->offset, values,
+                                   bytes);
+    if (buffer->average != NULL)
+        fixture->device->backend->copy(fixture->stream, buffer->average + described->offset, values,
+                                       bytes);
+    flat_refresh(&fixture->flat);
+}
+
+void vit_fixture_load(struct vit_fixture *fixture, const struct vector_file *file,
+                      const char *prefix)
+{
+    for (int u = 0; u < fixture->model->unit_count; u++)
+        for (int t = 0; t < fixture->model->units[u].tensor_count; t++) {
+            const struct unit_tensor *tensor = &fixture->model->units[u].tensors[t];
+            char name[TENSOR_NAME + 64];
+            int64_t count;
+            snprintf(name, sizeof name, "%s/%s", prefix, tensor->name);
+            const float *values = vector_file_floats(file, name, &count);
+            ENSURE(count == tensor->count, "%s has %lld elements, not %lld", name,
+                   (long long)tensor->count, (long long)count);
+            vit_fixture_set_weight(fixture, u, t, values);
+        }
+}
+
+void vit_fixture_set_batch(struct vit_fixture *fixture, const float *images, const int32_t *labels)
+{
+    const struct device_backend *backend = fixture->device->backend;
+    const struct model *model = fixture->model;
+    int64_t count = fixture->batch * model->channels * model->image * model->image;
+    backend->copy(fixture->stream, fixture->staging, images, (size_t)count * sizeof *images);
+    backend->convert(fixture->stream, model->compute, fixture->images, TYPE_FP32, fixture->staging,
+                     count);
+    backend->copy(fixture->stream, fixture->labels, labels,
+                  (size_t)fixture->batch * sizeof *labels);
+    backend->stream_synchronize(fixture->stream);
+}
+
+static struct model_pass pass_over(struct vit_fixture *fixture, int64_t first, int64_t count)
+{
+    const struct model *model = fixture->model;
+    int64_t pixels = model->channels * model->image * model->image;
+    size_t size = type_size(model->compute);
+    return (struct model_pass){.stream = fixture->stream,
+                               .flat = &fixture->flat,
+                               .batch = count,
+                               .training = fixture->training,
+                               .seed = 7,
+                               .step = fixture->step,
+                               .position = (uint32_t)first,
+                               .images = (char *)fixture->images + (size_t)(first * pixels) * size,
+                               .logits = fixture->logits};
+}
+
+static void run_backward(struct vit_fixture *fixture, const struct model_pass *pass)
+{
+    struct model *model = fixture->model;
+    for (int u = model->unit_count - 1; u >= 0; u--) {
+        model->type->backward(model, pass, u);
+        fixture->device->backend->event_record(fixture->ready, fixture->stream);
+        flat_reduce_start(&fixture->flat, u, fixture->ready);
+        flat_free(&fixture->flat, u);
+    }
+    flat_reduce_wait(&fixture->flat);
+}
+
+void vit_fixture_run(struct vit_fixture *fixture, int64_t first, int64_t count, double smoothing,
+                     bool backward)
+{
+    struct model *model = fixture->model;
+    struct model_pass pass = pass_over(fixture, first, count);
+    for (int u = 0; u < model->unit_count; u++) {
+        flat_gather_start(&fixture->flat, u);
+        flat_gather_wait(&fixture->flat, u);
+        model->type->forward(model, &pass, u);
+    }
+    struct cross_entropy loss = {.type = model->compute,
+                                 .batch = count,
+                                 .classes = model->classes,
+                                 .smoothing = (float)smoothing,
+                                 .scale = 1.0f / (float)fixture->batch,
+                                 .logits = fixture->logits,
+                                 .labels = fixture->labels + first,
+                                 .dlogits = backward ? fixture->logits : NULL,
+                                 .sums = fixture->sums};
+    fixture->device->backend->cross_entropy(fixture->stream, &loss);
+    if (backward)
+        run_backward(fixture, &pass);
+}
+
+void vit_fixture_zero(struct vit_fixture *fixture)
+{
+    flat_zero_gradients(&fixture->flat);
+    fixture->device->backend->zero(fixture->stream, fixture->sums, sizeof *fixture->sums);
+}
+
+double vit_fixture_loss(struct vit_fixture *fixture)
+{
+    struct loss_sums sums;
+    fixture->device->backend->copy(fixture->stream, &sums, fixture->sums, sizeof sums);
+    fixture->device->backend->stream_synchronize(fixture->stream);
+    return sums.loss;
+}
+
+void vit_fixture_train(struct vit_fixture *fixture, double smoothing)
+{
+    vit_fixture_zero(fixture);
+    vit_fixture_run(fixture, 0, fixture->batch, smoothing, true);
+    flat_norm(&fixture->flat);
+}
+
+static float *host_copy(struct vit_fixture *fixture, const float *values, int64_t count)
+{
+    float *copy = malloc((size_t)count * sizeof *copy);
+    ENSURE(copy != NULL, "no memory for %lld numbers", (long long)count);
+    fixture->device->backend->copy(fixture->stream, copy, values, (size_t)count * sizeof *copy);
+    fixture->device->backend->stream_synchronize(fixture->stream);
+    return copy;
+}
+
+float *vit_fixture_logits(struct vit_fixture *fixture, int64_t count)
+{
+    int64_t elements = count * fixture->model->classes;
+    fixture->device->backend->convert(fixture->stream, TYPE_FP32, fixture->staging,
+                                      fixture->model->compute, fixture->logits, elements);
+    return host_copy(fixture, fixture->staging, elements);
+}
+
+static float *host_tensor(struct vit_fixture *fixture, int unit, int tensor, const float *buffer)
+{
+    const struct unit_tensor *described = &fixture->model->units[unit].tensors[tensor];
+    return host_copy(fixture, buffer + described->offset, described->count);
+}
+
+float *vit_fixture_gradient(struct vit_fixture *fixture, int unit, int tensor)
+{
+    return host_tensor(fixture, unit, tensor, fixture->flat.buffers[unit].gradient);
+}
+
+float *vit_fixture_weight(struct vit_fixture *fixture, int unit, int tensor)
+{
+    return host_tensor(fixture, unit, tensor, fixture->flat.buffers[unit].master);
+}
+
+float *vit_fixture_average(struct vit_fixture *fixture, int unit, int tensor)
+{
+    return host_tensor(fixture, unit, tensor, fixture->flat.buffers[unit].average);
+}

@@ -1,0 +1,69 @@
+/* A small model on a device, as the step would set it up on one rank, for tests of whole models. */
+#ifndef VITTRAIN_TEST_VIT_FIXTURE_H
+#define VITTRAIN_TEST_VIT_FIXTURE_H
+
+#include "mesh/flat.h"
+#include "mesh/mesh.h"
+#include "model/model.h"
+#include "model/vit.h"
+#include "vector_file.h"
+
+struct vit_fixture {
+    struct options options;
+    struct device *device;
+    struct stream *stream;
+    struct event *ready;
+    struct comm *world;
+    struct mesh mesh;
+    struct model *model;
+    struct flat_model flat;
+    struct arena arena;
+    void *memory, *workspace;
+    int64_t batch;  /* what there is room for */
+    float *staging; /* device, fp32: what goes in and out */
+    int64_t staging_count;
+    void *images, *logits; /* device, compute type */
+    int32_t *labels;       /* device */
+    struct loss_sums *sums;
+    bool training; /* dropout on */
+    uint32_t step; /* keys dropout */
+};
+
+/* Opens everything for `batch` samples; `assignments` (NULL-terminated, or NULL) are options as on
+ * the command line. Ends the test program when something cannot be opened. */
+void vit_fixture_open(struct vit_fixture *fixture, const struct vit_shape *shape,
+                      enum data_type compute, int64_t batch, const char *const *assignments);
+void vit_fixture_close(struct vit_fixture *fixture);
+
+/* The shape in a vector file's metadata. */
+struct vit_shape vit_fixture_shape(const struct vector_file *file);
+
+/* All tensors from a vector file: PREFIX/NAME. */
+void vit_fixture_load(struct vit_fixture *fixture, const struct vector_file *file,
+                      const char *prefix);
+
+/* Images and labels of the batch from host memory. */
+void vit_fixture_set_batch(struct vit_fixture *fixture, const float *images, const int32_t *labels);
+
+/* Samples first .. first + count of the batch: forward, loss added to the sums; then, when
+ * `backward`, gradients of the loss divided by the whole batch added to what is there. */
+void vit_fixture_run(struct vit_fixture *fixture, int64_t first, int64_t count, double smoothing,
+                     bool backward);
+
+/* Zeroes gradients and sums. */
+void vit_fixture_zero(struct vit_fixture *fixture);
+
+/* The sum of losses so far. */
+double vit_fixture_loss(struct vit_fixture *fixture);
+
+/* vit_fixture_zero, vit_fixture_run over the whole batch, and the gradient's norm. */
+void vit_fixture_train(struct vit_fixture *fixture, double smoothing);
+
+/* fp32 copies in host memory; the caller frees. logits: of the last run's `count` samples. */
+float *vit_fixture_logits(struct vit_fixture *fixture, int64_t count);
+float *vit_fixture_gradient(struct vit_fixture *fixture, int unit, int tensor);
+float *vit_fixture_weight(struct vit_fixture *fixture, int unit, int tensor);
+float *vit_fixture_average(struct vit_fixture *fixture, int unit, int tensor);
+void vit_fixture_set_weight(struct vit_fixture *fixture, int unit, int tensor, const float *values);
+
+#endif
