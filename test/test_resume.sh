@@ -19,7 +19,7 @@ same() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-echo 1..9
+echo 1..10
 for ranks in 1 2; do
     run $ranks whole$ranks $steps run.dir="$work/whole$ranks"
     result "a run of two epochs on $ranks ranks" "$([ $status -eq 0 ] || echo "status $status")" \
@@ -41,6 +41,11 @@ done
 run 2 part1 $steps run.dir="$work/part1"
 grep -q 'nothing to do' "$work/part1.log" && bad= || bad="no word of it"
 result 'a run that is over says so' "$bad" "$work/part1.log"
+rm "$work/part1/result.json" "$work/part1/weights.safetensors"
+run 2 part1 $steps run.dir="$work/part1"
+bad=$(cmp "$work/whole1/weights.safetensors" "$work/part1/weights.safetensors" 2>&1)
+grep -q '"finished": true' "$work/part1/result.json" || bad="no result.json"
+result 'a run that was killed before its results were written gets them' "$bad" "$work/part1.log"
 run 2 part1 $steps run.dir="$work/part1" train.epochs=3
 run 1 whole3 $steps run.dir="$work/whole1" train.epochs=3
 column "$work/part1/metrics.csv" train loss >"$work/a"

@@ -171,9 +171,18 @@ static void given_folder_with_checkpoints_is_gone_on_with(void **state)
     (void)state;
     set("run.dir=a");
     put_run("a");
-    put_file("a/result.json", "{}");
     struct run_folder folder = open_folder();
     assert_true(folder.resuming);
+    assert_int_equal(folder.finished_steps, -1);
+    run_folder_close(&folder);
+    put_file("a/result.json", "{\"finished\": true, \"steps\": 10}");
+    folder = open_folder();
+    assert_true(folder.resuming);
+    assert_int_equal(folder.finished_steps, 10);
+    run_folder_close(&folder);
+    put_file("a/result.json", "{\"finished\": false, \"steps\": 10}");
+    folder = open_folder();
+    assert_int_equal(folder.finished_steps, -1);
     run_folder_close(&folder);
 }
 

@@ -64,19 +64,21 @@ static bool holds_run(const char *folder)
            path_exists(folder, "result.json") || holds_checkpoints(folder);
 }
 
-/* Every run that ends leaves result.json; only one that train.max_seconds ended says there that it
- * is not finished. */
-static bool is_finished(const char *folder)
+/* The steps that a finished run's result.json tells of; -1: it has none, or one that says that it
+ * is not finished (train.max_seconds ended it). A damaged one tells of a finished run, of 0 steps.
+ */
+static int64_t finished_steps(const char *folder)
 {
     char path[FILE_PATH];
 
     snprintf(path, sizeof path, "%s/result.json", folder);
     if (access(path, F_OK) != 0)
-        return false;
+        return -1;
     json_t *result = json_load_file(path, 0, NULL);
-    bool finished = !json_is_false(json_object_get(result, "finished"));
+    bool unfinished = json_is_false(json_object_get(result, "finished"));
+    int64_t steps = json_integer_value(json_object_get(result, "steps"));
     json_decref(result);
-    return finished;
+    return unfinished ? -1 : steps;
 }
 
 /* ---- keeping a second run out */
@@ -183,6 +185,7 @@ static bool take_given(struct run_folder *folder, const struct options *options,
                          "another folder",
                          folder->path);
     folder->resuming = holds_checkpoints(folder->path);
+    folder->finished_steps = finished_steps(folder->path);
     return true;
 }
 
@@ -246,7 +249,7 @@ static bool take_unfinished(struct run_folder *folder, const char *path,
 {
     struct error ignored = {0};
 
-    return holds_checkpoints(path) && !is_finished(path) && same_deck(path, options) &&
+    return holds_checkpoints(path) && finished_steps(path) < 0 && same_deck(path, options) &&
            lock_folder(path, folder, &ignored);
 }
 
@@ -349,7 +352,7 @@ bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct 
 {
     struct comm *world = mesh->world;
 
-    memset(folder, 0, sizeof *folder);
+    *folder = (struct run_folder){.finished_steps = -1};
     if (world->rank == 0)
         decide_folder(folder, options, error);
     if (comm_agree(world, error)) {

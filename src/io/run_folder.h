@@ -13,9 +13,10 @@
 struct run_folder {
     char path[OPTION_TEXT];
     char checkpoints[OPTION_TEXT + 16];
-    bool resuming; /* it holds checkpoints of this run, which will be gone on with */
-    bool locked;   /* by this process (rank 0's): a second run is kept out */
-    int lock;      /* descriptor of the lock */
+    bool resuming;          /* it holds checkpoints of this run, which will be gone on with */
+    int64_t finished_steps; /* of the finished run that it tells of (result.json); -1: of none */
+    bool locked;            /* by this process (rank 0's): a second run is kept out */
+    int lock;               /* descriptor of the lock */
 };
 
 /* Collective. Decides and makes the folder, tries to write there, and saves the deck in it

@@ -184,16 +184,30 @@ static bool weights_export(struct trainer *trainer, struct error *error)
     return good;
 }
 
-bool trainer_run(struct trainer *trainer, struct error *error)
+/* All steps were done before this part began. Where a kill came between the last checkpoint and the
+ * results, these are made now. */
+static bool run_conclude(struct trainer *trainer, struct error *error)
 {
-    trainer->part_begin = trainer->checkpointed_at = clock_now();
-    if (trainer->state.step >= trainer->total_steps || patience_is_over(trainer)) {
+    if (trainer->folder.finished_steps == trainer->state.step) {
         log_info(
             "nothing to do: the run ended at step %lld of %lld; raise train.epochs, train.steps "
             "or train.early_stop to go on",
             (long long)trainer->state.step, (long long)trainer->total_steps);
         return true;
     }
+    log_info("the run ended at step %lld, before its results were written: writing them",
+             (long long)trainer->state.step);
+    trainer->last_epoch =
+        (struct epoch_row){.train_loss = NAN, .train_top1 = NAN, .train_top5 = NAN};
+    return (!trainer->validates || validation_run(trainer, error)) &&
+           weights_export(trainer, error) && report_result(trainer, error);
+}
+
+bool trainer_run(struct trainer *trainer, struct error *error)
+{
+    trainer->part_begin = trainer->checkpointed_at = clock_now();
+    if (trainer->state.step >= trainer->total_steps || patience_is_over(trainer))
+        return run_conclude(trainer, error);
     report_start(trainer);
     while (!run_is_over(trainer))
         if (!epoch_train(trainer, error) || !epoch_finish(trainer, error))
