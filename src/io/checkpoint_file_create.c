@@ -4,11 +4,16 @@
  * MPI-IO, does not come back from a full disk and is not faster (docs/checkpoint.md). In this file
  * format (HDF5 1.8 and later) all metadata carry sums; the tables that are plain data get a CRC32C
  * as an attribute. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memfd_create, SEEK_DATA */
+#endif
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "config.h"
 #include "core/clock.h"
@@ -160,40 +165,61 @@ static bool write_frame(hid_t file, struct checkpoint_contents *contents)
 static bool make_file(const char *path, struct checkpoint_contents *contents)
 {
     hid_t access = format_file_access();
-    hid_t file = access < 0 ? -1 : H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
-    bool good = file >= 0 && write_frame(file, contents);
+    /* the driver that takes a path which leads to no folder */
+    hid_t file = access < 0 || H5Pset_fapl_stdio(access) < 0
+                     ? -1
+                     : H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    bool good = file >= 0 && write_frame(file, contents) && H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0;
     good = H5Fclose(file) >= 0 && good;
     H5Pclose(access);
     return good;
 }
 
-/* Before HDF5 writes anything: it does not recover well from a full disk. */
-static bool try_space(const char *path, int64_t bytes, struct error *error)
+/* A file in memory with the frame; the space for vectors is a hole and takes none. HDF5 never
+ * touches the disk: after a write that failed it may crash when the program ends. -1: failed. */
+static int make_frame(const char *path, struct checkpoint_contents *contents, struct error *error)
 {
-    int descriptor = durable_create(path, error);
-    if (descriptor < 0)
-        return false;
-    bool good = durable_reserve(descriptor, path, bytes, error);
-    return durable_close(descriptor, path, error) && good;
+    char name[64];
+    int memory = memfd_create("checkpoint", MFD_CLOEXEC);
+    if (memory < 0) {
+        durable_failed(error, "make in memory", path, errno);
+        return -1;
+    }
+    snprintf(name, sizeof name, "/proc/self/fd/%d", memory);
+    struct format_errors errors;
+    format_errors_begin(&errors);
+    bool good = make_file(name, contents);
+    if (format_errors_end(&errors) && good)
+        return memory;
+    error_set(error, ERROR_INTERNAL, "cannot make the frame of %s: %s", path, errors.reason);
+    close(memory);
+    return -1;
 }
 
-/* HDF5 left holes where the vectors will be: now they get their blocks. */
-static bool fill_holes(const char *path, int64_t *bytes, struct error *error)
+/* Copies what lies between holes. */
+static bool copy_frame(int memory, int descriptor, const char *path, int64_t bytes,
+                       struct error *error)
 {
-    int descriptor = durable_open(path, error);
-    if (descriptor < 0)
-        return false;
-    struct stat file;
-    bool good = fstat(descriptor, &file) == 0 || durable_failed(error, "examine", path, errno);
-    *bytes = good ? (int64_t)file.st_size : 0;
-    good = good && durable_reserve(descriptor, path, *bytes, error);
-    return durable_close(descriptor, path, error) && good;
+    char block[65536];
+    off_t begin = 0, end;
+    bool good = true;
+    while (good && (begin = lseek(memory, begin, SEEK_DATA)) >= 0 && begin < bytes) {
+        end = lseek(memory, begin, SEEK_HOLE);
+        for (; good && begin < end; begin += (off_t)sizeof block) {
+            size_t count = (size_t)(end - begin);
+            count = count < sizeof block ? count : sizeof block;
+            good = durable_read(memory, path, block, count, begin, error) &&
+                   durable_write(descriptor, path, block, count, begin, error);
+        }
+        begin = end;
+    }
+    return good;
 }
 
-/* More than the frame takes. */
+/* More than the whole file takes. */
 static int64_t expected_bytes(const struct checkpoint_contents *contents)
 {
-    int64_t bytes = (1 << 20) + (int64_t)strlen(contents->deck) +
+    int64_t bytes = (1 << 16) + (int64_t)strlen(contents->deck) +
                     contents->piece_count * (int64_t)sizeof(struct checkpoint_piece);
     for (int64_t u = 0; u < contents->unit_count; u++) {
         const struct unit *unit = &contents->units[u];
@@ -205,17 +231,30 @@ static int64_t expected_bytes(const struct checkpoint_contents *contents)
     return bytes;
 }
 
+static bool fill_file(int descriptor, const char *path, struct checkpoint_contents *contents,
+                      struct error *error)
+{
+    struct stat frame;
+    if (!durable_reserve(descriptor, path, expected_bytes(contents), error))
+        return false;
+    int memory = make_frame(path, contents, error);
+    if (memory < 0)
+        return false;
+    bool good = fstat(memory, &frame) == 0 || durable_failed(error, "make", path, errno);
+    contents->bytes = good ? (int64_t)frame.st_size : 0;
+    good = good && copy_frame(memory, descriptor, path, contents->bytes, error);
+    if (good && ftruncate(descriptor, contents->bytes) != 0)
+        good = durable_failed(error, "cut", path, errno);
+    close(memory);
+    return good;
+}
+
 bool checkpoint_file_create(const char *path, struct checkpoint_contents *contents,
                             struct error *error)
 {
-    if (!try_space(path, expected_bytes(contents), error))
+    int descriptor = durable_create(path, error);
+    if (descriptor < 0)
         return false;
-    struct format_errors errors;
-    format_errors_begin(&errors);
-    bool good = make_file(path, contents);
-    format_errors_end(&errors);
-    if (!good)
-        return error_set(error, ERROR_FILE, "cannot make the checkpoint %s: %s", path,
-                         errors.reason);
-    return fill_holes(path, &contents->bytes, error);
+    bool good = fill_file(descriptor, path, contents, error);
+    return durable_close(descriptor, path, error) && good;
 }

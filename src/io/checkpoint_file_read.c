@@ -301,11 +301,11 @@ bool checkpoint_file_read(const char *path, struct checkpoint_contents *contents
                 read_units(file, &reading);
     H5Fclose(file);
     H5Pclose(access);
-    format_errors_end(&errors);
-    if (!good)
-        error_set(error, ERROR_CHECKPOINT, "%s cannot be used as a checkpoint: %s", path,
-                  reading.wrong[0] != '\0' ? reading.wrong : errors.reason);
-    return good;
+    if (format_errors_end(&errors) && good)
+        return true;
+    wrong(&reading, "%s", errors.reason[0] != '\0' ? errors.reason : "something is missing in it");
+    return error_set(error, ERROR_CHECKPOINT, "%s cannot be used as a checkpoint: %s", path,
+                     reading.wrong);
 }
 
 void checkpoint_contents_free(struct checkpoint_contents *contents)

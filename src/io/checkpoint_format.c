@@ -135,8 +135,9 @@ hid_t format_file_access(void)
 static herr_t keep_innermost(unsigned depth, const H5E_error2_t *entry, void *data)
 {
     struct format_errors *errors = data;
-    if (depth == 0 && entry->desc != NULL)
-        snprintf(errors->reason, sizeof errors->reason, "%s", entry->desc);
+    if (depth == 0)
+        snprintf(errors->reason, sizeof errors->reason, "%s",
+                 entry->desc != NULL ? entry->desc : "HDF5 gives no reason");
     return 0;
 }
 
@@ -151,16 +152,18 @@ static herr_t keep_first(hid_t stack, void *data)
 void format_errors_begin(struct format_errors *errors)
 {
     errors->reason[0] = '\0';
-    H5Eget_auto2(H5E_DEFAULT, &errors->old_function, &errors->old_data);
     H5Eset_auto2(H5E_DEFAULT, keep_first, errors);
 }
 
-void format_errors_end(struct format_errors *errors)
+bool format_errors_end(struct format_errors *errors)
 {
-    H5Eset_auto2(H5E_DEFAULT, errors->old_function, errors->old_data);
+    /* It stays silent: it loses count of what is open when a file is damaged, and would say so at
+     * the end of the program. */
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    if (errors->reason[0] == '\0')
+        return true;
     for (char *c = errors->reason; *c != '\0'; c++)
         if (*c == '\n')
             *c = ' ';
-    if (errors->reason[0] == '\0')
-        snprintf(errors->reason, sizeof errors->reason, "HDF5 gives no reason");
+    return false;
 }

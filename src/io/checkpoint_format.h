@@ -36,16 +36,18 @@ hid_t format_number_type(enum format_type type); /* not to be closed */
 /* Access properties for both ways. */
 hid_t format_file_access(void);
 
-/* From begin to end HDF5 prints nothing; the first failure's innermost reason is kept in text. */
+/* HDF5 prints nothing from the first begin on; of a failure between begin and end the innermost reason
+ * is kept. */
 enum { FORMAT_REASON = 256 };
 
 struct format_errors {
     char reason[FORMAT_REASON];
-    H5E_auto2_t old_function;
-    void *old_data;
 };
 
 void format_errors_begin(struct format_errors *errors);
-void format_errors_end(struct format_errors *errors);
+
+/* false: some call failed since begin. That is looked at and not only the results, as closing, too, can
+ * fail to write. */
+bool format_errors_end(struct format_errors *errors);
 
 #endif

@@ -18,8 +18,8 @@ int durable_create(const char *path, struct error *error);
  */
 int durable_open(const char *path, struct error *error);
 
-/* Makes sure that the file can grow to `bytes`; where the file system cannot reserve space the free
- * space is compared. */
+/* Makes sure that there is room for these bytes, and makes the file that long; where the file system
+ * cannot reserve space the free space is compared and the file stays as it is. */
 bool durable_reserve(int descriptor, const char *path, int64_t bytes, struct error *error);
 
 /* All the bytes at this offset of the file. */

@@ -42,12 +42,15 @@ static char *make_header(const struct flat_model *flat, int64_t *data_bytes)
     return text;
 }
 
-/* Length and header, padded with blanks to a multiple of 8 bytes; *offset: where the data begins.
- */
-static bool write_header(int descriptor, const char *path, const char *text, int64_t *offset,
-                         struct error *error)
+/* The length of the header as written: padded with blanks to a multiple of 8 bytes. */
+static size_t padded_length(const char *text)
 {
-    size_t length = (strlen(text) + 7) / 8 * 8;
+    return (strlen(text) + 7) / 8 * 8;
+}
+
+static bool write_header(int descriptor, const char *path, const char *text, struct error *error)
+{
+    size_t length = padded_length(text);
     char *bytes = malloc(8 + length);
     ENSURE(bytes != NULL, "no memory for the header of %s", path);
     for (int byte = 0; byte < 8; byte++)
@@ -56,21 +59,21 @@ static bool write_header(int descriptor, const char *path, const char *text, int
     memcpy(bytes + 8, text, strlen(text));
     bool good = durable_write(descriptor, path, bytes, 8 + length, 0, error);
     free(bytes);
-    *offset = 8 + (int64_t)length;
     return good;
 }
 
-/* Rank 0: the file with its header; returns its descriptor or -1. */
+/* Rank 0: the file with its header; returns its descriptor or -1. *offset: where the data begins.
+ */
 static int start_file(const struct flat_model *flat, const char *path, int64_t *offset,
                       struct error *error)
 {
     int64_t data_bytes;
     char *text = make_header(flat, &data_bytes);
     ENSURE(text != NULL, "no memory for the header of %s", path);
+    *offset = 8 + (int64_t)padded_length(text);
     int descriptor = durable_create(path, error);
-    if (descriptor >= 0 &&
-        !(durable_reserve(descriptor, path, 16 + (int64_t)strlen(text) + data_bytes, error) &&
-          write_header(descriptor, path, text, offset, error))) {
+    if (descriptor >= 0 && !(durable_reserve(descriptor, path, *offset + data_bytes, error) &&
+                             write_header(descriptor, path, text, error))) {
         close(descriptor);
         descriptor = -1;
     }

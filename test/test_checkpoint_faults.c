@@ -1,0 +1,343 @@
+/* Every call that a checkpoint makes on its files fails once, on the first and on the last rank:
+ * all ranks get the error, nothing is left, the older file is good, and the next checkpoint works.
+ * The calls are replaced below; one of them, when its turn comes, does what it was armed for.
+ * `test_checkpoint_faults write|die|check ...` are the parts of test_checkpoint_kill.sh. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/log.h"
+#include "io/checkpoint.h"
+#include "io/safetensors.h"
+#include "model_fixture.h"
+
+static struct comm *world;
+static char folder[64];
+static const struct fixture_shape usual;
+
+/* ---- the calls that fail ---- */
+
+enum call { CALL_PWRITE, CALL_FSYNC, CALL_RENAME, CALL_FALLOCATE, CALLS };
+static const char *const call_name[CALLS] = {"pwrite", "fsync", "rename", "fallocate"};
+
+static struct {
+    int countdown[CALLS]; /* calls until the one that fails; negative: none does */
+    int failure;          /* its errno; 0: the process is killed */
+    bool happened;
+    bool cannot_reserve; /* the file system knows no fallocate */
+    bool full;           /* and has next to no space */
+} faults = {.countdown = {-1, -1, -1, -1}};
+
+static void disarm(void)
+{
+    for (int call = 0; call < CALLS; call++)
+        faults.countdown[call] = -1;
+    faults.happened = false;
+}
+
+static void arm(enum call call, int countdown, int failure)
+{
+    disarm();
+    faults.countdown[call] = countdown;
+    faults.failure = failure;
+}
+
+static bool fails(enum call call)
+{
+    if (faults.countdown[call] < 0 || faults.countdown[call]-- > 0)
+        return false;
+    if (faults.failure == 0)
+        raise(SIGKILL);
+    faults.happened = true;
+    errno = faults.failure;
+    return true;
+}
+
+/* What is only made in memory does not fail as a disk does. */
+static bool is_on_disk(int descriptor)
+{
+    char link[64], target[256] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    return readlink(link, target, sizeof target - 1) < 0 || strncmp(target, "/memfd:", 7) != 0;
+}
+
+ssize_t pwrite(int descriptor, const void *data, size_t bytes, off_t offset)
+{
+    if (is_on_disk(descriptor) && fails(CALL_PWRITE))
+        return -1;
+    return syscall(SYS_pwrite64, descriptor, data, bytes, offset);
+}
+
+ssize_t pwrite64(int descriptor, const void *data, size_t bytes, off64_t offset)
+{
+    return pwrite(descriptor, data, bytes, offset);
+}
+
+int fsync(int descriptor)
+{
+    return fails(CALL_FSYNC) ? -1 : (int)syscall(SYS_fsync, descriptor);
+}
+
+int rename(const char *from, const char *to)
+{
+    return fails(CALL_RENAME) ? -1 : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int fallocate(int descriptor, int mode, off_t offset, off_t bytes)
+{
+    if (faults.cannot_reserve) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    if (fails(CALL_FALLOCATE))
+        return -1;
+    return (int)syscall(SYS_fallocate, descriptor, mode, offset, bytes);
+}
+
+int fallocate64(int descriptor, int mode, off64_t offset, off64_t bytes)
+{
+    return fallocate(descriptor, mode, offset, bytes);
+}
+
+int fstatvfs(int descriptor, struct statvfs *disk)
+{
+    (void)descriptor;
+    *disk = (struct statvfs){.f_frsize = 4096, .f_bavail = faults.full ? 3 : 1 << 20};
+    return 0;
+}
+
+int fstatvfs64(int descriptor, struct statvfs64 *disk)
+{
+    return fstatvfs(descriptor, (struct statvfs *)disk);
+}
+
+/* ---- checkpoints ---- */
+
+static void path_of(int64_t step, char *path, size_t size)
+{
+    snprintf(path, size, "%s/step-%08lld.h5", folder, (long long)step);
+}
+
+static bool write_step(struct fixture *fixture, enum writers_choice writers, int64_t step,
+                       struct error *error)
+{
+    struct checkpoint_target target = {.directory = folder, .writers = writers};
+    struct training_state state = {.step = step};
+    char path[128];
+    path_of(step, path, sizeof path);
+    fixture_fill(fixture, (uint32_t)step);
+    return checkpoint_write(&target, path + strlen(folder) + 1, &fixture->flat, "fake", &state, "",
+                            error);
+}
+
+/* The step of the newest good checkpoint, which holds what was written; -1: something is wrong. */
+static int64_t newest(struct fixture *fixture, char *report, size_t size)
+{
+    struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
+    struct error error = {.kind = ERROR_NONE};
+    struct training_state state = {.step = -1};
+    char path[256];
+    bool good = checkpoint_find(&target, world, path, sizeof path, report, size, &error) &&
+                checkpoint_read(path, &target, &fixture->flat, &state, false, &error);
+    int64_t wrong = fixture_all_wrong(fixture, (uint32_t)state.step);
+    return good && fixture_total(world, wrong) == 0 ? state.step : -1;
+}
+
+static bool there(int64_t step)
+{
+    char path[128];
+    struct stat file;
+    path_of(step, path, sizeof path);
+    comm_barrier(world);
+    bool found = stat(path, &file) == 0;
+    comm_barrier(world);
+    return found;
+}
+
+/* The call fails at its first, second, ... time on this rank, until it is not called so often.
+ * Returns how often that was. */
+static int fail_each(struct fixture *fixture, enum writers_choice writers, enum call call,
+                     int victim, int failure)
+{
+    char path[128], report[4096];
+    path_of(2, path, sizeof path);
+    for (int turn = 0;; turn++) {
+        struct error error = {.kind = ERROR_NONE};
+        if (world->rank == victim)
+            arm(call, turn, failure);
+        bool good = write_step(fixture, writers, 2, &error);
+        int64_t happened = fixture_total(world, faults.happened);
+        disarm();
+        assert_int_equal(good, happened == 0);
+        /* when syncing the folder fails the file is there already, and whole */
+        assert_true(good || call == CALL_FSYNC || !there(2));
+        assert_int_equal(newest(fixture, report, sizeof report), there(2) ? 2 : 1);
+        assert_string_equal(report, ""); /* no part is left */
+        if (world->rank == 0)
+            unlink(path);
+        comm_barrier(world);
+        if (good)
+            return turn;
+        assert_int_equal(error.kind, ERROR_FILE);
+        assert_null(strchr(error.text, '\n'));
+        assert_non_null(strstr(error.text, folder));
+    }
+}
+
+static void test_every_call_fails(void **state)
+{
+    enum writers_choice writers = *(enum writers_choice *)*state;
+    int last = world->size - 1;
+    struct fixture fixture;
+    struct error error = {.kind = ERROR_NONE};
+    fixture_open(&fixture, world, world->size, &usual, 1, false);
+    write_step(&fixture, writers, 1, &error);
+    assert_string_equal(error.text, "");
+    for (enum call call = 0; call < CALLS; call++) {
+        int calls = fail_each(&fixture, writers, call, 0, ENOSPC);
+        assert_true(calls > 0);
+        if (last > 0) {
+            calls = fail_each(&fixture, writers, call, last, EIO);
+            assert_int_equal(calls > 0, call == CALL_PWRITE && writers == WRITERS_ALL);
+        }
+    }
+    fixture_close(&fixture);
+}
+
+/* Where space cannot be reserved, what is free is compared, and the writes tell. */
+static void test_without_reservation(void **state)
+{
+    struct fixture fixture;
+    struct error error = {.kind = ERROR_NONE};
+    (void)state;
+    fixture_open(&fixture, world, 1, &usual, 1, false);
+    faults.cannot_reserve = true;
+    write_step(&fixture, WRITERS_ALL, 1, &error);
+    assert_string_equal(error.text, "");
+    fail_each(&fixture, WRITERS_ALL, CALL_PWRITE, world->size - 1, ENOSPC);
+    faults.full = true;
+    assert_false(write_step(&fixture, WRITERS_ALL, 2, &error));
+    faults.cannot_reserve = faults.full = false;
+    assert_int_equal(error.kind, ERROR_FILE);
+    assert_non_null(strstr(error.text, "No space left"));
+    assert_false(there(2));
+    fixture_close(&fixture);
+}
+
+/* ---- weights ---- */
+
+static void test_every_call_fails_for_weights(void **state)
+{
+    struct fixture fixture;
+    char path[128];
+    (void)state;
+    fixture_open(&fixture, world, world->size, &usual, 0, false);
+    snprintf(path, sizeof path, "%s/weights.safetensors", folder);
+    fixture_fill(&fixture, 1);
+    struct error error = {.kind = ERROR_NONE};
+    assert_true(safetensors_write(path, &fixture.flat, &error));
+    for (enum call call = 0; call < CALLS; call++)
+        for (int turn = 0; turn == 0 || error.kind != ERROR_NONE; turn++) {
+            error_clear(&error);
+            fixture_fill(&fixture, 1);
+            if (world->rank == 0)
+                arm(call, turn, ENOSPC);
+            bool good = safetensors_write(path, &fixture.flat, &error);
+            int64_t happened = fixture_total(world, faults.happened);
+            disarm();
+            assert_int_equal(good, happened == 0);
+            assert_int_equal(error.kind, good ? ERROR_NONE : ERROR_FILE);
+            struct error none = {.kind = ERROR_NONE};
+            fixture_fill(&fixture, 2);
+            safetensors_read(path, &fixture.flat, &none);
+            assert_string_equal(none.text, "");
+            assert_int_equal(fixture_total(world, fixture_all_wrong(&fixture, 1)), 0);
+        }
+    fixture_close(&fixture);
+}
+
+/* ---- the parts of test_checkpoint_kill.sh ---- */
+
+/* write STEP | die STEP CALL TURN RANK | check: prints the newest step and what was passed over. */
+static int run_part(int count, char **word)
+{
+    struct fixture fixture;
+    struct error error = {.kind = ERROR_NONE};
+    char report[4096];
+    int result = 0;
+    snprintf(folder, sizeof folder, ".");
+    fixture_open(&fixture, world, world->size, &usual, 1, false);
+    if (count > 5 && strcmp(word[1], "die") == 0 && atoi(word[5]) == world->rank)
+        for (enum call call = 0; call < CALLS; call++)
+            if (strcmp(word[3], call_name[call]) == 0)
+                arm(call, atoi(word[4]), 0);
+    if (strcmp(word[1], "check") != 0) {
+        result = write_step(&fixture, WRITERS_ALL, atoi(word[2]), &error) ? 0 : 1;
+    } else {
+        int64_t step = newest(&fixture, report, sizeof report);
+        struct checkpoint_target target = {.directory = folder};
+        checkpoint_prune(&target, world, 10);
+        if (world->rank == 0)
+            printf("newest %lld\n%s", (long long)step, report);
+    }
+    fixture_close(&fixture);
+    return result;
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    fixture_directory(world, folder, sizeof folder);
+    return 0;
+}
+
+static int drop_folder(void **state)
+{
+    (void)state;
+    fixture_remove(world, folder);
+    return 0;
+}
+
+static int run_all(void)
+{
+    static enum writers_choice all = WRITERS_ALL, node0 = WRITERS_NODE0;
+    const struct CMUnitTest tests[] = {
+        {"test_every_call_fails by all", test_every_call_fails, make_folder, drop_folder, &all},
+        {"test_every_call_fails by node0", test_every_call_fails, make_folder, drop_folder, &node0},
+        cmocka_unit_test_setup_teardown(test_without_reservation, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_every_call_fails_for_weights, make_folder,
+                                        drop_folder),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    struct error error = {.kind = ERROR_NONE};
+    if (!comm_world_open(&argc, &argv, &world, &error)) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    comm_set_timeout(60); /* a test that fails on one rank must not hold up the others */
+    log_open(world->rank, LOG_QUIET);
+    int failed = argc > 1 ? run_part(argc, argv) : run_all();
+    comm_world_close(world);
+    return failed;
+}
