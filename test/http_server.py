@@ -5,6 +5,7 @@
     /range/FILE      with ranges, an ETag and If-Range
     /plain/FILE      ranges are ignored
     /cut/N/FILE      as range, but the connection is cut after N bytes of the answer
+    /torn/N/FILE     as cut, and ranges are ignored
     /busy/N/FILE     503 for the first N requests, then as range
     /linked/SUM/FILE redirects to /range/FILE and gives its SHA-256, as Hugging Face does
 
@@ -71,8 +72,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.redirect(f"/range/{name}", middle[0])
         elif not file.is_file():
             self.send_error(404)
-        elif kind == "cut":
-            self.answer(file, cut=int(middle[0]))
+        elif kind in ("cut", "torn"):
+            self.answer(file, ranges=kind == "cut", cut=int(middle[0]))
         else:
             self.answer(file, ranges=kind != "plain")
 

@@ -205,6 +205,14 @@ static void test_refusals(void **state)
                                     "/busy/2/data.bin -\n");
 }
 
+/* It breaks off each time and cannot go on: no endless loop. */
+static void test_torn(void **state)
+{
+    (void)state;
+    expect_failure(fetch_file(web_server_url("torn/2000/data.bin"), target, NULL, md5, &error),
+                   ERROR_NETWORK, "does not go on");
+}
+
 /* Nobody listens there; a few tries, then an end. */
 static void test_no_server(void **state)
 {
@@ -423,6 +431,7 @@ int main(void)
         cmocka_unit_test_setup(test_wrong_sum, set_up),
         cmocka_unit_test_setup(test_sum_of_the_server, set_up),
         cmocka_unit_test_setup(test_refusals, set_up),
+        cmocka_unit_test_setup(test_torn, set_up),
         cmocka_unit_test_setup(test_no_server, set_up),
         cmocka_unit_test_setup(test_file_url, set_up),
         cmocka_unit_test_setup(test_unwritable, set_up),

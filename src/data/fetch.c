@@ -17,6 +17,7 @@
 
 enum { PATH_SIZE = 4096 };
 enum { FRUITLESS_TRIES = 5, FIRST_DELAY_MS = 250 }; /* a try that brought bytes is not fruitless */
+enum { RESTARTS = 3 }; /* for a server that breaks off and cannot go on */
 
 struct fetch {
     struct transfer transfer;
@@ -103,7 +104,7 @@ static void pause_before_retry(int fruitless)
 /* Gets the whole document into the part; *resumed: with bytes of an earlier try or call in it. */
 static bool download(struct fetch *fetch, bool *resumed, struct error *error)
 {
-    int fruitless = 0;
+    int fruitless = 0, restarts = 0;
     for (bool first = true;; first = false) {
         struct stat status;
         bool going_on = stat(fetch->part, &status) == 0 && status.st_size > 0;
@@ -117,8 +118,12 @@ static bool download(struct fetch *fetch, bool *resumed, struct error *error)
         case TRANSFER_FAILED:
             return false;
         case TRANSFER_RESTART:
-            ENSURE(going_on, "the server refuses the whole of %s", fetch->transfer.url);
             drop_part(fetch);
+            if (!going_on || ++restarts > RESTARTS)
+                return error_set(error, ERROR_NETWORK,
+                                 "%s: the server breaks off and does not go on from there; set "
+                                 "fetch.url to another address",
+                                 fetch->transfer.url);
             *resumed = false;
             continue;
         case TRANSFER_RETRY:
