@@ -328,6 +328,32 @@ static void a_log_that_cannot_be_made_is_an_error(void **state)
     assert_refused(ERROR_FILE, "a/train.log: cannot write the log");
 }
 
+/* Every rank as a node of its own, with a disk of its own. */
+static void private_disks_get_a_folder_each(void **state)
+{
+    (void)state;
+    struct mesh apart = {.world = world, .node = world->backend->split(world, world->rank, 0)};
+    struct mesh together = mesh;
+    char disk[32];
+
+    snprintf(disk, sizeof disk, "disk-%d", world->rank);
+    assert_int_equal(mkdir(disk, 0777), 0);
+    assert_int_equal(chdir(disk), 0);
+    mesh = apart;
+    set("run.dir=a/b");
+    struct run_folder folder = open_folder();
+    assert_int_equal(access("a/b/checkpoints", F_OK), 0);
+    assert_int_equal(access("a/b/deck.ini", F_OK), is_first() ? 0 : -1);
+    run_folder_close(&folder);
+    /* The last node's disk is not writable: all hear of it. */
+    set("run.dir=c");
+    if (world->rank == world->size - 1)
+        close(open("c", O_WRONLY | O_CREAT, 0666));
+    assert_refused(ERROR_FILE, "choose another by run.dir");
+    mesh = together;
+    apart.node->backend->close(apart.node);
+}
+
 static void names_must_be_names(void **state)
 {
     (void)state;
@@ -386,6 +412,7 @@ int main(int argc, char **argv)
         FOLDER_TEST(folder_of_a_running_job_is_left_alone),
         FOLDER_TEST(unwritable_places_are_errors),
         FOLDER_TEST(a_log_that_cannot_be_made_is_an_error),
+        FOLDER_TEST(private_disks_get_a_folder_each),
         FOLDER_TEST(names_must_be_names),
         FOLDER_TEST(files_are_replaced_whole),
     };
