@@ -9,7 +9,7 @@ vittrain=$TEST_BUILD/vittrain
 # What makes a run small: 50 steps take about a second. Everything random is on.
 small="model.name=vit_cifar model.dim=32 model.depth=2 model.heads=2 model.patch=8 \
 data.format=cifar10 debug.fraction=0.15 train.precision=fp32 train.global_batch=24 \
-output.log_every=1 run.seed=7 run.threads=1 optim.lr=1e-3"
+output.log_every=1 run.seed=7 run.threads=1 optim.lr=3e-3"
 
 # result NAME PROBLEM [FILE]: a TAP line; the problem is empty when all is well, the file explains.
 result() {
@@ -25,12 +25,12 @@ result() {
 
 # run RANKS NAME WORD...: runs the program; its output lies in $work/NAME.log, its status in $status.
 run() {
-    ranks=$1 name=$2
+    run_ranks=$1 run_log=$work/$2.log
     shift 2
-    if [ "$ranks" = 1 ]; then
-        timeout 120 "$vittrain" "$@" >"$work/$name.log" 2>&1 </dev/null
+    if [ "$run_ranks" = 1 ]; then
+        timeout 120 "$vittrain" "$@" >"$run_log" 2>&1 </dev/null
     else
-        timeout 120 $MPIRUN -np "$ranks" "$vittrain" "$@" >"$work/$name.log" 2>&1 </dev/null
+        timeout 120 $MPIRUN -np "$run_ranks" "$vittrain" "$@" >"$run_log" 2>&1 </dev/null
     fi
     status=$?
 }

@@ -5,15 +5,15 @@
 
 # fails RANKS NAME STATUS PATTERN WORD...: the command ends with this status and one line of error.
 fails() {
-    ranks=$1 name=$2 expected=$3 pattern=$4
+    title=$2 expected=$3 pattern=$4 on=$1
     shift 4
-    run "$ranks" failing "$@"
+    run "$on" failing "$@"
     bad=
     [ $status -eq "$expected" ] || bad="exit status $status, not $expected"
     lines=$(grep -c '^vittrain: error: ' "$work/failing.log")
     [ "$lines" = 1 ] || bad="$bad; $lines lines of error"
     grep '^vittrain: error: ' "$work/failing.log" | grep -qE "$pattern" || bad="$bad; no $pattern"
-    result "$name" "$bad" "$work/failing.log"
+    result "$title" "$bad" "$work/failing.log"
 }
 
 # json KEY FILE: the number after "KEY":
@@ -30,23 +30,22 @@ for file in deck.ini metrics.csv epochs.csv result.json weights.safetensors chec
     checkpoints/best.h5; do
     [ -s "$work/run/$file" ] || bad="$bad $file"
 done
-ls "$work"/run/*tfevents* "$work"/run/*/*tfevents* >/dev/null 2>&1 || bad="$bad events"
+ls "$work"/run/events.out.tfevents* >/dev/null 2>&1 || bad="$bad events"
 result 'a run leaves its files' "${bad:+missing:$bad}" "$work/train.log"
 run 1 again $small train.epochs=1 run.dir="$work/second" "$work/run/deck.ini" run.dir="$work/second"
-result 'the resolved deck is a deck' \
-    "$(cmp "$work/run/weights.safetensors" "$work/second/weights.safetensors" >/dev/null ||
-        [ $status -eq 0 ] || echo "status $status")" "$work/again.log"
+result 'the resolved deck is a deck' "$([ $status -eq 0 ] || echo "status $status")" \
+    "$work/again.log"
 
 loss=$(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
     $at["split"] == "val" { value = $at["loss"] } END { print value }' "$work/run/metrics.csv")
 for ranks in 1 2 3; do
-    run $ranks eval$ranks eval "$work/run/checkpoints/last.h5"
+    run $ranks eval$ranks eval "$work/run/checkpoints/last.h5" predict.split=val
     json loss "$work/eval$ranks.log" >"$work/value"
     bad=$(awk -v a="$loss" '{ d = a - $1; if (d < 0) d = -d; if (!(d < 2e-5 * a)) print a, $1; n++ }
         END { if (n != 1) print "no loss" }' "$work/value")
     result "eval on $ranks ranks gives the loss of training" "$bad" "$work/eval$ranks.log"
 done
-run 2 weights eval "$work/run/weights.safetensors" $small
+run 2 weights eval "$work/run/weights.safetensors" $small predict.split=val
 json loss "$work/weights.log" >"$work/value"
 bad=$(awk -v a="$loss" '{ d = a - $1; if (d < 0) d = -d; if (!(d < 2e-5 * a)) print a, $1; n++ }
     END { if (n != 1) print "no loss" }' "$work/value")
@@ -87,11 +86,12 @@ fails 1 'a unit to freeze that is not there' 2 'blocks.9' $small optim.freeze=bl
 fails 2 'weights that are not there' 4 'none.safetensors' $small \
     model.init="$work/none.safetensors" run.dir="$work/unwritten"
 head -c 1000 "$work/run/weights.safetensors" >"$work/cut.safetensors"
-fails 2 'weights that are cut' 4 'cut.safetensors' $small model.init="$work/cut.safetensors"
-fails 2 'weights of another model' 4 'missing|shape|has' model.init="$work/run/weights.safetensors" \
-    debug.fraction=0.15 run.dir="$work/unwritten2"
+fails 2 'weights that are cut' 4 'cut.safetensors' $small \
+    model.init="$work/cut.safetensors" run.dir="$work/unwritten"
+fails 2 'weights of another model' 4 'blocks.2.norm1.weight' debug.fraction=0.15 \
+    model.init="$work/run/weights.safetensors" run.dir="$work/unwritten"
 printf '\377' | dd of="$work/run/checkpoints/last.h5" bs=1 seek=100000 conv=notrunc 2>/dev/null
-fails 2 'a checkpoint with a flipped byte' 4 'last.h5' eval "$work/run/checkpoints/last.h5"
+fails 2 'a checkpoint with a flipped byte' 4 'last.h5' eval "$work/run/checkpoints/last.h5" predict.split=val
 fails 2 'a checkpoint that is not there' 4 'no.h5' eval "$work/no.h5"
 fails 1 'eval without a file' 2 'eval needs' eval
 fails 2 'an infinite learning rate stops at NaN' 7 'NaN or infinity' $small optim.lr=1e30 \
@@ -101,5 +101,5 @@ fails 1 'a predictions file that cannot be written' 5 'no/p.csv' predict \
     "$work/second/checkpoints/last.h5" predict.output="$work/no/p.csv"
 fails 2 'an unwritable run folder' 5 '/proc/none' $small run.dir=/proc/none
 fails 1 'a deck that is not there' 2 'none.ini' none.ini
-bad=$(ls -d "$work"/runs "$work"/unwritten2/checkpoints/step* 2>/dev/null)
+bad=$(ls -d "$work"/runs "$work"/unwritten/checkpoints/step* 2>/dev/null)
 result 'nothing was begun before a mistake was found' "$bad"
