@@ -69,10 +69,6 @@ refuses "bad combination" 2 'optim.nesterov=on needs' "$vittrain" optim.nesterov
 cp bad.ini vittrain.ini
 refuses "vittrain.ini is read" 2 'vittrain.ini:3: no option train.bacth' "$vittrain"
 rm vittrain.ini
-refuses "unknown model" 2 'vit_cifra' "$vittrain" model.name=vit_cifra run.dir=run
-refuses "missing data" 3 'nowhere' "$vittrain" data.root=nowhere run.dir=run
-refuses "train takes no file" 2 'model.h5' "$vittrain" train model.h5
-refuses "missing checkpoint" 4 'none.h5' "$vittrain" eval none.h5
 "$vittrain" --help >/dev/full 2>err
 [ $? = 5 ] && grep -q 'cannot write' err
 result $? "full disk under the help"

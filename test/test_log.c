@@ -2,6 +2,7 @@
  * live line that is redrawn on one. */
 #include "core/log.h"
 
+#include <fcntl.h>
 #include <pty.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -148,9 +149,9 @@ static void full_disk_is_said_once(void **state)
                               "device): the log ends here\ntwo\n");
 }
 
-static void live_line_is_redrawn(void **state)
+/* What a rank prints on a terminal of its own. */
+static void terminal_output(char *text, size_t size)
 {
-    (void)state;
     int terminal;
     struct winsize window = {.ws_row = 24, .ws_col = 20};
     const pid_t child = forkpty(&terminal, NULL, NULL, &window);
@@ -161,14 +162,38 @@ static void live_line_is_redrawn(void **state)
         log_progress("too soon after the last one");
         log_info("a line");
         log_close();
-        _exit(log_is_terminal() ? 0 : 1);
+        log_info("the end");
+        _exit(0);
     }
+    read_all(terminal, text, size);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+static void live_line_is_redrawn(void **state)
+{
+    (void)state;
     char text[1024];
-    read_all(terminal, text, sizeof text);
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-    assert_string_equal(text, "step 1 of many, too\r\033[Ka line\r\nstep 1 of many, too\r\n");
+    unsetenv("OMPI_COMM_WORLD_RANK");
+    terminal_output(text, sizeof text);
+    assert_string_equal(
+        text, "step 1 of many, too\r\033[Ka line\r\nstep 1 of many, too\r\033[Kthe end\r\n");
+}
+
+static void no_live_line_when_mpirun_has_no_terminal(void **state)
+{
+    (void)state;
+    char text[1024];
+    const int own = dup(STDOUT_FILENO), nowhere = open("/dev/null", O_WRONLY);
+    assert_true(own >= 0 && nowhere >= 0);
+    fflush(stdout);
+    assert_int_equal(dup2(nowhere, STDOUT_FILENO), STDOUT_FILENO);
+    setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+    terminal_output(text, sizeof text);
+    unsetenv("OMPI_COMM_WORLD_RANK");
+    assert_int_equal(dup2(own, STDOUT_FILENO), STDOUT_FILENO);
+    close(own);
+    close(nowhere);
+    assert_string_equal(text, "a line\r\nthe end\r\n");
 }
 
 int main(void)
@@ -178,6 +203,7 @@ int main(void)
         cmocka_unit_test(file_gets_a_copy),
         cmocka_unit_test(full_disk_is_said_once),
         cmocka_unit_test(live_line_is_redrawn),
+        cmocka_unit_test(no_live_line_when_mpirun_has_no_terminal),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,27 +37,28 @@ static const char opening[] =
     "of the working directory is read if there is one; the defaults train a small Vision\n"
     "Transformer on the sample of CIFAR-10 that comes with the program.\n";
 
-static const char closing[] =
+static const char files[] =
     ".Sh FILES\n"
     ".Bl -tag -width Ds\n"
     ".It Pa vittrain.ini\n"
     "The deck that is read when none is named.\n"
     ".It Pa runs/NAME-DATE/\n"
-    "What a run leaves: the resolved deck, run.log, metrics.csv, epochs.csv, events for\n"
+    "What a run leaves: the resolved deck, train.log, metrics.csv, epochs.csv, events for\n"
     "TensorBoard, checkpoints, final weights and result.json.\n"
-    ".El\n"
-    ".Sh EXAMPLES\n"
-    "Train the CIFAR ViT for two epochs on two ranks:\n"
-    ".Dl mpirun -np 2 vittrain train.epochs=2\n"
-    ".Pp\n"
-    "Download the whole of CIFAR-10 and train on it:\n"
-    ".Dl vittrain fetch cifar10\n"
-    ".Dl mpirun -np 2 vittrain data.root=data/cifar-10-batches-bin\n"
-    ".Pp\n"
-    "What is the key for the learning rate, and what may it be?\n"
-    ".Dl vittrain --help optim\n"
-    ".Sh SEE ALSO\n"
-    ".Xr mpirun 1\n";
+    ".El\n";
+
+static const char closing[] = ".Sh EXAMPLES\n"
+                              "Train the CIFAR ViT for two epochs on two ranks:\n"
+                              ".Dl mpirun -np 2 vittrain train.epochs=2\n"
+                              ".Pp\n"
+                              "Download the whole of CIFAR-10 and train on it:\n"
+                              ".Dl vittrain fetch cifar10\n"
+                              ".Dl mpirun -np 2 vittrain data.root=data/cifar-10-batches-bin\n"
+                              ".Pp\n"
+                              "What is the key for the learning rate, and what may it be?\n"
+                              ".Dl vittrain --help optim\n"
+                              ".Sh SEE ALSO\n"
+                              ".Xr mpirun 1\n";
 
 static void manual_commands(FILE *file)
 {
@@ -87,6 +88,7 @@ void app_manual(FILE *file)
     manual_commands(file);
     fprintf(file, ".Sh OPTIONS\n");
     options_manual(file);
+    fputs(files, file);
     manual_exit_codes(file);
     fputs(closing, file);
 }

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -47,9 +48,20 @@ bool log_to_file(const char *path, struct error *error)
     return true;
 }
 
+/* Open MPI gives each rank a terminal of its own, whatever mpirun's stdout is. mpirun, or its
+ * daemon on another node, is the rank's parent. */
+static bool parent_has_terminal(void)
+{
+    char link[32], target[32] = "";
+    snprintf(link, sizeof link, "/proc/%ld/fd/1", (long)getppid());
+    return readlink(link, target, sizeof target - 1) > 0 && strncmp(target, "/dev/pts/", 9) == 0;
+}
+
 bool log_is_terminal(void)
 {
-    return isatty(STDOUT_FILENO) == 1;
+    if (isatty(STDOUT_FILENO) != 1)
+        return false;
+    return getenv("OMPI_COMM_WORLD_RANK") == NULL || parent_has_terminal();
 }
 
 static void erase_progress(void)
@@ -65,14 +77,19 @@ static void draw_progress(void)
     fflush(stdout);
 }
 
-void log_close(void)
+void log_progress_end(void)
 {
     pthread_mutex_lock(&state.mutex);
-    if (state.progress[0] != '\0') {
-        fputc('\n', stdout);
-        state.progress[0] = '\0';
-    }
+    erase_progress();
+    state.progress[0] = '\0';
     fflush(stdout);
+    pthread_mutex_unlock(&state.mutex);
+}
+
+void log_close(void)
+{
+    log_progress_end();
+    pthread_mutex_lock(&state.mutex);
     if (state.file != NULL)
         fclose(state.file);
     state.file = NULL;

@@ -25,8 +25,12 @@ void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_error(const struct error *error);
 
 /* The live line. On a terminal it is redrawn at most ten times a second and never scrolls; when
- * stdout is no terminal nothing is printed (the caller logs plain lines at its own interval). */
+ * stdout is no terminal nothing is printed (the caller logs plain lines at its own interval).
+ * log_progress_end takes it away. */
 void log_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_progress_end(void);
+
+/* Does a person see stdout at once? Under mpirun: is mpirun's stdout a terminal? */
 bool log_is_terminal(void);
 
 #endif

@@ -143,6 +143,7 @@ static void epoch_say(const struct trainer *trainer, const struct epoch_row *row
                  trainer->options.checkpoint.monitor == MONITOR_LOSS ? "loss" : "acc",
                  trainer->state.best_metric);
     clock_format(row->seconds, seconds, sizeof seconds);
+    log_progress_end();
     log_info("epoch %lld done  loss %.4f  acc %.2f %%%s  %s  %.0f img/s  data wait %.2f %%",
              (long long)row->epoch + 1, row->train_loss, 100 * row->train_top1, text, seconds,
              row->images_per_second, 100 * row->data_share);
