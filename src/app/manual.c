@@ -65,8 +65,11 @@ static void manual_commands(FILE *file)
     fprintf(file, ".Sh COMMANDS\n"
                   "Without a command it is\n.Cm train .\n"
                   ".Bl -tag -width Ds\n");
-    for (int i = 0; app_commands[i] != NULL; i++)
-        fprintf(file, ".It Cm %s\n%s\n", app_commands[i]->synopsis, app_commands[i]->detail);
+    for (int i = 0; app_commands[i] != NULL; i++) {
+        fprintf(file, ".It Cm %s\n", app_commands[i]->synopsis);
+        options_manual_text(file, app_commands[i]->detail);
+        fputc('\n', file);
+    }
     fprintf(file, ".It Cm help Op Ar command | section | key\n"
                   "The same as\n.Fl -help .\n"
                   ".It Fl -version\nThe program's version and commit.\n"

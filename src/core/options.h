@@ -193,6 +193,9 @@ void options_help(FILE *file);
 bool options_help_key(const char *key, FILE *file);
 void options_manual(FILE *file);
 
+/* Text for a line of mdoc: escaped, each sentence on a line of its own; no newline at the end. */
+void options_manual_text(FILE *file, const char *text);
+
 /* The candidate nearest to `word` by edit distance, NULL when none is near. options_nearest_topic
  * looks among all keys, too. */
 const char *options_nearest(const char *word, const char *const *candidates);

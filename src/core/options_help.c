@@ -99,8 +99,7 @@ bool options_help_key(const char *key, FILE *file)
     return any;
 }
 
-/* Text inside a line of mdoc, which wants each sentence on a line of its own. */
-static void manual_text(FILE *file, const char *text)
+void options_manual_text(FILE *file, const char *text)
 {
     for (const char *c = text; *c != '\0'; c++) {
         if (*c == '\\')
@@ -122,11 +121,11 @@ void options_manual(FILE *file)
                     option_section_help(section));
         option_describe(entry, allowed, sizeof allowed);
         fprintf(file, ".It Cm %s\n", entry->name);
-        manual_text(file, entry->help);
+        options_manual_text(file, entry->help);
         fprintf(file, "\nValue: ");
-        manual_text(file, allowed);
+        options_manual_text(file, allowed);
         fprintf(file, ".\nDefault: ");
-        manual_text(file, preset_text(entry));
+        options_manual_text(file, preset_text(entry));
         fprintf(file, ".\n");
         if (entry[1].name == NULL || begins_section(entry + 1))
             fprintf(file, ".El\n");
