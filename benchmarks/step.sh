@@ -82,7 +82,7 @@ for variant in $variants; do
 done
 [[ -n $best ]] || { echo "step.sh: no variant of PyTorch ran; see LIMIT, PYTHON" >&2; tail -3 "$scratch/pytorch.log" >&2; exit 1; }
 
-version=$("$vittrain" --version | head -1 | tr -d ,)
+version=$("$vittrain" --version | head -1 | tr -d , | sed "s|^vittrain ||")
 for ((turn = 0; turn < turns; turn++)); do
     seconds=$(vittrain_seconds)
     row vittrain "$version" step "$seconds" s
