@@ -1,0 +1,461 @@
+/* Meshes and flat buffers on 1 to 4 ranks, for every shard size that divides them: the same start,
+ * the same sums, the same norm; what is gathered is whole. All ranks run the same tests and add up
+ * what they find wrong before anything is asserted, so that no rank stays behind. */
+#include "mesh/flat.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/random.h"
+#include "mesh/initial.h"
+
+enum { UNITS = 3, SEED = 42 };
+
+static struct comm *world;
+static struct device *device;
+static struct stream *stream;
+
+#define PARAMETER(tensor_name, elements, rule, scale, decays)                                      \
+    {                                                                                              \
+        .name = tensor_name, .dimensions = 1, .shape = {elements}, .count = elements,              \
+        .kind = TENSOR_PARAMETER, .decay = decays, .rate_scale = 1, .trainable = true,             \
+        .initial = rule, .initial_scale = scale                                                    \
+    }
+
+static struct unit_tensor stem[] = {
+    PARAMETER("cls_token", 13, INITIAL_ZERO, 0, false),
+    PARAMETER("pos_embed", 35, INITIAL_TRUNCATED_NORMAL, 0.02, false),
+    PARAMETER("patch_embed.weight", 300, INITIAL_NORMAL, 1.5, true),
+};
+static struct unit_tensor block[] = {
+    PARAMETER("norm.weight", 17, INITIAL_ONE, 0, false),
+    PARAMETER("norm.bias", 17, INITIAL_ZERO, 0, false),
+    PARAMETER("qkv.weight", 1003, INITIAL_TRUNCATED_NORMAL, 1, true),
+    PARAMETER("frozen.weight", 50, INITIAL_UNIFORM, 0.3, true),
+    PARAMETER("running_mean", 10, INITIAL_ONE, 0, false),
+};
+static struct unit_tensor head[] = {
+    PARAMETER("head.weight", 700001, INITIAL_UNIFORM, 0.1, true),
+    PARAMETER("head.bias", 1, INITIAL_ZERO, 0, true),
+};
+static struct unit units[UNITS] = {
+    {.name = "stem", .tensors = stem, .tensor_count = 3},
+    {.name = "block", .tensors = block, .tensor_count = 5},
+    {.name = "head", .tensors = head, .tensor_count = 2},
+};
+
+static void units_lay_out(void)
+{
+    uint32_t index = 0;
+    for (int u = 0; u < UNITS; u++)
+        for (int t = 0; t < units[u].tensor_count; t++) {
+            struct unit_tensor *tensor = &units[u].tensors[t];
+            tensor->index = index++;
+            tensor->offset = (units[u].count + 15) / 16 * 16;
+            units[u].count = tensor->offset + tensor->count;
+        }
+    block[3].trainable = false;
+    block[4].kind = TENSOR_STATE;
+    head[0].rate_scale = head[1].rate_scale = 0.5;
+}
+
+/* Of all ranks together. */
+static int all_wrong(int64_t wrong)
+{
+    comm_all_reduce(world, &wrong, 1, COMM_INT64, COMM_SUM);
+    return (int)wrong;
+}
+
+struct house {
+    struct mesh mesh;
+    struct flat_model flat;
+    struct arena arena;
+    void *memory;
+};
+
+static void house_open(struct house *house, int shard, enum data_type type, bool training)
+{
+    struct error error = {0};
+    mesh_split(&house->mesh, world, shard);
+    flat_open(&house->flat, units, UNITS, &house->mesh, device, stream, type, 2, true, training);
+    arena_measure(&house->arena);
+    flat_allocate(&house->flat, &house->arena);
+    size_t bytes = house->arena.peak;
+    house->memory = device->backend->allocate(device, bytes, &error);
+    assert_non_null(house->memory);
+    memset(house->memory, 0xff, bytes);
+    arena_begin(&house->arena, house->memory, bytes);
+    flat_allocate(&house->flat, &house->arena);
+    assert_int_equal(house->arena.used, bytes);
+    flat_set_segments(&house->flat, 0.25);
+    flat_initialize(&house->flat, SEED);
+    flat_refresh(&house->flat);
+}
+
+static void house_close(struct house *house)
+{
+    flat_close(&house->flat);
+    device->backend->release(device, house->memory);
+    mesh_close(&house->mesh);
+}
+
+/* The next shard size that divides the ranks, 0 after the last. */
+static int next_shard(int shard)
+{
+    for (shard++; shard <= world->size; shard++)
+        if (world->size % shard == 0)
+            return shard;
+    return 0;
+}
+
+/* The whole unit as it starts, gaps and padding zero. */
+static float *start_of(const struct flat_buffer *buffer)
+{
+    float *values = calloc((size_t)buffer->padded, sizeof *values);
+    assert_non_null(values);
+    for (int t = 0; t < buffer->unit->tensor_count; t++) {
+        const struct unit_tensor *tensor = &buffer->unit->tensors[t];
+        initial_draw(tensor, SEED, 0, tensor->count, values + tensor->offset);
+    }
+    return values;
+}
+
+static void normal_numbers_invert_the_distribution(void **state)
+{
+    (void)state;
+    enum { COUNT = 400000 };
+    static float value[COUNT];
+    struct unit_tensor tensor = PARAMETER("t", COUNT, INITIAL_NORMAL, 1, true);
+    tensor.index = 7;
+    initial_draw(&tensor, 5, 0, COUNT, value);
+    double sum = 0, squares = 0, error = 0;
+    for (int i = 0; i < COUNT; i++) {
+        struct random_block drawn =
+            random_block_at(5, RANDOM_INITIAL_WEIGHTS, 0, 0, 7, (uint32_t)i / 4);
+        double uniform = ((double)(drawn.word[i % 4] >> 9) + 0.5) * 0x1p-22 - 1;
+        error = fmax(error, fabs(erf(value[i] / sqrt(2)) - uniform));
+        sum += value[i];
+        squares += (double)value[i] * value[i];
+    }
+    assert_true(error < 1e-6);
+    assert_true(fabs(sum / COUNT) < 0.01 && fabs(squares / COUNT - 1) < 0.01);
+}
+
+static void truncated_numbers_stay_within_two(void **state)
+{
+    (void)state;
+    enum { COUNT = 100000 };
+    static float value[COUNT];
+    struct unit_tensor tensor = PARAMETER("t", COUNT, INITIAL_TRUNCATED_NORMAL, 1, true);
+    initial_draw(&tensor, 5, 0, COUNT, value);
+    double squares = 0, largest = 0;
+    for (int i = 0; i < COUNT; i++) {
+        squares += (double)value[i] * value[i];
+        largest = fmax(largest, fabs((double)value[i]));
+    }
+    /* The variance of a standard normal number cut at +-2. */
+    assert_true(fabs(squares / COUNT - 0.7737413) < 0.01);
+    assert_true(largest <= 2 && largest > 1.99);
+}
+
+static void start_is_the_same_on_every_mesh(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int shard = 1; shard > 0; shard = next_shard(shard)) {
+        struct house house;
+        house_open(&house, shard, TYPE_BF16, true);
+        for (int u = 0; u < UNITS; u++) {
+            const struct flat_buffer *buffer = &house.flat.buffers[u];
+            size_t part = (size_t)buffer->shard_count * sizeof(float);
+            float *start = start_of(buffer);
+            wrong += memcmp(buffer->master, start + buffer->shard_begin, part) != 0;
+            wrong += memcmp(buffer->average, buffer->master, part) != 0;
+            memset(start, 0, (size_t)buffer->padded * sizeof *start);
+            wrong += memcmp(buffer->moment1, start, part) != 0;
+            wrong += memcmp(buffer->moment2, start, part) != 0;
+            wrong += memcmp(buffer->gradient, start, (size_t)buffer->padded * sizeof(float)) != 0;
+            free(start);
+        }
+        house_close(&house);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* Are the unit's weights as long as it is, equal to `start` plus `more` in the compute type? */
+static int gathered_wrong(struct house *house, int unit, float more)
+{
+    const struct flat_buffer *buffer = &house->flat.buffers[unit];
+    float *start = start_of(buffer), *got = calloc((size_t)buffer->padded, sizeof *got);
+    void *expected = calloc((size_t)buffer->padded, sizeof(float));
+    for (int64_t i = 0; i < buffer->padded; i++)
+        start[i] += more;
+    device->backend->convert(stream, house->flat.type, expected, TYPE_FP32, start, buffer->padded);
+    flat_gather_start(&house->flat, unit);
+    flat_gather_wait(&house->flat, unit);
+    int wrong = memcmp(buffer->weights, expected,
+                       (size_t)buffer->padded * type_size(house->flat.type)) != 0;
+    wrong += flat_weight(&house->flat, unit, 1) !=
+             (const char *)buffer->weights +
+                 (size_t)buffer->unit->tensors[1].offset * type_size(house->flat.type);
+    flat_free(&house->flat, unit);
+    free(start);
+    free(got);
+    free(expected);
+    return wrong;
+}
+
+static void gathered_units_are_whole(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int shard = 1; shard > 0; shard = next_shard(shard))
+        for (int type = TYPE_FP32; type <= TYPE_BF16; type++) {
+            struct house house;
+            house_open(&house, shard, (enum data_type)type, true);
+            house.mesh.free_after_use = type == TYPE_BF16;
+            for (int u = 0; u < UNITS; u++)
+                wrong += gathered_wrong(&house, u, 0);
+            for (int u = 0; u < UNITS; u++)
+                for (int64_t i = 0; i < house.flat.buffers[u].shard_count; i++)
+                    house.flat.buffers[u].master[i] += 0.5f;
+            flat_refresh(&house.flat);
+            for (int u = UNITS - 1; u >= 0; u--)
+                wrong += gathered_wrong(&house, u, 0.5f);
+            house_close(&house);
+        }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void gradients_are_added_over_the_mesh(void **state)
+{
+    (void)state;
+    int64_t wrong = 0, size = world->size;
+    for (int shard = 1; shard > 0; shard = next_shard(shard)) {
+        struct house house;
+        house_open(&house, shard, TYPE_FP32, true);
+        double squares = 0;
+        struct event *ready = device->backend->event_open(device);
+        for (int u = UNITS - 1; u >= 0; u--) {
+            struct flat_buffer *buffer = &house.flat.buffers[u];
+            for (int64_t i = 0; i < buffer->padded; i++)
+                buffer->gradient[i] = (float)((world->rank + 1) * (i % 11 - 5));
+            device->backend->event_record(ready, stream);
+            flat_reduce_start(&house.flat, u, ready);
+        }
+        flat_reduce_wait(&house.flat);
+        for (int u = 0; u < UNITS; u++) {
+            struct flat_buffer *buffer = &house.flat.buffers[u];
+            for (int64_t i = 0; i < buffer->padded; i++) {
+                float sum = (float)(size * (size + 1) / 2 * (i % 11 - 5));
+                squares += (double)sum * sum;
+                if (i >= buffer->shard_begin && i < buffer->shard_begin + buffer->shard_count)
+                    wrong += buffer->gradient[i] != sum;
+            }
+        }
+        flat_norm(&house.flat);
+        flat_norm(&house.flat); /* does not add to what was there */
+        wrong += fabs(*house.flat.norm_squared - squares) > 1e-12 * squares;
+        wrong += !comm_same(world, house.flat.norm_squared, sizeof(double));
+        device->backend->event_close(ready);
+        house_close(&house);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* What the optimizer must do with an element of the whole unit; -1: in a gap. */
+static float element_rate(const struct unit *unit, int64_t i, float *decay)
+{
+    for (int t = 0; t < unit->tensor_count; t++) {
+        const struct unit_tensor *tensor = &unit->tensors[t];
+        if (i < tensor->offset || i >= tensor->offset + tensor->count)
+            continue;
+        *decay = tensor->decay ? 0.25f : 0;
+        bool moves = tensor->trainable && tensor->kind == TENSOR_PARAMETER;
+        return moves ? (float)tensor->rate_scale : 0;
+    }
+    return -1;
+}
+
+static void segments_say_what_the_tensors_say(void **state)
+{
+    (void)state;
+    int64_t wrong = 0;
+    for (int shard = 1; shard > 0; shard = next_shard(shard)) {
+        struct house house;
+        house_open(&house, shard, TYPE_FP32, true);
+        for (int u = 0; u < UNITS; u++) {
+            const struct flat_buffer *buffer = &house.flat.buffers[u];
+            int at = 0;
+            for (int64_t i = 0; i < buffer->shard_count; i++) {
+                float decay = 0, rate = element_rate(&units[u], i + buffer->shard_begin, &decay);
+                while (at < buffer->segment_count && i >= buffer->segments[at].end)
+                    at++;
+                const struct update_segment *segment = &buffer->segments[at];
+                bool in = at < buffer->segment_count && i >= segment->begin;
+                if (rate >= 0)
+                    wrong += !in || segment->rate_scale != rate || segment->weight_decay != decay;
+            }
+        }
+        if (shard == 1) /* cls and pos; patches | norms; qkv; frozen; state | head */
+            wrong += house.flat.buffers[0].segment_count != 2 ||
+                     house.flat.buffers[1].segment_count != 4 ||
+                     house.flat.buffers[2].segment_count != 1;
+        house_close(&house);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void a_flipped_bit_is_found_and_named(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int shard = 1; shard > 0; shard = next_shard(shard)) {
+        struct house house;
+        struct error error = {0};
+        house_open(&house, shard, TYPE_FP32, true);
+        wrong += !flat_check_same(&house.flat, &error);
+        struct flat_buffer *buffer = &house.flat.buffers[1];
+        int64_t begin, end;
+        bool last = world->rank == world->size - 1;
+        if (last && flat_tensor_part(buffer, &block[2], &begin, &end))
+            ((uint32_t *)(void *)buffer->master)[end - 1] ^= 1;
+        bool same = flat_check_same(&house.flat, &error);
+        char expected[64];
+        snprintf(expected, sizeof expected, "rank %d holds other bits in qkv.weight",
+                 world->size - 1);
+        if (house.mesh.replica->size > 1)
+            wrong += same || strstr(error.text, expected) == NULL;
+        else
+            wrong += !same;
+        house_close(&house);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void values_that_are_not_finite_are_named(void **state)
+{
+    (void)state;
+    struct house house;
+    char text[TENSOR_NAME + 32];
+    house_open(&house, 1, TYPE_FP32, true);
+    assert_false(flat_find_nonfinite(&house.flat, true, text, sizeof text));
+    assert_false(flat_find_nonfinite(&house.flat, false, text, sizeof text));
+    flat_gradient(&house.flat, 1, 0)[3] = INFINITY;
+    flat_gradient(&house.flat, 1, 2)[1002] = NAN;
+    assert_true(flat_find_nonfinite(&house.flat, true, text, sizeof text));
+    assert_string_equal(text, "qkv.weight[1002]");
+    house.flat.buffers[0].master[stem[1].offset] = NAN;
+    house.flat.buffers[1].master[2] = NAN;
+    assert_true(flat_find_nonfinite(&house.flat, false, text, sizeof text));
+    assert_string_equal(text, "pos_embed[0]");
+    house_close(&house);
+}
+
+static void averages_and_masters_change_places(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int type = TYPE_FP32; type <= TYPE_BF16; type++) {
+        struct house house;
+        house_open(&house, world->size, (enum data_type)type, true);
+        for (int u = 0; u < UNITS; u++)
+            for (int64_t i = 0; i < house.flat.buffers[u].shard_count; i++)
+                house.flat.buffers[u].average[i] += 1;
+        flat_swap_average(&house.flat);
+        wrong += gathered_wrong(&house, 1, 1);
+        flat_swap_average(&house.flat);
+        wrong += gathered_wrong(&house, 1, 0);
+        house_close(&house);
+    }
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void memory_is_what_the_mesh_needs(void **state)
+{
+    (void)state;
+    struct house house;
+    house_open(&house, 1, TYPE_FP32, false);
+    const struct flat_buffer *buffer = &house.flat.buffers[1];
+    assert_ptr_equal(buffer->master, buffer->weights);
+    assert_null(buffer->gradient);
+    assert_null(buffer->moment1);
+    assert_null(flat_gradient(&house.flat, 1, 0));
+    assert_int_equal(house.arena.by_class[MEMORY_GRADIENTS], 0);
+    house_close(&house);
+
+    house_open(&house, world->size, TYPE_BF16, true);
+    buffer = &house.flat.buffers[2];
+    size_t part = (size_t)buffer->shard_count * 4, whole = (size_t)buffer->padded;
+    assert_int_equal(buffer->padded, buffer->shard_count * world->size);
+    assert_true(house.arena.by_class[MEMORY_WEIGHTS] >= part + 2 * whole);
+    assert_true(house.arena.by_class[MEMORY_WEIGHTS] < part + 2 * whole + 32768);
+    assert_true(house.arena.by_class[MEMORY_GRADIENTS] < 4 * whole + 32768);
+    assert_true(house.arena.by_class[MEMORY_OPTIMIZER] < 3 * part + 65536);
+    assert_ptr_equal(flat_gradient(&house.flat, 2, 0), buffer->gradient);
+    assert_null(flat_gradient(&house.flat, 1, 3)); /* frozen */
+    assert_null(flat_gradient(&house.flat, 1, 4)); /* state */
+    house_close(&house);
+}
+
+static void meshes_are_described(void **state)
+{
+    (void)state;
+    struct options options = {.mesh = {.strategy = STRATEGY_DDP}};
+    struct error error = {0};
+    struct mesh mesh;
+    char text[128], expected[128];
+    assert_true(mesh_open(&mesh, world, &options, &error));
+    mesh_describe(&mesh, text, sizeof text);
+    snprintf(expected, sizeof expected, "ddp, %d rank%s on 1 node: replica %d x shard 1",
+             world->size, world->size > 1 ? "s" : "", world->size);
+    assert_string_equal(text, expected);
+    mesh_close(&mesh);
+
+    struct comm *fake = comm_fake_open(5, 8);
+    mesh_split(&mesh, fake, 2);
+    assert_int_equal(mesh.shard->rank, 1);
+    assert_int_equal(mesh.shard->size, 2);
+    assert_int_equal(mesh.replica->rank, 2);
+    assert_int_equal(mesh.replica->size, 4);
+    mesh_close(&mesh);
+    fake->backend->close(fake);
+}
+
+int main(int argc, char **argv)
+{
+    struct error error = {0};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(normal_numbers_invert_the_distribution),
+        cmocka_unit_test(truncated_numbers_stay_within_two),
+        cmocka_unit_test(start_is_the_same_on_every_mesh),
+        cmocka_unit_test(gathered_units_are_whole),
+        cmocka_unit_test(gradients_are_added_over_the_mesh),
+        cmocka_unit_test(segments_say_what_the_tensors_say),
+        cmocka_unit_test(a_flipped_bit_is_found_and_named),
+        cmocka_unit_test(values_that_are_not_finite_are_named),
+        cmocka_unit_test(averages_and_masters_change_places),
+        cmocka_unit_test(memory_is_what_the_mesh_needs),
+        cmocka_unit_test(meshes_are_described),
+    };
+    if (!comm_world_open(&argc, &argv, &world, &error) ||
+        (device = device_cpu.open(0, 1, &error)) == NULL) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    stream = device->backend->stream_open(device);
+    units_lay_out();
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    device->backend->stream_close(stream);
+    device->backend->close(device);
+    comm_world_close(world);
+    return failed;
+}
