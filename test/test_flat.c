@@ -451,9 +451,13 @@ int main(int argc, char **argv)
         return 1;
     }
     stream = device->backend->stream_open(device);
+    size_t workspace = device->backend->workspace_bytes(device);
+    void *memory = device->backend->allocate(device, workspace, &error);
+    device->backend->workspace_set(device, memory, workspace);
     units_lay_out();
     cmocka_set_message_output(CM_OUTPUT_TAP);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    device->backend->release(device, memory);
     device->backend->stream_close(stream);
     device->backend->close(device);
     comm_world_close(world);
