@@ -1,0 +1,202 @@
+/* Headers of safetensors files that lie. First each kind of lie with its message; then thousands of
+ * headers made from good ones by changing bytes and numbers (the same ones in every run): what is
+ * accepted must be consistent, and the sanitizers see to the rest. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/random.h"
+#include "io/safetensors_header.h"
+
+enum { DATA = 64 };
+
+static const char good_header[] =
+    "{\"__metadata__\":{\"format\":\"pt\"},"
+    "\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
+    "\"b\":{\"dtype\":\"BF16\",\"shape\":[4],\"data_offsets\":[24,32]},"
+    "\"c\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[32,40]},"
+    "\"e\":{\"dtype\":\"F16\",\"shape\":[3,0],\"data_offsets\":[40,40]},"
+    "\"d\":{\"dtype\":\"I64\",\"shape\":[1,3],\"data_offsets\":[40,64]}}";
+
+/* Whatever was accepted: tensors one after another that fill the data. */
+static void assert_consistent(const struct safetensors_header *header, int64_t data_bytes)
+{
+    int64_t next = 0;
+    for (int64_t n = 0; n < header->count; n++) {
+        const struct safetensors_entry *entry = &header->entry[n];
+        int64_t count = 1;
+        for (int d = 0; d < entry->dimensions; d++)
+            count *= entry->shape[d];
+        assert_int_equal(entry->count, count);
+        assert_int_equal(entry->begin, next);
+        assert_ptr_equal(safetensors_find(header, entry->name), entry);
+        next += count * entry->element;
+    }
+    assert_int_equal(next, data_bytes);
+}
+
+static bool parse(const char *text, size_t length, int64_t data_bytes, struct error *error)
+{
+    struct safetensors_header header;
+    error_clear(error);
+    bool good = safetensors_header_parse(text, length, data_bytes, "FILE", &header, error);
+    assert_int_equal(good, error->kind == ERROR_NONE);
+    if (good)
+        assert_consistent(&header, data_bytes);
+    else
+        assert_null(strchr(error->text, '\n'));
+    safetensors_header_free(&header);
+    return good;
+}
+
+static void test_good_header(void **state)
+{
+    struct error error;
+    (void)state;
+    assert_true(parse(good_header, strlen(good_header), DATA, &error));
+    assert_true(parse("{}", 2, 0, &error));
+    assert_true(parse("{}      ", 8, 0, &error));
+}
+
+static void test_lies(void **state)
+{
+    static const struct {
+        const char *header, *what;
+    } lies[] = {
+        {"", "not JSON"},
+        {"{", "not JSON"},
+        {"[]", "not a JSON object"},
+        {"{\"a\":{},\"a\":{}}", "not JSON (duplicate object key"},
+        {"{\"a\":1}", "'a' is not described by an object"},
+        {"{\"a\":{}}", "missing or unknown dtype"},
+        {"{\"a\":{\"dtype\":\"F31\"}}", "missing or unknown dtype"},
+        {"{\"a\":{\"dtype\":4}}", "missing or unknown dtype"},
+        {"{\"a\":{\"dtype\":\"F32\"}}", "shape"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1]}}", "shape"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1.0]}}", "shape"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296]}}", "shape"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1]}}", "shape"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[99999999999999999999]}}", "not JSON"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[16]}}", "data_offsets"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[16],\"data_offsets\":[0]}}", "data_offsets"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[16],\"data_offsets\":[64,0]}}", "data_offsets"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[16],\"data_offsets\":[-64,0]}}", "data_offsets"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[16],\"data_offsets\":[0,65]}}", "beyond the end"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[15],\"data_offsets\":[0,64]}}", "do not agree"},
+        {"{\"a\":{\"dtype\":\"F64\",\"shape\":[2305843009213693952],\"data_offsets\":[0,0]}}",
+         "do not agree"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[60],\"data_offsets\":[4,64]}}", "hole"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[60],\"data_offsets\":[0,60]}}", "4 bytes follow"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[40],\"data_offsets\":[0,40]},"
+         "\"b\":{\"dtype\":\"U8\",\"shape\":[25],\"data_offsets\":[39,64]}}",
+         "'b' overlaps"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[64],\"data_offsets\":[0,64]},"
+         "\"b\":{\"dtype\":\"U8\",\"shape\":[64],\"data_offsets\":[0,64]}}",
+         "overlaps"},
+    };
+    struct error error;
+    (void)state;
+    for (size_t n = 0; n < sizeof lies / sizeof *lies; n++) {
+        assert_false(parse(lies[n].header, strlen(lies[n].header), DATA, &error));
+        if (strstr(error.text, lies[n].what) == NULL)
+            fail_msg("'%s' does not say '%s'", error.text, lies[n].what);
+        assert_int_equal(error.kind, ERROR_CHECKPOINT);
+        assert_non_null(strstr(error.text, "FILE"));
+    }
+}
+
+static void test_deep_nesting(void **state)
+{
+    enum { DEPTH = 100000 };
+    struct error error;
+    char *text = malloc(DEPTH);
+    (void)state;
+    assert_non_null(text);
+    memset(text, '[', DEPTH);
+    assert_false(parse(text, DEPTH, DATA, &error));
+    free(text);
+}
+
+/* A random number below `limit`; `round` is the header's number, `draw` counts the draws for it. */
+static uint32_t below(uint32_t limit, uint32_t round, uint32_t *draw)
+{
+    return random_block_at(1, RANDOM_SYNTHETIC, 0, 0, round, (*draw)++).word[0] % limit;
+}
+
+static size_t change_bytes(char *text, size_t length, uint32_t round, uint32_t *draw)
+{
+    static const char useful[] = "{}[]:,\"0123456789-.eFBIU\\ \n\xff";
+    for (uint32_t n = 1 + below(4, round, draw); n > 0; n--) {
+        size_t place = below((uint32_t)length, round, draw);
+        text[place] = useful[below(sizeof useful, round, draw)]; /* the last one is 0 */
+    }
+    return length;
+}
+
+/* Puts another number in the place of one; the text grows or shrinks. */
+static size_t change_number(char *text, size_t length, size_t room, uint32_t round, uint32_t *draw)
+{
+    static const char *const numbers[] = {"0",  "1",   "-1",
+                                          "63", "64",  "65",
+                                          "32", "1e3", "9223372036854775807",
+                                          "24", "40",  "9223372036854775808",
+                                          "2",  "4",   "4611686018427387904"};
+    size_t place = below((uint32_t)length, round, draw), end;
+    while (place < length && (text[place] < '0' || text[place] > '9'))
+        place++;
+    for (end = place; end < length && text[end] >= '0' && text[end] <= '9'; end++)
+        ;
+    const char *number = numbers[below(sizeof numbers / sizeof *numbers, round, draw)];
+    size_t size = strlen(number);
+    if (length + size - (end - place) > room)
+        return length;
+    memmove(text + place + size, text + end, length - end);
+    memcpy(text + place, number, size);
+    return length + size - (end - place);
+}
+
+static void test_changed_headers(void **state)
+{
+    enum { ROUNDS = 20000, ROOM = 1024 };
+    int accepted = 0;
+    (void)state;
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        char text[ROOM];
+        struct error error;
+        uint32_t draw = 0;
+        size_t length = strlen(good_header);
+        memcpy(text, good_header, length);
+        if (below(2, round, &draw) == 0)
+            length = change_bytes(text, length, round, &draw);
+        else
+            length = change_number(text, length, ROOM, round, &draw);
+        if (below(8, round, &draw) == 0)
+            length = below((uint32_t)length, round, &draw);
+        /* in memory of just this size, so that a sanitizer sees every byte beyond */
+        char *exact = malloc(length + 1);
+        assert_non_null(exact);
+        memcpy(exact, text, length);
+        accepted += parse(exact, length, DATA, &error);
+        free(exact);
+    }
+    print_message("# %d of %d changed headers are still good\n", accepted, ROUNDS);
+    assert_true(accepted > 0 && accepted < ROUNDS / 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_good_header),
+        cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_deep_nesting),
+        cmocka_unit_test(test_changed_headers),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
