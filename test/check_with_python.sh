@@ -23,6 +23,9 @@ run 2 first $steps
 result "a run on two ranks" "$([ $status -eq 0 ] || echo "status $status")" "$work/first.log"
 
 read_by "TensorBoard reads the events of a run" check_tensorboard.py "$folder" --parts 1
+read_by "h5py reads a checkpoint" check_h5py.py "$folder/checkpoints/last.h5"
+read_by "safetensors reads the weights" check_safetensors.py "$folder/weights.safetensors" \
+    "$folder/checkpoints/last.h5" average
 
 # As if it had been killed in its second epoch: the newest checkpoint is of the first.
 for file in "$folder"/checkpoints/step-*.h5; do newest=$file; done

@@ -68,9 +68,9 @@ bool checkpoint_read_deck(const char *path, struct comm *world, char **deck_text
 bool checkpoint_find(const struct checkpoint_target *target, struct comm *world, char *path,
                      size_t size, char *report, size_t report_size, struct error *error);
 
-/* Rank 0 removes the oldest step-*.h5 files so that `keep` remain (0: all); what a link points to
- * stays and does not count. Removes .part files, which only dead runs leave: one run at a time owns
- * a directory. */
+/* Rank 0 removes the oldest step-*.h5 files so that the newest `keep` remain (0: all), and those to
+ * which a link points. Removes .part files, which only dead runs leave: one run at a time owns a
+ * directory. */
 void checkpoint_prune(const struct checkpoint_target *target, struct comm *world, int64_t keep);
 
 /* Collective: is this directory (it must exist on rank 0's node) one and the same on all nodes, and
