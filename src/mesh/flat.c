@@ -65,6 +65,9 @@ static void buffer_allocate(const struct flat_model *flat, struct flat_buffer *b
     if (!flat->training)
         return;
     buffer->gradient = arena_take(arena, MEMORY_GRADIENTS, (size_t)buffer->padded * sizeof(float));
+    if (flat->mesh->reduce_compute && flat->mesh->world->size > 1 && flat->type != TYPE_FP32)
+        buffer->narrow =
+            arena_take(arena, MEMORY_GRADIENTS, (size_t)buffer->padded * type_size(flat->type));
     if (flat->moments > 0)
         buffer->moment1 = arena_take(arena, MEMORY_OPTIMIZER, part);
     if (flat->moments > 1)

@@ -17,11 +17,13 @@ struct flat_buffer {
     int64_t shard_begin; /* first element of this rank's part */
     float *master;       /* [shard_count] */
     float *gradient;     /* [padded]; after flat_reduce this rank's part is the global sum */
+    void *narrow;        /* [padded] compute type: the gradient on its way, or NULL */
     float *moment1, *moment2, *average; /* [shard_count], or NULL */
     void *weights;                   /* [padded] compute type; the model's operations read this */
     struct update_segment *segments; /* over the shard */
     int segment_count;
-    bool whole; /* `weights` holds all ranks' parts as they are now */
+    bool whole;   /* `weights` holds all ranks' parts as they are now */
+    bool reduced; /* flat_reduce_start was called, flat_reduce_wait not yet */
     struct ticket *gathering, *reducing, *reducing_replica;
 };
 
@@ -68,7 +70,8 @@ void flat_free(struct flat_model *flat, int unit);
 /* Zeroes all gradients. */
 void flat_zero_gradients(struct flat_model *flat);
 
-/* Adds unit i's gradient over the mesh, beginning when `ready` is done; wait before it is read. */
+/* Adds unit i's gradient over the mesh, beginning when `ready` is done (it is recorded again where
+ * the gradient must be converted first); wait before it is read. */
 void flat_reduce_start(struct flat_model *flat, int unit, struct event *ready);
 void flat_reduce_wait(struct flat_model *flat);
 

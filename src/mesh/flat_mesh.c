@@ -49,18 +49,25 @@ static bool unit_learns(const struct unit *unit)
 void flat_reduce_start(struct flat_model *flat, int unit, struct event *ready)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
+    const struct device_backend *backend = flat->device->backend;
     struct comm *shard = flat->mesh->shard, *replica = flat->mesh->replica;
-    ENSURE(buffer->reducing == NULL && buffer->reducing_replica == NULL,
-           "the gradient of %s is already being added up", buffer->unit->name);
+    ENSURE(!buffer->reduced, "the gradient of %s is already being added up", buffer->unit->name);
     if (!unit_learns(buffer->unit))
         return;
-    buffer->reducing = shard->backend->reduce_scatter(shard, buffer->gradient, buffer->shard_count,
-                                                      COMM_FP32, COMM_SUM, ready);
-    /* Collectives run in the order they were started, so this one finds the sum of the shard group.
-     */
+    enum data_type type = buffer->narrow != NULL ? flat->type : TYPE_FP32;
+    unsigned char *sent = buffer->narrow != NULL ? buffer->narrow : (void *)buffer->gradient;
+    ENSURE(type != TYPE_FP16, "fp16 cannot be added up");
+    if (buffer->narrow != NULL) {
+        backend->convert(flat->stream, type, sent, TYPE_FP32, buffer->gradient, buffer->padded);
+        backend->event_record(ready, flat->stream);
+    }
+    buffer->reducing = shard->backend->reduce_scatter(shard, sent, buffer->shard_count,
+                                                      comm_type_of[type], COMM_SUM, ready);
+    /* Collectives run in the order they were started, so this one finds the shard group's sum. */
     buffer->reducing_replica =
-        replica->backend->all_reduce(replica, buffer->gradient + buffer->shard_begin,
-                                     buffer->shard_count, COMM_FP32, COMM_SUM, ready);
+        replica->backend->all_reduce(replica, sent + (size_t)buffer->shard_begin * type_size(type),
+                                     buffer->shard_count, comm_type_of[type], COMM_SUM, ready);
+    buffer->reduced = true;
 }
 
 void flat_reduce_wait(struct flat_model *flat)
@@ -69,7 +76,14 @@ void flat_reduce_wait(struct flat_model *flat)
         struct flat_buffer *buffer = &flat->buffers[i];
         flat->mesh->shard->backend->wait(buffer->reducing, flat->stream);
         flat->mesh->replica->backend->wait(buffer->reducing_replica, flat->stream);
+        if (buffer->narrow != NULL && buffer->reduced)
+            flat->device->backend->convert(flat->stream, TYPE_FP32,
+                                           buffer->gradient + buffer->shard_begin, flat->type,
+                                           (unsigned char *)buffer->narrow +
+                                               (size_t)buffer->shard_begin * type_size(flat->type),
+                                           buffer->shard_count);
         buffer->reducing = buffer->reducing_replica = NULL;
+        buffer->reduced = false;
     }
 }
 

@@ -37,6 +37,7 @@ bool mesh_open(struct mesh *mesh, struct comm *world, const struct options *opti
         mesh_split(mesh, world, 1);
         break;
     }
+    mesh->reduce_compute = options->mesh.reduce == REDUCE_COMPUTE;
     return true;
 }
 

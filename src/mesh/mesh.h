@@ -13,6 +13,7 @@ struct mesh {
     struct comm *node;    /* ranks of this node */
     int node_count, node_index;
     bool free_after_use; /* units are gathered for each use (fsdp); false: gathered once a step */
+    bool reduce_compute; /* gradients are added up in the compute type; false: in fp32 */
 };
 
 /* The groups for copies that are cut into `shard` parts, which consecutive ranks hold; `shard`
