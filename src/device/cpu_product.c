@@ -1,6 +1,6 @@
 /* Matrix products by oneDNN, 2.6 and 3.x. A plan is a oneDNN primitive and, for each thread, the
  * memory objects that say where its operands are; so that after a plan was made, a product creates
- * nothing. oneDNN itself uses one thread only: see product_run. */
+ * nothing. */
 #include "device/cpu_product.h"
 
 #include <dnnl.h>
@@ -281,12 +281,17 @@ static struct product_plan *plan_open(struct product_cache *cache, const struct 
     return plan;
 }
 
+static int threads_of(const struct product *product)
+{
+    return product->threads > 1 ? product->threads : 1;
+}
+
 static bool product_equal(const struct product *a, const struct product *b)
 {
     return a->type == b->type && a->m == b->m && a->n == b->n && a->k == b->k &&
            a->a_stride == b->a_stride && a->b_stride == b->b_stride && a->c_stride == b->c_stride &&
            a->a_transposed == b->a_transposed && a->b_transposed == b->b_transposed &&
-           a->accumulate == b->accumulate;
+           a->accumulate == b->accumulate && a->threads == b->threads;
 }
 
 const struct product_plan *product_plan(struct product_cache *cache, const struct product *product)
@@ -295,7 +300,7 @@ const struct product_plan *product_plan(struct product_cache *cache, const struc
         if (product_equal(&plan->product, product))
             return plan;
     const int threads_before = omp_get_max_threads();
-    omp_set_num_threads(1);
+    omp_set_num_threads(threads_of(product));
     struct product_plan *plan = plan_open(cache, product);
     omp_set_num_threads(threads_before);
     plan->next = cache->plans;
@@ -321,8 +326,8 @@ void product_run(const struct product_plan *plan, int thread, const void *a, con
         arguments[operand].arg = operand_name[operand];
         arguments[operand].memory = mine->memory[operand];
     }
-    /* In a team of one thread oneDNN would start threads of its own. */
-    omp_set_num_threads(1);
+    /* In a team of one thread, which is no parallel region, oneDNN would start all it may. */
+    omp_set_num_threads(threads_of(&plan->product));
     check(dnnl_primitive_execute(plan->primitive, mine->stream, operands, arguments), "product");
 }
 
@@ -342,24 +347,28 @@ bool product_multiplies_bf16(void)
 
 double product_measure_peak(struct product_cache *cache, enum data_type type, int threads)
 {
-    enum { SIZE = 256, ROUNDS = 16 };
-    const struct product product = {type, SIZE, SIZE, SIZE, SIZE, SIZE, SIZE, false, true, false};
+    enum { SIZE = 384, ROUNDS = 8 };
+    const struct product product = {.type = type,
+                                    .m = (int64_t)SIZE * threads,
+                                    .n = SIZE,
+                                    .k = SIZE,
+                                    .a_stride = SIZE,
+                                    .b_stride = SIZE,
+                                    .c_stride = SIZE,
+                                    .b_transposed = true,
+                                    .threads = threads};
     const struct product_plan *plan = product_plan(cache, &product);
-    const size_t bytes = 3 * SIZE * SIZE * sizeof(float);
+    const size_t b = SIZE * SIZE * sizeof(float), a = b * (size_t)threads;
+    char *memory = calloc(1, b + 2 * a + PRODUCT_SCRATCH);
     double best = 0;
 
-#pragma omp parallel num_threads(threads) reduction(max : best)
-    {
-        float *operands = calloc(1, bytes + PRODUCT_SCRATCH);
-        ENSURE(operands != NULL, "no memory to measure products");
-        for (int round = 0; round < ROUNDS; round++) {
-            const double begin = clock_now();
-            product_run(plan, omp_get_thread_num(), operands, operands + SIZE * SIZE,
-                        operands + 2 * SIZE * SIZE, operands + 3 * SIZE * SIZE);
-            const double rate = 2.0 * SIZE * SIZE * SIZE / (clock_now() - begin);
-            best = rate > best ? rate : best;
-        }
-        free(operands);
+    ENSURE(memory != NULL, "no memory to measure products");
+    for (int round = 0; round < ROUNDS; round++) {
+        const double begin = clock_now();
+        product_run(plan, 0, memory + b, memory, (float *)(memory + b + a), memory + b + 2 * a);
+        const double rate = 2.0 * SIZE * SIZE * SIZE * threads / (clock_now() - begin);
+        best = rate > best ? rate : best;
     }
-    return best * threads;
+    free(memory);
+    return best;
 }

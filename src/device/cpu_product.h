@@ -1,6 +1,6 @@
-/* Matrix products of the CPU backend, by oneDNN: c = a . b or c += a . b on one thread. Who splits
- * a large product over threads is the caller, so that each thread can go on with its part of the
- * result while it is in the cache. The only file that knows oneDNN is cpu_product.c. */
+/* Matrix products of the CPU backend, by oneDNN: c = a . b or c += a . b, on one thread as a rule.
+ * Who splits a large product over threads is the caller, so that each thread can go on with its
+ * part of the result while it is in the cache. The only file that knows oneDNN is cpu_product.c. */
 #ifndef VITTRAIN_DEVICE_CPU_PRODUCT_H
 #define VITTRAIN_DEVICE_CPU_PRODUCT_H
 
@@ -14,6 +14,7 @@ struct product {
     int64_t a_stride, b_stride, c_stride;
     bool a_transposed, b_transposed;
     bool accumulate;
+    int threads; /* that oneDNN may use: 0 and 1 are one, as it must be in a parallel region */
 };
 
 enum { PRODUCT_SCRATCH = 1 << 20 };
@@ -39,7 +40,7 @@ const char *product_implementation(const struct product_plan *plan);
 /* Does this processor multiply bf16 (AVX512_BF16 or AMX)? */
 bool product_multiplies_bf16(void);
 
-/* Operations a second that `threads` threads reach in products of this type, measured in some
+/* Operations a second that `threads` threads reach in a product of this type, measured in some ten
  * milliseconds. */
 double product_measure_peak(struct product_cache *cache, enum data_type type, int threads);
 

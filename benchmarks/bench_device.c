@@ -1,0 +1,272 @@
+/* Linear layers and attention of the CPU backend at the sizes of vit_cifar (batch 64) and
+ * vit_base_patch32_224 (batch 32). Each layer, with all that is fused into it, is measured in turn
+ * with oneDNN doing just its products on all threads: the ratio is what counts. Prints CSV; the
+ * best of some rounds. bench_device [THREADS [fp32|bf16]]   VITTRAIN_COMMIT names the commit in the
+ * table. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "device/cpu.h"
+#include "device/cpu_product.h"
+
+enum { ROUNDS = 12, TENSOR_BYTES = 4160 * 3072 * 4 };
+
+struct layer {
+    const char *model, *name;
+    int64_t rows, rows_per_sample, in, out;
+    bool bias, gelu, residual; /* what is fused into forward */
+    bool gelu_before;          /* backward goes on through the GELU that made x */
+    float dropout;
+};
+
+static const struct layer layers[] = {
+    {"vit_cifar", "qkv", 4160, 65, 192, 576, false, false, false, false, 0},
+    {"vit_cifar", "proj", 4160, 65, 192, 192, true, false, true, false, 0.1f},
+    {"vit_cifar", "fc1", 4160, 65, 192, 768, true, true, false, false, 0},
+    {"vit_cifar", "fc2", 4160, 65, 768, 192, true, false, true, true, 0.19f},
+    {"vit_base_patch32_224", "qkv", 1600, 50, 768, 2304, true, false, false, false, 0},
+    {"vit_base_patch32_224", "proj", 1600, 50, 768, 768, true, false, true, false, 0},
+    {"vit_base_patch32_224", "fc1", 1600, 50, 768, 3072, true, true, false, false, 0},
+    {"vit_base_patch32_224", "fc2", 1600, 50, 3072, 768, true, false, true, true, 0},
+};
+
+struct bench {
+    struct device *device;
+    struct stream *stream;
+    struct device_limits limits;
+    enum data_type type;
+    struct product_cache *alone; /* oneDNN's products without us */
+    char *x, *y, *weight, *bias, *residual, *pre;
+    float *gradient, *scratch;
+};
+
+static char *tensor(void)
+{
+    char *memory = aligned_alloc(4096, TENSOR_BYTES);
+
+    ENSURE(memory != NULL, "no memory");
+    memset(memory, 0, TENSOR_BYTES);
+    return memory;
+}
+
+static void bench_open(struct bench *bench, int threads, enum data_type type)
+{
+    struct error error = {0};
+
+    bench->type = type;
+    bench->device = device_cpu.open(0, threads, &error);
+    ENSURE(bench->device != NULL, "%s", error.text);
+    const size_t bytes = device_cpu.workspace_bytes(bench->device);
+    void *workspace = device_cpu.allocate(bench->device, bytes, &error);
+    ENSURE(workspace != NULL, "%s", error.text);
+    device_cpu.workspace_set(bench->device, workspace, bytes);
+    bench->stream = device_cpu.stream_open(bench->device);
+    device_cpu.limits(bench->device, &bench->limits);
+    bench->alone = product_cache_open(1);
+    bench->x = tensor();
+    bench->y = tensor();
+    bench->weight = tensor();
+    bench->bias = tensor();
+    bench->residual = tensor();
+    bench->pre = tensor();
+    bench->gradient = (float *)tensor();
+    bench->scratch = (float *)tensor();
+}
+
+static void forward(const struct bench *bench, const struct layer *layer)
+{
+    device_cpu.linear_forward(
+        bench->stream,
+        &(struct linear_forward){.type = bench->type,
+                                 .rows = layer->rows,
+                                 .in = layer->in,
+                                 .out = layer->out,
+                                 .rows_per_sample = layer->rows_per_sample,
+                                 .x = bench->x,
+                                 .weight = bench->weight,
+                                 .bias = layer->bias ? bench->bias : NULL,
+                                 .residual = layer->residual ? bench->residual : NULL,
+                                 .pre = layer->gelu ? bench->pre : NULL,
+                                 .y = bench->y,
+                                 .dropout = {.rate = layer->dropout}});
+}
+
+static void backward(const struct bench *bench, const struct layer *layer)
+{
+    device_cpu.linear_backward(
+        bench->stream, &(struct linear_backward){.type = bench->type,
+                                                 .rows = layer->rows,
+                                                 .in = layer->in,
+                                                 .out = layer->out,
+                                                 .rows_per_sample = layer->rows_per_sample,
+                                                 .x = bench->x,
+                                                 .weight = bench->weight,
+                                                 .dy = bench->y,
+                                                 .pre = layer->gelu_before ? bench->pre : NULL,
+                                                 .dx = bench->residual,
+                                                 .dweight = bench->gradient,
+                                                 .dbias = layer->bias ? bench->gradient : NULL});
+}
+
+/* What oneDNN multiplies: types that it has no instructions for are not measured against. */
+static enum data_type product_type(const struct bench *bench)
+{
+    return bench->type == TYPE_BF16 && bench->limits.multiplies_bf16 ? TYPE_BF16 : TYPE_FP32;
+}
+
+static void alone_run(const struct bench *bench, struct product product, const void *a,
+                      const void *b)
+{
+    product.type = product_type(bench);
+    product.threads = bench->limits.threads;
+    product_run(product_plan(bench->alone, &product), 0, a, b, bench->gradient, bench->scratch);
+}
+
+static void forward_alone(const struct bench *bench, const struct layer *layer)
+{
+    alone_run(bench,
+              (struct product){.m = layer->rows,
+                               .n = layer->out,
+                               .k = layer->in,
+                               .a_stride = layer->in,
+                               .b_stride = layer->in,
+                               .c_stride = layer->out,
+                               .b_transposed = true},
+              bench->x, bench->weight);
+}
+
+static void backward_alone(const struct bench *bench, const struct layer *layer)
+{
+    alone_run(bench,
+              (struct product){.m = layer->rows,
+                               .n = layer->in,
+                               .k = layer->out,
+                               .a_stride = layer->out,
+                               .b_stride = layer->in,
+                               .c_stride = layer->in},
+              bench->y, bench->weight);
+    alone_run(bench,
+              (struct product){.m = layer->out,
+                               .n = layer->in,
+                               .k = layer->rows,
+                               .a_stride = layer->out,
+                               .b_stride = layer->in,
+                               .c_stride = layer->in,
+                               .a_transposed = true,
+                               .accumulate = true},
+              bench->y, bench->x);
+}
+
+typedef void step(const struct bench *bench, const struct layer *layer);
+
+static double seconds_of(step *run, const struct bench *bench, const struct layer *layer)
+{
+    const double begin = clock_now();
+
+    run(bench, layer);
+    return clock_now() - begin;
+}
+
+static void print_row(const struct bench *bench, const char *model, const char *operation,
+                      const char *shape, double flops, double seconds, double alone)
+{
+    static const char *const types[] = {"fp32", "bf16", "fp16"};
+    char date[32], host[64] = "";
+    const char *commit = getenv("VITTRAIN_COMMIT");
+
+    clock_stamp(date, sizeof date);
+    gethostname(host, sizeof host - 1);
+    printf("%s,%s,\"%s\",%s,%d,%s,%s,%s,%s,%.6f,%.1f,", date, host, bench->limits.name,
+           commit != NULL ? commit : "", bench->limits.threads, types[bench->type], model,
+           operation, shape, seconds, flops / seconds * 1e-9);
+    if (alone > 0)
+        printf("%.1f,%.3f\n", flops / alone * 1e-9, alone / seconds);
+    else
+        printf(",\n");
+    fflush(stdout);
+}
+
+static void measure_layer(const struct bench *bench, const struct layer *layer)
+{
+    step *const runs[2][2] = {{forward, forward_alone}, {backward, backward_alone}};
+    const double flops = 2.0 * (double)(layer->rows * layer->in * layer->out);
+
+    for (int pass = 0; pass < 2; pass++) {
+        double best[2] = {INFINITY, INFINITY};
+        char operation[32], shape[64];
+        for (int round = 0; round < ROUNDS; round++)
+            for (int who = 0; who < 2; who++)
+                best[who] = fmin(best[who], seconds_of(runs[pass][who], bench, layer));
+        snprintf(operation, sizeof operation, "%s_%s", layer->name,
+                 pass == 0 ? "forward" : "backward");
+        snprintf(shape, sizeof shape, "%lldx%lldx%lld", (long long)layer->rows,
+                 (long long)layer->in, (long long)layer->out);
+        print_row(bench, layer->model, operation, shape, flops * (pass + 1), best[0], best[1]);
+    }
+}
+
+static void measure_attention(const struct bench *bench, const char *model, int64_t batch,
+                              int64_t tokens, int64_t heads, float dropout)
+{
+    enum { HEAD_DIM = 64 };
+    const struct attention_forward forward_args = {.type = bench->type,
+                                                   .batch = batch,
+                                                   .tokens = tokens,
+                                                   .queries = tokens,
+                                                   .heads = heads,
+                                                   .head_dim = HEAD_DIM,
+                                                   .scale = 0.125f,
+                                                   .qkv = bench->x,
+                                                   .out = bench->y,
+                                                   .lse = bench->gradient,
+                                                   .dropout = {.rate = dropout}};
+    const struct attention_backward backward_args = {.type = bench->type,
+                                                     .batch = batch,
+                                                     .tokens = tokens,
+                                                     .queries = tokens,
+                                                     .heads = heads,
+                                                     .head_dim = HEAD_DIM,
+                                                     .scale = 0.125f,
+                                                     .qkv = bench->x,
+                                                     .out = bench->y,
+                                                     .dout = bench->residual,
+                                                     .lse = bench->gradient,
+                                                     .dqkv = bench->pre,
+                                                     .dropout = {.rate = dropout}};
+    const double product = 2.0 * (double)(batch * heads * tokens * tokens * HEAD_DIM);
+    double best[2] = {INFINITY, INFINITY};
+    char shape[64];
+
+    for (int round = 0; round < ROUNDS; round++) {
+        const double begin = clock_now();
+        device_cpu.attention_forward(bench->stream, &forward_args);
+        const double middle = clock_now();
+        device_cpu.attention_backward(bench->stream, &backward_args);
+        best[0] = fmin(best[0], middle - begin);
+        best[1] = fmin(best[1], clock_now() - middle);
+    }
+    snprintf(shape, sizeof shape, "%lldx%lldx%lldx%d", (long long)batch, (long long)heads,
+             (long long)tokens, HEAD_DIM);
+    print_row(bench, model, "attention_forward", shape, 2 * product, best[0], 0);
+    print_row(bench, model, "attention_backward", shape, 5 * product, best[1], 0);
+}
+
+int main(int argc, char **argv)
+{
+    struct bench bench = {0};
+    const int threads = argc > 1 ? atoi(argv[1]) : 0;
+
+    bench_open(&bench, threads, argc > 2 && strcmp(argv[2], "bf16") == 0 ? TYPE_BF16 : TYPE_FP32);
+    printf("date,host,cpu,commit,threads,type,model,operation,shape,seconds,gflops,"
+           "products_alone_gflops,ratio\n");
+    for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++)
+        measure_layer(&bench, &layers[i]);
+    measure_attention(&bench, "vit_cifar", 64, 65, 3, 0.1f);
+    measure_attention(&bench, "vit_base_patch32_224", 32, 50, 12, 0);
+    measure_attention(&bench, "vit_base_patch16_224", 8, 197, 12, 0);
+    return 0;
+}
