@@ -28,6 +28,8 @@ static const struct linear_case cases[] = {
     {TYPE_FP32, 4, 33, 40, 776, true, false, true, true, 0, 0.25f},
     {TYPE_FP32, 9, 100, 24, 24, true, false, false, false, 0.2f, 0},
     {TYPE_FP32, 2, 17, 1600, 33, true, false, true, false, 0.1f, 0},
+    {TYPE_FP32, 1, 70, 1024, 36, true, false, false, false, 0, 0}, /* slow strides are copied */
+    {TYPE_FP32, 1, 70, 36, 1024, true, false, false, false, 0, 0},
     {TYPE_BF16, 2, 65, 48, 40, true, false, false, false, 0, 0},
     {TYPE_BF16, 3, 5, 7, 13, true, true, false, false, 0.1f, 0},
     {TYPE_BF16, 4, 40, 96, 800, true, true, false, false, 0, 0},

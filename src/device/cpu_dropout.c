@@ -1,13 +1,11 @@
 /* Dropout and drop path on the CPU. */
-#include <math.h>
-
 #include "core/random.h"
 #include "device/cpu.h"
 
 struct mask_source cpu_mask_source(const struct dropout *dropout, int64_t sample)
 {
     const uint32_t all = 65536;
-    const uint32_t threshold = (uint32_t)lroundf(dropout->rate * (float)all);
+    const uint32_t threshold = (uint32_t)(dropout->rate * (float)all + 0.5f);
 
     return (struct mask_source){.threshold = threshold,
                                 .scale =

@@ -76,6 +76,19 @@ static bool is_native(const struct cpu_device *cpu, enum data_type type)
     return type == TYPE_FP32 || (type == TYPE_BF16 && cpu->limits.multiplies_bf16);
 }
 
+/* oneDNN's fp32 products of few rows read operands where they are. Columns of a matrix whose rows
+ * are a multiple of 4 KiB apart share a few places of the cache: less than half the speed. */
+static bool is_slow_stride(enum data_type type, int64_t stride)
+{
+    return type == TYPE_FP32 && stride % 1024 == 0;
+}
+
+/* The stride of a copy of rows of this width. */
+static int64_t copy_stride(int64_t width)
+{
+    return is_slow_stride(TYPE_FP32, width) ? width + 16 : width;
+}
+
 /* The product can be left where it belongs, if nobody needs what was there. */
 static bool writes_in_place(const struct linear_task *task)
 {
@@ -189,29 +202,36 @@ static void run_task(const struct linear_task *task, int64_t chunk, int64_t pane
             finish_row(task, row + r, column, count, sum + r * sum_stride, memory.mask);
 }
 
-/* All tasks of a product; `weight` is converted first where that must be. */
+/* Must the weight be copied (and converted) first? */
+static bool copies_weight(const struct linear_task *task, int64_t weight_stride)
+{
+    return !task->native || (!task->b_transposed && is_slow_stride(task->type, weight_stride));
+}
+
+/* All tasks of a product with the part of the weight that begins at `weight`. */
 static void run_tasks(struct linear_task *task, const void *weight, int64_t weight_stride)
 {
     const struct cpu_device *cpu = task->cpu;
     const int64_t tasks = task->rows.count * task->columns.count;
     const int64_t weight_rows = task->b_transposed ? task->columns.total : task->inner;
     const int64_t weight_columns = task->b_transposed ? task->inner : task->columns.total;
-    float *converted = NULL;
+    const int64_t stride = copy_stride(weight_columns);
+    float *copy = NULL;
 
     task->b = weight;
     task->b_stride = weight_stride;
-    if (!task->native) {
-        converted = cpu_workspace_shared(cpu, (size_t)(weight_rows * weight_columns) * 4);
-        task->b = converted;
-        task->b_stride = weight_columns;
+    if (copies_weight(task, weight_stride)) {
+        copy = cpu_workspace_shared(cpu, (size_t)(weight_rows * stride) * sizeof(float));
+        task->b = copy;
+        task->b_stride = stride;
     }
     make_plans(task);
 #pragma omp parallel num_threads(cpu->threads)
     {
-        if (converted != NULL) {
+        if (copy != NULL) {
 #pragma omp for
             for (int64_t r = 0; r < weight_rows; r++)
-                cpu->kernels->convert->to_fp32(converted + r * weight_columns, task->type,
+                cpu->kernels->convert->to_fp32(copy + r * stride, task->type,
                                                element(task->type, weight, r * weight_stride),
                                                weight_columns);
         }
@@ -224,8 +244,11 @@ static void run_tasks(struct linear_task *task, const void *weight, int64_t weig
 /* Runs the product with as many of its columns at a time as the converted weights have room for. */
 static void run_product(struct linear_task *task, const void *weight, int64_t weight_stride)
 {
-    const int64_t fit = WORKSPACE_SHARED / (int64_t)sizeof(float) / task->inner / 16 * 16;
-    const int64_t step = task->native || fit > task->row_width ? task->row_width : fit;
+    /* inner rows or columns, each a little longer in the copy */
+    const int64_t room = WORKSPACE_SHARED / (int64_t)sizeof(float);
+    const int64_t fit = (room / (task->inner + 16) - 16) / 16 * 16;
+    const bool whole = !copies_weight(task, weight_stride) || fit > task->row_width;
+    const int64_t step = whole ? task->row_width : fit;
 
     ENSURE(step > 0, "a linear layer of %lld inputs", (long long)task->inner);
     for (int64_t column = 0; column < task->row_width; column += step) {
@@ -285,11 +308,11 @@ static void gradient_of_x(struct cpu_device *cpu, const struct linear_backward *
     run_product(&task, args->weight, args->in);
 }
 
-/* dweight += dy^T . x over some rows of dy and x, which are fp32 when not native. */
+/* dweight += dy^T . x over some rows of dy and x, as they are or copies in fp32. */
 struct weight_task {
     struct cpu_device *cpu;
     enum data_type type; /* of x and dy as they are here */
-    int64_t rows, in, out;
+    int64_t rows, in, out, x_stride, dy_stride;
     struct cut out_cut, in_cut;
     const void *x, *dy;
     float *dweight, *dbias;
@@ -305,8 +328,8 @@ static void make_weight_plans(struct weight_task *task)
                                             .m = part_size(out, last_out ? out->count - 1 : 0),
                                             .n = part_size(in, last_in ? in->count - 1 : 0),
                                             .k = task->rows,
-                                            .a_stride = task->out,
-                                            .b_stride = task->in,
+                                            .a_stride = task->dy_stride,
+                                            .b_stride = task->x_stride,
                                             .c_stride = task->in,
                                             .a_transposed = true,
                                             .accumulate = true};
@@ -321,7 +344,7 @@ static void run_weight_task(const struct weight_task *task, int64_t chunk, int64
 
     if (task->dbias != NULL && panel == 0)
         task->cpu->kernels->linear->column_sums(task->type, task->rows, part_size(out, chunk),
-                                                task->out, task->dy, first_out,
+                                                task->dy_stride, task->dy, first_out,
                                                 task->dbias + first_out);
     if (task->dweight != NULL)
         product_run(task->plans[chunk == out->count - 1][panel == in->count - 1],
@@ -342,28 +365,31 @@ static void run_weight_tasks(struct weight_task *task)
         run_weight_task(task, t % task->out_cut.count, t / task->out_cut.count);
 }
 
-/* As many rows at a time as have room in fp32. */
-static void run_weight_tasks_converted(struct weight_task *task, const struct linear_backward *args)
+/* As many rows at a time as have room in fp32, in even parts. */
+static void run_weight_tasks_copied(struct weight_task *task, const struct linear_backward *args)
 {
     const struct convert_kernels *convert = task->cpu->kernels->convert;
-    const int64_t width = args->in + args->out;
-    const int64_t fit = WORKSPACE_SHARED / (int64_t)sizeof(float) / width;
-    const int64_t step = fit < args->rows ? fit : args->rows;
+    const int64_t x_stride = copy_stride(args->in), dy_stride = copy_stride(args->out);
+    const int64_t fit = WORKSPACE_SHARED / (int64_t)sizeof(float) / (x_stride + dy_stride);
 
-    ENSURE(step > 0, "a linear layer of %lld columns", (long long)width);
-    float *x = cpu_workspace_shared(task->cpu, (size_t)(step * width) * sizeof(float));
-    float *dy = x + step * args->in;
+    ENSURE(fit > 0, "a linear layer of %lld columns", (long long)(args->in + args->out));
+    const int64_t parts = (args->rows + fit - 1) / fit, step = (args->rows + parts - 1) / parts;
+    float *x =
+        cpu_workspace_shared(task->cpu, (size_t)(step * (x_stride + dy_stride)) * sizeof(float));
+    float *dy = x + step * x_stride;
+    task->x = x;
+    task->dy = dy;
+    task->x_stride = x_stride;
+    task->dy_stride = dy_stride;
     for (int64_t row = 0; row < args->rows; row += step) {
         task->rows = args->rows - row < step ? args->rows - row : step;
 #pragma omp parallel for num_threads(task->cpu->threads)
         for (int64_t r = 0; r < task->rows; r++) {
-            convert->to_fp32(x + r * args->in, args->type,
+            convert->to_fp32(x + r * x_stride, args->type,
                              element(args->type, args->x, (row + r) * args->in), args->in);
-            convert->to_fp32(dy + r * args->out, args->type,
+            convert->to_fp32(dy + r * dy_stride, args->type,
                              element(args->type, args->dy, (row + r) * args->out), args->out);
         }
-        task->x = x;
-        task->dy = dy;
         run_weight_tasks(task);
     }
 }
@@ -376,6 +402,8 @@ static void gradient_of_weight(struct cpu_device *cpu, const struct linear_backw
                                .rows = args->rows,
                                .in = args->in,
                                .out = args->out,
+                               .x_stride = args->in,
+                               .dy_stride = args->out,
                                .out_cut = cut_rows(args->out, native && args->type == TYPE_BF16),
                                .in_cut = args->dweight != NULL
                                              ? cut_columns(args->in)
@@ -385,10 +413,10 @@ static void gradient_of_weight(struct cpu_device *cpu, const struct linear_backw
                                .dweight = args->dweight,
                                .dbias = args->dbias};
 
-    if (native)
-        run_weight_tasks(&task);
+    if (!native || is_slow_stride(args->type, args->in) || is_slow_stride(args->type, args->out))
+        run_weight_tasks_copied(&task, args);
     else
-        run_weight_tasks_converted(&task, args);
+        run_weight_tasks(&task);
 }
 
 void cpu_linear_backward(struct stream *stream, const struct linear_backward *args)

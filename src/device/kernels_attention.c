@@ -7,7 +7,6 @@
 #include "device/vector.h"
 
 extern const struct random_kernels KERNEL(random_kernels);
-extern const struct convert_kernels KERNEL(convert_kernels);
 
 /* The sums of a tile, a row of b and one factor must fit into the registers: 32, or 16. */
 #if defined(__AVX512F__) || defined(__aarch64__)
@@ -22,7 +21,7 @@ extern const struct convert_kernels KERNEL(convert_kernels);
 #endif
 
 #ifdef __clang__
-#define UNROLL _Pragma("unroll")
+#define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 8")
 #endif
@@ -140,51 +139,122 @@ static struct layout layout_of(const struct attention_head *head)
                            .queries = round_up(even, TILE_ROWS)};
 }
 
-/* [count, head_dim] rows to fp32 times `scale`, columns padded with zeros. */
+/* A row of head_dim elements to fp32 times `scale`, padded with zeros to whole vectors. */
+KERNEL_INLINE void pack_row(enum data_type type, const void *from, int64_t count, float scale,
+                            float *row)
+{
+    int64_t d = 0;
+
+    for (; d + VECTOR_WIDTH <= count; d += VECTOR_WIDTH)
+        vector_store(row + d, typed_load(type, from, d) * scale);
+    if (d < count)
+        vector_store(row + d, typed_load_part(type, from, d, count - d) * scale);
+}
+
+/* Rows of a head lie far apart, where the hardware does not look ahead: we do. */
+KERNEL_INLINE void fetch_row(const char *row, int64_t bytes)
+{
+    enum { CACHE_LINE = 64 };
+
+    for (int64_t i = 0; i < bytes; i += CACHE_LINE)
+        __builtin_prefetch(row + i);
+}
+
+/* [count, head_dim] rows to fp32 times `scale`. */
 static void pack(const struct attention_head *head, const void *first, int64_t stride,
                  int64_t count, float scale, float *packed)
 {
-    const struct layout layout = layout_of(head);
-    const int64_t bytes = stride * (int64_t)type_size(head->type);
+    enum { AHEAD = 4 };
+    const int64_t width = layout_of(head).width, dim = head->head_dim;
+    const int64_t size = (int64_t)type_size(head->type);
 
     for (int64_t r = 0; r < count; r++) {
-        float *row = packed + r * layout.width;
-        KERNEL(convert_kernels)
-            .to_fp32(row, head->type, (const char *)first + r * bytes, head->head_dim);
-        for (int64_t d = head->head_dim; d < layout.width; d++)
-            row[d] = 0;
-        for (int64_t d = 0; d < layout.width; d += VECTOR_WIDTH)
-            vector_store(row + d, vector_load(row + d) * scale);
+        const char *from = (const char *)first + r * stride * size;
+        float *row = packed + r * width;
+        if (r + AHEAD < count)
+            fetch_row(from + AHEAD * stride * size, dim * size);
+        if (head->type == TYPE_FP32)
+            pack_row(TYPE_FP32, from, dim, scale, row);
+        else if (head->type == TYPE_BF16)
+            pack_row(TYPE_BF16, from, dim, scale, row);
+        else
+            pack_row(TYPE_FP16, from, dim, scale, row);
     }
 }
 
-/* Rows of fp32 times `scale` to where they belong. */
-static void unpack(const struct attention_head *head, float *packed, float scale, int64_t count,
-                   void *first, int64_t stride)
+KERNEL_INLINE void unpack_row(enum data_type type, const float *row, int64_t count, float scale,
+                              void *to)
 {
-    const struct layout layout = layout_of(head);
+    int64_t d = 0;
+
+    for (; d + VECTOR_WIDTH <= count; d += VECTOR_WIDTH)
+        typed_store(type, to, d, vector_load(row + d) * scale);
+    if (d < count)
+        typed_store_part(type, to, d, vector_load(row + d) * scale, count - d);
+}
+
+/* Rows of fp32 times `scale`, or each times its own of `scales`, to where they belong. */
+static void unpack(const struct attention_head *head, const float *packed, float scale,
+                   const float *scales, int64_t count, void *first, int64_t stride)
+{
+    const int64_t width = layout_of(head).width, dim = head->head_dim;
     const int64_t bytes = stride * (int64_t)type_size(head->type);
 
     for (int64_t r = 0; r < count; r++) {
-        float *row = packed + r * layout.width;
-        for (int64_t d = 0; d < layout.width; d += VECTOR_WIDTH)
-            vector_store(row + d, vector_load(row + d) * scale);
-        KERNEL(convert_kernels)
-            .from_fp32(head->type, (char *)first + r * bytes, row, head->head_dim);
+        const float *row = packed + r * width;
+        const float factor = scales != NULL ? scales[r] : scale;
+        void *to = (char *)first + r * bytes;
+        if (head->type == TYPE_FP32)
+            unpack_row(TYPE_FP32, row, dim, factor, to);
+        else if (head->type == TYPE_BF16)
+            unpack_row(TYPE_BF16, row, dim, factor, to);
+        else
+            unpack_row(TYPE_FP16, row, dim, factor, to);
     }
 }
 
-/* Packed rows of all tokens to [head_dim, scores], columns padded with zeros. */
+typedef float vector_four __attribute__((vector_size(16)));
+
+#ifdef __clang__
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef int32_t vector_four_places __attribute__((vector_size(16)));
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vector_four_places){__VA_ARGS__})
+#endif
+
+/* Four rows of four, `from_row` apart, to four rows `to_row` apart. */
+KERNEL_INLINE void transpose_four(const float *from, int64_t from_row, float *to, int64_t to_row)
+{
+    vector_four row[4], pair[4];
+
+    for (int r = 0; r < 4; r++)
+        memcpy(&row[r], from + r * from_row, sizeof row[r]);
+    pair[0] = SHUFFLE(row[0], row[1], 0, 4, 1, 5);
+    pair[1] = SHUFFLE(row[2], row[3], 0, 4, 1, 5);
+    pair[2] = SHUFFLE(row[0], row[1], 2, 6, 3, 7);
+    pair[3] = SHUFFLE(row[2], row[3], 2, 6, 3, 7);
+    row[0] = SHUFFLE(pair[0], pair[1], 0, 1, 4, 5);
+    row[1] = SHUFFLE(pair[0], pair[1], 2, 3, 6, 7);
+    row[2] = SHUFFLE(pair[2], pair[3], 0, 1, 4, 5);
+    row[3] = SHUFFLE(pair[2], pair[3], 2, 3, 6, 7);
+    for (int r = 0; r < 4; r++)
+        memcpy(to + r * to_row, &row[r], sizeof row[r]);
+}
+
+/* Packed rows of all tokens to [width, scores], columns padded with zeros. */
 static void transpose(const struct attention_head *head, const float *packed, float *transposed)
 {
     const struct layout layout = layout_of(head);
+    const int64_t whole = head->tokens / 4 * 4;
 
-    for (int64_t d = 0; d < head->head_dim; d++) {
-        float *row = transposed + d * layout.scores;
-        for (int64_t t = 0; t < head->tokens; t++)
-            row[t] = packed[t * layout.width + d];
-        for (int64_t t = head->tokens; t < layout.scores; t++)
-            row[t] = 0;
+    for (int64_t d = 0; d < layout.width; d += 4) {
+        float *rows = transposed + d * layout.scores;
+        for (int64_t t = 0; t < whole; t += 4)
+            transpose_four(packed + t * layout.width + d, layout.width, rows + t, layout.scores);
+        for (int64_t r = 0; r < 4; r++)
+            for (int64_t t = whole; t < layout.scores; t++)
+                rows[r * layout.scores + t] =
+                    t < head->tokens ? packed[t * layout.width + d + r] : 0;
     }
 }
 
@@ -286,7 +356,7 @@ static int64_t attention_memory(const struct attention_head *head, bool backward
 {
     const struct layout layout = layout_of(head);
     const int64_t tensor = head->tokens * layout.width;
-    const int64_t transposed = head->head_dim * layout.scores;
+    const int64_t transposed = layout.width * layout.scores;
     const int64_t rows = layout.queries * layout.width;
     const int64_t scores = layout.queries * layout.scores, mask = layout.queries * layout.mask;
 
@@ -309,7 +379,7 @@ static void forward(const struct attention_head *head)
     const struct layout layout = layout_of(head);
     float *memory = head->memory;
     float *v = take(&memory, head->tokens * layout.width);
-    float *k_transposed = take(&memory, head->head_dim * layout.scores);
+    float *k_transposed = take(&memory, layout.width * layout.scores);
     float *q = take(&memory, layout.queries * layout.width);
     float *out = take(&memory, layout.queries * layout.width);
     float *scores = take(&memory, layout.queries * layout.scores);
@@ -335,11 +405,8 @@ static void forward(const struct attention_head *head)
                 head->lse[first + i] = maximum + logf(sum);
         }
         scores_apply(head, scores, count, v, out);
-        for (int64_t i = 0; i < count; i++)
-            unpack(head, out + i * layout.width, factor[i], 1,
-                   (char *)head->out +
-                       (first + i) * head->out_stride * (int64_t)type_size(head->type),
-                   head->out_stride);
+        unpack(head, out, 1, factor, count, (char *)head->out + bytes * head->out_stride,
+               head->out_stride);
     }
 }
 
@@ -377,7 +444,7 @@ static struct backward_memory backward_memory(const struct attention_head *head)
 {
     const struct layout layout = layout_of(head);
     const int64_t tensor = head->tokens * layout.width;
-    const int64_t transposed = head->head_dim * layout.scores;
+    const int64_t transposed = layout.width * layout.scores;
     const int64_t rows = layout.queries * layout.width;
     const int64_t scores = layout.queries * layout.scores;
     float *memory = head->memory;
@@ -414,7 +481,7 @@ static void backward_queries(const struct attention_head *head, const struct bac
                          mask != NULL ? mask + i * layout.mask : NULL,
                          parts->scores + i * layout.scores, parts->slopes + i * layout.scores);
     scores_apply(head, parts->slopes, count, parts->k, parts->dq);
-    unpack(head, parts->dq, head->scale, count, (char *)head->dq + bytes * head->stride,
+    unpack(head, parts->dq, head->scale, NULL, count, (char *)head->dq + bytes * head->stride,
            head->stride);
     scores_gather(head, parts->slopes, count, parts->q, parts->dk, first > 0);
     scores_gather(head, parts->scores, count, parts->dout, parts->dv, first > 0);
@@ -434,8 +501,8 @@ static void backward(const struct attention_head *head)
         const int64_t left = head->queries - first;
         backward_queries(head, &parts, first, left < layout.queries ? left : layout.queries);
     }
-    unpack(head, parts.dk, 1, head->tokens, head->dk, head->stride);
-    unpack(head, parts.dv, 1, head->tokens, head->dv, head->stride);
+    unpack(head, parts.dk, 1, NULL, head->tokens, head->dk, head->stride);
+    unpack(head, parts.dv, 1, NULL, head->tokens, head->dv, head->stride);
     for (int64_t t = head->queries; t < head->tokens; t++)
         memset((char *)head->dq + t * head->stride * size, 0, (size_t)(head->head_dim * size));
 }
