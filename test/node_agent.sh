@@ -7,4 +7,4 @@ shift
 export NODE_HOST="$host" NODE_COMMAND="$*"
 exec unshare --uts --mount sh -c '
     hostname "$NODE_HOST" && mkdir -p "$NODE_DISK-$NODE_HOST" "$NODE_DISK" &&
-        mount --bind "$NODE_DISK-$NODE_HOST" "$NODE_DISK" && eval "exec $NODE_COMMAND"'
+        mount --bind "$NODE_DISK-$NODE_HOST" "$NODE_DISK" && eval "$NODE_COMMAND"'

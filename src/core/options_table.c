@@ -119,9 +119,9 @@ const struct option_entry option_table[] = {
      .above_least = true, .least_count = 1, .most_count = 4, .help = "See augment.mean."},
 
     {PLACE(train, epochs), .kind = OPTION_IS_INTEGER, .preset = "10", .most = 1e6,
-     .help = "How often the training data is gone through. 0: train.steps alone ends the run."},
+     .help = "How often the training data is gone through."},
     {PLACE(train, steps), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e15,
-     .help = "Updates after which the run ends, if that is before train.epochs. 0: no limit."},
+     .help = "Updates after which the run ends, whatever train.epochs says. 0: train.epochs counts."},
     {PLACE(train, batch), .kind = OPTION_IS_INTEGER, .preset = "64", .least = 1, .most = 1e6,
      .help = "Samples of a rank in a step."},
     {PLACE(train, global_batch), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,
