@@ -1,0 +1,200 @@
+/* A checkpoint of ViT-B/32 with AdamW's state (1.05 GB) against a plain parallel write of as many
+ * bytes to the same folder, one after the other, both until they are on the disk; and reading it
+ * back, from the node's memory as a rule. Prints the benchmarks' CSV (README.md): medians. mpirun
+ * -np 2 bench_checkpoint [FOLDER [REPETITIONS [SHARD]]]   (default: . 3 1) VITTRAIN_COMMIT names
+ * the commit in the table. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "io/checkpoint.h"
+#include "model/model.h"
+
+enum work { PLAIN, WRITE, WRITE_NODE0, READ, WORKS };
+static const char *const work_name[WORKS] = {"plain write", "checkpoint", "checkpoint by one rank",
+                                             "resume"};
+
+enum { MOST_REPETITIONS = 99, PLAIN_BLOCK = 16 << 20 };
+
+struct bench {
+    const char *folder;
+    char path[4096], plain_path[4096];
+    int repetitions;
+    struct comm *world;
+    struct mesh mesh;
+    struct device *device;
+    struct model *model;
+    struct flat_model flat;
+    void *memory;
+    int64_t bytes; /* of all vectors */
+    char *block;   /* what the plain write writes */
+    double seconds[WORKS][MOST_REPETITIONS];
+};
+
+static void open_model(struct bench *bench, int shard)
+{
+    static struct options options;
+    struct error error = {.kind = ERROR_NONE};
+    struct arena arena;
+    options_default(&options);
+    options_set("model.name=vit_base_patch32_224", &options, &error);
+    options_set("model.classes=10", &options, &error);
+    bench->device = device_cpu.open(0, 1, &error);
+    bench->model =
+        bench->device == NULL ? NULL : model_open(&options, bench->device, TYPE_FP32, &error);
+    ENSURE(bench->model != NULL, "%s", error.text);
+    mesh_split(&bench->mesh, bench->world, shard);
+    flat_open(&bench->flat, bench->model->units, bench->model->unit_count, &bench->mesh,
+              bench->device, device_cpu.stream_open(bench->device), TYPE_FP32, 2, false, true);
+    arena_measure(&arena);
+    flat_allocate(&bench->flat, &arena);
+    size_t size = arena.peak;
+    bench->memory = device_cpu.allocate(bench->device, size, &error);
+    ENSURE(bench->memory != NULL, "%s", error.text);
+    arena_begin(&arena, bench->memory, size);
+    flat_allocate(&bench->flat, &arena);
+    flat_initialize(&bench->flat, 1);
+    for (int u = 0; u < bench->flat.count; u++)
+        bench->bytes += bench->flat.buffers[u].unit->count * 3 * (int64_t)sizeof(float);
+}
+
+static void close_model(struct bench *bench)
+{
+    struct stream *stream = bench->flat.stream;
+    flat_close(&bench->flat);
+    mesh_close(&bench->mesh);
+    model_close(bench->model);
+    device_cpu.stream_close(stream);
+    device_cpu.release(bench->device, bench->memory);
+    device_cpu.close(bench->device);
+}
+
+/* Every rank writes its part of one file in large blocks and syncs it. */
+static void write_plain(const struct bench *bench)
+{
+    int64_t part = bench->bytes / bench->world->size, begin = part * bench->world->rank;
+    if (bench->world->rank == 0) {
+        int created = open(bench->plain_path, O_CREAT | O_TRUNC | O_WRONLY, 0666);
+        ENSURE(created >= 0 && ftruncate(created, bench->bytes) == 0 && close(created) == 0,
+               "cannot create %s", bench->plain_path);
+    }
+    comm_barrier(bench->world);
+    int file = open(bench->plain_path, O_WRONLY);
+    ENSURE(file >= 0, "cannot open %s", bench->plain_path);
+    for (int64_t done = 0; done < part;) {
+        int64_t left = part - done;
+        ssize_t wrote = pwrite(file, bench->block,
+                               (size_t)(left < PLAIN_BLOCK ? left : PLAIN_BLOCK), begin + done);
+        ENSURE(wrote > 0, "cannot write %s", bench->plain_path);
+        done += wrote;
+    }
+    ENSURE(fsync(file) == 0 && close(file) == 0, "cannot sync %s", bench->plain_path);
+}
+
+static void do_work(struct bench *bench, enum work work)
+{
+    struct error error = {.kind = ERROR_NONE};
+    struct training_state state = {.step = 1};
+    struct checkpoint_target target = {
+        .directory = bench->folder, .writers = work == WRITE_NODE0 ? WRITERS_NODE0 : WRITERS_ALL};
+    if (work == PLAIN)
+        write_plain(bench);
+    else if (work == READ)
+        checkpoint_read(bench->path, &target, &bench->flat, &state, false, &error);
+    else
+        checkpoint_write(&target, "bench.h5", &bench->flat, "vit_base_patch32_224", &state, "",
+                         &error);
+    ENSURE(error.kind == ERROR_NONE, "%s", error.text);
+    comm_barrier(bench->world);
+}
+
+static void remove_files(const struct bench *bench)
+{
+    comm_barrier(bench->world);
+    if (bench->world->rank == 0) {
+        unlink(bench->path);
+        unlink(bench->plain_path);
+    }
+    comm_barrier(bench->world);
+}
+
+static void measure(struct bench *bench)
+{
+    for (int r = 0; r < bench->repetitions; r++) {
+        for (enum work work = 0; work < WORKS; work++) {
+            if (work != READ)
+                remove_files(bench);
+            double begin = clock_now();
+            do_work(bench, work);
+            bench->seconds[work][r] = clock_now() - begin;
+        }
+        remove_files(bench);
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+static void report(struct bench *bench, const char *metric, double value, const char *unit)
+{
+    struct device_limits limits;
+    device_cpu.limits(bench->device, &limits);
+    for (char *comma = limits.name; (comma = strchr(comma, ',')) != NULL;)
+        *comma = ' ';
+    const char *commit = getenv("VITTRAIN_COMMIT");
+    char date[32];
+    clock_stamp(date, sizeof date);
+    printf("%s,%s,%s,vittrain,,checkpoint,vit_base_patch32_224,0,fp32,%s,%d,1,%s,%.2f,%s\n", date,
+           limits.name, commit != NULL ? commit : "",
+           bench->mesh.shard->size > 1 ? "fsdp"
+           : bench->world->size > 1    ? "ddp"
+                                       : "none",
+           bench->world->size, metric, value, unit);
+}
+
+static void report_all(struct bench *bench)
+{
+    double median[WORKS];
+    printf("date,host_cpu,commit,framework,version,work,model,batch,precision,strategy,ranks,"
+           "threads,metric,value,unit\n");
+    for (enum work work = 0; work < WORKS; work++) {
+        qsort(bench->seconds[work], (size_t)bench->repetitions, sizeof(double), by_value);
+        median[work] = bench->seconds[work][bench->repetitions / 2];
+        report(bench, work_name[work], (double)bench->bytes / median[work] / 1e6, "MB/s");
+    }
+    report(bench, "checkpoint over plain write", median[PLAIN] / median[WRITE], "x");
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench bench;
+    struct error error = {.kind = ERROR_NONE};
+    if (!comm_world_open(&argc, &argv, &bench.world, &error)) {
+        log_error(&error);
+        return (int)error.kind;
+    }
+    bench.folder = argc > 1 ? argv[1] : ".";
+    bench.repetitions = argc > 2 ? atoi(argv[2]) : 3;
+    ENSURE(bench.repetitions > 0 && bench.repetitions <= MOST_REPETITIONS, "1 to %d repetitions",
+           MOST_REPETITIONS);
+    snprintf(bench.path, sizeof bench.path, "%s/bench.h5", bench.folder);
+    snprintf(bench.plain_path, sizeof bench.plain_path, "%s/bench.plain", bench.folder);
+    bench.block = malloc(PLAIN_BLOCK);
+    ENSURE(bench.block != NULL, "no memory");
+    memset(bench.block, 1, PLAIN_BLOCK);
+    open_model(&bench, argc > 3 ? atoi(argv[3]) : 1);
+    measure(&bench);
+    if (bench.world->rank == 0)
+        report_all(&bench);
+    close_model(&bench);
+    free(bench.block);
+    comm_world_close(bench.world);
+    return 0;
+}
