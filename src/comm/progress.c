@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -93,8 +94,10 @@ void progress_open(void)
                pthread_cond_init(&progress.queued, &monotonic) == 0,
            "cannot set up the communication thread");
     pthread_condattr_destroy(&monotonic);
-    void *scratch = aligned_alloc(4096, SCRATCH_BYTES);
+    const size_t huge_page = (size_t)2 << 20; /* as the arena: see cpu_allocate */
+    void *scratch = aligned_alloc(huge_page, SCRATCH_BYTES);
     ENSURE(scratch != NULL, "no memory for the communication thread");
+    madvise(scratch, SCRATCH_BYTES, MADV_HUGEPAGE);
     /* Signals of the outside are for the main thread; faults stay with the one that made them. */
     sigset_t outside, before;
     sigfillset(&outside);
