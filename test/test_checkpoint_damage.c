@@ -166,7 +166,10 @@ static void test_cut_files(void **state)
         struct error error = {.kind = ERROR_NONE};
         store(bytes, length);
         assert_false(read_checkpoint(&fixture, file, &error));
-        assert_error(&error, ERROR_CHECKPOINT, file, "");
+        assert_error(&error, ERROR_CHECKPOINT, file,
+                     length == 0    ? "is empty"
+                     : length < 100 ? "cannot be used"
+                                    : "it is cut: ");
     }
     free(bytes);
     fixture_close(&fixture);
@@ -210,7 +213,7 @@ static void test_files_of_another_kind(void **state)
     make_foreign();
     assert_not_read(&fixture, file, "no checkpoint of vittrain");
     store((const unsigned char *)"[run]\n", 6);
-    assert_not_read(&fixture, file, "");
+    assert_not_read(&fixture, file, "cannot be used as a checkpoint");
     store((const unsigned char *)"", 0);
     assert_not_read(&fixture, file, "is empty");
     assert_not_read(&fixture, "not-there.h5", "No such file");

@@ -286,6 +286,17 @@ static bool examine(const char *path, int64_t *bytes, struct error *error)
     return true;
 }
 
+/* What most often is wrong, in words that say it. */
+static void explain(struct reading *reading, const char *reason)
+{
+    unsigned long long have, base, needed;
+    if (sscanf(reason, "truncated file: eof = %llu, sblock->base_addr = %llu, stored_eof = %llu",
+               &have, &base, &needed) == 3)
+        wrong(reading, "it is cut: %llu of its %llu bytes are there", have, needed);
+    else
+        wrong(reading, "%s", reason[0] != '\0' ? reason : "something is missing in it");
+}
+
 bool checkpoint_file_read(const char *path, struct checkpoint_contents *contents,
                           struct error *error)
 {
@@ -303,7 +314,7 @@ bool checkpoint_file_read(const char *path, struct checkpoint_contents *contents
     H5Pclose(access);
     if (format_errors_end(&errors) && good)
         return true;
-    wrong(&reading, "%s", errors.reason[0] != '\0' ? errors.reason : "something is missing in it");
+    explain(&reading, errors.reason);
     return error_set(error, ERROR_CHECKPOINT, "%s cannot be used as a checkpoint: %s", path,
                      reading.wrong);
 }

@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "core/log.h"
 #include "io/checkpoint.h"
 #include "io/durable.h"
 
@@ -111,5 +112,8 @@ bool checkpoint_probe(const char *directory, struct mesh *mesh, enum writers_cho
                   "checkpoint.writers=auto or node0, or run.dir to a shared folder",
                   directory);
     *decided = shared ? WRITERS_ALL : WRITERS_NODE0;
+    if (good && asked == WRITERS_AUTO && !shared)
+        log_info("%s is not shared by all nodes: %s writes the checkpoints of all", directory,
+                 comm_host());
     return comm_agree(world, error);
 }
