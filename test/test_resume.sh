@@ -19,7 +19,7 @@ same() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-echo 1..10
+echo 1..12
 for ranks in 1 2; do
     run $ranks whole$ranks $steps run.dir="$work/whole$ranks"
     result "a run of two epochs on $ranks ranks" "$([ $status -eq 0 ] || echo "status $status")" \
@@ -55,3 +55,23 @@ result 'a run goes on for more epochs, on other ranks, up to rounding' \
 run 1 never $steps run.dir="$work/part1" checkpoint.resume=never
 result 'checkpoint.resume=never does not touch a run that is there' \
     "$([ $status -ne 0 ] || echo "exit status 0")" "$work/never.log"
+
+# A rank is killed in the middle of a run: the job ends, and what it had is gone on with.
+timeout 60 $MPIRUN -np 2 "$vittrain" $steps run.dir="$work/killed" checkpoint.every=0.1 \
+    >"$work/killed.log" 2>&1 </dev/null &
+job=$!
+tries=0
+until [ -e "$work/killed/checkpoints/step-00000012.h5" ] || [ $tries -gt 600 ]; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
+victim=$(pgrep -f "^$vittrain .*run.dir=$work/killed " | tail -n 1)
+kill -9 "$victim"
+wait $job
+status=$?
+bad=$([ $status -ne 0 ] && [ $status -ne 124 ] || echo "exit status $status")
+[ -e "$work/killed/result.json" ] && bad="$bad; it had ended before"
+result 'a killed rank ends the job' "$bad" "$work/killed.log"
+run 2 killed $steps run.dir="$work/killed"
+grep -q 'resuming from' "$work/killed.log" || status=1
+same 'which is gone on with, bit for bit' killed whole2 0

@@ -17,7 +17,7 @@ static int train_run(const struct options *options, const struct command_line *l
         options_check(options, &error);
     if (error.kind == ERROR_NONE) {
         if (world->rank == 0)
-            options_print_differences(options, stdout);
+            options_print(options, stdout);
         if (trainer_open(&trainer, options, world, &error)) {
             trainer_run(&trainer, &error);
             trainer_close(&trainer);

@@ -145,17 +145,39 @@ void options_value_text(const struct options *options, const char *key, char *te
     option_write(entry, options, text, size);
 }
 
-void options_print_differences(const struct options *options, FILE *file)
+enum { PRINT_WIDTH = 100 };
+
+/* "key=value", with a star where it is not the default. */
+static void option_print_text(const struct option_entry *entry, const struct options *options,
+                              const struct options *defaults, char *text, size_t size)
+{
+    char value[OPTION_TEXT], preset[OPTION_TEXT];
+    option_write(entry, options, value, sizeof value);
+    option_write(entry, defaults, preset, sizeof preset);
+    snprintf(text, size, " %s=%s%s", option_key(entry), value,
+             strcmp(value, preset) != 0 ? "*" : "");
+}
+
+void options_print(const struct options *options, FILE *file)
 {
     struct options defaults;
+    const struct option_entry *before = NULL;
+    size_t column = 0;
     options_default(&defaults);
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
-        char value[OPTION_TEXT], preset[OPTION_TEXT];
-        option_write(entry, options, value, sizeof value);
-        option_write(entry, &defaults, preset, sizeof preset);
-        if (strcmp(value, preset) != 0)
-            fprintf(file, "%s = %s\n", entry->name, value);
+        char text[OPTION_KEY + OPTION_TEXT];
+        bool begins = before == NULL || !option_same_section(before, entry);
+        option_print_text(entry, options, &defaults, text, sizeof text);
+        if (begins || column + strlen(text) > PRINT_WIDTH) {
+            int length = begins ? (int)(option_key(entry) - entry->name - 1) : 0;
+            fprintf(file, "%s%-10.*s", before == NULL ? "" : "\n", length, entry->name);
+            column = 10;
+        }
+        column += strlen(text);
+        fputs(text, file);
+        before = entry;
     }
+    fputc('\n', file);
 }
 
 static bool ends_with(const char *word, const char *end)

@@ -182,7 +182,7 @@ bool options_check(const struct options *options, struct error *error);
  * options_print_differences lists only what differs from the defaults. The caller frees the text.
  */
 char *options_to_text(const struct options *options);
-void options_print_differences(const struct options *options, FILE *file);
+void options_print(const struct options *options, FILE *file);
 
 /* The value of one key as text ("train.batch" -> "64"); aborts on an unknown key. */
 void options_value_text(const struct options *options, const char *key, char *text, size_t size);

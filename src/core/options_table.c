@@ -82,8 +82,9 @@ const struct option_entry option_table[] = {
     {PLACE(data, drop_last), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Leave out the last batch of an epoch when it is not full."},
     {PLACE(data, val), CHOICES("test", "reference", "none"), .preset = "test",
-     .help = "What is evaluated while training: the test set; the middle part of a random split of all "
-             "samples, 75 % to train, 8.3 % to evaluate, 16.7 % to test (reference); nothing."},
+     .help =
+         "What is evaluated while training: the test set; the middle part of a random split of all "
+         "samples, 75 % to train, 8.3 % to evaluate, 16.7 % to test (reference); nothing."},
     {PLACE(data, samples), .kind = OPTION_IS_INTEGER, .preset = "1024", .least = 1,
      .most = 4294967295.0,
      .help = "Synthetic data: training samples; the test set has a quarter as many."},
@@ -109,8 +110,7 @@ const struct option_entry option_table[] = {
     {PLACE(augment, crop_pad), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 4096,
      .help = "Random crop of the image's own size after padding with so many zeros on each side."},
     {PLACE(augment, resize), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
-     .most = 8192,
-     .help = "Height and width that images are resized to first. auto: the model's."},
+     .most = 8192, .help = "Height and width that images are resized to first. auto: the model's."},
     {PLACE(augment, mean), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0),
      .least = -INFINITY, .most = INFINITY, .least_count = 1, .most_count = 4,
      .help = "Normalisation, for each channel or one for all: (value / 255 - mean) / std. auto: "
@@ -121,7 +121,8 @@ const struct option_entry option_table[] = {
     {PLACE(train, epochs), .kind = OPTION_IS_INTEGER, .preset = "10", .most = 1e6,
      .help = "How often the training data is gone through."},
     {PLACE(train, steps), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e15,
-     .help = "Updates after which the run ends, whatever train.epochs says. 0: train.epochs counts."},
+     .help =
+         "Updates after which the run ends, whatever train.epochs says. 0: train.epochs counts."},
     {PLACE(train, batch), .kind = OPTION_IS_INTEGER, .preset = "64", .least = 1, .most = 1e6,
      .help = "Samples of a rank in a step."},
     {PLACE(train, global_batch), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,

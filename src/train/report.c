@@ -250,6 +250,7 @@ bool report_result(struct trainer *trainer, struct error *error)
     }
     log_info("time: %s in all, %s training alone, %.0f img/s", total, training,
              results.images_per_second);
+    session_say_memory(&trainer->session);
     log_info("run folder: %s", trainer->folder.path);
     if (trainer->world->rank == 0)
         results_write(&trainer->folder, &results, &trainer->validation.dataset, error);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/resident.h"
 #include "train/optimizer.h"
 
 /* Ranks of a node share its cores; where the launcher bound a rank to some, it has those. */
@@ -201,6 +202,7 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
     size_t bytes = session->arena.peak;
     log_info("memory:");
     memory_print(session);
+    session->base_resident = resident_now();
     if (error->kind == ERROR_NONE) {
         session->memory = session->device->backend->allocate(session->device, bytes, error);
         pinned_allocate(session, error);
@@ -210,6 +212,17 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
     arena_begin(&session->arena, session->memory, bytes);
     session_layout(session, source, training);
     return true;
+}
+
+void session_say_memory(const struct session *session)
+{
+    const double mib = 1 << 20;
+    double base = (double)session->base_resident / mib, arena = (double)session->arena.peak / mib;
+    double peak = (double)resident_peak() / mib;
+    log_info(
+        "memory of rank 0: arena %.1f MiB + libraries %.1f MiB = %.1f MiB planned, resident at "
+        "most %.1f MiB (%+.1f %%)",
+        arena, base, arena + base, peak, 100 * (peak / (arena + base) - 1));
 }
 
 /* Names for the profile: the units', and one for what belongs to none. */

@@ -27,6 +27,7 @@ struct session {
 
     struct arena arena;
     void *memory;            /* what the arena lies in */
+    size_t base_resident;    /* of this process before that was allocated */
     size_t activations_mark; /* training's and evaluation's activations lie over each other */
 
     /* One batch on the device. */
@@ -63,6 +64,8 @@ bool session_open(struct session *session, const struct options *options, struct
  * this size. */
 bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
                       bool training, struct error *error);
+/* Rank 0's resident set against what was planned: a line of the log. */
+void session_say_memory(const struct session *session);
 void session_close(struct session *session);
 
 /* Lays the activations out for training or for evaluation passes; what was there is lost. */

@@ -93,6 +93,8 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
     char name[64];
     double begin = clock_now();
     state_update(trainer);
+    /* Rows up to this step must not be lost with the process: who resumes here will not write them. */
+    run_log_flush(trainer->log, &trainer->log_error);
     snprintf(name, sizeof name, "step-%08lld.h5", (long long)trainer->state.step);
     char *deck = options_to_text(&trainer->options);
     bool good = checkpoint_write(&trainer->target, name, &trainer->session.flat,

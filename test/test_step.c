@@ -1,0 +1,142 @@
+/* What a step does not do: after the first one no memory is allocated, by any thread. All
+ * allocations of the process are counted here, in front of the C library's (not under sanitizers,
+ * which do the same). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <dlfcn.h>
+#include <dnnl.h>
+
+#include "comm/comm.h"
+#include "temporary.h"
+#include "train/trainer.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define COUNTS_ALLOCATIONS 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define COUNTS_ALLOCATIONS 0
+#endif
+#endif
+#if !defined(COUNTS_ALLOCATIONS) && defined(__GLIBC__)
+#define COUNTS_ALLOCATIONS 1
+#endif
+
+static atomic_long allocations;
+static _Thread_local bool inside_onednn;
+
+static void allocation_count(void)
+{
+    if (!inside_onednn)
+        allocations++;
+}
+
+#if COUNTS_ALLOCATIONS
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *memory, size_t size);
+
+void *malloc(size_t size)
+{
+    allocation_count();
+    return __libc_malloc(size);
+}
+
+void *calloc(size_t count, size_t size)
+{
+    allocation_count();
+    return __libc_calloc(count, size);
+}
+
+void *realloc(void *memory, size_t size)
+{
+    allocation_count();
+    return __libc_realloc(memory, size);
+}
+
+typedef dnnl_status_t execute_function(const_dnnl_primitive_t, dnnl_stream_t, int,
+                                       const dnnl_exec_arg_t *);
+
+dnnl_status_t dnnl_primitive_execute(const_dnnl_primitive_t primitive, dnnl_stream_t stream,
+                                     int argument_count, const dnnl_exec_arg_t *arguments)
+{
+    static _Atomic(execute_function *) execute;
+    if (execute == NULL)
+        execute = (execute_function *)dlsym(RTLD_NEXT, "dnnl_primitive_execute");
+    inside_onednn = true;
+    dnnl_status_t status = execute(primitive, stream, argument_count, arguments);
+    inside_onednn = false;
+    return status;
+}
+#endif
+
+static struct comm *world;
+
+static void options_make(struct options *options, const char *directory)
+{
+    static const char *const settings[] = {
+        "model.dim=32",          "model.depth=2",     "model.heads=2",  "model.patch=8",
+        "data.format=synthetic", "data.samples=640",  "train.batch=16", "train.clip_norm=1",
+        "train.precision=fp32",  "train.accumulate=2"};
+    struct error error = {0};
+    char assignment[OPTION_TEXT];
+    options_default(options);
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        assert_true(options_set(settings[i], options, &error));
+    snprintf(assignment, sizeof assignment, "run.dir=%s/run", directory);
+    assert_true(options_set(assignment, options, &error));
+}
+
+static void steps_run(struct trainer *trainer, int64_t first, int64_t end)
+{
+    struct step_times times = {0};
+    struct error error = {0};
+    for (int64_t step = first; step < end; step++)
+        if (!step_run(&trainer->step, step, 1e-3, &times, &error))
+            fail_msg("%s", error.text);
+}
+
+static void a_step_allocates_nothing(void **state)
+{
+    (void)state;
+    struct options options;
+    struct trainer trainer;
+    struct error error = {0};
+    options_make(&options, temporary_open());
+    if (!trainer_open(&trainer, &options, world, &error))
+        fail_msg("%s", error.text);
+    session_activations(&trainer.session, true);
+    sampler_set_epoch(&trainer.train.sampler, 0);
+    loader_start(trainer.train.loader, 0);
+    steps_run(&trainer, 0, 3);
+    long before = allocations;
+    steps_run(&trainer, 3, 13);
+    long after = allocations;
+    trainer_close(&trainer);
+    temporary_close();
+    if (!COUNTS_ALLOCATIONS)
+        skip();
+    assert_true(before > 0);
+    assert_int_equal(after - before, 0);
+}
+
+int main(int argc, char **argv)
+{
+    struct error error = {0};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_step_allocates_nothing)};
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    if (!comm_world_open(&argc, &argv, &world, &error)) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    comm_world_close(world);
+    return failed;
+}
