@@ -61,7 +61,7 @@ void progress_wait(struct ticket *ticket);
 void progress_times(double *busy, double *exposed);
 
 /* A turn of a loop that waits for messages: `moved` says whether anything came since the last turn.
- * Yields, then sleeps, the longer the longer nothing comes; ends the job at the timeout. */
+ * Sleeps, the longer the longer nothing comes; ends the job at the timeout. */
 struct idle {
     const struct ticket *ticket;
     int turns; /* since something came */
