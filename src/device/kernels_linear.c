@@ -37,13 +37,6 @@ KERNEL_INLINE vector_float forward_part(const struct linear_row *row, enum data_
     return value;
 }
 
-/* gelu'(x) = Phi(x) + x phi(x) */
-KERNEL_INLINE vector_float gelu_slope(vector_float x)
-{
-    const float density_at_0 = 0.398942280f;
-    return vector_normal_below(x) + x * density_at_0 * vector_exp(-0.5f * x * x);
-}
-
 KERNEL_INLINE vector_float backward_part(const struct linear_row *row, enum data_type type,
                                          int64_t i, int64_t count)
 {
@@ -51,7 +44,7 @@ KERNEL_INLINE vector_float backward_part(const struct linear_row *row, enum data
 
     if (row->pre == NULL)
         return value;
-    value *= gelu_slope(part_load(type, row->pre, i, count));
+    value *= vector_gelu_slope(part_load(type, row->pre, i, count));
     if (row->mask != NULL)
         value *= part_load(TYPE_FP32, row->mask, i, count);
     return value;
