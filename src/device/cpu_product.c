@@ -88,92 +88,62 @@ struct matrix {
     dnnl_data_type_t type;
 };
 
-/* What changed between oneDNN 2 and 3: memory descriptors became opaque, and the step of an
- * operation descriptor went away. */
+/* What changed between oneDNN 2 and 3: a memory description became opaque, and the step of an
+ * operation description went away. */
 #if DNNL_VERSION_MAJOR >= 3
 
-typedef dnnl_memory_desc_t memory_description;
+typedef const_dnnl_memory_desc_t description_handle;
 
-static memory_description describe(struct matrix matrix)
+static description_handle handle_of(const dnnl_memory_desc_t *description)
 {
-    memory_description description;
-    const dnnl_dims_t sizes = {matrix.rows, matrix.columns};
-    const dnnl_dims_t strides = {matrix.transposed ? 1 : matrix.stride,
-                                 matrix.transposed ? matrix.stride : 1};
-
-    check(dnnl_memory_desc_create_with_strides(&description, 2, sizes, matrix.type, strides),
-          "memory description");
-    return description;
+    return *description;
 }
 
-static void description_free(memory_description *description)
+static dnnl_status_t describe_strided(dnnl_memory_desc_t *description, const dnnl_dims_t sizes,
+                                      dnnl_data_type_t type, const dnnl_dims_t strides)
+{
+    return dnnl_memory_desc_create_with_strides(description, 2, sizes, type, strides);
+}
+
+static void description_free(dnnl_memory_desc_t *description)
 {
     check(dnnl_memory_desc_destroy(*description), "memory description");
 }
 
-static dnnl_memory_t memory_open(struct product_cache *cache, memory_description *description)
+static dnnl_status_t describe_product(dnnl_primitive_desc_t *result, dnnl_engine_t engine,
+                                      dnnl_memory_desc_t matrices[3], dnnl_primitive_attr_t how)
 {
-    dnnl_memory_t memory;
-
-    check(dnnl_memory_create(&memory, *description, cache->engine, DNNL_MEMORY_NONE), "memory");
-    return memory;
-}
-
-static dnnl_status_t describe_product(dnnl_primitive_desc_t *result, struct product_cache *cache,
-                                      memory_description matrices[3], dnnl_primitive_attr_t how)
-{
-    return dnnl_matmul_primitive_desc_create(result, cache->engine, matrices[0], matrices[1], NULL,
+    return dnnl_matmul_primitive_desc_create(result, engine, matrices[0], matrices[1], NULL,
                                              matrices[2], how);
 }
 
-static void accumulate(dnnl_post_ops_t operations)
+static dnnl_status_t accumulate(dnnl_post_ops_t operations)
 {
-    check(dnnl_post_ops_append_sum(operations, 1, 0, dnnl_data_type_undef), "sum");
-}
-
-static dnnl_memory_t scratchpad_open(struct product_cache *cache, dnnl_primitive_desc_t description,
-                                     size_t *bytes)
-{
-    const_dnnl_memory_desc_t scratchpad =
-        dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
-    dnnl_memory_t memory;
-
-    *bytes = dnnl_memory_desc_get_size(scratchpad);
-    check(dnnl_memory_create(&memory, scratchpad, cache->engine, DNNL_MEMORY_NONE), "scratchpad");
-    return memory;
+    return dnnl_post_ops_append_sum(operations, 1, 0, dnnl_data_type_undef);
 }
 
 #else
 
-typedef dnnl_memory_desc_t memory_description;
+typedef const dnnl_memory_desc_t *description_handle;
 
-static memory_description describe(struct matrix matrix)
+static description_handle handle_of(const dnnl_memory_desc_t *description)
 {
-    memory_description description;
-    const dnnl_dims_t sizes = {matrix.rows, matrix.columns};
-    const dnnl_dims_t strides = {matrix.transposed ? 1 : matrix.stride,
-                                 matrix.transposed ? matrix.stride : 1};
-
-    check(dnnl_memory_desc_init_by_strides(&description, 2, sizes, matrix.type, strides),
-          "memory description");
     return description;
 }
 
-static void description_free(memory_description *description)
+static dnnl_status_t describe_strided(dnnl_memory_desc_t *description, const dnnl_dims_t sizes,
+                                      dnnl_data_type_t type, const dnnl_dims_t strides)
+{
+    return dnnl_memory_desc_init_by_strides(description, 2, sizes, type, strides);
+}
+
+static void description_free(dnnl_memory_desc_t *description)
 {
     (void)description;
 }
 
-static dnnl_memory_t memory_open(struct product_cache *cache, memory_description *description)
-{
-    dnnl_memory_t memory;
-
-    check(dnnl_memory_create(&memory, description, cache->engine, DNNL_MEMORY_NONE), "memory");
-    return memory;
-}
-
-static dnnl_status_t describe_product(dnnl_primitive_desc_t *result, struct product_cache *cache,
-                                      memory_description matrices[3], dnnl_primitive_attr_t how)
+static dnnl_status_t describe_product(dnnl_primitive_desc_t *result, dnnl_engine_t engine,
+                                      dnnl_memory_desc_t matrices[3], dnnl_primitive_attr_t how)
 {
     dnnl_matmul_desc_t operation;
     dnnl_status_t status =
@@ -181,31 +151,38 @@ static dnnl_status_t describe_product(dnnl_primitive_desc_t *result, struct prod
 
     if (status != dnnl_success)
         return status;
-    return dnnl_primitive_desc_create(result, &operation, how, cache->engine, NULL);
+    return dnnl_primitive_desc_create(result, &operation, how, engine, NULL);
 }
 
-static void accumulate(dnnl_post_ops_t operations)
+static dnnl_status_t accumulate(dnnl_post_ops_t operations)
 {
-    check(dnnl_post_ops_append_sum(operations, 1), "sum");
-}
-
-static dnnl_memory_t scratchpad_open(struct product_cache *cache, dnnl_primitive_desc_t description,
-                                     size_t *bytes)
-{
-    const dnnl_memory_desc_t *scratchpad =
-        dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
-    dnnl_memory_t memory;
-
-    *bytes = dnnl_memory_desc_get_size(scratchpad);
-    check(dnnl_memory_create(&memory, scratchpad, cache->engine, DNNL_MEMORY_NONE), "scratchpad");
-    return memory;
+    return dnnl_post_ops_append_sum(operations, 1);
 }
 
 #endif
 
+static dnnl_memory_desc_t describe(struct matrix matrix)
+{
+    dnnl_memory_desc_t description;
+    const dnnl_dims_t sizes = {matrix.rows, matrix.columns};
+    const dnnl_dims_t strides = {matrix.transposed ? 1 : matrix.stride,
+                                 matrix.transposed ? matrix.stride : 1};
+
+    check(describe_strided(&description, sizes, matrix.type, strides), "memory description");
+    return description;
+}
+
+static dnnl_memory_t memory_open(const struct product_cache *cache, description_handle description)
+{
+    dnnl_memory_t memory;
+
+    check(dnnl_memory_create(&memory, description, cache->engine, DNNL_MEMORY_NONE), "memory");
+    return memory;
+}
+
 static dnnl_primitive_desc_t product_describe(struct product_cache *cache,
                                               const struct product *product,
-                                              memory_description matrices[3], bool own_scratch)
+                                              dnnl_memory_desc_t matrices[3], bool own_scratch)
 {
     dnnl_primitive_attr_t how;
     dnnl_post_ops_t operations;
@@ -217,9 +194,9 @@ static dnnl_primitive_desc_t product_describe(struct product_cache *cache,
                                                                    : dnnl_scratchpad_mode_user),
           "scratchpad mode");
     if (product->accumulate)
-        accumulate(operations);
+        check(accumulate(operations), "sum");
     check(dnnl_primitive_attr_set_post_ops(how, operations), "post-operations");
-    dnnl_status_t status = describe_product(&description, cache, matrices, how);
+    dnnl_status_t status = describe_product(&description, cache->engine, matrices, how);
     ENSURE(status == dnnl_success, "oneDNN has no product %lld x %lld x %lld: status %d",
            (long long)product->m, (long long)product->n, (long long)product->k, (int)status);
     check(dnnl_post_ops_destroy(operations), "post-operations");
@@ -227,27 +204,41 @@ static dnnl_primitive_desc_t product_describe(struct product_cache *cache,
     return description;
 }
 
-/* The scratchpad's size is known only when the product was described. */
-static dnnl_memory_t scratchpad_choose(struct product_cache *cache, struct product_plan *plan,
-                                       memory_description matrices[3],
-                                       dnnl_primitive_desc_t *description)
+static description_handle scratchpad_of(dnnl_primitive_desc_t description)
 {
-    size_t bytes;
-    dnnl_memory_t memory = scratchpad_open(cache, *description, &bytes);
+    return dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
+}
 
-    if (bytes <= PRODUCT_SCRATCH)
-        return memory;
-    check(dnnl_memory_destroy(memory), "scratchpad");
-    check(dnnl_primitive_desc_destroy(*description), "description");
+/* Our scratchpad if it is large enough, which is known only when the product was described. */
+static dnnl_primitive_desc_t describe_plan(struct product_cache *cache, struct product_plan *plan,
+                                           dnnl_memory_desc_t matrices[3])
+{
+    dnnl_primitive_desc_t description = product_describe(cache, &plan->product, matrices, false);
+
+    if (dnnl_memory_desc_get_size(scratchpad_of(description)) <= PRODUCT_SCRATCH)
+        return description;
+    check(dnnl_primitive_desc_destroy(description), "description");
     plan->own_scratch = true;
-    *description = product_describe(cache, &plan->product, matrices, true);
-    return scratchpad_open(cache, *description, &bytes);
+    return product_describe(cache, &plan->product, matrices, true);
+}
+
+static void plan_open_memory(struct product_cache *cache, struct product_plan *plan,
+                             const dnnl_memory_desc_t matrices[3],
+                             dnnl_primitive_desc_t description)
+{
+    for (int thread = 0; thread < cache->threads; thread++) {
+        struct product_thread *mine = &plan->threads[thread];
+        mine->stream = cache->streams[thread];
+        for (int operand = 0; operand < OPERANDS - 1; operand++)
+            mine->memory[operand] = memory_open(cache, handle_of(&matrices[operand]));
+        mine->memory[OPERANDS - 1] = memory_open(cache, scratchpad_of(description));
+    }
 }
 
 static struct product_plan *plan_open(struct product_cache *cache, const struct product *product)
 {
     const dnnl_data_type_t type = product->type == TYPE_BF16 ? dnnl_bf16 : dnnl_f32;
-    memory_description matrices[3] = {
+    dnnl_memory_desc_t matrices[3] = {
         describe((struct matrix){product->m, product->k, product->a_stride, product->a_transposed,
                                  type}),
         describe((struct matrix){product->k, product->n, product->b_stride, product->b_transposed,
@@ -260,23 +251,15 @@ static struct product_plan *plan_open(struct product_cache *cache, const struct 
     plan->threads = calloc((size_t)cache->threads, sizeof *plan->threads);
     ENSURE(plan->threads != NULL, "no memory for a product");
     plan->product = *product;
-    dnnl_primitive_desc_t description = product_describe(cache, product, matrices, false);
-    dnnl_memory_t scratchpad = scratchpad_choose(cache, plan, matrices, &description);
+    dnnl_primitive_desc_t description = describe_plan(cache, plan, matrices);
     check(dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0,
                                     (void *)&implementation),
           "implementation");
     snprintf(plan->implementation, sizeof plan->implementation, "%s", implementation);
     check(dnnl_primitive_create(&plan->primitive, description), "primitive");
-    for (int thread = 0; thread < cache->threads; thread++) {
-        plan->threads[thread].stream = cache->streams[thread];
-        for (int operand = 0; operand < 3; operand++)
-            plan->threads[thread].memory[operand] = memory_open(cache, &matrices[operand]);
-        size_t bytes;
-        plan->threads[thread].memory[3] =
-            thread == 0 ? scratchpad : scratchpad_open(cache, description, &bytes);
-    }
+    plan_open_memory(cache, plan, matrices, description);
     check(dnnl_primitive_desc_destroy(description), "description");
-    for (int operand = 0; operand < 3; operand++)
+    for (int operand = 0; operand < OPERANDS - 1; operand++)
         description_free(&matrices[operand]);
     return plan;
 }
@@ -320,7 +303,7 @@ void product_run(const struct product_plan *plan, int thread, const void *a, con
     memcpy(&place[1], &b, sizeof b);
     place[2] = c;
     place[3] = scratch;
-    const int operands = plan->own_scratch ? 3 : OPERANDS;
+    const int operands = plan->own_scratch ? OPERANDS - 1 : OPERANDS;
     for (int operand = 0; operand < operands; operand++) {
         check(dnnl_memory_set_data_handle(mine->memory[operand], place[operand]), "operand");
         arguments[operand].arg = operand_name[operand];

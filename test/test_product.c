@@ -1,0 +1,131 @@
+/* The CPU's matrix products against double precision, with all ways that operands can lie, and that
+ * oneDNN never falls back to its reference loops. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/cpu_product.h"
+#include "device_test.h"
+
+struct operands {
+    void *a, *b;
+    float *c, *before;
+    void *scratch;
+};
+
+static int64_t elements(int64_t rows, int64_t columns, int64_t stride)
+{
+    return (rows - 1) * stride + columns;
+}
+
+static struct operands operands_make(struct device_test *test, const struct product *p)
+{
+    const int64_t c_count = elements(p->m, p->n, p->c_stride);
+    return (struct operands){
+        .a = device_test_random(test, p->type,
+                                p->a_transposed ? elements(p->k, p->m, p->a_stride)
+                                                : elements(p->m, p->k, p->a_stride),
+                                1, 1),
+        .b = device_test_random(test, p->type,
+                                p->b_transposed ? elements(p->n, p->k, p->b_stride)
+                                                : elements(p->k, p->n, p->b_stride),
+                                1, 2),
+        .c = device_test_random(test, TYPE_FP32, c_count, 1, 3),
+        .before = device_test_random(test, TYPE_FP32, c_count, 1, 3),
+        .scratch = device_test_zeros(test, TYPE_FP32, PRODUCT_SCRATCH / 4)};
+}
+
+static double expected_at(const struct product *p, const struct operands *o, int64_t row,
+                          int64_t column)
+{
+    double sum = p->accumulate ? o->before[row * p->c_stride + column] : 0;
+    for (int64_t k = 0; k < p->k; k++) {
+        const int64_t a = p->a_transposed ? k * p->a_stride + row : row * p->a_stride + k;
+        const int64_t b = p->b_transposed ? column * p->b_stride + k : k * p->b_stride + column;
+        sum += device_test_value(p->type, o->a, a) * device_test_value(p->type, o->b, b);
+    }
+    return sum;
+}
+
+static void check(const struct product *p)
+{
+    struct device_test test;
+    device_test_open(&test, 1);
+    struct product_cache *cache = product_cache_open(1);
+    const struct operands o = operands_make(&test, p);
+    const struct product_plan *plan = product_plan(cache, p);
+    assert_ptr_equal(plan, product_plan(cache, p));
+    product_run(plan, 0, o.a, o.b, o.c, o.scratch);
+    for (int64_t i = 0; i < elements(p->m, p->n, p->c_stride); i++) {
+        const int64_t row = i / p->c_stride, column = i % p->c_stride;
+        const bool outside = column >= p->n;
+        const double expected = outside ? (double)o.before[i] : expected_at(p, &o, row, column);
+        const double tolerance = outside ? 0 : 1e-6 * sqrt((double)p->k) * 4;
+        if (fabs(o.c[i] - expected) > tolerance)
+            fail_msg("row %lld column %lld is %g, not %g", (long long)row, (long long)column,
+                     (double)o.c[i], expected);
+    }
+#ifdef __x86_64__
+    assert_null(strstr(product_implementation(plan), "ref"));
+#endif
+    product_cache_close(cache);
+    device_test_close(&test);
+}
+
+static void every_way_to_lie(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 16; way++) {
+        const bool a = way & 1, b = way & 2, accumulate = way & 4, gaps = way & 8;
+        struct product p = {.m = 37,
+                            .n = 50,
+                            .k = 23,
+                            .a_transposed = a,
+                            .b_transposed = b,
+                            .accumulate = accumulate};
+        p.a_stride = (a ? p.m : p.k) + (gaps ? 5 : 0);
+        p.b_stride = (b ? p.k : p.n) + (gaps ? 3 : 0);
+        p.c_stride = p.n + (gaps ? 7 : 0);
+        check(&p);
+        if (product_multiplies_bf16()) {
+            p.type = TYPE_BF16;
+            check(&p);
+        }
+    }
+}
+
+static void other_sizes(void **state)
+{
+    (void)state;
+    check(&(struct product){.m = 1, .n = 1, .k = 1, .a_stride = 1, .b_stride = 1, .c_stride = 1});
+    check(&(struct product){.m = 4,
+                            .n = 10,
+                            .k = 768,
+                            .a_stride = 768,
+                            .b_stride = 768,
+                            .c_stride = 10,
+                            .b_transposed = true});
+    check(&(struct product){.m = 300,
+                            .n = 272,
+                            .k = 260,
+                            .a_stride = 260,
+                            .b_stride = 1024,
+                            .c_stride = 272,
+                            .accumulate = true,
+                            .threads = 2});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_way_to_lie),
+        cmocka_unit_test(other_sizes),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
