@@ -80,6 +80,30 @@ void *device_test_random(struct device_test *test, enum data_type type, int64_t 
     return tensor;
 }
 
+void device_test_every_kernels(void (*test)(void **state), void **state)
+{
+    static const char *const names[] = {"baseline", "avx2", "avx512"};
+    for (int i = 0; i < 3; i++) {
+        struct error error = {0};
+        setenv("VITTRAIN_CPU", names[i], 1);
+        struct device *device = device_cpu.open(0, 1, &error);
+        if (device == NULL) {
+            print_message("# no %s here\n", names[i]);
+            continue;
+        }
+        device_cpu.close(device);
+        test(state);
+    }
+    unsetenv("VITTRAIN_CPU");
+}
+
+void device_test_same(const char *what, enum data_type type, const void *a, const void *b,
+                      int64_t count)
+{
+    if (memcmp(a, b, (size_t)count * type_size(type)) != 0)
+        fail_msg("%s: not the same bits", what);
+}
+
 double device_test_value(enum data_type type, const void *tensor, int64_t index)
 {
     if (type == TYPE_FP32)

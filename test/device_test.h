@@ -27,6 +27,14 @@ void *device_test_zeros(struct device_test *test, enum data_type type, int64_t c
 void *device_test_random(struct device_test *test, enum data_type type, int64_t count, double scale,
                          uint64_t seed);
 
+/* Runs a test once for each instruction set that this processor has; devices opened in it use it.
+ */
+void device_test_every_kernels(void (*test)(void **state), void **state);
+
+/* The same bits. */
+void device_test_same(const char *what, enum data_type type, const void *a, const void *b,
+                      int64_t count);
+
 double device_test_value(enum data_type type, const void *tensor, int64_t index);
 
 /* What one rounding to this type may change a value near 1 by. */

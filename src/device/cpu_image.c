@@ -1,162 +1,219 @@
-/* uint8 images to normalised images of the model's size. Resizing is bit for bit PIL's bilinear
- * filter with antialiasing (two passes of integer arithmetic, rounded in between), so that a model
- * sees the same pixels as with torchvision. */
+/* From stored pixels to a batch of images. The resize is Pillow's (src/libImaging/Resample.c), bit
+ * for bit, horizontal pass first (as all versions before 13): what torchvision's transforms make of
+ * PIL images is the truth for trained weights. What follows the resize moves whole pixels, so it is
+ * one look-up a pixel; the numbers come from a table of the 256 levels. */
 #include "device/cpu.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { WEIGHT_BITS = 22, ALIGNMENT = 64, ROW_PIXELS = 256, MOST_CHANNELS = 4 };
-
-/* Where an axis' tables and the images between the passes lie in the scratch. */
-struct scratch_layout {
-    size_t horizontal, vertical, between, resized, total;
+enum {
+    SLOTS = 64,        /* samples that are resized at a time have scratch of their own */
+    PIECE = 256,       /* pixels followed at a time */
+    CHANNELS = 16,     /* at most */
+    LARGEST = 8192,    /* width and height: the rotation's fixed-point numbers hold no more */
+    RESIZE_BITS = 22,  /* of the weights' fraction */
+    SCRATCH_ALIGN = 64 /* bytes */
 };
 
-static size_t aligned(size_t bytes)
+static size_t align(size_t bytes)
 {
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return (bytes + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
 }
 
-/* How many inputs an output is made of at the most. */
-static int64_t axis_taps(int64_t source, int64_t size)
+/* How far the weights reach around an output pixel's centre, in inputs. */
+static double support(int64_t source, int64_t size)
 {
     double scale = (double)source / (double)size;
-    return 2 * (int64_t)ceil(scale > 1 ? scale : 1) + 1;
+    return scale < 1 ? 1 : scale;
+}
+
+static int64_t axis_taps(int64_t source, int64_t size)
+{
+    return (int64_t)ceil(support(source, size)) * 2 + 1;
 }
 
 static size_t axis_bytes(int64_t source, int64_t size)
 {
-    return aligned((size_t)size * (size_t)(2 + axis_taps(source, size)) * sizeof(int32_t));
+    return align((size_t)(size * (2 + axis_taps(source, size))) * sizeof(int32_t));
 }
 
-static struct scratch_layout layout_of(const struct image_transform *args)
+static bool resizes(const struct image_transform *args)
 {
-    struct scratch_layout layout = {0};
-    size_t planes = (size_t)(args->batch * args->channels);
-    if (args->source_width == args->width && args->source_height == args->height)
-        return layout;
-    layout.vertical = layout.horizontal + axis_bytes(args->source_width, args->width);
-    layout.between = layout.vertical + axis_bytes(args->source_height, args->height);
-    layout.resized = layout.between + aligned(planes * (size_t)(args->source_height * args->width));
-    layout.total = layout.resized + aligned(planes * (size_t)(args->height * args->width));
-    return layout;
+    return args->source_height != args->height || args->source_width != args->width;
 }
 
-size_t image_transform_scratch(const struct image_transform *transform)
+/* A slot holds one sample's resized planes, and one plane between the two passes. */
+static size_t slot_bytes(const struct image_transform *args)
 {
-    return layout_of(transform).total;
+    return align((size_t)(args->source_height * args->width)) +
+           align((size_t)(args->channels * args->height * args->width));
 }
 
-/* The triangle filter's weights around each output's centre, as integers. */
-static struct resize_axis axis_make(int64_t source, int64_t size, uint8_t *memory)
+size_t image_transform_scratch(const struct image_transform *args)
 {
-    struct resize_axis axis = {.source = source, .size = size, .taps = axis_taps(source, size)};
-    double scale = (double)source / (double)size, support = scale > 1 ? scale : 1;
-    axis.first = (int32_t *)(void *)memory;
-    axis.count = axis.first + size;
-    axis.weights = axis.count + size;
-    for (int64_t i = 0; i < size; i++) {
-        double centre = ((double)i + 0.5) * scale, sum = 0;
-        int64_t first = (int64_t)(centre - support + 0.5), end = (int64_t)(centre + support + 0.5);
-        first = first < 0 ? 0 : first;
-        end = end > source ? source : end;
-        int32_t *weights = axis.weights + i * axis.taps;
-        for (int pass = 0; pass < 2; pass++)
-            for (int64_t k = first; k < end; k++) {
-                double far = fabs(((double)k - centre + 0.5) / support);
-                double weight = far < 1 ? 1 - far : 0;
-                if (pass == 0)
-                    sum += weight;
-                else
-                    weights[k - first] = (int32_t)(0.5 + weight / sum * (1 << WEIGHT_BITS));
-            }
-        axis.first[i] = (int32_t)first;
-        axis.count[i] = (int32_t)(end - first);
+    if (!resizes(args) || args->batch == 0)
+        return 0;
+    int64_t slots = args->batch < SLOTS ? args->batch : SLOTS;
+    return SCRATCH_ALIGN + axis_bytes(args->source_width, args->width) +
+           axis_bytes(args->source_height, args->height) + (size_t)slots * slot_bytes(args);
+}
+
+/* The triangle around `center`, as wide as `reach`, at the middle of input `i`. */
+static double triangle(double center, double reach, int64_t i)
+{
+    double distance = fabs(((double)i - center + 0.5) * (1 / reach));
+    return distance < 1 ? 1 - distance : 0;
+}
+
+/* The weights of one output pixel; they add up to 1. Wider than one input where the image becomes
+ * smaller: antialiasing. */
+static void axis_weigh(struct resize_axis *axis, int64_t output)
+{
+    double reach = support(axis->source, axis->size);
+    double center = ((double)output + 0.5) * ((double)axis->source / (double)axis->size);
+    int64_t first = (int64_t)(center - reach + 0.5), end = (int64_t)(center + reach + 0.5);
+    double sum = 0;
+
+    first = first < 0 ? 0 : first;
+    end = end > axis->source ? axis->source : end;
+    axis->first[output] = (int32_t)first;
+    axis->count[output] = (int32_t)(end - first);
+    for (int64_t i = first; i < end; i++)
+        sum += triangle(center, reach, i);
+    for (int64_t i = first; i < end; i++)
+        axis->weights[output * axis->taps + i - first] =
+            (int32_t)(0.5 + triangle(center, reach, i) / sum * (1 << RESIZE_BITS));
+}
+
+/* Lays an axis at `memory`; returns what lies behind it. */
+static uint8_t *axis_make(struct resize_axis *axis, int64_t source, int64_t size, uint8_t *memory)
+{
+    axis->source = source;
+    axis->size = size;
+    axis->taps = axis_taps(source, size);
+    axis->first = (int32_t *)(void *)memory;
+    axis->count = axis->first + size;
+    axis->weights = axis->count + size;
+    for (int64_t i = 0; i < size; i++)
+        axis_weigh(axis, i);
+    return memory + axis_bytes(source, size);
+}
+
+/* What a call prepares once for all samples. */
+struct transform_state {
+    const struct image_transform *args;
+    const struct image_kernels *kernels;
+    union pixel_table tables[CHANNELS];
+    struct resize_axis across, down;
+    uint8_t *slots;
+    int64_t slot_count;
+};
+
+/* ToTensor, then Normalize, in fp32 as torch does them. */
+static void tables_make(struct transform_state *state, const struct convert_kernels *convert)
+{
+    const struct image_transform *args = state->args;
+    float values[256];
+
+    for (int64_t channel = 0; channel < args->channels; channel++) {
+        for (int level = 0; level < 256; level++)
+            values[level] = ((float)level / 255.0f - args->mean[channel]) / args->std[channel];
+        convert->from_fp32(args->type, &state->tables[channel], values, 256);
     }
-    return axis;
 }
 
-/* All planes of the batch, resized; the source itself when it has the size already. */
-static const uint8_t *planes_resize(const struct cpu_device *cpu,
-                                    const struct image_transform *args)
+/* The sample's planes in the output's size: resized in the slot, or as they are. */
+static const uint8_t *sample_resize(const struct transform_state *state, const uint8_t *source,
+                                    int64_t slot)
 {
-    const struct scratch_layout layout = layout_of(args);
-    if (layout.total == 0)
-        return args->source;
-    const struct image_kernels *image = cpu->kernels->image;
-    const int64_t source_size = args->source_height * args->source_width;
-    const int64_t between_size = args->source_height * args->width;
-    const int64_t size = args->height * args->width;
-    const struct resize_axis across =
-        axis_make(args->source_width, args->width, args->scratch + layout.horizontal);
-    const struct resize_axis down =
-        axis_make(args->source_height, args->height, args->scratch + layout.vertical);
-    uint8_t *between = args->scratch + layout.between, *resized = args->scratch + layout.resized;
-#pragma omp parallel for schedule(static)                                                          \
-    num_threads(cpu_threads_for(cpu, args->batch * args->channels * size))
-    for (int64_t plane = 0; plane < args->batch * args->channels; plane++) {
-        const uint8_t *from = args->source + plane * source_size;
-        uint8_t *middle = between + plane * between_size, *to = resized + plane * size;
-        if (args->source_width != args->width)
-            image->resize_horizontal(&across, args->source_height, from, middle);
-        else
-            memcpy(middle, from, (size_t)source_size);
-        if (args->source_height != args->height)
-            image->resize_vertical(&down, args->width, middle, to);
-        else
-            memcpy(to, middle, (size_t)size);
+    const struct image_transform *args = state->args;
+    if (!resizes(args))
+        return source;
+    uint8_t *between = state->slots + (size_t)slot * slot_bytes(args);
+    uint8_t *resized = between + align((size_t)(args->source_height * args->width));
+
+    for (int64_t channel = 0; channel < args->channels; channel++) {
+        const uint8_t *plane = source + channel * args->source_height * args->source_width;
+        uint8_t *to = resized + channel * args->height * args->width;
+        if (args->source_height == args->height) {
+            state->kernels->resize_horizontal(&state->across, args->height, plane, to);
+        } else if (args->source_width == args->width) {
+            state->kernels->resize_vertical(&state->down, args->width, plane, to);
+        } else {
+            state->kernels->resize_horizontal(&state->across, args->source_height, plane, between);
+            state->kernels->resize_vertical(&state->down, args->width, between, to);
+        }
     }
     return resized;
 }
 
-/* (level / 255 - mean) / std in the images' type, in fp32 as torchvision computes it. */
-static void table_make(const struct cpu_device *cpu, const struct image_transform *args,
-                       int64_t channel, union pixel_table *table)
+/* Pixels x.. of one line, in all channels. */
+static void piece_write(const struct transform_state *state, const struct pixel_plan *plan,
+                        const uint8_t *planes, int64_t x, int64_t y, int64_t count, char *images)
 {
-    float values[256];
-    for (int level = 0; level < 256; level++)
-        values[level] = ((float)level / 255 - args->mean[channel]) / args->std[channel];
-    if (args->type == TYPE_FP32)
-        memcpy(table->fp32, values, sizeof values);
-    else
-        cpu->kernels->convert->from_fp32(args->type, table->half, values, 256);
+    const struct image_transform *args = state->args;
+    int64_t plane = args->height * args->width, at = y * args->width + x;
+    int32_t origin[PIECE];
+
+    state->kernels->follow(plan, (int32_t)args->width, (int32_t)args->height, (int32_t)x,
+                           (int32_t)y, (int32_t)count, origin);
+    for (int64_t channel = 0; channel < args->channels; channel++)
+        state->kernels->look_up(args->type, &state->tables[channel], planes + channel * plane,
+                                origin, count,
+                                images + (size_t)(channel * plane + at) * type_size(args->type));
 }
 
-/* All channels of one sample, row by row: the way back of a pixel is the same for all. */
-static void sample_transform(const struct cpu_device *cpu, const struct image_transform *args,
-                             const union pixel_table *tables, const uint8_t *planes, int64_t b)
+static void sample_transform(const struct transform_state *state, int64_t sample, int64_t slot)
 {
-    const struct image_kernels *image = cpu->kernels->image;
-    const int64_t size = args->height * args->width;
-    const size_t bytes = type_size(args->type);
-    int32_t origin[ROW_PIXELS];
+    const struct image_transform *args = state->args;
+    int64_t plane = args->height * args->width;
+    char *images =
+        (char *)args->images + (size_t)(sample * args->channels * plane) * type_size(args->type);
+    const uint8_t *source =
+        args->source + sample * args->channels * args->source_height * args->source_width;
+    const uint8_t *planes = sample_resize(state, source, slot);
+
+    if (args->plans == NULL) {
+        for (int64_t channel = 0; channel < args->channels; channel++)
+            state->kernels->look_up(args->type, &state->tables[channel], planes + channel * plane,
+                                    NULL, plane,
+                                    images + (size_t)(channel * plane) * type_size(args->type));
+        return;
+    }
     for (int64_t y = 0; y < args->height; y++)
-        for (int64_t x = 0; x < args->width; x += ROW_PIXELS) {
-            int64_t count = args->width - x < ROW_PIXELS ? args->width - x : ROW_PIXELS;
-            if (args->plans != NULL)
-                image->follow(&args->plans[b], (int32_t)args->width, (int32_t)args->height,
-                              (int32_t)x, (int32_t)y, (int32_t)count, origin);
-            for (int64_t c = 0; c < args->channels; c++) {
-                const int64_t plane = (b * args->channels + c) * size, row = y * args->width + x;
-                image->look_up(args->type, &tables[c],
-                               planes + plane + (args->plans != NULL ? 0 : row),
-                               args->plans != NULL ? origin : NULL, count,
-                               (char *)args->images + (size_t)(plane + row) * bytes);
-            }
-        }
+        for (int64_t x = 0; x < args->width; x += PIECE)
+            piece_write(state, &args->plans[sample], planes, x, y,
+                        x + PIECE < args->width ? PIECE : args->width - x, images);
+}
+
+static void state_make(struct transform_state *state, const struct cpu_device *cpu,
+                       const struct image_transform *args)
+{
+    ENSURE(args->channels <= CHANNELS && args->height <= LARGEST && args->width <= LARGEST,
+           "images of %lld x %lld x %lld are too large", (long long)args->channels,
+           (long long)args->height, (long long)args->width);
+    state->args = args;
+    state->kernels = cpu->kernels->image;
+    state->slot_count = args->batch < SLOTS ? args->batch : SLOTS;
+    tables_make(state, cpu->kernels->convert);
+    if (!resizes(args))
+        return;
+    uint8_t *memory = args->scratch + (-(uintptr_t)args->scratch % SCRATCH_ALIGN);
+    memory = axis_make(&state->across, args->source_width, args->width, memory);
+    state->slots = axis_make(&state->down, args->source_height, args->height, memory);
 }
 
 void cpu_image_transform(struct stream *stream, const struct image_transform *args)
 {
-    const struct cpu_device *cpu = stream->cpu;
-    union pixel_table tables[MOST_CHANNELS];
-    ENSURE(args->channels <= MOST_CHANNELS, "%lld channels", (long long)args->channels);
-    for (int64_t c = 0; c < args->channels; c++)
-        table_make(cpu, args, c, &tables[c]);
-    const uint8_t *planes = planes_resize(cpu, args);
-#pragma omp parallel for schedule(static)                                                          \
-    num_threads(cpu_threads_for(cpu, args->batch * args->channels * args->height * args->width))
-    for (int64_t b = 0; b < args->batch; b++)
-        sample_transform(cpu, args, tables, planes, b);
+    struct transform_state state = {0};
+    int64_t elements = args->batch * args->channels * args->height * args->width;
+
+    if (elements == 0)
+        return;
+    state_make(&state, stream->cpu, args);
+#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(stream->cpu, elements))
+    for (int64_t slot = 0; slot < state.slot_count; slot++)
+        for (int64_t sample = slot; sample < args->batch; sample += state.slot_count)
+            sample_transform(&state, sample, slot);
 }

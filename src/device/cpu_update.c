@@ -44,9 +44,17 @@ static float clip_of(const struct update *args)
     return clip < 1 ? (float)clip : 1;
 }
 
+static void check_moments(const struct update *args)
+{
+    bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW;
+    ENSURE(args->moment1 != NULL || (!adam && args->momentum == 0), "an update without moment1");
+    ENSURE(args->moment2 != NULL || args->rule == UPDATE_SGD, "an update without moment2");
+}
+
 void cpu_update(struct stream *stream, const struct update *args)
 {
     const struct cpu_device *cpu = stream->cpu;
+    check_moments(args);
     if (args->norm_squared != NULL && !isfinite(*args->norm_squared))
         return;
     float clip = clip_of(args);

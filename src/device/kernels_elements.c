@@ -96,10 +96,10 @@ static int64_t find_nonfinite_fp32(const void *values, int64_t count)
 
     for (int64_t begin = 0; begin < count; begin += FIND_BLOCK) {
         int64_t end = begin + FIND_BLOCK < count ? begin + FIND_BLOCK : count;
-        uint32_t found = 0;
+        uint32_t largest = 0;
         for (int64_t i = begin; i < end; i++)
-            found |= (bits[i] & exponent) == exponent;
-        for (int64_t i = begin; found && i < end; i++)
+            largest = (bits[i] & exponent) > largest ? bits[i] & exponent : largest;
+        for (int64_t i = begin; largest == exponent && i < end; i++)
             if ((bits[i] & exponent) == exponent)
                 return i;
     }
@@ -112,10 +112,12 @@ static int64_t find_nonfinite_half(const void *values, int64_t count, uint16_t e
 
     for (int64_t begin = 0; begin < count; begin += FIND_BLOCK) {
         int64_t end = begin + FIND_BLOCK < count ? begin + FIND_BLOCK : count;
-        uint16_t found = 0;
-        for (int64_t i = begin; i < end; i++)
-            found = (uint16_t)(found | ((bits[i] & exponent) == exponent));
-        for (int64_t i = begin; found && i < end; i++)
+        int16_t largest = 0; /* with its sign, because every instruction set has that maximum */
+        for (int64_t i = begin; i < end; i++) {
+            int16_t masked = (int16_t)(bits[i] & exponent);
+            largest = masked > largest ? masked : largest;
+        }
+        for (int64_t i = begin; largest == exponent && i < end; i++)
             if ((bits[i] & exponent) == exponent)
                 return i;
     }

@@ -1,98 +1,138 @@
-/* Pixels: resizing by PIL's integer arithmetic, following augmented pixels back to where they come
- * from, and looking up their normalised value. */
+/* Pixels: both passes of a resize, the way back from a pixel of the output to one of the input, and
+ * the table from levels to numbers. */
 #include "device/kernels.h"
+#include "device/vector.h"
 
-enum { PRECISION_BITS = 22 };
+/* Pillow's Resample.c: weights in 1 / 2^22, half of that added for rounding, cut to 0..255. */
+enum { PRECISION = 22, COLUMNS = 64 };
 
-static inline uint8_t clip(int32_t sum)
+KERNEL_INLINE uint8_t level(int32_t sum)
 {
-    int32_t value = sum >> PRECISION_BITS;
-    return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+    int32_t value = sum >> PRECISION;
+    value = value < 0 ? 0 : value;
+    return (uint8_t)(value > 255 ? 255 : value);
 }
 
 static void resize_horizontal(const struct resize_axis *axis, int64_t rows, const uint8_t *from,
                               uint8_t *to)
 {
     for (int64_t row = 0; row < rows; row++)
-        for (int64_t i = 0; i < axis->size; i++) {
-            const int32_t *weights = axis->weights + i * axis->taps;
-            const uint8_t *pixels = from + row * axis->source + axis->first[i];
-            int32_t sum = 1 << (PRECISION_BITS - 1);
-            for (int32_t k = 0; k < axis->count[i]; k++)
-                sum += pixels[k] * weights[k];
-            to[row * axis->size + i] = clip(sum);
+        for (int64_t x = 0; x < axis->size; x++) {
+            const uint8_t *source = from + row * axis->source + axis->first[x];
+            const int32_t *weights = axis->weights + x * axis->taps;
+            int32_t sum = 1 << (PRECISION - 1);
+            for (int32_t tap = 0; tap < axis->count[x]; tap++)
+                sum += source[tap] * weights[tap];
+            to[row * axis->size + x] = level(sum);
         }
 }
 
-/* Columns side by side: this loop is the one that the compiler makes vectors of. */
-enum { COLUMNS = 64 };
+/* Up to COLUMNS pixels of one output row. */
+KERNEL_INLINE void resize_columns(int32_t taps, const int32_t *weights, int64_t width,
+                                  const uint8_t *from, int64_t columns, uint8_t *to)
+{
+    int32_t sums[COLUMNS];
+
+    for (int64_t x = 0; x < columns; x++)
+        sums[x] = 1 << (PRECISION - 1);
+    for (int32_t tap = 0; tap < taps; tap++)
+        for (int64_t x = 0; x < columns; x++)
+            sums[x] += from[tap * width + x] * weights[tap];
+    for (int64_t x = 0; x < columns; x++)
+        to[x] = level(sums[x]);
+}
 
 static void resize_vertical(const struct resize_axis *axis, int64_t width, const uint8_t *from,
                             uint8_t *to)
 {
-    for (int64_t i = 0; i < axis->size; i++)
-        for (int64_t x = 0; x < width; x += COLUMNS) {
-            int64_t columns = width - x < COLUMNS ? width - x : COLUMNS;
-            int32_t sums[COLUMNS];
-            for (int64_t j = 0; j < COLUMNS; j++)
-                sums[j] = 1 << (PRECISION_BITS - 1);
-            for (int32_t k = 0; k < axis->count[i]; k++) {
-                const int32_t weight = axis->weights[i * axis->taps + k];
-                const uint8_t *pixels = from + (axis->first[i] + k) * width + x;
-                for (int64_t j = 0; j < columns; j++)
-                    sums[j] += pixels[j] * weight;
-            }
-            for (int64_t j = 0; j < columns; j++)
-                to[i * width + x + j] = clip(sums[j]);
-        }
+    for (int64_t y = 0; y < axis->size; y++) {
+        const uint8_t *source = from + axis->first[y] * width;
+        const int32_t *weights = axis->weights + y * axis->taps;
+        int64_t x = 0;
+        for (; x + COLUMNS <= width; x += COLUMNS)
+            resize_columns(axis->count[y], weights, width, source + x, COLUMNS, to + y * width + x);
+        if (x < width)
+            resize_columns(axis->count[y], weights, width, source + x, width - x,
+                           to + y * width + x);
+    }
 }
 
-static inline int32_t inside(int32_t x, int32_t y, int32_t width, int32_t height)
+KERNEL_INLINE int32_t inside(int32_t x, int32_t y, int32_t width, int32_t height)
 {
-    return x >= 0 && x < width && y >= 0 && y < height;
+    return (x >= 0) & (x < width) & (y >= 0) & (y < height);
+}
+
+/* device.h, struct pixel_plan: stage by stage from the output back. Without branches, so that many
+ * pixels go side by side. */
+KERNEL_INLINE void follow_pixels(const struct pixel_plan *plan, bool rotate, int32_t width,
+                                 int32_t height, int32_t begin, int32_t line, int32_t count,
+                                 int32_t *origin)
+{
+    const int32_t *m = plan->matrix;
+    int32_t erase_right = plan->erase_x + plan->erase_width;
+    int32_t erased_line = (line >= plan->erase_y) & (line < plan->erase_y + plan->erase_height);
+
+    for (int32_t i = 0; i < count; i++) {
+        int32_t x = begin + i, y = line;
+        int32_t erased = erased_line & (x >= plan->erase_x) & (x < erase_right);
+        x -= plan->translate_x;
+        y -= plan->translate_y;
+        int32_t valid = inside(x, y, width, height) & (erased ^ 1);
+        if (rotate) {
+            x = valid ? x : 0; /* far outside the products would not fit */
+            y = valid ? y : 0;
+            int32_t rotated_x = (m[0] * x + m[1] * y + m[2]) >> 16;
+            int32_t rotated_y = (m[3] * x + m[4] * y + m[5]) >> 16;
+            x = rotated_x;
+            y = rotated_y;
+            valid &= inside(x, y, width, height);
+        }
+        x = plan->flip ? width - 1 - x : x;
+        x += plan->shift_x;
+        y += plan->shift_y;
+        valid &= inside(x, y, width, height);
+        origin[i] = valid ? y * width + x : -1;
+    }
 }
 
 static void follow(const struct pixel_plan *plan, int32_t width, int32_t height, int32_t x,
                    int32_t y, int32_t count, int32_t *origin)
 {
-    const int32_t *m = plan->matrix;
-    for (int32_t i = 0; i < count; i++) {
-        int32_t erase_x = x + i - plan->erase_x, erase_y = y - plan->erase_y;
-        int32_t erased = erase_x >= 0 && erase_x < plan->erase_width && erase_y >= 0 &&
-                         erase_y < plan->erase_height;
-        int32_t from_x = x + i - plan->translate_x, from_y = y - plan->translate_y;
-        int32_t seen = !erased && inside(from_x, from_y, width, height);
-        if (plan->rotate) {
-            /* 64-bit: what is not seen may lie far outside. */
-            int64_t turned_x = (m[0] * (int64_t)from_x + m[1] * (int64_t)from_y + m[2]) >> 16;
-            int64_t turned_y = (m[3] * (int64_t)from_x + m[4] * (int64_t)from_y + m[5]) >> 16;
-            from_x = (int32_t)turned_x;
-            from_y = (int32_t)turned_y;
-            seen = seen && inside(from_x, from_y, width, height);
-        }
-        from_x = (plan->flip ? width - 1 - from_x : from_x) + plan->shift_x;
-        from_y += plan->shift_y;
-        seen = seen && inside(from_x, from_y, width, height);
-        origin[i] = seen ? from_y * width + from_x : -1;
-    }
+    if (plan->rotate)
+        follow_pixels(plan, true, width, height, x, y, count, origin);
+    else
+        follow_pixels(plan, false, width, height, x, y, count, origin);
+}
+
+KERNEL_INLINE uint8_t pixel(const uint8_t *plane, const int32_t *origin, int64_t i)
+{
+    if (origin == NULL)
+        return plane[i];
+    return origin[i] < 0 ? 0 : plane[origin[i]];
+}
+
+KERNEL_INLINE void look_up_origin(enum data_type type, const union pixel_table *table,
+                                  const uint8_t *plane, const int32_t *origin, int64_t count,
+                                  void *images)
+{
+    float *fp32 = images;
+    uint16_t *half = images;
+
+    for (int64_t i = 0; type == TYPE_FP32 && i < count; i++)
+        fp32[i] = table->fp32[pixel(plane, origin, i)];
+    for (int64_t i = 0; type != TYPE_FP32 && i < count; i++)
+        half[i] = table->half[pixel(plane, origin, i)];
 }
 
 static void look_up(enum data_type type, const union pixel_table *table, const uint8_t *plane,
                     const int32_t *origin, int64_t count, void *images)
 {
-    for (int64_t i = 0; i < count; i++) {
-        uint8_t level = origin == NULL ? plane[i] : origin[i] < 0 ? 0 : plane[origin[i]];
-        if (type == TYPE_FP32)
-            ((float *)images)[i] = table->fp32[level];
-        else
-            ((uint16_t *)images)[i] = table->half[level];
-    }
+    if (origin == NULL)
+        TYPED_CALL(look_up_origin, type, table, plane, NULL, count, images);
+    else
+        TYPED_CALL(look_up_origin, type, table, plane, origin, count, images);
 }
 
 extern const struct image_kernels KERNEL(image_kernels);
-const struct image_kernels KERNEL(image_kernels) = {
-    .resize_horizontal = resize_horizontal,
-    .resize_vertical = resize_vertical,
-    .follow = follow,
-    .look_up = look_up,
-};
+const struct image_kernels KERNEL(image_kernels) = {resize_horizontal, resize_vertical, follow,
+                                                    look_up};

@@ -1,131 +1,166 @@
-/* Softmax cross-entropy of a row of logits, with what is counted besides. Rows are short (classes):
- * they are copied to fp32 once and stay in the first-level cache. */
+/* Softmax and cross-entropy of a row at a time, in fp32 from beginning to end: a row's logits are
+ * made fp32 in a buffer that is padded to whole vectors, so that no loop has a rest. */
 #include <math.h>
 
 #include "device/kernels.h"
 #include "device/vector.h"
 
-/* The row as fp32, the lanes behind it at -infinity so that they change nothing. */
-static float row_read(const struct cross_entropy *args, int64_t row, float *logits)
+extern const struct convert_kernels KERNEL(convert_kernels);
+
+/* What a row's passes hand on. */
+struct loss_row {
+    int64_t classes, stride;
+    const float *logits; /* [stride], padded with -infinity */
+    float *exponentials; /* [stride]: of logits - maximum */
+    float maximum, sum;
+};
+
+/* The largest value; NaN may be passed over (the loss finds it). */
+static float row_maximum(const float *values, int64_t stride)
 {
-    int64_t classes = args->classes, stride = loss_stride(classes);
-    float largest = -INFINITY;
-    for (int64_t c = 0; c < classes; c += VECTOR_WIDTH)
-        vector_store(logits + c, typed_load_row(args->type, args->logits, row * classes + c,
-                                                (row + 1) * classes));
-    for (int64_t c = classes; c < stride; c++)
-        logits[c] = -INFINITY;
-    for (int64_t c = 0; c < classes; c++)
-        largest = logits[c] > largest || isnan(logits[c]) ? logits[c] : largest;
-    return largest;
+    vector_float most = vector_load(values);
+    float maximum;
+
+    for (int64_t i = VECTOR_WIDTH; i < stride; i += VECTOR_WIDTH)
+        most = vector_max(most, vector_load(values + i));
+    maximum = most[0];
+    for (int lane = 1; lane < VECTOR_WIDTH; lane++)
+        maximum = most[lane] > maximum ? most[lane] : maximum;
+    return maximum;
 }
 
-/* Probabilities in `exponentials` (not yet divided); returns their sum. */
-static double row_exponentials(const float *logits, int64_t stride, float largest,
-                               float *exponentials)
+/* The lowest index that has this value; 0 when none has. */
+static int64_t row_find(const float *values, int64_t count, float value)
 {
-    double sum = 0;
-    for (int64_t c = 0; c < stride; c += VECTOR_WIDTH) {
-        vector_float e = vector_exp(vector_load(logits + c) - largest);
-        vector_store(exponentials + c, e);
-        sum += (double)vector_sum(e);
+    for (int64_t i = 0; i < count; i++)
+        if (values[i] == value)
+            return i;
+    return 0;
+}
+
+static void row_exponentials(struct loss_row *row)
+{
+    vector_float sums = {0};
+
+    row->maximum = row_maximum(row->logits, row->stride);
+    for (int64_t i = 0; i < row->stride; i += VECTOR_WIDTH) {
+        vector_float e = vector_exp(vector_load(row->logits + i) - row->maximum);
+        vector_store(row->exponentials + i, e);
+        sums += e;
     }
-    return sum;
+    row->sum = vector_sum(sums);
 }
 
-static int64_t row_largest(const float *values, int64_t count)
+/* How many classes beat `label`: larger, or equal with a lower index. NaN is beaten by all. */
+static int64_t row_rank(const struct loss_row *row, int64_t label)
 {
-    int64_t best = 0;
-    for (int64_t c = 1; c < count; c++)
-        if (values[c] > values[best])
-            best = c;
-    return best;
-}
-
-static int64_t row_label(const struct cross_entropy *args, int64_t row)
-{
-    if (args->labels != NULL)
-        return args->labels[row];
-    return row_largest(args->targets + row * args->classes, args->classes);
-}
-
-/* How many classes beat the label. NaN is beaten by all. */
-static int64_t row_rank(const float *logits, int64_t classes, int64_t label)
-{
+    float value = row->logits[label];
     int64_t rank = 0;
-    for (int64_t c = 0; c < classes; c++)
-        rank += logits[c] > logits[label] || (c < label && logits[c] == logits[label]);
-    return isnan(logits[label]) ? classes : rank;
+
+    for (int64_t i = 0; i < row->classes; i++)
+        rank += i < label ? !(row->logits[i] < value) : !(row->logits[i] <= value);
+    return rank;
 }
 
-static float target_of(const struct cross_entropy *args, int64_t row, int64_t label, int64_t c)
+/* -sum of targets * log(probabilities); the targets are smoothed labels, or given. */
+static double row_loss(const struct loss_row *row, const struct cross_entropy *args, int64_t label,
+                       const float *targets)
 {
-    if (args->targets != NULL)
-        return args->targets[row * args->classes + c];
-    float spread = args->smoothing / (float)args->classes;
-    return c == label ? 1 - args->smoothing + spread : spread;
-}
+    double log_sum = log((double)row->sum), loss = 0;
 
-/* The sum over classes of target * (log of the sum - logit). */
-static double row_loss(const struct cross_entropy *args, int64_t row, int64_t label,
-                       const float *logits, double log_sum)
-{
-    if (args->targets == NULL && args->smoothing == 0)
-        return log_sum - (double)logits[label];
-    double loss = 0;
-    for (int64_t c = 0; c < args->classes; c++) {
-        float target = target_of(args, row, label, c);
-        if (target != 0)
-            loss += (double)target * (log_sum - (double)logits[c]);
+    if (targets != NULL) {
+        for (int64_t i = 0; i < row->classes; i++)
+            if (targets[i] != 0)
+                loss += (double)targets[i] * (log_sum - (double)(row->logits[i] - row->maximum));
+        return loss;
+    }
+    double smoothing = (double)args->smoothing;
+    loss = log_sum - (1 - smoothing) * (double)(row->logits[label] - row->maximum);
+    if (smoothing != 0) {
+        double sum = 0;
+        for (int64_t i = 0; i < row->classes; i++)
+            sum += (double)(row->logits[i] - row->maximum);
+        loss -= smoothing / (double)row->classes * sum;
     }
     return loss;
 }
 
-/* scale * (weight of the targets * probability - target), written over the exponentials. */
-static void row_gradient(const struct cross_entropy *args, int64_t row, int64_t label,
-                         float *probabilities)
+/* gradient = scale * (probability * sum of targets - target), where the exponentials were. */
+static void row_gradient(struct loss_row *row, const struct cross_entropy *args, int64_t label,
+                         const float *targets)
 {
-    float weight = 0;
-    for (int64_t c = 0; args->targets != NULL && c < args->classes; c++)
-        weight += args->targets[row * args->classes + c];
-    if (args->targets == NULL)
-        weight = 1;
-    for (int64_t c = 0; c < args->classes; c++)
-        probabilities[c] =
-            args->scale * (weight * probabilities[c] - target_of(args, row, label, c));
-    for (int64_t c = 0; c < args->classes; c += VECTOR_WIDTH)
-        typed_store_row(args->type, args->dlogits, row * args->classes + c,
-                        (row + 1) * args->classes, vector_load(probabilities + c));
+    float total = 1, scale = args->scale, smooth = args->smoothing / (float)row->classes;
+    float *gradient = row->exponentials;
+
+    if (targets != NULL) {
+        double sum = 0;
+        for (int64_t i = 0; i < row->classes; i++)
+            sum += (double)targets[i];
+        total = (float)sum;
+    }
+    float factor = total / row->sum;
+    if (targets != NULL) {
+        for (int64_t i = 0; i < row->classes; i++)
+            gradient[i] = scale * (gradient[i] * factor - targets[i]);
+        return;
+    }
+    float right = gradient[label] * factor - (1 - args->smoothing) - smooth;
+    for (int64_t i = 0; i < row->classes; i++)
+        gradient[i] = scale * (gradient[i] * factor - smooth);
+    gradient[label] = scale * right;
+}
+
+static void row_write(struct loss_row *row, const struct cross_entropy *args, int64_t number,
+                      int64_t label, const float *targets)
+{
+    int64_t offset = number * row->classes;
+
+    if (args->probabilities != NULL)
+        for (int64_t i = 0; i < row->classes; i++)
+            args->probabilities[offset + i] = row->exponentials[i] / row->sum;
+    if (args->predicted != NULL)
+        args->predicted[number] = (int32_t)row_find(row->logits, row->classes, row->maximum);
+    if (args->dlogits != NULL) {
+        row_gradient(row, args, label, targets);
+        KERNEL(convert_kernels)
+            .from_fp32(args->type, (char *)args->dlogits + (size_t)offset * type_size(args->type),
+                       row->exponentials, row->classes);
+    }
 }
 
 static void cross_entropy(const struct cross_entropy *args, int64_t begin, int64_t end,
                           float *buffer, struct loss_sums *sums)
 {
     int64_t classes = args->classes, stride = loss_stride(classes);
-    float *logits = buffer, *probabilities = buffer + stride;
-    for (int64_t row = begin; row < end; row++) {
-        float largest = row_read(args, row, logits);
-        double sum = row_exponentials(logits, stride, largest, probabilities);
-        int64_t label = row_label(args, row), rank = row_rank(logits, classes, label);
-        double loss = row_loss(args, row, label, logits, (double)largest + log(sum));
-        float inverse = (float)(1 / sum);
-        for (int64_t c = 0; c < stride; c += VECTOR_WIDTH)
-            vector_store(probabilities + c, vector_load(probabilities + c) * inverse);
+    struct loss_row row = {classes, stride, buffer, buffer + stride, 0, 0};
+
+    for (int64_t i = classes; i < stride; i++)
+        buffer[i] = -INFINITY;
+    for (int64_t number = begin; number < end; number++) {
+        const float *targets = args->targets != NULL ? args->targets + number * classes : NULL;
+        int64_t label = 0;
+        KERNEL(convert_kernels)
+            .to_fp32(buffer, args->type,
+                     (const char *)args->logits +
+                         (size_t)(number * classes) * type_size(args->type),
+                     classes);
+        if (targets == NULL)
+            label = args->labels[number];
+        else
+            for (int64_t i = 1; i < classes; i++)
+                label = targets[i] > targets[label] ? i : label;
+        row_exponentials(&row);
+        double loss = row_loss(&row, args, label, targets);
+        int64_t rank = row_rank(&row, label);
         sums->loss += loss;
         sums->top1 += rank < 1;
         sums->top5 += rank < 5;
         sums->samples += 1;
         if (args->losses != NULL)
-            args->losses[row] = (float)loss;
-        if (args->predicted != NULL)
-            args->predicted[row] = (int32_t)row_largest(logits, classes);
-        if (args->probabilities != NULL)
-            memcpy(args->probabilities + row * classes, probabilities,
-                   (size_t)classes * sizeof(float));
-        if (args->dlogits != NULL)
-            row_gradient(args, row, label, probabilities);
+            args->losses[number] = (float)loss;
+        row_write(&row, args, number, label, targets);
     }
 }
 
 extern const struct loss_kernels KERNEL(loss_kernels);
-const struct loss_kernels KERNEL(loss_kernels) = {.cross_entropy = cross_entropy};
+const struct loss_kernels KERNEL(loss_kernels) = {cross_entropy};

@@ -1,50 +1,51 @@
 /* Layer normalisation of a row at a time. The row stays in the first-level cache between the passes
- * over it, so the variance is taken around the mean (two passes) and not from a sum of squares. */
+ * over it, so the variance is taken around the mean (two passes) and not from a sum of squares.
+ * A pass is one inline function for a vector of the row that ends at `end`; the loops call it with
+ * whole vectors, so that only the last call looks where the row ends. */
 #include "device/kernels.h"
 #include "device/vector.h"
 
-/* Sums run in several vectors side by side, because one would wait for itself. */
-enum { SUMS = 4, STEP = SUMS * VECTOR_WIDTH };
-
-KERNEL_INLINE float sums_total(const vector_float sums[SUMS])
-{
-    return vector_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
-}
-
 KERNEL_INLINE float row_mean(enum data_type type, const void *x, int64_t width)
 {
-    vector_float sums[SUMS] = {{0}};
+    vector_float sum0 = {0}, sum1 = {0};
     int64_t i = 0;
 
-    for (; i + STEP <= width; i += STEP)
-        for (int k = 0; k < SUMS; k++)
-            sums[k] += typed_load(type, x, i + k * VECTOR_WIDTH);
+    for (; i + 2 * VECTOR_WIDTH <= width; i += 2 * VECTOR_WIDTH) {
+        sum0 += typed_load(type, x, i);
+        sum1 += typed_load(type, x, i + VECTOR_WIDTH);
+    }
     for (; i < width; i += VECTOR_WIDTH)
-        sums[0] += typed_load_row(type, x, i, width);
-    return sums_total(sums) / (float)width;
+        sum0 += typed_load_row(type, x, i, width);
+    return vector_sum(sum0 + sum1) / (float)width;
 }
 
 KERNEL_INLINE float row_variance(enum data_type type, const void *x, int64_t width, float mean)
 {
-    vector_float sums[SUMS] = {{0}};
+    vector_float sum0 = {0}, sum1 = {0};
     float rest = 0;
     int64_t i = 0;
 
-    for (; i + STEP <= width; i += STEP)
-        for (int k = 0; k < SUMS; k++) {
-            vector_float difference = typed_load(type, x, i + k * VECTOR_WIDTH) - mean;
-            sums[k] += difference * difference;
-        }
-    for (; i + VECTOR_WIDTH <= width; i += VECTOR_WIDTH) {
-        vector_float difference = typed_load(type, x, i) - mean;
-        sums[0] += difference * difference;
+    for (; i + 2 * VECTOR_WIDTH <= width; i += 2 * VECTOR_WIDTH) {
+        vector_float difference0 = typed_load(type, x, i) - mean;
+        vector_float difference1 = typed_load(type, x, i + VECTOR_WIDTH) - mean;
+        sum0 += difference0 * difference0;
+        sum1 += difference1 * difference1;
     }
-    if (i < width) {
-        vector_float difference = typed_load_part(type, x, i, width - i) - mean;
-        for (int lane = 0; lane < width - i; lane++)
+    for (; i < width; i += VECTOR_WIDTH) {
+        vector_float difference = typed_load_row(type, x, i, width) - mean;
+        for (int lane = 0; lane < VECTOR_WIDTH && lane < width - i; lane++)
             rest += difference[lane] * difference[lane];
     }
-    return (sums_total(sums) + rest) / (float)width;
+    return (vector_sum(sum0 + sum1) + rest) / (float)width;
+}
+
+KERNEL_INLINE void normalise(enum data_type type, const struct norm_forward *args, const void *x,
+                             void *y, float mean, float rstd, int64_t i, int64_t end)
+{
+    vector_float normal = (typed_load_row(type, x, i, end) - mean) * rstd;
+    normal = normal * typed_load_row(type, args->gamma, i, end) +
+             typed_load_row(type, args->beta, i, end);
+    typed_store_row(type, y, i, end, normal);
 }
 
 KERNEL_INLINE void forward_typed(enum data_type type, const struct norm_forward *args,
@@ -57,12 +58,11 @@ KERNEL_INLINE void forward_typed(enum data_type type, const struct norm_forward 
         char *y = (char *)args->y + (size_t)(row * width) * type_size(type);
         float mean = row_mean(type, x, width);
         float rstd = 1 / __builtin_sqrtf(row_variance(type, x, width, mean) + args->epsilon);
-        for (int64_t i = 0; i < width; i += VECTOR_WIDTH) {
-            vector_float normal = (typed_load_row(type, x, i, width) - mean) * rstd;
-            normal = normal * typed_load_row(type, args->gamma, i, width) +
-                     typed_load_row(type, args->beta, i, width);
-            typed_store_row(type, y, i, width, normal);
-        }
+        int64_t i = 0;
+        for (; i + VECTOR_WIDTH <= width; i += VECTOR_WIDTH)
+            normalise(type, args, x, y, mean, rstd, i, i + VECTOR_WIDTH);
+        if (i < width)
+            normalise(type, args, x, y, mean, rstd, i, width);
         if (args->mean != NULL) {
             args->mean[row] = mean;
             args->rstd[row] = rstd;
@@ -75,65 +75,83 @@ static void forward(const struct norm_forward *args, int64_t begin, int64_t end)
     TYPED_CALL(forward_typed, args->type, args, begin, end);
 }
 
-/* The two means over a row that the gradient needs: of g = dy * gamma and of g * x^, where x^ is
- * the normalised x. On the way dy * x^ and dy are added to dgamma and dbeta. */
-KERNEL_INLINE void row_sums(enum data_type type, const struct norm_backward *args, int64_t row,
-                            float *restrict dgamma, float *restrict dbeta, float means[2])
-{
-    int64_t width = args->width;
-    const char *x = (const char *)args->x + (size_t)(row * width) * type_size(type);
-    const char *dy = (const char *)args->dy + (size_t)(row * width) * type_size(type);
-    float mean = args->mean[row], rstd = args->rstd[row];
-    vector_float sums[2] = {{0}}, products[2] = {{0}};
-    int turn = 0;
+/* One row on the way back. */
+struct norm_row {
+    const char *x, *dy, *gamma, *add;
+    char *dx;
+    float *dgamma, *dbeta;
+    float mean, rstd;
+    vector_float sum, product; /* of g = dy * gamma, and of g * x^, where x^ is the normalised x */
+    float mean_sum, mean_product;
+};
 
-    for (int64_t i = 0; i < width; i += VECTOR_WIDTH) {
-        vector_float normal = (typed_load_row(type, x, i, width) - mean) * rstd;
-        vector_float dy_part = typed_load_row(type, dy, i, width);
-        vector_float g = dy_part * typed_load_row(type, args->gamma, i, width);
-        sums[turn] += g;
-        products[turn] += g * normal;
-        turn ^= 1;
-        if (dgamma != NULL) {
-            typed_store_row(TYPE_FP32, dgamma, i, width,
-                            typed_load_row(TYPE_FP32, dgamma, i, width) + dy_part * normal);
-            typed_store_row(TYPE_FP32, dbeta, i, width,
-                            typed_load_row(TYPE_FP32, dbeta, i, width) + dy_part);
-        }
+/* On the way dy * x^ and dy are added to dgamma and dbeta. */
+KERNEL_INLINE void row_sums(enum data_type type, struct norm_row *row, bool parameters, int64_t i,
+                            int64_t end)
+{
+    vector_float normal = (typed_load_row(type, row->x, i, end) - row->mean) * row->rstd;
+    vector_float dy = typed_load_row(type, row->dy, i, end);
+    vector_float g = dy * typed_load_row(type, row->gamma, i, end);
+
+    row->sum += g;
+    row->product += g * normal;
+    if (parameters) {
+        vector_float dgamma = typed_load_row(TYPE_FP32, row->dgamma, i, end) + dy * normal;
+        vector_float dbeta = typed_load_row(TYPE_FP32, row->dbeta, i, end) + dy;
+        typed_store_row(TYPE_FP32, row->dgamma, i, end, dgamma);
+        typed_store_row(TYPE_FP32, row->dbeta, i, end, dbeta);
     }
-    means[0] = vector_sum(sums[0] + sums[1]) / (float)width;
-    means[1] = vector_sum(products[0] + products[1]) / (float)width;
 }
 
 /* dx = add + rstd (g - mean(g) - x^ mean(g x^)) */
-KERNEL_INLINE void row_gradient(enum data_type type, const struct norm_backward *args, int64_t row,
-                                const float means[2])
+KERNEL_INLINE void row_gradient(enum data_type type, const struct norm_row *row, int64_t i,
+                                int64_t end)
 {
-    int64_t width = args->width;
-    size_t offset = (size_t)(row * width) * type_size(type);
-    const char *x = (const char *)args->x + offset, *dy = (const char *)args->dy + offset;
-    const char *add = args->add != NULL ? (const char *)args->add + offset : NULL;
-    char *dx = (char *)args->dx + offset;
-    float mean = args->mean[row], rstd = args->rstd[row];
+    vector_float normal = (typed_load_row(type, row->x, i, end) - row->mean) * row->rstd;
+    vector_float g =
+        typed_load_row(type, row->dy, i, end) * typed_load_row(type, row->gamma, i, end);
+    vector_float dx = (g - row->mean_sum - normal * row->mean_product) * row->rstd;
 
-    for (int64_t i = 0; i < width; i += VECTOR_WIDTH) {
-        vector_float normal = (typed_load_row(type, x, i, width) - mean) * rstd;
-        vector_float g =
-            typed_load_row(type, dy, i, width) * typed_load_row(type, args->gamma, i, width);
-        vector_float gradient = (g - means[0] - normal * means[1]) * rstd;
-        if (add != NULL)
-            gradient += typed_load_row(type, add, i, width);
-        typed_store_row(type, dx, i, width, gradient);
-    }
+    if (row->add != NULL)
+        dx += typed_load_row(type, row->add, i, end);
+    typed_store_row(type, row->dx, i, end, dx);
+}
+
+KERNEL_INLINE void row_backward(enum data_type type, struct norm_row *row, bool parameters,
+                                int64_t width)
+{
+    int64_t i = 0;
+
+    for (; i + VECTOR_WIDTH <= width; i += VECTOR_WIDTH)
+        row_sums(type, row, parameters, i, i + VECTOR_WIDTH);
+    if (i < width)
+        row_sums(type, row, parameters, i, width);
+    row->mean_sum = vector_sum(row->sum) / (float)width;
+    row->mean_product = vector_sum(row->product) / (float)width;
+    for (i = 0; i + VECTOR_WIDTH <= width; i += VECTOR_WIDTH)
+        row_gradient(type, row, i, i + VECTOR_WIDTH);
+    if (i < width)
+        row_gradient(type, row, i, width);
 }
 
 KERNEL_INLINE void backward_typed(enum data_type type, const struct norm_backward *args,
                                   int64_t begin, int64_t end, float *dgamma, float *dbeta)
 {
-    for (int64_t row = begin; row < end; row++) {
-        float means[2];
-        row_sums(type, args, row, dgamma, dbeta, means);
-        row_gradient(type, args, row, means);
+    for (int64_t number = begin; number < end; number++) {
+        size_t offset = (size_t)(number * args->width) * type_size(type);
+        struct norm_row row = {.x = (const char *)args->x + offset,
+                               .dy = (const char *)args->dy + offset,
+                               .gamma = args->gamma,
+                               .add = args->add != NULL ? (const char *)args->add + offset : NULL,
+                               .dx = (char *)args->dx + offset,
+                               .dgamma = dgamma,
+                               .dbeta = dbeta,
+                               .mean = args->mean[number],
+                               .rstd = args->rstd[number]};
+        if (dgamma != NULL)
+            row_backward(type, &row, true, args->width);
+        else
+            row_backward(type, &row, false, args->width);
     }
 }
 
@@ -144,4 +162,4 @@ static void backward(const struct norm_backward *args, int64_t begin, int64_t en
 }
 
 extern const struct norm_kernels KERNEL(norm_kernels);
-const struct norm_kernels KERNEL(norm_kernels) = {forward, backward};
+const struct norm_kernels KERNEL(norm_kernels) = {.forward = forward, .backward = backward};

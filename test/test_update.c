@@ -1,0 +1,448 @@
+/* The optimizers against torch.optim (test/vectors/make_device.py), and what goes over flat buffers
+ * with them: clipping, segments, moving average, compute copy, conversion, sums, the search for
+ * values that are not finite. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device_test.h"
+#include "vector_file.h"
+
+struct update_case {
+    const char *name;
+    struct update settings;
+    float decay;
+    bool moment1, moment2;
+};
+
+/* As in make_device.py. */
+static const struct update_case cases[] = {
+    {"sgd", {.rule = UPDATE_SGD, .rate = 0.1}, 0, false, false},
+    {"sgd_decay", {.rule = UPDATE_SGD, .rate = 0.1}, 0.05f, false, false},
+    {"sgd_momentum", {.rule = UPDATE_SGD, .rate = 0.05, .momentum = 0.9}, 0.01f, true, false},
+    {"sgd_nesterov",
+     {.rule = UPDATE_SGD, .rate = 0.05, .momentum = 0.8, .nesterov = true, .max_norm = 1.5},
+     0.01f,
+     true,
+     false},
+    {"adam",
+     {.rule = UPDATE_ADAM, .rate = 0.01, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
+     0,
+     true,
+     true},
+    {"adam_decay",
+     {.rule = UPDATE_ADAM,
+      .rate = 0.02,
+      .beta1 = 0.8,
+      .beta2 = 0.95,
+      .epsilon = 1e-3,
+      .max_norm = 2},
+     0.1f,
+     true,
+     true},
+    {"adamw",
+     {.rule = UPDATE_ADAMW,
+      .rate = 0.01,
+      .beta1 = 0.9,
+      .beta2 = 0.999,
+      .epsilon = 1e-8,
+      .max_norm = 1},
+     0.05f,
+     true,
+     true},
+    {"adamw_other",
+     {.rule = UPDATE_ADAMW, .rate = 0.1, .beta1 = 0.5, .beta2 = 0.9, .epsilon = 1e-6},
+     0.3f,
+     true,
+     true},
+    {"rmsprop",
+     {.rule = UPDATE_RMSPROP, .rate = 0.01, .alpha = 0.99, .epsilon = 1e-8},
+     0,
+     false,
+     true},
+    {"rmsprop_momentum",
+     {.rule = UPDATE_RMSPROP,
+      .rate = 0.01,
+      .alpha = 0.9,
+      .epsilon = 1e-5,
+      .momentum = 0.9,
+      .max_norm = 3},
+     0.1f,
+     true,
+     true},
+};
+
+enum { CASES = sizeof cases / sizeof cases[0], STEPS = 5, FIRST = 21, COUNT = 45, GAP = 3 };
+
+/* The two groups of parameters with padding between: FIRST elements, GAP, the rest, GAP. */
+enum { PADDED = COUNT + 2 * GAP };
+
+static int padded_index(int i)
+{
+    return i < FIRST ? i : i + GAP;
+}
+
+static double norm_squared_of(struct device_test *test, const float *values, int64_t count)
+{
+    double sum = 0;
+    device_cpu.sum_squares(test->stream, values, count, &sum);
+    return sum;
+}
+
+static void check_optimizer(const struct update_case *it, const struct vector_file *file)
+{
+    struct device_test test;
+    device_test_open(&test, 2);
+    const float *start = vector_file_floats(file, "start", NULL);
+    const float *gradients = vector_file_floats(file, "gradients", NULL);
+    const double *expected = vector_file_doubles(file, it->name, NULL);
+    const struct update_segment segments[] = {{0, FIRST, it->decay, 1},
+                                              {FIRST + GAP, COUNT + GAP, 0, 0.5f}};
+    float *weights = device_test_zeros(&test, TYPE_FP32, PADDED);
+    float *gradient = device_test_random(&test, TYPE_FP32, PADDED, 1, 1);
+    double average[COUNT], norm_squared;
+    struct update args = it->settings;
+    args.count = PADDED;
+    args.weights = weights;
+    args.gradient = gradient;
+    args.moment1 = it->moment1 ? device_test_zeros(&test, TYPE_FP32, PADDED) : NULL;
+    args.moment2 = it->moment2 ? device_test_zeros(&test, TYPE_FP32, PADDED) : NULL;
+    args.average = device_test_zeros(&test, TYPE_FP32, PADDED);
+    args.copy = device_test_zeros(&test, TYPE_BF16, PADDED);
+    args.copy_type = TYPE_BF16;
+    args.segments = segments;
+    args.segment_count = 2;
+    args.average_decay = 0.75;
+    args.norm_squared = &norm_squared;
+    for (int i = 0; i < COUNT; i++)
+        weights[padded_index(i)] = args.average[padded_index(i)] = start[i];
+    for (int i = 0; i < COUNT; i++)
+        average[i] = (double)start[i];
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < COUNT; i++)
+            gradient[padded_index(i)] = gradients[step * COUNT + i];
+        norm_squared = norm_squared_of(&test, gradients + step * COUNT, COUNT);
+        args.step = step + 1;
+        device_cpu.update(test.stream, &args);
+        for (int i = 0; i < COUNT; i++) {
+            double truth = expected[step * COUNT + i], weight = (double)weights[padded_index(i)];
+            average[i] = 0.75 * average[i] + 0.25 * truth;
+            if (!(fabs(weight - truth) <= 1e-6 * (1 + fabs(truth))))
+                fail_msg("%s: step %d, element %d is %.9g, not %.9g", it->name, step, i, weight,
+                         truth);
+            assert_true(fabs((double)args.average[padded_index(i)] - average[i]) <= 2e-6);
+        }
+    }
+    uint16_t *copy = device_test_zeros(&test, TYPE_BF16, PADDED);
+    device_cpu.convert(test.stream, TYPE_BF16, copy, TYPE_FP32, weights, PADDED);
+    device_test_same("copy", TYPE_BF16, args.copy, copy, PADDED);
+    for (int i = 0; i < GAP; i++)
+        assert_true(weights[FIRST + i] == 0 && weights[COUNT + GAP + i] == 0);
+    device_test_close(&test);
+}
+
+static void optimizers_are_pytorchs(void **state)
+{
+    (void)state;
+    struct vector_file *file = vector_file_open("device_update.safetensors");
+    for (int i = 0; i < CASES; i++)
+        check_optimizer(&cases[i], file);
+    vector_file_close(file);
+}
+
+static void optimizers_are_pytorchs_with_all_kernels(void **state)
+{
+    device_test_every_kernels(optimizers_are_pytorchs, state);
+}
+
+/* Memory of an AdamW update of `count` elements, copy in this type. */
+static struct update adamw_of(struct device_test *test, int64_t count, enum data_type copy_type)
+{
+    return (struct update){.rule = UPDATE_ADAMW,
+                           .count = count,
+                           .weights = device_test_random(test, TYPE_FP32, count, 1, 1),
+                           .gradient = device_test_random(test, TYPE_FP32, count, 1, 2),
+                           .moment1 = device_test_random(test, TYPE_FP32, count, 0.1, 3),
+                           .moment2 = device_test_zeros(test, TYPE_FP32, count),
+                           .average = device_test_random(test, TYPE_FP32, count, 1, 4),
+                           .copy = device_test_zeros(test, copy_type, count),
+                           .copy_type = copy_type,
+                           .rate = 0.01,
+                           .beta1 = 0.9,
+                           .beta2 = 0.99,
+                           .epsilon = 1e-8,
+                           .average_decay = 0.9,
+                           .step = 3};
+}
+
+static void threads_do_not_matter(void **state)
+{
+    (void)state;
+    enum { MANY = 100003 };
+    const struct update_segment segments[] = {{0, 50001, 0.1f, 1}, {50008, MANY, 0, 0.3f}};
+    struct device_test one, three;
+    device_test_open(&one, 1);
+    device_test_open(&three, 3);
+    struct update a = adamw_of(&one, MANY, TYPE_FP16), b = adamw_of(&three, MANY, TYPE_FP16);
+    a.segments = b.segments = segments;
+    a.segment_count = b.segment_count = 2;
+    device_cpu.update(one.stream, &a);
+    device_cpu.update(three.stream, &b);
+    device_test_same("weights", TYPE_FP32, a.weights, b.weights, MANY);
+    device_test_same("moment1", TYPE_FP32, a.moment1, b.moment1, MANY);
+    device_test_same("average", TYPE_FP32, a.average, b.average, MANY);
+    device_test_same("copy", TYPE_FP16, a.copy, b.copy, MANY);
+    assert_true(norm_squared_of(&one, a.weights, MANY) == norm_squared_of(&three, b.weights, MANY));
+    device_test_close(&one);
+    device_test_close(&three);
+}
+
+/* Everything is as adamw_of made it. */
+static void check_unchanged(struct device_test *test, const struct update *args)
+{
+    const struct update fresh = adamw_of(test, args->count, args->copy_type);
+    device_test_same("weights", TYPE_FP32, args->weights, fresh.weights, args->count);
+    device_test_same("moment1", TYPE_FP32, args->moment1, fresh.moment1, args->count);
+    device_test_same("moment2", TYPE_FP32, args->moment2, fresh.moment2, args->count);
+    device_test_same("average", TYPE_FP32, args->average, fresh.average, args->count);
+    device_test_same("copy", args->copy_type, args->copy, fresh.copy, args->count);
+}
+
+static void an_infinite_norm_changes_nothing(void **state)
+{
+    (void)state;
+    const double norms[] = {INFINITY, NAN};
+    const double max_norms[] = {0, 1};
+    for (int i = 0; i < 4; i++) {
+        struct device_test test;
+        device_test_open(&test, 1);
+        struct update args = adamw_of(&test, 100, TYPE_BF16);
+        const struct update_segment segment = {0, 100, 0.1f, 1};
+        args.segments = &segment;
+        args.segment_count = 1;
+        args.norm_squared = &norms[i % 2];
+        args.max_norm = max_norms[i / 2];
+        device_cpu.update(test.stream, &args);
+        check_unchanged(&test, &args);
+        device_test_close(&test);
+    }
+}
+
+static void frozen_segments_and_empty_buffers(void **state)
+{
+    (void)state;
+    struct device_test test;
+    device_test_open(&test, 1);
+    struct update args = adamw_of(&test, 100, TYPE_FP32);
+    const struct update_segment segments[] = {{0, 60, 0.1f, 0}, {60, 60, 0.1f, 1}};
+    args.segments = segments;
+    args.segment_count = 2;
+    device_cpu.update(test.stream, &args);
+    check_unchanged(&test, &args);
+    args.count = args.segment_count = 0;
+    device_cpu.update(test.stream, &args);
+    args.count = 100;
+    check_unchanged(&test, &args);
+    device_test_close(&test);
+}
+
+/* Clipping is the coefficient of torch.nn.utils.clip_grad_norm_; a small norm is left alone. */
+static void clipping_multiplies_the_gradient(void **state)
+{
+    (void)state;
+    const double norm_squared = 16, max_norms[] = {1, 4.1, 0}, coefficients[] = {0.25, 1, 1};
+    const struct update_segment segment = {0, 3, 0, 1};
+    for (int i = 0; i < 3; i++) {
+        struct device_test test;
+        float weights[3] = {0}, gradient[3] = {1, -2, 3};
+        device_test_open(&test, 1);
+        device_cpu.update(test.stream, &(struct update){.rule = UPDATE_SGD,
+                                                        .count = 3,
+                                                        .weights = weights,
+                                                        .gradient = gradient,
+                                                        .segments = &segment,
+                                                        .segment_count = 1,
+                                                        .rate = 1,
+                                                        .step = 1,
+                                                        .norm_squared = &norm_squared,
+                                                        .max_norm = max_norms[i]});
+        for (int j = 0; j < 3; j++)
+            assert_true(fabs((double)(weights[j] + gradient[j] * (float)coefficients[i])) < 2e-6);
+        device_test_close(&test);
+    }
+}
+
+static void sums_of_squares(void **state)
+{
+    (void)state;
+    const int64_t counts[] = {0, 1, 5, 1000, 16384, 16385, 300007};
+    for (int i = 0; i < 7; i++) {
+        struct device_test test;
+        device_test_open(&test, 2);
+        const float *values = device_test_random(&test, TYPE_FP32, counts[i], 3, 1);
+        double sum = 100, expected = 100;
+        for (int64_t j = 0; j < counts[i]; j++)
+            expected += (double)values[j] * (double)values[j];
+        device_cpu.sum_squares(test.stream, values, counts[i], &sum);
+        assert_true(fabs(sum - expected) <= 1e-12 * expected);
+        device_test_close(&test);
+    }
+    struct device_test test;
+    device_test_open(&test, 1);
+    const float large[5] = {1e30f, -1e30f, 0, 1e30f, 1e30f};
+    assert_true(fabs(norm_squared_of(&test, large, 5) / 4e60 - 1) < 1e-6);
+    device_test_close(&test);
+}
+
+static void additions(void **state)
+{
+    (void)state;
+    const int64_t counts[] = {0, 3, 8, 40001};
+    for (int i = 0; i < 4; i++) {
+        struct device_test test;
+        device_test_open(&test, 2);
+        float *sum = device_test_random(&test, TYPE_FP32, counts[i], 1, 1);
+        const float *before = device_test_random(&test, TYPE_FP32, counts[i], 1, 1);
+        const float *addend = device_test_random(&test, TYPE_FP32, counts[i], 1, 2);
+        device_cpu.add(test.stream, sum, addend, counts[i]);
+        for (int64_t j = 0; j < counts[i]; j++)
+            assert_true(sum[j] == before[j] + addend[j]);
+        device_test_close(&test);
+    }
+}
+
+static void set_value(enum data_type type, void *values, int64_t index, uint32_t bits)
+{
+    if (type == TYPE_FP32)
+        ((uint32_t *)values)[index] = bits;
+    else
+        ((uint16_t *)values)[index] = (uint16_t)bits;
+}
+
+static void values_that_are_not_finite(void **state)
+{
+    (void)state;
+    /* By type: infinity, NaN, and the largest finite number, which is none. */
+    static const uint32_t bits[3][3] = {
+        {0xff800000, 0x7f800001, 0x7f7fffff}, {0x7f80, 0xffc1, 0x7f7f}, {0xfc00, 0x7c01, 0x7bff}};
+    enum { COUNT_VALUES = 5003 };
+    const int64_t places[] = {0, 7, 1023, 1024, 4096, COUNT_VALUES - 1};
+    for (enum data_type type = TYPE_FP32; type <= TYPE_FP16; type++) {
+        struct device_test test;
+        device_test_open(&test, 2);
+        void *values = device_test_random(&test, type, COUNT_VALUES, 1, 1);
+        int64_t index = 0;
+        struct nonfinite args = {type, COUNT_VALUES, values, &index};
+        set_value(type, values, 33, bits[type][2]);
+        device_cpu.nonfinite(test.stream, &args);
+        assert_int_equal(index, -1);
+        for (int i = 5; i >= 0; i--) {
+            set_value(type, values, places[i], bits[type][i % 2]);
+            device_cpu.nonfinite(test.stream, &args);
+            assert_int_equal(index, places[i]);
+        }
+        args.count = 0;
+        device_cpu.nonfinite(test.stream, &args);
+        assert_int_equal(index, -1);
+        device_test_close(&test);
+    }
+}
+
+/* All 65536 numbers of a type come back from fp32 as they were; NaN stays NaN. */
+static void all_halves_survive(void **state)
+{
+    (void)state;
+    enum { ALL = 1 << 16 };
+    for (enum data_type type = TYPE_BF16; type <= TYPE_FP16; type++) {
+        struct device_test test;
+        device_test_open(&test, 2);
+        uint16_t *halves = device_test_zeros(&test, type, ALL);
+        uint16_t *back = device_test_zeros(&test, type, ALL);
+        float *wide = device_test_zeros(&test, TYPE_FP32, ALL);
+        for (int i = 0; i < ALL; i++)
+            halves[i] = (uint16_t)i;
+        device_cpu.convert(test.stream, TYPE_FP32, wide, type, halves, ALL);
+        device_cpu.convert(test.stream, type, back, TYPE_FP32, wide, ALL);
+        for (int i = 0; i < ALL; i++) {
+            double value = device_test_value(type, halves, i);
+            if (isnan(value)) {
+                assert_true(isnan(wide[i]) && isnan(device_test_value(type, back, i)));
+            } else {
+                assert_true((double)wide[i] == value);
+                assert_int_equal(back[i], i);
+            }
+        }
+        device_test_close(&test);
+    }
+}
+
+/* Between two neighbours of a type: to the nearer one, half way to the even one. */
+static void check_rounding(struct device_test *test, enum data_type type, uint16_t low)
+{
+    uint16_t neighbours[2] = {low, (uint16_t)(low + 1)}, rounded[3];
+    double a = device_test_value(type, neighbours, 0), b = device_test_value(type, neighbours, 1);
+    float middle = (float)((a + b) / 2);
+    float values[3] = {nextafterf(middle, (float)a), middle, nextafterf(middle, (float)b)};
+    device_cpu.convert(test->stream, type, rounded, TYPE_FP32, values, 3);
+    assert_int_equal(rounded[0], neighbours[0]);
+    assert_int_equal(rounded[1], neighbours[low & 1]);
+    assert_int_equal(rounded[2], neighbours[1]);
+}
+
+static void halves_are_rounded_to_nearest_even(void **state)
+{
+    (void)state;
+    struct device_test test;
+    device_test_open(&test, 1);
+    for (int low = 0; low < 0x7c00 - 1; low += 3)
+        for (int sign = 0; sign < 2; sign++)
+            check_rounding(&test, TYPE_FP16, (uint16_t)(low | sign << 15));
+    for (int low = 0x0080; low < 0x7f80 - 1; low += 7)
+        for (int sign = 0; sign < 2; sign++)
+            check_rounding(&test, TYPE_BF16, (uint16_t)(low | sign << 15));
+    const float edges[] = {65519.9f, 65520, 1e30f, -INFINITY, 0x1p-25f, 0x1.8p-25f};
+    uint16_t halves[6];
+    device_cpu.convert(test.stream, TYPE_FP16, halves, TYPE_FP32, edges, 6);
+    const uint16_t expected[] = {0x7bff, 0x7c00, 0x7c00, 0xfc00, 0, 1};
+    assert_memory_equal(halves, expected, sizeof expected);
+    const float large[] = {0x1.fep127f, 0x1.ffp127f, -0x1.fffffep127f};
+    device_cpu.convert(test.stream, TYPE_BF16, halves, TYPE_FP32, large, 3);
+    assert_true(halves[0] == 0x7f7f && halves[1] == 0x7f80 && halves[2] == 0xff80);
+    device_cpu.convert(test.stream, TYPE_BF16, halves, TYPE_FP32, large, 0);
+    device_cpu.convert(test.stream, TYPE_BF16, halves, TYPE_BF16, expected, 6);
+    assert_memory_equal(halves, expected, sizeof expected);
+    device_test_close(&test);
+}
+
+static void conversions_with_all_kernels(void **state)
+{
+    device_test_every_kernels(all_halves_survive, state);
+    device_test_every_kernels(halves_are_rounded_to_nearest_even, state);
+    device_test_every_kernels(values_that_are_not_finite, state);
+    device_test_every_kernels(sums_of_squares, state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(optimizers_are_pytorchs),
+        cmocka_unit_test(optimizers_are_pytorchs_with_all_kernels),
+        cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(an_infinite_norm_changes_nothing),
+        cmocka_unit_test(frozen_segments_and_empty_buffers),
+        cmocka_unit_test(clipping_multiplies_the_gradient),
+        cmocka_unit_test(sums_of_squares),
+        cmocka_unit_test(additions),
+        cmocka_unit_test(values_that_are_not_finite),
+        cmocka_unit_test(all_halves_survive),
+        cmocka_unit_test(halves_are_rounded_to_nearest_even),
+        cmocka_unit_test(conversions_with_all_kernels),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

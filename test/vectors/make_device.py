@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Vectors for the tests of device operations that have a truth outside: PyTorch's optimizers and
+cross-entropy, Pillow's resizing. Run in this folder; needs torch, pillow, numpy and
+safetensors. The tests have tables of their own with the same names and settings."""
+import numpy
+import torch
+from PIL import Image
+from safetensors.numpy import save_file
+
+random = numpy.random.default_rng(20240611)
+
+# name: optimizer, its arguments. Two groups of parameters: the second has no decay and half the
+# rate. max_norm 0: no clipping.
+UPDATES = {
+    "sgd": (torch.optim.SGD, dict(lr=0.1), 0),
+    "sgd_decay": (torch.optim.SGD, dict(lr=0.1, weight_decay=0.05), 0),
+    "sgd_momentum": (torch.optim.SGD, dict(lr=0.05, momentum=0.9, weight_decay=0.01), 0),
+    "sgd_nesterov": (torch.optim.SGD, dict(lr=0.05, momentum=0.8, nesterov=True, weight_decay=0.01), 1.5),
+    "adam": (torch.optim.Adam, dict(lr=0.01), 0),
+    "adam_decay": (torch.optim.Adam, dict(lr=0.02, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.1), 2.0),
+    "adamw": (torch.optim.AdamW, dict(lr=0.01, weight_decay=0.05), 1.0),
+    "adamw_other": (torch.optim.AdamW, dict(lr=0.1, betas=(0.5, 0.9), eps=1e-6, weight_decay=0.3), 0),
+    "rmsprop": (torch.optim.RMSprop, dict(lr=0.01), 0),
+    "rmsprop_momentum": (torch.optim.RMSprop,
+                         dict(lr=0.01, alpha=0.9, eps=1e-5, momentum=0.9, weight_decay=0.1), 3.0),
+}
+STEPS, FIRST, COUNT = 5, 21, 45
+
+
+def updates():
+    start = random.standard_normal(COUNT).astype(numpy.float32)
+    gradients = random.standard_normal((STEPS, COUNT)).astype(numpy.float32)
+    tensors = {"start": start, "gradients": gradients}
+    for name, (optimizer_type, settings, max_norm) in UPDATES.items():
+        first = torch.tensor(start[:FIRST], dtype=torch.float64, requires_grad=True)
+        second = torch.tensor(start[FIRST:], dtype=torch.float64, requires_grad=True)
+        optimizer = optimizer_type(
+            [{"params": [first]},
+             {"params": [second], "lr": settings["lr"] / 2, "weight_decay": 0}], **settings)
+        after = []
+        for step in range(STEPS):
+            first.grad = torch.tensor(gradients[step, :FIRST], dtype=torch.float64)
+            second.grad = torch.tensor(gradients[step, FIRST:], dtype=torch.float64)
+            if max_norm > 0:
+                torch.nn.utils.clip_grad_norm_([first, second], max_norm)
+            optimizer.step()
+            after.append(torch.cat([first, second]).detach().numpy().copy())
+        tensors[name] = numpy.stack(after)
+    save_file(tensors, "device_update.safetensors")
+
+
+def loss_case(tensors, name, logits, target, smoothing):
+    logits = torch.tensor(logits, dtype=torch.float64, requires_grad=True)
+    losses = torch.nn.functional.cross_entropy(logits, target, label_smoothing=smoothing,
+                                               reduction="none")
+    losses.sum().backward()
+    tensors[name + ".losses"] = losses.detach().numpy()
+    tensors[name + ".gradient"] = logits.grad.numpy()
+
+
+def losses():
+    batch, classes = 9, 13
+    logits = (4 * random.standard_normal((batch, classes))).astype(numpy.float32)
+    labels = random.integers(0, classes, batch).astype(numpy.int32)
+    targets = random.dirichlet(numpy.ones(classes), batch).astype(numpy.float32)
+    targets[0] = 0
+    targets[0, 3] = 1
+    tensors = {"logits": logits, "labels": labels, "targets": targets}
+    labels = torch.tensor(labels, dtype=torch.int64)
+    loss_case(tensors, "labels", logits, labels, 0.0)
+    loss_case(tensors, "smooth", logits, labels, 0.1)
+    loss_case(tensors, "targets", logits, torch.tensor(targets, dtype=torch.float64), 0.0)
+    save_file(tensors, "device_loss.safetensors")
+
+
+# (source height, width) -> (height, width). None gets much less high than wide: there Pillow 13 does
+# the vertical pass first, where all versions before, and the program, begin with the horizontal one.
+RESIZES = [((32, 32), (224, 224)), ((224, 224), (32, 32)), ((37, 29), (50, 61)), ((50, 61), (37, 29)),
+           ((20, 16), (20, 40)), ((20, 16), (7, 16)), ((1, 1), (3, 5)), ((19, 23), (1, 1)),
+           ((9, 100), (70, 13))]
+
+
+def resizes():
+    tensors = {}
+    for i, (source_size, size) in enumerate(RESIZES):
+        source = random.integers(0, 256, source_size).astype(numpy.uint8)
+        source[random.random(source_size) < 0.2] = 255
+        resized = Image.fromarray(source).resize(size[::-1], Image.BILINEAR)
+        tensors[f"source{i}"] = source
+        tensors[f"expected{i}"] = numpy.asarray(resized)
+    save_file(tensors, "device_resize.safetensors")
+
+
+updates()
+losses()
+resizes()
