@@ -2,18 +2,23 @@
  * result, of a size that depends on the shape only. A thread multiplies its task and goes on with
  * what follows the product (bias, GELU, dropout, residual) while the result is in its cache. Types
  * that the processor cannot multiply are converted to fp32 on the way in: weights once a call, the
- * rest task by task. */
+ * rest task by task. What would be slow to multiply where it lies is copied the same way. */
 #include <omp.h>
 #include <string.h>
 
 #include "device/cpu.h"
 #include "device/cpu_product.h"
 
-enum {
-    PANEL_COLUMNS = 768, /* rows x columns x fp32 fit into the second-level cache */
-    CHUNK_ROWS = 96,
-    CHUNK_ROWS_BF16 = 256 /* faster products need more rows to be worth their packing */
+/* About how many rows and at most how many columns a task has: rows x columns x fp32 fit into the
+ * second-level cache. The faster the products, the more rows are needed to be worth packing the
+ * other operand. Rows are cut into a multiple of `parts`, which spread evenly over threads. */
+struct task_size {
+    int64_t rows, columns, parts;
 };
+
+static const struct task_size task_size_fp32 = {96, 768, 8}, task_size_bf16 = {448, 384, 4};
+
+enum { PANEL_COLUMNS = 768 }; /* the most of both */
 
 /* `total` rows or columns cut into `count` parts of `size`; the last one may be shorter. */
 struct cut {
@@ -28,19 +33,19 @@ static struct cut cut_by_size(int64_t total, int64_t count, int64_t multiple)
     return (struct cut){total, size, (total + size - 1) / size};
 }
 
-static struct cut cut_columns(int64_t columns)
+static struct cut cut_columns(int64_t columns, const struct task_size *size)
 {
-    return cut_by_size(columns, (columns + PANEL_COLUMNS - 1) / PANEL_COLUMNS, 16);
+    return cut_by_size(columns, (columns + size->columns - 1) / size->columns, 16);
 }
 
-/* A multiple of eight parts where there are rows enough: they spread evenly over threads. */
-static struct cut cut_rows(int64_t rows, bool bf16)
+static struct cut cut_rows(int64_t rows, const struct task_size *size)
 {
-    const int64_t target = bf16 ? CHUNK_ROWS_BF16 : CHUNK_ROWS;
-    int64_t count = (rows + 4 * target) / (8 * target) * 8;
+    const int64_t round = size->rows * size->parts;
+    const int64_t whole_rounds = (rows + round / 2) / round, few = (rows + 15) / 16;
+    int64_t count = whole_rounds * size->parts;
 
     if (count == 0)
-        count = rows < 128 ? (rows + 15) / 16 : 8;
+        count = few < size->parts ? few : size->parts;
     return cut_by_size(rows, count, 4);
 }
 
@@ -55,7 +60,8 @@ static int64_t part_size(const struct cut *cut, int64_t part)
 struct linear_task {
     struct cpu_device *cpu;
     enum data_type type;
-    bool native;   /* operands are multiplied as they are */
+    bool native; /* operands are multiplied as they are */
+    const struct task_size *size;
     int64_t inner; /* columns of a */
     struct cut rows, columns;
     const void *a;
@@ -74,6 +80,11 @@ struct linear_task {
 static bool is_native(const struct cpu_device *cpu, enum data_type type)
 {
     return type == TYPE_FP32 || (type == TYPE_BF16 && cpu->limits.multiplies_bf16);
+}
+
+static const struct task_size *task_size_of(const struct cpu_device *cpu, enum data_type type)
+{
+    return type == TYPE_BF16 && is_native(cpu, type) ? &task_size_bf16 : &task_size_fp32;
 }
 
 /* oneDNN's fp32 products of few rows read operands where they are. Columns of a matrix whose rows
@@ -128,18 +139,38 @@ struct task_memory {
     float *mask, *sum, *a;
 };
 
+enum { MASK_BYTES = (PANEL_COLUMNS + 16) * sizeof(float) };
+
+static size_t sum_bytes(const struct linear_task *task)
+{
+    const int64_t elements = task->rows.size * task->columns.size;
+
+    return writes_in_place(task) ? 0 : (size_t)elements * sizeof(float);
+}
+
+static size_t task_bytes(const struct linear_task *task)
+{
+    const size_t a = (size_t)(task->rows.size * task->inner) * sizeof(float);
+
+    return PRODUCT_SCRATCH + MASK_BYTES + sum_bytes(task) + (task->native ? 0 : a);
+}
+
 static struct task_memory task_memory(const struct linear_task *task)
 {
-    const size_t size = (size_t)(task->rows.size * task->columns.size) * sizeof(float);
-    const size_t sum = writes_in_place(task) ? 0 : size;
-    const size_t a = task->native ? 0 : (size_t)(task->rows.size * task->inner) * sizeof(float);
-    const size_t mask = (PANEL_COLUMNS + 16) * sizeof(float);
-    char *memory = cpu_workspace_thread(task->cpu, PRODUCT_SCRATCH + mask + sum + a);
+    char *memory = cpu_workspace_thread(task->cpu, task_bytes(task));
 
-    return (struct task_memory){.scratch = memory,
-                                .mask = (float *)(memory + PRODUCT_SCRATCH),
-                                .sum = (float *)(memory + PRODUCT_SCRATCH + mask),
-                                .a = (float *)(memory + PRODUCT_SCRATCH + mask + sum)};
+    return (struct task_memory){
+        .scratch = memory,
+        .mask = (float *)(memory + PRODUCT_SCRATCH),
+        .sum = (float *)(memory + PRODUCT_SCRATCH + MASK_BYTES),
+        .a = (float *)(memory + PRODUCT_SCRATCH + MASK_BYTES + sum_bytes(task))};
+}
+
+/* Very wide layers: tasks of fewer rows, so that a task fits into the workspace. */
+static void fit_rows(struct linear_task *task)
+{
+    while (task_bytes(task) > WORKSPACE_THREAD && task->rows.size > 4)
+        task->rows = cut_by_size(task->rows.total, 2 * task->rows.count, 4);
 }
 
 /* What follows the product, for `count` columns from `column` of row r of the whole result. */
@@ -212,7 +243,6 @@ static bool copies_weight(const struct linear_task *task, int64_t weight_stride)
 static void run_tasks(struct linear_task *task, const void *weight, int64_t weight_stride)
 {
     const struct cpu_device *cpu = task->cpu;
-    const int64_t tasks = task->rows.count * task->columns.count;
     const int64_t weight_rows = task->b_transposed ? task->columns.total : task->inner;
     const int64_t weight_columns = task->b_transposed ? task->inner : task->columns.total;
     const int64_t stride = copy_stride(weight_columns);
@@ -225,6 +255,7 @@ static void run_tasks(struct linear_task *task, const void *weight, int64_t weig
         task->b = copy;
         task->b_stride = stride;
     }
+    fit_rows(task);
     make_plans(task);
 #pragma omp parallel num_threads(cpu->threads)
     {
@@ -236,7 +267,7 @@ static void run_tasks(struct linear_task *task, const void *weight, int64_t weig
                                                weight_columns);
         }
 #pragma omp for schedule(dynamic)
-        for (int64_t t = 0; t < tasks; t++)
+        for (int64_t t = 0; t < task->rows.count * task->columns.count; t++)
             run_task(task, t % task->rows.count, t / task->rows.count);
     }
 }
@@ -255,7 +286,7 @@ static void run_product(struct linear_task *task, const void *weight, int64_t we
         const int64_t left = task->row_width - column;
         const int64_t first = task->b_transposed ? column * weight_stride : column;
         task->first_column = column;
-        task->columns = cut_columns(left < step ? left : step);
+        task->columns = cut_columns(left < step ? left : step, task->size);
         run_tasks(task, element(task->type, weight, first), weight_stride);
     }
 }
@@ -263,10 +294,10 @@ static void run_product(struct linear_task *task, const void *weight, int64_t we
 void cpu_linear_forward(struct stream *stream, const struct linear_forward *args)
 {
     struct cpu_device *cpu = stream->cpu;
-    const bool native = is_native(cpu, args->type);
     struct linear_task task = {.cpu = cpu,
                                .type = args->type,
-                               .native = native,
+                               .native = is_native(cpu, args->type),
+                               .size = task_size_of(cpu, args->type),
                                .inner = args->in,
                                .a = args->x,
                                .b_transposed = true,
@@ -282,16 +313,16 @@ void cpu_linear_forward(struct stream *stream, const struct linear_forward *args
 
     if (args->rows == 0)
         return;
-    task.rows = cut_rows(args->rows, native && args->type == TYPE_BF16);
+    task.rows = cut_rows(args->rows, task.size);
     run_product(&task, args->weight, args->in);
 }
 
 static void gradient_of_x(struct cpu_device *cpu, const struct linear_backward *args)
 {
-    const bool native = is_native(cpu, args->type);
     struct linear_task task = {.cpu = cpu,
                                .type = args->type,
-                               .native = native,
+                               .native = is_native(cpu, args->type),
+                               .size = task_size_of(cpu, args->type),
                                .inner = args->out,
                                .a = args->dy,
                                .row_width = args->in,
@@ -304,7 +335,7 @@ static void gradient_of_x(struct cpu_device *cpu, const struct linear_backward *
         memcpy(&task.operands.pre, &args->pre, sizeof args->pre);
         task.dropout = args->dropout;
     }
-    task.rows = cut_rows(args->rows, native && args->type == TYPE_BF16);
+    task.rows = cut_rows(args->rows, task.size);
     run_product(&task, args->weight, args->in);
 }
 
@@ -397,6 +428,7 @@ static void run_weight_tasks_copied(struct weight_task *task, const struct linea
 static void gradient_of_weight(struct cpu_device *cpu, const struct linear_backward *args)
 {
     const bool native = is_native(cpu, args->type);
+    const struct task_size *size = task_size_of(cpu, args->type);
     struct weight_task task = {.cpu = cpu,
                                .type = native ? args->type : TYPE_FP32,
                                .rows = args->rows,
@@ -404,9 +436,9 @@ static void gradient_of_weight(struct cpu_device *cpu, const struct linear_backw
                                .out = args->out,
                                .x_stride = args->in,
                                .dy_stride = args->out,
-                               .out_cut = cut_rows(args->out, native && args->type == TYPE_BF16),
+                               .out_cut = cut_rows(args->out, size),
                                .in_cut = args->dweight != NULL
-                                             ? cut_columns(args->in)
+                                             ? cut_columns(args->in, size)
                                              : (struct cut){args->in, args->in, 1},
                                .x = args->x,
                                .dy = args->dy,
