@@ -4,8 +4,11 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -95,6 +98,25 @@ void device_test_every_kernels(void (*test)(void **state), void **state)
         test(state);
     }
     unsetenv("VITTRAIN_CPU");
+}
+
+void device_test_ends(void (*call)(struct device_test *test))
+{
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct device_test test;
+        if (freopen("/dev/null", "w", stderr) == NULL)
+            _exit(99);
+        device_test_open(&test, 1);
+        call(&test);
+        _exit(0);
+    }
+    int status = 0;
+    assert_true(waitpid(child, &status, 0) == child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), ERROR_INTERNAL);
 }
 
 void device_test_same(const char *what, enum data_type type, const void *a, const void *b,

@@ -31,6 +31,9 @@ void *device_test_random(struct device_test *test, enum data_type type, int64_t 
  */
 void device_test_every_kernels(void (*test)(void **state), void **state);
 
+/* Fails unless `call`, in a process of its own, is ended as a programmer's mistake. */
+void device_test_ends(void (*call)(struct device_test *test));
+
 /* The same bits. */
 void device_test_same(const char *what, enum data_type type, const void *a, const void *b,
                       int64_t count);

@@ -231,6 +231,27 @@ static void plans_come_after_the_resize(void **state)
     }
 }
 
+static void too_large(struct device_test *test)
+{
+    device_cpu.image_transform(
+        test->stream, &(struct image_transform){
+                          .batch = 1, .channels = 1, .height = 1, .width = 8193, .mean = zeros});
+}
+
+static void too_many_channels(struct device_test *test)
+{
+    device_cpu.image_transform(
+        test->stream, &(struct image_transform){
+                          .batch = 1, .channels = 17, .height = 1, .width = 1, .mean = zeros});
+}
+
+static void images_too_large_end_the_program(void **state)
+{
+    (void)state;
+    device_test_ends(too_large);
+    device_test_ends(too_many_channels);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +260,7 @@ int main(void)
         cmocka_unit_test(plans_are_followed),
         cmocka_unit_test(plans_are_followed_with_all_kernels),
         cmocka_unit_test(plans_come_after_the_resize),
+        cmocka_unit_test(images_too_large_end_the_program),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -277,12 +277,29 @@ static void no_rows_do_nothing(void **state)
     device_test_close(&test);
 }
 
+static void too_wide(struct device_test *test)
+{
+    float sums[1] = {0};
+    device_cpu.norm_backward(
+        test->stream,
+        &(struct norm_backward){.rows = 1, .width = 1 << 28, .dgamma = sums, .dbeta = sums});
+}
+
+static void a_norm_beyond_the_workspace_ends_the_program(void **state)
+{
+    (void)state;
+    device_test_ends(too_wide);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(norm_is_right),         cmocka_unit_test(norm_is_right_with_all_kernels),
-        cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(statistics_can_be_left_out),
+        cmocka_unit_test(norm_is_right),
+        cmocka_unit_test(norm_is_right_with_all_kernels),
+        cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(statistics_can_be_left_out),
         cmocka_unit_test(no_rows_do_nothing),
+        cmocka_unit_test(a_norm_beyond_the_workspace_ends_the_program),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -427,6 +427,46 @@ static void conversions_with_all_kernels(void **state)
     device_test_every_kernels(sums_of_squares, state);
 }
 
+static void adam_without(struct device_test *test, bool moment1)
+{
+    struct update args = adamw_of(test, 10, TYPE_FP32);
+    if (moment1)
+        args.moment1 = NULL;
+    else
+        args.moment2 = NULL;
+    device_cpu.update(test->stream, &args);
+}
+
+static void adam_without_moment1(struct device_test *test)
+{
+    adam_without(test, true);
+}
+
+static void adam_without_moment2(struct device_test *test)
+{
+    adam_without(test, false);
+}
+
+static void sgd_without_buffer(struct device_test *test)
+{
+    device_cpu.update(test->stream, &(struct update){.rule = UPDATE_SGD, .momentum = 0.9});
+}
+
+static void half_to_half(struct device_test *test)
+{
+    uint16_t halves[2] = {0};
+    device_cpu.convert(test->stream, TYPE_BF16, halves, TYPE_FP16, halves + 1, 1);
+}
+
+static void mistakes_end_the_program(void **state)
+{
+    (void)state;
+    device_test_ends(adam_without_moment1);
+    device_test_ends(adam_without_moment2);
+    device_test_ends(sgd_without_buffer);
+    device_test_ends(half_to_half);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,6 +482,7 @@ int main(void)
         cmocka_unit_test(all_halves_survive),
         cmocka_unit_test(halves_are_rounded_to_nearest_even),
         cmocka_unit_test(conversions_with_all_kernels),
+        cmocka_unit_test(mistakes_end_the_program),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

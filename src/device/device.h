@@ -246,9 +246,10 @@ struct pixel_plan {
 };
 
 /* uint8 images [batch, channels, source_height, source_width] to [batch, channels, height, width]
- * type: resize (bilinear with antialiasing, bit for bit PIL's), crop with zero padding (`shift`),
- * flip, rotation (nearest, zero outside), translation (nearest, zero outside), / 255,
- * erase (zero), (v - mean) / std. */
+ * type: resize (bilinear with antialiasing, bit for bit PIL's up to version 12; 13 turns the passes
+ * round where an image gets much less high than wide), crop with zero padding (`shift`), flip,
+ * rotation (nearest, zero outside), translation (nearest, zero outside), / 255, erase (zero),
+ * (v - mean) / std. */
 struct image_transform {
     enum data_type type;
     int64_t batch, channels, source_height, source_width, height, width;
