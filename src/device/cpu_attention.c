@@ -46,8 +46,12 @@ static struct attention_head head_of(const struct cpu_device *cpu,
         it.lse = args->lse + task * args->queries;
     if (args->dropout.rate > 0)
         it.mask = cpu_mask_source(&args->dropout, sample);
-    const int64_t needed = cpu->kernels->attention->memory(&it, backward);
-    it.memory = cpu_workspace_thread(cpu, (size_t)needed * sizeof(float));
+    const size_t needed = (size_t)cpu->kernels->attention->memory(&it, backward) * sizeof(float);
+    ENSURE(needed <= WORKSPACE_THREAD,
+           "attention of %lld tokens in heads of %lld is more than the CPU's workspace holds: use "
+           "larger patches or smaller images",
+           (long long)args->tokens, (long long)dim);
+    it.memory = cpu_workspace_thread(cpu, needed);
     return it;
 }
 

@@ -26,7 +26,8 @@ extern const struct random_kernels KERNEL(random_kernels);
 #define UNROLL _Pragma("GCC unroll 8")
 #endif
 
-enum { QUERIES_AT_A_TIME = 72 }; /* whole tiles of 4 and of 6 rows */
+/* Whole tiles of 4 and of 6 rows; fewer where a row of scores is long. */
+enum { QUERIES_AT_A_TIME = 72, QUERIES_OF_MANY_TOKENS = 24, MANY_TOKENS = 1100 };
 
 /* c [rows, columns] = or += a . b, with a(r, k) at a[r * a_row + k * a_inner], b [inner, columns]
  * and c by rows. columns is a multiple of VECTOR_WIDTH. */
@@ -130,7 +131,8 @@ struct layout {
 /* Queries are cut into even parts. */
 static struct layout layout_of(const struct attention_head *head)
 {
-    const int64_t parts = (head->queries + QUERIES_AT_A_TIME - 1) / QUERIES_AT_A_TIME;
+    const int64_t most = head->tokens > MANY_TOKENS ? QUERIES_OF_MANY_TOKENS : QUERIES_AT_A_TIME;
+    const int64_t parts = (head->queries + most - 1) / most;
     const int64_t even = (head->queries + parts - 1) / parts;
 
     return (struct layout){.width = round_up(head->head_dim, VECTOR_WIDTH),
