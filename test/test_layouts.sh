@@ -4,7 +4,8 @@
 # identical weights after every step.
 . "$TEST_SOURCE/test/program.sh"
 
-steps="$small train.steps=50 train.clip_norm=1 train.label_smoothing=0.1 schedule.name=cosine \
+# 600 samples: 21 batches of 28 and one of 12 an epoch.
+steps="$small train.global_batch=28 train.steps=50 train.clip_norm=1 train.label_smoothing=0.1 schedule.name=cosine \
 schedule.warmup=5 debug.check_weights=1 output.tensorboard=off"
 
 train() {
@@ -23,11 +24,17 @@ compare() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-echo 1..10
+echo 1..11
 train 1 one ""
 compare 'one rank trains, 50 rows' one one 0
 [ "$(wc -l <"$work/one.loss")" = 50 ] && bad= || bad="not 50 rows"
 result 'each step has a row' "$bad" "$work/one.log"
+# With a row for each step: how many samples it counted. What is evaluated in between does not count.
+column "$work/one/metrics.csv" train images_per_second >"$work/speed"
+column "$work/one/metrics.csv" train step_seconds | paste -d' ' "$work/speed" - >"$work/counts"
+bad=$(awk '{ n = $2 * $4; m = $1 % 22 == 0 ? 12 : 28; if (n < m - 0.01 || n > m + 0.01)
+    print "step " $1 ": " n " samples, not " m }' "$work/counts")
+result 'each row counts the samples of its step' "$bad"
 first=$(awk 'NR <= 5 { sum += $2 } END { print sum / 5 }' "$work/one.loss")
 last=$(awk 'NR > 45 { sum += $2 } END { print sum / 5 }' "$work/one.loss")
 bad=$(awk -v a="$first" -v b="$last" 'BEGIN { if (!(b < a - 0.05)) print a " to " b }')
@@ -38,7 +45,7 @@ for ranks in 2 3 4 8; do
     train $ranks "ranks$ranks" ""
     compare "losses on $ranks ranks" "ranks$ranks" one 1e-5
 done
-train 2 accumulated train.accumulate=3
+train 2 accumulated "train.global_batch=0 train.batch=14 train.accumulate=3"
 compare 'losses with 3 micro-batches on 2 ranks' accumulated one 1e-5
 train 1 other run.seed=8
 bad=$([ -n "$(differ "$work/one.loss" "$work/other.loss" 1e-5)" ] || echo "the same losses")

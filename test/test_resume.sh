@@ -19,7 +19,7 @@ same() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-echo 1..12
+echo 1..14
 for ranks in 1 2; do
     run $ranks whole$ranks $steps run.dir="$work/whole$ranks"
     result "a run of two epochs on $ranks ranks" "$([ $status -eq 0 ] || echo "status $status")" \
@@ -55,6 +55,24 @@ result 'a run goes on for more epochs, on other ranks, up to rounding' \
 run 1 never $steps run.dir="$work/part1" checkpoint.resume=never
 result 'checkpoint.resume=never does not touch a run that is there' \
     "$([ $status -ne 0 ] || echo "exit status 0")" "$work/never.log"
+
+for file in "$work"/part1/checkpoints/step-*.h5; do
+    truncate -s 5000 "$file"
+done
+run 2 damaged $steps run.dir="$work/part1" train.epochs=4
+bad=
+[ $status -eq 4 ] || bad="exit status $status"
+grep -q 'passed over: .*it is cut' "$work/damaged.log" || bad="$bad; not said why"
+grep -q '^vittrain: error: no checkpoint in .*part1' "$work/damaged.log" || bad="$bad; no error"
+result 'a run whose checkpoints are all damaged does not begin anew over them' "$bad" \
+    "$work/damaged.log"
+run 2 clock $steps run.dir="$work/clock" train.global_batch=600 train.epochs=3 \
+    checkpoint.every_seconds=0.0001
+bad=
+for step in 1 2 3; do
+    [ -e "$work/clock/checkpoints/step-0000000$step.h5" ] || bad="$bad no step $step;"
+done
+result 'checkpoints by the clock, also where an epoch is one step' "$bad" "$work/clock.log"
 
 # A rank is killed in the middle of a run: the job ends, and what it had is gone on with.
 timeout 60 $MPIRUN -np 2 "$vittrain" $steps run.dir="$work/killed" checkpoint.every=0.1 \

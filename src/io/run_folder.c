@@ -167,6 +167,38 @@ static bool try_writing(const char *folder, struct error *error)
 
 /* ---- which folder */
 
+/* Equal but for what may change between the parts of a run and does not say what is learnt. */
+static bool same_deck(const char *folder, const struct options *options)
+{
+    char path[FILE_PATH];
+    struct options saved;
+    struct error ignored = {0};
+
+    options_default(&saved);
+    snprintf(path, sizeof path, "%s/deck.ini", folder);
+    if (!options_read_file(path, &saved, &ignored))
+        return false;
+    memcpy(saved.run.dir, options->run.dir, sizeof saved.run.dir);
+    saved.run.threads = options->run.threads;
+    saved.data.workers = options->data.workers;
+    saved.train.epochs = options->train.epochs;
+    saved.train.steps = options->train.steps;
+    saved.train.max_seconds = options->train.max_seconds;
+    saved.train.early_stop = options->train.early_stop;
+    saved.mesh = options->mesh;
+    saved.checkpoint = options->checkpoint;
+    saved.output = options->output;
+    saved.debug.profile = options->debug.profile;
+    saved.debug.check_weights = options->debug.check_weights;
+    saved.fetch = options->fetch;
+    saved.predict = options->predict;
+    char *saved_text = options_to_text(&saved), *text = options_to_text(options);
+    bool same = strcmp(saved_text, text) == 0;
+    free(saved_text);
+    free(text);
+    return same;
+}
+
 /* run.dir as given. */
 static bool take_given(struct run_folder *folder, const struct options *options,
                        struct error *error)
@@ -186,6 +218,9 @@ static bool take_given(struct run_folder *folder, const struct options *options,
                          folder->path);
     folder->resuming = holds_checkpoints(folder->path);
     folder->finished_steps = finished_steps(folder->path);
+    if (folder->resuming && !same_deck(folder->path, options))
+        log_warn("%s was begun with another deck (%s/deck.ini): it goes on as the options say now",
+                 folder->path, folder->path);
     return true;
 }
 
@@ -210,37 +245,6 @@ static bool run_age(const char *folder, const char *name, char date[DATE_LENGTH 
         return true;
     *suffix = strtol(folder + 1, &end, 10);
     return *folder == '-' && end != folder + 1 && *end == '\0';
-}
-
-/* Equal but for what may change between the parts of a run and does not say what is learnt. */
-static bool same_deck(const char *folder, const struct options *options)
-{
-    char path[FILE_PATH];
-    struct options saved;
-    struct error ignored = {0};
-
-    options_default(&saved);
-    snprintf(path, sizeof path, "%s/deck.ini", folder);
-    if (!options_read_file(path, &saved, &ignored))
-        return false;
-    memcpy(saved.run.dir, options->run.dir, sizeof saved.run.dir);
-    saved.run.threads = options->run.threads;
-    saved.data.workers = options->data.workers;
-    saved.train.epochs = options->train.epochs;
-    saved.train.steps = options->train.steps;
-    saved.train.max_seconds = options->train.max_seconds;
-    saved.mesh = options->mesh;
-    saved.checkpoint = options->checkpoint;
-    saved.output = options->output;
-    saved.debug.profile = options->debug.profile;
-    saved.debug.check_weights = options->debug.check_weights;
-    saved.fetch = options->fetch;
-    saved.predict = options->predict;
-    char *saved_text = options_to_text(&saved), *text = options_to_text(options);
-    bool same = strcmp(saved_text, text) == 0;
-    free(saved_text);
-    free(text);
-    return same;
 }
 
 /* Could this folder be gone on with? Takes its lock, and lets go of the one that `folder` had. */

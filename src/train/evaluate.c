@@ -106,6 +106,8 @@ bool evaluation_run(struct session *session, struct data_feed *feed,
         sums_reduce(session, evaluation);
     else
         evaluation_free(evaluation);
+    /* What was evaluated must not count as trained on. */
+    session->device->backend->zero(session->stream, session->sums, sizeof *session->sums);
     evaluation->seconds = clock_now() - begin;
     return good;
 }

@@ -16,7 +16,8 @@ struct evaluation_visitor {
 };
 
 /* Collective. Runs the model over a feed that was started without training; the weights' compute
- * copies are fresh. visitor may be NULL. Loses what activations held. The caller frees. */
+ * copies are fresh. visitor may be NULL. Loses what activations held, and leaves session->sums at
+ * zero. The caller frees. */
 bool evaluation_run(struct session *session, struct data_feed *feed,
                     const struct evaluation_visitor *visitor, struct evaluation *evaluation,
                     struct error *error);

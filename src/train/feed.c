@@ -39,10 +39,8 @@ bool feed_start(struct data_feed *feed, const struct options *options, struct co
 
 void feed_close(struct data_feed *feed)
 {
-    if (feed->loader != NULL) {
-        loader_close(feed->loader);
-        sampler_close(&feed->sampler);
-    }
+    loader_close(feed->loader);
+    sampler_close(&feed->sampler);
     if (feed->dataset.format != NULL)
         dataset_close(&feed->dataset);
     memset(feed, 0, sizeof *feed);

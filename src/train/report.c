@@ -57,6 +57,12 @@ void report_start(struct trainer *trainer)
     log_info("set-up took %.2f s", clock_now() - trainer->opened_at);
 }
 
+void report_pause(struct trainer *trainer, double seconds)
+{
+    trainer->interval.begin += seconds;
+    trainer->epoch_clock.begin += seconds;
+}
+
 static double share_of_peak(const struct trainer *trainer, double images_per_second)
 {
     const struct session *session = &trainer->session;
@@ -205,7 +211,8 @@ static struct results results_collect(const struct trainer *trainer)
     const struct training_state *state = &trainer->state;
     const struct session *session = &trainer->session;
     double now = clock_now();
-    double training = now - trainer->part_begin - trainer->evaluation_seconds;
+    double training = now - trainer->part_begin - trainer->evaluation_seconds -
+                      trainer->checkpoint_seconds; /* of this part */
     bool evaluated = trainer->evaluation.confusion != NULL;
     return (struct results){
         .name = trainer->options.run.name,
@@ -232,7 +239,7 @@ static struct results results_collect(const struct trainer *trainer)
         .best_step = state->best_step,
         .total_seconds = trainer->earlier_seconds + now - trainer->opened_at,
         .without_setup_seconds = trainer->earlier_without_setup_seconds + now - trainer->part_begin,
-        .training_seconds = trainer->earlier_train_seconds + training - trainer->checkpoint_seconds,
+        .training_seconds = trainer->earlier_train_seconds + training,
         .images_per_second = (double)trainer->run_images / training};
 }
 

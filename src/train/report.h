@@ -10,6 +10,9 @@ void report_start(struct trainer *trainer);
  * when no step was done since. A row that cannot be written is reported by report_epoch. */
 void report_interval(struct trainer *trainer);
 
+/* So many seconds until now were no training: they are taken out of the interval and the epoch. */
+void report_pause(struct trainer *trainer, double seconds);
+
 /* Collective. The epoch's row and line; `evaluated`: trainer->evaluation is of now. */
 bool report_epoch(struct trainer *trainer, bool evaluated, struct error *error);
 

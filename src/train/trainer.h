@@ -57,7 +57,8 @@ struct trainer {
     int64_t run_images;           /* trained on in this part */
     struct evaluation evaluation; /* the newest */
     const char *stop_reason;      /* NULL: goes on */
-    bool out_of_time; /* stopped by train.max_seconds */
+    bool out_of_time;             /* stopped by train.max_seconds */
+    bool checkpoint_overdue;      /* by checkpoint.every_seconds */
 };
 
 /* Collective. On an error what was opened is closed again. */
@@ -70,6 +71,7 @@ void trainer_close(struct trainer *trainer);
 
 /* Weights alone, from safetensors or a checkpoint (by the file's name). Collective. */
 bool weights_read(const char *path, struct session *session, struct error *error);
+bool weights_are_safetensors(const char *path);
 
 /* Below: between trainer*.c. */
 

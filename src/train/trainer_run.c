@@ -8,31 +8,33 @@
 #include "train/report.h"
 #include "train/trainer.h"
 
-/* What rank 0 decides by its clock, for all ranks. */
-struct decision {
-    bool stop, checkpoint;
-};
+static const char early_stop_reason[] = "no gain for train.early_stop evaluations";
 
-static struct decision decide_by_clock(struct trainer *trainer)
+/* Rank 0 decides by its clock for all ranks: is the time over, is a checkpoint due? */
+static void clock_follow(struct trainer *trainer)
 {
     const struct options *options = &trainer->options;
-    struct decision decision = {false, false};
     double now = clock_now();
     double limit = options->train.max_seconds, every = options->checkpoint.every_seconds;
     if (limit <= 0 && every <= 0)
-        return decision;
-    decision.stop = limit > 0 && now - trainer->opened_at >= limit;
-    decision.checkpoint = every > 0 && now - trainer->checkpointed_at >= every;
-    comm_broadcast(trainer->world, &decision, sizeof decision, COMM_BYTE, 0);
-    return decision;
+        return;
+    bool decided[] = {limit > 0 && now - trainer->opened_at >= limit,
+                      every > 0 && now - trainer->checkpointed_at >= every};
+    comm_broadcast(trainer->world, decided, sizeof decided, COMM_BYTE, 0);
+    trainer->out_of_time = decided[0];
+    trainer->checkpoint_overdue = decided[1];
+    if (trainer->out_of_time)
+        trainer->stop_reason = "train.max_seconds is over";
 }
 
-/* Checkpoints are due every so many steps: checkpoint.every counts epochs and may be a fraction. */
+/* Checkpoints are due every so many steps (checkpoint.every counts epochs and may be a fraction),
+ * or by the clock. */
 static bool checkpoint_due(const struct trainer *trainer)
 {
     double every = trainer->options.checkpoint.every * (double)trainer->steps_per_epoch;
     int64_t steps = (int64_t)llround(every);
-    return every > 0 && trainer->state.step % (steps > 0 ? steps : 1) == 0;
+    return trainer->checkpoint_overdue ||
+           (every > 0 && trainer->state.step % (steps > 0 ? steps : 1) == 0);
 }
 
 static bool weights_compare(struct trainer *trainer, struct error *error)
@@ -70,14 +72,11 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
     while (state->epoch_step < trainer->steps_per_epoch && state->step < trainer->total_steps) {
         if (!step_advance(trainer, error))
             return false;
-        struct decision decision = decide_by_clock(trainer);
-        if (decision.stop) {
-            trainer->stop_reason = "train.max_seconds is over";
-            trainer->out_of_time = true;
+        clock_follow(trainer);
+        if (trainer->out_of_time)
             break;
-        }
-        bool epoch_ends = state->epoch_step == trainer->steps_per_epoch;
-        if (epoch_ends || !(decision.checkpoint || checkpoint_due(trainer)))
+        /* The end of an epoch is epoch_finish's. */
+        if (state->epoch_step == trainer->steps_per_epoch || !checkpoint_due(trainer))
             continue;
         report_interval(trainer);
         if (!trainer_checkpoint(trainer, false, error))
@@ -135,7 +134,7 @@ static void evaluation_observe(struct trainer *trainer, bool better)
     struct training_state *state = &trainer->state;
     state->evaluations_without_gain = better ? 0 : state->evaluations_without_gain + 1;
     if (patience_is_over(trainer))
-        trainer->stop_reason = "no gain for train.early_stop evaluations";
+        trainer->stop_reason = early_stop_reason;
 }
 
 static bool run_is_over(const struct trainer *trainer)
@@ -197,6 +196,8 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
     }
     log_info("the run ended at step %lld, before its results were written: writing them",
              (long long)trainer->state.step);
+    if (patience_is_over(trainer))
+        trainer->stop_reason = early_stop_reason;
     trainer->last_epoch =
         (struct epoch_row){.train_loss = NAN, .train_top1 = NAN, .train_top5 = NAN};
     return (!trainer->validates || validation_run(trainer, error)) &&

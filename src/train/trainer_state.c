@@ -6,6 +6,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "train/report.h"
 #include "train/trainer.h"
 
 /* The file that a run goes on from; path stays empty when there is none. */
@@ -26,9 +27,14 @@ static bool resume_choose(struct trainer *trainer, char *path, size_t size, stru
         checkpoint_find(&trainer->target, trainer->world, path, size, report, sizeof report, error);
     for (char *line = strtok(report, "\n"); line != NULL; line = strtok(NULL, "\n"))
         log_warn("passed over: %s", line);
-    if (!found)
-        path[0] = '\0';
-    return error->kind == ERROR_NONE;
+    if (found || error->kind != ERROR_NONE)
+        return found;
+    return error_set(
+        error, ERROR_CHECKPOINT,
+        "no checkpoint in %s can be gone on with (the lines above say why): name one by "
+        "checkpoint.resume=FILE, or begin anew by checkpoint.resume=never and another "
+        "run.dir",
+        trainer->folder.checkpoints);
 }
 
 /* What must not change within a run for it to go on as if it had never stopped. */
@@ -93,7 +99,8 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
     char name[64];
     double begin = clock_now();
     state_update(trainer);
-    /* Rows up to this step must not be lost with the process: who resumes here will not write them. */
+    /* Rows up to this step must not be lost with the process: who resumes here will not write them.
+     */
     run_log_flush(trainer->log, &trainer->log_error);
     snprintf(name, sizeof name, "step-%08lld.h5", (long long)trainer->state.step);
     char *deck = options_to_text(&trainer->options);
@@ -106,9 +113,11 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
     if (!good)
         return false;
     checkpoint_prune(&trainer->target, trainer->world, trainer->options.checkpoint.keep);
+    trainer->checkpoint_overdue = false;
     trainer->checkpointed_at = clock_now();
-    trainer->checkpoint_seconds += trainer->checkpointed_at - begin;
-    log_debug("checkpoint %s in %.2f s%s", name, trainer->checkpointed_at - begin,
-              best ? ", the best so far" : "");
+    double seconds = trainer->checkpointed_at - begin;
+    trainer->checkpoint_seconds += seconds;
+    report_pause(trainer, seconds);
+    log_debug("checkpoint %s in %.2f s%s", name, seconds, best ? ", the best so far" : "");
     return true;
 }
