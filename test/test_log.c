@@ -53,7 +53,7 @@ static void speak_all(void)
     log_info("info");
     log_progress("progress");
     log_warn("warn");
-    log_error(&(struct error){ERROR_DATA, "a.bin: cut"});
+    log_error(&(struct error){.kind = ERROR_DATA, .text = "a.bin: cut"});
 }
 
 static void speak_as_first(void)

@@ -77,6 +77,8 @@ int comm_node_count(struct comm *world, int *node)
 /* In both a zero says nothing, so that a fake's partners agree. */
 bool comm_agree(struct comm *comm, struct error *error)
 {
+    if (error->agreed)
+        return false;
     int64_t from_last = error->kind != ERROR_NONE ? comm->size - comm->rank : 0;
     comm_all_reduce(comm, &from_last, 1, COMM_INT64, COMM_MAX);
     if (from_last == 0)
@@ -90,6 +92,7 @@ bool comm_agree(struct comm *comm, struct error *error)
         comm_broadcast(comm, &agreed, sizeof agreed, COMM_BYTE, speaker);
         *error = agreed;
     }
+    error->agreed = true;
     return false;
 }
 

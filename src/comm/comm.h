@@ -91,8 +91,9 @@ struct comm *comm_split_node(struct comm *comm);
 int comm_node_count(struct comm *world, int *node);
 
 /* Collective. Where any rank's error is set, all ranks get the error of the lowest such rank, with
- * "rank R on HOST: " in front when there is more than one rank, and false. Only rank 0 should print
- * it. The way a user's mistake becomes one message and one exit code. */
+ * "rank R on HOST: " in front when there is more than one rank, and false; of an error that was
+ * agreed on before, false at once. Only rank 0 should print it. The way a user's mistake becomes
+ * one message and one exit code. */
 bool comm_agree(struct comm *comm, struct error *error);
 
 /* Collective: are these bytes the same on all ranks (as far as a CRC32C tells)? */

@@ -109,8 +109,9 @@ void watch_close(void);
 void watch_turn(const struct ticket *current);
 void watch_check(const struct ticket *ticket, double waited);
 
-/* mpi.c: the group with that identity, NULL when this rank is in none such; hosts by world rank. */
-struct group *groups_find(int64_t identity);
+/* mpi.c: the last collective that this rank began in the group with that identity, 0 when it is in
+ * none such; hosts by world rank. */
+int64_t groups_entered(int64_t identity);
 int world_size(void);
 const char *world_host(int rank);
 

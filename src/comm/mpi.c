@@ -45,14 +45,15 @@ int world_size(void)
     return groups.size;
 }
 
-struct group *groups_find(int64_t identity)
+int64_t groups_entered(int64_t identity)
 {
     pthread_mutex_lock(&groups.lock);
-    struct group *group = groups.first;
+    const struct group *group = groups.first;
     while (group != NULL && group->identity != identity)
         group = group->next;
+    int64_t entered = group != NULL ? group->entered : 0;
     pthread_mutex_unlock(&groups.lock);
-    return group;
+    return entered;
 }
 
 static void group_find_world_ranks(struct group *group)

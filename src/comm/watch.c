@@ -70,12 +70,10 @@ void watch_turn(const struct ticket *current)
     int asker;
     int64_t identity;
     while (question_take(&asker, &identity)) {
-        struct answer answer = {.identity = identity, .doing = "no collective"};
-        const struct group *group = groups_find(identity);
-        if (group != NULL)
-            answer.entered = group->entered;
+        struct answer answer = {
+            .identity = identity, .entered = groups_entered(identity), .doing = "no collective"};
         if (current != NULL) {
-            answer.inside = current->group == group && current->sequence > 0;
+            answer.inside = current->group->identity == identity && current->sequence > 0;
             ticket_describe(current, answer.doing, sizeof answer.doing);
         }
         /* Short enough to leave at once. */

@@ -38,6 +38,7 @@ void error_clear(struct error *error)
 {
     error->kind = ERROR_NONE;
     error->text[0] = '\0';
+    error->agreed = false;
 }
 
 void error_identify(int rank, const char *host)

@@ -25,6 +25,7 @@ enum { ERROR_TEXT_SIZE = 2048 };
 struct error {
     enum error_kind kind;
     char text[ERROR_TEXT_SIZE]; /* one line: what, where, what to do; no newline */
+    bool agreed;                /* it is the same on all ranks (comm_agree) */
 };
 
 /* Describes a user's mistake; the first one wins, later calls leave it alone. Returns false, so
