@@ -29,6 +29,7 @@ static bool probe_read(struct dataset *dataset, int64_t record, uint8_t *pixels,
     if (!sigismember(&mask, SIGINT) || !sigismember(&mask, SIGTERM) || !sigismember(&mask, SIGUSR1))
         atomic_fetch_add(&signals_open, 1);
     atomic_fetch_add(&reads, 1);
+    *label = 1 << 30;
     if (record == atomic_load(&bad_record))
         return error_set(error, ERROR_DATA, "record %lld is bad", (long long)record);
     memset(pixels, (int)record, PIXELS);
@@ -213,6 +214,9 @@ static void test_bad_record(void **state)
             assert_int_equal(batch->error.kind, step == 1 ? ERROR_DATA : ERROR_NONE);
             if (step == 1)
                 assert_non_null(strstr(batch->error.text, "is bad"));
+            for (int64_t i = 0; i < batch->count; i++)
+                assert_int_equal(batch->labels[i],
+                                 step == 1 && i == 17 ? 0 : (int64_t)batch->records[i] * 2);
             loader_give_back(loader, batch);
         }
         atomic_store(&bad_record, -1);

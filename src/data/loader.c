@@ -96,21 +96,25 @@ static bool claim_next(struct loader *loader, struct claim *claim)
     return false;
 }
 
-/* Reads the claimed samples; returns the first that failed, or -1. */
+/* Reads the claimed samples; returns the first that failed, or -1. A batch with an error still goes
+ * through the model, as other ranks wait for this one: its labels and plans must be possible ones.
+ */
 static int64_t fill(struct loader *loader, const struct claim *claim, struct error *error)
 {
     const struct dataset *dataset = loader->dataset;
-    int64_t bytes = dataset->channels * dataset->height * dataset->width;
+    int64_t bytes = dataset->channels * dataset->height * dataset->width, failed = -1;
     struct batch *batch = &claim->slot->batch;
     for (int64_t i = claim->first; i < claim->first + claim->count; i++) {
         int64_t sample = loader->sampler->order[claim->slot->begin + i];
         batch->records[i] = dataset_record(dataset, sample);
-        if (!dataset_read(loader->dataset, sample, batch->pixels + i * bytes, &batch->labels[i],
-                          error))
-            return i;
         augment_plan(loader->augment, loader->sampler->epoch, batch->records[i], &batch->plans[i]);
+        if (dataset_read(loader->dataset, sample, batch->pixels + i * bytes, &batch->labels[i],
+                         error))
+            continue;
+        batch->labels[i] = 0;
+        failed = failed < 0 ? i : failed;
     }
-    return -1;
+    return failed;
 }
 
 static void finish_claim(struct loader *loader, const struct claim *claim, int64_t failed,

@@ -10,14 +10,14 @@
 #include "device/device.h"
 
 struct batch {
-    int64_t count;        /* samples, may be 0 */
-    int64_t position;     /* in the global batch */
+    int64_t count;    /* samples, may be 0 */
+    int64_t position; /* in the global batch */
     int64_t global_count;
-    uint8_t *pixels;      /* [count, channels, height, width] pinned */
-    int32_t *labels;      /* [count] pinned */
+    uint8_t *pixels;          /* [count, channels, height, width] pinned */
+    int32_t *labels;          /* [count] pinned */
     struct pixel_plan *plans; /* [count] pinned */
-    uint32_t *records;    /* [count]: record numbers */
-    struct error error;   /* kind != ERROR_NONE: a record could not be read */
+    uint32_t *records;        /* [count]: record numbers */
+    struct error error;       /* kind != ERROR_NONE: a record could not be read, its label is 0 */
 };
 
 struct loader;
@@ -32,12 +32,13 @@ void loader_close(struct loader *loader);
  * come in order: step by step, micro-batch by micro-batch. */
 void loader_start(struct loader *loader, int64_t first_step);
 
-/* Ends the epoch here: drops what was prefetched and waits until no thread reads the data set or the
- * sampler. Only needed before sampler_set_epoch when the epoch was not taken to its end. */
+/* Ends the epoch here: drops what was prefetched and waits until no thread reads the data set or
+ * the sampler. Only needed before sampler_set_epoch when the epoch was not taken to its end. */
 void loader_stop(struct loader *loader);
 
-/* The next batch; waits when it is not ready and adds the wait to *waited (seconds). NULL at the end
- * of the epoch. Valid until loader_give_back, in the order taken. At most slots - 1 may be held at a time. */
+/* The next batch; waits when it is not ready and adds the wait to *waited (seconds). NULL at the
+ * end of the epoch. Valid until loader_give_back, in the order taken. At most slots - 1 may be held
+ * at a time. */
 struct batch *loader_next(struct loader *loader, double *waited);
 void loader_give_back(struct loader *loader, struct batch *batch);
 
