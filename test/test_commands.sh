@@ -21,7 +21,7 @@ json() {
     sed -n "s/.*\"$1\": *\\(-\\{0,1\\}[0-9.e-]*\\).*/\\1/p" "$2" | head -1
 }
 
-echo 1..32
+echo 1..34
 cd "$work" || exit 1
 run 2 train $small train.epochs=1 run.dir="$work/run"
 result 'train on two ranks' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
@@ -97,6 +97,27 @@ fails 1 'eval without a file' 2 'eval needs' eval
 fails 2 'an infinite learning rate stops at NaN' 7 'NaN or infinity' $small optim.lr=1e30 \
     optim.name=sgd run.dir="$work/nan"
 fails 2 'two GPUs that are not there' 2 'run.backend=cuda' $small run.backend=cuda
+# ranks NAME PATTERN SETTING: one line of error when rank 1 alone has SETTING in its environment, which
+# its command line takes words from, too.
+ranks() {
+    timeout 120 $MPIRUN -np 2 sh -c 'rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
+        [ "$rank" = 0 ] || eval "export $1"
+        shift
+        exec "$@" $WORDS' sh "$3" "$vittrain" $small run.dir="$work/mixed" \
+        >"$work/failing.log" 2>&1 </dev/null
+    status=$?
+    lines=$(grep -c '^vittrain: error: ' "$work/failing.log")
+    bad=
+    [ $status -eq 2 ] && [ "$lines" = 1 ] && grep -q "$2" "$work/failing.log" ||
+        bad="exit status $status, $lines lines of error"
+    result "$1" "$bad" "$work/failing.log"
+}
+ranks 'ranks with different options' 'different options' WORDS=train.epochs=7
+if grep -q 'device: .* baseline' "$work/train.log"; then
+    result 'ranks with different instructions # SKIP there is one kind here'
+else
+    ranks 'ranks with different instructions' VITTRAIN_CPU VITTRAIN_CPU=baseline
+fi
 fails 1 'a predictions file that cannot be written' 5 'no/p.csv' predict \
     "$work/second/checkpoints/last.h5" predict.output="$work/no/p.csv"
 fails 2 'an unwritable run folder' 5 '/proc/none' $small run.dir=/proc/none

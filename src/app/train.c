@@ -13,15 +13,11 @@ static int train_run(const struct options *options, const struct command_line *l
     if (line->operand_count > 0)
         error_set(&error, ERROR_USAGE, "train takes decks and section.key=value, not \"%s\"",
                   line->operand[0]);
-    else
-        options_check(options, &error);
-    if (error.kind == ERROR_NONE) {
-        if (world->rank == 0)
-            options_print(options, stdout);
-        if (trainer_open(&trainer, options, world, &error)) {
-            trainer_run(&trainer, &error);
-            trainer_close(&trainer);
-        }
+    else if (world->rank == 0)
+        options_print(options, stdout);
+    if (error.kind == ERROR_NONE && trainer_open(&trainer, options, world, &error)) {
+        trainer_run(&trainer, &error);
+        trainer_close(&trainer);
     }
     if (error.kind != ERROR_NONE && world->rank == 0)
         log_error(&error);

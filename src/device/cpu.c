@@ -10,16 +10,22 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "config.h"
 #include "device/cpu_product.h"
 
+/* NULL when they are not in the program (configure asks the compiler), or this processor cannot run
+ * them. */
 static const struct cpu_kernels *kernels_by_name(const char *name)
 {
     if (strcmp(name, "baseline") == 0)
         return &cpu_kernels_baseline;
-#ifdef __x86_64__
+#ifdef HAVE_KERNELS_AVX2
     if (strcmp(name, "avx2") == 0 && __builtin_cpu_supports("avx2") &&
-        __builtin_cpu_supports("fma"))
+        __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+        __builtin_cpu_supports("bmi2"))
         return &cpu_kernels_avx2;
+#endif
+#ifdef HAVE_KERNELS_AVX512
     if (strcmp(name, "avx512") == 0 && __builtin_cpu_supports("avx512f") &&
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd"))
@@ -88,6 +94,7 @@ static void limits_find(struct cpu_device *cpu)
     processor_name(processor, sizeof processor);
     snprintf(limits->name, sizeof limits->name, "%s, %s, %d thread%s", processor,
              cpu->kernels->name, cpu->threads, cpu->threads == 1 ? "" : "s");
+    limits->instructions = cpu->kernels->name;
     limits->threads = cpu->threads;
     limits->multiplies_bf16 = product_multiplies_bf16();
 }

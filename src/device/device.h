@@ -6,7 +6,8 @@
  * Tensors are dense and row-major. "type" tensors hold the compute type; sums, statistics and
  * gradients of parameters are fp32. Gradients of parameters are added to what is there. Every
  * reduction has a fixed order, so results do not depend on the number of threads.
- * A NULL where a field says "or NULL" switches that part off. Sizes of 0 are legal and do nothing. */
+ * A NULL where a field says "or NULL" switches that part off. Sizes of 0 are legal and do nothing.
+ */
 #ifndef VITTRAIN_DEVICE_DEVICE_H
 #define VITTRAIN_DEVICE_DEVICE_H
 
@@ -25,13 +26,13 @@ static inline size_t type_size(enum data_type type)
 
 /* Dropout as part of an operation. Element e of sample b (e counts the operation's elements of one
  * sample, row-major, the last dimension rounded up to a multiple of 8) is kept when lane e % 8 of
- * random_block_at(seed, RANDOM_DROPOUT, layer, step, position + b, e / 8) is >= round(rate * 65536),
- * a lane being 16 bits (lane l: word l / 2, low half first). Kept elements are multiplied by
- * 65536 / (65536 - threshold). The mask is never stored: backward draws it again. */
+ * random_block_at(seed, RANDOM_DROPOUT, layer, step, position + b, e / 8) is >= round(rate *
+ * 65536), a lane being 16 bits (lane l: word l / 2, low half first). Kept elements are multiplied
+ * by 65536 / (65536 - threshold). The mask is never stored: backward draws it again. */
 struct dropout {
-    float rate;        /* 0: off, the other fields are not looked at */
+    float rate; /* 0: off, the other fields are not looked at */
     uint64_t seed;
-    uint32_t layer;    /* which dropout of the model */
+    uint32_t layer; /* which dropout of the model */
     uint32_t step;
     uint32_t position; /* of the device batch's first sample in the global batch */
 };
@@ -48,9 +49,9 @@ struct dropout {
 struct linear_forward {
     enum data_type type;
     int64_t rows, in, out, rows_per_sample;
-    const void *x;      /* [rows, in] type */
-    const void *weight; /* [out, in] type */
-    const void *bias;   /* [out] type, or NULL */
+    const void *x;        /* [rows, in] type */
+    const void *weight;   /* [out, in] type */
+    const void *bias;     /* [out] type, or NULL */
     const void *residual; /* [rows, out] type, or NULL */
     void *pre;            /* [rows, out] type, or NULL */
     void *y;              /* [rows, out] type */
@@ -78,10 +79,10 @@ struct norm_forward {
     enum data_type type;
     int64_t rows, width;
     float epsilon;
-    const void *x;           /* [rows, width] type */
+    const void *x;            /* [rows, width] type */
     const void *gamma, *beta; /* [width] type */
-    void *y;                 /* [rows, width] type */
-    float *mean, *rstd;      /* [rows], or both NULL (evaluation) */
+    void *y;                  /* [rows, width] type */
+    float *mean, *rstd;       /* [rows], or both NULL (evaluation) */
 };
 
 /* dx = (add != NULL ? add : 0) + gradient through the norm; dx may be add or dy. */
@@ -90,8 +91,8 @@ struct norm_backward {
     int64_t rows, width;
     const void *x, *gamma, *dy; /* as forward */
     const float *mean, *rstd;
-    const void *add; /* [rows, width] type, or NULL: what flows past the branch */
-    void *dx;        /* [rows, width] type */
+    const void *add;       /* [rows, width] type, or NULL: what flows past the branch */
+    void *dx;              /* [rows, width] type */
     float *dgamma, *dbeta; /* [width], or both NULL */
 };
 
@@ -129,7 +130,8 @@ struct dropout_apply {
 };
 
 /* Images to rows: [batch, channels, height, width] -> [batch * patches, channels * patch * patch],
- * patches row by row, a patch's elements as (channel, y, x): the order of a convolution's weight. */
+ * patches row by row, a patch's elements as (channel, y, x): the order of a convolution's weight.
+ */
 struct patches_forward {
     enum data_type type;
     int64_t batch, channels, height, width, patch;
@@ -177,27 +179,27 @@ struct pool_backward {
 
 /* What a batch is counted by; lies on the device, added up over batches. */
 struct loss_sums {
-    double loss;     /* sum over samples */
+    double loss;       /* sum over samples */
     double top1, top5; /* how many were right */
     double samples;
 };
 
 /* Softmax cross-entropy. Targets are one class a sample (labels), smoothed by `smoothing`
  * (Szegedy et al. 2016: 1 - s on the label plus s / classes everywhere), or any distribution
- * (targets). dlogits = scale * d(loss of the sample); scale is 1 / the global batch. A sample counts
- * for top-k when fewer than k classes beat its label (a tie is won by the lower index);
- * with `targets` the label is their largest. */
+ * (targets). dlogits = scale * d(loss of the sample); scale is 1 / the global batch. A sample
+ * counts for top-k when fewer than k classes beat its label (a tie is won by the lower index); with
+ * `targets` the label is their largest. */
 struct cross_entropy {
     enum data_type type;
     int64_t batch, classes;
     float smoothing, scale;
-    const void *logits;   /* [batch, classes] type */
+    const void *logits;    /* [batch, classes] type */
     const int32_t *labels; /* [batch], or NULL */
     const float *targets;  /* [batch, classes], or NULL */
     void *dlogits;         /* type, may be logits; or NULL */
     struct loss_sums *sums;
-    float *losses;      /* [batch], or NULL */
-    int32_t *predicted; /* [batch], or NULL */
+    float *losses;        /* [batch], or NULL */
+    int32_t *predicted;   /* [batch], or NULL */
     float *probabilities; /* [batch, classes], or NULL */
 };
 
@@ -215,28 +217,27 @@ struct update_segment {
 struct update {
     enum update_rule rule;
     int64_t count;
-    float *weights;        /* fp32 master */
+    float *weights; /* fp32 master */
     const float *gradient;
-    float *moment1;        /* momentum buffer or exp_avg; NULL where the rule has none */
-    float *moment2;        /* exp_avg_sq or square_avg; NULL where the rule has none */
-    float *average;        /* EMA of the weights, or NULL */
-    void *copy;            /* compute copy, or NULL when weights are used as they are */
+    float *moment1; /* momentum buffer or exp_avg; NULL where the rule has none */
+    float *moment2; /* exp_avg_sq or square_avg; NULL where the rule has none */
+    float *average; /* EMA of the weights, or NULL */
+    void *copy;     /* compute copy, or NULL when weights are used as they are */
     enum data_type copy_type;
     const struct update_segment *segments; /* host memory, must live until the stream has run */
     int segment_count;
     double rate, beta1, beta2, epsilon, momentum, alpha, average_decay;
     bool nesterov;
-    int64_t step; /* from 1 */
+    int64_t step;               /* from 1 */
     const double *norm_squared; /* device */
     double max_norm;            /* 0: no clipping */
 };
 
-/* How one sample's pixels are made (by src/data/augment.c). Every stage after the resize moves whole
- * pixels, so an output pixel is followed back to one pixel of the resized image, stage by stage; a
- * stage that leads outside the image gives 0:
- *   erased rectangle -> 0;  translate: (x - translate_x, y - translate_y);
- *   rotate: ((m0 x + m1 y + m2) >> 16, (m3 x + m4 y + m5) >> 16);  flip: width - 1 - x;
- *   crop with padding: (x + shift_x, y + shift_y). */
+/* How one sample's pixels are made (by src/data/augment.c). Every stage after the resize moves
+ * whole pixels, so an output pixel is followed back to one pixel of the resized image, stage by
+ * stage; a stage that leads outside the image gives 0: erased rectangle -> 0;  translate: (x -
+ * translate_x, y - translate_y); rotate: ((m0 x + m1 y + m2) >> 16, (m3 x + m4 y + m5) >> 16);
+ * flip: width - 1 - x; crop with padding: (x + shift_x, y + shift_y). */
 struct pixel_plan {
     int16_t shift_x, shift_y;
     bool flip, rotate;
@@ -278,6 +279,7 @@ struct event;
 struct device_limits {
     int threads;              /* CPU: threads of the pool */
     char name[128];           /* "AMD EPYC 9354, AVX2, 2 threads" */
+    const char *instructions; /* "avx2": devices with the same ones give the same bits */
     bool multiplies_bf16;     /* in hardware */
     double peak_flops[3];     /* by data_type, nominal or measured once; 0: unknown */
 };

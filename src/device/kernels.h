@@ -123,15 +123,15 @@ struct loss_kernels {
 
 /* kernels_update.c: elements begin..end with one segment's coefficients. */
 struct update_coefficients {
-    float clip;         /* the gradient's factor */
-    float decay;        /* added to the gradient: this times the weight */
-    float shrink;       /* the weight's factor (AdamW) */
-    float rate;         /* of the step; Adam's divided by the first bias correction */
-    float keep1, new1;  /* moment 1 = keep1 * moment 1 + new1 * gradient */
-    float keep2, new2;  /* moment 2 = keep2 * moment 2 + new2 * gradient squared */
-    float root_scale;   /* 1 / sqrt(second bias correction) */
+    float clip;        /* the gradient's factor */
+    float decay;       /* added to the gradient: this times the weight */
+    float shrink;      /* the weight's factor (AdamW) */
+    float rate;        /* of the step; Adam's divided by the first bias correction */
+    float keep1, new1; /* moment 1 = keep1 * moment 1 + new1 * gradient */
+    float keep2, new2; /* moment 2 = keep2 * moment 2 + new2 * gradient squared */
+    float root_scale;  /* 1 / sqrt(second bias correction) */
     float epsilon;
-    float average_new;  /* average += this times (weight - average) */
+    float average_new; /* average += this times (weight - average) */
 };
 
 struct update_kernels {
@@ -180,9 +180,7 @@ struct cpu_kernels {
     const struct image_kernels *image;
 };
 
-extern const struct cpu_kernels cpu_kernels_baseline;
-#ifdef __x86_64__
-extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
-#endif
+/* Which of them are in the program: config.h, HAVE_KERNELS_AVX2 and HAVE_KERNELS_AVX512. */
+extern const struct cpu_kernels cpu_kernels_baseline, cpu_kernels_avx2, cpu_kernels_avx512;
 
 #endif

@@ -21,26 +21,21 @@ static bool split_find(const char *name, enum data_split *split, struct error *e
     return error_set(error, ERROR_USAGE, "predict.split=%s: it is train, val or test", name);
 }
 
-static bool is_safetensors(const char *path)
-{
-    const char *end = strrchr(path, '.');
-    return end != NULL && strcmp(end, ".safetensors") == 0;
-}
-
 /* The checkpoint's deck, and over it what the command line says. */
 static bool deck_take(struct inference *inference, const char *weights,
                       const struct command_line *line, struct comm *world, struct error *error)
 {
+    struct options *options = &inference->options;
     char *deck = NULL;
-    if (is_safetensors(weights))
+    if (weights_are_safetensors(weights))
         return true;
     if (!checkpoint_read_deck(weights, world, &deck, error))
         return false;
-    options_default(&inference->options);
-    bool good = options_read_text(deck, weights, &inference->options, error) &&
-                options_apply(line, &inference->options, error);
+    options_default(options);
+    if (options_read_text(deck, weights, options, error) && options_apply(line, options, error))
+        options_check(options, error);
     free(deck);
-    return good;
+    return comm_agree(world, error);
 }
 
 static bool inference_prepare(struct inference *inference, const char *weights, struct comm *world,
@@ -54,12 +49,14 @@ static bool inference_prepare(struct inference *inference, const char *weights, 
     inference->split_name = options->predict.split;
     if (!feed_open(&inference->feed, options, split, world, error))
         return false;
-    if (!session_resolve(options, &inference->feed.dataset, error))
-        return false;
+    session_resolve(options, &inference->feed.dataset, error);
     int64_t batch = options->train.batch;
-    return session_open(session, options, world, false, error) &&
-           session_allocate(session, batch, &inference->feed.source, false, error) &&
-           weights_read(weights, session, error) &&
+    if (!comm_agree(world, error) || !session_open(session, options, world, false, error) ||
+        !session_allocate(session, batch, &inference->feed.source, false, error))
+        return false;
+    /* Weights of another head leave it as it is. */
+    flat_initialize(&session->flat, (uint64_t)options->run.seed);
+    return weights_read(weights, session, error) &&
            feed_start(&inference->feed, options, world, session->device, batch * world->size,
                       session->model->image, false, error);
 }

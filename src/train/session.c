@@ -24,8 +24,11 @@ static int threads_share(const struct session *session)
     return threads > 0 ? threads : 1;
 }
 
+/* Collective: the same on all ranks, so bf16 only where all of them multiply it. */
 static enum data_type compute_type(const struct session *session)
 {
+    int64_t multiplied = session->limits.multiplies_bf16;
+    comm_all_reduce(session->mesh.world, &multiplied, 1, COMM_INT64, COMM_MIN);
     switch ((enum precision_choice)session->options->train.precision) {
     case PRECISION_FP32:
         return TYPE_FP32;
@@ -34,7 +37,7 @@ static enum data_type compute_type(const struct session *session)
     case PRECISION_AUTO:
         break;
     }
-    return session->limits.multiplies_bf16 ? TYPE_BF16 : TYPE_FP32;
+    return multiplied ? TYPE_BF16 : TYPE_FP32;
 }
 
 /* What the images are normalised with: the options', else the model's. */
@@ -64,10 +67,9 @@ static bool normalisation_choose(struct session *session, struct error *error)
     return true;
 }
 
-static bool device_and_model_open(struct session *session, struct error *error)
+static bool device_open(struct session *session, struct error *error)
 {
-    const struct options *options = session->options;
-    if (options->run.backend == BACKEND_CUDA)
+    if (session->options->run.backend == BACKEND_CUDA)
         return error_set(error, ERROR_USAGE,
                          "run.backend=cuda: this program has no GPU module; use auto or cpu");
     session->device = device_cpu.open(session->mesh.node->rank, threads_share(session), error);
@@ -75,7 +77,28 @@ static bool device_and_model_open(struct session *session, struct error *error)
         return false;
     session->device->backend->limits(session->device, &session->limits);
     session->stream = session->device->backend->stream_open(session->device);
-    session->compute = compute_type(session);
+    return true;
+}
+
+/* Collective. Ranks update their copies of the weights each for itself, from the same gradient:
+ * with other instructions they would round otherwise, and the copies drift apart. */
+static bool devices_compare(const struct session *session, struct error *error)
+{
+    const char *own = session->limits.instructions;
+    char first[16] = "";
+    strncat(first, own, sizeof first - 1);
+    comm_broadcast(session->mesh.world, first, sizeof first, COMM_BYTE, 0);
+    if (strcmp(first, own) != 0)
+        error_set(error, ERROR_USAGE,
+                  "this rank computes by %s instructions, rank 0 by %s, and their weights would "
+                  "differ: set VITTRAIN_CPU=baseline or avx2, what all have, for all ranks",
+                  own, first);
+    return comm_agree(session->mesh.world, error);
+}
+
+static bool model_prepare(struct session *session, struct error *error)
+{
+    const struct options *options = session->options;
     session->model = model_open(options, session->device, session->compute, error);
     if (session->model == NULL)
         return false;
@@ -110,7 +133,11 @@ bool session_open(struct session *session, const struct options *options, struct
     session->options = options;
     if (!mesh_open(&session->mesh, world, options, error))
         return false;
-    device_and_model_open(session, error);
+    device_open(session, error);
+    if (!comm_agree(world, error) || !devices_compare(session, error))
+        return false;
+    session->compute = compute_type(session);
+    model_prepare(session, error);
     if (!comm_agree(world, error))
         return false;
     int moments = training ? optimizer_moments(options) : 0;

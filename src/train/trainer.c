@@ -17,7 +17,7 @@ static bool geometry_decide(struct trainer *trainer, struct error *error)
     int64_t ranks = trainer->world->size;
     trainer->global_batch = options->train.global_batch;
     if (trainer->global_batch == 0)
-        trainer->global_batch = options->train.batch * options->train.accumulate * ranks;
+        trainer->global_batch = options->train.batch * ranks;
     if (options->data.drop_last && trainer->train.dataset.count < trainer->global_batch)
         return error_set(error, ERROR_USAGE,
                          "the global batch of %lld is larger than the %lld samples and "
@@ -106,12 +106,15 @@ static bool weights_initialise(struct trainer *trainer, struct error *error)
     return weights_read(init, session, error);
 }
 
+bool weights_are_safetensors(const char *path)
+{
+    const char *end = strrchr(path, '.');
+    return end != NULL && strcmp(end, ".safetensors") == 0;
+}
+
 bool weights_read(const char *path, struct session *session, struct error *error)
 {
-    size_t length = strlen(path);
-    static const char safetensors[] = ".safetensors";
-    if (length >= sizeof safetensors - 1 &&
-        strcmp(path + length - (sizeof safetensors - 1), safetensors) == 0)
+    if (weights_are_safetensors(path))
         return safetensors_read(path, &session->flat, error);
     const struct checkpoint_target target = {.writers = WRITERS_NODE0,
                                              .model = session->options->model.name};
