@@ -60,7 +60,8 @@ const struct option_entry option_table[] = {
      .help = "Share of values that dropout makes zero, wherever the model has dropout."},
     {PLACE(model, drop_path), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = 1,
      .below_most = true,
-     .help = "Rate of stochastic depth at the last block; it grows linearly from 0 at the first."},
+     .help = "Rate of stochastic depth at the last block; it grows linearly from 0 at the first. "
+             "vit_cifar: of a dropout of single values behind both branches of each block."},
     {PLACE(model, qkv_bias), SWITCH_OR_AUTO, .preset = "auto",
      .help = "Bias in the projection to queries, keys and values."},
     {PLACE(model, class_token), SWITCH_OR_AUTO, .preset = "auto",
@@ -140,7 +141,8 @@ const struct option_entry option_table[] = {
     {PLACE(train, eval_every), .kind = OPTION_IS_INTEGER, .preset = "1", .most = 1e6,
      .help = "Epochs between evaluations; 0: only at the end."},
     {PLACE(train, max_seconds), .kind = OPTION_IS_SECONDS, .preset = "0", .most = 1e9,
-     .help = "The run stops, with a checkpoint, when it has taken so long; 0: no limit."},
+     .help = "The run stops, with a checkpoint, so long after it was started; the next start goes "
+             "on with it. 0: no limit."},
     {PLACE(train, early_stop), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e6,
      .help = "The run stops after so many evaluations without a better value of "
              "checkpoint.monitor; 0: it does not."},

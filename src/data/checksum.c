@@ -1,3 +1,4 @@
+/* Sums of files by libcrypto, read piece by piece: a data set need not fit into memory. */
 #include "data/checksum.h"
 
 #include <errno.h>

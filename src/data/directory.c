@@ -1,3 +1,5 @@
+/* Which nodes share a directory is found by what matters: each node leaves a file of its own there
+ * and looks for those of the others. Names, devices and mount tables say little of that. */
 #include "data/directory.h"
 
 #include <errno.h>

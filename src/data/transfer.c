@@ -1,3 +1,6 @@
+/* One try by libcurl: headers tell which version of a document it is, the body is appended to the
+ * file as it comes, and what was returned in the end becomes one of four outcomes. A try that goes
+ * on asks for the rest only if the document is still the one that was begun (If-Range). */
 #include "data/transfer.h"
 
 #include <ctype.h>

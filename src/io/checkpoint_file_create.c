@@ -204,7 +204,7 @@ static bool copy_frame(int memory, int descriptor, const char *path, int64_t byt
     off_t begin = 0, end;
     bool good = true;
     while (good && (begin = lseek(memory, begin, SEEK_DATA)) >= 0 && begin < bytes) {
-        end = lseek(memory, begin, SEEK_HOLE);
+        end = lseek(memory, begin, SEEK_HOLE); /* the file's end is one */
         for (; good && begin < end; begin += (off_t)sizeof block) {
             size_t count = (size_t)(end - begin);
             count = count < sizeof block ? count : sizeof block;
@@ -213,6 +213,8 @@ static bool copy_frame(int memory, int descriptor, const char *path, int64_t byt
         }
         begin = end;
     }
+    if (good && begin < 0 && errno != ENXIO) /* which says that only a hole is left */
+        good = durable_failed(error, "read the frame of", path, errno);
     return good;
 }
 

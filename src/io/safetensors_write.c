@@ -16,8 +16,10 @@
 static json_t *describe_tensor(const struct unit_tensor *tensor, int64_t begin)
 {
     json_t *shape = json_array();
-    for (int d = 0; d < tensor->dimensions; d++)
-        json_array_append_new(shape, json_integer(tensor->shape[d]));
+    for (int d = 0; d < tensor->dimensions; d++) {
+        int failed = json_array_append_new(shape, json_integer(tensor->shape[d]));
+        ENSURE(failed == 0, "no memory for the header of weights");
+    }
     int64_t end = begin + tensor->count * (int64_t)sizeof(float);
     return json_pack("{s:s, s:o, s:[I,I]}", "dtype", "F32", "shape", shape, "data_offsets",
                      (json_int_t)begin, (json_int_t)end);
@@ -31,8 +33,9 @@ static char *make_header(const struct flat_model *flat, int64_t *data_bytes)
     for (int u = 0; u < flat->count; u++) {
         const struct unit *unit = flat->buffers[u].unit;
         for (int t = 0; t < unit->tensor_count; t++) {
-            json_object_set_new(header, unit->tensors[t].name,
-                                describe_tensor(&unit->tensors[t], begin));
+            int failed = json_object_set_new(header, unit->tensors[t].name,
+                                             describe_tensor(&unit->tensors[t], begin));
+            ENSURE(failed == 0, "no memory for the header of weights");
             begin += unit->tensors[t].count * (int64_t)sizeof(float);
         }
     }
