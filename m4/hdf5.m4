@@ -15,7 +15,7 @@ AC_DEFUN([VITTRAIN_HDF5], [
       ], [
         AC_PATH_PROG([H5PCC], [h5pcc])
         AS_IF([test -n "$H5PCC"], [
-          HDF5_LIBS=`$H5PCC -show | $SED 's/^@<:@^ @:>@* //'`
+          VITTRAIN_SPLIT_FLAGS([HDF5], [`$H5PCC -show`])
         ], [HDF5_LIBS=-lhdf5])
       ])],
     [HDF5_CFLAGS="-I$with_hdf5/include"

@@ -19,8 +19,7 @@ AC_DEFUN([VITTRAIN_MPI], [
       MPIRUN_FLAGS=--oversubscribe
     ], [
       # MPICH and its descendants: one line, compiler first.
-      MPI_CFLAGS=
-      MPI_LIBS=`$MPICC -show 2>/dev/null | $SED 's/^@<:@^ @:>@* //'`
+      VITTRAIN_SPLIT_FLAGS([MPI], [`$MPICC -show 2>/dev/null`])
       MPIRUN_FLAGS=
     ])
     AC_MSG_RESULT([$MPI_CFLAGS $MPI_LIBS])

@@ -20,6 +20,18 @@ config.log has the details.])
   ])
 ])
 
+# VITTRAIN_SPLIT_FLAGS(VARIABLE, COMMAND LINE): of a wrapper's command line, the compiler first, what
+# the preprocessor needs becomes VARIABLE_CFLAGS and the rest VARIABLE_LIBS.
+AC_DEFUN([VITTRAIN_SPLIT_FLAGS], [
+  $1_CFLAGS=; $1_LIBS=; vittrain_first=yes
+  for vittrain_flag in $2; do
+    AS_CASE([$vittrain_first$vittrain_flag],
+      [yes*], [vittrain_first=],
+      [-I*|-D*], [$1_CFLAGS="$$1_CFLAGS $vittrain_flag"],
+      [$1_LIBS="$$1_LIBS $vittrain_flag"])
+  done
+])
+
 # VITTRAIN_LIBRARY(VARIABLE, PKG-CONFIG MODULE, LEAST VERSION, PACKAGE, HEADER, FUNCTION, LIBRARY):
 # by pkg-config, or by header and function where there is no module file. The module's version rules.
 AC_DEFUN([VITTRAIN_LIBRARY], [
