@@ -18,7 +18,7 @@ enum work { PLAIN, WRITE, WRITE_NODE0, READ, WORKS };
 static const char *const work_name[WORKS] = {"plain write", "checkpoint", "checkpoint by one rank",
                                              "resume"};
 
-enum { MOST_REPETITIONS = 99, PLAIN_BLOCK = 16 << 20 };
+enum { MOST_REPETITIONS = 99, PLAIN_BLOCK = 4 << 20 };
 
 struct bench {
     const char *folder;
@@ -34,6 +34,18 @@ struct bench {
     char *block;   /* what the plain write writes */
     double seconds[WORKS][MOST_REPETITIONS];
 };
+
+/* Bytes of no pattern: some disks are fast for zeros, or for what they have seen before. */
+static void fill(void *memory, size_t bytes, uint64_t seed)
+{
+    uint64_t word = seed * 0x9e3779b97f4a7c15u + 1, *to = memory;
+    for (size_t n = 0; n < bytes / sizeof word; n++) {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        to[n] = word;
+    }
+}
 
 static void open_model(struct bench *bench, int shard)
 {
@@ -57,7 +69,7 @@ static void open_model(struct bench *bench, int shard)
     ENSURE(bench->memory != NULL, "%s", error.text);
     arena_begin(&arena, bench->memory, size);
     flat_allocate(&bench->flat, &arena);
-    flat_initialize(&bench->flat, 1);
+    fill(bench->memory, size, (uint64_t)bench->mesh.shard->rank);
     for (int u = 0; u < bench->flat.count; u++)
         bench->bytes += bench->flat.buffers[u].unit->count * 3 * (int64_t)sizeof(float);
 }
@@ -73,13 +85,15 @@ static void close_model(struct bench *bench)
     device_cpu.close(bench->device);
 }
 
-/* Every rank writes its part of one file in large blocks and syncs it. */
+/* Every rank writes its part of one file, whose space is reserved, in blocks as large as a
+ * checkpoint's and syncs it. */
 static void write_plain(const struct bench *bench)
 {
     int64_t part = bench->bytes / bench->world->size, begin = part * bench->world->rank;
     if (bench->world->rank == 0) {
         int created = open(bench->plain_path, O_CREAT | O_TRUNC | O_WRONLY, 0666);
-        ENSURE(created >= 0 && ftruncate(created, bench->bytes) == 0 && close(created) == 0,
+        ENSURE(created >= 0 && posix_fallocate(created, 0, bench->bytes) == 0 &&
+                   close(created) == 0,
                "cannot create %s", bench->plain_path);
     }
     comm_barrier(bench->world);
@@ -112,28 +126,32 @@ static void do_work(struct bench *bench, enum work work)
     comm_barrier(bench->world);
 }
 
+/* And nothing of them is left for the next one to wait for. */
 static void remove_files(const struct bench *bench)
 {
     comm_barrier(bench->world);
     if (bench->world->rank == 0) {
         unlink(bench->path);
         unlink(bench->plain_path);
+        sync();
     }
     comm_barrier(bench->world);
 }
 
 static void measure(struct bench *bench)
 {
-    for (int r = 0; r < bench->repetitions; r++) {
-        for (enum work work = 0; work < WORKS; work++) {
+    static const enum work order[2][WORKS] = {{PLAIN, WRITE, READ, WRITE_NODE0},
+                                              {WRITE, READ, PLAIN, WRITE_NODE0}};
+    for (int r = 0; r < bench->repetitions; r++)
+        for (int turn = 0; turn < WORKS; turn++) {
+            enum work work = order[r % 2][turn];
             if (work != READ)
                 remove_files(bench);
             double begin = clock_now();
             do_work(bench, work);
             bench->seconds[work][r] = clock_now() - begin;
         }
-        remove_files(bench);
-    }
+    remove_files(bench);
 }
 
 static int by_value(const void *a, const void *b)
@@ -159,17 +177,25 @@ static void report(struct bench *bench, const char *metric, double value, const 
            bench->world->size, metric, value, unit);
 }
 
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, by_value);
+    return values[count / 2];
+}
+
+/* The ratio is of neighbours in time: a disk that others use is fast now and slow then. */
 static void report_all(struct bench *bench)
 {
-    double median[WORKS];
+    double ratio[MOST_REPETITIONS];
     printf("date,host_cpu,commit,framework,version,work,model,batch,precision,strategy,ranks,"
            "threads,metric,value,unit\n");
-    for (enum work work = 0; work < WORKS; work++) {
-        qsort(bench->seconds[work], (size_t)bench->repetitions, sizeof(double), by_value);
-        median[work] = bench->seconds[work][bench->repetitions / 2];
-        report(bench, work_name[work], (double)bench->bytes / median[work] / 1e6, "MB/s");
-    }
-    report(bench, "checkpoint over plain write", median[PLAIN] / median[WRITE], "x");
+    for (int r = 0; r < bench->repetitions; r++)
+        ratio[r] = bench->seconds[PLAIN][r] / bench->seconds[WRITE][r];
+    for (enum work work = 0; work < WORKS; work++)
+        report(bench, work_name[work],
+               (double)bench->bytes / median(bench->seconds[work], bench->repetitions) / 1e6,
+               "MB/s");
+    report(bench, "checkpoint over plain write", median(ratio, bench->repetitions), "x");
 }
 
 int main(int argc, char **argv)
@@ -188,7 +214,7 @@ int main(int argc, char **argv)
     snprintf(bench.plain_path, sizeof bench.plain_path, "%s/bench.plain", bench.folder);
     bench.block = malloc(PLAIN_BLOCK);
     ENSURE(bench.block != NULL, "no memory");
-    memset(bench.block, 1, PLAIN_BLOCK);
+    fill(bench.block, PLAIN_BLOCK, 1000 + (uint64_t)bench.world->rank);
     open_model(&bench, argc > 3 ? atoi(argv[3]) : 1);
     measure(&bench);
     if (bench.world->rank == 0)
