@@ -30,6 +30,7 @@
 #endif
 
 static atomic_long allocations;
+#if COUNTS_ALLOCATIONS
 static _Thread_local bool inside_onednn;
 
 static void allocation_count(void)
@@ -38,7 +39,6 @@ static void allocation_count(void)
         allocations++;
 }
 
-#if COUNTS_ALLOCATIONS
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *memory, size_t size);
