@@ -221,6 +221,21 @@ bool checkpoint_find(const struct checkpoint_target *target, struct comm *world,
     return found;
 }
 
+int64_t checkpoint_newest_step(const struct checkpoint_target *target, struct comm *world)
+{
+    struct listing listing = {.count = 0};
+    struct error ignored = {.kind = ERROR_NONE};
+    int64_t newest = -1;
+    if (world->rank == 0)
+        list_folder(target->directory, &listing, &ignored);
+    for (int n = 0; n < listing.count; n++)
+        if (listing.entry[n].number > newest)
+            newest = listing.entry[n].number;
+    free(listing.entry);
+    comm_broadcast(world, &newest, 1, COMM_INT64, 0);
+    return newest;
+}
+
 /* ---- what is no longer needed ---- */
 
 static bool is_linked(const struct listing *listing, const char *name)

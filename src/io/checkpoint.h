@@ -68,6 +68,9 @@ bool checkpoint_read_deck(const char *path, struct comm *world, char **deck_text
 bool checkpoint_find(const struct checkpoint_target *target, struct comm *world, char *path,
                      size_t size, char *report, size_t report_size, struct error *error);
 
+/* Collective. The highest N of the directory's step-N.h5; -1: there is none. */
+int64_t checkpoint_newest_step(const struct checkpoint_target *target, struct comm *world);
+
 /* Rank 0 removes the oldest step-*.h5 files so that the newest `keep` remain (0: all), and those to
  * which a link points. Removes .part files, which only dead runs leave: one run at a time owns a
  * directory. */

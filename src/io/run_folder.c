@@ -338,17 +338,23 @@ static bool decide_folder(struct run_folder *folder, const struct options *optio
 
 /* ---- all ranks together */
 
-/* Rank 0: the resolved deck, and the log from here on. */
-static void begin_files(const struct run_folder *folder, const struct options *options,
-                        struct error *error)
+/* Rank 0: the log from here on. */
+static void begin_log(const struct run_folder *folder, struct error *error)
 {
     char path[FILE_PATH];
-    char *text = options_to_text(options);
 
     snprintf(path, sizeof path, "%s/train.log", folder->path);
-    if (run_folder_write(folder, "deck.ini", text, error))
-        log_to_file(path, error);
+    log_to_file(path, error);
+}
+
+bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
+                          struct error *error)
+{
+    char *text = options_to_text(options);
+    bool good = run_folder_write(folder, "deck.ini", text, error);
+
     free(text);
+    return good;
 }
 
 bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct options *options,
@@ -365,7 +371,7 @@ bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct 
         snprintf(folder->checkpoints, sizeof folder->checkpoints, "%s/checkpoints", folder->path);
         if (mesh->node->rank == 0 && make_folders(folder->checkpoints, error) &&
             try_writing(folder->path, error) && world->rank == 0)
-            begin_files(folder, options, error);
+            begin_log(folder, error);
         if (comm_agree(world, error))
             return true;
     }

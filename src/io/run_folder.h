@@ -19,8 +19,8 @@ struct run_folder {
     int lock;               /* descriptor of the lock */
 };
 
-/* Collective. Decides and makes the folder, tries to write there, and saves the deck in it
- * (deck.ini, the options as given here). Which folder: run.dir, if given. A folder that holds a run
+/* Collective. Decides and makes the folder, tries to write there, and begins the log. Which folder:
+ * run.dir, if given. A folder that holds a run
  * is gone on with, but with checkpoint.resume=never it is an error; else, with
  * checkpoint.resume=auto, the newest runs/NAME-DATE that has checkpoints but no result.json and an
  * equal deck (options that may change on the way are not compared); else a new runs/NAME-DATE, DATE
@@ -29,6 +29,11 @@ struct run_folder {
  * made on each. */
 bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct options *options,
                      struct error *error);
+
+/* Saves the options as deck.ini. Rank 0, when it is sure that the run begins: until then the deck
+ * of the run that is there stays. */
+bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
+                          struct error *error);
 
 /* Lets go of the folder; local. Nothing for a folder that was never opened (all zero). */
 void run_folder_close(struct run_folder *folder);

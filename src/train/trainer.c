@@ -163,7 +163,8 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
 
 static bool log_prepare(struct trainer *trainer, struct error *error)
 {
-    if (trainer->world->rank == 0)
+    if (trainer->world->rank == 0 &&
+        run_folder_save_deck(&trainer->folder, &trainer->options, error))
         trainer->log =
             run_log_open(&trainer->folder, &trainer->options, trainer->state.step, error);
     return comm_agree(trainer->world, error);

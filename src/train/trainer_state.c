@@ -60,6 +60,19 @@ static bool state_check(const struct trainer *trainer, const char *path, struct 
     return true;
 }
 
+/* Who goes on from a FILE must not leave later checkpoints behind in the run's folder: they would
+ * be of another history, and the next start would take them. */
+static bool latest_check(const struct trainer *trainer, const char *path, struct error *error)
+{
+    int64_t newest = checkpoint_newest_step(&trainer->target, trainer->world);
+    if (newest <= trainer->state.step)
+        return true;
+    return error_set(error, ERROR_USAGE,
+                     "%s is of step %lld, but the run folder %s holds checkpoints up to step %lld: "
+                     "go on with those by checkpoint.resume=auto, or choose another run.dir",
+                     path, (long long)trainer->state.step, trainer->folder.path, (long long)newest);
+}
+
 bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
 {
     char path[OPTION_TEXT + 64];
@@ -70,7 +83,9 @@ bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
         return true;
     if (!checkpoint_read(path, &trainer->target, &trainer->session.flat, &trainer->state, false,
                          error) ||
-        !state_check(trainer, path, error))
+        !state_check(trainer, path, error) ||
+        (strcmp(trainer->options.checkpoint.resume, "auto") != 0 &&
+         !latest_check(trainer, path, error)))
         return false;
     log_info("resuming from %s: step %lld, epoch %lld", path, (long long)trainer->state.step,
              (long long)trainer->state.epoch + 1);
