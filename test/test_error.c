@@ -32,8 +32,8 @@ static void message_is_one_line_that_fits(void **state)
 {
     (void)state;
     struct error error = {0};
-    error_set(&error, ERROR_FILE, "%s: cannot write", "a\nb\rc");
-    assert_string_equal(error.text, "a b c: cannot write");
+    error_set(&error, ERROR_FILE, "%s: cannot write", "a\nb\rc\033[31md");
+    assert_string_equal(error.text, "a b c [31md: cannot write");
     error_clear(&error);
     char path[2 * ERROR_TEXT_SIZE];
     memset(path, 'x', sizeof path - 1);

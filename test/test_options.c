@@ -222,6 +222,8 @@ static void bad_decks_are_refused_with_their_line(void **state)
                  "deck.ini:3: no option train.bacth; did you mean train.batch?");
     deck_refused("batch = 1\n", "deck.ini:1: batch: a [section] must come before it");
     deck_refused("[train]\nbatch\n", "deck.ini:2: neither [section] nor key = value");
+    deck_refused("[train] batch = 1\n", "deck.ini:1: there is something after the section's name: "
+                                        "keys begin on lines of their own");
     deck_refused("[train\nbatch = 1\n", "deck.ini:1: neither [section] nor key = value");
     deck_refused("[train]\nbatch = 1\n  epochs = 2\n",
                  "deck.ini:3: the line begins with a space: sections and keys begin at the left");
@@ -244,7 +246,7 @@ static void deck_files_are_refused(void **state)
     error_clear(&error);
     assert_int_equal(mkdir("folder.ini", 0700), 0);
     assert_false(options_read_file("folder.ini", &options, &error));
-    assert_string_equal(error.text, "folder.ini: cannot read the deck: Is a directory");
+    assert_string_equal(error.text, "folder.ini: cannot read the deck: it is not a file");
     assert_int_equal(rmdir("folder.ini"), 0);
     error_clear(&error);
     write_file("zero.ini", "[train]\nbat\0ch = 1\n", 19);

@@ -2,6 +2,7 @@
  * allocates, so that it works when memory is short. */
 #include "core/error.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +14,11 @@ static int own_rank = 0;
 static char own_host[HOST_SIZE] = "this host";
 static void (*abort_handler)(int exit_code) = NULL;
 
-/* A message is one line, whatever a file name in it contains. */
+/* A message is one line and does nothing to a terminal, whatever a file name in it contains. */
 static void make_one_line(char *text)
 {
     for (; *text != '\0'; text++)
-        if (*text == '\n' || *text == '\r')
+        if (iscntrl((unsigned char)*text))
             *text = ' ';
 }
 

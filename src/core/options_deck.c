@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <ini.h>
@@ -57,6 +58,12 @@ static bool line_is_fit(const struct deck *deck, ssize_t length, int room)
                          "%sthe line has %zu characters, at most %d fit: go on with \"KEY += "
                          "MORE\" on the next line",
                          where, strlen(deck->line), room - 2);
+    if (deck->line[0] == '[' && strchr(deck->line, ']') != NULL &&
+        strchr(deck->line, ']')[1] != '\0')
+        return error_set(deck->error, ERROR_USAGE,
+                         "%sthere is something after the section's name: keys begin on lines of "
+                         "their own",
+                         where);
     if (isspace((unsigned char)deck->line[0]))
         return error_set(deck->error, ERROR_USAGE,
                          "%sthe line begins with a space: sections and keys begin at the left",
@@ -113,6 +120,9 @@ static bool deck_read(struct deck *deck)
 
 bool options_read_file(const char *path, struct options *options, struct error *error)
 {
+    struct stat status;
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+        return error_set(error, ERROR_USAGE, "%s: cannot read the deck: it is not a file", path);
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return error_set(error, ERROR_USAGE, "%s: cannot read the deck: %s", path, strerror(errno));

@@ -270,7 +270,8 @@ static bool read_units(hid_t file, struct reading *reading)
 static bool examine(const char *path, int64_t *bytes, struct error *error)
 {
     struct stat file;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    /* not waiting for who writes to a pipe */
+    int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0 || fstat(descriptor, &file) != 0) {
         error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", path, strerror(errno));
         if (descriptor >= 0)

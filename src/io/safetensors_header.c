@@ -175,7 +175,9 @@ bool safetensors_header_read(int descriptor, const char *path, struct safetensor
     *header = (struct safetensors_header){.count = 0};
     if (fstat(descriptor, &file) != 0)
         return error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", path, strerror(errno));
-    if (!S_ISREG(file.st_mode) || file.st_size < 8)
+    if (!S_ISREG(file.st_mode))
+        return error_set(error, ERROR_CHECKPOINT, "cannot read %s: it is not a file", path);
+    if (file.st_size < 8)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s is no safetensors file: it is shorter than 8 bytes", path);
     if (!durable_read(descriptor, path, prefix, sizeof prefix, 0, error))

@@ -316,7 +316,8 @@ static void share_sources(struct reading *reading)
 
 static void open_weights(struct reading *reading, struct error *error)
 {
-    reading->descriptor = open(reading->path, O_RDONLY | O_CLOEXEC);
+    /* not waiting for who writes to a pipe */
+    reading->descriptor = open(reading->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (reading->descriptor < 0)
         error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", reading->path, strerror(errno));
     else if (safetensors_header_read(reading->descriptor, reading->path, &reading->header, error))
