@@ -271,6 +271,24 @@ static void large_scores_and_no_lse(void **state)
     device_test_close(&test);
 }
 
+/* What is said to fit does: all of it is tried with the most tokens. */
+static void most_tokens_fit(void **state)
+{
+    (void)state;
+    struct device_test test;
+    device_test_open(&test, 1);
+    int64_t fits = 256, too_many = 1 << 20;
+    assert_true(device_cpu.attention_fits(test.device, fits, 64));
+    assert_false(device_cpu.attention_fits(test.device, too_many, 64));
+    while (too_many - fits > 1) {
+        int64_t middle = (fits + too_many) / 2;
+        *(device_cpu.attention_fits(test.device, middle, 64) ? &fits : &too_many) = middle;
+    }
+    const struct attention_case it = {TYPE_FP32, 1, fits, fits, 1, 64, 0.1f};
+    run(&test, &it);
+    device_test_close(&test);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -278,6 +296,7 @@ int main(void)
         cmocka_unit_test(threads_do_not_matter),
         cmocka_unit_test(every_instruction_set_is_right),
         cmocka_unit_test(large_scores_and_no_lse),
+        cmocka_unit_test(most_tokens_fit),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -251,6 +251,9 @@ static void test_bad_shapes(void **state)
     shape = plain_shape;
     shape.class_token = false;
     expect_refusal(shape, "model.class_token");
+    shape = plain_shape;
+    shape.hidden = 0;
+    expect_refusal(shape, "model.mlp_ratio");
 }
 
 static void expect_bad_option(const char *assignment, const char *word)

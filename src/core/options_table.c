@@ -51,7 +51,7 @@ const struct option_entry option_table[] = {
      .help = "Number of blocks."},
     {PLACE(model, heads), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 1024,
      .help = "Heads of the attention."},
-    {PLACE(model, classes), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 1e6,
+    {PLACE(model, classes), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 5e5,
      .help = "Classes that the head tells apart."},
     {PLACE(model, mlp_ratio), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(0), .most = 64,
      .help = "Width of a block's hidden layer, in widths of a token."},
@@ -91,7 +91,7 @@ const struct option_entry option_table[] = {
      .help = "Synthetic data: training samples; the test set has a quarter as many."},
     {PLACE(data, image), .kind = OPTION_IS_INTEGER, .preset = "32", .least = 1, .most = 8192,
      .help = "Synthetic data: height and width."},
-    {PLACE(data, classes), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1, .most = 1e6,
+    {PLACE(data, classes), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1, .most = 5e5,
      .help = "Synthetic data: classes."},
 
     {PLACE(augment, flip), .kind = OPTION_IS_NUMBER, .preset = "0.5", .most = 1,

@@ -278,6 +278,7 @@ const struct device_backend device_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .limits = cpu_limits,
+    .attention_fits = cpu_attention_fits,
     .allocate = cpu_allocate,
     .release = cpu_release,
     .allocate_pinned = cpu_allocate,

@@ -53,6 +53,7 @@ void cpu_linear_forward(struct stream *stream, const struct linear_forward *args
 void cpu_linear_backward(struct stream *stream, const struct linear_backward *args);
 void cpu_norm_forward(struct stream *stream, const struct norm_forward *args);
 void cpu_norm_backward(struct stream *stream, const struct norm_backward *args);
+bool cpu_attention_fits(struct device *device, int64_t tokens, int64_t head_dim);
 void cpu_attention_forward(struct stream *stream, const struct attention_forward *args);
 void cpu_attention_backward(struct stream *stream, const struct attention_backward *args);
 void cpu_dropout_apply(struct stream *stream, const struct dropout_apply *args);

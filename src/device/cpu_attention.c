@@ -47,12 +47,18 @@ static struct attention_head head_of(const struct cpu_device *cpu,
     if (args->dropout.rate > 0)
         it.mask = cpu_mask_source(&args->dropout, sample);
     const size_t needed = (size_t)cpu->kernels->attention->memory(&it, backward) * sizeof(float);
-    ENSURE(needed <= WORKSPACE_THREAD,
-           "attention of %lld tokens in heads of %lld is more than the CPU's workspace holds: use "
-           "larger patches or smaller images",
-           (long long)args->tokens, (long long)dim);
     it.memory = cpu_workspace_thread(cpu, needed);
     return it;
+}
+
+/* The backward pass with all queries needs the most. */
+bool cpu_attention_fits(struct device *device, int64_t tokens, int64_t head_dim)
+{
+    const struct cpu_device *cpu = (struct cpu_device *)device;
+    const struct attention_head head = {.tokens = tokens, .queries = tokens, .head_dim = head_dim};
+
+    return cpu->kernels->attention->memory(&head, true) * (int64_t)sizeof(float) <=
+           WORKSPACE_THREAD;
 }
 
 /* Where a sample's head begins in out and dout. */

@@ -290,6 +290,8 @@ struct device_backend {
     struct device *(*open)(int number, int threads, struct error *error);
     void (*close)(struct device *device);
     void (*limits)(struct device *device, struct device_limits *limits);
+    /* Can attention over so many tokens in heads of this width be computed? */
+    bool (*attention_fits)(struct device *device, int64_t tokens, int64_t head_dim);
 
     /* Device memory and pinned host memory; NULL and an error when there is too little. */
     void *(*allocate)(struct device *device, size_t bytes, struct error *error);

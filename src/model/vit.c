@@ -163,11 +163,30 @@ static bool shape_check(const struct vit_shape *shape, struct error *error)
             "model.heads=%lld does not divide model.dim=%lld: choose a number of heads "
             "that does",
             (long long)shape->heads, (long long)shape->dim);
+    if (shape->hidden < 1)
+        return error_set(error, ERROR_USAGE,
+                         "model.mlp_ratio leaves nothing of the hidden layer of a block with "
+                         "model.dim=%lld: raise it",
+                         (long long)shape->dim);
     if (!shape->class_token && !shape->pool_mean)
         return error_set(error, ERROR_USAGE,
                          "model.pool=token needs model.class_token=on: switch it on, or take "
                          "model.pool=mean");
     return true;
+}
+
+/* device is NULL where a model is only described. */
+static bool attention_check(const struct vit *vit, struct device *device, struct error *error)
+{
+    if (device == NULL ||
+        device->backend->attention_fits(device, vit->tokens, vit->shape.dim / vit->shape.heads))
+        return true;
+    return error_set(error, ERROR_USAGE,
+                     "model.patch=%lld makes %lld tokens of an image of %lld pixels a side, more "
+                     "than attention has room for: use larger patches, smaller images or more "
+                     "heads",
+                     (long long)vit->shape.patch, (long long)vit->tokens,
+                     (long long)vit->shape.image);
 }
 
 /* Multiplications and additions of the model's products, forward and twice as many backward (the
@@ -212,6 +231,10 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
     vit->shape = *shape;
     vit->patches = (shape->image / shape->patch) * (shape->image / shape->patch);
     vit->tokens = vit->patches + (shape->class_token ? 1 : 0);
+    if (!attention_check(vit, device, error)) {
+        free(vit);
+        return NULL;
+    }
     int unit_count = (int)shape->depth + 2;
     vit->model = (struct model){.type = &vit_type,
                                 .device = device,

@@ -80,28 +80,42 @@ static void sums_reduce(struct session *session, struct evaluation *evaluation)
     evaluation->top5 = sums[2] / samples;
 }
 
+/* Collective. Room for what a pass gives and for the confusion matrix. */
+static bool results_allocate(const struct session *session, struct evaluation *evaluation,
+                             int32_t **predicted, float **probabilities, struct error *error)
+{
+    size_t classes = (size_t)session->model->classes, batch = (size_t)session->batch;
+    evaluation->confusion = calloc(classes * classes, sizeof(int64_t));
+    *predicted = calloc(batch, sizeof **predicted);
+    if (probabilities != NULL)
+        *probabilities = calloc(batch * classes, sizeof **probabilities);
+    if (evaluation->confusion == NULL || *predicted == NULL ||
+        (probabilities != NULL && *probabilities == NULL))
+        error_set(error, ERROR_MEMORY,
+                  "no memory to count %zu classes against each other: use fewer classes or "
+                  "data.val=none",
+                  classes);
+    return comm_agree(session->mesh.world, error);
+}
+
 bool evaluation_run(struct session *session, struct data_feed *feed,
                     const struct evaluation_visitor *visitor, struct evaluation *evaluation,
                     struct error *error)
 {
     double begin = clock_now();
-    int64_t classes = session->model->classes;
-    size_t batch = (size_t)session->batch;
-    *evaluation = (struct evaluation){.classes = classes};
-    evaluation->confusion = calloc((size_t)(classes * classes), sizeof(int64_t));
-    int32_t *predicted = calloc(batch, sizeof *predicted);
+    int32_t *predicted = NULL;
     float *probabilities = NULL;
-    if (visitor != NULL)
-        probabilities = calloc(batch * (size_t)classes, sizeof *probabilities);
-    ENSURE(evaluation->confusion != NULL && predicted != NULL &&
-               (visitor == NULL || probabilities != NULL),
-           "no memory for the results of an evaluation");
-    session_activations(session, false);
-    session->device->backend->zero(session->stream, session->sums, sizeof *session->sums);
-    batches_run(session, feed, visitor, evaluation, predicted, probabilities, error);
+    *evaluation = (struct evaluation){.classes = session->model->classes};
+    bool good = results_allocate(session, evaluation, &predicted,
+                                 visitor != NULL ? &probabilities : NULL, error);
+    if (good) {
+        session_activations(session, false);
+        session->device->backend->zero(session->stream, session->sums, sizeof *session->sums);
+        batches_run(session, feed, visitor, evaluation, predicted, probabilities, error);
+        good = comm_agree(session->mesh.world, error);
+    }
     free(predicted);
     free(probabilities);
-    bool good = comm_agree(session->mesh.world, error);
     if (good)
         sums_reduce(session, evaluation);
     else

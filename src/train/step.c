@@ -125,8 +125,8 @@ static void nonfinite_explain(struct session *session, int64_t number, struct er
     long long step = (long long)number + 1;
     char place[TENSOR_NAME + 32];
     if (flat_find_nonfinite(&session->flat, false, place, sizeof place)) {
-        error_set(error, ERROR_NUMERIC, "step %lld: NaN or infinity in the weights %s", step,
-                  place);
+        error_set(error, ERROR_NUMERIC, "step %lld: NaN or infinity in the weights %s: %s", step,
+                  place, number == 0 ? "they began so; choose another model.init" : advice);
         return;
     }
     int unit = nonfinite_output(session);
