@@ -1,5 +1,8 @@
 /* The program: reads the command line and runs one command. */
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "app/app.h"
 #include "core/log.h"
@@ -26,8 +29,22 @@ static int run(struct comm *world, const struct options *options, const struct c
     return code;
 }
 
+/* Who starts the program may have closed these: the next files opened would take their place and
+ * get what is printed. */
+static void standard_streams_hold(void)
+{
+    int descriptor;
+    do
+        descriptor = open("/dev/null", O_RDWR);
+    while (descriptor >= 0 && descriptor <= STDERR_FILENO);
+    if (descriptor >= 0)
+        close(descriptor);
+}
+
 int main(int argc, char **argv)
 {
+    standard_streams_hold();
+    signal(SIGXFSZ, SIG_IGN); /* writing beyond `ulimit -f` is an error like others */
     static struct options options;
     struct command_line line;
     struct error error = {0};

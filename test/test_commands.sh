@@ -21,7 +21,15 @@ json() {
     sed -n "s/.*\"$1\": *\\(-\\{0,1\\}[0-9.e-]*\\).*/\\1/p" "$2" | head -1
 }
 
-echo 1..34
+# said NAME STATUS EXPECTED FILE: the status of a command whose standard error is FILE.
+said() {
+    bad=
+    [ "$2" -eq "$3" ] || bad="exit status $2, not $3"
+    [ "$(grep -c '^vittrain: error: ' "$4")" = 1 ] || bad="$bad; not one line of error"
+    result "$1" "$bad" "$4"
+}
+
+echo 1..53
 cd "$work" || exit 1
 run 2 train $small train.epochs=1 run.dir="$work/run"
 result 'train on two ranks' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
@@ -122,5 +130,58 @@ fails 1 'a predictions file that cannot be written' 5 'no/p.csv' predict \
     "$work/second/checkpoints/last.h5" predict.output="$work/no/p.csv"
 fails 2 'an unwritable run folder' 5 '/proc/none' $small run.dir=/proc/none
 fails 1 'a deck that is not there' 2 'none.ini' none.ini
+printf '[train] epochs = 3\n' >"$work/line.ini"
+fails 1 'a key behind its section' 2 'line.ini:1: ' "$work/line.ini"
+fails 1 'a layer of no width' 2 'model.mlp_ratio' $small model.mlp_ratio=0.01
+fails 2 'more tokens than attention has room for' 2 'model.patch=2 .*12545 tokens' $small \
+    augment.resize=224 model.patch=2
+fails 1 'more classes than there is memory to count' 6 'classes' $small model.classes=500000 \
+    debug.batches=1 train.batch=1 run.dir="$work/classes"
+
+# A pipe in the place of a file: nobody waits for what may never come.
+mkfifo "$work/pipe.ini" "$work/pipe.h5" "$work/pipe.safetensors"
+fails 1 'a pipe for a deck' 2 'pipe.ini' "$work/pipe.ini"
+fails 1 'a pipe for a checkpoint' 4 'pipe.h5' eval "$work/pipe.h5"
+fails 1 'a pipe for weights' 4 'pipe.safetensors' eval "$work/pipe.safetensors" $small
+mkdir "$work/piped"
+cp "$TEST_SOURCE"/input/data/cifar-10-sample/*.bin "$work/piped"
+rm "$work/piped/test_batch.bin"
+mkfifo "$work/piped/test_batch.bin"
+fails 2 'a pipe for a data file' 3 'test_batch.bin' data.root="$work/piped"
+
+# What a command writes arrives, or it says so and the file is as it was.
+best=$work/second/checkpoints/best.h5
+cp "$work/p1.csv" "$work/kept.csv"
+fails 3 'predictions on a full device' 5 ': rank 0 on [^ ]*: predict.output=/dev/full' predict \
+    "$best" predict.output=/dev/full
+(
+    ulimit -f 4
+    "$vittrain" predict "$best" predict.output="$work/kept.csv" 2>"$work/limit.log" </dev/null
+)
+said 'predictions beyond the limit on files' $? 5 "$work/limit.log"
+bad=$(cmp "$work/p1.csv" "$work/kept.csv" 2>&1)$(ls "$work"/kept.csv.part 2>/dev/null)
+result 'predictions that could not be written leave the older ones' "$bad"
+for command in "eval $best" "predict $best" --help; do
+    "$vittrain" $command >/dev/full 2>"$work/full.log" </dev/null
+    said "standard output is full: ${command%% *}" $? 5 "$work/full.log"
+done
+"$vittrain" $small train.steps=2 run.dir="$work/closed" <&- >&- 2>&-
+bad="$([ $? -eq 0 ] || echo "status $?")$(grep -L '^\[run\]' "$work/closed/deck.ini")"
+bad="$bad$(cmp -n 6 "$work/run/metrics.csv" "$work/closed/metrics.csv" 2>&1)"
+result 'a run without standard streams' "$bad"
+
+# A run that cannot be gone on with is as it was.
+cp "$work/second/deck.ini" "$work/second.ini"
+fails 2 'going on with another model' 4 'blocks.2' $small train.epochs=2 model.depth=3 \
+    run.dir="$work/second"
+result 'its deck is as it was' "$(cmp "$work/second.ini" "$work/second/deck.ini" 2>&1)"
+run 1 further $small train.epochs=3 run.dir="$work/second"
+first=$(ls "$work"/second/checkpoints/step-*.h5 | head -1)
+fails 1 'going back in the folder of a run' 2 'step 75.*run.dir' $small train.epochs=3 \
+    run.dir="$work/second" checkpoint.resume="$first"
+run 1 aside $small train.epochs=2 run.dir="$work/aside" checkpoint.resume="$first"
+bad=$([ $status -eq 0 ] || echo "status $status")
+[ "$(grep -c . "$work/second/epochs.csv")" = 4 ] || bad="$bad; epochs.csv was cut"
+result 'but aside of it' "$bad" "$work/aside.log"
 bad=$(ls -d "$work"/runs "$work"/unwritten/checkpoints/step* 2>/dev/null)
 result 'nothing was begun before a mistake was found' "$bad"

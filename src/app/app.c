@@ -1,14 +1,11 @@
 /* The list of commands. */
 #include "app/app.h"
 
+#include <errno.h>
 #include <string.h>
 
 const struct command *const app_commands[] = {
-    &command_train,
-    &command_eval,
-    &command_predict,
-    &command_fetch,
-    NULL,
+    &command_train, &command_eval, &command_predict, &command_fetch, NULL,
 };
 
 enum { COMMANDS = sizeof app_commands / sizeof app_commands[0] };
@@ -41,4 +38,12 @@ const struct command *app_find(const char *name)
         if (strcmp(app_commands[i]->name, name) == 0)
             return app_commands[i];
     return NULL;
+}
+
+bool app_output_arrived(struct error *error)
+{
+    if (fflush(stdout) != 0)
+        return error_set(error, ERROR_FILE, "cannot write to standard output: %s", strerror(errno));
+    return ferror(stdout) == 0 ||
+           error_set(error, ERROR_FILE, "cannot write to standard output: a write failed before");
 }

@@ -31,6 +31,9 @@ extern const char *const app_exit_codes[];
 /* Answers --help, --version and --manual; needs no ranks. Gives the exit code. */
 int app_inform(const struct command_line *line);
 
+/* Did all that was printed arrive? Standard output may be a file on a full disk. */
+bool app_output_arrived(struct error *error);
+
 /* The manual page, in mdoc. */
 void app_manual(FILE *file);
 

@@ -8,16 +8,20 @@
 #include "train/results.h"
 
 static void evaluation_report(const struct inference *inference,
-                              const struct evaluation *evaluation)
+                              const struct evaluation *evaluation, struct error *error)
 {
+    struct comm *world = inference->session.mesh.world;
     const struct dataset *dataset = &inference->feed.dataset;
     evaluation_print(evaluation, dataset);
     char *text = evaluation_to_text(evaluation, inference->split_name, dataset);
-    if (inference->session.mesh.world->rank == 0)
+    if (world->rank == 0)
         puts(text);
     free(text);
     log_info("%s: loss %.6f  top1 %.4f  top5 %.4f  on %lld samples", inference->split_name,
              evaluation->loss, evaluation->top1, evaluation->top5, (long long)evaluation->samples);
+    if (world->rank == 0)
+        app_output_arrived(error);
+    comm_agree(world, error);
 }
 
 static int eval_run(const struct options *options, const struct command_line *line,
@@ -31,7 +35,7 @@ static int eval_run(const struct options *options, const struct command_line *li
                   "eval needs one file: a checkpoint (.h5) or weights (.safetensors)");
     else if (inference_open(&inference, line->operand[0], options, line, world, &error)) {
         if (evaluation_run(&inference.session, &inference.feed, NULL, &evaluation, &error)) {
-            evaluation_report(&inference, &evaluation);
+            evaluation_report(&inference, &evaluation, &error);
             evaluation_free(&evaluation);
         }
         inference_close(&inference);

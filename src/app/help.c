@@ -86,9 +86,9 @@ int app_inform(const struct command_line *line)
     if (!is_first_rank())
         return ERROR_NONE;
     const int code = inform(line);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        perror("vittrain: cannot write");
-        return ERROR_FILE;
-    }
-    return code;
+    struct error error = {0};
+    if (app_output_arrived(&error))
+        return code;
+    log_error(&error);
+    return (int)error.kind;
 }

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "app/app.h"
 #include "core/log.h"
@@ -15,8 +17,9 @@ struct prediction {
     const struct inference *inference;
     struct comm *world;
     bool json;
-    FILE *file;       /* rank 0's */
-    const char *path; /* for messages */
+    const char *path;
+    FILE *file;                  /* rank 0's */
+    char part[OPTION_TEXT + 16]; /* what becomes the file at the end; empty: no such thing */
 };
 
 static bool names_json(const char *path)
@@ -43,11 +46,17 @@ static void line_write(const struct prediction *prediction, FILE *text, uint32_t
     fputs(prediction->json ? "]}\n" : "\n", text);
 }
 
+static bool write_failed(const struct prediction *prediction, struct error *error)
+{
+    return error_set(error, ERROR_FILE, "predict.output=%s: cannot write: %s", prediction->path,
+                     strerror(errno));
+}
+
 static void text_write(const struct prediction *prediction, const char *text, size_t size,
                        struct error *error)
 {
     if (fwrite(text, 1, size, prediction->file) != size)
-        error_set(error, ERROR_FILE, "%s: cannot write: %s", prediction->path, strerror(errno));
+        write_failed(prediction, error);
 }
 
 /* Rank 0 takes the lines of the others, rank by rank. */
@@ -89,14 +98,21 @@ static void batch_visit(void *self, const struct batch *batch, const int32_t *pr
     free(text);
 }
 
+/* A file becomes what it was or all of the predictions; standard output and devices are written to
+ * at once. */
 static bool file_open(struct prediction *prediction, struct error *error)
 {
+    const char *path = prediction->path;
+    struct stat there;
     if (prediction->world->rank == 0) {
-        bool console = strcmp(prediction->path, "-") == 0;
-        prediction->file = console ? stdout : fopen(prediction->path, "we");
+        if (stat(path, &there) != 0 || S_ISREG(there.st_mode))
+            snprintf(prediction->part, sizeof prediction->part, "%s.part", path);
+        if (strcmp(path, "-") == 0)
+            prediction->file = stdout;
+        else
+            prediction->file = fopen(prediction->part[0] != '\0' ? prediction->part : path, "we");
         if (prediction->file == NULL)
-            error_set(error, ERROR_FILE, "predict.output=%s: cannot write: %s", prediction->path,
-                      strerror(errno));
+            write_failed(prediction, error);
     }
     return comm_agree(prediction->world, error);
 }
@@ -111,15 +127,22 @@ static void header_write(const struct prediction *prediction)
     fputc('\n', prediction->file);
 }
 
-static bool file_close(struct prediction *prediction, struct error *error)
+/* Rank 0; `error` is set when the predictions could not be made. */
+static void file_close(struct prediction *prediction, struct error *error)
 {
-    if (prediction->file == NULL)
-        return true;
-    bool good = fflush(prediction->file) == 0 && ferror(prediction->file) == 0;
-    if (prediction->file != stdout)
-        good = fclose(prediction->file) == 0 && good;
-    return good ||
-           error_set(error, ERROR_FILE, "%s: cannot write: %s", prediction->path, strerror(errno));
+    if (prediction->file == stdout) {
+        app_output_arrived(error);
+        return;
+    }
+    bool written = ferror(prediction->file) == 0;
+    if (fclose(prediction->file) != 0 || !written)
+        write_failed(prediction, error);
+    if (prediction->part[0] == '\0')
+        return;
+    if (error->kind == ERROR_NONE && rename(prediction->part, prediction->path) != 0)
+        write_failed(prediction, error);
+    if (error->kind != ERROR_NONE)
+        unlink(prediction->part);
 }
 
 static void split_predict(struct inference *inference, struct comm *world, struct error *error)
@@ -132,8 +155,12 @@ static void split_predict(struct inference *inference, struct comm *world, struc
     if (!file_open(&prediction, error))
         return;
     header_write(&prediction);
-    evaluation_run(&inference->session, &inference->feed, &visitor, &evaluation, error);
-    file_close(&prediction, error);
+    bool predicted =
+        evaluation_run(&inference->session, &inference->feed, &visitor, &evaluation, error);
+    if (world->rank == 0)
+        file_close(&prediction, error);
+    if (!predicted)
+        return; /* the error is agreed on already */
     comm_agree(world, error);
     evaluation_free(&evaluation);
 }
