@@ -26,7 +26,7 @@ struct product_plan {
     struct product_plan *next;
     dnnl_primitive_t primitive;
     char implementation[64];
-    bool own_scratch; /* oneDNN keeps the scratchpad: it wants more than PRODUCT_SCRATCH */
+    bool own_scratch; /* the memory objects hold scratchpads, of more than PRODUCT_SCRATCH */
     struct product_thread *threads;
 };
 
@@ -172,17 +172,21 @@ static dnnl_memory_desc_t describe(struct matrix matrix)
     return description;
 }
 
-static dnnl_memory_t memory_open(const struct product_cache *cache, description_handle description)
+/* `place`: DNNL_MEMORY_NONE, or DNNL_MEMORY_ALLOCATE. */
+static dnnl_memory_t memory_open(const struct product_cache *cache, description_handle description,
+                                 void *place)
 {
     dnnl_memory_t memory;
 
-    check(dnnl_memory_create(&memory, description, cache->engine, DNNL_MEMORY_NONE), "memory");
+    check(dnnl_memory_create(&memory, description, cache->engine, place), "memory");
     return memory;
 }
 
+/* The scratchpads are ours: with oneDNN's, a primitive could only run on the thread that made it.
+ */
 static dnnl_primitive_desc_t product_describe(struct product_cache *cache,
                                               const struct product *product,
-                                              dnnl_memory_desc_t matrices[3], bool own_scratch)
+                                              dnnl_memory_desc_t matrices[3])
 {
     dnnl_primitive_attr_t how;
     dnnl_post_ops_t operations;
@@ -190,8 +194,7 @@ static dnnl_primitive_desc_t product_describe(struct product_cache *cache,
 
     check(dnnl_primitive_attr_create(&how), "attributes");
     check(dnnl_post_ops_create(&operations), "post-operations");
-    check(dnnl_primitive_attr_set_scratchpad_mode(how, own_scratch ? dnnl_scratchpad_mode_library
-                                                                   : dnnl_scratchpad_mode_user),
+    check(dnnl_primitive_attr_set_scratchpad_mode(how, dnnl_scratchpad_mode_user),
           "scratchpad mode");
     if (product->accumulate)
         check(accumulate(operations), "sum");
@@ -209,29 +212,21 @@ static description_handle scratchpad_of(dnnl_primitive_desc_t description)
     return dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
 }
 
-/* Our scratchpad if it is large enough, which is known only when the product was described. */
-static dnnl_primitive_desc_t describe_plan(struct product_cache *cache, struct product_plan *plan,
-                                           dnnl_memory_desc_t matrices[3])
-{
-    dnnl_primitive_desc_t description = product_describe(cache, &plan->product, matrices, false);
-
-    if (dnnl_memory_desc_get_size(scratchpad_of(description)) <= PRODUCT_SCRATCH)
-        return description;
-    check(dnnl_primitive_desc_destroy(description), "description");
-    plan->own_scratch = true;
-    return product_describe(cache, &plan->product, matrices, true);
-}
-
 static void plan_open_memory(struct product_cache *cache, struct product_plan *plan,
                              const dnnl_memory_desc_t matrices[3],
                              dnnl_primitive_desc_t description)
 {
+    description_handle scratchpad = scratchpad_of(description);
+
+    plan->own_scratch = dnnl_memory_desc_get_size(scratchpad) > PRODUCT_SCRATCH;
     for (int thread = 0; thread < cache->threads; thread++) {
         struct product_thread *mine = &plan->threads[thread];
         mine->stream = cache->streams[thread];
         for (int operand = 0; operand < OPERANDS - 1; operand++)
-            mine->memory[operand] = memory_open(cache, handle_of(&matrices[operand]));
-        mine->memory[OPERANDS - 1] = memory_open(cache, scratchpad_of(description));
+            mine->memory[operand] =
+                memory_open(cache, handle_of(&matrices[operand]), DNNL_MEMORY_NONE);
+        mine->memory[OPERANDS - 1] = memory_open(
+            cache, scratchpad, plan->own_scratch ? DNNL_MEMORY_ALLOCATE : DNNL_MEMORY_NONE);
     }
 }
 
@@ -251,7 +246,7 @@ static struct product_plan *plan_open(struct product_cache *cache, const struct 
     plan->threads = calloc((size_t)cache->threads, sizeof *plan->threads);
     ENSURE(plan->threads != NULL, "no memory for a product");
     plan->product = *product;
-    dnnl_primitive_desc_t description = describe_plan(cache, plan, matrices);
+    dnnl_primitive_desc_t description = product_describe(cache, product, matrices);
     check(dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0,
                                     (void *)&implementation),
           "implementation");
@@ -303,15 +298,15 @@ void product_run(const struct product_plan *plan, int thread, const void *a, con
     memcpy(&place[1], &b, sizeof b);
     place[2] = c;
     place[3] = scratch;
-    const int operands = plan->own_scratch ? OPERANDS - 1 : OPERANDS;
-    for (int operand = 0; operand < operands; operand++) {
-        check(dnnl_memory_set_data_handle(mine->memory[operand], place[operand]), "operand");
+    for (int operand = 0; operand < OPERANDS; operand++) {
+        if (operand < OPERANDS - 1 || !plan->own_scratch)
+            check(dnnl_memory_set_data_handle(mine->memory[operand], place[operand]), "operand");
         arguments[operand].arg = operand_name[operand];
         arguments[operand].memory = mine->memory[operand];
     }
     /* In a team of one thread, which is no parallel region, oneDNN would start all it may. */
     omp_set_num_threads(threads_of(&plan->product));
-    check(dnnl_primitive_execute(plan->primitive, mine->stream, operands, arguments), "product");
+    check(dnnl_primitive_execute(plan->primitive, mine->stream, OPERANDS, arguments), "product");
 }
 
 const char *product_implementation(const struct product_plan *plan)
