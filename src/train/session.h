@@ -79,7 +79,7 @@ void session_upload(struct session *session, const struct batch *batch,
  * and logits are the session's. */
 void session_forward(struct session *session, const struct model_pass *pass);
 
-/* A pass over this session's batch of `count` samples, nothing random in it yet. */
+/* A pass over the batch that the session holds, `count` samples, nothing random in it yet. */
 struct model_pass session_pass(struct session *session, int64_t count, bool training);
 
 #endif
