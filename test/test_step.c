@@ -25,8 +25,12 @@
 #define COUNTS_ALLOCATIONS 0
 #endif
 #endif
-#if !defined(COUNTS_ALLOCATIONS) && defined(__GLIBC__)
+#ifndef COUNTS_ALLOCATIONS
+#ifdef __GLIBC__
 #define COUNTS_ALLOCATIONS 1
+#else
+#define COUNTS_ALLOCATIONS 0
+#endif
 #endif
 
 static atomic_long allocations;
