@@ -289,7 +289,7 @@ static void test_files_that_are_none(void **state)
         assert_int_equal(truncate(path, 5), 0);
     comm_barrier(world);
     assert_refused(&usual, path, "shorter than 8 bytes", "");
-    assert_refused(&usual, folder, "shorter than 8 bytes", "");
+    assert_refused(&usual, folder, "it is not a file", "");
 }
 
 static int make_folder(void **state)
