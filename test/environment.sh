@@ -11,8 +11,9 @@ export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_mpi_yield_
 export OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_btl_vader_single_copy_mechanism
 
 # With sanitizers: what MPI and its helpers leave behind is not ours.
-# Slow unwinding sees through functions of libraries without frame pointers.
-ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:fast_unwind_on_malloc=0
+# Slow unwinding sees through functions of libraries without frame pointers. Too large a request for
+# memory is refused, as the C library does it.
+ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:fast_unwind_on_malloc=0:allocator_may_return_null=1
 LSAN_OPTIONS=suppressions=$TEST_SOURCE/test/lsan.supp:print_suppressions=0
 UBSAN_OPTIONS=print_stacktrace=1
 export ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS
