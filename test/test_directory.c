@@ -86,6 +86,31 @@ static void test_not_a_directory(void **state)
     assert_true(comm_same(world, error.text, strlen(error.text)));
 }
 
+/* The reason is that of making it, not of a look at what is there. */
+static void test_reason(void **state)
+{
+    (void)state;
+    char path[2048];
+    snprintf(path, sizeof path, "%s/link", root);
+    if (world->rank == 0)
+        assert_int_equal(symlink("nowhere", path), 0);
+    comm_barrier(world);
+    error_clear(&error);
+    assert_false(directory_make(path, "go elsewhere", &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    assert_non_null(
+        strstr(error.text, "/link: cannot be made a directory: Not a directory; go elsewhere"));
+    error_clear(&error);
+    assert_false(directory_make("", "go elsewhere", &error));
+    assert_string_equal(error.text, ": cannot be made a directory: No such file or directory; "
+                                    "go elsewhere");
+    error_clear(&error);
+    memset(path, 'x', 300);
+    path[300] = '\0';
+    assert_false(directory_make(path, "go elsewhere", &error));
+    assert_non_null(strstr(error.text, "File name too long; go elsewhere"));
+}
+
 int main(int argc, char **argv)
 {
     cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -98,6 +123,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_owner),
         cmocka_unit_test(test_private_disks),
         cmocka_unit_test(test_not_a_directory),
+        cmocka_unit_test(test_reason),
     };
     int failed = cmocka_run_group_tests_name("directory", tests, NULL, NULL);
     comm_barrier(world);

@@ -34,7 +34,7 @@ static bool make_directories(const char *path, struct error *error)
     if (slash == NULL || slash == parent)
         return true;
     *slash = '\0';
-    return directory_make(parent, error);
+    return directory_make(parent, "choose another fetch.dir", error);
 }
 
 static bool write_origin(const struct transfer *transfer, struct error *error)

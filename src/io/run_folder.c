@@ -16,6 +16,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "data/directory.h"
 #include "io/atomic_file.h"
 #include "io/durable.h"
 
@@ -114,39 +115,7 @@ void run_folder_close(struct run_folder *folder)
 
 /* ---- making folders */
 
-/* mkdir alone will not do: where a folder is there some file systems answer with other errors than
- * EEXIST. */
-static bool make_one(const char *path)
-{
-    struct stat status;
-
-    if (mkdir(path, 0777) == 0)
-        return true;
-    int reason = errno;
-    bool there = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-    errno = reason == EEXIST ? ENOTDIR : reason;
-    return there;
-}
-
-/* The folder and all above it. */
-static bool make_folders(const char *path, struct error *error)
-{
-    char part[FILE_PATH];
-
-    snprintf(part, sizeof part, "%s", path);
-    for (char *slash = part; slash != NULL;) {
-        slash = strchr(slash + 1, '/');
-        if (slash != NULL)
-            *slash = '\0';
-        if (!make_one(part))
-            return error_set(error, ERROR_FILE,
-                             "the run folder %s cannot be made (%s: %s): choose another by run.dir",
-                             path, part, strerror(errno));
-        if (slash != NULL)
-            *slash = '/';
-    }
-    return true;
-}
+static const char advice[] = "choose another by run.dir";
 
 /* Really writes, since permissions say nothing of quotas, read-only mounts and full disks. */
 static bool try_writing(const char *folder, struct error *error)
@@ -209,7 +178,7 @@ static bool take_given(struct run_folder *folder, const struct options *options,
                          "run.dir: %s holds a run already: choose another folder, remove it, or "
                          "go on with it by checkpoint.resume=auto",
                          folder->path);
-    if (!make_folders(folder->path, error))
+    if (!directory_make(folder->path, advice, error))
         return false;
     if (!lock_folder(folder->path, folder, error))
         return error_set(error, ERROR_USAGE,
@@ -298,7 +267,7 @@ static bool make_new(struct run_folder *folder, const struct options *options, s
         else if (*letter >= '0' && *letter <= '9')
             date[used++] = *letter;
     date[used] = '\0';
-    if (!make_folders(runs_folder, error))
+    if (!directory_make(runs_folder, advice, error))
         return false;
     for (int suffix = 1; suffix <= LAST_SUFFIX; suffix++) {
         char tail[8] = "";
@@ -314,9 +283,8 @@ static bool make_new(struct run_folder *folder, const struct options *options, s
         if (errno != EEXIST)
             break;
     }
-    return error_set(error, ERROR_FILE,
-                     "the run folder %s cannot be made (%s): choose another by run.dir",
-                     folder->path, strerror(errno));
+    return error_set(error, ERROR_FILE, "%s: cannot be made a directory: %s; %s", folder->path,
+                     strerror(errno), advice);
 }
 
 static bool decide_folder(struct run_folder *folder, const struct options *options,
@@ -369,7 +337,7 @@ bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct 
         comm_broadcast(world, folder, sizeof *folder, COMM_BYTE, 0);
         folder->locked = folder->locked && world->rank == 0;
         snprintf(folder->checkpoints, sizeof folder->checkpoints, "%s/checkpoints", folder->path);
-        if (mesh->node->rank == 0 && make_folders(folder->checkpoints, error) &&
+        if (mesh->node->rank == 0 && directory_make(folder->checkpoints, advice, error) &&
             try_writing(folder->path, error) && world->rank == 0)
             begin_log(folder, error);
         if (comm_agree(world, error))
