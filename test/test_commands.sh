@@ -29,7 +29,7 @@ said() {
     result "$1" "$bad" "$4"
 }
 
-echo 1..53
+echo 1..54
 cd "$work" || exit 1
 run 2 train $small train.epochs=1 run.dir="$work/run"
 result 'train on two ranks' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
@@ -98,6 +98,8 @@ fails 2 'weights that are cut' 4 'cut.safetensors' $small \
     model.init="$work/cut.safetensors" run.dir="$work/unwritten"
 fails 2 'weights of another model' 4 'blocks.2.norm1.weight' debug.fraction=0.15 \
     model.init="$work/run/weights.safetensors" run.dir="$work/unwritten"
+fails 2 'a checkpoint with another head' 4 'head.weight \[10, 32\].* or give weights as safetensors' \
+    $small model.classes=12 model.init="$work/run/checkpoints/last.h5" run.dir="$work/unwritten"
 printf '\377' | dd of="$work/run/checkpoints/last.h5" bs=1 seek=100000 conv=notrunc 2>/dev/null
 fails 2 'a checkpoint with a flipped byte' 4 'last.h5' eval "$work/run/checkpoints/last.h5" predict.split=val
 fails 2 'a checkpoint that is not there' 4 'no.h5' eval "$work/no.h5"

@@ -35,9 +35,10 @@ const struct option_entry option_table[] = {
      .help = "A model of the registry: vit_cifar, vit_tiny_patch16_224, vit_small_patch16_224, "
              "vit_small_patch32_224, vit_base_patch16_224, vit_base_patch32_224."},
     {PLACE(model, init), .kind = OPTION_IS_TEXT, .preset = "none",
-     .help =
-         "Where the first weights come from: none (random), a FILE.safetensors or a checkpoint. A "
-         "head of another size starts at random, positions of another grid are resized."},
+     .help = "Where the first weights come from: none (random), a FILE.safetensors or a checkpoint "
+             "of a "
+             "model of the same shape. From safetensors a head of another size starts at random, "
+             "positions of another grid are resized."},
     {PLACE(model, image), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 8192,
      .help = "Height and width of the model's images in pixels. auto, here and below: as the "
              "registry has it."},

@@ -82,7 +82,8 @@ static bool compare_unit(const struct unit *theirs, const struct unit *ours, cha
 }
 
 static bool check_model(const char *path, const struct checkpoint_contents *contents,
-                        const struct flat_model *flat, const char *model, struct error *error)
+                        const struct flat_model *flat, const char *model, bool weights_only,
+                        struct error *error)
 {
     char difference[512] = "";
     if (model != NULL && strcmp(model, contents->model) != 0)
@@ -100,8 +101,12 @@ static bool check_model(const char *path, const struct checkpoint_contents *cont
     if (difference[0] != '\0')
         return error_set(error, ERROR_CHECKPOINT,
                          "%s (model %s) does not fit: %s; set the model's name and shape as in the "
-                         "deck saved in it",
-                         path, contents->model, difference);
+                         "deck saved in it%s",
+                         path, contents->model, difference,
+                         weights_only
+                             ? ", or give weights as safetensors: their head and positions "
+                               "may be of another size"
+                             : "");
     return true;
 }
 
@@ -259,7 +264,7 @@ bool checkpoint_read(const char *path, const struct checkpoint_target *target,
     bool by_all = target->writers != WRITERS_NODE0;
     struct checkpoint_contents contents = {.unit_count = 0};
     if (world->rank == 0 && checkpoint_file_read(path, &contents, error) &&
-        check_model(path, &contents, flat, target->model, error) && !weights_only)
+        check_model(path, &contents, flat, target->model, weights_only, error) && !weights_only)
         check_state(path, &contents, flat, error);
     bool good = comm_agree(world, error);
     if (good) {
