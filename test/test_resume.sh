@@ -19,7 +19,7 @@ same() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-echo 1..14
+echo 1..15
 for ranks in 1 2; do
     run $ranks whole$ranks $steps run.dir="$work/whole$ranks"
     result "a run of two epochs on $ranks ranks" "$([ $status -eq 0 ] || echo "status $status")" \
@@ -73,6 +73,24 @@ for step in 1 2 3; do
     [ -e "$work/clock/checkpoints/step-0000000$step.h5" ] || bad="$bad no step $step;"
 done
 result 'checkpoints by the clock, also where an epoch is one step' "$bad" "$work/clock.log"
+
+# Evaluations that are only made because a part of the run ends decide nothing: the loss of step 3 is
+# the least of all.
+stops="$small debug.overfit=4 optim.lr=1e-2 checkpoint.monitor=loss train.early_stop=1 \
+output.tensorboard=off"
+run 1 straight $stops run.dir="$work/straight" train.epochs=9
+run 1 parts $stops run.dir="$work/parts" train.epochs=9 train.max_seconds=0.0001
+run 1 parts $stops run.dir="$work/parts" train.steps=3
+grep -A2 '"best"' "$work/parts/result.json" >"$work/best"
+run 1 parts $stops run.dir="$work/parts" train.epochs=9
+for name in straight parts; do
+    grep -A3 -E '"(best|stop_reason|steps)"' "$work/$name/result.json" | grep -v seconds >"$work/$name.best"
+done
+bad=$(diff "$work/straight.best" "$work/parts.best")
+grep -q 'no gain' "$work/straight.best" || bad="$bad; not stopped"
+grep -q '"value": 2' "$work/best" || bad="$bad; no best at the end of a part"
+result 'a run in parts has the best and stops where one without an end between does' "$bad" \
+    "$work/parts.log"
 
 # A rank is killed in the middle of a run: the job ends, and what it had is gone on with.
 timeout 60 $MPIRUN -np 2 "$vittrain" $steps run.dir="$work/killed" checkpoint.every=0.1 \

@@ -142,12 +142,14 @@ void report_interval(struct trainer *trainer)
 
 static void epoch_say(const struct trainer *trainer, const struct epoch_row *row, bool evaluated)
 {
-    char text[160] = "", seconds[32];
-    if (evaluated)
-        snprintf(text, sizeof text, "  val loss %.4f  val acc %.2f %%  (best %s %.4g)",
-                 row->val_loss, 100 * row->val_top1,
+    char text[160] = "", best[48] = "", seconds[32];
+    if (!isnan(trainer->best_metric))
+        snprintf(best, sizeof best, "  (best %s %.4g)",
                  trainer->options.checkpoint.monitor == MONITOR_LOSS ? "loss" : "acc",
-                 trainer->state.best_metric);
+                 trainer->best_metric);
+    if (evaluated)
+        snprintf(text, sizeof text, "  val loss %.4f  val acc %.2f %%%s", row->val_loss,
+                 100 * row->val_top1, best);
     clock_format(row->seconds, seconds, sizeof seconds);
     log_progress_end();
     log_info("epoch %lld done  loss %.4f  acc %.2f %%%s  %s  %.0f img/s  data wait %.2f %%",
@@ -235,8 +237,8 @@ static struct results results_collect(const struct trainer *trainer)
         .split = evaluated ? "val" : NULL,
         .evaluation = evaluated ? &trainer->evaluation : NULL,
         .monitor = trainer->options.checkpoint.monitor == MONITOR_LOSS ? "loss" : "top1",
-        .best = state->best_metric,
-        .best_step = state->best_step,
+        .best = trainer->best_metric,
+        .best_step = trainer->best_step,
         .total_seconds = trainer->earlier_seconds + now - trainer->opened_at,
         .without_setup_seconds = trainer->earlier_without_setup_seconds + now - trainer->part_begin,
         .training_seconds = trainer->earlier_train_seconds + training,

@@ -135,6 +135,8 @@ static bool state_prepare(struct trainer *trainer, struct error *error)
         return false;
     flat_refresh(&trainer->session.flat);
     trainer->state.parts++;
+    trainer->best_metric = trainer->state.best_metric;
+    trainer->best_step = trainer->state.best_step;
     trainer->earlier_seconds = trainer->state.total_seconds;
     trainer->earlier_without_setup_seconds = trainer->state.without_setup_seconds;
     trainer->earlier_train_seconds = trainer->state.train_seconds;

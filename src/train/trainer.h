@@ -56,9 +56,13 @@ struct trainer {
     double last_rate, last_norm;
     int64_t run_images;           /* trained on in this part */
     struct evaluation evaluation; /* the newest */
-    const char *stop_reason;      /* NULL: goes on */
-    bool out_of_time;             /* stopped by train.max_seconds */
-    bool checkpoint_overdue;      /* by checkpoint.every_seconds */
+    /* The best evaluation so far, as it is told. The state's, by which a run decides, leaves out
+     * one that was made only because the run ended: who goes on with it would not have made it. */
+    double best_metric;
+    int64_t best_step;
+    const char *stop_reason; /* NULL: goes on */
+    bool out_of_time;        /* stopped by train.max_seconds */
+    bool checkpoint_overdue; /* by checkpoint.every_seconds */
 };
 
 /* Collective. On an error what was opened is closed again. */

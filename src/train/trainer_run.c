@@ -86,16 +86,22 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
     return true;
 }
 
-/* Is the newest evaluation the best so far? Keeps the best in the state. */
-static bool best_update(struct trainer *trainer)
+/* Is the newest evaluation the best so far? Keeps the best, in the state only of regular ones (at
+ * the end of an epoch). */
+static bool best_update(struct trainer *trainer, bool regular)
 {
     bool loss = trainer->options.checkpoint.monitor == MONITOR_LOSS;
     double value = loss ? trainer->evaluation.loss : trainer->evaluation.top1;
-    double best = trainer->state.best_metric;
+    struct training_state *state = &trainer->state;
+    double best = state->best_metric;
     bool better = isnan(best) || (loss ? value < best : value > best);
     if (better) {
-        trainer->state.best_metric = value;
-        trainer->state.best_step = trainer->state.step;
+        trainer->best_metric = value;
+        trainer->best_step = state->step;
+    }
+    if (better && regular) {
+        state->best_metric = value;
+        state->best_step = state->step;
     }
     return better;
 }
@@ -153,7 +159,9 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
     if (evaluated) {
         if (!validation_run(trainer, error))
             return false;
-        better = best_update(trainer);
+        /* Who goes on from where the time was over passes this step without an evaluation. */
+        bool counts = regular || trainer->state.step >= trainer->total_steps;
+        better = counts && best_update(trainer, regular);
         if (regular)
             evaluation_observe(trainer, better);
     }
@@ -200,8 +208,12 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
         trainer->stop_reason = early_stop_reason;
     trainer->last_epoch =
         (struct epoch_row){.train_loss = NAN, .train_top1 = NAN, .train_top5 = NAN};
-    return (!trainer->validates || validation_run(trainer, error)) &&
-           weights_export(trainer, error) && report_result(trainer, error);
+    if (trainer->validates) {
+        if (!validation_run(trainer, error))
+            return false;
+        best_update(trainer, false);
+    }
+    return weights_export(trainer, error) && report_result(trainer, error);
 }
 
 bool trainer_run(struct trainer *trainer, struct error *error)
