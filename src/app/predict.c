@@ -2,7 +2,6 @@
  * each global batch every rank makes its lines; rank 0 collects them in order and writes, so that
  * memory stays small and the output does not depend on the number of ranks. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "app/app.h"
 #include "core/log.h"
 #include "train/inference.h"
+#include "train/prediction.h"
 
 struct prediction {
     const struct inference *inference;
@@ -26,24 +26,6 @@ static bool names_json(const char *path)
 {
     size_t length = strlen(path);
     return length >= 5 && strcmp(path + length - 5, ".json") == 0;
-}
-
-static void line_write(const struct prediction *prediction, FILE *text, uint32_t record,
-                       int32_t label, int32_t predicted, const float *probability)
-{
-    const struct dataset *dataset = &prediction->inference->feed.dataset;
-    int64_t classes = prediction->inference->session.model->classes;
-    const char *name = predicted < dataset->classes ? dataset->class_name[predicted] : "";
-    if (prediction->json)
-        fprintf(text,
-                "{\"record\":%" PRIu32 ",\"label\":%" PRId32 ",\"predicted\":%" PRId32
-                ",\"class\":\"%s\",\"probabilities\":[",
-                record, label, predicted, name);
-    else
-        fprintf(text, "%" PRIu32 ",%" PRId32 ",%" PRId32 ",%s,", record, label, predicted, name);
-    for (int64_t c = 0; c < classes; c++)
-        fprintf(text, "%s%.6g", c == 0 ? "" : ",", (double)probability[c]);
-    fputs(prediction->json ? "]}\n" : "\n", text);
 }
 
 static bool write_failed(const struct prediction *prediction, struct error *error)
@@ -85,14 +67,20 @@ static void batch_visit(void *self, const struct batch *batch, const int32_t *pr
                         const float *probabilities, struct error *error)
 {
     const struct prediction *prediction = self;
-    int64_t classes = prediction->inference->session.model->classes;
+    const struct dataset *dataset = &prediction->inference->feed.dataset;
+    struct prediction_line line = {.classes = prediction->inference->session.model->classes};
     char *text = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
     ENSURE(stream != NULL, "no memory for the predictions of a batch");
-    for (int64_t i = 0; i < batch->count; i++)
-        line_write(prediction, stream, batch->records[i], batch->labels[i], predicted[i],
-                   probabilities + i * classes);
+    for (int64_t i = 0; i < batch->count; i++) {
+        line.record = batch->records[i];
+        line.label = batch->labels[i];
+        line.predicted = predicted[i];
+        line.class_name = predicted[i] < dataset->classes ? dataset->class_name[predicted[i]] : "";
+        line.probabilities = probabilities + i * line.classes;
+        (prediction->json ? prediction_write_json : prediction_write_csv)(stream, &line);
+    }
     ENSURE(fclose(stream) == 0, "no memory for the predictions of a batch");
     text_collect(prediction, text, (int64_t)size, error);
     free(text);
@@ -115,16 +103,6 @@ static bool file_open(struct prediction *prediction, struct error *error)
             write_failed(prediction, error);
     }
     return comm_agree(prediction->world, error);
-}
-
-static void header_write(const struct prediction *prediction)
-{
-    if (prediction->file == NULL || prediction->json)
-        return;
-    fputs("record,label,predicted,class", prediction->file);
-    for (int64_t c = 0; c < prediction->inference->session.model->classes; c++)
-        fprintf(prediction->file, ",p%lld", (long long)c);
-    fputc('\n', prediction->file);
 }
 
 /* Rank 0; `error` is set when the predictions could not be made. */
@@ -154,7 +132,8 @@ static void split_predict(struct inference *inference, struct comm *world, struc
     const struct evaluation_visitor visitor = {.visit = batch_visit, .self = &prediction};
     if (!file_open(&prediction, error))
         return;
-    header_write(&prediction);
+    if (prediction.file != NULL && !prediction.json)
+        prediction_write_header(prediction.file, inference->session.model->classes);
     bool predicted =
         evaluation_run(&inference->session, &inference->feed, &visitor, &evaluation, error);
     if (world->rank == 0)

@@ -32,12 +32,8 @@ static json_t *count(int64_t value)
     return value >= 0 ? json_integer(value) : json_null();
 }
 
-/* JSON is UTF-8, names of folders (and so of classes) are any bytes: where they are no UTF-8 every
- * byte that is not ASCII becomes a question mark. */
-static json_t *text_or_null(const char *text)
+json_t *results_name(const char *text)
 {
-    if (text == NULL)
-        return json_null();
     json_t *value = json_string(text);
     if (value != NULL)
         return value;
@@ -47,8 +43,14 @@ static json_t *text_or_null(const char *text)
         if ((unsigned char)*letter >= 0x80)
             *letter = '?';
     value = json_string(plain);
+    ENSURE(value != NULL, "no memory for JSON");
     free(plain);
     return value;
+}
+
+static json_t *text_or_null(const char *text)
+{
+    return text == NULL ? json_null() : results_name(text);
 }
 
 static json_t *class_to_json(const struct class_metrics *metrics, const char *name)
@@ -56,7 +58,7 @@ static json_t *class_to_json(const struct class_metrics *metrics, const char *na
     json_t *object = json_object();
 
     if (name != NULL)
-        put(object, "name", text_or_null(name));
+        put(object, "name", results_name(name));
     put(object, "accuracy", number(metrics->accuracy));
     put(object, "precision", number(metrics->precision));
     put(object, "recall", number(metrics->recall));

@@ -11,6 +11,12 @@
 #include "io/run_folder.h"
 #include "train/metrics.h"
 
+struct json_t;
+
+/* A name as JSON's string, owned by the caller. JSON is UTF-8, names of folders (and so of classes)
+ * are any bytes: where they are no UTF-8 every byte that is not ASCII becomes a question mark. */
+struct json_t *results_name(const char *text);
+
 /* NULL, NAN and negative counts: unknown, null in the JSON. */
 struct results {
     const char *name, *model, *backend, *precision;
