@@ -29,7 +29,7 @@ said() {
     result "$1" "$bad" "$4"
 }
 
-echo 1..54
+echo 1..55
 cd "$work" || exit 1
 run 2 train $small train.epochs=1 run.dir="$work/run"
 result 'train on two ranks' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
@@ -171,6 +171,13 @@ done
 bad="$([ $? -eq 0 ] || echo "status $?")$(grep -L '^\[run\]' "$work/closed/deck.ini")"
 bad="$bad$(cmp -n 6 "$work/run/metrics.csv" "$work/closed/metrics.csv" 2>&1)"
 result 'a run without standard streams' "$bad"
+
+run 1 profile $small train.steps=2 train.precision=bf16 debug.profile=on run.dir="$work/profile"
+bad=
+for operation in copy zero convert sum_squares update linear_backward; do
+    grep -qE "^ +$operation +[0-9.]+ s " "$work/profile.log" || bad="$bad no $operation;"
+done
+result 'a profile has a line for each operation that ran' "$bad" "$work/profile.log"
 
 # A run that cannot be gone on with is as it was.
 cp "$work/second/deck.ini" "$work/second.ini"

@@ -314,7 +314,8 @@ struct device_backend {
     void (*event_synchronize)(struct event *event); /* the host waits */
     bool (*event_done)(struct event *event);
 
-    /* Any direction between device, pinned and plain memory. */
+    /* From here on operations only (profile.c counts on it).
+     * copy: any direction between device, pinned and plain memory. */
     void (*copy)(struct stream *stream, void *to, const void *from, size_t bytes);
     void (*zero)(struct stream *stream, void *memory, size_t bytes);
     void (*convert)(struct stream *stream, enum data_type to_type, void *to,

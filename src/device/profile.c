@@ -1,6 +1,7 @@
 /* The profiling backend: each operation that does work is replaced by one that measures it. */
 #include "device/profile.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,9 +28,22 @@
     OPERATION(image_transform)
 
 #define NUMBER(name) PROFILE_##name,
-enum { PROFILED_OPERATIONS(NUMBER) PROFILE_sum_squares, PROFILE_zero, PROFILE_OPERATIONS };
+enum {
+    PROFILED_OPERATIONS(NUMBER) PROFILE_copy,
+    PROFILE_zero,
+    PROFILE_convert,
+    PROFILE_add,
+    PROFILE_sum_squares,
+    PROFILE_OPERATIONS
+};
 #define NAME(name) #name,
-static const char *const operation_name[] = {PROFILED_OPERATIONS(NAME) "sum_squares", "zero"};
+static const char *const operation_name[] = {PROFILED_OPERATIONS(NAME) "copy", "zero", "convert",
+                                             "add", "sum_squares"};
+
+/* From `copy` on the device's table holds operations only. */
+_Static_assert(sizeof(struct device_backend) - offsetof(struct device_backend, copy) ==
+                   PROFILE_OPERATIONS * sizeof(void (*)(void)),
+               "an operation of device.h is missing here");
 
 struct tally {
     double seconds;
@@ -67,12 +81,11 @@ static void measured(struct stream *stream, int operation, double begin)
     }
 PROFILED_OPERATIONS(WRAPPER)
 
-static void timed_sum_squares(struct stream *stream, const float *values, int64_t count,
-                              double *sum)
+static void timed_copy(struct stream *stream, void *to, const void *from, size_t bytes)
 {
     double begin = clock_now();
-    active->inner->sum_squares(stream, values, count, sum);
-    measured(stream, PROFILE_sum_squares, begin);
+    active->inner->copy(stream, to, from, bytes);
+    measured(stream, PROFILE_copy, begin);
 }
 
 static void timed_zero(struct stream *stream, void *memory, size_t bytes)
@@ -80,6 +93,29 @@ static void timed_zero(struct stream *stream, void *memory, size_t bytes)
     double begin = clock_now();
     active->inner->zero(stream, memory, bytes);
     measured(stream, PROFILE_zero, begin);
+}
+
+static void timed_convert(struct stream *stream, enum data_type to_type, void *to,
+                          enum data_type from_type, const void *from, int64_t count)
+{
+    double begin = clock_now();
+    active->inner->convert(stream, to_type, to, from_type, from, count);
+    measured(stream, PROFILE_convert, begin);
+}
+
+static void timed_add(struct stream *stream, float *sum, const float *addend, int64_t count)
+{
+    double begin = clock_now();
+    active->inner->add(stream, sum, addend, count);
+    measured(stream, PROFILE_add, begin);
+}
+
+static void timed_sum_squares(struct stream *stream, const float *values, int64_t count,
+                              double *sum)
+{
+    double begin = clock_now();
+    active->inner->sum_squares(stream, values, count, sum);
+    measured(stream, PROFILE_sum_squares, begin);
 }
 
 struct profile *profile_open(struct device *device, int units)
@@ -96,8 +132,11 @@ struct profile *profile_open(struct device *device, int units)
     profile->unit = -1;
 #define REPLACE(name) profile->outer.name = timed_##name;
     PROFILED_OPERATIONS(REPLACE)
-    profile->outer.sum_squares = timed_sum_squares;
-    profile->outer.zero = timed_zero;
+    REPLACE(copy)
+    REPLACE(zero)
+    REPLACE(convert)
+    REPLACE(add)
+    REPLACE(sum_squares)
     device->backend = &profile->outer;
     active = profile;
     return profile;
