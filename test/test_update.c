@@ -1,12 +1,17 @@
 /* The optimizers against torch.optim (test/vectors/make_device.py), and what goes over flat buffers
- * with them: clipping, segments, moving average, compute copy, conversion, sums, the search for
- * values that are not finite. */
+ * with them: clipping, segments, moving average, compute copy, conversion, zeroing, sums, the
+ * search for values that are not finite. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* RUSAGE_THREAD */
+#endif
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -316,6 +321,54 @@ static void additions(void **state)
     }
 }
 
+/* Every byte asked for, and none beside. */
+static void zeros(void **state)
+{
+    (void)state;
+    const size_t block = 65536,
+                 sizes[] = {0, 1, 3, 1000, block - 1, block, block + 1, 5 * block + 7};
+    unsigned char *memory = malloc(6 * block);
+    assert_non_null(memory);
+    for (int i = 0; i < 8; i++) {
+        struct device_test test;
+        device_test_open(&test, 3);
+        memset(memory, 0xff, 6 * block);
+        device_cpu.zero(test.stream, memory + 5, sizes[i]);
+        for (size_t j = 0; j < 6 * block; j++)
+            assert_int_equal(memory[j], j >= 5 && j < 5 + sizes[i] ? 0 : 0xff);
+        device_test_close(&test);
+    }
+    free(memory);
+}
+
+/* Who touches fresh memory first waits for it: with two threads one waits for about half of it. */
+static void zeros_are_the_work_of_all_threads(void **state)
+{
+    (void)state;
+    const size_t bytes = (size_t)64 << 20;
+    int64_t pages[2];
+    for (int threads = 1; threads <= 2; threads++) {
+        struct device_test test;
+        struct rusage before, after;
+        device_test_open(&test, threads);
+        void *memory =
+            mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_true(memory != MAP_FAILED);
+        assert_int_equal(madvise(memory, bytes, MADV_NOHUGEPAGE), 0);
+        getrusage(RUSAGE_THREAD, &before);
+        device_cpu.zero(test.stream, memory, bytes);
+        getrusage(RUSAGE_THREAD, &after);
+        pages[threads - 1] = after.ru_minflt - before.ru_minflt;
+        munmap(memory, bytes);
+        device_test_close(&test);
+    }
+    print_message("# %lld page faults on one thread, %lld on the first of two\n",
+                  (long long)pages[0], (long long)pages[1]);
+    if (pages[0] < 1000)
+        skip(); /* this system does not count them by thread */
+    assert_true(pages[1] * 10 < pages[0] * 6);
+}
+
 static void set_value(enum data_type type, void *values, int64_t index, uint32_t bits)
 {
     if (type == TYPE_FP32)
@@ -478,6 +531,8 @@ int main(void)
         cmocka_unit_test(clipping_multiplies_the_gradient),
         cmocka_unit_test(sums_of_squares),
         cmocka_unit_test(additions),
+        cmocka_unit_test(zeros),
+        cmocka_unit_test(zeros_are_the_work_of_all_threads),
         cmocka_unit_test(values_that_are_not_finite),
         cmocka_unit_test(all_halves_survive),
         cmocka_unit_test(halves_are_rounded_to_nearest_even),

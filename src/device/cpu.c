@@ -266,13 +266,6 @@ static void cpu_copy(struct stream *stream, void *to, const void *from, size_t b
         memcpy(to, from, bytes);
 }
 
-static void cpu_zero(struct stream *stream, void *memory, size_t bytes)
-{
-    (void)stream;
-    if (bytes > 0)
-        memset(memory, 0, bytes);
-}
-
 const struct device_backend device_cpu = {
     .name = "cpu",
     .open = cpu_open,

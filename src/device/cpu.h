@@ -46,6 +46,7 @@ struct mask_source cpu_mask_source(const struct dropout *dropout, int64_t sample
 /* What drop path multiplies the branch of this sample by: 1 when it is off. */
 float cpu_path_scale(const struct dropout *drop_path, int64_t sample);
 
+void cpu_zero(struct stream *stream, void *memory, size_t bytes);
 void cpu_convert(struct stream *stream, enum data_type to_type, void *to, enum data_type from_type,
                  const void *from, int64_t count);
 void cpu_add(struct stream *stream, float *sum, const float *addend, int64_t count);

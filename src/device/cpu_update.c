@@ -1,6 +1,6 @@
 /* What is done with flat buffers: the optimizer's step, sums of squares, the search for values that
- * are not finite, conversion, addition. Memory-bound: blocks of a fixed size go over the threads.
- */
+ * are not finite, zeroing, conversion, addition. Memory-bound: blocks of a fixed size go over the
+ * threads. */
 #include "device/cpu.h"
 
 #include <math.h>
@@ -93,6 +93,15 @@ void cpu_nonfinite(struct stream *stream, const struct nonfinite *args)
 {
     *args->index =
         stream->cpu->kernels->elements->find_nonfinite(args->type, args->values, args->count);
+}
+
+void cpu_zero(struct stream *stream, void *memory, size_t bytes)
+{
+    const struct cpu_device *cpu = stream->cpu;
+    const int64_t count = (int64_t)bytes, block = BLOCK * (int64_t)sizeof(float);
+#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count / 4))
+    for (int64_t i = 0; i < count; i += block)
+        memset((char *)memory + i, 0, (size_t)smaller(block, count - i));
 }
 
 void cpu_convert(struct stream *stream, enum data_type to_type, void *to, enum data_type from_type,
