@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "device/cpu.h"
 #include "device_test.h"
 
 struct linear_case {
@@ -282,30 +283,34 @@ static void every_instruction_set_is_right(void **state)
     unsetenv("VITTRAIN_CPU");
 }
 
-/* What must be converted is more than the workspace holds at a time. */
+static void check_on_two_threads(const struct linear_case *it, bool converts)
+{
+    struct device_test test;
+    device_test_open(&test, 2);
+    if (converts)
+        ((struct cpu_device *)test.device)->limits.multiplies_bf16 = false;
+    const struct forward_tensors forward = run_forward(&test, it);
+    check_forward(it, &forward);
+    const struct backward_tensors backward = run_backward(&test, it);
+    check_dx(it, &backward);
+    check_gradients(it, &backward);
+    device_test_close(&test);
+}
+
+/* What must be converted is more than the workspace holds at a time: tasks of as many rows as there
+ * are, of very many inputs or outputs, and a weight of many elements. bf16 also as processors that
+ * multiply it have it, where this is one. */
 static void wide_layers_fit(void **state)
 {
     (void)state;
-    const struct linear_case wide = {
-        .type = TYPE_FP16, .samples = 1, .rows_per_sample = 1151, .in = 5200, .out = 6};
-    const struct linear_case large = {.type = TYPE_FP16,
-                                      .samples = 1,
-                                      .rows_per_sample = 5,
-                                      .in = 1100,
-                                      .out = 4200,
-                                      .bias = true};
-    struct device_test test;
-    device_test_open(&test, 2);
-    struct forward_tensors forward = run_forward(&test, &wide);
-    check_forward(&wide, &forward);
-    device_test_close(&test);
-    device_test_open(&test, 2);
-    forward = run_forward(&test, &large);
-    check_forward(&large, &forward);
-    const struct backward_tensors backward = run_backward(&test, &large);
-    check_dx(&large, &backward);
-    check_gradients(&large, &backward);
-    device_test_close(&test);
+    const struct linear_case layers[] = {
+        {TYPE_BF16, 1, 1151, 6000, 6, true, true, false, false, 0, 0},
+        {TYPE_BF16, 1, 1151, 6, 6000, true, false, true, false, 0, 0},
+        {TYPE_BF16, 1, 5, 1100, 4200, true, false, false, false, 0, 0}};
+    for (int i = 0; i < 3; i++) {
+        check_on_two_threads(&layers[i], true);
+        check_on_two_threads(&layers[i], false);
+    }
 }
 
 static void no_rows_do_nothing(void **state)
