@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "comm_fixture.h"
 #include "core/random.h"
 
 static struct comm *world;
@@ -26,114 +27,21 @@ static const int64_t counts[] = {0,    1,    2,    3,    7,     16,     127,
                                  1000, 8191, 8192, 8209, 40009, 300007, 1500007};
 enum { COUNTS = sizeof counts / sizeof counts[0] };
 
-static const struct {
-    enum comm_type type;
-    size_t size;
-    MPI_Datatype mpi;
-} types[] = {
-    {COMM_BYTE, 1, MPI_UINT8_T}, {COMM_INT64, 8, MPI_INT64_T}, {COMM_FP32, 4, MPI_FLOAT},
-    {COMM_FP64, 8, MPI_DOUBLE},  {COMM_BF16, 2, MPI_FLOAT},
-};
-enum { TYPES = sizeof types / sizeof types[0] };
-
-static const struct {
-    enum comm_operation operation;
-    MPI_Op mpi;
-} operations[] = {{COMM_SUM, MPI_SUM}, {COMM_MIN, MPI_MIN}, {COMM_MAX, MPI_MAX}};
-enum { OPERATIONS = sizeof operations / sizeof operations[0] };
-
-/* Of all ranks together. */
-static int all_wrong(int64_t wrong)
-{
-    MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
-    return (int)wrong;
-}
-
-/* A value in -8..8 that depends on who, where and which test; exact in every type. */
-static int small_value(int rank, int64_t i, unsigned salt)
-{
-    return (int)(random_block_at(salt, RANDOM_SYNTHETIC, 0, 0, (uint32_t)rank, (uint32_t)i)
-                     .word[0] %
-                 17) -
-           8;
-}
-
-static uint16_t to_bf16(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (uint16_t)(bits >> 16);
-}
-
-static float from_bf16(uint16_t value)
-{
-    uint32_t bits = (uint32_t)value << 16;
-    float wide;
-    memcpy(&wide, &bits, sizeof wide);
-    return wide;
-}
-
-static void element_set(enum comm_type type, void *buffer, int64_t i, int value)
-{
-    switch (type) {
-    case COMM_BYTE:
-        /* Not beyond 255: some builds of Open MPI stop there instead of wrapping. */
-        ((uint8_t *)buffer)[i] = (uint8_t)(value + 8);
-        break;
-    case COMM_INT64:
-        ((int64_t *)buffer)[i] = value * ((int64_t)1 << 40);
-        break;
-    case COMM_FP32:
-        ((float *)buffer)[i] = (float)value;
-        break;
-    case COMM_FP64:
-        ((double *)buffer)[i] = value;
-        break;
-    case COMM_BF16:
-        ((uint16_t *)buffer)[i] = to_bf16((float)value);
-        break;
-    }
-}
-
-static void *buffer_open(enum comm_type type, int64_t count, int rank, unsigned salt)
-{
-    void *buffer = malloc((size_t)count * 8 + 8);
-    assert_non_null(buffer);
-    for (int64_t i = 0; i < count; i++)
-        element_set(type, buffer, i, small_value(rank, i, salt));
-    return buffer;
-}
-
-/* MPI's result in the same layout. */
-static void reference_reduce(int type, void *buffer, int64_t count, MPI_Op operation)
-{
-    if (types[type].type != COMM_BF16) {
-        MPI_Allreduce(MPI_IN_PLACE, buffer, (int)count, types[type].mpi, operation, MPI_COMM_WORLD);
-        return;
-    }
-    float *wide = malloc((size_t)count * sizeof *wide + 1);
-    for (int64_t i = 0; i < count; i++)
-        wide[i] = from_bf16(((uint16_t *)buffer)[i]);
-    MPI_Allreduce(MPI_IN_PLACE, wide, (int)count, MPI_FLOAT, operation, MPI_COMM_WORLD);
-    for (int64_t i = 0; i < count; i++)
-        ((uint16_t *)buffer)[i] = to_bf16(wide[i]);
-    free(wide);
-}
-
 static void all_reduce_is_mpis(void **state)
 {
     (void)state;
     int wrong = 0;
-    for (int type = 0; type < TYPES; type++)
-        for (int operation = 0; operation < OPERATIONS; operation++)
+    for (int type = 0; type < COMM_TYPES; type++)
+        for (int operation = 0; operation < COMM_OPERATIONS; operation++)
             for (int i = 0; i < COUNTS - 1; i++) {
                 unsigned salt = (unsigned)(type * 100 + i);
-                void *own = buffer_open(types[type].type, counts[i], world->rank, salt);
-                void *reference = buffer_open(types[type].type, counts[i], world->rank, salt);
-                comm_all_reduce(world, own, counts[i], types[type].type,
-                                operations[operation].operation);
-                reference_reduce(type, reference, counts[i], operations[operation].mpi);
-                wrong += memcmp(own, reference, (size_t)counts[i] * types[type].size) != 0;
+                void *own = buffer_open(comm_types[type].type, counts[i], world->rank, salt);
+                void *reference = buffer_open(comm_types[type].type, counts[i], world->rank, salt);
+                comm_all_reduce(world, own, counts[i], comm_types[type].type,
+                                comm_operations[operation].operation);
+                reference_reduce(type, reference, counts[i], comm_operations[operation].mpi,
+                                 MPI_COMM_WORLD);
+                wrong += memcmp(own, reference, (size_t)counts[i] * comm_types[type].size) != 0;
                 free(own);
                 free(reference);
             }
@@ -144,17 +52,18 @@ static void reduce_scatter_is_mpis(void **state)
 {
     (void)state;
     int wrong = 0;
-    for (int type = 0; type < TYPES; type++)
+    for (int type = 0; type < COMM_TYPES; type++)
         for (int i = 0; i < COUNTS - 2; i++) {
             int64_t count = counts[i];
             unsigned salt = (unsigned)(type * 100 + i);
-            size_t block = (size_t)count * types[type].size;
-            void *own = buffer_open(types[type].type, count * world->size, world->rank, salt);
-            void *reference = buffer_open(types[type].type, count * world->size, world->rank, salt);
-            world->backend->wait(
-                world->backend->reduce_scatter(world, own, count, types[type].type, COMM_SUM, NULL),
-                NULL);
-            reference_reduce(type, reference, count * world->size, MPI_SUM);
+            size_t block = (size_t)count * comm_types[type].size;
+            void *own = buffer_open(comm_types[type].type, count * world->size, world->rank, salt);
+            void *reference =
+                buffer_open(comm_types[type].type, count * world->size, world->rank, salt);
+            world->backend->wait(world->backend->reduce_scatter(
+                                     world, own, count, comm_types[type].type, COMM_SUM, NULL),
+                                 NULL);
+            reference_reduce(type, reference, count * world->size, MPI_SUM, MPI_COMM_WORLD);
             size_t part = block * (size_t)world->rank;
             wrong += memcmp((char *)own + part, (char *)reference + part, block) != 0;
             free(own);

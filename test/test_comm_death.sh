@@ -1,14 +1,16 @@
 #!/bin/sh
 # A job of which one rank dies or stays away ends, soon, with a message that names it; nobody hangs.
-# The jobs are `test_comm WAY` (see there): the last of 3 ranks is the one.
+# The jobs are `test_comm WAY` and `test_transport TRANSPORT RANKS_A_NODE` (see there): the last rank is
+# the one.
 
 number=0
-# check NAME WAY PATTERN...: the job fails within 30 s, and its stderr has a line with each pattern.
-check() {
-    name=$1 way=$2
-    shift 2
+# check_job NAME RANKS JOB PATTERN...: the job fails within 30 s, and its stderr has a line with each
+# pattern.
+check_job() {
+    name=$1 ranks=$2 job=$3
+    shift 3
     number=$((number + 1))
-    said=$(timeout 30 $MPIRUN -np 3 "$TEST_BUILD/test/test_comm" "$way" 2>&1 </dev/null)
+    said=$(timeout 30 $MPIRUN -np "$ranks" "$TEST_BUILD/test/"$job 2>&1 </dev/null)
     status=$?
     bad=
     [ $status -ne 0 ] && [ $status -ne 124 ] || bad="exit status $status"
@@ -24,7 +26,14 @@ check() {
     fi
 }
 
-echo 1..7
+# check NAME WAY PATTERN...: of 3 ranks.
+check() {
+    name=$1 way=$2
+    shift 2
+    check_job "$name" 3 "test_comm $way" "$@"
+}
+
+echo 1..10
 check 'a killed rank ends the job' kill 'signal 9'
 check 'a fault names its rank' fault 'vittrain: rank 2 on .*: segmentation fault'
 check 'a broken condition names rank and place' ensure \
@@ -37,3 +46,7 @@ check 'a rank that waits elsewhere is named with its place' elsewhere \
 check 'a rank that does not answer is named' stopped 'missing: rank 2 on .*does not answer'
 check 'a message that does not come names its sender' alone \
     'rank 1 on .*: receiving of 1 bytes .*missing: rank 2 on .*in no collective'
+for transport in 'ring 0' 'shared 0' 'hierarchical 2'; do
+    check_job "a rank that does not come is named: ${transport% *}" 4 "test_transport $transport" \
+        'all-reduce of 1000000 fp32 \(number [0-9]+ of a group of 4 .*missing: rank 3 on .*in no coll'
+done

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "core/error.h"
+#include "core/options.h"
 #include "device/device.h"
 
 enum comm_type { COMM_BYTE, COMM_INT64, COMM_FP32, COMM_FP64, COMM_BF16 };
@@ -50,6 +51,13 @@ struct comm_backend {
      * rank; of the ranks that share a node. Closed by `close`, which is local. */
     struct comm *(*split)(struct comm *comm, int color, int key);
     struct comm *(*split_node)(struct comm *comm);
+    /* Collective over `comm`, before anything large is started on it: how large collectives go,
+     * from now on (until then: ring). auto takes what is fastest on the group's layout and never
+     * fails. A transport that the layout or the machine does not allow is an error, which all ranks
+     * of the group get; the caller lets other groups know (comm_agree over the world). */
+    bool (*set_transport)(struct comm *comm, enum transport_choice wanted, struct error *error);
+    /* "shared", "hierarchical (2 nodes x 4 ranks, shared inside)", "ring (/dev/shm: ...)" */
+    void (*describe_transport)(const struct comm *comm, char *text, size_t size);
     void *(*handle)(struct comm *comm);
     void (*close)(struct comm *comm);
 };

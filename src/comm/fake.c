@@ -2,6 +2,7 @@
  * what a job would take, and for tests of one process. Everything is over when it is started. */
 #include "comm/internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,6 +89,20 @@ static struct comm *fake_split_node(struct comm *comm)
     return comm_fake_open(comm->rank, comm->size);
 }
 
+static bool fake_set_transport(struct comm *comm, enum transport_choice wanted, struct error *error)
+{
+    (void)comm;
+    (void)wanted;
+    (void)error;
+    return true;
+}
+
+static void fake_describe_transport(const struct comm *comm, char *text, size_t size)
+{
+    (void)comm;
+    snprintf(text, size, "none");
+}
+
 static void *fake_handle(struct comm *comm)
 {
     (void)comm;
@@ -111,6 +126,8 @@ const struct comm_backend comm_fake = {
     .times = fake_times,
     .split = fake_split,
     .split_node = fake_split_node,
+    .set_transport = fake_set_transport,
+    .describe_transport = fake_describe_transport,
     .handle = fake_handle,
     .close = fake_close,
 };

@@ -1,10 +1,12 @@
-/* What the files of this room share. The backend "mpi" is four things: groups (mpi.c), the queue of
- * tickets and the thread that runs them (progress.c), the algorithms over point-to-point messages
- * (ring.c, tree.c), and the watch that finds out who is missing (watch.c). */
+/* What the files of this room share. The backend "mpi" is five things: groups (mpi.c), the queue of
+ * tickets and the thread that runs them (progress.c), the transport of each group (transport.c),
+ * the algorithms (ring.c, tree.c over messages, shared.c over memory, hierarchical.c over both),
+ * and the watch that finds out who is missing (watch.c). */
 #ifndef VITTRAIN_COMM_INTERNAL_H
 #define VITTRAIN_COMM_INTERNAL_H
 
 #include <mpi.h>
+#include <stdatomic.h>
 
 #include "comm/comm.h"
 
@@ -19,6 +21,12 @@ struct group {
     int64_t identity; /* the same on all its ranks, of no other group */
     int64_t started;  /* collectives queued so far */
     int64_t entered;  /* the last collective that the communication thread began */
+    /* transport.c: how large collectives go. */
+    struct window *window; /* shared memory of a group within a node, or NULL */
+    struct group *inside,
+        *across;    /* hierarchical: ranks of this node, of this place on each node */
+    bool by_node;   /* hierarchical: the ranks of a node follow each other */
+    char note[192]; /* why auto did not take shared memory, or "" */
     struct group *next;
 };
 
@@ -45,6 +53,23 @@ struct ticket {
     double began;     /* clock_now() when the thread took it */
     bool over;
 };
+
+/* What an algorithm works on: one block a rank of `group`, some elements long, block b beginning at
+ * element b * stride. What would lie behind `total` is not there, so the last blocks may be short
+ * or empty. reduces: block r becomes the sum of all ranks', on rank r. gathers: then rank r's block
+ * r goes to all. */
+struct stage {
+    const struct ticket *ticket; /* type and operation; what the watch speaks of */
+    const struct group *group;
+    unsigned char *buffer;
+    int64_t block, stride, total; /* elements */
+    bool reduces, gathers;
+};
+
+/* Elements first .. first + count - 1 of a block: where they lie, and how many of them there are.
+ */
+int64_t stage_part(const struct stage *stage, int64_t block, int64_t first, int64_t count,
+                   unsigned char **part);
 
 /* Messages on a group's own communicator. */
 enum { TAG_COLLECTIVE = 1, TAG_BYTES = 2 };
@@ -90,10 +115,41 @@ void lane_drain(struct lane *lane, struct idle *idle);
 enum { SEGMENT_BYTES = 1 << 20, SCRATCH_BYTES = LANE_WINDOW * SEGMENT_BYTES };
 /* Up to this size the number of messages matters, not their length. */
 enum { SMALL_BYTES = 32 << 10 };
-void ring_run(const struct ticket *ticket, unsigned char *scratch);
+void ring_run(const struct stage *stage, unsigned char *scratch);
 void tree_all_reduce(const struct ticket *ticket, unsigned char *scratch);
 void tree_broadcast(const struct ticket *ticket, int root);
 void chain_run(const struct ticket *ticket);
+/* Of a group with a window. */
+void shared_run(const struct stage *stage);
+void shared_broadcast(const struct ticket *ticket);
+/* Reductions and gathers of a group over several nodes. */
+void hierarchical_run(const struct ticket *ticket, unsigned char *scratch);
+
+/* window.c: memory that the ranks of a group within a node share. Marks of all ranks, then each
+ * rank's area: slots of a chunk each, and slots for its own block's part of a chunk. */
+enum { WINDOW_SLOTS = 4, WINDOW_CHUNK = 512 << 10 };
+/* How many chunks a rank has copied in, added up, copied out, each on a cache line of its own. */
+struct marks {
+    _Alignas(64) _Atomic uint64_t copied;
+    _Alignas(64) _Atomic uint64_t reduced;
+    _Alignas(64) _Atomic uint64_t gathered;
+};
+struct window {
+    unsigned char *memory;
+    size_t bytes, marks_bytes, area_bytes, part_bytes;
+    int size, rank;
+    uint64_t chunks; /* of all collectives so far; the same on all ranks */
+};
+/* Collective. NULL and an error, on all ranks, where there is no room. */
+struct window *window_open(struct comm *comm, int64_t identity, struct error *error);
+void window_close(struct window *window);
+
+/* transport.c: runs a ticket, a stage, by the transport of its group. */
+void transport_run(const struct ticket *ticket, unsigned char *scratch);
+void transport_run_stage(const struct stage *stage, unsigned char *scratch);
+bool transport_set(struct comm *comm, enum transport_choice wanted, struct error *error);
+void transport_describe(const struct comm *comm, char *text, size_t size);
+void transport_close(struct group *group);
 
 /* into[i] = into[i] (operation) from[i]; bf16 is added in fp32 and rounded to nearest even. */
 void combine(enum comm_type type, enum comm_operation operation, void *into, const void *from,

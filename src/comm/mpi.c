@@ -1,6 +1,5 @@
 /* Groups of ranks over MPI. MPI carries messages between two ranks and makes the groups; the
- * collectives themselves are ours (ring.c, tree.c), run by the communication thread (progress.c).
- */
+ * collectives themselves are ours (transport.c), run by the communication thread (progress.c). */
 #include "comm/internal.h"
 
 #include <pthread.h>
@@ -102,6 +101,7 @@ static void group_close(struct comm *comm)
         link = &(*link)->next;
     *link = group->next;
     pthread_mutex_unlock(&groups.lock);
+    transport_close(group);
     MPI_CHECK(MPI_Comm_free(&group->communicator));
     free(group->world_rank);
     free(group);
@@ -228,6 +228,8 @@ const struct comm_backend comm_mpi = {
     .times = group_times,
     .split = group_split,
     .split_node = group_split_node,
+    .set_transport = transport_set,
+    .describe_transport = transport_describe,
     .handle = group_handle,
     .close = group_close,
 };

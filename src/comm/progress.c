@@ -25,21 +25,6 @@ static struct {
     const struct device_backend *device;
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .over = PTHREAD_COND_INITIALIZER};
 
-static void ticket_run(struct ticket *ticket, unsigned char *scratch)
-{
-    bool small = ticket->count * comm_type_size(ticket->type) <= SMALL_BYTES;
-    if (ticket->sequence > 0)
-        ticket->group->entered = ticket->sequence;
-    if (ticket->action == ACTION_ALL_REDUCE && small)
-        tree_all_reduce(ticket, scratch);
-    else if (ticket->action == ACTION_BROADCAST && small)
-        tree_broadcast(ticket, ticket->peer);
-    else if (ticket->action >= ACTION_BROADCAST)
-        chain_run(ticket);
-    else
-        ring_run(ticket, scratch);
-}
-
 /* The next ticket; meanwhile answers other ranks that ask where this one is. NULL: stop. */
 static struct ticket *ticket_take(void)
 {
@@ -95,7 +80,9 @@ static void *thread_main(void *argument)
         if (ticket->after != NULL)
             progress.device->event_synchronize(ticket->after);
         ticket->began = clock_now();
-        ticket_run(ticket, scratch);
+        if (ticket->sequence > 0)
+            ticket->group->entered = ticket->sequence;
+        transport_run(ticket, scratch);
         double seconds = clock_now() - ticket->began;
         pthread_mutex_lock(&progress.lock);
         progress.busy += seconds;

@@ -14,10 +14,9 @@
 #include "comm/internal.h"
 
 struct ring {
-    const struct ticket *ticket;
+    const struct stage *stage;
     unsigned char *scratch;
     struct lane in, out;
-    int64_t block;    /* elements a rank, but for the last ranks of an all-reduce */
     int64_t segment;  /* elements */
     int64_t segments; /* of a block */
     int64_t messages;
@@ -26,46 +25,34 @@ struct ring {
 
 static void ring_plan(struct ring *ring)
 {
-    const struct ticket *ticket = ring->ticket;
-    int64_t size = ticket->group->comm.size;
-    int64_t width = comm_type_size(ticket->type);
-    ring->block =
-        ticket->action == ACTION_ALL_REDUCE ? (ticket->count + size - 1) / size : ticket->count;
+    const struct stage *stage = ring->stage;
+    int64_t width = comm_type_size(stage->ticket->type);
+    int size = stage->group->comm.size;
     /* A few segments even of a small block let the steps overlap. */
-    int64_t bytes = ring->block * width / 4;
+    int64_t bytes = stage->block * width / 4;
     if (bytes > SEGMENT_BYTES)
         bytes = SEGMENT_BYTES;
     if (bytes < SMALL_BYTES)
         bytes = SMALL_BYTES;
     ring->segment = bytes / width;
-    ring->segments = (ring->block + ring->segment - 1) / ring->segment;
-    ring->first = ticket->action == ACTION_ALL_GATHER ? (int)size - 1 : 0;
-    ring->messages = ring->segments * (size - 1) * (ticket->action == ACTION_ALL_REDUCE ? 2 : 1);
+    ring->segments = (stage->block + ring->segment - 1) / ring->segment;
+    ring->first = stage->reduces ? 0 : size - 1;
+    ring->messages = ring->segments * (size - 1) * (stage->reduces + stage->gathers);
 }
 
 /* Where message i lies in the buffer: `behind` is 1 for what is sent, 2 for what is received.
  * Returns its elements, 0 at the end of a block that is cut short. */
 static int64_t ring_part(const struct ring *ring, int64_t i, int behind, unsigned char **part)
 {
-    const struct ticket *ticket = ring->ticket;
-    int64_t size = ticket->group->comm.size;
+    const struct comm *comm = &ring->stage->group->comm;
     int64_t step = ring->first + i / ring->segments;
-    int64_t block = (ticket->group->comm.rank - step - behind + 2 * size) % size;
-    int64_t total = ticket->action == ACTION_ALL_REDUCE ? ticket->count : ring->block * size;
-    int64_t begin = block * ring->block + i % ring->segments * ring->segment;
-    int64_t end = begin + ring->segment;
-    if (end > (block + 1) * ring->block)
-        end = (block + 1) * ring->block;
-    if (end > total)
-        end = total;
-    *part =
-        (unsigned char *)ticket->buffer + (begin < end ? begin : 0) * comm_type_size(ticket->type);
-    return begin < end ? end - begin : 0;
+    int64_t block = (comm->rank - step - behind + 2 * (int64_t)comm->size) % comm->size;
+    return stage_part(ring->stage, block, i % ring->segments * ring->segment, ring->segment, part);
 }
 
 static bool ring_adds(const struct ring *ring, int64_t i)
 {
-    return ring->first + i / ring->segments < ring->ticket->group->comm.size - 1;
+    return ring->first + i / ring->segments < ring->stage->group->comm.size - 1;
 }
 
 static unsigned char *ring_slot(const struct ring *ring, int64_t i)
@@ -75,13 +62,13 @@ static unsigned char *ring_slot(const struct ring *ring, int64_t i)
 
 static void ring_post(struct ring *ring)
 {
-    int64_t width = comm_type_size(ring->ticket->type);
-    int64_t lap = ring->segments * (ring->ticket->group->comm.size - 1);
+    int64_t width = comm_type_size(ring->stage->ticket->type);
+    int64_t lap = ring->segments * (ring->stage->group->comm.size - 1);
     unsigned char *part;
     while (ring->in.posted < ring->messages && !lane_full(&ring->in)) {
         int64_t i = ring->in.posted;
         /* What comes to stay must not overwrite what is still being sent from there. */
-        if (!ring_adds(ring, i) && ring->first == 0 && ring->out.done <= i - lap)
+        if (!ring_adds(ring, i) && ring->stage->reduces && ring->out.done <= i - lap)
             break;
         int64_t count = ring_part(ring, i, 2, &part);
         lane_receive(&ring->in, ring_adds(ring, i) ? ring_slot(ring, i) : part, count * width);
@@ -93,11 +80,12 @@ static void ring_post(struct ring *ring)
     }
 }
 
-void ring_run(const struct ticket *ticket, unsigned char *scratch)
+void ring_run(const struct stage *stage, unsigned char *scratch)
 {
-    const struct comm *comm = &ticket->group->comm;
-    MPI_Comm communicator = ticket->group->communicator;
-    struct ring ring = {.ticket = ticket, .scratch = scratch};
+    const struct ticket *ticket = stage->ticket;
+    const struct comm *comm = &stage->group->comm;
+    MPI_Comm communicator = stage->group->communicator;
+    struct ring ring = {.stage = stage, .scratch = scratch};
     struct idle idle = {.ticket = ticket};
     ring_plan(&ring);
     lane_open(&ring.in, communicator, (comm->rank + comm->size - 1) % comm->size, TAG_COLLECTIVE);

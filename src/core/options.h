@@ -30,6 +30,7 @@ enum schedule_choice {
 enum schedule_per_choice { SCHEDULE_PER_STEP, SCHEDULE_PER_EPOCH };
 enum strategy_choice { STRATEGY_DDP };
 enum reduce_choice { REDUCE_FP32, REDUCE_COMPUTE };
+enum transport_choice { TRANSPORT_AUTO, TRANSPORT_RING, TRANSPORT_SHARED, TRANSPORT_HIERARCHICAL };
 enum writers_choice { WRITERS_AUTO, WRITERS_ALL, WRITERS_NODE0 };
 enum monitor_choice { MONITOR_TOP1, MONITOR_LOSS };
 
@@ -107,8 +108,9 @@ struct options {
         double end_factor; /* linear */
     } schedule;
     struct {
-        int strategy; /* enum strategy_choice */
-        int reduce;   /* enum reduce_choice */
+        int strategy;  /* enum strategy_choice */
+        int reduce;    /* enum reduce_choice */
+        int transport; /* enum transport_choice */
         double timeout;
     } mesh;
     struct {

@@ -214,6 +214,11 @@ const struct option_entry option_table[] = {
      .help = "How ranks share the work. ddp: each has the whole model, gradients are added."},
     {PLACE(mesh, reduce), CHOICES("fp32", "compute"), .preset = "fp32",
      .help = "Type in which gradients are added up over ranks; compute: that of train.precision."},
+    {PLACE(mesh, transport), CHOICES("auto", "ring", "shared", "hierarchical"), .preset = "auto",
+     .help = "How ranks exchange large data. ring: messages from rank to rank. shared: memory that "
+             "the ranks of a node share. hierarchical: inside each node first, then between nodes. "
+             "auto: for each group of ranks the fastest that its layout allows; the log says "
+             "which."},
     {PLACE(mesh, timeout), .kind = OPTION_IS_SECONDS, .preset = "10m", .most = 1e9,
      .help = "A collective that takes longer ends the job and names the ranks that are missing; 0: "
              "wait for ever."},

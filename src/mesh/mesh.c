@@ -30,7 +30,6 @@ void mesh_split(struct mesh *mesh, struct comm *world, int shard)
 bool mesh_open(struct mesh *mesh, struct comm *world, const struct options *options,
                struct error *error)
 {
-    (void)error; /* DDP works with any number of ranks */
     comm_set_timeout(options->mesh.timeout);
     switch ((enum strategy_choice)options->mesh.strategy) {
     case STRATEGY_DDP:
@@ -38,7 +37,13 @@ bool mesh_open(struct mesh *mesh, struct comm *world, const struct options *opti
         break;
     }
     mesh->reduce_compute = options->mesh.reduce == REDUCE_COMPUTE;
-    return true;
+    enum transport_choice transport = (enum transport_choice)options->mesh.transport;
+    mesh->shard->backend->set_transport(mesh->shard, transport, error);
+    mesh->replica->backend->set_transport(mesh->replica, transport, error);
+    if (comm_agree(world, error))
+        return true;
+    mesh_close(mesh);
+    return false;
 }
 
 void mesh_close(struct mesh *mesh)
@@ -58,4 +63,15 @@ void mesh_describe(const struct mesh *mesh, char *text, size_t size)
     snprintf(text, size, "%s, %d rank%s on %d node%s: replica %d x shard %d", strategy, ranks,
              ranks == 1 ? "" : "s", mesh->node_count, mesh->node_count == 1 ? "" : "s",
              mesh->replica->size, mesh->shard->size);
+}
+
+void mesh_describe_transport(const struct mesh *mesh, char *text, size_t size)
+{
+    char part[2][256];
+    mesh->shard->backend->describe_transport(mesh->shard, part[0], sizeof part[0]);
+    mesh->replica->backend->describe_transport(mesh->replica, part[1], sizeof part[1]);
+    if (mesh->shard->size > 1 && mesh->replica->size > 1)
+        snprintf(text, size, "%s for shards, %s for replicas", part[0], part[1]);
+    else
+        snprintf(text, size, "%s", part[mesh->shard->size > 1 ? 0 : 1]);
 }

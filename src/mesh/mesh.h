@@ -28,4 +28,7 @@ void mesh_close(struct mesh *mesh);
 /* "ddp, 8 ranks on 2 nodes: replica 8 x shard 1" */
 void mesh_describe(const struct mesh *mesh, char *text, size_t size);
 
+/* How large collectives of the two groups go: "shared for shards, ring for replicas" */
+void mesh_describe_transport(const struct mesh *mesh, char *text, size_t size);
+
 #endif

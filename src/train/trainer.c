@@ -74,6 +74,9 @@ static void run_announce(const struct trainer *trainer)
     mesh_describe(&session->mesh, mesh, sizeof mesh);
     static const char *const type_name[] = {"fp32", "bf16", "fp16"};
     log_info("mesh: %s", mesh);
+    mesh_describe_transport(&session->mesh, mesh, sizeof mesh);
+    if (trainer->world->size > 1)
+        log_info("transport: %s", mesh);
     log_info("device: %s; computing in %s", session->limits.name, type_name[session->compute]);
     log_info("data: %s, %lld training and %lld validation samples of %lldx%lld, %lld classes",
              trainer->options.data.format, (long long)trainer->train.dataset.count,

@@ -1,0 +1,123 @@
+/* Memory that the ranks of a group within a node share: a file of the system's shared memory, which
+ * loses its name as soon as all have opened it, so that nothing is left of a job that dies. Every
+ * rank takes the room for its own part at once: where /dev/shm is too small (containers often have
+ * little or none) that is known here and not by a fault later. MPI_Win_allocate_shared could not be
+ * used for that: in Open MPI the others wait for ever when the first rank finds no room. */
+#include "comm/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { NAME_SIZE = 64, PAGE = 4096 };
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+static bool window_failed(struct error *error, const char *what, size_t bytes)
+{
+    return error_set(error, ERROR_MEMORY, "shared memory of %zu KiB: %s: %s", bytes >> 10, what,
+                     strerror(errno));
+}
+
+/* Room in the file for this rank's part; the first rank's holds the marks, too. */
+static bool window_reserve(const struct window *window, int file, struct error *error)
+{
+    size_t area = window->marks_bytes + window->area_bytes * (size_t)window->rank;
+    size_t begin = window->rank == 0 ? 0 : area, end = area + window->area_bytes;
+    int failed;
+    do
+        failed = posix_fallocate(file, (off_t)begin, (off_t)(end - begin));
+    while (failed == EINTR);
+    errno = failed;
+    return failed == 0 || window_failed(error, "no room in /dev/shm", window->bytes);
+}
+
+/* Rank 0 makes the file. Its name is empty when it could not. */
+static int window_create(const struct window *window, int64_t identity, char *name,
+                         struct error *error)
+{
+    snprintf(name, NAME_SIZE, "/vittrain-%ld-%llx", (long)getpid(), (unsigned long long)identity);
+    int file = shm_open(name, O_RDWR | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR);
+    if (file < 0) {
+        name[0] = '\0';
+        window_failed(error, "shm_open", window->bytes);
+    } else if (ftruncate(file, (off_t)window->bytes) != 0) {
+        window_failed(error, "ftruncate", window->bytes);
+    }
+    return file;
+}
+
+static int window_join(const struct window *window, const char *name, struct error *error)
+{
+    if (name[0] == '\0') {
+        error_set(error, ERROR_MEMORY, "shared memory: the first rank of the node has none");
+        return -1;
+    }
+    int file = shm_open(name, O_RDWR, 0);
+    if (file < 0)
+        window_failed(error, "shm_open", window->bytes);
+    return file;
+}
+
+static void window_map(struct window *window, int file, struct error *error)
+{
+    if (!window_reserve(window, file, error))
+        return;
+    void *memory = mmap(NULL, window->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (memory == MAP_FAILED)
+        window_failed(error, "mmap", window->bytes);
+    else
+        window->memory = memory;
+}
+
+static struct window *window_plan(const struct comm *comm)
+{
+    struct window *window = calloc(1, sizeof *window);
+    ENSURE(window != NULL, "no memory for a window");
+    window->size = comm->size;
+    window->rank = comm->rank;
+    window->part_bytes = WINDOW_CHUNK / (size_t)comm->size / 64 * 64;
+    window->marks_bytes = round_up((size_t)comm->size * sizeof(struct marks));
+    window->area_bytes = round_up(WINDOW_SLOTS * (WINDOW_CHUNK + window->part_bytes));
+    window->bytes = window->marks_bytes + window->area_bytes * (size_t)comm->size;
+    return window;
+}
+
+struct window *window_open(struct comm *comm, int64_t identity, struct error *error)
+{
+    struct window *window = window_plan(comm);
+    struct error own = {0};
+    char name[NAME_SIZE] = "";
+    int file = -1;
+    if (comm->rank == 0)
+        file = window_create(window, identity, name, &own);
+    comm_broadcast(comm, name, sizeof name, COMM_BYTE, 0);
+    if (comm->rank != 0)
+        file = window_join(window, name, &own);
+    if (own.kind == ERROR_NONE)
+        window_map(window, file, &own);
+    if (file >= 0)
+        close(file);
+    bool good = comm_agree(comm, &own);
+    if (comm->rank == 0 && name[0] != '\0')
+        shm_unlink(name);
+    if (good)
+        return window;
+    error_set(error, ERROR_MEMORY, "%s", own.text);
+    window_close(window);
+    return NULL;
+}
+
+void window_close(struct window *window)
+{
+    if (window != NULL && window->memory != NULL)
+        munmap(window->memory, window->bytes);
+    free(window);
+}

@@ -1,0 +1,90 @@
+/* Values for tests of collectives, and MPI's results with them. */
+#include "comm_fixture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/random.h"
+
+const struct comm_test_type comm_types[COMM_TYPES] = {
+    {COMM_BYTE, 1, MPI_UINT8_T}, {COMM_INT64, 8, MPI_INT64_T}, {COMM_FP32, 4, MPI_FLOAT},
+    {COMM_FP64, 8, MPI_DOUBLE},  {COMM_BF16, 2, MPI_FLOAT},
+};
+
+const struct comm_test_operation comm_operations[COMM_OPERATIONS] = {
+    {COMM_SUM, MPI_SUM}, {COMM_MIN, MPI_MIN}, {COMM_MAX, MPI_MAX}};
+
+int all_wrong(int64_t wrong)
+{
+    MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    return (int)wrong;
+}
+
+int small_value(int rank, int64_t i, unsigned salt)
+{
+    return (int)(random_block_at(salt, RANDOM_SYNTHETIC, 0, 0, (uint32_t)rank, (uint32_t)i)
+                     .word[0] %
+                 17) -
+           8;
+}
+
+uint16_t to_bf16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+float from_bf16(uint16_t value)
+{
+    uint32_t bits = (uint32_t)value << 16;
+    float wide;
+    memcpy(&wide, &bits, sizeof wide);
+    return wide;
+}
+
+static void element_set(enum comm_type type, void *buffer, int64_t i, int value)
+{
+    switch (type) {
+    case COMM_BYTE:
+        /* Not beyond 255: some builds of Open MPI stop there instead of wrapping. */
+        ((uint8_t *)buffer)[i] = (uint8_t)(value + 8);
+        break;
+    case COMM_INT64:
+        ((int64_t *)buffer)[i] = value * ((int64_t)1 << 40);
+        break;
+    case COMM_FP32:
+        ((float *)buffer)[i] = (float)value;
+        break;
+    case COMM_FP64:
+        ((double *)buffer)[i] = value;
+        break;
+    case COMM_BF16:
+        ((uint16_t *)buffer)[i] = to_bf16((float)value);
+        break;
+    }
+}
+
+void *buffer_open(enum comm_type type, int64_t count, int rank, unsigned salt)
+{
+    void *buffer = malloc((size_t)count * 8 + 8);
+    ENSURE(buffer != NULL, "no memory for %lld elements", (long long)count);
+    for (int64_t i = 0; i < count; i++)
+        element_set(type, buffer, i, small_value(rank, i, salt));
+    return buffer;
+}
+
+void reference_reduce(int type, void *buffer, int64_t count, MPI_Op operation, MPI_Comm comm)
+{
+    if (comm_types[type].type != COMM_BF16) {
+        MPI_Allreduce(MPI_IN_PLACE, buffer, (int)count, comm_types[type].mpi, operation, comm);
+        return;
+    }
+    float *wide = malloc((size_t)count * sizeof *wide + 1);
+    for (int64_t i = 0; i < count; i++)
+        wide[i] = from_bf16(((uint16_t *)buffer)[i]);
+    MPI_Allreduce(MPI_IN_PLACE, wide, (int)count, MPI_FLOAT, operation, comm);
+    for (int64_t i = 0; i < count; i++)
+        ((uint16_t *)buffer)[i] = to_bf16(wide[i]);
+    free(wide);
+}

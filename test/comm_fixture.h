@@ -1,0 +1,40 @@
+/* What tests of collectives share: types and operations beside MPI's, values that are exact in
+ * every type and order of addition, MPI's result. */
+#ifndef VITTRAIN_TEST_COMM_FIXTURE_H
+#define VITTRAIN_TEST_COMM_FIXTURE_H
+
+#include <mpi.h>
+
+#include "comm/comm.h"
+
+enum { COMM_TYPES = 5, COMM_OPERATIONS = 3 };
+
+struct comm_test_type {
+    enum comm_type type;
+    size_t size;
+    MPI_Datatype mpi; /* for COMM_BF16: of the widened values */
+};
+extern const struct comm_test_type comm_types[COMM_TYPES];
+
+struct comm_test_operation {
+    enum comm_operation operation;
+    MPI_Op mpi;
+};
+extern const struct comm_test_operation comm_operations[COMM_OPERATIONS];
+
+/* Of all ranks together. */
+int all_wrong(int64_t wrong);
+
+/* A value in -8..8 that depends on who, where and which test; exact in every type. */
+int small_value(int rank, int64_t i, unsigned salt);
+
+uint16_t to_bf16(float value); /* cuts the rest off */
+float from_bf16(uint16_t value);
+
+/* `count` small values in a buffer that the caller frees. */
+void *buffer_open(enum comm_type type, int64_t count, int rank, unsigned salt);
+
+/* MPI's all-reduce in place; `type` is a number in comm_types. */
+void reference_reduce(int type, void *buffer, int64_t count, MPI_Op operation, MPI_Comm comm);
+
+#endif

@@ -1,0 +1,347 @@
+/* Every transport against MPI's own collectives: random kinds, types, operations and sizes, several
+ * at once on several groups, over a network that delays and reorders; on real and made-up nodes.
+ * The same bits again and again, and on all ranks. What does not fit is refused on all ranks. */
+#include <math.h>
+#include <mpi.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "comm_fixture.h"
+#include "core/random.h"
+#include "fake_network.h"
+
+static struct comm *world;
+
+/* Where the ranks lie, and what is asked for. */
+struct layout {
+    enum transport_choice transport;
+    int ranks_a_node; /* 0: the real node */
+    bool mixed;
+};
+
+static const struct layout layouts[] = {
+    {TRANSPORT_RING, 0, false},         {TRANSPORT_SHARED, 0, false},
+    {TRANSPORT_AUTO, 2, false},         {TRANSPORT_HIERARCHICAL, 3, false},
+    {TRANSPORT_HIERARCHICAL, 1, false}, {TRANSPORT_HIERARCHICAL, 2, true},
+    {TRANSPORT_HIERARCHICAL, 0, false},
+};
+enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
+
+/* Groups in which work goes on at once: all ranks, two halves, pairs across. */
+enum { GROUPS = 3 };
+
+static bool layout_fits(const struct layout *layout)
+{
+    return layout->transport != TRANSPORT_HIERARCHICAL || layout->ranks_a_node == 0 ||
+           world->size % layout->ranks_a_node == 0;
+}
+
+static void groups_open(const struct layout *layout, struct comm *group[GROUPS])
+{
+    const struct comm_backend *backend = world->backend;
+    int half = (world->size + 1) / 2;
+    network_set_nodes(layout->ranks_a_node, layout->mixed);
+    group[0] = backend->split(world, 0, world->rank);
+    group[1] = backend->split(world, world->rank / half, world->rank);
+    group[2] = backend->split(world, world->rank % half, world->rank);
+    for (int i = 0; i < GROUPS; i++) {
+        /* The halves of some layouts have nodes that are cut. */
+        struct error error = {0};
+        enum transport_choice wanted = i == 0 ? layout->transport : TRANSPORT_AUTO;
+        ENSURE(backend->set_transport(group[i], wanted, &error), "%s", error.text);
+    }
+}
+
+static void groups_close(struct comm *group[GROUPS])
+{
+    for (int i = 0; i < GROUPS; i++)
+        group[i]->backend->close(group[i]);
+    network_set_nodes(0, false);
+}
+
+enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, KINDS };
+
+/* A collective under way, and what it must give. */
+struct flight {
+    struct comm *group;
+    enum kind kind;
+    int type, operation, root;
+    int64_t count, total;
+    void *buffer, *reference;
+    struct ticket *ticket;
+};
+
+static int64_t draw_count(const uint32_t word[4])
+{
+    static const int64_t often[] = {0, 1, 2, 8191, 8192, 8209, 65537};
+    if (word[0] % 3 == 0)
+        return often[word[1] % 7];
+    return word[1] % ((uint32_t)1 << (1 + word[2] % 17));
+}
+
+static void flight_start(struct flight *flight, struct comm *const group[GROUPS], unsigned number)
+{
+    const uint32_t *a = random_block_at(number, RANDOM_SYNTHETIC, 1, 0, 0, 0).word;
+    uint32_t choice[4] = {a[0], a[1], a[2], a[3]};
+    struct random_block sizes = random_block_at(number, RANDOM_SYNTHETIC, 2, 0, 0, 0);
+    *flight = (struct flight){.group = group[choice[0] % GROUPS],
+                              .kind = (enum kind)(choice[1] % KINDS),
+                              .type = (int)(choice[2] % COMM_TYPES),
+                              .operation = (int)(choice[3] % COMM_OPERATIONS),
+                              .count = draw_count(sizes.word)};
+    struct comm *comm = flight->group;
+    const struct comm_backend *backend = comm->backend;
+    const struct comm_test_type *type = &comm_types[flight->type];
+    enum comm_operation operation = comm_operations[flight->operation].operation;
+    bool blocks = flight->kind == REDUCE_SCATTER || flight->kind == ALL_GATHER;
+    flight->root = (int)(sizes.word[3] % (uint32_t)comm->size);
+    flight->total = flight->count * (blocks ? comm->size : 1);
+    flight->buffer = buffer_open(type->type, flight->total, world->rank, number);
+    flight->reference = buffer_open(type->type, flight->total, world->rank, number);
+    if (flight->kind == ALL_REDUCE)
+        flight->ticket =
+            backend->all_reduce(comm, flight->buffer, flight->count, type->type, operation, NULL);
+    else if (flight->kind == REDUCE_SCATTER)
+        flight->ticket = backend->reduce_scatter(comm, flight->buffer, flight->count, type->type,
+                                                 operation, NULL);
+    else if (flight->kind == ALL_GATHER)
+        flight->ticket = backend->all_gather(comm, flight->buffer, flight->count, type->type, NULL);
+    else
+        flight->ticket =
+            backend->broadcast(comm, flight->buffer, flight->count, type->type, flight->root, NULL);
+}
+
+static int64_t flight_end(struct flight *flight)
+{
+    struct comm *comm = flight->group;
+    MPI_Comm mpi = *(MPI_Comm *)comm_handle(comm);
+    size_t width = comm_types[flight->type].size, block = (size_t)flight->count * width;
+    unsigned char *got = flight->buffer, *expected = flight->reference;
+    comm->backend->wait(flight->ticket, NULL);
+    size_t from = 0, bytes = (size_t)flight->total * width;
+    if (flight->kind == ALL_REDUCE || flight->kind == REDUCE_SCATTER)
+        reference_reduce(flight->type, expected, flight->total,
+                         comm_operations[flight->operation].mpi, mpi);
+    if (flight->kind == REDUCE_SCATTER) {
+        from = (size_t)comm->rank * block;
+        bytes = block;
+    } else if (flight->kind == ALL_GATHER) {
+        MPI_Allgather(MPI_IN_PLACE, 0, MPI_BYTE, expected, (int)block, MPI_BYTE, mpi);
+    } else if (flight->kind == BROADCAST) {
+        MPI_Bcast(expected, (int)bytes, MPI_BYTE, flight->root, mpi);
+    }
+    int64_t wrong = memcmp(got + from, expected + from, bytes) != 0;
+    if (wrong)
+        printf("# rank %d: kind %d of %lld, type %d, %d ranks\n", world->rank, (int)flight->kind,
+               (long long)flight->count, flight->type, comm->size);
+    free(flight->buffer);
+    free(flight->reference);
+    return wrong;
+}
+
+static int64_t fly(const struct layout *layout, unsigned rounds, unsigned first)
+{
+    enum { FLIGHTS = 5 };
+    struct comm *group[GROUPS];
+    struct flight flight[FLIGHTS];
+    int64_t wrong = 0;
+    groups_open(layout, group);
+    for (unsigned round = 0; round < rounds; round++) {
+        for (unsigned i = 0; i < FLIGHTS; i++)
+            flight_start(&flight[i], group, first + round * FLIGHTS + i);
+        /* MPI's own in the same order on all ranks; ours were started in that order, too. */
+        for (unsigned i = 0; i < FLIGHTS; i++)
+            wrong += flight_end(&flight[i]);
+    }
+    groups_close(group);
+    return wrong;
+}
+
+static void results_are_mpis_on_every_layout(void **state)
+{
+    (void)state;
+    int64_t wrong = 0;
+    for (int i = 0; i < LAYOUTS; i++)
+        if (layout_fits(&layouts[i]))
+            wrong += fly(&layouts[i], 10, (unsigned)i * 1000);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void results_are_mpis_over_a_bad_network(void **state)
+{
+    (void)state;
+    int64_t wrong = 0;
+    network_delay(true);
+    for (int i = 0; i < LAYOUTS; i++)
+        if (layout_fits(&layouts[i]))
+            wrong += fly(&layouts[i], 3, 10000 + (unsigned)i * 1000);
+    network_delay(false);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* Values whose sum depends on the order. */
+static float *noise_open(int64_t count)
+{
+    float *noise = malloc((size_t)count * sizeof *noise);
+    assert_non_null(noise);
+    for (int64_t i = 0; i < count; i++) {
+        struct random_block block =
+            random_block_at(3, RANDOM_SYNTHETIC, 0, 0, (uint32_t)world->rank, (uint32_t)i);
+        noise[i] = ldexpf(random_uniform(block.word[0]) - 0.5f, (int)(block.word[1] % 24));
+    }
+    return noise;
+}
+
+/* On the first group of the layout. */
+static float *noise_sum(const struct layout *layout, int64_t count)
+{
+    struct comm *group[GROUPS];
+    float *sum = noise_open(count);
+    groups_open(layout, group);
+    comm_all_reduce(group[0], sum, count, COMM_FP32, COMM_SUM);
+    groups_close(group);
+    return sum;
+}
+
+static void a_layout_gives_the_same_bits_always_and_everywhere(void **state)
+{
+    (void)state;
+    const int64_t count = 100003;
+    const size_t bytes = (size_t)count * sizeof(float);
+    float *root = malloc(bytes);
+    int64_t wrong = 0;
+    for (int i = 0; i < LAYOUTS; i++) {
+        if (!layout_fits(&layouts[i]))
+            continue;
+        float *first = noise_sum(&layouts[i], count);
+        network_delay(true);
+        float *again = noise_sum(&layouts[i], count);
+        network_delay(false);
+        wrong += memcmp(first, again, bytes) != 0;
+        memcpy(root, first, bytes);
+        MPI_Bcast(root, (int)count, MPI_FLOAT, 0, MPI_COMM_WORLD);
+        wrong += memcmp(first, root, bytes) != 0;
+        free(first);
+        free(again);
+    }
+    free(root);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* Whether there is room for shared memory is no part of the layout. */
+static void shared_memory_gives_the_bits_of_the_ring(void **state)
+{
+    (void)state;
+    const int64_t count = 300007;
+    float *ring = noise_sum(&(struct layout){TRANSPORT_RING, 0, false}, count);
+    float *shared = noise_sum(&(struct layout){TRANSPORT_SHARED, 0, false}, count);
+    int64_t wrong = memcmp(ring, shared, (size_t)count * sizeof(float)) != 0;
+    free(ring);
+    free(shared);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* Is that refused, on all ranks alike, with these words? */
+static int64_t refused(const struct layout *layout, const char *words)
+{
+    struct error error = {0};
+    network_set_nodes(layout->ranks_a_node, layout->mixed);
+    struct comm *group = world->backend->split(world, 0, world->rank);
+    int64_t wrong = group->backend->set_transport(group, layout->transport, &error);
+    wrong += error.kind != ERROR_USAGE || strstr(error.text, words) == NULL;
+    /* It still works. */
+    int64_t ranks = 1;
+    comm_all_reduce(group, &ranks, 1, COMM_INT64, COMM_SUM);
+    wrong += ranks != world->size;
+    group->backend->close(group);
+    network_set_nodes(0, false);
+    return wrong;
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    int64_t wrong = 0;
+    if (world->size > 2 && world->size % 2 == 1)
+        wrong += refused(&(struct layout){TRANSPORT_HIERARCHICAL, 2, false}, "numbers of them");
+    if (world->size > 1)
+        wrong += refused(&(struct layout){TRANSPORT_SHARED, 1, false}, "nodes");
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+/* What the log says of a group that takes `layout`. */
+static void describe(const struct layout *layout, char *text, size_t size)
+{
+    struct comm *group[GROUPS];
+    groups_open(layout, group);
+    group[0]->backend->describe_transport(group[0], text, size);
+    groups_close(group);
+}
+
+static void the_choice_is_told(void **state)
+{
+    (void)state;
+    char text[256], expected[256];
+    int wrong = 0;
+    if (world->size > 2 && world->size % 2 == 0) {
+        describe(&(struct layout){TRANSPORT_AUTO, 2, false}, text, sizeof text);
+        snprintf(expected, sizeof expected, "hierarchical (%d nodes x 2 ranks, shared inside)",
+                 world->size / 2);
+        wrong += strcmp(text, expected) != 0;
+    }
+    describe(&(struct layout){TRANSPORT_AUTO, 1, false}, text, sizeof text);
+    wrong += strcmp(text, "ring") != 0;
+    describe(&(struct layout){TRANSPORT_SHARED, 0, false}, text, sizeof text);
+    wrong += strcmp(text, world->size > 1 ? "shared" : "ring") != 0;
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static int stay_away(const char *transport, int ranks_a_node)
+{
+    struct error error = {0};
+    struct options options = {0};
+    char setting[64];
+    static float buffer[1000000];
+    snprintf(setting, sizeof setting, "mesh.transport=%s", transport);
+    ENSURE(options_set(setting, &options, &error), "%s", error.text);
+    network_set_nodes(ranks_a_node, false);
+    enum transport_choice wanted = (enum transport_choice)options.mesh.transport;
+    ENSURE(world->backend->set_transport(world, wanted, &error), "%s", error.text);
+    comm_all_reduce(world, buffer, 1000000, COMM_FP32, COMM_SUM);
+    comm_set_timeout(0.5);
+    if (world->rank == world->size - 1)
+        pause();
+    comm_all_reduce(world, buffer, 1000000, COMM_FP32, COMM_SUM);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct error error = {0};
+    if (!comm_world_open(&argc, &argv, &world, &error)) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    if (argc == 3)
+        return stay_away(argv[1], atoi(argv[2]));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_are_mpis_on_every_layout),
+        cmocka_unit_test(results_are_mpis_over_a_bad_network),
+        cmocka_unit_test(a_layout_gives_the_same_bits_always_and_everywhere),
+        cmocka_unit_test(shared_memory_gives_the_bits_of_the_ring),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(the_choice_is_told),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    comm_world_close(world);
+    return failed;
+}
