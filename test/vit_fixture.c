@@ -75,6 +75,7 @@ void vit_fixture_open(struct vit_fixture *fixture, const struct vit_shape *shape
     backend->workspace_set(fixture->device, fixture->workspace, workspace);
     flat_set_segments(&fixture->flat, fixture->options.optim.weight_decay);
     flat_initialize(&fixture->flat, 1);
+    flat_refresh(&fixture->flat);
 }
 
 void vit_fixture_close(struct vit_fixture *fixture)

@@ -15,6 +15,7 @@ enum { OPTION_TEXT = 1024, OPTION_LIST = 16, OPTION_KEY = 64 };
 enum backend_choice { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA };
 enum precision_choice { PRECISION_AUTO, PRECISION_FP32, PRECISION_BF16 };
 enum pool_choice { POOL_AUTO, POOL_TOKEN, POOL_MEAN };
+enum checkpoint_activations_choice { CHECKPOINT_ACTIVATIONS_NONE, CHECKPOINT_ACTIVATIONS_BLOCK };
 enum switch_choice { SWITCH_AUTO = -1, SWITCH_OFF = 0, SWITCH_ON = 1 };
 enum validation_choice { VALIDATION_TEST, VALIDATION_REFERENCE, VALIDATION_NONE };
 enum optimizer_choice { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_ADAMW, OPTIMIZER_RMSPROP };
@@ -74,7 +75,8 @@ struct options {
     } augment;
     struct {
         int64_t epochs, steps, batch, global_batch, accumulate;
-        int precision; /* enum precision_choice */
+        int precision;              /* enum precision_choice */
+        int checkpoint_activations; /* enum checkpoint_activations_choice */
         double clip_norm, label_smoothing;
         int64_t eval_every; /* epochs; 0: only at the end */
         double max_seconds;

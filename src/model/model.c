@@ -1,4 +1,4 @@
-/* What holds for models of every kind: what the optimizer's options say of their tensors, counts,
+/* What holds for models of every kind: what the options of training say of their tensors, counts,
  * and the summary that is printed at the start. */
 #include "model/model.h"
 
@@ -59,6 +59,7 @@ static bool freeze_list(struct model *model, const char *list, struct error *err
 bool model_apply_options(struct model *model, const struct options *options, struct error *error)
 {
     bool any_trainable = false;
+    model->recompute = options->train.checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK;
     for (int u = 0; u < model->unit_count; u++) {
         struct unit *unit = &model->units[u];
         int from_top = model->unit_count - 1 - unit->depth;

@@ -30,8 +30,8 @@ struct model_type {
     void (*activations)(struct model *model, struct arena *arena, int64_t batch, bool training);
     void (*forward)(struct model *model, const struct model_pass *pass, int unit);
     void (*backward)(struct model *model, const struct model_pass *pass, int unit);
-    /* What a unit's last forward pass gave, in the compute type, and how many elements; NULL where it
-     * is not kept. To find where values that are not finite began. */
+    /* What a unit's last forward pass in training gave, in the compute type, and how many elements;
+     * NULL where it is not kept. To find where values that are not finite began. */
     const void *(*output)(const struct model *model, int unit, int64_t *count);
     void (*close)(struct model *model);
 };
@@ -44,7 +44,8 @@ struct model {
     int unit_count;
     int64_t image, channels, classes;
     const float *mean, *std; /* [3], of the registry's entry */
-    double flops_per_image;  /* products only, forward + backward */
+    double flops_per_image;  /* products only, forward + backward; none counted twice */
+    bool recompute;          /* a block keeps its output only, backward computes the rest anew */
 };
 
 /* A model by its registry name with the options' overrides of its shape; describes the units, takes
@@ -52,7 +53,7 @@ struct model {
 struct model *model_open(const struct options *options, struct device *device,
                          enum data_type compute, struct error *error);
 
-/* Sets what the optimizer's options say of tensors: decay, layer-wise rate, frozen units. */
+/* Sets what the options of training say: decay, layer-wise rate, frozen units, recomputation. */
 bool model_apply_options(struct model *model, const struct options *options, struct error *error);
 
 void model_close(struct model *model);

@@ -23,7 +23,7 @@ struct vit_shape {
 struct model *vit_open(const struct vit_shape *shape, struct device *device, enum data_type compute,
                        struct error *error);
 
-/* Below: shared by vit.c (tensors) and vit_pass.c (forward and backward). */
+/* Below: shared by vit.c (tensors), vit_activations.c and vit_pass.c (forward and backward). */
 
 /* The tensors that a unit can have. A unit's slot holds the tensor's number, or -1. */
 enum vit_tensor {
@@ -48,10 +48,10 @@ enum vit_tensor {
     VIT_TENSORS
 };
 
-/* What a block keeps for its backward pass. [rows, ...] with rows = batch * tokens. In evaluation
- * all blocks share one of these. */
+/* What a block's backward pass reads, [rows, ...] with rows = batch * tokens, and its output. In
+ * evaluation all blocks share one of these; with model.recompute, all of it but the output. */
 struct vit_block {
-    void *norm1, *qkv, *attention, *selected, *middle, *norm2, *pre, *hidden, *out;
+    void *norm1, *qkv, *attention, *middle, *norm2, *pre, *hidden, *out;
     float *mean1, *rstd1, *lse, *mean2, *rstd2;
 };
 
@@ -59,9 +59,11 @@ struct vit {
     struct model model; /* first: a struct model is a struct vit */
     struct vit_shape shape;
     int64_t patches, tokens;
-    int64_t batch; /* of the last forward pass */
+    int64_t batch;                                  /* of the last forward pass */
     int (*slot)[VIT_TENSORS];                       /* [unit_count] */
     struct vit_block *blocks;                       /* [depth] */
+    int inner_unit;                                 /* whose values shared activations hold */
+    void *selected;                                 /* [batch, dim]: the last block's residual */
     void *patch_rows, *patch_tokens, *embedded, *x; /* stem; x feeds block 0 */
     float *embed_mean, *embed_rstd;
     void *pooled, *normed; /* head */
@@ -69,6 +71,9 @@ struct vit {
     /* Gradients on their way. */
     void *dx, *dbranch, *dattention, *dspread, *dhidden, *dqkv, *dpooled, *dnormed;
 };
+
+/* How many tokens of a sample leave this unit. */
+int64_t vit_tokens_after(const struct vit *vit, int unit);
 
 void vit_activations(struct model *model, struct arena *arena, int64_t batch, bool training);
 void vit_forward(struct model *model, const struct model_pass *pass, int unit);

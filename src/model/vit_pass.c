@@ -1,5 +1,6 @@
 /* The vision transformer's forward and backward pass, unit by unit, as operations of the device.
- * x flows from block to block; each block keeps what its backward needs. The order of a block:
+ * x flows from block to block; each block keeps what its backward needs, or computes it anew there
+ * (model.recompute). The order of a block:
  *   norm1 = N(x);  middle = x + drop(proj(attention(qkv(norm1))));
  *   norm2 = N(middle);  out = middle + drop(fc2(gelu(fc1(norm2))))
  * Where the head reads the class token only, the last block computes that token alone from the
@@ -7,13 +8,6 @@
 #include "model/vit.h"
 
 #include <math.h>
-
-/* How many tokens of a sample leave this unit. */
-static int64_t tokens_after(const struct vit *vit, int unit)
-{
-    bool last = unit == (int)vit->shape.depth;
-    return last && !vit->shape.pool_mean ? 1 : vit->tokens;
-}
 
 /* Which dropout of the model draws: the embedding's, then four for each block. */
 enum {
@@ -70,80 +64,6 @@ static struct dropout block_drop_path(const struct vit *vit, const struct model_
     double depth = (double)(shape->depth > 1 ? shape->depth - 1 : 1);
     double rate = shape->reference ? 0 : shape->drop_path * (unit - 1) / depth;
     return dropout_at(pass, rate, (uint32_t)(unit - 1) * DROPOUTS_PER_BLOCK + place);
-}
-
-static void *take(struct arena *arena, int64_t elements, size_t size)
-{
-    return arena_take(arena, MEMORY_ACTIVATIONS, (size_t)elements * size);
-}
-
-/* `kept`: tokens of a sample that are computed behind the attention. */
-static void block_activations(struct vit *vit, struct vit_block *block, struct arena *arena,
-                              int64_t batch, int64_t kept, bool training)
-{
-    const struct vit_shape *shape = &vit->shape;
-    size_t size = type_size(vit->model.compute);
-    int64_t rows = batch * vit->tokens, kept_rows = batch * kept;
-    block->norm1 = take(arena, rows * shape->dim, size);
-    block->qkv = take(arena, 3 * rows * shape->dim, size);
-    block->attention = take(arena, kept_rows * shape->dim, size);
-    block->selected = take(arena, kept < vit->tokens ? kept_rows * shape->dim : 0, size);
-    block->middle = take(arena, kept_rows * shape->dim, size);
-    block->norm2 = take(arena, kept_rows * shape->dim, size);
-    block->pre = take(arena, kept_rows * shape->hidden, size);
-    block->hidden = take(arena, kept_rows * shape->hidden, size);
-    block->out = take(arena, kept_rows * shape->dim, size);
-    if (!training)
-        return;
-    block->mean1 = take(arena, rows, sizeof(float));
-    block->rstd1 = take(arena, rows, sizeof(float));
-    block->lse = take(arena, kept_rows * shape->heads, sizeof(float));
-    block->mean2 = take(arena, kept_rows, sizeof(float));
-    block->rstd2 = take(arena, kept_rows, sizeof(float));
-}
-
-static void stem_activations(struct vit *vit, struct arena *arena, int64_t batch, bool training)
-{
-    const struct vit_shape *shape = &vit->shape;
-    size_t size = type_size(vit->model.compute);
-    int64_t rows = batch * vit->tokens, statistics = training ? rows : 0;
-    int64_t patch_width = shape->channels * shape->patch * shape->patch;
-    vit->patch_rows = take(arena, batch * vit->patches * patch_width, size);
-    vit->patch_tokens = take(arena, batch * vit->patches * shape->dim, size);
-    vit->x = take(arena, rows * shape->dim, size);
-    vit->embedded = shape->embed_norm ? take(arena, rows * shape->dim, size) : vit->x;
-    vit->embed_mean = take(arena, shape->embed_norm ? statistics : 0, sizeof(float));
-    vit->embed_rstd = take(arena, shape->embed_norm ? statistics : 0, sizeof(float));
-}
-
-void vit_activations(struct model *model, struct arena *arena, int64_t batch, bool training)
-{
-    struct vit *vit = (struct vit *)model;
-    const struct vit_shape *shape = &vit->shape;
-    size_t size = type_size(model->compute);
-    int64_t rows = batch * vit->tokens;
-    stem_activations(vit, arena, batch, training);
-    for (int i = 0; i < (int)shape->depth; i++) {
-        int64_t kept = tokens_after(vit, i + 1);
-        if (training || i == 0 || kept < vit->tokens)
-            block_activations(vit, &vit->blocks[i], arena, batch, kept, training);
-        else
-            vit->blocks[i] = vit->blocks[0];
-    }
-    vit->pooled = take(arena, shape->pool_mean ? batch * shape->dim : 0, size);
-    vit->normed = take(arena, batch * shape->dim, size);
-    vit->head_mean = take(arena, training ? batch : 0, sizeof(float));
-    vit->head_rstd = take(arena, training ? batch : 0, sizeof(float));
-    if (!training)
-        return;
-    vit->dx = take(arena, rows * shape->dim, size);
-    vit->dbranch = take(arena, rows * shape->dim, size);
-    vit->dattention = take(arena, rows * shape->dim, size);
-    vit->dspread = take(arena, shape->pool_mean ? 0 : rows * shape->dim, size);
-    vit->dhidden = take(arena, rows * shape->hidden, size);
-    vit->dqkv = take(arena, 3 * rows * shape->dim, size);
-    vit->dpooled = take(arena, shape->pool_mean ? batch * shape->dim : 0, size);
-    vit->dnormed = take(arena, batch * shape->dim, size);
 }
 
 /* A norm of this unit over `rows` rows. */
@@ -289,17 +209,16 @@ static void stem_backward(struct vit *vit, const struct model_pass *pass)
 static const void *block_residual(struct vit *vit, const struct model_pass *pass, int unit,
                                   const void *x)
 {
-    struct vit_block *block = &vit->blocks[unit - 1];
-    if (tokens_after(vit, unit) == vit->tokens)
+    if (vit_tokens_after(vit, unit) == vit->tokens)
         return x;
     const struct pool_forward select = {.type = vit->model.compute,
                                         .batch = pass->batch,
                                         .tokens = vit->tokens,
                                         .width = vit->shape.dim,
                                         .x = x,
-                                        .y = block->selected};
+                                        .y = vit->selected};
     vit->model.device->backend->pool_forward(pass->stream, &select);
-    return block->selected;
+    return vit->selected;
 }
 
 /* middle = x + drop(proj(attention(qkv(norm1(x))))) */
@@ -309,7 +228,7 @@ static void attention_branch(struct vit *vit, const struct model_pass *pass, int
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
     struct vit_block *block = &vit->blocks[unit - 1];
-    int64_t head_dim = shape->dim / shape->heads, kept = tokens_after(vit, unit);
+    int64_t head_dim = shape->dim / shape->heads, kept = vit_tokens_after(vit, unit);
     norm(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x, block->norm1,
          block->mean1, block->rstd1);
     struct linear_forward qkv =
@@ -340,13 +259,13 @@ static void attention_branch(struct vit *vit, const struct model_pass *pass, int
     backend->linear_forward(pass->stream, &projection);
 }
 
-/* out = middle + drop(fc2(gelu(fc1(norm2(middle))))) */
-static void mlp_branch(struct vit *vit, const struct model_pass *pass, int unit)
+/* hidden = gelu(fc1(norm2(middle))) */
+static void mlp_hidden(struct vit *vit, const struct model_pass *pass, int unit)
 {
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
     struct vit_block *block = &vit->blocks[unit - 1];
-    int64_t kept = tokens_after(vit, unit);
+    int64_t kept = vit_tokens_after(vit, unit);
     norm(vit, pass, unit, VIT_NORM2_WEIGHT, pass->batch * kept, block->middle, block->norm2,
          block->mean2, block->rstd2);
     struct linear_forward fc1 =
@@ -356,14 +275,21 @@ static void mlp_branch(struct vit *vit, const struct model_pass *pass, int unit)
     fc1.y = block->hidden;
     fc1.dropout = block_dropout(vit, pass, unit, DROPOUT_HIDDEN);
     backend->linear_forward(pass->stream, &fc1);
-    struct linear_forward fc2 =
-        linear(vit, pass, unit, VIT_FC2_WEIGHT, kept, shape->hidden, shape->dim);
+}
+
+/* out = middle + drop(fc2(hidden)) */
+static void mlp_out(struct vit *vit, const struct model_pass *pass, int unit)
+{
+    const struct vit_shape *shape = &vit->shape;
+    struct vit_block *block = &vit->blocks[unit - 1];
+    struct linear_forward fc2 = linear(vit, pass, unit, VIT_FC2_WEIGHT, vit_tokens_after(vit, unit),
+                                       shape->hidden, shape->dim);
     fc2.x = block->hidden;
     fc2.residual = block->middle;
     fc2.y = block->out;
     fc2.dropout = block_dropout(vit, pass, unit, DROPOUT_OUT);
     fc2.drop_path = block_drop_path(vit, pass, unit, DROPOUT_OUT);
-    backend->linear_forward(pass->stream, &fc2);
+    vit->model.device->backend->linear_forward(pass->stream, &fc2);
 }
 
 /* The gradient of what a branch added, before its dropout: `dx` itself where nothing was dropped.
@@ -371,7 +297,7 @@ static void mlp_branch(struct vit *vit, const struct model_pass *pass, int unit)
 static const void *branch_gradient(struct vit *vit, const struct model_pass *pass, int unit,
                                    uint32_t place, const void *dx)
 {
-    int64_t kept = tokens_after(vit, unit);
+    int64_t kept = vit_tokens_after(vit, unit);
     const struct dropout_apply drop = {.type = vit->model.compute,
                                        .rows = pass->batch * kept,
                                        .width = vit->shape.dim,
@@ -392,7 +318,7 @@ static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, 
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
     struct vit_block *block = &vit->blocks[unit - 1];
-    int64_t kept = tokens_after(vit, unit);
+    int64_t kept = vit_tokens_after(vit, unit);
     struct linear_backward fc2 =
         linear_gradient(vit, pass, unit, VIT_FC2_WEIGHT, kept, shape->hidden, shape->dim);
     fc2.x = block->hidden;
@@ -418,7 +344,7 @@ static void attention_branch_backward(struct vit *vit, const struct model_pass *
     const struct vit_shape *shape = &vit->shape;
     const struct device_backend *backend = vit->model.device->backend;
     struct vit_block *block = &vit->blocks[unit - 1];
-    int64_t head_dim = shape->dim / shape->heads, kept = tokens_after(vit, unit);
+    int64_t head_dim = shape->dim / shape->heads, kept = vit_tokens_after(vit, unit);
     struct linear_backward projection =
         linear_gradient(vit, pass, unit, VIT_PROJ_WEIGHT, kept, shape->dim, shape->dim);
     projection.x = block->attention;
@@ -520,6 +446,14 @@ static const void *block_input(const struct vit *vit, int unit)
     return unit == 1 ? vit->x : vit->blocks[unit - 2].out;
 }
 
+/* What the block's backward pass reads: all but its output. */
+static void block_inner(struct vit *vit, const struct model_pass *pass, int unit)
+{
+    attention_branch(vit, pass, unit, block_input(vit, unit));
+    mlp_hidden(vit, pass, unit);
+    vit->inner_unit = unit;
+}
+
 void vit_forward(struct model *model, const struct model_pass *pass, int unit)
 {
     struct vit *vit = (struct vit *)model;
@@ -527,8 +461,8 @@ void vit_forward(struct model *model, const struct model_pass *pass, int unit)
     if (unit == 0) {
         stem_forward(vit, pass);
     } else if (unit <= vit->shape.depth) {
-        attention_branch(vit, pass, unit, block_input(vit, unit));
-        mlp_branch(vit, pass, unit);
+        block_inner(vit, pass, unit);
+        mlp_out(vit, pass, unit);
     } else {
         head_forward(vit, pass, unit);
     }
@@ -540,6 +474,8 @@ void vit_backward(struct model *model, const struct model_pass *pass, int unit)
     if (unit == 0) {
         stem_backward(vit, pass);
     } else if (unit <= vit->shape.depth) {
+        if (model->recompute && vit->inner_unit != unit)
+            block_inner(vit, pass, unit);
         mlp_branch_backward(vit, pass, unit);
         attention_branch_backward(vit, pass, unit, block_input(vit, unit));
     } else {
@@ -552,6 +488,6 @@ const void *vit_output(const struct model *model, int unit, int64_t *count)
     const struct vit *vit = (const struct vit *)model;
     if (unit > vit->shape.depth)
         return NULL;
-    *count = vit->batch * tokens_after(vit, unit) * vit->shape.dim;
+    *count = vit->batch * vit_tokens_after(vit, unit) * vit->shape.dim;
     return unit == 0 ? vit->x : vit->blocks[unit - 1].out;
 }

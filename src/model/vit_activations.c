@@ -1,0 +1,107 @@
+/* The vision transformer's activations: what lies in memory between a unit's forward and backward
+ * pass. In training each block has a set of its own; where only a block's output is kept
+ * (model.recompute, and in evaluation) all blocks take turns at one set. */
+#include "model/vit.h"
+
+int64_t vit_tokens_after(const struct vit *vit, int unit)
+{
+    bool last = unit == (int)vit->shape.depth;
+    return last && !vit->shape.pool_mean ? 1 : vit->tokens;
+}
+
+static void *take(struct arena *arena, int64_t elements, size_t size)
+{
+    return arena_take(arena, MEMORY_ACTIVATIONS, (size_t)elements * size);
+}
+
+/* All but the output. `kept`: tokens of a sample that are computed behind the attention. */
+static void block_take_inner(const struct vit *vit, struct vit_block *block, struct arena *arena,
+                             int64_t batch, int64_t kept, bool training)
+{
+    const struct vit_shape *shape = &vit->shape;
+    size_t size = type_size(vit->model.compute);
+    int64_t rows = batch * vit->tokens, kept_rows = batch * kept;
+    block->norm1 = take(arena, rows * shape->dim, size);
+    block->qkv = take(arena, 3 * rows * shape->dim, size);
+    block->attention = take(arena, kept_rows * shape->dim, size);
+    block->middle = take(arena, kept_rows * shape->dim, size);
+    block->norm2 = take(arena, kept_rows * shape->dim, size);
+    block->pre = take(arena, kept_rows * shape->hidden, size);
+    block->hidden = take(arena, kept_rows * shape->hidden, size);
+    if (!training)
+        return;
+    block->mean1 = take(arena, rows, sizeof(float));
+    block->rstd1 = take(arena, rows, sizeof(float));
+    block->lse = take(arena, kept_rows * shape->heads, sizeof(float));
+    block->mean2 = take(arena, kept_rows, sizeof(float));
+    block->rstd2 = take(arena, kept_rows, sizeof(float));
+}
+
+/* Only the last block computes fewer tokens than the others, so what the first one needs is enough
+ * for all. */
+static void blocks_take(struct vit *vit, struct arena *arena, int64_t batch, bool training)
+{
+    const struct vit_shape *shape = &vit->shape;
+    size_t size = type_size(vit->model.compute);
+    bool own_inner = training && !vit->model.recompute;
+    for (int i = 0; i < (int)shape->depth; i++) {
+        int64_t kept = vit_tokens_after(vit, i + 1);
+        struct vit_block *block = &vit->blocks[i];
+        if (i == 0 || own_inner)
+            block_take_inner(vit, block, arena, batch, kept, training);
+        else
+            *block = vit->blocks[0];
+        if (i == 0 || training)
+            block->out = take(arena, batch * kept * shape->dim, size);
+    }
+    vit->selected = take(arena, shape->pool_mean ? 0 : batch * shape->dim, size);
+}
+
+static void stem_take(struct vit *vit, struct arena *arena, int64_t batch, bool training)
+{
+    const struct vit_shape *shape = &vit->shape;
+    size_t size = type_size(vit->model.compute);
+    int64_t rows = batch * vit->tokens, statistics = training ? rows : 0;
+    int64_t patch_width = shape->channels * shape->patch * shape->patch;
+    vit->patch_rows = take(arena, batch * vit->patches * patch_width, size);
+    vit->patch_tokens = take(arena, batch * vit->patches * shape->dim, size);
+    vit->x = take(arena, rows * shape->dim, size);
+    vit->embedded = shape->embed_norm ? take(arena, rows * shape->dim, size) : vit->x;
+    vit->embed_mean = take(arena, shape->embed_norm ? statistics : 0, sizeof(float));
+    vit->embed_rstd = take(arena, shape->embed_norm ? statistics : 0, sizeof(float));
+}
+
+static void head_take(struct vit *vit, struct arena *arena, int64_t batch, bool training)
+{
+    const struct vit_shape *shape = &vit->shape;
+    size_t size = type_size(vit->model.compute);
+    vit->pooled = take(arena, shape->pool_mean ? batch * shape->dim : 0, size);
+    vit->normed = take(arena, batch * shape->dim, size);
+    vit->head_mean = take(arena, training ? batch : 0, sizeof(float));
+    vit->head_rstd = take(arena, training ? batch : 0, sizeof(float));
+}
+
+static void gradients_take(struct vit *vit, struct arena *arena, int64_t batch)
+{
+    const struct vit_shape *shape = &vit->shape;
+    size_t size = type_size(vit->model.compute);
+    int64_t rows = batch * vit->tokens;
+    vit->dx = take(arena, rows * shape->dim, size);
+    vit->dbranch = take(arena, rows * shape->dim, size);
+    vit->dattention = take(arena, rows * shape->dim, size);
+    vit->dspread = take(arena, shape->pool_mean ? 0 : rows * shape->dim, size);
+    vit->dhidden = take(arena, rows * shape->hidden, size);
+    vit->dqkv = take(arena, 3 * rows * shape->dim, size);
+    vit->dpooled = take(arena, shape->pool_mean ? batch * shape->dim : 0, size);
+    vit->dnormed = take(arena, batch * shape->dim, size);
+}
+
+void vit_activations(struct model *model, struct arena *arena, int64_t batch, bool training)
+{
+    struct vit *vit = (struct vit *)model;
+    stem_take(vit, arena, batch, training);
+    blocks_take(vit, arena, batch, training);
+    head_take(vit, arena, batch, training);
+    if (training)
+        gradients_take(vit, arena, batch);
+}

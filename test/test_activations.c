@@ -1,0 +1,213 @@
+/* train.checkpoint_activations=block: the same gradients to the last bit, the outputs of all units
+ * still there after the backward pass, and the memory that it gives back, to the byte. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "vit_fixture.h"
+
+enum { BATCH = 5 };
+
+static const char *const block_options[] = {"train.checkpoint_activations=block", NULL};
+
+/* The class token is read: the last block computes fewer tokens than the others, which share its
+ * memory. */
+static const struct vit_shape token_shape = {.image = 12,
+                                             .channels = 3,
+                                             .patch = 4,
+                                             .dim = 24,
+                                             .depth = 4,
+                                             .heads = 3,
+                                             .hidden = 40,
+                                             .classes = 6,
+                                             .dropout = 0.2,
+                                             .drop_path = 0.3,
+                                             .qkv_bias = true,
+                                             .class_token = true,
+                                             .norm_epsilon = 1e-6f};
+
+static struct vit_shape mean_shape(void)
+{
+    struct vit_shape shape = token_shape;
+    shape.class_token = false;
+    shape.pool_mean = true;
+    return shape;
+}
+
+static struct vit_shape reference_shape(void)
+{
+    struct vit_shape shape = token_shape;
+    shape.reference = true;
+    shape.embed_norm = true;
+    shape.qkv_bias = false;
+    return shape;
+}
+
+static struct vit_shape lone_shape(void)
+{
+    struct vit_shape shape = token_shape;
+    shape.depth = 1;
+    return shape;
+}
+
+static void open_with_batch(struct vit_fixture *fixture, const struct vit_shape *shape,
+                            enum data_type compute, const char *const *options)
+{
+    static const int32_t labels[BATCH] = {0, 3, 5, 1, 3};
+    int64_t pixels = BATCH * shape->channels * shape->image * shape->image;
+    float *images = malloc((size_t)pixels * sizeof *images);
+    assert_non_null(images);
+    for (int64_t i = 0; i < pixels; i++)
+        images[i] = (float)(i * 7919 % 2003) / 1001.5f - 1;
+    vit_fixture_open(fixture, shape, compute, BATCH, options);
+    vit_fixture_set_batch(fixture, images, labels);
+    free(images);
+}
+
+/* A step with accumulation: what is shared is used again, by batches of other sizes. */
+static void run_step(struct vit_fixture *fixture)
+{
+    vit_fixture_zero(fixture);
+    vit_fixture_run(fixture, 0, 3, 0.1, true);
+    vit_fixture_run(fixture, 3, 0, 0.1, true);
+    vit_fixture_run(fixture, 3, 2, 0.1, true);
+}
+
+static void expect_same_gradients(struct vit_fixture *kept, struct vit_fixture *recomputed)
+{
+    for (int u = 0; u < kept->model->unit_count; u++)
+        for (int t = 0; t < kept->model->units[u].tensor_count; t++) {
+            const struct unit_tensor *tensor = &kept->model->units[u].tensors[t];
+            float *expected = vit_fixture_gradient(kept, u, t);
+            float *found = vit_fixture_gradient(recomputed, u, t);
+            if (memcmp(expected, found, (size_t)tensor->count * sizeof *found) != 0)
+                fail_msg("the gradient of %s has other bits", tensor->name);
+            free(found);
+            free(expected);
+        }
+}
+
+static void *unit_output(struct vit_fixture *fixture, int unit, size_t *bytes)
+{
+    int64_t count = 0;
+    const void *output = fixture->model->type->output(fixture->model, unit, &count);
+    *bytes = (size_t)count * type_size(fixture->model->compute);
+    if (output == NULL)
+        return NULL;
+    void *copy = malloc(*bytes);
+    assert_non_null(copy);
+    fixture->device->backend->copy(fixture->stream, copy, output, *bytes);
+    fixture->device->backend->stream_synchronize(fixture->stream);
+    return copy;
+}
+
+/* What is searched for the place where a NaN began. */
+static void expect_same_outputs(struct vit_fixture *kept, struct vit_fixture *recomputed)
+{
+    for (int u = 0; u < kept->model->unit_count; u++) {
+        size_t expected_bytes, found_bytes;
+        void *expected = unit_output(kept, u, &expected_bytes);
+        void *found = unit_output(recomputed, u, &found_bytes);
+        assert_int_equal(expected_bytes, found_bytes);
+        assert_int_equal(expected == NULL, found == NULL);
+        if (expected != NULL && memcmp(expected, found, found_bytes) != 0)
+            fail_msg("the output of %s has other bits", kept->model->units[u].name);
+        free(found);
+        free(expected);
+    }
+}
+
+static void check_same_bits(struct vit_shape shape, enum data_type compute)
+{
+    struct vit_fixture kept, recomputed;
+    open_with_batch(&kept, &shape, compute, NULL);
+    open_with_batch(&recomputed, &shape, compute, block_options);
+    for (uint32_t step = 0; step < 2; step++) {
+        kept.step = recomputed.step = step;
+        run_step(&kept);
+        run_step(&recomputed);
+        assert_true(vit_fixture_loss(&kept) == vit_fixture_loss(&recomputed));
+        expect_same_gradients(&kept, &recomputed);
+        expect_same_outputs(&kept, &recomputed);
+    }
+    vit_fixture_close(&recomputed);
+    vit_fixture_close(&kept);
+}
+
+static void test_same_bits(void **state)
+{
+    (void)state;
+    static const enum data_type types[] = {TYPE_FP32, TYPE_BF16};
+    for (int i = 0; i < 2; i++) {
+        check_same_bits(token_shape, types[i]);
+        check_same_bits(mean_shape(), types[i]);
+        check_same_bits(reference_shape(), types[i]);
+        check_same_bits(lone_shape(), types[i]);
+    }
+}
+
+static size_t aligned(int64_t elements, size_t size)
+{
+    size_t bytes = (size_t)elements * size;
+    return (bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
+}
+
+/* What a block holds besides its output: norm1, qkv, attention, middle, norm2, the hidden layer
+ * before and after its GELU, statistics of two norms and of the attention. */
+static size_t inner_bytes(const struct vit_shape *shape, int64_t tokens, int64_t kept, size_t size)
+{
+    int64_t rows = BATCH * tokens, kept_rows = BATCH * kept, dim = shape->dim;
+    return aligned(rows * dim, size) + aligned(3 * rows * dim, size) +
+           3 * aligned(kept_rows * dim, size) + 2 * aligned(kept_rows * shape->hidden, size) +
+           2 * aligned(rows, 4) + 2 * aligned(kept_rows, 4) + aligned(kept_rows * shape->heads, 4);
+}
+
+static size_t arena_bytes(const struct vit_shape *shape, enum data_type compute,
+                          const char *const *options)
+{
+    struct vit_fixture fixture;
+    vit_fixture_open(&fixture, shape, compute, BATCH, options);
+    size_t bytes = fixture.arena.peak;
+    assert_int_equal(fixture.arena.used, bytes);
+    vit_fixture_close(&fixture);
+    return bytes;
+}
+
+/* `tokens`, and of these `last_kept` in the last block. */
+static void check_arena(const char *name, struct vit_shape shape, enum data_type compute,
+                        int64_t tokens, int64_t last_kept)
+{
+    size_t size = type_size(compute);
+    size_t kept = arena_bytes(&shape, compute, NULL);
+    size_t recomputed = arena_bytes(&shape, compute, block_options);
+    size_t saved = 0;
+    if (shape.depth > 1)
+        saved = (size_t)(shape.depth - 2) * inner_bytes(&shape, tokens, tokens, size) +
+                inner_bytes(&shape, tokens, last_kept, size);
+    print_message("# %s: arena of %zu bytes, with recomputation %zu, %zu less\n", name, kept,
+                  recomputed, kept - recomputed);
+    assert_int_equal(kept - recomputed, saved);
+}
+
+static void test_arena(void **state)
+{
+    (void)state;
+    check_arena("class token, fp32", token_shape, TYPE_FP32, 10, 1);
+    check_arena("class token, bf16", token_shape, TYPE_BF16, 10, 1);
+    check_arena("mean pooling, fp32", mean_shape(), TYPE_FP32, 9, 9);
+    check_arena("one block, fp32", lone_shape(), TYPE_FP32, 10, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_arena),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
