@@ -1,0 +1,52 @@
+#!/bin/sh
+# The losses of 50 steps of training are PyTorch's (test/vectors/make_trajectory.py) to 1e-5, with every
+# strategy on every number of ranks, also where the epoch's last batch has fewer samples than there are
+# ranks. AdamW, clipping, label smoothing, warm-up and cosine; no dropout, since its draws are our own.
+. "$TEST_SOURCE/test/program.sh"
+
+strategies="ddp"
+vectors=$TEST_SOURCE/test/vectors
+
+mkdir "$work/data"
+head -c $((200 * 3073)) "$TEST_SOURCE/input/data/cifar-10-sample/data_batch_1.bin" \
+    >"$work/data/data_batch_1.bin"
+cp "$TEST_SOURCE/input/data/cifar-10-sample/batches.meta.txt" \
+    "$TEST_SOURCE/input/data/cifar-10-sample/test_batch.bin" "$work/data"
+
+steps="model.name=vit_tiny_patch16_224 model.image=32 model.patch=8 model.dim=24 model.depth=3 \
+model.heads=3 model.init=$vectors/trajectory.safetensors data.format=cifar10 data.root=$work/data \
+data.shuffle=off data.val=none augment.flip=0 augment.rotate=0 augment.translate=0 augment.erase=0 \
+train.precision=fp32 train.global_batch=28 train.steps=50 train.clip_norm=2 train.label_smoothing=0.1 \
+optim.name=adamw optim.lr=3e-3 optim.weight_decay=0.05 schedule.name=cosine schedule.warmup=5 \
+output.log_every=1 output.tensorboard=off run.threads=1"
+
+# train RANKS NAME [WORD...]: the run's losses lie in $work/NAME.loss.
+train() {
+    on=$1 name=$2
+    shift 2
+    run "$on" "$name" $steps run.dir="$work/$name" "$@"
+    [ $status -eq 0 ] && column "$work/$name/metrics.csv" train loss >"$work/$name.loss"
+}
+
+# check NAME RUN: the run's losses are PyTorch's.
+check() {
+    bad="exit status $status"
+    [ $status -ne 0 ] || bad=$(differ "$vectors/trajectory.txt" "$work/$2.loss" 1e-5)
+    result "$1" "$bad" "$work/$2.log"
+}
+
+for strategy in $strategies; do
+    for ranks in 1 2 3 4 6 8; do
+        train $ranks $strategy$ranks mesh.strategy=$strategy
+        check "losses of $strategy on $ranks ranks" $strategy$ranks
+    done
+    train 2 pieces$strategy mesh.strategy=$strategy train.accumulate=3 \
+        train.checkpoint_activations=block
+    check "losses of $strategy on 2 ranks, batches in 3 pieces, activations recomputed" \
+        pieces$strategy
+done
+train 1 other optim.weight_decay=0.04
+bad=$([ -n "$(differ "$vectors/trajectory.txt" "$work/other.loss" 1e-5)" ] || echo "the same losses")
+[ $status -eq 0 ] || bad="exit status $status"
+result 'the losses see a weight decay of 0.04 in the place of 0.05' "$bad" "$work/other.log"
+echo "1..$number"
