@@ -80,11 +80,17 @@ struct house {
     void *memory;
 };
 
-static void house_open(struct house *house, int shard, enum data_type type, bool training)
+/* What stays whole between uses: everything, weights, nothing. */
+enum policy { KEEP_ALL, KEEP_WEIGHTS, KEEP_NOTHING, POLICIES };
+
+static void house_open(struct house *house, int shard, enum policy policy, enum data_type type,
+                       bool training)
 {
     struct error error = {0};
     mesh_split(&house->mesh, world, shard);
     house->mesh.reduce_compute = type == TYPE_BF16;
+    house->mesh.shard_gradients = policy >= KEEP_WEIGHTS;
+    house->mesh.shard_weights = policy == KEEP_NOTHING;
     flat_open(&house->flat, units, UNITS, &house->mesh, device, stream, type, 2, true, training);
     arena_measure(&house->arena);
     flat_allocate(&house->flat, &house->arena);
@@ -172,7 +178,7 @@ static void start_is_the_same_on_every_mesh(void **state)
     int wrong = 0;
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
         struct house house;
-        house_open(&house, shard, TYPE_BF16, true);
+        house_open(&house, shard, KEEP_ALL, TYPE_BF16, true);
         for (int u = 0; u < UNITS; u++) {
             const struct flat_buffer *buffer = &house.flat.buffers[u];
             size_t part = (size_t)buffer->shard_count * sizeof(float);
@@ -182,7 +188,8 @@ static void start_is_the_same_on_every_mesh(void **state)
             memset(start, 0, (size_t)buffer->padded * sizeof *start);
             wrong += memcmp(buffer->moment1, start, part) != 0;
             wrong += memcmp(buffer->moment2, start, part) != 0;
-            wrong += memcmp(buffer->gradient, start, (size_t)buffer->padded * sizeof(float)) != 0;
+            wrong +=
+                memcmp(buffer->whole_gradient, start, (size_t)buffer->padded * sizeof(float)) != 0;
             free(start);
         }
         house_close(&house);
@@ -213,62 +220,88 @@ static int gathered_wrong(struct house *house, int unit, float more)
     return wrong;
 }
 
+/* Forward, then backward over the units after a change, each gathered while its neighbour is in
+ * use: the order of a step. */
+static int passes_wrong(struct house *house)
+{
+    int wrong = 0;
+    for (int u = 0; u < UNITS; u++)
+        wrong += gathered_wrong(house, u, 0);
+    for (int u = 0; u < UNITS; u++)
+        for (int64_t i = 0; i < house->flat.buffers[u].shard_count; i++)
+            house->flat.buffers[u].master[i] += 0.5f;
+    flat_refresh(&house->flat);
+    for (int u = UNITS - 1; u >= 0; u--)
+        wrong += gathered_wrong(house, u, 0.5f);
+    /* The slots of the last two are still theirs: nothing is fetched again. */
+    wrong += house->flat.slots_weights && house->flat.buffers[UNITS - 1].weights != NULL;
+    wrong += !house->flat.buffers[0].whole || !house->flat.buffers[1].whole;
+    return wrong;
+}
+
 static void gathered_units_are_whole(void **state)
 {
     (void)state;
     int wrong = 0;
     for (int shard = 1; shard > 0; shard = next_shard(shard))
-        for (int type = TYPE_FP32; type <= TYPE_BF16; type++) {
-            struct house house;
-            house_open(&house, shard, (enum data_type)type, true);
-            house.mesh.free_after_use = type == TYPE_BF16;
-            for (int u = 0; u < UNITS; u++)
-                wrong += gathered_wrong(&house, u, 0);
-            for (int u = 0; u < UNITS; u++)
-                for (int64_t i = 0; i < house.flat.buffers[u].shard_count; i++)
-                    house.flat.buffers[u].master[i] += 0.5f;
-            flat_refresh(&house.flat);
-            for (int u = UNITS - 1; u >= 0; u--)
-                wrong += gathered_wrong(&house, u, 0.5f);
-            house_close(&house);
-        }
+        for (int policy = KEEP_ALL; policy < POLICIES; policy++)
+            for (int type = TYPE_FP32; type <= TYPE_BF16; type++) {
+                struct house house;
+                house_open(&house, shard, (enum policy)policy, (enum data_type)type, true);
+                wrong += passes_wrong(&house);
+                house_close(&house);
+            }
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* Sums that are exact in every type, but for one value that bf16 rounds away. */
-static int64_t gradients_wrong(int shard, enum data_type type)
+/* One micro-batch's backward pass: values whose sums are exact in every type, but for one that bf16
+ * rounds away; frozen units have none. */
+static void gradients_add(struct house *house, bool last)
+{
+    for (int u = UNITS - 1; u >= 0; u--) {
+        struct flat_buffer *buffer = &house->flat.buffers[u];
+        flat_gradient_open(&house->flat, u);
+        for (int64_t i = 0; i < buffer->padded; i++)
+            buffer->whole_gradient[i] += (float)((world->rank + 1) * (i % 11 - 5));
+        buffer->whole_gradient[5] += 0x1p-20f + (world->rank == 0 ? 1 : 0);
+        flat_gradient_close(&house->flat, u, last);
+    }
+}
+
+/* Element 5 after so many micro-batches: in bf16 the small part is lost where it is sent. */
+static float element_five(bool narrow, int64_t size, int micro_batches)
+{
+    return narrow ? (float)micro_batches : (float)micro_batches * (1 + (float)size * 0x1p-20f);
+}
+
+static int64_t gradients_wrong(int shard, enum policy policy, enum data_type type,
+                               int micro_batches)
 {
     int64_t wrong = 0, size = world->size;
-    bool narrow = type == TYPE_BF16 && size > 1;
-    double squares = 0;
+    double squares = 0, sum_squares = 0;
     struct house house;
-    struct event *ready = device->backend->event_open(device);
-    house_open(&house, shard, type, true);
-    for (int u = UNITS - 1; u >= 0; u--) {
-        struct flat_buffer *buffer = &house.flat.buffers[u];
-        for (int64_t i = 0; i < buffer->padded; i++)
-            buffer->gradient[i] = (float)((world->rank + 1) * (i % 11 - 5));
-        buffer->gradient[5] = 0x1p-20f + (world->rank == 0 ? 1 : 0);
-        device->backend->event_record(ready, stream);
-        flat_reduce_start(&house.flat, u, ready);
-    }
+    house_open(&house, shard, policy, type, true);
+    flat_zero_gradients(&house.flat);
+    for (int micro = 0; micro < micro_batches; micro++)
+        gradients_add(&house, micro == micro_batches - 1);
     flat_reduce_wait(&house.flat);
     for (int u = 0; u < UNITS; u++) {
         struct flat_buffer *buffer = &house.flat.buffers[u];
-        for (int64_t i = 0; i < buffer->padded; i++) {
-            float sum = (float)(size * (size + 1) / 2 * (i % 11 - 5));
-            if (i == 5)
-                sum = narrow ? 1 : 1 + (float)size * 0x1p-20f;
+        for (int64_t i = 0; i < buffer->shard_count; i++) {
+            int64_t place = i + buffer->shard_begin;
+            float sum = (float)(micro_batches * size * (size + 1) / 2 * (place % 11 - 5));
+            if (place == 5)
+                sum = element_five(type == TYPE_BF16 && size > 1, size, micro_batches);
+            wrong += buffer->gradient[i] != sum;
             squares += (double)sum * sum;
-            if (i >= buffer->shard_begin && i < buffer->shard_begin + buffer->shard_count)
-                wrong += buffer->gradient[i] != sum;
         }
     }
+    comm_all_reduce(house.mesh.shard, &squares, 1, COMM_FP64, COMM_SUM);
     flat_norm(&house.flat);
     flat_norm(&house.flat); /* does not add to what was there */
-    wrong += fabs(*house.flat.norm_squared - squares) > 1e-12 * squares;
+    sum_squares = *house.flat.norm_squared;
+    wrong += fabs(sum_squares - squares) > 1e-12 * squares;
     wrong += !comm_same(world, house.flat.norm_squared, sizeof(double));
-    device->backend->event_close(ready);
     house_close(&house);
     return wrong;
 }
@@ -278,8 +311,11 @@ static void gradients_are_added_over_the_mesh(void **state)
     (void)state;
     int64_t wrong = 0;
     for (int shard = 1; shard > 0; shard = next_shard(shard))
-        for (int type = TYPE_FP32; type <= TYPE_BF16; type++)
-            wrong += gradients_wrong(shard, (enum data_type)type);
+        for (int policy = KEEP_ALL; policy < POLICIES; policy++)
+            for (int type = TYPE_FP32; type <= TYPE_BF16; type++)
+                for (int micro_batches = 1; micro_batches <= 2; micro_batches++)
+                    wrong += gradients_wrong(shard, (enum policy)policy, (enum data_type)type,
+                                             micro_batches);
     assert_int_equal(all_wrong(wrong), 0);
 }
 
@@ -303,7 +339,7 @@ static void segments_say_what_the_tensors_say(void **state)
     int64_t wrong = 0;
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
         struct house house;
-        house_open(&house, shard, TYPE_FP32, true);
+        house_open(&house, shard, KEEP_ALL, TYPE_FP32, true);
         for (int u = 0; u < UNITS; u++) {
             const struct flat_buffer *buffer = &house.flat.buffers[u];
             int at = 0;
@@ -333,7 +369,7 @@ static void a_flipped_bit_is_found_and_named(void **state)
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
         struct house house;
         struct error error = {0};
-        house_open(&house, shard, TYPE_FP32, true);
+        house_open(&house, shard, KEEP_ALL, TYPE_FP32, true);
         wrong += !flat_check_same(&house.flat, &error);
         struct flat_buffer *buffer = &house.flat.buffers[1];
         int64_t begin, end;
@@ -358,7 +394,7 @@ static void values_that_are_not_finite_are_named(void **state)
     (void)state;
     struct house house;
     char text[TENSOR_NAME + 32];
-    house_open(&house, 1, TYPE_FP32, true);
+    house_open(&house, 1, KEEP_ALL, TYPE_FP32, true);
     assert_false(flat_find_nonfinite(&house.flat, true, text, sizeof text));
     assert_false(flat_find_nonfinite(&house.flat, false, text, sizeof text));
     flat_gradient(&house.flat, 1, 0)[3] = INFINITY;
@@ -378,7 +414,7 @@ static void averages_and_masters_change_places(void **state)
     int wrong = 0;
     for (int type = TYPE_FP32; type <= TYPE_BF16; type++) {
         struct house house;
-        house_open(&house, world->size, (enum data_type)type, true);
+        house_open(&house, world->size, KEEP_NOTHING, (enum data_type)type, true);
         for (int u = 0; u < UNITS; u++)
             for (int64_t i = 0; i < house.flat.buffers[u].shard_count; i++)
                 house.flat.buffers[u].average[i] += 1;
@@ -395,7 +431,7 @@ static void memory_is_what_the_mesh_needs(void **state)
 {
     (void)state;
     struct house house;
-    house_open(&house, 1, TYPE_FP32, false);
+    house_open(&house, 1, KEEP_ALL, TYPE_FP32, false);
     const struct flat_buffer *buffer = &house.flat.buffers[1];
     assert_ptr_equal(buffer->master, buffer->weights);
     assert_null(buffer->gradient);
@@ -404,7 +440,7 @@ static void memory_is_what_the_mesh_needs(void **state)
     assert_int_equal(house.arena.by_class[MEMORY_GRADIENTS], 0);
     house_close(&house);
 
-    house_open(&house, world->size, TYPE_BF16, true);
+    house_open(&house, world->size, KEEP_ALL, TYPE_BF16, true);
     buffer = &house.flat.buffers[2];
     size_t part = (size_t)buffer->shard_count * 4, whole = (size_t)buffer->padded;
     assert_int_equal(buffer->padded, buffer->shard_count * world->size);
@@ -412,34 +448,100 @@ static void memory_is_what_the_mesh_needs(void **state)
     assert_true(house.arena.by_class[MEMORY_WEIGHTS] < part + 2 * whole + 32768);
     assert_true(house.arena.by_class[MEMORY_GRADIENTS] < (world->size > 1 ? 6 : 4) * whole + 65536);
     assert_true(house.arena.by_class[MEMORY_OPTIMIZER] < 3 * part + 65536);
-    assert_ptr_equal(flat_gradient(&house.flat, 2, 0), buffer->gradient);
+    assert_ptr_equal(flat_gradient(&house.flat, 2, 0), buffer->whole_gradient);
     assert_null(flat_gradient(&house.flat, 1, 3)); /* frozen */
     assert_null(flat_gradient(&house.flat, 1, 4)); /* state */
     house_close(&house);
 }
 
+/* Of what a rank keeps 1/N, and two whole units with their gradients. */
+static void sharded_memory_is_a_part_and_two_units(void **state)
+{
+    (void)state;
+    struct house house;
+    if (world->size == 1)
+        skip();
+    house_open(&house, world->size, KEEP_NOTHING, TYPE_FP32, true);
+    size_t parts = 0, slots = 0;
+    for (int u = 0; u < UNITS; u++)
+        parts += (size_t)house.flat.buffers[u].shard_count * sizeof(float);
+    for (int u = 1; u < UNITS; u++) /* the stem has its turn in the head's slot */
+        slots += (size_t)house.flat.buffers[u].padded * sizeof(float);
+    const size_t *by_class = house.arena.by_class, slack = (size_t)16 * ARENA_ALIGNMENT;
+    assert_in_range(by_class[MEMORY_WEIGHTS], parts, parts + slack);
+    assert_in_range(by_class[MEMORY_GRADIENTS], parts, parts + slack);
+    assert_in_range(by_class[MEMORY_OPTIMIZER], 3 * parts, 3 * parts + slack);
+    assert_in_range(by_class[MEMORY_GATHERED], 2 * slots, 2 * slots + slack);
+    house_close(&house);
+}
+
+/* The error of a mesh that cannot be, NULL if it can. */
+static const char *imagined(int ranks, int node_ranks, int strategy, int64_t shard, char *described)
+{
+    static struct error error;
+    struct options options = {.mesh = {.strategy = strategy, .shard = shard}};
+    struct mesh mesh;
+    error = (struct error){0};
+    if (!mesh_imagine(&mesh, ranks - 1, ranks, node_ranks, &options, &error))
+        return error.text;
+    mesh_describe(&mesh, described, 128);
+    assert_int_equal(mesh.shard->size * mesh.replica->size, ranks);
+    assert_int_equal(mesh.replica->rank * mesh.shard->size + mesh.shard->rank, ranks - 1);
+    mesh_close(&mesh);
+    return NULL;
+}
+
+static void every_strategy_is_a_point_on_the_mesh(void **state)
+{
+    (void)state;
+    static const struct {
+        int strategy;
+        int64_t shard;
+        const char *described;
+    } cases[] = {
+        {STRATEGY_DDP, 0, "ddp, 8 ranks on 2 nodes: replica 8 x shard 1"},
+        {STRATEGY_DDP, 1, "ddp, 8 ranks on 2 nodes: replica 8 x shard 1"},
+        {STRATEGY_ZERO1, 0, "zero1, 8 ranks on 2 nodes: replica 1 x shard 8"},
+        {STRATEGY_ZERO2, 2, "zero2, 8 ranks on 2 nodes: replica 4 x shard 2"},
+        {STRATEGY_FSDP, 0, "fsdp, 8 ranks on 2 nodes: replica 1 x shard 8"},
+        {STRATEGY_HSDP, 0, "hsdp, 8 ranks on 2 nodes: replica 2 x shard 4"},
+        {STRATEGY_HSDP, 8, "hsdp, 8 ranks on 2 nodes: replica 1 x shard 8"},
+    };
+    char described[128];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_null(imagined(8, 4, cases[i].strategy, cases[i].shard, described));
+        assert_string_equal(described, cases[i].described);
+    }
+}
+
+static void meshes_that_cannot_be_are_errors(void **state)
+{
+    (void)state;
+    char described[128];
+    const char *text = imagined(8, 4, STRATEGY_FSDP, 3, described);
+    assert_non_null(text);
+    assert_non_null(strstr(text, "mesh.shard=3 does not divide the 8 ranks"));
+    text = imagined(8, 4, STRATEGY_DDP, 4, described);
+    assert_non_null(text);
+    assert_non_null(strstr(text, "mesh.strategy=ddp does not shard"));
+    text = imagined(8, 0, STRATEGY_HSDP, 0, described);
+    assert_non_null(text);
+    assert_non_null(strstr(text, "start as many on each"));
+}
+
 static void meshes_are_described(void **state)
 {
     (void)state;
-    struct options options = {.mesh = {.strategy = STRATEGY_DDP}};
+    struct options options = {.mesh = {.strategy = STRATEGY_HSDP}};
     struct error error = {0};
     struct mesh mesh;
     char text[128], expected[128];
     assert_true(mesh_open(&mesh, world, &options, &error));
     mesh_describe(&mesh, text, sizeof text);
-    snprintf(expected, sizeof expected, "ddp, %d rank%s on 1 node: replica %d x shard 1",
+    snprintf(expected, sizeof expected, "hsdp, %d rank%s on 1 node: replica 1 x shard %d",
              world->size, world->size > 1 ? "s" : "", world->size);
     assert_string_equal(text, expected);
     mesh_close(&mesh);
-
-    struct comm *fake = comm_fake_open(5, 8);
-    mesh_split(&mesh, fake, 2);
-    assert_int_equal(mesh.shard->rank, 1);
-    assert_int_equal(mesh.shard->size, 2);
-    assert_int_equal(mesh.replica->rank, 2);
-    assert_int_equal(mesh.replica->size, 4);
-    mesh_close(&mesh);
-    fake->backend->close(fake);
 }
 
 int main(int argc, char **argv)
@@ -456,6 +558,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(values_that_are_not_finite_are_named),
         cmocka_unit_test(averages_and_masters_change_places),
         cmocka_unit_test(memory_is_what_the_mesh_needs),
+        cmocka_unit_test(sharded_memory_is_a_part_and_two_units),
+        cmocka_unit_test(every_strategy_is_a_point_on_the_mesh),
+        cmocka_unit_test(meshes_that_cannot_be_are_errors),
         cmocka_unit_test(meshes_are_described),
     };
     if (!comm_world_open(&argc, &argv, &world, &error) ||

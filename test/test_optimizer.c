@@ -21,7 +21,19 @@ static void write_down(struct stream *stream, const struct update *args)
     asked[asked_count++] = *args;
 }
 
-static const struct device_backend backend = {.name = "note", .update = write_down};
+static int events_recorded;
+
+static void count_event(struct event *event, struct stream *stream)
+{
+    (void)event;
+    (void)stream;
+    events_recorded++;
+}
+
+static const struct device_backend backend = {
+    .name = "note", .update = write_down, .event_record = count_event};
+static struct comm pair = {.rank = 1, .size = 2};
+static struct mesh mesh = {.shard = &pair};
 static struct device device = {.backend = &backend};
 static struct options options;
 static float memory[UNITS][PADDED];
@@ -38,7 +50,8 @@ static struct flat_model flat_of_halves(int moments)
                                           .shard_count = SHARD,
                                           .shard_begin = SHARD,
                                           .master = memory[i],
-                                          .gradient = memory[1 - i],
+                                          .gradient = memory[1 - i] + SHARD,
+                                          .whole = true,
                                           .moment1 = moments > 0 ? memory[i] + 1 : NULL,
                                           .moment2 = moments > 1 ? memory[i] + 2 : NULL,
                                           .average = memory[i] + 3,
@@ -46,6 +59,7 @@ static struct flat_model flat_of_halves(int moments)
                                           .segments = &segments[i],
                                           .segment_count = 1};
     return (struct flat_model){.device = &device,
+                               .mesh = &mesh,
                                .stream = (struct stream *)&asked,
                                .type = TYPE_BF16,
                                .buffers = buffers,
@@ -73,10 +87,15 @@ static void step_once(void)
 {
     struct optimizer optimizer;
     struct flat_model flat = flat_of_halves(optimizer_moments(&options));
+    events_recorded = 0;
 
     optimizer_open(&optimizer, &options);
     optimizer_step(&optimizer, &flat, 0.25, 7);
     assert_int_equal(asked_count, UNITS);
+    /* The other rank's parts are to be fetched again. */
+    assert_int_equal(events_recorded, UNITS);
+    for (int i = 0; i < UNITS; i++)
+        assert_false(buffers[i].whole);
 }
 
 static void each_unit_is_updated_where_this_rank_owns_it(void **state)

@@ -179,10 +179,10 @@ static void run_backward(struct vit_fixture *fixture, const struct model_pass *p
 {
     struct model *model = fixture->model;
     for (int u = model->unit_count - 1; u >= 0; u--) {
+        flat_gradient_open(&fixture->flat, u);
         model->type->backward(model, pass, u);
-        fixture->device->backend->event_record(fixture->ready, fixture->stream);
-        flat_reduce_start(&fixture->flat, u, fixture->ready);
         flat_free(&fixture->flat, u);
+        flat_gradient_close(&fixture->flat, u, true);
     }
     flat_reduce_wait(&fixture->flat);
 }

@@ -7,7 +7,7 @@
 #include "core/error.h"
 
 const char *const memory_class_name[MEMORY_CLASSES] = {
-    "weights", "gradients", "optimizer", "activations", "buffers",
+    "weights", "gradients", "optimizer", "gathered", "activations", "buffers",
 };
 
 void arena_measure(struct arena *arena)

@@ -11,6 +11,7 @@ enum memory_class {
     MEMORY_WEIGHTS, /* fp32 masters and the compute copy */
     MEMORY_GRADIENTS,
     MEMORY_OPTIMIZER, /* moments and the moving average of the weights */
+    MEMORY_GATHERED,  /* whole units and whole gradients, while they are used */
     MEMORY_ACTIVATIONS,
     MEMORY_BUFFERS, /* batches on the device, workspaces, sums */
     MEMORY_CLASSES

@@ -29,7 +29,7 @@ enum schedule_choice {
     SCHEDULE_LINEAR
 };
 enum schedule_per_choice { SCHEDULE_PER_STEP, SCHEDULE_PER_EPOCH };
-enum strategy_choice { STRATEGY_DDP };
+enum strategy_choice { STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_FSDP, STRATEGY_HSDP };
 enum reduce_choice { REDUCE_FP32, REDUCE_COMPUTE };
 enum transport_choice { TRANSPORT_AUTO, TRANSPORT_RING, TRANSPORT_SHARED, TRANSPORT_HIERARCHICAL };
 enum writers_choice { WRITERS_AUTO, WRITERS_ALL, WRITERS_NODE0 };
@@ -111,6 +111,7 @@ struct options {
     } schedule;
     struct {
         int strategy;  /* enum strategy_choice */
+        int64_t shard; /* 0: as the strategy has it */
         int reduce;    /* enum reduce_choice */
         int transport; /* enum transport_choice */
         double timeout;

@@ -213,8 +213,13 @@ const struct option_entry option_table[] = {
     {PLACE(schedule, end_factor), .kind = OPTION_IS_NUMBER, .preset = "0", .most = INFINITY,
      .help = "linear: factor of the rate at the end."},
 
-    {PLACE(mesh, strategy), CHOICES("ddp"), .preset = "ddp",
-     .help = "How ranks share the work. ddp: each has the whole model, gradients are added."},
+    {PLACE(mesh, strategy), CHOICES("ddp", "zero1", "zero2", "fsdp", "hsdp"), .preset = "ddp",
+     .help = "How ranks share the work. ddp: each has the whole model, gradients are added; zero1: "
+             "each updates a part of it; zero2: and keeps only that part's gradients; fsdp: and "
+             "only that part's weights; hsdp: fsdp inside each node, ddp between them."},
+    {PLACE(mesh, shard), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e6,
+     .help = "How many ranks hold one copy of the model together; 0: all, with hsdp those of a "
+             "node."},
     {PLACE(mesh, reduce), CHOICES("fp32", "compute"), .preset = "fp32",
      .help = "Type in which gradients are added up over ranks; compute: that of train.precision."},
     {PLACE(mesh, transport), CHOICES("auto", "ring", "shared", "hierarchical"), .preset = "auto",

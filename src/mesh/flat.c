@@ -16,11 +16,32 @@ static bool flat_shares_master(const struct flat_model *flat)
     return flat->type == TYPE_FP32 && flat->mesh->shard->size == 1;
 }
 
+static bool unit_learns(const struct unit *unit)
+{
+    for (int t = 0; t < unit->tensor_count; t++)
+        if (unit->tensors[t].trainable && unit->tensors[t].kind == TENSOR_PARAMETER)
+            return true;
+    return false;
+}
+
+static void buffer_describe(const struct flat_model *flat, const struct unit *unit,
+                            struct flat_buffer *buffer)
+{
+    int64_t parts = flat->mesh->shard->size, step = FLAT_ALIGNMENT * parts;
+    int64_t padded = (unit->count + step - 1) / step * step;
+    *buffer = (struct flat_buffer){.unit = unit,
+                                   .padded = padded,
+                                   .shard_count = padded / parts,
+                                   .shard_begin = padded / parts * flat->mesh->shard->rank,
+                                   .learns = unit_learns(unit),
+                                   .ready = flat->device->backend->event_open(flat->device)};
+}
+
 void flat_open(struct flat_model *flat, const struct unit *units, int unit_count, struct mesh *mesh,
                struct device *device, struct stream *stream, enum data_type type, int moments,
                bool averaged, bool training)
 {
-    int64_t parts = mesh->shard->size, step = FLAT_ALIGNMENT * parts;
+    bool sharded = mesh->shard->size > 1;
     *flat = (struct flat_model){.mesh = mesh,
                                 .device = device,
                                 .stream = stream,
@@ -28,56 +49,90 @@ void flat_open(struct flat_model *flat, const struct unit *units, int unit_count
                                 .count = unit_count,
                                 .moments = moments,
                                 .averaged = averaged,
-                                .training = training};
+                                .training = training,
+                                .slots_weights = sharded && mesh->shard_weights,
+                                .slots_gradients = training && sharded && mesh->shard_gradients,
+                                .narrows = training && mesh->reduce_compute &&
+                                           mesh->world->size > 1 && type != TYPE_FP32};
     flat->buffers = calloc((size_t)unit_count + 1, sizeof *flat->buffers);
-    flat->copied = device->backend->event_open(device);
     ENSURE(flat->buffers != NULL, "no memory to describe %d units", unit_count);
     comm_set_device(device->backend);
-    for (int i = 0; i < unit_count; i++) {
-        struct flat_buffer *buffer = &flat->buffers[i];
-        buffer->unit = &units[i];
-        buffer->padded = (units[i].count + step - 1) / step * step;
-        buffer->shard_count = buffer->padded / parts;
-        buffer->shard_begin = buffer->shard_count * mesh->shard->rank;
-    }
+    for (int i = 0; i < unit_count; i++)
+        buffer_describe(flat, &units[i], &flat->buffers[i]);
 }
 
 void flat_close(struct flat_model *flat)
 {
-    for (int i = 0; i < flat->count; i++)
+    for (int i = 0; i < flat->count; i++) {
         free(flat->buffers[i].segments);
+        flat->device->backend->event_close(flat->buffers[i].ready);
+    }
     free(flat->buffers);
-    flat->device->backend->event_close(flat->copied);
     *flat = (struct flat_model){0};
+}
+
+static void gradient_allocate(const struct flat_model *flat, struct flat_buffer *buffer,
+                              struct arena *arena)
+{
+    size_t part = (size_t)buffer->shard_count;
+    if (flat->slots_gradients) {
+        buffer->gradient = arena_take(arena, MEMORY_GRADIENTS, part * sizeof(float));
+        buffer->whole_gradient = NULL;
+    } else {
+        buffer->whole_gradient =
+            arena_take(arena, MEMORY_GRADIENTS, (size_t)buffer->padded * sizeof(float));
+        buffer->gradient =
+            buffer->whole_gradient == NULL ? NULL : buffer->whole_gradient + buffer->shard_begin;
+    }
+    if (flat->narrows && flat->mesh->replica->size > 1)
+        buffer->narrow_part = arena_take(arena, MEMORY_GRADIENTS, part * type_size(flat->type));
 }
 
 static void buffer_allocate(const struct flat_model *flat, struct flat_buffer *buffer,
                             struct arena *arena)
 {
     size_t part = (size_t)buffer->shard_count * sizeof(float);
+    size_t whole = (size_t)buffer->padded * type_size(flat->type);
+    buffer->whole = false;
     buffer->master = arena_take(arena, MEMORY_WEIGHTS, part);
-    buffer->weights =
-        flat_shares_master(flat)
-            ? buffer->master
-            : arena_take(arena, MEMORY_WEIGHTS, (size_t)buffer->padded * type_size(flat->type));
+    buffer->weights = flat_shares_master(flat) ? buffer->master
+                      : flat->slots_weights    ? NULL
+                                               : arena_take(arena, MEMORY_WEIGHTS, whole);
     if (flat->averaged)
         buffer->average = arena_take(arena, MEMORY_OPTIMIZER, part);
     if (!flat->training)
         return;
-    buffer->gradient = arena_take(arena, MEMORY_GRADIENTS, (size_t)buffer->padded * sizeof(float));
-    if (flat->mesh->reduce_compute && flat->mesh->world->size > 1 && flat->type != TYPE_FP32)
-        buffer->narrow =
-            arena_take(arena, MEMORY_GRADIENTS, (size_t)buffer->padded * type_size(flat->type));
+    gradient_allocate(flat, buffer, arena);
     if (flat->moments > 0)
         buffer->moment1 = arena_take(arena, MEMORY_OPTIMIZER, part);
     if (flat->moments > 1)
         buffer->moment2 = arena_take(arena, MEMORY_OPTIMIZER, part);
 }
 
+/* As large as the largest unit that has its turn in it. */
+static void slot_allocate(struct flat_model *flat, int number, struct arena *arena)
+{
+    struct flat_slot *slot = &flat->slots[number];
+    int64_t largest = 0;
+    for (int i = number; i < flat->count; i += FLAT_SLOTS)
+        if (flat->buffers[i].padded > largest)
+            largest = flat->buffers[i].padded;
+    size_t elements = (size_t)largest, width = type_size(flat->type);
+    *slot = (struct flat_slot){.weights_unit = -1, .gradient_unit = -1};
+    if (flat->slots_weights)
+        slot->weights = arena_take(arena, MEMORY_GATHERED, elements * width);
+    if (flat->slots_gradients)
+        slot->whole_gradient = arena_take(arena, MEMORY_GATHERED, elements * sizeof(float));
+    if (flat->narrows && flat->mesh->shard->size > 1)
+        slot->narrow = arena_take(arena, MEMORY_GATHERED, elements * width);
+}
+
 void flat_allocate(struct flat_model *flat, struct arena *arena)
 {
     for (int i = 0; i < flat->count; i++)
         buffer_allocate(flat, &flat->buffers[i], arena);
+    for (int i = 0; i < FLAT_SLOTS; i++)
+        slot_allocate(flat, i, arena);
     flat->norm_squared = arena_take(arena, MEMORY_BUFFERS, sizeof *flat->norm_squared);
     flat->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof *flat->nonfinite_index);
 }
@@ -186,22 +241,27 @@ void flat_initialize(struct flat_model *flat, uint64_t seed)
 
 void flat_zero_gradients(struct flat_model *flat)
 {
-    for (int i = 0; i < flat->count; i++)
-        if (flat->buffers[i].gradient != NULL)
-            flat->device->backend->zero(flat->stream, flat->buffers[i].gradient,
-                                        (size_t)flat->buffers[i].padded * sizeof(float));
+    for (int i = 0; i < flat->count; i++) {
+        const struct flat_buffer *buffer = &flat->buffers[i];
+        int64_t count = flat->slots_gradients ? buffer->shard_count : buffer->padded;
+        float *gradient = flat->slots_gradients ? buffer->gradient : buffer->whole_gradient;
+        if (gradient != NULL)
+            flat->device->backend->zero(flat->stream, gradient, (size_t)count * sizeof(float));
+    }
 }
 
 void flat_updated(struct flat_model *flat)
 {
-    for (int i = 0; i < flat->count; i++)
+    for (int i = 0; i < flat->count; i++) {
         flat->buffers[i].whole = flat->mesh->shard->size == 1;
-    flat->device->backend->event_record(flat->copied, flat->stream);
+        flat->device->backend->event_record(flat->buffers[i].ready, flat->stream);
+    }
 }
 
 void flat_refresh(struct flat_model *flat)
 {
-    for (int i = 0; i < flat->count && !flat_shares_master(flat); i++) {
+    bool copies = !flat_shares_master(flat) && !flat->slots_weights;
+    for (int i = 0; i < flat->count && copies; i++) {
         const struct flat_buffer *buffer = &flat->buffers[i];
         unsigned char *copy = buffer->weights;
         flat->device->backend->convert(flat->stream, flat->type,
@@ -237,5 +297,5 @@ float *flat_gradient(const struct flat_model *flat, int unit, int tensor)
     const struct flat_buffer *buffer = &flat->buffers[unit];
     const struct unit_tensor *described = &buffer->unit->tensors[tensor];
     bool moves = described->trainable && described->kind == TENSOR_PARAMETER;
-    return moves && buffer->gradient != NULL ? buffer->gradient + described->offset : NULL;
+    return moves && flat->training ? buffer->whole_gradient + described->offset : NULL;
 }

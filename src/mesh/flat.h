@@ -1,7 +1,9 @@
 /* Flat buffers: where the units of a model lie on the mesh. A rank owns 1/shard of each unit as
- * fp32 masters with their optimizer state; the whole unit in the compute type (`weights`) and the
- * whole gradient exist while they are used. With fp32 compute and a shard group of one `weights` is
- * the master itself. */
+ * fp32 masters with their optimizer state and that part's gradient; the whole unit in the compute
+ * type (`weights`) and the whole gradient exist while they are used, or all the time where the mesh
+ * says so. What exists only while it is used lies in one of two slots, by turns: while one unit is
+ * computed the next is gathered, or the one before is added up. With fp32 compute and a shard group
+ * of one `weights` is the master itself. */
 #ifndef VITTRAIN_MESH_FLAT_H
 #define VITTRAIN_MESH_FLAT_H
 
@@ -10,21 +12,43 @@
 #include "mesh/mesh.h"
 #include "mesh/unit.h"
 
+enum { FLAT_SLOTS = 2 };
+
+/* Where a gradient is on its way over the mesh. */
+enum flat_reduction {
+    REDUCTION_NONE,
+    REDUCTION_SCATTERING, /* the shard group adds; what comes is not yet in `gradient` */
+    REDUCTION_REPLICAS    /* the replicas add `gradient` */
+};
+
 struct flat_buffer {
     const struct unit *unit;
-    int64_t padded;      /* elements, a multiple of 16 * shard size */
-    int64_t shard_count; /* padded / shard size: this rank's part */
-    int64_t shard_begin; /* first element of this rank's part */
-    float *master;       /* [shard_count] */
-    float *gradient;     /* [padded]; after flat_reduce this rank's part is the global sum */
-    void *narrow;        /* [padded] compute type: the gradient on its way, or NULL */
+    int64_t padded;                     /* elements, a multiple of 16 * shard size */
+    int64_t shard_count;                /* padded / shard size: this rank's part */
+    int64_t shard_begin;                /* first element of this rank's part */
+    float *master;                      /* [shard_count] */
+    float *gradient;                    /* [shard_count]; after flat_reduce_wait the global sum */
     float *moment1, *moment2, *average; /* [shard_count], or NULL */
-    void *weights;                   /* [padded] compute type; the model's operations read this */
+    void *weights;         /* [padded] compute type, NULL without a slot; the model reads this */
+    float *whole_gradient; /* [padded], NULL without a slot; the model adds to this */
+    void *narrow_part;     /* [shard_count] compute type: `gradient` between replicas, or NULL */
     struct update_segment *segments; /* over the shard */
     int segment_count;
-    bool whole;   /* `weights` holds all ranks' parts as they are now */
-    bool reduced; /* flat_reduce_start was called, flat_reduce_wait not yet */
-    struct ticket *gathering, *reducing, *reducing_replica;
+    bool learns; /* something in it is trained */
+    bool whole;  /* `weights` holds all ranks' parts as they are now */
+    bool used;   /* between flat_gather_wait and flat_free */
+    bool last;   /* the reduction under way is the step's last */
+    enum flat_reduction reduction;
+    struct ticket *gathering, *reducing;
+    struct event *ready; /* what is sent next stands */
+};
+
+/* Memory that units share by turns: unit u lies in slot u % FLAT_SLOTS. */
+struct flat_slot {
+    void *weights;                   /* compute type */
+    float *whole_gradient;           /* fp32 */
+    void *narrow;                    /* compute type: a whole gradient on its way */
+    int weights_unit, gradient_unit; /* whose it is, -1: nobody's */
 };
 
 struct flat_model {
@@ -33,13 +57,16 @@ struct flat_model {
     struct stream *stream;
     enum data_type type; /* compute */
     struct flat_buffer *buffers;
+    struct flat_slot slots[FLAT_SLOTS];
     int count;
     int moments;              /* 0..2 */
     bool averaged;            /* EMA */
     bool training;            /* there are gradients */
+    bool slots_weights;       /* whole weights lie in slots */
+    bool slots_gradients;     /* whole gradients do */
+    bool narrows;             /* gradients go over the mesh in the compute type */
     double *norm_squared;     /* device: the global gradient's, after flat_norm */
     int64_t *nonfinite_index; /* device */
-    struct event *copied;     /* this rank's part of the compute copies stands */
 };
 
 /* Describes the buffers for these units (no memory yet); flat_allocate takes their memory from the
@@ -62,17 +89,22 @@ void flat_refresh(struct flat_model *flat);
 /* The optimizer has changed masters and this rank's part of the compute copies. */
 void flat_updated(struct flat_model *flat);
 
-/* Makes unit i whole in the compute type; nothing where it already is. */
+/* Makes unit i whole in the compute type; nothing where it already is. Between wait and free the
+ * model may read it; start takes the slot of unit i +- FLAT_SLOTS, which must be free. */
 void flat_gather_start(struct flat_model *flat, int unit);
 void flat_gather_wait(struct flat_model *flat, int unit);
 void flat_free(struct flat_model *flat, int unit);
 
-/* Zeroes all gradients. */
+/* A step begins: all gradients are zero. */
 void flat_zero_gradients(struct flat_model *flat);
 
-/* Adds unit i's gradient over the mesh, beginning when `ready` is done (it is recorded again where
- * the gradient must be converted first); wait before it is read. */
-void flat_reduce_start(struct flat_model *flat, int unit, struct event *ready);
+/* Around a unit's backward pass. open: its whole gradient has memory, which holds what this rank
+ * has added up so far, or zeros. close: this pass has added its share; `last`: it was the step's
+ * last. Where whole gradients stay, only then they go over the mesh, else after each pass. */
+void flat_gradient_open(struct flat_model *flat, int unit);
+void flat_gradient_close(struct flat_model *flat, int unit, bool last);
+
+/* All gradients are added up over the mesh: `gradient` is the global sum. */
 void flat_reduce_wait(struct flat_model *flat);
 
 /* *norm_squared (device) = the sum of squares of the whole gradient, on every rank. */

@@ -10,15 +10,40 @@
 static const enum comm_type comm_type_of[] = {
     [TYPE_FP32] = COMM_FP32, [TYPE_BF16] = COMM_BF16, [TYPE_FP16] = COMM_BYTE};
 
+/* Takes the unit's slot over from the unit that had its turn before, and puts this rank's part
+ * there. */
+static void weights_enter_slot(struct flat_model *flat, int unit)
+{
+    struct flat_slot *slot = &flat->slots[unit % FLAT_SLOTS];
+    struct flat_buffer *buffer = &flat->buffers[unit];
+    if (slot->weights_unit >= 0 && slot->weights_unit != unit) {
+        struct flat_buffer *before = &flat->buffers[slot->weights_unit];
+        ENSURE(!before->used && before->gathering == NULL, "%s is gathered where %s is in use",
+               buffer->unit->name, before->unit->name);
+        before->weights = NULL;
+        before->whole = false;
+    }
+    slot->weights_unit = unit;
+    buffer->weights = slot->weights;
+    flat->device->backend->convert(flat->stream, flat->type,
+                                   (unsigned char *)buffer->weights +
+                                       (size_t)buffer->shard_begin * type_size(flat->type),
+                                   TYPE_FP32, buffer->master, buffer->shard_count);
+    flat->device->backend->event_record(buffer->ready, flat->stream);
+}
+
 void flat_gather_start(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
     struct comm *shard = flat->mesh->shard;
+    if (buffer->whole || buffer->gathering != NULL)
+        return;
+    if (flat->slots_weights)
+        weights_enter_slot(flat, unit);
     /* Bytes are moved, not added: fp16 needs no type of its own. */
     int64_t elements = buffer->shard_count * (flat->type == TYPE_FP16 ? 2 : 1);
-    if (!buffer->whole && buffer->gathering == NULL)
-        buffer->gathering = shard->backend->all_gather(shard, buffer->weights, elements,
-                                                       comm_type_of[flat->type], flat->copied);
+    buffer->gathering = shard->backend->all_gather(shard, buffer->weights, elements,
+                                                   comm_type_of[flat->type], buffer->ready);
 }
 
 void flat_gather_wait(struct flat_model *flat, int unit)
@@ -27,63 +52,138 @@ void flat_gather_wait(struct flat_model *flat, int unit)
     flat_gather_start(flat, unit);
     flat->mesh->shard->backend->wait(buffer->gathering, flat->stream);
     buffer->gathering = NULL;
-    buffer->whole = true;
+    buffer->whole = buffer->used = true;
 }
 
 void flat_free(struct flat_model *flat, int unit)
 {
-    struct flat_buffer *buffer = &flat->buffers[unit];
-    ENSURE(buffer->gathering == NULL, "%s is freed while it is gathered", buffer->unit->name);
-    if (flat->mesh->free_after_use)
-        buffer->whole = flat->mesh->shard->size == 1;
+    flat->buffers[unit].used = false;
 }
 
-static bool unit_learns(const struct unit *unit)
-{
-    for (int t = 0; t < unit->tensor_count; t++)
-        if (unit->tensors[t].trainable && unit->tensors[t].kind == TENSOR_PARAMETER)
-            return true;
-    return false;
-}
-
-void flat_reduce_start(struct flat_model *flat, int unit, struct event *ready)
+/* What the shard group adds up: the whole gradient, in the slot's compute type or as it is. */
+static void scatter_start(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
     const struct device_backend *backend = flat->device->backend;
-    struct comm *shard = flat->mesh->shard, *replica = flat->mesh->replica;
-    ENSURE(!buffer->reduced, "the gradient of %s is already being added up", buffer->unit->name);
-    if (!unit_learns(buffer->unit))
-        return;
-    enum data_type type = buffer->narrow != NULL ? flat->type : TYPE_FP32;
-    unsigned char *sent = buffer->narrow != NULL ? buffer->narrow : (void *)buffer->gradient;
+    struct comm *shard = flat->mesh->shard;
+    enum data_type type = flat->narrows ? flat->type : TYPE_FP32;
+    void *sent = buffer->whole_gradient;
     ENSURE(type != TYPE_FP16, "fp16 cannot be added up");
-    if (buffer->narrow != NULL) {
-        backend->convert(flat->stream, type, sent, TYPE_FP32, buffer->gradient, buffer->padded);
-        backend->event_record(ready, flat->stream);
+    if (flat->narrows) {
+        sent = flat->slots[unit % FLAT_SLOTS].narrow;
+        backend->convert(flat->stream, type, sent, TYPE_FP32, buffer->whole_gradient,
+                         buffer->padded);
     }
+    backend->event_record(buffer->ready, flat->stream);
     buffer->reducing = shard->backend->reduce_scatter(shard, sent, buffer->shard_count,
-                                                      comm_type_of[type], COMM_SUM, ready);
-    /* Collectives run in the order they were started, so this one finds the shard group's sum. */
-    buffer->reducing_replica =
-        replica->backend->all_reduce(replica, sent + (size_t)buffer->shard_begin * type_size(type),
-                                     buffer->shard_count, comm_type_of[type], COMM_SUM, ready);
-    buffer->reduced = true;
+                                                      comm_type_of[type], COMM_SUM, buffer->ready);
+}
+
+/* The shard group's sum of this rank's part comes into `gradient`. */
+static void scatter_finish(struct flat_model *flat, int unit)
+{
+    struct flat_buffer *buffer = &flat->buffers[unit];
+    const struct device_backend *backend = flat->device->backend;
+    float *part = buffer->whole_gradient + buffer->shard_begin;
+    flat->mesh->shard->backend->wait(buffer->reducing, flat->stream);
+    buffer->reducing = NULL;
+    if (flat->narrows) {
+        const unsigned char *narrow = flat->slots[unit % FLAT_SLOTS].narrow;
+        backend->convert(flat->stream, TYPE_FP32, part, flat->type,
+                         narrow + (size_t)buffer->shard_begin * type_size(flat->type),
+                         buffer->shard_count);
+    }
+    if (flat->slots_gradients) {
+        backend->add(flat->stream, buffer->gradient, part, buffer->shard_count);
+        flat->slots[unit % FLAT_SLOTS].gradient_unit = -1;
+        buffer->whole_gradient = NULL;
+    }
+}
+
+static void replicas_start(struct flat_model *flat, struct flat_buffer *buffer)
+{
+    const struct device_backend *backend = flat->device->backend;
+    struct comm *replica = flat->mesh->replica;
+    enum data_type type = flat->narrows ? flat->type : TYPE_FP32;
+    void *sent = buffer->gradient;
+    if (replica->size == 1)
+        return;
+    if (flat->narrows) {
+        sent = buffer->narrow_part;
+        backend->convert(flat->stream, type, sent, TYPE_FP32, buffer->gradient,
+                         buffer->shard_count);
+    }
+    backend->event_record(buffer->ready, flat->stream);
+    buffer->reducing = replica->backend->all_reduce(replica, sent, buffer->shard_count,
+                                                    comm_type_of[type], COMM_SUM, buffer->ready);
+    buffer->reduction = REDUCTION_REPLICAS;
+}
+
+static void replicas_finish(struct flat_model *flat, struct flat_buffer *buffer)
+{
+    flat->mesh->replica->backend->wait(buffer->reducing, flat->stream);
+    buffer->reducing = NULL;
+    if (flat->narrows)
+        flat->device->backend->convert(flat->stream, TYPE_FP32, buffer->gradient, flat->type,
+                                       buffer->narrow_part, buffer->shard_count);
+}
+
+/* From the shard group's sum to the replicas'. All ranks come here for the same units in the same
+ * order, which collectives need. */
+static void reduction_advance(struct flat_model *flat, int unit)
+{
+    struct flat_buffer *buffer = &flat->buffers[unit];
+    if (buffer->reduction != REDUCTION_SCATTERING)
+        return;
+    if (flat->mesh->shard->size > 1)
+        scatter_finish(flat, unit);
+    buffer->reduction = REDUCTION_NONE;
+    if (buffer->last)
+        replicas_start(flat, buffer);
+}
+
+void flat_gradient_open(struct flat_model *flat, int unit)
+{
+    struct flat_buffer *buffer = &flat->buffers[unit];
+    struct flat_slot *slot = &flat->slots[unit % FLAT_SLOTS];
+    if (!buffer->learns)
+        return;
+    /* The unit that had its turn in this slot before. */
+    for (int other = unit % FLAT_SLOTS; other < flat->count; other += FLAT_SLOTS)
+        reduction_advance(flat, other);
+    if (!flat->slots_gradients)
+        return;
+    ENSURE(slot->gradient_unit < 0, "the gradient of %s has no memory", buffer->unit->name);
+    slot->gradient_unit = unit;
+    buffer->whole_gradient = slot->whole_gradient;
+    flat->device->backend->zero(flat->stream, buffer->whole_gradient,
+                                (size_t)buffer->padded * sizeof(float));
+}
+
+void flat_gradient_close(struct flat_model *flat, int unit, bool last)
+{
+    struct flat_buffer *buffer = &flat->buffers[unit];
+    ENSURE(buffer->reduction == REDUCTION_NONE, "the gradient of %s is already being added up",
+           buffer->unit->name);
+    if (!buffer->learns || (!last && !flat->slots_gradients))
+        return;
+    buffer->last = last;
+    buffer->reduction = REDUCTION_SCATTERING;
+    if (flat->mesh->shard->size > 1)
+        scatter_start(flat, unit);
+    else
+        reduction_advance(flat, unit);
 }
 
 void flat_reduce_wait(struct flat_model *flat)
 {
-    for (int i = flat->count - 1; i >= 0; i--) {
-        struct flat_buffer *buffer = &flat->buffers[i];
-        flat->mesh->shard->backend->wait(buffer->reducing, flat->stream);
-        flat->mesh->replica->backend->wait(buffer->reducing_replica, flat->stream);
-        if (buffer->narrow != NULL && buffer->reduced)
-            flat->device->backend->convert(flat->stream, TYPE_FP32,
-                                           buffer->gradient + buffer->shard_begin, flat->type,
-                                           (unsigned char *)buffer->narrow +
-                                               (size_t)buffer->shard_begin * type_size(flat->type),
-                                           buffer->shard_count);
-        buffer->reducing = buffer->reducing_replica = NULL;
-        buffer->reduced = false;
+    for (int unit = flat->count - 1; unit >= 0; unit--)
+        reduction_advance(flat, unit);
+    for (int unit = flat->count - 1; unit >= 0; unit--) {
+        struct flat_buffer *buffer = &flat->buffers[unit];
+        if (buffer->reduction == REDUCTION_REPLICAS)
+            replicas_finish(flat, buffer);
+        buffer->reduction = REDUCTION_NONE;
     }
 }
 
@@ -94,8 +194,8 @@ void flat_norm(struct flat_model *flat)
     backend->zero(flat->stream, flat->norm_squared, sizeof *flat->norm_squared);
     for (int i = 0; i < flat->count; i++) {
         const struct flat_buffer *buffer = &flat->buffers[i];
-        backend->sum_squares(flat->stream, buffer->gradient + buffer->shard_begin,
-                             buffer->shard_count, flat->norm_squared);
+        backend->sum_squares(flat->stream, buffer->gradient, buffer->shard_count,
+                             flat->norm_squared);
     }
     if (shard->size == 1)
         return;
@@ -187,7 +287,7 @@ static int64_t tensor_find_nonfinite(const struct flat_model *flat,
                                      const struct unit_tensor *tensor, bool gradients)
 {
     const struct device_backend *backend = flat->device->backend;
-    const float *values = gradients ? buffer->gradient + buffer->shard_begin : buffer->master;
+    const float *values = gradients ? buffer->gradient : buffer->master;
     int64_t begin, end, index = -1;
     if (!flat_tensor_part(buffer, tensor, &begin, &end))
         return -1;

@@ -1,9 +1,101 @@
-/* The two groups behind every strategy. Ranks of one shard group are consecutive, because launchers
- * put consecutive ranks on one node, where gathering is cheap. */
+/* The two groups behind every strategy. Ranks of one shard group lie on one node as far as they
+ * can, because gathering is cheap there; so ranks are counted node by node, however the launcher
+ * has dealt them out. */
 #include "mesh/mesh.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* What a strategy is, apart from the sizes of its groups. */
+static const struct strategy {
+    const char *name;
+    bool shards, within_node, shard_weights, shard_gradients;
+} strategies[] = {
+    [STRATEGY_DDP] = {.name = "ddp"},
+    [STRATEGY_ZERO1] = {.name = "zero1", .shards = true},
+    [STRATEGY_ZERO2] = {.name = "zero2", .shards = true, .shard_gradients = true},
+    [STRATEGY_FSDP] = {.name = "fsdp",
+                       .shards = true,
+                       .shard_weights = true,
+                       .shard_gradients = true},
+    [STRATEGY_HSDP] = {.name = "hsdp",
+                       .shards = true,
+                       .within_node = true,
+                       .shard_weights = true,
+                       .shard_gradients = true},
+};
+
+/* Where this rank stands when ranks are counted node by node. */
+struct placement {
+    int place;
+    int node_ranks;   /* of every node; 0: nodes have different numbers */
+    int fewest, most; /* ranks of a node */
+};
+
+/* Collective. */
+static struct placement placement_find(const struct mesh *mesh)
+{
+    int size = mesh->world->size, rank = mesh->world->rank;
+    int64_t *node = malloc((size_t)size * sizeof *node);
+    ENSURE(node != NULL, "no memory to place %d ranks", size);
+    node[rank] = mesh->node_index;
+    comm_all_gather(mesh->world, node, 1, COMM_INT64);
+    struct placement placement = {.fewest = size};
+    for (int other = 0; other < size; other++)
+        placement.place += node[other] < node[rank] || (node[other] == node[rank] && other < rank);
+    for (int number = 0; number < mesh->node_count; number++) {
+        int ranks = 0;
+        for (int other = 0; other < size; other++)
+            ranks += node[other] == number;
+        placement.fewest = ranks < placement.fewest ? ranks : placement.fewest;
+        placement.most = ranks > placement.most ? ranks : placement.most;
+    }
+    placement.node_ranks = placement.fewest == placement.most ? placement.most : 0;
+    free(node);
+    return placement;
+}
+
+/* How many ranks hold one copy together, or 0 and an error. */
+static int shard_size(const struct options *options, int ranks, const struct placement *placement,
+                      struct error *error)
+{
+    const struct strategy *strategy = &strategies[options->mesh.strategy];
+    int shard = (int)options->mesh.shard;
+    if (shard == 0 && strategy->within_node && placement->node_ranks == 0) {
+        error_set(error, ERROR_USAGE,
+                  "mesh.strategy=hsdp shards over the ranks of a node, but the nodes have %d to %d "
+                  "ranks: start as many on each, or set mesh.shard",
+                  placement->fewest, placement->most);
+        return 0;
+    }
+    if (shard == 0)
+        shard = !strategy->shards ? 1 : strategy->within_node ? placement->node_ranks : ranks;
+    if (shard > 1 && !strategy->shards) {
+        error_set(error, ERROR_USAGE,
+                  "mesh.shard=%d, but mesh.strategy=%s does not shard: leave mesh.shard out, or "
+                  "take hsdp",
+                  shard, strategy->name);
+        return 0;
+    }
+    if (ranks % shard != 0) {
+        error_set(error, ERROR_USAGE,
+                  "mesh.shard=%d does not divide the %d ranks: choose a divisor, or start another "
+                  "number of ranks",
+                  shard, ranks);
+        return 0;
+    }
+    return shard;
+}
+
+static void policy_set(struct mesh *mesh, const struct options *options)
+{
+    const struct strategy *strategy = &strategies[options->mesh.strategy];
+    mesh->strategy = strategy->name;
+    mesh->shard_weights = strategy->shard_weights;
+    mesh->shard_gradients = strategy->shard_gradients;
+    mesh->reduce_compute = options->mesh.reduce == REDUCE_COMPUTE;
+}
 
 /* A fake's partners say nothing about their colors, so what it would get is said here. */
 static struct comm *mesh_group(struct comm *world, int color, int rank, int size)
@@ -15,28 +107,42 @@ static struct comm *mesh_group(struct comm *world, int color, int rank, int size
     return group;
 }
 
+static void groups_open(struct mesh *mesh, int place, int shard)
+{
+    struct comm *world = mesh->world;
+    mesh->shard = mesh_group(world, place / shard, place % shard, shard);
+    mesh->replica = mesh_group(world, place % shard, place / shard, world->size / shard);
+}
+
+static void world_enter(struct mesh *mesh, struct comm *world)
+{
+    *mesh = (struct mesh){.world = world, .node = comm_split_node(world)};
+    mesh->node_count = comm_node_count(world, &mesh->node_index);
+}
+
 void mesh_split(struct mesh *mesh, struct comm *world, int shard)
 {
     ENSURE(shard > 0 && world->size % shard == 0, "%d ranks cannot be cut into shards of %d",
            world->size, shard);
-    *mesh = (struct mesh){.world = world};
-    mesh->shard = mesh_group(world, world->rank / shard, world->rank % shard, shard);
-    mesh->replica =
-        mesh_group(world, world->rank % shard, world->rank / shard, world->size / shard);
-    mesh->node = comm_split_node(world);
-    mesh->node_count = comm_node_count(world, &mesh->node_index);
+    world_enter(mesh, world);
+    groups_open(mesh, placement_find(mesh).place, shard);
+    mesh->strategy = "split";
 }
 
 bool mesh_open(struct mesh *mesh, struct comm *world, const struct options *options,
                struct error *error)
 {
     comm_set_timeout(options->mesh.timeout);
-    switch ((enum strategy_choice)options->mesh.strategy) {
-    case STRATEGY_DDP:
-        mesh_split(mesh, world, 1);
-        break;
+    world_enter(mesh, world);
+    struct placement placement = placement_find(mesh);
+    int shard = shard_size(options, world->size, &placement, error);
+    if (shard == 0) {
+        mesh->node->backend->close(mesh->node);
+        *mesh = (struct mesh){0};
+        return false;
     }
-    mesh->reduce_compute = options->mesh.reduce == REDUCE_COMPUTE;
+    groups_open(mesh, placement.place, shard);
+    policy_set(mesh, options);
     enum transport_choice transport = (enum transport_choice)options->mesh.transport;
     mesh->shard->backend->set_transport(mesh->shard, transport, error);
     mesh->replica->backend->set_transport(mesh->replica, transport, error);
@@ -46,21 +152,37 @@ bool mesh_open(struct mesh *mesh, struct comm *world, const struct options *opti
     return false;
 }
 
+bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
+                  const struct options *options, struct error *error)
+{
+    struct placement placement = {.place = rank, .node_ranks = node_ranks};
+    int shard = shard_size(options, ranks, &placement, error);
+    if (shard == 0)
+        return false;
+    *mesh = (struct mesh){.world = comm_fake_open(rank, ranks),
+                          .node = comm_fake_open(rank % node_ranks, node_ranks),
+                          .node_count = (ranks + node_ranks - 1) / node_ranks,
+                          .node_index = rank / node_ranks,
+                          .imagined = true};
+    groups_open(mesh, rank, shard);
+    policy_set(mesh, options);
+    return true;
+}
+
 void mesh_close(struct mesh *mesh)
 {
     mesh->node->backend->close(mesh->node);
     mesh->replica->backend->close(mesh->replica);
     mesh->shard->backend->close(mesh->shard);
+    if (mesh->imagined)
+        mesh->world->backend->close(mesh->world);
     *mesh = (struct mesh){0};
 }
 
 void mesh_describe(const struct mesh *mesh, char *text, size_t size)
 {
     int ranks = mesh->world->size;
-    const char *strategy = mesh->shard->size == 1     ? "ddp"
-                           : mesh->replica->size == 1 ? "fsdp"
-                                                      : "hsdp";
-    snprintf(text, size, "%s, %d rank%s on %d node%s: replica %d x shard %d", strategy, ranks,
+    snprintf(text, size, "%s, %d rank%s on %d node%s: replica %d x shard %d", mesh->strategy, ranks,
              ranks == 1 ? "" : "s", mesh->node_count, mesh->node_count == 1 ? "" : "s",
              mesh->replica->size, mesh->shard->size);
 }

@@ -1,5 +1,5 @@
-/* The mesh of ranks: replica x shard. Every strategy is two groups and a policy of when a unit is
- * gathered and freed; a group of one makes its collectives nothing. */
+/* The mesh of ranks: replica x shard. Every strategy is two groups and a policy of what stays whole
+ * between its uses; a group of one makes its collectives nothing. */
 #ifndef VITTRAIN_MESH_MESH_H
 #define VITTRAIN_MESH_MESH_H
 
@@ -12,20 +12,31 @@ struct mesh {
     struct comm *shard;   /* ranks that together hold one copy */
     struct comm *node;    /* ranks of this node */
     int node_count, node_index;
-    bool free_after_use; /* units are gathered for each use (fsdp); false: gathered once a step */
+    const char *strategy; /* "fsdp" */
+    /* Where the shard group has more than one rank: whole weights, whole gradients of a unit exist
+     * only while they are used; false: of all units, all the time. */
+    bool shard_weights, shard_gradients;
     bool reduce_compute; /* gradients are added up in the compute type; false: in fp32 */
+    bool imagined;       /* the other ranks do not exist (mesh_imagine) */
 };
 
-/* The groups for copies that are cut into `shard` parts, which consecutive ranks hold; `shard`
- * divides the number of ranks. Collective. */
+/* The groups for copies that are cut into `shard` parts, which ranks hold that follow one another,
+ * node by node; `shard` divides the number of ranks. Everything stays whole until the caller says
+ * otherwise. Collective. */
 void mesh_split(struct mesh *mesh, struct comm *world, int shard);
 
-/* The mesh of mesh.strategy. Collective. */
+/* The mesh of mesh.strategy. Collective; a combination that cannot work is an error, the same on
+ * all ranks. */
 bool mesh_open(struct mesh *mesh, struct comm *world, const struct options *options,
                struct error *error);
+
+/* The mesh as rank `rank` of `ranks` would see it, `node_ranks` of them on a node, without the
+ * others: for planning. Its world belongs to it. */
+bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
+                  const struct options *options, struct error *error);
 void mesh_close(struct mesh *mesh);
 
-/* "ddp, 8 ranks on 2 nodes: replica 8 x shard 1" */
+/* "hsdp, 8 ranks on 2 nodes: replica 2 x shard 4" */
 void mesh_describe(const struct mesh *mesh, char *text, size_t size);
 
 /* How large collectives of the two groups go: "shared for shards, ring for replicas" */

@@ -54,12 +54,13 @@ void optimizer_follow(struct optimizer *optimizer, const struct schedule *schedu
     optimizer->beta1 = schedule_momentum(schedule, update, optimizer->beta1);
 }
 
-/* The compute copy of this rank's part, NULL where the model reads the masters themselves. */
+/* The compute copy of this rank's part; NULL where the model reads the masters themselves, or a
+ * copy that is made when the unit is gathered. */
 static void *optimizer_copy(const struct flat_model *flat, const struct flat_buffer *buffer)
 {
     size_t skipped = (size_t)buffer->shard_begin * type_size(flat->type);
 
-    if (buffer->weights == NULL || buffer->weights == (void *)buffer->master)
+    if (flat->slots_weights || buffer->weights == (void *)buffer->master)
         return NULL;
     return (unsigned char *)buffer->weights + skipped;
 }
@@ -75,7 +76,7 @@ void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat, 
             .rule = optimizer->rule,
             .count = buffer->shard_count,
             .weights = buffer->master,
-            .gradient = buffer->gradient + buffer->shard_begin,
+            .gradient = buffer->gradient,
             .moment1 = squares_only ? NULL : buffer->moment1,
             .moment2 = squares_only ? buffer->moment1 : buffer->moment2,
             .average = buffer->average,
@@ -97,4 +98,5 @@ void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat, 
         };
         flat->device->backend->update(flat->stream, &update);
     }
+    flat_updated(flat);
 }

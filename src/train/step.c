@@ -22,13 +22,7 @@ void step_open(struct step_context *step, struct session *session, struct loader
                                   .loader = loader,
                                   .source = *source,
                                   .optimizer = optimizer,
-                                  .first_trainable = first_trainable_unit(session->model),
-                                  .ready = session->device->backend->event_open(session->device)};
-}
-
-void step_close(struct step_context *step)
-{
-    step->session->device->backend->event_close(step->ready);
+                                  .first_trainable = first_trainable_unit(session->model)};
 }
 
 /* A record that could not be read poisons the gradient: so all ranks see, in the norm that they
@@ -48,8 +42,8 @@ static void loss_and_gradient(struct session *session, const struct batch *batch
     session->device->backend->cross_entropy(session->stream, &loss);
 }
 
-/* The backward pass of all units that train; in the last micro-batch each unit's gradient goes off
- * to be added up over the mesh while the next unit is computed. */
+/* The backward pass of all units that train; each unit's gradient goes off to be added up over the
+ * mesh, at the latest after the last micro-batch, while the next unit is computed. */
 static void step_backward(struct step_context *step, const struct model_pass *pass, bool last)
 {
     struct session *session = step->session;
@@ -60,14 +54,12 @@ static void step_backward(struct step_context *step, const struct model_pass *pa
         flat_gather_wait(flat, u);
         if (u > step->first_trainable)
             flat_gather_start(flat, u - 1);
+        flat_gradient_open(flat, u);
         profile_unit(session->profile, u);
         session->model->type->backward(session->model, pass, u);
         profile_unit(session->profile, -1);
         flat_free(flat, u);
-        if (!last)
-            continue;
-        session->device->backend->event_record(step->ready, session->stream);
-        flat_reduce_start(flat, u, step->ready);
+        flat_gradient_close(flat, u, last);
     }
 }
 
@@ -80,6 +72,7 @@ static void micro_batch_run(struct step_context *step, int64_t number, bool last
     if (batch->error.kind != ERROR_NONE && error->kind == ERROR_NONE)
         *error = batch->error;
     double begin = clock_now();
+    flat_gather_start(&session->flat, 0); /* goes on while the images are made */
     session_upload(session, batch, &step->source, true);
     struct model_pass pass = session_pass(session, batch->count, true);
     pass.seed = (uint64_t)session->options->run.seed;

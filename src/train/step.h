@@ -13,7 +13,6 @@ struct step_context {
     struct image_source source;
     const struct optimizer *optimizer;
     int first_trainable; /* lowest unit with something to train: backward ends there */
-    struct event *ready; /* marks a unit's gradient as complete */
 };
 
 /* Which step, and where its time went (seconds, added up). */
@@ -23,7 +22,6 @@ struct step_times {
 
 void step_open(struct step_context *step, struct session *session, struct loader *loader,
                const struct image_source *source, const struct optimizer *optimizer);
-void step_close(struct step_context *step);
 
 /* Collective. Runs update number `number` (from 0) with this learning rate on the next
  * train.accumulate batches of the loader. Adds to session->sums. False: a record could not be read,

@@ -212,8 +212,6 @@ void trainer_close(struct trainer *trainer)
     if (trainer->log != NULL)
         run_log_close(trainer->log);
     evaluation_free(&trainer->evaluation);
-    if (trainer->step.ready != NULL)
-        step_close(&trainer->step);
     feed_close(&trainer->train);
     feed_close(&trainer->validation);
     run_folder_close(&trainer->folder);
