@@ -4,7 +4,7 @@
 # ranks. AdamW, clipping, label smoothing, warm-up and cosine; no dropout, since its draws are our own.
 . "$TEST_SOURCE/test/program.sh"
 
-strategies="ddp"
+strategies="ddp zero1 zero2 fsdp hsdp"
 vectors=$TEST_SOURCE/test/vectors
 
 mkdir "$work/data"
