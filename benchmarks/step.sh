@@ -7,7 +7,7 @@
 #
 # PyTorch's best is looked for first: eager and compiled, fp32 and bf16, each once; what takes longer than
 # LIMIT seconds is left out. Environment: PYTHON (with torch and timm), VITTRAIN, MPIRUN, LIMIT, STEPS,
-# VARIANTS ("fp32 fp32,compiled bf16 bf16,compiled": fewer save time).
+# STRATEGY (ddp, or fsdp against fully_shard), VARIANTS ("fp32 fp32,compiled bf16 bf16,compiled": fewer save time).
 set -euo pipefail
 
 model=${1:?MODEL} batch=${2:?GLOBAL_BATCH} ranks=${3:?RANKS} turns=${4:-3}
@@ -17,6 +17,7 @@ vittrain=${VITTRAIN:-$here/../vittrain}
 mpirun=${MPIRUN:-mpirun --oversubscribe}
 limit=${LIMIT:-300} steps=${STEPS:-6}
 variants=${VARIANTS:-fp32 fp32,compiled bf16 bf16,compiled}
+strategy=${STRATEGY:-ddp}
 threads=$(($(nproc) / ranks))
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -31,7 +32,7 @@ pytorch_row() { # VARIANT
     local compile=()
     [[ $1 == *,compiled ]] && compile=(--compile)
     timeout "$limit" "$python" "$here/pytorch_step.py" --model "$model" --batch "$batch" --ranks "$ranks" \
-        --precision "${1%,*}" --steps "$steps" "${compile[@]}" 2>"$scratch/pytorch.log" || true
+        --strategy "$strategy" --precision "${1%,*}" --steps "$steps" "${compile[@]}" 2>"$scratch/pytorch.log" || true
 }
 
 value_of() { cut -d, -f14; }
@@ -46,6 +47,7 @@ median_step() {
 vittrain_seconds() {
     rm -rf "$scratch/run"
     $mpirun -np "$ranks" "$vittrain" train "run.dir=$scratch/run" "run.threads=$threads" "model.name=$model" \
+        "mesh.strategy=$strategy" \
         model.classes=10 data.format=synthetic "data.image=$image" data.val=none \
         "data.samples=$((batch * (steps + 2)))" augment.flip=0 augment.rotate=0 augment.translate=0 \
         augment.erase=0 "train.global_batch=$batch" "train.steps=$((steps + 2))" train.clip_norm=1 \
@@ -65,7 +67,7 @@ sys.path.insert(0, "$here")
 from bench_common import print_row
 framework, version, metric, value, unit = sys.argv[1:]
 print_row(framework=framework, version=version, work="training step", model="$model", batch="$batch",
-          precision="$(precision_used)", strategy="ddp" if $ranks > 1 else "none", ranks=$ranks,
+          precision="$(precision_used)", strategy="$strategy" if $ranks > 1 else "none", ranks=$ranks,
           threads=$threads, metric=metric, value=value, unit=unit)
 END
 }
