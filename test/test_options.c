@@ -108,6 +108,10 @@ static void values_of_each_kind(void **state)
     assert_true(with("train.max_seconds=90s").train.max_seconds == 90);
     assert_true(with("train.max_seconds=1.5m").train.max_seconds == 90);
     assert_true(with("train.max_seconds=2h").train.max_seconds == 7200);
+    assert_true(with("bench.max=4096").bench.max == 4096);
+    assert_true(with("bench.max=64KiB").bench.max == 65536);
+    assert_true(with("bench.max=1.5MiB").bench.max == 3 << 19);
+    assert_true(with("bench.max=3GiB").bench.max == (int64_t)3 << 30);
     assert_string_equal(with("run.dir=/a b/c=d").run.dir, "/a b/c=d");
     assert_string_equal(with("data.root=").data.root, "");
     assert_int_equal(with("optim.name=RMSprop").optim.name, OPTIMIZER_RMSPROP);
@@ -155,6 +159,10 @@ static void bad_values_are_refused(void **state)
     refuses("model.dropout=-0.5",
             "model.dropout=-0.5: must be auto, or a number from 0 to below 1");
     refuses("schedule.div_factor=0", "schedule.div_factor=0: must be a number above 0");
+#define SIZE "must be a size in bytes, or with KiB, MiB or GiB behind it, from 4 to 1024GiB"
+    refuses("bench.max=1.3KiB", "bench.max=1.3KiB: " SIZE);
+    refuses("bench.max=3", "bench.max=3: " SIZE);
+    refuses("bench.max=3MB", "bench.max=3MB: " SIZE);
     refuses("train.max_seconds=3d", "train.max_seconds=3d: must be a time in seconds, or with s, m "
                                     "or h behind it from 0 to 1000000000");
     refuses("data.shuffle=maybe", "data.shuffle=maybe: must be on or off");

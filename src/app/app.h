@@ -16,7 +16,8 @@ struct command {
     int (*run)(const struct options *options, const struct command_line *line, struct comm *world);
 };
 
-extern const struct command command_train, command_eval, command_predict, command_fetch;
+extern const struct command command_train, command_eval, command_predict, command_fetch,
+    command_bench;
 
 /* NULL-terminated: the commands, and their names. */
 extern const struct command *const app_commands[];

@@ -32,6 +32,13 @@ enum schedule_per_choice { SCHEDULE_PER_STEP, SCHEDULE_PER_EPOCH };
 enum strategy_choice { STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_FSDP, STRATEGY_HSDP };
 enum reduce_choice { REDUCE_FP32, REDUCE_COMPUTE };
 enum transport_choice { TRANSPORT_AUTO, TRANSPORT_RING, TRANSPORT_SHARED, TRANSPORT_HIERARCHICAL };
+enum collective_choice {
+    COLLECTIVE_ALL,
+    COLLECTIVE_ALL_REDUCE,
+    COLLECTIVE_REDUCE_SCATTER,
+    COLLECTIVE_ALL_GATHER,
+    COLLECTIVE_BROADCAST
+};
 enum writers_choice { WRITERS_AUTO, WRITERS_ALL, WRITERS_NODE0 };
 enum monitor_choice { MONITOR_TOP1, MONITOR_LOSS };
 
@@ -143,6 +150,13 @@ struct options {
         char split[OPTION_TEXT];  /* train, val or test */
         char output[OPTION_TEXT]; /* "-": standard output */
     } predict;
+    struct {
+        int collective;           /* enum collective_choice */
+        int64_t min, max, factor; /* bytes; from one size to the next */
+        double seconds;           /* for one size */
+        bool overlap;
+        char output[OPTION_TEXT]; /* CSV; empty: none */
+    } bench;
 };
 
 enum { COMMAND_OPERANDS = 8, COMMAND_SETTINGS = 256 };

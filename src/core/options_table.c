@@ -275,6 +275,26 @@ const struct option_entry option_table[] = {
      .help = "The split to predict: train, val or test."},
     {PLACE(predict, output), .kind = OPTION_IS_TEXT, .preset = "-",
      .help = "The file for the predictions, .csv or .json; -: standard output, as CSV."},
+
+    {PLACE(bench, collective),
+     CHOICES("all", "all_reduce", "reduce_scatter", "all_gather", "broadcast"), .preset = "all",
+     .help = "Which collective is measured."},
+    {PLACE(bench, min), .kind = OPTION_IS_BYTES, .preset = "8", .least = 4, .most = 0x1p40,
+     .help = "The smallest buffer."},
+    {PLACE(bench, max), .kind = OPTION_IS_BYTES, .preset = "256MiB", .least = 4, .most = 0x1p40,
+     .help = "The largest buffer."},
+    {PLACE(bench, factor), .kind = OPTION_IS_INTEGER, .preset = "8", .least = 2, .most = 1e6,
+     .help = "From one size to the next."},
+    {PLACE(bench, seconds), .kind = OPTION_IS_SECONDS, .preset = "0.3", .most = 1e6,
+     .help =
+         "How long each transport is measured for each collective and size (at least 5 times)."},
+    {PLACE(bench, overlap), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help =
+         "Also measure how much of a collective is hidden when the rank computes for as long as "
+         "it takes."},
+    {PLACE(bench, output), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "A CSV file that the results are added to, in the columns of benchmarks/README.md. "
+             "Empty: none."},
     {.name = NULL},
 };
 
@@ -295,6 +315,7 @@ static const struct {
     {"debug", "smaller runs and checks, to find mistakes"},
     {"fetch", "downloads"},
     {"predict", "predictions"},
+    {"bench", "measurements"},
 };
 
 const char *option_section_help(const char *section)

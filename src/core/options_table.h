@@ -13,6 +13,7 @@ enum option_kind {
     OPTION_IS_INTEGER, /* int64_t */
     OPTION_IS_NUMBER,  /* double */
     OPTION_IS_SECONDS, /* double; 90, 90s, 1.5m or 2h */
+    OPTION_IS_BYTES,   /* int64_t; 4096, 64KiB, 1.5MiB or 2GiB */
     OPTION_IS_SWITCH,  /* bool */
     OPTION_IS_CHOICE,  /* int: number of the word in `choices`, counted from first_choice */
     OPTION_IS_LIST     /* struct option_list */

@@ -80,6 +80,31 @@ static bool read_seconds(const struct option_entry *entry, const char *text, dou
     return false;
 }
 
+static const struct {
+    const char *unit;
+    int64_t bytes;
+} byte_units[] = {
+    {"GiB", (int64_t)1 << 30}, {"MiB", (int64_t)1 << 20}, {"KiB", (int64_t)1 << 10}, {"", 1}};
+enum { BYTE_UNITS = sizeof byte_units / sizeof byte_units[0] };
+
+static bool read_bytes(const struct option_entry *entry, const char *text, int64_t *value)
+{
+    char *end;
+    double number;
+    if (!read_decimal(text, &number, &end))
+        return false;
+    for (int i = 0; i < BYTE_UNITS; i++) {
+        if (strcmp(end, byte_units[i].unit) != 0)
+            continue;
+        number *= (double)byte_units[i].bytes;
+        if (!in_range(entry, number) || number != rint(number))
+            return false;
+        *value = (int64_t)number;
+        return true;
+    }
+    return false;
+}
+
 static bool read_switch(const char *text, bool *value)
 {
     static const char *const words[] = {"off", "on", "no", "yes", "false", "true", "0", "1"};
@@ -160,6 +185,8 @@ static bool read_value(const struct option_entry *entry, const char *text, struc
         return read_number(entry, text, value);
     case OPTION_IS_SECONDS:
         return read_seconds(entry, text, value);
+    case OPTION_IS_BYTES:
+        return read_bytes(entry, text, value);
     case OPTION_IS_SWITCH:
         return read_switch(text, value);
     case OPTION_IS_CHOICE:
@@ -196,6 +223,15 @@ static void write_number(double value, char *text, size_t size)
     }
 }
 
+/* In the largest unit that gives a whole number. */
+static void write_bytes(int64_t value, char *text, size_t size)
+{
+    int i = 0;
+    while (value % byte_units[i].bytes != 0 || (value == 0 && i < BYTE_UNITS - 1))
+        i++;
+    snprintf(text, size, "%lld%s", (long long)(value / byte_units[i].bytes), byte_units[i].unit);
+}
+
 static void write_list(const struct option_list *list, char *text, size_t size)
 {
     snprintf(text, size, "%s", list->count == 0 ? "auto" : "");
@@ -227,6 +263,9 @@ void option_write(const struct option_entry *entry, const struct options *option
             snprintf(text, size, "auto");
         else
             write_number(*(const double *)value, text, size);
+        return;
+    case OPTION_IS_BYTES:
+        write_bytes(*(const int64_t *)value, text, size);
         return;
     case OPTION_IS_SWITCH:
         snprintf(text, size, "%s", *(const bool *)value ? "on" : "off");
@@ -267,7 +306,7 @@ static void describe_choices(const struct option_entry *entry, char *text, size_
 void option_describe(const struct option_entry *entry, char *text, size_t size)
 {
     const char *automatic = entry->has_automatic ? "auto, or " : "";
-    char range[128];
+    char range[128], least[32], most[32];
     describe_range(entry, range, sizeof range);
     switch (entry->kind) {
     case OPTION_IS_TEXT:
@@ -282,6 +321,12 @@ void option_describe(const struct option_entry *entry, char *text, size_t size)
         return;
     case OPTION_IS_SECONDS:
         snprintf(text, size, "a time in seconds, or with s, m or h behind it%s", range);
+        return;
+    case OPTION_IS_BYTES:
+        write_bytes((int64_t)entry->least, least, sizeof least);
+        write_bytes((int64_t)entry->most, most, sizeof most);
+        snprintf(text, size, "a size in bytes, or with KiB, MiB or GiB behind it, from %s to %s",
+                 least, most);
         return;
     case OPTION_IS_SWITCH:
         snprintf(text, size, "on or off");

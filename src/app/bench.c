@@ -1,0 +1,100 @@
+/* The command `bench`: measures one thing (the topic) on the ranks that it is started with. */
+#include "app/bench.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/app.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/version.h"
+
+static const char header[] = "date,host_cpu,commit,framework,version,work,model,batch,precision,"
+                             "strategy,ranks,threads,metric,value,unit";
+
+void bench_write(struct bench *bench, const struct bench_row *row, struct error *error)
+{
+    char date[32];
+    if (!bench->has_csv || error->kind != ERROR_NONE)
+        return;
+    clock_stamp(date, sizeof date);
+    const char *before[] = {date,         bench->host_cpu, version_commit, row->framework,
+                            row->version, row->work,       row->model,     "",
+                            "fp32",       row->strategy};
+    for (size_t i = 0; i < sizeof before / sizeof before[0]; i++)
+        csv_text(&bench->csv, before[i]);
+    csv_integer(&bench->csv, bench->world->size);
+    csv_integer(&bench->csv, 1);
+    csv_text(&bench->csv, row->metric);
+    csv_number(&bench->csv, row->value);
+    csv_text(&bench->csv, row->unit);
+    csv_end_row(&bench->csv, error);
+}
+
+/* "Intel(R) Xeon(R) Processor (2 cores)" */
+static void host_cpu_name(struct bench *bench)
+{
+    struct device_limits limits;
+    device_cpu.limits(bench->device, &limits);
+    snprintf(bench->host_cpu, sizeof bench->host_cpu, "%.*s (%ld cores)",
+             (int)strcspn(limits.name, ","), limits.name, sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+static bool bench_open(struct bench *bench, struct error *error)
+{
+    const char *output = bench->options->bench.output;
+    bench->device = device_cpu.open(0, 1, error);
+    if (bench->device != NULL)
+        host_cpu_name(bench);
+    if (bench->world->rank == 0 && output[0] != '\0' && error->kind == ERROR_NONE)
+        bench->has_csv = csv_open(&bench->csv, output, header, 0, INT64_MAX, error);
+    return comm_agree(bench->world, error);
+}
+
+static void bench_close(struct bench *bench, struct error *error)
+{
+    if (bench->has_csv) {
+        csv_flush(&bench->csv, error);
+        csv_close(&bench->csv);
+    }
+    if (bench->world->rank == 0)
+        app_output_arrived(error);
+    if (bench->device != NULL)
+        device_cpu.close(bench->device);
+    comm_agree(bench->world, error);
+}
+
+static int bench_run(const struct options *options, const struct command_line *line,
+                     struct comm *world)
+{
+    struct error error = {0};
+    struct bench bench = {.options = options, .world = world};
+    comm_set_timeout(options->mesh.timeout);
+    if (line->operand_count != 1 || strcmp(line->operand[0], "comm") != 0)
+        error_set(&error, ERROR_USAGE, "bench what? `vittrain bench comm`");
+    else if (options->bench.min > options->bench.max)
+        error_set(&error, ERROR_USAGE, "bench.min is more than bench.max");
+    else {
+        if (bench_open(&bench, &error))
+            bench_comm(&bench, &error);
+        bench_close(&bench, &error);
+    }
+    if (error.kind != ERROR_NONE && world->rank == 0)
+        log_error(&error);
+    return (int)error.kind;
+}
+
+const struct command command_bench = {
+    .name = "bench",
+    .synopsis = "bench comm [DECK.ini ...] [section.key=value ...]",
+    .summary = "measure collectives: each transport and MPI's own",
+    .detail =
+        "`bench comm` runs all-reduce, reduce-scatter, all-gather and broadcast of fp32 over all "
+        "ranks, from bench.min to bench.max bytes, by each transport that the layout allows (or "
+        "the "
+        "one of mesh.transport) and by MPI's own blocking calls in turn. Prints a table like that "
+        "of nccl-tests: the median of the slowest rank's times, bandwidth (size over time), bus "
+        "bandwidth (what each rank's link carries), and how many elements came out wrong; the exit "
+        "code is 1 when there are any. bench.output keeps the numbers as CSV.",
+    .run = bench_run};

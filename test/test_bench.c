@@ -1,0 +1,137 @@
+/* `bench comm` on any number of ranks: every way is measured and right, the CSV has the schema of
+ * all benchmarks. Wrong results are counted and end in an exit code: MPI_Allgather is replaced by
+ * one that can be made to lose data (MPI's profiling interface). */
+#include "app/app.h"
+
+#include <mpi.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "temporary.h"
+
+static struct comm *world;
+static bool loses_data;
+
+int MPI_Allgather(const void *from, int from_count, MPI_Datatype from_type, void *to, int to_count,
+                  MPI_Datatype to_type, MPI_Comm comm)
+{
+    return loses_data ? MPI_SUCCESS
+                      : PMPI_Allgather(from, from_count, from_type, to, to_count, to_type, comm);
+}
+
+/* The exit code of `bench OPERAND SETTING...`; settings end with NULL. */
+static int bench(const char *operand, const char *const *settings)
+{
+    static struct options options;
+    struct error error = {0};
+    struct command_line line = {.operand = {operand}, .operand_count = operand != NULL};
+    options_default(&options);
+    for (; *settings != NULL; settings++)
+        ENSURE(options_set(*settings, &options, &error), "%s", error.text);
+    return command_bench.run(&options, &line, world);
+}
+
+#define SMALL "bench.min=8", "bench.max=100KiB", "bench.factor=40", "bench.seconds=0"
+
+/* Rows of the file whose column `metric` is `metric` and whose value is `value` (NULL: any). */
+static int count_rows(const char *path, const char *metric, const char *value)
+{
+    FILE *file = fopen(path, "r");
+    char line[512], wanted[128];
+    int rows = 0;
+    assert_non_null(file);
+    snprintf(wanted, sizeof wanted, ",%s,%s%s", metric, value != NULL ? value : "",
+             value != NULL ? "," : "");
+    while (fgets(line, sizeof line, file) != NULL)
+        rows += strstr(line, wanted) != NULL;
+    fclose(file);
+    return rows;
+}
+
+static void every_way_is_measured_and_right(void **state)
+{
+    (void)state;
+    const char *path = temporary_path("all.csv");
+    char setting[600];
+    snprintf(setting, sizeof setting, "bench.output=%s", path);
+    const char *const settings[] = {SMALL, setting, "bench.overlap=on", NULL};
+    assert_int_equal(bench("comm", settings), ERROR_NONE);
+    /* Twice: rows are added. */
+    assert_int_equal(bench("comm", settings), ERROR_NONE);
+    if (world->rank == 0) {
+        /* 4 collectives x 4 sizes (8, 320, 12800, 100 KiB), each by ring, shared and MPI. */
+        int rows = 2 * 4 * 4 * (world->size > 1 ? 3 : 2);
+        assert_int_equal(count_rows(path, "time", NULL), rows);
+        assert_int_equal(count_rows(path, "bus bandwidth", NULL), rows);
+        assert_int_equal(count_rows(path, "overlap with computation", NULL), rows);
+        assert_int_equal(count_rows(path, "wrong elements", "0"), rows);
+        assert_int_equal(count_rows(path, "metric", "value"), 1); /* one header */
+    }
+}
+
+static void one_transport_and_collective_can_be_chosen(void **state)
+{
+    (void)state;
+    const char *path = temporary_path("chosen.csv");
+    char setting[600];
+    snprintf(setting, sizeof setting, "bench.output=%s", path);
+    const char *const settings[] = {SMALL, setting, "mesh.transport=ring",
+                                    "bench.collective=all_gather", NULL};
+    assert_int_equal(bench("comm", settings), ERROR_NONE);
+    if (world->rank == 0)
+        assert_int_equal(count_rows(path, "time", NULL), 4 * 2);
+}
+
+static void wrong_results_are_an_error(void **state)
+{
+    (void)state;
+    const char *const settings[] = {SMALL, NULL};
+    if (world->size == 1)
+        return; /* nothing to lose */
+    loses_data = true;
+    int code = bench("comm", settings);
+    loses_data = false;
+    assert_int_equal(code, ERROR_INTERNAL);
+}
+
+static void mistakes_of_the_user_are_told(void **state)
+{
+    (void)state;
+    const char *const none[] = {NULL}, *const crossed[] = {"bench.min=2KiB", "bench.max=1KiB",
+                                                           NULL};
+    const char *const large[] = {"bench.max=9GiB", NULL};
+    const char *const nowhere[] = {SMALL, "bench.output=/nowhere/bench.csv", NULL};
+    assert_int_equal(bench(NULL, none), ERROR_USAGE);
+    assert_int_equal(bench("speed", none), ERROR_USAGE);
+    assert_int_equal(bench("comm", crossed), ERROR_USAGE);
+    assert_int_equal(bench("comm", large), ERROR_USAGE);
+    assert_int_equal(bench("comm", nowhere), ERROR_FILE);
+}
+
+int main(int argc, char **argv)
+{
+    struct error error = {0};
+    if (!comm_world_open(&argc, &argv, &world, &error)) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    temporary_open();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_way_is_measured_and_right),
+        cmocka_unit_test(one_transport_and_collective_can_be_chosen),
+        cmocka_unit_test(wrong_results_are_an_error),
+        cmocka_unit_test(mistakes_of_the_user_are_told),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    temporary_close();
+    comm_world_close(world);
+    return failed;
+}
