@@ -304,50 +304,6 @@ static void times_add_up(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* Byte i of what all ranks hold in the end. */
-static uint8_t large_value(int64_t i)
-{
-    return (uint8_t)(2 * (i >> 20) + 1);
-}
-
-static int64_t large_wrong(const uint8_t *data, int64_t count)
-{
-    int64_t wrong = 0;
-    for (int64_t i = 0; i < count; i++)
-        wrong += data[i] != large_value(i);
-    return wrong;
-}
-
-static void counts_go_beyond_2_gib(void **state)
-{
-    (void)state;
-    if (getenv("TEST_LONG") == NULL || world->size != 2)
-        return; /* 4 GiB of memory, 20 s: make check-long */
-    const int64_t count = ((int64_t)1 << 31) + 4098, half = count / 2;
-    uint8_t *data = malloc((size_t)count);
-    assert_non_null(data);
-    for (int64_t i = 0; i < count; i++)
-        data[i] = (uint8_t)((i >> 20) + world->rank);
-    comm_all_reduce(world, data, count, COMM_BYTE, COMM_SUM);
-    int64_t wrong = large_wrong(data, count);
-    if (world->rank == 1)
-        memset(data, 0, (size_t)count);
-    comm_broadcast(world, data, count, COMM_BYTE, 0);
-    wrong += large_wrong(data, count);
-    memset(data + (1 - world->rank) * half, 0, (size_t)half);
-    comm_all_gather(world, data, half, COMM_BYTE);
-    wrong += large_wrong(data, count);
-    if (world->rank == 0)
-        comm_send(world, data, (size_t)count, 1);
-    if (world->rank == 1) {
-        memset(data, 0, (size_t)count);
-        comm_receive(world, data, (size_t)count, 0);
-    }
-    wrong += large_wrong(data, count);
-    free(data);
-    assert_int_equal(all_wrong(wrong), 0);
-}
-
 static void fake_behaves_as_if_others_held_zeros(void **state)
 {
     (void)state;
@@ -433,7 +389,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(agree_gives_all_the_lowest_ranks_error),
         cmocka_unit_test(same_sees_one_different_bit_or_length),
         cmocka_unit_test(times_add_up),
-        cmocka_unit_test(counts_go_beyond_2_gib),
         cmocka_unit_test(fake_behaves_as_if_others_held_zeros),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -249,6 +249,74 @@ static void shared_memory_gives_the_bits_of_the_ring(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
+/* Byte i of what all ranks hold in the end, whatever their number. */
+static uint8_t large_value(int64_t i)
+{
+    return (uint8_t)(i % 251 + (i >> 20));
+}
+
+static int64_t large_wrong(const uint8_t *data, int64_t begin, int64_t end)
+{
+    int64_t wrong = 0;
+    for (int64_t i = begin; i < end; i++)
+        wrong += data[i] != large_value(i);
+    return wrong;
+}
+
+/* All collectives of a buffer that is longer than 2^31 bytes. */
+static int64_t large_run(struct comm *group, uint8_t *data, int64_t count)
+{
+    int64_t part = count / group->size, begin = part * group->rank, wrong = 0;
+    bool first = group->rank == 0;
+    for (int64_t i = 0; i < count; i++)
+        data[i] = first ? large_value(i) : 0;
+    comm_all_reduce(group, data, count, COMM_BYTE, COMM_SUM);
+    wrong += large_wrong(data, 0, count);
+    for (int64_t i = 0; i < count; i++)
+        data[i] = first ? large_value(i) : 0;
+    group->backend->wait(
+        group->backend->reduce_scatter(group, data, part, COMM_BYTE, COMM_SUM, NULL), NULL);
+    wrong += large_wrong(data, begin, begin + part);
+    memset(data, 0, (size_t)begin);
+    memset(data + begin + part, 0, (size_t)(count - begin - part));
+    comm_all_gather(group, data, part, COMM_BYTE);
+    wrong += large_wrong(data, 0, count);
+    if (!first)
+        memset(data, 0, (size_t)count);
+    comm_broadcast(group, data, count, COMM_BYTE, 0);
+    wrong += large_wrong(data, 0, count);
+    if (first)
+        comm_send(group, data, (size_t)count, 1);
+    if (group->rank == 1) {
+        memset(data, 0, (size_t)count);
+        comm_receive(group, data, (size_t)count, 0);
+    }
+    return wrong + large_wrong(data, 0, count);
+}
+
+/* make check-long, on a machine with 2.2 GB for each of 2 or 4 ranks */
+static void counts_go_beyond_2_gib(void **state)
+{
+    (void)state;
+    const int64_t count = ((int64_t)1 << 31) + 4100;
+    double memory = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    bool room = memory > 1.1 * (double)count * world->size;
+    MPI_Bcast(&room, 1, MPI_C_BOOL, 0, MPI_COMM_WORLD);
+    if (getenv("TEST_LONG") == NULL || !room || (world->size != 2 && world->size != 4))
+        skip();
+    uint8_t *data = malloc((size_t)count);
+    int64_t wrong = 0;
+    assert_non_null(data);
+    for (int i = 0; i < 3; i++) { /* ring, shared, hierarchical */
+        struct comm *group[GROUPS];
+        groups_open(&layouts[i], group);
+        wrong += large_run(group[0], data, count);
+        groups_close(group);
+    }
+    free(data);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
 /* Is that refused, on all ranks alike, with these words? */
 static int64_t refused(const struct layout *layout, const char *words)
 {
@@ -337,6 +405,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(results_are_mpis_over_a_bad_network),
         cmocka_unit_test(a_layout_gives_the_same_bits_always_and_everywhere),
         cmocka_unit_test(shared_memory_gives_the_bits_of_the_ring),
+        cmocka_unit_test(counts_go_beyond_2_gib),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(the_choice_is_told),
     };

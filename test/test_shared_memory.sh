@@ -1,0 +1,34 @@
+#!/bin/sh
+# A /dev/shm that is too small, as containers often have it: auto takes the ring and says why;
+# mesh.transport=shared is refused by one message.
+. "$TEST_SOURCE/test/program.sh"
+
+if ! unshare --mount true 2>/dev/null; then
+    echo "1..0 # SKIP needs root, for a namespace"
+    exit 0
+fi
+# MPI's own shared memory lies elsewhere meanwhile.
+OMPI_MCA_btl_vader_backing_directory=$work
+export OMPI_MCA_btl_vader_backing_directory
+
+# cramped NAME WORD...: 2 ranks with a /dev/shm of 64 KiB.
+cramped() {
+    run_log=$work/$1.log
+    shift
+    timeout 120 unshare --mount sh -c 'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$@"' sh \
+        $MPIRUN -np 2 "$vittrain" "$@" >"$run_log" 2>&1 </dev/null
+    status=$?
+}
+
+echo 1..3
+cramped auto $small train.steps=2 output.tensorboard=off run.dir="$work/auto"
+grep -q '^transport: ring (.*no room in /dev/shm' "$work/auto.log" && bad= || bad="no such line"
+[ $status -eq 0 ] || bad="exit status $status"
+result 'auto takes the ring and says why' "$bad" "$work/auto.log"
+cramped shared $small train.steps=2 run.dir="$work/shared" mesh.transport=shared
+bad=$([ $status -eq 2 ] || echo "exit status $status")
+[ "$(grep -c 'error: .*mesh.transport=shared: .*no room in /dev/shm' "$work/shared.log")" = 1 ] ||
+    bad="$bad; not one message"
+result 'shared is refused' "$bad" "$work/shared.log"
+bad=$(ls /dev/shm | grep '^vittrain-')
+result 'no run leaves a name in /dev/shm' "$bad"
