@@ -303,7 +303,7 @@ static void counts_go_beyond_2_gib(void **state)
     bool room = memory > 1.1 * (double)count * world->size;
     MPI_Bcast(&room, 1, MPI_C_BOOL, 0, MPI_COMM_WORLD);
     if (getenv("TEST_LONG") == NULL || !room || (world->size != 2 && world->size != 4))
-        skip();
+        return;
     uint8_t *data = malloc((size_t)count);
     int64_t wrong = 0;
     assert_non_null(data);
