@@ -135,32 +135,71 @@ static void test_units_of_several_pieces(void **state)
     write_on_one_read_on_other(world->size, 1, WRITERS_NODE0, &large, 1, false);
 }
 
-/* Half of the ranks (and the other half, each for itself) read what all wrote, and the other way.
- */
+/* A mesh of the first `ranks` ranks of the world; the others are together in one of their own,
+ * which plays no part. */
+struct part {
+    struct comm *comm;
+    struct fixture fixture;
+    bool takes_part;
+};
+
+static void part_open(struct part *part, int ranks, int shard)
+{
+    part->takes_part = world->rank < ranks;
+    part->comm = world->backend->split(world, part->takes_part, world->rank);
+    if (part->takes_part)
+        fixture_open(&part->fixture, part->comm, shard, &usual, 2, true);
+}
+
+static void part_close(struct part *part)
+{
+    if (part->takes_part)
+        fixture_close(&part->fixture);
+    part->comm->backend->close(part->comm);
+}
+
+/* What `from` wrote into a file of its own number is read on any number of ranks, in any shards. */
+static void read_on_every_mesh(int from)
+{
+    char name[32];
+    snprintf(name, sizeof name, "%d.h5", from);
+    for (int ranks = 1; ranks <= world->size; ranks++)
+        for (int shard = 1; shard <= ranks; shard++) {
+            struct part part;
+            struct error error = {.kind = ERROR_NONE};
+            if (ranks % shard != 0)
+                continue;
+            part_open(&part, ranks, shard);
+            if (part.takes_part) {
+                fixture_fill(&part.fixture, 1000);
+                read_file(&part.fixture, WRITERS_ALL, name, false, &error);
+                assert_string_equal(error.text, "");
+                assert_int_equal(fixture_all_wrong(&part.fixture, (uint32_t)from), 0);
+            }
+            part_close(&part);
+        }
+}
+
 static void test_another_number_of_ranks(void **state)
 {
-    struct fixture whole, part;
-    struct error error = {.kind = ERROR_NONE};
+    int number = 0;
     (void)state;
-    struct comm *half = world->backend->split(world, world->rank * 2 / world->size, world->rank);
-    fixture_open(&whole, world, world->size, &usual, 2, true);
-    fixture_open(&part, half, half->size, &usual, 2, true);
-    fixture_fill(&whole, 3);
-    write_file(&whole, WRITERS_ALL, "a.h5", 1);
-    read_file(&part, WRITERS_ALL, "a.h5", false, &error);
-    assert_string_equal(error.text, "");
-    assert_int_equal(fixture_total(world, fixture_all_wrong(&part, 3)), 0);
-    if (world->rank * 2 / world->size == 0) {
-        fixture_fill(&part, 4);
-        write_file(&part, WRITERS_ALL, "b.h5", 1);
-    }
-    comm_barrier(world);
-    read_file(&whole, WRITERS_ALL, "b.h5", false, &error);
-    assert_string_equal(error.text, "");
-    assert_int_equal(fixture_total(world, fixture_all_wrong(&whole, 4)), 0);
-    fixture_close(&part);
-    fixture_close(&whole);
-    half->backend->close(half);
+    for (int ranks = 1; ranks <= world->size; ranks++)
+        for (int shard = 1; shard <= ranks; shard++) {
+            struct part part;
+            char name[32];
+            if (ranks % shard != 0)
+                continue;
+            snprintf(name, sizeof name, "%d.h5", ++number);
+            part_open(&part, ranks, shard);
+            if (part.takes_part) {
+                fixture_fill(&part.fixture, (uint32_t)number);
+                write_file(&part.fixture, WRITERS_ALL, name, number);
+            }
+            part_close(&part);
+            comm_barrier(world);
+            read_on_every_mesh(number);
+        }
 }
 
 static void assert_same_state(const struct training_state *a, const struct training_state *b)

@@ -17,7 +17,7 @@ struct command {
 };
 
 extern const struct command command_train, command_eval, command_predict, command_fetch,
-    command_bench;
+    command_bench, command_plan;
 
 /* NULL-terminated: the commands, and their names. */
 extern const struct command *const app_commands[];
@@ -31,6 +31,9 @@ extern const char *const app_exit_codes[];
 
 /* Answers --help, --version and --manual; needs no ranks. Gives the exit code. */
 int app_inform(const struct command_line *line);
+
+/* Collective: what a checkpoint holds, as a table on rank 0's standard output. */
+bool plan_checkpoint(const char *path, struct comm *world, struct error *error);
 
 /* Did all that was printed arrive? Standard output may be a file on a full disk. */
 bool app_output_arrived(struct error *error);

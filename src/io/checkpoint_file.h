@@ -1,7 +1,7 @@
-/* What a checkpoint file holds, and the HDF5 side of it, private to the checkpoint. HDF5 makes the
- * file's frame (groups, attributes, tables, and space for the vectors) and finds it again; the
- * vectors themselves are read and written by all ranks with pread and pwrite at the offsets that
- * HDF5 gave. Nothing here is collective: one rank calls it. */
+/* What a checkpoint file holds, and the HDF5 side of it: for the checkpoint itself and for who
+ * looks into one without a mesh. HDF5 makes the file's frame (groups, attributes, tables, and space
+ * for the vectors) and finds it again; the vectors themselves are read and written with pread and
+ * pwrite at the offsets that HDF5 gave. Nothing here is collective: one rank calls it. */
 #ifndef VITTRAIN_IO_CHECKPOINT_FILE_H
 #define VITTRAIN_IO_CHECKPOINT_FILE_H
 
@@ -35,7 +35,8 @@ struct checkpoint_contents {
     struct training_state state;
     int64_t finished; /* state.finished, as it is stored */
     int64_t moments, averaged, replica, shard;
-    char compute[CHECKPOINT_TEXT]; /* the compute type: for the reader's eyes */
+    /* For the reader's eyes: the compute type, which program wrote it and when. */
+    char compute[CHECKPOINT_TEXT], program[CHECKPOINT_TEXT], date[CHECKPOINT_TEXT];
     char *deck;
     struct unit *units;
     bool units_borrowed; /* the units' tensors belong to somebody else */
@@ -59,6 +60,11 @@ static inline bool checkpoint_has(const struct checkpoint_contents *contents, en
         return contents->averaged != 0;
     }
 }
+
+/* Elements [*begin, *end) of a unit's vectors are written by replica number `replica` of shard
+ * number `shard`: ranks that hold the same shard divide it. May be none. */
+void checkpoint_part(const struct checkpoint_contents *contents, int64_t u, int64_t shard,
+                     int64_t replica, int64_t *begin, int64_t *end);
 
 /* Makes the file with all but the vectors and the sums of pieces, and fills in layout[].offset,
  * table_offset and bytes. The space for the rest is reserved where the file system can. */

@@ -15,8 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config.h"
-#include "core/clock.h"
 #include "core/crc32c.h"
 #include "io/checkpoint_format.h"
 #include "io/durable.h"
@@ -136,10 +134,9 @@ static bool make_unit(hid_t units, const struct checkpoint_contents *contents, i
 static bool write_attributes(hid_t file, const struct checkpoint_contents *contents)
 {
     int64_t format = CHECKPOINT_FORMAT;
-    char date[64];
-    clock_stamp(date, sizeof date);
     bool good = write_attribute(file, "format", H5T_NATIVE_INT64, &format) &&
-                write_text(file, "program", PACKAGE_STRING) && write_text(file, "date", date) &&
+                write_text(file, "program", contents->program) &&
+                write_text(file, "date", contents->date) &&
                 write_text(file, "model", contents->model) &&
                 write_text(file, "compute", contents->compute);
     for (int n = 0; good && n < format_number_count; n++)

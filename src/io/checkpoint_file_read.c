@@ -12,6 +12,8 @@
 #include "core/crc32c.h"
 #include "io/checkpoint_format.h"
 
+enum { MOST_RANKS = 1 << 20 };
+
 /* What is being read, and what was found wrong with it: one sentence, or empty when HDF5 failed. */
 struct reading {
     struct checkpoint_contents *contents;
@@ -64,11 +66,17 @@ static bool read_attributes(hid_t file, struct reading *reading)
         return wrong(reading, "its format is %lld, this program reads %d", (long long)format,
                      CHECKPOINT_FORMAT);
     bool good = read_text(file, "model", contents->model, sizeof contents->model) &&
-                read_text(file, "compute", contents->compute, sizeof contents->compute);
+                read_text(file, "compute", contents->compute, sizeof contents->compute) &&
+                read_text(file, "program", contents->program, sizeof contents->program) &&
+                read_text(file, "date", contents->date, sizeof contents->date);
     for (int n = 0; good && n < format_number_count; n++)
         good = read_number(file, format_numbers[n].name, format_number_type(format_numbers[n].type),
                            (char *)contents + format_numbers[n].offset);
     contents->state.finished = contents->finished != 0;
+    if (good && (contents->replica < 1 || contents->shard < 1 || contents->replica > MOST_RANKS ||
+                 contents->shard > MOST_RANKS))
+        good = wrong(reading, "a mesh of replica %lld x shard %lld makes no sense",
+                     (long long)contents->replica, (long long)contents->shard);
     return good;
 }
 

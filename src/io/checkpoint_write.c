@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config.h"
+#include "core/clock.h"
 #include "core/crc32c.h"
 #include "io/checkpoint_load.h"
 #include "io/durable.h"
@@ -50,31 +52,38 @@ static void cut_range(struct writing *writing, int64_t u, int64_t begin, int64_t
 }
 
 /* Where writer number `part` of `parts` begins in a shard of this length. */
-static int64_t writer_begin(int64_t length, int part, int parts)
+static int64_t writer_begin(int64_t length, int64_t part, int64_t parts)
 {
     if (part == parts)
         return length;
     return length * part / parts / WRITER_ALIGNMENT * WRITER_ALIGNMENT;
 }
 
+void checkpoint_part(const struct checkpoint_contents *contents, int64_t u, int64_t shard,
+                     int64_t replica, int64_t *begin, int64_t *end)
+{
+    int64_t count = contents->units[u].count;
+    int64_t length = flat_shard_count(count, (int)contents->shard);
+    int64_t first = shard * length;
+    if (length > count - first)
+        length = count > first ? count - first : 0;
+    *begin = first + writer_begin(length, replica, contents->replica);
+    *end = first + writer_begin(length, replica + 1, contents->replica);
+}
+
 static void cut_unit(struct writing *writing, int64_t u, const int *rank)
 {
-    const struct flat_buffer *buffer = &writing->flat->buffers[u];
-    int replicas = writing->flat->mesh->replica->size, shards = writing->flat->mesh->shard->size;
-    struct checkpoint_layout *layout = &writing->contents.layout[u];
-    layout->count = buffer->unit->count;
-    layout->first_piece = writing->contents.piece_count;
+    struct checkpoint_contents *contents = &writing->contents;
+    struct checkpoint_layout *layout = &contents->layout[u];
+    layout->count = contents->units[u].count;
+    layout->first_piece = contents->piece_count;
     layout->piece_count = 0;
-    for (int shard = 0; shard < shards; shard++) {
-        int64_t begin = shard * buffer->shard_count;
-        int64_t length = layout->count - begin;
-        if (length > buffer->shard_count)
-            length = buffer->shard_count;
-        for (int part = 0; length > 0 && part < replicas; part++)
-            cut_range(writing, u, begin + writer_begin(length, part, replicas),
-                      begin + writer_begin(length, part + 1, replicas),
-                      rank[shard * replicas + part]);
-    }
+    for (int64_t shard = 0; shard < contents->shard; shard++)
+        for (int64_t replica = 0; replica < contents->replica; replica++) {
+            int64_t begin, end;
+            checkpoint_part(contents, u, shard, replica, &begin, &end);
+            cut_range(writing, u, begin, end, rank[shard * contents->replica + replica]);
+        }
 }
 
 static void cut_units(struct writing *writing, const int *rank)
@@ -93,6 +102,8 @@ static void plan(struct writing *writing, const char *model_name,
     size_t units = (size_t)flat->count;
     snprintf(contents->model, sizeof contents->model, "%s", model_name);
     snprintf(contents->compute, sizeof contents->compute, "%s", compute_name[flat->type]);
+    snprintf(contents->program, sizeof contents->program, "%s", PACKAGE_STRING);
+    clock_stamp(contents->date, sizeof contents->date);
     contents->state = *state;
     contents->finished = state->finished;
     contents->moments = flat->moments;

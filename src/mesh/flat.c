@@ -24,15 +24,20 @@ static bool unit_learns(const struct unit *unit)
     return false;
 }
 
+int64_t flat_shard_count(int64_t count, int shards)
+{
+    int64_t step = (int64_t)FLAT_ALIGNMENT * shards;
+    return (count + step - 1) / step * FLAT_ALIGNMENT;
+}
+
 static void buffer_describe(const struct flat_model *flat, const struct unit *unit,
                             struct flat_buffer *buffer)
 {
-    int64_t parts = flat->mesh->shard->size, step = FLAT_ALIGNMENT * parts;
-    int64_t padded = (unit->count + step - 1) / step * step;
+    int64_t part = flat_shard_count(unit->count, flat->mesh->shard->size);
     *buffer = (struct flat_buffer){.unit = unit,
-                                   .padded = padded,
-                                   .shard_count = padded / parts,
-                                   .shard_begin = padded / parts * flat->mesh->shard->rank,
+                                   .padded = part * flat->mesh->shard->size,
+                                   .shard_count = part,
+                                   .shard_begin = part * flat->mesh->shard->rank,
                                    .learns = unit_learns(unit),
                                    .ready = flat->device->backend->event_open(flat->device)};
 }

@@ -69,6 +69,10 @@ struct flat_model {
     int64_t *nonfinite_index; /* device */
 };
 
+/* Elements of a unit of `count` elements that each rank of a shard group holds, padding included.
+ */
+int64_t flat_shard_count(int64_t count, int shards);
+
 /* Describes the buffers for these units (no memory yet); flat_allocate takes their memory from the
  * arena (call it once measuring, once taking). */
 void flat_open(struct flat_model *flat, const struct unit *units, int unit_count, struct mesh *mesh,

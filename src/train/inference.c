@@ -21,7 +21,8 @@ static bool split_find(const char *name, enum data_split *split, struct error *e
     return error_set(error, ERROR_USAGE, "predict.split=%s: it is train, val or test", name);
 }
 
-/* The checkpoint's deck, and over it what the command line says. */
+/* The checkpoint's deck, and over it what the command line says. How ranks work together is the
+ * command line's alone: these are other ranks than those that trained. */
 static bool deck_take(struct inference *inference, const char *weights,
                       const struct command_line *line, struct comm *world, struct error *error)
 {
@@ -32,8 +33,12 @@ static bool deck_take(struct inference *inference, const char *weights,
     if (!checkpoint_read_deck(weights, world, &deck, error))
         return false;
     options_default(options);
-    if (options_read_text(deck, weights, options, error) && options_apply(line, options, error))
-        options_check(options, error);
+    const struct options defaults = *options;
+    if (options_read_text(deck, weights, options, error)) {
+        options->mesh = defaults.mesh;
+        if (options_apply(line, options, error))
+            options_check(options, error);
+    }
     free(deck);
     return comm_agree(world, error);
 }

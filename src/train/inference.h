@@ -5,7 +5,8 @@
 #include "train/evaluate.h"
 
 struct inference {
-    struct options options; /* the deck that was trained with, overridden by the command line */
+    struct options options; /* the deck that was trained with but for `mesh`, overridden by the
+                             * command line */
     struct session session;
     struct data_feed feed;
     const char *split_name;
