@@ -1,8 +1,153 @@
-/* The command `plan`: what a checkpoint holds. */
+/* The command `plan`: memory and bytes on the way, before anything runs; or what a checkpoint holds
+ * (plan_checkpoint.c). One rank computes and prints; the others, if there are any, say how they lie
+ * on nodes. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "app/app.h"
 #include "core/log.h"
+#include "core/resident.h"
+#include "train/plan.h"
+
+static const char *const strategy_name[] = {"ddp", "zero1", "zero2", "fsdp", "hsdp"};
+static const char *const type_name[] = {"fp32", "bf16", "fp16"};
+
+enum { STRATEGIES = sizeof strategy_name / sizeof strategy_name[0] };
+
+static double mib(double bytes)
+{
+    return bytes / (1 << 20);
+}
+
+static void classes_print(const char *name, const size_t by_class[MEMORY_CLASSES], size_t total)
+{
+    printf("%-14s", name);
+    for (int i = 0; i < MEMORY_CLASSES; i++)
+        printf(" %11.2f", mib((double)by_class[i]));
+    printf(" %11.2f\n", mib((double)total));
+}
+
+static void header_print(const char *first, const char *last)
+{
+    printf("%-14s", first);
+    for (int i = 0; i < MEMORY_CLASSES; i++)
+        printf(" %11s", memory_class_name[i]);
+    printf(" %11s%s", "total", last);
+}
+
+static size_t row_total(const size_t by_class[MEMORY_CLASSES])
+{
+    size_t total = 0;
+    for (int i = 0; i < MEMORY_CLASSES; i++)
+        total += by_class[i];
+    return total;
+}
+
+static void last_line_print(const char *name, size_t bytes, const char *comment)
+{
+    printf("%-14s %*.2f%s\n", name, MEMORY_CLASSES * 12 + 11, mib((double)bytes), comment);
+}
+
+/* The deck's own way, unit by unit. */
+static bool units_print(const struct plan *plan, struct error *error)
+{
+    struct session session;
+    size_t(*rows)[MEMORY_CLASSES] = plan_rows(plan, &session, error);
+    if (rows == NULL)
+        return false;
+    const struct model *model = session.model;
+    size_t base = resident_now(), arena = session.arena.peak, feeds = session.feed_bytes;
+    char mesh[256];
+    mesh_describe(&session.mesh, mesh, sizeof mesh);
+    printf("%s in %s, %lld image%s a rank and pass\n%s\n\n", plan->options.model.name,
+           type_name[session.compute], (long long)session.batch, session.batch == 1 ? "" : "s",
+           mesh);
+    header_print("MiB of a rank", "\n");
+    for (int u = 0; u < model->unit_count; u++)
+        classes_print(model->units[u].name, rows[ARENA_UNIT_ROWS + u],
+                      row_total(rows[ARENA_UNIT_ROWS + u]));
+    classes_print("shared", rows[ARENA_SHARED_ROW], row_total(rows[ARENA_SHARED_ROW]));
+    classes_print("arena", session.arena.by_class, arena);
+    last_line_print("loaders", feeds, "  batches that are loaded ahead");
+    last_line_print("libraries", base, "  as measured here");
+    last_line_print("rank", arena + feeds + base, "");
+    free(rows);
+    session_close(&session);
+    return true;
+}
+
+static void entry_print(const struct plan *plan, const struct plan_entry *entry)
+{
+    char name[32];
+    bool block = entry->checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK;
+    snprintf(name, sizeof name, "%s%s", strategy_name[entry->strategy], block ? ", block" : "");
+    if (entry->error.kind != ERROR_NONE) {
+        printf("%-14s %s\n", name, entry->error.text);
+        return;
+    }
+    printf("%-14s", name);
+    for (int i = 0; i < MEMORY_CLASSES; i++)
+        printf(" %11.2f", mib((double)entry->by_class[i]));
+    printf(" %11.2f %11.2f %11.2f %11.2f", mib((double)(entry->arena + entry->feeds + entry->base)),
+           mib(entry->sent_shard), mib(entry->sent_replica), mib(entry->sent_network));
+    if (plan->options.plan.memory == 0)
+        printf("\n");
+    else if (entry->largest_batch == 0)
+        printf(" %11s\n", "none");
+    else
+        printf(" %11lld\n", (long long)entry->largest_batch);
+}
+
+/* All strategies side by side, without and with recomputation of blocks. */
+static void strategies_print(const struct plan *plan)
+{
+    static struct plan_entry entry;
+    size_t memory = (size_t)plan->options.plan.memory;
+    printf("\nTotal: with loaders and libraries. Sent: by a rank in a step, in its groups, and of "
+           "that between nodes.\nblock: train.checkpoint_activations=block.");
+    if (memory > 0)
+        printf(" Largest: train.batch that fits in plan.memory=%.0f MiB.", mib((double)memory));
+    printf("\n\n");
+    header_print("MiB of a rank", "");
+    printf(" %11s %11s %11s", "sent shard", "replica", "network");
+    printf(memory > 0 ? " %11s\n" : "%s\n", memory > 0 ? "largest" : "");
+    /* What the libraries take is known when the first session is open. */
+    plan_make(plan, STRATEGY_DDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
+    size_t base = entry.base, room = memory > base ? memory - base : memory > 0 ? 1 : 0;
+    for (int block = CHECKPOINT_ACTIVATIONS_NONE; block <= CHECKPOINT_ACTIVATIONS_BLOCK; block++)
+        for (int strategy = 0; strategy < STRATEGIES; strategy++) {
+            plan_make(plan, (enum strategy_choice)strategy,
+                      (enum checkpoint_activations_choice)block, room, &entry);
+            entry.base = base;
+            entry_print(plan, &entry);
+        }
+}
+
+/* Collective. Ranks of the largest node. */
+static int started_node_ranks(struct comm *world)
+{
+    struct comm *node = comm_split_node(world);
+    int64_t ranks = node->size;
+    node->backend->close(node);
+    comm_all_reduce(world, &ranks, 1, COMM_INT64, COMM_MAX);
+    return (int)ranks;
+}
+
+static bool plan_print(const struct options *options, int started, int started_on_node,
+                       struct error *error)
+{
+    static struct plan plan;
+    int ranks = options->plan.ranks > 0 ? (int)options->plan.ranks : started;
+    int node_ranks = options->plan.node_ranks > 0 ? (int)options->plan.node_ranks
+                     : options->plan.ranks > 0    ? ranks
+                                                  : started_on_node;
+    if (node_ranks > ranks)
+        node_ranks = ranks;
+    if (!plan_open(&plan, options, ranks, node_ranks, error) || !units_print(&plan, error))
+        return false;
+    strategies_print(&plan);
+    return app_output_arrived(error);
+}
 
 static bool names_checkpoint(const char *path)
 {
@@ -10,15 +155,27 @@ static bool names_checkpoint(const char *path)
     return end != NULL && strcmp(end, ".h5") == 0;
 }
 
+/* Collective. */
+static void plan_deck(const struct options *options, struct comm *world, struct error *error)
+{
+    int node_ranks = started_node_ranks(world);
+    if (world->rank == 0)
+        plan_print(options, world->size, node_ranks, error);
+    comm_agree(world, error);
+}
+
 static int plan_run(const struct options *options, const struct command_line *line,
                     struct comm *world)
 {
     struct error error = {0};
-    (void)options;
-    if (line->operand_count != 1 || !names_checkpoint(line->operand[0]))
-        error_set(&error, ERROR_USAGE, "plan needs one file: a checkpoint (.h5)");
-    else
+    if (line->operand_count == 0)
+        plan_deck(options, world, &error);
+    else if (line->operand_count == 1 && names_checkpoint(line->operand[0]))
         plan_checkpoint(line->operand[0], world, &error);
+    else
+        error_set(&error, ERROR_USAGE,
+                  "plan takes decks and section.key=value, or one checkpoint (.h5), not \"%s\"",
+                  line->operand[0]);
     if (error.kind != ERROR_NONE && world->rank == 0)
         log_error(&error);
     return (int)error.kind;
@@ -26,10 +183,16 @@ static int plan_run(const struct options *options, const struct command_line *li
 
 const struct command command_plan = {
     .name = "plan",
-    .synopsis = "plan CHECKPOINT",
-    .summary = "what a checkpoint holds",
+    .synopsis = "plan [DECK.ini ...] [section.key=value ...] | plan CHECKPOINT",
+    .summary = "memory and communication of a run, before it runs; what a checkpoint holds",
     .detail =
-        "Lists what is in a checkpoint: who wrote it and how far the run was, the deck's main "
-        "values, units with their tensors, and which rank wrote which part. The sums of its "
-        "bytes are not compared; that is done when it is used.",
+        "Says what a rank of the run that the deck describes would take: by unit and kind, then "
+        "for "
+        "all strategies side by side, with the bytes that a rank sends in a step and, with "
+        "plan.memory, the largest train.batch that fits. plan.ranks and plan.node_ranks say for "
+        "how many ranks. The data need not be there. The numbers come from the code that "
+        "allocates, so a run takes what its plan says. Of a checkpoint it lists what is in it: who "
+        "wrote it and how far the run was, the deck's main values, units with their tensors, and "
+        "which rank wrote which part. The sums of its bytes are not compared; that is done when it "
+        "is used.",
     .run = plan_run};

@@ -35,7 +35,10 @@ void *arena_take(struct arena *arena, enum memory_class memory_class, size_t byt
            memory_class_name[memory_class], begin, arena->size);
     arena->used += rounded;
     if (arena->used > arena->peak) {
-        arena->by_class[memory_class] += arena->used - arena->peak;
+        size_t growth = arena->used - arena->peak;
+        arena->by_class[memory_class] += growth;
+        if (arena->by_row != NULL)
+            arena->by_row[arena->row][memory_class] += growth;
         arena->peak = arena->used;
     }
     return arena_is_measuring(arena) ? NULL : arena->base + begin;

@@ -27,9 +27,15 @@ struct arena {
     size_t used;
     size_t peak;                     /* the highest `used` so far: what one allocation must hold */
     size_t by_class[MEMORY_CLASSES]; /* who made `peak` grow: adds up to `peak` */
+    /* The same by rows, where somebody wants to know: the row of what units share, then one a unit.
+     * Belongs to the caller, NULL: nobody does. */
+    size_t (*by_row)[MEMORY_CLASSES];
+    int row; /* whose what is taken now is */
 };
 
-/* Starts a measuring pass: everything zero. */
+enum { ARENA_SHARED_ROW, ARENA_UNIT_ROWS };
+
+/* Starts a measuring pass: everything zero. Then `by_row` may be set, to zeros. */
 void arena_measure(struct arena *arena);
 
 /* Starts the taking pass over memory that the caller owns (arena.peak bytes as measured). */
@@ -42,6 +48,17 @@ void *arena_take(struct arena *arena, enum memory_class memory_class, size_t byt
 static inline bool arena_is_measuring(const struct arena *arena)
 {
     return arena->base == NULL;
+}
+
+/* What is taken from now on is this unit's, or what units share (the start). */
+static inline void arena_for_unit(struct arena *arena, int unit)
+{
+    arena->row = ARENA_UNIT_ROWS + unit;
+}
+
+static inline void arena_for_all(struct arena *arena)
+{
+    arena->row = ARENA_SHARED_ROW;
 }
 
 /* Where the arena stands, and back there: activations of evaluation and of training lie over each

@@ -157,6 +157,11 @@ struct options {
         bool overlap;
         char output[OPTION_TEXT]; /* CSV; empty: none */
     } bench;
+    struct {
+        int64_t ranks;      /* 0: those that were started */
+        int64_t node_ranks; /* 0: as they were started, or all on one node */
+        int64_t memory;     /* bytes a rank may have; 0: what the node has */
+    } plan;
 };
 
 enum { COMMAND_OPERANDS = 8, COMMAND_SETTINGS = 256 };

@@ -295,6 +295,15 @@ const struct option_entry option_table[] = {
     {PLACE(bench, output), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "A CSV file that the results are added to, in the columns of benchmarks/README.md. "
              "Empty: none."},
+
+    {PLACE(plan, ranks), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e6,
+     .help = "How many ranks to plan for; 0: as many as were started."},
+    {PLACE(plan, node_ranks), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e6,
+     .help = "How many of them are on a node; 0: as they were started, or all on one."},
+    {PLACE(plan, memory), .kind = OPTION_IS_BYTES, .preset = "0", .most = LARGEST,
+     .help =
+         "Memory that a rank may use. plan says which batch fits into it, find batch tries, and "
+         "train does not start with more; 0: what its node has free."},
     {.name = NULL},
 };
 
@@ -316,6 +325,7 @@ static const struct {
     {"fetch", "downloads"},
     {"predict", "predictions"},
     {"bench", "measurements"},
+    {"plan", "memory before a run: for how many ranks, and how much there is"},
 };
 
 const char *option_section_help(const char *section)

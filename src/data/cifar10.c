@@ -184,14 +184,19 @@ static bool open_training_files(struct dataset *dataset, const char *directory, 
     return check_complete(dataset->self, directory, last, error);
 }
 
-static bool describe(struct dataset *dataset, struct error *error)
+static void cifar10_describe(const struct options *options, struct dataset *dataset)
 {
+    (void)options;
     dataset->channels = 3;
     dataset->height = dataset->width = SIDE;
+    dataset->classes = CLASSES;
+}
+
+static bool name_classes(struct dataset *dataset, struct error *error)
+{
     dataset->class_name = calloc(CLASSES, sizeof *dataset->class_name);
     if (dataset->class_name == NULL)
         return error_set(error, ERROR_MEMORY, "no memory for class names");
-    dataset->classes = CLASSES;
     for (int i = 0; i < CLASSES; i++) {
         dataset->class_name[i] = strdup(class_names[i]);
         if (dataset->class_name[i] == NULL)
@@ -217,7 +222,8 @@ static bool cifar10_open(const struct options *options, enum data_split split,
         self->files = calloc((size_t)last + 2, sizeof *self->files);
     if (self == NULL || self->files == NULL)
         return error_set(error, ERROR_MEMORY, "no memory to open %s", directory);
-    if (!describe(dataset, error))
+    cifar10_describe(options, dataset);
+    if (!name_classes(dataset, error))
         return false;
     if ((all || split == SPLIT_TRAIN) && !open_training_files(dataset, directory, last, error))
         return false;
@@ -260,6 +266,7 @@ static void cifar10_close(struct dataset *dataset)
 const struct dataset_format dataset_cifar10 = {
     .name = "cifar10",
     .open = cifar10_open,
+    .describe = cifar10_describe,
     .read = cifar10_read,
     .close = cifar10_close,
 };

@@ -122,6 +122,25 @@ bool dataset_open(struct dataset *dataset, const struct options *options, enum d
     return false;
 }
 
+bool dataset_describe(struct dataset *dataset, const struct options *options, struct error *error)
+{
+    struct dataset opened = {.format = format_find(options->data.format, error)};
+    *dataset = (struct dataset){0};
+    if (opened.format == NULL)
+        return false;
+    if (opened.format->describe != NULL)
+        opened.format->describe(options, &opened);
+    else if (!dataset_open(&opened, options, SPLIT_TRAIN, error))
+        return false;
+    *dataset = (struct dataset){.channels = opened.channels,
+                                .height = opened.height,
+                                .width = opened.width,
+                                .classes = opened.classes};
+    if (opened.format->describe == NULL)
+        dataset_close(&opened);
+    return true;
+}
+
 uint32_t dataset_record(const struct dataset *dataset, int64_t index)
 {
     return dataset->subset != NULL ? dataset->subset[index] : (uint32_t)index;

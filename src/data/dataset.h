@@ -19,6 +19,9 @@ struct dataset_format {
      * (dataset_open then deals them out). On failure close is called all the same. */
     bool (*open)(const struct options *options, enum data_split split, struct dataset *dataset,
                  struct error *error);
+    /* Sets channels, height, width and classes from the options alone, without looking at files;
+     * NULL where only the files know. */
+    void (*describe)(const struct options *options, struct dataset *dataset);
     /* Thread-safe. pixels: [channels, height, width]. A failed read here (file changed under us) is
      * an error in the struct, too. */
     bool (*read)(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,
@@ -42,6 +45,9 @@ extern const struct dataset_format dataset_cifar10, dataset_synthetic;
  * ranks, then comm_agree. An empty split is an error, so is the validation split of data.val=none. */
 bool dataset_open(struct dataset *dataset, const struct options *options, enum data_split split,
                   struct error *error);
+/* What a record is like, for planning: needs the files only where the format cannot tell without.
+ * Nothing is left open: there are no records to read, and dataset_close need not be called. */
+bool dataset_describe(struct dataset *dataset, const struct options *options, struct error *error);
 /* Sample `index` of the split, 0 <= index < count. Thread-safe. */
 bool dataset_read(struct dataset *dataset, int64_t index, uint8_t *pixels, int32_t *label,
                   struct error *error);

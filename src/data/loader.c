@@ -181,31 +181,48 @@ static size_t padded(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* One pinned allocation for all slots; each slot's pixels, labels and plans on lines of their own.
- */
+/* Where a slot's pixels, labels and plans lie, each on lines of their own. */
+struct slot_layout {
+    size_t pixels, labels, plans, bytes;
+};
+
+static struct slot_layout slot_lay_out(int64_t sample_bytes, int64_t capacity)
+{
+    struct slot_layout layout = {.pixels = padded((size_t)(capacity * sample_bytes)),
+                                 .labels = padded((size_t)capacity * sizeof(int32_t)),
+                                 .plans = padded((size_t)capacity * sizeof(struct pixel_plan))};
+    layout.bytes = layout.pixels + layout.labels + layout.plans;
+    return layout;
+}
+
+size_t loader_bytes(int64_t sample_bytes, int64_t capacity, int slots)
+{
+    size_t records = (size_t)capacity * sizeof(uint32_t);
+    return (size_t)slots * (slot_lay_out(sample_bytes, capacity).bytes + records);
+}
+
+/* One pinned allocation for all slots. */
 static bool allocate_slots(struct loader *loader, struct error *error)
 {
     const struct dataset *dataset = loader->dataset;
     size_t capacity = (size_t)loader->capacity, slots = (size_t)loader->slot_count;
-    size_t pixels =
-        padded(capacity * (size_t)(dataset->channels * dataset->height * dataset->width));
-    size_t labels = padded(capacity * sizeof(int32_t));
-    size_t plans = padded(capacity * sizeof(struct pixel_plan));
+    const struct slot_layout layout =
+        slot_lay_out(dataset->channels * dataset->height * dataset->width, loader->capacity);
     loader->slots = calloc(slots, sizeof *loader->slots);
     loader->records = calloc(slots * capacity, sizeof *loader->records);
     if (loader->slots == NULL || loader->records == NULL)
         return error_set(error, ERROR_MEMORY, "no memory for %zu batches of %zu samples", slots,
                          capacity);
-    loader->pinned = loader->device->backend->allocate_pinned(
-        loader->device, slots * (pixels + labels + plans), error);
+    loader->pinned =
+        loader->device->backend->allocate_pinned(loader->device, slots * layout.bytes, error);
     if (loader->pinned == NULL)
         return false;
     unsigned char *place = loader->pinned;
-    for (size_t i = 0; i < slots; i++, place += pixels + labels + plans) {
+    for (size_t i = 0; i < slots; i++, place += layout.bytes) {
         struct batch *batch = &loader->slots[i].batch;
         batch->pixels = place;
-        batch->labels = (int32_t *)(void *)(place + pixels);
-        batch->plans = (struct pixel_plan *)(void *)(place + pixels + labels);
+        batch->labels = (int32_t *)(void *)(place + layout.pixels);
+        batch->plans = (struct pixel_plan *)(void *)(place + layout.pixels + layout.labels);
         batch->records = loader->records + i * capacity;
     }
     return true;

@@ -28,6 +28,9 @@ struct loader *loader_open(struct dataset *dataset, const struct sampler *sample
                            int slots, struct error *error);
 void loader_close(struct loader *loader);
 
+/* Memory of a loader: so many batches of at most `capacity` samples. */
+size_t loader_bytes(int64_t sample_bytes, int64_t capacity, int slots);
+
 /* Begins at a step of the sampler's epoch (whatever was prefetched is dropped). The epoch's slices
  * come in order: step by step, micro-batch by micro-batch. */
 void loader_start(struct loader *loader, int64_t first_step);

@@ -45,6 +45,13 @@ static bool name_classes(struct dataset *dataset, struct error *error)
            error_set(error, ERROR_MEMORY, "no memory for class names");
 }
 
+static void synthetic_describe(const struct options *options, struct dataset *dataset)
+{
+    dataset->channels = options->model.channels > 0 ? options->model.channels : 3;
+    dataset->height = dataset->width = options->data.image;
+    dataset->classes = options->data.classes;
+}
+
 static bool synthetic_open(const struct options *options, enum data_split split,
                            struct dataset *dataset, struct error *error)
 {
@@ -53,9 +60,7 @@ static bool synthetic_open(const struct options *options, enum data_split split,
     bool all = options->data.val == VALIDATION_REFERENCE;
     struct synthetic *self = calloc(1, sizeof *self);
     dataset->self = self;
-    dataset->channels = options->model.channels > 0 ? options->model.channels : 3;
-    dataset->height = dataset->width = options->data.image;
-    dataset->classes = options->data.classes;
+    synthetic_describe(options, dataset);
     dataset->count = all ? training + test : split == SPLIT_TRAIN ? training : test;
     int64_t pattern = dataset->channels * CELL_COUNT;
     if (self != NULL)
@@ -114,6 +119,7 @@ static void synthetic_close(struct dataset *dataset)
 const struct dataset_format dataset_synthetic = {
     .name = "synthetic",
     .open = synthetic_open,
+    .describe = synthetic_describe,
     .read = synthetic_read,
     .close = synthetic_close,
 };

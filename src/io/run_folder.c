@@ -160,6 +160,7 @@ static bool same_deck(const char *folder, const struct options *options)
     saved.debug.profile = options->debug.profile;
     saved.debug.check_weights = options->debug.check_weights;
     saved.fetch = options->fetch;
+    saved.plan = options->plan;
     saved.predict = options->predict;
     char *saved_text = options_to_text(&saved), *text = options_to_text(options);
     bool same = strcmp(saved_text, text) == 0;

@@ -134,8 +134,11 @@ static void slot_allocate(struct flat_model *flat, int number, struct arena *are
 
 void flat_allocate(struct flat_model *flat, struct arena *arena)
 {
-    for (int i = 0; i < flat->count; i++)
+    for (int i = 0; i < flat->count; i++) {
+        arena_for_unit(arena, i);
         buffer_allocate(flat, &flat->buffers[i], arena);
+    }
+    arena_for_all(arena);
     for (int i = 0; i < FLAT_SLOTS; i++)
         slot_allocate(flat, i, arena);
     flat->norm_squared = arena_take(arena, MEMORY_BUFFERS, sizeof *flat->norm_squared);

@@ -111,6 +111,15 @@ void flat_gradient_close(struct flat_model *flat, int unit, bool last);
 /* All gradients are added up over the mesh: `gradient` is the global sum. */
 void flat_reduce_wait(struct flat_model *flat);
 
+/* What all of this sends in one step of `passes` passes whose backward pass ends at unit
+ * `first_unit`: bytes of a rank, to others of its group, by the volume of a ring (which no
+ * transport can undercut): a gather or scatter of N bytes a rank is (size - 1) N, an all-reduce of
+ * N bytes 2 N (size - 1) / size. */
+struct flat_traffic {
+    double shard, replica;
+};
+struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, int first_unit);
+
 /* *norm_squared (device) = the sum of squares of the whole gradient, on every rank. */
 void flat_norm(struct flat_model *flat);
 

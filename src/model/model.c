@@ -92,6 +92,15 @@ int64_t model_parameter_count(const struct model *model)
     return count;
 }
 
+int model_first_trainable(const struct model *model)
+{
+    for (int u = 0; u < model->unit_count; u++)
+        for (int t = 0; t < model->units[u].tensor_count; t++)
+            if (model->units[u].tensors[t].trainable)
+                return u;
+    return model->unit_count;
+}
+
 /* "2 x [576, 192], ..." would not fit a line: tensors are counted, the largest is shown. */
 static void unit_print(const struct unit *unit)
 {

@@ -60,6 +60,9 @@ void model_close(struct model *model);
 
 int64_t model_parameter_count(const struct model *model);
 
+/* The lowest unit with something to train: backward passes end there. */
+int model_first_trainable(const struct model *model);
+
 /* The table of units: name, tensors, parameters, MB. */
 void model_print_summary(const struct model *model);
 

@@ -47,13 +47,18 @@ static void blocks_take(struct vit *vit, struct arena *arena, int64_t batch, boo
     for (int i = 0; i < (int)shape->depth; i++) {
         int64_t kept = vit_tokens_after(vit, i + 1);
         struct vit_block *block = &vit->blocks[i];
+        if (own_inner)
+            arena_for_unit(arena, 1 + i);
         if (i == 0 || own_inner)
             block_take_inner(vit, block, arena, batch, kept, training);
         else
             *block = vit->blocks[0];
+        if (training)
+            arena_for_unit(arena, 1 + i);
         if (i == 0 || training)
             block->out = take(arena, batch * kept * shape->dim, size);
     }
+    arena_for_unit(arena, (int)shape->depth);
     vit->selected = take(arena, shape->pool_mean ? 0 : batch * shape->dim, size);
 }
 
@@ -99,9 +104,13 @@ static void gradients_take(struct vit *vit, struct arena *arena, int64_t batch)
 void vit_activations(struct model *model, struct arena *arena, int64_t batch, bool training)
 {
     struct vit *vit = (struct vit *)model;
+    arena_for_unit(arena, 0);
     stem_take(vit, arena, batch, training);
+    arena_for_all(arena);
     blocks_take(vit, arena, batch, training);
+    arena_for_unit(arena, model->unit_count - 1);
     head_take(vit, arena, batch, training);
+    arena_for_all(arena);
     if (training)
         gradients_take(vit, arena, batch);
 }

@@ -37,6 +37,27 @@ bool feed_start(struct data_feed *feed, const struct options *options, struct co
     return comm_agree(world, error);
 }
 
+static int64_t round_up_division(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+int64_t feed_pass_samples(const struct options *options, int64_t ranks)
+{
+    int64_t slice = options->train.global_batch > 0
+                        ? round_up_division(options->train.global_batch, ranks)
+                        : options->train.batch;
+    return round_up_division(slice, options->train.accumulate);
+}
+
+size_t feed_bytes(const struct options *options, const struct image_source *source, int64_t batch,
+                  bool training)
+{
+    int feeds = training && options->data.val != VALIDATION_NONE ? 2 : 1;
+    int64_t sample = source->channels * source->height * source->width;
+    return (size_t)feeds * loader_bytes(sample, batch, BATCHES_AHEAD);
+}
+
 void feed_close(struct data_feed *feed)
 {
     loader_close(feed->loader);

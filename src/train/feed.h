@@ -27,4 +27,12 @@ bool feed_start(struct data_feed *feed, const struct options *options, struct co
                 struct error *error);
 void feed_close(struct data_feed *feed);
 
+/* The most samples that one pass of a rank gets, on so many ranks. */
+int64_t feed_pass_samples(const struct options *options, int64_t ranks);
+
+/* Host memory of the feeds of a run whose passes have so many samples: batches that are loaded
+ * ahead, in training for both splits. */
+size_t feed_bytes(const struct options *options, const struct image_source *source, int64_t batch,
+                  bool training);
+
 #endif

@@ -9,6 +9,7 @@
 
 #include "core/log.h"
 #include "core/resident.h"
+#include "train/feed.h"
 #include "train/optimizer.h"
 
 /* Ranks of a node share its cores; where the launcher bound a rank to some, it has those. */
@@ -24,11 +25,12 @@ static int threads_share(const struct session *session)
     return threads > 0 ? threads : 1;
 }
 
-/* Collective: the same on all ranks, so bf16 only where all of them multiply it. */
+/* Collective: the same on all ranks, so bf16 only where all of them multiply it. Imagined ranks say
+ * zero, which changes nothing. */
 static enum data_type compute_type(const struct session *session)
 {
-    int64_t multiplied = session->limits.multiplies_bf16;
-    comm_all_reduce(session->mesh.world, &multiplied, 1, COMM_INT64, COMM_MIN);
+    int64_t lacking = !session->limits.multiplies_bf16;
+    comm_all_reduce(session->mesh.world, &lacking, 1, COMM_INT64, COMM_MAX);
     switch ((enum precision_choice)session->options->train.precision) {
     case PRECISION_FP32:
         return TYPE_FP32;
@@ -37,7 +39,7 @@ static enum data_type compute_type(const struct session *session)
     case PRECISION_AUTO:
         break;
     }
-    return multiplied ? TYPE_BF16 : TYPE_FP32;
+    return lacking ? TYPE_FP32 : TYPE_BF16;
 }
 
 /* What the images are normalised with: the options', else the model's. */
@@ -126,13 +128,11 @@ bool session_resolve(struct options *options, const struct dataset *dataset, str
     return true;
 }
 
-bool session_open(struct session *session, const struct options *options, struct comm *world,
-                  bool training, struct error *error)
+/* Everything behind the mesh. */
+static bool session_prepare(struct session *session, bool training, struct error *error)
 {
-    memset(session, 0, sizeof *session);
-    session->options = options;
-    if (!mesh_open(&session->mesh, world, options, error))
-        return false;
+    const struct options *options = session->options;
+    struct comm *world = session->mesh.world;
     device_open(session, error);
     if (!comm_agree(world, error) || !devices_compare(session, error))
         return false;
@@ -145,6 +145,22 @@ bool session_open(struct session *session, const struct options *options, struct
               session->device, session->stream, session->compute, moments, options->optim.ema > 0,
               training);
     return true;
+}
+
+bool session_open(struct session *session, const struct options *options, struct comm *world,
+                  bool training, struct error *error)
+{
+    *session = (struct session){.options = options};
+    return mesh_open(&session->mesh, world, options, error) &&
+           session_prepare(session, training, error);
+}
+
+bool session_imagine(struct session *session, const struct options *options, int ranks,
+                     int node_ranks, bool training, struct error *error)
+{
+    *session = (struct session){.options = options};
+    return mesh_imagine(&session->mesh, 0, ranks, node_ranks, options, error) &&
+           session_prepare(session, training, error);
 }
 
 /* The memory that a batch passes through on the device. */
@@ -178,6 +194,7 @@ static void batch_allocate(struct session *session, const struct image_source *s
     session->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof(int64_t));
 }
 
+/* Activations of training come first: they are the most, and grow the arena unit by unit. */
 static void session_layout(struct session *session, const struct image_source *source,
                            bool training)
 {
@@ -190,11 +207,22 @@ static void session_layout(struct session *session, const struct image_source *s
     if (!arena_is_measuring(arena))
         backend->workspace_set(session->device, memory, workspace);
     session->activations_mark = arena_mark(arena);
-    session->model->type->activations(session->model, arena, session->batch, false);
-    if (!training)
-        return;
-    arena_rewind(arena, session->activations_mark);
-    session->model->type->activations(session->model, arena, session->batch, true);
+    if (training)
+        session_activations(session, true);
+    session_activations(session, false);
+    if (training)
+        session_activations(session, true);
+}
+
+void session_measure(struct session *session, int64_t batch, const struct image_source *source,
+                     bool training, size_t (*rows)[MEMORY_CLASSES])
+{
+    session->batch = batch;
+    session->feed_bytes = feed_bytes(session->options, source, batch, training);
+    arena_measure(&session->arena);
+    session->arena.by_row = rows;
+    session_layout(session, source, training);
+    session->arena.by_row = NULL;
 }
 
 static void memory_print(const struct session *session)
@@ -204,6 +232,8 @@ static void memory_print(const struct session *session)
         log_info("  %-12s %10.2f MiB", memory_class_name[i],
                  (double)arena->by_class[i] / (1 << 20));
     log_info("  %-12s %10.2f MiB a rank, one allocation", "arena", (double)arena->peak / (1 << 20));
+    log_info("  %-12s %10.2f MiB a rank besides, for batches that are loaded ahead", "loaders",
+             (double)session->feed_bytes / (1 << 20));
 }
 
 static bool pinned_allocate(struct session *session, struct error *error)
@@ -219,13 +249,11 @@ static bool pinned_allocate(struct session *session, struct error *error)
 bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
                       bool training, struct error *error)
 {
-    session->batch = batch;
     if (source->channels != session->model->channels)
         error_set(error, ERROR_USAGE,
                   "the images have %lld channels and model.channels is %lld: set model.channels",
                   (long long)source->channels, (long long)session->model->channels);
-    arena_measure(&session->arena);
-    session_layout(session, source, training);
+    session_measure(session, batch, source, training, NULL);
     size_t bytes = session->arena.peak;
     log_info("memory:");
     memory_print(session);
@@ -245,11 +273,11 @@ void session_say_memory(const struct session *session)
 {
     const double mib = 1 << 20;
     double base = (double)session->base_resident / mib, arena = (double)session->arena.peak / mib;
+    double feeds = (double)session->feed_bytes / mib, planned = arena + feeds + base;
     double peak = (double)resident_peak() / mib;
-    log_info(
-        "memory of rank 0: arena %.1f MiB + libraries %.1f MiB = %.1f MiB planned, resident at "
-        "most %.1f MiB (%+.1f %%)",
-        arena, base, arena + base, peak, 100 * (peak / (arena + base) - 1));
+    log_info("memory of rank 0: arena %.1f MiB + loaders %.1f MiB + libraries %.1f MiB = %.1f MiB "
+             "planned, resident at most %.1f MiB (%+.1f %%)",
+             arena, feeds, base, planned, peak, 100 * (peak / planned - 1));
 }
 
 /* Names for the profile: the units', and one for what belongs to none. */

@@ -26,6 +26,7 @@ struct session {
     int64_t batch; /* samples that one pass of this rank can hold */
 
     struct arena arena;
+    size_t feed_bytes;       /* of the batches that are loaded ahead, outside of the arena */
     void *memory;            /* what the arena lies in */
     size_t base_resident;    /* of this process before that was allocated */
     size_t activations_mark; /* training's and evaluation's activations lie over each other */
@@ -59,6 +60,18 @@ bool session_resolve(struct options *options, const struct dataset *dataset, str
  * model are the option's, else the registry's. */
 bool session_open(struct session *session, const struct options *options, struct comm *world,
                   bool training, struct error *error);
+
+/* The same on the mesh of the first of `ranks` ranks, `node_ranks` of them on a node, without the
+ * others: for session_measure. Threads and compute type are those of this machine. */
+bool session_imagine(struct session *session, const struct options *options, int ranks,
+                     int node_ranks, bool training, struct error *error);
+
+/* Lays out in thought: afterwards session->arena.peak and .by_class say what session_allocate would
+ * take for `batch` samples a pass, and session->feed_bytes what the loaders take besides. rows:
+ * NULL, or [ARENA_UNIT_ROWS + units] for the same by units. All ranks need the same. Only before
+ * session_allocate. */
+void session_measure(struct session *session, int64_t batch, const struct image_source *source,
+                     bool training, size_t (*rows)[MEMORY_CLASSES]);
 
 /* Collective. Measures, prints the table of memory, allocates: `batch` samples a pass, of images of
  * this size. */

@@ -6,15 +6,6 @@
 
 #include "core/clock.h"
 
-static int first_trainable_unit(const struct model *model)
-{
-    for (int u = 0; u < model->unit_count; u++)
-        for (int t = 0; t < model->units[u].tensor_count; t++)
-            if (model->units[u].tensors[t].trainable)
-                return u;
-    return model->unit_count;
-}
-
 void step_open(struct step_context *step, struct session *session, struct loader *loader,
                const struct image_source *source, const struct optimizer *optimizer)
 {
@@ -22,7 +13,7 @@ void step_open(struct step_context *step, struct session *session, struct loader
                                   .loader = loader,
                                   .source = *source,
                                   .optimizer = optimizer,
-                                  .first_trainable = first_trainable_unit(session->model)};
+                                  .first_trainable = model_first_trainable(session->model)};
 }
 
 /* A record that could not be read poisons the gradient: so all ranks see, in the norm that they

@@ -40,15 +40,6 @@ static bool data_open(struct trainer *trainer, struct error *error)
     return comm_agree(trainer->world, error);
 }
 
-/* The most samples that one pass of a rank can get. */
-static int64_t pass_capacity(const struct trainer *trainer)
-{
-    int64_t ranks = trainer->world->size;
-    int64_t slice = (trainer->global_batch + ranks - 1) / ranks;
-    int64_t accumulate = trainer->options.train.accumulate;
-    return (slice + accumulate - 1) / accumulate;
-}
-
 static bool feeds_start(struct trainer *trainer, struct error *error)
 {
     const struct options *options = &trainer->options;
@@ -182,7 +173,8 @@ static bool trainer_prepare(struct trainer *trainer, struct error *error)
     if (!data_open(trainer, error) || !session_open(session, options, trainer->world, true, error))
         return false;
     run_announce(trainer);
-    if (!session_allocate(session, pass_capacity(trainer), &trainer->train.source, true, error) ||
+    int64_t batch = feed_pass_samples(options, trainer->world->size);
+    if (!session_allocate(session, batch, &trainer->train.source, true, error) ||
         !feeds_start(trainer, error))
         return false;
     optimizer_open(&trainer->optimizer, options);

@@ -1,0 +1,146 @@
+/* Planning: sessions on imagined meshes, measured and thrown away. */
+#include "train/plan.h"
+
+#include <stdlib.h>
+
+#include "core/resident.h"
+#include "train/feed.h"
+
+enum { BATCH_MOST = 1000000 }; /* as train.batch */
+
+bool plan_open(struct plan *plan, const struct options *options, int ranks, int node_ranks,
+               struct error *error)
+{
+    struct dataset described;
+    *plan = (struct plan){
+        .options = *options, .ranks = ranks, .node_ranks = node_ranks, .training = true};
+    if (!dataset_describe(&described, options, error))
+        return false;
+    plan->source = (struct image_source){
+        .channels = described.channels, .height = described.height, .width = described.width};
+    return session_resolve(&plan->options, &described, error);
+}
+
+/* How many nodes a group lies on, whose members are `stride` ranks apart, the first of them rank 0.
+ */
+static int group_nodes(const struct plan *plan, int size, int stride)
+{
+    int nodes = 0, before = -1;
+    for (int member = 0; member < size; member++) {
+        int node = member * stride / plan->node_ranks;
+        nodes += node != before;
+        before = node;
+    }
+    return nodes;
+}
+
+/* Of what a ring of `size` sends, the part that leaves a node: with N bytes of each rank for all
+ * others, a node gets those of the other nodes. */
+static double network_share(int nodes, int size)
+{
+    return size > 1 ? (double)(nodes - 1) / (size - 1) : 0;
+}
+
+static void traffic_plan(const struct plan *plan, const struct session *session,
+                         struct plan_entry *entry)
+{
+    const struct mesh *mesh = &session->mesh;
+    struct flat_traffic traffic = flat_traffic(&session->flat, plan->options.train.accumulate,
+                                               model_first_trainable(session->model));
+    int shard_nodes = group_nodes(plan, mesh->shard->size, 1);
+    int replica_nodes = group_nodes(plan, mesh->replica->size, mesh->shard->size);
+    entry->sent_shard = traffic.shard;
+    entry->sent_replica = traffic.replica;
+    entry->sent_network = traffic.shard * network_share(shard_nodes, mesh->shard->size) +
+                          traffic.replica * network_share(replica_nodes, mesh->replica->size);
+}
+
+static bool fits(const struct plan *plan, struct session *session, int64_t batch, size_t room)
+{
+    session_measure(session, batch, &plan->source, plan->training, NULL);
+    return session->arena.peak + session->feed_bytes <= room;
+}
+
+/* The most samples a pass that fit, 0: not even one. No batch is measured that is much larger than
+ * what fits, so no size overflows. */
+static int64_t largest_pass(const struct plan *plan, struct session *session, size_t room)
+{
+    int64_t good = 0, bad = 1;
+    while (bad <= BATCH_MOST && fits(plan, session, bad, room)) {
+        good = bad;
+        bad *= 2;
+    }
+    if (bad > BATCH_MOST)
+        bad = BATCH_MOST + 1;
+    while (bad - good > 1) {
+        int64_t middle = good + (bad - good) / 2;
+        *(fits(plan, session, middle, room) ? &good : &bad) = middle;
+    }
+    return good;
+}
+
+static int64_t largest_batch(const struct plan *plan, struct session *session, size_t room)
+{
+    int64_t pieces = plan->training ? plan->options.train.accumulate : 1;
+    int64_t batch = largest_pass(plan, session, room) * pieces;
+    return batch < BATCH_MOST ? batch : BATCH_MOST;
+}
+
+/* Samples of a pass as the options have it. */
+static int64_t pass_samples(const struct plan *plan)
+{
+    return plan->training ? feed_pass_samples(&plan->options, plan->ranks)
+                          : plan->options.train.batch;
+}
+
+static void entry_fill(const struct plan *plan, struct session *session, size_t room,
+                       struct plan_entry *entry)
+{
+    entry->base = resident_now();
+    entry->replica = session->mesh.replica->size;
+    entry->shard = session->mesh.shard->size;
+    entry->compute = session->compute;
+    entry->batch = pass_samples(plan);
+    session_measure(session, entry->batch, &plan->source, plan->training, NULL);
+    for (int i = 0; i < MEMORY_CLASSES; i++)
+        entry->by_class[i] = session->arena.by_class[i];
+    entry->arena = session->arena.peak;
+    entry->feeds = session->feed_bytes;
+    if (plan->training)
+        traffic_plan(plan, session, entry);
+    if (room > 0)
+        entry->largest_batch = largest_batch(plan, session, room);
+}
+
+void plan_make(const struct plan *plan, enum strategy_choice strategy,
+               enum checkpoint_activations_choice checkpoint_activations, size_t room,
+               struct plan_entry *entry)
+{
+    struct options options = plan->options;
+    struct session session;
+    if (options.mesh.strategy != (int)strategy)
+        options.mesh.shard = 0;
+    options.mesh.strategy = (int)strategy;
+    options.train.checkpoint_activations = (int)checkpoint_activations;
+    *entry =
+        (struct plan_entry){.strategy = strategy, .checkpoint_activations = checkpoint_activations};
+    if (session_imagine(&session, &options, plan->ranks, plan->node_ranks, plan->training,
+                        &entry->error))
+        entry_fill(plan, &session, room, entry);
+    session_close(&session);
+}
+
+size_t (*plan_rows(const struct plan *plan, struct session *session,
+                   struct error *error))[MEMORY_CLASSES]
+{
+    size_t(*rows)[MEMORY_CLASSES] = NULL;
+    if (!session_imagine(session, &plan->options, plan->ranks, plan->node_ranks, plan->training,
+                         error)) {
+        session_close(session);
+        return NULL;
+    }
+    rows = calloc((size_t)session->model->unit_count + ARENA_UNIT_ROWS, sizeof *rows);
+    ENSURE(rows != NULL, "no memory for a plan");
+    session_measure(session, pass_samples(plan), &plan->source, plan->training, rows);
+    return rows;
+}

@@ -1,0 +1,315 @@
+/* The plan against the truth, on 1, 2 and 4 ranks: what is planned on an imagined mesh is what a
+ * session really takes, to the byte, and what its steps really send; the largest batch fits, one
+ * more does not. */
+#include "train/plan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "comm_fixture.h"
+#include "core/log.h"
+#include "train/feed.h"
+#include "train/optimizer.h"
+#include "train/step.h"
+
+static struct comm *world;
+
+/* What each strategy is tried with besides. */
+static const char *const variants[] = {
+    "train.precision=bf16",
+    "train.precision=bf16 mesh.reduce=compute train.accumulate=3 "
+    "train.checkpoint_activations=block",
+    "train.precision=fp32 train.accumulate=2 optim.freeze=stem,blocks.0 optim.ema=0.9",
+    "train.precision=fp32 optim.name=sgd model.pool=mean optim.freeze=blocks.1 data.val=none",
+};
+
+enum { VARIANTS = sizeof variants / sizeof variants[0] };
+
+static void options_make(struct options *options, int strategy, const char *variant)
+{
+    static const char small[] = "model.dim=32 model.depth=3 model.heads=2 model.patch=8 "
+                                "data.format=synthetic data.samples=64 train.batch=6 run.threads=1 "
+                                "data.image=48 augment.resize=32 mesh.transport=ring ";
+    char words[1024];
+    struct error error = {0};
+    options_default(options);
+    options->mesh.strategy = strategy;
+    snprintf(words, sizeof words, "%s%s", small, variant);
+    for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " "))
+        if (!options_set(word, options, &error))
+            fail_msg("%s", error.text);
+}
+
+/* Counts what a group's collectives send, in front of the real ones. */
+struct counted {
+    const struct comm_backend *real;
+    struct comm_backend counting;
+    double sent;
+};
+
+static struct counted shard_counted, replica_counted;
+
+static struct counted *counted_of(const struct comm *comm)
+{
+    return comm->backend == &shard_counted.counting ? &shard_counted : &replica_counted;
+}
+
+static double element_bytes(enum comm_type type)
+{
+    return type == COMM_BF16 ? 2 : type == COMM_FP32 ? 4 : type == COMM_BYTE ? 1 : 8;
+}
+
+static struct ticket *count_all_reduce(struct comm *comm, void *buffer, int64_t count,
+                                       enum comm_type type, enum comm_operation operation,
+                                       struct event *after)
+{
+    struct counted *counted = counted_of(comm);
+    counted->sent += 2 * element_bytes(type) * (double)count * (comm->size - 1) / comm->size;
+    return counted->real->all_reduce(comm, buffer, count, type, operation, after);
+}
+
+static struct ticket *count_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
+                                           enum comm_type type, enum comm_operation operation,
+                                           struct event *after)
+{
+    struct counted *counted = counted_of(comm);
+    counted->sent += element_bytes(type) * (double)count * (comm->size - 1);
+    return counted->real->reduce_scatter(comm, buffer, count, type, operation, after);
+}
+
+static struct ticket *count_all_gather(struct comm *comm, void *buffer, int64_t count,
+                                       enum comm_type type, struct event *after)
+{
+    struct counted *counted = counted_of(comm);
+    counted->sent += element_bytes(type) * (double)count * (comm->size - 1);
+    return counted->real->all_gather(comm, buffer, count, type, after);
+}
+
+static void counting_begin(struct counted *counted, struct comm *comm)
+{
+    *counted = (struct counted){.real = comm->backend, .counting = *comm->backend};
+    counted->counting.all_reduce = count_all_reduce;
+    counted->counting.reduce_scatter = count_reduce_scatter;
+    counted->counting.all_gather = count_all_gather;
+    comm->backend = &counted->counting;
+}
+
+/* Two steps; what the second one sends. */
+static bool steps_run(struct session *session, struct data_feed *feed,
+                      const struct options *options, struct error *error)
+{
+    struct optimizer optimizer;
+    struct step_context step;
+    struct step_times times = {0};
+    int64_t global = options->train.batch * world->size;
+    if (!feed_start(feed, options, world, session->device, global, session->model->image, true,
+                    error))
+        return false;
+    optimizer_open(&optimizer, options);
+    flat_set_segments(&session->flat, 0);
+    flat_initialize(&session->flat, 1);
+    flat_refresh(&session->flat);
+    step_open(&step, session, feed->loader, &feed->source, &optimizer);
+    session_activations(session, true);
+    sampler_set_epoch(&feed->sampler, 0);
+    loader_start(feed->loader, 0);
+    for (int number = 0; number < 2; number++) {
+        shard_counted.sent = replica_counted.sent = 0;
+        if (!step_run(&step, number, 1e-3, &times, error))
+            return false;
+    }
+    loader_stop(feed->loader);
+    return true;
+}
+
+static bool differs(double planned, double counted, const char *what, const char *variant)
+{
+    double gap = planned > counted ? planned - counted : counted - planned;
+    if (gap <= 1e-9 * counted)
+        return false;
+    printf("# %s: %s: planned %.1f, counted %.1f\n", variant, what, planned, counted);
+    return true;
+}
+
+static int entry_wrong(const struct plan_entry *entry, const struct session *session,
+                       const char *variant)
+{
+    int wrong = entry->arena != session->arena.peak || entry->feeds != session->feed_bytes ||
+                entry->shard != session->mesh.shard->size || entry->compute != session->compute;
+    for (int i = 0; i < MEMORY_CLASSES; i++)
+        wrong += entry->by_class[i] != session->arena.by_class[i];
+    if (wrong > 0)
+        printf("# %s: planned %zu, taken %zu\n", variant, entry->arena, session->arena.peak);
+    wrong += differs(entry->sent_shard, shard_counted.sent, "shard", variant);
+    return wrong + differs(entry->sent_replica, replica_counted.sent, "replica", variant);
+}
+
+/* A session that really runs, against its plan. */
+static int plan_wrong(int strategy, const char *variant)
+{
+    struct options options;
+    struct plan plan;
+    struct plan_entry entry;
+    struct session session;
+    struct data_feed feed;
+    struct error error = {0};
+    options_make(&options, strategy, variant);
+    if (strategy == STRATEGY_HSDP && world->size == 4)
+        options.mesh.shard = 2;
+    if (!feed_open(&feed, &options, SPLIT_TRAIN, world, &error) ||
+        !session_resolve(&options, &feed.dataset, &error) ||
+        !session_open(&session, &options, world, true, &error))
+        fail_msg("%s", error.text);
+    counting_begin(&shard_counted, session.mesh.shard);
+    counting_begin(&replica_counted, session.mesh.replica);
+    int64_t batch = feed_pass_samples(&options, world->size);
+    if (!session_allocate(&session, batch, &feed.source, true, &error) ||
+        !steps_run(&session, &feed, &options, &error) ||
+        !plan_open(&plan, &options, world->size, world->size, &error))
+        fail_msg("%s", error.text);
+    plan_make(&plan, (enum strategy_choice)strategy,
+              (enum checkpoint_activations_choice)options.train.checkpoint_activations, 0, &entry);
+    if (entry.error.kind != ERROR_NONE)
+        fail_msg("%s", entry.error.text);
+    int wrong = entry_wrong(&entry, &session, variant);
+    feed_close(&feed);
+    session_close(&session);
+    return wrong;
+}
+
+static void plans_are_what_runs_take(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (int strategy = STRATEGY_DDP; strategy <= STRATEGY_HSDP; strategy++)
+        for (int i = 0; i < VARIANTS; i++)
+            wrong += plan_wrong(strategy, variants[i]);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
+static void rows_add_up_to_the_arena(void **state)
+{
+    (void)state;
+    for (int i = 0; i < VARIANTS; i++) {
+        struct plan plan;
+        struct session session;
+        struct options options;
+        struct error error = {0};
+        size_t sums[MEMORY_CLASSES] = {0};
+        options_make(&options, STRATEGY_FSDP, variants[i]);
+        assert_true(plan_open(&plan, &options, 8, 4, &error));
+        size_t(*rows)[MEMORY_CLASSES] = plan_rows(&plan, &session, &error);
+        assert_non_null(rows);
+        int count = session.model->unit_count + ARENA_UNIT_ROWS;
+        for (int row = 0; row < count; row++)
+            for (int c = 0; c < MEMORY_CLASSES; c++)
+                sums[c] += rows[row][c];
+        assert_memory_equal(sums, session.arena.by_class, sizeof sums);
+        /* Blocks 0 and 1 are alike; nothing of a unit is gathered for itself. */
+        assert_memory_equal(rows[ARENA_UNIT_ROWS + 1], rows[ARENA_UNIT_ROWS + 2], sizeof *rows);
+        assert_true(rows[ARENA_UNIT_ROWS + 1][MEMORY_ACTIVATIONS] > 0);
+        assert_int_equal(rows[ARENA_UNIT_ROWS][MEMORY_GATHERED], 0);
+        assert_int_equal(rows[ARENA_SHARED_ROW][MEMORY_GATHERED],
+                         session.arena.by_class[MEMORY_GATHERED]);
+        free(rows);
+        session_close(&session);
+    }
+}
+
+static void the_largest_batch_fits_and_one_more_does_not(void **state)
+{
+    (void)state;
+    for (int i = 0; i < VARIANTS; i++) {
+        struct plan plan;
+        struct plan_entry entry;
+        struct options options;
+        struct error error = {0};
+        options_make(&options, STRATEGY_ZERO2, variants[i]);
+        enum checkpoint_activations_choice kept =
+            (enum checkpoint_activations_choice)options.train.checkpoint_activations;
+        size_t room = (size_t)60 << 20;
+        assert_true(plan_open(&plan, &options, 4, 4, &error));
+        plan_make(&plan, STRATEGY_ZERO2, kept, room, &entry);
+        int64_t largest = entry.largest_batch;
+        assert_in_range(largest, 100, 100000);
+        assert_int_equal(largest % options.train.accumulate, 0);
+        plan.options.train.batch = largest;
+        plan_make(&plan, STRATEGY_ZERO2, kept, 0, &entry);
+        assert_true(entry.arena + entry.feeds <= room);
+        plan.options.train.batch = largest + 1;
+        plan_make(&plan, STRATEGY_ZERO2, kept, 0, &entry);
+        assert_true(entry.arena + entry.feeds > room);
+        plan_make(&plan, STRATEGY_ZERO2, kept, (size_t)10 << 20, &entry);
+        assert_int_equal(entry.largest_batch, 0);
+        plan_make(&plan, STRATEGY_ZERO2, kept, (size_t)1 << 60, &entry);
+        assert_int_equal(entry.largest_batch, 1000000);
+    }
+}
+
+/* What leaves a node, for groups on several nodes: 8 ranks, 4 a node. */
+static void the_network_carries_what_leaves_a_node(void **state)
+{
+    (void)state;
+    struct plan plan;
+    struct plan_entry entry;
+    struct options options;
+    struct error error = {0};
+    options_make(&options, STRATEGY_HSDP, "train.precision=bf16");
+    assert_true(plan_open(&plan, &options, 8, 4, &error));
+    plan_make(&plan, STRATEGY_HSDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
+    assert_int_equal(entry.shard, 4);
+    assert_int_equal(entry.replica, 2);
+    assert_true(entry.sent_network == entry.sent_replica && entry.sent_replica > 0);
+    /* Of seven parts that a rank sends on, those of the other node's four cross, shared by four. */
+    plan_make(&plan, STRATEGY_FSDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
+    assert_true(entry.sent_replica == 0 && entry.sent_network * 7 == entry.sent_shard);
+    plan_make(&plan, STRATEGY_DDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
+    assert_true(entry.sent_shard == 0 && entry.sent_network * 7 == entry.sent_replica);
+    plan.node_ranks = 8;
+    plan_make(&plan, STRATEGY_DDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
+    assert_true(entry.sent_network == 0 && entry.sent_replica > 0);
+}
+
+static void ranks_that_cannot_run_so_are_an_error(void **state)
+{
+    (void)state;
+    struct plan plan;
+    struct plan_entry entry;
+    struct options options;
+    struct error error = {0};
+    options_make(&options, STRATEGY_HSDP, "train.precision=bf16");
+    assert_true(plan_open(&plan, &options, 6, 4, &error));
+    plan_make(&plan, STRATEGY_HSDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
+    assert_int_equal(entry.error.kind, ERROR_USAGE);
+    plan_make(&plan, STRATEGY_FSDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
+    assert_int_equal(entry.error.kind, ERROR_NONE);
+    options_make(&options, STRATEGY_DDP, "data.format=imagenet");
+    assert_false(plan_open(&plan, &options, 6, 4, &error));
+}
+
+int main(int argc, char **argv)
+{
+    struct error error = {0};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_are_what_runs_take),
+        cmocka_unit_test(rows_add_up_to_the_arena),
+        cmocka_unit_test(the_largest_batch_fits_and_one_more_does_not),
+        cmocka_unit_test(the_network_carries_what_leaves_a_node),
+        cmocka_unit_test(ranks_that_cannot_run_so_are_an_error),
+    };
+    if (!comm_world_open(&argc, &argv, &world, &error)) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    log_open(world->rank, LOG_WARN);
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    comm_world_close(world);
+    return failed;
+}
