@@ -12,7 +12,10 @@
 static int run(struct comm *world, const struct options *options, const struct command_line *line,
                struct error *error)
 {
+    struct error build_error = {0};
     log_open(world->rank, LOG_INFO);
+    if (!app_same_build(world, &build_error))
+        *error = build_error;
     if (comm_agree(world, error) && !comm_same(world, options, sizeof *options))
         error_set(error, ERROR_USAGE,
                   "the ranks have different options: give all the same command line, and all nodes "

@@ -29,7 +29,7 @@ said() {
     result "$1" "$bad" "$4"
 }
 
-echo 1..55
+echo 1..56
 cd "$work" || exit 1
 run 2 train $small train.epochs=1 run.dir="$work/run"
 result 'train on two ranks' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
@@ -128,6 +128,15 @@ if grep -q 'device: .* baseline' "$work/train.log"; then
 else
     ranks 'ranks with different instructions' VITTRAIN_CPU VITTRAIN_CPU=baseline
 fi
+cp "$vittrain" "$work/other-build" && printf x >>"$work/other-build"
+timeout 120 $MPIRUN -np 1 "$vittrain" $small run.dir="$work/mixed" : -np 1 "$work/other-build" train.epoch=3 \
+    >"$work/failing.log" 2>&1 </dev/null
+status=$?
+bad=
+[ $status -eq 2 ] && [ "$(grep -c '^vittrain: error: ' "$work/failing.log")" = 1 ] &&
+    grep -q 'rank 1 on .*: ranks run different builds of vittrain' "$work/failing.log" ||
+    bad="exit status $status, or another error"
+result 'ranks with different builds' "$bad" "$work/failing.log"
 fails 1 'a predictions file that cannot be written' 5 'no/p.csv' predict \
     "$work/second/checkpoints/last.h5" predict.output="$work/no/p.csv"
 fails 2 'an unwritable run folder' 5 '/proc/none' $small run.dir=/proc/none

@@ -29,7 +29,7 @@ probabilities() {
 # others: how far apart the meshes are that read each other's.
 if [ -n "$TEST_LONG" ]; then others="1 2 3 4 5 6"; else others="1 4"; fi
 set -- $others
-echo 1..$((count * (2 + 2 * $#) + 7))
+echo 1..$((count * (2 + 2 * $#) + 6))
 
 run 1 whole $steps train.steps=8 run.dir="$work/whole"
 column "$work/whole/metrics.csv" train loss >"$work/whole.loss"

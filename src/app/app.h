@@ -29,6 +29,9 @@ const struct command *app_find(const char *name);
 /* What each exit code means, by enum error_kind. */
 extern const char *const app_exit_codes[];
 
+/* Collective, before anything else: do all ranks run the same program file (where /proc tells)? */
+bool app_same_build(struct comm *world, struct error *error);
+
 /* Answers --help, --version and --manual; needs no ranks. Gives the exit code. */
 int app_inform(const struct command_line *line);
 
