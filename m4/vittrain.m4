@@ -101,16 +101,18 @@ AC_DEFUN([VITTRAIN_KERNELS_FLAG], [
 
 AC_DEFUN([VITTRAIN_SANITIZERS], [
   AC_ARG_ENABLE([sanitizers],
-    [AS_HELP_STRING([--enable-sanitizers], [check addresses and undefined behaviour at run time])],
+    [AS_HELP_STRING([--enable-sanitizers], [check addresses and undefined behaviour at run time;
+       =thread: races between threads])],
     [], [enable_sanitizers=no])
   AS_IF([test "$enable_sanitizers" != no], [
     SANITIZER_CFLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
+    AS_IF([test "$enable_sanitizers" = thread], [SANITIZER_CFLAGS="-fsanitize=thread"])
     AC_MSG_CHECKING([whether $CC links with the sanitizers])
     vittrain_save_CFLAGS=$CFLAGS
     CFLAGS="$CFLAGS $SANITIZER_CFLAGS"
     AC_LINK_IFELSE([AC_LANG_PROGRAM()], [AC_MSG_RESULT([yes])],
       [AC_MSG_RESULT([no])
-       VITTRAIN_MISSING([libasan and libubsan (for --enable-sanitizers)], [gcc])])
+       VITTRAIN_MISSING([libasan, libubsan or libtsan (for --enable-sanitizers)], [gcc])])
     CFLAGS=$vittrain_save_CFLAGS
   ])
   AC_SUBST([SANITIZER_CFLAGS])

@@ -24,6 +24,7 @@ TRAIN_TAGS = {
     "peak_share": "peak_share",
     "time/data": "data_seconds",
     "time/compute": "compute_seconds",
+    "time/comm": "comm_seconds",
     "time/exposed_comm": "exposed_comm_seconds",
 }
 

@@ -16,4 +16,5 @@ export OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_btl_vader_single_copy_mechani
 ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:fast_unwind_on_malloc=0:allocator_may_return_null=1
 LSAN_OPTIONS=suppressions=$TEST_SOURCE/test/lsan.supp:print_suppressions=0
 UBSAN_OPTIONS=print_stacktrace=1
-export ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS
+TSAN_OPTIONS=suppressions=$TEST_SOURCE/test/tsan.supp
+export ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS

@@ -18,7 +18,7 @@
 
 #define METRICS_HEADER                                                                             \
     "epoch,step,split,loss,top1,top5,lr,grad_norm,images_per_second,step_seconds,data_seconds,"    \
-    "compute_seconds,exposed_comm_seconds,peak_share,elapsed_seconds\n"
+    "compute_seconds,comm_seconds,exposed_comm_seconds,peak_share,elapsed_seconds\n"
 #define EPOCHS_HEADER                                                                              \
     "epoch,step,train_loss,train_top1,train_top5,val_loss,val_top1,val_top5,lr,seconds,"           \
     "eval_seconds,images_per_second,data_share\n"
@@ -67,6 +67,7 @@ static void write_train(struct run_log *log, int64_t step)
                               .step_seconds = 0.064,
                               .data_seconds = 0,
                               .compute_seconds = 0.06,
+                              .comm_seconds = 0.01,
                               .exposed_comm_seconds = 0.004,
                               .peak_share = 0.5,
                               .elapsed_seconds = (double)step};
@@ -116,7 +117,8 @@ static void assert_file(const char *name, const char *expected)
 }
 
 #define ROW(epoch, step)                                                                           \
-    epoch "," step ",train,2.5,0.125,,0.0003,0.333333333,1000,0.064,0,0.06,0.004,0.5," step "\n"
+    epoch "," step ",train,2.5,0.125,,0.0003,0.333333333,1000,0.064,0,0.06,0.01,0.004,0.5," step   \
+          "\n"
 
 static void rows_hold_what_was_given(void **state)
 {

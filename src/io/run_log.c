@@ -11,7 +11,7 @@
 
 static const char metrics_header[] =
     "epoch,step,split,loss,top1,top5,lr,grad_norm,images_per_second,step_seconds,data_seconds,"
-    "compute_seconds,exposed_comm_seconds,peak_share,elapsed_seconds";
+    "compute_seconds,comm_seconds,exposed_comm_seconds,peak_share,elapsed_seconds";
 static const char epochs_header[] =
     "epoch,step,train_loss,train_top1,train_top5,val_loss,val_top1,val_top5,lr,seconds,"
     "eval_seconds,images_per_second,data_share";
@@ -79,6 +79,7 @@ static bool metrics_to_table(struct csv *csv, const struct metrics_row *row, str
     csv_number(csv, row->step_seconds);
     csv_number(csv, row->data_seconds);
     csv_number(csv, row->compute_seconds);
+    csv_number(csv, row->comm_seconds);
     csv_number(csv, row->exposed_comm_seconds);
     csv_number(csv, row->peak_share);
     csv_number(csv, row->elapsed_seconds);
@@ -112,6 +113,7 @@ static bool metrics_to_board(struct tensorboard *board, const struct metrics_row
            metrics_point(board, row, "", "peak_share", row->peak_share, error) &&
            metrics_point(board, row, "time", "data", row->data_seconds, error) &&
            metrics_point(board, row, "time", "compute", row->compute_seconds, error) &&
+           metrics_point(board, row, "time", "comm", row->comm_seconds, error) &&
            metrics_point(board, row, "time", "exposed_comm", row->exposed_comm_seconds, error);
 }
 

@@ -18,8 +18,8 @@ struct metrics_row {
     double loss, top1, top5;
     double rate, gradient_norm;
     double images_per_second, step_seconds;
-    double data_seconds, compute_seconds, exposed_comm_seconds; /* mean of a step */
-    double peak_share;                                          /* of the machine's peak FLOP/s */
+    double data_seconds, compute_seconds, comm_seconds, exposed_comm_seconds; /* mean of a step */
+    double peak_share;      /* of the machine's peak FLOP/s */
     double elapsed_seconds; /* since the start of the run, all parts */
 };
 

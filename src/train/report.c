@@ -15,8 +15,8 @@ enum { PLAIN_LINE_SECONDS = 10 };
 
 /* What all ranks have counted since the last call. */
 struct interval_sums {
-    double loss, top1, top5, samples; /* sums over samples */
-    double data, compute, exposed;    /* seconds, mean of the ranks */
+    double loss, top1, top5, samples;             /* sums over samples */
+    double data, compute, communication, exposed; /* seconds, mean of the ranks */
 };
 
 static struct interval_sums sums_take(struct trainer *trainer)
@@ -28,8 +28,15 @@ static struct interval_sums sums_take(struct trainer *trainer)
     backend->zero(session->stream, session->sums, sizeof *session->sums);
     backend->stream_synchronize(session->stream);
     const struct loss_sums *own = session->host_sums;
-    double sums[] = {own->loss,     own->top1,   own->top5,
-                     own->samples,  times->data, times->forward + times->backward + times->update,
+    double compute =
+        times->forward + times->backward + times->reduce + times->update - times->exposed;
+    double sums[] = {own->loss,
+                     own->top1,
+                     own->top5,
+                     own->samples,
+                     times->data,
+                     compute,
+                     times->communication,
                      times->exposed};
     comm_all_reduce(trainer->world, sums, sizeof sums / sizeof sums[0], COMM_FP64, COMM_SUM);
     double ranks = trainer->world->size;
@@ -39,7 +46,8 @@ static struct interval_sums sums_take(struct trainer *trainer)
                                   .samples = sums[3],
                                   .data = sums[4] / ranks,
                                   .compute = sums[5] / ranks,
-                                  .exposed = sums[6] / ranks};
+                                  .communication = sums[6] / ranks,
+                                  .exposed = sums[7] / ranks};
 }
 
 static void interval_begin(struct trainer *trainer)
@@ -132,6 +140,7 @@ void report_interval(struct trainer *trainer)
                                     .step_seconds = seconds / steps,
                                     .data_seconds = sums.data / steps,
                                     .compute_seconds = sums.compute / steps,
+                                    .comm_seconds = sums.communication / steps,
                                     .exposed_comm_seconds = sums.exposed / steps,
                                     .peak_share = share_of_peak(trainer, speed),
                                     .elapsed_seconds = elapsed(trainer)};
@@ -191,6 +200,7 @@ bool report_epoch(struct trainer *trainer, bool evaluated, struct error *error)
                                             .step_seconds = NAN,
                                             .data_seconds = NAN,
                                             .compute_seconds = NAN,
+                                            .comm_seconds = NAN,
                                             .exposed_comm_seconds = NAN,
                                             .peak_share = NAN,
                                             .elapsed_seconds = elapsed(trainer)};

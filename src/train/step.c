@@ -124,12 +124,25 @@ static void nonfinite_explain(struct session *session, int64_t number, struct er
                   step, place, advice);
 }
 
+/* What the communication thread did, and was waited for, since `before`. */
+static void communication_times(const struct session *session, const struct step_times *before,
+                                struct step_times *times)
+{
+    struct comm *world = session->mesh.world;
+    double busy, exposed;
+    world->backend->times(world, &busy, &exposed);
+    times->communication += busy - before->communication;
+    times->exposed += exposed - before->exposed;
+}
+
 bool step_run(struct step_context *step, int64_t number, double rate, struct step_times *times,
               struct error *error)
 {
     struct session *session = step->session;
     const struct device_backend *backend = session->device->backend;
     int64_t accumulate = session->options->train.accumulate;
+    struct step_times before = {0}, none = {0};
+    communication_times(session, &none, &before);
     flat_zero_gradients(&session->flat);
     for (int64_t micro = 0; micro < accumulate; micro++)
         micro_batch_run(step, number, micro == accumulate - 1, times, error);
@@ -141,8 +154,9 @@ bool step_run(struct step_context *step, int64_t number, double rate, struct ste
     backend->copy(session->stream, session->host_norm, session->flat.norm_squared,
                   sizeof *session->host_norm);
     backend->stream_synchronize(session->stream);
-    times->exposed += reduced - begin;
+    times->reduce += reduced - begin;
     times->update += clock_now() - reduced;
+    communication_times(session, &before, times);
     if (isfinite(*session->host_norm))
         return true;
     if (error->kind == ERROR_NONE)

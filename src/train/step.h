@@ -17,7 +17,9 @@ struct step_context {
 
 /* Which step, and where its time went (seconds, added up). */
 struct step_times {
-    double data, forward, backward, exposed, update;
+    double data, forward, backward, reduce, update;
+    double communication; /* of the communication thread, beside all that */
+    double exposed;       /* of forward to update: waiting for it */
 };
 
 void step_open(struct step_context *step, struct session *session, struct loader *loader,
