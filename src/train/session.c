@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/resident.h"
 #include "train/feed.h"
+#include "train/fit.h"
 #include "train/optimizer.h"
 
 /* Ranks of a node share its cores; where the launcher bound a rank to some, it has those. */
@@ -258,10 +259,11 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
     log_info("memory:");
     memory_print(session);
     session->base_resident = resident_now();
-    if (error->kind == ERROR_NONE) {
-        session->memory = session->device->backend->allocate(session->device, bytes, error);
+    if (!fit_check(session, source, training, error))
+        return false;
+    session->memory = session->device->backend->allocate(session->device, bytes, error);
+    if (session->memory != NULL)
         pinned_allocate(session, error);
-    }
     if (!comm_agree(session->mesh.world, error))
         return false;
     arena_begin(&session->arena, session->memory, bytes);

@@ -1,0 +1,12 @@
+/* How much more memory the processes of this machine, or of this container, can use. */
+#ifndef VITTRAIN_CORE_AVAILABLE_H
+#define VITTRAIN_CORE_AVAILABLE_H
+
+#include <stddef.h>
+
+/* Bytes: what the kernel has available, or less where a control group (of either version) or one
+ * above it leaves less. Memory that is only a cache of files counts as available. 0: not known.
+ * root: where /proc and /sys lie; "" but in tests. */
+size_t memory_available(const char *root);
+
+#endif

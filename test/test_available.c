@@ -1,0 +1,101 @@
+/* Available memory, from made-up /proc and /sys: the least of what kernel and control groups leave,
+ * caches of files given back; and from the real ones something that can be. */
+#include "core/available.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "temporary.h"
+
+enum { MIB = 1 << 20 };
+
+static void write_text(const char *name, const char *text)
+{
+    char directory[128];
+    snprintf(directory, sizeof directory, "%s", name);
+    *strrchr(directory, '/') = '\0';
+    temporary_directory(directory);
+    temporary_file(name, text, strlen(text));
+}
+
+static const char *begin(void)
+{
+    const char *root = temporary_open();
+    write_text("proc/meminfo", "MemTotal:  9000 kB\nMemFree:   100 kB\nMemAvailable:  8192 kB\n");
+    return root;
+}
+
+static void the_kernel_says_what_is_available(void **state)
+{
+    (void)state;
+    assert_int_equal(memory_available(begin()), 8 * MIB);
+    temporary_close();
+}
+
+static void a_group_of_version_2_leaves_less(void **state)
+{
+    (void)state;
+    const char *root = begin();
+    write_text("proc/self/cgroup", "0::/job/step\n");
+    write_text("sys/fs/cgroup/job/step/memory.max", "max\n");
+    write_text("sys/fs/cgroup/job/step/memory.current", "1000\n");
+    assert_int_equal(memory_available(root), 8 * MIB);
+    write_text("sys/fs/cgroup/job/memory.max", "6291456\n");
+    write_text("sys/fs/cgroup/job/memory.current", "3145728\n");
+    assert_int_equal(memory_available(root), 3 * MIB);
+    write_text("sys/fs/cgroup/job/memory.stat", "anon 5\ninactive_file 1048576\nactive_file 7\n");
+    assert_int_equal(memory_available(root), 4 * MIB);
+    /* A container's own group is its root. */
+    write_text("sys/fs/cgroup/memory.max", "2097152\n");
+    write_text("sys/fs/cgroup/memory.current", "1048576\n");
+    assert_int_equal(memory_available(root), 1 * MIB);
+    /* Over its limit: little, but known. */
+    write_text("sys/fs/cgroup/memory.current", "2097153\n");
+    assert_int_equal(memory_available(root), 1);
+    temporary_close();
+}
+
+static void a_group_of_version_1_leaves_less(void **state)
+{
+    (void)state;
+    const char *root = begin();
+    write_text("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/docker/abc\n0::/\n");
+    write_text("sys/fs/cgroup/memory/memory.limit_in_bytes", "5242880\n");
+    write_text("sys/fs/cgroup/memory/memory.usage_in_bytes", "3145728\n");
+    write_text("sys/fs/cgroup/memory/memory.stat",
+               "inactive_file 1\ntotal_inactive_file 1048576\n");
+    assert_int_equal(memory_available(root), 3 * MIB);
+    write_text("sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "9223372036854771712\n");
+    write_text("sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes", "3145728\n");
+    assert_int_equal(memory_available(root), 3 * MIB);
+    temporary_close();
+}
+
+static void without_proc_it_is_not_known(void **state)
+{
+    (void)state;
+    assert_int_equal(memory_available(temporary_open()), 0);
+    write_text("proc/self/cgroup", "no group\n:\n");
+    assert_int_equal(memory_available(temporary_path("")), 0);
+    temporary_close();
+    assert_true(memory_available("") > MIB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_kernel_says_what_is_available),
+        cmocka_unit_test(a_group_of_version_2_leaves_less),
+        cmocka_unit_test(a_group_of_version_1_leaves_less),
+        cmocka_unit_test(without_proc_it_is_not_known),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
