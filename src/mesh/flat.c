@@ -250,11 +250,11 @@ void flat_initialize(struct flat_model *flat, uint64_t seed)
 void flat_zero_gradients(struct flat_model *flat)
 {
     for (int i = 0; i < flat->count; i++) {
-        const struct flat_buffer *buffer = &flat->buffers[i];
-        int64_t count = flat->slots_gradients ? buffer->shard_count : buffer->padded;
-        float *gradient = flat->slots_gradients ? buffer->gradient : buffer->whole_gradient;
-        if (gradient != NULL)
-            flat->device->backend->zero(flat->stream, gradient, (size_t)count * sizeof(float));
+        struct flat_buffer *buffer = &flat->buffers[i];
+        buffer->empty = flat->slots_gradients;
+        if (!buffer->empty && buffer->whole_gradient != NULL)
+            flat->device->backend->zero(flat->stream, buffer->whole_gradient,
+                                        (size_t)buffer->padded * sizeof(float));
     }
 }
 

@@ -38,6 +38,7 @@ struct flat_buffer {
     bool whole;  /* `weights` holds all ranks' parts as they are now */
     bool used;   /* between flat_gather_wait and flat_free */
     bool last;   /* the reduction under way is the step's last */
+    bool empty;  /* nothing has come to a `gradient` with memory of its own: it counts as zero */
     enum flat_reduction reduction;
     struct ticket *gathering, *reducing;
     struct event *ready; /* what is sent next stands */

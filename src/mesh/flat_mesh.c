@@ -94,7 +94,12 @@ static void scatter_finish(struct flat_model *flat, int unit)
                          buffer->shard_count);
     }
     if (flat->slots_gradients) {
-        backend->add(flat->stream, buffer->gradient, part, buffer->shard_count);
+        if (buffer->empty)
+            backend->copy(flat->stream, buffer->gradient, part,
+                          (size_t)buffer->shard_count * sizeof *part);
+        else
+            backend->add(flat->stream, buffer->gradient, part, buffer->shard_count);
+        buffer->empty = false;
         flat->slots[unit % FLAT_SLOTS].gradient_unit = -1;
         buffer->whole_gradient = NULL;
     }
@@ -184,6 +189,10 @@ void flat_reduce_wait(struct flat_model *flat)
         if (buffer->reduction == REDUCTION_REPLICAS)
             replicas_finish(flat, buffer);
         buffer->reduction = REDUCTION_NONE;
+        if (buffer->empty) /* frozen */
+            flat->device->backend->zero(flat->stream, buffer->gradient,
+                                        (size_t)buffer->shard_count * sizeof(float));
+        buffer->empty = false;
     }
 }
 
