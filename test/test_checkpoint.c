@@ -492,6 +492,13 @@ static void test_private_folders(void **state)
                                 &read, false, &error));
     assert_same_state(&read, &some_state);
     assert_int_equal(fixture_total(world, fixture_all_wrong(&fixture, 9)), 0);
+    for (int shared = 0; shared <= 1; shared++) { /* who reads finds out */
+        target.writers = WRITERS_AUTO;
+        fixture_fill(&fixture, 11);
+        assert_true(checkpoint_read(shared || world->rank == 0 ? path : "not-there", &target,
+                                    &fixture.flat, &read, false, &error));
+        assert_int_equal(fixture_total(world, fixture_all_wrong(&fixture, 9)), 0);
+    }
     fixture_close(&fixture);
 }
 

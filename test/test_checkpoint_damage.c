@@ -177,12 +177,12 @@ static void test_cut_files(void **state)
 
 /* ---- files of another kind ---- */
 
-static void set_format(int64_t format)
+static void set_number(const char *name, int64_t number)
 {
     if (world->rank == 0) {
         hid_t opened = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
-        hid_t attribute = H5Aopen(opened, "format", H5P_DEFAULT);
-        assert_true(H5Awrite(attribute, H5T_NATIVE_INT64, &format) >= 0);
+        hid_t attribute = H5Aopen(opened, name, H5P_DEFAULT);
+        assert_true(H5Awrite(attribute, H5T_NATIVE_INT64, &number) >= 0);
         H5Aclose(attribute);
         H5Fclose(opened);
     }
@@ -208,7 +208,9 @@ static void test_files_of_another_kind(void **state)
     struct fixture fixture;
     (void)state;
     write_first(&fixture, &tiny);
-    set_format(CHECKPOINT_FORMAT + 1);
+    set_number("shard", 0);
+    assert_not_read(&fixture, file, "a mesh of replica");
+    set_number("format", CHECKPOINT_FORMAT + 1);
     assert_not_read(&fixture, file, "its format is 2, this program reads 1");
     make_foreign();
     assert_not_read(&fixture, file, "no checkpoint of vittrain");
@@ -253,6 +255,88 @@ static void test_other_models(void **state)
     struct error error = {.kind = ERROR_NONE};
     assert_false(checkpoint_read(file, &target, &fixture.flat, &read, false, &error));
     assert_error(&error, ERROR_CHECKPOINT, file, "is of model fake, this run's is vit_cifar");
+    fixture_close(&fixture);
+}
+
+/* What lies in the path is taken out of the file. */
+static void take_out(const char *path)
+{
+    if (world->rank == 0) {
+        hid_t opened = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
+        assert_true(H5Ldelete(opened, path, H5P_DEFAULT) >= 0);
+        H5Fclose(opened);
+    }
+    comm_barrier(world);
+}
+
+/* In the place of a unit's table of pieces: its first row alone. */
+static void leave_first_piece(const char *path)
+{
+    take_out(path);
+    if (world->rank == 0) {
+        static const struct {
+            int64_t begin, count;
+            uint32_t crc[4];
+        } row = {.begin = 0, .count = 16};
+        static const char *const sums[] = {"crc32c_master", "crc32c_moment1", "crc32c_moment2",
+                                           "crc32c_average"};
+        hsize_t rows = 1;
+        hid_t opened = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
+        hid_t type = H5Tcreate(H5T_COMPOUND, sizeof row), space = H5Screate_simple(1, &rows, NULL);
+        H5Tinsert(type, "begin", 0, H5T_NATIVE_INT64);
+        H5Tinsert(type, "count", 8, H5T_NATIVE_INT64);
+        for (size_t n = 0; n < 4; n++)
+            H5Tinsert(type, sums[n], 16 + 4 * n, H5T_NATIVE_UINT32);
+        hid_t table = H5Dcreate2(opened, path, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+        assert_true(H5Dwrite(table, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, &row) >= 0);
+        H5Dclose(table);
+        H5Sclose(space);
+        H5Tclose(type);
+        H5Fclose(opened);
+    }
+    comm_barrier(world);
+}
+
+/* Shards that are missing cannot be filled by any mesh: the message names the unit. */
+static void test_missing_shards(void **state)
+{
+    static const struct {
+        const char *path, *what;
+    } missing[] = {
+        {"/units/blocks.0", "it holds unit head where this model has blocks.0"},
+        {"/units/head", "it has 2 units, this model has 3, and it lacks head"},
+        {"/units/blocks.0/pieces", "unit blocks.0"},
+        {"/units/blocks.0/master", "unit blocks.0"},
+        {"/units/head/moment1", "unit head"},
+        {"/units/stem/tensors", "unit stem"},
+    };
+    struct fixture fixture, other;
+    (void)state;
+    fixture_open(&other, world, world->size, &tiny, 1, false);
+    for (size_t n = 0; n < sizeof missing / sizeof *missing; n++) {
+        write_first(&fixture, &tiny);
+        take_out(missing[n].path);
+        fixture_fill(&other, NEW);
+        assert_not_read(&other, file, missing[n].what);
+        assert_int_equal(fixture_all_wrong(&other, NEW), 0);
+        fixture_close(&fixture);
+    }
+    write_first(&fixture, &tiny);
+    leave_first_piece("/units/blocks.0/pieces");
+    assert_not_read(&other, file, "the table of pieces of unit blocks.0 makes no sense");
+    fixture_close(&fixture);
+    fixture_close(&other);
+}
+
+static void test_tensors_that_overlap(void **state)
+{
+    struct fixture fixture;
+    struct error error = {.kind = ERROR_NONE};
+    (void)state;
+    fixture_open(&fixture, world, 1, &tiny, 0, false);
+    fixture.tensors[1][1].offset = 0;
+    assert_true(write_checkpoint(&fixture, folder, "step-00000001.h5", &error));
+    assert_not_read(&fixture, file, "the table of tensors of unit blocks.0 makes no sense");
     fixture_close(&fixture);
 }
 
@@ -390,6 +474,8 @@ int main(int argc, char **argv)
         IN_FOLDER(test_cut_files),
         IN_FOLDER(test_files_of_another_kind),
         IN_FOLDER(test_other_models),
+        IN_FOLDER(test_missing_shards),
+        IN_FOLDER(test_tensors_that_overlap),
         IN_FOLDER(test_unwritable_folders),
         IN_FOLDER(test_folder_without_permission),
         IN_FOLDER(test_full_disk),

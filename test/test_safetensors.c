@@ -292,6 +292,24 @@ static void test_files_that_are_none(void **state)
     assert_refused(&usual, folder, "it is not a file", "");
 }
 
+/* A checkpoint that is converted may hold anything. */
+static void test_two_tensors_of_one_name(void **state)
+{
+    struct fixture fixture;
+    struct error error = {.kind = ERROR_NONE};
+    char path[128];
+    (void)state;
+    snprintf(path, sizeof path, "%s/twice.safetensors", folder);
+    fixture_open(&fixture, world, 1, &usual, 0, false);
+    snprintf(fixture.tensors[2][1].name, TENSOR_NAME, "cls_token");
+    assert_false(safetensors_write(path, &fixture.flat, &error));
+    assert_int_equal(error.kind, ERROR_CHECKPOINT);
+    assert_non_null(strstr(error.text, "two tensors"));
+    strcat(path, ".part");
+    assert_int_not_equal(access(path, F_OK), 0);
+    fixture_close(&fixture);
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -321,6 +339,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_head_of_another_size),
         cmocka_unit_test(test_models_that_do_not_fit),
         IN_FOLDER(test_files_that_are_none),
+        IN_FOLDER(test_two_tensors_of_one_name),
     };
     struct error error = {.kind = ERROR_NONE};
     if (!comm_world_open(&argc, &argv, &world, &error)) {

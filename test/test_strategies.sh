@@ -29,7 +29,7 @@ probabilities() {
 # others: how far apart the meshes are that read each other's.
 if [ -n "$TEST_LONG" ]; then others="1 2 3 4 5 6"; else others="1 4"; fi
 set -- $others
-echo 1..$((count * (2 + 2 * $#) + 6))
+echo 1..$((count * (2 + 2 * $#) + 8))
 
 run 1 whole $steps train.steps=8 run.dir="$work/whole"
 column "$work/whole/metrics.csv" train loss >"$work/whole.loss"
@@ -92,6 +92,16 @@ for setting in "$work/none.h5 4" "$work/hsdp-4/metrics.csv 2"; do
 done
 "$vittrain" plan "$work/hsdp-4/checkpoints/last.h5" >/dev/full 2>"$work/full.log" </dev/null
 result 'plan on a full device' "$([ $? -eq 5 ] || echo 'not exit status 5')" "$work/full.log"
+
+# A shard that is missing: all ranks end, one speaks.
+head -c 100000 "$work/fsdp-4/checkpoints/last.h5" >"$work/cut.h5"
+for command in "eval $work/cut.h5" \
+    "train $small optim.ema=0.9 checkpoint.resume=$work/cut.h5 run.dir=$work/none"; do
+    run 4 cut $command mesh.strategy=fsdp
+    bad=$([ $status -eq 4 ] || echo "exit status $status")
+    [ "$(grep -c '^vittrain: error: .*cut.h5' "$work/cut.log")" = 1 ] || bad="$bad; not one line of error"
+    result "${command%% *} with a checkpoint that is cut, on 4 ranks" "$bad" "$work/cut.log"
+done
 
 # The decks of ViT-B/32 are one recipe.
 bad=

@@ -162,6 +162,9 @@ struct options {
         int64_t node_ranks; /* 0: as they were started, or all on one node */
         int64_t memory;     /* bytes a rank may have; 0: what the node has */
     } plan;
+    struct {
+        bool average; /* take the moving average where there is one */
+    } convert;
 };
 
 enum { COMMAND_OPERANDS = 8, COMMAND_SETTINGS = 256 };

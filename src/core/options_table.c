@@ -276,6 +276,10 @@ const struct option_entry option_table[] = {
     {PLACE(predict, output), .kind = OPTION_IS_TEXT, .preset = "-",
      .help = "The file for the predictions, .csv or .json; -: standard output, as CSV."},
 
+    {PLACE(convert, average), .kind = OPTION_IS_SWITCH, .preset = "on",
+     .help = "Of a checkpoint with a moving average of the weights take that, as a run's own "
+             "weights.safetensors do; off: the weights themselves."},
+
     {PLACE(bench, collective),
      CHOICES("all", "all_reduce", "reduce_scatter", "all_gather", "broadcast"), .preset = "all",
      .help = "Which collective is measured."},
@@ -324,6 +328,7 @@ static const struct {
     {"debug", "smaller runs and checks, to find mistakes"},
     {"fetch", "downloads"},
     {"predict", "predictions"},
+    {"convert", "weights from and to checkpoints"},
     {"bench", "measurements"},
     {"plan", "memory before a run: for how many ranks, and how much there is"},
 };

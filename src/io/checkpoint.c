@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,15 @@
 
 #include "io/checkpoint_load.h"
 #include "io/durable.h"
+
+struct training_state training_state_begin(int64_t global_batch, uint64_t seed)
+{
+    return (struct training_state){.global_batch = global_batch,
+                                   .seed = seed,
+                                   .best_metric = NAN,
+                                   .plateau_rate_factor = 1,
+                                   .plateau_best = NAN};
+}
 
 static bool join(char *path, size_t size, const char *directory, const char *name)
 {

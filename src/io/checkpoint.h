@@ -32,9 +32,13 @@ struct training_state {
     bool finished;
 };
 
+/* Of a run that has done nothing yet. */
+struct training_state training_state_begin(int64_t global_batch, uint64_t seed);
+
 struct checkpoint_target {
     const char *directory;       /* of the checkpoints; looked at on rank 0 only with NODE0 */
-    enum writers_choice writers; /* decided: WRITERS_ALL or WRITERS_NODE0 (reads on any cluster) */
+    enum writers_choice writers; /* decided: WRITERS_ALL or WRITERS_NODE0; AUTO for
+                                  * checkpoint_read alone, which finds out */
     const char *model;           /* registry name that a file to be read must carry; NULL: any */
 };
 

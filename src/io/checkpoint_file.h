@@ -22,6 +22,7 @@ struct checkpoint_piece {
 
 /* Where a unit lies in the file, and which of the pieces are its own. */
 struct checkpoint_layout {
+    char name[TENSOR_NAME]; /* the unit's */
     int64_t count;
     int64_t offset[VECTOR_KINDS]; /* in the file, bytes; -1: no such vector */
     int64_t table_offset;         /* of the table of pieces */
@@ -75,6 +76,11 @@ bool checkpoint_file_create(const char *path, struct checkpoint_contents *conten
  * in any case. */
 bool checkpoint_file_read(const char *path, struct checkpoint_contents *contents,
                           struct error *error);
+
+/* Reads piece number p, which is of unit u, of one vector and compares its sum. */
+bool checkpoint_piece_read(int descriptor, const char *path,
+                           const struct checkpoint_contents *contents, int64_t u, int64_t p,
+                           enum vector_kind kind, float *block, struct error *error);
 
 void checkpoint_contents_free(struct checkpoint_contents *contents);
 

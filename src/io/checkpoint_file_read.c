@@ -18,6 +18,7 @@ enum { MOST_RANKS = 1 << 20 };
 struct reading {
     struct checkpoint_contents *contents;
     char wrong[FORMAT_REASON];
+    const char *unit; /* in which it was found; NULL: in none */
 };
 
 __attribute__((format(printf, 2, 3))) static bool wrong(struct reading *reading, const char *format,
@@ -177,6 +178,24 @@ static bool read_tensors(hid_t group, struct reading *reading, struct unit *unit
     return good;
 }
 
+/* Tensors lie one after another in the unit's vectors, each as large as its shape says. */
+static bool tensors_fit(const struct unit *unit)
+{
+    int64_t end = 0;
+    for (int t = 0; t < unit->tensor_count; t++) {
+        const struct unit_tensor *tensor = &unit->tensors[t];
+        int64_t count = 1;
+        for (int d = 0; d < tensor->dimensions; d++)
+            if (tensor->shape[d] < 1 || __builtin_mul_overflow(count, tensor->shape[d], &count))
+                return false;
+        if (count != tensor->count || tensor->offset < end ||
+            tensor->count > unit->count - tensor->offset)
+            return false;
+        end = tensor->offset + tensor->count;
+    }
+    return true;
+}
+
 /* Pieces must cover the vectors from begin to end, in order. */
 static bool pieces_cover(const struct checkpoint_piece *pieces, int64_t piece_count, int64_t count)
 {
@@ -239,6 +258,7 @@ static bool read_unit(hid_t units, struct reading *reading, int64_t number)
                            sizeof unit->name, H5P_DEFAULT);
     if (length < 0 || length >= (ssize_t)sizeof unit->name)
         return false;
+    memcpy(layout->name, unit->name, sizeof layout->name);
     hid_t group = H5Gopen2(units, unit->name, H5P_DEFAULT);
     bool good =
         group >= 0 && read_tensors(group, reading, unit) && read_pieces(group, reading, layout);
@@ -248,11 +268,14 @@ static bool read_unit(hid_t units, struct reading *reading, int64_t number)
             good = find_vector(group, reading, kind, layout);
     }
     unit->count = layout->count;
+    if (good && !tensors_fit(unit))
+        good = wrong(reading, "the table of tensors of unit %s makes no sense", unit->name);
     if (good &&
         !pieces_cover(contents->pieces + layout->first_piece, layout->piece_count, layout->count))
         good = wrong(reading, "the table of pieces of unit %s makes no sense: bytes have changed",
                      unit->name);
     H5Gclose(group);
+    reading->unit = good ? NULL : unit->name;
     return good;
 }
 
@@ -302,6 +325,9 @@ static void explain(struct reading *reading, const char *reason)
     if (sscanf(reason, "truncated file: eof = %llu, sblock->base_addr = %llu, stored_eof = %llu",
                &have, &base, &needed) == 3)
         wrong(reading, "it is cut: %llu of its %llu bytes are there", have, needed);
+    else if (reading->unit != NULL)
+        wrong(reading, "unit %s: %s", reading->unit,
+              reason[0] != '\0' ? reason : "something is missing in it");
     else
         wrong(reading, "%s", reason[0] != '\0' ? reason : "something is missing in it");
 }

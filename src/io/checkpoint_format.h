@@ -36,8 +36,8 @@ hid_t format_number_type(enum format_type type); /* not to be closed */
 /* Access properties for both ways. */
 hid_t format_file_access(void);
 
-/* HDF5 prints nothing from the first begin on; of a failure between begin and end the innermost reason
- * is kept. */
+/* HDF5 prints nothing from the first begin on; of a failure between begin and end the innermost
+ * reason is kept. */
 enum { FORMAT_REASON = 256 };
 
 struct format_errors {
@@ -46,8 +46,8 @@ struct format_errors {
 
 void format_errors_begin(struct format_errors *errors);
 
-/* false: some call failed since begin. That is looked at and not only the results, as closing, too, can
- * fail to write. */
+/* false: some call failed since begin. That is looked at and not only the results, as closing, too,
+ * can fail to write. */
 bool format_errors_end(struct format_errors *errors);
 
 #endif

@@ -1,13 +1,14 @@
 /* Reads a checkpoint on any mesh. Rank 0 reads the frame and compares it with the model; then all
  * ranks read all pieces once to compare their sums, and only when every one is right each rank
- * reads the part that is its own. (The second reading comes from the node's memory as a rule; a
- * model that is half old and half damaged would cost more.) Where the folder is private to rank 0's
- * node, rank 0 reads and sends each block to everybody. */
+ * reads the part that is its own, whatever mesh wrote it. (The second reading comes from the node's
+ * memory as a rule; a model that is half old and half damaged would cost more.) Where the folder is
+ * private to rank 0's node, rank 0 reads and sends each block to everybody. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/crc32c.h"
@@ -63,6 +64,10 @@ static bool compare_unit(const struct unit *theirs, const struct unit *ours, cha
                          size_t size)
 {
     char there[64], here[64];
+    if (strcmp(theirs->name, ours->name) != 0) {
+        snprintf(text, size, "it holds unit %s where this model has %s", theirs->name, ours->name);
+        return false;
+    }
     for (int t = 0; t < theirs->tensor_count && t < ours->tensor_count; t++) {
         const struct unit_tensor *a = &theirs->tensors[t], *b = &ours->tensors[t];
         if (tensors_equal(a, b))
@@ -73,11 +78,10 @@ static bool compare_unit(const struct unit *theirs, const struct unit *ours, cha
                  here);
         return false;
     }
-    if (strcmp(theirs->name, ours->name) == 0 && theirs->tensor_count == ours->tensor_count &&
-        theirs->count == ours->count)
+    if (theirs->tensor_count == ours->tensor_count && theirs->count == ours->count)
         return true;
-    snprintf(text, size, "its unit %s has %d tensors, this model's %s has %d", theirs->name,
-             theirs->tensor_count, ours->name, ours->tensor_count);
+    snprintf(text, size, "its unit %s has %d tensors, this model's has %d", theirs->name,
+             theirs->tensor_count, ours->tensor_count);
     return false;
 }
 
@@ -96,8 +100,11 @@ static bool check_model(const char *path, const struct checkpoint_contents *cont
                           sizeof difference))
             break;
     if (difference[0] == '\0' && contents->unit_count != flat->count)
-        snprintf(difference, sizeof difference, "it has %lld units, this model has %d",
-                 (long long)contents->unit_count, flat->count);
+        snprintf(difference, sizeof difference, "it has %lld units, this model has %d, and %s %s",
+                 (long long)contents->unit_count, flat->count,
+                 contents->unit_count < flat->count ? "it lacks" : "no",
+                 contents->unit_count < flat->count ? flat->buffers[contents->unit_count].unit->name
+                                                    : contents->units[flat->count].name);
     if (difference[0] != '\0')
         return error_set(error, ERROR_CHECKPOINT,
                          "%s (model %s) does not fit: %s; set the model's name and shape as in the "
@@ -128,26 +135,31 @@ static bool check_state(const char *path, const struct checkpoint_contents *cont
 
 /* ---- the sums ---- */
 
-static bool verify_piece(int descriptor, const char *path,
-                         const struct checkpoint_contents *contents, int64_t u, int64_t p,
-                         unsigned wanted, float *staging, struct error *error)
+bool checkpoint_piece_read(int descriptor, const char *path,
+                           const struct checkpoint_contents *contents, int64_t u, int64_t p,
+                           enum vector_kind kind, float *block, struct error *error)
 {
     const struct checkpoint_piece *piece = &contents->pieces[p];
     size_t bytes = (size_t)piece->count * sizeof(float);
-    for (enum vector_kind kind = 0; kind < VECTOR_KINDS; kind++) {
-        int64_t offset = contents->layout[u].offset[kind];
-        if ((wanted >> kind & 1) == 0 || offset < 0)
-            continue;
-        offset += piece->begin * (int64_t)sizeof(float);
-        if (!durable_read(descriptor, path, staging, bytes, offset, error))
-            return false;
-        if (crc32c_update(0, staging, bytes) != piece->crc[kind])
-            return error_set(error, ERROR_CHECKPOINT,
-                             "%s is damaged: the sum of bytes %lld to %lld is wrong; use another "
-                             "checkpoint",
-                             path, (long long)offset, (long long)offset + (long long)bytes - 1);
-    }
-    return true;
+    int64_t offset = contents->layout[u].offset[kind] + piece->begin * (int64_t)sizeof(float);
+    if (!durable_read(descriptor, path, block, bytes, offset, error))
+        return false;
+    if (crc32c_update(0, block, bytes) == piece->crc[kind])
+        return true;
+    return error_set(error, ERROR_CHECKPOINT,
+                     "%s is damaged: the sum of bytes %lld to %lld is wrong (%s of unit %s); use "
+                     "another checkpoint",
+                     path, (long long)offset, (long long)offset + (long long)bytes - 1,
+                     vector_name[kind], contents->layout[u].name);
+}
+
+static void verify_piece(int descriptor, const char *path,
+                         const struct checkpoint_contents *contents, int64_t u, int64_t p,
+                         unsigned wanted, float *staging, struct error *error)
+{
+    for (enum vector_kind kind = 0; kind < VECTOR_KINDS && error->kind == ERROR_NONE; kind++)
+        if ((wanted >> kind & 1) != 0 && contents->layout[u].offset[kind] >= 0)
+            checkpoint_piece_read(descriptor, path, contents, u, p, kind, staging, error);
 }
 
 static int open_file(const char *path, struct error *error)
@@ -256,12 +268,28 @@ static unsigned wanted_vectors(const struct checkpoint_contents *contents,
     return wanted;
 }
 
+/* Collective: do all ranks see the file that rank 0 sees? Folders of the same name on the private
+ * disks of nodes may hold other files. */
+static bool seen_by_all(const char *path, struct comm *world)
+{
+    struct stat file = {.st_size = -1};
+    stat(path, &file);
+    const int64_t mine[] = {file.st_size, file.st_mtim.tv_sec, file.st_mtim.tv_nsec};
+    int64_t first[] = {mine[0], mine[1], mine[2]}, same;
+    comm_broadcast(world, first, 3, COMM_INT64, 0);
+    same = mine[0] >= 0 && memcmp(first, mine, sizeof mine) == 0;
+    comm_all_reduce(world, &same, 1, COMM_INT64, COMM_MIN);
+    return same != 0;
+}
+
 bool checkpoint_read(const char *path, const struct checkpoint_target *target,
                      struct flat_model *flat, struct training_state *state, bool weights_only,
                      struct error *error)
 {
     struct comm *world = flat->mesh->world;
-    bool by_all = target->writers != WRITERS_NODE0;
+    enum writers_choice readers = target->writers;
+    if (readers == WRITERS_AUTO)
+        readers = seen_by_all(path, world) ? WRITERS_ALL : WRITERS_NODE0;
     struct checkpoint_contents contents = {.unit_count = 0};
     if (world->rank == 0 && checkpoint_file_read(path, &contents, error) &&
         check_model(path, &contents, flat, target->model, weights_only, error) && !weights_only)
@@ -270,8 +298,8 @@ bool checkpoint_read(const char *path, const struct checkpoint_target *target,
     if (good) {
         checkpoint_contents_share(&contents, world);
         unsigned wanted = wanted_vectors(&contents, flat, weights_only);
-        good = checkpoint_contents_verify(path, target->writers, world, &contents, wanted, error) &&
-               load_vectors(path, by_all, &contents, flat, wanted, error);
+        good = checkpoint_contents_verify(path, readers, world, &contents, wanted, error) &&
+               load_vectors(path, readers == WRITERS_ALL, &contents, flat, wanted, error);
     }
     if (good && !contents.averaged)
         vector_restart_average(flat);

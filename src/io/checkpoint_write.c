@@ -75,6 +75,7 @@ static void cut_unit(struct writing *writing, int64_t u, const int *rank)
 {
     struct checkpoint_contents *contents = &writing->contents;
     struct checkpoint_layout *layout = &contents->layout[u];
+    snprintf(layout->name, sizeof layout->name, "%s", contents->units[u].name);
     layout->count = contents->units[u].count;
     layout->first_piece = contents->piece_count;
     layout->piece_count = 0;

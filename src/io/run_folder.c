@@ -162,6 +162,8 @@ static bool same_deck(const char *folder, const struct options *options)
     saved.fetch = options->fetch;
     saved.plan = options->plan;
     saved.predict = options->predict;
+    saved.convert = options->convert;
+    saved.bench = options->bench;
     char *saved_text = options_to_text(&saved), *text = options_to_text(options);
     bool same = strcmp(saved_text, text) == 0;
     free(saved_text);

@@ -2,7 +2,6 @@
  * that can be wrong is found here, before anything starts. */
 #include "train/trainer.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -110,7 +109,7 @@ bool weights_read(const char *path, struct session *session, struct error *error
 {
     if (weights_are_safetensors(path))
         return safetensors_read(path, &session->flat, error);
-    const struct checkpoint_target target = {.writers = WRITERS_NODE0,
+    const struct checkpoint_target target = {.writers = WRITERS_AUTO,
                                              .model = session->options->model.name};
     return checkpoint_read(path, &target, &session->flat, NULL, true, error);
 }
@@ -118,11 +117,8 @@ bool weights_read(const char *path, struct session *session, struct error *error
 static bool state_prepare(struct trainer *trainer, struct error *error)
 {
     bool resumed = false;
-    trainer->state = (struct training_state){.global_batch = trainer->global_batch,
-                                             .seed = (uint64_t)trainer->options.run.seed,
-                                             .best_metric = NAN,
-                                             .plateau_rate_factor = 1,
-                                             .plateau_best = NAN};
+    trainer->state =
+        training_state_begin(trainer->global_batch, (uint64_t)trainer->options.run.seed);
     if (!trainer_resume(trainer, &resumed, error))
         return false;
     if (!resumed && !weights_initialise(trainer, error))

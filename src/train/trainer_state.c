@@ -41,6 +41,8 @@ static bool resume_choose(struct trainer *trainer, char *path, size_t size, stru
 static bool state_check(const struct trainer *trainer, const char *path, struct error *error)
 {
     const struct training_state *state = &trainer->state;
+    if (state->step == 0)
+        return true;
     if (state->global_batch != trainer->global_batch)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s was made with a global batch of %lld, this run has %lld: set "
@@ -87,6 +89,10 @@ bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
         (strcmp(trainer->options.checkpoint.resume, "auto") != 0 &&
          !latest_check(trainer, path, error)))
         return false;
+    if (trainer->state.step == 0) { /* nothing was drawn or counted yet */
+        trainer->state.global_batch = trainer->global_batch;
+        trainer->state.seed = (uint64_t)trainer->options.run.seed;
+    }
     log_info("resuming from %s: step %lld, epoch %lld", path, (long long)trainer->state.step,
              (long long)trainer->state.epoch + 1);
     *resumed = true;

@@ -1,0 +1,104 @@
+/* The command `convert`: weights out of a checkpoint, or a checkpoint made of weights. One rank
+ * does it, in a few MiB. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "app/app.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/resident.h"
+#include "io/convert.h"
+#include "model/model.h"
+#include "train/optimizer.h"
+
+static bool ends_with(const char *path, const char *ending)
+{
+    const char *end = strrchr(path, '.');
+    return end != NULL && strcmp(end, ending) == 0;
+}
+
+static bool files_check(const struct command_line *line, struct error *error)
+{
+    struct stat in, out;
+    const char *const *file = line->operand;
+    if (line->operand_count != 2 ||
+        !((ends_with(file[0], ".h5") && ends_with(file[1], ".safetensors")) ||
+          (ends_with(file[0], ".safetensors") && ends_with(file[1], ".h5"))))
+        return error_set(error, ERROR_USAGE,
+                         "convert needs two files: a checkpoint (.h5) and the weights "
+                         "(.safetensors) to make of it, or the other way round");
+    if (stat(file[0], &in) == 0 && stat(file[1], &out) == 0 && in.st_dev == out.st_dev &&
+        in.st_ino == out.st_ino)
+        return error_set(error, ERROR_USAGE, "%s and %s are one file: choose another name", file[0],
+                         file[1]);
+    return true;
+}
+
+/* What the options leave to the data is the weights' here: there may be no data where this runs. */
+static void checkpoint_make(const char *weights, const char *checkpoint,
+                            const struct options *given, struct error *error)
+{
+    struct options options = *given;
+    if (options.model.classes == 0)
+        options.model.classes = convert_classes(weights, error);
+    if (options.model.image == 0)
+        options.model.image = options.augment.resize;
+    struct model *model =
+        error->kind == ERROR_NONE ? model_open(&options, NULL, TYPE_FP32, error) : NULL;
+    if (model == NULL)
+        return;
+    char *deck = options_to_text(&options);
+    const struct convert_start start = {.model = options.model.name,
+                                        .units = model->units,
+                                        .unit_count = model->unit_count,
+                                        .moments = optimizer_moments(&options),
+                                        .averaged = options.optim.ema > 0,
+                                        .seed = (uint64_t)options.run.seed,
+                                        .deck = deck};
+    convert_to_checkpoint(weights, checkpoint, &start, error);
+    free(deck);
+    model_close(model);
+}
+
+static void convert_files(const struct options *options, const char *in, const char *out,
+                          struct error *error)
+{
+    double begin = clock_now();
+    struct stat file;
+    if (ends_with(in, ".h5"))
+        convert_to_weights(in, out, options->convert.average, error);
+    else
+        checkpoint_make(in, out, options, error);
+    if (error->kind != ERROR_NONE || stat(out, &file) != 0)
+        return;
+    char took[32];
+    clock_format(clock_now() - begin, took, sizeof took);
+    log_info("%s: %.1f MB from %s in %s; resident at most %.1f MiB", out,
+             (double)file.st_size / 1e6, in, took, (double)resident_peak() / (1 << 20));
+}
+
+static int convert_run(const struct options *options, const struct command_line *line,
+                       struct comm *world)
+{
+    struct error error = {0};
+    comm_set_timeout(0); /* the others wait as long as it takes */
+    if (world->rank == 0 && files_check(line, &error))
+        convert_files(options, line->operand[0], line->operand[1], &error);
+    if (!comm_agree(world, &error) && world->rank == 0)
+        log_error(&error);
+    return (int)error.kind;
+}
+
+const struct command command_convert = {
+    .name = "convert",
+    .synopsis = "convert CHECKPOINT.h5 WEIGHTS.safetensors | convert WEIGHTS.safetensors "
+                "CHECKPOINT.h5 [DECK.ini ...] [section.key=value ...]",
+    .summary = "weights out of a checkpoint, or a checkpoint made of weights",
+    .detail =
+        "Writes the weights of a checkpoint of any strategy as safetensors; the moving average, "
+        "where there is one and convert.average=on. Or makes a checkpoint at step 0 of weights, "
+        "for the model, optimizer and data that the options describe (model.classes: as the "
+        "weights have, unless given), which training goes on with by checkpoint.resume=FILE. One "
+        "rank does it, in a few MiB of memory, whatever the model's size.",
+    .run = convert_run};
