@@ -5,7 +5,7 @@
 #include <string.h>
 
 const struct command *const app_commands[] = {
-    &command_train,   &command_eval,  &command_predict, &command_plan,
+    &command_train,   &command_eval,  &command_predict, &command_plan, &command_find,
     &command_convert, &command_fetch, &command_bench,   NULL,
 };
 

@@ -17,7 +17,7 @@ struct command {
 };
 
 extern const struct command command_train, command_eval, command_predict, command_fetch,
-    command_bench, command_plan, command_convert;
+    command_bench, command_plan, command_convert, command_find;
 
 /* NULL-terminated: the commands, and their names. */
 extern const struct command *const app_commands[];

@@ -2,10 +2,14 @@
 #ifndef VITTRAIN_CORE_RESIDENT_H
 #define VITTRAIN_CORE_RESIDENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Bytes now, and the most so far; 0 where the kernel does not say. */
 size_t resident_now(void);
 size_t resident_peak(void);
+
+/* From here on resident_peak counts anew; false: the kernel does not let us. */
+bool resident_peak_reset(void);
 
 #endif

@@ -1,0 +1,88 @@
+#!/bin/sh
+# What does not fit into memory: a run ends before it starts and says what would fit, which is true;
+# trials find the largest batch. Real limits and real memory, so not under sanitizers.
+. "$TEST_SOURCE/test/program.sh"
+
+if grep -q '^SANITIZER_CFLAGS = .' "$TEST_BUILD/Makefile"; then
+    echo '1..0 # SKIP sanitizers take memory of their own'
+    exit
+fi
+
+# fails NAME STATUS PATTERN WORD...
+fails() {
+    title=$1 expected=$2 pattern=$3
+    shift 3
+    run 2 failing "$@"
+    bad=
+    [ $status -eq "$expected" ] || bad="exit status $status, not $expected"
+    [ "$(grep -c '^vittrain: error: ' "$work/failing.log")" = 1 ] || bad="$bad; not one line of error"
+    grep '^vittrain: error: ' "$work/failing.log" | grep -qE "$pattern" || bad="$bad; no $pattern"
+    result "$title" "$bad" "$work/failing.log"
+}
+echo 1..15
+cd "$work" || exit 1
+# What cannot fit stops before it starts, with an answer that is true. Libraries differ by a few
+# pages from run to run.
+tight="$small train.global_batch=0 train.steps=1 plan.memory=64MiB output.csv=off"
+fails 'too large a batch' 6 'too little memory: a rank needs .*would fit: train.batch=[0-9]' $tight \
+    train.batch=9000 run.dir="$work/tight"
+batch=$(sed -n 's/.*would fit: train.batch=\([0-9]*\).*/\1/p' "$work/failing.log")
+run 2 fits train $tight train.batch=$((batch * 9 / 10)) run.dir="$work/tight"
+bad=$([ $status -eq 0 ] || echo "exit status $status with train.batch=$((batch * 9 / 10))")
+result 'the batch that would fit does' "$bad" "$work/train.log"
+fails 'and a larger one does not' 6 "train.batch=[0-9]" $tight train.batch=$((batch * 11 / 10)) \
+    run.dir="$work/larger"
+fails 'the global batch, where a deck has that' 6 'would fit: train.global_batch=[0-9]*[02468],' $tight \
+    train.global_batch=18000 run.dir="$work/larger"
+
+heavy="$small train.steps=1 model.dim=320 model.heads=5 model.depth=4 output.csv=off"
+run 1 heavy plan $heavy plan.ranks=2
+memory=$(awk '/sent shard/ { table = 1; next } table && ($1 == "ddp" || $1 == "zero2") { sum += $8 }
+    END { print int(sum / 2) "MiB" }' "$work/heavy.log")
+fails 'too large a model for ddp' 6 'would fit: .*mesh.strategy=zero' $heavy \
+    plan.memory=$memory run.dir="$work/ddp-heavy"
+strategy=$(sed -n 's/.*mesh.strategy=\(zero[12]\).*/\1/p' "$work/failing.log")
+run 2 train $heavy plan.memory=$memory mesh.strategy=$strategy run.dir="$work/heavy"
+bad=$([ $status -eq 0 ] || echo "exit status $status with $strategy and $memory")
+result 'the strategy that would fit does' "$bad" "$work/train.log"
+fails 'no batch at all' 6 'would fit: more ranks' $heavy plan.memory=10MiB run.dir="$work/none"
+bad=$(ls -d "$work"/larger "$work"/ddp-heavy "$work"/none 2>/dev/null)
+result 'no run folder was made before' "$bad"
+# Trials: the batch that is found ran, one more did not, the plan foretold it. What small trials do
+# not touch of the workspace is a larger part here than with models of real size.
+run 2 find find batch $small train.global_batch=0 mesh.strategy=fsdp plan.memory=200MiB
+awk '$2 == "yes" || $2 == "no" { runs[$1] = $2 }
+    /^largest batch/ { split($5, word, "="); batch = word[2] + 0 }
+    /^the plan says/ { split($4, word, "="); planned = word[2]; sub("%.*", "", $NF); gap = $(NF - 1) + 0; told = 1 }
+    END {
+        if (runs[batch] != "yes" || runs[batch + 1] != "no") print "batch " batch " is not the largest"
+        if (!(planned > 0.8 * batch && planned < 1.25 * batch)) print "plan " planned
+        if (!told || gap > 10 || gap < -25) print "measured " gap " %"
+    }' "$work/find.log" >"$work/problems"
+[ $status -eq 0 ] || echo "exit status $status" >>"$work/problems"
+result 'find batch: the largest that runs, as planned' "$(tr '\n' ';' <"$work/problems")" "$work/find.log"
+fails 'find batch where nothing fits' 6 'no batch fits into 20.0 MiB' find batch $small \
+    plan.memory=20MiB
+fails 'find what?' 2 'vittrain find batch' find
+fails 'find batch of a model that cannot be' 2 'model.patch=5' find batch $small model.patch=5
+
+# limited NAME WORD...: one rank where the system itself refuses memory.
+limited() {
+    limited_log=$work/$1.log
+    shift
+    (
+        ulimit -v 600000
+        OMP_NUM_THREADS=1 timeout 120 "$vittrain" "$@" >"$limited_log" 2>&1 </dev/null
+    )
+    status=$?
+}
+limited refused $small train.global_batch=0 train.batch=30000 run.dir="$work/none"
+bad=$([ $status -eq 6 ] || echo "exit status $status")
+grep -qE 'error: (no [0-9.]+ MiB of memory|too little memory)' "$work/refused.log" || bad="$bad; no error"
+result 'memory that the system refuses' "$bad" "$work/refused.log"
+limited trials find batch $small train.global_batch=0
+bad=$([ $status -eq 0 ] || echo "exit status $status")
+grep -qE ' no +no [0-9.]+ MiB of memory' "$work/trials.log" || bad="$bad; nothing was refused"
+grep -q '^largest batch that runs' "$work/trials.log" || bad="$bad; no answer"
+result 'find batch where the system refuses memory' "$bad" "$work/trials.log"
+result 'find leaves nothing behind' "$(ls -d "$work"/runs 2>/dev/null)"
