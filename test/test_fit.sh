@@ -19,7 +19,7 @@ fails() {
     grep '^vittrain: error: ' "$work/failing.log" | grep -qE "$pattern" || bad="$bad; no $pattern"
     result "$title" "$bad" "$work/failing.log"
 }
-echo 1..15
+echo 1..16
 cd "$work" || exit 1
 # What cannot fit stops before it starts, with an answer that is true. Libraries differ by a few
 # pages from run to run.
@@ -32,6 +32,8 @@ bad=$([ $status -eq 0 ] || echo "exit status $status with train.batch=$((batch *
 result 'the batch that would fit does' "$bad" "$work/train.log"
 fails 'and a larger one does not' 6 "train.batch=[0-9]" $tight train.batch=$((batch * 11 / 10)) \
     run.dir="$work/larger"
+fails 'more than a node has' 6 'has [0-9.]+ MiB available for each of its 2 ranks' train.batch=1000000 \
+    model.name=vit_base_patch32_224 run.dir="$work/larger"
 fails 'the global batch, where a deck has that' 6 'would fit: train.global_batch=[0-9]*[02468],' $tight \
     train.global_batch=18000 run.dir="$work/larger"
 

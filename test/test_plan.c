@@ -23,8 +23,8 @@ static struct comm *world;
 /* What each strategy is tried with besides. */
 static const char *const variants[] = {
     "train.precision=bf16",
-    "train.precision=bf16 mesh.reduce=compute train.accumulate=3 "
-    "train.checkpoint_activations=block",
+    ("train.precision=bf16 mesh.reduce=compute train.accumulate=3 "
+     "train.checkpoint_activations=block"),
     "train.precision=fp32 train.accumulate=2 optim.freeze=stem,blocks.0 optim.ema=0.9",
     "train.precision=fp32 optim.name=sgd model.pool=mean optim.freeze=blocks.1 data.val=none",
 };

@@ -109,8 +109,8 @@ static void strategies_print(const struct plan *plan)
         printf(" Largest: train.batch that fits in plan.memory=%.0f MiB.", mib((double)memory));
     printf("\n\n");
     header_print("MiB of a rank", "");
-    printf(" %11s %11s %11s", "sent shard", "replica", "network");
-    printf(memory > 0 ? " %11s\n" : "%s\n", memory > 0 ? "largest" : "");
+    printf(" %11s %11s %11s%s\n", "sent shard", "replica", "network",
+           memory > 0 ? "     largest" : "");
     /* What the libraries take is known when the first session is open. */
     plan_make(plan, STRATEGY_DDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
     size_t base = entry.base, room = memory > base ? memory - base : memory > 0 ? 1 : 0;
