@@ -307,7 +307,8 @@ static void counts_go_beyond_2_gib(void **state)
     uint8_t *data = malloc((size_t)count);
     int64_t wrong = 0;
     assert_non_null(data);
-    for (int i = 0; i < 3; i++) { /* ring, shared, hierarchical */
+    /* Ring and shared on 2 ranks, the hierarchy of 2 nodes on 4. */
+    for (int i = world->size == 2 ? 0 : 2; i < (world->size == 2 ? 2 : 3); i++) {
         struct comm *group[GROUPS];
         groups_open(&layouts[i], group);
         wrong += large_run(group[0], data, count);
