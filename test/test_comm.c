@@ -342,6 +342,9 @@ static void fake_behaves_as_if_others_held_zeros(void **state)
 static int die(const char *way)
 {
     bool chosen = world->rank == world->size - 1;
+    /* Pairs of neighbours: the first two ranks, the last two. */
+    struct comm *low = world->backend->split(world, world->rank < 2, world->rank);
+    struct comm *high = world->backend->split(world, world->rank > 0, world->rank);
     comm_barrier(world);
     if (chosen && strcmp(way, "kill") == 0)
         raise(SIGKILL);
@@ -354,13 +357,15 @@ static int die(const char *way)
         pause();
     if (chosen && strcmp(way, "elsewhere") == 0)
         comm_receive(world, &(char){0}, 1, 0);
-    if (chosen && strcmp(way, "stopped") == 0)
+    if (chosen && (strcmp(way, "stopped") == 0 || strcmp(way, "beyond") == 0))
         raise(SIGSTOP);
     if (strcmp(way, "alone") == 0) {
         if (world->rank == 1)
             comm_receive(world, &(char){0}, 1, world->size - 1);
         pause();
     }
+    if (strcmp(way, "beyond") == 0)
+        comm_barrier(world->rank == 0 ? low : high);
     static float buffer[100000];
     comm_all_reduce(world, buffer, 100000, COMM_FP32, COMM_SUM);
     return 0;

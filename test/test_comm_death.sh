@@ -33,7 +33,7 @@ check() {
     check_job "$name" 3 "test_comm $way" "$@"
 }
 
-echo 1..10
+echo 1..11
 check 'a killed rank ends the job' kill 'signal 9'
 check 'a fault names its rank' fault 'vittrain: rank 2 on .*: segmentation fault'
 check 'a broken condition names rank and place' ensure \
@@ -44,6 +44,8 @@ check 'a rank that does not come is named' absent \
 check 'a rank that waits elsewhere is named with its place' elsewhere \
     'missing: rank 2 on .*in receiving of 1 bytes|rank 2 on .*missing: rank 0 on .*in all-reduce of'
 check 'a rank that does not answer is named' stopped 'missing: rank 2 on .*does not answer'
+check 'the rank that all others wait for is named, by one that knows' beyond \
+    'rank 1 on .*missing: rank 2 on .*does not answer'
 check 'a message that does not come names its sender' alone \
     'rank 1 on .*: receiving of 1 bytes .*missing: rank 2 on .*in no collective'
 for transport in 'ring 0' 'shared 0' 'hierarchical 2'; do

@@ -1,6 +1,7 @@
 /* Who is missing? A rank that has waited too long in a collective asks the others of its group how
  * far they are; their communication threads answer, whether they are idle or wait for messages too.
- * Missing is who has not begun this collective, or does not answer at all. */
+ * Missing is who has not begun this collective, or does not answer at all; of ranks that wait for each
+ * other in several groups, those speak first that know of one that is missing and does not wait itself. */
 #include "comm/internal.h"
 
 #include <pthread.h>
@@ -18,6 +19,7 @@ struct answer {
     int64_t identity;
     int64_t entered; /* the last collective of that group that the rank began */
     bool inside;     /* and it is still in it */
+    bool waits;      /* in whatever collective or message */
     char doing[128];
 };
 
@@ -73,6 +75,7 @@ void watch_turn(const struct ticket *current)
         struct answer answer = {
             .identity = identity, .entered = groups_entered(identity), .doing = "no collective"};
         if (current != NULL) {
+            answer.waits = true;
             answer.inside = current->group->identity == identity && current->sequence > 0;
             ticket_describe(current, answer.doing, sizeof answer.doing);
         }
@@ -114,6 +117,15 @@ static void watch_ask(const struct ticket *ticket, struct answer *answers)
     }
 }
 
+static bool is_missing(const struct ticket *ticket, const struct answer *answers, int rank)
+{
+    if (rank == ticket->group->comm.rank)
+        return false;
+    if (ticket->sequence == 0)
+        return rank == ticket->peer;
+    return answers[rank].identity == 0 || answers[rank].entered < ticket->sequence;
+}
+
 /* "rank 2 on node7 (in no collective), rank 3 on node8 (does not answer)" */
 static void watch_list_missing(const struct ticket *ticket, const struct answer *answers,
                                char *text, size_t size)
@@ -123,11 +135,7 @@ static void watch_list_missing(const struct ticket *ticket, const struct answer 
     text[0] = '\0';
     for (int rank = 0; rank < group->comm.size && used < size; rank++) {
         bool silent = answers[rank].identity == 0;
-        bool partner = ticket->sequence == 0 && rank == ticket->peer;
-        if (rank == group->comm.rank)
-            continue;
-        if (!partner &&
-            (ticket->sequence == 0 || (!silent && answers[rank].entered >= ticket->sequence)))
+        if (!is_missing(ticket, answers, rank))
             continue;
         int length =
             snprintf(text + used, size - used, "%srank %d on %s (%s%s)", used > 0 ? ", " : "",
@@ -135,6 +143,23 @@ static void watch_list_missing(const struct ticket *ticket, const struct answer 
                      silent ? "" : "in ", silent ? "does not answer" : answers[rank].doing);
         used += length > 0 ? (size_t)length : 0;
     }
+}
+
+/* Whether others know better, or will say the same: ranks before this one that wait in the same
+ * collective; missing ranks that all wait themselves, for somebody in another group. */
+static bool watch_leaves_to_others(const struct ticket *ticket, const struct answer *answers)
+{
+    const struct comm *comm = &ticket->group->comm;
+    bool missing = false, culprit = false;
+    for (int rank = 0; rank < comm->size; rank++) {
+        if (rank < comm->rank && answers[rank].inside && answers[rank].entered == ticket->sequence)
+            return true;
+        if (is_missing(ticket, answers, rank)) {
+            missing = true;
+            culprit = culprit || !answers[rank].waits;
+        }
+    }
+    return missing && !culprit;
 }
 
 static void watch_end(const struct ticket *ticket, double waited, const char *missing)
@@ -156,7 +181,6 @@ static void watch_end(const struct ticket *ticket, double waited, const char *mi
 
 void watch_check(const struct ticket *ticket, double waited)
 {
-    /* For others that wait in the same place and come first: one message is enough. */
     const double grace = 5;
     static char missing[4096];
     const struct group *group = ticket->group;
@@ -166,10 +190,8 @@ void watch_check(const struct ticket *ticket, double waited)
     ENSURE(answers != NULL, "no memory to ask %d ranks", group->comm.size);
     watch_ask(ticket, answers);
     watch_list_missing(ticket, answers, missing, sizeof missing);
-    bool first = true;
-    for (int rank = 0; rank < group->comm.rank; rank++)
-        first = first && !(answers[rank].inside && answers[rank].entered == ticket->sequence);
-    for (double start = clock_now(); !first && clock_now() < start + grace; watch_sleep())
+    bool later = watch_leaves_to_others(ticket, answers);
+    for (double start = clock_now(); later && clock_now() < start + grace; watch_sleep())
         watch_turn(ticket);
     watch_end(ticket, waited, missing);
 }
