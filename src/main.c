@@ -7,8 +7,7 @@
 #include "app/app.h"
 #include "core/log.h"
 
-/* All ranks read the command line and decks, and agree on what is wrong; rank 0 says it. Decks lie
- * on disks that need not be the same: ranks that do not want the same would wait for each other. */
+/* All ranks read the command line and decks, and agree on what is wrong; rank 0 says it. */
 static int run(struct comm *world, const struct options *options, const struct command_line *line,
                struct error *error)
 {
@@ -16,10 +15,8 @@ static int run(struct comm *world, const struct options *options, const struct c
     log_open(world->rank, LOG_INFO);
     if (!app_same_build(world, &build_error))
         *error = build_error;
-    if (comm_agree(world, error) && !comm_same(world, options, sizeof *options))
-        error_set(error, ERROR_USAGE,
-                  "the ranks have different options: give all the same command line, and all nodes "
-                  "the same decks");
+    if (comm_agree(world, error))
+        app_same_request(world, options, line, error);
     if (error->kind != ERROR_NONE) {
         if (world->rank == 0)
             log_error(error);

@@ -29,7 +29,7 @@ said() {
     result "$1" "$bad" "$4"
 }
 
-echo 1..56
+echo 1..57
 cd "$work" || exit 1
 run 2 train $small train.epochs=1 run.dir="$work/run"
 result 'train on two ranks' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
@@ -122,7 +122,12 @@ ranks() {
         bad="exit status $status, $lines lines of error"
     result "$1" "$bad" "$work/failing.log"
 }
-ranks 'ranks with different options' 'different options' WORDS=train.epochs=7
+ranks 'ranks with different options' 'rank 1 on .*: train.epochs=7, but 10 on rank 0: .*different opt' \
+    WORDS=train.epochs=7
+timeout 60 $MPIRUN -np 1 "$vittrain" plan : -np 1 "$vittrain" >"$work/failing.log" 2>&1 </dev/null
+status=$?
+grep -q 'rank 1 on .*: the command is "train", on rank 0 "plan"' "$work/failing.log" && bad= || bad='no message'
+result 'ranks with different commands' "$bad$([ $status -eq 2 ] || echo " exit status $status")" "$work/failing.log"
 if grep -q 'device: .* baseline' "$work/train.log"; then
     result 'ranks with different instructions # SKIP there is one kind here'
 else

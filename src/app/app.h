@@ -32,6 +32,11 @@ extern const char *const app_exit_codes[];
 /* Collective, before anything else: do all ranks run the same program file (where /proc tells)? */
 bool app_same_build(struct comm *world, struct error *error);
 
+/* Collective: do all ranks have the same command, operands and options? The error names the first
+ * rank that does not have rank 0's, and what. */
+bool app_same_request(struct comm *world, const struct options *options,
+                      const struct command_line *line, struct error *error);
+
 /* Answers --help, --version and --manual; needs no ranks. Gives the exit code. */
 int app_inform(const struct command_line *line);
 

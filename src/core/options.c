@@ -145,6 +145,21 @@ void options_value_text(const struct options *options, const char *key, char *te
     option_write(entry, options, text, size);
 }
 
+bool options_difference(const struct options *one, const struct options *other, char *text,
+                        size_t size)
+{
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        char values[2][OPTION_TEXT];
+        option_write(entry, one, values[0], sizeof values[0]);
+        option_write(entry, other, values[1], sizeof values[1]);
+        if (strcmp(values[0], values[1]) == 0)
+            continue;
+        snprintf(text, size, "%s=%s, but %s", entry->name, values[0], values[1]);
+        return true;
+    }
+    return false;
+}
+
 enum { PRINT_WIDTH = 100 };
 
 /* "key=value", with a star where it is not the default. */

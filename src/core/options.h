@@ -214,6 +214,10 @@ void options_print(const struct options *options, FILE *file);
 /* The value of one key as text ("train.batch" -> "64"); aborts on an unknown key. */
 void options_value_text(const struct options *options, const char *key, char *text, size_t size);
 
+/* The first key whose values differ, as "train.batch=64, but 32"; false when there is none. */
+bool options_difference(const struct options *one, const struct options *other, char *text,
+                        size_t size);
+
 /* Help: all keys by section; or one section or key (false if there is none such). The manual page's
  * list of options comes from the same table, in mdoc. */
 void options_help(FILE *file);
