@@ -50,7 +50,7 @@ result 'it compares all strategies, each without and with recomputation' "$bad" 
 run 1 nohsdp plan $small plan.ranks=6 plan.node_ranks=4 plan.memory=1MiB
 bad=
 [ $status -eq 0 ] || bad="exit status $status"
-grep -q '^hsdp .*mesh.shard=4 does not divide the 6 ranks' "$work/nohsdp.log" || bad="$bad; hsdp"
+grep -q '^hsdp .*the nodes have 2 to 4 ranks' "$work/nohsdp.log" || bad="$bad; hsdp"
 [ "$(grep -c ' none$' "$work/nohsdp.log")" = 8 ] || bad="$bad; largest batch"
 result 'what cannot be is said in its row' "$bad" "$work/nohsdp.log"
 

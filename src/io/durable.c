@@ -21,18 +21,18 @@ static const char *advice(int number)
     switch (number) {
     case ENOSPC:
     case EDQUOT:
-        return "free some space there or choose another folder with run.dir";
+        return "free some space there or write to another folder";
     case EFBIG:
         return "raise the limit on the size of files (ulimit -f)";
     case EACCES:
     case EPERM:
     case EROFS:
-        return "make it writable or choose another folder with run.dir";
+        return "make it writable or write to another folder";
     case ENOENT:
     case ENOTDIR:
-        return "create the folder or choose another one with run.dir";
+        return "create the folder or write to another one";
     default:
-        return "check the disk or choose another folder with run.dir";
+        return "check the disk or write to another folder";
     }
 }
 

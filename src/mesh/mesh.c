@@ -155,7 +155,11 @@ bool mesh_open(struct mesh *mesh, struct comm *world, const struct options *opti
 bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
                   const struct options *options, struct error *error)
 {
-    struct placement placement = {.place = rank, .node_ranks = node_ranks};
+    int rest = ranks % node_ranks;
+    struct placement placement = {.place = rank,
+                                  .node_ranks = rest == 0 ? node_ranks : 0,
+                                  .fewest = rest == 0 ? node_ranks : rest,
+                                  .most = node_ranks};
     int shard = shard_size(options, ranks, &placement, error);
     if (shard == 0)
         return false;
