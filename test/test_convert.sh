@@ -15,6 +15,7 @@ fails() {
         lines=$(grep -c '^vittrain: error: ' "$work/failing.log")
         [ "$lines" = 1 ] || bad="$bad; $lines lines of error"
         grep '^vittrain: error: ' "$work/failing.log" | grep -qE "$pattern" || bad="$bad; no $pattern"
+        [ -z "$bad" ] || break # with what it said
     done
     [ "$before" = "$(ls -R "$work/made" | cksum)" ] || bad="$bad; it left $(ls "$work/made")"
     result "$title" "$bad" "$work/failing.log"
