@@ -129,9 +129,10 @@ bool fit_check(const struct session *session, const struct image_source *source,
             snprintf(where, sizeof where, "%s has %.1f MiB available for each of its %d rank%s",
                      comm_host(), mib(room), node->size, node->size == 1 ? "" : "s");
         error_set(error, ERROR_MEMORY,
-                  "too little memory: a rank needs %.1f MiB for %lld images a pass, and %s. This "
+                  "too little memory: a rank needs %.1f MiB for %lld image%s a pass, and %s. This "
                   "would fit: %s; `vittrain plan` shows more",
-                  mib(needed), (long long)session->batch, where, advice);
+                  mib(needed), (long long)session->batch, session->batch == 1 ? "" : "s", where,
+                  advice);
     }
     return comm_agree(session->mesh.world, error);
 }
