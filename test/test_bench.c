@@ -1,6 +1,6 @@
 /* `bench comm` on any number of ranks: every way is measured and right, the CSV has the schema of
  * all benchmarks. Wrong results are counted and end in an exit code: MPI_Allgather is replaced by
- * one that can be made to lose data (MPI's profiling interface). */
+ * one that can be made to lose data or to fail (MPI's profiling interface). */
 #include "app/app.h"
 
 #include <mpi.h>
@@ -11,17 +11,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "temporary.h"
 
 static struct comm *world;
-static bool loses_data;
+static bool loses_data, fails;
 
 int MPI_Allgather(const void *from, int from_count, MPI_Datatype from_type, void *to, int to_count,
                   MPI_Datatype to_type, MPI_Comm comm)
 {
+    if (fails)
+        return MPI_ERR_OTHER;
     return loses_data ? MPI_SUCCESS
                       : PMPI_Allgather(from, from_count, from_type, to, to_count, to_type, comm);
 }
@@ -101,6 +105,36 @@ static void wrong_results_are_an_error(void **state)
     assert_int_equal(code, ERROR_INTERNAL);
 }
 
+/* In a process of its own, as it ends there. One rank has no other thread, so it can be copied. */
+static void what_fails_in_mpi_ends_the_job(void **state)
+{
+    (void)state;
+    const char *const settings[] = {SMALL, "bench.collective=all_gather", NULL};
+    char said[1024] = "";
+    int status;
+    if (world->size > 1)
+        return;
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    fflush(stdout);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        error_on_abort(NULL);
+        dup2(fileno(file), STDERR_FILENO);
+        dup2(fileno(file), STDOUT_FILENO);
+        fails = true;
+        _exit(bench("comm", settings));
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    rewind(file);
+    said[fread(said, 1, sizeof said - 1, file)] = '\0';
+    fclose(file);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == ERROR_INTERNAL);
+    assert_non_null(strstr(said, "internal error: rank 0 on "));
+    assert_non_null(strstr(said, "MPI_Allgather("));
+}
+
 static void mistakes_of_the_user_are_told(void **state)
 {
     (void)state;
@@ -127,6 +161,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_way_is_measured_and_right),
         cmocka_unit_test(one_transport_and_collective_can_be_chosen),
         cmocka_unit_test(wrong_results_are_an_error),
+        cmocka_unit_test(what_fails_in_mpi_ends_the_job),
         cmocka_unit_test(mistakes_of_the_user_are_told),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

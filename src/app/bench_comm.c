@@ -2,12 +2,12 @@
  * machine does falls on all; every result is checked. Overlap as the OSU benchmarks measure it: how
  * much of a collective's time is hidden when the thread that started it computes for that long. */
 #include <limits.h>
-#include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "app/bench.h"
+#include "comm/mpi_check.h"
 #include "core/clock.h"
 #include "core/version.h"
 
@@ -54,18 +54,19 @@ static void mpis_start(const struct comm_bench *self, MPI_Request *request)
     int count = (int)self->count, part = (int)self->part;
     switch (self->kind) {
     case ALL_REDUCE:
-        MPI_Iallreduce(MPI_IN_PLACE, self->buffer, count, MPI_FLOAT, MPI_SUM, self->mpi, request);
+        MPI_CHECK(MPI_Iallreduce(MPI_IN_PLACE, self->buffer, count, MPI_FLOAT, MPI_SUM, self->mpi,
+                                 request));
         break;
     case REDUCE_SCATTER:
-        MPI_Ireduce_scatter_block(self->buffer, self->result, part, MPI_FLOAT, MPI_SUM, self->mpi,
-                                  request);
+        MPI_CHECK(MPI_Ireduce_scatter_block(self->buffer, self->result, part, MPI_FLOAT, MPI_SUM,
+                                            self->mpi, request));
         break;
     case ALL_GATHER:
-        MPI_Iallgather(MPI_IN_PLACE, part, MPI_FLOAT, self->buffer, part, MPI_FLOAT, self->mpi,
-                       request);
+        MPI_CHECK(MPI_Iallgather(MPI_IN_PLACE, part, MPI_FLOAT, self->buffer, part, MPI_FLOAT,
+                                 self->mpi, request));
         break;
     default:
-        MPI_Ibcast(self->buffer, count, MPI_FLOAT, 0, self->mpi, request);
+        MPI_CHECK(MPI_Ibcast(self->buffer, count, MPI_FLOAT, 0, self->mpi, request));
     }
 }
 
@@ -74,16 +75,18 @@ static void mpis_run(const struct comm_bench *self)
     int count = (int)self->count, part = (int)self->part;
     switch (self->kind) {
     case ALL_REDUCE:
-        MPI_Allreduce(MPI_IN_PLACE, self->buffer, count, MPI_FLOAT, MPI_SUM, self->mpi);
+        MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, self->buffer, count, MPI_FLOAT, MPI_SUM, self->mpi));
         break;
     case REDUCE_SCATTER:
-        MPI_Reduce_scatter_block(self->buffer, self->result, part, MPI_FLOAT, MPI_SUM, self->mpi);
+        MPI_CHECK(MPI_Reduce_scatter_block(self->buffer, self->result, part, MPI_FLOAT, MPI_SUM,
+                                           self->mpi));
         break;
     case ALL_GATHER:
-        MPI_Allgather(MPI_IN_PLACE, part, MPI_FLOAT, self->buffer, part, MPI_FLOAT, self->mpi);
+        MPI_CHECK(
+            MPI_Allgather(MPI_IN_PLACE, part, MPI_FLOAT, self->buffer, part, MPI_FLOAT, self->mpi));
         break;
     default:
-        MPI_Bcast(self->buffer, count, MPI_FLOAT, 0, self->mpi);
+        MPI_CHECK(MPI_Bcast(self->buffer, count, MPI_FLOAT, 0, self->mpi));
     }
 }
 
@@ -98,7 +101,7 @@ static void way_run(const struct comm_bench *self, const struct way *way)
 /* The slowest rank's. */
 static double worst(const struct comm_bench *self, double seconds)
 {
-    MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, self->mpi);
+    MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, self->mpi));
     return seconds;
 }
 
@@ -120,14 +123,14 @@ static int64_t way_check(const struct comm_bench *self, const struct way *way)
                                                       : i % 7;
         wrong += got[i - begin] != (float)expected;
     }
-    MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT64_T, MPI_SUM, self->mpi);
+    MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT64_T, MPI_SUM, self->mpi));
     return wrong;
 }
 
 /* Seconds of one run, of some one after the other when they are short. */
 static double way_time(const struct comm_bench *self, const struct way *way, int times)
 {
-    MPI_Barrier(self->mpi);
+    MPI_CHECK(MPI_Barrier(self->mpi));
     double start = clock_now();
     for (int i = 0; i < times; i++)
         way_run(self, way);
@@ -186,7 +189,7 @@ static double time_beside(const struct comm_bench *self, const struct way *way, 
     volatile double sink;
     struct ticket *ticket = NULL;
     MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Barrier(self->mpi);
+    MPI_CHECK(MPI_Barrier(self->mpi));
     double start = clock_now();
     if (way != NULL && way->group != NULL)
         ticket = ours_start(self, way->group);
@@ -195,7 +198,7 @@ static double time_beside(const struct comm_bench *self, const struct way *way, 
     sink = compute(turns);
     (void)sink;
     self->world->backend->wait(ticket, NULL);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     return worst(self, clock_now() - start);
 }
 
@@ -352,7 +355,7 @@ bool bench_comm(struct bench *bench, struct error *error)
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int length;
     self.mpi = *(MPI_Comm *)comm_handle(bench->world);
-    MPI_Get_library_version(version, &length);
+    MPI_CHECK(MPI_Get_library_version(version, &length));
     snprintf(self.mpi_version, sizeof self.mpi_version, "%.*s", (int)strcspn(version, ",\n"),
              version);
     ways_open(&self, error);

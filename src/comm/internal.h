@@ -5,10 +5,10 @@
 #ifndef VITTRAIN_COMM_INTERNAL_H
 #define VITTRAIN_COMM_INTERNAL_H
 
-#include <mpi.h>
 #include <stdatomic.h>
 
 #include "comm/comm.h"
+#include "comm/mpi_check.h"
 
 extern const struct comm_backend comm_mpi, comm_fake;
 
@@ -73,10 +73,6 @@ int64_t stage_part(const struct stage *stage, int64_t block, int64_t first, int6
 
 /* Messages on a group's own communicator. */
 enum { TAG_COLLECTIVE = 1, TAG_BYTES = 2 };
-
-/* Every MPI call's result is looked at: errors come back to us. */
-#define MPI_CHECK(call) mpi_check(call, #call, __FILE__, __LINE__)
-void mpi_check(int result, const char *call, const char *file, int line);
 
 /* progress.c: the queue. A ticket is run by the thread in the order of progress_start. */
 void progress_open(void);
