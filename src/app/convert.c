@@ -1,30 +1,24 @@
 /* The command `convert`: weights out of a checkpoint, or a checkpoint made of weights. One rank
  * does it, in a few MiB. */
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "app/app.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/resident.h"
+#include "core/text.h"
 #include "io/convert.h"
 #include "model/model.h"
 #include "train/optimizer.h"
-
-static bool ends_with(const char *path, const char *ending)
-{
-    const char *end = strrchr(path, '.');
-    return end != NULL && strcmp(end, ending) == 0;
-}
 
 static bool files_check(const struct command_line *line, struct error *error)
 {
     struct stat in, out;
     const char *const *file = line->operand;
     if (line->operand_count != 2 ||
-        !((ends_with(file[0], ".h5") && ends_with(file[1], ".safetensors")) ||
-          (ends_with(file[0], ".safetensors") && ends_with(file[1], ".h5"))))
+        !((text_ends_with(file[0], ".h5") && text_ends_with(file[1], ".safetensors")) ||
+          (text_ends_with(file[0], ".safetensors") && text_ends_with(file[1], ".h5"))))
         return error_set(error, ERROR_USAGE,
                          "convert needs two files: a checkpoint (.h5) and the weights "
                          "(.safetensors) to make of it, or the other way round");
@@ -66,7 +60,7 @@ static void convert_files(const struct options *options, const char *in, const c
 {
     double begin = clock_now();
     struct stat file;
-    if (ends_with(in, ".h5"))
+    if (text_ends_with(in, ".h5"))
         convert_to_weights(in, out, options->convert.average, error);
     else
         checkpoint_make(in, out, options, error);
@@ -75,7 +69,7 @@ static void convert_files(const struct options *options, const char *in, const c
     char took[32];
     clock_format(clock_now() - begin, took, sizeof took);
     log_info("%s: %.1f MB from %s in %s; resident at most %.1f MiB", out,
-             (double)file.st_size / 1e6, in, took, (double)resident_peak() / (1 << 20));
+             (double)file.st_size / 1e6, in, took, mib(resident_peak()));
 }
 
 static int convert_run(const struct options *options, const struct command_line *line,

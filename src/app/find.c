@@ -6,6 +6,7 @@
 #include "app/app.h"
 #include "core/log.h"
 #include "core/resident.h"
+#include "core/text.h"
 #include "train/fit.h"
 #include "train/trial.h"
 
@@ -22,11 +23,6 @@ struct search {
     int64_t planned;   /* what the plan says */
     struct trial best; /* batch 0: none fitted yet */
 };
-
-static double mib(size_t bytes)
-{
-    return (double)bytes / (1 << 20);
-}
 
 /* Collective. The same on all ranks: of the one that may have least. */
 static void limit_find(struct search *search)

@@ -2,11 +2,11 @@
  * (plan_checkpoint.c). One rank computes and prints; the others, if there are any, say how they lie
  * on nodes. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "app/app.h"
 #include "core/log.h"
 #include "core/resident.h"
+#include "core/text.h"
 #include "train/plan.h"
 
 static const char *const strategy_name[] = {"ddp", "zero1", "zero2", "fsdp", "hsdp"};
@@ -14,17 +14,12 @@ static const char *const type_name[] = {"fp32", "bf16", "fp16"};
 
 enum { STRATEGIES = sizeof strategy_name / sizeof strategy_name[0] };
 
-static double mib(double bytes)
-{
-    return bytes / (1 << 20);
-}
-
 static void classes_print(const char *name, const size_t by_class[MEMORY_CLASSES], size_t total)
 {
     printf("%-14s", name);
     for (int i = 0; i < MEMORY_CLASSES; i++)
-        printf(" %11.2f", mib((double)by_class[i]));
-    printf(" %11.2f\n", mib((double)total));
+        printf(" %11.2f", mib(by_class[i]));
+    printf(" %11.2f\n", mib(total));
 }
 
 static void header_print(const char *first, const char *last)
@@ -45,7 +40,7 @@ static size_t row_total(const size_t by_class[MEMORY_CLASSES])
 
 static void last_line_print(const char *name, size_t bytes, const char *comment)
 {
-    printf("%-14s %*.2f%s\n", name, MEMORY_CLASSES * 12 + 11, mib((double)bytes), comment);
+    printf("%-14s %*.2f%s\n", name, MEMORY_CLASSES * 12 + 11, mib(bytes), comment);
 }
 
 /* The deck's own way, unit by unit. */
@@ -87,9 +82,10 @@ static void entry_print(const struct plan *plan, const struct plan_entry *entry)
     }
     printf("%-14s", name);
     for (int i = 0; i < MEMORY_CLASSES; i++)
-        printf(" %11.2f", mib((double)entry->by_class[i]));
-    printf(" %11.2f %11.2f %11.2f %11.2f", mib((double)(entry->arena + entry->feeds + entry->base)),
-           mib(entry->sent_shard), mib(entry->sent_replica), mib(entry->sent_network));
+        printf(" %11.2f", mib(entry->by_class[i]));
+    printf(" %11.2f %11.2f %11.2f %11.2f", mib(entry->arena + entry->feeds + entry->base),
+           mib((size_t)entry->sent_shard), mib((size_t)entry->sent_replica),
+           mib((size_t)entry->sent_network));
     if (plan->options.plan.memory == 0)
         printf("\n");
     else if (entry->largest_batch == 0)
@@ -106,7 +102,7 @@ static void strategies_print(const struct plan *plan)
     printf("\nTotal: with loaders and libraries. Sent: by a rank in a step, in its groups, and of "
            "that between nodes.\nblock: train.checkpoint_activations=block.");
     if (memory > 0)
-        printf(" Largest: train.batch that fits in plan.memory=%.0f MiB.", mib((double)memory));
+        printf(" Largest: train.batch that fits in plan.memory=%.0f MiB.", mib(memory));
     printf("\n\n");
     header_print("MiB of a rank", "");
     printf(" %11s %11s %11s%s\n", "sent shard", "replica", "network",
@@ -149,12 +145,6 @@ static bool plan_print(const struct options *options, int started, int started_o
     return app_output_arrived(error);
 }
 
-static bool names_checkpoint(const char *path)
-{
-    const char *end = strrchr(path, '.');
-    return end != NULL && strcmp(end, ".h5") == 0;
-}
-
 /* Collective. */
 static void plan_deck(const struct options *options, struct comm *world, struct error *error)
 {
@@ -170,7 +160,7 @@ static int plan_run(const struct options *options, const struct command_line *li
     struct error error = {0};
     if (line->operand_count == 0)
         plan_deck(options, world, &error);
-    else if (line->operand_count == 1 && names_checkpoint(line->operand[0]))
+    else if (line->operand_count == 1 && text_ends_with(line->operand[0], ".h5"))
         plan_checkpoint(line->operand[0], world, &error);
     else
         error_set(&error, ERROR_USAGE,

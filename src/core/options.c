@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/options_table.h"
+#include "core/text.h"
 
 static const char default_deck[] = "vittrain.ini";
 
@@ -195,12 +196,6 @@ void options_print(const struct options *options, FILE *file)
     fputc('\n', file);
 }
 
-static bool ends_with(const char *word, const char *end)
-{
-    const size_t length = strlen(word), end_length = strlen(end);
-    return length > end_length && strcmp(word + length - end_length, end) == 0;
-}
-
 /* key=value, with a key such as an option could have: a file name may hold '=' too. */
 static bool is_setting(const char *word)
 {
@@ -211,7 +206,7 @@ static bool is_setting(const char *word)
 
 static bool is_deck(const char *word)
 {
-    return ends_with(word, ".ini") && !is_setting(word);
+    return text_ends_with(word, ".ini") && !is_setting(word);
 }
 
 static bool is_one_of(const char *word, const char *const *words)

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "config.h"
+#include "core/text.h"
 #include "device/cpu_product.h"
 
 /* NULL when they are not in the program (configure asks the compiler), or this processor cannot run
@@ -154,7 +155,7 @@ static void *cpu_allocate(struct device *device, size_t bytes, struct error *err
     if (posix_memalign(&memory, large ? huge_page : page, bytes > 0 ? bytes : 1) != 0) {
         error_set(error, ERROR_MEMORY,
                   "no %.1f MiB of memory: use a smaller train.batch or model, or more ranks",
-                  (double)bytes / (1 << 20));
+                  mib(bytes));
         return NULL;
     }
     if (large)

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/text.h"
 #include "io/checkpoint_load.h"
 #include "io/durable.h"
 
@@ -29,12 +30,6 @@ struct training_state training_state_begin(int64_t global_batch, uint64_t seed)
 static bool join(char *path, size_t size, const char *directory, const char *name)
 {
     return snprintf(path, size, "%s/%s", directory, name) < (int)size;
-}
-
-static bool ends_with(const char *name, const char *ending)
-{
-    size_t length = strlen(name), tail = strlen(ending);
-    return length > tail && strcmp(name + length - tail, ending) == 0;
 }
 
 /* ---- links ---- */
@@ -90,7 +85,7 @@ static void examine_entry(const char *directory, const char *name, struct listin
 {
     char path[PATH_MAX];
     struct stat file;
-    if (!(ends_with(name, ".h5") || ends_with(name, ".h5.part")) ||
+    if (!(text_ends_with(name, ".h5") || text_ends_with(name, ".h5.part")) ||
         !join(path, sizeof path, directory, name) || lstat(path, &file) != 0)
         return;
     struct listed *grown = realloc(listing->entry, (size_t)(listing->count + 1) * sizeof *grown);
@@ -165,7 +160,7 @@ static void keep_candidates(const char *directory, const char *model, struct lis
         char path[PATH_MAX];
         if (is_link(entry) || !join(path, sizeof path, directory, entry->name))
             continue;
-        if (ends_with(entry->name, ".part"))
+        if (text_ends_with(entry->name, ".part"))
             report_line(report, "%s: it was not written to its end\n", path);
         else if (!checkpoint_file_read(path, &contents, &error))
             report_line(report, "%s\n", error.text);
@@ -268,7 +263,7 @@ void checkpoint_prune(const struct checkpoint_target *target, struct comm *world
     for (int n = 0; n < listing.count; n++) {
         const struct listed *entry = &listing.entry[n];
         char path[PATH_MAX];
-        bool stale = ends_with(entry->name, ".part");
+        bool stale = text_ends_with(entry->name, ".part");
         bool surplus = entry->number >= 0 && !is_link(entry) && keep > 0 && ++seen > keep &&
                        !is_linked(&listing, entry->name);
         if ((stale || surplus) && join(path, sizeof path, target->directory, entry->name))

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/available.h"
+#include "core/text.h"
 #include "train/plan.h"
 
 size_t fit_room(struct comm *node, const struct options *options, size_t base)
@@ -20,11 +21,6 @@ size_t fit_room(struct comm *node, const struct options *options, size_t base)
 }
 
 static const char *const strategy_name[] = {"ddp", "zero1", "zero2", "fsdp", "hsdp"};
-
-static double mib(size_t bytes)
-{
-    return (double)bytes / (1 << 20);
-}
 
 static void advice_add(char *advice, size_t size, const char *text)
 {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "core/text.h"
 #include "io/checkpoint.h"
 #include "train/trainer.h"
 
@@ -28,7 +29,7 @@ static bool deck_take(struct inference *inference, const char *weights,
 {
     struct options *options = &inference->options;
     char *deck = NULL;
-    if (weights_are_safetensors(weights))
+    if (text_ends_with(weights, ".safetensors"))
         return true;
     if (!checkpoint_read_deck(weights, world, &deck, error))
         return false;

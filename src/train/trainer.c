@@ -7,6 +7,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "io/safetensors.h"
 
 /* Global batch, steps of an epoch and of the run. */
@@ -99,15 +100,9 @@ static bool weights_initialise(struct trainer *trainer, struct error *error)
     return weights_read(init, session, error);
 }
 
-bool weights_are_safetensors(const char *path)
-{
-    const char *end = strrchr(path, '.');
-    return end != NULL && strcmp(end, ".safetensors") == 0;
-}
-
 bool weights_read(const char *path, struct session *session, struct error *error)
 {
-    if (weights_are_safetensors(path))
+    if (text_ends_with(path, ".safetensors"))
         return safetensors_read(path, &session->flat, error);
     const struct checkpoint_target target = {.writers = WRITERS_AUTO,
                                              .model = session->options->model.name};

@@ -75,7 +75,6 @@ void trainer_close(struct trainer *trainer);
 
 /* Weights alone, from safetensors or a checkpoint (by the file's name). Collective. */
 bool weights_read(const char *path, struct session *session, struct error *error);
-bool weights_are_safetensors(const char *path);
 
 /* Below: between trainer*.c. */
 
