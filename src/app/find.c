@@ -10,8 +10,6 @@
 #include "train/fit.h"
 #include "train/trial.h"
 
-enum { BATCH_MOST = 1000000 }; /* as train.batch */
-
 /* Of what a node has available, this much is left to others, so that the system's killer never has
  * to choose. */
 static const double kept_free = 0.05;

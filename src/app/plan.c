@@ -9,11 +9,6 @@
 #include "core/text.h"
 #include "train/plan.h"
 
-static const char *const strategy_name[] = {"ddp", "zero1", "zero2", "fsdp", "hsdp"};
-static const char *const type_name[] = {"fp32", "bf16", "fp16"};
-
-enum { STRATEGIES = sizeof strategy_name / sizeof strategy_name[0] };
-
 static void classes_print(const char *name, const size_t by_class[MEMORY_CLASSES], size_t total)
 {
     printf("%-14s", name);
@@ -55,7 +50,7 @@ static bool units_print(const struct plan *plan, struct error *error)
     char mesh[256];
     mesh_describe(&session.mesh, mesh, sizeof mesh);
     printf("%s in %s, %lld image%s a rank and pass\n%s\n\n", plan->options.model.name,
-           type_name[session.compute], (long long)session.batch, session.batch == 1 ? "" : "s",
+           type_name(session.compute), (long long)session.batch, session.batch == 1 ? "" : "s",
            mesh);
     header_print("MiB of a rank", "\n");
     for (int u = 0; u < model->unit_count; u++)
@@ -75,7 +70,8 @@ static void entry_print(const struct plan *plan, const struct plan_entry *entry)
 {
     char name[32];
     bool block = entry->checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK;
-    snprintf(name, sizeof name, "%s%s", strategy_name[entry->strategy], block ? ", block" : "");
+    snprintf(name, sizeof name, "%s%s", mesh_strategy_name(entry->strategy),
+             block ? ", block" : "");
     if (entry->error.kind != ERROR_NONE) {
         printf("%-14s %s\n", name, entry->error.text);
         return;
@@ -111,7 +107,7 @@ static void strategies_print(const struct plan *plan)
     plan_make(plan, STRATEGY_DDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
     size_t base = entry.base, room = memory > base ? memory - base : memory > 0 ? 1 : 0;
     for (int block = CHECKPOINT_ACTIVATIONS_NONE; block <= CHECKPOINT_ACTIVATIONS_BLOCK; block++)
-        for (int strategy = 0; strategy < STRATEGIES; strategy++) {
+        for (int strategy = STRATEGY_DDP; strategy <= STRATEGY_HSDP; strategy++) {
             plan_make(plan, (enum strategy_choice)strategy,
                       (enum checkpoint_activations_choice)block, room, &entry);
             entry.base = base;

@@ -12,6 +12,9 @@
 
 enum { OPTION_TEXT = 1024, OPTION_LIST = 16, OPTION_KEY = 64 };
 
+/* The largest train.batch; also where a search for one ends. */
+enum { BATCH_MOST = 1000000 };
+
 enum backend_choice { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA };
 enum precision_choice { PRECISION_AUTO, PRECISION_FP32, PRECISION_BF16 };
 enum pool_choice { POOL_AUTO, POOL_TOKEN, POOL_MEAN };

@@ -125,7 +125,7 @@ const struct option_entry option_table[] = {
     {PLACE(train, steps), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e15,
      .help =
          "Updates after which the run ends, whatever train.epochs says. 0: train.epochs counts."},
-    {PLACE(train, batch), .kind = OPTION_IS_INTEGER, .preset = "64", .least = 1, .most = 1e6,
+    {PLACE(train, batch), .kind = OPTION_IS_INTEGER, .preset = "64", .least = 1, .most = BATCH_MOST,
      .help = "Samples of a rank in a step."},
     {PLACE(train, global_batch), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,
      .help = "Samples of all ranks together in a step; 0: train.batch times the ranks. The same "

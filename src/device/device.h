@@ -24,6 +24,11 @@ static inline size_t type_size(enum data_type type)
     return type == TYPE_FP32 ? 4 : 2;
 }
 
+static inline const char *type_name(enum data_type type)
+{
+    return type == TYPE_FP32 ? "fp32" : type == TYPE_BF16 ? "bf16" : "fp16";
+}
+
 /* Dropout as part of an operation. Element e of sample b (e counts the operation's elements of one
  * sample, row-major, the last dimension rounded up to a multiple of 8) is kept when lane e % 8 of
  * random_block_at(seed, RANDOM_DROPOUT, layer, step, position + b, e / 8) is >= round(rate *

@@ -31,8 +31,6 @@ struct writing {
     int descriptor; /* -1: this rank does not write */
 };
 
-static const char *const compute_name[] = {"fp32", "bf16", "fp16"};
-
 /* Cuts [begin, end) of unit number u into pieces of `owner`. While `pieces` is NULL they are only
  * counted. */
 static void cut_range(struct writing *writing, int64_t u, int64_t begin, int64_t end, int owner)
@@ -102,7 +100,7 @@ static void plan(struct writing *writing, const char *model_name,
     struct checkpoint_contents *contents = &writing->contents;
     size_t units = (size_t)flat->count;
     snprintf(contents->model, sizeof contents->model, "%s", model_name);
-    snprintf(contents->compute, sizeof contents->compute, "%s", compute_name[flat->type]);
+    snprintf(contents->compute, sizeof contents->compute, "%s", type_name(flat->type));
     snprintf(contents->program, sizeof contents->program, "%s", PACKAGE_STRING);
     clock_stamp(contents->date, sizeof contents->date);
     contents->state = *state;

@@ -88,6 +88,11 @@ static int shard_size(const struct options *options, int ranks, const struct pla
     return shard;
 }
 
+const char *mesh_strategy_name(enum strategy_choice strategy)
+{
+    return strategies[strategy].name;
+}
+
 static void policy_set(struct mesh *mesh, const struct options *options)
 {
     const struct strategy *strategy = &strategies[options->mesh.strategy];

@@ -20,6 +20,9 @@ struct mesh {
     bool imagined;       /* the other ranks do not exist (mesh_imagine) */
 };
 
+/* "fsdp" */
+const char *mesh_strategy_name(enum strategy_choice strategy);
+
 /* The groups for copies that are cut into `shard` parts, which ranks hold that follow one another,
  * node by node; `shard` divides the number of ranks. Everything stays whole until the caller says
  * otherwise. Collective. */

@@ -20,8 +20,6 @@ size_t fit_room(struct comm *node, const struct options *options, size_t base)
     return (size_t)(available / node->size);
 }
 
-static const char *const strategy_name[] = {"ddp", "zero1", "zero2", "fsdp", "hsdp"};
-
 static void advice_add(char *advice, size_t size, const char *text)
 {
     size_t used = strlen(advice);
@@ -41,8 +39,8 @@ static bool way_try(const struct plan *plan, int strategy, int checkpoint_activa
     bool moves = strategy != plan->options.mesh.strategy;
     bool blocks = checkpoint_activations != plan->options.train.checkpoint_activations;
     snprintf(text, sizeof text, "%s%s%s%s", moves ? "mesh.strategy=" : "",
-             moves ? strategy_name[strategy] : "", moves && blocks ? " with " : "",
-             blocks ? "train.checkpoint_activations=block" : "");
+             moves ? mesh_strategy_name((enum strategy_choice)strategy) : "",
+             moves && blocks ? " with " : "", blocks ? "train.checkpoint_activations=block" : "");
     advice_add(advice, size, text);
     return true;
 }
@@ -74,7 +72,8 @@ static void batch_advise(const struct plan *plan, int strategy, int checkpoint_a
     bool blocks = checkpoint_activations != options->train.checkpoint_activations;
     snprintf(text, sizeof text, "%s=%lld%s%s%s%s", global ? "train.global_batch" : "train.batch",
              (long long)entry.largest_batch * (global ? plan->ranks : 1),
-             moves ? " with mesh.strategy=" : "", moves ? strategy_name[strategy] : "",
+             moves ? " with mesh.strategy=" : "",
+             moves ? mesh_strategy_name((enum strategy_choice)strategy) : "",
              !blocks ? ""
              : moves ? " and "
                      : " with ",

@@ -6,8 +6,6 @@
 #include "core/resident.h"
 #include "train/feed.h"
 
-enum { BATCH_MOST = 1000000 }; /* as train.batch */
-
 bool plan_open(struct plan *plan, const struct options *options, int ranks, int node_ranks,
                struct error *error)
 {

@@ -219,7 +219,6 @@ bool report_epoch(struct trainer *trainer, bool evaluated, struct error *error)
 
 static struct results results_collect(const struct trainer *trainer)
 {
-    static const char *const type_name[] = {"fp32", "bf16", "fp16"};
     const struct training_state *state = &trainer->state;
     const struct session *session = &trainer->session;
     double now = clock_now();
@@ -230,7 +229,7 @@ static struct results results_collect(const struct trainer *trainer)
         .name = trainer->options.run.name,
         .model = trainer->options.model.name,
         .backend = session->device->backend->name,
-        .precision = type_name[session->compute],
+        .precision = type_name(session->compute),
         .stop_reason = trainer->stop_reason != NULL ? trainer->stop_reason : "all steps done",
         .unfinished = trainer->out_of_time && state->step < trainer->total_steps,
         .parameters = model_parameter_count(session->model),

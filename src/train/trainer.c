@@ -63,12 +63,11 @@ static void run_announce(const struct trainer *trainer)
     const struct session *session = &trainer->session;
     char mesh[256];
     mesh_describe(&session->mesh, mesh, sizeof mesh);
-    static const char *const type_name[] = {"fp32", "bf16", "fp16"};
     log_info("mesh: %s", mesh);
     mesh_describe_transport(&session->mesh, mesh, sizeof mesh);
     if (trainer->world->size > 1)
         log_info("transport: %s", mesh);
-    log_info("device: %s; computing in %s", session->limits.name, type_name[session->compute]);
+    log_info("device: %s; computing in %s", session->limits.name, type_name(session->compute));
     log_info("data: %s, %lld training and %lld validation samples of %lldx%lld, %lld classes",
              trainer->options.data.format, (long long)trainer->train.dataset.count,
              (long long)trainer->validation.dataset.count, (long long)trainer->train.source.width,
