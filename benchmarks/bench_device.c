@@ -13,6 +13,8 @@
 #include "device/cpu.h"
 #include "device/cpu_product.h"
 
+static const struct run_place place;
+
 enum { ROUNDS = 12, TENSOR_BYTES = 4160 * 3072 * 4 };
 
 struct layer {
@@ -92,7 +94,7 @@ static void forward(const struct bench *bench, const struct layer *layer)
                                  .residual = layer->residual ? bench->residual : NULL,
                                  .pre = layer->gelu ? bench->pre : NULL,
                                  .y = bench->y,
-                                 .dropout = {.rate = layer->dropout}});
+                                 .dropout = {.rate = layer->dropout, .place = &place}});
 }
 
 static void backward(const struct bench *bench, const struct layer *layer)
@@ -223,7 +225,7 @@ static void measure_attention(const struct bench *bench, const char *model, int6
                                                    .qkv = bench->x,
                                                    .out = bench->y,
                                                    .lse = bench->gradient,
-                                                   .dropout = {.rate = dropout}};
+                                                   .dropout = {.rate = dropout, .place = &place}};
     const struct attention_backward backward_args = {.type = bench->type,
                                                      .batch = batch,
                                                      .tokens = tokens,
@@ -236,7 +238,7 @@ static void measure_attention(const struct bench *bench, const char *model, int6
                                                      .dout = bench->residual,
                                                      .lse = bench->gradient,
                                                      .dqkv = bench->pre,
-                                                     .dropout = {.rate = dropout}};
+                                                     .dropout = {.rate = dropout, .place = &place}};
     const double product = 2.0 * (double)(batch * heads * tokens * tokens * HEAD_DIM);
     double best[2] = {INFINITY, INFINITY};
     char shape[64];

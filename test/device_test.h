@@ -27,6 +27,10 @@ void *device_test_zeros(struct device_test *test, enum data_type type, int64_t c
 void *device_test_random(struct device_test *test, enum data_type type, int64_t count, double scale,
                          uint64_t seed);
 
+/* A place in the run, in memory like the tensors'; beta1 and momentum are 0. */
+struct run_place *device_test_place(struct device_test *test, uint32_t step, uint32_t position,
+                                    double rate, int64_t update);
+
 /* Runs a test once for each instruction set that this processor has; devices opened in it use it.
  */
 void device_test_every_kernels(void (*test)(void **state), void **state);

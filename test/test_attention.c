@@ -30,10 +30,12 @@ static const struct attention_case cases[] = {
 
 enum { CASES = sizeof cases / sizeof cases[0] };
 
-static struct dropout dropout_of(const struct attention_case *it)
+static struct dropout dropout_of(struct device_test *test, const struct attention_case *it)
 {
-    return (struct dropout){
-        .rate = it->dropout, .seed = 0xfedcba987654321ULL, .layer = 3, .step = 5, .position = 77};
+    return (struct dropout){.rate = it->dropout,
+                            .seed = 0xfedcba987654321ULL,
+                            .layer = 3,
+                            .place = device_test_place(test, 5, 77, 0, 1)};
 }
 
 static int64_t qkv_count(const struct attention_case *it)
@@ -62,6 +64,7 @@ static int64_t out_index(const struct attention_case *it, int64_t sample, int64_
 struct attention_tensors {
     void *qkv, *out, *dout, *dqkv;
     float *lse;
+    struct dropout dropout;
 };
 
 static struct attention_tensors run(struct device_test *test, const struct attention_case *it)
@@ -71,35 +74,34 @@ static struct attention_tensors run(struct device_test *test, const struct atten
         .out = device_test_zeros(test, it->type, out_count(it)),
         .dout = device_test_random(test, it->type, out_count(it), 1, 2),
         .dqkv = device_test_random(test, it->type, qkv_count(it), 1, 3),
-        .lse = device_test_zeros(test, TYPE_FP32, it->batch * it->heads * it->queries)};
+        .lse = device_test_zeros(test, TYPE_FP32, it->batch * it->heads * it->queries),
+        .dropout = dropout_of(test, it)};
     const float scale = 1 / sqrtf((float)it->head_dim);
     const struct device_backend *backend = test->device->backend;
-    backend->attention_forward(test->stream,
-                               &(struct attention_forward){.type = it->type,
-                                                           .batch = it->batch,
-                                                           .tokens = it->tokens,
-                                                           .queries = it->queries,
-                                                           .heads = it->heads,
-                                                           .head_dim = it->head_dim,
-                                                           .scale = scale,
-                                                           .qkv = t.qkv,
-                                                           .out = t.out,
-                                                           .lse = t.lse,
-                                                           .dropout = dropout_of(it)});
-    backend->attention_backward(test->stream,
-                                &(struct attention_backward){.type = it->type,
-                                                             .batch = it->batch,
-                                                             .tokens = it->tokens,
-                                                             .queries = it->queries,
-                                                             .heads = it->heads,
-                                                             .head_dim = it->head_dim,
-                                                             .scale = scale,
-                                                             .qkv = t.qkv,
-                                                             .out = t.out,
-                                                             .dout = t.dout,
-                                                             .lse = t.lse,
-                                                             .dqkv = t.dqkv,
-                                                             .dropout = dropout_of(it)});
+    backend->attention_forward(test->stream, &(struct attention_forward){.type = it->type,
+                                                                         .batch = it->batch,
+                                                                         .tokens = it->tokens,
+                                                                         .queries = it->queries,
+                                                                         .heads = it->heads,
+                                                                         .head_dim = it->head_dim,
+                                                                         .scale = scale,
+                                                                         .qkv = t.qkv,
+                                                                         .out = t.out,
+                                                                         .lse = t.lse,
+                                                                         .dropout = t.dropout});
+    backend->attention_backward(test->stream, &(struct attention_backward){.type = it->type,
+                                                                           .batch = it->batch,
+                                                                           .tokens = it->tokens,
+                                                                           .queries = it->queries,
+                                                                           .heads = it->heads,
+                                                                           .head_dim = it->head_dim,
+                                                                           .scale = scale,
+                                                                           .qkv = t.qkv,
+                                                                           .out = t.out,
+                                                                           .dout = t.dout,
+                                                                           .lse = t.lse,
+                                                                           .dqkv = t.dqkv,
+                                                                           .dropout = t.dropout});
     return t;
 }
 
@@ -121,7 +123,6 @@ static double qkv_value(const struct reference *reference, int64_t sample, int64
 static void reference_forward(struct reference *reference, int64_t sample, int64_t head, int64_t i)
 {
     const struct attention_case *it = reference->it;
-    const struct dropout dropout = dropout_of(it);
     const int64_t row = (head * it->queries + i) * ((it->tokens + 7) / 8 * 8);
     double *p = reference->probability, sum = 0, most = -INFINITY;
     for (int64_t j = 0; j < it->tokens; j++) {
@@ -136,7 +137,7 @@ static void reference_forward(struct reference *reference, int64_t sample, int64
     reference->lse[(sample * it->heads + head) * it->queries + i] = most + log(sum);
     for (int64_t j = 0; j < it->tokens; j++) {
         p[j] /= sum;
-        reference->factor[j] = device_test_dropout(&dropout, sample, row + j);
+        reference->factor[j] = device_test_dropout(&reference->tensors->dropout, sample, row + j);
         for (int64_t d = 0; d < it->head_dim; d++)
             reference->out[out_index(it, sample, i, head, d)] +=
                 p[j] * reference->factor[j] * qkv_value(reference, sample, j, 2, head, d);

@@ -12,13 +12,13 @@
 
 #include "device_test.h"
 
-static struct dropout dropout_of(float rate, uint32_t layer)
+static struct dropout dropout_of(struct device_test *test, float rate, uint32_t layer)
 {
     return (struct dropout){.rate = rate,
                             .seed = 0x8877665544332211ULL,
                             .layer = layer,
-                            .step = 0xfffffff0,
-                            .position = 0xfffffffe}; /* wraps: counters are 32 bits wide */
+                            /* The position wraps: counters are 32 bits wide. */
+                            .place = device_test_place(test, 0xfffffff0, 0xfffffffe, 0, 1)};
 }
 
 /* Applies to ones, so that the result is the factors. */
@@ -36,8 +36,8 @@ static void check_factors(int64_t samples, int64_t rows_per_sample, int64_t widt
                                        .rows_per_sample = rows_per_sample,
                                        .x = x,
                                        .y = x,
-                                       .dropout = dropout_of(rate, 9),
-                                       .drop_path = dropout_of(path_rate, 10)};
+                                       .dropout = dropout_of(&test, rate, 9),
+                                       .drop_path = dropout_of(&test, path_rate, 10)};
     device_cpu.dropout_apply(test.stream, &args);
     for (int64_t i = 0; i < rows * width; i++) {
         const int64_t sample = i / width / rows_per_sample;
@@ -90,12 +90,13 @@ static void rate_and_mean_are_kept(void **state)
     float *x = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
     for (int i = 0; i < ROWS * WIDTH; i++)
         x[i] = 1;
-    device_cpu.dropout_apply(test.stream, &(struct dropout_apply){.rows = ROWS,
-                                                                  .width = WIDTH,
-                                                                  .rows_per_sample = 4,
-                                                                  .x = x,
-                                                                  .y = x,
-                                                                  .dropout = dropout_of(0.1f, 1)});
+    device_cpu.dropout_apply(test.stream,
+                             &(struct dropout_apply){.rows = ROWS,
+                                                     .width = WIDTH,
+                                                     .rows_per_sample = 4,
+                                                     .x = x,
+                                                     .y = x,
+                                                     .dropout = dropout_of(&test, 0.1f, 1)});
     double sum = 0, dropped = 0;
     for (int i = 0; i < ROWS * WIDTH; i++) {
         sum += x[i];
@@ -123,7 +124,7 @@ static void all_types(void **state)
                                            .rows_per_sample = 3,
                                            .x = x,
                                            .y = y,
-                                           .dropout = dropout_of(0.4f, 2)};
+                                           .dropout = dropout_of(&test, 0.4f, 2)};
         device_cpu.dropout_apply(test.stream, &args);
         double expected[ROWS * WIDTH];
         for (int i = 0; i < ROWS * WIDTH; i++)

@@ -47,10 +47,12 @@ static int64_t rows_of(const struct linear_case *it)
     return it->samples * it->rows_per_sample;
 }
 
-static struct dropout dropout_of(float rate)
+static struct dropout dropout_of(struct device_test *test, float rate)
 {
-    return (struct dropout){
-        .rate = rate, .seed = 0x123456789abcdefULL, .layer = 7, .step = 12, .position = 1000};
+    return (struct dropout){.rate = rate,
+                            .seed = 0x123456789abcdefULL,
+                            .layer = 7,
+                            .place = device_test_place(test, 12, 1000, 0, 1)};
 }
 
 static double gelu(double x)
@@ -73,6 +75,7 @@ static double factor_at(const struct dropout *dropout, const struct linear_case 
 
 struct forward_tensors {
     void *x, *weight, *bias, *residual, *pre, *y;
+    struct dropout dropout, drop_path;
 };
 
 static struct forward_tensors run_forward(struct device_test *test, const struct linear_case *it)
@@ -84,7 +87,9 @@ static struct forward_tensors run_forward(struct device_test *test, const struct
         .bias = it->bias ? device_test_random(test, it->type, it->out, 1, 3) : NULL,
         .residual = it->residual ? device_test_random(test, it->type, rows * it->out, 1, 4) : NULL,
         .pre = it->pre ? device_test_zeros(test, it->type, rows * it->out) : NULL,
-        .y = device_test_zeros(test, it->type, rows * it->out)};
+        .y = device_test_zeros(test, it->type, rows * it->out),
+        .dropout = dropout_of(test, it->dropout),
+        .drop_path = dropout_of(test, it->drop_path)};
     const size_t bytes = (size_t)(rows * it->out) * type_size(it->type);
     if (it->in_place)
         memcpy(t.y, t.residual, bytes);
@@ -99,8 +104,8 @@ static struct forward_tensors run_forward(struct device_test *test, const struct
                                         .residual = it->in_place ? t.y : t.residual,
                                         .pre = t.pre,
                                         .y = t.y,
-                                        .dropout = dropout_of(it->dropout),
-                                        .drop_path = dropout_of(it->drop_path)};
+                                        .dropout = t.dropout,
+                                        .drop_path = t.drop_path};
     test->device->backend->linear_forward(test->stream, &args);
     return t;
 }
@@ -108,7 +113,6 @@ static struct forward_tensors run_forward(struct device_test *test, const struct
 static void check_forward(const struct linear_case *it, const struct forward_tensors *t)
 {
     const int64_t rows = rows_of(it), count = rows * it->out;
-    const struct dropout dropout = dropout_of(it->dropout), path = dropout_of(it->drop_path);
     double *pre = calloc((size_t)count, sizeof *pre), *y = calloc((size_t)count, sizeof *y);
     for (int64_t i = 0; i < count; i++) {
         const int64_t row = i / it->out, column = i % it->out;
@@ -117,9 +121,9 @@ static void check_forward(const struct linear_case *it, const struct forward_ten
             sum += device_test_value(it->type, t->x, row * it->in + k) *
                    device_test_value(it->type, t->weight, column * it->in + k);
         pre[i] = sum;
-        y[i] = (it->pre ? gelu(sum) : sum) * factor_at(&dropout, it, row, column, it->out);
+        y[i] = (it->pre ? gelu(sum) : sum) * factor_at(&t->dropout, it, row, column, it->out);
         if (it->residual)
-            y[i] = y[i] * device_test_drop_path(&path, row / it->rows_per_sample) +
+            y[i] = y[i] * device_test_drop_path(&t->drop_path, row / it->rows_per_sample) +
                    device_test_value(it->type, t->residual, i);
     }
     const double tolerance = 1.1 * device_test_precision(it->type) + 1e-6;
@@ -146,6 +150,7 @@ static void forward_is_right(void **state)
 struct backward_tensors {
     void *x, *weight, *dy, *pre, *dx;
     float *dweight, *dbias, *dweight_before, *dbias_before;
+    struct dropout dropout;
 };
 
 /* pre, where the case has it, is that of the layer that made x. */
@@ -161,7 +166,8 @@ static struct backward_tensors run_backward(struct device_test *test, const stru
         .dweight = device_test_random(test, TYPE_FP32, weights, 1, 7),
         .dbias = it->bias ? device_test_random(test, TYPE_FP32, it->out, 1, 8) : NULL,
         .dweight_before = device_test_random(test, TYPE_FP32, weights, 1, 7),
-        .dbias_before = device_test_random(test, TYPE_FP32, it->out, 1, 8)};
+        .dbias_before = device_test_random(test, TYPE_FP32, it->out, 1, 8),
+        .dropout = dropout_of(test, it->dropout)};
     const struct linear_backward args = {.type = it->type,
                                          .rows = rows,
                                          .in = it->in,
@@ -174,7 +180,7 @@ static struct backward_tensors run_backward(struct device_test *test, const stru
                                          .dx = t.dx,
                                          .dweight = t.dweight,
                                          .dbias = t.dbias,
-                                         .dropout = dropout_of(it->dropout)};
+                                         .dropout = t.dropout};
     test->device->backend->linear_backward(test->stream, &args);
     return t;
 }
@@ -182,7 +188,6 @@ static struct backward_tensors run_backward(struct device_test *test, const stru
 static void check_dx(const struct linear_case *it, const struct backward_tensors *t)
 {
     const int64_t count = rows_of(it) * it->in;
-    const struct dropout dropout = dropout_of(it->dropout);
     double *dx = calloc((size_t)count, sizeof *dx);
     for (int64_t i = 0; i < count; i++) {
         const int64_t row = i / it->in, column = i % it->in;
@@ -191,7 +196,7 @@ static void check_dx(const struct linear_case *it, const struct backward_tensors
                      device_test_value(it->type, t->weight, k * it->in + column);
         if (it->pre)
             dx[i] *= gelu_slope(device_test_value(it->type, t->pre, i)) *
-                     factor_at(&dropout, it, row, column, it->in);
+                     factor_at(&t->dropout, it, row, column, it->in);
     }
     device_test_near("dx", it->type, t->dx, dx, count, 1.1 * device_test_precision(it->type) + 1e-6,
                      (it->type == TYPE_FP32 ? 1 : 2e-3) * sqrt((double)it->out));

@@ -300,6 +300,48 @@ static void a_label_outside_is_caught(void **state)
     device_test_ends(large_label);
 }
 
+/* The scale of the loss is in the gradient, and nowhere else. */
+static void the_scaler_multiplies_the_gradient(void **state)
+{
+    (void)state;
+    enum { BATCH = 5, CLASSES = 19, ELEMENTS = BATCH * CLASSES };
+    struct device_test test;
+    device_test_open(&test, 1);
+    const struct loss_scaler scaler = {.scale = 1024};
+    struct loss_sums sums[2] = {{0}};
+    float *gradient[2], *losses[2];
+    for (int soft = 0; soft < 2; soft++) {
+        for (int i = 0; i < 2; i++) {
+            gradient[i] = device_test_zeros(&test, TYPE_FP32, ELEMENTS);
+            losses[i] = device_test_zeros(&test, TYPE_FP32, BATCH);
+            device_cpu.cross_entropy(
+                test.stream,
+                &(struct cross_entropy){
+                    .batch = BATCH,
+                    .classes = CLASSES,
+                    .smoothing = 0.1f,
+                    .scale = 0.2f,
+                    .logits = device_test_random(&test, TYPE_FP32, ELEMENTS, 3, 1),
+                    .labels = device_test_zeros(&test, TYPE_FP32, BATCH),
+                    .targets = soft ? device_test_random(&test, TYPE_FP32, ELEMENTS, 1, 2) : NULL,
+                    .dlogits = gradient[i],
+                    .scaler = i == 1 ? &scaler : NULL,
+                    .sums = &sums[i],
+                    .losses = losses[i]});
+        }
+        for (int i = 0; i < ELEMENTS; i++)
+            assert_true(gradient[0][i] != 0 && gradient[1][i] == 1024 * gradient[0][i]);
+        device_test_same("losses", TYPE_FP32, losses[1], losses[0], BATCH);
+        assert_memory_equal(&sums[1], &sums[0], sizeof sums[0]);
+    }
+    device_test_close(&test);
+}
+
+static void the_scaler_with_all_kernels(void **state)
+{
+    device_test_every_kernels(the_scaler_multiplies_the_gradient, state);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +353,7 @@ int main(void)
         cmocka_unit_test(not_a_number_is_seen),
         cmocka_unit_test(everything_can_be_left_out),
         cmocka_unit_test(a_label_outside_is_caught),
+        cmocka_unit_test(the_scaler_with_all_kernels),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -152,7 +152,10 @@ static void train_steps(struct vit_fixture *fixture, double smoothing, int64_t s
     for (int64_t step = 0; step < steps; step++) {
         vit_fixture_train(fixture, smoothing);
         optimizer_follow(&optimizer, &schedule, step);
-        optimizer_step(&optimizer, &fixture->flat, schedule_rate(&schedule, step), step + 1);
+        const struct run_place place =
+            optimizer_place(&optimizer, schedule_rate(&schedule, step), step);
+        vit_fixture_set_place(fixture, &place);
+        optimizer_step(&optimizer, &fixture->flat, fixture->place, NULL);
         schedule_observe(&schedule, observed[step], true);
     }
 }

@@ -21,6 +21,18 @@ static void write_down(struct stream *stream, const struct update *args)
     asked[asked_count++] = *args;
 }
 
+static bool scaler_updated;
+
+/* After all updates. */
+static void scaler_write_down(struct stream *stream, struct loss_scaler *args, const double *norm)
+{
+    assert_ptr_equal(stream, &asked);
+    assert_int_equal(asked_count, UNITS);
+    assert_ptr_equal(args, asked[0].scaler);
+    assert_ptr_equal(norm, asked[0].norm_squared);
+    scaler_updated = true;
+}
+
 static int events_recorded;
 
 static void count_event(struct event *event, struct stream *stream)
@@ -30,8 +42,10 @@ static void count_event(struct event *event, struct stream *stream)
     events_recorded++;
 }
 
-static const struct device_backend backend = {
-    .name = "note", .update = write_down, .event_record = count_event};
+static const struct device_backend backend = {.name = "note",
+                                              .update = write_down,
+                                              .scaler_update = scaler_write_down,
+                                              .event_record = count_event};
 static struct comm pair = {.rank = 1, .size = 2};
 static struct mesh mesh = {.shard = &pair};
 static struct device device = {.backend = &backend};
@@ -39,6 +53,8 @@ static struct options options;
 static float memory[UNITS][PADDED];
 static uint16_t copies[UNITS][PADDED];
 static double norm_squared;
+static const struct run_place place;
+static struct loss_scaler scaler;
 static struct update_segment segments[UNITS];
 static struct flat_buffer buffers[UNITS];
 
@@ -73,6 +89,7 @@ static int set_options(void **state)
 {
     (void)state;
     asked_count = 0;
+    scaler_updated = false;
     memset(&options, 0, sizeof options);
     options.optim.betas = (struct option_list){.count = 2, .value = {0.9, 0.99}};
     options.optim.eps = 1e-8;
@@ -90,7 +107,8 @@ static void step_once(void)
     events_recorded = 0;
 
     optimizer_open(&optimizer, &options);
-    optimizer_step(&optimizer, &flat, 0.25, 7);
+    optimizer_step(&optimizer, &flat, &place, NULL);
+    assert_false(scaler_updated);
     assert_int_equal(asked_count, UNITS);
     /* The other rank's parts are to be fetched again. */
     assert_int_equal(events_recorded, UNITS);
@@ -116,9 +134,10 @@ static void each_unit_is_updated_where_this_rank_owns_it(void **state)
         assert_ptr_equal(asked[i].segments, &segments[i]);
         assert_int_equal(asked[i].segment_count, 1);
         assert_ptr_equal(asked[i].norm_squared, &norm_squared);
-        assert_int_equal(asked[i].step, 7);
-        assert_true(asked[i].rate == 0.25 && asked[i].beta1 == 0.9 && asked[i].beta2 == 0.99);
-        assert_true(asked[i].epsilon == 1e-8 && asked[i].average_decay == 0.999);
+        assert_ptr_equal(asked[i].place, &place);
+        assert_null(asked[i].scaler);
+        assert_true(asked[i].beta2 == 0.99 && asked[i].epsilon == 1e-8 &&
+                    asked[i].average_decay == 0.999);
         assert_true(asked[i].max_norm == 0.5);
     }
 }
@@ -132,7 +151,7 @@ static void masters_that_are_read_themselves_have_no_copy(void **state)
     flat.type = TYPE_FP32;
     buffers[0].weights = buffers[0].master;
     optimizer_open(&optimizer, &options);
-    optimizer_step(&optimizer, &flat, 1, 1);
+    optimizer_step(&optimizer, &flat, &place, NULL);
     assert_null(asked[0].copy);
     assert_ptr_equal(asked[1].copy, (float *)(void *)copies[1] + SHARD);
 }
@@ -162,7 +181,7 @@ static void sgd_moves_with_momentum(void **state)
     options.optim.nesterov = true;
     step_once();
     assert_int_equal(asked[0].rule, UPDATE_SGD);
-    assert_true(asked[0].momentum == 0.75 && asked[0].nesterov);
+    assert_true(asked[0].nesterov);
     assert_ptr_equal(asked[0].moment1, memory[0] + 1);
     assert_null(asked[0].moment2);
 }
@@ -182,6 +201,32 @@ static void rmsprop_without_momentum_keeps_squares_in_the_first_moment(void **st
     step_once();
     assert_ptr_equal(asked[0].moment1, memory[0] + 1);
     assert_ptr_equal(asked[0].moment2, memory[0] + 2);
+}
+
+static void the_scaler_follows_the_updates(void **state)
+{
+    (void)state;
+    struct optimizer optimizer;
+    struct flat_model flat = flat_of_halves(2);
+
+    optimizer_open(&optimizer, &options);
+    optimizer_step(&optimizer, &flat, &place, &scaler);
+    for (int i = 0; i < UNITS; i++)
+        assert_ptr_equal(asked[i].scaler, &scaler);
+    assert_true(scaler_updated);
+}
+
+static void a_place_says_what_schedules_move(void **state)
+{
+    (void)state;
+    struct optimizer optimizer;
+
+    options.optim.momentum = 0.75;
+    optimizer_open(&optimizer, &options);
+    const struct run_place at = optimizer_place(&optimizer, 0.25, 6);
+    assert_int_equal(at.step, 6);
+    assert_int_equal(at.update, 7);
+    assert_true(at.rate == 0.25 && at.beta1 == 0.9 && at.momentum == 0.75);
 }
 
 static void onecycle_moves_momentum_and_beta1(void **state)
@@ -216,6 +261,8 @@ int main(void)
         OPTIMIZER_TEST(rules_keep_the_moments_they_need),
         OPTIMIZER_TEST(sgd_moves_with_momentum),
         OPTIMIZER_TEST(rmsprop_without_momentum_keeps_squares_in_the_first_moment),
+        OPTIMIZER_TEST(the_scaler_follows_the_updates),
+        OPTIMIZER_TEST(a_place_says_what_schedules_move),
         OPTIMIZER_TEST(onecycle_moves_momentum_and_beta1),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -1,6 +1,6 @@
 /* The optimizers against torch.optim (test/vectors/make_device.py), and what goes over flat buffers
- * with them: clipping, segments, moving average, compute copy, conversion, zeroing, sums, the
- * search for values that are not finite. */
+ * with them: clipping, the scale of the loss, segments, moving average, compute copy, conversion,
+ * zeroing, sums, the search for values that are not finite. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RUSAGE_THREAD */
 #endif
@@ -21,62 +21,55 @@
 struct update_case {
     const char *name;
     struct update settings;
+    struct run_place place;
     float decay;
     bool moment1, moment2;
 };
 
 /* As in make_device.py. */
 static const struct update_case cases[] = {
-    {"sgd", {.rule = UPDATE_SGD, .rate = 0.1}, 0, false, false},
-    {"sgd_decay", {.rule = UPDATE_SGD, .rate = 0.1}, 0.05f, false, false},
-    {"sgd_momentum", {.rule = UPDATE_SGD, .rate = 0.05, .momentum = 0.9}, 0.01f, true, false},
+    {"sgd", {.rule = UPDATE_SGD}, {.rate = 0.1}, 0, false, false},
+    {"sgd_decay", {.rule = UPDATE_SGD}, {.rate = 0.1}, 0.05f, false, false},
+    {"sgd_momentum", {.rule = UPDATE_SGD}, {.rate = 0.05, .momentum = 0.9}, 0.01f, true, false},
     {"sgd_nesterov",
-     {.rule = UPDATE_SGD, .rate = 0.05, .momentum = 0.8, .nesterov = true, .max_norm = 1.5},
+     {.rule = UPDATE_SGD, .nesterov = true, .max_norm = 1.5},
+     {.rate = 0.05, .momentum = 0.8},
      0.01f,
      true,
      false},
     {"adam",
-     {.rule = UPDATE_ADAM, .rate = 0.01, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
+     {.rule = UPDATE_ADAM, .beta2 = 0.999, .epsilon = 1e-8},
+     {.rate = 0.01, .beta1 = 0.9},
      0,
      true,
      true},
     {"adam_decay",
-     {.rule = UPDATE_ADAM,
-      .rate = 0.02,
-      .beta1 = 0.8,
-      .beta2 = 0.95,
-      .epsilon = 1e-3,
-      .max_norm = 2},
+     {.rule = UPDATE_ADAM, .beta2 = 0.95, .epsilon = 1e-3, .max_norm = 2},
+     {.rate = 0.02, .beta1 = 0.8},
      0.1f,
      true,
      true},
     {"adamw",
-     {.rule = UPDATE_ADAMW,
-      .rate = 0.01,
-      .beta1 = 0.9,
-      .beta2 = 0.999,
-      .epsilon = 1e-8,
-      .max_norm = 1},
+     {.rule = UPDATE_ADAMW, .beta2 = 0.999, .epsilon = 1e-8, .max_norm = 1},
+     {.rate = 0.01, .beta1 = 0.9},
      0.05f,
      true,
      true},
     {"adamw_other",
-     {.rule = UPDATE_ADAMW, .rate = 0.1, .beta1 = 0.5, .beta2 = 0.9, .epsilon = 1e-6},
+     {.rule = UPDATE_ADAMW, .beta2 = 0.9, .epsilon = 1e-6},
+     {.rate = 0.1, .beta1 = 0.5},
      0.3f,
      true,
      true},
     {"rmsprop",
-     {.rule = UPDATE_RMSPROP, .rate = 0.01, .alpha = 0.99, .epsilon = 1e-8},
+     {.rule = UPDATE_RMSPROP, .alpha = 0.99, .epsilon = 1e-8},
+     {.rate = 0.01},
      0,
      false,
      true},
     {"rmsprop_momentum",
-     {.rule = UPDATE_RMSPROP,
-      .rate = 0.01,
-      .alpha = 0.9,
-      .epsilon = 1e-5,
-      .momentum = 0.9,
-      .max_norm = 3},
+     {.rule = UPDATE_RMSPROP, .alpha = 0.9, .epsilon = 1e-5, .max_norm = 3},
+     {.rate = 0.01, .momentum = 0.9},
      0.1f,
      true,
      true},
@@ -111,7 +104,11 @@ static void check_optimizer(const struct update_case *it, const struct vector_fi
     float *weights = device_test_zeros(&test, TYPE_FP32, PADDED);
     float *gradient = device_test_random(&test, TYPE_FP32, PADDED, 1, 1);
     double average[COUNT], norm_squared;
+    struct run_place *place = device_test_place(&test, 0, 0, it->place.rate, 0);
+    place->beta1 = it->place.beta1;
+    place->momentum = it->place.momentum;
     struct update args = it->settings;
+    args.place = place;
     args.count = PADDED;
     args.weights = weights;
     args.gradient = gradient;
@@ -132,7 +129,7 @@ static void check_optimizer(const struct update_case *it, const struct vector_fi
         for (int i = 0; i < COUNT; i++)
             gradient[padded_index(i)] = gradients[step * COUNT + i];
         norm_squared = norm_squared_of(&test, gradients + step * COUNT, COUNT);
-        args.step = step + 1;
+        place->update = step + 1;
         device_cpu.update(test.stream, &args);
         for (int i = 0; i < COUNT; i++) {
             double truth = expected[step * COUNT + i], weight = (double)weights[padded_index(i)];
@@ -168,6 +165,8 @@ static void optimizers_are_pytorchs_with_all_kernels(void **state)
 /* Memory of an AdamW update of `count` elements, copy in this type. */
 static struct update adamw_of(struct device_test *test, int64_t count, enum data_type copy_type)
 {
+    struct run_place *place = device_test_place(test, 0, 0, 0.01, 3);
+    place->beta1 = 0.9;
     return (struct update){.rule = UPDATE_ADAMW,
                            .count = count,
                            .weights = device_test_random(test, TYPE_FP32, count, 1, 1),
@@ -177,12 +176,10 @@ static struct update adamw_of(struct device_test *test, int64_t count, enum data
                            .average = device_test_random(test, TYPE_FP32, count, 1, 4),
                            .copy = device_test_zeros(test, copy_type, count),
                            .copy_type = copy_type,
-                           .rate = 0.01,
-                           .beta1 = 0.9,
+                           .place = place,
                            .beta2 = 0.99,
                            .epsilon = 1e-8,
-                           .average_decay = 0.9,
-                           .step = 3};
+                           .average_decay = 0.9};
 }
 
 static void threads_do_not_matter(void **state)
@@ -266,20 +263,95 @@ static void clipping_multiplies_the_gradient(void **state)
         struct device_test test;
         float weights[3] = {0}, gradient[3] = {1, -2, 3};
         device_test_open(&test, 1);
-        device_cpu.update(test.stream, &(struct update){.rule = UPDATE_SGD,
-                                                        .count = 3,
-                                                        .weights = weights,
-                                                        .gradient = gradient,
-                                                        .segments = &segment,
-                                                        .segment_count = 1,
-                                                        .rate = 1,
-                                                        .step = 1,
-                                                        .norm_squared = &norm_squared,
-                                                        .max_norm = max_norms[i]});
+        device_cpu.update(test.stream,
+                          &(struct update){.rule = UPDATE_SGD,
+                                           .count = 3,
+                                           .weights = weights,
+                                           .gradient = gradient,
+                                           .segments = &segment,
+                                           .segment_count = 1,
+                                           .place = device_test_place(&test, 0, 0, 1, 1),
+                                           .norm_squared = &norm_squared,
+                                           .max_norm = max_norms[i]});
         for (int j = 0; j < 3; j++)
             assert_true(fabs((double)(weights[j] + gradient[j] * (float)coefficients[i])) < 2e-6);
         device_test_close(&test);
     }
+}
+
+/* What the loss was multiplied by is divided out again, without a trace: neither in clipping, nor
+ * in how often Adam was at work. */
+static void the_scale_leaves_no_trace(void **state)
+{
+    (void)state;
+    enum { ELEMENTS = 1001 };
+    const struct update_segment segment = {0, ELEMENTS, 0.1f, 1};
+    const double norm_squared = 9, max_norms[] = {0, 0.7};
+    const float scales[] = {65536, 0x1p-24f, 1};
+    for (int i = 0; i < 6; i++) {
+        struct device_test test;
+        device_test_open(&test, 1);
+        const float scale = scales[i / 2];
+        const double scaled_norm = norm_squared * (double)scale * (double)scale;
+        const struct loss_scaler scaler = {.scale = scale, .skipped = 4};
+        struct update plain = adamw_of(&test, ELEMENTS, TYPE_FP16);
+        struct update scaled = adamw_of(&test, ELEMENTS, TYPE_FP16);
+        float *gradient = device_test_random(&test, TYPE_FP32, ELEMENTS, 1, 2);
+        for (int j = 0; j < ELEMENTS; j++)
+            gradient[j] *= scale;
+        plain.segments = scaled.segments = &segment;
+        plain.segment_count = scaled.segment_count = 1;
+        plain.max_norm = scaled.max_norm = max_norms[i % 2];
+        plain.norm_squared = &norm_squared;
+        scaled.norm_squared = &scaled_norm;
+        scaled.gradient = gradient;
+        scaled.scaler = &scaler;
+        struct run_place *later = device_test_place(&test, 0, 0, 0.01, 3 + 4);
+        later->beta1 = 0.9;
+        scaled.place = later;
+        device_cpu.update(test.stream, &plain);
+        device_cpu.update(test.stream, &scaled);
+        device_test_same("weights", TYPE_FP32, scaled.weights, plain.weights, ELEMENTS);
+        device_test_same("moment1", TYPE_FP32, scaled.moment1, plain.moment1, ELEMENTS);
+        device_test_same("moment2", TYPE_FP32, scaled.moment2, plain.moment2, ELEMENTS);
+        device_test_same("copy", TYPE_FP16, scaled.copy, plain.copy, ELEMENTS);
+        device_test_close(&test);
+    }
+}
+
+static void check_scaler(const struct loss_scaler *scaler, float scale, int32_t good_steps,
+                         int64_t skipped)
+{
+    assert_true(scaler->scale == scale);
+    assert_int_equal(scaler->good_steps, good_steps);
+    assert_int_equal(scaler->skipped, skipped);
+}
+
+/* Halved where the norm is not finite, doubled after 2000 good steps in a row, within bounds. */
+static void the_scale_follows_the_norms(void **state)
+{
+    (void)state;
+    const double finite = 1e300, infinite = INFINITY, not_a_number = NAN;
+    struct device_test test;
+    device_test_open(&test, 1);
+    struct loss_scaler scaler = {.scale = LOSS_SCALE_START};
+    for (int i = 0; i < 1999; i++)
+        device_cpu.scaler_update(test.stream, &scaler, &finite);
+    check_scaler(&scaler, 65536, 1999, 0);
+    device_cpu.scaler_update(test.stream, &scaler, &infinite);
+    check_scaler(&scaler, 32768, 0, 1);
+    device_cpu.scaler_update(test.stream, &scaler, &not_a_number);
+    check_scaler(&scaler, 16384, 0, 2);
+    for (int i = 0; i < 2000; i++)
+        device_cpu.scaler_update(test.stream, &scaler, &finite);
+    check_scaler(&scaler, 32768, 0, 2);
+    scaler = (struct loss_scaler){LOSS_SCALE_LEAST, 5, 7};
+    device_cpu.scaler_update(test.stream, &scaler, &not_a_number);
+    check_scaler(&scaler, LOSS_SCALE_LEAST, 0, 8);
+    scaler = (struct loss_scaler){LOSS_SCALE_MOST, 1999, 7};
+    device_cpu.scaler_update(test.stream, &scaler, &finite);
+    check_scaler(&scaler, LOSS_SCALE_MOST, 0, 7);
+    device_test_close(&test);
 }
 
 static void sums_of_squares(void **state)
@@ -502,7 +574,9 @@ static void adam_without_moment2(struct device_test *test)
 
 static void sgd_without_buffer(struct device_test *test)
 {
-    device_cpu.update(test->stream, &(struct update){.rule = UPDATE_SGD, .momentum = 0.9});
+    struct run_place *place = device_test_place(test, 0, 0, 1, 1);
+    place->momentum = 0.9;
+    device_cpu.update(test->stream, &(struct update){.rule = UPDATE_SGD, .place = place});
 }
 
 static void half_to_half(struct device_test *test)
@@ -529,6 +603,8 @@ int main(void)
         cmocka_unit_test(an_infinite_norm_changes_nothing),
         cmocka_unit_test(frozen_segments_and_empty_buffers),
         cmocka_unit_test(clipping_multiplies_the_gradient),
+        cmocka_unit_test(the_scale_leaves_no_trace),
+        cmocka_unit_test(the_scale_follows_the_norms),
         cmocka_unit_test(sums_of_squares),
         cmocka_unit_test(additions),
         cmocka_unit_test(zeros),

@@ -43,6 +43,7 @@ static void lay_out(struct vit_fixture *fixture)
         arena_take(arena, MEMORY_BUFFERS, (size_t)(fixture->batch * model->classes) * size);
     fixture->labels = arena_take(arena, MEMORY_BUFFERS, (size_t)fixture->batch * sizeof(int32_t));
     fixture->sums = arena_take(arena, MEMORY_BUFFERS, sizeof *fixture->sums);
+    fixture->place = arena_take(arena, MEMORY_BUFFERS, sizeof *fixture->place);
 }
 
 void vit_fixture_open(struct vit_fixture *fixture, const struct vit_shape *shape,
@@ -159,18 +160,25 @@ void vit_fixture_set_batch(struct vit_fixture *fixture, const float *images, con
     backend->stream_synchronize(fixture->stream);
 }
 
+void vit_fixture_set_place(struct vit_fixture *fixture, const struct run_place *place)
+{
+    fixture->device->backend->copy(fixture->stream, fixture->place, place, sizeof *place);
+    fixture->device->backend->stream_synchronize(fixture->stream);
+}
+
 static struct model_pass pass_over(struct vit_fixture *fixture, int64_t first, int64_t count)
 {
     const struct model *model = fixture->model;
     int64_t pixels = model->channels * model->image * model->image;
     size_t size = type_size(model->compute);
+    vit_fixture_set_place(fixture,
+                          &(struct run_place){.step = fixture->step, .position = (uint32_t)first});
     return (struct model_pass){.stream = fixture->stream,
                                .flat = &fixture->flat,
                                .batch = count,
                                .training = fixture->training,
                                .seed = 7,
-                               .step = fixture->step,
-                               .position = (uint32_t)first,
+                               .place = fixture->place,
                                .images = (char *)fixture->images + (size_t)(first * pixels) * size,
                                .logits = fixture->logits};
 }

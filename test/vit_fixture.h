@@ -25,8 +25,9 @@ struct vit_fixture {
     void *images, *logits; /* device, compute type */
     int32_t *labels;       /* device */
     struct loss_sums *sums;
-    bool training; /* dropout on */
-    uint32_t step; /* keys dropout */
+    bool training;           /* dropout on */
+    uint32_t step;           /* keys dropout */
+    struct run_place *place; /* device */
 };
 
 /* Opens everything for `batch` samples; `assignments` (NULL-terminated, or NULL) are options as on
@@ -41,6 +42,9 @@ struct vit_shape vit_fixture_shape(const struct vector_file *file);
 /* All tensors from a vector file: PREFIX/NAME. */
 void vit_fixture_load(struct vit_fixture *fixture, const struct vector_file *file,
                       const char *prefix);
+
+/* Tells the device where in the run it is; vit_fixture_run does so for its pass. */
+void vit_fixture_set_place(struct vit_fixture *fixture, const struct run_place *place);
 
 /* Images and labels of the batch from host memory. */
 void vit_fixture_set_batch(struct vit_fixture *fixture, const float *images, const int32_t *labels);

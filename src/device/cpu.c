@@ -306,6 +306,7 @@ const struct device_backend device_cpu = {
     .pool_backward = cpu_pool_backward,
     .cross_entropy = cpu_cross_entropy,
     .update = cpu_update,
+    .scaler_update = cpu_scaler_update,
     .sum_squares = cpu_sum_squares,
     .nonfinite = cpu_nonfinite,
     .image_transform = cpu_image_transform,

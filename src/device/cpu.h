@@ -65,6 +65,8 @@ void cpu_pool_forward(struct stream *stream, const struct pool_forward *args);
 void cpu_pool_backward(struct stream *stream, const struct pool_backward *args);
 void cpu_cross_entropy(struct stream *stream, const struct cross_entropy *args);
 void cpu_update(struct stream *stream, const struct update *args);
+void cpu_scaler_update(struct stream *stream, struct loss_scaler *scaler,
+                       const double *norm_squared);
 void cpu_sum_squares(struct stream *stream, const float *values, int64_t count, double *sum);
 void cpu_nonfinite(struct stream *stream, const struct nonfinite *args);
 void cpu_image_transform(struct stream *stream, const struct image_transform *args);

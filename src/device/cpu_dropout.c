@@ -2,26 +2,33 @@
 #include "core/random.h"
 #include "device/cpu.h"
 
+static struct run_place place_of(const struct dropout *dropout)
+{
+    ENSURE(dropout->place != NULL, "dropout without a place in the run");
+    return *dropout->place;
+}
+
 struct mask_source cpu_mask_source(const struct dropout *dropout, int64_t sample)
 {
     const uint32_t all = 65536;
     const uint32_t threshold = (uint32_t)(dropout->rate * (float)all + 0.5f);
 
-    return (struct mask_source){.threshold = threshold,
-                                .scale =
-                                    threshold < all ? (float)all / (float)(all - threshold) : 0,
-                                .key = {(uint32_t)dropout->seed, (uint32_t)(dropout->seed >> 32)},
-                                .counter = {dropout->position + (uint32_t)sample, dropout->step,
-                                            RANDOM_DROPOUT + (dropout->layer << 8)}};
+    return (struct mask_source){
+        .threshold = threshold,
+        .scale = threshold < all ? (float)all / (float)(all - threshold) : 0,
+        .key = {(uint32_t)dropout->seed, (uint32_t)(dropout->seed >> 32)},
+        .counter = {place_of(dropout).position + (uint32_t)sample, place_of(dropout).step,
+                    RANDOM_DROPOUT + (dropout->layer << 8)}};
 }
 
 float cpu_path_scale(const struct dropout *drop_path, int64_t sample)
 {
     if (drop_path->rate == 0)
         return 1;
+    const struct run_place place = place_of(drop_path);
     const struct random_block drawn =
-        random_block_at(drop_path->seed, RANDOM_DROP_PATH, drop_path->layer, drop_path->step,
-                        drop_path->position + (uint32_t)sample, 0);
+        random_block_at(drop_path->seed, RANDOM_DROP_PATH, drop_path->layer, place.step,
+                        place.position + (uint32_t)sample, 0);
     return random_uniform(drawn.word[0]) < drop_path->rate ? 0 : 1 / (1 - drop_path->rate);
 }
 

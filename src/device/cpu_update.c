@@ -1,6 +1,6 @@
-/* What is done with flat buffers: the optimizer's step, sums of squares, the search for values that
- * are not finite, zeroing, conversion, addition. Memory-bound: blocks of a fixed size go over the
- * threads. */
+/* What is done with flat buffers: the optimizer's step, the scale of the loss, sums of squares, the
+ * search for values that are not finite, zeroing, conversion, addition. Memory-bound: blocks of a
+ * fixed size go over the threads. */
 #include "device/cpu.h"
 
 #include <math.h>
@@ -17,12 +17,14 @@ static inline int64_t smaller(int64_t a, int64_t b)
 static struct update_coefficients coefficients_of(const struct update *args, float clip,
                                                   const struct update_segment *segment)
 {
-    double rate = args->rate * segment->rate_scale, decay = segment->weight_decay;
+    const struct run_place *place = args->place;
+    double rate = place->rate * segment->rate_scale, decay = segment->weight_decay;
     bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW;
     bool decoupled = args->rule == UPDATE_ADAMW;
-    double keep1 = adam ? args->beta1 : args->momentum, keep2 = adam ? args->beta2 : args->alpha;
-    double correction1 = adam ? 1 - pow(args->beta1, (double)args->step) : 1;
-    double correction2 = adam ? 1 - pow(args->beta2, (double)args->step) : 1;
+    double keep1 = adam ? place->beta1 : place->momentum, keep2 = adam ? args->beta2 : args->alpha;
+    double updates = (double)(place->update - (args->scaler != NULL ? args->scaler->skipped : 0));
+    double correction1 = adam ? 1 - pow(place->beta1, updates) : 1;
+    double correction2 = adam ? 1 - pow(args->beta2, updates) : 1;
     return (struct update_coefficients){.clip = clip,
                                         .decay = decoupled ? 0 : (float)decay,
                                         .shrink = decoupled ? (float)(1 - rate * decay) : 1,
@@ -36,18 +38,22 @@ static struct update_coefficients coefficients_of(const struct update *args, flo
                                         .average_new = (float)(1 - args->average_decay)};
 }
 
+/* What the gradient is multiplied by: clipping, and back from the scale of the loss. */
 static float clip_of(const struct update *args)
 {
+    double scale = args->scaler != NULL ? (double)args->scaler->scale : 1;
     if (args->max_norm <= 0)
-        return 1;
-    double clip = args->max_norm / (sqrt(*args->norm_squared) + 1e-6);
-    return clip < 1 ? (float)clip : 1;
+        return (float)(1 / scale);
+    double clip = args->max_norm / (sqrt(*args->norm_squared) / scale + 1e-6);
+    return (float)((clip < 1 ? clip : 1) / scale);
 }
 
 static void check_moments(const struct update *args)
 {
+    ENSURE(args->place != NULL, "an update without a place in the run");
     bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW;
-    ENSURE(args->moment1 != NULL || (!adam && args->momentum == 0), "an update without moment1");
+    ENSURE(args->moment1 != NULL || (!adam && args->place->momentum == 0),
+           "an update without moment1");
     ENSURE(args->moment2 != NULL || args->rule == UPDATE_SGD, "an update without moment2");
 }
 
@@ -67,6 +73,22 @@ void cpu_update(struct stream *stream, const struct update *args)
 #pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
         for (int64_t i = segment->begin; i < segment->end; i += BLOCK)
             cpu->kernels->update->update(args, &coefficients, i, smaller(i + BLOCK, segment->end));
+    }
+}
+
+void cpu_scaler_update(struct stream *stream, struct loss_scaler *scaler,
+                       const double *norm_squared)
+{
+    (void)stream;
+    if (!isfinite(*norm_squared)) {
+        scaler->skipped++;
+        scaler->good_steps = 0;
+        if (scaler->scale > LOSS_SCALE_LEAST)
+            scaler->scale /= 2;
+    } else if (++scaler->good_steps >= LOSS_SCALER_GOOD_STEPS) {
+        scaler->good_steps = 0;
+        if (scaler->scale < LOSS_SCALE_MOST)
+            scaler->scale *= 2;
     }
 }
 

@@ -29,22 +29,49 @@ static inline const char *type_name(enum data_type type)
     return type == TYPE_FP32 ? "fp32" : type == TYPE_BF16 ? "bf16" : "fp16";
 }
 
+/* Where in the run a pass or an update is. It lies in device memory, and operations read it when
+ * the stream comes to them, not when they are queued: so a recorded step can run again elsewhere.
+ * The host writes it through the stream (train/place.h). */
+struct run_place {
+    uint32_t step;          /* keys random numbers */
+    uint32_t position;      /* of the device batch's first sample in the global batch */
+    int64_t update;         /* number of the update, from 1 */
+    double rate;            /* the learning rate */
+    double beta1, momentum; /* schedules move these too */
+};
+
+/* Dynamic loss scaling (Micikevicius et al. 2018) by the rules of PyTorch's GradScaler, in device
+ * memory: cross_entropy multiplies the gradient by the scale, so that fp16 does not lose what is
+ * small; update divides by it; scaler_update follows what came of it. The scale is always a power
+ * of two, so neither changes a digit. */
+struct loss_scaler {
+    float scale;
+    int32_t good_steps; /* in a row, since the scale was changed */
+    int64_t skipped;    /* updates that changed nothing, since the run began */
+};
+
+enum { LOSS_SCALER_GOOD_STEPS = 2000 };
+/* Where it begins, and between which it moves: at the lowest all that fp16 holds of a gradient has
+ * vanished, at the highest all above 2^-24 overflows. What trains comes near neither. */
+#define LOSS_SCALE_START 65536.0f
+#define LOSS_SCALE_LEAST 0x1p-24f
+#define LOSS_SCALE_MOST 0x1p+40f
+
 /* Dropout as part of an operation. Element e of sample b (e counts the operation's elements of one
  * sample, row-major, the last dimension rounded up to a multiple of 8) is kept when lane e % 8 of
- * random_block_at(seed, RANDOM_DROPOUT, layer, step, position + b, e / 8) is >= round(rate *
- * 65536), a lane being 16 bits (lane l: word l / 2, low half first). Kept elements are multiplied
- * by 65536 / (65536 - threshold). The mask is never stored: backward draws it again. */
+ * random_block_at(seed, RANDOM_DROPOUT, layer, place->step, place->position + b, e / 8) is >=
+ * round(rate * 65536), a lane being 16 bits (lane l: word l / 2, low half first). Kept elements are
+ * multiplied by 65536 / (65536 - threshold). The mask is never stored: backward draws it again. */
 struct dropout {
     float rate; /* 0: off, the other fields are not looked at */
     uint64_t seed;
-    uint32_t layer; /* which dropout of the model */
-    uint32_t step;
-    uint32_t position; /* of the device batch's first sample in the global batch */
+    uint32_t layer;                /* which dropout of the model */
+    const struct run_place *place; /* device; its step and position are read */
 };
 
 /* Stochastic depth: the whole branch of sample b is dropped when random_uniform(word 0 of
- * random_block_at(seed, RANDOM_DROP_PATH, layer, step, position + b, 0)) < rate, else divided by
- * 1 - rate (Huang et al. 2016). Same fields as dropout. */
+ * random_block_at(seed, RANDOM_DROP_PATH, layer, place->step, place->position + b, 0)) < rate, else
+ * divided by 1 - rate (Huang et al. 2016). Same fields as dropout. */
 
 /* y = x . weight^T + bias, then one of
  *   pre != NULL:      pre gets that sum, y = dropout(gelu(pre)), exact gelu (erf);
@@ -191,17 +218,19 @@ struct loss_sums {
 
 /* Softmax cross-entropy. Targets are one class a sample (labels), smoothed by `smoothing`
  * (Szegedy et al. 2016: 1 - s on the label plus s / classes everywhere), or any distribution
- * (targets). dlogits = scale * d(loss of the sample); scale is 1 / the global batch. A sample
- * counts for top-k when fewer than k classes beat its label (a tie is won by the lower index); with
- * `targets` the label is their largest. */
+ * (targets). dlogits = scale * scaler->scale * d(loss of the sample); scale is 1 / the global
+ * batch; what is counted, and losses, know nothing of the scaler. A sample counts for top-k when
+ * fewer than k classes beat its label (a tie is won by the lower index); with `targets` the label
+ * is their largest. */
 struct cross_entropy {
     enum data_type type;
     int64_t batch, classes;
     float smoothing, scale;
-    const void *logits;    /* [batch, classes] type */
-    const int32_t *labels; /* [batch], or NULL */
-    const float *targets;  /* [batch, classes], or NULL */
-    void *dlogits;         /* type, may be logits; or NULL */
+    const void *logits;               /* [batch, classes] type */
+    const int32_t *labels;            /* [batch], or NULL */
+    const float *targets;             /* [batch, classes], or NULL */
+    void *dlogits;                    /* type, may be logits; or NULL */
+    const struct loss_scaler *scaler; /* device, or NULL */
     struct loss_sums *sums;
     float *losses;        /* [batch], or NULL */
     int32_t *predicted;   /* [batch], or NULL */
@@ -216,26 +245,29 @@ struct update_segment {
     float weight_decay, rate_scale; /* rate_scale 0: frozen, nothing in it changes */
 };
 
-/* One step of an optimizer over a flat buffer, rules and defaults as torch.optim's. The gradient is
- * first multiplied by the clip coefficient min(1, max_norm / (sqrt(*norm_squared) + 1e-6)); nothing
- * changes when *norm_squared is not finite. Elements outside all segments are padding. */
+/* One step of an optimizer over a flat buffer, rules and defaults as torch.optim's. With s the
+ * scaler's scale (1 without one), the gradient is first multiplied by the clip coefficient
+ * min(1, max_norm / (sqrt(*norm_squared) / s + 1e-6)) / s, one factor rounded to fp32; bias
+ * corrections count place->update - scaler->skipped updates. Nothing changes when *norm_squared is
+ * not finite. Elements outside all segments are padding. */
 struct update {
     enum update_rule rule;
     int64_t count;
     float *weights; /* fp32 master */
     const float *gradient;
-    float *moment1; /* momentum buffer or exp_avg; NULL where the rule has none */
+    float *moment1; /* momentum buffer or exp_avg; NULL: the rule has none, place->momentum is 0 */
     float *moment2; /* exp_avg_sq or square_avg; NULL where the rule has none */
     float *average; /* EMA of the weights, or NULL */
     void *copy;     /* compute copy, or NULL when weights are used as they are */
     enum data_type copy_type;
     const struct update_segment *segments; /* host memory, must live until the stream has run */
     int segment_count;
-    double rate, beta1, beta2, epsilon, momentum, alpha, average_decay;
+    const struct run_place *place; /* device: update, rate, beta1, momentum are read */
+    double beta2, epsilon, alpha, average_decay;
     bool nesterov;
-    int64_t step;               /* from 1 */
-    const double *norm_squared; /* device */
-    double max_norm;            /* 0: no clipping */
+    const double *norm_squared;       /* device, of the gradient as it is; NULL: taken as finite */
+    double max_norm;                  /* 0: no clipping; else norm_squared is there */
+    const struct loss_scaler *scaler; /* device, or NULL */
 };
 
 /* How one sample's pixels are made (by src/data/augment.c). Every stage after the resize moves
@@ -341,6 +373,11 @@ struct device_backend {
     void (*pool_backward)(struct stream *stream, const struct pool_backward *args);
     void (*cross_entropy)(struct stream *stream, const struct cross_entropy *args);
     void (*update)(struct stream *stream, const struct update *args);
+    /* After all updates of a step. Where *norm_squared is not finite the scale is halved (not below
+     * LOSS_SCALE_LEAST), good_steps 0, skipped one more; else good_steps is one more, and at
+     * LOSS_SCALER_GOOD_STEPS the scale is doubled (not above LOSS_SCALE_MOST) and good_steps 0. */
+    void (*scaler_update)(struct stream *stream, struct loss_scaler *scaler,
+                          const double *norm_squared);
     /* Adds to *sum (device). */
     void (*sum_squares)(struct stream *stream, const float *values, int64_t count, double *sum);
     void (*nonfinite)(struct stream *stream, const struct nonfinite *args);

@@ -89,7 +89,8 @@ static double row_loss(const struct loss_row *row, const struct cross_entropy *a
 static void row_gradient(struct loss_row *row, const struct cross_entropy *args, int64_t label,
                          const float *targets)
 {
-    float total = 1, scale = args->scale, smooth = args->smoothing / (float)row->classes;
+    float total = 1, scale = args->scale * (args->scaler != NULL ? args->scaler->scale : 1);
+    float smooth = args->smoothing / (float)row->classes;
     float *gradient = row->exponentials;
 
     if (targets != NULL) {

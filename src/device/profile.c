@@ -33,12 +33,13 @@ enum {
     PROFILE_zero,
     PROFILE_convert,
     PROFILE_add,
+    PROFILE_scaler_update,
     PROFILE_sum_squares,
     PROFILE_OPERATIONS
 };
 #define NAME(name) #name,
-static const char *const operation_name[] = {PROFILED_OPERATIONS(NAME) "copy", "zero", "convert",
-                                             "add", "sum_squares"};
+static const char *const operation_name[] = {
+    PROFILED_OPERATIONS(NAME) "copy", "zero", "convert", "add", "scaler_update", "sum_squares"};
 
 /* From `copy` on the device's table holds operations only. */
 _Static_assert(sizeof(struct device_backend) - offsetof(struct device_backend, copy) ==
@@ -110,6 +111,14 @@ static void timed_add(struct stream *stream, float *sum, const float *addend, in
     measured(stream, PROFILE_add, begin);
 }
 
+static void timed_scaler_update(struct stream *stream, struct loss_scaler *scaler,
+                                const double *norm_squared)
+{
+    double begin = clock_now();
+    active->inner->scaler_update(stream, scaler, norm_squared);
+    measured(stream, PROFILE_scaler_update, begin);
+}
+
 static void timed_sum_squares(struct stream *stream, const float *values, int64_t count,
                               double *sum)
 {
@@ -136,6 +145,7 @@ struct profile *profile_open(struct device *device, int units)
     REPLACE(zero)
     REPLACE(convert)
     REPLACE(add)
+    REPLACE(scaler_update)
     REPLACE(sum_squares)
     device->backend = &profile->outer;
     active = profile;

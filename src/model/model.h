@@ -18,11 +18,10 @@ struct model_pass {
     int64_t batch; /* samples, may be 0 */
     bool training; /* dropout on, activations kept for backward */
     uint64_t seed;
-    uint32_t step;      /* keys dropout */
-    uint32_t position;  /* of the first sample in the global batch */
-    const void *images; /* [batch, channels, image, image] compute type */
-    void *logits;       /* [batch, classes] compute type: forward writes, backward reads the
-                           gradient from it */
+    const struct run_place *place; /* device: keys dropout; not read unless training */
+    const void *images;            /* [batch, channels, image, image] compute type */
+    void *logits; /* [batch, classes] compute type: forward writes, backward reads the gradient
+                     from it */
 };
 
 struct model_type {

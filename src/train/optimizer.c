@@ -65,8 +65,17 @@ static void *optimizer_copy(const struct flat_model *flat, const struct flat_buf
     return (unsigned char *)buffer->weights + skipped;
 }
 
-void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat, double rate,
-                    int64_t step)
+struct run_place optimizer_place(const struct optimizer *optimizer, double rate, int64_t update)
+{
+    return (struct run_place){.step = (uint32_t)update,
+                              .update = update + 1,
+                              .rate = rate,
+                              .beta1 = optimizer->beta1,
+                              .momentum = optimizer->momentum};
+}
+
+void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat,
+                    const struct run_place *place, struct loss_scaler *scaler)
 {
     bool squares_only = optimizer->rule == UPDATE_RMSPROP && flat->moments == 1;
 
@@ -84,19 +93,19 @@ void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat, 
             .copy_type = flat->type,
             .segments = buffer->segments,
             .segment_count = buffer->segment_count,
-            .rate = rate,
-            .beta1 = optimizer->beta1,
+            .place = place,
             .beta2 = optimizer->beta2,
             .epsilon = optimizer->epsilon,
-            .momentum = optimizer->momentum,
             .alpha = optimizer->alpha,
             .average_decay = optimizer->average_decay,
             .nesterov = optimizer->nesterov,
-            .step = step,
             .norm_squared = flat->norm_squared,
             .max_norm = optimizer->max_norm,
+            .scaler = scaler,
         };
         flat->device->backend->update(flat->stream, &update);
     }
+    if (scaler != NULL)
+        flat->device->backend->scaler_update(flat->stream, scaler, flat->norm_squared);
     flat_updated(flat);
 }

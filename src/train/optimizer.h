@@ -22,9 +22,13 @@ int optimizer_moments(const struct options *options);
  * step; `update` counts from 0. */
 void optimizer_follow(struct optimizer *optimizer, const struct schedule *schedule, int64_t update);
 
-/* Queues the update of all units with this rate; step counts from 1. The gradients are reduced and
- * flat_norm was called. */
-void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat, double rate,
-                    int64_t step);
+/* What the device must know of the update with this number (from 0) and its passes, but for their
+ * position in the global batch. */
+struct run_place optimizer_place(const struct optimizer *optimizer, double rate, int64_t update);
+
+/* Queues the update of all units; place and scaler (NULL: none) are device memory. The gradients
+ * are reduced and flat_norm was called. */
+void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat,
+                    const struct run_place *place, struct loss_scaler *scaler);
 
 #endif

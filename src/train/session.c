@@ -193,6 +193,7 @@ static void batch_allocate(struct session *session, const struct image_source *s
         arena_take(arena, MEMORY_BUFFERS, image_transform_scratch(&transform));
     session->sums = arena_take(arena, MEMORY_BUFFERS, sizeof *session->sums);
     session->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof(int64_t));
+    session->place = arena_take(arena, MEMORY_BUFFERS, sizeof *session->place);
 }
 
 /* Activations of training come first: they are the most, and grow the arena unit by unit. */
@@ -244,7 +245,8 @@ static bool pinned_allocate(struct session *session, struct error *error)
         backend->allocate_pinned(session->device, sizeof *session->host_sums, error);
     session->host_norm =
         backend->allocate_pinned(session->device, sizeof *session->host_norm, error);
-    return session->host_sums != NULL && session->host_norm != NULL;
+    return session->host_sums != NULL && session->host_norm != NULL &&
+           place_open(&session->places, session->device, error);
 }
 
 bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
@@ -308,6 +310,7 @@ void session_close(struct session *session)
             backend->release_pinned(session->device, session->host_sums);
         if (session->host_norm != NULL)
             backend->release_pinned(session->device, session->host_norm);
+        place_close(&session->places);
         if (session->memory != NULL)
             backend->release(session->device, session->memory);
         model_close(session->model);
@@ -358,6 +361,8 @@ struct model_pass session_pass(struct session *session, int64_t count, bool trai
                                .flat = &session->flat,
                                .batch = count,
                                .training = training,
+                               .seed = (uint64_t)session->options->run.seed,
+                               .place = session->place,
                                .images = session->images,
                                .logits = session->logits};
 }

@@ -12,6 +12,7 @@
 #include "mesh/flat.h"
 #include "mesh/mesh.h"
 #include "model/model.h"
+#include "train/place.h"
 
 struct session {
     const struct options *options;
@@ -39,6 +40,8 @@ struct session {
     void *images, *logits;
     struct loss_sums *sums;
     int64_t *nonfinite_index;
+    struct run_place *place;  /* device: of the pass and the update that the stream comes to */
+    struct place_ring places; /* on their way there */
 
     /* Pinned: what comes back. */
     struct loss_sums *host_sums;

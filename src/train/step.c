@@ -54,7 +54,7 @@ static void step_backward(struct step_context *step, const struct model_pass *pa
     }
 }
 
-static void micro_batch_run(struct step_context *step, int64_t number, bool last,
+static void micro_batch_run(struct step_context *step, struct run_place place, bool last,
                             struct step_times *times, struct error *error)
 {
     struct session *session = step->session;
@@ -63,12 +63,11 @@ static void micro_batch_run(struct step_context *step, int64_t number, bool last
     if (batch->error.kind != ERROR_NONE && error->kind == ERROR_NONE)
         *error = batch->error;
     double begin = clock_now();
+    place.position = (uint32_t)batch->position;
+    place_upload(&session->places, session->stream, session->place, &place);
     flat_gather_start(&session->flat, 0); /* goes on while the images are made */
     session_upload(session, batch, &step->source, true);
     struct model_pass pass = session_pass(session, batch->count, true);
-    pass.seed = (uint64_t)session->options->run.seed;
-    pass.step = (uint32_t)number;
-    pass.position = (uint32_t)batch->position;
     session_forward(session, &pass);
     loss_and_gradient(session, batch);
     double middle = clock_now();
@@ -141,16 +140,17 @@ bool step_run(struct step_context *step, int64_t number, double rate, struct ste
     struct session *session = step->session;
     const struct device_backend *backend = session->device->backend;
     int64_t accumulate = session->options->train.accumulate;
+    struct run_place place = optimizer_place(step->optimizer, rate, number);
     struct step_times before = {0}, none = {0};
     communication_times(session, &none, &before);
     flat_zero_gradients(&session->flat);
     for (int64_t micro = 0; micro < accumulate; micro++)
-        micro_batch_run(step, number, micro == accumulate - 1, times, error);
+        micro_batch_run(step, place, micro == accumulate - 1, times, error);
     double begin = clock_now();
     flat_reduce_wait(&session->flat);
     double reduced = clock_now();
     flat_norm(&session->flat);
-    optimizer_step(step->optimizer, &session->flat, rate, number + 1);
+    optimizer_step(step->optimizer, &session->flat, session->place, NULL);
     backend->copy(session->stream, session->host_norm, session->flat.norm_squared,
                   sizeof *session->host_norm);
     backend->stream_synchronize(session->stream);

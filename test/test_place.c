@@ -1,0 +1,128 @@
+/* Places on their way to a device that runs far behind the host: each one arrives as it was, and
+ * the host waits only when the ring is full. The device here queues copies, and runs them when it
+ * is waited for. */
+#include "train/place.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { UPLOADS = 3 * PLACE_SLOTS + 1 };
+
+struct event {
+    int recorded_after; /* so many copies */
+};
+
+static struct {
+    void *to;
+    const void *from;
+} queued[UPLOADS];
+static int queued_count, done_count, waits, open_events;
+static bool short_of_memory;
+
+static void *pinned_allocate(struct device *device, size_t bytes, struct error *error)
+{
+    (void)device;
+    if (!short_of_memory)
+        return malloc(bytes);
+    error_set(error, ERROR_MEMORY, "no pinned memory");
+    return NULL;
+}
+
+static void pinned_release(struct device *device, void *memory)
+{
+    (void)device;
+    free(memory);
+}
+
+static struct event *event_open(struct device *device)
+{
+    (void)device;
+    open_events++;
+    return calloc(1, sizeof(struct event));
+}
+
+static void event_close(struct event *event)
+{
+    open_events--;
+    free(event);
+}
+
+static void event_record(struct event *event, struct stream *stream)
+{
+    (void)stream;
+    event->recorded_after = queued_count;
+}
+
+static void event_synchronize(struct event *event)
+{
+    waits += done_count < event->recorded_after;
+    for (; done_count < event->recorded_after; done_count++)
+        memcpy(queued[done_count].to, queued[done_count].from, sizeof(struct run_place));
+}
+
+static void copy_queue(struct stream *stream, void *to, const void *from, size_t bytes)
+{
+    (void)stream;
+    assert_int_equal(bytes, sizeof(struct run_place));
+    queued[queued_count].to = to;
+    queued[queued_count++].from = from;
+}
+
+static const struct device_backend backend = {.allocate_pinned = pinned_allocate,
+                                              .release_pinned = pinned_release,
+                                              .event_open = event_open,
+                                              .event_close = event_close,
+                                              .event_record = event_record,
+                                              .event_synchronize = event_synchronize,
+                                              .copy = copy_queue};
+static struct device device = {.backend = &backend};
+
+static void each_place_arrives_as_it_was(void **state)
+{
+    (void)state;
+    struct place_ring ring;
+    struct error error = {0};
+    struct run_place arrived[UPLOADS] = {{0}};
+    assert_true(place_open(&ring, &device, &error));
+    for (int i = 0; i < UPLOADS; i++) {
+        const struct run_place place = {.step = (uint32_t)i, .update = i + 1, .rate = 0.5 * i};
+        place_upload(&ring, NULL, &arrived[i], &place);
+        assert_int_equal(waits, i < PLACE_SLOTS ? 0 : i - PLACE_SLOTS + 1);
+    }
+    struct event last = {queued_count};
+    event_synchronize(&last);
+    for (int i = 0; i < UPLOADS; i++) {
+        assert_int_equal(arrived[i].step, i);
+        assert_int_equal(arrived[i].update, i + 1);
+        assert_true(arrived[i].rate == 0.5 * i);
+    }
+    place_close(&ring);
+    assert_int_equal(open_events, 0);
+}
+
+static void without_pinned_memory_nothing_is_open(void **state)
+{
+    (void)state;
+    struct place_ring ring;
+    struct error error = {0};
+    short_of_memory = true;
+    assert_false(place_open(&ring, &device, &error));
+    assert_string_equal(error.text, "no pinned memory");
+    place_close(&ring);
+    assert_int_equal(open_events, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_place_arrives_as_it_was),
+        cmocka_unit_test(without_pinned_memory_nothing_is_open),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
