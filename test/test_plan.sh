@@ -10,7 +10,7 @@ planned_arena() {
         ' "$1"
 }
 
-echo 1..9
+echo 1..11
 cd "$work" || exit 1
 for strategy in ddp fsdp; do
     run 2 train $small train.steps=1 mesh.strategy=$strategy run.dir="$work/$strategy"
@@ -21,6 +21,10 @@ for strategy in ddp fsdp; do
     bad=$(diff "$work/planned" "$work/taken")
     [ "$(wc -l <"$work/planned")" = 7 ] || bad="not 7 lines"
     result "$strategy: a run prints the table of its plan" "$bad" "$work/plan.log"
+    bad=$(awk -v own=$strategy '/sent shard/ { table = 1 } $1 == "rank" { rank = $2 }
+        table && $1 == own { total = $8; exit }
+        END { if (rank == "" || rank != total) print "rank " rank ", total " total }' "$work/plan.log")
+    result "$strategy: and has the same total in both of its tables" "$bad" "$work/plan.log"
 done
 run 3 started plan $small
 result 'without plan.ranks the started ranks are planned for' \

@@ -38,15 +38,16 @@ static void last_line_print(const char *name, size_t bytes, const char *comment)
     printf("%-14s %*.2f%s\n", name, MEMORY_CLASSES * 12 + 11, mib(bytes), comment);
 }
 
-/* The deck's own way, unit by unit. */
-static bool units_print(const struct plan *plan, struct error *error)
+/* The deck's own way, unit by unit. base: what the libraries take, which is known here. */
+static bool units_print(const struct plan *plan, size_t *base, struct error *error)
 {
     struct session session;
     size_t(*rows)[MEMORY_CLASSES] = plan_rows(plan, &session, error);
     if (rows == NULL)
         return false;
     const struct model *model = session.model;
-    size_t base = resident_now(), arena = session.arena.peak, feeds = session.feed_bytes;
+    size_t arena = session.arena.peak, feeds = session.feed_bytes;
+    *base = resident_now();
     char mesh[256];
     mesh_describe(&session.mesh, mesh, sizeof mesh);
     printf("%s in %s, %lld image%s a rank and pass\n%s\n\n", plan->options.model.name,
@@ -59,14 +60,14 @@ static bool units_print(const struct plan *plan, struct error *error)
     classes_print("shared", rows[ARENA_SHARED_ROW], row_total(rows[ARENA_SHARED_ROW]));
     classes_print("arena", session.arena.by_class, arena);
     last_line_print("loaders", feeds, "  batches that are loaded ahead");
-    last_line_print("libraries", base, "  as measured here");
-    last_line_print("rank", arena + feeds + base, "");
+    last_line_print("libraries", *base, "  as measured here");
+    last_line_print("rank", arena + feeds + *base, "");
     free(rows);
     session_close(&session);
     return true;
 }
 
-static void entry_print(const struct plan *plan, const struct plan_entry *entry)
+static void entry_print(const struct plan *plan, const struct plan_entry *entry, size_t base)
 {
     char name[32];
     bool block = entry->checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK;
@@ -79,7 +80,7 @@ static void entry_print(const struct plan *plan, const struct plan_entry *entry)
     printf("%-14s", name);
     for (int i = 0; i < MEMORY_CLASSES; i++)
         printf(" %11.2f", mib(entry->by_class[i]));
-    printf(" %11.2f %11.2f %11.2f %11.2f", mib(entry->arena + entry->feeds + entry->base),
+    printf(" %11.2f %11.2f %11.2f %11.2f", mib(entry->arena + entry->feeds + base),
            mib((size_t)entry->sent_shard), mib((size_t)entry->sent_replica),
            mib((size_t)entry->sent_network));
     if (plan->options.plan.memory == 0)
@@ -91,10 +92,11 @@ static void entry_print(const struct plan *plan, const struct plan_entry *entry)
 }
 
 /* All strategies side by side, without and with recomputation of blocks. */
-static void strategies_print(const struct plan *plan)
+static void strategies_print(const struct plan *plan, size_t base)
 {
     static struct plan_entry entry;
     size_t memory = (size_t)plan->options.plan.memory;
+    size_t room = memory > base ? memory - base : memory > 0 ? 1 : 0;
     printf("\nTotal: with loaders and libraries. Sent: by a rank in a step, in its groups, and of "
            "that between nodes.\nblock: train.checkpoint_activations=block.");
     if (memory > 0)
@@ -103,15 +105,11 @@ static void strategies_print(const struct plan *plan)
     header_print("MiB of a rank", "");
     printf(" %11s %11s %11s%s\n", "sent shard", "replica", "network",
            memory > 0 ? "     largest" : "");
-    /* What the libraries take is known when the first session is open. */
-    plan_make(plan, STRATEGY_DDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
-    size_t base = entry.base, room = memory > base ? memory - base : memory > 0 ? 1 : 0;
     for (int block = CHECKPOINT_ACTIVATIONS_NONE; block <= CHECKPOINT_ACTIVATIONS_BLOCK; block++)
         for (int strategy = STRATEGY_DDP; strategy <= STRATEGY_HSDP; strategy++) {
             plan_make(plan, (enum strategy_choice)strategy,
                       (enum checkpoint_activations_choice)block, room, &entry);
-            entry.base = base;
-            entry_print(plan, &entry);
+            entry_print(plan, &entry, base);
         }
 }
 
@@ -129,15 +127,16 @@ static bool plan_print(const struct options *options, int started, int started_o
                        struct error *error)
 {
     static struct plan plan;
+    size_t base;
     int ranks = options->plan.ranks > 0 ? (int)options->plan.ranks : started;
     int node_ranks = options->plan.node_ranks > 0 ? (int)options->plan.node_ranks
                      : options->plan.ranks > 0    ? ranks
                                                   : started_on_node;
     if (node_ranks > ranks)
         node_ranks = ranks;
-    if (!plan_open(&plan, options, ranks, node_ranks, error) || !units_print(&plan, error))
+    if (!plan_open(&plan, options, ranks, node_ranks, error) || !units_print(&plan, &base, error))
         return false;
-    strategies_print(&plan);
+    strategies_print(&plan, base);
     return app_output_arrived(error);
 }
 
