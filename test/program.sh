@@ -35,6 +35,23 @@ run() {
     status=$?
 }
 
+# failed_otherwise STATUS PATTERN: what is not so when the newest run is to have ended with this
+# status and one line of error that has the pattern; nothing when all is.
+failed_otherwise() {
+    [ $status -eq "$1" ] || echo "exit status $status, not $1;"
+    lines=$(grep -c '^vittrain: error: ' "$run_log")
+    [ "$lines" = 1 ] || echo "$lines lines of error;"
+    grep '^vittrain: error: ' "$run_log" | grep -qE "$2" || echo "no $2"
+}
+
+# fails RANKS NAME STATUS PATTERN WORD...: the command ends with this status and one line of error.
+fails() {
+    on=$1 title=$2 expected=$3 pattern=$4
+    shift 4
+    run "$on" failing "$@"
+    result "$title" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
+}
+
 # column FILE SPLIT NAME: a column of metrics.csv for one split, one value a line.
 column() {
     awk -F, -v split_="$2" -v name="$3" '

@@ -3,19 +3,6 @@
 # what and where, the exit status of its kind, and no run folder.
 . "$TEST_SOURCE/test/program.sh"
 
-# fails RANKS NAME STATUS PATTERN WORD...: the command ends with this status and one line of error.
-fails() {
-    title=$2 expected=$3 pattern=$4 on=$1
-    shift 4
-    run "$on" failing "$@"
-    bad=
-    [ $status -eq "$expected" ] || bad="exit status $status, not $expected"
-    lines=$(grep -c '^vittrain: error: ' "$work/failing.log")
-    [ "$lines" = 1 ] || bad="$bad; $lines lines of error"
-    grep '^vittrain: error: ' "$work/failing.log" | grep -qE "$pattern" || bad="$bad; no $pattern"
-    result "$title" "$bad" "$work/failing.log"
-}
-
 # json KEY FILE: the number after "KEY":
 json() {
     sed -n "s/.*\"$1\": *\\(-\\{0,1\\}[0-9.e-]*\\).*/\\1/p" "$2" | head -1

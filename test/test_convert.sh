@@ -3,18 +3,14 @@
 # however large the model is; what cannot be converted is one line of error and leaves no file.
 . "$TEST_SOURCE/test/program.sh"
 
-# fails NAME STATUS PATTERN WORD...: convert ends so, on one rank and on three, and makes nothing.
-fails() {
+# refuses NAME STATUS PATTERN WORD...: convert ends so, on one rank and on three, and makes nothing.
+refuses() {
     title=$1 expected=$2 pattern=$3
     shift 3
     before=$(ls -R "$work/made" | cksum)
-    bad=
     for ranks in 1 3; do
         run $ranks failing convert "$@"
-        [ $status -eq "$expected" ] || bad="$bad; exit status $status, not $expected"
-        lines=$(grep -c '^vittrain: error: ' "$work/failing.log")
-        [ "$lines" = 1 ] || bad="$bad; $lines lines of error"
-        grep '^vittrain: error: ' "$work/failing.log" | grep -qE "$pattern" || bad="$bad; no $pattern"
+        bad=$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')
         [ -z "$bad" ] || break # with what it said
     done
     [ "$before" = "$(ls -R "$work/made" | cksum)" ] || bad="$bad; it left $(ls "$work/made")"
@@ -87,21 +83,21 @@ bad=$bad$(echo "$small_memory $large_memory $(resident)" | awk '
 result 'memory does not grow with the model' "$bad"
 
 head -c 200000 "$work/large/checkpoints/last.h5" >"$work/cut.h5"
-fails 'a checkpoint that is cut' 4 'cut.h5 .*it is cut' "$work/cut.h5" "$made/no.safetensors"
+refuses 'a checkpoint that is cut' 4 'cut.h5 .*it is cut' "$work/cut.h5" "$made/no.safetensors"
 cp "$work/large/checkpoints/last.h5" "$work/flipped.h5"
 printf '\377\377\377' | dd of="$work/flipped.h5" bs=1 seek=100000000 conv=notrunc 2>/dev/null
-fails 'a checkpoint with a flipped byte' 4 'flipped.h5 is damaged' "$work/flipped.h5" \
+refuses 'a checkpoint with a flipped byte' 4 'flipped.h5 is damaged' "$work/flipped.h5" \
     "$made/no.safetensors"
-fails 'a file of another kind' 4 'deck.h5' "$(cp "$work/run/deck.ini" "$work/deck.h5" &&
+refuses 'a file of another kind' 4 'deck.h5' "$(cp "$work/run/deck.ini" "$work/deck.h5" &&
     echo "$work/deck.h5")" "$made/no.safetensors"
-fails 'weights of another model' 4 'plain.safetensors does not fit.* blocks.2' \
+refuses 'weights of another model' 4 'plain.safetensors does not fit.* blocks.2' \
     "$made/plain.safetensors" "$made/no.h5" $small model.depth=3
 head -c 9000 "$made/plain.safetensors" >"$work/cut.safetensors"
-fails 'weights that are cut' 4 'cut.safetensors' "$work/cut.safetensors" "$made/no.h5" $small
-fails 'two checkpoints' 2 'convert needs' "$last" "$made/no.h5"
+refuses 'weights that are cut' 4 'cut.safetensors' "$work/cut.safetensors" "$made/no.h5" $small
+refuses 'two checkpoints' 2 'convert needs' "$last" "$made/no.h5"
 ln "$made/plain.safetensors" "$made/same.h5"
-fails 'one file under two names' 2 'are one file' "$made/plain.safetensors" "$made/same.h5" $small
-fails 'a folder that is not there' 5 'none/x.safetensors' "$last" "$work/none/x.safetensors"
+refuses 'one file under two names' 2 'are one file' "$made/plain.safetensors" "$made/same.h5" $small
+refuses 'a folder that is not there' 5 'none/x.safetensors' "$last" "$work/none/x.safetensors"
 (
     ulimit -f 40
     for out in limit.safetensors limit.h5; do

@@ -58,18 +58,7 @@ grep -q '^hsdp .*the nodes have 2 to 4 ranks' "$work/nohsdp.log" || bad="$bad; h
 [ "$(grep -c ' none$' "$work/nohsdp.log")" = 8 ] || bad="$bad; largest batch"
 result 'what cannot be is said in its row' "$bad" "$work/nohsdp.log"
 
-# fails NAME STATUS PATTERN WORD...
-fails() {
-    title=$1 expected=$2 pattern=$3
-    shift 3
-    run 2 failing "$@"
-    bad=
-    [ $status -eq "$expected" ] || bad="exit status $status, not $expected"
-    [ "$(grep -c '^vittrain: error: ' "$work/failing.log")" = 1 ] || bad="$bad; not one line of error"
-    grep '^vittrain: error: ' "$work/failing.log" | grep -qE "$pattern" || bad="$bad; no $pattern"
-    result "$title" "$bad" "$work/failing.log"
-}
-fails 'a mesh that cannot be' 2 'mesh.shard=3 does not divide' plan $small mesh.strategy=fsdp \
+fails 2 'a mesh that cannot be' 2 'mesh.shard=3 does not divide' plan $small mesh.strategy=fsdp \
     mesh.shard=3 plan.ranks=4
-fails 'an unknown format' 2 'data.format=imagenet' plan $small data.format=imagenet
-fails "an operand" 2 "plan takes decks.*or one checkpoint" plan $small something
+fails 2 'an unknown format' 2 'data.format=imagenet' plan $small data.format=imagenet
+fails 2 "an operand" 2 "plan takes decks.*or one checkpoint" plan $small something
