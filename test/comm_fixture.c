@@ -1,6 +1,7 @@
 /* Values for tests of collectives, and MPI's results with them. */
 #include "comm_fixture.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +73,30 @@ void *buffer_open(enum comm_type type, int64_t count, int rank, unsigned salt)
     for (int64_t i = 0; i < count; i++)
         element_set(type, buffer, i, small_value(rank, i, salt));
     return buffer;
+}
+
+float *noise_open(int rank, int64_t count)
+{
+    float *noise = malloc((size_t)count * sizeof *noise + 4);
+    ENSURE(noise != NULL, "no memory for %lld elements", (long long)count);
+    for (int64_t i = 0; i < count; i++) {
+        struct random_block block =
+            random_block_at(3, RANDOM_SYNTHETIC, 0, 0, (uint32_t)rank, (uint32_t)i);
+        noise[i] = ldexpf(random_uniform(block.word[0]) - 0.5f, (int)(block.word[1] % 24));
+    }
+    return noise;
+}
+
+bool differs_from_root(const float *values, int64_t count)
+{
+    const size_t bytes = (size_t)count * sizeof *values;
+    float *root = malloc(bytes + 4);
+    ENSURE(root != NULL, "no memory for %lld elements", (long long)count);
+    memcpy(root, values, bytes);
+    MPI_Bcast(root, (int)count, MPI_FLOAT, 0, MPI_COMM_WORLD);
+    bool differs = memcmp(values, root, bytes) != 0;
+    free(root);
+    return differs;
 }
 
 void reference_reduce(int type, void *buffer, int64_t count, MPI_Op operation, MPI_Comm comm)

@@ -34,6 +34,12 @@ float from_bf16(uint16_t value);
 /* `count` small values in a buffer that the caller frees. */
 void *buffer_open(enum comm_type type, int64_t count, int rank, unsigned salt);
 
+/* Values of a rank whose sum depends on the order; the caller frees them. */
+float *noise_open(int rank, int64_t count);
+
+/* Collective. Are they other bits than rank 0's? */
+bool differs_from_root(const float *values, int64_t count);
+
 /* MPI's all-reduce in place; `type` is a number in comm_types. */
 void reference_reduce(int type, void *buffer, int64_t count, MPI_Op operation, MPI_Comm comm);
 

@@ -10,49 +10,9 @@
 
 #include "vit_fixture.h"
 
-enum { BATCH = 5 };
+enum { BATCH = 5, DEPTH = 4 };
 
 static const char *const block_options[] = {"train.checkpoint_activations=block", NULL};
-
-/* The class token is read: the last block computes fewer tokens than the others, which share its
- * memory. */
-static const struct vit_shape token_shape = {.image = 12,
-                                             .channels = 3,
-                                             .patch = 4,
-                                             .dim = 24,
-                                             .depth = 4,
-                                             .heads = 3,
-                                             .hidden = 40,
-                                             .classes = 6,
-                                             .dropout = 0.2,
-                                             .drop_path = 0.3,
-                                             .qkv_bias = true,
-                                             .class_token = true,
-                                             .norm_epsilon = 1e-6f};
-
-static struct vit_shape mean_shape(void)
-{
-    struct vit_shape shape = token_shape;
-    shape.class_token = false;
-    shape.pool_mean = true;
-    return shape;
-}
-
-static struct vit_shape reference_shape(void)
-{
-    struct vit_shape shape = token_shape;
-    shape.reference = true;
-    shape.embed_norm = true;
-    shape.qkv_bias = false;
-    return shape;
-}
-
-static struct vit_shape lone_shape(void)
-{
-    struct vit_shape shape = token_shape;
-    shape.depth = 1;
-    return shape;
-}
 
 static void open_with_batch(struct vit_fixture *fixture, const struct vit_shape *shape,
                             enum data_type compute, const char *const *options)
@@ -143,10 +103,10 @@ static void test_same_bits(void **state)
     (void)state;
     static const enum data_type types[] = {TYPE_FP32, TYPE_BF16};
     for (int i = 0; i < 2; i++) {
-        check_same_bits(token_shape, types[i]);
-        check_same_bits(mean_shape(), types[i]);
-        check_same_bits(reference_shape(), types[i]);
-        check_same_bits(lone_shape(), types[i]);
+        check_same_bits(vit_fixture_token_shape(DEPTH), types[i]);
+        check_same_bits(vit_fixture_mean_shape(DEPTH), types[i]);
+        check_same_bits(vit_fixture_reference_shape(DEPTH), types[i]);
+        check_same_bits(vit_fixture_token_shape(1), types[i]);
     }
 }
 
@@ -196,10 +156,10 @@ static void check_arena(const char *name, struct vit_shape shape, enum data_type
 static void test_arena(void **state)
 {
     (void)state;
-    check_arena("class token, fp32", token_shape, TYPE_FP32, 10, 1);
-    check_arena("class token, bf16", token_shape, TYPE_BF16, 10, 1);
-    check_arena("mean pooling, fp32", mean_shape(), TYPE_FP32, 9, 9);
-    check_arena("one block, fp32", lone_shape(), TYPE_FP32, 10, 1);
+    check_arena("class token, fp32", vit_fixture_token_shape(DEPTH), TYPE_FP32, 10, 1);
+    check_arena("class token, bf16", vit_fixture_token_shape(DEPTH), TYPE_BF16, 10, 1);
+    check_arena("mean pooling, fp32", vit_fixture_mean_shape(DEPTH), TYPE_FP32, 9, 9);
+    check_arena("one block, fp32", vit_fixture_token_shape(1), TYPE_FP32, 10, 1);
 }
 
 int main(void)

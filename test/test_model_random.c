@@ -13,38 +13,7 @@
 #include "core/random.h"
 #include "vit_fixture.h"
 
-enum { BATCH = 5, SEED = 11 };
-
-static const struct vit_shape plain_shape = {.image = 12,
-                                             .channels = 3,
-                                             .patch = 4,
-                                             .dim = 24,
-                                             .depth = 3,
-                                             .heads = 3,
-                                             .hidden = 40,
-                                             .classes = 6,
-                                             .dropout = 0.2,
-                                             .drop_path = 0.3,
-                                             .qkv_bias = true,
-                                             .class_token = true,
-                                             .norm_epsilon = 1e-6f};
-
-static struct vit_shape reference_shape(void)
-{
-    struct vit_shape shape = plain_shape;
-    shape.reference = true;
-    shape.embed_norm = true;
-    shape.qkv_bias = false;
-    return shape;
-}
-
-static struct vit_shape mean_shape(void)
-{
-    struct vit_shape shape = plain_shape;
-    shape.class_token = false;
-    shape.pool_mean = true;
-    return shape;
-}
+enum { BATCH = 5, DEPTH = 3, SEED = 11 };
 
 static void fill_normal(float *values, int64_t count, uint32_t index, float scale, float shift)
 {
@@ -75,15 +44,15 @@ static void scatter_weights(struct vit_fixture *fixture)
         }
 }
 
-static void open_scattered(struct vit_fixture *fixture, const struct vit_shape *shape,
+static void open_scattered(struct vit_fixture *fixture, struct vit_shape shape,
                            enum data_type compute)
 {
     static const int32_t labels[BATCH] = {0, 3, 5, 1, 3};
-    int64_t pixels = BATCH * shape->channels * shape->image * shape->image;
+    int64_t pixels = BATCH * shape.channels * shape.image * shape.image;
     float *images = malloc((size_t)pixels * sizeof *images);
     assert_non_null(images);
     fill_normal(images, pixels, 0, 1, 0);
-    vit_fixture_open(fixture, shape, compute, BATCH, NULL);
+    vit_fixture_open(fixture, &shape, compute, BATCH, NULL);
     scatter_weights(fixture);
     vit_fixture_set_batch(fixture, images, labels);
     free(images);
@@ -134,7 +103,7 @@ static void check_slope(struct vit_fixture *fixture, int unit, int number)
 static void check_slopes(struct vit_shape shape)
 {
     struct vit_fixture fixture;
-    open_scattered(&fixture, &shape, TYPE_FP32);
+    open_scattered(&fixture, shape, TYPE_FP32);
     for (int u = 0; u < fixture.model->unit_count; u++)
         for (int t = 0; t < fixture.model->units[u].tensor_count; t++) {
             vit_fixture_train(&fixture, 0.1);
@@ -146,9 +115,9 @@ static void check_slopes(struct vit_shape shape)
 static void test_slopes(void **state)
 {
     (void)state;
-    check_slopes(plain_shape);
-    check_slopes(reference_shape());
-    check_slopes(mean_shape());
+    check_slopes(vit_fixture_token_shape(DEPTH));
+    check_slopes(vit_fixture_reference_shape(DEPTH));
+    check_slopes(vit_fixture_mean_shape(DEPTH));
 }
 
 /* Another step draws other masks; evaluation draws none. */
@@ -156,7 +125,7 @@ static void test_dropout_follows_the_step(void **state)
 {
     (void)state;
     struct vit_fixture fixture;
-    open_scattered(&fixture, &plain_shape, TYPE_FP32);
+    open_scattered(&fixture, vit_fixture_token_shape(DEPTH), TYPE_FP32);
     double first = loss_of_batch(&fixture);
     assert_true(first == loss_of_batch(&fixture));
     fixture.step = 1;
@@ -173,8 +142,8 @@ static void test_dropout_follows_the_step(void **state)
 static void check_parts(struct vit_shape shape)
 {
     struct vit_fixture whole, parts;
-    open_scattered(&whole, &shape, TYPE_FP32);
-    open_scattered(&parts, &shape, TYPE_FP32);
+    open_scattered(&whole, shape, TYPE_FP32);
+    open_scattered(&parts, shape, TYPE_FP32);
     vit_fixture_train(&whole, 0.1);
     vit_fixture_zero(&parts);
     vit_fixture_run(&parts, 0, 2, 0.1, true);
@@ -201,15 +170,15 @@ static void check_parts(struct vit_shape shape)
 static void test_parts_add_up(void **state)
 {
     (void)state;
-    check_parts(plain_shape);
-    check_parts(reference_shape());
-    check_parts(mean_shape());
+    check_parts(vit_fixture_token_shape(DEPTH));
+    check_parts(vit_fixture_reference_shape(DEPTH));
+    check_parts(vit_fixture_mean_shape(DEPTH));
 }
 
 static void check_empty_batch(enum data_type compute)
 {
     struct vit_fixture fixture;
-    open_scattered(&fixture, &plain_shape, compute);
+    open_scattered(&fixture, vit_fixture_token_shape(DEPTH), compute);
     vit_fixture_zero(&fixture);
     vit_fixture_run(&fixture, 0, 0, 0, true);
     assert_true(vit_fixture_loss(&fixture) == 0);
@@ -242,16 +211,16 @@ static void expect_refusal(struct vit_shape shape, const char *word)
 static void test_bad_shapes(void **state)
 {
     (void)state;
-    struct vit_shape shape = plain_shape;
+    struct vit_shape shape = vit_fixture_token_shape(DEPTH);
     shape.patch = 5;
     expect_refusal(shape, "model.patch=5");
-    shape = plain_shape;
+    shape = vit_fixture_token_shape(DEPTH);
     shape.heads = 7;
     expect_refusal(shape, "model.heads=7");
-    shape = plain_shape;
+    shape = vit_fixture_token_shape(DEPTH);
     shape.class_token = false;
     expect_refusal(shape, "model.class_token");
-    shape = plain_shape;
+    shape = vit_fixture_token_shape(DEPTH);
     shape.hidden = 0;
     expect_refusal(shape, "model.mlp_ratio");
 }

@@ -193,17 +193,25 @@ static void plans_are_what_runs_take(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
+/* For nodes of four ranks. */
+static void imagined_open(struct plan *plan, int ranks, int strategy, const char *variant)
+{
+    struct options options;
+    struct error error = {0};
+    options_make(&options, strategy, variant);
+    if (!plan_open(plan, &options, ranks, 4, &error))
+        fail_msg("%s", error.text);
+}
+
 static void rows_add_up_to_the_arena(void **state)
 {
     (void)state;
     for (int i = 0; i < VARIANTS; i++) {
         struct plan plan;
         struct session session;
-        struct options options;
         struct error error = {0};
         size_t sums[MEMORY_CLASSES] = {0};
-        options_make(&options, STRATEGY_FSDP, variants[i]);
-        assert_true(plan_open(&plan, &options, 8, 4, &error));
+        imagined_open(&plan, 8, STRATEGY_FSDP, variants[i]);
         size_t(*rows)[MEMORY_CLASSES] = plan_rows(&plan, &session, &error);
         assert_non_null(rows);
         int count = session.model->unit_count + ARENA_UNIT_ROWS;
@@ -228,17 +236,14 @@ static void the_largest_batch_fits_and_one_more_does_not(void **state)
     for (int i = 0; i < VARIANTS; i++) {
         struct plan plan;
         struct plan_entry entry;
-        struct options options;
-        struct error error = {0};
-        options_make(&options, STRATEGY_ZERO2, variants[i]);
+        imagined_open(&plan, 4, STRATEGY_ZERO2, variants[i]);
         enum checkpoint_activations_choice kept =
-            (enum checkpoint_activations_choice)options.train.checkpoint_activations;
+            (enum checkpoint_activations_choice)plan.options.train.checkpoint_activations;
         size_t room = (size_t)60 << 20;
-        assert_true(plan_open(&plan, &options, 4, 4, &error));
         plan_make(&plan, STRATEGY_ZERO2, kept, room, &entry);
         int64_t largest = entry.largest_batch;
         assert_in_range(largest, 100, 100000);
-        assert_int_equal(largest % options.train.accumulate, 0);
+        assert_int_equal(largest % plan.options.train.accumulate, 0);
         plan.options.train.batch = largest;
         plan_make(&plan, STRATEGY_ZERO2, kept, 0, &entry);
         assert_true(entry.arena + entry.feeds <= room);
@@ -258,10 +263,7 @@ static void the_network_carries_what_leaves_a_node(void **state)
     (void)state;
     struct plan plan;
     struct plan_entry entry;
-    struct options options;
-    struct error error = {0};
-    options_make(&options, STRATEGY_HSDP, "train.precision=bf16");
-    assert_true(plan_open(&plan, &options, 8, 4, &error));
+    imagined_open(&plan, 8, STRATEGY_HSDP, "train.precision=bf16");
     plan_make(&plan, STRATEGY_HSDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
     assert_int_equal(entry.shard, 4);
     assert_int_equal(entry.replica, 2);
@@ -283,8 +285,7 @@ static void ranks_that_cannot_run_so_are_an_error(void **state)
     struct plan_entry entry;
     struct options options;
     struct error error = {0};
-    options_make(&options, STRATEGY_HSDP, "train.precision=bf16");
-    assert_true(plan_open(&plan, &options, 6, 4, &error));
+    imagined_open(&plan, 6, STRATEGY_HSDP, "train.precision=bf16");
     plan_make(&plan, STRATEGY_HSDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
     assert_int_equal(entry.error.kind, ERROR_USAGE);
     plan_make(&plan, STRATEGY_FSDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);

@@ -93,6 +93,40 @@ void vit_fixture_close(struct vit_fixture *fixture)
     backend->close(fixture->device);
 }
 
+struct vit_shape vit_fixture_token_shape(int64_t depth)
+{
+    return (struct vit_shape){.image = 12,
+                              .channels = 3,
+                              .patch = 4,
+                              .dim = 24,
+                              .depth = depth,
+                              .heads = 3,
+                              .hidden = 40,
+                              .classes = 6,
+                              .dropout = 0.2,
+                              .drop_path = 0.3,
+                              .qkv_bias = true,
+                              .class_token = true,
+                              .norm_epsilon = 1e-6f};
+}
+
+struct vit_shape vit_fixture_mean_shape(int64_t depth)
+{
+    struct vit_shape shape = vit_fixture_token_shape(depth);
+    shape.class_token = false;
+    shape.pool_mean = true;
+    return shape;
+}
+
+struct vit_shape vit_fixture_reference_shape(int64_t depth)
+{
+    struct vit_shape shape = vit_fixture_token_shape(depth);
+    shape.reference = true;
+    shape.embed_norm = true;
+    shape.qkv_bias = false;
+    return shape;
+}
+
 struct vit_shape vit_fixture_shape(const struct vector_file *file)
 {
     long long size[8];

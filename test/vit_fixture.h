@@ -36,6 +36,13 @@ void vit_fixture_open(struct vit_fixture *fixture, const struct vit_shape *shape
                       enum data_type compute, int64_t batch, const char *const *assignments);
 void vit_fixture_close(struct vit_fixture *fixture);
 
+/* Small shapes with all that is random on: one whose class token is read, so that the last block
+ * computes fewer tokens than the others; the same with mean pooling; the same as the reference's
+ * model. */
+struct vit_shape vit_fixture_token_shape(int64_t depth);
+struct vit_shape vit_fixture_mean_shape(int64_t depth);
+struct vit_shape vit_fixture_reference_shape(int64_t depth);
+
 /* The shape in a vector file's metadata. */
 struct vit_shape vit_fixture_shape(const struct vector_file *file);
 
