@@ -1,17 +1,92 @@
-# VITTRAIN_CUDA: --with-cuda=auto|yes|no. This version has no module for GPUs; whether a toolkit is
-# there is said in the summary.
+# VITTRAIN_EMULATION: a C++ compiler for the tests of the GPU's sources on the host.
+# VITTRAIN_CUDA: --with-cuda=auto|yes|no|PREFIX and --with-cuda-arch=LIST: the module for GPUs.
+
+AC_DEFUN([VITTRAIN_EMULATION], [
+  : ${CXXFLAGS=""}
+  AC_PROG_CXX
+  AC_LANG_PUSH([C++])
+  AC_MSG_CHECKING([whether $CXX compiles C++17])
+  vittrain_save_CXXFLAGS=$CXXFLAGS
+  CXXFLAGS="-std=c++17 -fPIC $SANITIZER_CFLAGS"
+  AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <functional>]])],
+    [vittrain_emulation=yes], [vittrain_emulation=no])
+  CXXFLAGS=$vittrain_save_CXXFLAGS
+  AC_MSG_RESULT([$vittrain_emulation])
+  AC_LANG_POP([C++])
+  AM_CONDITIONAL([EMULATION], [test "$vittrain_emulation" = yes])
+  AM_CONDITIONAL([EMULATION_CHECKS], [test -z "$SANITIZER_CFLAGS"])
+])
+
+# VITTRAIN_CUDA_LIBRARY(HEADER, LIBRARY, PACKAGE): in the toolkit's or the system's folders.
+AC_DEFUN([VITTRAIN_CUDA_LIBRARY], [
+  AS_IF([test "$vittrain_cuda" = yes], [
+    AC_MSG_CHECKING([for $2])
+    cat >conftest.cu <<EOF
+#include <$1>
+int main(void) { return 0; }
+EOF
+    AS_IF([$NVCC -o conftest$EXEEXT conftest.cu -L$CUDA_LIBRARY_DIR -l$2 >&AS_MESSAGE_LOG_FD 2>&1],
+      [AC_MSG_RESULT([yes])],
+      [AC_MSG_RESULT([no])
+       vittrain_cuda=no
+       vittrain_cuda_summary="no ($2 is missing: $3)"])
+    rm -f conftest.cu conftest$EXEEXT
+  ])
+])
+
+# Code for each of these that the compiler knows, and PTX of the newest for those to come.
+AC_DEFUN([VITTRAIN_CUDA_ARCHITECTURES], [
+  AC_ARG_WITH([cuda-arch],
+    [AS_HELP_STRING([--with-cuda-arch=LIST], [compute capabilities to build for, with commas
+       (default 75,80,86,89,90,100, as far as nvcc knows them)])],
+    [vittrain_wanted_arch=$withval], [vittrain_wanted_arch=75,80,86,89,90,100])
+  vittrain_known_arch=`$NVCC --list-gpu-arch 2>/dev/null | tr '\n' ' '`
+  NVCC_ARCH=; vittrain_arch_list=; vittrain_least_arch=
+  for vittrain_arch in `echo $vittrain_wanted_arch | tr ',' ' '`; do
+    AS_CASE([" $vittrain_known_arch "],
+      [*" compute_$vittrain_arch "*], [
+        NVCC_ARCH="$NVCC_ARCH -gencode arch=compute_$vittrain_arch,code=sm_$vittrain_arch"
+        AS_IF([test -z "$vittrain_least_arch"], [vittrain_least_arch=$vittrain_arch])
+        vittrain_last_arch=$vittrain_arch
+        vittrain_arch_list="$vittrain_arch_list sm_$vittrain_arch"],
+      [AS_IF([test -n "$with_cuda_arch"],
+        [AC_MSG_ERROR([--with-cuda-arch=$vittrain_wanted_arch: $NVCC knows $vittrain_known_arch])])])
+  done
+  NVCC_ARCH="$NVCC_ARCH -gencode arch=compute_$vittrain_last_arch,code=compute_$vittrain_last_arch"
+  NVCC_ARCH="$NVCC_ARCH -DCUDA_LEAST_CAPABILITY=$vittrain_least_arch"
+])
 
 AC_DEFUN([VITTRAIN_CUDA], [
   AC_ARG_WITH([cuda],
-    [AS_HELP_STRING([--with-cuda=auto|yes|no], [the module for NVIDIA GPUs (default auto)])],
+    [AS_HELP_STRING([--with-cuda=auto|yes|no|PREFIX], [the module for NVIDIA GPUs, with the toolkit
+       in PREFIX (default auto: when there is one)])],
     [], [with_cuda=auto])
-  AS_CASE([$with_cuda],
-    [yes], [AC_MSG_ERROR([--with-cuda=yes: the GPU module is not part of vittrain $PACKAGE_VERSION; leave the option out])],
-    [no], [vittrain_cuda_summary=no],
-    [auto], [
-      AC_PATH_PROG([NVCC], [nvcc], [], [$PATH:/usr/local/cuda/bin])
-      vittrain_cuda_summary="no (the GPU module is not part of this version)"
-      AS_IF([test -n "$NVCC"],
-        [vittrain_cuda_summary="no ($NVCC found, but the GPU module is not part of this version)"])],
-    [AC_MSG_ERROR([--with-cuda=$with_cuda: must be auto, yes or no])])
+  AC_ARG_WITH([nvtx],
+    [AS_HELP_STRING([--with-nvtx], [ranges around units and phases on the timeline of Nsight])],
+    [], [with_nvtx=no])
+  vittrain_cuda=no vittrain_cuda_summary=no
+  AS_CASE([$with_cuda], [/*], [vittrain_cuda_path=$with_cuda/bin],
+    [yes|auto|no], [vittrain_cuda_path=$PATH:/usr/local/cuda/bin],
+    [AC_MSG_ERROR([--with-cuda=$with_cuda: must be auto, yes, no or the toolkit's folder])])
+  AS_IF([test "$with_cuda" != no], [
+    AC_PATH_PROG([NVCC], [nvcc], [], [$vittrain_cuda_path])
+    AS_IF([test -n "$NVCC"], [vittrain_cuda=yes],
+      [vittrain_cuda_summary="no (no nvcc: put it on PATH, or --with-cuda=PREFIX)"])])
+  AS_IF([test "$vittrain_cuda" = yes], [
+    vittrain_cuda_prefix=`dirname "$NVCC"`
+    vittrain_cuda_prefix=`dirname "$vittrain_cuda_prefix"`
+    CUDA_LIBRARY_DIR=$vittrain_cuda_prefix/lib64
+    AS_IF([test -d "$CUDA_LIBRARY_DIR"], [], [CUDA_LIBRARY_DIR=$vittrain_cuda_prefix/lib])
+    VITTRAIN_CUDA_ARCHITECTURES
+  ])
+  VITTRAIN_CUDA_LIBRARY([cublasLt.h], [cublasLt], [cuBLAS of the CUDA toolkit])
+  VITTRAIN_CUDA_LIBRARY([nccl.h], [nccl], [libnccl-dev])
+  AS_IF([test "$vittrain_cuda" = yes],
+    [vittrain_cuda_summary="yes, by $NVCC, for$vittrain_arch_list"])
+  AS_CASE([$with_cuda:$vittrain_cuda], [auto:no|no:no|*:yes], [],
+    [AC_MSG_ERROR([--with-cuda=$with_cuda: $vittrain_cuda_summary])])
+  AS_IF([test "$with_nvtx" != no], [NVCC_ARCH="$NVCC_ARCH -DWITH_NVTX"])
+  AC_SUBST([NVCC_ARCH])
+  AC_SUBST([CUDA_LIBRARY_DIR])
+  AM_CONDITIONAL([CUDA], [test "$vittrain_cuda" = yes])
 ])

@@ -95,7 +95,7 @@ static void limits_find(struct cpu_device *cpu)
     processor_name(processor, sizeof processor);
     snprintf(limits->name, sizeof limits->name, "%s, %s, %d thread%s", processor,
              cpu->kernels->name, cpu->threads, cpu->threads == 1 ? "" : "s");
-    limits->instructions = cpu->kernels->name;
+    snprintf(limits->instructions, sizeof limits->instructions, "%s", cpu->kernels->name);
     limits->threads = cpu->threads;
     limits->multiplies_bf16 = product_multiplies_bf16();
 }

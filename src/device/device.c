@@ -3,12 +3,14 @@
 
 #include <string.h>
 
-const struct device_backend *device_find(const char *name)
-{
-    static const struct device_backend *const backends[] = {&device_cpu};
+#include "device/module.h"
 
-    for (size_t i = 0; i < sizeof backends / sizeof backends[0]; i++)
-        if (strcmp(backends[i]->name, name) == 0)
-            return backends[i];
+const struct device_backend *device_find(const char *name, struct error *error)
+{
+    if (strcmp(name, "cpu") == 0)
+        return &device_cpu;
+    if (strcmp(name, "cuda") == 0)
+        return module_symbol("vittrain_device_cuda", error);
+    error_set(error, ERROR_USAGE, "no backend is called %s: use cpu or cuda", name);
     return NULL;
 }

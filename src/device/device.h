@@ -312,12 +312,15 @@ struct nonfinite {
 struct device;
 struct stream;
 struct event;
+struct graph;
 
 struct device_limits {
     int threads;              /* CPU: threads of the pool */
     char name[128];           /* "AMD EPYC 9354, AVX2, 2 threads" */
-    const char *instructions; /* "avx2": devices with the same ones give the same bits */
-    bool multiplies_bf16;     /* in hardware */
+    char instructions[16];    /* "avx2": devices with the same ones give the same bits */
+    char identity[48];        /* which device of the world this is, or "" (CPUs) */
+    size_t memory_bytes;      /* of its own; 0: it has the host's */
+    bool multiplies_bf16, multiplies_fp16; /* in hardware */
     double peak_flops[3];     /* by data_type, nominal or measured once; 0: unknown */
 };
 
@@ -350,6 +353,19 @@ struct device_backend {
     void (*event_record)(struct event *event, struct stream *stream);
     void (*event_synchronize)(struct event *event); /* the host waits */
     bool (*event_done)(struct event *event);
+
+    /* Recorded steps; all NULL where there are none. What is put on the stream between begin and
+     * end, and on streams that wait for its events and that it waits for, is not run but recorded;
+     * run puts all of it on the stream. Addresses and numbers of the host are as they were when it
+     * was recorded; what lies in memory is read when it runs. */
+    void (*graph_begin)(struct stream *stream);
+    struct graph *(*graph_end)(struct stream *stream);
+    void (*graph_run)(struct graph *graph, struct stream *stream);
+    void (*graph_close)(struct graph *graph);
+
+    /* Marks for a profiler's timeline, nested; NULL where there is none. */
+    void (*range_begin)(const char *name);
+    void (*range_end)(void);
 
     /* From here on operations only (profile.c counts on it).
      * copy: any direction between device, pinned and plain memory. */
@@ -390,7 +406,8 @@ struct device {
 
 extern const struct device_backend device_cpu;
 
-/* The backend of that name ("cpu"), NULL if this program has none. */
-const struct device_backend *device_find(const char *name);
+/* The backend of that name, "cpu" or "cuda" (whose module is opened); NULL and an error that says
+ * what is missing. */
+const struct device_backend *device_find(const char *name, struct error *error);
 
 #endif

@@ -1,0 +1,137 @@
+/* Which GPU a rank takes, what it can do, and what to say when there is none that can be used. */
+#include "cuda.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The oldest that this module has code for, and may be run by newer ones. */
+#ifndef CUDA_LEAST_CAPABILITY
+#define CUDA_LEAST_CAPABILITY 75
+#endif
+
+/* What went wrong, where, and what to do. */
+static const char *advice_for(cudaError_t result)
+{
+    switch ((int)result) {
+    case cudaErrorInsufficientDriver:
+        return "the driver is older than this program's CUDA: update the driver, or build with an "
+               "older toolkit";
+    case cudaErrorNoDevice:
+        return "no GPU is visible: look at CUDA_VISIBLE_DEVICES and at what the job asked for "
+               "(--gpus-per-task), or use run.backend=cpu";
+    case cudaErrorDevicesUnavailable:
+        return "the GPU is in use in exclusive mode: end the other process (nvidia-smi), or set "
+               "`nvidia-smi -c DEFAULT`";
+    case cudaErrorNoKernelImageForDevice:
+        return "this program has no code for this GPU: build with --with-cuda-arch";
+    case cudaErrorECCUncorrectable:
+        return "an uncorrectable ECC error: take the GPU out of service (nvidia-smi -q -d ECC) and "
+               "go on from the last checkpoint elsewhere";
+    case cudaErrorMemoryAllocation:
+        return "out of memory: another process may hold some (nvidia-smi)";
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+        return "a kernel failed; CUDA_LAUNCH_BLOCKING=1 shows which";
+    }
+    return "see nvidia-smi and the system's log";
+}
+
+/* Which device this process works on, for messages. */
+static char device_text[192] = "no GPU yet";
+
+void cuda_check(cudaError_t result, const char *call, const char *file, int line)
+{
+    if (result != cudaSuccess)
+        error_abort(file, line, "%s: %s: %s (%s); %s", device_text, call,
+                    cudaGetErrorString(result), cudaGetErrorName(result), advice_for(result));
+}
+
+static bool refused(cudaError_t result, const char *call, struct error *error)
+{
+    (void)cudaGetLastError();
+    return error_set(error, ERROR_USAGE, "GPU: %s: %s; %s", call, cudaGetErrorString(result),
+                     advice_for(result));
+}
+
+static bool driver_check(struct error *error)
+{
+    int driver = 0, runtime = 0;
+    cudaError_t result = cudaDriverGetVersion(&driver);
+    if (result != cudaSuccess)
+        return refused(result, "cudaDriverGetVersion", error);
+    CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
+    /* Within a major version any driver runs any toolkit's code. */
+    if (driver / 1000 >= runtime / 1000)
+        return true;
+    return error_set(error, ERROR_USAGE,
+                     "GPU: the driver is for CUDA %d.%d, this program was built with CUDA %d.%d: "
+                     "update the driver, or build with an older toolkit",
+                     driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+}
+
+/* Nominal dense peaks in TFLOP/s of an SXM or PCIe card of that name; 0: unknown. */
+static double peak_tflops(const char *name, bool narrow)
+{
+    static const struct {
+        const char *part;
+        double narrow, tf32;
+    } known[] = {{"H200", 989, 495},      {"H100 PCIe", 756, 378}, {"H100 NVL", 835, 418},
+                 {"H100", 989, 495},      {"GH200", 989, 495},     {"B200", 2250, 1125},
+                 {"A100", 312, 156},      {"A40", 150, 75},        {"L40S", 362, 183},
+                 {"RTX 4090", 165, 82.6}, {"T4", 65, 8.1}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strstr(name, known[i].part) != NULL)
+            return narrow ? known[i].narrow : known[i].tf32;
+    return 0;
+}
+
+static void uuid_print(const cudaUUID_t *uuid, char *text, size_t size)
+{
+    const unsigned char *b = (const unsigned char *)uuid->bytes;
+    snprintf(text, size,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
+             b[15]);
+}
+
+static void limits_find(struct cuda_device *cuda, const struct cudaDeviceProp *properties)
+{
+    struct device_limits *limits = &cuda->limits;
+    snprintf(limits->name, sizeof limits->name, "%.60s, sm_%d, %.0f GiB", properties->name,
+             cuda->capability, (double)properties->totalGlobalMem / (1 << 30));
+    snprintf(limits->instructions, sizeof limits->instructions, "sm_%d", cuda->capability);
+    uuid_print(&properties->uuid, limits->identity, sizeof limits->identity);
+    limits->memory_bytes = properties->totalGlobalMem;
+    limits->multiplies_bf16 = cuda->capability >= 80;
+    limits->multiplies_fp16 = true;
+    limits->peak_flops[TYPE_FP32] = peak_tflops(properties->name, false) * 1e12;
+    limits->peak_flops[TYPE_BF16] = peak_tflops(properties->name, true) * 1e12;
+    limits->peak_flops[TYPE_FP16] = limits->peak_flops[TYPE_BF16];
+    snprintf(device_text, sizeof device_text, "GPU %d (%s)", cuda->number, limits->name);
+}
+
+bool choice_open(struct cuda_device *cuda, int number, struct error *error)
+{
+    int count = 0;
+    struct cudaDeviceProp properties;
+    if (!driver_check(error))
+        return false;
+    cudaError_t result = cudaGetDeviceCount(&count);
+    if (result != cudaSuccess)
+        return refused(result, "cudaGetDeviceCount", error);
+    cuda->number = number % count;
+    result = cudaGetDeviceProperties(&properties, cuda->number);
+    if (result != cudaSuccess)
+        return refused(result, "cudaGetDeviceProperties", error);
+    cuda->capability = properties.major * 10 + properties.minor;
+    cuda->multiprocessors = properties.multiProcessorCount;
+    limits_find(cuda, &properties);
+    if (cuda->capability < CUDA_LEAST_CAPABILITY)
+        return error_set(error, ERROR_USAGE,
+                         "%s: this program has code from sm_%d on: build with --with-cuda-arch=%d",
+                         device_text, CUDA_LEAST_CAPABILITY, cuda->capability);
+    result = cudaSetDevice(cuda->number);
+    if (result == cudaSuccess)
+        result = cudaFree(NULL); /* makes the context, which an exclusive device refuses */
+    return result == cudaSuccess || refused(result, "cudaSetDevice", error);
+}

@@ -1,0 +1,250 @@
+/* The backend "cuda": opening a device, its memory, streams, events and recorded steps, and the
+ * table of operations. The operations are in the other files of this folder. */
+#include "cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "product.h"
+#include "watch.h"
+
+/* ---- Memory. */
+static void *cuda_allocate(struct device *device, size_t bytes, struct error *error)
+{
+    const struct cuda_device *cuda = (struct cuda_device *)device;
+    void *memory = NULL;
+    size_t free_bytes = 0, total_bytes = 0;
+    cudaError_t result = cudaMalloc(&memory, bytes > 0 ? bytes : 1);
+    if (result == cudaSuccess)
+        return memory;
+    (void)cudaGetLastError(); /* it is dealt with */
+    CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+    error_set(error, ERROR_MEMORY,
+              "no %.1f MiB of memory on GPU %d (%s): %.1f of %.1f MiB are free; `vittrain find "
+              "batch` says what fits; or use more ranks with mesh.strategy=fsdp",
+              (double)bytes / (1 << 20), cuda->number, cuda->limits.name,
+              (double)free_bytes / (1 << 20), (double)total_bytes / (1 << 20));
+    return NULL;
+}
+
+static void cuda_release(struct device *, void *memory)
+{
+    CUDA_CHECK(cudaFree(memory));
+}
+
+static void *cuda_allocate_pinned(struct device *, size_t bytes, struct error *error)
+{
+    void *memory = NULL;
+    if (cudaHostAlloc(&memory, bytes > 0 ? bytes : 1, cudaHostAllocDefault) == cudaSuccess)
+        return memory;
+    (void)cudaGetLastError();
+    error_set(error, ERROR_MEMORY,
+              "no %.1f MiB of pinned memory: raise the limit of locked memory (ulimit -l), or use "
+              "a smaller train.batch",
+              (double)bytes / (1 << 20));
+    return NULL;
+}
+
+static void cuda_release_pinned(struct device *, void *memory)
+{
+    CUDA_CHECK(cudaFreeHost(memory));
+}
+
+static size_t cuda_workspace_bytes(struct device *)
+{
+    return (size_t)WORKSPACE_PRODUCTS + WORKSPACE_SUMS;
+}
+
+static void cuda_workspace_set(struct device *device, void *memory, size_t bytes)
+{
+    struct cuda_device *cuda = (struct cuda_device *)device;
+    ENSURE(bytes >= cuda_workspace_bytes(device), "workspace of %zu bytes is too small", bytes);
+    cuda->workspace = (unsigned char *)memory;
+}
+
+void *cuda_workspace_products(const struct cuda_device *cuda)
+{
+    ENSURE(cuda->workspace != NULL, "an operation before workspace_set");
+    return cuda->workspace;
+}
+
+void *cuda_workspace_sums(const struct cuda_device *cuda, size_t bytes)
+{
+    ENSURE(cuda->workspace != NULL, "an operation before workspace_set");
+    ENSURE(bytes <= WORKSPACE_SUMS, "%zu bytes of workspace for sums", bytes);
+    return cuda->workspace + WORKSPACE_PRODUCTS;
+}
+
+/* ---- Streams and events. */
+static struct stream *cuda_stream_open(struct device *device)
+{
+    struct stream *stream = (struct stream *)calloc(1, sizeof *stream);
+    ENSURE(stream != NULL, "no memory for a stream");
+    stream->cuda = (struct cuda_device *)device;
+    CUDA_CHECK(cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking));
+    return stream;
+}
+
+static void cuda_stream_close(struct stream *stream)
+{
+    CUDA_CHECK(cudaStreamDestroy(stream->handle));
+    free(stream);
+}
+
+static void cuda_stream_wait(struct stream *stream, struct event *event)
+{
+    CUDA_CHECK(cudaStreamWaitEvent(stream->handle, event->handle, 0));
+}
+
+/* Between two looks at what the host waits for: short at first, for what is nearly done. */
+static void wait_turn(int *turns)
+{
+    enum { QUICK_TURNS = 200, PAUSE_NANOSECONDS = 20000 };
+    const struct timespec pause = {0, PAUSE_NANOSECONDS};
+    if (++*turns > QUICK_TURNS)
+        nanosleep(&pause, NULL);
+    watch_turn();
+}
+
+static void cuda_stream_synchronize(struct stream *stream)
+{
+    cudaError_t result;
+    for (int turns = 0; (result = cudaStreamQuery(stream->handle)) == cudaErrorNotReady;)
+        wait_turn(&turns);
+    cuda_check(result, "the stream's work", __FILE__, __LINE__);
+}
+
+static struct event *cuda_event_open(struct device *)
+{
+    struct event *event = (struct event *)calloc(1, sizeof *event);
+    ENSURE(event != NULL, "no memory for an event");
+    CUDA_CHECK(cudaEventCreateWithFlags(&event->handle, cudaEventDisableTiming));
+    return event;
+}
+
+static void cuda_event_close(struct event *event)
+{
+    CUDA_CHECK(cudaEventDestroy(event->handle));
+    free(event);
+}
+
+static void cuda_event_record(struct event *event, struct stream *stream)
+{
+    CUDA_CHECK(cudaEventRecord(event->handle, stream->handle));
+}
+
+static bool cuda_event_done(struct event *event)
+{
+    cudaError_t result = cudaEventQuery(event->handle);
+    if (result != cudaErrorNotReady)
+        cuda_check(result, "the stream's work", __FILE__, __LINE__);
+    return result == cudaSuccess;
+}
+
+static void cuda_event_synchronize(struct event *event)
+{
+    for (int turns = 0; !cuda_event_done(event);)
+        wait_turn(&turns);
+}
+
+static void cuda_copy(struct stream *stream, void *to, const void *from, size_t bytes)
+{
+    if (bytes > 0)
+        CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream->handle));
+}
+
+/* ---- Recorded steps. */
+struct graph {
+    cudaGraphExec_t executable;
+};
+
+static void cuda_graph_begin(struct stream *stream)
+{
+    CUDA_CHECK(cudaStreamBeginCapture(stream->handle, cudaStreamCaptureModeThreadLocal));
+}
+
+static struct graph *cuda_graph_end(struct stream *stream)
+{
+    struct graph *graph = (struct graph *)calloc(1, sizeof *graph);
+    cudaGraph_t recorded = NULL;
+    ENSURE(graph != NULL, "no memory for a recorded step");
+    CUDA_CHECK(cudaStreamEndCapture(stream->handle, &recorded));
+    CUDA_CHECK(cudaGraphInstantiate(&graph->executable, recorded, 0));
+    CUDA_CHECK(cudaGraphDestroy(recorded));
+    return graph;
+}
+
+static void cuda_graph_run(struct graph *graph, struct stream *stream)
+{
+    CUDA_CHECK(cudaGraphLaunch(graph->executable, stream->handle));
+}
+
+static void cuda_graph_close(struct graph *graph)
+{
+    CUDA_CHECK(cudaGraphExecDestroy(graph->executable));
+    free(graph);
+}
+
+/* ---- The device. */
+static void cuda_limits(struct device *device, struct device_limits *limits)
+{
+    *limits = ((struct cuda_device *)device)->limits;
+}
+
+static void cuda_close(struct device *device)
+{
+    struct cuda_device *cuda = (struct cuda_device *)device;
+    products_close(cuda->products);
+    free(cuda);
+}
+
+static struct device *cuda_open(int number, int threads, struct error *error);
+
+extern "C" const struct device_backend vittrain_device_cuda = {
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .limits = cuda_limits,
+    .allocate = cuda_allocate,
+    .release = cuda_release,
+    .allocate_pinned = cuda_allocate_pinned,
+    .release_pinned = cuda_release_pinned,
+    .workspace_bytes = cuda_workspace_bytes,
+    .workspace_set = cuda_workspace_set,
+    .stream_open = cuda_stream_open,
+    .stream_close = cuda_stream_close,
+    .stream_wait = cuda_stream_wait,
+    .stream_synchronize = cuda_stream_synchronize,
+    .event_open = cuda_event_open,
+    .event_close = cuda_event_close,
+    .event_record = cuda_event_record,
+    .event_synchronize = cuda_event_synchronize,
+    .event_done = cuda_event_done,
+    .graph_begin = cuda_graph_begin,
+    .graph_end = cuda_graph_end,
+    .graph_run = cuda_graph_run,
+    .graph_close = cuda_graph_close,
+    .copy = cuda_copy,
+    .zero = cuda_zero,
+    .convert = cuda_convert,
+    .add = cuda_add,
+    .dropout_apply = cuda_dropout_apply,
+    .sum_squares = cuda_sum_squares,
+    .nonfinite = cuda_nonfinite,
+};
+
+static struct device *cuda_open(int number, int threads, struct error *error)
+{
+    struct cuda_device *cuda = (struct cuda_device *)calloc(1, sizeof *cuda);
+    ENSURE(cuda != NULL, "no memory for a device");
+    cuda->device.backend = &vittrain_device_cuda;
+    cuda->limits.threads = threads > 0 ? threads : 1;
+    if (!choice_open(cuda, number, error)) {
+        free(cuda);
+        return NULL;
+    }
+    cuda->products = products_open(cuda);
+    return &cuda->device;
+}

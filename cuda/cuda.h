@@ -1,0 +1,73 @@
+/* Internal header of the backend "cuda": what its operations share. An operation launches kernels,
+ * or calls a library, on its stream and returns; it reads host memory only before it returns. Sums
+ * have a fixed order: no atomic additions, no sum whose split depends on the GPU. */
+#ifndef VITTRAIN_CUDA_CUDA_H
+#define VITTRAIN_CUDA_CUDA_H
+
+#include "portable.h"
+
+struct products; /* product.h */
+
+struct cuda_device {
+    struct device device; /* first: a struct device * is a struct cuda_device * */
+    int number;           /* of the devices that this process sees */
+    int capability;       /* 90: compute capability 9.0 */
+    int multiprocessors;
+    struct device_limits limits;
+    struct products *products;
+    unsigned char *workspace;
+};
+
+struct stream {
+    struct cuda_device *cuda;
+    cudaStream_t handle;
+};
+
+struct event {
+    cudaEvent_t handle;
+};
+
+/* Takes device `number` modulo those that are visible and finds out what it can do (choice.cu). */
+bool choice_open(struct cuda_device *cuda, int number, struct error *error);
+
+/* One part for the library of products, one for partial sums; operations of one stream use them
+ * after each other, so only one stream of a device may run what needs them. */
+enum { WORKSPACE_PRODUCTS = 32 << 20, WORKSPACE_SUMS = 16 << 20 };
+void *cuda_workspace_products(const struct cuda_device *cuda);
+/* Ends the program when `bytes` is more than WORKSPACE_SUMS. */
+void *cuda_workspace_sums(const struct cuda_device *cuda, size_t bytes);
+
+/* sum[column] += the partial sums [chunks, width] of that column, in their order (columns.cu). How
+ * an operation adds up over rows: it cuts the rows into at most SUM_CHUNKS chunks, writes each
+ * one's sums to the workspace, then calls this. */
+enum { SUM_CHUNKS = 128 };
+int64_t sum_chunk_rows(int64_t rows); /* of one chunk, for so many rows; the last may be short */
+void columns_add(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
+                 float *sum);
+
+void cuda_zero(struct stream *stream, void *memory, size_t bytes);
+void cuda_convert(struct stream *stream, enum data_type to_type, void *to, enum data_type from_type,
+                  const void *from, int64_t count);
+void cuda_add(struct stream *stream, float *sum, const float *addend, int64_t count);
+void cuda_linear_forward(struct stream *stream, const struct linear_forward *args);
+void cuda_linear_backward(struct stream *stream, const struct linear_backward *args);
+void cuda_norm_forward(struct stream *stream, const struct norm_forward *args);
+void cuda_norm_backward(struct stream *stream, const struct norm_backward *args);
+bool cuda_attention_fits(struct device *device, int64_t tokens, int64_t head_dim);
+void cuda_attention_forward(struct stream *stream, const struct attention_forward *args);
+void cuda_attention_backward(struct stream *stream, const struct attention_backward *args);
+void cuda_dropout_apply(struct stream *stream, const struct dropout_apply *args);
+void cuda_patches_forward(struct stream *stream, const struct patches_forward *args);
+void cuda_tokens_forward(struct stream *stream, const struct tokens_forward *args);
+void cuda_tokens_backward(struct stream *stream, const struct tokens_backward *args);
+void cuda_pool_forward(struct stream *stream, const struct pool_forward *args);
+void cuda_pool_backward(struct stream *stream, const struct pool_backward *args);
+void cuda_cross_entropy(struct stream *stream, const struct cross_entropy *args);
+void cuda_update(struct stream *stream, const struct update *args);
+void cuda_scaler_update(struct stream *stream, struct loss_scaler *scaler,
+                        const double *norm_squared);
+void cuda_sum_squares(struct stream *stream, const float *values, int64_t count, double *sum);
+void cuda_nonfinite(struct stream *stream, const struct nonfinite *args);
+void cuda_image_transform(struct stream *stream, const struct image_transform *args);
+
+#endif

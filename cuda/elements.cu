@@ -1,0 +1,181 @@
+/* Elementwise operations: eight elements a thread, so that a warp moves whole cache lines; limited
+ * by the memory's bandwidth. */
+#include "cuda.h"
+#include "kernel.h"
+
+enum { THREADS = 256 };
+
+void cuda_zero(struct stream *stream, void *memory, size_t bytes)
+{
+    if (bytes > 0)
+        CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, stream->handle));
+}
+
+/* ---- Conversion. */
+template <typename target, typename source>
+__global__ static void convert_kernel(target *to, const source *from, int64_t count, bool fits)
+{
+    int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 8, left = count - first;
+    if (left <= 0)
+        return;
+    bool whole = fits && left >= 8;
+    eight_store_some(to + first, eight_load_some(from + first, left, whole), left, whole);
+}
+
+template <typename target, typename source>
+static void convert_launch(struct stream *stream, void *to, const void *from, int64_t count)
+{
+    bool fits = eight_fits(to, 8) && eight_fits(from, 8);
+    KERNEL_LAUNCH((convert_kernel<target, source>), blocks_for(count, THREADS * 8), THREADS, 0,
+                  stream->handle, (target *)to, (const source *)from, count, fits);
+}
+
+template <typename source>
+static void convert_from(struct stream *stream, enum data_type to_type, void *to, const void *from,
+                         int64_t count)
+{
+    if (to_type == TYPE_FP32)
+        convert_launch<float, source>(stream, to, from, count);
+    else if (to_type == TYPE_BF16)
+        convert_launch<struct bf16, source>(stream, to, from, count);
+    else
+        convert_launch<struct fp16, source>(stream, to, from, count);
+}
+
+void cuda_convert(struct stream *stream, enum data_type to_type, void *to, enum data_type from_type,
+                  const void *from, int64_t count)
+{
+    if (count > 0)
+        NUMBER_SWITCH(from_type, convert_from, stream, to_type, to, from, count);
+}
+
+/* ---- Sum of two. */
+__global__ static void add_kernel(float *sum, const float *addend, int64_t count, bool fits)
+{
+    int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 8, left = count - first;
+    if (left <= 0)
+        return;
+    bool whole = fits && left >= 8;
+    struct eight a = eight_load_some(sum + first, left, whole);
+    struct eight b = eight_load_some(addend + first, left, whole);
+    for (int i = 0; i < 8; i++)
+        a.value[i] += b.value[i];
+    eight_store_some(sum + first, a, left, whole);
+}
+
+void cuda_add(struct stream *stream, float *sum, const float *addend, int64_t count)
+{
+    bool fits = eight_fits(sum, 8) && eight_fits(addend, 8);
+    if (count > 0)
+        KERNEL_LAUNCH(add_kernel, blocks_for(count, THREADS * 8), THREADS, 0, stream->handle, sum,
+                      addend, count, fits);
+}
+
+/* ---- Dropout on its own: a thread takes an octet of a row. */
+template <typename number>
+__global__ static void dropout_kernel(const number *x, number *y, int64_t rows, int64_t width,
+                                      int64_t rows_per_sample, struct mask mask, struct mask path,
+                                      bool fits)
+{
+    int64_t octets = (width + 7) / 8, octet = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    int64_t row = octet / octets, column = octet % octets * 8, left = width - column;
+    if (row >= rows)
+        return;
+    int64_t sample = row / rows_per_sample;
+    struct eight eight = eight_load_some(x + row * width + column, left, fits);
+    mask_apply(mask, sample, row % rows_per_sample * octets + column / 8, &eight);
+    float factor = path_factor(path, sample);
+    for (int i = 0; i < 8; i++)
+        eight.value[i] *= factor;
+    eight_store_some(y + row * width + column, eight, left, fits);
+}
+
+template <typename number>
+static void dropout_launch(struct stream *stream, const struct dropout_apply *args)
+{
+    int64_t octets = args->rows * ((args->width + 7) / 8);
+    bool fits = eight_fits(args->x, args->width) && eight_fits(args->y, args->width);
+    KERNEL_LAUNCH(dropout_kernel<number>, blocks_for(octets, THREADS), THREADS, 0, stream->handle,
+                  (const number *)args->x, (number *)args->y, args->rows, args->width,
+                  args->rows_per_sample, mask_of(&args->dropout), mask_of(&args->drop_path), fits);
+}
+
+void cuda_dropout_apply(struct stream *stream, const struct dropout_apply *args)
+{
+    bool nothing = args->dropout.rate == 0 && args->drop_path.rate == 0 && args->x == args->y;
+    if (args->rows > 0 && args->width > 0 && !nothing)
+        NUMBER_SWITCH(args->type, dropout_launch, stream, args);
+}
+
+/* ---- Sum of squares: a number a block in fp64, then one block adds them up. */
+static const unsigned squares_blocks_most = 512;
+
+__global__ static void squares_kernel(const float *values, int64_t count, double *partial,
+                                      bool fits)
+{
+    SHARED_MEMORY(shared);
+    int64_t octets = (count + 7) / 8, each = (octets + gridDim.x - 1) / gridDim.x;
+    int64_t end = ((int64_t)blockIdx.x + 1) * each;
+    double sum = 0;
+    for (int64_t octet = (int64_t)blockIdx.x * each + threadIdx.x; octet < end && octet < octets;
+         octet += blockDim.x) {
+        int64_t left = count - octet * 8;
+        struct eight eight =
+            eight_load_some(values + octet * 8, left, fits && left >= 8);
+        for (int i = 0; i < 8; i++)
+            sum += (double)eight.value[i] * (double)eight.value[i];
+    }
+    sum = block_sum(sum, (double *)shared);
+    if (threadIdx.x == 0)
+        partial[blockIdx.x] = sum;
+}
+
+__global__ static void squares_finish_kernel(const double *partial, int count, double *sum)
+{
+    SHARED_MEMORY(shared);
+    double own = 0;
+    for (int i = (int)threadIdx.x; i < count; i += (int)blockDim.x)
+        own += partial[i];
+    own = block_sum(own, (double *)shared);
+    if (threadIdx.x == 0)
+        *sum += own;
+}
+
+void cuda_sum_squares(struct stream *stream, const float *values, int64_t count, double *sum)
+{
+    if (count == 0)
+        return;
+    unsigned blocks = blocks_for(count, THREADS * 8);
+    blocks = blocks < squares_blocks_most ? blocks : squares_blocks_most;
+    double *partial = (double *)cuda_workspace_sums(stream->cuda, blocks * sizeof *partial);
+    size_t room = THREADS / WARP * sizeof(double);
+    KERNEL_LAUNCH(squares_kernel, blocks, THREADS, room, stream->handle, values, count, partial,
+                  eight_fits(values, 8));
+    KERNEL_LAUNCH(squares_finish_kernel, 1, THREADS, room, stream->handle, partial, (int)blocks,
+                  sum);
+}
+
+/* ---- The first value that is not finite. */
+template <typename number>
+__global__ static void nonfinite_kernel(const number *values, int64_t count, int64_t *index)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count || isfinite(number_load(values[i])))
+        return;
+    /* As unsigned numbers -1 is the largest: what is found is smaller. */
+    atomicMin((unsigned long long *)index, (unsigned long long)i);
+}
+
+template <typename number>
+static void nonfinite_launch(struct stream *stream, const struct nonfinite *args)
+{
+    KERNEL_LAUNCH(nonfinite_kernel<number>, blocks_for(args->count, THREADS), THREADS, 0,
+                  stream->handle, (const number *)args->values, args->count, args->index);
+}
+
+void cuda_nonfinite(struct stream *stream, const struct nonfinite *args)
+{
+    CUDA_CHECK(cudaMemsetAsync(args->index, 0xff, sizeof *args->index, stream->handle));
+    if (args->count > 0)
+        NUMBER_SWITCH(args->type, nonfinite_launch, stream, args);
+}

@@ -1,0 +1,302 @@
+/* The blocks of a launch, one after the other; the threads of a block are fibres that run until a
+ * barrier or an exchange of their warp. The order in which they run turns round at each barrier, so
+ * that what depends on it shows. */
+#undef _FORTIFY_SOURCE /* its longjmp takes a change of stacks for an error */
+#include "internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+enum { WARP = 32, THREADS_MOST = 1024, STACK_BYTES = 256 << 10 };
+
+enum fibre_state { FIBRE_READY, FIBRE_AT_BARRIER, FIBRE_IN_EXCHANGE, FIBRE_DONE };
+
+struct fibre {
+    enum fibre_state state;
+    bool started;
+    struct emulated_thread thread;
+    jmp_buf context;
+    unsigned char *stack;
+    unsigned exchanges; /* of its warp that it took part in */
+    const char *file;   /* of the barrier at which it waits */
+    int line;
+};
+
+struct warp {
+    struct emulated_exchange values[2][WARP]; /* by turns: one may still be read */
+    unsigned exchanges, arrived, fences;
+};
+
+struct emulated_thread emulated_thread;
+
+static struct {
+    const char *kernel;
+    const std::function<void(void)> *body;
+    unsigned char *shared;
+    struct fibre fibres[THREADS_MOST];
+    struct warp warps[THREADS_MOST / WARP];
+    int threads, current; /* current: -1 between threads */
+    bool running;
+    uint64_t epoch, launch_epoch, block_epoch;
+    jmp_buf scheduler;
+    const void *scheduler_stack;
+    size_t scheduler_stack_bytes;
+} state;
+
+void emulated_fault(const char *format, ...)
+{
+    char text[1024], place[256] = "";
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (state.running) {
+        dim3 b = emulated_thread.block_index, t = emulated_thread.thread_index;
+        snprintf(place, sizeof place, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u): ",
+                 state.kernel, b.x, b.y, b.z, t.x, t.y, t.z);
+    }
+    error_abort(__FILE__, __LINE__, "emulated GPU: %s%s", place, text);
+}
+
+bool blocks_running(void)
+{
+    return state.running && state.current >= 0;
+}
+
+bool blocks_on_stack(uintptr_t begin, size_t size)
+{
+    uintptr_t stack = (uintptr_t)state.fibres[state.current].stack;
+    return begin >= stack && begin + size <= stack + STACK_BYTES;
+}
+
+struct emulated_moment blocks_moment(void)
+{
+    return (struct emulated_moment){.epoch = state.epoch,
+                                    .launch_epoch = state.launch_epoch,
+                                    .block_epoch = state.block_epoch,
+                                    .thread = (unsigned)state.current,
+                                    .warp_epoch = state.warps[state.current / WARP].fences};
+}
+
+unsigned char *emulated_shared_memory(void)
+{
+    return state.shared;
+}
+
+int emulated_lane(void)
+{
+    return state.current % WARP;
+}
+
+/* ---- Changing stacks. */
+static void stack_leave(struct fibre *fibre)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    void *fake = NULL;
+    __sanitizer_start_switch_fiber(fibre->state == FIBRE_DONE ? NULL : &fake, state.scheduler_stack,
+                                   state.scheduler_stack_bytes);
+#endif
+    if (_setjmp(fibre->context) == 0)
+        _longjmp(state.scheduler, 1);
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(fake, &state.scheduler_stack, &state.scheduler_stack_bytes);
+#endif
+}
+
+static void fibre_main(void)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(NULL, &state.scheduler_stack, &state.scheduler_stack_bytes);
+#endif
+    (*state.body)();
+    struct fibre *fibre = &state.fibres[state.current];
+    fibre->state = FIBRE_DONE;
+    stack_leave(fibre);
+}
+
+static void fibre_start(struct fibre *fibre)
+{
+    static ucontext_t context, unused;
+    fibre->started = true;
+    getcontext(&context);
+    context.uc_stack.ss_sp = fibre->stack;
+    context.uc_stack.ss_size = STACK_BYTES;
+    context.uc_link = NULL;
+    makecontext(&context, fibre_main, 0);
+    swapcontext(&unused, &context);
+}
+
+/* Runs a thread until it waits or ends. */
+static void fibre_resume(int number)
+{
+    struct fibre *fibre = &state.fibres[number];
+    state.current = number;
+    emulated_thread = fibre->thread;
+#if defined(__SANITIZE_ADDRESS__)
+    void *fake = NULL;
+    __sanitizer_start_switch_fiber(&fake, fibre->stack, STACK_BYTES);
+#endif
+    if (_setjmp(state.scheduler) == 0) {
+        if (fibre->started)
+            _longjmp(fibre->context, 1);
+        fibre_start(fibre);
+    }
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(fake, NULL, NULL);
+#endif
+    state.current = -1;
+}
+
+/* ---- What threads wait for. */
+void emulated_barrier(const char *file, int line)
+{
+    struct fibre *fibre = &state.fibres[state.current];
+    fibre->state = FIBRE_AT_BARRIER;
+    fibre->file = file;
+    fibre->line = line;
+    stack_leave(fibre);
+}
+
+const struct emulated_exchange *emulated_warp_exchange(const void *value, size_t size, bool fence)
+{
+    struct fibre *fibre = &state.fibres[state.current];
+    int number = state.current / WARP, first = number * WARP;
+    struct warp *warp = &state.warps[number];
+    if (state.threads % WARP != 0)
+        emulated_fault("an exchange in a block of %d threads, which has part of a warp",
+                       state.threads);
+    struct emulated_exchange *values = warp->values[fibre->exchanges++ % 2];
+    memcpy(values[state.current - first].bytes, value, size);
+    fibre->state = FIBRE_IN_EXCHANGE;
+    if (++warp->arrived < WARP) {
+        stack_leave(fibre);
+        return values;
+    }
+    warp->arrived = 0;
+    warp->exchanges++;
+    warp->fences += fence;
+    for (int i = 0; i < WARP; i++)
+        state.fibres[first + i].state = FIBRE_READY;
+    return values;
+}
+
+/* ---- A block. */
+static void barrier_check(void)
+{
+    const struct fibre *first = NULL;
+    for (int i = 0; i < state.threads; i++) {
+        const struct fibre *fibre = &state.fibres[i];
+        emulated_thread = fibre->thread;
+        if (fibre->state == FIBRE_IN_EXCHANGE)
+            emulated_fault("waits for its warp, whose other threads have ended or wait at a "
+                           "barrier");
+        if (first == NULL)
+            first = fibre;
+        if (fibre->state != first->state)
+            emulated_fault("a barrier is not reached by all threads of the block (%s:%d)",
+                           first->file != NULL ? first->file : fibre->file,
+                           first->file != NULL ? first->line : fibre->line);
+        if (fibre->state == FIBRE_AT_BARRIER &&
+            (fibre->line != first->line || fibre->file != first->file))
+            emulated_fault("threads of a block wait at different barriers (%s:%d, line %d)",
+                           first->file, first->line, fibre->line);
+    }
+}
+
+static bool threads_turn(bool backwards)
+{
+    bool moved = false;
+    for (int i = 0; i < state.threads; i++) {
+        int number = backwards ? state.threads - 1 - i : i;
+        if (state.fibres[number].state != FIBRE_READY)
+            continue;
+        fibre_resume(number);
+        moved = true;
+    }
+    return moved;
+}
+
+static void block_run(dim3 grid, dim3 block, dim3 index)
+{
+    state.block_epoch = ++state.epoch;
+    memset(state.warps, 0, sizeof state.warps);
+    for (int i = 0; i < state.threads; i++) {
+        struct fibre *fibre = &state.fibres[i];
+        unsigned n = (unsigned)i;
+        fibre->state = FIBRE_READY;
+        fibre->started = false;
+        fibre->file = NULL;
+        fibre->exchanges = 0;
+        fibre->thread.block_index = index;
+        fibre->thread.thread_index =
+            dim3(n % block.x, n / block.x % block.y, n / (block.x * block.y));
+        fibre->thread.block_size = block;
+        fibre->thread.grid_size = grid;
+    }
+    for (bool backwards = false;; backwards = !backwards) {
+        while (threads_turn(backwards))
+            ;
+        barrier_check();
+        if (state.fibres[0].state == FIBRE_DONE)
+            return;
+        state.epoch++;
+        for (int i = 0; i < state.threads; i++)
+            state.fibres[i].state = FIBRE_READY;
+    }
+}
+
+static void stacks_allocate(void)
+{
+    for (int i = 0; i < state.threads; i++) {
+        if (state.fibres[i].stack != NULL)
+            continue;
+        void *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        ENSURE(stack != MAP_FAILED, "no memory for the stack of an emulated thread");
+        state.fibres[i].stack = (unsigned char *)stack;
+    }
+}
+
+void blocks_run(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
+                const std::function<void(void)> &body)
+{
+    ENSURE(!state.running, "a kernel launches a kernel");
+    state.kernel = kernel;
+    state.body = &body;
+    state.threads = (int)(block.x * block.y * block.z);
+    stacks_allocate();
+    state.launch_epoch = state.epoch + 1;
+    state.running = true;
+    for (unsigned z = 0; z < grid.z; z++)
+        for (unsigned y = 0; y < grid.y; y++)
+            for (unsigned x = 0; x < grid.x; x++) {
+                state.shared = (unsigned char *)memory_allocate(shared_bytes, EMULATED_SHARED);
+                block_run(grid, block, dim3(x, y, z));
+                memory_release(state.shared, EMULATED_SHARED);
+            }
+    state.running = false;
+}
+
+/* The limits that every GPU has. */
+void emulated_launch(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
+                     cudaStream_t stream, std::function<void(void)> body)
+{
+    size_t threads = (size_t)block.x * block.y * block.z;
+    if (threads == 0 || threads > THREADS_MOST || block.z > 64)
+        emulated_fault("kernel %s: a block of %ux%ux%u threads", kernel, block.x, block.y, block.z);
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffff || grid.y > 65535 ||
+        grid.z > 65535)
+        emulated_fault("kernel %s: a grid of %ux%ux%u blocks", kernel, grid.x, grid.y, grid.z);
+    if (shared_bytes > 227 * 1024)
+        emulated_fault("kernel %s: %zu bytes of shared memory", kernel, shared_bytes);
+    emulated_enqueue(stream, kernel,
+                     [=]() { blocks_run(kernel, grid, block, shared_bytes, body); });
+}

@@ -1,0 +1,254 @@
+/* Memory of the emulated GPU, and what kernels do to it. Kernel sources are compiled as if for
+ * ThreadSanitizer, whose calls before each access come here instead: is it inside of an allocation,
+ * aligned, written before it is read (shared memory), and ordered after what other threads did to
+ * the same bytes? Nothing orders two blocks of a launch; a barrier orders the threads of a block, a
+ * fence of a warp its lanes. Built for AddressSanitizer, that one looks instead. */
+#include "internal.h"
+
+#include <link.h>
+#include <stdlib.h>
+
+/* A byte's last write and read: epoch, warp_epoch, flags, thread. Where several threads have read
+ * it since the last barrier, or lanes of one warp since its last fence, a flag says so. */
+struct shadow {
+    uint64_t write, read;
+};
+enum {
+    THREAD_MASK = 0x3ff,
+    SEVERAL_LANES = 1 << 10,
+    SEVERAL_THREADS = 1 << 11,
+    WARP_EPOCH_SHIFT = 12,
+    EPOCH_SHIFT = 22
+};
+
+struct allocation {
+    unsigned char *begin;
+    size_t bytes;
+    enum memory_kind kind;
+    struct shadow *shadow;
+    struct allocation *next;
+};
+
+static struct allocation *allocations;
+static size_t device_bytes;
+
+#ifdef EMULATION_CHECKS
+enum { CHECKS = 1 };
+#else
+enum { CHECKS = 0 };
+#endif
+
+void *memory_allocate(size_t bytes, enum memory_kind kind)
+{
+    struct allocation *made = (struct allocation *)calloc(1, sizeof *made);
+    void *memory = NULL;
+    size_t alignment = kind == EMULATED_SHARED ? 16 : 256;
+    ENSURE(made != NULL && posix_memalign(&memory, alignment, bytes + (bytes == 0)) == 0,
+           "no memory for the emulated GPU");
+    memset(memory, 0xff, bytes); /* NaN in every type */
+    made->begin = (unsigned char *)memory;
+    made->bytes = bytes;
+    made->kind = kind;
+    if (CHECKS) {
+        made->shadow = (struct shadow *)calloc(bytes + 1, sizeof *made->shadow);
+        ENSURE(made->shadow != NULL, "no memory to watch the emulated GPU");
+    }
+    made->next = allocations;
+    allocations = made;
+    device_bytes += kind == EMULATED_DEVICE ? bytes : 0;
+    return memory;
+}
+
+void memory_release(void *memory, enum memory_kind kind)
+{
+    struct allocation **at = &allocations;
+    while (*at != NULL && (*at)->begin != memory)
+        at = &(*at)->next;
+    struct allocation *found = *at;
+    if (found == NULL || found->kind != kind)
+        emulated_fault("memory is released that was not allocated so");
+    if (kind != EMULATED_SHARED)
+        streams_forget(memory);
+    *at = found->next;
+    device_bytes -= kind == EMULATED_DEVICE ? found->bytes : 0;
+    free(found->shadow);
+    free(found->begin);
+    free(found);
+}
+
+size_t memory_in_use(void)
+{
+    return device_bytes;
+}
+
+/* The allocation that holds the first byte; moved to the front, where it is found sooner. */
+static struct allocation *allocation_of(uintptr_t address)
+{
+    for (struct allocation **at = &allocations; *at != NULL; at = &(*at)->next) {
+        struct allocation *here = *at;
+        if (address - (uintptr_t)here->begin >= here->bytes)
+            continue;
+        *at = here->next;
+        here->next = allocations;
+        allocations = here;
+        return here;
+    }
+    return NULL;
+}
+
+bool memory_is_known(const void *memory, size_t bytes)
+{
+    const struct allocation *in = allocation_of((uintptr_t)memory);
+    return in != NULL && bytes <= in->bytes - (size_t)((const unsigned char *)memory - in->begin);
+}
+
+#ifdef EMULATION_CHECKS
+
+/* Constants of the program itself may be read. */
+static int in_program(struct dl_phdr_info *info, size_t, void *argument)
+{
+    uintptr_t address = *(uintptr_t *)argument;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        if (part->p_type == PT_LOAD && address - (info->dlpi_addr + part->p_vaddr) < part->p_memsz)
+            return 1;
+    }
+    return 0;
+}
+
+static void outside_report(uintptr_t address, size_t size, const char *what)
+{
+    const struct allocation *nearest = NULL;
+    for (const struct allocation *at = allocations; at != NULL; at = at->next)
+        if (address >= (uintptr_t)at->begin && (nearest == NULL || at->begin > nearest->begin))
+            nearest = at;
+    if (nearest == NULL)
+        emulated_fault("%s %zu bytes of memory that is not the device's", what, size);
+    emulated_fault("%s %zu bytes outside of memory: %zu bytes behind the begin of %zu bytes", what,
+                   size, (size_t)(address - (uintptr_t)nearest->begin), nearest->bytes);
+}
+
+static unsigned stamp_warp_epoch(uint64_t stamp)
+{
+    return (unsigned)(stamp >> WARP_EPOCH_SHIFT) & THREAD_MASK;
+}
+
+/* Did another thread do that without an order between it and now? */
+static bool is_race(uint64_t stamp, const struct emulated_moment *now)
+{
+    uint64_t epoch = stamp >> EPOCH_SHIFT;
+    unsigned thread = stamp & THREAD_MASK;
+    if (epoch < now->launch_epoch)
+        return false;
+    if (epoch < now->block_epoch)
+        return true;
+    if (epoch != now->epoch)
+        return false;
+    if (stamp & SEVERAL_THREADS)
+        return true;
+    if (thread == now->thread && !(stamp & SEVERAL_LANES))
+        return false;
+    return thread / 32 != now->thread / 32 ||
+           stamp_warp_epoch(stamp) == (now->warp_epoch & THREAD_MASK);
+}
+
+static uint64_t stamp_of(const struct emulated_moment *now)
+{
+    return now->epoch << EPOCH_SHIFT |
+           (uint64_t)(now->warp_epoch & THREAD_MASK) << WARP_EPOCH_SHIFT | now->thread;
+}
+
+/* Who has read the byte, now that this thread reads it, too. */
+static uint64_t read_stamp(uint64_t before, const struct emulated_moment *now)
+{
+    unsigned thread = before & THREAD_MASK;
+    uint64_t mine = stamp_of(now);
+    if (before >> EPOCH_SHIFT != now->epoch)
+        return mine;
+    if (before & SEVERAL_THREADS || thread / 32 != now->thread / 32)
+        return mine | SEVERAL_THREADS;
+    if (stamp_warp_epoch(before) != (now->warp_epoch & THREAD_MASK))
+        return mine;
+    return thread == now->thread ? before : mine | SEVERAL_LANES;
+}
+
+static void bytes_check(struct allocation *in, size_t at, size_t size, bool write)
+{
+    struct emulated_moment now = blocks_moment();
+    const char *where = in->kind == EMULATED_SHARED ? "shared" : "device";
+    for (size_t i = at; i < at + size; i++) {
+        struct shadow *shadow = &in->shadow[i];
+        if (is_race(shadow->write, &now))
+            emulated_fault("race: %s %s memory that thread %u has written, byte %zu of %zu",
+                           write ? "writes" : "reads", where, (unsigned)(shadow->write & THREAD_MASK),
+                           i, in->bytes);
+        if (write && is_race(shadow->read, &now))
+            emulated_fault("race: writes %s memory that thread %u has read, byte %zu of %zu", where,
+                           (unsigned)(shadow->read & THREAD_MASK), i, in->bytes);
+        if (!write && in->kind == EMULATED_SHARED && shadow->write == 0)
+            emulated_fault("reads shared memory that was not written, byte %zu of %zu", i,
+                           in->bytes);
+        if (write)
+            shadow->write = stamp_of(&now);
+        else
+            shadow->read = read_stamp(shadow->read, &now);
+    }
+}
+
+static void access_check(void *memory, size_t size, bool write)
+{
+    uintptr_t address = (uintptr_t)memory;
+    const char *what = write ? "writes" : "reads";
+    if (!blocks_running() || blocks_on_stack(address, size))
+        return;
+    struct allocation *in = allocation_of(address);
+    if (in == NULL && !write && dl_iterate_phdr(in_program, &address) != 0)
+        return;
+    if (in == NULL || size > in->bytes - (size_t)(address - (uintptr_t)in->begin))
+        outside_report(address, size, what);
+    if ((size & (size - 1)) == 0 && address % size != 0)
+        emulated_fault("%s %zu bytes at an address that is no multiple of %zu", what, size, size);
+    bytes_check(in, (size_t)(address - (uintptr_t)in->begin), size, write);
+}
+
+#define HOOKS(size)                                                                                \
+    extern "C" void __tsan_read##size(void *memory)                                                \
+    {                                                                                              \
+        access_check(memory, size, false);                                                         \
+    }                                                                                              \
+    extern "C" void __tsan_write##size(void *memory)                                               \
+    {                                                                                              \
+        access_check(memory, size, true);                                                          \
+    }                                                                                              \
+    extern "C" void __tsan_unaligned_read##size(void *memory)                                      \
+    {                                                                                              \
+        access_check(memory, size, false);                                                         \
+    }                                                                                              \
+    extern "C" void __tsan_unaligned_write##size(void *memory)                                     \
+    {                                                                                              \
+        access_check(memory, size, true);                                                          \
+    }
+HOOKS(1)
+HOOKS(2)
+HOOKS(4)
+HOOKS(8)
+HOOKS(16)
+extern "C" void __tsan_read_range(void *memory, size_t size)
+{
+    access_check(memory, size, false);
+}
+extern "C" void __tsan_write_range(void *memory, size_t size)
+{
+    access_check(memory, size, true);
+}
+extern "C" void __tsan_init(void)
+{
+}
+extern "C" void __tsan_func_entry(void *)
+{
+}
+extern "C" void __tsan_func_exit(void)
+{
+}
+
+#endif

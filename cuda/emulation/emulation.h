@@ -1,0 +1,204 @@
+/* CUDA on the host, as far as cuda/ uses it, so that the same kernel sources run in tests without a
+ * GPU: the threads of a block are fibres, one block after the other (blocks.cpp); every access of a
+ * kernel to memory is looked at (check.cpp); streams run as late as the host lets them, so that a
+ * missing wait shows (streams.cpp); one make-believe device (runtime.cpp). Anything that a GPU might
+ * only sometimes punish ends the program here, with kernel, block and thread. */
+#ifndef VITTRAIN_CUDA_EMULATION_H
+#define VITTRAIN_CUDA_EMULATION_H
+
+#include <functional>
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* ---- The language. */
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z)
+    {
+    }
+};
+
+/* The thread that runs now. */
+struct emulated_thread {
+    dim3 block_index, thread_index, block_size, grid_size;
+};
+extern struct emulated_thread emulated_thread;
+#define blockIdx emulated_thread.block_index
+#define threadIdx emulated_thread.thread_index
+#define blockDim emulated_thread.block_size
+#define gridDim emulated_thread.grid_size
+
+/* Shared memory is what the launch asked for, full of signalling garbage at first. */
+unsigned char *emulated_shared_memory(void);
+#define SHARED_MEMORY(name) unsigned char *name = emulated_shared_memory()
+
+/* All threads of the block, at the same place in the source. */
+void emulated_barrier(const char *file, int line);
+#define __syncthreads() emulated_barrier(__FILE__, __LINE__)
+
+/* All threads of the warp: each gives a value of up to 16 bytes; then `values` are the warp's, by
+ * lane, until the thread's next exchange. Orders memory for the warp when `fence`. */
+struct emulated_exchange {
+    alignas(16) unsigned char bytes[16];
+};
+const struct emulated_exchange *emulated_warp_exchange(const void *value, size_t size, bool fence);
+int emulated_lane(void);
+
+static inline void __syncwarp(unsigned mask = 0xffffffffu)
+{
+    (void)mask;
+    emulated_warp_exchange(NULL, 0, true);
+}
+
+template <typename type> static inline type emulated_shuffle(type value, int lane)
+{
+    type other;
+    memcpy(&other, emulated_warp_exchange(&value, sizeof value, false)[lane & 31].bytes,
+           sizeof other);
+    return other;
+}
+template <typename type> static inline type __shfl_sync(unsigned, type value, int lane)
+{
+    return emulated_shuffle(value, lane);
+}
+template <typename type> static inline type __shfl_xor_sync(unsigned, type value, int mask)
+{
+    return emulated_shuffle(value, emulated_lane() ^ mask);
+}
+template <typename type> static inline type __shfl_down_sync(unsigned, type value, int distance)
+{
+    int lane = emulated_lane() + distance;
+    return emulated_shuffle(value, lane < 32 ? lane : emulated_lane());
+}
+static inline unsigned __ballot_sync(unsigned, int predicate)
+{
+    const struct emulated_exchange *all =
+        emulated_warp_exchange(&predicate, sizeof predicate, false);
+    unsigned ballot = 0;
+    for (int lane = 0; lane < 32; lane++) {
+        int value;
+        memcpy(&value, all[lane].bytes, sizeof value);
+        ballot |= value != 0 ? 1u << lane : 0;
+    }
+    return ballot;
+}
+
+/* Atomic operations are of no thread: they do not race. */
+float atomicAdd(float *sum, float value);
+int atomicAdd(int *sum, int value);
+int atomicOr(int *flags, int value);
+unsigned long long atomicMin(unsigned long long *least, unsigned long long value);
+
+static inline float rsqrtf(float x)
+{
+    return 1 / sqrtf(x);
+}
+static inline float __uint_as_float(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+static inline uint32_t __float_as_uint(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* ---- Launches. The kernel runs when its stream does; its arguments are copied now. */
+typedef struct emulated_stream *cudaStream_t;
+void emulated_launch(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
+                     cudaStream_t stream, std::function<void(void)> body);
+#define KERNEL_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                              \
+    emulated_launch(#kernel, grid, block, shared_bytes, stream,                                    \
+                    emulated_bind(kernel, __VA_ARGS__))
+template <typename... parameters, typename... arguments>
+static std::function<void(void)> emulated_bind(void (*kernel)(parameters...), arguments... given)
+{
+    return [=]() { kernel(given...); };
+}
+
+/* Work of a library on a stream, on the host: products, collectives. */
+void emulated_enqueue(cudaStream_t stream, const char *what, std::function<void(void)> body);
+
+/* ---- The runtime library, names and meanings as NVIDIA's. */
+typedef enum {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorDevicesUnavailable = 46,
+    cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorNoKernelImageForDevice = 209,
+    cudaErrorECCUncorrectable = 214,
+    cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
+    cudaErrorLaunchFailure = 719
+} cudaError_t;
+enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0 };
+enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+typedef struct emulated_event *cudaEvent_t;
+typedef struct emulated_graph *cudaGraph_t, *cudaGraphExec_t;
+typedef struct {
+    char bytes[16];
+} cudaUUID_t;
+struct cudaDeviceProp {
+    char name[256];
+    cudaUUID_t uuid;
+    size_t totalGlobalMem, sharedMemPerBlockOptin;
+    int major, minor, multiProcessorCount, ECCEnabled, pciBusID, pciDeviceID, pciDomainID;
+};
+
+const char *cudaGetErrorName(cudaError_t error);
+const char *cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetLastError(void);
+cudaError_t cudaDriverGetVersion(int *version);
+cudaError_t cudaRuntimeGetVersion(int *version);
+cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaSetDevice(int number);
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int number);
+cudaError_t cudaMemGetInfo(size_t *free, size_t *total);
+cudaError_t cudaMalloc(void **memory, size_t bytes);
+cudaError_t cudaFree(void *memory);
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void *memory);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph,
+                                 unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+template <typename kernel>
+static inline cudaError_t cudaFuncSetAttribute(kernel, enum cudaFuncAttribute, int)
+{
+    return cudaSuccess;
+}
+
+#endif

@@ -1,0 +1,177 @@
+/* The emulated device: one, or VITTRAIN_EMULATION_DEVICES; its memory, 1 GiB, or
+ * VITTRAIN_EMULATION_MEMORY bytes; and failures on demand: VITTRAIN_EMULATION_FAULT=CALL:CODE makes
+ * that call of the runtime library return that error. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct {
+    cudaError_t code;
+    const char *name, *text;
+} errors[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
+     "CUDA driver version is insufficient for CUDA runtime version"},
+    {cudaErrorDevicesUnavailable, "cudaErrorDevicesUnavailable",
+     "CUDA-capable device(s) is/are busy or unavailable"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
+     "no kernel image is available for execution on the device"},
+    {cudaErrorECCUncorrectable, "cudaErrorECCUncorrectable", "uncorrectable ECC error encountered"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
+     "an illegal memory access was encountered"},
+    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+};
+enum { ERRORS = sizeof errors / sizeof errors[0] };
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+    for (int i = 0; i < ERRORS; i++)
+        if (errors[i].code == error)
+            return errors[i].name;
+    return "unrecognized error code";
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    for (int i = 0; i < ERRORS; i++)
+        if (errors[i].code == error)
+            return errors[i].text;
+    return "unrecognized error code";
+}
+
+static cudaError_t fault_of(const char *call)
+{
+    const char *wanted = getenv("VITTRAIN_EMULATION_FAULT");
+    size_t length = strlen(call);
+    if (wanted == NULL || strncmp(wanted, call, length) != 0 || wanted[length] != ':')
+        return cudaSuccess;
+    return (cudaError_t)atoi(wanted + length + 1);
+}
+
+static long long setting(const char *name, long long preset)
+{
+    const char *value = getenv(name);
+    return value == NULL ? preset : atoll(value);
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    return fault_of("cudaGetLastError");
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = (int)setting("VITTRAIN_EMULATION_DRIVER", 13000);
+    return fault_of("cudaDriverGetVersion");
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = 13000;
+    return fault_of("cudaRuntimeGetVersion");
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    *count = (int)setting("VITTRAIN_EMULATION_DEVICES", 1);
+    return *count == 0 ? cudaErrorNoDevice : fault_of("cudaGetDeviceCount");
+}
+
+cudaError_t cudaSetDevice(int number)
+{
+    int count = 0;
+    cudaGetDeviceCount(&count);
+    return number < count ? fault_of("cudaSetDevice") : cudaErrorInvalidDevice;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int number)
+{
+    int capability = (int)setting("VITTRAIN_EMULATION_CAPABILITY", 90);
+    *properties = {};
+    snprintf(properties->name, sizeof properties->name, "emulated GPU");
+    snprintf(properties->uuid.bytes, sizeof properties->uuid.bytes, "emulated-%d", number);
+    properties->totalGlobalMem = (size_t)setting("VITTRAIN_EMULATION_MEMORY", 1 << 30);
+    properties->sharedMemPerBlockOptin = 227 * 1024;
+    properties->major = capability / 10;
+    properties->minor = capability % 10;
+    properties->multiProcessorCount = 4;
+    properties->pciBusID = number + 1;
+    return fault_of("cudaGetDeviceProperties");
+}
+
+cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
+{
+    *total = (size_t)setting("VITTRAIN_EMULATION_MEMORY", 1 << 30);
+    *free = *total - memory_in_use();
+    return fault_of("cudaMemGetInfo");
+}
+
+cudaError_t cudaMalloc(void **memory, size_t bytes)
+{
+    EMULATED_CALL;
+    size_t free = 0, total = 0;
+    cudaMemGetInfo(&free, &total);
+    if (bytes > free)
+        return cudaErrorMemoryAllocation;
+    *memory = memory_allocate(bytes, EMULATED_DEVICE);
+    return fault_of("cudaMalloc");
+}
+
+cudaError_t cudaFree(void *memory)
+{
+    EMULATED_CALL;
+    if (memory != NULL)
+        memory_release(memory, EMULATED_DEVICE);
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned)
+{
+    EMULATED_CALL;
+    *memory = memory_allocate(bytes, EMULATED_PINNED);
+    return fault_of("cudaHostAlloc");
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+    EMULATED_CALL;
+    if (memory != NULL)
+        memory_release(memory, EMULATED_PINNED);
+    return cudaSuccess;
+}
+
+/* ---- Atomic operations: blocks and threads run one at a time. */
+float atomicAdd(float *sum, float value)
+{
+    float before = *sum;
+    *sum += value;
+    return before;
+}
+
+int atomicAdd(int *sum, int value)
+{
+    int before = *sum;
+    *sum += value;
+    return before;
+}
+
+int atomicOr(int *flags, int value)
+{
+    int before = *flags;
+    *flags |= value;
+    return before;
+}
+
+unsigned long long atomicMin(unsigned long long *least, unsigned long long value)
+{
+    unsigned long long before = *least;
+    if (value < before)
+        *least = value;
+    return before;
+}

@@ -1,0 +1,135 @@
+/* What kernels share: sums over a warp and a block in a fixed order, random masks by the same
+ * numbers as on the CPU, and how many blocks a launch has. */
+#ifndef VITTRAIN_CUDA_KERNEL_H
+#define VITTRAIN_CUDA_KERNEL_H
+
+#include "number.h"
+
+#include <Random123/philox.h>
+
+extern "C" {
+#include "core/random.h"
+}
+
+enum { WARP = 32 };
+
+static inline unsigned blocks_for(int64_t work, int64_t work_of_a_block)
+{
+    return (unsigned)((work + work_of_a_block - 1) / work_of_a_block);
+}
+
+/* Every lane gets the sum, the maximum of all; all lanes of the warp call it. */
+__device__ static inline float warp_sum(float value)
+{
+    for (int distance = WARP / 2; distance > 0; distance /= 2)
+        value += __shfl_xor_sync(0xffffffffu, value, distance);
+    return value;
+}
+
+__device__ static inline double warp_sum(double value)
+{
+    for (int distance = WARP / 2; distance > 0; distance /= 2)
+        value += __shfl_xor_sync(0xffffffffu, value, distance);
+    return value;
+}
+
+__device__ static inline float warp_max(float value)
+{
+    for (int distance = WARP / 2; distance > 0; distance /= 2)
+        value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, distance));
+    return value;
+}
+
+/* Every thread of a block of whole warps gets the sum of all; `room` is shared memory for a number
+ * a warp, which may be used again after the next barrier. */
+template <typename number> __device__ static inline number block_sum(number value, number *room)
+{
+    int warps = (int)blockDim.x / WARP, warp = (int)threadIdx.x / WARP;
+    value = warp_sum(value);
+    if (threadIdx.x % WARP == 0)
+        room[warp] = value;
+    __syncthreads();
+    number sum = 0;
+    for (int i = 0; i < warps; i++)
+        sum += room[i];
+    return sum;
+}
+
+/* ---- Dropout (device.h, struct dropout). */
+struct mask {
+    uint32_t threshold; /* 0: everything is kept */
+    float scale;        /* of what is kept */
+    float rate;         /* of drop path */
+    uint64_t seed;
+    uint32_t layer;
+    const struct run_place *place;
+};
+
+static inline struct mask mask_of(const struct dropout *dropout)
+{
+    const uint32_t all = 65536;
+    uint32_t threshold = (uint32_t)(dropout->rate * (float)all + 0.5f);
+    struct mask mask = {};
+    mask.threshold = threshold;
+    mask.scale = threshold < all ? (float)all / (float)(all - threshold) : 0;
+    mask.rate = dropout->rate;
+    mask.seed = dropout->seed;
+    mask.layer = dropout->layer;
+    mask.place = dropout->place;
+    return mask;
+}
+
+/* random_block_at of src/core/random.h, on the device. */
+__device__ static inline struct random_block block_draw(uint64_t seed, enum random_purpose purpose,
+                                                        uint32_t layer, uint32_t epoch,
+                                                        uint32_t index, uint32_t block)
+{
+    philox4x32_key_t key = {{(uint32_t)seed, (uint32_t)(seed >> 32)}};
+    philox4x32_ctr_t counter = {{block, index, epoch, (uint32_t)purpose + (layer << 8)}};
+    philox4x32_ctr_t drawn = philox4x32_R(10, counter, key);
+    struct random_block result;
+    for (int i = 0; i < 4; i++)
+        result.word[i] = drawn.v[i];
+    return result;
+}
+
+/* The random words of elements 8 * octet .. 8 * octet + 7 of a sample. */
+__device__ static inline struct random_block mask_draw(const struct mask &mask, int64_t sample,
+                                                       int64_t octet)
+{
+    return block_draw(mask.seed, RANDOM_DROPOUT, mask.layer, mask.place->step,
+                      mask.place->position + (uint32_t)sample, (uint32_t)octet);
+}
+
+/* What element `lane` of the octet is multiplied by: 0 or the scale. */
+__device__ static inline float mask_factor(const struct mask &mask,
+                                           const struct random_block &drawn, int lane)
+{
+    uint32_t bits = drawn.word[lane / 2] >> lane % 2 * 16 & 0xffff;
+    return bits >= mask.threshold ? mask.scale : 0;
+}
+
+/* Multiplies an octet by its factors; nothing where dropout is off. */
+__device__ static inline void mask_apply(const struct mask &mask, int64_t sample, int64_t octet,
+                                         struct eight *eight)
+{
+    if (mask.threshold == 0)
+        return;
+    struct random_block drawn = mask_draw(mask, sample, octet);
+    for (int i = 0; i < 8; i++)
+        eight->value[i] *= mask_factor(mask, drawn, i);
+}
+
+/* What drop path multiplies the branch of this sample by: 1 when it is off. */
+__device__ static inline float path_factor(const struct mask &path, int64_t sample)
+{
+    if (path.rate == 0)
+        return 1;
+    struct random_block drawn =
+        block_draw(path.seed, RANDOM_DROP_PATH, path.layer, path.place->step,
+                   path.place->position + (uint32_t)sample, 0);
+    float uniform = (float)(drawn.word[0] >> 8) * 0x1p-24f;
+    return uniform < path.rate ? 0 : 1 / (1 - path.rate);
+}
+
+#endif

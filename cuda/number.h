@@ -1,0 +1,186 @@
+/* Numbers as kernels read and write them: float, bf16, fp16, one at a time or eight at a time (16
+ * bytes of the narrow types, the widest access there is). All arithmetic is in fp32; conversions
+ * round to nearest even, as on the CPU. */
+#ifndef VITTRAIN_CUDA_NUMBER_H
+#define VITTRAIN_CUDA_NUMBER_H
+
+#include "portable.h"
+
+struct bf16 {
+    uint16_t bits;
+};
+struct fp16 {
+    uint16_t bits;
+};
+
+__device__ static inline float number_load(float value)
+{
+    return value;
+}
+
+__device__ static inline float number_load(struct bf16 value)
+{
+    return __uint_as_float((uint32_t)value.bits << 16);
+}
+
+__device__ static inline void number_store(float *to, float value)
+{
+    *to = value;
+}
+
+#ifdef __CUDACC__
+
+__device__ static inline float number_load(struct fp16 value)
+{
+    return __half2float(__ushort_as_half(value.bits));
+}
+
+__device__ static inline void number_store(struct bf16 *to, float value)
+{
+    to->bits = __bfloat16_as_ushort(__float2bfloat16_rn(value));
+}
+
+__device__ static inline void number_store(struct fp16 *to, float value)
+{
+    to->bits = __half_as_ushort(__float2half_rn(value));
+}
+
+#else
+
+static inline float number_load(struct fp16 value)
+{
+    uint32_t sign = (uint32_t)(value.bits & 0x8000) << 16, exponent = value.bits >> 10 & 31;
+    uint32_t mantissa = value.bits & 1023;
+    if (exponent == 0) {
+        float magnitude = (float)mantissa * 0x1p-24f;
+        return sign != 0 ? -magnitude : magnitude;
+    }
+    uint32_t wide = exponent == 31 ? 255 : exponent + 112;
+    return __uint_as_float(sign | wide << 23 | mantissa << 13);
+}
+
+static inline void number_store(struct bf16 *to, float value)
+{
+    uint32_t bits = __float_as_uint(value);
+    to->bits = value != value ? 0x7fff : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static inline void number_store(struct fp16 *to, float value)
+{
+    uint32_t bits = __float_as_uint(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    if (magnitude > 0x7f800000) {
+        to->bits = 0x7fff;
+    } else if (magnitude >= 0x47800000) { /* 65536 and more; 65520 rounds up to it below */
+        to->bits = (uint16_t)(sign | 0x7c00);
+    } else if (magnitude < 0x38800000) { /* subnormal: the sum drops what has no place */
+        float scaled = __uint_as_float(magnitude) + 0.5f;
+        to->bits = (uint16_t)(sign | (__float_as_uint(scaled) - 0x3f000000));
+    } else {
+        uint32_t rounded = magnitude + 0xfff + (magnitude >> 13 & 1);
+        to->bits = (uint16_t)(sign | (rounded - 0x38000000) >> 13);
+    }
+}
+
+#endif
+
+/* 16 bytes that are moved at once; the address is a multiple of 16. */
+struct alignas(16) vector16 {
+    uint32_t word[4];
+};
+
+/* Eight neighbours. */
+struct eight {
+    float value[8];
+};
+
+__device__ static inline struct eight eight_load(const float *from)
+{
+    struct vector16 low = ((const struct vector16 *)from)[0];
+    struct vector16 high = ((const struct vector16 *)from)[1];
+    struct eight eight;
+    for (int i = 0; i < 4; i++) {
+        eight.value[i] = __uint_as_float(low.word[i]);
+        eight.value[4 + i] = __uint_as_float(high.word[i]);
+    }
+    return eight;
+}
+
+template <typename narrow> __device__ static inline struct eight eight_load(const narrow *from)
+{
+    struct vector16 vector = *(const struct vector16 *)from;
+    struct eight eight;
+    for (int i = 0; i < 4; i++) {
+        eight.value[2 * i] = number_load(narrow{(uint16_t)vector.word[i]});
+        eight.value[2 * i + 1] = number_load(narrow{(uint16_t)(vector.word[i] >> 16)});
+    }
+    return eight;
+}
+
+__device__ static inline void eight_store(float *to, const struct eight &eight)
+{
+    struct vector16 low, high;
+    for (int i = 0; i < 4; i++) {
+        low.word[i] = __float_as_uint(eight.value[i]);
+        high.word[i] = __float_as_uint(eight.value[4 + i]);
+    }
+    ((struct vector16 *)to)[0] = low;
+    ((struct vector16 *)to)[1] = high;
+}
+
+template <typename narrow>
+__device__ static inline void eight_store(narrow *to, const struct eight &eight)
+{
+    struct vector16 vector;
+    for (int i = 0; i < 4; i++) {
+        narrow low, high;
+        number_store(&low, eight.value[2 * i]);
+        number_store(&high, eight.value[2 * i + 1]);
+        vector.word[i] = (uint32_t)low.bits | (uint32_t)high.bits << 16;
+    }
+    *(struct vector16 *)to = vector;
+}
+
+/* May rows of so many elements from here on be read eight at a time? The host asks, once a launch.
+ */
+static inline bool eight_fits(const void *memory, int64_t width)
+{
+    return width % 8 == 0 && (uintptr_t)memory % 16 == 0;
+}
+
+/* The first `count` (at most 8) of eight elements, one at a time where they do not lie as vectors
+ * do; what is not there is 0. */
+template <typename number>
+__device__ static inline struct eight eight_load_some(const number *from, int64_t count, bool fits)
+{
+    if (fits)
+        return eight_load(from);
+    struct eight eight;
+    for (int i = 0; i < 8; i++)
+        eight.value[i] = i < count ? number_load(from[i]) : 0;
+    return eight;
+}
+
+template <typename number>
+__device__ static inline void eight_store_some(number *to, const struct eight &eight, int64_t count,
+                                               bool fits)
+{
+    if (fits)
+        eight_store(to, eight);
+    else
+        for (int i = 0; i < 8; i++)
+            if (i < count)
+                number_store(to + i, eight.value[i]);
+}
+
+/* Calls function<number>(arguments...) for the number that a data_type stands for. */
+#define NUMBER_SWITCH(type, function, ...)                                                         \
+    do {                                                                                           \
+        if ((type) == TYPE_FP32)                                                                   \
+            function<float>(__VA_ARGS__);                                                          \
+        else if ((type) == TYPE_BF16)                                                              \
+            function<struct bf16>(__VA_ARGS__);                                                    \
+        else                                                                                       \
+            function<struct fp16>(__VA_ARGS__);                                                    \
+    } while (0)
+
+#endif

@@ -1,0 +1,39 @@
+/* What a source of this folder includes instead of CUDA's headers: the same source is compiled by
+ * nvcc for GPUs, and by the host's compiler for tests without one (emulation/). The few things that
+ * are written differently there have one name here. */
+#ifndef VITTRAIN_CUDA_PORTABLE_H
+#define VITTRAIN_CUDA_PORTABLE_H
+
+#ifdef __CUDACC__
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+/* KERNEL_LAUNCH(kernel, grid, block, bytes of shared memory, stream, arguments...): a launch that
+ * cannot be made ends the program. */
+#define KERNEL_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                              \
+    do {                                                                                           \
+        kernel<<<grid, block, shared_bytes, stream>>>(__VA_ARGS__);                                \
+        CUDA_CHECK(cudaGetLastError());                                                            \
+    } while (0)
+
+/* All shared memory is given by the launch; a kernel cuts it up itself. */
+#define SHARED_MEMORY(name) extern __shared__ __align__(16) unsigned char name[]
+
+#else
+#include "emulation/emulation.h"
+#endif
+
+extern "C" {
+#include "core/error.h"
+#include "device/device.h"
+}
+
+/* Every call of the runtime library is checked. What a launch reports may be the fault of an
+ * earlier kernel. */
+#define CUDA_CHECK(call) cuda_check(call, #call, __FILE__, __LINE__)
+void cuda_check(cudaError_t result, const char *call, const char *file, int line);
+
+#endif
