@@ -88,10 +88,9 @@ static double peak_tflops(const char *name, bool narrow)
 static void uuid_print(const cudaUUID_t *uuid, char *text, size_t size)
 {
     const unsigned char *b = (const unsigned char *)uuid->bytes;
-    snprintf(text, size,
-             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
-             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
-             b[15]);
+    snprintf(text, size, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+             b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
+             b[14], b[15]);
 }
 
 static void limits_find(struct cuda_device *cuda, const struct cudaDeviceProp *properties)

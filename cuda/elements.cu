@@ -120,8 +120,7 @@ __global__ static void squares_kernel(const float *values, int64_t count, double
     for (int64_t octet = (int64_t)blockIdx.x * each + threadIdx.x; octet < end && octet < octets;
          octet += blockDim.x) {
         int64_t left = count - octet * 8;
-        struct eight eight =
-            eight_load_some(values + octet * 8, left, fits && left >= 8);
+        struct eight eight = eight_load_some(values + octet * 8, left, fits && left >= 8);
         for (int i = 0; i < 8; i++)
             sum += (double)eight.value[i] * (double)eight.value[i];
     }

@@ -67,7 +67,8 @@ static inline void number_store(struct bf16 *to, float value)
 
 static inline void number_store(struct fp16 *to, float value)
 {
-    uint32_t bits = __float_as_uint(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    uint32_t bits = __float_as_uint(value), sign = bits >> 16 & 0x8000,
+             magnitude = bits & 0x7fffffff;
     if (magnitude > 0x7f800000) {
         to->bits = 0x7fff;
     } else if (magnitude >= 0x47800000) { /* 65536 and more; 65520 rounds up to it below */

@@ -14,12 +14,25 @@
 
 #include "core/random.h"
 
+static const char *device_name(void)
+{
+    const char *name = getenv("VITTRAIN_TEST_DEVICE");
+    return name != NULL && name[0] != '\0' ? name : "cpu";
+}
+
+void device_test_of_cpu(void)
+{
+    if (strcmp(device_name(), "cpu") != 0)
+        skip();
+}
+
 void device_test_open(struct device_test *test, int threads)
 {
     struct error error = {0};
-    const struct device_backend *backend = device_find("cpu");
+    const struct device_backend *backend = device_find(device_name(), &error);
     memset(test, 0, sizeof *test);
-    test->device = backend->open(0, threads, &error);
+    if (backend != NULL)
+        test->device = backend->open(0, threads, &error);
     if (test->device == NULL)
         fail_msg("%s", error.text);
     const size_t bytes = backend->workspace_bytes(test->device);
@@ -32,19 +45,29 @@ void device_test_open(struct device_test *test, int threads)
 void device_test_close(struct device_test *test)
 {
     const struct device_backend *backend = test->device->backend;
+    device_test_wait(test);
     for (int i = 0; i < test->tensor_count; i++)
-        free(test->tensors[i]);
+        backend->release_pinned(test->device, test->tensors[i]);
     backend->stream_close(test->stream);
     backend->release(test->device, test->workspace);
     backend->close(test->device);
 }
 
+void device_test_wait(struct device_test *test)
+{
+    test->device->backend->stream_synchronize(test->stream);
+}
+
 /* Exactly as large as asked for: the sanitizer sees a step outside. */
 void *device_test_zeros(struct device_test *test, enum data_type type, int64_t count)
 {
+    struct error error = {0};
+    size_t bytes = (size_t)count * type_size(type);
     assert_true(test->tensor_count < DEVICE_TEST_TENSORS);
-    void *tensor = calloc((size_t)count + (count == 0), type_size(type));
-    assert_non_null(tensor);
+    void *tensor = test->device->backend->allocate_pinned(test->device, bytes, &error);
+    if (tensor == NULL)
+        fail_msg("%s", error.text);
+    memset(tensor, 0, bytes);
     test->tensors[test->tensor_count++] = tensor;
     return tensor;
 }
@@ -95,6 +118,10 @@ struct run_place *device_test_place(struct device_test *test, uint32_t step, uin
 void device_test_every_kernels(void (*test)(void **state), void **state)
 {
     static const char *const names[] = {"baseline", "avx2", "avx512"};
+    if (strcmp(device_name(), "cpu") != 0) {
+        test(state);
+        return;
+    }
     for (int i = 0; i < 3; i++) {
         struct error error = {0};
         setenv("VITTRAIN_CPU", names[i], 1);

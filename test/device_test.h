@@ -1,5 +1,8 @@
 /* What tests of the device's operations share: a device of so many threads with its workspace,
- * random tensors of any type, and their values as double. Memory lives until device_test_close. */
+ * random tensors of any type, and their values as double. Memory lives until device_test_close.
+ * The device is the CPU, or the one that VITTRAIN_TEST_DEVICE names (test/run_test.sh): operations
+ * are only queued there, and device_test_wait comes before anything is looked at. Tensors lie in
+ * pinned memory, which the host and every device can read and write. */
 #ifndef VITTRAIN_TEST_DEVICE_TEST_H
 #define VITTRAIN_TEST_DEVICE_TEST_H
 
@@ -21,6 +24,12 @@ struct device_test {
 void device_test_open(struct device_test *test, int threads);
 void device_test_close(struct device_test *test);
 
+/* What was queued is done. */
+void device_test_wait(struct device_test *test);
+
+/* Skips the test that calls it where the device is not the CPU: what it is about is the CPU's. */
+void device_test_of_cpu(void);
+
 /* A tensor of zeros; of uniform numbers in [-scale, scale] that depend on `seed`, as the type holds
  * them. */
 void *device_test_zeros(struct device_test *test, enum data_type type, int64_t count);
@@ -32,7 +41,7 @@ struct run_place *device_test_place(struct device_test *test, uint32_t step, uin
                                     double rate, int64_t update);
 
 /* Runs a test once for each instruction set that this processor has; devices opened in it use it.
- */
+ * On other devices: once. */
 void device_test_every_kernels(void (*test)(void **state), void **state);
 
 /* Fails unless `call`, in a process of its own, is ended as a programmer's mistake. */

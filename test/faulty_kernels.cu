@@ -35,7 +35,7 @@ __global__ static void missing_barrier_kernel(float *values)
     SHARED_MEMORY(shared);
     float *turned = (float *)shared;
     turned[threadIdx.x] = values[threadIdx.x];
-    values[threadIdx.x] = turned[THREADS - 1 - threadIdx.x];
+    values[threadIdx.x] = turned[threadIdx.x / 2];
 }
 
 __global__ static void overtaking_write_kernel(float *values)
@@ -93,11 +93,17 @@ __global__ static void host_memory_kernel(float *values, const float *host)
 extern "C" bool faulty_kernel_run(struct stream *stream, int number, float *values,
                                   const float *host)
 {
-    static void (*const kernels[])(float *) = {
-        right_kernel,           divergent_barrier_kernel, two_barriers_kernel,
-        missing_barrier_kernel, overtaking_write_kernel,  blocks_race_kernel,
-        unwritten_shared_kernel, outside_read_kernel,     outside_shared_kernel,
-        misaligned_kernel,      lone_exchange_kernel};
+    static void (*const kernels[])(float *) = {right_kernel,
+                                               divergent_barrier_kernel,
+                                               two_barriers_kernel,
+                                               missing_barrier_kernel,
+                                               overtaking_write_kernel,
+                                               blocks_race_kernel,
+                                               unwritten_shared_kernel,
+                                               outside_read_kernel,
+                                               outside_shared_kernel,
+                                               misaligned_kernel,
+                                               lone_exchange_kernel};
     const int count = sizeof kernels / sizeof kernels[0];
     if (number > count)
         return false;

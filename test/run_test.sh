@@ -2,7 +2,7 @@
 # Runs one test program and prints one TAP stream: the program alone, or, where test/ranks names it,
 # under mpirun with each number of ranks listed there. Rank 0 speaks; what another rank said is shown
 # when that rank failed. Results are renumbered, and a run that ends early or with a bad exit status
-# becomes a failed result.
+# becomes a failed result. What test/devices names then runs on the emulated GPU, too.
 #   run_test.sh PROGRAM          (the Makefile calls it)
 #   run_test.sh --rank PROGRAM   (mpirun calls it, once a rank)
 # Environment: MPIRUN, TEST_TIMEOUT (seconds for one run, 300).
@@ -25,6 +25,16 @@ case $program in /*) ;; *) program=./$program ;; esac
 name=$(basename "$program")
 counts=$(awk -v name="$name" '$1 == name { $1 = ""; print }' "$here/ranks")
 
+# Tests of the device's operations run once more on the GPU's kernels, emulated on the host.
+run_emulated() {
+    module=${TEST_BUILD:-$PWD}/test/emulated-cuda.so
+    grep -qx "$name" "$here/devices" && [ -e "$module" ] || return
+    echo "device emulated GPU"
+    VITTRAIN_TEST_DEVICE=cuda VITTRAIN_CUDA_MODULE=$module \
+        timeout "${TEST_TIMEOUT:-300}" "$program"
+    echo "status $?"
+}
+
 run_all() {
     if [ -z "$counts" ]; then
         timeout "${TEST_TIMEOUT:-300}" "$program"
@@ -38,10 +48,12 @@ run_all() {
             echo "status $?"
         done
     fi
+    run_emulated
 }
 
 run_all </dev/null | awk '
     /^ranks [0-9]+$/ { label = " [" $2 " ranks]"; next }
+    /^device / { label = " [" substr($0, 8) "]"; next }
     /^1\.\.[0-9]+/ { planned += substr($1, 4); next }
     /^(not )?ok / {
         bad = sub(/^not ok [0-9]* *(- )?/, "")

@@ -38,7 +38,8 @@ static void check_factors(int64_t samples, int64_t rows_per_sample, int64_t widt
                                        .y = x,
                                        .dropout = dropout_of(&test, rate, 9),
                                        .drop_path = dropout_of(&test, path_rate, 10)};
-    device_cpu.dropout_apply(test.stream, &args);
+    test.device->backend->dropout_apply(test.stream, &args);
+    device_test_wait(&test);
     for (int64_t i = 0; i < rows * width; i++) {
         const int64_t sample = i / width / rows_per_sample;
         const int64_t element = i / width % rows_per_sample * padded + i % width;
@@ -66,19 +67,7 @@ static void factors_are_the_definition(void **state)
 
 static void every_instruction_set_draws_the_same(void **state)
 {
-    static const char *const names[] = {"baseline", "avx2", "avx512"};
-    for (int i = 0; i < 3; i++) {
-        struct error error = {0};
-        setenv("VITTRAIN_CPU", names[i], 1);
-        struct device *device = device_cpu.open(0, 1, &error);
-        if (device == NULL) {
-            print_message("# no %s here: %s\n", names[i], error.text);
-            continue;
-        }
-        device_cpu.close(device);
-        factors_are_the_definition(state);
-    }
-    unsetenv("VITTRAIN_CPU");
+    device_test_every_kernels(factors_are_the_definition, state);
 }
 
 static void rate_and_mean_are_kept(void **state)
@@ -90,13 +79,14 @@ static void rate_and_mean_are_kept(void **state)
     float *x = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
     for (int i = 0; i < ROWS * WIDTH; i++)
         x[i] = 1;
-    device_cpu.dropout_apply(test.stream,
-                             &(struct dropout_apply){.rows = ROWS,
-                                                     .width = WIDTH,
-                                                     .rows_per_sample = 4,
-                                                     .x = x,
-                                                     .y = x,
-                                                     .dropout = dropout_of(&test, 0.1f, 1)});
+    const struct dropout_apply args = {.rows = ROWS,
+                                       .width = WIDTH,
+                                       .rows_per_sample = 4,
+                                       .x = x,
+                                       .y = x,
+                                       .dropout = dropout_of(&test, 0.1f, 1)};
+    test.device->backend->dropout_apply(test.stream, &args);
+    device_test_wait(&test);
     double sum = 0, dropped = 0;
     for (int i = 0; i < ROWS * WIDTH; i++) {
         sum += x[i];
@@ -125,7 +115,8 @@ static void all_types(void **state)
                                            .x = x,
                                            .y = y,
                                            .dropout = dropout_of(&test, 0.4f, 2)};
-        device_cpu.dropout_apply(test.stream, &args);
+        test.device->backend->dropout_apply(test.stream, &args);
+        device_test_wait(&test);
         double expected[ROWS * WIDTH];
         for (int i = 0; i < ROWS * WIDTH; i++)
             expected[i] =

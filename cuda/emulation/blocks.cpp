@@ -4,6 +4,7 @@
 #undef _FORTIFY_SOURCE /* its longjmp takes a change of stacks for an error */
 #include "internal.h"
 
+#include <memory>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,7 +40,7 @@ struct emulated_thread emulated_thread;
 
 static struct {
     const char *kernel;
-    const std::function<void(void)> *body;
+    const struct emulated_call *call;
     unsigned char *shared;
     struct fibre fibres[THREADS_MOST];
     struct warp warps[THREADS_MOST / WARP];
@@ -60,8 +61,9 @@ void emulated_fault(const char *format, ...)
     va_end(arguments);
     if (state.running) {
         dim3 b = emulated_thread.block_index, t = emulated_thread.thread_index;
-        snprintf(place, sizeof place, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u): ",
-                 state.kernel, b.x, b.y, b.z, t.x, t.y, t.z);
+        snprintf(place, sizeof place,
+                 "kernel %s, block (%u,%u,%u), thread (%u,%u,%u): ", state.kernel, b.x, b.y, b.z,
+                 t.x, t.y, t.z);
     }
     error_abort(__FILE__, __LINE__, "emulated GPU: %s%s", place, text);
 }
@@ -71,10 +73,11 @@ bool blocks_running(void)
     return state.running && state.current >= 0;
 }
 
-bool blocks_on_stack(uintptr_t begin, size_t size)
+bool blocks_own(uintptr_t begin, size_t size)
 {
-    uintptr_t stack = (uintptr_t)state.fibres[state.current].stack;
-    return begin >= stack && begin + size <= stack + STACK_BYTES;
+    uintptr_t stack = (uintptr_t)state.fibres[state.current].stack, call = (uintptr_t)state.call;
+    return (begin >= stack && begin + size <= stack + STACK_BYTES) ||
+           (begin >= call && begin + size <= call + state.call->bytes);
 }
 
 struct emulated_moment blocks_moment(void)
@@ -116,7 +119,7 @@ static void fibre_main(void)
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(NULL, &state.scheduler_stack, &state.scheduler_stack_bytes);
 #endif
-    (*state.body)();
+    state.call->run();
     struct fibre *fibre = &state.fibres[state.current];
     fibre->state = FIBRE_DONE;
     stack_leave(fibre);
@@ -265,12 +268,12 @@ static void stacks_allocate(void)
     }
 }
 
-void blocks_run(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
-                const std::function<void(void)> &body)
+static void blocks_run(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
+                       const struct emulated_call *call)
 {
     ENSURE(!state.running, "a kernel launches a kernel");
     state.kernel = kernel;
-    state.body = &body;
+    state.call = call;
     state.threads = (int)(block.x * block.y * block.z);
     stacks_allocate();
     state.launch_epoch = state.epoch + 1;
@@ -287,8 +290,9 @@ void blocks_run(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
 
 /* The limits that every GPU has. */
 void emulated_launch(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
-                     cudaStream_t stream, std::function<void(void)> body)
+                     cudaStream_t stream, const struct emulated_call *call)
 {
+    std::shared_ptr<const struct emulated_call> kept(call);
     size_t threads = (size_t)block.x * block.y * block.z;
     if (threads == 0 || threads > THREADS_MOST || block.z > 64)
         emulated_fault("kernel %s: a block of %ux%ux%u threads", kernel, block.x, block.y, block.z);
@@ -298,5 +302,5 @@ void emulated_launch(const char *kernel, dim3 grid, dim3 block, size_t shared_by
     if (shared_bytes > 227 * 1024)
         emulated_fault("kernel %s: %zu bytes of shared memory", kernel, shared_bytes);
     emulated_enqueue(stream, kernel,
-                     [=]() { blocks_run(kernel, grid, block, shared_bytes, body); });
+                     [=]() { blocks_run(kernel, grid, block, shared_bytes, kept.get()); });
 }

@@ -116,13 +116,16 @@ static int in_program(struct dl_phdr_info *info, size_t, void *argument)
     return 0;
 }
 
+/* So far behind its end an access is taken for one that meant an allocation. */
+enum { NEAR_BYTES = 1 << 16 };
+
 static void outside_report(uintptr_t address, size_t size, const char *what)
 {
     const struct allocation *nearest = NULL;
     for (const struct allocation *at = allocations; at != NULL; at = at->next)
         if (address >= (uintptr_t)at->begin && (nearest == NULL || at->begin > nearest->begin))
             nearest = at;
-    if (nearest == NULL)
+    if (nearest == NULL || address - (uintptr_t)nearest->begin > nearest->bytes + NEAR_BYTES)
         emulated_fault("%s %zu bytes of memory that is not the device's", what, size);
     emulated_fault("%s %zu bytes outside of memory: %zu bytes behind the begin of %zu bytes", what,
                    size, (size_t)(address - (uintptr_t)nearest->begin), nearest->bytes);
@@ -180,8 +183,8 @@ static void bytes_check(struct allocation *in, size_t at, size_t size, bool writ
         struct shadow *shadow = &in->shadow[i];
         if (is_race(shadow->write, &now))
             emulated_fault("race: %s %s memory that thread %u has written, byte %zu of %zu",
-                           write ? "writes" : "reads", where, (unsigned)(shadow->write & THREAD_MASK),
-                           i, in->bytes);
+                           write ? "writes" : "reads", where,
+                           (unsigned)(shadow->write & THREAD_MASK), i, in->bytes);
         if (write && is_race(shadow->read, &now))
             emulated_fault("race: writes %s memory that thread %u has read, byte %zu of %zu", where,
                            (unsigned)(shadow->read & THREAD_MASK), i, in->bytes);
@@ -199,7 +202,7 @@ static void access_check(void *memory, size_t size, bool write)
 {
     uintptr_t address = (uintptr_t)memory;
     const char *what = write ? "writes" : "reads";
-    if (!blocks_running() || blocks_on_stack(address, size))
+    if (!blocks_running() || blocks_own(address, size))
         return;
     struct allocation *in = allocation_of(address);
     if (in == NULL && !write && dl_iterate_phdr(in_program, &address) != 0)
@@ -242,6 +245,9 @@ extern "C" void __tsan_write_range(void *memory, size_t size)
     access_check(memory, size, true);
 }
 extern "C" void __tsan_init(void)
+{
+}
+extern "C" void __tsan_vptr_update(void **, void *)
 {
 }
 extern "C" void __tsan_func_entry(void *)

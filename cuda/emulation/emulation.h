@@ -1,8 +1,8 @@
 /* CUDA on the host, as far as cuda/ uses it, so that the same kernel sources run in tests without a
  * GPU: the threads of a block are fibres, one block after the other (blocks.cpp); every access of a
  * kernel to memory is looked at (check.cpp); streams run as late as the host lets them, so that a
- * missing wait shows (streams.cpp); one make-believe device (runtime.cpp). Anything that a GPU might
- * only sometimes punish ends the program here, with kernel, block and thread. */
+ * missing wait shows (streams.cpp); one make-believe device (runtime.cpp). Anything that a GPU
+ * might only sometimes punish ends the program here, with kernel, block and thread. */
 #ifndef VITTRAIN_CUDA_EMULATION_H
 #define VITTRAIN_CUDA_EMULATION_H
 
@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <tuple>
 
 /* ---- The language. */
 #define __global__
@@ -115,18 +116,39 @@ static inline uint32_t __float_as_uint(float value)
     return bits;
 }
 
-/* ---- Launches. The kernel runs when its stream does; its arguments are copied now. */
+/* ---- Launches. The kernel runs when its stream does; its arguments are copied now, to memory that
+ * threads may read like the constants of a launch. */
 typedef struct emulated_stream *cudaStream_t;
-void emulated_launch(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
-                     cudaStream_t stream, std::function<void(void)> body);
-#define KERNEL_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                              \
-    emulated_launch(#kernel, grid, block, shared_bytes, stream,                                    \
-                    emulated_bind(kernel, __VA_ARGS__))
-template <typename... parameters, typename... arguments>
-static std::function<void(void)> emulated_bind(void (*kernel)(parameters...), arguments... given)
+struct emulated_call {
+    size_t bytes; /* of the whole object */
+    virtual void run(void) const = 0;
+    virtual ~emulated_call()
+    {
+    }
+};
+template <typename kernel_type, typename... arguments>
+struct emulated_kernel_call : public emulated_call {
+    kernel_type kernel;
+    std::tuple<arguments...> given;
+    emulated_kernel_call(kernel_type kernel, arguments... given) : kernel(kernel), given(given...)
+    {
+        bytes = sizeof *this;
+    }
+    void run(void) const
+    {
+        std::apply(kernel, given);
+    }
+};
+template <typename kernel_type, typename... arguments>
+static const struct emulated_call *emulated_bind(kernel_type kernel, arguments... given)
 {
-    return [=]() { kernel(given...); };
+    return new emulated_kernel_call<kernel_type, arguments...>(kernel, given...);
 }
+/* The call is freed when nothing can run it any more. */
+void emulated_launch(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
+                     cudaStream_t stream, const struct emulated_call *call);
+#define KERNEL_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                              \
+    emulated_launch(#kernel, grid, block, shared_bytes, stream, emulated_bind(kernel, __VA_ARGS__))
 
 /* Work of a library on a stream, on the host: products, collectives. */
 void emulated_enqueue(cudaStream_t stream, const char *what, std::function<void(void)> body);

@@ -18,15 +18,14 @@ extern std::recursive_mutex emulated_mutex;
 void emulated_fault(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
 /* blocks.cpp */
-void blocks_run(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
-                const std::function<void(void)> &body);
 bool blocks_running(void);
-bool blocks_on_stack(uintptr_t begin, size_t size); /* of the thread that runs now */
+/* The stack of the thread that runs now, or its kernel's arguments. */
+bool blocks_own(uintptr_t begin, size_t size);
 /* When the thread that runs now does what it does; see check.cpp. */
 struct emulated_moment {
-    uint64_t epoch;                    /* counts barriers and blocks, over all launches */
+    uint64_t epoch;                     /* counts barriers and blocks, over all launches */
     uint64_t launch_epoch, block_epoch; /* the first of this launch, of this block */
-    unsigned thread, warp_epoch;       /* warp_epoch: counts fences of the thread's warp */
+    unsigned thread, warp_epoch;        /* warp_epoch: counts fences of the thread's warp */
 };
 struct emulated_moment blocks_moment(void);
 

@@ -1,7 +1,7 @@
 /* The products of product.h on the host, for the emulated GPU: the same arithmetic, sums in fp32 in
  * the order of `inner`. It runs in the stream's turn. */
-#include "internal.h"
 #include "product.h"
+#include "internal.h"
 
 #include "number.h"
 
@@ -123,8 +123,7 @@ void product_run(struct stream *stream, const struct product *product)
     must_hold(&p, p.b, p.inner * p.columns, p.type, "b");
     must_hold(&p, p.c, p.rows * p.columns, p.c_type, "c");
     if (p.bias != NULL)
-        must_hold(&p, p.bias,
-                  p.epilogue == EPILOGUE_BIAS_GRADIENT_A ? p.rows : p.columns,
+        must_hold(&p, p.bias, p.epilogue == EPILOGUE_BIAS_GRADIENT_A ? p.rows : p.columns,
                   p.epilogue == EPILOGUE_BIAS_GRADIENT_A ? TYPE_FP32 : p.c_type, "bias");
     if (p.auxiliary != NULL)
         must_hold(&p, p.auxiliary, p.rows * p.columns, p.c_type, "auxiliary");

@@ -315,13 +315,13 @@ struct event;
 struct graph;
 
 struct device_limits {
-    int threads;              /* CPU: threads of the pool */
-    char name[128];           /* "AMD EPYC 9354, AVX2, 2 threads" */
-    char instructions[16];    /* "avx2": devices with the same ones give the same bits */
-    char identity[48];        /* which device of the world this is, or "" (CPUs) */
-    size_t memory_bytes;      /* of its own; 0: it has the host's */
+    int threads;           /* CPU: threads of the pool */
+    char name[128];        /* "AMD EPYC 9354, AVX2, 2 threads" */
+    char instructions[16]; /* "avx2": devices with the same ones give the same bits */
+    char identity[48];     /* which device of the world this is, or "" (CPUs) */
+    size_t memory_bytes;   /* of its own; 0: it has the host's */
     bool multiplies_bf16, multiplies_fp16; /* in hardware */
-    double peak_flops[3];     /* by data_type, nominal or measured once; 0: unknown */
+    double peak_flops[3];                  /* by data_type, nominal or measured once; 0: unknown */
 };
 
 struct device_backend {

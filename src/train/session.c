@@ -88,8 +88,8 @@ static bool device_open(struct session *session, struct error *error)
 static bool devices_compare(const struct session *session, struct error *error)
 {
     const char *own = session->limits.instructions;
-    char first[16] = "";
-    strncat(first, own, sizeof first - 1);
+    char first[sizeof session->limits.instructions];
+    memcpy(first, own, sizeof first);
     comm_broadcast(session->mesh.world, first, sizeof first, COMM_BYTE, 0);
     if (strcmp(first, own) != 0)
         error_set(error, ERROR_USAGE,

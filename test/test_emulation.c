@@ -1,0 +1,120 @@
+/* The emulated GPU finds what a real one might let pass: kernels with a fault on purpose
+ * (faulty_kernels.cu) each end the program with the right words, and what the host does not wait
+ * for is not there. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "device/module.h"
+#include "device_test.h"
+
+enum { THREADS = 64 };
+
+/* By number of faulty_kernels.cu; 0 is a kernel without a fault. With AddressSanitizer only those
+ * that it knows, too, are looked for. */
+static const struct {
+    const char *what, *says;
+    bool sanitized;
+} faults[] = {
+    {"no fault", NULL, true},
+    {"a barrier that half of the block reaches", "not reached by all threads", true},
+    {"two barriers", "wait at different barriers", true},
+    {"no barrier between write and read", "race: reads shared", false},
+    {"no barrier between read and write", "race: ", false},
+    {"two blocks write the same", "race: writes device memory", false},
+    {"shared memory that nobody wrote", "was not written", false},
+    {"a read behind the end", "outside of memory", true},
+    {"shared memory behind the end", "outside of memory", true},
+    {"a vector at an odd address", "no multiple of 16", true},
+    {"a warp of which half exchanges", "waits for its warp", true},
+    {"memory of the host", "not the device's", false},
+};
+enum { FAULTS = sizeof faults / sizeof faults[0] };
+
+#if defined(__SANITIZE_ADDRESS__)
+static const bool sanitized = true;
+#else
+static const bool sanitized = false;
+#endif
+
+typedef bool (*run_function)(struct stream *stream, int number, float *values, const float *host);
+
+/* The program that runs one kernel: exit status 0 when its result is right. */
+static void kernel_run(int number)
+{
+    struct device_test test;
+    struct error error = {0};
+    device_test_open(&test, 1);
+    run_function run;
+    *(void **)&run = module_symbol("faulty_kernel_run", &error);
+    float *values = device_test_random(&test, TYPE_FP32, THREADS, 1, 1), host[THREADS] = {0};
+    float last = values[THREADS - 1];
+    if (!run(test.stream, number, values, host))
+        _exit(98);
+    if (values[0] == last + 32)
+        _exit(97); /* it ran before anybody waited */
+    device_test_wait(&test);
+    _exit(values[0] == last + 32 ? 0 : 96);
+}
+
+static int kernel_watch(int number, char *said, size_t size)
+{
+    int ends[2], status = 0;
+    size_t length = 0;
+    ssize_t got;
+    fflush(NULL);
+    assert_true(pipe(ends) == 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        kernel_run(number);
+    }
+    close(ends[1]);
+    while (length + 1 < size && (got = read(ends[0], said + length, size - 1 - length)) > 0)
+        length += (size_t)got;
+    said[length] = '\0';
+    close(ends[0]);
+    assert_true(waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 95;
+}
+
+static void faults_are_found(void **state)
+{
+    (void)state;
+    char said[65536];
+    for (int i = 0; i < FAULTS; i++) {
+        if (sanitized && !faults[i].sanitized)
+            continue;
+        int status = kernel_watch(i, said, sizeof said);
+        if (faults[i].says == NULL ? status != 0 : status == 0 || status >= 95)
+            fail_msg("%s: status %d: %s", faults[i].what, status, said);
+        if (faults[i].says != NULL && !sanitized && strstr(said, faults[i].says) == NULL)
+            fail_msg("%s: not \"%s\" but: %s", faults[i].what, faults[i].says, said);
+    }
+    assert_int_equal(kernel_watch(FAULTS, said, sizeof said), 98);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(faults_are_found)};
+    const char *folder = getenv("TEST_BUILD");
+    char module[4096];
+    snprintf(module, sizeof module, "%s/test/emulated-cuda.so", folder != NULL ? folder : ".");
+    if (access(module, R_OK) != 0) {
+        printf("1..0 # SKIP no C++ compiler for the emulated GPU\n");
+        return 0;
+    }
+    setenv("VITTRAIN_TEST_DEVICE", "cuda", 1);
+    setenv("VITTRAIN_CUDA_MODULE", module, 1);
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
