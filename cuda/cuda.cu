@@ -52,6 +52,13 @@ static void cuda_release_pinned(struct device *, void *memory)
     CUDA_CHECK(cudaFreeHost(memory));
 }
 
+static size_t cuda_memory_free(struct device *)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+    return free_bytes;
+}
+
 static size_t cuda_workspace_bytes(struct device *)
 {
     return (size_t)WORKSPACE_PRODUCTS + WORKSPACE_SUMS;
@@ -211,6 +218,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .release = cuda_release,
     .allocate_pinned = cuda_allocate_pinned,
     .release_pinned = cuda_release_pinned,
+    .memory_free = cuda_memory_free,
     .workspace_bytes = cuda_workspace_bytes,
     .workspace_set = cuda_workspace_set,
     .stream_open = cuda_stream_open,

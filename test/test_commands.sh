@@ -93,7 +93,7 @@ fails 2 'a checkpoint that is not there' 4 'no.h5' eval "$work/no.h5"
 fails 1 'eval without a file' 2 'eval needs' eval
 fails 2 'an infinite learning rate stops at NaN' 7 'NaN or infinity' $small optim.lr=1e30 \
     optim.name=sgd run.dir="$work/nan"
-fails 2 'two GPUs that are not there' 2 'run.backend=cuda' $small run.backend=cuda
+fails 2 'two GPUs that are not there' 2 'use run.backend=cpu' $small run.backend=cuda
 # ranks NAME PATTERN SETTING: one line of error when rank 1 alone has SETTING in its environment, which
 # its command line takes words from, too.
 ranks() {

@@ -5,9 +5,9 @@
 
 #include "app/app.h"
 #include "core/log.h"
-#include "core/resident.h"
 #include "core/text.h"
 #include "train/fit.h"
+#include "train/hardware.h"
 #include "train/trial.h"
 
 /* Of what a node has available, this much is left to others, so that the system's killer never has
@@ -23,17 +23,24 @@ struct search {
 };
 
 /* Collective. The same on all ranks: of the one that may have least. */
-static void limit_find(struct search *search)
+static bool limit_find(struct search *search, struct error *error)
 {
-    struct options options = search->plan.options;
+    const struct options *options = &search->plan.options;
     struct comm *node = comm_split_node(search->world);
-    size_t now = resident_now();
-    int64_t limit = options.plan.memory;
-    if (limit == 0)
-        limit = (int64_t)(now + (size_t)((double)fit_room(node, &options, now) * (1 - kept_free)));
+    struct device *device = hardware_open(options, node, error);
+    int64_t limit = options->plan.memory;
+    bool good = comm_agree(search->world, error);
+    if (good && limit == 0) {
+        size_t now = hardware_memory_now(device);
+        size_t room = fit_room(device, node, options, now);
+        limit = (int64_t)(now + (size_t)((double)room * (1 - kept_free)));
+    }
+    if (device != NULL)
+        device->backend->close(device);
     node->backend->close(node);
     comm_all_reduce(search->world, &limit, 1, COMM_INT64, COMM_MIN);
     search->limit = (size_t)limit;
+    return good;
 }
 
 /* Collective. Rank 0's answer: the number of trials hangs on it. */
@@ -142,7 +149,8 @@ static void batch_find(const struct options *options, struct comm *world, struct
     node->backend->close(node);
     if (!comm_agree(world, error))
         return;
-    limit_find(&search);
+    if (!limit_find(&search, error))
+        return;
     plan_ask(&search);
     if (world->rank == 0)
         printf("limit: %.1f MiB a rank\n    batch  runs  planned MiB     peak MiB     step s\n",

@@ -5,8 +5,8 @@
 
 #include "app/app.h"
 #include "core/log.h"
-#include "core/resident.h"
 #include "core/text.h"
+#include "train/hardware.h"
 #include "train/plan.h"
 
 static void classes_print(const char *name, const size_t by_class[MEMORY_CLASSES], size_t total)
@@ -47,7 +47,8 @@ static bool units_print(const struct plan *plan, size_t *base, struct error *err
         return false;
     const struct model *model = session.model;
     size_t arena = session.arena.peak, feeds = session.feed_bytes;
-    *base = resident_now();
+    *base = hardware_memory_now(session.device);
+    bool own = hardware_has_memory(session.device);
     char mesh[256];
     mesh_describe(&session.mesh, mesh, sizeof mesh);
     printf("%s in %s, %lld image%s a rank and pass\n%s\n\n", plan->options.model.name,
@@ -59,9 +60,11 @@ static bool units_print(const struct plan *plan, size_t *base, struct error *err
                       row_total(rows[ARENA_UNIT_ROWS + u]));
     classes_print("shared", rows[ARENA_SHARED_ROW], row_total(rows[ARENA_SHARED_ROW]));
     classes_print("arena", session.arena.by_class, arena);
-    last_line_print("loaders", feeds, "  batches that are loaded ahead");
-    last_line_print("libraries", *base, "  as measured here");
-    last_line_print("rank", arena + feeds + *base, "");
+    last_line_print("loaders", feeds,
+                    own ? "  batches that are loaded ahead, on the host"
+                        : "  batches that are loaded ahead");
+    last_line_print(own ? "context" : "libraries", *base, "  as measured here");
+    last_line_print("rank", session_needs(&session) + *base, own ? "  on the GPU" : "");
     free(rows);
     session_close(&session);
     return true;
@@ -80,9 +83,8 @@ static void entry_print(const struct plan *plan, const struct plan_entry *entry,
     printf("%-14s", name);
     for (int i = 0; i < MEMORY_CLASSES; i++)
         printf(" %11.2f", mib(entry->by_class[i]));
-    printf(" %11.2f %11.2f %11.2f %11.2f", mib(entry->arena + entry->feeds + base),
-           mib((size_t)entry->sent_shard), mib((size_t)entry->sent_replica),
-           mib((size_t)entry->sent_network));
+    printf(" %11.2f %11.2f %11.2f %11.2f", mib(entry->needs + base), mib((size_t)entry->sent_shard),
+           mib((size_t)entry->sent_replica), mib((size_t)entry->sent_network));
     if (plan->options.plan.memory == 0)
         printf("\n");
     else if (entry->largest_batch == 0)

@@ -338,6 +338,8 @@ struct device_backend {
     void (*release)(struct device *device, void *memory);
     void *(*allocate_pinned)(struct device *device, size_t bytes, struct error *error);
     void (*release_pinned)(struct device *device, void *memory);
+    /* Bytes of the device's own memory that are free; NULL: it has the host's. */
+    size_t (*memory_free)(struct device *device);
 
     /* The largest workspace that any operation with at most these sizes needs; given once, before
      * the first operation, as `bytes` of device memory from the arena. */

@@ -48,7 +48,8 @@ static void *module_open(struct error *error)
     module_path(path, sizeof path);
     if (path[0] == '\0') {
         error_set(error, ERROR_USAGE,
-                  "this program has no module for GPUs (%s): build with --with-cuda=yes",
+                  "this program has no module for GPUs (%s): build it --with-cuda=yes, or use "
+                  "run.backend=cpu",
                   module_file);
         return NULL;
     }

@@ -8,13 +8,17 @@
 
 #include "core/available.h"
 #include "core/text.h"
+#include "train/hardware.h"
 #include "train/plan.h"
 
-size_t fit_room(struct comm *node, const struct options *options, size_t base)
+size_t fit_room(struct device *device, struct comm *node, const struct options *options,
+                size_t base)
 {
     int64_t memory = options->plan.memory;
     if (memory > 0)
         return (size_t)memory > base ? (size_t)memory - base : 1;
+    if (hardware_has_memory(device))
+        return device->backend->memory_free(device);
     int64_t available = (int64_t)memory_available("");
     comm_all_reduce(node, &available, 1, COMM_INT64, COMM_MIN);
     return (size_t)(available / node->size);
@@ -34,7 +38,7 @@ static bool way_try(const struct plan *plan, int strategy, int checkpoint_activa
     char text[128];
     plan_make(plan, (enum strategy_choice)strategy,
               (enum checkpoint_activations_choice)checkpoint_activations, 0, &entry);
-    if (entry.error.kind != ERROR_NONE || entry.arena + entry.feeds > room)
+    if (entry.error.kind != ERROR_NONE || entry.needs > room)
         return false;
     bool moves = strategy != plan->options.mesh.strategy;
     bool blocks = checkpoint_activations != plan->options.train.checkpoint_activations;
@@ -112,13 +116,16 @@ bool fit_check(const struct session *session, const struct image_source *source,
 {
     const struct options *options = session->options;
     struct comm *node = session->mesh.node;
-    size_t needed = session->arena.peak + session->feed_bytes;
-    size_t room = fit_room(node, options, session->base_resident);
+    size_t needed = session_needs(session);
+    size_t room = fit_room(session->device, node, options, session->base);
     if (error->kind == ERROR_NONE && room > 0 && needed > room) {
         char advice[512], where[256];
         advise(session, source, training, room, advice, sizeof advice);
         if (options->plan.memory > 0)
             snprintf(where, sizeof where, "plan.memory leaves %.1f MiB besides its libraries",
+                     mib(room));
+        else if (hardware_has_memory(session->device))
+            snprintf(where, sizeof where, "its GPU on %s has %.1f MiB free", comm_host(),
                      mib(room));
         else
             snprintf(where, sizeof where, "%s has %.1f MiB available for each of its %d rank%s",

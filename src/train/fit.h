@@ -6,9 +6,10 @@
 #include "train/session.h"
 
 /* Collective over the ranks of a node, before they allocate. Bytes that each of them may still take
- * besides the `base` that it has: of plan.memory, else an equal part of what the node has
- * available. 0: not known. */
-size_t fit_room(struct comm *node, const struct options *options, size_t base);
+ * besides the `base` that it has: of plan.memory, else what its GPU has free, else an equal part of
+ * what the node has available. 0: not known. */
+size_t fit_room(struct device *device, struct comm *node, const struct options *options,
+                size_t base);
 
 /* Collective, after session_measure: fits what it measured? Else the error, the same on all ranks,
  * says what is needed, what there is, and which batch or way to train would fit. */

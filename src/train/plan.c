@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "core/resident.h"
 #include "train/feed.h"
+#include "train/hardware.h"
 
 bool plan_open(struct plan *plan, const struct options *options, int ranks, int node_ranks,
                struct error *error)
@@ -56,7 +56,7 @@ static void traffic_plan(const struct plan *plan, const struct session *session,
 static bool fits(const struct plan *plan, struct session *session, int64_t batch, size_t room)
 {
     session_measure(session, batch, &plan->source, plan->training, NULL);
-    return session->arena.peak + session->feed_bytes <= room;
+    return session_needs(session) <= room;
 }
 
 /* The most samples a pass that fit, 0: not even one. No batch is measured that is much larger than
@@ -94,7 +94,7 @@ static int64_t pass_samples(const struct plan *plan)
 static void entry_fill(const struct plan *plan, struct session *session, size_t room,
                        struct plan_entry *entry)
 {
-    entry->base = resident_now();
+    entry->base = hardware_memory_now(session->device);
     entry->replica = session->mesh.replica->size;
     entry->shard = session->mesh.shard->size;
     entry->compute = session->compute;
@@ -104,6 +104,7 @@ static void entry_fill(const struct plan *plan, struct session *session, size_t 
         entry->by_class[i] = session->arena.by_class[i];
     entry->arena = session->arena.peak;
     entry->feeds = session->feed_bytes;
+    entry->needs = session_needs(session);
     if (plan->training)
         traffic_plan(plan, session, entry);
     if (room > 0)

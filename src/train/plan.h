@@ -23,8 +23,9 @@ struct plan_entry {
     enum data_type compute;
     int64_t batch;                   /* samples a pass */
     size_t by_class[MEMORY_CLASSES]; /* bytes of a rank */
-    size_t arena, feeds;             /* their sum; batches that are loaded ahead */
-    size_t base;                     /* libraries: what this process had before it would allocate */
+    size_t arena, feeds;             /* their sum; batches that are loaded ahead, on the host */
+    size_t needs;                    /* of the memory that counts (session_needs) */
+    size_t base;                     /* what was taken there before this process would allocate */
     /* Bytes that a rank sends in a step, in its groups; and how much of that goes to other nodes.
      */
     double sent_shard, sent_replica, sent_network;

@@ -1,30 +1,15 @@
 /* Opens device, mesh and model and lays out a rank's memory: the same code measures and takes. */
-#define _GNU_SOURCE /* sched_getaffinity */
 #include "train/session.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/log.h"
-#include "core/resident.h"
+#include "core/text.h"
 #include "train/feed.h"
 #include "train/fit.h"
+#include "train/hardware.h"
 #include "train/optimizer.h"
-
-/* Ranks of a node share its cores; where the launcher bound a rank to some, it has those. */
-static int threads_share(const struct session *session)
-{
-    if (session->options->run.threads > 0)
-        return (int)session->options->run.threads;
-    cpu_set_t allowed;
-    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    int mine = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : cores;
-    int share = cores / session->mesh.node->size;
-    int threads = mine < share ? mine : share;
-    return threads > 0 ? threads : 1;
-}
 
 /* Collective: the same on all ranks, so bf16 only where all of them multiply it. Imagined ranks say
  * zero, which changes nothing. */
@@ -72,31 +57,12 @@ static bool normalisation_choose(struct session *session, struct error *error)
 
 static bool device_open(struct session *session, struct error *error)
 {
-    if (session->options->run.backend == BACKEND_CUDA)
-        return error_set(error, ERROR_USAGE,
-                         "run.backend=cuda: this program has no GPU module; use auto or cpu");
-    session->device = device_cpu.open(session->mesh.node->rank, threads_share(session), error);
+    session->device = hardware_open(session->options, session->mesh.node, error);
     if (session->device == NULL)
         return false;
     session->device->backend->limits(session->device, &session->limits);
     session->stream = session->device->backend->stream_open(session->device);
     return true;
-}
-
-/* Collective. Ranks update their copies of the weights each for itself, from the same gradient:
- * with other instructions they would round otherwise, and the copies drift apart. */
-static bool devices_compare(const struct session *session, struct error *error)
-{
-    const char *own = session->limits.instructions;
-    char first[sizeof session->limits.instructions];
-    memcpy(first, own, sizeof first);
-    comm_broadcast(session->mesh.world, first, sizeof first, COMM_BYTE, 0);
-    if (strcmp(first, own) != 0)
-        error_set(error, ERROR_USAGE,
-                  "this rank computes by %s instructions, rank 0 by %s, and their weights would "
-                  "differ: set VITTRAIN_CPU=baseline or avx2, what all have, for all ranks",
-                  own, first);
-    return comm_agree(session->mesh.world, error);
 }
 
 static bool model_prepare(struct session *session, struct error *error)
@@ -135,7 +101,7 @@ static bool session_prepare(struct session *session, bool training, struct error
     const struct options *options = session->options;
     struct comm *world = session->mesh.world;
     device_open(session, error);
-    if (!comm_agree(world, error) || !devices_compare(session, error))
+    if (!comm_agree(world, error) || !hardware_compare(&session->limits, world, error))
         return false;
     session->compute = compute_type(session);
     model_prepare(session, error);
@@ -260,7 +226,7 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
     size_t bytes = session->arena.peak;
     log_info("memory:");
     memory_print(session);
-    session->base_resident = resident_now();
+    session->base = hardware_memory_now(session->device);
     if (!fit_check(session, source, training, error))
         return false;
     session->memory = session->device->backend->allocate(session->device, bytes, error);
@@ -273,15 +239,22 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
     return true;
 }
 
+size_t session_needs(const struct session *session)
+{
+    return session->arena.peak + (hardware_has_memory(session->device) ? 0 : session->feed_bytes);
+}
+
 void session_say_memory(const struct session *session)
 {
-    const double mib = 1 << 20;
-    double base = (double)session->base_resident / mib, arena = (double)session->arena.peak / mib;
-    double feeds = (double)session->feed_bytes / mib, planned = arena + feeds + base;
-    double peak = (double)resident_peak() / mib;
-    log_info("memory of rank 0: arena %.1f MiB + loaders %.1f MiB + libraries %.1f MiB = %.1f MiB "
-             "planned, resident at most %.1f MiB (%+.1f %%)",
-             arena, feeds, base, planned, peak, 100 * (peak / planned - 1));
+    bool own = hardware_has_memory(session->device);
+    size_t needed = session_needs(session), planned = needed + session->base;
+    size_t peak = hardware_memory_peak(session->device);
+    log_info("memory of rank 0: arena %.1f MiB + loaders %.1f MiB + %s %.1f MiB = %.1f MiB "
+             "planned, %s at most %.1f MiB (%+.1f %%)",
+             mib(session->arena.peak), mib(needed - session->arena.peak),
+             own ? "context" : "libraries", mib(session->base), mib(planned),
+             own ? "in use on the GPU" : "resident", mib(peak),
+             100 * ((double)peak / (double)planned - 1));
 }
 
 /* Names for the profile: the units', and one for what belongs to none. */

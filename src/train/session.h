@@ -29,7 +29,7 @@ struct session {
     struct arena arena;
     size_t feed_bytes;       /* of the batches that are loaded ahead, outside of the arena */
     void *memory;            /* what the arena lies in */
-    size_t base_resident;    /* of this process before that was allocated */
+    size_t base;             /* taken before that was allocated: libraries, or a GPU's context */
     size_t activations_mark; /* training's and evaluation's activations lie over each other */
 
     /* One batch on the device. */
@@ -80,7 +80,10 @@ void session_measure(struct session *session, int64_t batch, const struct image_
  * this size. */
 bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
                       bool training, struct error *error);
-/* Rank 0's resident set against what was planned: a line of the log. */
+/* What the session takes, after session_measure: of the memory that counts (hardware.h), so with
+ * the loaders' batches where that is the host's. */
+size_t session_needs(const struct session *session);
+/* Rank 0's memory against what was planned: a line of the log. */
 void session_say_memory(const struct session *session);
 void session_close(struct session *session);
 

@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "core/resident.h"
 #include "train/feed.h"
+#include "train/hardware.h"
 #include "train/optimizer.h"
 #include "train/step.h"
 
@@ -133,10 +134,10 @@ static bool rehearsal_run(struct rehearsal *rehearsal, double *seconds, struct e
 static void trial_measure(const struct session *session, bool counted_anew, struct comm *world,
                           struct trial *trial)
 {
-    size_t peak = counted_anew ? resident_peak() : resident_now();
-    int64_t values[] = {
-        (int64_t)(session->arena.peak + session->feed_bytes + session->base_resident),
-        (int64_t)peak, (int64_t)(trial->seconds * 1e6)};
+    size_t peak =
+        counted_anew ? hardware_memory_peak(session->device) : hardware_memory_now(session->device);
+    int64_t values[] = {(int64_t)(session_needs(session) + session->base), (int64_t)peak,
+                        (int64_t)(trial->seconds * 1e6)};
     comm_all_reduce(world, values, 3, COMM_INT64, COMM_MAX);
     trial->planned = (size_t)values[0];
     trial->peak = (size_t)values[1];

@@ -1,0 +1,94 @@
+/* Chooses and opens the device; the rest asks the device or the kernel. */
+#define _GNU_SOURCE /* sched_getaffinity */
+#include "train/hardware.h"
+
+#include <sched.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/resident.h"
+
+/* Ranks of a node share its cores; where the launcher bound a rank to some, it has those. */
+static int threads_share(const struct options *options, const struct comm *node)
+{
+    if (options->run.threads > 0)
+        return (int)options->run.threads;
+    cpu_set_t allowed;
+    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    int mine = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : cores;
+    int share = cores / node->size;
+    int threads = mine < share ? mine : share;
+    return threads > 0 ? threads : 1;
+}
+
+static struct device *gpu_open(const struct comm *node, int threads, struct error *error)
+{
+    const struct device_backend *cuda = device_find("cuda", error);
+    return cuda == NULL ? NULL : cuda->open(node->rank, threads, error);
+}
+
+/* Once: planning opens many sessions. */
+static void no_gpu_say(const struct error *why)
+{
+    static bool said;
+    if (!said)
+        log_info("no GPU, computing on the CPU: %s", why->text);
+    said = true;
+}
+
+struct device *hardware_open(const struct options *options, const struct comm *node,
+                             struct error *error)
+{
+    struct error why = {0};
+    int threads = threads_share(options, node);
+    struct device *device = NULL;
+    switch ((enum backend_choice)options->run.backend) {
+    case BACKEND_CUDA:
+        return gpu_open(node, threads, error);
+    case BACKEND_AUTO:
+        device = gpu_open(node, threads, &why);
+        if (device != NULL)
+            return device;
+        no_gpu_say(&why);
+        break;
+    case BACKEND_CPU:
+        break;
+    }
+    return device_cpu.open(node->rank, threads, error);
+}
+
+bool hardware_has_memory(const struct device *device)
+{
+    return device->backend->memory_free != NULL;
+}
+
+size_t hardware_memory_now(struct device *device)
+{
+    struct device_limits limits;
+    if (!hardware_has_memory(device))
+        return resident_now();
+    device->backend->limits(device, &limits);
+    return limits.memory_bytes - device->backend->memory_free(device);
+}
+
+size_t hardware_memory_peak(struct device *device)
+{
+    return hardware_has_memory(device) ? hardware_memory_now(device) : resident_peak();
+}
+
+bool hardware_compare(const struct device_limits *limits, struct comm *world, struct error *error)
+{
+    char first[sizeof limits->instructions];
+    memcpy(first, limits->instructions, sizeof first);
+    comm_broadcast(world, first, sizeof first, COMM_BYTE, 0);
+    bool gpus = limits->memory_bytes > 0 || strncmp(first, "sm_", 3) == 0;
+    if (strcmp(first, limits->instructions) != 0)
+        error_set(error, ERROR_USAGE,
+                  "this rank computes by %s instructions, rank 0 by %s, and their weights would "
+                  "differ: %s, for all ranks",
+                  limits->instructions, first,
+                  gpus ? "take nodes with the same GPUs, or set run.backend=cpu"
+                       : "set VITTRAIN_CPU=baseline or avx2, what all have");
+    return comm_agree(world, error);
+}

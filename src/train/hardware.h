@@ -1,0 +1,26 @@
+/* Which device a rank computes on, and the memory that counts there: a GPU's own, or the host's. */
+#ifndef VITTRAIN_TRAIN_HARDWARE_H
+#define VITTRAIN_TRAIN_HARDWARE_H
+
+#include "comm/comm.h"
+#include "device/device.h"
+
+/* The device of run.backend: the GPU of this rank's place on its node, or the CPU with this rank's
+ * share of the node's cores; auto takes a GPU where there is one, and says why not. Not collective;
+ * NULL and an error. */
+struct device *hardware_open(const struct options *options, const struct comm *node,
+                             struct error *error);
+
+/* Does the device have memory of its own? */
+bool hardware_has_memory(const struct device *device);
+
+/* Bytes that are taken there: on a GPU all that is not free; else this process's resident set, now
+ * and at most. */
+size_t hardware_memory_now(struct device *device);
+size_t hardware_memory_peak(struct device *device);
+
+/* Collective. The same kind of device on all ranks? Else ranks that each update their own copy of
+ * the weights would round otherwise, and the copies drift apart. */
+bool hardware_compare(const struct device_limits *limits, struct comm *world, struct error *error);
+
+#endif
