@@ -20,6 +20,11 @@ static const char *device_name(void)
     return name != NULL && name[0] != '\0' ? name : "cpu";
 }
 
+const struct device_backend *device_test_backend(struct error *error)
+{
+    return device_find(device_name(), error);
+}
+
 void device_test_of_cpu(void)
 {
     if (strcmp(device_name(), "cpu") != 0)
@@ -29,7 +34,7 @@ void device_test_of_cpu(void)
 void device_test_open(struct device_test *test, int threads)
 {
     struct error error = {0};
-    const struct device_backend *backend = device_find(device_name(), &error);
+    const struct device_backend *backend = device_test_backend(&error);
     memset(test, 0, sizeof *test);
     if (backend != NULL)
         test->device = backend->open(0, threads, &error);

@@ -20,6 +20,9 @@ struct device_test {
     int tensor_count;
 };
 
+/* The backend that tests are about; NULL and an error when it cannot be had. */
+const struct device_backend *device_test_backend(struct error *error);
+
 /* Fails the test when the device cannot be opened. */
 void device_test_open(struct device_test *test, int threads);
 void device_test_close(struct device_test *test);

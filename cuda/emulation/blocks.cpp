@@ -278,13 +278,14 @@ static void blocks_run(const char *kernel, dim3 grid, dim3 block, size_t shared_
     stacks_allocate();
     state.launch_epoch = state.epoch + 1;
     state.running = true;
+    state.shared = (unsigned char *)memory_allocate(shared_bytes, EMULATED_SHARED);
     for (unsigned z = 0; z < grid.z; z++)
         for (unsigned y = 0; y < grid.y; y++)
             for (unsigned x = 0; x < grid.x; x++) {
-                state.shared = (unsigned char *)memory_allocate(shared_bytes, EMULATED_SHARED);
+                memset(state.shared, 0xff, shared_bytes); /* NaN in every type */
                 block_run(grid, block, dim3(x, y, z));
-                memory_release(state.shared, EMULATED_SHARED);
             }
+    memory_release(state.shared, EMULATED_SHARED);
     state.running = false;
 }
 

@@ -137,14 +137,14 @@ static unsigned stamp_warp_epoch(uint64_t stamp)
 }
 
 /* Did another thread do that without an order between it and now? */
-static bool is_race(uint64_t stamp, const struct emulated_moment *now)
+static bool is_race(uint64_t stamp, const struct emulated_moment *now, bool shared)
 {
     uint64_t epoch = stamp >> EPOCH_SHIFT;
     unsigned thread = stamp & THREAD_MASK;
     if (epoch < now->launch_epoch)
         return false;
-    if (epoch < now->block_epoch)
-        return true;
+    if (epoch < now->block_epoch) /* by another block, whose shared memory is another */
+        return !shared;
     if (epoch != now->epoch)
         return false;
     if (stamp & SEVERAL_THREADS)
@@ -178,17 +178,18 @@ static uint64_t read_stamp(uint64_t before, const struct emulated_moment *now)
 static void bytes_check(struct allocation *in, size_t at, size_t size, bool write)
 {
     struct emulated_moment now = blocks_moment();
-    const char *where = in->kind == EMULATED_SHARED ? "shared" : "device";
+    bool shared = in->kind == EMULATED_SHARED;
+    const char *where = shared ? "shared" : "device";
     for (size_t i = at; i < at + size; i++) {
         struct shadow *shadow = &in->shadow[i];
-        if (is_race(shadow->write, &now))
+        if (is_race(shadow->write, &now, shared))
             emulated_fault("race: %s %s memory that thread %u has written, byte %zu of %zu",
                            write ? "writes" : "reads", where,
                            (unsigned)(shadow->write & THREAD_MASK), i, in->bytes);
-        if (write && is_race(shadow->read, &now))
+        if (write && is_race(shadow->read, &now, shared))
             emulated_fault("race: writes %s memory that thread %u has read, byte %zu of %zu", where,
                            (unsigned)(shadow->read & THREAD_MASK), i, in->bytes);
-        if (!write && in->kind == EMULATED_SHARED && shadow->write == 0)
+        if (!write && shared && shadow->write >> EPOCH_SHIFT < now.block_epoch)
             emulated_fault("reads shared memory that was not written, byte %zu of %zu", i,
                            in->bytes);
         if (write)
