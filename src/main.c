@@ -17,16 +17,15 @@ static int run(struct comm *world, const struct options *options, const struct c
         *error = build_error;
     if (comm_agree(world, error))
         app_same_request(world, options, line, error);
-    if (error->kind != ERROR_NONE) {
-        if (world->rank == 0)
-            log_error(error);
-        return (int)error->kind;
+    if (error->kind == ERROR_NONE) {
+        const struct command *command = app_find(line->command);
+        ENSURE(command != NULL, "no command %s", line->command);
+        command->run(options, line, world, error);
     }
-    const struct command *command = app_find(line->command);
-    ENSURE(command != NULL, "no command %s", line->command);
-    const int code = command->run(options, line, world);
+    if (error->kind != ERROR_NONE && world->rank == 0)
+        log_error(error);
     log_close();
-    return code;
+    return (int)error->kind;
 }
 
 /* Who starts the program may have closed these: the next files opened would take their place and

@@ -39,7 +39,8 @@ static int bench(const char *operand, const char *const *settings)
     options_default(&options);
     for (; *settings != NULL; settings++)
         ENSURE(options_set(*settings, &options, &error), "%s", error.text);
-    return command_bench.run(&options, &line, world);
+    command_bench.run(&options, &line, world, &error);
+    return (int)error.kind;
 }
 
 #define SMALL "bench.min=8", "bench.max=100KiB", "bench.factor=40", "bench.seconds=0"

@@ -1,5 +1,5 @@
 /* The commands of the program: one file each. A command gets the resolved options and the world of
- * ranks and returns the exit code (enum error_kind). */
+ * ranks; what went wrong is the error, the same on all ranks, which main says and ends with. */
 #ifndef VITTRAIN_APP_APP_H
 #define VITTRAIN_APP_APP_H
 
@@ -13,7 +13,8 @@ struct command {
     const char *synopsis; /* "eval CHECKPOINT [DECK.ini ...] [section.key=value ...]" */
     const char *summary;  /* one line for --help */
     const char *detail;   /* a paragraph for `--help COMMAND` and the manual page */
-    int (*run)(const struct options *options, const struct command_line *line, struct comm *world);
+    void (*run)(const struct options *options, const struct command_line *line, struct comm *world,
+                struct error *error);
 };
 
 extern const struct command command_train, command_eval, command_predict, command_fetch,

@@ -7,7 +7,6 @@
 
 #include "app/app.h"
 #include "core/clock.h"
-#include "core/log.h"
 #include "core/version.h"
 
 static const char header[] = "date,host_cpu,commit,framework,version,work,model,batch,precision,"
@@ -65,24 +64,20 @@ static void bench_close(struct bench *bench, struct error *error)
     comm_agree(bench->world, error);
 }
 
-static int bench_run(const struct options *options, const struct command_line *line,
-                     struct comm *world)
+static void bench_run(const struct options *options, const struct command_line *line,
+                      struct comm *world, struct error *error)
 {
-    struct error error = {0};
     struct bench bench = {.options = options, .world = world};
     comm_set_timeout(options->mesh.timeout);
     if (line->operand_count != 1 || strcmp(line->operand[0], "comm") != 0)
-        error_set(&error, ERROR_USAGE, "bench what? `vittrain bench comm`");
+        error_set(error, ERROR_USAGE, "bench what? `vittrain bench comm`");
     else if (options->bench.min > options->bench.max)
-        error_set(&error, ERROR_USAGE, "bench.min is more than bench.max");
+        error_set(error, ERROR_USAGE, "bench.min is more than bench.max");
     else {
-        if (bench_open(&bench, &error))
-            bench_comm(&bench, &error);
-        bench_close(&bench, &error);
+        if (bench_open(&bench, error))
+            bench_comm(&bench, error);
+        bench_close(&bench, error);
     }
-    if (error.kind != ERROR_NONE && world->rank == 0)
-        log_error(&error);
-    return (int)error.kind;
 }
 
 const struct command command_bench = {

@@ -72,16 +72,13 @@ static void convert_files(const struct options *options, const char *in, const c
              (double)file.st_size / 1e6, in, took, mib(resident_peak()));
 }
 
-static int convert_run(const struct options *options, const struct command_line *line,
-                       struct comm *world)
+static void convert_run(const struct options *options, const struct command_line *line,
+                        struct comm *world, struct error *error)
 {
-    struct error error = {0};
     comm_set_timeout(0); /* the others wait as long as it takes */
-    if (world->rank == 0 && files_check(line, &error))
-        convert_files(options, line->operand[0], line->operand[1], &error);
-    if (!comm_agree(world, &error) && world->rank == 0)
-        log_error(&error);
-    return (int)error.kind;
+    if (world->rank == 0 && files_check(line, error))
+        convert_files(options, line->operand[0], line->operand[1], error);
+    comm_agree(world, error);
 }
 
 const struct command command_convert = {

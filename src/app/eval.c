@@ -24,25 +24,21 @@ static void evaluation_report(const struct inference *inference,
     comm_agree(world, error);
 }
 
-static int eval_run(const struct options *options, const struct command_line *line,
-                    struct comm *world)
+static void eval_run(const struct options *options, const struct command_line *line,
+                     struct comm *world, struct error *error)
 {
-    struct error error = {0};
     struct inference inference;
     struct evaluation evaluation;
     if (line->operand_count != 1)
-        error_set(&error, ERROR_USAGE,
+        error_set(error, ERROR_USAGE,
                   "eval needs one file: a checkpoint (.h5) or weights (.safetensors)");
-    else if (inference_open(&inference, line->operand[0], options, line, world, &error)) {
-        if (evaluation_run(&inference.session, &inference.feed, NULL, &evaluation, &error)) {
-            evaluation_report(&inference, &evaluation, &error);
+    else if (inference_open(&inference, line->operand[0], options, line, world, error)) {
+        if (evaluation_run(&inference.session, &inference.feed, NULL, &evaluation, error)) {
+            evaluation_report(&inference, &evaluation, error);
             evaluation_free(&evaluation);
         }
         inference_close(&inference);
     }
-    if (error.kind != ERROR_NONE && world->rank == 0)
-        log_error(&error);
-    return (int)error.kind;
 }
 
 const struct command command_eval = {

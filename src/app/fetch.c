@@ -40,27 +40,23 @@ static void say_what_next(const struct options *options, const struct command_li
                  line->operand[1]);
 }
 
-static int fetch_run(const struct options *options, const struct command_line *line,
-                     struct comm *world)
+static void fetch_run(const struct options *options, const struct command_line *line,
+                      struct comm *world, struct error *error)
 {
-    struct error error = {0};
     int node = 0, owner = 0;
     comm_set_timeout(0); /* the others wait as long as the download takes */
     bool good =
-        check_operands(line, &error) && directory_owner(world, options->fetch.dir, &owner, &error);
+        check_operands(line, error) && directory_owner(world, options->fetch.dir, &owner, error);
     if (good) {
         comm_node_count(world, &node);
         struct comm *neighbours = comm_split_node(world);
         if (owner == node && neighbours->rank == 0)
-            download(options, line, &error);
+            download(options, line, error);
         neighbours->backend->close(neighbours);
-        good = comm_agree(world, &error);
+        good = comm_agree(world, error);
     }
     if (good)
         say_what_next(options, line);
-    else if (world->rank == 0)
-        log_error(&error);
-    return (int)error.kind;
 }
 
 const struct command command_fetch = {

@@ -162,18 +162,14 @@ static void batch_find(const struct options *options, struct comm *world, struct
     comm_agree(world, error);
 }
 
-static int find_run(const struct options *options, const struct command_line *line,
-                    struct comm *world)
+static void find_run(const struct options *options, const struct command_line *line,
+                     struct comm *world, struct error *error)
 {
-    struct error error = {0};
     log_open(world->rank, LOG_WARN); /* the trials' tables of memory would bury the answer */
     if (line->operand_count == 1 && strcmp(line->operand[0], "batch") == 0)
-        batch_find(options, world, &error);
+        batch_find(options, world, error);
     else
-        error_set(&error, ERROR_USAGE, "find what? `vittrain find batch`");
-    if (error.kind != ERROR_NONE && world->rank == 0)
-        log_error(&error);
-    return (int)error.kind;
+        error_set(error, ERROR_USAGE, "find what? `vittrain find batch`");
 }
 
 const struct command command_find = {

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "app/app.h"
-#include "core/log.h"
 #include "core/text.h"
 #include "train/hardware.h"
 #include "train/plan.h"
@@ -151,21 +150,17 @@ static void plan_deck(const struct options *options, struct comm *world, struct 
     comm_agree(world, error);
 }
 
-static int plan_run(const struct options *options, const struct command_line *line,
-                    struct comm *world)
+static void plan_run(const struct options *options, const struct command_line *line,
+                     struct comm *world, struct error *error)
 {
-    struct error error = {0};
     if (line->operand_count == 0)
-        plan_deck(options, world, &error);
+        plan_deck(options, world, error);
     else if (line->operand_count == 1 && text_ends_with(line->operand[0], ".h5"))
-        plan_checkpoint(line->operand[0], world, &error);
+        plan_checkpoint(line->operand[0], world, error);
     else
-        error_set(&error, ERROR_USAGE,
+        error_set(error, ERROR_USAGE,
                   "plan takes decks and section.key=value, or one checkpoint (.h5), not \"%s\"",
                   line->operand[0]);
-    if (error.kind != ERROR_NONE && world->rank == 0)
-        log_error(&error);
-    return (int)error.kind;
 }
 
 const struct command command_plan = {

@@ -144,22 +144,18 @@ static void split_predict(struct inference *inference, struct comm *world, struc
     evaluation_free(&evaluation);
 }
 
-static int predict_run(const struct options *options, const struct command_line *line,
-                       struct comm *world)
+static void predict_run(const struct options *options, const struct command_line *line,
+                        struct comm *world, struct error *error)
 {
-    struct error error = {0};
     struct inference inference;
     log_open(world->rank, LOG_WARN); /* standard output may be for the predictions */
     if (line->operand_count != 1)
-        error_set(&error, ERROR_USAGE,
+        error_set(error, ERROR_USAGE,
                   "predict needs one file: a checkpoint (.h5) or weights (.safetensors)");
-    else if (inference_open(&inference, line->operand[0], options, line, world, &error)) {
-        split_predict(&inference, world, &error);
+    else if (inference_open(&inference, line->operand[0], options, line, world, error)) {
+        split_predict(&inference, world, error);
         inference_close(&inference);
     }
-    if (error.kind != ERROR_NONE && world->rank == 0)
-        log_error(&error);
-    return (int)error.kind;
 }
 
 const struct command command_predict = {

@@ -2,26 +2,21 @@
 #include <stdio.h>
 
 #include "app/app.h"
-#include "core/log.h"
 #include "train/trainer.h"
 
-static int train_run(const struct options *options, const struct command_line *line,
-                     struct comm *world)
+static void train_run(const struct options *options, const struct command_line *line,
+                      struct comm *world, struct error *error)
 {
-    struct error error = {0};
     struct trainer trainer;
     if (line->operand_count > 0)
-        error_set(&error, ERROR_USAGE, "train takes decks and section.key=value, not \"%s\"",
+        error_set(error, ERROR_USAGE, "train takes decks and section.key=value, not \"%s\"",
                   line->operand[0]);
     else if (world->rank == 0)
         options_print(options, stdout);
-    if (error.kind == ERROR_NONE && trainer_open(&trainer, options, world, &error)) {
-        trainer_run(&trainer, &error);
+    if (error->kind == ERROR_NONE && trainer_open(&trainer, options, world, error)) {
+        trainer_run(&trainer, error);
         trainer_close(&trainer);
     }
-    if (error.kind != ERROR_NONE && world->rank == 0)
-        log_error(&error);
-    return (int)error.kind;
 }
 
 const struct command command_train = {
