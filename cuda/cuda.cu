@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "nvml.h"
 #include "product.h"
 #include "watch.h"
 
@@ -200,10 +201,20 @@ static void cuda_limits(struct device *device, struct device_limits *limits)
     *limits = ((struct cuda_device *)device)->limits;
 }
 
+/* NVML takes long to open: here, in the thread that reads sensors. */
+static void cuda_sensors(struct device *device, double now, struct sensor_reading *reading)
+{
+    struct cuda_device *cuda = (struct cuda_device *)device;
+    if (cuda->nvml == NULL)
+        cuda->nvml = nvml_open(NULL, cuda->limits.identity);
+    nvml_read(cuda->nvml, now, reading);
+}
+
 static void cuda_close(struct device *device)
 {
     struct cuda_device *cuda = (struct cuda_device *)device;
     products_close(cuda->products);
+    nvml_close(cuda->nvml);
     free(cuda);
 }
 
@@ -214,6 +225,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .limits = cuda_limits,
+    .sensors = cuda_sensors,
     .allocate = cuda_allocate,
     .release = cuda_release,
     .allocate_pinned = cuda_allocate_pinned,

@@ -7,6 +7,7 @@
 #include "portable.h"
 
 struct products; /* product.h */
+struct nvml;     /* nvml.h */
 
 struct cuda_device {
     struct device device; /* first: a struct device * is a struct cuda_device * */
@@ -15,6 +16,7 @@ struct cuda_device {
     int multiprocessors;
     struct device_limits limits;
     struct products *products;
+    struct nvml *nvml; /* NULL: no sensor was read yet */
     unsigned char *workspace;
 };
 

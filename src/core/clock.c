@@ -19,6 +19,11 @@ double clock_now(void)
     return seconds_of(CLOCK_MONOTONIC);
 }
 
+double clock_thread(void)
+{
+    return seconds_of(CLOCK_THREAD_CPUTIME_ID);
+}
+
 double clock_wall(void)
 {
     return seconds_of(CLOCK_REALTIME);
@@ -30,6 +35,18 @@ void clock_stamp(char *text, size_t size)
     struct tm local;
     ENSURE(localtime_r(&now, &local) != NULL, "the system's time has no local form");
     ENSURE(strftime(text, size, "%Y-%m-%dT%H:%M:%S", &local) > 0, "%zu bytes for a time", size);
+}
+
+void clock_stamp_utc(char *text, size_t size)
+{
+    struct timespec now;
+    struct tm parts;
+    char seconds[24];
+    ENSURE(clock_gettime(CLOCK_REALTIME, &now) == 0 && gmtime_r(&now.tv_sec, &parts) != NULL,
+           "the system has no time");
+    ENSURE(strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &parts) > 0,
+           "%zu bytes for a time", sizeof seconds);
+    snprintf(text, size, "%s.%03ldZ", seconds, now.tv_nsec / 1000000);
 }
 
 void clock_format(double seconds, char *text, size_t size)

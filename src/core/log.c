@@ -179,6 +179,16 @@ void log_warn(const char *format, ...)
     va_end(arguments);
 }
 
+void log_alarm(const char *format, ...)
+{
+    if (state.level < LOG_WARN)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    write_line(stderr, "warning: ", format, arguments);
+    va_end(arguments);
+}
+
 static void write_formatted(FILE *console, const char *mark, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

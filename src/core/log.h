@@ -20,6 +20,9 @@ void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* A warning that is printed whichever rank it comes from, and whose text names that rank. */
+void log_alarm(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Prints a user's mistake as the program's last word: "vittrain: error: TEXT", on stderr, also when
  * this is not rank 0 (the caller decides who speaks). */
 void log_error(const struct error *error);

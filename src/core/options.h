@@ -136,6 +136,7 @@ struct options {
     } checkpoint;
     struct {
         int64_t log_every; /* steps */
+        double monitor;    /* seconds between readings of sensors; 0: none */
         bool tensorboard, csv, weights;
     } output;
     struct {

@@ -70,9 +70,18 @@ static bool check_optimizer(const struct options *options, struct error *error)
     return true;
 }
 
+static bool check_output(const struct options *options, struct error *error)
+{
+    if (options->output.monitor > 0 && options->output.monitor < 0.1)
+        return error_set(error, ERROR_USAGE,
+                         "output.monitor=%g: give at least 0.1 seconds, or 0 for no sensors",
+                         options->output.monitor);
+    return true;
+}
+
 bool options_check(const struct options *options, struct error *error)
 {
     return check_model(options, error) && check_augment(options, error) &&
            check_length(options, error) && check_evaluations(options, error) &&
-           check_optimizer(options, error);
+           check_optimizer(options, error) && check_output(options, error);
 }

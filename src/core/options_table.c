@@ -248,6 +248,10 @@ const struct option_entry option_table[] = {
 
     {PLACE(output, log_every), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1, .most = 1e9,
      .help = "Steps between two rows of metrics.csv."},
+    {PLACE(output, monitor), .kind = OPTION_IS_SECONDS, .preset = "10s", .most = 300,
+     .help = "Seconds between two readings of the sensors (load, memory, clocks, temperature, "
+             "power): rows of monitor.csv, points in TensorBoard, a summary at the end. At least "
+             "0.1; 0: none."},
     {PLACE(output, tensorboard), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Events for TensorBoard."},
     {PLACE(output, csv), .kind = OPTION_IS_SWITCH, .preset = "on",

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "core/error.h"
+#include "core/sensors.h"
 
 enum data_type { TYPE_FP32, TYPE_BF16, TYPE_FP16 };
 
@@ -330,6 +331,10 @@ struct device_backend {
     struct device *(*open)(int number, int threads, struct error *error);
     void (*close)(struct device *device);
     void (*limits)(struct device *device, struct device_limits *limits);
+    /* Fills in what the device itself can measure (core/sensors.h), now: seconds of clock_now. May
+     * take long; called by one thread at a time, beside the operations. NULL: nothing (the host's
+     * sensors are read whatever computes). */
+    void (*sensors)(struct device *device, double now, struct sensor_reading *reading);
     /* Can attention over so many tokens in heads of this width be computed? */
     bool (*attention_fits)(struct device *device, int64_t tokens, int64_t head_dim);
 

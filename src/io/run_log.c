@@ -148,6 +148,12 @@ bool run_log_epoch(struct run_log *log, const struct epoch_row *row, struct erro
     return csv_end_row(csv, error);
 }
 
+bool run_log_point(struct run_log *log, const char *tag, int64_t step, double value,
+                   struct error *error)
+{
+    return log->board == NULL || tensorboard_scalar(log->board, tag, step, value, error);
+}
+
 bool run_log_flush(struct run_log *log, struct error *error)
 {
     if (log == NULL)

@@ -251,13 +251,18 @@ static struct results results_collect(const struct trainer *trainer)
         .total_seconds = trainer->earlier_seconds + now - trainer->opened_at,
         .without_setup_seconds = trainer->earlier_without_setup_seconds + now - trainer->part_begin,
         .training_seconds = trainer->earlier_train_seconds + training,
-        .images_per_second = (double)trainer->run_images / training};
+        .images_per_second = (double)trainer->run_images / training,
+        .run_images = trainer->run_images};
 }
 
 bool report_result(struct trainer *trainer, struct error *error)
 {
     char total[32], training[32];
-    const struct results results = results_collect(trainer);
+    struct results results = results_collect(trainer);
+    struct monitor_summary sensors;
+    monitor_stop(trainer->monitor);
+    if (monitor_summarise(trainer->monitor, &sensors))
+        results.sensors = &sensors;
     clock_format(results.total_seconds, total, sizeof total);
     clock_format(results.training_seconds, training, sizeof training);
     if (results.evaluation != NULL) {
@@ -269,6 +274,8 @@ bool report_result(struct trainer *trainer, struct error *error)
     log_info("time: %s in all, %s training alone, %.0f img/s", total, training,
              results.images_per_second);
     session_say_memory(&trainer->session);
+    if (results.sensors != NULL)
+        monitor_say(results.sensors, (double)trainer->run_images);
     log_info("run folder: %s", trainer->folder.path);
     if (trainer->world->rank == 0)
         results_write(&trainer->folder, &results, &trainer->validation.dataset, error);

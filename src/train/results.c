@@ -156,6 +156,41 @@ static json_t *best_to_json(const struct results *results)
     return object;
 }
 
+static json_t *sensor_to_json(enum sensor_kind kind, double value, double most)
+{
+    static const char *const keys[] = {[SENSOR_LEVEL] = "mean",
+                                       [SENSOR_PEAK] = "max",
+                                       [SENSOR_LEAST] = "min",
+                                       [SENSOR_COUNTER] = "total",
+                                       [SENSOR_DURATION] = "max"};
+    json_t *object = json_object();
+
+    put(object, keys[kind], number(value));
+    if (kind == SENSOR_LEVEL)
+        put(object, "max", number(most));
+    return object;
+}
+
+static json_t *sensors_to_json(const struct monitor_summary *summary, int64_t images)
+{
+    json_t *object = json_object();
+    double joules = summary->joules;
+
+    put(object, "seconds", number(summary->seconds));
+    put(object, "readings", count(summary->readings));
+    put(object, "reading_seconds", number(summary->reading_seconds));
+    for (int i = 0; i < SENSOR_COUNT; i++)
+        if (sensor_columns[i].kind != SENSOR_STATE)
+            put(object, sensor_columns[i].name,
+                isnan(summary->value[i])
+                    ? json_null()
+                    : sensor_to_json(sensor_columns[i].kind, summary->value[i], summary->most[i]));
+    put(object, "energy_of", text_or_null(summary->joules_of));
+    put(object, "energy_wh", number(joules / 3600));
+    put(object, "images_per_joule", number((double)images / joules));
+    return object;
+}
+
 /* Ends the object. */
 static char *to_text(json_t *object)
 {
@@ -175,6 +210,9 @@ char *results_to_text(const struct results *results, const struct dataset *datas
     put(object, "best", best_to_json(results));
     if (results->evaluation != NULL)
         put_evaluation(object, results->evaluation, results->split, dataset);
+    put(object, "sensors",
+        results->sensors != NULL ? sensors_to_json(results->sensors, results->run_images)
+                                 : json_null());
     return to_text(object);
 }
 

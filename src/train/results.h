@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "data/dataset.h"
+#include "io/monitor.h"
 #include "io/run_folder.h"
 #include "train/metrics.h"
 
@@ -34,7 +35,9 @@ struct results {
     /* Of all parts of the run: everything; without set-up; without set-up, evaluations and
      * checkpoints. */
     double total_seconds, without_setup_seconds, training_seconds;
-    double images_per_second; /* of training_seconds */
+    double images_per_second;              /* of training_seconds */
+    int64_t run_images;                    /* trained on while the sensors were read */
+    const struct monitor_summary *sensors; /* NULL: none were read */
 };
 
 /* The caller frees the text. dataset names the classes, or NULL. */

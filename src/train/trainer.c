@@ -191,6 +191,7 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
 
 void trainer_close(struct trainer *trainer)
 {
+    monitor_close(trainer->monitor);
     if (trainer->log != NULL)
         run_log_close(trainer->log);
     evaluation_free(&trainer->evaluation);

@@ -4,6 +4,7 @@
 #define VITTRAIN_TRAIN_TRAINER_H
 
 #include "io/checkpoint.h"
+#include "io/monitor.h"
 #include "io/run_folder.h"
 #include "io/run_log.h"
 #include "train/evaluate.h"
@@ -37,8 +38,9 @@ struct trainer {
     struct step_context step;
     struct training_state state;
     struct run_folder folder;
-    struct run_log *log;    /* rank 0's */
-    struct error log_error; /* the first row that could not be written */
+    struct run_log *log;     /* rank 0's */
+    struct error log_error;  /* the first row that could not be written */
+    struct monitor *monitor; /* NULL: output.monitor=0 */
     struct checkpoint_target target;
     int64_t global_batch, steps_per_epoch, total_steps;
 

@@ -56,6 +56,7 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     trainer->last_norm = sqrt(*trainer->session.host_norm);
     state->step++;
     state->epoch_step++;
+    monitor_step(trainer->monitor, state->step);
     trainer->interval.steps++;
     if (state->step % trainer->options.output.log_every == 0)
         report_interval(trainer);
@@ -216,11 +217,30 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
     return weights_export(trainer, error) && report_result(trainer, error);
 }
 
+/* Collective. Sensors are read from the first step on. */
+static void monitor_start(struct trainer *trainer)
+{
+    const struct options *options = &trainer->options;
+    const struct mesh *mesh = &trainer->session.mesh;
+    const struct monitor_setup setup = {.world = trainer->world,
+                                        .of_node = mesh->node->rank == 0,
+                                        .nodes = mesh->node_count,
+                                        .folder = options->output.csv ? trainer->folder.path : NULL,
+                                        .log = trainer->log,
+                                        .device = trainer->session.device,
+                                        .seconds = options->output.monitor,
+                                        .step = trainer->state.step,
+                                        .root = ""};
+    if (options->output.monitor > 0)
+        trainer->monitor = monitor_open(&setup);
+}
+
 bool trainer_run(struct trainer *trainer, struct error *error)
 {
     trainer->part_begin = trainer->checkpointed_at = clock_now();
     if (trainer->state.step >= trainer->total_steps || patience_is_over(trainer))
         return run_conclude(trainer, error);
+    monitor_start(trainer);
     report_start(trainer);
     while (!run_is_over(trainer))
         if (!epoch_train(trainer, error) || !epoch_finish(trainer, error))

@@ -1,0 +1,269 @@
+/* The thread that reads sensors, and where its readings go. Each rank has a table of its own: rows
+ * of several ranks in one file would need messages or locks beside the step, and on nodes with
+ * private disks there is no such file. */
+#include "io/monitor.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/sensors_cpu.h"
+#include "io/csv.h"
+#include "io/durable.h"
+
+/* Columns before the sensors': time, step, rank, host. */
+enum { STEP_COLUMN = 1, HEADER_SIZE = 1024 };
+
+struct monitor {
+    struct monitor_setup setup;
+    struct cpu_sensors *cpu;
+    _Atomic int64_t step;
+
+    /* The thread's; others' when it is not running. */
+    struct csv table;        /* no stream: none, or lost */
+    struct error table_lost; /* why, if it was lost after the start */
+    struct error board_lost;
+    bool trouble_said;
+    struct sensor_sums sums[SENSOR_COUNT];
+    int64_t readings;
+    double first_at, last_at; /* clock: of readings */
+    double work_seconds;      /* processor time of all readings */
+
+    pthread_t thread;
+    bool running;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    bool stop;
+};
+
+/* ---- one reading */
+
+/* Whole numbers (bytes, counts) with all their digits. */
+static void cell_write(struct csv *table, double value)
+{
+    if (fabs(value) < 9e15 && value == floor(value))
+        csv_integer(table, (int64_t)value);
+    else
+        csv_number(table, value);
+}
+
+static void row_write(struct monitor *monitor, const struct sensor_reading *reading)
+{
+    struct csv *table = &monitor->table;
+    struct error *error = &monitor->table_lost;
+    struct stat status;
+    char time_text[32];
+    clock_stamp_utc(time_text, sizeof time_text);
+    csv_text(table, time_text);
+    csv_integer(table, atomic_load_explicit(&monitor->step, memory_order_relaxed));
+    csv_integer(table, monitor->setup.world->rank);
+    csv_text(table, comm_host());
+    for (int i = 0; i < SENSOR_COUNT; i++)
+        cell_write(table, reading->value[i]);
+    csv_text(table, reading->throttle);
+    bool good = csv_end_row(table, error) && csv_flush(table, error);
+    if (good && fstat(fileno(table->stream), &status) != 0)
+        durable_failed(error, "write", table->path, errno);
+    else if (good && status.st_nlink == 0)
+        error_set(error, ERROR_FILE, "%s was removed while the run goes", table->path);
+    if (error->kind == ERROR_NONE)
+        return;
+    csv_close(table);
+    log_warn("%s: the sensors' rows end here, the run goes on", error->text);
+}
+
+static void points_write(struct monitor *monitor, const struct sensor_reading *reading)
+{
+    char tag[64];
+    int64_t step = atomic_load_explicit(&monitor->step, memory_order_relaxed);
+    struct error *error = &monitor->board_lost;
+    for (int i = 0; i < SENSOR_COUNT && error->kind == ERROR_NONE; i++) {
+        snprintf(tag, sizeof tag, "sensors/%s", sensor_columns[i].name);
+        if (!isnan(reading->value[i]))
+            run_log_point(monitor->setup.log, tag, step, reading->value[i], error);
+    }
+    if (error->kind != ERROR_NONE)
+        log_warn("%s: the sensors' points end here, the run goes on", error->text);
+}
+
+static void texts_say(struct monitor *monitor, const struct sensor_reading *reading)
+{
+    int rank = monitor->setup.world->rank;
+    if (reading->trouble[0] != '\0' && !monitor->trouble_said) {
+        log_warn("rank %d on %s: %s", rank, comm_host(), reading->trouble);
+        monitor->trouble_said = true;
+    }
+    if (reading->alarm[0] != '\0')
+        log_alarm("rank %d on %s: %s", rank, comm_host(), reading->alarm);
+}
+
+static void reading_take(struct monitor *monitor)
+{
+    struct device *device = monitor->setup.device;
+    struct sensor_reading reading;
+    double now = clock_now(), begin = clock_thread();
+    sensor_reading_clear(&reading);
+    cpu_sensors_read(monitor->cpu, now, &reading);
+    if (device != NULL && device->backend->sensors != NULL)
+        device->backend->sensors(device, now, &reading);
+    if (monitor->readings == 0)
+        monitor->first_at = monitor->last_at = now;
+    sensor_sums_add(monitor->sums, &reading, now - monitor->last_at);
+    monitor->last_at = now;
+    if (monitor->table.stream != NULL)
+        row_write(monitor, &reading);
+    if (monitor->setup.log != NULL && monitor->board_lost.kind == ERROR_NONE)
+        points_write(monitor, &reading);
+    texts_say(monitor, &reading);
+    monitor->readings++;
+    monitor->work_seconds += clock_thread() - begin;
+}
+
+/* ---- the thread */
+
+/* Sleeps until then (seconds of clock_now); true: to the end. */
+static bool sleep_until(struct monitor *monitor, double moment)
+{
+    const struct timespec until = {.tv_sec = (time_t)moment,
+                                   .tv_nsec = (long)(1e9 * (moment - floor(moment)))};
+    int slept = 0;
+    pthread_mutex_lock(&monitor->mutex);
+    while (!monitor->stop && slept != ETIMEDOUT)
+        slept = pthread_cond_timedwait(&monitor->wake, &monitor->mutex, &until);
+    bool stop = monitor->stop;
+    pthread_mutex_unlock(&monitor->mutex);
+    return stop;
+}
+
+static void *thread_main(void *argument)
+{
+    struct monitor *monitor = argument;
+    double seconds = monitor->setup.seconds, due = clock_now();
+    do {
+        reading_take(monitor);
+        due += seconds * ceil(fmax(1, (clock_now() - due) / seconds));
+    } while (!sleep_until(monitor, due));
+    return NULL;
+}
+
+static void thread_start(struct monitor *monitor)
+{
+    pthread_condattr_t attributes;
+    sigset_t all, before;
+    pthread_mutex_init(&monitor->mutex, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&monitor->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    sigfillset(&all); /* signals are for the main thread */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failure = pthread_create(&monitor->thread, NULL, thread_main, monitor);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    monitor->running = failure == 0;
+    if (failure != 0) {
+        log_warn("no thread to read sensors (%s): they are read at the end only",
+                 strerror(failure));
+        reading_take(monitor);
+    }
+}
+
+static void thread_stop(struct monitor *monitor)
+{
+    if (!monitor->running)
+        return;
+    pthread_mutex_lock(&monitor->mutex);
+    monitor->stop = true;
+    pthread_cond_signal(&monitor->wake);
+    pthread_mutex_unlock(&monitor->mutex);
+    pthread_join(monitor->thread, NULL);
+    monitor->running = false;
+}
+
+/* ---- from start to end */
+
+static void table_open(struct monitor *monitor, struct error *error)
+{
+    const struct monitor_setup *setup = &monitor->setup;
+    char path[FILE_PATH], header[HEADER_SIZE] = "time,step,rank,host";
+    size_t used = strlen(header);
+    for (int i = 0; i < SENSOR_COUNT; i++)
+        used +=
+            (size_t)snprintf(header + used, sizeof header - used, ",%s", sensor_columns[i].name);
+    snprintf(header + used, sizeof header - used, ",gpu_throttle");
+    if (setup->world->rank == 0)
+        snprintf(path, sizeof path, "%s/monitor.csv", setup->folder);
+    else
+        snprintf(path, sizeof path, "%s/monitor-%d.csv", setup->folder, setup->world->rank);
+    /* What was measured beyond the checkpoint was, and stays. */
+    if (!csv_open(&monitor->table, path, header, STEP_COLUMN, setup->step > 0 ? INT64_MAX : 0,
+                  error))
+        csv_close(&monitor->table);
+}
+
+struct monitor *monitor_open(const struct monitor_setup *setup)
+{
+    struct monitor *monitor = calloc(1, sizeof *monitor);
+    struct error error = {0};
+    ENSURE(monitor != NULL, "no memory for the sensors' thread");
+    monitor->setup = *setup;
+    atomic_store(&monitor->step, setup->step);
+    sensor_sums_begin(monitor->sums);
+    monitor->cpu = cpu_sensors_open(setup->root, setup->of_node);
+    if (setup->folder != NULL)
+        table_open(monitor, &error);
+    if (!comm_agree(setup->world, &error))
+        log_warn("%s: the run goes on without the sensors' rows of this rank", error.text);
+    thread_start(monitor);
+    return monitor;
+}
+
+void monitor_step(struct monitor *monitor, int64_t step)
+{
+    if (monitor != NULL)
+        atomic_store_explicit(&monitor->step, step, memory_order_relaxed);
+}
+
+void monitor_stop(struct monitor *monitor)
+{
+    struct error lost = {0};
+    if (monitor == NULL)
+        return;
+    thread_stop(monitor);
+    reading_take(monitor);
+    if (monitor->setup.world->rank != 0) /* rank 0 has said so when it happened */
+        lost = monitor->table_lost;
+    if (!comm_agree(monitor->setup.world, &lost))
+        log_warn("%s: the sensors' rows of this rank ended there", lost.text);
+}
+
+bool monitor_summarise(struct monitor *monitor, struct monitor_summary *summary)
+{
+    if (monitor == NULL)
+        return false;
+    sensor_sums_reduce(monitor->sums, &monitor->setup, summary);
+    summary->readings = monitor->readings;
+    summary->seconds = monitor->last_at - monitor->first_at;
+    summary->reading_seconds = monitor->work_seconds / (double)monitor->readings;
+    return true;
+}
+
+void monitor_close(struct monitor *monitor)
+{
+    if (monitor == NULL)
+        return;
+    thread_stop(monitor);
+    csv_close(&monitor->table);
+    cpu_sensors_close(monitor->cpu);
+    pthread_cond_destroy(&monitor->wake);
+    pthread_mutex_destroy(&monitor->mutex);
+    free(monitor);
+}

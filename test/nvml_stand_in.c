@@ -1,0 +1,195 @@
+/* Stands in for the driver's libnvidia-ml.so.1: one GPU whose sensors have known values. It is
+ * strict about arguments. The environment says what is the matter with it; -DOLD leaves out what
+ * older drivers lack. Structs and numbers are written out here from NVML's documentation, and not
+ * taken from what is tested. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SUCCESS = 0, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, NO_DRIVER = 9, LOST = 15 };
+
+static int open_count, the_gpu;
+
+static int has(const char *word)
+{
+    const char *state = getenv("NVML_STAND_IN");
+    return state != NULL && strstr(state, word) != NULL;
+}
+
+/* How a question about a sensor ends. */
+static int answer(const void *device)
+{
+    if (open_count == 0 || device != &the_gpu)
+        return INVALID;
+    return has("lost") ? LOST : has("bare") ? NOT_SUPPORTED : SUCCESS;
+}
+
+static int start(void)
+{
+    if (has("no driver"))
+        return NO_DRIVER;
+    open_count++;
+    return SUCCESS;
+}
+
+int nvmlInit(void);
+int nvmlInit(void)
+{
+#ifdef OLD
+    return start();
+#else
+    abort(); /* the newer one must be taken */
+#endif
+}
+
+int nvmlShutdown(void);
+int nvmlShutdown(void)
+{
+    open_count--;
+    return SUCCESS;
+}
+
+const char *nvmlErrorString(int status);
+const char *nvmlErrorString(int status)
+{
+    return status == NO_DRIVER   ? "Driver Not Loaded"
+           : status == NOT_FOUND ? "Not Found"
+           : status == LOST      ? "GPU is lost"
+                                 : "Unknown Error";
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **device);
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
+{
+    *device = &the_gpu;
+    /* The second is the emulated GPU's: "emulated-0". */
+    return strcmp(uuid, "GPU-01234567-89ab") == 0 ||
+                   strcmp(uuid, "GPU-656d756c-6174-6564-2d30-000000000000") == 0
+               ? SUCCESS
+               : NOT_FOUND;
+}
+
+#ifdef OLD
+int nvmlDeviceGetHandleByPciBusId(const char *id, void **device);
+int nvmlDeviceGetHandleByPciBusId(const char *id, void **device)
+#else
+int nvmlDeviceGetHandleByPciBusId_v2(const char *id, void **device);
+int nvmlDeviceGetHandleByPciBusId_v2(const char *id, void **device)
+#endif
+{
+    *device = &the_gpu;
+    return strcmp(id, "0000:3b:00.0") == 0 ? SUCCESS : NOT_FOUND;
+}
+
+int nvmlDeviceGetName(void *device, char *name, unsigned int size);
+int nvmlDeviceGetName(void *device, char *name, unsigned int size)
+{
+    if (device != &the_gpu || size < 96)
+        return INVALID;
+    strcpy(name, "NVIDIA Stand-in");
+    return SUCCESS;
+}
+
+int nvmlDeviceGetUtilizationRates(void *device, uint32_t percent[2]);
+int nvmlDeviceGetUtilizationRates(void *device, uint32_t percent[2])
+{
+    percent[0] = 87;
+    percent[1] = 41;
+    return answer(device);
+}
+
+/* total, free, used */
+int nvmlDeviceGetMemoryInfo(void *device, uint64_t bytes[3]);
+int nvmlDeviceGetMemoryInfo(void *device, uint64_t bytes[3])
+{
+    bytes[0] = 80ULL << 30;
+    bytes[1] = 74ULL << 30;
+    bytes[2] = 6ULL << 30;
+    return answer(device);
+}
+
+int nvmlDeviceGetPowerUsage(void *device, uint32_t *milliwatts);
+int nvmlDeviceGetPowerUsage(void *device, uint32_t *milliwatts)
+{
+    *milliwatts = 412345;
+    return answer(device);
+}
+
+int nvmlDeviceGetTemperature(void *device, int sensor, uint32_t *celsius);
+int nvmlDeviceGetTemperature(void *device, int sensor, uint32_t *celsius)
+{
+    *celsius = 64;
+    return sensor == 0 ? answer(device) : INVALID;
+}
+
+/* 0 graphics, 1 SM, 2 memory, 3 video */
+int nvmlDeviceGetClockInfo(void *device, int type, uint32_t *megahertz);
+int nvmlDeviceGetClockInfo(void *device, int type, uint32_t *megahertz)
+{
+    static const uint32_t clocks[] = {1111, 1755, 2619, 3333};
+    *megahertz = type >= 0 && type < 4 ? clocks[type] : 0;
+    return *megahertz != 0 ? answer(device) : INVALID;
+}
+
+#ifdef OLD
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, uint64_t *mask);
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, uint64_t *mask)
+#else
+int nvmlDeviceGetCurrentClocksEventReasons(void *device, uint64_t *mask);
+int nvmlDeviceGetCurrentClocksEventReasons(void *device, uint64_t *mask)
+#endif
+{
+    *mask = has("hot") ? 0x44 : has("all") ? 0x1ff : 0x4;
+    return answer(device);
+}
+
+#ifndef OLD
+
+int nvmlInit_v2(void);
+int nvmlInit_v2(void)
+{
+    return start();
+}
+
+/* version, padding, total, reserved, free, used: 40 bytes, version 2 */
+int nvmlDeviceGetMemoryInfo_v2(void *device, uint64_t fields[5]);
+int nvmlDeviceGetMemoryInfo_v2(void *device, uint64_t fields[5])
+{
+    uint32_t version;
+    memcpy(&version, fields, sizeof version);
+    if (version != 0x2000028)
+        return 25; /* NVML_ERROR_ARGUMENT_VERSION_MISMATCH */
+    if (has("first version"))
+        return NOT_SUPPORTED;
+    fields[1] = 80ULL << 30;
+    fields[2] = 1ULL << 30;
+    fields[3] = 74ULL << 30;
+    fields[4] = 5ULL << 30;
+    return answer(device);
+}
+
+int nvmlDeviceGetTotalEnergyConsumption(void *device, uint64_t *millijoules);
+int nvmlDeviceGetTotalEnergyConsumption(void *device, uint64_t *millijoules)
+{
+    static uint64_t used = 0x500000000; /* does not fit into 32 bits */
+    *millijoules = used;
+    used += 36000;
+    return answer(device);
+}
+
+/* type: 0 corrected, 1 uncorrected; counter: 0 volatile */
+int nvmlDeviceGetTotalEccErrors(void *device, int type, int counter, uint64_t *count);
+int nvmlDeviceGetTotalEccErrors(void *device, int type, int counter, uint64_t *count)
+{
+    *count = type == 0 ? 3 : has("broken") ? 4 : 2;
+    return (type == 0 || type == 1) && counter == 0 ? answer(device) : INVALID;
+}
+
+int nvmlDeviceGetPcieReplayCounter(void *device, uint32_t *count);
+int nvmlDeviceGetPcieReplayCounter(void *device, uint32_t *count)
+{
+    *count = 7;
+    return answer(device);
+}
+
+#endif

@@ -1,0 +1,87 @@
+#!/bin/sh
+# The sensors through the whole program: what a run on one and on two ranks leaves, that going on
+# appends, that what cannot be written costs a warning, and that results are the same without.
+. "$TEST_SOURCE/test/program.sh"
+
+# value FILE WORD...: of result.json, by keys one below the other; null becomes None.
+value() {
+    python3 -c 'import json, sys
+data = json.load(open(sys.argv[1]))
+for key in sys.argv[2:]:
+    data = data[key]
+print(data)' "$@" 2>&1
+}
+
+# rows FILE: how many rows a table has, or what is wrong with it: each has the header's columns, a
+# time, a step that never falls, rank and host.
+rows() {
+    awk -F, 'NR == 1 { columns = NF; if ($1 != "time" || $2 != "step") print "header"; next }
+        NF != columns || $1 !~ /^20..-..-..T..:..:..[.]...Z$/ || $2 !~ /^[0-9]+$/ || $4 == "" { print "row " NR }
+        NR > 2 && $2 < step { print "step in row " NR }
+        { step = $2 + 0 }
+        END { print NR - 1 }' "$1" 2>&1
+}
+
+echo 1..11
+cd "$work" || exit 1
+for ranks in 1 2; do
+    folder=$work/run$ranks
+    run $ranks run$ranks $small train.epochs=4 output.monitor=0.1 run.dir="$folder"
+    bad=$([ $status -eq 0 ] || echo "status $status")
+    for table in monitor.csv monitor-1.csv; do
+        [ $ranks = 2 ] || [ $table = monitor.csv ] || continue
+        count=$(rows "$folder/$table")
+        [ "$count" -ge 2 ] 2>/dev/null || bad="$bad; $table: $count"
+    done
+    [ $ranks = 2 ] || [ ! -e "$folder/monitor-1.csv" ] || bad="$bad; a table of no rank"
+    result "$ranks ranks: a table each" "$bad" "$work/run$ranks.log"
+
+    bad=$(grep -L 'sensors/resident_bytes' "$folder"/events*)
+    [ "$(tail -n 1 "$folder/monitor.csv" | cut -d, -f2)" = "$(value "$folder/result.json" steps)" ] ||
+        bad="$bad; the last row is not of the last step"
+    resident=$(value "$folder/result.json" sensors resident_bytes max)
+    [ "${resident%.*}" -gt 1000000 ] 2>/dev/null || bad="$bad; resident_bytes: $resident"
+    [ "$(value "$folder/result.json" sensors gpu_power)" = None ] || bad="$bad; power of no GPU"
+    grep -qE '^  resident_bytes +at most +[0-9.]+ MiB$' "$work/run$ranks.log" || bad="$bad; no summary"
+    result "$ranks ranks: points, summary and result" "$bad" "$work/run$ranks.log"
+done
+
+# Node-wide values are the first rank's.
+bad=$(awk -F, 'FNR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+    ($at["node_available_bytes"] == "") != (FILENAME ~ /-1/) { print FILENAME ": row " FNR }
+    $at["resident_bytes"] == "" || $at["resident_bytes"] == 0 { print FILENAME ": memory in row " FNR }' \
+    "$work/run2/monitor.csv" "$work/run2/monitor-1.csv")
+result 'what a node has once is in one table' "$bad"
+
+before=$(rows "$work/run2/monitor.csv")
+run 2 further $small train.epochs=5 output.monitor=0.1 run.dir="$work/run2"
+after=$(rows "$work/run2/monitor.csv")
+bad=$([ $status -eq 0 ] || echo "status $status")
+[ "$after" -gt "$before" ] 2>/dev/null || bad="$bad; $before rows before, after it: $after"
+[ "$(grep -c '^time,' "$work/run2/monitor-1.csv")" = 1 ] || bad="$bad; not one header"
+result 'going on appends' "$bad" "$work/further.log"
+
+run 2 none $small train.epochs=4 output.monitor=0 run.dir="$work/none"
+bad=$([ $status -eq 0 ] || echo "status $status")$(ls "$work"/none/monitor* 2>/dev/null)
+[ "$(value "$work/none/result.json" sensors)" = None ] || bad="$bad; sensors in result.json"
+result 'none' "$bad" "$work/none.log"
+column "$work/run2/metrics.csv" train loss | head -100 >"$work/a"
+column "$work/none/metrics.csv" train loss >"$work/b"
+result 'the losses are the same without' "$(differ "$work/a" "$work/b" 0)"
+
+run 1 nocsv $small train.steps=3 output.csv=off run.dir="$work/nocsv"
+bad=$([ $status -eq 0 ] || echo "status $status")$(ls "$work"/nocsv/monitor* 2>/dev/null)
+[ "$(value "$work/nocsv/result.json" sensors readings)" = 2 ] || bad="$bad; not 2 readings"
+result 'without tables: a summary' "$bad" "$work/nocsv.log"
+
+mkdir -p "$work/taken/monitor-1.csv"
+run 2 taken $small train.steps=3 run.dir="$work/taken"
+bad=$([ $status -eq 0 ] || echo "status $status")
+[ "$(grep -c '^warning: ' "$work/taken.log")" = 1 ] &&
+    grep -q '^warning: rank 1 on .*monitor-1.csv.*the run goes on' "$work/taken.log" || bad="$bad; not one warning"
+result 'a table that cannot be written' "$bad" "$work/taken.log"
+
+run 1 short $small output.monitor=0.01 run.dir="$work/short"
+bad=$([ $status -eq 2 ] || echo "status $status")
+grep -q '^vittrain: error: .*output.monitor=0.01' "$work/short.log" || bad="$bad; not named"
+result 'too often is an error' "$bad" "$work/short.log"

@@ -1,0 +1,348 @@
+/* The CPU's sensors, from made-up /proc and /sys whose numbers are known, with files missing one by
+ * one; and from the real ones something that can be. docs/outputs.md has the table as it is. */
+#include "core/sensors_cpu.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "temporary.h"
+
+static struct sensor_reading reading;
+
+static void write_text(const char *name, const char *text)
+{
+    char directory[128];
+    snprintf(directory, sizeof directory, "%s", name);
+    *strrchr(directory, '/') = '\0';
+    temporary_directory(directory);
+    temporary_file(name, text, strlen(text));
+}
+
+/* The process has used so many ticks, 3 of 4 of them its own; its name is made to mislead. */
+static void write_process(int ticks)
+{
+    char text[256];
+    snprintf(text, sizeof text,
+             "77 (a) b 1 2) R 1 77 77 0 -1 4194304 100 0 0 0 %d %d 5 6 20 0 3 0 900 123456789 1000 "
+             "18446744073709551615 1\n",
+             ticks * 3 / 4, ticks / 4);
+    write_text("proc/self/stat", text);
+    write_text("proc/self/status",
+               "Name:\ta\nCpus_allowed:\tb\nCpus_allowed_list:\t1-2,3\nx:\t0\n");
+}
+
+/* Four cores; the process may use 1 to 3. `n` intervals of 100 ticks a core have passed: core 0 is
+ * idle or waits, core 1 is busy, core 2 half busy, of core 3 half was stolen and nothing done. */
+static void write_times(int n)
+{
+    char text[1024];
+    int base = 1000;
+    snprintf(text, sizeof text,
+             "cpu  %d 0 %d %d %d 0 0 %d 999 999\n"
+             "cpu0 %d 0 0 %d %d 0 0 0 0 0\n"
+             "cpu1 %d 0 %d %d 0 0 0 0 999 999\n"
+             "cpu2 %d 0 0 %d 0 0 0 0 0 0\n"
+             "cpu3 %d 0 0 %d 0 0 0 %d 0 0\n"
+             "intr 5 0 0\ncpu9 1 1 1 1\n",
+             4 * base + 80 * n, 70 * n, 4 * base + 140 * n, 60 * n, 50 * n, /* all cores */
+             base, base + 40 * n, 60 * n, base + 30 * n, 70 * n, base, base + 50 * n, base + 50 * n,
+             base, base + 50 * n, 50 * n);
+    write_text("proc/stat", text);
+}
+
+static void write_energy(const char *package, const char *memory)
+{
+    write_text("sys/class/powercap/intel-rapl:0/name", "package-0\n");
+    write_text("sys/class/powercap/intel-rapl:0/max_energy_range_uj", "1000000000\n");
+    write_text("sys/class/powercap/intel-rapl:0/energy_uj", package);
+    write_text("sys/class/powercap/intel-rapl:0:0/name", "core\n");
+    write_text("sys/class/powercap/intel-rapl:0:0/energy_uj", "5\n");
+    write_text("sys/class/powercap/intel-rapl:0:1/name", "dram\n");
+    write_text("sys/class/powercap/intel-rapl:0:1/max_energy_range_uj", "1000000000\n");
+    write_text("sys/class/powercap/intel-rapl:0:1/energy_uj", memory);
+    write_text("sys/class/powercap/intel-rapl:1/name", "psys\n");
+    write_text("sys/class/powercap/intel-rapl:1/energy_uj", package);
+}
+
+static const char *begin(void)
+{
+    const char *root = temporary_open();
+    write_process(400);
+    write_times(0);
+    write_text("proc/meminfo", "MemTotal:  9000 kB\nMemAvailable:  8192 kB\n");
+    return root;
+}
+
+static void read_at(struct cpu_sensors *sensors, double now)
+{
+    sensor_reading_clear(&reading);
+    cpu_sensors_read(sensors, now, &reading);
+}
+
+#define assert_value(sensor, expected)                                                             \
+    assert_true(fabs(reading.value[sensor] - (expected)) <= 1e-9 * fabs((double)(expected)))
+#define assert_unknown(sensor) assert_true(isnan(reading.value[sensor]))
+
+static void load_is_a_mean_since_the_reading_before(void **state)
+{
+    (void)state;
+    double tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
+    struct cpu_sensors *sensors = cpu_sensors_open(begin(), true);
+    read_at(sensors, 10);
+    assert_unknown(SENSOR_PROCESS_CORES);
+    assert_unknown(SENSOR_CORES_BUSY);
+    assert_unknown(SENSOR_NODE_BUSY);
+    assert_value(SENSOR_RESIDENT, 1000.0 * (double)sysconf(_SC_PAGESIZE));
+    assert_value(SENSOR_NODE_AVAILABLE, 8192.0 * 1024);
+    write_process(800);
+    write_times(1);
+    read_at(sensors, 12);
+    assert_value(SENSOR_PROCESS_CORES, 400 * tick / 2);
+    assert_value(SENSOR_CORES_BUSY, 150.0 / 300);
+    assert_value(SENSOR_NODE_BUSY, 150.0 / 400);
+    /* Too soon: the next one counts from the last that was not. */
+    write_times(2);
+    read_at(sensors, 12.05);
+    assert_unknown(SENSOR_CORES_BUSY);
+    assert_unknown(SENSOR_PROCESS_CORES);
+    write_process(900);
+    read_at(sensors, 13);
+    assert_value(SENSOR_PROCESS_CORES, 100 * tick);
+    assert_value(SENSOR_CORES_BUSY, 0.5);
+    cpu_sensors_close(sensors);
+    temporary_close();
+}
+
+static void only_one_rank_reads_what_the_node_has_once(void **state)
+{
+    (void)state;
+    const char *root = begin();
+    write_energy("1000\n", "1000\n");
+    write_text("sys/class/hwmon/hwmon0/name", "coretemp\n");
+    write_text("sys/class/hwmon/hwmon0/temp1_input", "50000\n");
+    struct cpu_sensors *sensors = cpu_sensors_open(root, false);
+    read_at(sensors, 10);
+    write_times(1);
+    read_at(sensors, 11);
+    for (int i = 0; i < SENSOR_COUNT; i++)
+        if (sensor_columns[i].of_node)
+            assert_unknown(i);
+    assert_value(SENSOR_CORES_BUSY, 0.5);
+    cpu_sensors_close(sensors);
+    temporary_close();
+}
+
+static void energy_goes_over_the_end_of_its_counter(void **state)
+{
+    (void)state;
+    const char *root = begin();
+    write_energy("999000000\n", "500000000\n");
+    struct cpu_sensors *sensors = cpu_sensors_open(root, true);
+    read_at(sensors, 10);
+    assert_true(reading.value[SENSOR_CPU_ENERGY] == 0);
+    assert_unknown(SENSOR_CPU_POWER);
+    write_energy("9000000\n", "502000000\n"); /* 10 J and 2 J more */
+    read_at(sensors, 14);
+    assert_value(SENSOR_CPU_ENERGY, 12);
+    assert_value(SENSOR_CPU_POWER, 3);
+    /* Can be read no more: not known, and no jump when it comes back. */
+    unlink(temporary_path("sys/class/powercap/intel-rapl:0/energy_uj"));
+    read_at(sensors, 15);
+    assert_unknown(SENSOR_CPU_ENERGY);
+    assert_unknown(SENSOR_CPU_POWER);
+    write_energy("9000000\n", "503000000\n");
+    read_at(sensors, 16);
+    assert_unknown(SENSOR_CPU_ENERGY);
+    cpu_sensors_close(sensors);
+    temporary_close();
+}
+
+/* As it is for all but root. */
+static void a_part_of_the_energy_is_not_told(void **state)
+{
+    (void)state;
+    const char *root = begin();
+    write_energy("1000\n", "not a number\n");
+    struct cpu_sensors *sensors = cpu_sensors_open(root, true);
+    read_at(sensors, 10);
+    read_at(sensors, 11);
+    assert_unknown(SENSOR_CPU_ENERGY);
+    assert_unknown(SENSOR_CPU_POWER);
+    cpu_sensors_close(sensors);
+    temporary_close();
+}
+
+static double temperature_with(const char *root)
+{
+    struct cpu_sensors *sensors = cpu_sensors_open(root, true);
+    read_at(sensors, 10);
+    cpu_sensors_close(sensors);
+    return reading.value[SENSOR_CPU_TEMPERATURE];
+}
+
+static void the_temperature_is_a_processors(void **state)
+{
+    (void)state;
+    const char *root = begin();
+    assert_true(isnan(temperature_with(root)));
+    write_text("sys/class/thermal/thermal_zone0/type", "acpitz\n");
+    write_text("sys/class/thermal/thermal_zone0/temp", "99000\n");
+    assert_true(isnan(temperature_with(root)));
+    write_text("sys/class/thermal/thermal_zone1/type", "cpu-thermal\n");
+    write_text("sys/class/thermal/thermal_zone1/temp", "40500\n");
+    assert_true(temperature_with(root) == 40.5);
+    write_text("sys/class/hwmon/hwmon0/name", "nvme\n");
+    write_text("sys/class/hwmon/hwmon0/temp1_input", "95000\n");
+    assert_true(temperature_with(root) == 40.5);
+    write_text("sys/class/hwmon/hwmon1/name", "coretemp\n");
+    write_text("sys/class/hwmon/hwmon1/temp2_input", "55000\n");
+    write_text("sys/class/hwmon/hwmon1/temp2_crit", "100000\n");
+    assert_true(temperature_with(root) == 55);
+    write_text("sys/class/hwmon/hwmon1/temp1_label", "Package id 0\n");
+    write_text("sys/class/hwmon/hwmon1/temp1_input", "52000\n");
+    write_text("sys/class/hwmon/hwmon2/name", "k10temp\n");
+    write_text("sys/class/hwmon/hwmon2/temp1_label", "Tctl\n");
+    write_text("sys/class/hwmon/hwmon2/temp1_input", "53000\n");
+    assert_true(temperature_with(root) == 53); /* of whole processors, the hottest */
+    temporary_close();
+}
+
+static void clocks_and_throttling_are_the_ranks_cores(void **state)
+{
+    (void)state;
+    const char *root = begin();
+    struct cpu_sensors *sensors = cpu_sensors_open(root, true);
+    read_at(sensors, 10);
+    assert_unknown(SENSOR_CPU_CLOCK);
+    assert_unknown(SENSOR_CPU_THROTTLES);
+    assert_unknown(SENSOR_CPU_THROTTLED);
+    cpu_sensors_close(sensors);
+    write_text("proc/cpuinfo", "processor\t: 0\ncpu MHz\t\t: 900\n\nprocessor\t: 1\nmodel: x\n"
+                               "cpu MHz\t\t: 2000.5\n\nprocessor\t: 2\ncpu MHz\t\t: 3000\n");
+    sensors = cpu_sensors_open(root, true);
+    read_at(sensors, 10);
+    assert_value(SENSOR_CPU_CLOCK, 2500.25);
+    cpu_sensors_close(sensors);
+    write_text("sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "800000\n");
+    write_text("sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "2200000\n");
+    write_text("sys/devices/system/cpu/cpu2/cpufreq/scaling_cur_freq", "2600000\n");
+    write_text("sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "77\n");
+    write_text("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "3\n");
+    write_text("sys/devices/system/cpu/cpu2/thermal_throttle/package_throttle_count", "5\n");
+    write_text("sys/devices/system/cpu/cpu2/thermal_throttle/package_throttle_total_time_ms",
+               "1500\n");
+    sensors = cpu_sensors_open(root, true);
+    read_at(sensors, 10);
+    assert_value(SENSOR_CPU_CLOCK, 2400);
+    assert_value(SENSOR_CPU_THROTTLES, 5);
+    assert_value(SENSOR_CPU_THROTTLED, 1.5);
+    cpu_sensors_close(sensors);
+    temporary_close();
+}
+
+/* Of 64 cores 8 are asked, from all over. */
+static void few_of_many_cores_are_asked(void **state)
+{
+    (void)state;
+    char name[96], text[32];
+    const char *root = begin();
+    write_text("proc/self/status", "Name:\ta\nCpus_allowed_list:\t0-63\n");
+    for (int core = 0; core < 64; core++) {
+        snprintf(name, sizeof name, "sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq", core);
+        snprintf(text, sizeof text, "%d\n", core * 1000);
+        write_text(name, text);
+    }
+    struct cpu_sensors *sensors = cpu_sensors_open(root, true);
+    read_at(sensors, 10);
+    assert_value(SENSOR_CPU_CLOCK, (0 + 8 + 16 + 24 + 32 + 40 + 48 + 56) / 8.0);
+    cpu_sensors_close(sensors);
+    temporary_close();
+}
+
+static void without_proc_nothing_is_known(void **state)
+{
+    (void)state;
+    struct cpu_sensors *sensors = cpu_sensors_open(temporary_open(), true);
+    read_at(sensors, 10);
+    read_at(sensors, 11);
+    for (int i = 0; i < SENSOR_COUNT; i++)
+        assert_unknown(i);
+    cpu_sensors_close(sensors);
+    write_text("proc/self/stat", "77 nonsense\n");
+    write_text("proc/self/status", "Cpus_allowed_list:\n\nCpus_allowed_list:\t,,x-\n");
+    write_text("proc/stat", "cpu");
+    write_text("proc/cpuinfo", "processor\ncpu MHz");
+    sensors = cpu_sensors_open(temporary_path(""), true);
+    read_at(sensors, 10);
+    read_at(sensors, 11);
+    for (int i = 0; i < SENSOR_COUNT; i++)
+        assert_unknown(i);
+    cpu_sensors_close(sensors);
+    temporary_close();
+}
+
+static void this_machine_has_a_process(void **state)
+{
+    (void)state;
+    struct cpu_sensors *sensors = cpu_sensors_open("", true);
+    volatile double work = 1;
+    read_at(sensors, 10);
+    for (int i = 0; i < 100000000; i++)
+        work = work * 1.000000001;
+    read_at(sensors, 11); /* as if it had taken a second */
+    assert_true(reading.value[SENSOR_PROCESS_CORES] > 0.05);
+    assert_true(reading.value[SENSOR_CORES_BUSY] > 0 && reading.value[SENSOR_CORES_BUSY] <= 1);
+    assert_true(reading.value[SENSOR_NODE_BUSY] > 0 && reading.value[SENSOR_NODE_BUSY] <= 1);
+    assert_true(reading.value[SENSOR_RESIDENT] > 1 << 20);
+    assert_true(reading.value[SENSOR_NODE_AVAILABLE] > 1 << 20);
+    cpu_sensors_close(sensors);
+}
+
+static void the_documentation_has_each_column(void **state)
+{
+    (void)state;
+    char path[4096], row[512];
+    snprintf(path, sizeof path, "%s/docs/outputs.md", getenv("TEST_SOURCE"));
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    static char text[1 << 17];
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    assert_true(length < sizeof text - 1);
+    for (int i = 0; i < SENSOR_COUNT; i++) {
+        const struct sensor_column *column = &sensor_columns[i];
+        static const char *const summed[] = {"mean, highest", "highest", "lowest",
+                                             "sum",           "longest", ""};
+        snprintf(row, sizeof row, "\n| `%s` | %s | %s | %s | %s |\n", column->name, column->unit,
+                 column->of_node ? "node" : "rank", summed[column->kind], column->meaning);
+        if (strstr(text, row) == NULL)
+            fail_msg("docs/outputs.md has no row:%s", row);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(load_is_a_mean_since_the_reading_before),
+        cmocka_unit_test(only_one_rank_reads_what_the_node_has_once),
+        cmocka_unit_test(energy_goes_over_the_end_of_its_counter),
+        cmocka_unit_test(a_part_of_the_energy_is_not_told),
+        cmocka_unit_test(the_temperature_is_a_processors),
+        cmocka_unit_test(clocks_and_throttling_are_the_ranks_cores),
+        cmocka_unit_test(few_of_many_cores_are_asked),
+        cmocka_unit_test(without_proc_nothing_is_known),
+        cmocka_unit_test(this_machine_has_a_process),
+        cmocka_unit_test(the_documentation_has_each_column),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
