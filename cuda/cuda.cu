@@ -251,6 +251,8 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .convert = cuda_convert,
     .add = cuda_add,
     .dropout_apply = cuda_dropout_apply,
+    .update = cuda_update,
+    .scaler_update = cuda_scaler_update,
     .sum_squares = cuda_sum_squares,
     .nonfinite = cuda_nonfinite,
 };

@@ -111,6 +111,19 @@ void *device_test_random(struct device_test *test, enum data_type type, int64_t 
     return tensor;
 }
 
+void *device_test_copy(struct device_test *test, enum data_type type, const void *from,
+                       int64_t count)
+{
+    void *tensor = device_test_zeros(test, type, count);
+    memcpy(tensor, from, (size_t)count * type_size(type));
+    return tensor;
+}
+
+double *device_test_number(struct device_test *test, double value)
+{
+    return device_test_copy(test, TYPE_FP32, &value, sizeof value / sizeof(float));
+}
+
 struct run_place *device_test_place(struct device_test *test, uint32_t step, uint32_t position,
                                     double rate, int64_t update)
 {

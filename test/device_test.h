@@ -39,6 +39,11 @@ void *device_test_zeros(struct device_test *test, enum data_type type, int64_t c
 void *device_test_random(struct device_test *test, enum data_type type, int64_t count, double scale,
                          uint64_t seed);
 
+/* A tensor that holds what lies at `from`; one number. */
+void *device_test_copy(struct device_test *test, enum data_type type, const void *from,
+                       int64_t count);
+double *device_test_number(struct device_test *test, double value);
+
 /* A place in the run, in memory like the tensors'; beta1 and momentum are 0. */
 struct run_place *device_test_place(struct device_test *test, uint32_t step, uint32_t position,
                                     double rate, int64_t update);

@@ -58,6 +58,7 @@ run_all </dev/null | awk '
     /^(not )?ok / {
         bad = sub(/^not ok [0-9]* *(- )?/, "")
         if (!bad) sub(/^ok [0-9]* *(- )?/, "")
+        if (sub(/^# SKIP /, "")) { bad = 0; $0 = $0 " # SKIP" } # as cmocka says it
         failed += bad
         seen++
         directive = ""

@@ -85,11 +85,13 @@ static int padded_index(int i)
     return i < FIRST ? i : i + GAP;
 }
 
+/* values: a tensor. */
 static double norm_squared_of(struct device_test *test, const float *values, int64_t count)
 {
-    double sum = 0;
-    device_cpu.sum_squares(test->stream, values, count, &sum);
-    return sum;
+    double *sum = device_test_number(test, 0);
+    test->device->backend->sum_squares(test->stream, values, count, sum);
+    device_test_wait(test);
+    return *sum;
 }
 
 static void check_optimizer(const struct update_case *it, const struct vector_file *file)
@@ -103,7 +105,7 @@ static void check_optimizer(const struct update_case *it, const struct vector_fi
                                               {FIRST + GAP, COUNT + GAP, 0, 0.5f}};
     float *weights = device_test_zeros(&test, TYPE_FP32, PADDED);
     float *gradient = device_test_random(&test, TYPE_FP32, PADDED, 1, 1);
-    double average[COUNT], norm_squared;
+    double average[COUNT], *norm_squared = device_test_number(&test, 0);
     struct run_place *place = device_test_place(&test, 0, 0, it->place.rate, 0);
     place->beta1 = it->place.beta1;
     place->momentum = it->place.momentum;
@@ -120,7 +122,7 @@ static void check_optimizer(const struct update_case *it, const struct vector_fi
     args.segments = segments;
     args.segment_count = 2;
     args.average_decay = 0.75;
-    args.norm_squared = &norm_squared;
+    args.norm_squared = norm_squared;
     for (int i = 0; i < COUNT; i++)
         weights[padded_index(i)] = args.average[padded_index(i)] = start[i];
     for (int i = 0; i < COUNT; i++)
@@ -128,9 +130,11 @@ static void check_optimizer(const struct update_case *it, const struct vector_fi
     for (int step = 0; step < STEPS; step++) {
         for (int i = 0; i < COUNT; i++)
             gradient[padded_index(i)] = gradients[step * COUNT + i];
-        norm_squared = norm_squared_of(&test, gradients + step * COUNT, COUNT);
+        *norm_squared = norm_squared_of(
+            &test, device_test_copy(&test, TYPE_FP32, gradients + step * COUNT, COUNT), COUNT);
         place->update = step + 1;
-        device_cpu.update(test.stream, &args);
+        test.device->backend->update(test.stream, &args);
+        device_test_wait(&test);
         for (int i = 0; i < COUNT; i++) {
             double truth = expected[step * COUNT + i], weight = (double)weights[padded_index(i)];
             average[i] = 0.75 * average[i] + 0.25 * truth;
@@ -141,7 +145,8 @@ static void check_optimizer(const struct update_case *it, const struct vector_fi
         }
     }
     uint16_t *copy = device_test_zeros(&test, TYPE_BF16, PADDED);
-    device_cpu.convert(test.stream, TYPE_BF16, copy, TYPE_FP32, weights, PADDED);
+    test.device->backend->convert(test.stream, TYPE_BF16, copy, TYPE_FP32, weights, PADDED);
+    device_test_wait(&test);
     device_test_same("copy", TYPE_BF16, args.copy, copy, PADDED);
     for (int i = 0; i < GAP; i++)
         assert_true(weights[FIRST + i] == 0 && weights[COUNT + GAP + i] == 0);
@@ -193,8 +198,10 @@ static void threads_do_not_matter(void **state)
     struct update a = adamw_of(&one, MANY, TYPE_FP16), b = adamw_of(&three, MANY, TYPE_FP16);
     a.segments = b.segments = segments;
     a.segment_count = b.segment_count = 2;
-    device_cpu.update(one.stream, &a);
-    device_cpu.update(three.stream, &b);
+    one.device->backend->update(one.stream, &a);
+    three.device->backend->update(three.stream, &b);
+    device_test_wait(&one);
+    device_test_wait(&three);
     device_test_same("weights", TYPE_FP32, a.weights, b.weights, MANY);
     device_test_same("moment1", TYPE_FP32, a.moment1, b.moment1, MANY);
     device_test_same("average", TYPE_FP32, a.average, b.average, MANY);
@@ -204,9 +211,50 @@ static void threads_do_not_matter(void **state)
     device_test_close(&three);
 }
 
+/* Segments of any length, at any place, more than one launch of a kernel takes: the same as if each
+ * were updated alone, and nothing between them changes. */
+static void segments_are_updated_each_for_itself(void **state)
+{
+    (void)state;
+    enum { SEGMENTS = 150, ELEMENTS = 12000 };
+    struct update_segment segments[SEGMENTS];
+    struct device_test test;
+    device_test_open(&test, 1);
+    int64_t end = 3;
+    for (int i = 0; i < SEGMENTS; i++) {
+        const int64_t begin = end + i % 3, length = i == 70 ? 9001 : i * 7 % 29;
+        segments[i] = (struct update_segment){begin, begin + length, (float)i / 100,
+                                              i % 10 == 9 ? 0 : 1 / (1 + (float)i)};
+        end = begin + length;
+    }
+    assert_true(end <= ELEMENTS);
+    struct update all = adamw_of(&test, ELEMENTS, TYPE_BF16);
+    struct update each = adamw_of(&test, ELEMENTS, TYPE_BF16);
+    all.segments = segments;
+    all.segment_count = SEGMENTS;
+    test.device->backend->update(test.stream, &all);
+    each.segment_count = 1;
+    for (int i = 0; i < SEGMENTS; i++) {
+        each.segments = &segments[i];
+        test.device->backend->update(test.stream, &each);
+    }
+    device_test_wait(&test);
+    device_test_same("weights", TYPE_FP32, all.weights, each.weights, ELEMENTS);
+    device_test_same("moment1", TYPE_FP32, all.moment1, each.moment1, ELEMENTS);
+    device_test_same("copy", TYPE_BF16, all.copy, each.copy, ELEMENTS);
+    for (int i = 0, s = 0; i < ELEMENTS; i++) {
+        while (s < SEGMENTS && segments[s].end <= i)
+            s++;
+        bool inside = s < SEGMENTS && segments[s].begin <= i && segments[s].rate_scale != 0;
+        assert_true((all.moment2[i] != 0) == inside); /* it was 0 */
+    }
+    device_test_close(&test);
+}
+
 /* Everything is as adamw_of made it. */
 static void check_unchanged(struct device_test *test, const struct update *args)
 {
+    device_test_wait(test);
     const struct update fresh = adamw_of(test, args->count, args->copy_type);
     device_test_same("weights", TYPE_FP32, args->weights, fresh.weights, args->count);
     device_test_same("moment1", TYPE_FP32, args->moment1, fresh.moment1, args->count);
@@ -227,9 +275,9 @@ static void an_infinite_norm_changes_nothing(void **state)
         const struct update_segment segment = {0, 100, 0.1f, 1};
         args.segments = &segment;
         args.segment_count = 1;
-        args.norm_squared = &norms[i % 2];
+        args.norm_squared = device_test_number(&test, norms[i % 2]);
         args.max_norm = max_norms[i / 2];
-        device_cpu.update(test.stream, &args);
+        test.device->backend->update(test.stream, &args);
         check_unchanged(&test, &args);
         device_test_close(&test);
     }
@@ -244,10 +292,10 @@ static void frozen_segments_and_empty_buffers(void **state)
     const struct update_segment segments[] = {{0, 60, 0.1f, 0}, {60, 60, 0.1f, 1}};
     args.segments = segments;
     args.segment_count = 2;
-    device_cpu.update(test.stream, &args);
+    test.device->backend->update(test.stream, &args);
     check_unchanged(&test, &args);
     args.count = args.segment_count = 0;
-    device_cpu.update(test.stream, &args);
+    test.device->backend->update(test.stream, &args);
     args.count = 100;
     check_unchanged(&test, &args);
     device_test_close(&test);
@@ -257,26 +305,34 @@ static void frozen_segments_and_empty_buffers(void **state)
 static void clipping_multiplies_the_gradient(void **state)
 {
     (void)state;
-    const double norm_squared = 16, max_norms[] = {1, 4.1, 0}, coefficients[] = {0.25, 1, 1};
+    const double max_norms[] = {1, 4.1, 0}, coefficients[] = {0.25, 1, 1};
+    const float slopes[] = {1, -2, 3};
     const struct update_segment segment = {0, 3, 0, 1};
     for (int i = 0; i < 3; i++) {
         struct device_test test;
-        float weights[3] = {0}, gradient[3] = {1, -2, 3};
         device_test_open(&test, 1);
-        device_cpu.update(test.stream,
-                          &(struct update){.rule = UPDATE_SGD,
-                                           .count = 3,
-                                           .weights = weights,
-                                           .gradient = gradient,
-                                           .segments = &segment,
-                                           .segment_count = 1,
-                                           .place = device_test_place(&test, 0, 0, 1, 1),
-                                           .norm_squared = &norm_squared,
-                                           .max_norm = max_norms[i]});
+        struct update args = {.rule = UPDATE_SGD,
+                              .count = 3,
+                              .weights = device_test_zeros(&test, TYPE_FP32, 3),
+                              .gradient = device_test_copy(&test, TYPE_FP32, slopes, 3),
+                              .segments = &segment,
+                              .segment_count = 1,
+                              .place = device_test_place(&test, 0, 0, 1, 1),
+                              .norm_squared = device_test_number(&test, 16),
+                              .max_norm = max_norms[i]};
+        test.device->backend->update(test.stream, &args);
+        device_test_wait(&test);
         for (int j = 0; j < 3; j++)
-            assert_true(fabs((double)(weights[j] + gradient[j] * (float)coefficients[i])) < 2e-6);
+            assert_true(fabs((double)(args.weights[j] + slopes[j] * (float)coefficients[i])) <
+                        2e-6);
         device_test_close(&test);
     }
+}
+
+/* A scaler in the device's memory. */
+static struct loss_scaler *scaler_of(struct device_test *test, struct loss_scaler scaler)
+{
+    return device_test_copy(test, TYPE_FP32, &scaler, sizeof scaler / sizeof(float));
 }
 
 /* What the loss was multiplied by is divided out again, without a trace: neither in clipping, nor
@@ -293,7 +349,7 @@ static void the_scale_leaves_no_trace(void **state)
         device_test_open(&test, 1);
         const float scale = scales[i / 2];
         const double scaled_norm = norm_squared * (double)scale * (double)scale;
-        const struct loss_scaler scaler = {.scale = scale, .skipped = 4};
+        struct loss_scaler *scaler = scaler_of(&test, (struct loss_scaler){scale, 0, 4});
         struct update plain = adamw_of(&test, ELEMENTS, TYPE_FP16);
         struct update scaled = adamw_of(&test, ELEMENTS, TYPE_FP16);
         float *gradient = device_test_random(&test, TYPE_FP32, ELEMENTS, 1, 2);
@@ -302,15 +358,16 @@ static void the_scale_leaves_no_trace(void **state)
         plain.segments = scaled.segments = &segment;
         plain.segment_count = scaled.segment_count = 1;
         plain.max_norm = scaled.max_norm = max_norms[i % 2];
-        plain.norm_squared = &norm_squared;
-        scaled.norm_squared = &scaled_norm;
+        plain.norm_squared = device_test_number(&test, norm_squared);
+        scaled.norm_squared = device_test_number(&test, scaled_norm);
         scaled.gradient = gradient;
-        scaled.scaler = &scaler;
+        scaled.scaler = scaler;
         struct run_place *later = device_test_place(&test, 0, 0, 0.01, 3 + 4);
         later->beta1 = 0.9;
         scaled.place = later;
-        device_cpu.update(test.stream, &plain);
-        device_cpu.update(test.stream, &scaled);
+        test.device->backend->update(test.stream, &plain);
+        test.device->backend->update(test.stream, &scaled);
+        device_test_wait(&test);
         device_test_same("weights", TYPE_FP32, scaled.weights, plain.weights, ELEMENTS);
         device_test_same("moment1", TYPE_FP32, scaled.moment1, plain.moment1, ELEMENTS);
         device_test_same("moment2", TYPE_FP32, scaled.moment2, plain.moment2, ELEMENTS);
@@ -319,38 +376,34 @@ static void the_scale_leaves_no_trace(void **state)
     }
 }
 
-static void check_scaler(const struct loss_scaler *scaler, float scale, int32_t good_steps,
-                         int64_t skipped)
+/* What so many steps with this norm make of a scaler. */
+static void check_scaler(struct device_test *test, struct loss_scaler *scaler, int steps,
+                         double norm_squared, struct loss_scaler expected)
 {
-    assert_true(scaler->scale == scale);
-    assert_int_equal(scaler->good_steps, good_steps);
-    assert_int_equal(scaler->skipped, skipped);
+    const double *norm = device_test_number(test, norm_squared);
+    for (int i = 0; i < steps; i++)
+        test->device->backend->scaler_update(test->stream, scaler, norm);
+    device_test_wait(test);
+    assert_true(scaler->scale == expected.scale);
+    assert_int_equal(scaler->good_steps, expected.good_steps);
+    assert_int_equal(scaler->skipped, expected.skipped);
 }
 
 /* Halved where the norm is not finite, doubled after 2000 good steps in a row, within bounds. */
 static void the_scale_follows_the_norms(void **state)
 {
     (void)state;
-    const double finite = 1e300, infinite = INFINITY, not_a_number = NAN;
     struct device_test test;
     device_test_open(&test, 1);
-    struct loss_scaler scaler = {.scale = LOSS_SCALE_START};
-    for (int i = 0; i < 1999; i++)
-        device_cpu.scaler_update(test.stream, &scaler, &finite);
-    check_scaler(&scaler, 65536, 1999, 0);
-    device_cpu.scaler_update(test.stream, &scaler, &infinite);
-    check_scaler(&scaler, 32768, 0, 1);
-    device_cpu.scaler_update(test.stream, &scaler, &not_a_number);
-    check_scaler(&scaler, 16384, 0, 2);
-    for (int i = 0; i < 2000; i++)
-        device_cpu.scaler_update(test.stream, &scaler, &finite);
-    check_scaler(&scaler, 32768, 0, 2);
-    scaler = (struct loss_scaler){LOSS_SCALE_LEAST, 5, 7};
-    device_cpu.scaler_update(test.stream, &scaler, &not_a_number);
-    check_scaler(&scaler, LOSS_SCALE_LEAST, 0, 8);
-    scaler = (struct loss_scaler){LOSS_SCALE_MOST, 1999, 7};
-    device_cpu.scaler_update(test.stream, &scaler, &finite);
-    check_scaler(&scaler, LOSS_SCALE_MOST, 0, 7);
+    struct loss_scaler *scaler = scaler_of(&test, (struct loss_scaler){LOSS_SCALE_START, 0, 0});
+    check_scaler(&test, scaler, 1999, 1e300, (struct loss_scaler){65536, 1999, 0});
+    check_scaler(&test, scaler, 1, INFINITY, (struct loss_scaler){32768, 0, 1});
+    check_scaler(&test, scaler, 1, NAN, (struct loss_scaler){16384, 0, 2});
+    check_scaler(&test, scaler, 2000, 1e300, (struct loss_scaler){32768, 0, 2});
+    *scaler = (struct loss_scaler){LOSS_SCALE_LEAST, 5, 7};
+    check_scaler(&test, scaler, 1, NAN, (struct loss_scaler){LOSS_SCALE_LEAST, 0, 8});
+    *scaler = (struct loss_scaler){LOSS_SCALE_MOST, 1999, 7};
+    check_scaler(&test, scaler, 1, 1e300, (struct loss_scaler){LOSS_SCALE_MOST, 0, 7});
     device_test_close(&test);
 }
 
@@ -362,17 +415,19 @@ static void sums_of_squares(void **state)
         struct device_test test;
         device_test_open(&test, 2);
         const float *values = device_test_random(&test, TYPE_FP32, counts[i], 3, 1);
-        double sum = 100, expected = 100;
+        double *sum = device_test_number(&test, 100), expected = 100;
         for (int64_t j = 0; j < counts[i]; j++)
             expected += (double)values[j] * (double)values[j];
-        device_cpu.sum_squares(test.stream, values, counts[i], &sum);
-        assert_true(fabs(sum - expected) <= 1e-12 * expected);
+        test.device->backend->sum_squares(test.stream, values, counts[i], sum);
+        device_test_wait(&test);
+        assert_true(fabs(*sum - expected) <= 1e-12 * expected);
         device_test_close(&test);
     }
     struct device_test test;
     device_test_open(&test, 1);
     const float large[5] = {1e30f, -1e30f, 0, 1e30f, 1e30f};
-    assert_true(fabs(norm_squared_of(&test, large, 5) / 4e60 - 1) < 1e-6);
+    const float *values = device_test_copy(&test, TYPE_FP32, large, 5);
+    assert_true(fabs(norm_squared_of(&test, values, 5) / 4e60 - 1) < 1e-6);
     device_test_close(&test);
 }
 
@@ -386,7 +441,8 @@ static void additions(void **state)
         float *sum = device_test_random(&test, TYPE_FP32, counts[i], 1, 1);
         const float *before = device_test_random(&test, TYPE_FP32, counts[i], 1, 1);
         const float *addend = device_test_random(&test, TYPE_FP32, counts[i], 1, 2);
-        device_cpu.add(test.stream, sum, addend, counts[i]);
+        test.device->backend->add(test.stream, sum, addend, counts[i]);
+        device_test_wait(&test);
         for (int64_t j = 0; j < counts[i]; j++)
             assert_true(sum[j] == before[j] + addend[j]);
         device_test_close(&test);
@@ -399,24 +455,24 @@ static void zeros(void **state)
     (void)state;
     const size_t block = 65536,
                  sizes[] = {0, 1, 3, 1000, block - 1, block, block + 1, 5 * block + 7};
-    unsigned char *memory = malloc(6 * block);
-    assert_non_null(memory);
     for (int i = 0; i < 8; i++) {
         struct device_test test;
         device_test_open(&test, 3);
+        unsigned char *memory = device_test_zeros(&test, TYPE_BF16, (int64_t)(3 * block));
         memset(memory, 0xff, 6 * block);
-        device_cpu.zero(test.stream, memory + 5, sizes[i]);
+        test.device->backend->zero(test.stream, memory + 5, sizes[i]);
+        device_test_wait(&test);
         for (size_t j = 0; j < 6 * block; j++)
             assert_int_equal(memory[j], j >= 5 && j < 5 + sizes[i] ? 0 : 0xff);
         device_test_close(&test);
     }
-    free(memory);
 }
 
 /* Who touches fresh memory first waits for it: with two threads one waits for about half of it. */
 static void zeros_are_the_work_of_all_threads(void **state)
 {
     (void)state;
+    device_test_of_cpu();
     const size_t bytes = (size_t)64 << 20;
     int64_t pages[2];
     for (int threads = 1; threads <= 2; threads++) {
@@ -428,7 +484,7 @@ static void zeros_are_the_work_of_all_threads(void **state)
         assert_true(memory != MAP_FAILED);
         assert_int_equal(madvise(memory, bytes, MADV_NOHUGEPAGE), 0);
         getrusage(RUSAGE_THREAD, &before);
-        device_cpu.zero(test.stream, memory, bytes);
+        test.device->backend->zero(test.stream, memory, bytes);
         getrusage(RUSAGE_THREAD, &after);
         pages[threads - 1] = after.ru_minflt - before.ru_minflt;
         munmap(memory, bytes);
@@ -461,19 +517,22 @@ static void values_that_are_not_finite(void **state)
         struct device_test test;
         device_test_open(&test, 2);
         void *values = device_test_random(&test, type, COUNT_VALUES, 1, 1);
-        int64_t index = 0;
-        struct nonfinite args = {type, COUNT_VALUES, values, &index};
+        int64_t *index = device_test_zeros(&test, TYPE_FP32, 2);
+        struct nonfinite args = {type, COUNT_VALUES, values, index};
         set_value(type, values, 33, bits[type][2]);
-        device_cpu.nonfinite(test.stream, &args);
-        assert_int_equal(index, -1);
+        test.device->backend->nonfinite(test.stream, &args);
+        device_test_wait(&test);
+        assert_int_equal(*index, -1);
         for (int i = 5; i >= 0; i--) {
             set_value(type, values, places[i], bits[type][i % 2]);
-            device_cpu.nonfinite(test.stream, &args);
-            assert_int_equal(index, places[i]);
+            test.device->backend->nonfinite(test.stream, &args);
+            device_test_wait(&test);
+            assert_int_equal(*index, places[i]);
         }
         args.count = 0;
-        device_cpu.nonfinite(test.stream, &args);
-        assert_int_equal(index, -1);
+        test.device->backend->nonfinite(test.stream, &args);
+        device_test_wait(&test);
+        assert_int_equal(*index, -1);
         device_test_close(&test);
     }
 }
@@ -491,8 +550,9 @@ static void all_halves_survive(void **state)
         float *wide = device_test_zeros(&test, TYPE_FP32, ALL);
         for (int i = 0; i < ALL; i++)
             halves[i] = (uint16_t)i;
-        device_cpu.convert(test.stream, TYPE_FP32, wide, type, halves, ALL);
-        device_cpu.convert(test.stream, type, back, TYPE_FP32, wide, ALL);
+        test.device->backend->convert(test.stream, TYPE_FP32, wide, type, halves, ALL);
+        test.device->backend->convert(test.stream, type, back, TYPE_FP32, wide, ALL);
+        device_test_wait(&test);
         for (int i = 0; i < ALL; i++) {
             double value = device_test_value(type, halves, i);
             if (isnan(value)) {
@@ -506,17 +566,49 @@ static void all_halves_survive(void **state)
     }
 }
 
-/* Between two neighbours of a type: to the nearer one, half way to the even one. */
-static void check_rounding(struct device_test *test, enum data_type type, uint16_t low)
+/* Between two neighbours of a type: to the nearer one, half way to the even one; for every step-th
+ * pair from `begin` to `end` and both signs. */
+static void check_rounding(struct device_test *test, enum data_type type, int begin, int end,
+                           int step)
 {
-    uint16_t neighbours[2] = {low, (uint16_t)(low + 1)}, rounded[3];
-    double a = device_test_value(type, neighbours, 0), b = device_test_value(type, neighbours, 1);
-    float middle = (float)((a + b) / 2);
-    float values[3] = {nextafterf(middle, (float)a), middle, nextafterf(middle, (float)b)};
-    device_cpu.convert(test->stream, type, rounded, TYPE_FP32, values, 3);
-    assert_int_equal(rounded[0], neighbours[0]);
-    assert_int_equal(rounded[1], neighbours[low & 1]);
-    assert_int_equal(rounded[2], neighbours[1]);
+    const int pairs = 2 * ((end - begin + step - 1) / step);
+    float *values = device_test_zeros(test, TYPE_FP32, 3 * pairs);
+    uint16_t *rounded = device_test_zeros(test, type, 3 * pairs);
+    uint16_t *lows = device_test_zeros(test, type, pairs);
+    for (int i = 0; i < pairs; i++) {
+        lows[i] = (uint16_t)((begin + i / 2 * step) | (i % 2) << 15);
+        const uint16_t neighbours[2] = {lows[i], (uint16_t)(lows[i] + 1)};
+        double a = device_test_value(type, neighbours, 0);
+        double b = device_test_value(type, neighbours, 1);
+        float middle = (float)((a + b) / 2);
+        values[3 * i] = nextafterf(middle, (float)a);
+        values[3 * i + 1] = middle;
+        values[3 * i + 2] = nextafterf(middle, (float)b);
+    }
+    test->device->backend->convert(test->stream, type, rounded, TYPE_FP32, values, 3 * pairs);
+    device_test_wait(test);
+    for (int i = 0; i < pairs; i++) {
+        assert_int_equal(rounded[3 * i], lows[i]);
+        assert_int_equal(rounded[3 * i + 1], lows[i] + (lows[i] & 1));
+        assert_int_equal(rounded[3 * i + 2], lows[i] + 1);
+    }
+}
+
+/* The first `count` of `values`, in this type, are `expected`. */
+static void check_edges(struct device_test *test, enum data_type type, const float *values,
+                        const uint16_t *expected, int64_t count)
+{
+    const float *given = device_test_copy(test, TYPE_FP32, values, count);
+    uint16_t *halves = device_test_zeros(test, type, count);
+    uint16_t *again = device_test_zeros(test, type, count);
+    test->device->backend->convert(test->stream, type, halves, TYPE_FP32, given, count);
+    test->device->backend->convert(test->stream, type, again, TYPE_FP32, given, 0);
+    device_test_wait(test);
+    device_test_same("edges", type, halves, expected, count);
+    assert_int_equal(again[0], 0);
+    test->device->backend->convert(test->stream, type, again, type, halves, count);
+    device_test_wait(test);
+    device_test_same("copies", type, again, expected, count);
 }
 
 static void halves_are_rounded_to_nearest_even(void **state)
@@ -524,23 +616,12 @@ static void halves_are_rounded_to_nearest_even(void **state)
     (void)state;
     struct device_test test;
     device_test_open(&test, 1);
-    for (int low = 0; low < 0x7c00 - 1; low += 3)
-        for (int sign = 0; sign < 2; sign++)
-            check_rounding(&test, TYPE_FP16, (uint16_t)(low | sign << 15));
-    for (int low = 0x0080; low < 0x7f80 - 1; low += 7)
-        for (int sign = 0; sign < 2; sign++)
-            check_rounding(&test, TYPE_BF16, (uint16_t)(low | sign << 15));
+    check_rounding(&test, TYPE_FP16, 0, 0x7c00 - 1, 3);
+    check_rounding(&test, TYPE_BF16, 0x0080, 0x7f80 - 1, 7);
     const float edges[] = {65519.9f, 65520, 1e30f, -INFINITY, 0x1p-25f, 0x1.8p-25f};
-    uint16_t halves[6];
-    device_cpu.convert(test.stream, TYPE_FP16, halves, TYPE_FP32, edges, 6);
-    const uint16_t expected[] = {0x7bff, 0x7c00, 0x7c00, 0xfc00, 0, 1};
-    assert_memory_equal(halves, expected, sizeof expected);
+    check_edges(&test, TYPE_FP16, edges, (uint16_t[]){0x7bff, 0x7c00, 0x7c00, 0xfc00, 0, 1}, 6);
     const float large[] = {0x1.fep127f, 0x1.ffp127f, -0x1.fffffep127f};
-    device_cpu.convert(test.stream, TYPE_BF16, halves, TYPE_FP32, large, 3);
-    assert_true(halves[0] == 0x7f7f && halves[1] == 0x7f80 && halves[2] == 0xff80);
-    device_cpu.convert(test.stream, TYPE_BF16, halves, TYPE_FP32, large, 0);
-    device_cpu.convert(test.stream, TYPE_BF16, halves, TYPE_BF16, expected, 6);
-    assert_memory_equal(halves, expected, sizeof expected);
+    check_edges(&test, TYPE_BF16, large, (uint16_t[]){0x7f7f, 0x7f80, 0xff80}, 3);
     device_test_close(&test);
 }
 
@@ -559,7 +640,7 @@ static void adam_without(struct device_test *test, bool moment1)
         args.moment1 = NULL;
     else
         args.moment2 = NULL;
-    device_cpu.update(test->stream, &args);
+    test->device->backend->update(test->stream, &args);
 }
 
 static void adam_without_moment1(struct device_test *test)
@@ -576,13 +657,14 @@ static void sgd_without_buffer(struct device_test *test)
 {
     struct run_place *place = device_test_place(test, 0, 0, 1, 1);
     place->momentum = 0.9;
-    device_cpu.update(test->stream, &(struct update){.rule = UPDATE_SGD, .place = place});
+    test->device->backend->update(test->stream,
+                                  &(struct update){.rule = UPDATE_SGD, .place = place});
 }
 
 static void half_to_half(struct device_test *test)
 {
-    uint16_t halves[2] = {0};
-    device_cpu.convert(test->stream, TYPE_BF16, halves, TYPE_FP16, halves + 1, 1);
+    uint16_t *halves = device_test_zeros(test, TYPE_BF16, 2);
+    test->device->backend->convert(test->stream, TYPE_BF16, halves, TYPE_FP16, halves + 1, 1);
 }
 
 static void mistakes_end_the_program(void **state)
@@ -590,8 +672,15 @@ static void mistakes_end_the_program(void **state)
     (void)state;
     device_test_ends(adam_without_moment1);
     device_test_ends(adam_without_moment2);
-    device_test_ends(sgd_without_buffer);
     device_test_ends(half_to_half);
+}
+
+/* Only the CPU sees the place when the update is queued. */
+static void momentum_without_a_buffer_ends_the_program(void **state)
+{
+    (void)state;
+    device_test_of_cpu();
+    device_test_ends(sgd_without_buffer);
 }
 
 int main(void)
@@ -600,6 +689,7 @@ int main(void)
         cmocka_unit_test(optimizers_are_pytorchs),
         cmocka_unit_test(optimizers_are_pytorchs_with_all_kernels),
         cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(segments_are_updated_each_for_itself),
         cmocka_unit_test(an_infinite_norm_changes_nothing),
         cmocka_unit_test(frozen_segments_and_empty_buffers),
         cmocka_unit_test(clipping_multiplies_the_gradient),
@@ -614,6 +704,7 @@ int main(void)
         cmocka_unit_test(halves_are_rounded_to_nearest_even),
         cmocka_unit_test(conversions_with_all_kernels),
         cmocka_unit_test(mistakes_end_the_program),
+        cmocka_unit_test(momentum_without_a_buffer_ends_the_program),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);
