@@ -251,6 +251,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .convert = cuda_convert,
     .add = cuda_add,
     .dropout_apply = cuda_dropout_apply,
+    .cross_entropy = cuda_cross_entropy,
     .update = cuda_update,
     .scaler_update = cuda_scaler_update,
     .sum_squares = cuda_sum_squares,

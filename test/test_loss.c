@@ -13,36 +13,48 @@
 #include "device_test.h"
 #include "vector_file.h"
 
+/* Sums in the device's memory. */
+static struct loss_sums *sums_of(struct device_test *test, struct loss_sums sums)
+{
+    return device_test_copy(test, TYPE_FP32, &sums, sizeof sums / sizeof(float));
+}
+
 static void check_vector(struct vector_file *file, const char *name, float smoothing, bool soft)
 {
     struct device_test test;
     char key[64];
     int64_t batch = vector_file_size(file, "logits", 0);
-    int64_t classes = vector_file_size(file, "logits", 1);
+    int64_t classes = vector_file_size(file, "logits", 1), count = batch * classes;
     device_test_open(&test, 2);
     float *losses = device_test_zeros(&test, TYPE_FP32, batch);
-    float *gradient = device_test_zeros(&test, TYPE_FP32, batch * classes);
-    struct loss_sums sums = {0};
-    device_cpu.cross_entropy(
-        test.stream,
-        &(struct cross_entropy){.batch = batch,
-                                .classes = classes,
-                                .smoothing = smoothing,
-                                .scale = 0.125f,
-                                .logits = vector_file_floats(file, "logits", NULL),
-                                .labels = soft ? NULL : vector_file_integers(file, "labels", NULL),
-                                .targets = soft ? vector_file_floats(file, "targets", NULL) : NULL,
-                                .dlogits = gradient,
-                                .sums = &sums,
-                                .losses = losses});
+    float *gradient = device_test_zeros(&test, TYPE_FP32, count);
+    struct loss_sums *sums = sums_of(&test, (struct loss_sums){0});
+    struct cross_entropy args = {
+        .batch = batch,
+        .classes = classes,
+        .smoothing = smoothing,
+        .scale = 0.125f,
+        .logits =
+            device_test_copy(&test, TYPE_FP32, vector_file_floats(file, "logits", NULL), count),
+        .dlogits = gradient,
+        .sums = sums,
+        .losses = losses};
+    if (soft)
+        args.targets =
+            device_test_copy(&test, TYPE_FP32, vector_file_floats(file, "targets", NULL), count);
+    else
+        args.labels =
+            device_test_copy(&test, TYPE_FP32, vector_file_integers(file, "labels", NULL), batch);
+    test.device->backend->cross_entropy(test.stream, &args);
+    device_test_wait(&test);
     snprintf(key, sizeof key, "%s.losses", name);
     const double *expected = vector_file_doubles(file, key, NULL);
     double total = 0;
     for (int64_t i = 0; i < batch; i++)
         total += expected[i];
     device_test_near(key, TYPE_FP32, losses, expected, batch, 1e-6, 1);
-    assert_true(fabs(sums.loss - total) < 1e-5);
-    assert_true(sums.samples == (double)batch);
+    assert_true(fabs(sums->loss - total) < 1e-5);
+    assert_true(sums->samples == (double)batch);
     snprintf(key, sizeof key, "%s.gradient", name);
     expected = vector_file_doubles(file, key, NULL);
     for (int64_t i = 0; i < batch * classes; i++)
@@ -83,7 +95,7 @@ struct loss_tensors {
     void *logits, *kept, *dlogits;
     int32_t *labels, *predicted;
     float *targets, *losses, *probabilities;
-    struct loss_sums sums;
+    struct loss_sums *sums;
 };
 
 static const float scale = 0.5f;
@@ -98,26 +110,27 @@ static struct loss_tensors run(struct device_test *test, const struct loss_case 
                              .targets = device_test_random(test, TYPE_FP32, count, 1, 2),
                              .losses = device_test_zeros(test, TYPE_FP32, it->batch),
                              .probabilities = device_test_zeros(test, TYPE_FP32, count),
-                             .sums = {1, 2, 3, 4}};
+                             .sums = sums_of(test, (struct loss_sums){1, 2, 3, 4})};
     t.dlogits = it->in_place ? t.logits : device_test_zeros(test, it->type, count);
     for (int64_t i = 0; i < it->batch; i++)
         t.labels[i] = (int32_t)(i * 7 % it->classes);
     for (int64_t i = 0; i < count; i++)
         t.targets[i] = fabsf(t.targets[i]); /* they need not add up to 1 */
-    device_cpu.cross_entropy(test->stream,
-                             &(struct cross_entropy){.type = it->type,
-                                                     .batch = it->batch,
-                                                     .classes = it->classes,
-                                                     .smoothing = it->smoothing,
-                                                     .scale = scale,
-                                                     .logits = t.logits,
-                                                     .labels = it->soft ? NULL : t.labels,
-                                                     .targets = it->soft ? t.targets : NULL,
-                                                     .dlogits = t.dlogits,
-                                                     .sums = &t.sums,
-                                                     .losses = t.losses,
-                                                     .predicted = t.predicted,
-                                                     .probabilities = t.probabilities});
+    test->device->backend->cross_entropy(
+        test->stream, &(struct cross_entropy){.type = it->type,
+                                              .batch = it->batch,
+                                              .classes = it->classes,
+                                              .smoothing = it->smoothing,
+                                              .scale = scale,
+                                              .logits = t.logits,
+                                              .labels = it->soft ? NULL : t.labels,
+                                              .targets = it->soft ? t.targets : NULL,
+                                              .dlogits = t.dlogits,
+                                              .sums = t.sums,
+                                              .losses = t.losses,
+                                              .predicted = t.predicted,
+                                              .probabilities = t.probabilities});
+    device_test_wait(test);
     return t;
 }
 
@@ -178,9 +191,9 @@ static void losses_are_right(void **state)
         struct loss_sums sums = {1, 2, 3, 4};
         for (int64_t row = 0; row < cases[i].batch; row++)
             check_row(&cases[i], &t, row, &sums);
-        assert_true(fabs(t.sums.loss - sums.loss) <= 1e-6 * sums.loss);
-        assert_true(t.sums.top1 == sums.top1 && t.sums.top5 == sums.top5);
-        assert_true(t.sums.samples == sums.samples);
+        assert_true(fabs(t.sums->loss - sums.loss) <= 1e-6 * sums.loss);
+        assert_true(t.sums->top1 == sums.top1 && t.sums->top5 == sums.top5);
+        assert_true(t.sums->samples == sums.samples);
         device_test_close(&test);
     }
 }
@@ -201,26 +214,33 @@ static void threads_do_not_matter(void **state)
         int64_t count = cases[i].batch * cases[i].classes;
         device_test_same("dlogits", cases[i].type, a.dlogits, b.dlogits, count);
         device_test_same("losses", TYPE_FP32, a.losses, b.losses, cases[i].batch);
-        assert_memory_equal(&a.sums, &b.sums, sizeof a.sums);
+        assert_memory_equal(a.sums, b.sums, sizeof *a.sums);
         device_test_close(&one);
         device_test_close(&three);
     }
 }
 
+/* What is counted of one row, and what is predicted for it. */
 static struct loss_sums count_row(const float *logits, int64_t classes, int32_t label,
                                   int32_t *predicted)
 {
     struct device_test test;
-    struct loss_sums sums = {0};
     device_test_open(&test, 1);
-    device_cpu.cross_entropy(test.stream, &(struct cross_entropy){.batch = 1,
-                                                                  .classes = classes,
-                                                                  .logits = logits,
-                                                                  .labels = &label,
-                                                                  .sums = &sums,
-                                                                  .predicted = predicted});
+    struct loss_sums *sums = sums_of(&test, (struct loss_sums){0});
+    int32_t *guess = device_test_zeros(&test, TYPE_FP32, 1);
+    test.device->backend->cross_entropy(
+        test.stream,
+        &(struct cross_entropy){.batch = 1,
+                                .classes = classes,
+                                .logits = device_test_copy(&test, TYPE_FP32, logits, classes),
+                                .labels = device_test_copy(&test, TYPE_FP32, &label, 1),
+                                .sums = sums,
+                                .predicted = guess});
+    device_test_wait(&test);
+    const struct loss_sums counted = *sums;
+    *predicted = *guess;
     device_test_close(&test);
-    return sums;
+    return counted;
 }
 
 static void ties_are_won_by_the_lower_class(void **state)
@@ -256,48 +276,76 @@ static void not_a_number_is_seen(void **state)
     }
 }
 
+/* One row of three equal logits. */
+static struct cross_entropy equal_row(struct device_test *test, int32_t label)
+{
+    return (struct cross_entropy){.batch = 1,
+                                  .classes = 3,
+                                  .logits = device_test_zeros(test, TYPE_FP32, 3),
+                                  .labels = device_test_copy(test, TYPE_FP32, &label, 1),
+                                  .sums = sums_of(test, (struct loss_sums){0})};
+}
+
 static void everything_can_be_left_out(void **state)
 {
     (void)state;
-    const float logits[2] = {1, 2};
-    const int32_t label = 1;
     struct device_test test;
-    struct loss_sums sums = {0};
     device_test_open(&test, 1);
-    device_cpu.cross_entropy(
-        test.stream,
-        &(struct cross_entropy){
-            .batch = 1, .classes = 2, .logits = logits, .labels = &label, .sums = &sums});
-    assert_true(fabs(sums.loss - log1p(exp(-1))) < 1e-6);
+    struct cross_entropy args = equal_row(&test, 1);
+    test.device->backend->cross_entropy(test.stream, &args);
+    device_test_wait(&test);
+    assert_true(fabs(args.sums->loss - log(3)) < 1e-6);
+    args.sums = NULL;
+    args.losses = device_test_zeros(&test, TYPE_FP32, 1);
+    test.device->backend->cross_entropy(test.stream, &args);
+    device_test_wait(&test);
+    assert_true(fabs((double)args.losses[0] - log(3)) < 1e-6);
     device_test_close(&test);
-}
-
-static void loss_of_label(struct device_test *test, int32_t label)
-{
-    const float logits[3] = {0};
-    struct loss_sums sums = {0};
-    device_cpu.cross_entropy(
-        test->stream,
-        &(struct cross_entropy){
-            .batch = 1, .classes = 3, .logits = logits, .labels = &label, .sums = &sums});
 }
 
 static void negative_label(struct device_test *test)
 {
-    loss_of_label(test, -1);
+    const struct cross_entropy args = equal_row(test, -1);
+    test->device->backend->cross_entropy(test->stream, &args);
 }
 
 static void large_label(struct device_test *test)
 {
-    loss_of_label(test, 3);
+    const struct cross_entropy args = equal_row(test, 3);
+    test->device->backend->cross_entropy(test->stream, &args);
 }
 
 /* The data sets look at labels before. */
-static void a_label_outside_is_caught(void **state)
+static void a_label_outside_ends_the_program(void **state)
 {
     (void)state;
+    device_test_of_cpu(); /* others see labels when it is too late to end */
     device_test_ends(negative_label);
     device_test_ends(large_label);
+}
+
+/* Where a label is not looked at in time its loss and gradient are NaN, which stops a run. */
+static void a_label_outside_is_not_a_number(void **state)
+{
+    (void)state;
+    const char *device = getenv("VITTRAIN_TEST_DEVICE");
+    if (device == NULL || strcmp(device, "cuda") != 0)
+        skip();
+    const int32_t labels[] = {-1, 3, INT32_MIN, INT32_MAX};
+    for (int i = 0; i < 4; i++) {
+        struct device_test test;
+        device_test_open(&test, 1);
+        struct cross_entropy args = equal_row(&test, labels[i]);
+        float *gradient = device_test_zeros(&test, TYPE_FP32, 3);
+        args.dlogits = gradient;
+        args.scale = 1;
+        test.device->backend->cross_entropy(test.stream, &args);
+        device_test_wait(&test);
+        assert_true(isnan(args.sums->loss) && args.sums->top1 == 0);
+        for (int class = 0; class < 3; class ++)
+            assert_true(isnan(gradient[class]));
+        device_test_close(&test);
+    }
 }
 
 /* The scale of the loss is in the gradient, and nowhere else. */
@@ -308,31 +356,30 @@ static void the_scaler_multiplies_the_gradient(void **state)
     struct device_test test;
     device_test_open(&test, 1);
     const struct loss_scaler scaler = {.scale = 1024};
-    struct loss_sums sums[2] = {{0}};
+    struct cross_entropy args = {.batch = BATCH,
+                                 .classes = CLASSES,
+                                 .smoothing = 0.1f,
+                                 .scale = 0.2f,
+                                 .logits = device_test_random(&test, TYPE_FP32, ELEMENTS, 3, 1),
+                                 .labels = device_test_zeros(&test, TYPE_FP32, BATCH)};
+    struct loss_sums *sums[2];
     float *gradient[2], *losses[2];
     for (int soft = 0; soft < 2; soft++) {
         for (int i = 0; i < 2; i++) {
-            gradient[i] = device_test_zeros(&test, TYPE_FP32, ELEMENTS);
-            losses[i] = device_test_zeros(&test, TYPE_FP32, BATCH);
-            device_cpu.cross_entropy(
-                test.stream,
-                &(struct cross_entropy){
-                    .batch = BATCH,
-                    .classes = CLASSES,
-                    .smoothing = 0.1f,
-                    .scale = 0.2f,
-                    .logits = device_test_random(&test, TYPE_FP32, ELEMENTS, 3, 1),
-                    .labels = device_test_zeros(&test, TYPE_FP32, BATCH),
-                    .targets = soft ? device_test_random(&test, TYPE_FP32, ELEMENTS, 1, 2) : NULL,
-                    .dlogits = gradient[i],
-                    .scaler = i == 1 ? &scaler : NULL,
-                    .sums = &sums[i],
-                    .losses = losses[i]});
+            args.dlogits = gradient[i] = device_test_zeros(&test, TYPE_FP32, ELEMENTS);
+            args.losses = losses[i] = device_test_zeros(&test, TYPE_FP32, BATCH);
+            args.sums = sums[i] = sums_of(&test, (struct loss_sums){0});
+            args.targets = soft ? device_test_random(&test, TYPE_FP32, ELEMENTS, 1, 2) : NULL;
+            args.scaler =
+                i == 1 ? device_test_copy(&test, TYPE_FP32, &scaler, sizeof scaler / sizeof(float))
+                       : NULL;
+            test.device->backend->cross_entropy(test.stream, &args);
         }
+        device_test_wait(&test);
         for (int i = 0; i < ELEMENTS; i++)
             assert_true(gradient[0][i] != 0 && gradient[1][i] == 1024 * gradient[0][i]);
         device_test_same("losses", TYPE_FP32, losses[1], losses[0], BATCH);
-        assert_memory_equal(&sums[1], &sums[0], sizeof sums[0]);
+        assert_memory_equal(sums[1], sums[0], sizeof *sums[0]);
     }
     device_test_close(&test);
 }
@@ -352,7 +399,8 @@ int main(void)
         cmocka_unit_test(ties_are_won_by_the_lower_class),
         cmocka_unit_test(not_a_number_is_seen),
         cmocka_unit_test(everything_can_be_left_out),
-        cmocka_unit_test(a_label_outside_is_caught),
+        cmocka_unit_test(a_label_outside_ends_the_program),
+        cmocka_unit_test(a_label_outside_is_not_a_number),
         cmocka_unit_test(the_scaler_with_all_kernels),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -222,7 +222,8 @@ struct loss_sums {
  * (targets). dlogits = scale * scaler->scale * d(loss of the sample); scale is 1 / the global
  * batch; what is counted, and losses, know nothing of the scaler. A sample counts for top-k when
  * fewer than k classes beat its label (a tie is won by the lower index); with `targets` the label
- * is their largest. */
+ * is their largest. A label that is no class is a programmer's mistake: the CPU ends the program,
+ * a GPU, which sees it late, makes the sample's loss and gradient NaN. */
 struct cross_entropy {
     enum data_type type;
     int64_t batch, classes;
