@@ -6,33 +6,32 @@
 
 #include "cuda.h"
 
-/* What is done to a product's elements before they are stored. */
+/* What else the product does. */
 enum product_epilogue {
     EPILOGUE_NONE,
     EPILOGUE_BIAS,           /* + bias[column] */
-    EPILOGUE_GELU,           /* auxiliary = that sum, c = gelu(it), tanh's form */
-    EPILOGUE_GELU_GRADIENT,  /* c = product * gelu'(auxiliary), tanh's form */
     EPILOGUE_BIAS_GRADIENT_A /* bias[row] = sum of row of op(a) over `inner` */
 };
 
-/* c[rows, columns] = op(a) . op(b) + (add ? c : 0), row-major, dense; op(a) is [rows, inner]: `a`
- * is stored so, or with a_transposed as [inner, rows]; op(b) is [inner, columns], with b_transposed
- * stored as [columns, inner]. Sums are in fp32 (TF32 where products_set_tf32 allows it and the
- * type is fp32). */
+/* c[rows, columns] = op(a) . op(b) + add, row-major, dense; op(a) is [rows, inner]: `a` is stored
+ * so, or with a_transposed as [inner, rows]; op(b) is [inner, columns], with b_transposed stored as
+ * [columns, inner]. No size is 0. Sums are in fp32. */
 struct product {
     enum data_type type;   /* of a and b */
     enum data_type c_type; /* type or fp32 */
     int64_t rows, columns, inner;
-    bool a_transposed, b_transposed, add;
+    bool a_transposed, b_transposed;
     const void *a, *b;
+    const void *add; /* [rows, columns] of c_type, or NULL; may be c */
     void *c;
     enum product_epilogue epilogue;
-    void *bias;      /* EPILOGUE_BIAS, _GELU: [columns] of c_type; _BIAS_GRADIENT_A: [rows] fp32 */
-    void *auxiliary; /* GELU's: [rows, columns] of c_type */
+    void *bias; /* EPILOGUE_BIAS: [columns] of c_type; _BIAS_GRADIENT_A: [rows] fp32 */
 };
 
 struct products *products_open(struct cuda_device *cuda);
 void products_close(struct products *products);
+/* Can the library do this one? Without an epilogue it always can. */
+bool product_possible(struct stream *stream, const struct product *product);
 void product_run(struct stream *stream, const struct product *product);
 
 #endif

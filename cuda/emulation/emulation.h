@@ -103,6 +103,10 @@ static inline float rsqrtf(float x)
 {
     return 1 / sqrtf(x);
 }
+static inline float __fdividef(float x, float y)
+{
+    return x / y;
+}
 static inline float __uint_as_float(uint32_t bits)
 {
     float value;

@@ -1,0 +1,360 @@
+/* Linear layers: matrix products by the library (product.h), which adds the bias and a residual.
+ * What else there is to do, GELU, dropout, drop path, is one elementwise kernel after the product,
+ * and none where there is nothing. What goes from product to kernel is rounded to its type, as
+ * everything that is stored. */
+#include "cuda.h"
+#include "kernel.h"
+#include "product.h"
+
+enum { THREADS = 256, WARPS = THREADS / WARP };
+
+/* ---- The normal distribution: the CPU's fits (src/device/vector.h), so that both give the same to
+ * some ulp. One division and a dozen multiplications an element stay below the memory's time;
+ * erff and expf would not. */
+__device__ static inline float normal_below(float x)
+{
+    float t = x * x;
+    float p = t * 1.21139461e-10f - 2.25143168e-8f;
+    p = p * t + 3.03359639e-6f;
+    p = p * t + 1.47807116e-4f;
+    p = p * t + 4.36267847e-3f;
+    p = p * t + 3.36627800e-2f;
+    p = p * t + 3.98942204e-1f;
+    float q = t * 5.51530196e-5f + 1.69802055e-3f;
+    q = q * t + 2.77791656e-2f;
+    q = q * t + 2.51045403e-1f;
+    q = q * t + 1.0f;
+    float below = __fdividef(x * p, q) + 0.5f;
+    below = x > 5.3f ? 1.0f : below;
+    return x < -5.3f ? 0.0f : below;
+}
+
+__device__ static inline float gelu(float x)
+{
+    return x * normal_below(x);
+}
+
+__device__ static inline float gelu_slope(float x)
+{
+    float t = x * x;
+    float p = t * -1.53916896e-11f + 2.79184839e-9f;
+    p = p * t - 1.01732904e-7f;
+    p = p * t + 3.29936020e-5f;
+    p = p * t - 1.48496053e-4f;
+    p = p * t + 1.45301207e-2f;
+    p = p * t - 4.15402663e-2f;
+    p = p * t + 7.97884771e-1f;
+    float q = t * 5.54456895e-6f + 1.50116881e-4f;
+    q = q * t + 2.95077482e-3f;
+    q = q * t + 3.69624726e-2f;
+    q = q * t + 2.81272678e-1f;
+    q = q * t + 1.0f;
+    float slope = __fdividef(x * p, q) + 0.5f;
+    slope = x > 6.0f ? 1.0f : slope;
+    return x < -6.0f ? 0.0f : slope;
+}
+
+/* ---- Elementwise: a thread takes an octet of a row. They are counted by 32 bits, because a
+ * division by 64 would take longer than the memory does. */
+struct octets {
+    uint32_t count, of_row, rows_per_sample;
+    uint32_t first_row; /* what the masks take the first row for */
+    int64_t width;
+    bool fits; /* eight_fits for all that is read and written */
+};
+
+static struct octets octets_of(int64_t rows, int64_t width, int64_t rows_per_sample, bool fits)
+{
+    int64_t of_row = (width + 7) / 8;
+    ENSURE(rows * of_row <= UINT32_MAX, "%lld rows of %lld are too many", (long long)rows,
+           (long long)width);
+    return (struct octets){
+        (uint32_t)(rows * of_row), (uint32_t)of_row, (uint32_t)rows_per_sample, 0, width, fits};
+}
+
+struct octet_place {
+    int64_t at;   /* index of its first element */
+    int64_t left; /* elements from there to the row's end */
+    int64_t sample, octet;
+};
+
+/* False: there is none for this thread. */
+__device__ static inline bool octet_find(const struct octets &octets, struct octet_place *place)
+{
+    uint32_t number = blockIdx.x * blockDim.x + threadIdx.x;
+    if (number >= octets.count)
+        return false;
+    uint32_t row_here = number / octets.of_row, column = number - row_here * octets.of_row;
+    uint32_t row = octets.first_row + row_here, sample = row / octets.rows_per_sample;
+    place->at = row_here * octets.width + (int64_t)column * 8;
+    place->left = octets.width - (int64_t)column * 8;
+    place->sample = sample;
+    place->octet = (int64_t)(row - sample * octets.rows_per_sample) * octets.of_row + column;
+    return true;
+}
+
+/* y = dropout(gelu(pre)) */
+template <typename number>
+__global__ static void gelu_kernel(struct octets octets, const number *pre, number *y,
+                                   struct mask mask)
+{
+    struct octet_place place;
+    if (!octet_find(octets, &place))
+        return;
+    struct eight eight = eight_load_some(pre + place.at, place.left, octets.fits);
+    for (int i = 0; i < 8; i++)
+        eight.value[i] = gelu(eight.value[i]);
+    mask_apply(mask, place.sample, place.octet, &eight);
+    eight_store_some(y + place.at, eight, place.left, octets.fits);
+}
+
+/* dx = dropout(dx) * gelu'(pre) */
+template <typename number>
+__global__ static void gelu_gradient_kernel(struct octets octets, const number *pre, number *dx,
+                                            struct mask mask)
+{
+    struct octet_place place;
+    if (!octet_find(octets, &place))
+        return;
+    struct eight eight = eight_load_some(dx + place.at, place.left, octets.fits);
+    struct eight x = eight_load_some(pre + place.at, place.left, octets.fits);
+    mask_apply(mask, place.sample, place.octet, &eight);
+    for (int i = 0; i < 8; i++)
+        eight.value[i] *= gelu_slope(x.value[i]);
+    eight_store_some(dx + place.at, eight, place.left, octets.fits);
+}
+
+/* y = (residual or 0) + drop_path(dropout(sum)); y may be sum or residual. */
+template <typename number>
+__global__ static void drop_kernel(struct octets octets, const number *sum, const number *residual,
+                                   number *y, struct mask mask, struct mask path)
+{
+    struct octet_place place;
+    if (!octet_find(octets, &place))
+        return;
+    struct eight eight = eight_load_some(sum + place.at, place.left, octets.fits);
+    mask_apply(mask, place.sample, place.octet, &eight);
+    if (residual != NULL) {
+        struct eight past = eight_load_some(residual + place.at, place.left, octets.fits);
+        float factor = path_factor(path, place.sample);
+        for (int i = 0; i < 8; i++)
+            eight.value[i] = past.value[i] + factor * eight.value[i];
+    }
+    eight_store_some(y + place.at, eight, place.left, octets.fits);
+}
+
+/* ---- Forward. */
+static const void *row_of(enum data_type type, const void *rows, int64_t width, int64_t row)
+{
+    return (const unsigned char *)rows + (size_t)(row * width) * type_size(type);
+}
+
+/* c = rows first..first + rows - 1 of x . weight^T + bias, + add. */
+static void forward_product(struct stream *stream, const struct linear_forward *args, int64_t first,
+                            int64_t rows, const void *add, void *c)
+{
+    struct product product = {};
+    product.type = product.c_type = args->type;
+    product.rows = rows;
+    product.columns = args->out;
+    product.inner = args->in;
+    product.b_transposed = true;
+    product.a = row_of(args->type, args->x, args->in, first);
+    product.b = args->weight;
+    product.add = add;
+    product.c = c;
+    if (args->bias != NULL) {
+        product.epilogue = EPILOGUE_BIAS;
+        product.bias = (void *)args->bias;
+    }
+    product_run(stream, &product);
+}
+
+template <typename number>
+static void gelu_launch(struct stream *stream, const struct linear_forward *args)
+{
+    bool fits = eight_fits(args->pre, args->out) && eight_fits(args->y, args->out);
+    struct octets octets = octets_of(args->rows, args->out, args->rows_per_sample, fits);
+    KERNEL_LAUNCH(gelu_kernel<number>, blocks_for(octets.count, THREADS), THREADS, 0,
+                  stream->handle, octets, (const number *)args->pre, (number *)args->y,
+                  mask_of(&args->dropout));
+}
+
+/* Of rows from `first` on, whose sums are at `sum`. */
+template <typename number>
+static void drop_launch(struct stream *stream, const struct linear_forward *args, int64_t first,
+                        int64_t rows, const void *sum)
+{
+    number *y = (number *)row_of(args->type, args->y, args->out, first);
+    const number *residual = (const number *)args->residual;
+    if (residual != NULL)
+        residual += first * args->out;
+    bool fits = eight_fits(sum, args->out) && eight_fits(y, args->out) &&
+                (residual == NULL || eight_fits(residual, args->out));
+    struct octets octets = octets_of(rows, args->out, args->rows_per_sample, fits);
+    octets.first_row = (uint32_t)first;
+    KERNEL_LAUNCH(drop_kernel<number>, blocks_for(octets.count, THREADS), THREADS, 0,
+                  stream->handle, octets, (const number *)sum, residual, y, mask_of(&args->dropout),
+                  mask_of(&args->drop_path));
+}
+
+/* The sums cannot lie in y, which holds the residual: they take turns in the workspace. */
+static void forward_in_place(struct stream *stream, const struct linear_forward *args)
+{
+    size_t row_bytes = (size_t)args->out * type_size(args->type);
+    int64_t most = (int64_t)(WORKSPACE_SUMS / row_bytes);
+    most = most < args->rows ? most : args->rows;
+    void *sums = cuda_workspace_sums(stream->cuda, (size_t)(most > 0 ? most : 1) * row_bytes);
+    for (int64_t first = 0; first < args->rows; first += most) {
+        int64_t rows = args->rows - first < most ? args->rows - first : most;
+        forward_product(stream, args, first, rows, NULL, sums);
+        NUMBER_SWITCH(args->type, drop_launch, stream, args, first, rows, sums);
+    }
+}
+
+void cuda_linear_forward(struct stream *stream, const struct linear_forward *args)
+{
+    bool drops = args->dropout.rate > 0 || (args->residual != NULL && args->drop_path.rate > 0);
+    if (args->rows == 0 || args->in == 0 || args->out == 0)
+        return;
+    if (args->pre != NULL) {
+        forward_product(stream, args, 0, args->rows, NULL, args->pre);
+        NUMBER_SWITCH(args->type, gelu_launch, stream, args);
+    } else if (!drops) {
+        forward_product(stream, args, 0, args->rows, args->residual, args->y);
+    } else if (args->residual == args->y) {
+        forward_in_place(stream, args);
+    } else {
+        forward_product(stream, args, 0, args->rows, NULL, args->y);
+        NUMBER_SWITCH(args->type, drop_launch, stream, args, 0, args->rows, args->y);
+    }
+}
+
+/* ---- Column sums of dy, where no product has them: a block takes a chunk of the rows and 256
+ * columns, its warps take turns with the rows. */
+enum { SUMS_COLUMNS = WARP * 8 };
+
+template <typename number>
+__global__ static void column_sums_kernel(const number *values, int64_t rows, int64_t width,
+                                          int64_t stride, int64_t chunk_rows, float *partial,
+                                          bool fits)
+{
+    SHARED_MEMORY(shared);
+    float *room = (float *)shared; /* [WARPS, SUMS_COLUMNS] */
+    int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
+    int64_t column = (int64_t)blockIdx.x * SUMS_COLUMNS, left = width - column - lane * 8;
+    int64_t first = (int64_t)blockIdx.y * chunk_rows, end = first + chunk_rows;
+    struct eight sum = {};
+    end = end < rows ? end : rows;
+    if (left > 0) {
+#pragma unroll 4
+        for (int64_t row = first + warp; row < end; row += WARPS) {
+            struct eight eight =
+                eight_load_some(values + row * stride + column + lane * 8, left, fits);
+            for (int i = 0; i < 8; i++)
+                sum.value[i] += eight.value[i];
+        }
+    }
+    for (int i = 0; i < 8; i++)
+        room[warp * SUMS_COLUMNS + lane * 8 + i] = sum.value[i];
+    __syncthreads();
+    float total = 0;
+    for (int i = 0; i < WARPS; i++)
+        total += room[i * SUMS_COLUMNS + (int)threadIdx.x];
+    if (column + threadIdx.x < width)
+        partial[(int64_t)blockIdx.y * width + column + threadIdx.x] = total;
+}
+
+template <typename number>
+static void column_sums_add(struct stream *stream, const struct linear_backward *args)
+{
+    const int64_t most = WORKSPACE_SUMS / (SUM_CHUNKS * sizeof(float));
+    int64_t chunk_rows = sum_chunk_rows(args->rows), chunks = blocks_for(args->rows, chunk_rows);
+    for (int64_t first = 0; first < args->out; first += most) {
+        int64_t width = args->out - first < most ? args->out - first : most;
+        float *partial =
+            (float *)cuda_workspace_sums(stream->cuda, (size_t)(chunks * width) * sizeof *partial);
+        KERNEL_LAUNCH(column_sums_kernel<number>,
+                      dim3(blocks_for(width, SUMS_COLUMNS), (unsigned)chunks), THREADS,
+                      WARPS * SUMS_COLUMNS * sizeof(float), stream->handle,
+                      (const number *)args->dy + first, args->rows, width, args->out, chunk_rows,
+                      partial, eight_fits(args->dy, args->out));
+        columns_add(stream, partial, chunks, width, args->dbias + first);
+    }
+}
+
+/* ---- Backward. */
+
+/* dweight += dy^T . x, with the sums of dy's columns where `sums` is not NULL. */
+static struct product weight_product(const struct linear_backward *args, float *sums)
+{
+    struct product product = {};
+    product.type = args->type;
+    product.c_type = TYPE_FP32;
+    product.rows = args->out;
+    product.columns = args->in;
+    product.inner = args->rows;
+    product.a_transposed = true;
+    product.a = args->dy;
+    product.b = args->x;
+    product.add = product.c = args->dweight;
+    product.epilogue = sums != NULL ? EPILOGUE_BIAS_GRADIENT_A : EPILOGUE_NONE;
+    product.bias = sums;
+    return product;
+}
+
+/* The product has dy at hand and gives its column sums for nothing, if the library can do that. */
+static void backward_weights(struct stream *stream, const struct linear_backward *args)
+{
+    size_t bytes = (size_t)args->out * sizeof(float);
+    bool together = args->dweight != NULL && args->dbias != NULL && bytes <= WORKSPACE_SUMS;
+    if (together) {
+        float *sums = (float *)cuda_workspace_sums(stream->cuda, bytes);
+        struct product product = weight_product(args, sums);
+        together = product_possible(stream, &product);
+        if (together) {
+            product_run(stream, &product);
+            columns_add(stream, sums, 1, args->out, args->dbias);
+        }
+    }
+    if (args->dweight != NULL && !together) {
+        struct product product = weight_product(args, NULL);
+        product_run(stream, &product);
+    }
+    if (args->dbias != NULL && !together)
+        NUMBER_SWITCH(args->type, column_sums_add, stream, args);
+}
+
+template <typename number>
+static void gelu_gradient_launch(struct stream *stream, const struct linear_backward *args)
+{
+    bool fits = eight_fits(args->pre, args->in) && eight_fits(args->dx, args->in);
+    struct octets octets = octets_of(args->rows, args->in, args->rows_per_sample, fits);
+    KERNEL_LAUNCH(gelu_gradient_kernel<number>, blocks_for(octets.count, THREADS), THREADS, 0,
+                  stream->handle, octets, (const number *)args->pre, (number *)args->dx,
+                  mask_of(&args->dropout));
+}
+
+static void backward_inputs(struct stream *stream, const struct linear_backward *args)
+{
+    struct product product = {};
+    product.type = product.c_type = args->type;
+    product.rows = args->rows;
+    product.columns = args->in;
+    product.inner = args->out;
+    product.a = args->dy;
+    product.b = args->weight;
+    product.c = args->dx;
+    product_run(stream, &product);
+    if (args->pre != NULL)
+        NUMBER_SWITCH(args->type, gelu_gradient_launch, stream, args);
+}
+
+void cuda_linear_backward(struct stream *stream, const struct linear_backward *args)
+{
+    if (args->rows == 0 || args->in == 0 || args->out == 0)
+        return;
+    backward_weights(stream, args);
+    if (args->dx != NULL)
+        backward_inputs(stream, args);
+}
