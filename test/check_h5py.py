@@ -9,8 +9,8 @@ import numpy
 
 NUMBERS = """step epoch epoch_step global_batch seed best_metric best_step evaluations_without_gain
     plateau_rate_factor plateau_best plateau_bad epoch_loss_sum epoch_top1_sum epoch_top5_sum
-    epoch_samples train_seconds without_setup_seconds total_seconds parts finished moments averaged
-    replica shard format""".split()
+    epoch_samples train_seconds without_setup_seconds total_seconds parts loss_scale
+    loss_scale_good_steps skipped_steps finished moments averaged replica shard format""".split()
 TEXTS = "model program date compute".split()
 
 TABLE = []

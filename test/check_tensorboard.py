@@ -22,6 +22,8 @@ TRAIN_TAGS = {
     "grad_norm": "grad_norm",
     "images_per_second": "images_per_second",
     "peak_share": "peak_share",
+    "loss_scale": "loss_scale",
+    "skipped_steps": "skipped_steps",
     "time/data": "data_seconds",
     "time/compute": "compute_seconds",
     "time/comm": "comm_seconds",

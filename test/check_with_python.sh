@@ -35,4 +35,8 @@ grep -q 'resuming from' "$work/second.log" && bad= || bad="not resumed"
 result "the run goes on" "$bad" "$work/second.log"
 read_by "TensorBoard sees no step twice in a resumed run" check_tensorboard.py "$folder" --parts 2
 
+run 1 half $small run.dir="$work/half" train.precision=fp16 train.epochs=1
+result "a run in fp16" "$([ $status -eq 0 ] || echo "status $status")" "$work/half.log"
+read_by "TensorBoard reads the scale of the loss" check_tensorboard.py "$work/half" --parts 1
+
 echo "1..$number"

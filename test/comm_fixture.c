@@ -9,7 +9,7 @@
 
 const struct comm_test_type comm_types[COMM_TYPES] = {
     {COMM_BYTE, 1, MPI_UINT8_T}, {COMM_INT64, 8, MPI_INT64_T}, {COMM_FP32, 4, MPI_FLOAT},
-    {COMM_FP64, 8, MPI_DOUBLE},  {COMM_BF16, 2, MPI_FLOAT},
+    {COMM_FP64, 8, MPI_DOUBLE},  {COMM_BF16, 2, MPI_FLOAT},    {COMM_FP16, 2, MPI_FLOAT},
 };
 
 const struct comm_test_operation comm_operations[COMM_OPERATIONS] = {
@@ -44,6 +44,28 @@ float from_bf16(uint16_t value)
     return wide;
 }
 
+uint16_t to_fp16(double value)
+{
+    double magnitude = fabs(value);
+    unsigned sign = signbit(value) ? 0x8000 : 0;
+    if (isnan(value))
+        return 0x7e00;
+    if (magnitude >= 65520)
+        return (uint16_t)(sign | 0x7c00);
+    int exponent = magnitude < 0x1p-14 ? -14 : ilogb(magnitude);
+    long steps = lrint(ldexp(magnitude, 10 - exponent));
+    return (uint16_t)(sign | (unsigned)((exponent + 14) * 1024 + steps));
+}
+
+double from_fp16(uint16_t value)
+{
+    int exponent = value >> 10 & 31, mantissa = value & 1023;
+    double sign = value >> 15 ? -1 : 1;
+    if (exponent == 31)
+        return mantissa != 0 ? NAN : sign * INFINITY;
+    return sign * (exponent == 0 ? ldexp(mantissa, -24) : ldexp(1024 + mantissa, exponent - 25));
+}
+
 static void element_set(enum comm_type type, void *buffer, int64_t i, int value)
 {
     switch (type) {
@@ -62,6 +84,9 @@ static void element_set(enum comm_type type, void *buffer, int64_t i, int value)
         break;
     case COMM_BF16:
         ((uint16_t *)buffer)[i] = to_bf16((float)value);
+        break;
+    case COMM_FP16:
+        ((uint16_t *)buffer)[i] = to_fp16(value);
         break;
     }
 }
@@ -101,15 +126,17 @@ bool differs_from_root(const float *values, int64_t count)
 
 void reference_reduce(int type, void *buffer, int64_t count, MPI_Op operation, MPI_Comm comm)
 {
-    if (comm_types[type].type != COMM_BF16) {
+    bool bf16 = comm_types[type].type == COMM_BF16;
+    if (!bf16 && comm_types[type].type != COMM_FP16) {
         MPI_Allreduce(MPI_IN_PLACE, buffer, (int)count, comm_types[type].mpi, operation, comm);
         return;
     }
     float *wide = malloc((size_t)count * sizeof *wide + 1);
     for (int64_t i = 0; i < count; i++)
-        wide[i] = from_bf16(((uint16_t *)buffer)[i]);
+        wide[i] =
+            bf16 ? from_bf16(((uint16_t *)buffer)[i]) : (float)from_fp16(((uint16_t *)buffer)[i]);
     MPI_Allreduce(MPI_IN_PLACE, wide, (int)count, MPI_FLOAT, operation, comm);
     for (int64_t i = 0; i < count; i++)
-        ((uint16_t *)buffer)[i] = to_bf16(wide[i]);
+        ((uint16_t *)buffer)[i] = bf16 ? to_bf16(wide[i]) : to_fp16((double)wide[i]);
     free(wide);
 }

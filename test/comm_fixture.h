@@ -7,12 +7,12 @@
 
 #include "comm/comm.h"
 
-enum { COMM_TYPES = 5, COMM_OPERATIONS = 3 };
+enum { COMM_TYPES = 6, COMM_OPERATIONS = 3 };
 
 struct comm_test_type {
     enum comm_type type;
     size_t size;
-    MPI_Datatype mpi; /* for COMM_BF16: of the widened values */
+    MPI_Datatype mpi; /* for types of 16 bits: of the widened values */
 };
 extern const struct comm_test_type comm_types[COMM_TYPES];
 
@@ -30,6 +30,8 @@ int small_value(int rank, int64_t i, unsigned salt);
 
 uint16_t to_bf16(float value); /* cuts the rest off */
 float from_bf16(uint16_t value);
+uint16_t to_fp16(double value); /* to nearest even */
+double from_fp16(uint16_t value);
 
 /* `count` small values in a buffer that the caller frees. */
 void *buffer_open(enum comm_type type, int64_t count, int rank, unsigned salt);

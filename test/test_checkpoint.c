@@ -41,6 +41,9 @@ static const struct training_state some_state = {
     .without_setup_seconds = 13.5,
     .total_seconds = 14.5,
     .parts = 2,
+    .loss_scale = 0.25,
+    .loss_scale_good_steps = 1999,
+    .skipped_steps = 12,
     .finished = true,
 };
 
@@ -223,6 +226,9 @@ static void assert_same_state(const struct training_state *a, const struct train
     assert_true(a->without_setup_seconds == b->without_setup_seconds);
     assert_true(a->total_seconds == b->total_seconds);
     assert_int_equal(a->parts, b->parts);
+    assert_true(a->loss_scale == b->loss_scale);
+    assert_int_equal(a->loss_scale_good_steps, b->loss_scale_good_steps);
+    assert_int_equal(a->skipped_steps, b->skipped_steps);
     assert_int_equal(a->finished, b->finished);
 }
 

@@ -211,7 +211,7 @@ static void test_files_of_another_kind(void **state)
     set_number("shard", 0);
     assert_not_read(&fixture, file, "a mesh of replica");
     set_number("format", CHECKPOINT_FORMAT + 1);
-    assert_not_read(&fixture, file, "its format is 2, this program reads 1");
+    assert_not_read(&fixture, file, "its format is 3, this program reads 1 to 2");
     make_foreign();
     assert_not_read(&fixture, file, "no checkpoint of vittrain");
     store((const unsigned char *)"[run]\n", 6);
@@ -225,6 +225,33 @@ static void test_files_of_another_kind(void **state)
     assert_false(checkpoint_read_deck(file, world, &deck, &error));
     assert_error(&error, ERROR_CHECKPOINT, file, "is empty");
     assert_null(deck);
+    fixture_close(&fixture);
+}
+
+/* Format 1 had no loss scale. In a file of today it is missed. */
+static void test_an_older_format(void **state)
+{
+    static const char *const later[] = {"loss_scale", "loss_scale_good_steps", "skipped_steps"};
+    struct fixture fixture;
+    struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
+    struct training_state read = {.loss_scale = 5, .skipped_steps = 5};
+    struct error error = {.kind = ERROR_NONE};
+    (void)state;
+    write_first(&fixture, &tiny);
+    if (world->rank == 0) {
+        hid_t opened = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
+        for (int i = 0; i < 3; i++)
+            assert_true(H5Adelete(opened, later[i]) >= 0);
+        H5Fclose(opened);
+    }
+    comm_barrier(world);
+    assert_not_read(&fixture, file, "attribute");
+    set_number("format", 1);
+    assert_true(checkpoint_read(file, &target, &fixture.flat, &read, false, &error));
+    assert_int_equal(read.step, some_state.step);
+    assert_true(read.loss_scale == 0 && read.loss_scale_good_steps == 0 && read.skipped_steps == 0);
+    set_number("format", 0);
+    assert_not_read(&fixture, file, "its format is 0, this program reads 1 to 2");
     fixture_close(&fixture);
 }
 
@@ -469,17 +496,12 @@ static int drop_folder(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_flipped_bits),
-        IN_FOLDER(test_flipped_bits_in_data),
-        IN_FOLDER(test_cut_files),
-        IN_FOLDER(test_files_of_another_kind),
-        IN_FOLDER(test_other_models),
-        IN_FOLDER(test_missing_shards),
-        IN_FOLDER(test_tensors_that_overlap),
-        IN_FOLDER(test_unwritable_folders),
-        IN_FOLDER(test_folder_without_permission),
-        IN_FOLDER(test_full_disk),
-        IN_FOLDER(test_limit_on_file_size),
+        IN_FOLDER(test_flipped_bits),       IN_FOLDER(test_flipped_bits_in_data),
+        IN_FOLDER(test_cut_files),          IN_FOLDER(test_files_of_another_kind),
+        IN_FOLDER(test_an_older_format),    IN_FOLDER(test_other_models),
+        IN_FOLDER(test_missing_shards),     IN_FOLDER(test_tensors_that_overlap),
+        IN_FOLDER(test_unwritable_folders), IN_FOLDER(test_folder_without_permission),
+        IN_FOLDER(test_full_disk),          IN_FOLDER(test_limit_on_file_size),
     };
     struct error error = {.kind = ERROR_NONE};
     if (!comm_world_open(&argc, &argv, &world, &error)) {

@@ -147,6 +147,32 @@ static void bf16_is_added_in_fp32_and_rounded_to_even(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
+/* Every number of fp16 and one other, of all sizes: subnormals, ties, what overflows, NaN. */
+static void fp16_is_added_in_fp32_and_rounded_to_even(void **state)
+{
+    (void)state;
+    enum { ALL = 1 << 16, TURNS = 5 };
+    static const uint16_t factor[TURNS] = {1, 3, 259, 0x7bff, 0x8001};
+    uint16_t *value = malloc(ALL * sizeof *value);
+    int64_t wrong = 0;
+    for (int turn = 0; turn < TURNS; turn++) {
+        for (int i = 0; i < ALL; i++)
+            value[i] = (uint16_t)(world->rank == 0   ? i
+                                  : world->rank == 1 ? i * factor[turn] + turn
+                                                     : 0);
+        comm_all_reduce(world, value, ALL, COMM_FP16, COMM_SUM);
+        for (int i = 0; i < ALL; i++) {
+            double sum = from_fp16((uint16_t)i);
+            if (world->size > 1)
+                sum += from_fp16((uint16_t)(i * factor[turn] + turn));
+            double expected = from_fp16(to_fp16(sum)), is = from_fp16(value[i]);
+            wrong += isnan(expected) ? !isnan(is) : is != expected;
+        }
+    }
+    free(value);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
 static void many_in_flight_end_in_any_order(void **state)
 {
     (void)state;
@@ -369,6 +395,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(all_gather_brings_every_block),
         cmocka_unit_test(broadcast_reaches_all_from_any_root),
         cmocka_unit_test(sums_have_the_same_bits_everywhere_and_always),
+        cmocka_unit_test(fp16_is_added_in_fp32_and_rounded_to_even),
         cmocka_unit_test(bf16_is_added_in_fp32_and_rounded_to_even),
         cmocka_unit_test(many_in_flight_end_in_any_order),
         cmocka_unit_test(split_groups_work_side_by_side),

@@ -25,6 +25,8 @@ static const char *const variants[] = {
     "train.precision=bf16",
     ("train.precision=bf16 mesh.reduce=compute train.accumulate=3 "
      "train.checkpoint_activations=block"),
+    "train.precision=fp16 optim.ema=0.9",
+    "train.precision=fp16 mesh.reduce=compute train.accumulate=2",
     "train.precision=fp32 train.accumulate=2 optim.freeze=stem,blocks.0 optim.ema=0.9",
     "train.precision=fp32 optim.name=sgd model.pool=mean optim.freeze=blocks.1 data.val=none",
 };
@@ -62,7 +64,10 @@ static struct counted *counted_of(const struct comm *comm)
 
 static double element_bytes(enum comm_type type)
 {
-    return type == COMM_BF16 ? 2 : type == COMM_FP32 ? 4 : type == COMM_BYTE ? 1 : 8;
+    return type == COMM_BF16 || type == COMM_FP16 ? 2
+           : type == COMM_FP32                    ? 4
+           : type == COMM_BYTE                    ? 1
+                                                  : 8;
 }
 
 static struct ticket *count_all_reduce(struct comm *comm, void *buffer, int64_t count,

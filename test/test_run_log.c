@@ -18,7 +18,8 @@
 
 #define METRICS_HEADER                                                                             \
     "epoch,step,split,loss,top1,top5,lr,grad_norm,images_per_second,step_seconds,data_seconds,"    \
-    "compute_seconds,comm_seconds,exposed_comm_seconds,peak_share,elapsed_seconds\n"
+    "compute_seconds,comm_seconds,exposed_comm_seconds,peak_share,elapsed_seconds,loss_scale,"     \
+    "skipped_steps\n"
 #define EPOCHS_HEADER                                                                              \
     "epoch,step,train_loss,train_top1,train_top5,val_loss,val_top1,val_top5,lr,seconds,"           \
     "eval_seconds,images_per_second,data_share\n"
@@ -70,7 +71,9 @@ static void write_train(struct run_log *log, int64_t step)
                               .comm_seconds = 0.01,
                               .exposed_comm_seconds = 0.004,
                               .peak_share = 0.5,
-                              .elapsed_seconds = (double)step};
+                              .elapsed_seconds = (double)step,
+                              .loss_scale = 32768,
+                              .skipped_steps = 1};
 
     assert_true(run_log_metrics(log, &row, &error));
 }
@@ -118,7 +121,7 @@ static void assert_file(const char *name, const char *expected)
 
 #define ROW(epoch, step)                                                                           \
     epoch "," step ",train,2.5,0.125,,0.0003,0.333333333,1000,0.064,0,0.06,0.01,0.004,0.5," step   \
-          "\n"
+          ",32768,1\n"
 
 static void rows_hold_what_was_given(void **state)
 {
@@ -181,16 +184,29 @@ static void a_run_that_begins_again_cuts_all(void **state)
     assert_file("metrics.csv", METRICS_HEADER);
 }
 
+/* Rows of a program that measured less get empty cells. */
+static void columns_that_came_later_are_empty(void **state)
+{
+    (void)state;
+    put_file("epochs.csv", "epoch,step,train_loss\n0,10,2.5\n1,20,2.25\n2,30,2\n");
+    close_log(open_log(20));
+    assert_file("epochs.csv", EPOCHS_HEADER "0,10,2.5,,,,,,,,,,\n1,20,2.25,,,,,,,,,,\n");
+}
+
 static void other_columns_are_an_error_and_stay(void **state)
 {
     (void)state;
     struct error error = {0};
 
-    put_file("metrics.csv", "a,b\n1,2\n");
-    assert_null(run_log_open(&folder, &options, 10, &error));
-    assert_int_equal(error.kind, ERROR_FILE);
-    assert_non_null(strstr(error.text, "metrics.csv has other columns"));
-    assert_file("metrics.csv", "a,b\n1,2\n");
+    static const char *const tables[] = {"a,b\n1,2\n", "epoch,step,spl\n1,2,train\n"};
+    for (int i = 0; i < 2; i++) {
+        error_clear(&error);
+        put_file("metrics.csv", tables[i]);
+        assert_null(run_log_open(&folder, &options, 10, &error));
+        assert_int_equal(error.kind, ERROR_FILE);
+        assert_non_null(strstr(error.text, "metrics.csv has other columns"));
+        assert_file("metrics.csv", tables[i]);
+    }
 }
 
 static void outputs_can_be_switched_off(void **state)
@@ -259,6 +275,7 @@ int main(void)
         FOLDER_TEST(a_torn_last_line_is_dropped),
         FOLDER_TEST(lines_without_a_step_are_dropped),
         FOLDER_TEST(a_run_that_begins_again_cuts_all),
+        FOLDER_TEST(columns_that_came_later_are_empty),
         FOLDER_TEST(other_columns_are_an_error_and_stay),
         FOLDER_TEST(outputs_can_be_switched_off),
         FOLDER_TEST(a_missing_folder_is_an_error),

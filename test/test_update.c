@@ -407,6 +407,68 @@ static void the_scale_follows_the_norms(void **state)
     device_test_close(&test);
 }
 
+/* A run of gradients, some of which are not finite, against torch.amp.GradScaler and AdamW: the
+ * scale after each step, the weights after some. */
+static void scaling_is_pytorchs(void **state)
+{
+    (void)state;
+    enum { WEIGHTS = 7 };
+    struct vector_file *file = vector_file_open("device_scaler.safetensors");
+    int64_t steps, gradient_count, every_count;
+    const float *scales = vector_file_floats(file, "scales", &steps);
+    const float *gradients = vector_file_floats(file, "gradients", &gradient_count);
+    const int32_t *bad = vector_file_integers(file, "bad", NULL);
+    const double *expected = vector_file_doubles(file, "weights", &every_count);
+    const int64_t every = steps * WEIGHTS / every_count, turns = gradient_count / WEIGHTS;
+    const struct update_segment segment = {0, WEIGHTS, 0.05f, 1};
+    struct device_test test;
+    device_test_open(&test, 1);
+    float *weights = device_test_zeros(&test, TYPE_FP32, WEIGHTS);
+    float *gradient = device_test_zeros(&test, TYPE_FP32, WEIGHTS);
+    struct run_place *place = device_test_place(&test, 0, 0, 0.01, 0);
+    struct loss_scaler scaler = {.scale = 65536};
+    double norm_squared;
+    memcpy(weights, vector_file_floats(file, "start", NULL), WEIGHTS * sizeof *weights);
+    place->beta1 = 0.9;
+    const struct update args = {.rule = UPDATE_ADAMW,
+                                .count = WEIGHTS,
+                                .weights = weights,
+                                .gradient = gradient,
+                                .moment1 = device_test_zeros(&test, TYPE_FP32, WEIGHTS),
+                                .moment2 = device_test_zeros(&test, TYPE_FP32, WEIGHTS),
+                                .segments = &segment,
+                                .segment_count = 1,
+                                .place = place,
+                                .beta2 = 0.999,
+                                .epsilon = 1e-8,
+                                .norm_squared = &norm_squared,
+                                .max_norm = 1,
+                                .scaler = &scaler};
+    for (int64_t step = 0; step < steps; step++) {
+        for (int i = 0; i < WEIGHTS; i++)
+            gradient[i] = scaler.scale * gradients[step % turns * WEIGHTS + i];
+        if (bad[step] > 0)
+            gradient[bad[step] % WEIGHTS] = bad[step] % 2 ? INFINITY : NAN;
+        norm_squared = norm_squared_of(&test, gradient, WEIGHTS);
+        place->update = step + 1;
+        device_cpu.update(test.stream, &args);
+        device_cpu.scaler_update(test.stream, &scaler, &norm_squared);
+        if (scaler.scale != scales[step])
+            fail_msg("step %lld: the scale is %g, not %g", (long long)step, (double)scaler.scale,
+                     (double)scales[step]);
+        for (int i = 0; i < WEIGHTS && (step + 1) % every == 0; i++) {
+            double truth = expected[step / every * WEIGHTS + i];
+            /* fp32 drifts away from PyTorch's double by a rounding a step. */
+            if (!(fabs((double)weights[i] - truth) <=
+                  (2e-6 + 2e-8 * (double)step) * (1 + fabs(truth))))
+                fail_msg("step %lld, weight %d is %.9g, not %.9g", (long long)step, i,
+                         (double)weights[i], truth);
+        }
+    }
+    device_test_close(&test);
+    vector_file_close(file);
+}
+
 static void sums_of_squares(void **state)
 {
     (void)state;
@@ -695,6 +757,7 @@ int main(void)
         cmocka_unit_test(clipping_multiplies_the_gradient),
         cmocka_unit_test(the_scale_leaves_no_trace),
         cmocka_unit_test(the_scale_follows_the_norms),
+        cmocka_unit_test(scaling_is_pytorchs),
         cmocka_unit_test(sums_of_squares),
         cmocka_unit_test(additions),
         cmocka_unit_test(zeros),

@@ -40,6 +40,10 @@ static void state_print(const struct checkpoint_contents *contents, const struct
            (long long)state->step, (long long)state->epoch, (long long)state->epoch_step,
            (long long)state->global_batch, (unsigned long long)state->seed,
            state->finished ? "finished" : "not finished");
+    if (state->loss_scale > 0)
+        printf("fp16     loss scale %.15g, %lld steps since it changed, %lld steps skipped in all\n",
+               state->loss_scale, (long long)state->loss_scale_good_steps,
+               (long long)state->skipped_steps);
     printf("time     %.1f s in %lld part%s, %.1f s of training alone\n", state->total_seconds,
            (long long)state->parts, state->parts == 1 ? "" : "s", state->train_seconds);
     if (state->epoch_samples > 0)
@@ -69,7 +73,7 @@ static void head_print(const char *path, const struct checkpoint_contents *conte
 {
     char strategy[OPTION_TEXT];
     options_value_text(deck, "mesh.strategy", strategy, sizeof strategy);
-    printf("%s: a checkpoint of format %d, %lld bytes\n", path, CHECKPOINT_FORMAT,
+    printf("%s: a checkpoint of format %lld, %lld bytes\n", path, (long long)contents->format,
            (long long)contents->bytes);
     printf("written  %s by %s: %s, replica %lld x shard %lld, computing in %s\n", contents->date,
            contents->program, strategy, (long long)contents->replica, (long long)contents->shard,

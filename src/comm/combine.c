@@ -45,6 +45,43 @@ COMBINE(sum_bf16, uint16_t, bf16_round(bf16_widen(a[i]) + bf16_widen(b[i])))
 COMBINE(min_bf16, uint16_t, bf16_widen(b[i]) < bf16_widen(a[i]) ? b[i] : a[i])
 COMBINE(max_bf16, uint16_t, bf16_widen(b[i]) > bf16_widen(a[i]) ? b[i] : a[i])
 
+/* Exponents are moved by a multiplication, which also makes subnormals right; infinity and NaN are
+ * put in by hand. */
+static inline float fp16_widen(uint16_t value)
+{
+    uint32_t magnitude = (uint32_t)(value & 0x7fff) << 13;
+    uint32_t sign = (uint32_t)(value & 0x8000) << 16;
+    uint32_t special = magnitude >= 0x0f800000 ? 0x7f800000 : 0;
+    float wide;
+    memcpy(&wide, &magnitude, sizeof wide);
+    wide *= 0x1p112f;
+    memcpy(&magnitude, &wide, sizeof magnitude);
+    magnitude |= special | sign;
+    memcpy(&wide, &magnitude, sizeof wide);
+    return wide;
+}
+
+/* To nearest even. Subnormals are rounded by adding 0.5, whose last place is theirs. */
+static inline uint16_t fp16_round(float value)
+{
+    uint32_t bits, small;
+    memcpy(&bits, &value, sizeof bits);
+    uint32_t magnitude = bits & 0x7fffffff, sign = bits >> 16 & 0x8000;
+    float shifted;
+    memcpy(&shifted, &magnitude, sizeof shifted);
+    shifted += 0.5f;
+    memcpy(&small, &shifted, sizeof small);
+    uint32_t rounded = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
+    rounded = magnitude < 0x38800000 ? small - 0x3f000000 : rounded;
+    rounded = magnitude >= 0x47800000 ? 0x7c00 : rounded;
+    rounded = magnitude > 0x7f800000 ? 0x7e00 : rounded;
+    return (uint16_t)(rounded | sign);
+}
+
+COMBINE(sum_fp16, uint16_t, fp16_round(fp16_widen(a[i]) + fp16_widen(b[i])))
+COMBINE(min_fp16, uint16_t, fp16_widen(b[i]) < fp16_widen(a[i]) ? b[i] : a[i])
+COMBINE(max_fp16, uint16_t, fp16_widen(b[i]) > fp16_widen(a[i]) ? b[i] : a[i])
+
 static const struct {
     int64_t size;
     const char *name;
@@ -55,6 +92,7 @@ static const struct {
     [COMM_FP32] = {4, "fp32", {sum_fp32, min_fp32, max_fp32}},
     [COMM_FP64] = {8, "fp64", {sum_fp64, min_fp64, max_fp64}},
     [COMM_BF16] = {2, "bf16", {sum_bf16, min_bf16, max_bf16}},
+    [COMM_FP16] = {2, "fp16", {sum_fp16, min_fp16, max_fp16}},
 };
 
 void combine(enum comm_type type, enum comm_operation operation, void *into, const void *from,

@@ -14,7 +14,9 @@
 #include "core/options.h"
 #include "device/device.h"
 
-enum comm_type { COMM_BYTE, COMM_INT64, COMM_FP32, COMM_FP64, COMM_BF16 };
+/* Numbers of 16 bits are added in fp32, and each sum of two is rounded to nearest even; in fp16 one
+ * beyond 65504 becomes infinite. */
+enum comm_type { COMM_BYTE, COMM_INT64, COMM_FP32, COMM_FP64, COMM_BF16, COMM_FP16 };
 enum comm_operation { COMM_SUM, COMM_MIN, COMM_MAX };
 
 struct comm;

@@ -16,7 +16,7 @@ enum { OPTION_TEXT = 1024, OPTION_LIST = 16, OPTION_KEY = 64 };
 enum { BATCH_MOST = 1000000 };
 
 enum backend_choice { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA };
-enum precision_choice { PRECISION_AUTO, PRECISION_FP32, PRECISION_BF16 };
+enum precision_choice { PRECISION_AUTO, PRECISION_FP32, PRECISION_BF16, PRECISION_FP16 };
 enum pool_choice { POOL_AUTO, POOL_TOKEN, POOL_MEAN };
 enum checkpoint_activations_choice { CHECKPOINT_ACTIVATIONS_NONE, CHECKPOINT_ACTIVATIONS_BLOCK };
 enum switch_choice { SWITCH_AUTO = -1, SWITCH_OFF = 0, SWITCH_ON = 1 };
@@ -86,6 +86,7 @@ struct options {
     struct {
         int64_t epochs, steps, batch, global_batch, accumulate;
         int precision;              /* enum precision_choice */
+        double loss_scale;          /* fp16: at the start */
         int checkpoint_activations; /* enum checkpoint_activations_choice */
         double clip_norm, label_smoothing;
         int64_t eval_every; /* epochs; 0: only at the end */

@@ -2,6 +2,7 @@
  * ranks. */
 #include "core/options.h"
 
+#include <math.h>
 #include <stdbool.h>
 
 static bool check_model(const struct options *options, struct error *error)
@@ -46,6 +47,17 @@ static bool check_length(const struct options *options, struct error *error)
     return true;
 }
 
+/* Only a power of two can be multiplied and divided by without rounding. */
+static bool check_loss_scale(const struct options *options, struct error *error)
+{
+    int exponent;
+    if (frexp(options->train.loss_scale, &exponent) != 0.5)
+        return error_set(error, ERROR_USAGE,
+                         "train.loss_scale=%.15g is not a power of two; the nearest below is %.15g",
+                         options->train.loss_scale, ldexp(1, exponent - 1));
+    return true;
+}
+
 /* Plateau and early stopping live on evaluations. */
 static bool check_evaluations(const struct options *options, struct error *error)
 {
@@ -82,6 +94,7 @@ static bool check_output(const struct options *options, struct error *error)
 bool options_check(const struct options *options, struct error *error)
 {
     return check_model(options, error) && check_augment(options, error) &&
-           check_length(options, error) && check_evaluations(options, error) &&
-           check_optimizer(options, error) && check_output(options, error);
+           check_length(options, error) && check_loss_scale(options, error) &&
+           check_evaluations(options, error) && check_optimizer(options, error) &&
+           check_output(options, error);
 }

@@ -132,9 +132,15 @@ const struct option_entry option_table[] = {
              "losses on any number of ranks need the same value here."},
     {PLACE(train, accumulate), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 65536,
      .help = "Pieces that a rank's batch is cut into, to save memory; the result is the same."},
-    {PLACE(train, precision), CHOICES("auto", "fp32", "bf16"), .preset = "auto",
+    {PLACE(train, precision), CHOICES("auto", "fp32", "bf16", "fp16"), .preset = "auto",
      .help = "Type of weights and activations in products; sums and updates are always fp32. auto: "
-             "bf16 where the hardware multiplies it, else fp32."},
+             "bf16 where the hardware multiplies it, else fp16 where it does, else fp32. fp16 on a "
+             "CPU is for tests: it is multiplied in fp32."},
+    {PLACE(train, loss_scale), .kind = OPTION_IS_NUMBER, .preset = "65536", .least = 1,
+     .most = 1099511627776.0,
+     .help = "fp16: what the loss is multiplied by at the start, a power of two. It is halved when "
+             "gradients overflow, which skips the update, and doubled after 2,000 updates in a row "
+             "that did not."},
     {PLACE(train, checkpoint_activations), CHOICES("none", "block"), .preset = "none",
      .help = "block: of a block only the output is kept for the backward pass, which computes the "
              "rest anew: less memory, about a quarter more time, the same result."},

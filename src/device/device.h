@@ -52,9 +52,8 @@ struct loss_scaler {
 };
 
 enum { LOSS_SCALER_GOOD_STEPS = 2000 };
-/* Where it begins, and between which it moves: at the lowest all that fp16 holds of a gradient has
- * vanished, at the highest all above 2^-24 overflows. What trains comes near neither. */
-#define LOSS_SCALE_START 65536.0f
+/* Between which it moves: at the lowest all that fp16 holds of a gradient has vanished, at the
+ * highest all above 2^-24 overflows. What trains comes near neither. */
 #define LOSS_SCALE_LEAST 0x1p-24f
 #define LOSS_SCALE_MOST 0x1p+40f
 

@@ -12,7 +12,8 @@
 #include "core/options.h"
 #include "mesh/flat.h"
 
-enum { CHECKPOINT_FORMAT = 1 };
+/* Format 1 is read, too: it has no loss scale. */
+enum { CHECKPOINT_FORMAT = 2, CHECKPOINT_FORMAT_OLDEST = 1 };
 
 /* All that a run needs besides tensors to go on bit for bit. */
 struct training_state {
@@ -29,6 +30,8 @@ struct training_state {
     double epoch_loss_sum, epoch_top1_sum, epoch_top5_sum, epoch_samples; /* of the epoch so far */
     double train_seconds, without_setup_seconds, total_seconds; /* over all parts of the run */
     int64_t parts;                                              /* how often it was started */
+    double loss_scale; /* of fp16; 0: computing in another type */
+    int64_t loss_scale_good_steps, skipped_steps;
     bool finished;
 };
 

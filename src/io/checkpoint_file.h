@@ -33,6 +33,7 @@ enum { CHECKPOINT_TEXT = 64 };
 
 struct checkpoint_contents {
     char model[CHECKPOINT_TEXT];
+    int64_t format; /* that it was read in */
     struct training_state state;
     int64_t finished; /* state.finished, as it is stored */
     int64_t moments, averaged, replica, shard;

@@ -63,16 +63,19 @@ static bool read_attributes(hid_t file, struct reading *reading)
     int64_t format;
     if (!read_number(file, "format", H5T_NATIVE_INT64, &format))
         return wrong(reading, "it is an HDF5 file, but no checkpoint of vittrain");
-    if (format != CHECKPOINT_FORMAT)
-        return wrong(reading, "its format is %lld, this program reads %d", (long long)format,
-                     CHECKPOINT_FORMAT);
+    if (format < CHECKPOINT_FORMAT_OLDEST || format > CHECKPOINT_FORMAT)
+        return wrong(reading, "its format is %lld, this program reads %d to %d", (long long)format,
+                     CHECKPOINT_FORMAT_OLDEST, CHECKPOINT_FORMAT);
+    contents->format = format;
     bool good = read_text(file, "model", contents->model, sizeof contents->model) &&
                 read_text(file, "compute", contents->compute, sizeof contents->compute) &&
                 read_text(file, "program", contents->program, sizeof contents->program) &&
                 read_text(file, "date", contents->date, sizeof contents->date);
     for (int n = 0; good && n < format_number_count; n++)
-        good = read_number(file, format_numbers[n].name, format_number_type(format_numbers[n].type),
-                           (char *)contents + format_numbers[n].offset);
+        if (format >= format_numbers[n].since)
+            good = read_number(file, format_numbers[n].name,
+                               format_number_type(format_numbers[n].type),
+                               (char *)contents + format_numbers[n].offset);
     contents->state.finished = contents->finished != 0;
     if (good && (contents->replica < 1 || contents->shard < 1 || contents->replica > MOST_RANKS ||
                  contents->shard > MOST_RANKS))

@@ -9,11 +9,15 @@
 
 #define STATE(name, type)                                                                          \
     {                                                                                              \
-#name, type, offsetof(struct checkpoint_contents, state.name)                              \
+#name, type, offsetof(struct checkpoint_contents, state.name), 1                           \
+    }
+#define STATE_SINCE(format, name, type)                                                            \
+    {                                                                                              \
+#name, type, offsetof(struct checkpoint_contents, state.name), format                      \
     }
 #define NUMBER(name, type)                                                                         \
     {                                                                                              \
-#name, type, offsetof(struct checkpoint_contents, name)                                    \
+#name, type, offsetof(struct checkpoint_contents, name), 1                                 \
     }
 
 const struct format_number format_numbers[] = {
@@ -36,6 +40,9 @@ const struct format_number format_numbers[] = {
     STATE(without_setup_seconds, FORMAT_REAL),
     STATE(total_seconds, FORMAT_REAL),
     STATE(parts, FORMAT_INTEGER),
+    STATE_SINCE(2, loss_scale, FORMAT_REAL),
+    STATE_SINCE(2, loss_scale_good_steps, FORMAT_INTEGER),
+    STATE_SINCE(2, skipped_steps, FORMAT_INTEGER),
     NUMBER(finished, FORMAT_INTEGER),
     NUMBER(moments, FORMAT_INTEGER),
     NUMBER(averaged, FORMAT_INTEGER),
@@ -46,7 +53,7 @@ const int format_number_count = sizeof format_numbers / sizeof *format_numbers;
 
 /* A field that is added to the state must be added to the list above (and the format's number goes
  * up). */
-_Static_assert(sizeof(struct training_state) == 20 * 8, "struct training_state has changed");
+_Static_assert(sizeof(struct training_state) == 23 * 8, "struct training_state has changed");
 
 hid_t format_number_type(enum format_type type)
 {

@@ -22,6 +22,7 @@ struct format_number {
     const char *name;
     enum format_type type;
     size_t offset;
+    int64_t since; /* the format that had it first; in an older file it is 0 */
 };
 
 extern const struct format_number format_numbers[];

@@ -29,11 +29,26 @@ static bool row_stays(const char *line, size_t length, int column, int64_t last)
     return end != cell && value <= last && last > 0;
 }
 
-static bool header_matches(const char *line, ssize_t length, const char *header)
+/* How many columns at the end of `header` the line of an old table's header lacks, as one that an
+ * older program wrote may; -1: it is another table's. */
+static int columns_lacking(const char *line, ssize_t length, const char *header)
 {
-    size_t expected = strlen(header);
+    size_t common = (size_t)length - 1;
+    int count = 0;
 
-    return length == (ssize_t)expected + 1 && strncmp(line, header, expected) == 0;
+    if (strncmp(line, header, common) != 0 || (header[common] != '\0' && header[common] != ','))
+        return -1;
+    for (const char *rest = header + common; *rest != '\0'; rest++)
+        count += *rest == ',';
+    return count;
+}
+
+static void copy_row(FILE *to, const char *line, size_t length, int lacking)
+{
+    fwrite(line, 1, length - 1, to);
+    for (int i = 0; i < lacking; i++)
+        fputc(',', to);
+    fputc('\n', to);
 }
 
 /* Copies what stays of the old table to the new one. A file without even a whole first line (killed
@@ -45,14 +60,17 @@ static bool copy_rows(FILE *from, FILE *to, const char *path, const char *header
     size_t size = 0;
     ssize_t length = getline(&line, &size, from);
     bool good = true;
+    int lacking = 0;
 
-    if (length > 0 && line[length - 1] == '\n' && !header_matches(line, length, header))
+    if (length > 0 && line[length - 1] == '\n')
+        lacking = columns_lacking(line, length, header);
+    if (lacking < 0)
         good = error_set(error, ERROR_FILE,
                          "%s has other columns than this program writes: move it away", path);
     fprintf(to, "%s\n", header);
     while (good && (length = getline(&line, &size, from)) >= 0)
         if (row_stays(line, (size_t)length, column, last))
-            fputs(line, to);
+            copy_row(to, line, (size_t)length, lacking);
     if (good && ferror(from))
         good = durable_failed(error, "read", path, errno);
     free(line);

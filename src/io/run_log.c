@@ -11,7 +11,8 @@
 
 static const char metrics_header[] =
     "epoch,step,split,loss,top1,top5,lr,grad_norm,images_per_second,step_seconds,data_seconds,"
-    "compute_seconds,comm_seconds,exposed_comm_seconds,peak_share,elapsed_seconds";
+    "compute_seconds,comm_seconds,exposed_comm_seconds,peak_share,elapsed_seconds,loss_scale,"
+    "skipped_steps";
 static const char epochs_header[] =
     "epoch,step,train_loss,train_top1,train_top5,val_loss,val_top1,val_top5,lr,seconds,"
     "eval_seconds,images_per_second,data_share";
@@ -83,6 +84,8 @@ static bool metrics_to_table(struct csv *csv, const struct metrics_row *row, str
     csv_number(csv, row->exposed_comm_seconds);
     csv_number(csv, row->peak_share);
     csv_number(csv, row->elapsed_seconds);
+    csv_number(csv, row->loss_scale);
+    csv_number(csv, row->skipped_steps);
     return csv_end_row(csv, error);
 }
 
@@ -111,6 +114,8 @@ static bool metrics_to_board(struct tensorboard *board, const struct metrics_row
            metrics_point(board, row, "", "grad_norm", row->gradient_norm, error) &&
            metrics_point(board, row, "", "images_per_second", row->images_per_second, error) &&
            metrics_point(board, row, "", "peak_share", row->peak_share, error) &&
+           metrics_point(board, row, "", "loss_scale", row->loss_scale, error) &&
+           metrics_point(board, row, "", "skipped_steps", row->skipped_steps, error) &&
            metrics_point(board, row, "time", "data", row->data_seconds, error) &&
            metrics_point(board, row, "time", "compute", row->compute_seconds, error) &&
            metrics_point(board, row, "time", "comm", row->comm_seconds, error) &&

@@ -19,8 +19,9 @@ struct metrics_row {
     double rate, gradient_norm;
     double images_per_second, step_seconds;
     double data_seconds, compute_seconds, comm_seconds, exposed_comm_seconds; /* mean of a step */
-    double peak_share;      /* of the machine's peak FLOP/s */
-    double elapsed_seconds; /* since the start of the run, all parts */
+    double peak_share;                /* of the machine's peak FLOP/s */
+    double elapsed_seconds;           /* since the start of the run, all parts */
+    double loss_scale, skipped_steps; /* of fp16, after the last step; NAN in other types */
 };
 
 /* One row of epochs.csv, at the end of an epoch. NAN: empty cell. */

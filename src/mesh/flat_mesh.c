@@ -8,7 +8,7 @@
 #include "core/crc32c.h"
 
 static const enum comm_type comm_type_of[] = {
-    [TYPE_FP32] = COMM_FP32, [TYPE_BF16] = COMM_BF16, [TYPE_FP16] = COMM_BYTE};
+    [TYPE_FP32] = COMM_FP32, [TYPE_BF16] = COMM_BF16, [TYPE_FP16] = COMM_FP16};
 
 /* Takes the unit's slot over from the unit that had its turn before, and puts this rank's part
  * there. */
@@ -40,9 +40,7 @@ void flat_gather_start(struct flat_model *flat, int unit)
         return;
     if (flat->slots_weights)
         weights_enter_slot(flat, unit);
-    /* Bytes are moved, not added: fp16 needs no type of its own. */
-    int64_t elements = buffer->shard_count * (flat->type == TYPE_FP16 ? 2 : 1);
-    buffer->gathering = shard->backend->all_gather(shard, buffer->weights, elements,
+    buffer->gathering = shard->backend->all_gather(shard, buffer->weights, buffer->shard_count,
                                                    comm_type_of[flat->type], buffer->ready);
 }
 
@@ -68,7 +66,6 @@ static void scatter_start(struct flat_model *flat, int unit)
     struct comm *shard = flat->mesh->shard;
     enum data_type type = flat->narrows ? flat->type : TYPE_FP32;
     void *sent = buffer->whole_gradient;
-    ENSURE(type != TYPE_FP16, "fp16 cannot be added up");
     if (flat->narrows) {
         sent = flat->slots[unit % FLAT_SLOTS].narrow;
         backend->convert(flat->stream, type, sent, TYPE_FP32, buffer->whole_gradient,

@@ -61,6 +61,7 @@ void report_start(struct trainer *trainer)
     session->device->backend->zero(session->stream, session->sums, sizeof *session->sums);
     trainer->epoch_clock = (struct epoch_clock){.begin = clock_now()};
     trainer->plain_line_at = clock_now();
+    trainer->skipped_said = session->outcome->scaler.skipped;
     interval_begin(trainer);
     log_info("set-up took %.2f s", clock_now() - trainer->opened_at);
 }
@@ -110,6 +111,21 @@ static void line_show(struct trainer *trainer)
     }
 }
 
+/* Updates that fp16 could not make, since that was last said. */
+static void skipped_say(struct trainer *trainer)
+{
+    const struct loss_scaler *scaler = &trainer->session.outcome->scaler;
+    long long fresh = (long long)(scaler->skipped - trainer->skipped_said);
+    if (fresh == 0)
+        return;
+    log_progress_end();
+    trainer->skipped_said = scaler->skipped;
+    log_info("step %lld: gradients overflowed in fp16, %lld update%s skipped (%lld in all); the "
+             "loss scale is %.15g now",
+             (long long)trainer->state.step, fresh, fresh == 1 ? "" : "s",
+             (long long)scaler->skipped, (double)scaler->scale);
+}
+
 void report_interval(struct trainer *trainer)
 {
     struct interval *interval = &trainer->interval;
@@ -128,6 +144,8 @@ void report_interval(struct trainer *trainer)
     trainer->epoch_clock.training += seconds;
     trainer->run_images += (int64_t)sums.samples;
     double samples = sums.samples > 0 ? sums.samples : 1, speed = sums.samples / seconds;
+    const struct loss_scaler *scaler = &trainer->session.outcome->scaler;
+    const bool scaled = trainer->session.scaler != NULL;
     const struct metrics_row row = {.epoch = state->epoch,
                                     .step = state->step,
                                     .split = "train",
@@ -143,8 +161,11 @@ void report_interval(struct trainer *trainer)
                                     .comm_seconds = sums.communication / steps,
                                     .exposed_comm_seconds = sums.exposed / steps,
                                     .peak_share = share_of_peak(trainer, speed),
-                                    .elapsed_seconds = elapsed(trainer)};
+                                    .elapsed_seconds = elapsed(trainer),
+                                    .loss_scale = scaled ? (double)scaler->scale : NAN,
+                                    .skipped_steps = scaled ? (double)scaler->skipped : NAN};
     run_log_metrics(trainer->log, &row, &trainer->log_error);
+    skipped_say(trainer);
     line_show(trainer);
     interval_begin(trainer);
 }
@@ -203,7 +224,9 @@ bool report_epoch(struct trainer *trainer, bool evaluated, struct error *error)
                                             .comm_seconds = NAN,
                                             .exposed_comm_seconds = NAN,
                                             .peak_share = NAN,
-                                            .elapsed_seconds = elapsed(trainer)};
+                                            .elapsed_seconds = elapsed(trainer),
+                                            .loss_scale = NAN,
+                                            .skipped_steps = NAN};
         run_log_metrics(trainer->log, &metrics, &trainer->log_error);
     }
     trainer->last_epoch = row;

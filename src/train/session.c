@@ -11,21 +11,23 @@
 #include "train/hardware.h"
 #include "train/optimizer.h"
 
-/* Collective: the same on all ranks, so bf16 only where all of them multiply it. Imagined ranks say
- * zero, which changes nothing. */
+/* Collective: the same on all ranks, so 16 bits only where all of them multiply them. Imagined
+ * ranks say zero, which changes nothing. */
 static enum data_type compute_type(const struct session *session)
 {
-    int64_t lacking = !session->limits.multiplies_bf16;
-    comm_all_reduce(session->mesh.world, &lacking, 1, COMM_INT64, COMM_MAX);
+    int64_t lacking[] = {!session->limits.multiplies_bf16, !session->limits.multiplies_fp16};
+    comm_all_reduce(session->mesh.world, lacking, 2, COMM_INT64, COMM_MAX);
     switch ((enum precision_choice)session->options->train.precision) {
     case PRECISION_FP32:
         return TYPE_FP32;
     case PRECISION_BF16:
         return TYPE_BF16;
+    case PRECISION_FP16:
+        return TYPE_FP16;
     case PRECISION_AUTO:
         break;
     }
-    return lacking ? TYPE_FP32 : TYPE_BF16;
+    return !lacking[0] ? TYPE_BF16 : !lacking[1] ? TYPE_FP16 : TYPE_FP32;
 }
 
 /* What the images are normalised with: the options', else the model's. */
@@ -131,7 +133,8 @@ bool session_imagine(struct session *session, const struct options *options, int
 }
 
 /* The memory that a batch passes through on the device. */
-static void batch_allocate(struct session *session, const struct image_source *source)
+static void batch_allocate(struct session *session, const struct image_source *source,
+                           bool training)
 {
     struct arena *arena = &session->arena;
     const struct model *model = session->model;
@@ -160,6 +163,9 @@ static void batch_allocate(struct session *session, const struct image_source *s
     session->sums = arena_take(arena, MEMORY_BUFFERS, sizeof *session->sums);
     session->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof(int64_t));
     session->place = arena_take(arena, MEMORY_BUFFERS, sizeof *session->place);
+    session->scaler = NULL;
+    if (training && session->compute == TYPE_FP16)
+        session->scaler = arena_take(arena, MEMORY_BUFFERS, sizeof *session->scaler);
 }
 
 /* Activations of training come first: they are the most, and grow the arena unit by unit. */
@@ -169,7 +175,7 @@ static void session_layout(struct session *session, const struct image_source *s
     struct arena *arena = &session->arena;
     const struct device_backend *backend = session->device->backend;
     flat_allocate(&session->flat, arena);
-    batch_allocate(session, source);
+    batch_allocate(session, source, training);
     size_t workspace = backend->workspace_bytes(session->device);
     void *memory = arena_take(arena, MEMORY_BUFFERS, workspace);
     if (!arena_is_measuring(arena))
@@ -209,9 +215,8 @@ static bool pinned_allocate(struct session *session, struct error *error)
     const struct device_backend *backend = session->device->backend;
     session->host_sums =
         backend->allocate_pinned(session->device, sizeof *session->host_sums, error);
-    session->host_norm =
-        backend->allocate_pinned(session->device, sizeof *session->host_norm, error);
-    return session->host_sums != NULL && session->host_norm != NULL &&
+    session->outcome = backend->allocate_pinned(session->device, sizeof *session->outcome, error);
+    return session->host_sums != NULL && session->outcome != NULL &&
            place_open(&session->places, session->device, error);
 }
 
@@ -236,12 +241,25 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
         return false;
     arena_begin(&session->arena, session->memory, bytes);
     session_layout(session, source, training);
+    const double scale = session->scaler != NULL ? session->options->train.loss_scale : 1;
+    session_set_scaler(session, &(struct loss_scaler){.scale = (float)scale});
     return true;
 }
 
 size_t session_needs(const struct session *session)
 {
     return session->arena.peak + (hardware_has_memory(session->device) ? 0 : session->feed_bytes);
+}
+
+void session_set_scaler(struct session *session, const struct loss_scaler *scaler)
+{
+    const struct device_backend *backend = session->device->backend;
+    struct step_outcome *outcome = session->outcome;
+    *outcome = (struct step_outcome){.used = *scaler, .scaler = *scaler};
+    if (session->scaler == NULL)
+        return;
+    backend->copy(session->stream, session->scaler, &outcome->scaler, sizeof *scaler);
+    backend->stream_synchronize(session->stream);
 }
 
 void session_say_memory(const struct session *session)
@@ -281,8 +299,8 @@ void session_close(struct session *session)
             flat_close(&session->flat);
         if (session->host_sums != NULL)
             backend->release_pinned(session->device, session->host_sums);
-        if (session->host_norm != NULL)
-            backend->release_pinned(session->device, session->host_norm);
+        if (session->outcome != NULL)
+            backend->release_pinned(session->device, session->outcome);
         place_close(&session->places);
         if (session->memory != NULL)
             backend->release(session->device, session->memory);

@@ -14,6 +14,12 @@
 #include "model/model.h"
 #include "train/place.h"
 
+/* What the newest step came to. */
+struct step_outcome {
+    double norm_squared;             /* of the gradient with the scale in it */
+    struct loss_scaler used, scaler; /* that the step had; that the next one has */
+};
+
 struct session {
     const struct options *options;
     struct mesh mesh;
@@ -40,12 +46,13 @@ struct session {
     void *images, *logits;
     struct loss_sums *sums;
     int64_t *nonfinite_index;
-    struct run_place *place;  /* device: of the pass and the update that the stream comes to */
-    struct place_ring places; /* on their way there */
+    struct run_place *place;    /* device: of the pass and the update that the stream comes to */
+    struct place_ring places;   /* on their way there */
+    struct loss_scaler *scaler; /* device; NULL: the compute type needs none, or no training */
 
     /* Pinned: what comes back. */
     struct loss_sums *host_sums;
-    double *host_norm;
+    struct step_outcome *outcome;
     float augment_mean[4], augment_std[4]; /* one a channel */
 };
 
@@ -80,6 +87,10 @@ void session_measure(struct session *session, int64_t batch, const struct image_
  * this size. */
 bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
                       bool training, struct error *error);
+/* Where training in fp16 goes on from, or how many updates were skipped before it went on in
+ * another type. session_allocate starts with train.loss_scale. */
+void session_set_scaler(struct session *session, const struct loss_scaler *scaler);
+
 /* What the session takes, after session_measure: of the memory that counts (hardware.h), so with
  * the loaders' batches where that is the host's. */
 size_t session_needs(const struct session *session);

@@ -29,6 +29,7 @@ static void loss_and_gradient(struct session *session, const struct batch *batch
         .logits = session->logits,
         .labels = session->labels,
         .dlogits = session->logits,
+        .scaler = session->scaler,
         .sums = session->sums};
     session->device->backend->cross_entropy(session->stream, &loss);
 }
@@ -134,13 +135,58 @@ static void communication_times(const struct session *session, const struct step
     times->exposed += exposed - before->exposed;
 }
 
+double step_norm(const struct session *session)
+{
+    const struct step_outcome *outcome = session->outcome;
+    return isfinite(outcome->norm_squared)
+               ? sqrt(outcome->norm_squared) / (double)outcome->used.scale
+               : NAN;
+}
+
+/* Queues the update, and what it came to on its way to the host. */
+static void step_update(struct step_context *step)
+{
+    struct session *session = step->session;
+    const struct device_backend *backend = session->device->backend;
+    struct step_outcome *outcome = session->outcome;
+    const size_t bytes = sizeof *session->scaler;
+    flat_norm(&session->flat);
+    if (session->scaler != NULL)
+        backend->copy(session->stream, &outcome->used, session->scaler, bytes);
+    optimizer_step(step->optimizer, &session->flat, session->place, session->scaler);
+    if (session->scaler != NULL)
+        backend->copy(session->stream, &outcome->scaler, session->scaler, bytes);
+    backend->copy(session->stream, &outcome->norm_squared, session->flat.norm_squared,
+                  sizeof outcome->norm_squared);
+}
+
+/* Collective, after a gradient that is not finite. In fp16 its scale was too large, as a rule, and
+ * half of it will do: false, unless that cannot help, or a record could not be read. */
+static bool step_failed(struct session *session, int64_t number, struct error *error)
+{
+    struct comm *world = session->mesh.world;
+    if (session->scaler != NULL) {
+        if (!comm_agree(world, error))
+            return true;
+        if (session->outcome->scaler.scale > LOSS_SCALE_LEAST)
+            return false;
+    }
+    if (error->kind == ERROR_NONE)
+        nonfinite_explain(session, number, error);
+    if (comm_agree(world, error))
+        error_set(error, ERROR_NUMERIC, "step %lld: the norm of the gradient is not finite",
+                  (long long)number + 1);
+    return true;
+}
+
 bool step_run(struct step_context *step, int64_t number, double rate, struct step_times *times,
               struct error *error)
 {
     struct session *session = step->session;
-    const struct device_backend *backend = session->device->backend;
     int64_t accumulate = session->options->train.accumulate;
     struct run_place place = optimizer_place(step->optimizer, rate, number);
+    if (session->scaler == NULL) /* else the device knows */
+        place.update -= session->outcome->scaler.skipped;
     struct step_times before = {0}, none = {0};
     communication_times(session, &none, &before);
     flat_zero_gradients(&session->flat);
@@ -149,20 +195,10 @@ bool step_run(struct step_context *step, int64_t number, double rate, struct ste
     double begin = clock_now();
     flat_reduce_wait(&session->flat);
     double reduced = clock_now();
-    flat_norm(&session->flat);
-    optimizer_step(step->optimizer, &session->flat, session->place, NULL);
-    backend->copy(session->stream, session->host_norm, session->flat.norm_squared,
-                  sizeof *session->host_norm);
-    backend->stream_synchronize(session->stream);
+    step_update(step);
+    session->device->backend->stream_synchronize(session->stream);
     times->reduce += reduced - begin;
     times->update += clock_now() - reduced;
     communication_times(session, &before, times);
-    if (isfinite(*session->host_norm))
-        return true;
-    if (error->kind == ERROR_NONE)
-        nonfinite_explain(session, number, error);
-    if (!comm_agree(session->mesh.world, error))
-        return false;
-    return error_set(error, ERROR_NUMERIC, "step %lld: the norm of the gradient is not finite",
-                     (long long)number + 1);
+    return isfinite(session->outcome->norm_squared) || !step_failed(session, number, error);
 }

@@ -56,6 +56,7 @@ struct trainer {
     struct epoch_row last_epoch;
     double plain_line_at; /* clock: the newest plain progress line */
     double last_rate, last_norm;
+    int64_t skipped_said;         /* skipped updates that the log knows of */
     int64_t run_images;           /* trained on in this part */
     struct evaluation evaluation; /* the newest */
     /* The best evaluation so far, as it is told. The state's, by which a run decides, leaves out

@@ -53,7 +53,7 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     if (!step_run(&trainer->step, state->step, rate, &trainer->interval.times, error))
         return false;
     trainer->last_rate = rate;
-    trainer->last_norm = sqrt(*trainer->session.host_norm);
+    trainer->last_norm = step_norm(&trainer->session);
     state->step++;
     state->epoch_step++;
     monitor_step(trainer->monitor, state->step);

@@ -59,7 +59,30 @@ static bool state_check(const struct trainer *trainer, const char *path, struct 
                          "%s stands at step %lld of an epoch, but an epoch has %lld now: use the "
                          "same data",
                          path, (long long)state->epoch_step, (long long)trainer->steps_per_epoch);
+    int exponent;
+    if (state->skipped_steps < 0 || state->skipped_steps > state->step ||
+        state->loss_scale_good_steps < 0 || state->loss_scale_good_steps > state->step ||
+        (state->loss_scale != 0 && frexp(state->loss_scale, &exponent) != 0.5))
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s: a loss scale of %g with %lld good and %lld skipped of %lld steps "
+                         "makes no sense",
+                         path, state->loss_scale, (long long)state->loss_scale_good_steps,
+                         (long long)state->skipped_steps, (long long)state->step);
     return true;
+}
+
+/* Goes on with the scale of the loss; where the run computed in another type before, with the
+ * option's. */
+static void scaler_resume(struct trainer *trainer)
+{
+    const struct training_state *state = &trainer->state;
+    struct loss_scaler scaler = trainer->session.outcome->scaler;
+    scaler.skipped = state->skipped_steps;
+    if (state->loss_scale > 0 && trainer->session.scaler != NULL) {
+        scaler.scale = (float)state->loss_scale;
+        scaler.good_steps = (int32_t)state->loss_scale_good_steps;
+    }
+    session_set_scaler(&trainer->session, &scaler);
 }
 
 /* Who goes on from a FILE must not leave later checkpoints behind in the run's folder: they would
@@ -89,6 +112,7 @@ bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
         (strcmp(trainer->options.checkpoint.resume, "auto") != 0 &&
          !latest_check(trainer, path, error)))
         return false;
+    scaler_resume(trainer);
     if (trainer->state.step == 0) { /* nothing was drawn or counted yet */
         trainer->state.global_batch = trainer->global_batch;
         trainer->state.seed = (uint64_t)trainer->options.run.seed;
@@ -112,6 +136,10 @@ static void state_update(struct trainer *trainer)
     state->plateau_rate_factor = trainer->schedule.plateau_factor;
     state->plateau_best = trainer->schedule.plateau_best;
     state->plateau_bad = trainer->schedule.plateau_bad;
+    const struct loss_scaler *scaler = &trainer->session.outcome->scaler;
+    state->loss_scale = trainer->session.scaler != NULL ? (double)scaler->scale : 0;
+    state->loss_scale_good_steps = scaler->good_steps;
+    state->skipped_steps = scaler->skipped;
     state->finished = state->step >= trainer->total_steps;
 }
 
