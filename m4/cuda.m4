@@ -2,8 +2,6 @@
 # VITTRAIN_CUDA: --with-cuda=auto|yes|no|PREFIX and --with-cuda-arch=LIST: the module for GPUs.
 
 AC_DEFUN([VITTRAIN_EMULATION], [
-  : ${CXXFLAGS=""}
-  AC_PROG_CXX
   AC_LANG_PUSH([C++])
   AC_MSG_CHECKING([whether $CXX compiles C++17])
   vittrain_save_CXXFLAGS=$CXXFLAGS

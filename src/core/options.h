@@ -146,7 +146,11 @@ struct options {
         int64_t overfit;       /* train on the first N batches only, again and again */
         bool profile;          /* time per unit and operation */
         int64_t check_weights; /* every N steps: do all ranks hold the same weights? */
+        bool wait;             /* for the device, in each step */
     } debug;
+    struct {
+        bool graph; /* record steps, and run them again */
+    } cuda;
     struct {
         char url[OPTION_TEXT]; /* empty: the official home */
         char dir[OPTION_TEXT];

@@ -275,6 +275,13 @@ const struct option_entry option_table[] = {
      .help = "Time of each unit and operation, printed at the end."},
     {PLACE(debug, check_weights), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
      .help = "Every so many steps, check that all ranks hold the same weights; 0: never."},
+    {PLACE(debug, wait), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "Wait for the GPU in each step: a value that is not finite is then found where it "
+             "begins, and times are those of the step that they stand for."},
+
+    {PLACE(cuda, graph), .kind = OPTION_IS_SWITCH, .preset = "on",
+     .help = "Record a step as a CUDA graph and run that again: small models are faster. Not with "
+             "train.accumulate or debug.profile."},
 
     {PLACE(fetch, url), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Mirror to download from. Empty: the official home."},
@@ -336,6 +343,7 @@ static const struct {
     {"checkpoint", "what is saved, and how a run is gone on with"},
     {"output", "what a run leaves besides checkpoints"},
     {"debug", "smaller runs and checks, to find mistakes"},
+    {"cuda", "NVIDIA GPUs"},
     {"fetch", "downloads"},
     {"predict", "predictions"},
     {"convert", "weights from and to checkpoints"},

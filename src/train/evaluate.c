@@ -7,11 +7,11 @@
 #include "core/clock.h"
 
 /* One batch: forward pass, loss, what was predicted. `predicted` is host memory. */
-static void batch_evaluate(struct session *session, struct data_feed *feed,
-                           const struct batch *batch, int32_t *predicted, float *probabilities)
+static void batch_evaluate(struct session *session, struct data_feed *feed, struct batch *batch,
+                           int32_t *predicted, float *probabilities)
 {
     const struct device_backend *backend = session->device->backend;
-    session_upload(session, batch, &feed->source, false);
+    session_upload(session, batch, &feed->source, false, NULL);
     struct model_pass pass = session_pass(session, batch->count, false);
     session_forward(session, &pass);
     const struct cross_entropy loss = {.type = session->compute,

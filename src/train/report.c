@@ -61,7 +61,7 @@ void report_start(struct trainer *trainer)
     session->device->backend->zero(session->stream, session->sums, sizeof *session->sums);
     trainer->epoch_clock = (struct epoch_clock){.begin = clock_now()};
     trainer->plain_line_at = clock_now();
-    trainer->skipped_said = session->outcome->scaler.skipped;
+    trainer->skipped_said = session->outcome.scaler.skipped;
     interval_begin(trainer);
     log_info("set-up took %.2f s", clock_now() - trainer->opened_at);
 }
@@ -114,7 +114,7 @@ static void line_show(struct trainer *trainer)
 /* Updates that fp16 could not make, since that was last said. */
 static void skipped_say(struct trainer *trainer)
 {
-    const struct loss_scaler *scaler = &trainer->session.outcome->scaler;
+    const struct loss_scaler *scaler = &trainer->session.outcome.scaler;
     long long fresh = (long long)(scaler->skipped - trainer->skipped_said);
     if (fresh == 0)
         return;
@@ -144,7 +144,7 @@ void report_interval(struct trainer *trainer)
     trainer->epoch_clock.training += seconds;
     trainer->run_images += (int64_t)sums.samples;
     double samples = sums.samples > 0 ? sums.samples : 1, speed = sums.samples / seconds;
-    const struct loss_scaler *scaler = &trainer->session.outcome->scaler;
+    const struct loss_scaler *scaler = &trainer->session.outcome.scaler;
     const bool scaled = trainer->session.scaler != NULL;
     const struct metrics_row row = {.epoch = state->epoch,
                                     .step = state->step,

@@ -64,6 +64,7 @@ static bool device_open(struct session *session, struct error *error)
         return false;
     session->device->backend->limits(session->device, &session->limits);
     session->stream = session->device->backend->stream_open(session->device);
+    staging_open(&session->staging, session->device);
     return true;
 }
 
@@ -149,8 +150,7 @@ static void batch_allocate(struct session *session, const struct image_source *s
                                               .source_width = source->width,
                                               .height = model->image,
                                               .width = model->image};
-    session->pixels = arena_take(arena, MEMORY_BUFFERS, batch * source_bytes);
-    session->plans = arena_take(arena, MEMORY_BUFFERS, batch * sizeof(struct pixel_plan));
+    staging_allocate(&session->staging, arena, session->batch, source_bytes);
     session->labels = arena_take(arena, MEMORY_BUFFERS, batch * sizeof(int32_t));
     session->predicted = arena_take(arena, MEMORY_BUFFERS, batch * sizeof(int32_t));
     session->losses = arena_take(arena, MEMORY_BUFFERS, batch * sizeof(float));
@@ -215,8 +215,8 @@ static bool pinned_allocate(struct session *session, struct error *error)
     const struct device_backend *backend = session->device->backend;
     session->host_sums =
         backend->allocate_pinned(session->device, sizeof *session->host_sums, error);
-    session->outcome = backend->allocate_pinned(session->device, sizeof *session->outcome, error);
-    return session->host_sums != NULL && session->outcome != NULL &&
+    return session->host_sums != NULL &&
+           outcome_open(&session->outcomes, session->device, session->options->debug.wait, error) &&
            place_open(&session->places, session->device, error);
 }
 
@@ -254,11 +254,10 @@ size_t session_needs(const struct session *session)
 void session_set_scaler(struct session *session, const struct loss_scaler *scaler)
 {
     const struct device_backend *backend = session->device->backend;
-    struct step_outcome *outcome = session->outcome;
-    *outcome = (struct step_outcome){.used = *scaler, .scaler = *scaler};
+    session->outcome = (struct step_outcome){.used = *scaler, .scaler = *scaler};
     if (session->scaler == NULL)
         return;
-    backend->copy(session->stream, session->scaler, &outcome->scaler, sizeof *scaler);
+    backend->copy(session->stream, session->scaler, scaler, sizeof *scaler);
     backend->stream_synchronize(session->stream);
 }
 
@@ -299,8 +298,8 @@ void session_close(struct session *session)
             flat_close(&session->flat);
         if (session->host_sums != NULL)
             backend->release_pinned(session->device, session->host_sums);
-        if (session->outcome != NULL)
-            backend->release_pinned(session->device, session->outcome);
+        outcome_close(&session->outcomes);
+        staging_close(&session->staging);
         place_close(&session->places);
         if (session->memory != NULL)
             backend->release(session->device, session->memory);
@@ -319,30 +318,33 @@ void session_activations(struct session *session, bool training)
     session->model->type->activations(session->model, &session->arena, session->batch, training);
 }
 
-void session_upload(struct session *session, const struct batch *batch,
-                    const struct image_source *source, bool augmented)
+/* Labels lie in one place whatever place the batch came to, and what is recorded reads them there.
+ */
+void session_upload(struct session *session, struct batch *batch, const struct image_source *source,
+                    bool augmented, struct loader *loader)
 {
     const struct device_backend *backend = session->device->backend;
     struct stream *stream = session->stream;
-    size_t count = (size_t)batch->count;
+    struct staging *staging = &session->staging;
     size_t source_bytes = (size_t)(source->channels * source->height * source->width);
-    backend->copy(stream, session->pixels, batch->pixels, count * source_bytes);
-    backend->copy(stream, session->labels, batch->labels, count * sizeof(int32_t));
-    if (augmented)
-        backend->copy(stream, session->plans, batch->plans, count * sizeof(struct pixel_plan));
-    const struct image_transform transform = {.type = session->compute,
-                                              .batch = batch->count,
-                                              .channels = source->channels,
-                                              .source_height = source->height,
-                                              .source_width = source->width,
-                                              .height = session->model->image,
-                                              .width = session->model->image,
-                                              .source = session->pixels,
-                                              .plans = augmented ? session->plans : NULL,
-                                              .mean = session->augment_mean,
-                                              .std = session->augment_std,
-                                              .images = session->images,
-                                              .scratch = session->transform_scratch};
+    int64_t count = batch->count;
+    staging_upload(staging, stream, batch, source_bytes, augmented, loader);
+    backend->copy(stream, session->labels, staging->place[staging->turn].labels,
+                  (size_t)count * sizeof(int32_t));
+    const struct image_transform transform = {
+        .type = session->compute,
+        .batch = count,
+        .channels = source->channels,
+        .source_height = source->height,
+        .source_width = source->width,
+        .height = session->model->image,
+        .width = session->model->image,
+        .source = staging->place[staging->turn].pixels,
+        .plans = augmented ? staging->place[staging->turn].plans : NULL,
+        .mean = session->augment_mean,
+        .std = session->augment_std,
+        .images = session->images,
+        .scratch = session->transform_scratch};
     backend->image_transform(stream, &transform);
 }
 
@@ -358,6 +360,22 @@ struct model_pass session_pass(struct session *session, int64_t count, bool trai
                                .logits = session->logits};
 }
 
+void session_unit_begin(struct session *session, int unit)
+{
+    const struct device_backend *backend = session->device->backend;
+    profile_unit(session->profile, unit);
+    if (backend->range_begin != NULL)
+        backend->range_begin(session->model->units[unit].name);
+}
+
+void session_unit_end(struct session *session)
+{
+    const struct device_backend *backend = session->device->backend;
+    if (backend->range_begin != NULL)
+        backend->range_end();
+    profile_unit(session->profile, -1);
+}
+
 void session_forward(struct session *session, const struct model_pass *pass)
 {
     struct flat_model *flat = &session->flat;
@@ -367,9 +385,9 @@ void session_forward(struct session *session, const struct model_pass *pass)
         flat_gather_wait(flat, u);
         if (u + 1 < units)
             flat_gather_start(flat, u + 1);
-        profile_unit(session->profile, u);
+        session_unit_begin(session, u);
         session->model->type->forward(session->model, pass, u);
-        profile_unit(session->profile, -1);
+        session_unit_end(session);
         flat_free(flat, u);
     }
 }

@@ -12,13 +12,9 @@
 #include "mesh/flat.h"
 #include "mesh/mesh.h"
 #include "model/model.h"
+#include "train/outcome.h"
 #include "train/place.h"
-
-/* What the newest step came to. */
-struct step_outcome {
-    double norm_squared;             /* of the gradient with the scale in it */
-    struct loss_scaler used, scaler; /* that the step had; that the next one has */
-};
+#include "train/staging.h"
 
 struct session {
     const struct options *options;
@@ -39,8 +35,8 @@ struct session {
     size_t activations_mark; /* training's and evaluation's activations lie over each other */
 
     /* One batch on the device. */
-    uint8_t *pixels, *transform_scratch;
-    struct pixel_plan *plans;
+    struct staging staging; /* where it comes to */
+    uint8_t *transform_scratch;
     int32_t *labels, *predicted;
     float *losses, *probabilities;
     void *images, *logits;
@@ -50,9 +46,10 @@ struct session {
     struct place_ring places;   /* on their way there */
     struct loss_scaler *scaler; /* device; NULL: the compute type needs none, or no training */
 
-    /* Pinned: what comes back. */
-    struct loss_sums *host_sums;
-    struct step_outcome *outcome;
+    /* What comes back. */
+    struct loss_sums *host_sums;           /* pinned */
+    struct outcome_ring outcomes;          /* of steps, on their way */
+    struct step_outcome outcome;           /* the newest that is known */
     float augment_mean[4], augment_std[4]; /* one a channel */
 };
 
@@ -101,13 +98,19 @@ void session_close(struct session *session);
 /* Lays the activations out for training or for evaluation passes; what was there is lost. */
 void session_activations(struct session *session, bool training);
 
-/* Queues the way of a batch from pinned memory to images in the compute type. */
-void session_upload(struct session *session, const struct batch *batch,
-                    const struct image_source *source, bool augmented);
+/* Queues the way of a batch from pinned memory to images in the compute type, and to
+ * session->labels. loader: gets the batch back when it is there, at the latest from staging_finish;
+ * NULL: the caller keeps it until the stream is done. */
+void session_upload(struct session *session, struct batch *batch, const struct image_source *source,
+                    bool augmented, struct loader *loader);
 
 /* Queues the forward pass of all units: gathers each ahead, frees it after use. The pass's images
  * and logits are the session's. */
 void session_forward(struct session *session, const struct model_pass *pass);
+
+/* Around what is queued for a unit: for the profile, and a profiler's timeline. */
+void session_unit_begin(struct session *session, int unit);
+void session_unit_end(struct session *session);
 
 /* A pass over the batch that the session holds, `count` samples, nothing random in it yet. */
 struct model_pass session_pass(struct session *session, int64_t count, bool training);

@@ -1,5 +1,7 @@
 /* One step of training. No strategy is named here: a unit is gathered before use, freed after it,
- * reduced when its gradient is complete; what that costs is the mesh's affair. */
+ * reduced when its gradient is complete; what that costs is the mesh's affair. Where the device can
+ * record, whole steps are recorded once and run again: a small model's many short operations then
+ * cost the host one call. */
 #include "train/step.h"
 
 #include <math.h>
@@ -14,23 +16,31 @@ void step_open(struct step_context *step, struct session *session, struct loader
                                   .source = *source,
                                   .optimizer = optimizer,
                                   .first_trainable = model_first_trainable(session->model)};
+    step->records = session->device->backend->graph_begin != NULL && session->options->cuda.graph &&
+                    session->options->train.accumulate == 1 && session->profile == NULL;
+}
+
+void step_close(struct step_context *step)
+{
+    if (step->graph != NULL)
+        step->session->device->backend->graph_close(step->graph);
+    step->graph = NULL;
 }
 
 /* A record that could not be read poisons the gradient: so all ranks see, in the norm that they
  * look at anyway, that one cannot go on. */
-static void loss_and_gradient(struct session *session, const struct batch *batch)
+static void loss_and_gradient(struct session *session, const struct micro_batch *micro)
 {
-    const struct cross_entropy loss = {
-        .type = session->compute,
-        .batch = batch->count,
-        .classes = session->model->classes,
-        .smoothing = (float)session->options->train.label_smoothing,
-        .scale = batch->error.kind == ERROR_NONE ? 1 / (float)batch->global_count : NAN,
-        .logits = session->logits,
-        .labels = session->labels,
-        .dlogits = session->logits,
-        .scaler = session->scaler,
-        .sums = session->sums};
+    const struct cross_entropy loss = {.type = session->compute,
+                                       .batch = micro->count,
+                                       .classes = session->model->classes,
+                                       .smoothing = (float)session->options->train.label_smoothing,
+                                       .scale = micro->good ? 1 / (float)micro->global_count : NAN,
+                                       .logits = session->logits,
+                                       .labels = session->labels,
+                                       .dlogits = session->logits,
+                                       .scaler = session->scaler,
+                                       .sums = session->sums};
     session->device->backend->cross_entropy(session->stream, &loss);
 }
 
@@ -47,15 +57,79 @@ static void step_backward(struct step_context *step, const struct model_pass *pa
         if (u > step->first_trainable)
             flat_gather_start(flat, u - 1);
         flat_gradient_open(flat, u);
-        profile_unit(session->profile, u);
+        session_unit_begin(session, u);
         session->model->type->backward(session->model, pass, u);
-        profile_unit(session->profile, -1);
+        session_unit_end(session);
         flat_free(flat, u);
         flat_gradient_close(flat, u, last);
     }
 }
 
-static void micro_batch_run(struct step_context *step, struct run_place place, bool last,
+/* All that is put on the stream between a batch's images and its gradients, with the update behind
+ * the last. */
+static void pass_queue(struct step_context *step, const struct micro_batch *micro,
+                       struct step_times *times)
+{
+    struct session *session = step->session;
+    double begin = clock_now();
+    if (micro->first)
+        flat_zero_gradients(&session->flat);
+    struct model_pass pass = session_pass(session, micro->count, true);
+    session_forward(session, &pass);
+    loss_and_gradient(session, micro);
+    double middle = clock_now();
+    step_backward(step, &pass, micro->last);
+    double end = clock_now();
+    times->forward += middle - begin;
+    times->backward += end - middle;
+    if (!micro->last)
+        return;
+    flat_reduce_wait(&session->flat);
+    times->reduce += clock_now() - end;
+    flat_norm(&session->flat);
+    optimizer_step(step->optimizer, &session->flat, session->place, session->scaler);
+}
+
+/* Has this batch all that a recorded step takes for granted? */
+static bool is_regular(const struct step_context *step, const struct micro_batch *micro)
+{
+    return micro->good && micro->count == step->session->batch &&
+           (step->graph == NULL || micro->global_count == step->recorded_count);
+}
+
+/* Records pass_queue. Waits within it are only for events within it: those of the flat buffers
+ * are recorded anew at its begin. */
+static void step_record(struct step_context *step, const struct micro_batch *micro)
+{
+    struct session *session = step->session;
+    const struct device_backend *backend = session->device->backend;
+    struct step_times unused = {0};
+    backend->graph_begin(session->stream);
+    flat_updated(&session->flat);
+    pass_queue(step, micro, &unused);
+    step->graph = backend->graph_end(session->stream);
+    step->recorded_count = micro->global_count;
+}
+
+/* Runs the recorded step, which is recorded when libraries have made all their choices in steps
+ * before it. False: this one is not for it. */
+static bool step_replay(struct step_context *step, const struct micro_batch *micro)
+{
+    enum { STEPS_BEFORE_RECORDING = 2 };
+    struct session *session = step->session;
+    if (!step->records || !is_regular(step, micro))
+        return false;
+    if (step->graph == NULL) {
+        if (step->regular_steps++ < STEPS_BEFORE_RECORDING)
+            return false;
+        step_record(step, micro);
+    }
+    session->device->backend->graph_run(step->graph, session->stream);
+    flat_updated(&session->flat);
+    return true;
+}
+
+static void micro_batch_run(struct step_context *step, struct run_place place, int64_t number,
                             struct step_times *times, struct error *error)
 {
     struct session *session = step->session;
@@ -63,19 +137,20 @@ static void micro_batch_run(struct step_context *step, struct run_place place, b
     ENSURE(batch != NULL, "the loader's epoch ended inside a step");
     if (batch->error.kind != ERROR_NONE && error->kind == ERROR_NONE)
         *error = batch->error;
+    const struct micro_batch micro = {.count = batch->count,
+                                      .global_count = batch->global_count,
+                                      .good = batch->error.kind == ERROR_NONE,
+                                      .first = number == 0,
+                                      .last = number == session->options->train.accumulate - 1};
     double begin = clock_now();
     place.position = (uint32_t)batch->position;
     place_upload(&session->places, session->stream, session->place, &place);
-    flat_gather_start(&session->flat, 0); /* goes on while the images are made */
-    session_upload(session, batch, &step->source, true);
-    struct model_pass pass = session_pass(session, batch->count, true);
-    session_forward(session, &pass);
-    loss_and_gradient(session, batch);
-    double middle = clock_now();
-    step_backward(step, &pass, last);
-    loader_give_back(step->loader, batch);
-    times->forward += middle - begin;
-    times->backward += clock_now() - middle;
+    if (step->graph == NULL && !step->records)
+        flat_gather_start(&session->flat, 0); /* goes on while the images are made */
+    session_upload(session, batch, &step->source, true, step->loader);
+    times->forward += clock_now() - begin;
+    if (!step_replay(step, &micro))
+        pass_queue(step, &micro, times);
 }
 
 /* The first unit whose output of the forward pass is not finite on this rank, or -1. */
@@ -137,27 +212,10 @@ static void communication_times(const struct session *session, const struct step
 
 double step_norm(const struct session *session)
 {
-    const struct step_outcome *outcome = session->outcome;
+    const struct step_outcome *outcome = &session->outcome;
     return isfinite(outcome->norm_squared)
                ? sqrt(outcome->norm_squared) / (double)outcome->used.scale
                : NAN;
-}
-
-/* Queues the update, and what it came to on its way to the host. */
-static void step_update(struct step_context *step)
-{
-    struct session *session = step->session;
-    const struct device_backend *backend = session->device->backend;
-    struct step_outcome *outcome = session->outcome;
-    const size_t bytes = sizeof *session->scaler;
-    flat_norm(&session->flat);
-    if (session->scaler != NULL)
-        backend->copy(session->stream, &outcome->used, session->scaler, bytes);
-    optimizer_step(step->optimizer, &session->flat, session->place, session->scaler);
-    if (session->scaler != NULL)
-        backend->copy(session->stream, &outcome->scaler, session->scaler, bytes);
-    backend->copy(session->stream, &outcome->norm_squared, session->flat.norm_squared,
-                  sizeof outcome->norm_squared);
 }
 
 /* Collective, after a gradient that is not finite. In fp16 its scale was too large, as a rule, and
@@ -168,14 +226,28 @@ static bool step_failed(struct session *session, int64_t number, struct error *e
     if (session->scaler != NULL) {
         if (!comm_agree(world, error))
             return true;
-        if (session->outcome->scaler.scale > LOSS_SCALE_LEAST)
+        if (session->outcome.scaler.scale > LOSS_SCALE_LEAST)
             return false;
     }
-    if (error->kind == ERROR_NONE)
+    if (error->kind == ERROR_NONE && session->outcomes.count == 0)
         nonfinite_explain(session, number, error);
     if (comm_agree(world, error))
-        error_set(error, ERROR_NUMERIC, "step %lld: the norm of the gradient is not finite",
+        error_set(error, ERROR_NUMERIC,
+                  "step %lld: the norm of the gradient is not finite; debug.wait=on finds out "
+                  "where that begins",
                   (long long)number + 1);
+    return true;
+}
+
+/* Looks at the outcomes that are due, or at all. */
+static bool step_settle(struct step_context *step, bool all, struct error *error)
+{
+    struct session *session = step->session;
+    int64_t number;
+    while (
+        outcome_take(&session->outcomes, session->scaler != NULL, all, &session->outcome, &number))
+        if (!isfinite(session->outcome.norm_squared) && step_failed(session, number, error))
+            return false;
     return true;
 }
 
@@ -186,19 +258,25 @@ bool step_run(struct step_context *step, int64_t number, double rate, struct ste
     int64_t accumulate = session->options->train.accumulate;
     struct run_place place = optimizer_place(step->optimizer, rate, number);
     if (session->scaler == NULL) /* else the device knows */
-        place.update -= session->outcome->scaler.skipped;
+        place.update -= session->outcome.scaler.skipped;
     struct step_times before = {0}, none = {0};
     communication_times(session, &none, &before);
-    flat_zero_gradients(&session->flat);
     for (int64_t micro = 0; micro < accumulate; micro++)
-        micro_batch_run(step, place, micro == accumulate - 1, times, error);
+        micro_batch_run(step, place, micro, times, error);
     double begin = clock_now();
-    flat_reduce_wait(&session->flat);
-    double reduced = clock_now();
-    step_update(step);
-    session->device->backend->stream_synchronize(session->stream);
-    times->reduce += reduced - begin;
-    times->update += clock_now() - reduced;
+    outcome_queue(&session->outcomes, session->stream, number, session->flat.norm_squared,
+                  session->scaler);
+    bool good = step_settle(step, false, error);
+    times->update += clock_now() - begin;
     communication_times(session, &before, times);
-    return isfinite(session->outcome->norm_squared) || !step_failed(session, number, error);
+    return good;
+}
+
+bool step_finish(struct step_context *step, struct step_times *times, struct error *error)
+{
+    double begin = clock_now();
+    bool good = step_settle(step, true, error);
+    staging_finish(&step->session->staging);
+    times->update += clock_now() - begin;
+    return good;
 }

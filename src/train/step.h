@@ -13,6 +13,9 @@ struct step_context {
     struct image_source source;
     const struct optimizer *optimizer;
     int first_trainable; /* lowest unit with something to train: backward ends there */
+    bool records;        /* steps are recorded and run again */
+    struct graph *graph; /* the recorded step, or NULL */
+    int64_t regular_steps, recorded_count;
 };
 
 /* The norm of the newest step's gradient, before clipping and without the scale of the loss; NAN
@@ -26,15 +29,30 @@ struct step_times {
     double exposed;       /* of forward to update: waiting for it */
 };
 
+/* What must be known of a batch to queue its pass. */
+struct micro_batch {
+    int64_t count, global_count;
+    bool good;        /* all its records could be read */
+    bool first, last; /* of the step */
+};
+
 void step_open(struct step_context *step, struct session *session, struct loader *loader,
                const struct image_source *source, const struct optimizer *optimizer);
 
-/* Collective. Runs update number `number` (from 0) with this learning rate on the next
- * train.accumulate batches of the loader. Adds to session->sums; session->outcome says what came of
- * it. False: a record could not be read, or the gradient is not finite (nothing was changed then):
- * the error says in which tensor it began, and is agreed on by all ranks. In fp16 a gradient that
- * is not finite only skips the update, as long as a smaller scale of the loss may help. */
+void step_close(struct step_context *step);
+
+/* Collective. Queues update number `number` (from 0) with this learning rate on the next
+ * train.accumulate batches of the loader, and looks at what came of the newest step that is known:
+ * this one where the device runs at once, else the one OUTCOMES_AHEAD before (session->outcome,
+ * step_norm). Adds to session->sums. False: a record could not be read, or the gradient was not
+ * finite (nothing was changed then): the error says in which step, and where it began if no later
+ * step was queued; it is agreed on by all ranks. In fp16 a gradient that is not finite only skips
+ * the update, as long as a smaller scale of the loss may help. */
 bool step_run(struct step_context *step, int64_t number, double rate, struct step_times *times,
               struct error *error);
+
+/* Collective. Waits for all steps and looks at what came of them: before anything that the host
+ * reads or writes besides steps. Returns as step_run. */
+bool step_finish(struct step_context *step, struct step_times *times, struct error *error);
 
 #endif

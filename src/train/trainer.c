@@ -195,6 +195,7 @@ void trainer_close(struct trainer *trainer)
     if (trainer->log != NULL)
         run_log_close(trainer->log);
     evaluation_free(&trainer->evaluation);
+    step_close(&trainer->step);
     feed_close(&trainer->train);
     feed_close(&trainer->validation);
     run_folder_close(&trainer->folder);

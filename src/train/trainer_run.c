@@ -45,6 +45,16 @@ static bool weights_compare(struct trainer *trainer, struct error *error)
     return flat_check_same(&trainer->session.flat, error);
 }
 
+/* The host waits for the device here. */
+static bool interval_end(struct trainer *trainer, struct error *error)
+{
+    if (!step_finish(&trainer->step, &trainer->interval.times, error))
+        return false;
+    trainer->last_norm = step_norm(&trainer->session);
+    report_interval(trainer);
+    return true;
+}
+
 static bool step_advance(struct trainer *trainer, struct error *error)
 {
     struct training_state *state = &trainer->state;
@@ -53,13 +63,12 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     if (!step_run(&trainer->step, state->step, rate, &trainer->interval.times, error))
         return false;
     trainer->last_rate = rate;
-    trainer->last_norm = step_norm(&trainer->session);
     state->step++;
     state->epoch_step++;
     monitor_step(trainer->monitor, state->step);
     trainer->interval.steps++;
-    if (state->step % trainer->options.output.log_every == 0)
-        report_interval(trainer);
+    if (state->step % trainer->options.output.log_every == 0 && !interval_end(trainer, error))
+        return false;
     return weights_compare(trainer, error);
 }
 
@@ -79,12 +88,10 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
         /* The end of an epoch is epoch_finish's. */
         if (state->epoch_step == trainer->steps_per_epoch || !checkpoint_due(trainer))
             continue;
-        report_interval(trainer);
-        if (!trainer_checkpoint(trainer, false, error))
+        if (!interval_end(trainer, error) || !trainer_checkpoint(trainer, false, error))
             return false;
     }
-    report_interval(trainer);
-    return true;
+    return interval_end(trainer, error);
 }
 
 /* Is the newest evaluation the best so far? Keeps the best, in the state only of regular ones (at

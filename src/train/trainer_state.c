@@ -76,7 +76,7 @@ static bool state_check(const struct trainer *trainer, const char *path, struct 
 static void scaler_resume(struct trainer *trainer)
 {
     const struct training_state *state = &trainer->state;
-    struct loss_scaler scaler = trainer->session.outcome->scaler;
+    struct loss_scaler scaler = trainer->session.outcome.scaler;
     scaler.skipped = state->skipped_steps;
     if (state->loss_scale > 0 && trainer->session.scaler != NULL) {
         scaler.scale = (float)state->loss_scale;
@@ -136,7 +136,7 @@ static void state_update(struct trainer *trainer)
     state->plateau_rate_factor = trainer->schedule.plateau_factor;
     state->plateau_best = trainer->schedule.plateau_best;
     state->plateau_bad = trainer->schedule.plateau_bad;
-    const struct loss_scaler *scaler = &trainer->session.outcome->scaler;
+    const struct loss_scaler *scaler = &trainer->session.outcome.scaler;
     state->loss_scale = trainer->session.scaler != NULL ? (double)scaler->scale : 0;
     state->loss_scale_good_steps = scaler->good_steps;
     state->skipped_steps = scaler->skipped;

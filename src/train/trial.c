@@ -119,8 +119,9 @@ static bool rehearsal_run(struct rehearsal *rehearsal, double *seconds, struct e
     sampler_set_epoch(&rehearsal->train.sampler, 0);
     loader_start(rehearsal->train.loader, 0);
     double begin = clock_now();
-    if (!step_run(&step, 0, 0, &times, error))
+    if (!step_run(&step, 0, 0, &times, error) || !step_finish(&step, &times, error))
         return false;
+    step_close(&step);
     *seconds = clock_now() - begin;
     feed_fill(&rehearsal->train);
     if (rehearsal->validates) {
