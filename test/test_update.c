@@ -395,7 +395,7 @@ static void the_scale_follows_the_norms(void **state)
     (void)state;
     struct device_test test;
     device_test_open(&test, 1);
-    struct loss_scaler *scaler = scaler_of(&test, (struct loss_scaler){LOSS_SCALE_START, 0, 0});
+    struct loss_scaler *scaler = scaler_of(&test, (struct loss_scaler){65536, 0, 0});
     check_scaler(&test, scaler, 1999, 1e300, (struct loss_scaler){65536, 1999, 0});
     check_scaler(&test, scaler, 1, INFINITY, (struct loss_scaler){32768, 0, 1});
     check_scaler(&test, scaler, 1, NAN, (struct loss_scaler){16384, 0, 2});
