@@ -426,8 +426,9 @@ static void scaling_is_pytorchs(void **state)
     float *weights = device_test_zeros(&test, TYPE_FP32, WEIGHTS);
     float *gradient = device_test_zeros(&test, TYPE_FP32, WEIGHTS);
     struct run_place *place = device_test_place(&test, 0, 0, 0.01, 0);
-    struct loss_scaler scaler = {.scale = 65536};
-    double norm_squared;
+    struct loss_scaler *scaler = scaler_of(&test, (struct loss_scaler){.scale = 65536});
+    double *norm_squared = device_test_number(&test, 0);
+    const struct device_backend *backend = test.device->backend;
     memcpy(weights, vector_file_floats(file, "start", NULL), WEIGHTS * sizeof *weights);
     place->beta1 = 0.9;
     const struct update args = {.rule = UPDATE_ADAMW,
@@ -441,20 +442,22 @@ static void scaling_is_pytorchs(void **state)
                                 .place = place,
                                 .beta2 = 0.999,
                                 .epsilon = 1e-8,
-                                .norm_squared = &norm_squared,
+                                .norm_squared = norm_squared,
                                 .max_norm = 1,
-                                .scaler = &scaler};
+                                .scaler = scaler};
     for (int64_t step = 0; step < steps; step++) {
         for (int i = 0; i < WEIGHTS; i++)
-            gradient[i] = scaler.scale * gradients[step % turns * WEIGHTS + i];
+            gradient[i] = scaler->scale * gradients[step % turns * WEIGHTS + i];
         if (bad[step] > 0)
             gradient[bad[step] % WEIGHTS] = bad[step] % 2 ? INFINITY : NAN;
-        norm_squared = norm_squared_of(&test, gradient, WEIGHTS);
+        *norm_squared = 0;
         place->update = step + 1;
-        device_cpu.update(test.stream, &args);
-        device_cpu.scaler_update(test.stream, &scaler, &norm_squared);
-        if (scaler.scale != scales[step])
-            fail_msg("step %lld: the scale is %g, not %g", (long long)step, (double)scaler.scale,
+        backend->sum_squares(test.stream, gradient, WEIGHTS, norm_squared);
+        backend->update(test.stream, &args);
+        backend->scaler_update(test.stream, scaler, norm_squared);
+        device_test_wait(&test);
+        if (scaler->scale != scales[step])
+            fail_msg("step %lld: the scale is %g, not %g", (long long)step, (double)scaler->scale,
                      (double)scales[step]);
         for (int i = 0; i < WEIGHTS && (step + 1) % every == 0; i++) {
             double truth = expected[step / every * WEIGHTS + i];
