@@ -12,7 +12,10 @@ COLUMNS = ["date", "host_cpu", "commit", "framework", "version", "work", "model"
 
 
 def host_cpu():
-    """The processor's name and the number of cores this process may use."""
+    """The processor's name and the number of cores this process may use; VITTRAIN_BENCH_HOST instead, where
+    something else did the work (a GPU)."""
+    if os.environ.get("VITTRAIN_BENCH_HOST"):
+        return os.environ["VITTRAIN_BENCH_HOST"].replace(",", " ")
     name = platform.machine()
     with open("/proc/cpuinfo") as file:
         for line in file:

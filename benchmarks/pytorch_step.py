@@ -17,6 +17,7 @@ def parse():
     parser.add_argument("--batch", type=int, default=32, help="global batch")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: one GPU, one rank")
     parser.add_argument("--optimizer", choices=["fused", "foreach"], default="fused")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--strategy", choices=["ddp", "fsdp"], default="ddp", help="with more than one rank")
@@ -44,6 +45,9 @@ def make_step(options, threads):
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     model, image = make_model(options.model)
+    if options.device == "cuda":
+        torch.backends.cudnn.benchmark = True
+        model = model.to("cuda", memory_format=torch.channels_last)
     trained = model
     if options.ranks > 1:
         import torch.distributed as distributed
@@ -59,19 +63,35 @@ def make_step(options, threads):
     batch = options.batch // options.ranks
     # fully_shard's policy converts by itself.
     autocast = options.precision == "bf16" and not (options.ranks > 1 and options.strategy == "fsdp")
-    images = torch.randn(batch, 3, image, image)
-    labels = torch.randint(0, 10, (batch,))
+    images = torch.randn(batch, 3, image, image).to(options.device, memory_format=torch.channels_last)
+    labels = torch.randint(0, 10, (batch,)).to(options.device)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        with torch.autocast(options.device, torch.bfloat16, enabled=autocast):
             loss = torch.nn.functional.cross_entropy(trained(images), labels)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        return loss.item()
+        if options.device == "cpu":
+            return loss.item()
+        return loss
 
     return step, torch.__version__
+
+
+def measure_queued(step, options):
+    """Seconds of a step on a GPU, which runs behind: of a row of steps, waited for at its end."""
+    import torch
+    times = []
+    for _ in range(5):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(options.steps):
+            step()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - begin) / options.steps)
+    return statistics.median(times)
 
 
 def main():
@@ -81,17 +101,18 @@ def main():
         sys.exit(spawn_ranks(options.ranks, threads))
     step, version = make_step(options, threads)
     if options.epoch_seconds_of_start:
-        step()
+        float(step())
         metric, value = "start_to_first_step", time.time() - options.epoch_seconds_of_start
     else:
         for _ in range(options.warmup):
             step()
         times = []
-        for _ in range(options.steps):
+        for _ in range(options.steps if options.device == "cpu" else 0):
             begin = time.perf_counter()
             step()
             times.append(time.perf_counter() - begin)
-        metric, value = "step", statistics.median(times)
+        metric = "step"
+        value = statistics.median(times) if times else measure_queued(step, options)
     if int(os.environ.get("RANK", "0")) == 0:
         print_row(framework="pytorch-compiled" if options.compile else "pytorch-eager", version=version,
                   work="training step" if metric == "step" else "start", model=options.model, batch=options.batch,
