@@ -65,6 +65,7 @@ struct nvml {
     void *library;
     struct calls calls;
     bool initialised;
+    _Atomic bool busy;    /* in a reading */
     device_handle device; /* NULL: not found, or lost */
     char label[256];      /* "NVIDIA H200 (GPU-...)" */
     char trouble[SENSOR_MESSAGE];
@@ -163,7 +164,7 @@ struct nvml *nvml_open(const char *library, const char *device)
 
 void nvml_close(struct nvml *nvml)
 {
-    if (nvml == NULL)
+    if (nvml == NULL || nvml->busy)
         return;
     if (nvml->initialised && nvml->calls.shutdown != NULL)
         nvml->calls.shutdown();
@@ -305,6 +306,7 @@ static void uncorrected_watch(struct nvml *nvml, struct sensor_reading *reading)
 void nvml_read(struct nvml *nvml, double now, struct sensor_reading *reading)
 {
     const struct calls *calls = &nvml->calls;
+    nvml->busy = true;
     snprintf(reading->trouble, sizeof reading->trouble, "%s", nvml->trouble);
     utilization_read(nvml, reading);
     memory_read(nvml, reading);
@@ -319,4 +321,5 @@ void nvml_read(struct nvml *nvml, double now, struct sensor_reading *reading)
     uncorrected_watch(nvml, reading);
     number_read(nvml, calls->pcie_replays, 1, SENSOR_GPU_PCIE_REPLAYS, reading);
     nvml->read_at = now;
+    nvml->busy = false;
 }

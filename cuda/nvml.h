@@ -21,7 +21,9 @@ struct nvml *nvml_open(const char *library, const char *device);
  * reading before, are alarms. From
  * docs.nvidia.com/deploy/nvml-api. */
 void nvml_read(struct nvml *nvml, double now, struct sensor_reading *reading);
-void nvml_close(struct nvml *nvml); /* nothing for NULL */
+
+/* Nothing for NULL; nothing while a reading does not come back, which another thread waits for. */
+void nvml_close(struct nvml *nvml);
 
 #ifdef __cplusplus
 }

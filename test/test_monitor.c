@@ -395,6 +395,45 @@ static void what_is_wrong_with_a_gpu_is_said_once(void **state)
 }
 
 /* The last rank's table cannot be made: a directory has its name. */
+/* The driver does not answer for longer than the run has patience. */
+static void a_sensor_that_does_not_answer_keeps_nobody(void **state)
+{
+    (void)state;
+    struct monitor_setup setup = some_setup(0.1);
+    struct monitor_summary summary;
+    char expected[256];
+    setup.device = &gpu;
+    gpu_open("");
+    console_catch();
+    struct monitor *monitor = monitor_open(&setup);
+    wait_for_rows(1);
+    double from = clock_now();
+    condition = "stuck";
+    pass_seconds(0.5);
+    monitor_stop(monitor);
+    assert_true(monitor_summarise(monitor, &summary));
+    monitor_say(&summary, 1);
+    monitor_close(monitor);
+    struct nvml *held = nvml;
+    gpu_close(); /* not while it is asked */
+    assert_true(clock_now() - from < 8.5);
+    char *said = console_said();
+    snprintf(expected, sizeof expected, "warning: rank %d on %s: a sensor", world->rank,
+             comm_host());
+    assert_int_equal(count_words(said, "warning"), 1);
+    assert_non_null(strstr(said, expected));
+    free(said);
+    for (int i = 0; i < SENSOR_COUNT; i++)
+        assert_true(isnan(summary.value[i]));
+    char *before = read_text(table);
+    pass_seconds(5); /* it comes back, and finds that nobody waits */
+    char *after = read_text(table);
+    assert_string_equal(before, after);
+    nvml_close(held);
+    free(before);
+    free(after);
+}
+
 static void a_table_that_cannot_be_made_is_one_warning(void **state)
 {
     (void)state;
@@ -536,6 +575,7 @@ int main(int argc, char **argv)
         TEST(a_summary_is_of_all_ranks),
         TEST(sums_follow_the_kind_of_sensor),
         TEST(what_is_wrong_with_a_gpu_is_said_once),
+        TEST(a_sensor_that_does_not_answer_keeps_nobody),
         TEST(a_table_that_cannot_be_made_is_one_warning),
         TEST(a_folder_that_goes_is_one_warning),
         TEST(points_go_to_tensorboard),

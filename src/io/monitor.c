@@ -23,6 +23,9 @@
 /* Columns before the sensors': time, step, rank, host. */
 enum { STEP_COLUMN = 1, HEADER_SIZE = 1024 };
 
+/* A driver or a file system that does not answer must not keep a run from ending. */
+static const double patience_seconds = 5;
+
 struct monitor {
     struct monitor_setup setup;
     struct cpu_sensors *cpu;
@@ -41,8 +44,11 @@ struct monitor {
     pthread_t thread;
     bool running;
     pthread_mutex_t mutex;
-    pthread_cond_t wake;
+    pthread_cond_t wake; /* of stop and over */
     bool stop;
+    bool over;          /* the thread's work is done */
+    _Atomic bool stuck; /* it did not end in time: what is the thread's is not touched any more */
+    bool abandoned;     /* the monitor belongs to the thread */
 };
 
 /* ---- one reading */
@@ -115,13 +121,15 @@ static void reading_take(struct monitor *monitor)
     cpu_sensors_read(monitor->cpu, now, &reading);
     if (device != NULL && device->backend->sensors != NULL)
         device->backend->sensors(device, now, &reading);
+    if (monitor->stuck)
+        return; /* too late */
     if (monitor->readings == 0)
         monitor->first_at = monitor->last_at = now;
     sensor_sums_add(monitor->sums, &reading, now - monitor->last_at);
     monitor->last_at = now;
     if (monitor->table.stream != NULL)
         row_write(monitor, &reading);
-    if (monitor->setup.log != NULL && monitor->board_lost.kind == ERROR_NONE)
+    if (monitor->setup.log != NULL && !monitor->stuck && monitor->board_lost.kind == ERROR_NONE)
         points_write(monitor, &reading);
     texts_say(monitor, &reading);
     monitor->readings++;
@@ -144,6 +152,15 @@ static bool sleep_until(struct monitor *monitor, double moment)
     return stop;
 }
 
+static void monitor_free(struct monitor *monitor)
+{
+    csv_close(&monitor->table);
+    cpu_sensors_close(monitor->cpu);
+    pthread_cond_destroy(&monitor->wake);
+    pthread_mutex_destroy(&monitor->mutex);
+    free(monitor);
+}
+
 static void *thread_main(void *argument)
 {
     struct monitor *monitor = argument;
@@ -152,6 +169,13 @@ static void *thread_main(void *argument)
         reading_take(monitor);
         due += seconds * ceil(fmax(1, (clock_now() - due) / seconds));
     } while (!sleep_until(monitor, due));
+    pthread_mutex_lock(&monitor->mutex);
+    monitor->over = true;
+    bool abandoned = monitor->abandoned;
+    pthread_cond_signal(&monitor->wake);
+    pthread_mutex_unlock(&monitor->mutex);
+    if (abandoned)
+        monitor_free(monitor);
     return NULL;
 }
 
@@ -164,12 +188,13 @@ static void thread_start(struct monitor *monitor)
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&monitor->wake, &attributes);
     pthread_condattr_destroy(&attributes);
+    monitor->running = true;
     sigfillset(&all); /* signals are for the main thread */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failure = pthread_create(&monitor->thread, NULL, thread_main, monitor);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    monitor->running = failure == 0;
     if (failure != 0) {
+        monitor->running = false;
         log_warn("no thread to read sensors (%s): they are read at the end only",
                  strerror(failure));
         reading_take(monitor);
@@ -178,14 +203,28 @@ static void thread_start(struct monitor *monitor)
 
 static void thread_stop(struct monitor *monitor)
 {
+    const double end = clock_now() + patience_seconds;
+    const struct timespec until = {.tv_sec = (time_t)end,
+                                   .tv_nsec = (long)(1e9 * (end - floor(end)))};
+    int waited = 0;
     if (!monitor->running)
         return;
     pthread_mutex_lock(&monitor->mutex);
     monitor->stop = true;
     pthread_cond_signal(&monitor->wake);
+    while (!monitor->over && waited != ETIMEDOUT)
+        waited = pthread_cond_timedwait(&monitor->wake, &monitor->mutex, &until);
+    monitor->stuck = !monitor->over;
     pthread_mutex_unlock(&monitor->mutex);
-    pthread_join(monitor->thread, NULL);
-    monitor->running = false;
+    if (!monitor->stuck)
+        pthread_join(monitor->thread, NULL);
+    else
+        pthread_detach(monitor->thread);
+    monitor->running = monitor->stuck;
+    if (monitor->stuck)
+        log_alarm("rank %d on %s: a sensor, or the disk of its rows, does not answer: the run "
+                  "ends without them",
+                  monitor->setup.world->rank, comm_host());
 }
 
 /* ---- from start to end */
@@ -238,8 +277,10 @@ void monitor_stop(struct monitor *monitor)
     if (monitor == NULL)
         return;
     thread_stop(monitor);
-    reading_take(monitor);
-    if (monitor->setup.world->rank != 0) /* rank 0 has said so when it happened */
+    if (!monitor->stuck)
+        reading_take(monitor);
+    if (monitor->setup.world->rank != 0 &&
+        !monitor->stuck) /* rank 0 has said so when it happened */
         lost = monitor->table_lost;
     if (!comm_agree(monitor->setup.world, &lost))
         log_warn("%s: the sensors' rows of this rank ended there", lost.text);
@@ -247,9 +288,15 @@ void monitor_stop(struct monitor *monitor)
 
 bool monitor_summarise(struct monitor *monitor, struct monitor_summary *summary)
 {
+    struct sensor_sums nothing[SENSOR_COUNT];
     if (monitor == NULL)
         return false;
-    sensor_sums_reduce(monitor->sums, &monitor->setup, summary);
+    sensor_sums_begin(nothing);
+    summary->readings = 0;
+    summary->seconds = summary->reading_seconds = NAN;
+    sensor_sums_reduce(monitor->stuck ? nothing : monitor->sums, &monitor->setup, summary);
+    if (monitor->stuck)
+        return true;
     summary->readings = monitor->readings;
     summary->seconds = monitor->last_at - monitor->first_at;
     summary->reading_seconds = monitor->work_seconds / (double)monitor->readings;
@@ -260,10 +307,12 @@ void monitor_close(struct monitor *monitor)
 {
     if (monitor == NULL)
         return;
-    thread_stop(monitor);
-    csv_close(&monitor->table);
-    cpu_sensors_close(monitor->cpu);
-    pthread_cond_destroy(&monitor->wake);
-    pthread_mutex_destroy(&monitor->mutex);
-    free(monitor);
+    if (!monitor->stuck)
+        thread_stop(monitor);
+    pthread_mutex_lock(&monitor->mutex);
+    monitor->abandoned = monitor->stuck && !monitor->over;
+    bool abandoned = monitor->abandoned;
+    pthread_mutex_unlock(&monitor->mutex);
+    if (!abandoned)
+        monitor_free(monitor);
 }

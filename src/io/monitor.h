@@ -46,7 +46,8 @@ struct monitor_summary {
     int64_t readings;           /* of rank 0 */
 };
 
-/* Ends the thread, after a last reading. Rank 0 warns of the first rank whose rows got lost. */
+/* Ends the thread, after a last reading; one that does not answer for 5 s is left alone, with a
+ * warning. Rank 0 warns of the first rank whose rows got lost. */
 void monitor_stop(struct monitor *monitor);
 
 /* Of all ranks, after monitor_stop; false for NULL. */

@@ -99,6 +99,8 @@ void monitor_say(const struct monitor_summary *summary, double images)
     static const char *const words[] = {
         [SENSOR_LEVEL] = "mean",     [SENSOR_PEAK] = "at most",     [SENSOR_LEAST] = "at least",
         [SENSOR_COUNTER] = "in all", [SENSOR_DURATION] = "at most", [SENSOR_STATE] = ""};
+    if (summary->readings == 0)
+        return;
     log_info("sensors: %lld readings in %.1f s, each %.0f us of a core",
              (long long)summary->readings, summary->seconds, 1e6 * summary->reading_seconds);
     for (int i = 0; i < SENSOR_COUNT; i++) {
