@@ -20,23 +20,30 @@ struct norm_case {
     bool add, parameters;
     enum place place;
     double offset; /* of x's mean: what a sum of squares would lose digits to */
+    int64_t shift; /* elements by which x lies off where vectors may begin */
 };
 
 static const struct norm_case cases[] = {
-    {TYPE_FP32, 5, 192, true, true, PLACE_OWN, 0},
-    {TYPE_FP32, 1, 1, false, true, PLACE_OWN, 0},
-    {TYPE_FP32, 3, 7, true, true, PLACE_ADD, 0},
-    {TYPE_FP32, 17, 33, false, false, PLACE_DY, 0},
-    {TYPE_FP32, 2100, 40, true, true, PLACE_ADD, 0},
-    {TYPE_FP32, 70, 1000, true, true, PLACE_DY, 3},
-    {TYPE_FP32, 3, 70000, false, true, PLACE_OWN, 0},
-    {TYPE_FP32, 9, 768, true, false, PLACE_OWN, 100},
-    {TYPE_BF16, 5, 192, true, true, PLACE_ADD, 0},
-    {TYPE_BF16, 2100, 36, false, true, PLACE_OWN, 0},
-    {TYPE_BF16, 19, 13, true, false, PLACE_DY, 0},
-    {TYPE_BF16, 300, 100, true, true, PLACE_OWN, 2},
-    {TYPE_FP16, 33, 21, true, true, PLACE_ADD, 0},
-    {TYPE_FP16, 400, 64, false, true, PLACE_OWN, 1},
+    {TYPE_FP32, 5, 192, true, true, PLACE_OWN, 0, 0},
+    {TYPE_FP32, 1, 1, false, true, PLACE_OWN, 0, 0},
+    {TYPE_FP32, 3, 7, true, true, PLACE_ADD, 0, 0},
+    {TYPE_FP32, 17, 33, false, false, PLACE_DY, 0, 0},
+    {TYPE_FP32, 2100, 40, true, true, PLACE_ADD, 0, 0},
+    {TYPE_FP32, 70, 1000, true, true, PLACE_DY, 3, 0},
+    {TYPE_FP32, 3, 70000, false, true, PLACE_OWN, 0, 0},
+    {TYPE_FP32, 9, 768, true, false, PLACE_OWN, 100, 0},
+    {TYPE_BF16, 5, 192, true, true, PLACE_ADD, 0, 0},
+    {TYPE_BF16, 2100, 36, false, true, PLACE_OWN, 0, 0},
+    {TYPE_BF16, 19, 13, true, false, PLACE_DY, 0, 0},
+    {TYPE_BF16, 300, 100, true, true, PLACE_OWN, 2, 0},
+    {TYPE_FP16, 33, 21, true, true, PLACE_ADD, 0, 0},
+    {TYPE_FP16, 400, 64, false, true, PLACE_OWN, 1, 0},
+    {TYPE_FP32, 35, 320, true, true, PLACE_OWN, 0, 1},
+    {TYPE_BF16, 40, 768, true, true, PLACE_ADD, 1, 0},
+    {TYPE_BF16, 4200, 8, true, true, PLACE_DY, 0, 0},
+    {TYPE_BF16, 3, 2056, true, true, PLACE_ADD, 0, 0},
+    {TYPE_FP16, 33, 1416, true, true, PLACE_DY, 0, 0},
+    {TYPE_FP16, 2, 520, false, true, PLACE_OWN, 0, 3},
 };
 
 enum { CASES = sizeof cases / sizeof cases[0] };
@@ -53,10 +60,11 @@ static void *make_x(struct device_test *test, const struct norm_case *it)
 {
     int64_t count = it->rows * it->width;
     float *values = device_test_random(test, TYPE_FP32, count, 1.5, 1);
-    void *x = device_test_zeros(test, it->type, count);
+    char *x = device_test_zeros(test, it->type, count + it->shift);
+    x += (size_t)it->shift * type_size(it->type);
     for (int64_t i = 0; i < count; i++)
         values[i] += (float)it->offset;
-    device_cpu.convert(test->stream, it->type, x, TYPE_FP32, values, count);
+    test->device->backend->convert(test->stream, it->type, x, TYPE_FP32, values, count);
     return x;
 }
 
@@ -82,29 +90,30 @@ static struct norm_tensors run(struct device_test *test, const struct norm_case 
     t.dx = it->place == PLACE_ADD  ? t.add
            : it->place == PLACE_DY ? t.dy
                                    : device_test_zeros(test, it->type, count);
-    device_cpu.norm_forward(test->stream, &(struct norm_forward){.type = it->type,
-                                                                 .rows = it->rows,
-                                                                 .width = width,
-                                                                 .epsilon = epsilon,
-                                                                 .x = t.x,
-                                                                 .gamma = t.gamma,
-                                                                 .beta = t.beta,
-                                                                 .y = t.y,
-                                                                 .mean = t.mean,
-                                                                 .rstd = t.rstd});
-    device_cpu.norm_backward(test->stream,
-                             &(struct norm_backward){.type = it->type,
-                                                     .rows = it->rows,
-                                                     .width = width,
-                                                     .x = t.x,
-                                                     .gamma = t.gamma,
-                                                     .dy = t.dy,
-                                                     .mean = t.mean,
-                                                     .rstd = t.rstd,
-                                                     .add = it->add ? t.add : NULL,
-                                                     .dx = t.dx,
-                                                     .dgamma = it->parameters ? t.dgamma : NULL,
-                                                     .dbeta = it->parameters ? t.dbeta : NULL});
+    test->device->backend->norm_forward(test->stream, &(struct norm_forward){.type = it->type,
+                                                                             .rows = it->rows,
+                                                                             .width = width,
+                                                                             .epsilon = epsilon,
+                                                                             .x = t.x,
+                                                                             .gamma = t.gamma,
+                                                                             .beta = t.beta,
+                                                                             .y = t.y,
+                                                                             .mean = t.mean,
+                                                                             .rstd = t.rstd});
+    test->device->backend->norm_backward(
+        test->stream, &(struct norm_backward){.type = it->type,
+                                              .rows = it->rows,
+                                              .width = width,
+                                              .x = t.x,
+                                              .gamma = t.gamma,
+                                              .dy = t.dy,
+                                              .mean = t.mean,
+                                              .rstd = t.rstd,
+                                              .add = it->add ? t.add : NULL,
+                                              .dx = t.dx,
+                                              .dgamma = it->parameters ? t.dgamma : NULL,
+                                              .dbeta = it->parameters ? t.dbeta : NULL});
+    device_test_wait(test);
     return t;
 }
 
@@ -222,12 +231,14 @@ static void norm_is_right(void **state)
 
 static void norm_is_right_with_all_kernels(void **state)
 {
+    device_test_of_cpu();
     device_test_every_kernels(norm_is_right, state);
 }
 
 static void threads_do_not_matter(void **state)
 {
     (void)state;
+    device_test_of_cpu();
     for (int i = 0; i < CASES; i++) {
         const struct norm_case *it = &cases[i];
         struct device_test one, three;
@@ -252,14 +263,15 @@ static void statistics_can_be_left_out(void **state)
     device_test_open(&test, 2);
     const struct norm_tensors t = run(&test, it);
     void *y = device_test_zeros(&test, it->type, it->rows * it->width);
-    device_cpu.norm_forward(test.stream, &(struct norm_forward){.type = it->type,
-                                                                .rows = it->rows,
-                                                                .width = it->width,
-                                                                .epsilon = epsilon,
-                                                                .x = t.x,
-                                                                .gamma = t.gamma,
-                                                                .beta = t.beta,
-                                                                .y = y});
+    test.device->backend->norm_forward(test.stream, &(struct norm_forward){.type = it->type,
+                                                                           .rows = it->rows,
+                                                                           .width = it->width,
+                                                                           .epsilon = epsilon,
+                                                                           .x = t.x,
+                                                                           .gamma = t.gamma,
+                                                                           .beta = t.beta,
+                                                                           .y = y});
+    device_test_wait(&test);
     device_test_same("y", it->type, t.y, y, it->rows * it->width);
     device_test_close(&test);
 }
@@ -268,11 +280,14 @@ static void no_rows_do_nothing(void **state)
 {
     (void)state;
     struct device_test test;
-    float gradient[2] = {1, 2};
     device_test_open(&test, 2);
-    device_cpu.norm_forward(test.stream, &(struct norm_forward){.width = 2});
-    device_cpu.norm_backward(
+    float *gradient = device_test_zeros(&test, TYPE_FP32, 2);
+    gradient[0] = 1;
+    gradient[1] = 2;
+    test.device->backend->norm_forward(test.stream, &(struct norm_forward){.width = 2});
+    test.device->backend->norm_backward(
         test.stream, &(struct norm_backward){.width = 2, .dgamma = gradient, .dbeta = gradient});
+    device_test_wait(&test);
     assert_true(gradient[0] == 1 && gradient[1] == 2);
     device_test_close(&test);
 }
@@ -280,7 +295,7 @@ static void no_rows_do_nothing(void **state)
 static void too_wide(struct device_test *test)
 {
     float sums[1] = {0};
-    device_cpu.norm_backward(
+    test->device->backend->norm_backward(
         test->stream,
         &(struct norm_backward){.rows = 1, .width = 1 << 28, .dgamma = sums, .dbeta = sums});
 }

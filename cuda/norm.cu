@@ -1,0 +1,403 @@
+/* Layer normalisation, limited by the memory's bandwidth: a warp keeps a row in registers between
+ * the passes over it, so that each tensor is moved once, and the variance is taken around the mean.
+ * On the way back the warps of a block keep the sums over their rows in registers, too. Rows that
+ * are too wide for that, or do not lie as vectors do, have kernels of their own, which read a row
+ * as often as they need it. */
+#include "cuda.h"
+#include "kernel.h"
+
+/* Octets of a row that a lane of its warp holds: sizes for rows of up to 256, 768, 1536. */
+enum { OCTETS_SMALL = 1, OCTETS_MIDDLE = 3, OCTETS_LARGE = 6 };
+enum { FORWARD_THREADS = 256, WIDE_THREADS = 256 };
+
+/* Of a block that takes a whole row: whole warps, no more than there are octets for. */
+static unsigned wide_threads(int64_t width)
+{
+    return width >= WIDE_THREADS * 8 ? (unsigned)WIDE_THREADS : blocks_for(width, WARP * 8) * WARP;
+}
+
+/* On the way back a block is alone on its multiprocessor, since there are no more chunks of rows
+ * than SUM_CHUNKS: it is as large as its threads' registers allow. */
+constexpr int backward_threads(int octets_held)
+{
+    return octets_held == OCTETS_SMALL ? 768 : octets_held == OCTETS_MIDDLE ? 512 : 256;
+}
+
+/* Calls function<number, octets_held>(arguments...) for a row of so many elements. */
+#define OCTETS_SWITCH(width, number, function, ...)                                                \
+    do {                                                                                           \
+        if ((width) <= 8 * WARP * OCTETS_SMALL)                                                    \
+            function<number, OCTETS_SMALL>(__VA_ARGS__);                                           \
+        else if ((width) <= 8 * WARP * OCTETS_MIDDLE)                                              \
+            function<number, OCTETS_MIDDLE>(__VA_ARGS__);                                          \
+        else                                                                                       \
+            function<number, OCTETS_LARGE>(__VA_ARGS__);                                           \
+    } while (0)
+
+static bool registers_hold(int64_t width)
+{
+    return width <= 8 * WARP * OCTETS_LARGE;
+}
+
+/* Eight elements as they lie in memory: all loads of a row are on their way before the first is
+ * waited for, and what was read early takes few registers. */
+template <typename number> struct packed_eight {
+    struct vector16 part[sizeof(number) / 2];
+};
+
+/* Zeros behind the end of the row. */
+template <typename number>
+__device__ static inline struct packed_eight<number> packed_load(const void *row, int octet,
+                                                                 int octets) {
+    struct packed_eight<number> packed = {
+    };
+    if (octet < octets)
+        packed = ((const struct packed_eight<number> *)row)[octet];
+    return packed;
+}
+
+template <typename number>
+__device__ static inline struct eight packed_open(const struct packed_eight<number> &packed)
+{
+    return eight_load((const number *)&packed);
+}
+
+/* ---- Forward: a warp a row. */
+template <typename number, int octets_held>
+__global__ static void forward_kernel(struct norm_forward args)
+{
+    int64_t row = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+    int lane = (int)threadIdx.x % WARP, octets = (int)args.width / 8;
+    if (row >= args.rows)
+        return;
+    const number *x = (const number *)args.x + row * args.width;
+    number *y = (number *)args.y + row * args.width;
+    struct packed_eight<number> read[octets_held];
+    struct eight held[octets_held];
+    float sum = 0, squares = 0;
+    for (int k = 0; k < octets_held; k++)
+        read[k] = packed_load<number>(x, k * WARP + lane, octets);
+    for (int k = 0; k < octets_held; k++) {
+        held[k] = packed_open(read[k]);
+        for (int i = 0; i < 8; i++)
+            sum += held[k].value[i];
+    }
+    float mean = warp_sum(sum) / (float)args.width;
+    for (int k = 0; k < octets_held; k++)
+        for (int i = 0; i < 8; i++) {
+            held[k].value[i] -= mean;
+            squares += k * WARP + lane < octets ? held[k].value[i] * held[k].value[i] : 0;
+        }
+    float rstd = 1 / sqrtf(warp_sum(squares) / (float)args.width + args.epsilon);
+    for (int k = 0; k < octets_held; k++)
+        if (k * WARP + lane < octets) {
+            int column = (k * WARP + lane) * 8;
+            struct eight gamma = eight_load((const number *)args.gamma + column);
+            struct eight beta = eight_load((const number *)args.beta + column);
+            for (int i = 0; i < 8; i++)
+                held[k].value[i] = held[k].value[i] * rstd * gamma.value[i] + beta.value[i];
+            eight_store(y + column, held[k]);
+        }
+    if (args.mean != NULL && lane == 0) {
+        args.mean[row] = mean;
+        args.rstd[row] = rstd;
+    }
+}
+
+/* Any row: a block takes it. */
+template <typename number>
+__global__ static void forward_wide_kernel(struct norm_forward args, bool fits)
+{
+    SHARED_MEMORY(shared);
+    float *room = (float *)shared;
+    int64_t width = args.width, row = blockIdx.x, step = (int64_t)blockDim.x * 8;
+    int64_t first = (int64_t)threadIdx.x * 8;
+    const number *x = (const number *)args.x + row * width;
+    float sum = 0, squares = 0;
+    for (int64_t column = first; column < width; column += step) {
+        struct eight eight = eight_load_some(x + column, width - column, fits);
+        for (int i = 0; i < 8; i++)
+            sum += eight.value[i];
+    }
+    float mean = block_sum(sum, room) / (float)width;
+    for (int64_t column = first; column < width; column += step) {
+        struct eight eight = eight_load_some(x + column, width - column, fits);
+        for (int i = 0; i < 8; i++)
+            squares += i < width - column ? (eight.value[i] - mean) * (eight.value[i] - mean) : 0;
+    }
+    squares = block_sum(squares, room + WIDE_THREADS / WARP);
+    float rstd = 1 / sqrtf(squares / (float)width + args.epsilon);
+    for (int64_t column = first; column < width; column += step) {
+        int64_t left = width - column;
+        struct eight eight = eight_load_some(x + column, left, fits);
+        struct eight gamma = eight_load_some((const number *)args.gamma + column, left, fits);
+        struct eight beta = eight_load_some((const number *)args.beta + column, left, fits);
+        for (int i = 0; i < 8; i++)
+            eight.value[i] = (eight.value[i] - mean) * rstd * gamma.value[i] + beta.value[i];
+        eight_store_some((number *)args.y + row * width + column, eight, left, fits);
+    }
+    if (args.mean != NULL && threadIdx.x == 0) {
+        args.mean[row] = mean;
+        args.rstd[row] = rstd;
+    }
+}
+
+template <typename number, int octets_held>
+static void forward_held_launch(struct stream *stream, const struct norm_forward *args)
+{
+    KERNEL_LAUNCH((forward_kernel<number, octets_held>),
+                  blocks_for(args->rows, FORWARD_THREADS / WARP), FORWARD_THREADS, 0,
+                  stream->handle, *args);
+}
+
+template <typename number>
+static void forward_launch(struct stream *stream, const struct norm_forward *args)
+{
+    bool fits = eight_fits(args->x, args->width) && eight_fits(args->y, args->width) &&
+                eight_fits(args->gamma, args->width) && eight_fits(args->beta, args->width);
+    if (fits && registers_hold(args->width))
+        OCTETS_SWITCH(args->width, number, forward_held_launch, stream, args);
+    else
+        KERNEL_LAUNCH(forward_wide_kernel<number>, (unsigned)args->rows, wide_threads(args->width),
+                      2 * WIDE_THREADS / WARP * sizeof(float), stream->handle, *args, fits);
+}
+
+void cuda_norm_forward(struct stream *stream, const struct norm_forward *args)
+{
+    if (args->rows > 0 && args->width > 0)
+        NUMBER_SWITCH(args->type, forward_launch, stream, args);
+}
+
+/* ---- Backward. With x^ the normalised x and g = dy * gamma:
+ *   dx = add + rstd (g - mean(g) - x^ mean(g x^)), dgamma = sum of dy x^, dbeta = sum of dy. */
+
+/* One row of a warp; adds to its lanes' sums. What is added to dx is read before any of dx is
+ * written, since it may be the same memory. */
+template <typename number, int octets_held>
+__device__ static inline void row_backward(const struct norm_backward &args, int64_t row,
+                                           struct eight *dgamma, struct eight *dbeta)
+{
+    int lane = (int)threadIdx.x % WARP, octets = (int)args.width / 8;
+    int64_t at = row * args.width;
+    float mean = args.mean[row], rstd = args.rstd[row], sum_g = 0, sum_gx = 0;
+    struct packed_eight<number> x_read[octets_held], dy_read[octets_held];
+    struct eight x[octets_held], g[octets_held];
+    for (int k = 0; k < octets_held; k++) {
+        x_read[k] = packed_load<number>((const number *)args.x + at, k * WARP + lane, octets);
+        dy_read[k] = packed_load<number>((const number *)args.dy + at, k * WARP + lane, octets);
+    }
+    for (int k = 0; k < octets_held; k++) {
+        struct eight gamma = packed_open(packed_load<number>(args.gamma, k * WARP + lane, octets));
+        x[k] = packed_open(x_read[k]);
+        g[k] = packed_open(dy_read[k]);
+        for (int i = 0; i < 8; i++) {
+            x[k].value[i] = (x[k].value[i] - mean) * rstd;
+            dgamma[k].value[i] += g[k].value[i] * x[k].value[i];
+            dbeta[k].value[i] += g[k].value[i];
+            g[k].value[i] *= gamma.value[i];
+            sum_g += g[k].value[i];
+            sum_gx += g[k].value[i] * x[k].value[i];
+        }
+    }
+    sum_g = warp_sum(sum_g) / (float)args.width;
+    sum_gx = warp_sum(sum_gx) / (float)args.width;
+    for (int k = 0; k < octets_held; k++)
+        for (int i = 0; i < 8; i++)
+            g[k].value[i] = rstd * (g[k].value[i] - sum_g - x[k].value[i] * sum_gx);
+    if (args.add != NULL)
+        for (int k = 0; k < octets_held; k++)
+            x_read[k] = packed_load<number>((const number *)args.add + at, k * WARP + lane, octets);
+    for (int k = 0; k < octets_held; k++) {
+        if (args.add != NULL) {
+            struct eight add = packed_open(x_read[k]);
+            for (int i = 0; i < 8; i++)
+                g[k].value[i] += add.value[i];
+        }
+        if (k * WARP + lane < octets)
+            eight_store((number *)args.dx + at + (k * WARP + lane) * 8, g[k]);
+    }
+}
+
+/* The sums of all warps of the block, in the first warp: the upper half of the warps gives its sums
+ * to the lower, until one is left. The room is for the givers of the first turn. */
+template <int octets_held> __device__ static inline void warps_add(struct eight *sums, float *room)
+{
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    for (int givers, warps = (int)blockDim.x / WARP; warps > 1; warps -= givers) {
+        givers = warps / 2;
+        int keepers = warps - givers;
+        float *own = room + ((warp % keepers * octets_held) * WARP + lane) * 8;
+        if (warp >= keepers && warp < warps)
+            for (int k = 0; k < octets_held; k++)
+                eight_store(own + k * WARP * 8, sums[k]);
+        __syncthreads();
+        if (warp < givers)
+            for (int k = 0; k < octets_held; k++) {
+                struct eight other = eight_load(own + k * WARP * 8);
+                for (int i = 0; i < 8; i++)
+                    sums[k].value[i] += other.value[i];
+            }
+        __syncthreads();
+    }
+}
+
+/* A block takes a chunk of rows; partial, [2, chunks, width], gets its sums; or is NULL. */
+template <typename number, int octets_held>
+__global__ static void __launch_bounds__(backward_threads(octets_held))
+    backward_kernel(struct norm_backward args, int64_t chunk_rows, float *partial)
+{
+    SHARED_MEMORY(shared);
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    int octets = (int)args.width / 8;
+    int64_t end = ((int64_t)blockIdx.x + 1) * chunk_rows;
+    struct eight dgamma[octets_held] = {}, dbeta[octets_held] = {};
+    for (int64_t row = (int64_t)blockIdx.x * chunk_rows + warp; row < end && row < args.rows;
+         row += blockDim.x / WARP)
+        row_backward<number, octets_held>(args, row, dgamma, dbeta);
+    if (partial == NULL)
+        return;
+    warps_add<octets_held>(dgamma, (float *)shared);
+    warps_add<octets_held>(dbeta, (float *)shared);
+    float *own = partial + (int64_t)blockIdx.x * args.width;
+    for (int k = 0; k < octets_held; k++)
+        if (warp == 0 && k * WARP + lane < octets) {
+            eight_store(own + (k * WARP + lane) * 8, dgamma[k]);
+            eight_store(own + gridDim.x * args.width + (k * WARP + lane) * 8, dbeta[k]);
+        }
+}
+
+/* ---- Backward for any row: first the sums, since dx may be written over dy. A thread takes an
+ * octet of the columns of a chunk. */
+template <typename number>
+__global__ static void backward_sums_wide_kernel(struct norm_backward args, int64_t chunk_rows,
+                                                 int64_t chunks, float *partial, bool fits)
+{
+    int64_t octets = (args.width + 7) / 8;
+    int64_t octet = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    int64_t chunk = octet / octets, column = octet % octets * 8, left = args.width - column;
+    if (chunk >= chunks)
+        return;
+    struct eight dgamma = {}, dbeta = {};
+    for (int64_t row = chunk * chunk_rows; row < (chunk + 1) * chunk_rows && row < args.rows;
+         row++) {
+        int64_t at = row * args.width + column;
+        struct eight x = eight_load_some((const number *)args.x + at, left, fits);
+        struct eight dy = eight_load_some((const number *)args.dy + at, left, fits);
+        for (int i = 0; i < 8; i++) {
+            dgamma.value[i] += dy.value[i] * ((x.value[i] - args.mean[row]) * args.rstd[row]);
+            dbeta.value[i] += dy.value[i];
+        }
+    }
+    partial += chunk * args.width + column;
+    eight_store_some(partial, dgamma, left, fits);
+    eight_store_some(partial + chunks * args.width, dbeta, left, fits);
+}
+
+/* Then dx: a block takes a row. */
+template <typename number>
+__global__ static void backward_wide_kernel(struct norm_backward args, bool fits)
+{
+    SHARED_MEMORY(shared);
+    float *room = (float *)shared;
+    int64_t width = args.width, row = blockIdx.x, step = (int64_t)blockDim.x * 8;
+    int64_t first = (int64_t)threadIdx.x * 8;
+    const number *x = (const number *)args.x + row * width;
+    const number *dy = (const number *)args.dy + row * width;
+    float mean = args.mean[row], rstd = args.rstd[row], sum_g = 0, sum_gx = 0;
+    for (int64_t column = first; column < width; column += step) {
+        int64_t left = width - column;
+        struct eight normal = eight_load_some(x + column, left, fits);
+        struct eight g = eight_load_some(dy + column, left, fits);
+        struct eight gamma = eight_load_some((const number *)args.gamma + column, left, fits);
+        for (int i = 0; i < 8; i++) {
+            sum_g += g.value[i] * gamma.value[i];
+            sum_gx += g.value[i] * gamma.value[i] * ((normal.value[i] - mean) * rstd);
+        }
+    }
+    sum_g = block_sum(sum_g, room) / (float)width;
+    sum_gx = block_sum(sum_gx, room + WIDE_THREADS / WARP) / (float)width;
+    for (int64_t column = first; column < width; column += step) {
+        int64_t left = width - column, at = row * width + column;
+        struct eight normal = eight_load_some(x + column, left, fits);
+        struct eight g = eight_load_some(dy + column, left, fits);
+        struct eight gamma = eight_load_some((const number *)args.gamma + column, left, fits);
+        struct eight dx = {};
+        if (args.add != NULL)
+            dx = eight_load_some((const number *)args.add + at, left, fits);
+        for (int i = 0; i < 8; i++) {
+            float x_normal = (normal.value[i] - mean) * rstd;
+            dx.value[i] += rstd * (g.value[i] * gamma.value[i] - sum_g - x_normal * sum_gx);
+        }
+        eight_store_some((number *)args.dx + at, dx, left, fits);
+    }
+}
+
+/* ---- The launches of backward. */
+struct norm_chunks {
+    int64_t rows, count;
+    float *partial; /* [2, count, width], or NULL */
+};
+
+/* Chunks depend on the sizes alone: so do the sums' bits. */
+static struct norm_chunks chunks_of(struct stream *stream, const struct norm_backward *args)
+{
+    size_t bytes = 2 * (size_t)args->width * sizeof(float); /* of a chunk's sums */
+    struct norm_chunks chunks = {sum_chunk_rows(args->rows), 0, NULL};
+    if (args->dgamma != NULL) {
+        int64_t most = (int64_t)(WORKSPACE_SUMS / bytes);
+        ENSURE(most > 0, "a norm of width %lld does not fit the workspace", (long long)args->width);
+        int64_t least_rows = (args->rows + most - 1) / most;
+        chunks.rows = chunks.rows < least_rows ? least_rows : chunks.rows;
+    }
+    chunks.count = (args->rows + chunks.rows - 1) / chunks.rows;
+    if (args->dgamma != NULL)
+        chunks.partial = (float *)cuda_workspace_sums(stream->cuda, (size_t)chunks.count * bytes);
+    return chunks;
+}
+
+template <typename number, int octets_held>
+static void backward_held_launch(struct stream *stream, const struct norm_backward *args,
+                                 const struct norm_chunks *chunks)
+{
+    const int threads = backward_threads(octets_held);
+    size_t room = threads / WARP / 2 * octets_held * WARP * sizeof(struct eight);
+    KERNEL_LAUNCH((backward_kernel<number, octets_held>), (unsigned)chunks->count, threads, room,
+                  stream->handle, *args, chunks->rows, chunks->partial);
+}
+
+template <typename number>
+static void backward_wide_launch(struct stream *stream, const struct norm_backward *args,
+                                 const struct norm_chunks *chunks, bool fits)
+{
+    int64_t octets = chunks->count * ((args->width + 7) / 8);
+    if (chunks->partial != NULL)
+        KERNEL_LAUNCH(backward_sums_wide_kernel<number>, blocks_for(octets, WIDE_THREADS),
+                      WIDE_THREADS, 0, stream->handle, *args, chunks->rows, chunks->count,
+                      chunks->partial, fits);
+    KERNEL_LAUNCH(backward_wide_kernel<number>, (unsigned)args->rows, wide_threads(args->width),
+                  2 * WIDE_THREADS / WARP * sizeof(float), stream->handle, *args, fits);
+}
+
+template <typename number>
+static void backward_launch(struct stream *stream, const struct norm_backward *args)
+{
+    int64_t width = args->width;
+    bool fits = eight_fits(args->x, width) && eight_fits(args->gamma, width) &&
+                eight_fits(args->dy, width) && eight_fits(args->add, width) &&
+                eight_fits(args->dx, width);
+    const struct norm_chunks chunks = chunks_of(stream, args);
+    if (fits && registers_hold(width))
+        OCTETS_SWITCH(width, number, backward_held_launch, stream, args, &chunks);
+    else
+        backward_wide_launch<number>(stream, args, &chunks, fits);
+    if (chunks.partial == NULL)
+        return;
+    columns_add(stream, chunks.partial, chunks.count, width, args->dgamma);
+    columns_add(stream, chunks.partial + chunks.count * width, chunks.count, width, args->dbeta);
+}
+
+void cuda_norm_backward(struct stream *stream, const struct norm_backward *args)
+{
+    if (args->rows > 0 && args->width > 0)
+        NUMBER_SWITCH(args->type, backward_launch, stream, args);
+}
