@@ -11,6 +11,10 @@
 #include "product.h"
 #include "watch.h"
 
+#ifdef WITH_NVTX
+#include <nvtx3/nvToolsExt.h>
+#endif
+
 /* ---- Memory. */
 static void *cuda_allocate(struct device *device, size_t bytes, struct error *error)
 {
@@ -195,6 +199,22 @@ static void cuda_graph_close(struct graph *graph)
     free(graph);
 }
 
+/* ---- Ranges on the timeline of Nsight (configure --with-nvtx). */
+#ifdef WITH_NVTX
+static void cuda_range_begin(const char *name)
+{
+    nvtxRangePushA(name);
+}
+
+static void cuda_range_end(void)
+{
+    nvtxRangePop();
+}
+#else
+static void (*const cuda_range_begin)(const char *name) = NULL;
+static void (*const cuda_range_end)(void) = NULL;
+#endif
+
 /* ---- The device. */
 static void cuda_limits(struct device *device, struct device_limits *limits)
 {
@@ -246,6 +266,8 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .graph_end = cuda_graph_end,
     .graph_run = cuda_graph_run,
     .graph_close = cuda_graph_close,
+    .range_begin = cuda_range_begin,
+    .range_end = cuda_range_end,
     .copy = cuda_copy,
     .zero = cuda_zero,
     .convert = cuda_convert,

@@ -11,13 +11,8 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-/* KERNEL_LAUNCH(kernel, grid, block, bytes of shared memory, stream, arguments...): a launch that
- * cannot be made ends the program. */
-#define KERNEL_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                              \
-    do {                                                                                           \
-        kernel<<<grid, block, shared_bytes, stream>>>(__VA_ARGS__);                                \
-        CUDA_CHECK(cudaGetLastError());                                                            \
-    } while (0)
+#define KERNEL_START(kernel, grid, block, shared_bytes, stream, ...)                               \
+    kernel<<<grid, block, shared_bytes, stream>>>(__VA_ARGS__)
 
 /* All shared memory is given by the launch; a kernel cuts it up itself. */
 #define SHARED_MEMORY(name) extern __shared__ __align__(16) unsigned char name[]
@@ -30,6 +25,14 @@ extern "C" {
 #include "core/error.h"
 #include "device/device.h"
 }
+
+/* KERNEL_LAUNCH(kernel, grid, block, bytes of shared memory, stream, arguments...): a launch that
+ * cannot be made ends the program. */
+#define KERNEL_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                              \
+    do {                                                                                           \
+        KERNEL_START(kernel, grid, block, shared_bytes, stream, __VA_ARGS__);                      \
+        CUDA_CHECK(cudaGetLastError());                                                            \
+    } while (0)
 
 /* Every call of the runtime library is checked. What a launch reports may be the fault of an
  * earlier kernel. */

@@ -151,7 +151,7 @@ static const struct emulated_call *emulated_bind(kernel_type kernel, arguments..
 /* The call is freed when nothing can run it any more. */
 void emulated_launch(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
                      cudaStream_t stream, const struct emulated_call *call);
-#define KERNEL_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                              \
+#define KERNEL_START(kernel, grid, block, shared_bytes, stream, ...)                               \
     emulated_launch(#kernel, grid, block, shared_bytes, stream, emulated_bind(kernel, __VA_ARGS__))
 
 /* Work of a library on a stream, on the host: products, collectives. */

@@ -360,19 +360,27 @@ struct model_pass session_pass(struct session *session, int64_t count, bool trai
                                .logits = session->logits};
 }
 
+void session_phase_begin(const struct session *session, const char *name)
+{
+    if (session->device->backend->range_begin != NULL)
+        session->device->backend->range_begin(name);
+}
+
+void session_phase_end(const struct session *session)
+{
+    if (session->device->backend->range_end != NULL)
+        session->device->backend->range_end();
+}
+
 void session_unit_begin(struct session *session, int unit)
 {
-    const struct device_backend *backend = session->device->backend;
     profile_unit(session->profile, unit);
-    if (backend->range_begin != NULL)
-        backend->range_begin(session->model->units[unit].name);
+    session_phase_begin(session, session->model->units[unit].name);
 }
 
 void session_unit_end(struct session *session)
 {
-    const struct device_backend *backend = session->device->backend;
-    if (backend->range_begin != NULL)
-        backend->range_end();
+    session_phase_end(session);
     profile_unit(session->profile, -1);
 }
 

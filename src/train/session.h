@@ -108,7 +108,10 @@ void session_upload(struct session *session, struct batch *batch, const struct i
  * and logits are the session's. */
 void session_forward(struct session *session, const struct model_pass *pass);
 
-/* Around what is queued for a unit: for the profile, and a profiler's timeline. */
+/* Around what is queued for a phase of the step, for a unit: for the profile, and a profiler's
+ * timeline. */
+void session_phase_begin(const struct session *session, const char *name);
+void session_phase_end(const struct session *session);
 void session_unit_begin(struct session *session, int unit);
 void session_unit_end(struct session *session);
 

@@ -75,10 +75,14 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
     if (micro->first)
         flat_zero_gradients(&session->flat);
     struct model_pass pass = session_pass(session, micro->count, true);
+    session_phase_begin(session, "forward");
     session_forward(session, &pass);
     loss_and_gradient(session, micro);
+    session_phase_end(session);
     double middle = clock_now();
+    session_phase_begin(session, "backward");
     step_backward(step, &pass, micro->last);
+    session_phase_end(session);
     double end = clock_now();
     times->forward += middle - begin;
     times->backward += end - middle;
@@ -86,8 +90,10 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
         return;
     flat_reduce_wait(&session->flat);
     times->reduce += clock_now() - end;
+    session_phase_begin(session, "update");
     flat_norm(&session->flat);
     optimizer_step(step->optimizer, &session->flat, session->place, session->scaler);
+    session_phase_end(session);
 }
 
 /* Has this batch all that a recorded step takes for granted? */

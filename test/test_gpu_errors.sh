@@ -1,0 +1,72 @@
+#!/bin/sh
+# What goes wrong with GPUs before and while they work, on the emulated one: each time one line that
+# says which device, what, and what to do.
+. "$TEST_SOURCE/test/program.sh"
+
+module=$TEST_BUILD/test/emulated-cuda.so
+if [ ! -e "$module" ]; then
+    echo '1..0 # SKIP no C++ compiler for the emulated GPU'
+    exit 0
+fi
+cd "$work" || exit 1
+gpu="$small run.backend=cuda"
+
+# refuses NAME STATUS PATTERN SETTING...: a plan on the emulated GPU with these in the environment.
+refuses() {
+    name=$1 expected=$2 said=$3
+    shift 3
+    run_log=$work/refused.log
+    env VITTRAIN_CUDA_MODULE="$module" "$@" timeout 120 "$vittrain" train $gpu train.steps=1 \
+        run.dir="$work/refused" >"$run_log" 2>&1 </dev/null
+    status=$?
+    result "$name" "$(failed_otherwise "$expected" "$said" | tr '\n' ' ')" "$run_log"
+    rm -rf "$work/refused"
+}
+
+echo 1..14
+run_log=$work/refused.log
+VITTRAIN_CUDA_MODULE=$work/none.so "$vittrain" plan $gpu >"$run_log" 2>&1
+status=$?
+result 'a module that is not there' "$(failed_otherwise 2 'cannot be opened: .*none.so')" "$run_log"
+cp "$vittrain" "$work/vittrain"
+"$work/vittrain" plan $gpu >"$run_log" 2>&1
+status=$?
+result 'a program without a module' "$(failed_otherwise 2 'no module for GPUs.*run.backend=cpu')" "$run_log"
+cp "$module" "$work/vittrain-cuda.so"
+if [ -e /dev/nvidiactl ] || ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then
+    result 'a machine without a driver # SKIP there is a driver here'
+else
+    "$work/vittrain" plan $gpu >"$run_log" 2>&1
+    status=$?
+    result 'a machine without a driver' "$(failed_otherwise 2 'no NVIDIA driver here.*run.backend=cpu')" "$run_log"
+fi
+refuses 'no device is visible' 2 'no GPU is visible.*CUDA_VISIBLE_DEVICES' VITTRAIN_EMULATION_DEVICES=0
+refuses 'a driver of an older CUDA' 2 'driver is for CUDA 11.8, this program was built with CUDA 13.0' \
+    VITTRAIN_EMULATION_DRIVER=11080
+refuses 'a driver that is too old' 2 'update the driver' VITTRAIN_EMULATION_FAULT=cudaGetDeviceCount:35
+refuses 'a device in exclusive use' 2 'exclusive mode.*nvidia-smi' VITTRAIN_EMULATION_FAULT=cudaSetDevice:46
+refuses 'a GPU that there is no code for' 2 'sm_70.*with-cuda-arch=70' VITTRAIN_EMULATION_CAPABILITY=70
+refuses 'too little memory for the plan' 6 'its GPU on .* MiB free.*This would fit: train' \
+    VITTRAIN_EMULATION_MEMORY=40000000
+refuses 'memory that another process takes' 6 'no .* MiB of memory on GPU 0 .*find batch' \
+    VITTRAIN_EMULATION_FAULT=cudaMalloc:2
+refuses 'an ECC error' 1 'GPU 0 \(emulated GPU.*ECC error.*out of service' \
+    VITTRAIN_EMULATION_FAULT=cudaGetLastError:214
+refuses 'a kernel that fails' 1 'GPU 0 .*illegal memory access.*CUDA_LAUNCH_BLOCKING' \
+    VITTRAIN_EMULATION_FAULT=cudaGetLastError:700
+
+run_log=$work/auto.log
+VITTRAIN_CUDA_MODULE=$module VITTRAIN_EMULATION_DEVICES=0 "$vittrain" train $small train.steps=1 \
+    run.dir="$work/auto" >"$run_log" 2>&1
+status=$?
+bad=
+[ $status -eq 0 ] || bad="exit status $status"
+[ "$(grep -c 'no GPU, computing on the CPU: .*no GPU is visible' "$run_log")" = 1 ] || bad="$bad; not said once"
+result 'run.backend=auto computes on the CPU then, and says so' "$bad" "$run_log"
+
+run_log=$work/mixed.log
+VITTRAIN_CUDA_MODULE=$module timeout 120 $MPIRUN \
+    -np 1 -x VITTRAIN_EMULATION_CAPABILITY=80 "$vittrain" train $gpu run.dir="$work/mixed" : \
+    -np 1 -x VITTRAIN_EMULATION_CAPABILITY=90 "$vittrain" train $gpu run.dir="$work/mixed" >"$run_log" 2>&1 </dev/null
+status=$?
+result 'mixed GPUs in one run' "$(failed_otherwise 2 'rank 1 .*sm_90.*rank 0 by sm_80.*same GPUs')" "$run_log"
