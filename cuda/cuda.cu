@@ -282,6 +282,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .scaler_update = cuda_scaler_update,
     .sum_squares = cuda_sum_squares,
     .nonfinite = cuda_nonfinite,
+    .image_transform = cuda_image_transform,
 };
 
 static struct device *cuda_open(int number, int threads, struct error *error)

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "data/augment.h"
+#include "device_test.h"
 #include "vector_file.h"
 
 enum { DRAWS = 20000, SIDE = 32 };
@@ -75,11 +76,12 @@ static struct pixel_plan plan_of_case(const double *values, int64_t width, int64
 static void apply(const struct pixel_plan *plan, const uint8_t *source, int64_t height,
                   int64_t width, float *moved)
 {
-    struct error error = {0};
-    struct device *device = device_cpu.open(0, 1, &error);
-    assert_non_null(device);
-    struct stream *stream = device->backend->stream_open(device);
     static const float mean[3] = {0, 0, 0}, std[3] = {1, 1, 1};
+    const int64_t pixels = 3 * height * width;
+    struct device_test test;
+    device_test_open(&test, 1);
+    void *plans = device_test_zeros(&test, TYPE_FP32, (int64_t)(sizeof *plan + 3) / 4);
+    void *planes = device_test_zeros(&test, TYPE_FP32, (pixels + 3) / 4);
     const struct image_transform transform = {.type = TYPE_FP32,
                                               .batch = 1,
                                               .channels = 3,
@@ -87,15 +89,16 @@ static void apply(const struct pixel_plan *plan, const uint8_t *source, int64_t 
                                               .source_width = width,
                                               .height = height,
                                               .width = width,
-                                              .source = source,
-                                              .plans = plan,
+                                              .source = memcpy(planes, source, (size_t)pixels),
+                                              .plans = memcpy(plans, plan, sizeof *plan),
                                               .mean = mean,
                                               .std = std,
-                                              .images = moved};
-    device->backend->image_transform(stream, &transform);
-    device->backend->stream_synchronize(stream);
-    device->backend->stream_close(stream);
-    device->backend->close(device);
+                                              .images =
+                                                  device_test_zeros(&test, TYPE_FP32, pixels)};
+    test.device->backend->image_transform(test.stream, &transform);
+    device_test_wait(&test);
+    memcpy(moved, transform.images, (size_t)pixels * sizeof *moved);
+    device_test_close(&test);
 }
 
 static void check_pixels(const char *size)

@@ -25,8 +25,14 @@ static void *run(struct device_test *test, struct image_transform args)
     args.images = device_test_zeros(test, args.type, count);
     if (bytes > 0)
         args.scratch = device_test_zeros(test, TYPE_FP32, (int64_t)(bytes + 3) / 4);
-    device_cpu.image_transform(test->stream, &args);
+    test->device->backend->image_transform(test->stream, &args);
+    device_test_wait(test);
     return args.images;
+}
+
+static void *bytes_copy(struct device_test *test, const void *bytes, size_t count)
+{
+    return memcpy(device_test_zeros(test, TYPE_FP32, (int64_t)(count + 3) / 4), bytes, count);
 }
 
 static void resizes_are_pillows(void **state)
@@ -43,16 +49,17 @@ static void resizes_are_pillows(void **state)
         struct device_test test;
         int64_t count;
         device_test_open(&test, 2);
-        const float *images =
-            run(&test, (struct image_transform){.batch = 1,
-                                                .channels = 1,
-                                                .source_height = vector_file_size(file, source, 0),
-                                                .source_width = vector_file_size(file, source, 1),
-                                                .height = vector_file_size(file, expected, 0),
-                                                .width = vector_file_size(file, expected, 1),
-                                                .source = vector_file_bytes(file, source, NULL),
-                                                .mean = zeros,
-                                                .std = levels});
+        const uint8_t *bytes = vector_file_bytes(file, source, &count);
+        const struct image_transform args = {.batch = 1,
+                                             .channels = 1,
+                                             .source_height = vector_file_size(file, source, 0),
+                                             .source_width = vector_file_size(file, source, 1),
+                                             .height = vector_file_size(file, expected, 0),
+                                             .width = vector_file_size(file, expected, 1),
+                                             .source = bytes_copy(&test, bytes, (size_t)count),
+                                             .mean = zeros,
+                                             .std = levels};
+        const float *images = run(&test, args);
         const uint8_t *truth = vector_file_bytes(file, expected, &count);
         for (int64_t i = 0; i < count; i++)
             if ((int)(images[i] + 0.5f) != truth[i])
@@ -133,14 +140,28 @@ static uint8_t followed(const struct pixel_plan *plan, const uint8_t *plane, int
     return x < 0 || x >= width || y < 0 || y >= height ? 0 : plane[y * width + x];
 }
 
-/* The number for a level in this type, as torch makes it: fp32, rounded once. */
-static double number_of(struct device_test *test, enum data_type type, uint8_t level,
-                        int64_t channel)
+/* The numbers for the levels in this type, as torch makes them: fp32, rounded once. */
+static void numbers_make(struct device_test *test, enum data_type type, double numbers[3][256])
 {
-    const float value = ((float)level / 255 - mean[channel]) / std[channel];
-    float rounded = 0;
-    device_cpu.convert(test->stream, type, &rounded, TYPE_FP32, &value, 1);
-    return device_test_value(type, &rounded, 0);
+    float *values = device_test_zeros(test, TYPE_FP32, 3 * 256);
+    void *rounded = device_test_zeros(test, type, 3 * 256);
+    for (int i = 0; i < 3 * 256; i++)
+        values[i] = ((float)(i % 256) / 255 - mean[i / 256]) / std[i / 256];
+    test->device->backend->convert(test->stream, type, rounded, TYPE_FP32, values, 3 * 256);
+    device_test_wait(test);
+    for (int i = 0; i < 3 * 256; i++)
+        numbers[i / 256][i % 256] = device_test_value(type, rounded, i);
+}
+
+/* Plans in the device's memory. */
+static struct pixel_plan *random_plans(struct device_test *test, int64_t count, int64_t width,
+                                       int64_t height)
+{
+    const size_t bytes = (size_t)count * sizeof(struct pixel_plan);
+    struct pixel_plan *plans = device_test_zeros(test, TYPE_FP32, (int64_t)(bytes + 3) / 4);
+    for (int64_t i = 0; i < count; i++)
+        plans[i] = random_plan((uint32_t)i, (int)width, (int)height);
+    return plans;
 }
 
 static void check_plans(enum data_type type, int64_t batch, int64_t channels, int64_t height,
@@ -150,10 +171,7 @@ static void check_plans(enum data_type type, int64_t batch, int64_t channels, in
     int64_t plane = height * width;
     device_test_open(&test, 2);
     const uint8_t *source = random_source(&test, batch * channels * plane);
-    struct pixel_plan *plans = calloc((size_t)batch + 1, sizeof *plans);
-    assert_non_null(plans);
-    for (int64_t b = 0; b < batch; b++)
-        plans[b] = random_plan((uint32_t)b, (int)width, (int)height);
+    const struct pixel_plan *plans = random_plans(&test, batch, width, height);
     const void *images = run(&test, (struct image_transform){.type = type,
                                                              .batch = batch,
                                                              .channels = channels,
@@ -166,16 +184,13 @@ static void check_plans(enum data_type type, int64_t batch, int64_t channels, in
                                                              .mean = mean,
                                                              .std = std});
     double numbers[3][256];
-    for (int level = 0; level < 256; level++)
-        for (int64_t channel = 0; channel < channels; channel++)
-            numbers[channel][level] = number_of(&test, type, (uint8_t)level, channel);
+    numbers_make(&test, type, numbers);
     for (int64_t i = 0; i < batch * channels * plane; i++) {
         int64_t b = i / plane / channels, channel = i / plane % channels;
         uint8_t level = followed(&plans[b], source + i / plane * plane, width, height, i % width,
                                  i % plane / width);
         assert_true(device_test_value(type, images, i) == numbers[channel][level]);
     }
-    free(plans);
     device_test_close(&test);
 }
 
@@ -201,10 +216,7 @@ static void plans_come_after_the_resize(void **state)
     enum { BATCH = 70, PLANE = 18 * 26 };
     for (int threads = 1; threads <= 3; threads += 2) {
         struct device_test test;
-        struct pixel_plan plans[BATCH];
         device_test_open(&test, threads);
-        for (uint32_t b = 0; b < BATCH; b++)
-            plans[b] = random_plan(b, 26, 18);
         struct image_transform args = {.batch = BATCH,
                                        .channels = 3,
                                        .source_height = 31,
@@ -218,7 +230,7 @@ static void plans_come_after_the_resize(void **state)
         uint8_t *bytes = device_test_zeros(&test, TYPE_FP32, BATCH * 3 * PLANE / 4 + 1);
         for (int i = 0; i < BATCH * 3 * PLANE; i++)
             bytes[i] = (uint8_t)(resized[i] + 0.5f);
-        args.plans = plans;
+        args.plans = random_plans(&test, BATCH, 26, 18);
         args.mean = mean;
         args.std = std;
         const float *images = run(&test, args);
@@ -233,14 +245,14 @@ static void plans_come_after_the_resize(void **state)
 
 static void too_large(struct device_test *test)
 {
-    device_cpu.image_transform(
+    test->device->backend->image_transform(
         test->stream, &(struct image_transform){
                           .batch = 1, .channels = 1, .height = 1, .width = 8193, .mean = zeros});
 }
 
 static void too_many_channels(struct device_test *test)
 {
-    device_cpu.image_transform(
+    test->device->backend->image_transform(
         test->stream, &(struct image_transform){
                           .batch = 1, .channels = 17, .height = 1, .width = 1, .mean = zeros});
 }

@@ -107,6 +107,12 @@ static inline float __fdividef(float x, float y)
 {
     return x / y;
 }
+/* A product that is rounded before it is added to anything. */
+static inline double __dmul_rn(double a, double b)
+{
+    volatile double product = a * b;
+    return product;
+}
 static inline float __uint_as_float(uint32_t bits)
 {
     float value;

@@ -3,61 +3,12 @@
  * PIL images is the truth for trained weights. What follows the resize moves whole pixels, so it is
  * one look-up a pixel; the numbers come from a table of the 256 levels. */
 #include "device/cpu.h"
+#include "device/image.h"
 
 #include <math.h>
 #include <string.h>
 
-enum {
-    SLOTS = 64,        /* samples that are resized at a time have scratch of their own */
-    PIECE = 256,       /* pixels followed at a time */
-    CHANNELS = 16,     /* at most */
-    LARGEST = 8192,    /* width and height: the rotation's fixed-point numbers hold no more */
-    RESIZE_BITS = 22,  /* of the weights' fraction */
-    SCRATCH_ALIGN = 64 /* bytes */
-};
-
-static size_t align(size_t bytes)
-{
-    return (bytes + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
-}
-
-/* How far the weights reach around an output pixel's centre, in inputs. */
-static double support(int64_t source, int64_t size)
-{
-    double scale = (double)source / (double)size;
-    return scale < 1 ? 1 : scale;
-}
-
-static int64_t axis_taps(int64_t source, int64_t size)
-{
-    return (int64_t)ceil(support(source, size)) * 2 + 1;
-}
-
-static size_t axis_bytes(int64_t source, int64_t size)
-{
-    return align((size_t)(size * (2 + axis_taps(source, size))) * sizeof(int32_t));
-}
-
-static bool resizes(const struct image_transform *args)
-{
-    return args->source_height != args->height || args->source_width != args->width;
-}
-
-/* A slot holds one sample's resized planes, and one plane between the two passes. */
-static size_t slot_bytes(const struct image_transform *args)
-{
-    return align((size_t)(args->source_height * args->width)) +
-           align((size_t)(args->channels * args->height * args->width));
-}
-
-size_t image_transform_scratch(const struct image_transform *args)
-{
-    if (!resizes(args) || args->batch == 0)
-        return 0;
-    int64_t slots = args->batch < SLOTS ? args->batch : SLOTS;
-    return SCRATCH_ALIGN + axis_bytes(args->source_width, args->width) +
-           axis_bytes(args->source_height, args->height) + (size_t)slots * slot_bytes(args);
-}
+enum { PIECE = 256 /* pixels followed at a time */ };
 
 /* The triangle around `center`, as wide as `reach`, at the middle of input `i`. */
 static double triangle(double center, double reach, int64_t i)
@@ -70,7 +21,7 @@ static double triangle(double center, double reach, int64_t i)
  * smaller: antialiasing. */
 static void axis_weigh(struct resize_axis *axis, int64_t output)
 {
-    double reach = support(axis->source, axis->size);
+    double reach = image_support(axis->source, axis->size);
     double center = ((double)output + 0.5) * ((double)axis->source / (double)axis->size);
     int64_t first = (int64_t)(center - reach + 0.5), end = (int64_t)(center + reach + 0.5);
     double sum = 0;
@@ -83,31 +34,30 @@ static void axis_weigh(struct resize_axis *axis, int64_t output)
         sum += triangle(center, reach, i);
     for (int64_t i = first; i < end; i++)
         axis->weights[output * axis->taps + i - first] =
-            (int32_t)(0.5 + triangle(center, reach, i) / sum * (1 << RESIZE_BITS));
+            (int32_t)(0.5 + triangle(center, reach, i) / sum * (1 << IMAGE_RESIZE_BITS));
 }
 
-/* Lays an axis at `memory`; returns what lies behind it. */
-static uint8_t *axis_make(struct resize_axis *axis, int64_t source, int64_t size, uint8_t *memory)
+static void axis_make(struct resize_axis *axis, int64_t source, int64_t size, int64_t taps,
+                      uint8_t *memory)
 {
     axis->source = source;
     axis->size = size;
-    axis->taps = axis_taps(source, size);
+    axis->taps = taps;
     axis->first = (int32_t *)(void *)memory;
     axis->count = axis->first + size;
     axis->weights = axis->count + size;
     for (int64_t i = 0; i < size; i++)
         axis_weigh(axis, i);
-    return memory + axis_bytes(source, size);
 }
 
 /* What a call prepares once for all samples. */
 struct transform_state {
     const struct image_transform *args;
     const struct image_kernels *kernels;
-    union pixel_table tables[CHANNELS];
+    union pixel_table tables[IMAGE_CHANNELS];
     struct resize_axis across, down;
-    uint8_t *slots;
-    int64_t slot_count;
+    struct image_scratch scratch;
+    uint8_t *memory; /* the scratch's first aligned byte */
 };
 
 /* ToTensor, then Normalize, in fp32 as torch does them. */
@@ -128,10 +78,11 @@ static const uint8_t *sample_resize(const struct transform_state *state, const u
                                     int64_t slot)
 {
     const struct image_transform *args = state->args;
-    if (!resizes(args))
+    if (!image_resizes(args))
         return source;
-    uint8_t *between = state->slots + (size_t)slot * slot_bytes(args);
-    uint8_t *resized = between + align((size_t)(args->source_height * args->width));
+    const struct image_scratch *scratch = &state->scratch;
+    uint8_t *between = state->memory + scratch->slots + (size_t)slot * scratch->slot_bytes;
+    uint8_t *resized = between + scratch->planes_offset;
 
     for (int64_t channel = 0; channel < args->channels; channel++) {
         const uint8_t *plane = source + channel * args->source_height * args->source_width;
@@ -190,18 +141,18 @@ static void sample_transform(const struct transform_state *state, int64_t sample
 static void state_make(struct transform_state *state, const struct cpu_device *cpu,
                        const struct image_transform *args)
 {
-    ENSURE(args->channels <= CHANNELS && args->height <= LARGEST && args->width <= LARGEST,
-           "images of %lld x %lld x %lld are too large", (long long)args->channels,
-           (long long)args->height, (long long)args->width);
+    image_check(args);
     state->args = args;
     state->kernels = cpu->kernels->image;
-    state->slot_count = args->batch < SLOTS ? args->batch : SLOTS;
+    state->scratch = image_scratch_of(args);
     tables_make(state, cpu->kernels->convert);
-    if (!resizes(args))
+    if (!image_resizes(args))
         return;
-    uint8_t *memory = args->scratch + (-(uintptr_t)args->scratch % SCRATCH_ALIGN);
-    memory = axis_make(&state->across, args->source_width, args->width, memory);
-    state->slots = axis_make(&state->down, args->source_height, args->height, memory);
+    state->memory = args->scratch + (-(uintptr_t)args->scratch % IMAGE_SCRATCH_ALIGN);
+    axis_make(&state->across, args->source_width, args->width, state->scratch.taps_across,
+              state->memory);
+    axis_make(&state->down, args->source_height, args->height, state->scratch.taps_down,
+              state->memory + state->scratch.down);
 }
 
 void cpu_image_transform(struct stream *stream, const struct image_transform *args)
@@ -213,7 +164,7 @@ void cpu_image_transform(struct stream *stream, const struct image_transform *ar
         return;
     state_make(&state, stream->cpu, args);
 #pragma omp parallel for schedule(static) num_threads(cpu_threads_for(stream->cpu, elements))
-    for (int64_t slot = 0; slot < state.slot_count; slot++)
-        for (int64_t sample = slot; sample < args->batch; sample += state.slot_count)
+    for (int64_t slot = 0; slot < state.scratch.slot_count; slot++)
+        for (int64_t sample = slot; sample < args->batch; sample += state.scratch.slot_count)
             sample_transform(&state, sample, slot);
 }

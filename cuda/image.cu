@@ -1,0 +1,289 @@
+/* From stored pixels to a batch of images, bit for bit as on the CPU (src/device/cpu_image.c): the
+ * weights of the resize, its horizontal pass, then one kernel that follows each output pixel back,
+ * makes the vertical pass for just that pixel, and looks its number up. */
+#include "cuda.h"
+#include "kernel.h"
+
+extern "C" {
+#include "device/image.h"
+}
+
+enum { THREADS = 256, LEVELS = 256, ROUNDS = 8, ROWS = 4 };
+
+/* One axis of a resize: output i is made of count[i] inputs from first[i] on, with weights[i * taps
+ * ...] in 1 / 2^22. */
+struct axis {
+    int size, source, taps;
+    double scale, reach;
+    int32_t *first, *count, *weights;
+};
+
+static struct axis axis_of(int64_t source, int64_t size, int64_t taps, uint8_t *memory)
+{
+    struct axis axis = {};
+    axis.size = (int)size;
+    axis.source = (int)source;
+    axis.taps = (int)taps;
+    axis.scale = (double)source / (double)size;
+    axis.reach = image_support(source, size);
+    axis.first = (int32_t *)(void *)memory;
+    axis.count = axis.first + size;
+    axis.weights = axis.count + size;
+    return axis;
+}
+
+/* ---- Weights, a thread an output. Products that feed a sum are rounded before, as Pillow's. */
+__device__ static inline double triangle(double center, double reach, int64_t i)
+{
+    double distance = fabs(__dmul_rn((double)i - center + 0.5, 1 / reach));
+    return distance < 1 ? 1 - distance : 0;
+}
+
+__device__ static inline void axis_weigh(const struct axis &axis, int64_t output)
+{
+    double center = __dmul_rn((double)output + 0.5, axis.scale);
+    int64_t first = (int64_t)(center - axis.reach + 0.5);
+    int64_t end = (int64_t)(center + axis.reach + 0.5);
+    double sum = 0;
+    first = first < 0 ? 0 : first;
+    end = end > axis.source ? axis.source : end;
+    axis.first[output] = (int32_t)first;
+    axis.count[output] = (int32_t)(end - first);
+    for (int64_t i = first; i < end; i++)
+        sum += triangle(center, axis.reach, i);
+    for (int64_t i = first; i < end; i++)
+        axis.weights[output * axis.taps + i - first] =
+            (int32_t)(0.5 + triangle(center, axis.reach, i) / sum * (1 << IMAGE_RESIZE_BITS));
+}
+
+__global__ static void axes_kernel(struct axis across, struct axis down)
+{
+    int output = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (output < across.size)
+        axis_weigh(across, output);
+    else if (output - across.size < down.size)
+        axis_weigh(down, output - across.size);
+}
+
+__device__ static inline uint8_t level_of(int32_t sum)
+{
+    int32_t value = sum >> IMAGE_RESIZE_BITS;
+    value = value < 0 ? 0 : value;
+    return (uint8_t)(value > 255 ? 255 : value);
+}
+
+/* ---- The horizontal pass: lines of samples that lie from_sample and to_sample bytes apart. A warp
+ * takes 32 neighbours of ROWS lines, so that a weight is read once for ROWS products. */
+struct lines {
+    const uint8_t *from;
+    uint8_t *to;
+    int64_t from_sample, to_sample;
+    int count, of_sample; /* of a sample: channels * height */
+};
+
+__global__ static void __launch_bounds__(THREADS)
+    across_kernel(struct lines lines, struct axis axis, int columns)
+{
+    int x = (int)(blockIdx.x % (unsigned)columns) * WARP + (int)threadIdx.x % WARP;
+    int line =
+        ((int)(blockIdx.x / (unsigned)columns) * (THREADS / WARP) + (int)threadIdx.x / WARP) * ROWS;
+    const uint8_t *from[ROWS];
+    int32_t sums[ROWS];
+    if (x >= axis.size)
+        return;
+    int32_t first = axis.first[x], count = axis.count[x];
+    for (int i = 0; i < ROWS; i++) {
+        int row = line + i < lines.count ? line + i : lines.count - 1;
+        from[i] = lines.from + row / lines.of_sample * lines.from_sample +
+                  (int64_t)(row % lines.of_sample) * axis.source + first;
+        sums[i] = 1 << (IMAGE_RESIZE_BITS - 1);
+    }
+    for (int32_t tap = 0; tap < count; tap++) {
+        int32_t weight = axis.weights[(int64_t)x * axis.taps + tap];
+        for (int i = 0; i < ROWS; i++)
+            sums[i] += from[i][tap] * weight;
+    }
+    for (int i = 0; i < ROWS; i++)
+        if (line + i < lines.count)
+            lines.to[(line + i) / lines.of_sample * lines.to_sample +
+                     (int64_t)((line + i) % lines.of_sample) * axis.size + x] = level_of(sums[i]);
+}
+
+/* ---- Pixels. */
+struct levels {
+    float mean[IMAGE_CHANNELS], std[IMAGE_CHANNELS];
+};
+
+/* What is left to do with some samples; planes are as wide as the output. */
+struct pixels {
+    int64_t first_sample;
+    const uint8_t *planes; /* of the first sample */
+    int64_t sample_bytes;  /* from one sample's planes to the next one's */
+    int channels, height, width;
+    int plane_height; /* not yet `height` where `down` is used */
+    bool resize;
+    unsigned chunks; /* blocks a sample */
+    struct axis down;
+    const struct pixel_plan *plans;
+    struct levels levels;
+};
+
+struct point {
+    int x, y; /* x < 0: zero */
+};
+
+__device__ static inline bool inside(int x, int y, const struct pixels &pixels)
+{
+    return x >= 0 && x < pixels.width && y >= 0 && y < pixels.height;
+}
+
+/* device.h, struct pixel_plan: stage by stage from the output back. */
+__device__ static inline struct point point_follow(const struct pixel_plan &plan,
+                                                   const struct pixels &pixels, int x, int y)
+{
+    const int32_t *m = plan.matrix;
+    if (x >= plan.erase_x && x < plan.erase_x + plan.erase_width && y >= plan.erase_y &&
+        y < plan.erase_y + plan.erase_height)
+        return {-1, 0};
+    x -= plan.translate_x;
+    y -= plan.translate_y;
+    if (!inside(x, y, pixels))
+        return {-1, 0};
+    if (plan.rotate) {
+        int rotated_x = (m[0] * x + m[1] * y + m[2]) >> 16;
+        y = (m[3] * x + m[4] * y + m[5]) >> 16;
+        x = rotated_x;
+        if (!inside(x, y, pixels))
+            return {-1, 0};
+    }
+    x = (plan.flip ? pixels.width - 1 - x : x) + plan.shift_x;
+    y += plan.shift_y;
+    if (!inside(x, y, pixels))
+        return {-1, 0};
+    return {x, y};
+}
+
+/* The level of a resized image's pixel: a sum over the column where the vertical pass is due. */
+__device__ static inline int pixel_level(const struct pixels &pixels, const uint8_t *plane,
+                                         const struct point &point)
+{
+    const struct axis &down = pixels.down;
+    if (point.x < 0)
+        return 0;
+    if (!pixels.resize)
+        return plane[(int64_t)point.y * pixels.width + point.x];
+    const uint8_t *from = plane + (int64_t)down.first[point.y] * pixels.width + point.x;
+    const int32_t *weights = down.weights + (int64_t)point.y * down.taps;
+    int32_t count = down.count[point.y], sum = 1 << (IMAGE_RESIZE_BITS - 1);
+    for (int32_t tap = 0; tap < count; tap++)
+        sum += from[(int64_t)tap * pixels.width] * weights[tap];
+    return level_of(sum);
+}
+
+template <typename number>
+__global__ static void __launch_bounds__(THREADS)
+    pixels_kernel(struct pixels pixels, number *images)
+{
+    SHARED_MEMORY(shared);
+    number *table = (number *)shared; /* [channels][LEVELS]: ToTensor, then Normalize, in fp32 */
+    int plane = pixels.height * pixels.width;
+    int64_t sample = blockIdx.x / pixels.chunks;
+    for (int i = (int)threadIdx.x; i < pixels.channels * LEVELS; i += THREADS) {
+        float value = (float)(i % LEVELS) / 255.0f - pixels.levels.mean[i / LEVELS];
+        number_store(&table[i], value / pixels.levels.std[i / LEVELS]);
+    }
+    __syncthreads();
+    const uint8_t *planes = pixels.planes + sample * pixels.sample_bytes;
+    sample += pixels.first_sample;
+    images += sample * pixels.channels * plane;
+    int at = (int)(blockIdx.x % pixels.chunks) * (THREADS * ROUNDS) + (int)threadIdx.x;
+    for (int round = 0; round < ROUNDS; round++, at += THREADS) {
+        if (at >= plane)
+            return;
+        struct point point = {at % pixels.width, at / pixels.width};
+        if (pixels.plans != NULL)
+            point = point_follow(pixels.plans[sample], pixels, point.x, point.y);
+        for (int channel = 0; channel < pixels.channels; channel++) {
+            int level = pixel_level(
+                pixels, planes + (int64_t)channel * pixels.plane_height * pixels.width, point);
+            images[(int64_t)channel * plane + at] = table[channel * LEVELS + level];
+        }
+    }
+}
+
+template <typename number>
+static void pixels_launch(struct stream *stream, const struct pixels &pixels, int64_t samples,
+                          void *images)
+{
+    KERNEL_LAUNCH(pixels_kernel<number>, (unsigned)(samples * pixels.chunks), THREADS,
+                  (size_t)pixels.channels * LEVELS * sizeof(number), stream->handle, pixels,
+                  (number *)images);
+}
+
+static struct pixels pixels_of(const struct image_transform *args)
+{
+    struct pixels pixels = {};
+    pixels.planes = args->source;
+    pixels.sample_bytes = args->channels * args->source_height * args->source_width;
+    pixels.channels = (int)args->channels;
+    pixels.height = (int)args->height;
+    pixels.width = (int)args->width;
+    pixels.plane_height = (int)args->source_height;
+    pixels.resize = args->source_height != args->height;
+    pixels.chunks = blocks_for(args->height * args->width, THREADS * ROUNDS);
+    pixels.plans = args->plans;
+    for (int64_t channel = 0; channel < args->channels; channel++) {
+        pixels.levels.mean[channel] = args->mean[channel];
+        pixels.levels.std[channel] = args->std[channel];
+    }
+    return pixels;
+}
+
+/* Samples from first on go through the slots, as many as there are. */
+static void samples_transform(struct stream *stream, const struct image_transform *args,
+                           const struct image_scratch *scratch, uint8_t *memory,
+                           const struct axis &across, int64_t first, struct pixels *pixels)
+{
+    int64_t left = args->batch - first, source_bytes = pixels->sample_bytes;
+    int64_t samples = left < scratch->slot_count ? left : scratch->slot_count;
+    struct lines lines = {};
+    pixels->first_sample = first;
+    pixels->planes = args->source + first * source_bytes;
+    if (args->source_width != args->width) {
+        lines.from = pixels->planes;
+        lines.to = memory + scratch->slots;
+        lines.from_sample = source_bytes;
+        lines.to_sample = (int64_t)scratch->slot_bytes;
+        lines.of_sample = (int)(args->channels * args->source_height);
+        lines.count = (int)samples * lines.of_sample;
+        unsigned columns = blocks_for(args->width, WARP);
+        KERNEL_LAUNCH(across_kernel, columns * blocks_for(lines.count, THREADS / WARP * ROWS),
+                      THREADS, 0, stream->handle, lines, across, (int)columns);
+        pixels->planes = lines.to;
+        pixels->sample_bytes = lines.to_sample;
+    }
+    NUMBER_SWITCH(args->type, pixels_launch, stream, *pixels, samples, args->images);
+}
+
+void cuda_image_transform(struct stream *stream, const struct image_transform *args)
+{
+    if (args->batch * args->channels * args->height * args->width == 0)
+        return;
+    image_check(args);
+    struct pixels pixels = pixels_of(args);
+    if (!image_resizes(args)) {
+        NUMBER_SWITCH(args->type, pixels_launch, stream, pixels, args->batch, args->images);
+        return;
+    }
+    struct image_scratch scratch = image_scratch_of(args);
+    uint8_t *memory = args->scratch + (-(uintptr_t)args->scratch % IMAGE_SCRATCH_ALIGN);
+    struct axis across = axis_of(args->source_width, args->width, scratch.taps_across, memory);
+    pixels.down =
+        axis_of(args->source_height, args->height, scratch.taps_down, memory + scratch.down);
+    KERNEL_LAUNCH(axes_kernel, blocks_for(args->width + args->height, THREADS), THREADS, 0,
+                  stream->handle, across, pixels.down);
+    for (int64_t first = 0; first < args->batch; first += scratch.slot_count) {
+        struct pixels some = pixels;
+        samples_transform(stream, args, &scratch, memory, across, first, &some);
+    }
+}
