@@ -407,29 +407,72 @@ static void the_scale_follows_the_norms(void **state)
     device_test_close(&test);
 }
 
-/* A run of gradients, some of which are not finite, against torch.amp.GradScaler and AdamW: the
- * scale after each step, the weights after some. */
+/* A run of gradients, some of which are not finite. */
+struct scaler_run {
+    struct vector_file *file;
+    const float *gradients, *scales;
+    const int32_t *bad;
+    const double *expected;
+    int64_t steps, turns, every; /* gradients come again after `turns`; weights are known `every` */
+};
+
+enum { WEIGHTS = 7 };
+
+static struct scaler_run scaler_run_open(void)
+{
+    struct scaler_run run = {.file = vector_file_open("device_scaler.safetensors")};
+    int64_t gradient_count, expected_count;
+    run.scales = vector_file_floats(run.file, "scales", &run.steps);
+    run.gradients = vector_file_floats(run.file, "gradients", &gradient_count);
+    run.bad = vector_file_integers(run.file, "bad", NULL);
+    run.expected = vector_file_doubles(run.file, "weights", &expected_count);
+    run.turns = gradient_count / WEIGHTS;
+    run.every = run.steps * WEIGHTS / expected_count;
+    return run;
+}
+
+/* The gradient of a step, multiplied by this scale. */
+static void scaler_run_gradient(const struct scaler_run *run, int64_t step, float scale,
+                                float *gradient)
+{
+    int32_t bad = run->bad[step];
+    for (int i = 0; i < WEIGHTS; i++)
+        gradient[i] = scale * run->gradients[step % run->turns * WEIGHTS + i];
+    if (bad > 0)
+        gradient[bad % WEIGHTS] = bad % 2 ? INFINITY : NAN;
+}
+
+/* fp32 drifts away from PyTorch's double by a rounding a step. */
+static void scaler_run_check(const struct scaler_run *run, int64_t step, float scale,
+                             const float *weights)
+{
+    const double tolerance = 2e-6 + 2e-8 * (double)step;
+    if (scale != run->scales[step])
+        fail_msg("step %lld: the scale is %g, not %g", (long long)step, (double)scale,
+                 (double)run->scales[step]);
+    for (int i = 0; i < WEIGHTS && (step + 1) % run->every == 0; i++) {
+        double truth = run->expected[step / run->every * WEIGHTS + i];
+        if (!(fabs((double)weights[i] - truth) <= tolerance * (1 + fabs(truth))))
+            fail_msg("step %lld, weight %d is %.9g, not %.9g", (long long)step, i,
+                     (double)weights[i], truth);
+    }
+}
+
+/* Against torch.amp.GradScaler, clipping and AdamW (test/vectors/make_scaler.py). */
 static void scaling_is_pytorchs(void **state)
 {
     (void)state;
-    enum { WEIGHTS = 7 };
-    struct vector_file *file = vector_file_open("device_scaler.safetensors");
-    int64_t steps, gradient_count, every_count;
-    const float *scales = vector_file_floats(file, "scales", &steps);
-    const float *gradients = vector_file_floats(file, "gradients", &gradient_count);
-    const int32_t *bad = vector_file_integers(file, "bad", NULL);
-    const double *expected = vector_file_doubles(file, "weights", &every_count);
-    const int64_t every = steps * WEIGHTS / every_count, turns = gradient_count / WEIGHTS;
+    struct scaler_run run = scaler_run_open();
     const struct update_segment segment = {0, WEIGHTS, 0.05f, 1};
     struct device_test test;
     device_test_open(&test, 1);
-    float *weights = device_test_zeros(&test, TYPE_FP32, WEIGHTS);
-    float *gradient = device_test_zeros(&test, TYPE_FP32, WEIGHTS);
-    struct run_place *place = device_test_place(&test, 0, 0, 0.01, 0);
-    struct loss_scaler *scaler = scaler_of(&test, (struct loss_scaler){.scale = 65536});
-    double *norm_squared = device_test_number(&test, 0);
     const struct device_backend *backend = test.device->backend;
-    memcpy(weights, vector_file_floats(file, "start", NULL), WEIGHTS * sizeof *weights);
+    const float *start = vector_file_floats(run.file, "start", NULL);
+    float *weights = device_test_copy(&test, TYPE_FP32, start, WEIGHTS);
+    float *gradient = device_test_zeros(&test, TYPE_FP32, WEIGHTS);
+    double *norm_squared = device_test_number(&test, 0);
+    struct loss_scaler *scaler = scaler_of(&test, (struct loss_scaler){65536, 0, 0});
+    struct run_place *place = device_test_place(&test, 0, 0, 0.01, 0);
     place->beta1 = 0.9;
     const struct update args = {.rule = UPDATE_ADAMW,
                                 .count = WEIGHTS,
@@ -445,31 +488,18 @@ static void scaling_is_pytorchs(void **state)
                                 .norm_squared = norm_squared,
                                 .max_norm = 1,
                                 .scaler = scaler};
-    for (int64_t step = 0; step < steps; step++) {
-        for (int i = 0; i < WEIGHTS; i++)
-            gradient[i] = scaler->scale * gradients[step % turns * WEIGHTS + i];
-        if (bad[step] > 0)
-            gradient[bad[step] % WEIGHTS] = bad[step] % 2 ? INFINITY : NAN;
-        *norm_squared = 0;
+    for (int64_t step = 0; step < run.steps; step++) {
+        scaler_run_gradient(&run, step, scaler->scale, gradient);
         place->update = step + 1;
+        *norm_squared = 0;
         backend->sum_squares(test.stream, gradient, WEIGHTS, norm_squared);
         backend->update(test.stream, &args);
         backend->scaler_update(test.stream, scaler, norm_squared);
         device_test_wait(&test);
-        if (scaler->scale != scales[step])
-            fail_msg("step %lld: the scale is %g, not %g", (long long)step, (double)scaler->scale,
-                     (double)scales[step]);
-        for (int i = 0; i < WEIGHTS && (step + 1) % every == 0; i++) {
-            double truth = expected[step / every * WEIGHTS + i];
-            /* fp32 drifts away from PyTorch's double by a rounding a step. */
-            if (!(fabs((double)weights[i] - truth) <=
-                  (2e-6 + 2e-8 * (double)step) * (1 + fabs(truth))))
-                fail_msg("step %lld, weight %d is %.9g, not %.9g", (long long)step, i,
-                         (double)weights[i], truth);
-        }
+        scaler_run_check(&run, step, scaler->scale, weights);
     }
     device_test_close(&test);
-    vector_file_close(file);
+    vector_file_close(run.file);
 }
 
 static void sums_of_squares(void **state)
