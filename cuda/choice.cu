@@ -69,20 +69,23 @@ static bool driver_check(struct error *error)
                      driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
 }
 
-/* Nominal dense peaks in TFLOP/s of an SXM or PCIe card of that name; 0: unknown. */
-static double peak_tflops(const char *name, bool narrow)
+/* Nominal dense peaks of an SXM or PCIe card of that name, in TFLOP/s; 0: unknown. */
+struct peaks {
+    const char *part;
+    double narrow, tf32, fp32;
+};
+
+static struct peaks peaks_of(const char *name)
 {
-    static const struct {
-        const char *part;
-        double narrow, tf32;
-    } known[] = {{"H200", 989, 495},      {"H100 PCIe", 756, 378}, {"H100 NVL", 835, 418},
-                 {"H100", 989, 495},      {"GH200", 989, 495},     {"B200", 2250, 1125},
-                 {"A100", 312, 156},      {"A40", 150, 75},        {"L40S", 362, 183},
-                 {"RTX 4090", 165, 82.6}, {"T4", 65, 8.1}};
+    static const struct peaks known[] = {
+        {"H200", 989, 495, 67},    {"H100 PCIe", 756, 378, 51}, {"H100 NVL", 835, 418, 60},
+        {"H100", 989, 495, 67},    {"GH200", 989, 495, 67},     {"B200", 2250, 1125, 75},
+        {"A100", 312, 156, 19.5},  {"A40", 150, 75, 37},        {"L40S", 362, 183, 92},
+        {"RTX 4090", 165, 83, 83}, {"T4", 65, 8.1, 8.1}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strstr(name, known[i].part) != NULL)
-            return narrow ? known[i].narrow : known[i].tf32;
-    return 0;
+            return known[i];
+    return (struct peaks){"", 0, 0, 0};
 }
 
 static void uuid_print(const cudaUUID_t *uuid, char *text, size_t size)
@@ -103,8 +106,10 @@ static void limits_find(struct cuda_device *cuda, const struct cudaDeviceProp *p
     limits->memory_bytes = properties->totalGlobalMem;
     limits->multiplies_bf16 = cuda->capability >= 80;
     limits->multiplies_fp16 = true;
-    limits->peak_flops[TYPE_FP32] = peak_tflops(properties->name, false) * 1e12;
-    limits->peak_flops[TYPE_BF16] = peak_tflops(properties->name, true) * 1e12;
+    cuda->peak_fp32 = peaks_of(properties->name).fp32 * 1e12;
+    cuda->peak_tf32 = peaks_of(properties->name).tf32 * 1e12;
+    limits->peak_flops[TYPE_FP32] = cuda->peak_fp32;
+    limits->peak_flops[TYPE_BF16] = peaks_of(properties->name).narrow * 1e12;
     limits->peak_flops[TYPE_FP16] = limits->peak_flops[TYPE_BF16];
     snprintf(device_text, sizeof device_text, "GPU %d (%s)", cuda->number, limits->name);
 }

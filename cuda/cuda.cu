@@ -89,6 +89,13 @@ void *cuda_workspace_sums(const struct cuda_device *cuda, size_t bytes)
     return cuda->workspace + WORKSPACE_PRODUCTS;
 }
 
+static void cuda_products_set(struct device *device, bool tf32, const char *cache)
+{
+    struct cuda_device *cuda = (struct cuda_device *)device;
+    cuda->limits.peak_flops[TYPE_FP32] = tf32 ? cuda->peak_tf32 : cuda->peak_fp32;
+    products_set(cuda->products, tf32, cache);
+}
+
 /* ---- Streams and events. */
 static struct stream *cuda_stream_open(struct device *device)
 {
@@ -253,6 +260,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .memory_free = cuda_memory_free,
     .workspace_bytes = cuda_workspace_bytes,
     .workspace_set = cuda_workspace_set,
+    .products_set = cuda_products_set,
     .stream_open = cuda_stream_open,
     .stream_close = cuda_stream_close,
     .stream_wait = cuda_stream_wait,

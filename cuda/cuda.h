@@ -15,6 +15,7 @@ struct cuda_device {
     int capability;       /* 90: compute capability 9.0 */
     int multiprocessors;
     struct device_limits limits;
+    double peak_fp32, peak_tf32; /* FLOP/s, limits has one of them; 0: unknown */
     struct products *products;
     struct nvml *nvml; /* NULL: no sensor was read yet */
     unsigned char *workspace;

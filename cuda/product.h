@@ -30,6 +30,8 @@ struct product {
 
 struct products *products_open(struct cuda_device *cuda);
 void products_close(struct products *products);
+/* device.h, products_set. */
+void products_set(struct products *products, bool tf32, const char *cache);
 /* Can the library do this one? Without an epilogue it always can. */
 bool product_possible(struct stream *stream, const struct product *product);
 void product_run(struct stream *stream, const struct product *product);

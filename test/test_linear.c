@@ -424,6 +424,43 @@ static void parts_can_be_left_out(void **state)
     device_test_close(&test);
 }
 
+/* TF32 on request: products that fp32 gives exactly lose digits, and only then. */
+static void tf32_is_on_request(void **state)
+{
+    (void)state;
+    enum { ROWS = 64, WIDTH = 64 };
+    struct device_test test;
+    device_test_open(&test, 1);
+    const struct device_backend *backend = test.device->backend;
+    struct device_limits limits;
+    backend->limits(test.device, &limits);
+    /* Hardware has TF32 since it has bf16. */
+    const bool rounds = backend->products_set != NULL && limits.multiplies_bf16;
+    float *x = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
+    float *weight = device_test_zeros(&test, TYPE_FP32, WIDTH * WIDTH);
+    float *y = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
+    for (int i = 0; i < ROWS * WIDTH; i++) {
+        x[i] = 1 + 0x1p-12f;
+        weight[i] = i % (WIDTH + 1) == 0;
+    }
+    const struct linear_forward args = {.rows = ROWS,
+                                        .in = WIDTH,
+                                        .out = WIDTH,
+                                        .rows_per_sample = 1,
+                                        .x = x,
+                                        .weight = weight,
+                                        .y = y};
+    for (int tf32 = 0; tf32 < 2; tf32++) {
+        if (backend->products_set != NULL)
+            backend->products_set(test.device, tf32, "");
+        backend->linear_forward(test.stream, &args);
+        device_test_wait(&test);
+        for (int i = 0; i < ROWS * WIDTH; i++)
+            assert_true(y[i] == (tf32 && rounds ? 1 : x[i]));
+    }
+    device_test_close(&test);
+}
+
 static void limits_are_known(void **state)
 {
     (void)state;
@@ -445,8 +482,8 @@ int main(void)
         cmocka_unit_test(forward_is_right),      cmocka_unit_test(backward_is_right),
         cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(every_instruction_set_is_right),
         cmocka_unit_test(wide_layers_fit),       cmocka_unit_test(no_rows_do_nothing),
-        cmocka_unit_test(much_in_place),         cmocka_unit_test(parts_can_be_left_out),
-        cmocka_unit_test(limits_are_known),
+        cmocka_unit_test(tf32_is_on_request),    cmocka_unit_test(much_in_place),
+        cmocka_unit_test(parts_can_be_left_out), cmocka_unit_test(limits_are_known),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

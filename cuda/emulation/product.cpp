@@ -6,12 +6,18 @@
 #include "number.h"
 
 struct products {
-    struct cuda_device *cuda;
+    bool tf32;
 };
 
-struct products *products_open(struct cuda_device *cuda)
+struct products *products_open(struct cuda_device *)
 {
-    return new products{cuda};
+    return new products{false};
+}
+
+/* There is one algorithm only, so none to remember. */
+void products_set(struct products *products, bool tf32, const char *)
+{
+    products->tf32 = tf32;
 }
 
 void products_close(struct products *products)
@@ -95,10 +101,24 @@ static float sum_of_products(const float *left, const float *right, int64_t coun
     return low + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
-static void product_compute(const struct product *p)
+/* To nearest, as the hardware's conversion to TF32: 10 bits are kept. */
+static void tf32_round(float *values, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits = __float_as_uint(values[i]);
+        if ((bits & 0x7f800000) != 0x7f800000)
+            values[i] = __uint_as_float((bits + 0x1000) & 0xffffe000);
+    }
+}
+
+static void product_compute(const struct product *p, bool tf32)
 {
     float *a = operand_spread(p->type, p->a, p->rows, p->inner, p->a_transposed);
     float *b = operand_spread(p->type, p->b, p->columns, p->inner, !p->b_transposed);
+    if (tf32 && p->type == TYPE_FP32) {
+        tf32_round(a, p->rows * p->inner);
+        tf32_round(b, p->columns * p->inner);
+    }
     for (int64_t row = 0; row < p->rows; row++) {
         const float *left = a + row * p->inner;
         for (int64_t column = 0; column < p->columns; column++) {
@@ -139,5 +159,6 @@ void product_run(struct stream *stream, const struct product *product)
         must_hold(&p, p.bias, sums_a ? p.rows : p.columns, sums_a ? TYPE_FP32 : p.c_type, "bias");
     must_not_overlap(&p, p.a, p.rows * p.inner, "a");
     must_not_overlap(&p, p.b, p.inner * p.columns, "b");
-    emulated_enqueue(stream->handle, "product", [=]() { product_compute(&p); });
+    bool tf32 = stream->cuda->products->tf32;
+    emulated_enqueue(stream->handle, "product", [=]() { product_compute(&p, tf32); });
 }

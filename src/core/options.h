@@ -150,6 +150,8 @@ struct options {
     } debug;
     struct {
         bool graph; /* record steps, and run them again */
+        bool tf32;
+        char cache[OPTION_TEXT]; /* "auto", "none" or a folder */
     } cuda;
     struct {
         char url[OPTION_TEXT]; /* empty: the official home */

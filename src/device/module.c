@@ -7,6 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "device/choices.h"
+
+/* What the module calls of the program: so it is linked into every program that may open one. */
+struct choices *(*const module_needs_open)(const char *, const char *) = choices_open;
+
 static const char module_file[] = "vittrain-cuda.so";
 
 /* "" where there is none. */

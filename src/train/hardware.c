@@ -3,6 +3,8 @@
 #include "train/hardware.h"
 
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,10 +24,32 @@ static int threads_share(const struct options *options, const struct comm *node)
     return threads > 0 ? threads : 1;
 }
 
-static struct device *gpu_open(const struct comm *node, int threads, struct error *error)
+/* "": nowhere, also where there is no home. */
+static void cache_folder(const struct options *options, char *folder, size_t size)
 {
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    folder[0] = '\0';
+    if (strcmp(options->cuda.cache, "none") == 0)
+        return;
+    if (strcmp(options->cuda.cache, "auto") != 0)
+        snprintf(folder, size, "%s", options->cuda.cache);
+    else if (cache != NULL && cache[0] == '/')
+        snprintf(folder, size, "%s/vittrain", cache);
+    else if (home != NULL && home[0] == '/')
+        snprintf(folder, size, "%s/.cache/vittrain", home);
+}
+
+static struct device *gpu_open(const struct options *options, const struct comm *node, int threads,
+                               struct error *error)
+{
+    char folder[1024];
     const struct device_backend *cuda = device_find("cuda", error);
-    return cuda == NULL ? NULL : cuda->open(node->rank, threads, error);
+    struct device *device = cuda == NULL ? NULL : cuda->open(node->rank, threads, error);
+    if (device == NULL)
+        return NULL;
+    cache_folder(options, folder, sizeof folder);
+    cuda->products_set(device, options->cuda.tf32, folder);
+    return device;
 }
 
 /* Once: planning opens many sessions. */
@@ -45,9 +69,9 @@ struct device *hardware_open(const struct options *options, const struct comm *n
     struct device *device = NULL;
     switch ((enum backend_choice)options->run.backend) {
     case BACKEND_CUDA:
-        return gpu_open(node, threads, error);
+        return gpu_open(options, node, threads, error);
     case BACKEND_AUTO:
-        device = gpu_open(node, threads, &why);
+        device = gpu_open(options, node, threads, &why);
         if (device != NULL)
             return device;
         no_gpu_say(&why);

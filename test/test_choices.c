@@ -1,0 +1,222 @@
+/* The fastest of several ways is found once: then it is known, to the process, to the next one, and
+ * to one that asks at the same time; and whatever is in the file does no harm. */
+#include "device/choices.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "temporary.h"
+
+enum { CANDIDATES = 3 };
+
+static const struct choice candidates[CANDIDATES] = {
+    {{1, 2, 3, 4, 5, 6, 7, 8}}, {{0xfedcba9876543210, 0, 1, 0, 1, 0, 1, 0}}, {{9}}};
+
+/* Candidate 1 is the fastest. */
+struct trial {
+    double seconds[CANDIDATES];
+    int measured; /* how often */
+    bool refuses; /* what was known */
+    bool slow;
+};
+
+static double trial_time(void *context, int candidate)
+{
+    struct trial *trial = context;
+    trial->measured++;
+    if (trial->slow)
+        nanosleep(&(struct timespec){0, 100000000}, NULL);
+    return trial->seconds[candidate];
+}
+
+static bool trial_usable(void *context, const struct choice *choice)
+{
+    (void)choice;
+    return !((struct trial *)context)->refuses;
+}
+
+static struct trial fresh(void)
+{
+    return (struct trial){.seconds = {3e-3, 1e-3, 2e-3}};
+}
+
+/* How often was measured until `key` was chosen, by a process that knows the file alone. */
+static int measured_for(const char *folder, const char *key, uint64_t first_word)
+{
+    struct trial trial = fresh();
+    struct choice chosen;
+    struct choices *choices = choices_open(folder, "GPU X, 1.2");
+    assert_true(choices_make(choices, key, candidates, CANDIDATES, trial_time, trial_usable, &trial,
+                             &chosen));
+    assert_true(chosen.words[0] == first_word);
+    const int measured = trial.measured;
+    assert_true(choices_make(choices, key, candidates, CANDIDATES, trial_time, trial_usable, &trial,
+                             &chosen));
+    assert_true(chosen.words[0] == first_word);
+    assert_int_equal(trial.measured, measured);
+    choices_close(choices);
+    return measured;
+}
+
+static const uint64_t fastest = 0xfedcba9876543210;
+static const char file_name[] = "cache/deep/products-GPU-X--1-2";
+
+static const char *cache(void)
+{
+    return temporary_path("cache/deep");
+}
+
+static void measured_once(void **state)
+{
+    (void)state;
+    assert_int_equal(measured_for("", "a", fastest), CANDIDATES);
+    assert_int_equal(measured_for("", "a", fastest), CANDIDATES);
+    assert_int_equal(measured_for(cache(), "a 1x2", fastest), CANDIDATES);
+    assert_int_equal(measured_for(cache(), "a 1x2", fastest), 0);
+    assert_int_equal(measured_for(cache(), "a 1x3", fastest), CANDIDATES);
+    assert_int_equal(measured_for(cache(), "a 1x2", fastest), 0);
+}
+
+static void what_cannot_be_used_is_not_chosen(void **state)
+{
+    (void)state;
+    struct trial trial = {.seconds = {INFINITY, INFINITY, INFINITY}};
+    struct choice chosen;
+    struct choices *choices = choices_open(cache(), "GPU X, 1.2");
+    assert_false(choices_make(choices, "none", candidates, CANDIDATES, trial_time, trial_usable,
+                              &trial, &chosen));
+    trial = (struct trial){.seconds = {INFINITY, INFINITY, 1}};
+    assert_true(choices_make(choices, "none", candidates, CANDIDATES, trial_time, trial_usable,
+                             &trial, &chosen));
+    assert_int_equal(chosen.words[0], 9);
+    /* The library knows the choice no more: the new one takes its place, in the file, too. */
+    trial = fresh();
+    trial.refuses = true;
+    assert_true(choices_make(choices, "none", candidates, CANDIDATES, trial_time, trial_usable,
+                             &trial, &chosen));
+    assert_true(chosen.words[0] == fastest);
+    choices_close(choices);
+    assert_int_equal(measured_for(cache(), "none", fastest), 0);
+}
+
+/* Writes the file of the tests with `change` made to it. */
+static void file_damage(void (*change)(char *text, size_t *length))
+{
+    char *text = temporary_text(file_name);
+    size_t length = strlen(text);
+    change(text, &length);
+    temporary_file(file_name, text, length);
+    free(text);
+}
+
+static void digit_change(char *text, size_t *length)
+{
+    (void)length;
+    char *digit = strstr(text, "damaged = 0");
+    assert_non_null(digit);
+    digit[strlen("damaged = ")] = '1';
+}
+
+static void end_cut(char *text, size_t *length)
+{
+    (void)text;
+    *length -= 20;
+}
+
+static void zeros_write(char *text, size_t *length)
+{
+    memset(text, 0, *length / 2);
+}
+
+static void damage_is_measured_again(void **state)
+{
+    (void)state;
+    struct trial trial = {.seconds = {1, 2, 3}};
+    struct choice chosen;
+    struct choices *choices = choices_open(cache(), "GPU X, 1.2");
+    assert_true(choices_make(choices, "damaged", candidates, CANDIDATES, trial_time, trial_usable,
+                             &trial, &chosen));
+    choices_close(choices);
+    assert_int_equal(measured_for(cache(), "whole", fastest), CANDIDATES);
+    file_damage(digit_change);
+    assert_int_equal(measured_for(cache(), "whole", fastest), 0);
+    assert_int_equal(measured_for(cache(), "damaged", fastest), CANDIDATES);
+    assert_int_equal(measured_for(cache(), "damaged", fastest), 0);
+
+    assert_int_equal(measured_for(cache(), "last", fastest), CANDIDATES);
+    file_damage(end_cut);
+    assert_int_equal(measured_for(cache(), "last", fastest), CANDIDATES);
+    assert_int_equal(measured_for(cache(), "last", fastest), 0);
+    assert_int_equal(measured_for(cache(), "whole", fastest), 0);
+
+    file_damage(zeros_write);
+    assert_int_equal(measured_for(cache(), "after zeros", fastest), CANDIDATES);
+    assert_int_equal(measured_for(cache(), "last", fastest), 0);
+    assert_int_equal(measured_for(cache(), "after zeros", fastest), 0);
+}
+
+static void no_file_no_harm(void **state)
+{
+    (void)state;
+    temporary_file("plain", "x", 1);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(measured_for(temporary_path("plain/folder"), "a", fastest), CANDIDATES);
+}
+
+/* Two ranks that come to a shape together take the same: the second waits for the first. */
+static void ranks_agree(void **state)
+{
+    (void)state;
+    int ready[2], status = 0;
+    char letter = 0;
+    char folder[1024];
+    snprintf(folder, sizeof folder, "%s", temporary_path("shared"));
+    assert_int_equal(pipe(ready), 0);
+    fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct trial trial = {.seconds = {1, 2, 3}, .slow = true};
+        struct choice chosen;
+        struct choices *choices = choices_open(folder, "GPU X, 1.2");
+        const bool first = choices_make(choices, "before", candidates, 1, trial_time, trial_usable,
+                                        &trial, &chosen) &&
+                           write(ready[1], "r", 1) == 1;
+        const bool second = choices_make(choices, "both", candidates, CANDIDATES, trial_time,
+                                         trial_usable, &trial, &chosen);
+        _exit(first && second ? 0 : 1);
+    }
+    assert_int_equal(read(ready[0], &letter, 1), 1);
+    nanosleep(&(struct timespec){0, 150000000}, NULL); /* the child measures by now */
+    assert_int_equal(measured_for(folder, "both", 1), 0);
+    assert_true(waitpid(child, &status, 0) == child);
+    assert_int_equal(status, 0);
+    close(ready[0]);
+    close(ready[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(measured_once),
+        cmocka_unit_test(what_cannot_be_used_is_not_chosen),
+        cmocka_unit_test(damage_is_measured_again),
+        cmocka_unit_test(no_file_no_harm),
+        cmocka_unit_test(ranks_agree),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    temporary_open();
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    temporary_close();
+    return failed;
+}
