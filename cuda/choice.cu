@@ -129,6 +129,7 @@ bool choice_open(struct cuda_device *cuda, int number, struct error *error)
         return refused(result, "cudaGetDeviceProperties", error);
     cuda->capability = properties.major * 10 + properties.minor;
     cuda->multiprocessors = properties.multiProcessorCount;
+    cuda->shared_bytes = properties.sharedMemPerBlockOptin;
     limits_find(cuda, &properties);
     if (cuda->capability < CUDA_LEAST_CAPABILITY)
         return error_set(error, ERROR_USAGE,

@@ -14,6 +14,7 @@ struct cuda_device {
     int number;           /* of the devices that this process sees */
     int capability;       /* 90: compute capability 9.0 */
     int multiprocessors;
+    size_t shared_bytes; /* of shared memory, most of a block */
     struct device_limits limits;
     double peak_fp32, peak_tf32; /* FLOP/s, limits has one of them; 0: unknown */
     struct products *products;

@@ -17,6 +17,9 @@
 /* All shared memory is given by the launch; a kernel cuts it up itself. */
 #define SHARED_MEMORY(name) extern __shared__ __align__(16) unsigned char name[]
 
+/* Before a loop of few turns whose arrays are to lie in registers. */
+#define UNROLL _Pragma("unroll")
+
 #else
 #include "emulation/emulation.h"
 #endif

@@ -136,7 +136,7 @@ fails 1 'a deck that is not there' 2 'none.ini' none.ini
 printf '[train] epochs = 3\n' >"$work/line.ini"
 fails 1 'a key behind its section' 2 'line.ini:1: ' "$work/line.ini"
 fails 1 'a layer of no width' 2 'model.mlp_ratio' $small model.mlp_ratio=0.01
-fails 2 'more tokens than attention has room for' 2 'model.patch=2 .*12545 tokens' $small \
+fails 2 'attention on this device has no room for' 2 '12545 tokens .*model.patch=2' $small \
     augment.resize=224 model.patch=2
 fails 1 'more classes than there is memory to count' 6 'classes' $small model.classes=500000 \
     debug.batches=1 train.batch=1 run.dir="$work/classes"

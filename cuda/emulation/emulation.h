@@ -46,10 +46,10 @@ unsigned char *emulated_shared_memory(void);
 void emulated_barrier(const char *file, int line);
 #define __syncthreads() emulated_barrier(__FILE__, __LINE__)
 
-/* All threads of the warp: each gives a value of up to 16 bytes; then `values` are the warp's, by
+/* All threads of the warp: each gives a value of up to 32 bytes; then `values` are the warp's, by
  * lane, until the thread's next exchange. Orders memory for the warp when `fence`. */
 struct emulated_exchange {
-    alignas(16) unsigned char bytes[16];
+    alignas(16) unsigned char bytes[32];
 };
 const struct emulated_exchange *emulated_warp_exchange(const void *value, size_t size, bool fence);
 int emulated_lane(void);
@@ -92,6 +92,13 @@ static inline unsigned __ballot_sync(unsigned, int predicate)
     }
     return ballot;
 }
+
+/* The tensor cores' instructions (tensor_core.h): what lanes hold goes by warp exchanges. A row is
+ * the 16 bytes that this lane's address holds; `value` makes a number of its bits. */
+void emulated_blocks_load(uint32_t word[4], const uint32_t row[4], bool transposed);
+void emulated_product_add(float sum[4], const uint32_t left[4], uint32_t right0, uint32_t right1,
+                          float (*value)(uint16_t bits));
+#define UNROLL
 
 /* Atomic operations are of no thread: they do not race. */
 float atomicAdd(float *sum, float value);

@@ -182,11 +182,12 @@ static bool attention_check(const struct vit *vit, struct device *device, struct
         device->backend->attention_fits(device, vit->tokens, vit->shape.dim / vit->shape.heads))
         return true;
     return error_set(error, ERROR_USAGE,
-                     "model.patch=%lld makes %lld tokens of an image of %lld pixels a side, more "
-                     "than attention has room for: use larger patches, smaller images or more "
-                     "heads",
-                     (long long)vit->shape.patch, (long long)vit->tokens,
-                     (long long)vit->shape.image);
+                     "attention on this device has no room for %lld tokens (an image of %lld "
+                     "pixels a side, model.patch=%lld) in heads of %lld numbers: use larger "
+                     "patches or smaller images, and on a GPU heads of a multiple of 8, at most "
+                     "128, numbers (model.dim / model.heads)",
+                     (long long)vit->tokens, (long long)vit->shape.image,
+                     (long long)vit->shape.patch, (long long)(vit->shape.dim / vit->shape.heads));
 }
 
 /* Multiplications and additions of the model's products, forward and twice as many backward (the

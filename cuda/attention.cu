@@ -1,0 +1,200 @@
+/* Attention forward in bf16 and fp16 by the tensor cores: softmax in steps of 64 tokens, so that a
+ * row's scores need not be there at once (Milakov and Gimelshein 2018; Dao et al. 2022). */
+#include "attention.h"
+
+/* 16 queries of a warp: sums of values, and of each row the largest score and the lane's part of
+ * the sum of exponentials, both for the upper (0) and the lower (1) eight rows. */
+template <int width> struct query_tile {
+    struct left_matrix query[width / 16];
+    struct sum_matrix out[width / 8];
+    float most[2], total[2];
+    int first;
+};
+
+/* Scores of tokens that are not there take no part. */
+template <int parts>
+__device__ static inline void scores_hide(struct sum_matrix (&score)[parts][2], int count)
+{
+    UNROLL
+    for (int i = 0; i < parts * 8; i++)
+        if (i / 4 * 8 + (int)threadIdx.x % 4 * 2 + i % 2 >= count)
+            score[i / 8][i / 4 % 2].value[i % 4] = -INFINITY;
+}
+
+/* Scores become exponentials; what was summed before follows the new maximum. `exponent` is the
+ * scale for powers of two. */
+template <int width, int parts>
+__device__ static inline void softmax_step(struct sum_matrix (&score)[parts][2],
+                                           struct query_tile<width> &tile, float exponent)
+{
+    UNROLL
+    for (int lower = 0; lower < 2; lower++) {
+        float most = tile.most[lower], total = 0;
+        UNROLL
+        for (int i = 0; i < parts * 4; i++)
+            most = fmaxf(most, score[i / 4][i / 2 % 2].value[lower * 2 + i % 2]);
+        most = quad_max(most);
+        float shrink = exp2_quick((tile.most[lower] - most) * exponent), offset = most * exponent;
+        UNROLL
+        for (int i = 0; i < parts * 4; i++) {
+            float &value = score[i / 4][i / 2 % 2].value[lower * 2 + i % 2];
+            value = exp2_quick(fmaf(value, exponent, -offset));
+            total += value;
+        }
+        tile.most[lower] = most;
+        tile.total[lower] = tile.total[lower] * shrink + total;
+        UNROLL
+        for (int i = 0; i < width / 8 * 2; i++)
+            tile.out[i / 2].value[lower * 2 + i % 2] *= shrink;
+    }
+}
+
+/* Dropout on 16 x 16 probabilities. */
+__device__ static inline void scores_drop(struct sum_matrix (&score)[2],
+                                          const struct attention_view &view,
+                                          struct random_block *draws, int query, int token)
+{
+    int lane = (int)threadIdx.x % WARP;
+    draws_make_tile(draws, view, query, token);
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        score[i / 4].value[i % 4] *=
+            draws_factor(draws, view, lane / 4 + i / 2 % 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
+}
+
+/* One step over parts * 16 tokens: `row` is where they are kept, `token` their number. */
+template <typename number, int width, int parts>
+__device__ static inline void step_take(struct query_tile<width> &tile,
+                                        const struct attention_view &view, unsigned char *kept[2],
+                                        int row, int token, struct random_block *draws)
+{
+    struct sum_matrix score[parts][2] = {};
+    UNROLL
+    for (int part = 0; part < parts; part++)
+        tile_times_rows<number, width>(score[part], tile.query, kept[0], row + part * TILE);
+    if (token + parts * TILE > view.tokens)
+        scores_hide(score, view.tokens - token);
+    softmax_step(score, tile, view.scale * LOG2_E);
+    UNROLL
+    for (int part = 0; part < parts; part++) {
+        if (view.mask.threshold != 0)
+            scores_drop(score[part], view, draws, tile.first, token + part * TILE);
+        weights_times_rows<number, width>(tile.out, weights_of<number>(score[part]), kept[1],
+                                          row + part * TILE);
+    }
+}
+
+template <typename number, int width>
+__device__ static inline void tile_begin(struct query_tile<width> &tile,
+                                         struct head_rows<const number> queries, int first,
+                                         int head_dim)
+{
+    tile_load<number, width>(tile.query, queries, first, head_dim);
+    UNROLL
+    for (int i = 0; i < width / 8; i++)
+        tile.out[i] = {};
+    tile.most[0] = tile.most[1] = -INFINITY;
+    tile.total[0] = tile.total[1] = 0;
+    tile.first = first;
+}
+
+template <typename number, int width>
+__device__ static inline void tile_finish(struct query_tile<width> &tile,
+                                          const struct attention_view &view,
+                                          struct head_rows<number> out, float *lse)
+{
+    int lane = (int)threadIdx.x % WARP;
+    float total[2] = {quad_sum(tile.total[0]), quad_sum(tile.total[1])};
+    tile_store<number, width>(out, tile.first, tile.out, 1 / total[0], 1 / total[1], view.head_dim);
+    if (lse == NULL || lane % 4 != 0)
+        return;
+    lse += (int64_t)blockIdx.x * view.queries;
+    for (int lower = 0; lower < 2; lower++) {
+        int query = tile.first + lane / 4 + 8 * lower;
+        if (query < view.queries)
+            lse[query] = tile.most[lower] * view.scale + logf(total[lower]);
+    }
+}
+
+template <typename number, int width>
+__global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 64 ? 2 : 1)
+    attention_kernel(struct attention_view view, const number *qkv, number *out, float *lse)
+{
+    SHARED_MEMORY(shared);
+    int warp = (int)threadIdx.x / WARP, warps = (int)blockDim.x / WARP;
+    struct random_block *draws = (struct random_block *)shared + warp * WARP;
+    unsigned char *kept[2] = {shared + view.draws_bytes,
+                              shared + view.draws_bytes + view.chunk * width * 2};
+    struct head_rows<const number> queries = qkv_rows(view, qkv, 0, view.queries);
+    struct head_rows<const number> keys = qkv_rows(view, qkv, 1, view.tokens);
+    struct head_rows<const number> values = qkv_rows(view, qkv, 2, view.tokens);
+    int count = 0;
+    for (int round = 0; round < view.queries; round += warps * TILE) {
+        struct query_tile<width> tile;
+        bool asks = round + warp * TILE < view.queries;
+        if (asks)
+            tile_begin<number, width>(tile, queries, round + warp * TILE, view.head_dim);
+        for (int first = 0; first < view.tokens; first += view.chunk) {
+            if (round == 0 || view.chunk < view.tokens)
+                count = chunk_keep<number, width>(kept, keys, values, first, view);
+            int row = 0;
+            for (; asks && row + STEP <= count; row += STEP)
+                step_take<number, width, STEP / TILE>(tile, view, kept, row, first + row, draws);
+            for (; asks && row < count; row += TILE)
+                step_take<number, width, 1>(tile, view, kept, row, first + row, draws);
+        }
+        if (asks)
+            tile_finish<number, width>(tile, view, out_rows(view, out), lse);
+    }
+}
+
+template <typename number, int width>
+static void forward_launch(struct stream *stream, const struct attention_forward *args)
+{
+    struct attention_view view = view_of(args);
+    int warps = attention_warps(view.tokens);
+    size_t bytes = view_cut(&view, stream->cuda, width, warps, 0);
+    shared_allow(attention_kernel<number, width>, bytes);
+    KERNEL_LAUNCH((attention_kernel<number, width>), (unsigned)(args->batch * args->heads),
+                  (unsigned)(warps * WARP), bytes, stream->handle, view, (const number *)args->qkv,
+                  (number *)args->out, args->lse);
+}
+
+template <typename number>
+static void forward_for(struct stream *stream, const struct attention_forward *args)
+{
+    if (args->head_dim <= 32)
+        forward_launch<number, 32>(stream, args);
+    else if (args->head_dim <= 64)
+        forward_launch<number, 64>(stream, args);
+    else
+        forward_launch<number, 128>(stream, args);
+}
+
+void cuda_attention_forward(struct stream *stream, const struct attention_forward *args)
+{
+    if (args->batch == 0 || args->heads == 0)
+        return;
+    ENSURE(eight_fits(args->qkv, 8) && eight_fits(args->out, 8), "tensors are not aligned");
+    ENSURE(args->type != TYPE_BF16 || stream->cuda->capability >= 80,
+           "bf16 on a GPU that does not multiply it");
+    if (args->type == TYPE_FP32)
+        attention_float_forward(stream, args);
+    else if (args->type == TYPE_BF16)
+        forward_for<struct bf16>(stream, args);
+    else
+        forward_for<struct fp16>(stream, args);
+}
+
+/* The backward pass needs more than the forward one. */
+bool cuda_attention_fits(struct device *device, int64_t tokens, int64_t head_dim)
+{
+    const struct cuda_device *cuda = (struct cuda_device *)device;
+    if (head_dim % 8 != 0 || head_dim > HEAD_DIM_MOST || tokens > 1 << 20)
+        return false;
+    size_t width = head_dim <= 32 ? 32 : head_dim <= 64 ? 64 : 128;
+    size_t chunk = STEP * width * 2 * sizeof(uint16_t);
+    size_t draws = ATTENTION_THREADS * sizeof(struct random_block);
+    return attention_sums_bytes(tokens) + chunk + draws <= cuda->shared_bytes &&
+           attention_float_bytes(tokens, head_dim) <= cuda->shared_bytes;
+}

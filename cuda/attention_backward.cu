@@ -1,0 +1,246 @@
+/* Attention backward in bf16 and fp16 by the tensor cores. One block computes all gradients of a
+ * head: first those of queries, keys and values kept; then those of keys and values, queries and
+ * gradients of the output kept. Scores are computed in both, since what a warp sums up stays in its
+ * registers: no sum crosses warps, and its order is fixed (after Dao et al. 2022). */
+#include "attention.h"
+
+/* Of all tokens, in shared memory: log2 of the sum of exponentials, infinite where nobody asks, so
+ * that probabilities are 0; and sum of dout * out, which all slopes of a row are less by. */
+struct query_sums {
+    float *lse, *correction;
+};
+
+struct gradient_tensors {
+    const void *qkv, *out, *dout;
+    const float *lse;
+    void *dqkv;
+};
+
+/* ---- Gradients of queries: 16 queries of a warp. */
+template <int width> struct query_gradient {
+    struct left_matrix query[width / 16], dout[width / 16];
+    struct sum_matrix sums[width / 8];
+    float lse[2], correction[2]; /* of the lane's upper and lower row */
+    int first;
+};
+
+/* Sums over rows of dout * out, the upper and the lower one. */
+template <typename number, int width>
+__device__ static inline void corrections_find(float (&correction)[2],
+                                               const struct left_matrix (&dout)[width / 16],
+                                               const struct left_matrix (&out)[width / 16])
+{
+    correction[0] = correction[1] = 0;
+    UNROLL
+    for (int i = 0; i < width / 16 * 4; i++) {
+        uint32_t a = dout[i / 4].word[i % 4], b = out[i / 4].word[i % 4];
+        correction[i % 2] += number_load(number{(uint16_t)a}) * number_load(number{(uint16_t)b});
+        correction[i % 2] +=
+            number_load(number{(uint16_t)(a >> 16)}) * number_load(number{(uint16_t)(b >> 16)});
+    }
+    correction[0] = quad_sum(correction[0]);
+    correction[1] = quad_sum(correction[1]);
+}
+
+template <typename number, int width>
+__device__ static inline void
+gradient_begin(struct query_gradient<width> &its, const struct attention_view &view,
+               const struct gradient_tensors &given, const struct query_sums &sums)
+{
+    int lane = (int)threadIdx.x % WARP;
+    const float *lse = given.lse + (int64_t)blockIdx.x * view.queries;
+    tile_load<number, width>(its.dout, out_rows(view, (const number *)given.dout), its.first,
+                             view.head_dim);
+    tile_load<number, width>(its.query, out_rows(view, (const number *)given.out), its.first,
+                             view.head_dim);
+    corrections_find<number, width>(its.correction, its.dout, its.query);
+    tile_load<number, width>(its.query, qkv_rows(view, (const number *)given.qkv, 0, view.queries),
+                             its.first, view.head_dim);
+    UNROLL
+    for (int lower = 0; lower < 2; lower++) {
+        int query = its.first + lane / 4 + 8 * lower;
+        its.lse[lower] = query < view.queries ? lse[query] * LOG2_E : INFINITY;
+        if (lane % 4 != 0)
+            continue;
+        sums.lse[query] = its.lse[lower];
+        sums.correction[query] = its.correction[lower];
+    }
+}
+
+/* From 16 tokens that are kept from `row` on. */
+template <typename number, int width>
+__device__ static inline void
+gradient_take(struct query_gradient<width> &its, const struct attention_view &view,
+              unsigned char *kept[2], int row, int token, struct random_block *draws)
+{
+    int lane = (int)threadIdx.x % WARP;
+    struct sum_matrix score[2] = {}, slope[2] = {};
+    tile_times_rows<number, width>(score, its.query, kept[0], row);
+    tile_times_rows<number, width>(slope, its.dout, kept[1], row);
+    bool drops = view.mask.threshold != 0;
+    if (drops)
+        draws_make_tile(draws, view, its.first, token);
+    UNROLL
+    for (int i = 0; i < 8; i++) {
+        int lower = i / 2 % 2, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        float &value = slope[i / 4].value[i % 4];
+        if (drops)
+            value *= draws_factor(draws, view, lane / 4 + 8 * lower, column);
+        float exponent = fmaf(score[i / 4].value[i % 4], view.scale * LOG2_E, -its.lse[lower]);
+        value = exp2_quick(exponent) * (value - its.correction[lower]);
+        if (token + column >= view.tokens)
+            value = 0;
+    }
+    weights_times_rows<number, width>(its.sums, weights_of<number>(slope), kept[0], row);
+}
+
+/* Also of tokens that did not ask: 0. */
+template <typename number, int width>
+__device__ static inline void
+queries_pass(const struct attention_view &view, const struct gradient_tensors &given,
+             unsigned char *kept[2], const struct query_sums &sums, struct random_block *draws)
+{
+    const number *qkv = (const number *)given.qkv;
+    int warp = (int)threadIdx.x / WARP, warps = (int)blockDim.x / WARP, count = 0;
+    for (int round = 0; round < view.tokens; round += warps * TILE) {
+        struct query_gradient<width> its = {
+        };
+        its.first = round + warp * TILE;
+        bool asks = its.first < view.queries;
+        if (asks)
+            gradient_begin<number, width>(its, view, given, sums);
+        for (int first = 0; round < view.queries && first < view.tokens; first += view.chunk) {
+            if (round == 0 || view.chunk < view.tokens)
+                count = chunk_keep<number, width>(kept, qkv_rows(view, qkv, 1, view.tokens),
+                                                  qkv_rows(view, qkv, 2, view.tokens), first, view);
+            for (int row = 0; asks && row < count; row += TILE)
+                gradient_take<number, width>(its, view, kept, row, first + row, draws);
+        }
+        tile_store<number, width>(qkv_rows(view, (number *)given.dqkv, 0, view.tokens), its.first,
+                                  its.sums, view.scale, view.scale, view.head_dim);
+    }
+}
+
+/* ---- Gradients of keys and values: 16 tokens of a warp. Scores lie turned round, a token a row,
+ * so that they can be the left matrix of what is summed over queries. */
+template <int width> struct token_gradient {
+    struct left_matrix key[width / 16], value[width / 16];
+    struct sum_matrix dkey[width / 8], dvalue[width / 8];
+    int first;
+};
+
+/* From 16 queries that are kept from `row` on. */
+template <typename number, int width>
+__device__ static inline void
+gradients_take(struct token_gradient<width> &its, const struct attention_view &view,
+               unsigned char *kept[2], int row, int query, const struct query_sums &sums,
+               struct random_block *draws)
+{
+    int lane = (int)threadIdx.x % WARP;
+    struct sum_matrix score[2] = {}, slope[2] = {};
+    tile_times_rows<number, width>(score, its.key, kept[0], row);
+    tile_times_rows<number, width>(slope, its.value, kept[1], row);
+    bool drops = view.mask.threshold != 0;
+    if (drops)
+        draws_make_tile(draws, view, query, its.first);
+    UNROLL
+    for (int i = 0; i < 8; i++) {
+        int column = i / 4 * 8 + lane % 4 * 2 + i % 2, token = lane / 4 + i / 2 % 2 * 8;
+        float &probability = score[i / 4].value[i % 4], &value = slope[i / 4].value[i % 4];
+        float factor = drops ? draws_factor(draws, view, column, token) : 1;
+        float exponent = fmaf(probability, view.scale * LOG2_E, -sums.lse[query + column]);
+        probability = exp2_quick(exponent);
+        value = probability * (value * factor - sums.correction[query + column]);
+        probability *= factor;
+    }
+    weights_times_rows<number, width>(its.dvalue, weights_of<number>(score), kept[1], row);
+    weights_times_rows<number, width>(its.dkey, weights_of<number>(slope), kept[0], row);
+}
+
+template <typename number, int width>
+__device__ static inline void
+tokens_pass(const struct attention_view &view, const struct gradient_tensors &given,
+            unsigned char *kept[2], const struct query_sums &sums, struct random_block *draws)
+{
+    const number *qkv = (const number *)given.qkv;
+    number *dqkv = (number *)given.dqkv;
+    int warp = (int)threadIdx.x / WARP, warps = (int)blockDim.x / WARP, count = 0;
+    for (int round = 0; round < view.tokens; round += warps * TILE) {
+        struct token_gradient<width> its = {
+        };
+        its.first = round + warp * TILE;
+        bool is = its.first < view.tokens;
+        if (is) {
+            tile_load<number, width>(its.key, qkv_rows(view, qkv, 1, view.tokens), its.first,
+                                     view.head_dim);
+            tile_load<number, width>(its.value, qkv_rows(view, qkv, 2, view.tokens), its.first,
+                                     view.head_dim);
+        }
+        for (int first = 0; first < view.queries; first += view.chunk) {
+            if (round == 0 || view.chunk < view.queries)
+                count = chunk_keep<number, width>(kept, qkv_rows(view, qkv, 0, view.queries),
+                                                  out_rows(view, (const number *)given.dout), first,
+                                                  view);
+            for (int row = 0; is && row < count; row += TILE)
+                gradients_take<number, width>(its, view, kept, row, first + row, sums, draws);
+        }
+        tile_store<number, width>(qkv_rows(view, dqkv, 1, view.tokens), its.first, its.dkey,
+                                  view.scale, view.scale, view.head_dim);
+        tile_store<number, width>(qkv_rows(view, dqkv, 2, view.tokens), its.first, its.dvalue, 1, 1,
+                                  view.head_dim);
+    }
+}
+
+template <typename number, int width>
+__global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 64 ? 2 : 1)
+    attention_backward_kernel(struct attention_view view, struct gradient_tensors given)
+{
+    SHARED_MEMORY(shared);
+    struct random_block *draws = (struct random_block *)shared + threadIdx.x / WARP * WARP;
+    unsigned char *kept[2] = {shared + view.draws_bytes,
+                              shared + view.draws_bytes + view.chunk * width * 2};
+    float *lse = (float *)(kept[1] + view.chunk * width * 2);
+    struct query_sums sums = {lse, lse + (view.tokens + TILE - 1) / TILE * TILE};
+    queries_pass<number, width>(view, given, kept, sums, draws);
+    tokens_pass<number, width>(view, given, kept, sums, draws);
+}
+
+template <typename number, int width>
+static void backward_launch(struct stream *stream, const struct attention_backward *args)
+{
+    struct attention_view view = view_of(args);
+    struct gradient_tensors given = {args->qkv, args->out, args->dout, args->lse, args->dqkv};
+    int warps = attention_warps(view.tokens);
+    size_t bytes = view_cut(&view, stream->cuda, width, warps, attention_sums_bytes(view.tokens));
+    shared_allow(attention_backward_kernel<number, width>, bytes);
+    KERNEL_LAUNCH((attention_backward_kernel<number, width>), (unsigned)(args->batch * args->heads),
+                  (unsigned)(warps * WARP), bytes, stream->handle, view, given);
+}
+
+template <typename number>
+static void backward_for(struct stream *stream, const struct attention_backward *args)
+{
+    if (args->head_dim <= 32)
+        backward_launch<number, 32>(stream, args);
+    else if (args->head_dim <= 64)
+        backward_launch<number, 64>(stream, args);
+    else
+        backward_launch<number, 128>(stream, args);
+}
+
+void cuda_attention_backward(struct stream *stream, const struct attention_backward *args)
+{
+    if (args->batch == 0 || args->heads == 0)
+        return;
+    ENSURE(eight_fits(args->qkv, 8) && eight_fits(args->out, 8) && eight_fits(args->dout, 8) &&
+               eight_fits(args->dqkv, 8),
+           "tensors are not aligned");
+    ENSURE(args->type != TYPE_BF16 || stream->cuda->capability >= 80,
+           "bf16 on a GPU that does not multiply it");
+    if (args->type == TYPE_FP32)
+        attention_float_backward(stream, args);
+    else if (args->type == TYPE_BF16)
+        backward_for<struct bf16>(stream, args);
+    else
+        backward_for<struct fp16>(stream, args);
+}
