@@ -1,8 +1,9 @@
-/* Linear layers and attention of the CPU backend at the sizes of vit_cifar (batch 64) and
- * vit_base_patch32_224 (batch 32). Each layer, with all that is fused into it, is measured in turn
- * with oneDNN doing just its products on all threads: the ratio is what counts. Prints CSV; the
- * best of some rounds. bench_device [THREADS [fp32|bf16]]   VITTRAIN_COMMIT names the commit in the
- * table. */
+/* Linear layers and attention of a backend at the sizes of vit_cifar (batch 64),
+ * vit_base_patch32_224 (batch 32) and, on GPUs, vit_base_patch16_224 (batch 256). Each layer, with
+ * all that is fused into it, is measured in turn with oneDNN doing just its products on all
+ * threads: the ratio is what counts. Prints CSV; the best of some rounds. On GPUs there is nothing
+ * beside them but the peak. bench_device [THREADS [fp32|bf16 [cpu|cuda]]]   VITTRAIN_COMMIT names
+ * the commit in the table. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +14,9 @@
 #include "device/cpu.h"
 #include "device/cpu_product.h"
 
-static const struct run_place place;
+enum { ROUNDS = 12, TENSOR_BYTES = 50432 * 3072 * 4 };
 
-enum { ROUNDS = 12, TENSOR_BYTES = 4160 * 3072 * 4 };
+static const size_t cpu_tensor_bytes = 4160 * 3072 * 4;
 
 struct layer {
     const char *model, *name;
@@ -34,54 +35,69 @@ static const struct layer layers[] = {
     {"vit_base_patch32_224", "proj", 1600, 50, 768, 768, true, false, true, false, 0},
     {"vit_base_patch32_224", "fc1", 1600, 50, 768, 3072, true, true, false, false, 0},
     {"vit_base_patch32_224", "fc2", 1600, 50, 3072, 768, true, false, true, true, 0},
+    {"vit_base_patch16_224", "qkv", 50432, 197, 768, 2304, true, false, false, false, 0},
+    {"vit_base_patch16_224", "proj", 50432, 197, 768, 768, true, false, true, false, 0},
+    {"vit_base_patch16_224", "fc1", 50432, 197, 768, 3072, true, true, false, false, 0},
+    {"vit_base_patch16_224", "fc2", 50432, 197, 3072, 768, true, false, true, true, 0},
 };
+
+enum { LAYERS_OF_CPU = 8 };
 
 struct bench {
     struct device *device;
+    const struct device_backend *backend;
+    bool cpu;
     struct stream *stream;
     struct device_limits limits;
     enum data_type type;
     struct product_cache *alone; /* oneDNN's products without us */
     char *x, *y, *weight, *bias, *residual, *pre;
     float *gradient, *scratch;
+    struct run_place *place;
 };
 
-static char *tensor(void)
+static char *tensor(const struct bench *bench)
 {
-    char *memory = aligned_alloc(4096, TENSOR_BYTES);
+    struct error error = {0};
+    const size_t bytes = bench->cpu ? cpu_tensor_bytes : TENSOR_BYTES;
+    char *memory = bench->backend->allocate(bench->device, bytes, &error);
 
-    ENSURE(memory != NULL, "no memory");
-    memset(memory, 0, TENSOR_BYTES);
+    ENSURE(memory != NULL, "%s", error.text);
+    bench->backend->zero(bench->stream, memory, bytes);
     return memory;
 }
 
-static void bench_open(struct bench *bench, int threads, enum data_type type)
+static void bench_open(struct bench *bench, const char *backend, int threads, enum data_type type)
 {
     struct error error = {0};
 
     bench->type = type;
-    bench->device = device_cpu.open(0, threads, &error);
+    bench->cpu = strcmp(backend, "cpu") == 0;
+    bench->backend = device_find(backend, &error);
+    ENSURE(bench->backend != NULL, "%s", error.text);
+    bench->device = bench->backend->open(0, threads, &error);
     ENSURE(bench->device != NULL, "%s", error.text);
-    const size_t bytes = device_cpu.workspace_bytes(bench->device);
-    void *workspace = device_cpu.allocate(bench->device, bytes, &error);
+    const size_t bytes = bench->backend->workspace_bytes(bench->device);
+    void *workspace = bench->backend->allocate(bench->device, bytes, &error);
     ENSURE(workspace != NULL, "%s", error.text);
-    device_cpu.workspace_set(bench->device, workspace, bytes);
-    bench->stream = device_cpu.stream_open(bench->device);
-    device_cpu.limits(bench->device, &bench->limits);
+    bench->backend->workspace_set(bench->device, workspace, bytes);
+    bench->stream = bench->backend->stream_open(bench->device);
+    bench->backend->limits(bench->device, &bench->limits);
     bench->alone = product_cache_open(1);
-    bench->x = tensor();
-    bench->y = tensor();
-    bench->weight = tensor();
-    bench->bias = tensor();
-    bench->residual = tensor();
-    bench->pre = tensor();
-    bench->gradient = (float *)tensor();
-    bench->scratch = (float *)tensor();
+    bench->x = tensor(bench);
+    bench->y = tensor(bench);
+    bench->weight = tensor(bench);
+    bench->bias = tensor(bench);
+    bench->residual = tensor(bench);
+    bench->pre = tensor(bench);
+    bench->gradient = (float *)tensor(bench);
+    bench->scratch = (float *)tensor(bench);
+    bench->place = (struct run_place *)tensor(bench);
 }
 
 static void forward(const struct bench *bench, const struct layer *layer)
 {
-    device_cpu.linear_forward(
+    bench->backend->linear_forward(
         bench->stream,
         &(struct linear_forward){.type = bench->type,
                                  .rows = layer->rows,
@@ -94,12 +110,12 @@ static void forward(const struct bench *bench, const struct layer *layer)
                                  .residual = layer->residual ? bench->residual : NULL,
                                  .pre = layer->gelu ? bench->pre : NULL,
                                  .y = bench->y,
-                                 .dropout = {.rate = layer->dropout, .place = &place}});
+                                 .dropout = {.rate = layer->dropout, .place = bench->place}});
 }
 
 static void backward(const struct bench *bench, const struct layer *layer)
 {
-    device_cpu.linear_backward(
+    bench->backend->linear_backward(
         bench->stream, &(struct linear_backward){.type = bench->type,
                                                  .rows = layer->rows,
                                                  .in = layer->in,
@@ -170,6 +186,7 @@ static double seconds_of(step *run, const struct bench *bench, const struct laye
     const double begin = clock_now();
 
     run(bench, layer);
+    bench->backend->stream_synchronize(bench->stream);
     return clock_now() - begin;
 }
 
@@ -201,13 +218,14 @@ static void measure_layer(const struct bench *bench, const struct layer *layer)
         double best[2] = {INFINITY, INFINITY};
         char operation[32], shape[64];
         for (int round = 0; round < ROUNDS; round++)
-            for (int who = 0; who < 2; who++)
+            for (int who = 0; who < (bench->cpu ? 2 : 1); who++)
                 best[who] = fmin(best[who], seconds_of(runs[pass][who], bench, layer));
         snprintf(operation, sizeof operation, "%s_%s", layer->name,
                  pass == 0 ? "forward" : "backward");
         snprintf(shape, sizeof shape, "%lldx%lldx%lld", (long long)layer->rows,
                  (long long)layer->in, (long long)layer->out);
-        print_row(bench, layer->model, operation, shape, flops * (pass + 1), best[0], best[1]);
+        print_row(bench, layer->model, operation, shape, flops * (pass + 1), best[0],
+                  bench->cpu ? best[1] : 0);
     }
 }
 
@@ -215,39 +233,43 @@ static void measure_attention(const struct bench *bench, const char *model, int6
                               int64_t tokens, int64_t heads, float dropout)
 {
     enum { HEAD_DIM = 64 };
-    const struct attention_forward forward_args = {.type = bench->type,
-                                                   .batch = batch,
-                                                   .tokens = tokens,
-                                                   .queries = tokens,
-                                                   .heads = heads,
-                                                   .head_dim = HEAD_DIM,
-                                                   .scale = 0.125f,
-                                                   .qkv = bench->x,
-                                                   .out = bench->y,
-                                                   .lse = bench->gradient,
-                                                   .dropout = {.rate = dropout, .place = &place}};
-    const struct attention_backward backward_args = {.type = bench->type,
-                                                     .batch = batch,
-                                                     .tokens = tokens,
-                                                     .queries = tokens,
-                                                     .heads = heads,
-                                                     .head_dim = HEAD_DIM,
-                                                     .scale = 0.125f,
-                                                     .qkv = bench->x,
-                                                     .out = bench->y,
-                                                     .dout = bench->residual,
-                                                     .lse = bench->gradient,
-                                                     .dqkv = bench->pre,
-                                                     .dropout = {.rate = dropout, .place = &place}};
+    const struct attention_forward forward_args = {
+        .type = bench->type,
+        .batch = batch,
+        .tokens = tokens,
+        .queries = tokens,
+        .heads = heads,
+        .head_dim = HEAD_DIM,
+        .scale = 0.125f,
+        .qkv = bench->x,
+        .out = bench->y,
+        .lse = bench->gradient,
+        .dropout = {.rate = dropout, .place = bench->place}};
+    const struct attention_backward backward_args = {
+        .type = bench->type,
+        .batch = batch,
+        .tokens = tokens,
+        .queries = tokens,
+        .heads = heads,
+        .head_dim = HEAD_DIM,
+        .scale = 0.125f,
+        .qkv = bench->x,
+        .out = bench->y,
+        .dout = bench->residual,
+        .lse = bench->gradient,
+        .dqkv = bench->pre,
+        .dropout = {.rate = dropout, .place = bench->place}};
     const double product = 2.0 * (double)(batch * heads * tokens * tokens * HEAD_DIM);
     double best[2] = {INFINITY, INFINITY};
     char shape[64];
 
     for (int round = 0; round < ROUNDS; round++) {
         const double begin = clock_now();
-        device_cpu.attention_forward(bench->stream, &forward_args);
+        bench->backend->attention_forward(bench->stream, &forward_args);
+        bench->backend->stream_synchronize(bench->stream);
         const double middle = clock_now();
-        device_cpu.attention_backward(bench->stream, &backward_args);
+        bench->backend->attention_backward(bench->stream, &backward_args);
+        bench->backend->stream_synchronize(bench->stream);
         best[0] = fmin(best[0], middle - begin);
         best[1] = fmin(best[1], clock_now() - middle);
     }
@@ -261,14 +283,16 @@ int main(int argc, char **argv)
 {
     struct bench bench = {0};
     const int threads = argc > 1 ? atoi(argv[1]) : 0;
+    const char *backend = argc > 3 ? argv[3] : "cpu";
 
-    bench_open(&bench, threads, argc > 2 && strcmp(argv[2], "bf16") == 0 ? TYPE_BF16 : TYPE_FP32);
+    bench_open(&bench, backend, threads,
+               argc > 2 && strcmp(argv[2], "bf16") == 0 ? TYPE_BF16 : TYPE_FP32);
     printf("date,host,cpu,commit,threads,type,model,operation,shape,seconds,gflops,"
            "products_alone_gflops,ratio\n");
-    for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++)
+    for (size_t i = 0; i < (bench.cpu ? LAYERS_OF_CPU : sizeof layers / sizeof layers[0]); i++)
         measure_layer(&bench, &layers[i]);
     measure_attention(&bench, "vit_cifar", 64, 65, 3, 0.1f);
     measure_attention(&bench, "vit_base_patch32_224", 32, 50, 12, 0);
-    measure_attention(&bench, "vit_base_patch16_224", 8, 197, 12, 0);
+    measure_attention(&bench, "vit_base_patch16_224", bench.cpu ? 8 : 256, 197, 12, 0);
     return 0;
 }
