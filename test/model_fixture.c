@@ -38,6 +38,17 @@ static void memory_event_close(struct event *event)
     (void)event;
 }
 
+static void memory_event_record(struct event *event, struct stream *stream)
+{
+    (void)event;
+    (void)stream;
+}
+
+static void memory_event_synchronize(struct event *event)
+{
+    (void)event;
+}
+
 static const struct device_backend memory_backend = {
     .name = "memory",
     .copy = memory_copy,
@@ -45,6 +56,8 @@ static const struct device_backend memory_backend = {
     .stream_synchronize = memory_synchronize,
     .event_open = memory_event_open,
     .event_close = memory_event_close,
+    .event_record = memory_event_record,
+    .event_synchronize = memory_event_synchronize,
 };
 
 /* ---- the model ---- */

@@ -1,5 +1,6 @@
-/* Every call that a checkpoint makes on its files fails once, on the first and on the last rank:
- * all ranks get the error, nothing is left, the older file is good, and the next checkpoint works.
+/* Every call that a checkpoint makes on its files, at once or in the background, fails once, on the
+ * first and on the last rank: all ranks get the error, nothing is left, the older file is good, and
+ * the next checkpoint works.
  * The calls are replaced below; one of them, when its turn comes, does what it was armed for.
  * `test_checkpoint_faults write|die|check ...` are the parts of test_checkpoint_kill.sh. */
 #ifndef _GNU_SOURCE
@@ -23,7 +24,7 @@
 #include <cmocka.h>
 
 #include "core/log.h"
-#include "io/checkpoint.h"
+#include "io/checkpoint_writer.h"
 #include "io/safetensors.h"
 #include "model_fixture.h"
 
@@ -129,21 +130,43 @@ int fstatvfs64(int descriptor, struct statvfs64 *disk)
 
 /* ---- checkpoints ---- */
 
+enum way { AT_ONCE, BY_NODE0, IN_BACKGROUND };
+
 static void path_of(int64_t step, char *path, size_t size)
 {
     snprintf(path, size, "%s/step-%08lld.h5", folder, (long long)step);
 }
 
-static bool write_step(struct fixture *fixture, enum writers_choice writers, int64_t step,
-                       struct error *error)
+/* As in a run: the error may come at the start, in a step or at the end. */
+static bool write_in_background(struct fixture *fixture, const struct checkpoint_target *target,
+                                const struct checkpoint_order *order, struct error *error)
 {
-    struct checkpoint_target target = {.directory = folder, .writers = writers};
+    float *snapshot = malloc(checkpoint_snapshot_bytes(&fixture->flat));
+    ENSURE(snapshot != NULL, "no memory for a test");
+    struct checkpoint_writer *writer =
+        checkpoint_writer_open(target, &fixture->flat, snapshot, error);
+    bool good = writer != NULL && checkpoint_writer_start(writer, order, error);
+    for (int step = 0; good && step < 3; step++)
+        good = checkpoint_writer_follow(writer, error);
+    good = good && checkpoint_writer_finish(writer, error);
+    checkpoint_writer_close(writer);
+    free(snapshot);
+    return good;
+}
+
+static bool write_step(struct fixture *fixture, enum way way, int64_t step, struct error *error)
+{
+    struct checkpoint_target target = {.directory = folder,
+                                       .writers = way == BY_NODE0 ? WRITERS_NODE0 : WRITERS_ALL};
     struct training_state state = {.step = step};
-    char path[128];
+    char path[128], *name = path + strlen(folder) + 1;
     path_of(step, path, sizeof path);
     fixture_fill(fixture, (uint32_t)step);
-    return checkpoint_write(&target, path + strlen(folder) + 1, &fixture->flat, "fake", &state, "",
-                            error);
+    if (way != IN_BACKGROUND)
+        return checkpoint_write(&target, name, &fixture->flat, "fake", &state, "", error);
+    const struct checkpoint_order order = {
+        .name = name, .model_name = "fake", .state = &state, .deck_text = ""};
+    return write_in_background(fixture, &target, &order, error);
 }
 
 /* The step of the newest good checkpoint, which holds what was written; -1: something is wrong. */
@@ -172,8 +195,7 @@ static bool there(int64_t step)
 
 /* The call fails at its first, second, ... time on this rank, until it is not called so often.
  * Returns how often that was. */
-static int fail_each(struct fixture *fixture, enum writers_choice writers, enum call call,
-                     int victim, int failure)
+static int fail_each(struct fixture *fixture, enum way way, enum call call, int victim, int failure)
 {
     char path[128], report[4096];
     path_of(2, path, sizeof path);
@@ -181,12 +203,13 @@ static int fail_each(struct fixture *fixture, enum writers_choice writers, enum 
         struct error error = {.kind = ERROR_NONE};
         if (world->rank == victim)
             arm(call, turn, failure);
-        bool good = write_step(fixture, writers, 2, &error);
+        bool good = write_step(fixture, way, 2, &error);
         int64_t happened = fixture_total(world, faults.happened);
         disarm();
         assert_int_equal(good, happened == 0);
-        /* when syncing the folder fails the file is there already, and whole */
-        assert_true(good || call == CALL_FSYNC || !there(2));
+        /* when syncing the folder fails the file is there already, and whole; its link, too */
+        bool named = call == CALL_FSYNC || (call == CALL_RENAME && turn > 0);
+        assert_true(good || named || !there(2));
         assert_int_equal(newest(fixture, report, sizeof report), there(2) ? 2 : 1);
         assert_string_equal(report, ""); /* no part is left */
         if (world->rank == 0)
@@ -202,19 +225,21 @@ static int fail_each(struct fixture *fixture, enum writers_choice writers, enum 
 
 static void test_every_call_fails(void **state)
 {
-    enum writers_choice writers = *(enum writers_choice *)*state;
+    enum way way = *(enum way *)*state;
     int last = world->size - 1;
     struct fixture fixture;
     struct error error = {.kind = ERROR_NONE};
     fixture_open(&fixture, world, world->size, &usual, 1, false);
-    write_step(&fixture, writers, 1, &error);
+    write_step(&fixture, way, 1, &error);
     assert_string_equal(error.text, "");
     for (enum call call = 0; call < CALLS; call++) {
-        int calls = fail_each(&fixture, writers, call, 0, ENOSPC);
+        int calls = fail_each(&fixture, way, call, 0, ENOSPC);
         assert_true(calls > 0);
         if (last > 0) {
-            calls = fail_each(&fixture, writers, call, last, EIO);
-            assert_int_equal(calls > 0, call == CALL_PWRITE && writers == WRITERS_ALL);
+            calls = fail_each(&fixture, way, call, last, EIO);
+            bool writes = call == CALL_PWRITE && way != BY_NODE0;
+            bool syncs = call == CALL_FSYNC && way == IN_BACKGROUND;
+            assert_int_equal(calls > 0, writes || syncs);
         }
     }
     fixture_close(&fixture);
@@ -225,14 +250,14 @@ static void test_without_reservation(void **state)
 {
     struct fixture fixture;
     struct error error = {.kind = ERROR_NONE};
-    (void)state;
+    enum way way = *(enum way *)*state;
     fixture_open(&fixture, world, 1, &usual, 1, false);
     faults.cannot_reserve = true;
-    write_step(&fixture, WRITERS_ALL, 1, &error);
+    write_step(&fixture, way, 1, &error);
     assert_string_equal(error.text, "");
-    fail_each(&fixture, WRITERS_ALL, CALL_PWRITE, world->size - 1, ENOSPC);
+    fail_each(&fixture, way, CALL_PWRITE, world->size - 1, ENOSPC);
     faults.full = true;
-    assert_false(write_step(&fixture, WRITERS_ALL, 2, &error));
+    assert_false(write_step(&fixture, way, 2, &error));
     faults.cannot_reserve = faults.full = false;
     assert_int_equal(error.kind, ERROR_FILE);
     assert_non_null(strstr(error.text, "No space left"));
@@ -274,7 +299,8 @@ static void test_every_call_fails_for_weights(void **state)
 
 /* ---- the parts of test_checkpoint_kill.sh ---- */
 
-/* write STEP | die STEP CALL TURN RANK | check: prints the newest step and what was passed over. */
+/* write STEP | die STEP CALL TURN RANK at-once|background | check: prints the newest step and what
+ * was passed over. */
 static int run_part(int count, char **word)
 {
     struct fixture fixture;
@@ -287,14 +313,15 @@ static int run_part(int count, char **word)
         for (enum call call = 0; call < CALLS; call++)
             if (strcmp(word[3], call_name[call]) == 0)
                 arm(call, atoi(word[4]), 0);
+    enum way way = count > 6 && strcmp(word[6], "background") == 0 ? IN_BACKGROUND : AT_ONCE;
     if (strcmp(word[1], "check") != 0) {
-        result = write_step(&fixture, WRITERS_ALL, atoi(word[2]), &error) ? 0 : 1;
+        result = write_step(&fixture, way, atoi(word[2]), &error) ? 0 : 1;
     } else {
         int64_t step = newest(&fixture, report, sizeof report);
-        struct checkpoint_target target = {.directory = folder};
-        checkpoint_prune(&target, world, 10);
-        if (world->rank == 0)
+        if (world->rank == 0) {
+            checkpoint_prune(folder, 10);
             printf("newest %lld\n%s", (long long)step, report);
+        }
     }
     fixture_close(&fixture);
     return result;
@@ -316,11 +343,17 @@ static int drop_folder(void **state)
 
 static int run_all(void)
 {
-    static enum writers_choice all = WRITERS_ALL, node0 = WRITERS_NODE0;
+    static enum way at_once = AT_ONCE, node0 = BY_NODE0, background = IN_BACKGROUND;
     const struct CMUnitTest tests[] = {
-        {"test_every_call_fails by all", test_every_call_fails, make_folder, drop_folder, &all},
+        {"test_every_call_fails at once", test_every_call_fails, make_folder, drop_folder,
+         &at_once},
         {"test_every_call_fails by node0", test_every_call_fails, make_folder, drop_folder, &node0},
-        cmocka_unit_test_setup_teardown(test_without_reservation, make_folder, drop_folder),
+        {"test_every_call_fails in the background", test_every_call_fails, make_folder, drop_folder,
+         &background},
+        {"test_without_reservation at once", test_without_reservation, make_folder, drop_folder,
+         &at_once},
+        {"test_without_reservation in the background", test_without_reservation, make_folder,
+         drop_folder, &background},
         cmocka_unit_test_setup_teardown(test_every_call_fails_for_weights, make_folder,
                                         drop_folder),
     };

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A rank that is killed (signal 9) anywhere in a checkpoint leaves the older one good: it is found, read
+# A rank that is killed (signal 9) anywhere in a checkpoint, at once or in the background, leaves the older one good: it is found, read
 # back right, and what the dead run left is removed. The model is sharded over all ranks. The jobs are
 # `test_checkpoint_faults PART`.
 
@@ -11,35 +11,44 @@ job() {
     (cd "$work" && timeout 60 $MPIRUN -np $ranks "$TEST_BUILD/test/test_checkpoint_faults" "$@" 2>&1 </dev/null)
 }
 
-# check PHASE CALL TURN RANK STEP: the rank is killed at that call; afterwards STEP is the newest.
+# check PHASE CALL TURN RANK STEP: the rank is killed at that call of a checkpoint made by way of $way;
+# afterwards STEP is the newest.
 check() {
     number=$((number + 1))
     bad=
-    job die 2 "$2" "$3" "$4" >"$work/said" && bad="the job did not die"
+    job die 2 "$2" "$3" "$4" $way >"$work/said" && bad="the job did not die"
     job check >"$work/found" || bad="$bad; the check failed"
     grep -q "^newest $5\$" "$work/found" || bad="$bad; not newest: $5"
     left=$(find "$work" -name '*.part')
     [ -z "$left" ] || bad="$bad; $left is left"
     if [ -z "$bad" ]; then
-        echo "ok $number - rank $4 of $ranks killed at $1 ($2 number $3)"
+        echo "ok $number - rank $4 of $ranks killed at $1 ($2 number $3), $way"
     else
-        echo "not ok $number - rank $4 of $ranks killed at $1 ($2 number $3)"
+        echo "not ok $number - rank $4 of $ranks killed at $1 ($2 number $3), $way"
         echo "# $bad"
         sed 's/^/# /' "$work/said" "$work/found"
     fi
 }
 
-echo 1..16
+echo 1..36
 for ranks in 2 4; do
-    rm -f "$work"/*.h5
-    job write 1 # what all the others must leave alone
     last=$((ranks - 1))
-    check 'its beginning' fallocate 0 0 1
-    check 'its frame' pwrite 0 0 1
-    check 'its data' pwrite 5 0 1
-    check 'its first data' pwrite 0 $last 1
-    check 'its data' pwrite 3 $((ranks / 2)) 1
-    check 'its sync' fsync 0 0 1
-    check 'its renaming' rename 0 0 1
-    check "the folder's sync" fsync 1 0 2
+    for way in at-once background; do
+        rm -f "$work"/*.h5
+        job write 1 # what all the others must leave alone
+        check 'its beginning' fallocate 0 0 1
+        check 'its frame' pwrite 0 0 1
+        check 'its data' pwrite 5 0 1
+        check 'its first data' pwrite 0 $last 1
+        check 'its data' pwrite 3 $((ranks / 2)) 1
+        check 'its sync' fsync 0 0 1
+        folder=1
+        if [ $way = background ]; then
+            check "the last rank's sync" fsync 0 $last 1
+            check 'the sync of its tables' fsync 1 0 1
+            folder=2
+        fi
+        check 'its renaming' rename 0 0 1
+        check "the folder's sync" fsync $folder 0 2
+    done
 done

@@ -146,6 +146,7 @@ static int entry_wrong(const struct plan_entry *entry, const struct session *ses
                        const char *variant)
 {
     int wrong = entry->arena != session->arena.peak || entry->feeds != session->feed_bytes ||
+                entry->snapshot != session->snapshot_bytes ||
                 entry->shard != session->mesh.shard->size || entry->compute != session->compute;
     for (int i = 0; i < MEMORY_CLASSES; i++)
         wrong += entry->by_class[i] != session->arena.by_class[i];

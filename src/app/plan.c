@@ -62,6 +62,10 @@ static bool units_print(const struct plan *plan, size_t *base, struct error *err
     last_line_print("loaders", feeds,
                     own ? "  batches that are loaded ahead, on the host"
                         : "  batches that are loaded ahead");
+    if (session.snapshot_bytes > 0)
+        last_line_print("snapshot", session.snapshot_bytes,
+                        own ? "  for checkpoints in the background, on the host"
+                            : "  for checkpoints in the background");
     last_line_print(own ? "context" : "libraries", *base, "  as measured here");
     last_line_print("rank", session_needs(&session) + *base, own ? "  on the GPU" : "");
     free(rows);
@@ -98,7 +102,8 @@ static void strategies_print(const struct plan *plan, size_t base)
     static struct plan_entry entry;
     size_t memory = (size_t)plan->options.plan.memory;
     size_t room = memory > base ? memory - base : memory > 0 ? 1 : 0;
-    printf("\nTotal: with loaders and libraries. Sent: by a rank in a step, in its groups, and of "
+    printf("\nTotal: with loaders, snapshot and libraries. Sent: by a rank in a step, in its "
+           "groups, and of "
            "that between nodes.\nblock: train.checkpoint_activations=block.");
     if (memory > 0)
         printf(" Largest: train.batch that fits in plan.memory=%.0f MiB.", mib(memory));

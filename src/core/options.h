@@ -43,6 +43,7 @@ enum collective_choice {
     COLLECTIVE_BROADCAST
 };
 enum writers_choice { WRITERS_AUTO, WRITERS_ALL, WRITERS_NODE0 };
+enum background_choice { BACKGROUND_AUTO, BACKGROUND_YES, BACKGROUND_NO };
 enum monitor_choice { MONITOR_TOP1, MONITOR_LOSS };
 
 struct option_list {
@@ -134,6 +135,7 @@ struct options {
         char resume[OPTION_TEXT]; /* auto, never or a file */
         int monitor;              /* enum monitor_choice */
         int writers;              /* enum writers_choice */
+        int background;           /* enum background_choice */
     } checkpoint;
     struct {
         int64_t log_every; /* steps */

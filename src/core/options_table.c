@@ -251,6 +251,9 @@ const struct option_entry option_table[] = {
     {PLACE(checkpoint, writers), CHOICES("auto", "all", "node0"), .preset = "auto",
      .help = "Who writes: all ranks into one file on a shared disk, or the first node for all, "
              "where nodes have private disks. auto finds out."},
+    {PLACE(checkpoint, background), CHOICES("auto", "yes", "no"), .preset = "auto",
+     .help = "Are checkpoints written while the next steps run? It takes host memory for a copy of "
+             "what a rank writes. auto: with a GPU. Where nodes have private disks: never."},
 
     {PLACE(output, log_every), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1, .most = 1e9,
      .help = "Steps between two rows of metrics.csv."},

@@ -50,14 +50,6 @@ static void make_link(const char *directory, const char *name, const char *link_
         unlink(part);
 }
 
-bool checkpoint_link(const struct checkpoint_target *target, struct comm *world, const char *name,
-                     const char *link, struct error *error)
-{
-    if (world->rank == 0)
-        make_link(target->directory, name, link, error);
-    return comm_agree(world, error);
-}
-
 /* ---- the folder ---- */
 
 struct listed {
@@ -251,14 +243,12 @@ static bool is_linked(const struct listing *listing, const char *name)
     return false;
 }
 
-void checkpoint_prune(const struct checkpoint_target *target, struct comm *world, int64_t keep)
+void checkpoint_prune(const char *directory, int64_t keep)
 {
     struct listing listing = {.count = 0};
     struct error error = {.kind = ERROR_NONE};
     int64_t seen = 0;
-    if (world->rank != 0)
-        return;
-    if (list_folder(target->directory, &listing, &error) && listing.count > 0)
+    if (list_folder(directory, &listing, &error) && listing.count > 0)
         qsort(listing.entry, (size_t)listing.count, sizeof *listing.entry, newest_first);
     for (int n = 0; n < listing.count; n++) {
         const struct listed *entry = &listing.entry[n];
@@ -266,8 +256,20 @@ void checkpoint_prune(const struct checkpoint_target *target, struct comm *world
         bool stale = text_ends_with(entry->name, ".part");
         bool surplus = entry->number >= 0 && !is_link(entry) && keep > 0 && ++seen > keep &&
                        !is_linked(&listing, entry->name);
-        if ((stale || surplus) && join(path, sizeof path, target->directory, entry->name))
+        if ((stale || surplus) && join(path, sizeof path, directory, entry->name))
             unlink(path);
     }
     free(listing.entry);
+}
+
+bool checkpoint_publish(const char *directory, const char *name, bool best, int64_t keep,
+                        struct error *error)
+{
+    make_link(directory, name, "last.h5", error);
+    if (error->kind == ERROR_NONE && best)
+        make_link(directory, name, "best.h5", error);
+    if (error->kind != ERROR_NONE)
+        return false;
+    checkpoint_prune(directory, keep);
+    return true;
 }

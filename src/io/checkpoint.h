@@ -1,7 +1,7 @@
 /* Checkpoints: one HDF5 file, written by all ranks into NAME.part, synced, renamed: a file with its
  * final name is whole. A group per unit holds the tensors of masters, moments and averages as one
  * vector each, with the CRC32C of each piece as written; attributes hold the rest. Loads on any
- * mesh. Layout: docs/checkpoint.md. Only the calling thread of rank 0 touches HDF5. */
+ * mesh. Layout: docs/checkpoint.md. A process calls HDF5 from its main thread alone. */
 #ifndef VITTRAIN_IO_CHECKPOINT_H
 #define VITTRAIN_IO_CHECKPOINT_H
 
@@ -45,17 +45,12 @@ struct checkpoint_target {
     const char *model;           /* registry name that a file to be read must carry; NULL: any */
 };
 
-/* Collective. Writes directory/NAME; on failure the older files are untouched, the part is removed
- * and all ranks get the error. */
+/* Collective. Writes directory/NAME at once (a run does so by checkpoint_writer.h); on failure the
+ * older files are untouched, the part is removed and all ranks get the error. */
 bool checkpoint_write(const struct checkpoint_target *target, const char *name,
                       const struct flat_model *flat, const char *model_name,
                       const struct training_state *state, const char *deck_text,
                       struct error *error);
-
-/* Collective. Makes directory/LINK ("last.h5", "best.h5") a relative link to directory/NAME, in the
- * place of what had that name. */
-bool checkpoint_link(const struct checkpoint_target *target, struct comm *world, const char *name,
-                     const char *link, struct error *error);
 
 /* Collective. Reads state and tensors into flat (masters, moments, average) whatever mesh wrote it;
  * checks format, model, names, shapes and sums before anything in flat changes.
@@ -78,10 +73,15 @@ bool checkpoint_find(const struct checkpoint_target *target, struct comm *world,
 /* Collective. The highest N of the directory's step-N.h5; -1: there is none. */
 int64_t checkpoint_newest_step(const struct checkpoint_target *target, struct comm *world);
 
-/* Rank 0 removes the oldest step-*.h5 files so that the newest `keep` remain (0: all), and those to
- * which a link points. Removes .part files, which only dead runs leave: one run at a time owns a
- * directory. */
-void checkpoint_prune(const struct checkpoint_target *target, struct comm *world, int64_t keep);
+/* What follows a checkpoint, for rank 0 alone, not collective. The links last.h5 and, of the best
+ * so far, best.h5 lead to it, in the place of what had that name; then checkpoint_prune. */
+bool checkpoint_publish(const char *directory, const char *name, bool best, int64_t keep,
+                        struct error *error);
+
+/* Removes the oldest step-*.h5 files so that the newest `keep` remain (0: all), and those to which
+ * a link points. Removes .part files, which only dead runs leave: one run at a time owns a
+ * directory, and what it writes itself has its name by then. */
+void checkpoint_prune(const char *directory, int64_t keep);
 
 /* Collective: is this directory (it must exist on rank 0's node) one and the same on all nodes, and
  * do writing and renaming work there? Decides WRITERS_AUTO. */

@@ -63,6 +63,13 @@ static inline bool checkpoint_has(const struct checkpoint_contents *contents, en
     }
 }
 
+/* Where piece number p, which is of unit u, lies in the file: bytes from its beginning. */
+static inline int64_t checkpoint_piece_offset(const struct checkpoint_contents *contents, int64_t u,
+                                              enum vector_kind kind, int64_t p)
+{
+    return contents->layout[u].offset[kind] + contents->pieces[p].begin * (int64_t)sizeof(float);
+}
+
 /* Elements [*begin, *end) of a unit's vectors are written by replica number `replica` of shard
  * number `shard`: ranks that hold the same shard divide it. May be none. */
 void checkpoint_part(const struct checkpoint_contents *contents, int64_t u, int64_t shard,

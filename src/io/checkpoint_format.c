@@ -1,11 +1,16 @@
 /* Names and types in a checkpoint file. All numbers are stored as the machine has them, so that the
  * vectors can be written and read without HDF5; HDF5 notes the byte order, and a machine of the
  * other kind refuses the file when it reads it. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* syscall */
+#endif
 #include "io/checkpoint_format.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define STATE(name, type)                                                                          \
     {                                                                                              \
@@ -158,6 +163,8 @@ static herr_t keep_first(hid_t stack, void *data)
 
 void format_errors_begin(struct format_errors *errors)
 {
+    ENSURE((pid_t)syscall(SYS_gettid) == getpid(),
+           "HDF5 is called by another than the main thread");
     errors->reason[0] = '\0';
     H5Eset_auto2(H5E_DEFAULT, keep_first, errors);
 }

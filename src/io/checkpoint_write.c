@@ -1,8 +1,8 @@
-/* Writes a checkpoint. Rank 0 makes the frame of NAME.part; then each rank writes its part of every
- * vector at the offset that it has in the file. Ranks that hold the same shard split it between
- * them, so all write at once. Where the folder is private to rank 0's node the pieces travel there
+/* Writes a checkpoint at once. Rank 0 makes the frame of NAME.part; then each rank writes its part
+ * of every vector at the offset that it has in the file. Ranks that hold the same shard split it
+ * between them, so all write. Where the folder is private to rank 0's node the pieces travel there
  * one by one. After every step all ranks agree whether to go on, so that nobody waits for a rank
- * that failed. */
+ * that failed. The same steps but one make a checkpoint in the background (checkpoint_writer.c). */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -14,26 +14,16 @@
 #include "config.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
-#include "io/checkpoint_load.h"
+#include "io/checkpoint_writing.h"
 #include "io/durable.h"
 
 /* Where a shard is cut for several writers: a multiple of 4 KiB. */
 enum { WRITER_ALIGNMENT = 1024 };
 
-struct writing {
-    const struct flat_model *flat;
-    struct comm *world;
-    bool by_all; /* each rank writes; else rank 0 for everybody */
-    char part[PATH_MAX], final[PATH_MAX];
-    struct checkpoint_contents contents;
-    int *owner;     /* [piece_count]: the rank that holds and sums the piece */
-    float *staging; /* one piece */
-    int descriptor; /* -1: this rank does not write */
-};
-
 /* Cuts [begin, end) of unit number u into pieces of `owner`. While `pieces` is NULL they are only
  * counted. */
-static void cut_range(struct writing *writing, int64_t u, int64_t begin, int64_t end, int owner)
+static void cut_range(struct checkpoint_writing *writing, int64_t u, int64_t begin, int64_t end,
+                      int owner)
 {
     struct checkpoint_contents *contents = &writing->contents;
     for (int64_t next = begin; next < end; next += VECTOR_BLOCK) {
@@ -69,7 +59,26 @@ void checkpoint_part(const struct checkpoint_contents *contents, int64_t u, int6
     *end = first + writer_begin(length, replica + 1, contents->replica);
 }
 
-static void cut_unit(struct writing *writing, int64_t u, const int *rank)
+size_t checkpoint_snapshot_bytes(const struct flat_model *flat)
+{
+    int64_t elements = 0, vectors = 1 + flat->moments + flat->averaged;
+    for (int u = 0; u < flat->count; u++) {
+        struct unit unit = *flat->buffers[u].unit;
+        const struct checkpoint_contents one = {
+            .units = &unit, .shard = flat->mesh->shard->size, .replica = flat->mesh->replica->size};
+        int64_t most = 0;
+        for (int64_t replica = 0; replica < one.replica; replica++) {
+            int64_t begin, end;
+            checkpoint_part(&one, 0, 0, replica, &begin,
+                            &end); /* no shard is longer than the first */
+            most = end - begin > most ? end - begin : most;
+        }
+        elements += most;
+    }
+    return (size_t)(elements * vectors) * sizeof(float);
+}
+
+static void cut_unit(struct checkpoint_writing *writing, int64_t u, const int *rank)
 {
     struct checkpoint_contents *contents = &writing->contents;
     struct checkpoint_layout *layout = &contents->layout[u];
@@ -85,7 +94,7 @@ static void cut_unit(struct writing *writing, int64_t u, const int *rank)
         }
 }
 
-static void cut_units(struct writing *writing, const int *rank)
+static void cut_units(struct checkpoint_writing *writing, const int *rank)
 {
     writing->contents.piece_count = 0;
     for (int64_t u = 0; u < writing->contents.unit_count; u++)
@@ -93,7 +102,7 @@ static void cut_units(struct writing *writing, const int *rank)
 }
 
 /* What will be in the file. Collective; the same on all ranks. */
-static void plan(struct writing *writing, const char *model_name,
+static void plan(struct checkpoint_writing *writing, const char *model_name,
                  const struct training_state *state, const char *deck_text)
 {
     const struct flat_model *flat = writing->flat;
@@ -122,15 +131,13 @@ static void plan(struct writing *writing, const char *model_name,
     cut_units(writing, rank);
     contents->pieces = calloc((size_t)contents->piece_count, sizeof *contents->pieces);
     writing->owner = calloc((size_t)contents->piece_count, sizeof *writing->owner);
-    writing->staging = malloc(VECTOR_BLOCK * sizeof(float));
-    ENSURE(contents->pieces != NULL && writing->owner != NULL && writing->staging != NULL,
-           "no memory for a checkpoint's plan");
+    ENSURE(contents->pieces != NULL && writing->owner != NULL, "no memory for a checkpoint's plan");
     cut_units(writing, rank);
     free(rank);
 }
 
 /* Ranks other than 0: is the file that this rank sees the one that rank 0 made? */
-static bool open_part(struct writing *writing, struct error *error)
+static bool open_part(struct checkpoint_writing *writing, struct error *error)
 {
     struct stat file;
     writing->descriptor = durable_open(writing->part, error);
@@ -147,7 +154,7 @@ static bool open_part(struct writing *writing, struct error *error)
 }
 
 /* Collective: the frame is made, and whoever writes has it open. */
-static bool make_frame(struct writing *writing, struct error *error)
+static bool make_frame(struct checkpoint_writing *writing, struct error *error)
 {
     struct checkpoint_contents *contents = &writing->contents;
     struct comm *world = writing->world;
@@ -163,46 +170,28 @@ static bool make_frame(struct writing *writing, struct error *error)
     return comm_agree(world, error);
 }
 
-/* Brings a piece from where it lies to whoever writes it, and writes it. After an error nothing
- * more is written, but the pieces still travel, as others wait for them. */
-static void put_piece(struct writing *writing, int64_t u, enum vector_kind kind, int64_t p,
-                      struct error *error)
+bool checkpoint_writing_begin(struct checkpoint_writing *writing,
+                              const struct checkpoint_target *target, const char *name,
+                              const struct flat_model *flat, const char *model_name,
+                              const struct training_state *state, const char *deck_text,
+                              struct error *error)
 {
-    struct checkpoint_piece *piece = &writing->contents.pieces[p];
-    size_t bytes = (size_t)piece->count * sizeof(float);
-    int rank = writing->world->rank, owner = writing->owner[p];
-    int writer = writing->by_all ? owner : 0;
-    if (owner == rank) {
-        vector_take(writing->flat, (int)u, kind, piece->begin, piece->count, writing->staging);
-        piece->crc[kind] = crc32c_update(0, writing->staging, bytes);
-        if (writer != rank)
-            comm_send(writing->world, writing->staging, bytes, writer);
+    *writing = (struct checkpoint_writing){.flat = flat,
+                                           .world = flat->mesh->world,
+                                           .by_all = target->writers != WRITERS_NODE0,
+                                           .descriptor = -1};
+    if (writing->by_all || writing->world->rank == 0) {
+        int length =
+            snprintf(writing->part, sizeof writing->part, "%s/%s.part", target->directory, name);
+        snprintf(writing->final, sizeof writing->final, "%s/%s", target->directory, name);
+        if (length >= (int)sizeof writing->part)
+            error_set(error, ERROR_FILE, "the name %s/%s is too long", target->directory, name);
     }
-    if (writer != rank)
-        return;
-    if (owner != rank)
-        comm_receive(writing->world, writing->staging, bytes, owner);
-    int64_t offset = writing->contents.layout[u].offset[kind];
-    if (error->kind == ERROR_NONE)
-        durable_write(writing->descriptor, writing->part, writing->staging, bytes,
-                      offset + piece->begin * (int64_t)sizeof(float), error);
+    plan(writing, model_name, state, deck_text);
+    return comm_agree(writing->world, error) && make_frame(writing, error);
 }
 
-/* Collective. */
-static bool put_vectors(struct writing *writing, struct error *error)
-{
-    const struct checkpoint_contents *contents = &writing->contents;
-    for (int64_t u = 0; u < contents->unit_count; u++) {
-        const struct checkpoint_layout *layout = &contents->layout[u];
-        for (enum vector_kind kind = 0; kind < VECTOR_KINDS; kind++)
-            for (int64_t p = 0; checkpoint_has(contents, kind) && p < layout->piece_count; p++)
-                put_piece(writing, u, kind, layout->first_piece + p, error);
-    }
-    return comm_agree(writing->world, error);
-}
-
-/* Collective: everybody's sums come together, rank 0 writes the tables. */
-static bool put_tables(struct writing *writing, struct error *error)
+void checkpoint_writing_gather_sums(struct checkpoint_writing *writing)
 {
     const struct checkpoint_contents *contents = &writing->contents;
     int64_t sums = contents->piece_count * VECTOR_KINDS;
@@ -214,28 +203,101 @@ static bool put_tables(struct writing *writing, struct error *error)
     for (int64_t n = 0; n < sums; n++)
         contents->pieces[n / VECTOR_KINDS].crc[n % VECTOR_KINDS] = (uint32_t)sum[n];
     free(sum);
-    for (int64_t u = 0; writing->world->rank == 0 && u < contents->unit_count; u++) {
+}
+
+bool checkpoint_writing_put_tables(const struct checkpoint_writing *writing, struct error *error)
+{
+    const struct checkpoint_contents *contents = &writing->contents;
+    for (int64_t u = 0; u < contents->unit_count; u++) {
         const struct checkpoint_layout *layout = &contents->layout[u];
         if (!durable_write(writing->descriptor, writing->part,
                            contents->pieces + layout->first_piece,
                            (size_t)layout->piece_count * sizeof *contents->pieces,
                            layout->table_offset, error))
-            break;
+            return false;
     }
+    return true;
+}
+
+bool checkpoint_writing_close(struct checkpoint_writing *writing, struct error *error)
+{
+    if (writing->descriptor < 0)
+        return true;
+    bool good = durable_close(writing->descriptor, writing->part, error);
+    writing->descriptor = -1;
+    return good;
+}
+
+void checkpoint_writing_end(struct checkpoint_writing *writing, bool good)
+{
+    if (writing->descriptor >= 0)
+        close(writing->descriptor);
+    if (!good && writing->world->rank == 0)
+        unlink(writing->part);
+    checkpoint_contents_free(&writing->contents);
+    free(writing->owner);
+}
+
+/* ---- at once ---- */
+
+/* Brings a piece from where it lies to whoever writes it, and writes it. After an error nothing
+ * more is written, but the pieces still travel, as others wait for them. */
+static void put_piece(struct checkpoint_writing *writing, float *staging, int64_t u,
+                      enum vector_kind kind, int64_t p, struct error *error)
+{
+    struct checkpoint_piece *piece = &writing->contents.pieces[p];
+    size_t bytes = (size_t)piece->count * sizeof(float);
+    int rank = writing->world->rank, owner = writing->owner[p];
+    int writer = writing->by_all ? owner : 0;
+    if (owner == rank) {
+        vector_take(writing->flat, (int)u, kind, piece->begin, piece->count, staging);
+        piece->crc[kind] = crc32c_update(0, staging, bytes);
+        if (writer != rank)
+            comm_send(writing->world, staging, bytes, writer);
+    }
+    if (writer != rank)
+        return;
+    if (owner != rank)
+        comm_receive(writing->world, staging, bytes, owner);
+    int64_t offset = checkpoint_piece_offset(&writing->contents, u, kind, p);
+    if (error->kind == ERROR_NONE)
+        durable_write(writing->descriptor, writing->part, staging, bytes, offset, error);
+}
+
+/* Collective. */
+static bool put_vectors(struct checkpoint_writing *writing, struct error *error)
+{
+    const struct checkpoint_contents *contents = &writing->contents;
+    float *staging = malloc(VECTOR_BLOCK * sizeof(float));
+    ENSURE(staging != NULL, "no memory for a piece of a checkpoint");
+    for (int64_t u = 0; u < contents->unit_count; u++) {
+        const struct checkpoint_layout *layout = &contents->layout[u];
+        for (enum vector_kind kind = 0; kind < VECTOR_KINDS; kind++)
+            for (int64_t p = 0; checkpoint_has(contents, kind) && p < layout->piece_count; p++)
+                put_piece(writing, staging, u, kind, layout->first_piece + p, error);
+    }
+    free(staging);
+    return comm_agree(writing->world, error);
+}
+
+/* Collective: everybody's sums come together, rank 0 writes the tables. */
+static bool put_tables(struct checkpoint_writing *writing, struct error *error)
+{
+    checkpoint_writing_gather_sums(writing);
+    if (writing->world->rank == 0)
+        checkpoint_writing_put_tables(writing, error);
     return comm_agree(writing->world, error);
 }
 
 /* Collective. One rank of each node syncs: the file's pages are the node's. The rename comes after
  * all of them. */
-static bool finish(struct writing *writing, struct error *error)
+static bool finish(struct checkpoint_writing *writing, struct error *error)
 {
     struct comm *world = writing->world;
-    if (writing->descriptor >= 0) {
-        if (writing->flat->mesh->node->rank == 0 || world->rank == 0)
-            durable_sync(writing->descriptor, writing->part, error);
-        durable_close(writing->descriptor, writing->part, error);
-        writing->descriptor = -1;
-    }
+    bool syncs = writing->flat->mesh->node->rank == 0 || world->rank == 0;
+    if (writing->descriptor >= 0 && syncs)
+        durable_sync(writing->descriptor, writing->part, error);
+    checkpoint_writing_close(writing, error);
     if (!comm_agree(world, error))
         return false;
     if (world->rank == 0)
@@ -248,27 +310,11 @@ bool checkpoint_write(const struct checkpoint_target *target, const char *name,
                       const struct training_state *state, const char *deck_text,
                       struct error *error)
 {
-    struct writing writing = {.flat = flat,
-                              .world = flat->mesh->world,
-                              .by_all = target->writers != WRITERS_NODE0,
-                              .descriptor = -1};
-    if (writing.by_all || writing.world->rank == 0) {
-        int length =
-            snprintf(writing.part, sizeof writing.part, "%s/%s.part", target->directory, name);
-        snprintf(writing.final, sizeof writing.final, "%s/%s", target->directory, name);
-        if (length >= (int)sizeof writing.part)
-            error_set(error, ERROR_FILE, "the name %s/%s is too long", target->directory, name);
-    }
-    plan(&writing, model_name, state, deck_text);
-    bool good = comm_agree(writing.world, error) && make_frame(&writing, error) &&
+    struct checkpoint_writing writing;
+    bool good = checkpoint_writing_begin(&writing, target, name, flat, model_name, state, deck_text,
+                                         error) &&
                 put_vectors(&writing, error) && put_tables(&writing, error) &&
                 finish(&writing, error);
-    if (writing.descriptor >= 0)
-        close(writing.descriptor);
-    if (!good && writing.world->rank == 0)
-        unlink(writing.part);
-    checkpoint_contents_free(&writing.contents);
-    free(writing.owner);
-    free(writing.staging);
+    checkpoint_writing_end(&writing, good);
     return good;
 }

@@ -51,12 +51,17 @@ static int64_t overlap(const struct flat_buffer *buffer, int64_t shard_begin, in
     return first;
 }
 
+static void copy_start(const struct flat_model *flat, float *to, const float *from, int64_t count)
+{
+    if (count > 0)
+        flat->device->backend->copy(flat->stream, to, from, (size_t)count * sizeof(float));
+}
+
 static void copy(const struct flat_model *flat, float *to, const float *from, int64_t count)
 {
-    if (count == 0)
-        return;
-    flat->device->backend->copy(flat->stream, to, from, (size_t)count * sizeof(float));
-    flat->device->backend->stream_synchronize(flat->stream);
+    copy_start(flat, to, from, count);
+    if (count > 0)
+        flat->device->backend->stream_synchronize(flat->stream);
 }
 
 void vector_keep(const struct flat_model *flat, int u, enum vector_kind kind, int64_t begin,
@@ -69,8 +74,9 @@ void vector_keep(const struct flat_model *flat, int u, enum vector_kind kind, in
              block + (first - begin), length);
 }
 
-void vector_take(const struct flat_model *flat, int u, enum vector_kind kind, int64_t begin,
-                 int64_t count, float *block)
+/* This rank's element `begin` of a unit's vector; it holds `count` from there. */
+static const float *vector_at(const struct flat_model *flat, int u, enum vector_kind kind,
+                              int64_t begin, int64_t count)
 {
     const struct flat_buffer *buffer = &flat->buffers[u];
     const float *memory = vector_memory(buffer, kind);
@@ -78,7 +84,19 @@ void vector_take(const struct flat_model *flat, int u, enum vector_kind kind, in
     ENSURE(memory != NULL && first >= 0 && first + count <= buffer->shard_count,
            "unit %s: this rank has no %s [%lld]", buffer->unit->name, vector_name[kind],
            (long long)begin);
-    copy(flat, block, memory + first, count);
+    return memory + first;
+}
+
+void vector_take(const struct flat_model *flat, int u, enum vector_kind kind, int64_t begin,
+                 int64_t count, float *block)
+{
+    copy(flat, block, vector_at(flat, u, kind, begin, count), count);
+}
+
+void vector_take_start(const struct flat_model *flat, int u, enum vector_kind kind, int64_t begin,
+                       int64_t count, float *block)
+{
+    copy_start(flat, block, vector_at(flat, u, kind, begin, count), count);
 }
 
 void vector_clear_padding(const struct flat_model *flat, int u, enum vector_kind kind)

@@ -28,6 +28,11 @@ void vector_keep(const struct flat_model *flat, int u, enum vector_kind kind, in
 void vector_take(const struct flat_model *flat, int u, enum vector_kind kind, int64_t begin,
                  int64_t count, float *block);
 
+/* The same, but only queued on the model's stream: `block` is there when the stream has come to it.
+ */
+void vector_take_start(const struct flat_model *flat, int u, enum vector_kind kind, int64_t begin,
+                       int64_t count, float *block);
+
 /* Puts zeros behind the unit's last element, where the flat buffer is longer. */
 void vector_clear_padding(const struct flat_model *flat, int u, enum vector_kind kind);
 

@@ -104,6 +104,7 @@ static void entry_fill(const struct plan *plan, struct session *session, size_t 
         entry->by_class[i] = session->arena.by_class[i];
     entry->arena = session->arena.peak;
     entry->feeds = session->feed_bytes;
+    entry->snapshot = session->snapshot_bytes;
     entry->needs = session_needs(session);
     if (plan->training)
         traffic_plan(plan, session, entry);

@@ -24,6 +24,7 @@ struct plan_entry {
     int64_t batch;                   /* samples a pass */
     size_t by_class[MEMORY_CLASSES]; /* bytes of a rank */
     size_t arena, feeds;             /* their sum; batches that are loaded ahead, on the host */
+    size_t snapshot;                 /* of checkpoints in the background, on the host */
     size_t needs;                    /* of the memory that counts (session_needs) */
     size_t base;                     /* what was taken there before this process would allocate */
     /* Bytes that a rank sends in a step, in its groups; and how much of that goes to other nodes.
@@ -37,7 +38,7 @@ bool plan_open(struct plan *plan, const struct options *options, int ranks, int 
                struct error *error);
 
 /* Plans one way to run. Another strategy than the options' shards as it does by itself.
- * room: bytes for arena and feeds, for largest_batch; 0: that is not asked for. */
+ * room: bytes for what counts, for largest_batch; 0: that is not asked for. */
 void plan_make(const struct plan *plan, enum strategy_choice strategy,
                enum checkpoint_activations_choice checkpoint_activations, size_t room,
                struct plan_entry *entry);

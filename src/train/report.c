@@ -278,6 +278,18 @@ static struct results results_collect(const struct trainer *trainer)
         .run_images = trainer->run_images};
 }
 
+static void checkpoints_say(const struct trainer *trainer)
+{
+    double stood, waited;
+    checkpoint_writer_times(trainer->writer, &stood, &waited);
+    if (trainer->checkpoints > 0)
+        log_info("checkpoints: %lld written %s; the run stood still for them for %.2f s, %.2f s of "
+                 "these until one was complete",
+                 (long long)trainer->checkpoints,
+                 trainer->session.snapshot != NULL ? "in the background" : "at once", stood,
+                 waited);
+}
+
 bool report_result(struct trainer *trainer, struct error *error)
 {
     char total[32], training[32];
@@ -296,6 +308,7 @@ bool report_result(struct trainer *trainer, struct error *error)
     }
     log_info("time: %s in all, %s training alone, %.0f img/s", total, training,
              results.images_per_second);
+    checkpoints_say(trainer);
     session_say_memory(&trainer->session);
     if (results.sensors != NULL)
         monitor_say(results.sensors, (double)trainer->run_images);

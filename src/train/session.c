@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/available.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "io/checkpoint_writer.h"
 #include "train/feed.h"
 #include "train/fit.h"
 #include "train/hardware.h"
@@ -188,15 +190,44 @@ static void session_layout(struct session *session, const struct image_source *s
         session_activations(session, true);
 }
 
+/* Are checkpoints written in the background? By itself only where a GPU computes: there the host's
+ * cores and memory have little else to do. */
+static bool writes_in_background(const struct session *session)
+{
+    const struct options *options = session->options;
+    if (options->checkpoint.writers == WRITERS_NODE0)
+        return false;
+    if (options->checkpoint.background == BACKGROUND_AUTO)
+        return hardware_has_memory(session->device);
+    return options->checkpoint.background == BACKGROUND_YES;
+}
+
 void session_measure(struct session *session, int64_t batch, const struct image_source *source,
                      bool training, size_t (*rows)[MEMORY_CLASSES])
 {
     session->batch = batch;
     session->feed_bytes = feed_bytes(session->options, source, batch, training);
+    session->snapshot_bytes =
+        training && writes_in_background(session) ? checkpoint_snapshot_bytes(&session->flat) : 0;
     arena_measure(&session->arena);
     session->arena.by_row = rows;
     session_layout(session, source, training);
     session->arena.by_row = NULL;
+}
+
+/* Collective. What is in the background by itself must not be what a host has no memory for. */
+static void snapshot_decide(struct session *session)
+{
+    struct comm *node = session->mesh.node;
+    size_t available = memory_available("") / (size_t)node->size;
+    int64_t lacks = available > 0 && session->feed_bytes + session->snapshot_bytes > available;
+    if (session->snapshot_bytes == 0 || session->options->checkpoint.background != BACKGROUND_AUTO)
+        return;
+    comm_all_reduce(session->mesh.world, &lacks, 1, COMM_INT64, COMM_MAX);
+    if (lacks == 0)
+        return;
+    log_info("checkpoints: not in the background, as a host has too little memory for it");
+    session->snapshot_bytes = 0;
 }
 
 static void memory_print(const struct session *session)
@@ -208,6 +239,30 @@ static void memory_print(const struct session *session)
     log_info("  %-12s %10.2f MiB a rank, one allocation", "arena", (double)arena->peak / (1 << 20));
     log_info("  %-12s %10.2f MiB a rank besides, for batches that are loaded ahead", "loaders",
              (double)session->feed_bytes / (1 << 20));
+    if (session->snapshot_bytes > 0)
+        log_info("  %-12s %10.2f MiB a rank besides, for checkpoints in the background", "snapshot",
+                 (double)session->snapshot_bytes / (1 << 20));
+}
+
+/* All of it is touched now, so that the first checkpoint does not wait for it. */
+static bool snapshot_allocate(struct session *session, struct error *error)
+{
+    if (session->snapshot_bytes == 0)
+        return true;
+    session->snapshot =
+        session->device->backend->allocate_pinned(session->device, session->snapshot_bytes, error);
+    if (session->snapshot == NULL)
+        return false;
+    memset(session->snapshot, 0, session->snapshot_bytes);
+    return true;
+}
+
+void session_drop_snapshot(struct session *session)
+{
+    if (session->snapshot != NULL)
+        session->device->backend->release_pinned(session->device, session->snapshot);
+    session->snapshot = NULL;
+    session->snapshot_bytes = 0;
 }
 
 static bool pinned_allocate(struct session *session, struct error *error)
@@ -217,7 +272,8 @@ static bool pinned_allocate(struct session *session, struct error *error)
         backend->allocate_pinned(session->device, sizeof *session->host_sums, error);
     return session->host_sums != NULL &&
            outcome_open(&session->outcomes, session->device, session->options->debug.wait, error) &&
-           place_open(&session->places, session->device, error);
+           place_open(&session->places, session->device, error) &&
+           snapshot_allocate(session, error);
 }
 
 bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
@@ -228,6 +284,7 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
                   "the images have %lld channels and model.channels is %lld: set model.channels",
                   (long long)source->channels, (long long)session->model->channels);
     session_measure(session, batch, source, training, NULL);
+    snapshot_decide(session);
     size_t bytes = session->arena.peak;
     log_info("memory:");
     memory_print(session);
@@ -248,7 +305,8 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
 
 size_t session_needs(const struct session *session)
 {
-    return session->arena.peak + (hardware_has_memory(session->device) ? 0 : session->feed_bytes);
+    size_t host = session->feed_bytes + session->snapshot_bytes;
+    return session->arena.peak + (hardware_has_memory(session->device) ? 0 : host);
 }
 
 void session_set_scaler(struct session *session, const struct loss_scaler *scaler)
@@ -266,12 +324,12 @@ void session_say_memory(const struct session *session)
     bool own = hardware_has_memory(session->device);
     size_t needed = session_needs(session), planned = needed + session->base;
     size_t peak = hardware_memory_peak(session->device);
-    log_info("memory of rank 0: arena %.1f MiB + loaders %.1f MiB + %s %.1f MiB = %.1f MiB "
-             "planned, %s at most %.1f MiB (%+.1f %%)",
-             mib(session->arena.peak), mib(needed - session->arena.peak),
-             own ? "context" : "libraries", mib(session->base), mib(planned),
-             own ? "in use on the GPU" : "resident", mib(peak),
-             100 * ((double)peak / (double)planned - 1));
+    log_info(
+        "memory of rank 0: arena %.1f MiB + loaders and snapshot %.1f MiB + %s %.1f MiB = %.1f MiB "
+        "planned, %s at most %.1f MiB (%+.1f %%)",
+        mib(session->arena.peak), mib(needed - session->arena.peak), own ? "context" : "libraries",
+        mib(session->base), mib(planned), own ? "in use on the GPU" : "resident", mib(peak),
+        100 * ((double)peak / (double)planned - 1));
 }
 
 /* Names for the profile: the units', and one for what belongs to none. */
@@ -301,6 +359,7 @@ void session_close(struct session *session)
         outcome_close(&session->outcomes);
         staging_close(&session->staging);
         place_close(&session->places);
+        session_drop_snapshot(session);
         if (session->memory != NULL)
             backend->release(session->device, session->memory);
         model_close(session->model);

@@ -30,7 +30,9 @@ struct session {
 
     struct arena arena;
     size_t feed_bytes;       /* of the batches that are loaded ahead, outside of the arena */
+    size_t snapshot_bytes;   /* of checkpoints in the background, in host memory; 0: none are */
     void *memory;            /* what the arena lies in */
+    float *snapshot;         /* pinned; NULL where snapshot_bytes is 0 */
     size_t base;             /* taken before that was allocated: libraries, or a GPU's context */
     size_t activations_mark; /* training's and evaluation's activations lie over each other */
 
@@ -74,7 +76,8 @@ bool session_imagine(struct session *session, const struct options *options, int
                      int node_ranks, bool training, struct error *error);
 
 /* Lays out in thought: afterwards session->arena.peak and .by_class say what session_allocate would
- * take for `batch` samples a pass, and session->feed_bytes what the loaders take besides. rows:
+ * take for `batch` samples a pass, and session->feed_bytes and snapshot_bytes what loaders and
+ * checkpoints take besides. rows:
  * NULL, or [ARENA_UNIT_ROWS + units] for the same by units. All ranks need the same. Only before
  * session_allocate. */
 void session_measure(struct session *session, int64_t batch, const struct image_source *source,
@@ -89,8 +92,10 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
 void session_set_scaler(struct session *session, const struct loss_scaler *scaler);
 
 /* What the session takes, after session_measure: of the memory that counts (hardware.h), so with
- * the loaders' batches where that is the host's. */
+ * the loaders' batches and the snapshot where that is the host's. */
 size_t session_needs(const struct session *session);
+/* Gives the memory for checkpoints in the background back, where they turn out to be impossible. */
+void session_drop_snapshot(struct session *session);
 /* Rank 0's memory against what was planned: a line of the log. */
 void session_say_memory(const struct session *session);
 void session_close(struct session *session);

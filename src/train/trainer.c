@@ -130,6 +130,19 @@ static bool state_prepare(struct trainer *trainer, struct error *error)
     return true;
 }
 
+static bool writer_prepare(struct trainer *trainer, struct error *error)
+{
+    struct session *session = &trainer->session;
+    if (trainer->target.writers == WRITERS_NODE0) {
+        if (session->snapshot != NULL || trainer->options.checkpoint.background == BACKGROUND_YES)
+            log_info("checkpoints: not in the background, as the first node writes for all");
+        session_drop_snapshot(session);
+    }
+    trainer->writer =
+        checkpoint_writer_open(&trainer->target, &session->flat, session->snapshot, error);
+    return comm_agree(trainer->world, error);
+}
+
 static bool folder_prepare(struct trainer *trainer, struct error *error)
 {
     struct session *session = &trainer->session;
@@ -144,7 +157,7 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
         return false;
     trainer->target = (struct checkpoint_target){
         .directory = trainer->folder.checkpoints, .writers = writers, .model = options->model.name};
-    return true;
+    return writer_prepare(trainer, error);
 }
 
 static bool log_prepare(struct trainer *trainer, struct error *error)
@@ -192,6 +205,7 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
 void trainer_close(struct trainer *trainer)
 {
     monitor_close(trainer->monitor);
+    checkpoint_writer_close(trainer->writer);
     if (trainer->log != NULL)
         run_log_close(trainer->log);
     evaluation_free(&trainer->evaluation);

@@ -3,7 +3,7 @@
 #ifndef VITTRAIN_TRAIN_TRAINER_H
 #define VITTRAIN_TRAIN_TRAINER_H
 
-#include "io/checkpoint.h"
+#include "io/checkpoint_writer.h"
 #include "io/monitor.h"
 #include "io/run_folder.h"
 #include "io/run_log.h"
@@ -42,6 +42,7 @@ struct trainer {
     struct error log_error;  /* the first row that could not be written */
     struct monitor *monitor; /* NULL: output.monitor=0 */
     struct checkpoint_target target;
+    struct checkpoint_writer *writer;
     int64_t global_batch, steps_per_epoch, total_steps;
 
     double opened_at;          /* clock: when set-up began */
@@ -51,7 +52,8 @@ struct trainer {
     /* Of the parts before this one. */
     double earlier_seconds, earlier_without_setup_seconds, earlier_train_seconds;
     struct interval interval;
-    double checkpoint_seconds; /* of this part */
+    double checkpoint_seconds; /* that this part stood still for them */
+    int64_t checkpoints;       /* of this part */
     struct epoch_clock epoch_clock;
     struct epoch_row last_epoch;
     double plain_line_at; /* clock: the newest plain progress line */
@@ -81,8 +83,11 @@ bool weights_read(const char *path, struct session *session, struct error *error
 
 /* Below: between trainer*.c. */
 
-/* Collective. Writes a step file and its links. */
+/* Collective. A step file and its links: writes them, or begins to, in the background. */
 bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error);
+
+/* Collective. Waits until what is written in the background is complete. */
+bool trainer_checkpoint_finish(struct trainer *trainer, struct error *error);
 
 /* Collective. Finds, reads and announces what the run goes on from; false and no error: from the
  * start. */

@@ -69,7 +69,7 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     trainer->interval.steps++;
     if (state->step % trainer->options.output.log_every == 0 && !interval_end(trainer, error))
         return false;
-    return weights_compare(trainer, error);
+    return checkpoint_writer_follow(trainer->writer, error) && weights_compare(trainer, error);
 }
 
 /* The rest of the running epoch; ends early when the run ends. */
@@ -242,6 +242,20 @@ static void monitor_start(struct trainer *trainer)
         trainer->monitor = monitor_open(&setup);
 }
 
+/* However they end, the checkpoint that is being written is completed. */
+static bool epochs_run(struct trainer *trainer, struct error *error)
+{
+    struct error late = {.kind = ERROR_NONE};
+    bool good = true;
+    while (good && !run_is_over(trainer))
+        good = epoch_train(trainer, error) && epoch_finish(trainer, error);
+    if (trainer_checkpoint_finish(trainer, &late))
+        return good;
+    if (good)
+        *error = late;
+    return false;
+}
+
 bool trainer_run(struct trainer *trainer, struct error *error)
 {
     trainer->part_begin = trainer->checkpointed_at = clock_now();
@@ -249,9 +263,8 @@ bool trainer_run(struct trainer *trainer, struct error *error)
         return run_conclude(trainer, error);
     monitor_start(trainer);
     report_start(trainer);
-    while (!run_is_over(trainer))
-        if (!epoch_train(trainer, error) || !epoch_finish(trainer, error))
-            return false;
+    if (!epochs_run(trainer, error))
+        return false;
     if (trainer->stop_reason != NULL)
         log_info("stopped at step %lld of %lld: %s", (long long)trainer->state.step,
                  (long long)trainer->total_steps, trainer->stop_reason);

@@ -143,6 +143,14 @@ static void state_update(struct trainer *trainer)
     state->finished = state->step >= trainer->total_steps;
 }
 
+/* The run has stood still since then, for its checkpoints. */
+static void checkpoint_pause(struct trainer *trainer, double since)
+{
+    double seconds = clock_now() - since;
+    trainer->checkpoint_seconds += seconds;
+    report_pause(trainer, seconds);
+}
+
 bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
 {
     char name[64];
@@ -153,20 +161,27 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
     run_log_flush(trainer->log, &trainer->log_error);
     snprintf(name, sizeof name, "step-%08lld.h5", (long long)trainer->state.step);
     char *deck = options_to_text(&trainer->options);
-    bool good = checkpoint_write(&trainer->target, name, &trainer->session.flat,
-                                 trainer->options.model.name, &trainer->state, deck, error);
+    const struct checkpoint_order order = {.name = name,
+                                           .model_name = trainer->options.model.name,
+                                           .state = &trainer->state,
+                                           .deck_text = deck,
+                                           .best = best,
+                                           .keep = trainer->options.checkpoint.keep};
+    bool good = checkpoint_writer_start(trainer->writer, &order, error);
     free(deck);
-    good = good && checkpoint_link(&trainer->target, trainer->world, name, "last.h5", error);
-    if (good && best)
-        good = checkpoint_link(&trainer->target, trainer->world, name, "best.h5", error);
     if (!good)
         return false;
-    checkpoint_prune(&trainer->target, trainer->world, trainer->options.checkpoint.keep);
     trainer->checkpoint_overdue = false;
+    trainer->checkpoints++;
     trainer->checkpointed_at = clock_now();
-    double seconds = trainer->checkpointed_at - begin;
-    trainer->checkpoint_seconds += seconds;
-    report_pause(trainer, seconds);
-    log_debug("checkpoint %s in %.2f s%s", name, seconds, best ? ", the best so far" : "");
+    checkpoint_pause(trainer, begin);
     return true;
+}
+
+bool trainer_checkpoint_finish(struct trainer *trainer, struct error *error)
+{
+    double begin = clock_now();
+    bool good = checkpoint_writer_finish(trainer->writer, error);
+    checkpoint_pause(trainer, begin);
+    return good;
 }

@@ -1,0 +1,374 @@
+/* Checkpoints in the background of a run: the file is the one that is written at once, whatever the
+ * mesh and whatever the run does to its vectors meanwhile; it has its name when all ranks are ready
+ * and not before; one that comes too early waits. A gate in pwrite makes a disk as slow as needed.
+ * Run with 1 to 4 ranks. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/log.h"
+#include "io/checkpoint_writer.h"
+#include "model_fixture.h"
+
+static struct comm *world;
+static char folder[64];
+static const struct fixture_shape usual, large = {.hidden = 100003};
+
+/* ---- a disk that waits ---- */
+
+static atomic_bool gate_closed;
+
+static void doze(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+}
+
+/* Only what other threads than the main one write waits. */
+ssize_t pwrite(int descriptor, const void *data, size_t bytes, off_t offset)
+{
+    while (gate_closed && syscall(SYS_gettid) != getpid())
+        doze();
+    return syscall(SYS_pwrite64, descriptor, data, bytes, offset);
+}
+
+ssize_t pwrite64(int descriptor, const void *data, size_t bytes, off64_t offset)
+{
+    return pwrite(descriptor, data, bytes, offset);
+}
+
+/* ---- a run ---- */
+
+struct run {
+    struct fixture fixture;
+    struct checkpoint_writer *writer;
+    float *snapshot;
+};
+
+static void run_open(struct run *run, int shard, const struct fixture_shape *shape, int moments,
+                     bool averaged, enum writers_choice writers)
+{
+    const struct checkpoint_target target = {.directory = folder, .writers = writers};
+    struct error error = {.kind = ERROR_NONE};
+    fixture_open(&run->fixture, world, shard, shape, moments, averaged);
+    run->snapshot = malloc(checkpoint_snapshot_bytes(&run->fixture.flat));
+    assert_non_null(run->snapshot);
+    run->writer = checkpoint_writer_open(&target, &run->fixture.flat, run->snapshot, &error);
+    assert_non_null(run->writer);
+}
+
+static void run_close(struct run *run)
+{
+    checkpoint_writer_close(run->writer);
+    free(run->snapshot);
+    fixture_close(&run->fixture);
+}
+
+/* Begins a checkpoint of vectors filled with its step; at once they are filled with something else.
+ */
+static bool begin(struct run *run, int64_t step, struct error *error)
+{
+    char name[64];
+    const struct training_state state = {.step = step, .best_metric = 0.5};
+    const struct checkpoint_order order = {.name = name,
+                                           .model_name = "fake",
+                                           .state = &state,
+                                           .deck_text = "[run]\nseed = 1\n",
+                                           .best = step == 1,
+                                           .keep = 2};
+    snprintf(name, sizeof name, "step-%08lld.h5", (long long)step);
+    fixture_fill(&run->fixture, (uint32_t)step);
+    bool good = checkpoint_writer_start(run->writer, &order, error);
+    memset(name, '?', sizeof name);
+    fixture_fill(&run->fixture, 99);
+    return good;
+}
+
+static void must_begin(struct run *run, int64_t step)
+{
+    struct error error = {.kind = ERROR_NONE};
+    begin(run, step, &error);
+    assert_string_equal(error.text, "");
+}
+
+static void must_finish(struct run *run)
+{
+    struct error error = {.kind = ERROR_NONE};
+    checkpoint_writer_finish(run->writer, &error);
+    assert_string_equal(error.text, "");
+}
+
+static void follow(struct run *run, int steps)
+{
+    struct error error = {.kind = ERROR_NONE};
+    for (int n = 0; n < steps; n++)
+        assert_true(checkpoint_writer_follow(run->writer, &error));
+}
+
+static bool exists(const char *name)
+{
+    char path[128];
+    struct stat file;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    comm_barrier(world);
+    bool there = lstat(path, &file) == 0;
+    comm_barrier(world);
+    return there;
+}
+
+/* Is every element in that file what this step had? */
+static void assert_holds(struct run *run, const char *name, int64_t step)
+{
+    char path[128];
+    const struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
+    struct training_state state;
+    struct error error = {.kind = ERROR_NONE};
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    checkpoint_read(path, &target, &run->fixture.flat, &state, false, &error);
+    assert_string_equal(error.text, "");
+    assert_int_equal(state.step, step);
+    int64_t wrong = fixture_all_wrong(&run->fixture, (uint32_t)step);
+    assert_int_equal(fixture_total(world, wrong), 0);
+}
+
+/* ---- the same bytes ---- */
+
+static char *file_bytes(const char *name, size_t *size)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    *size = (size_t)ftell(file);
+    rewind(file);
+    char *bytes = malloc(*size);
+    assert_non_null(bytes);
+    assert_int_equal(fread(bytes, 1, *size, file), *size);
+    fclose(file);
+    return bytes;
+}
+
+static bool files_differ(const char *one, const char *other)
+{
+    size_t size, other_size;
+    char *bytes = file_bytes(one, &size), *other_bytes = file_bytes(other, &other_size);
+    bool differ = size != other_size || memcmp(bytes, other_bytes, size) != 0;
+    free(bytes);
+    free(other_bytes);
+    return differ;
+}
+
+/* Both ways within one second, as the time is in the file. */
+static void write_both_ways(struct run *run)
+{
+    const struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
+    const struct training_state state = {.step = 3, .best_metric = 0.5};
+    struct error error = {.kind = ERROR_NONE};
+    int64_t crossed;
+    do {
+        time_t second = time(NULL);
+        fixture_fill(&run->fixture, 3);
+        checkpoint_write(&target, "at-once.h5", &run->fixture.flat, "fake", &state,
+                         "[run]\nseed = 1\n", &error);
+        assert_string_equal(error.text, "");
+        must_begin(run, 3);
+        crossed = fixture_total(world, time(NULL) != second);
+        must_finish(run);
+    } while (crossed > 0);
+}
+
+static void same_bytes(int shard, const struct fixture_shape *shape, int moments, bool averaged)
+{
+    struct run run;
+    run_open(&run, shard, shape, moments, averaged, WRITERS_ALL);
+    write_both_ways(&run);
+    assert_true(world->rank != 0 || !files_differ("at-once.h5", "step-00000003.h5"));
+    assert_holds(&run, "step-00000003.h5", 3);
+    run_close(&run);
+}
+
+static void test_the_file_is_the_same(void **state)
+{
+    (void)state;
+    for (int shard = 1; shard <= world->size; shard++)
+        if (world->size % shard == 0)
+            same_bytes(shard, &usual, 2, true);
+    for (int moments = 0; moments <= 2; moments++)
+        same_bytes(1, &usual, moments, false);
+    same_bytes(1, &large, 1, true);
+    same_bytes(world->size, &large, 2, false);
+}
+
+/* ---- steps go on ---- */
+
+static void test_steps_go_on(void **state)
+{
+    struct run run;
+    double stood, waited;
+    (void)state;
+    run_open(&run, world->size, &usual, 2, true, WRITERS_ALL);
+    follow(&run, 3); /* nothing is written */
+    gate_closed = world->rank == world->size - 1;
+    must_begin(&run, 1);
+    follow(&run, 20);
+    assert_true(exists("step-00000001.h5.part"));
+    assert_false(exists("step-00000001.h5"));
+    gate_closed = false;
+    int steps = 0;
+    while (!exists("step-00000001.h5") && steps++ < 10000) {
+        follow(&run, 1);
+        doze();
+    }
+    assert_true(steps < 10000);
+    must_finish(&run);
+    assert_false(exists("step-00000001.h5.part"));
+    assert_true(exists("last.h5"));
+    assert_holds(&run, "best.h5", 1);
+    checkpoint_writer_times(run.writer, &stood, &waited);
+    assert_true(stood > 0 && waited >= 0 && waited <= stood);
+    run_close(&run);
+}
+
+static void *gate_open_later(void *argument)
+{
+    (void)argument;
+    for (int n = 0; n < 50; n++)
+        doze();
+    gate_closed = false;
+    return NULL;
+}
+
+/* Due again before it is written: each waits for the one before, none is left out. */
+static void test_due_too_early(void **state)
+{
+    struct run run;
+    double stood, waited;
+    pthread_t opener;
+    (void)state;
+    run_open(&run, 1, &usual, 2, false, WRITERS_ALL);
+    gate_closed = true;
+    must_begin(&run, 1);
+    assert_int_equal(pthread_create(&opener, NULL, gate_open_later, NULL), 0);
+    must_begin(&run, 2);
+    pthread_join(opener, NULL);
+    assert_true(exists("step-00000001.h5"));
+    checkpoint_writer_times(run.writer, &stood, &waited);
+    assert_true(waited > 0.01 && stood >= waited);
+    for (int step = 3; step <= 6; step++)
+        must_begin(&run, step);
+    must_finish(&run);
+    assert_true(exists("step-00000001.h5")); /* the best */
+    assert_false(exists("step-00000004.h5"));
+    assert_holds(&run, "step-00000005.h5", 5);
+    assert_holds(&run, "last.h5", 6);
+    run_close(&run);
+}
+
+/* A run that ends without waiting leaves the older ones and no part. */
+static void test_not_finished(void **state)
+{
+    struct run run;
+    pthread_t opener;
+    (void)state;
+    run_open(&run, 1, &usual, 1, false, WRITERS_ALL);
+    must_begin(&run, 1);
+    must_finish(&run);
+    gate_closed = true;
+    must_begin(&run, 2);
+    follow(&run, 1);
+    assert_int_equal(pthread_create(&opener, NULL, gate_open_later, NULL), 0);
+    run_close(&run);
+    pthread_join(opener, NULL);
+    assert_true(exists("step-00000001.h5"));
+    assert_false(exists("step-00000002.h5"));
+    assert_false(exists("step-00000002.h5.part"));
+}
+
+/* ---- what cannot be in the background, or not at all ---- */
+
+static void test_one_writes_for_all(void **state)
+{
+    struct run run;
+    (void)state;
+    run_open(&run, world->size, &usual, 2, false, WRITERS_NODE0);
+    must_begin(&run, 1);
+    assert_true(exists("step-00000001.h5")); /* already */
+    follow(&run, 2);
+    must_finish(&run);
+    assert_holds(&run, "best.h5", 1);
+    run_close(&run);
+}
+
+static void test_a_folder_that_is_gone(void **state)
+{
+    struct run run;
+    struct error error = {.kind = ERROR_NONE};
+    (void)state;
+    run_open(&run, 1, &usual, 1, false, WRITERS_ALL);
+    comm_barrier(world);
+    assert_true(world->rank != 0 || rmdir(folder) == 0);
+    comm_barrier(world);
+    assert_false(begin(&run, 1, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    assert_non_null(strstr(error.text, "create the folder"));
+    assert_null(strchr(error.text, '\n'));
+    comm_barrier(world);
+    assert_true(world->rank != 0 || mkdir(folder, 0777) == 0);
+    comm_barrier(world);
+    must_begin(&run, 2); /* and it can be tried again */
+    must_finish(&run);
+    assert_holds(&run, "last.h5", 2);
+    run_close(&run);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    fixture_directory(world, folder, sizeof folder);
+    return 0;
+}
+
+static int drop_folder(void **state)
+{
+    (void)state;
+    gate_closed = false;
+    fixture_remove(world, folder);
+    return 0;
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, drop_folder)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_the_file_is_the_same), IN_FOLDER(test_steps_go_on),
+        IN_FOLDER(test_due_too_early),        IN_FOLDER(test_not_finished),
+        IN_FOLDER(test_one_writes_for_all),   IN_FOLDER(test_a_folder_that_is_gone),
+    };
+    struct error error = {.kind = ERROR_NONE};
+    if (!comm_world_open(&argc, &argv, &world, &error)) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    comm_set_timeout(60); /* a test that fails on one rank must not hold up the others */
+    log_open(world->rank, LOG_QUIET);
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    comm_world_close(world);
+    return failed;
+}
