@@ -51,6 +51,60 @@ ssize_t pwrite64(int descriptor, const void *data, size_t bytes, off64_t offset)
     return pwrite(descriptor, data, bytes, offset);
 }
 
+/* ---- a device whose stream runs when it is told to ---- */
+
+enum { COPIES = 1000 };
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct {
+        void *to;
+        const void *from;
+        size_t bytes;
+    } copies[COPIES];
+    int queued, done, recorded; /* copies; `recorded`: those before the event */
+} stream = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void late_copy(struct stream *unused, void *to, const void *from, size_t bytes)
+{
+    (void)unused;
+    pthread_mutex_lock(&stream.lock);
+    ENSURE(stream.queued < COPIES, "more copies than the test has room for");
+    stream.copies[stream.queued].to = to;
+    stream.copies[stream.queued].from = from;
+    stream.copies[stream.queued++].bytes = bytes;
+    pthread_mutex_unlock(&stream.lock);
+}
+
+static void late_event_record(struct event *event, struct stream *unused)
+{
+    (void)event;
+    (void)unused;
+    pthread_mutex_lock(&stream.lock);
+    stream.recorded = stream.queued;
+    pthread_mutex_unlock(&stream.lock);
+}
+
+static void late_event_synchronize(struct event *event)
+{
+    (void)event;
+    pthread_mutex_lock(&stream.lock);
+    while (stream.done < stream.recorded)
+        pthread_cond_wait(&stream.changed, &stream.lock);
+    pthread_mutex_unlock(&stream.lock);
+}
+
+static void stream_run(void)
+{
+    pthread_mutex_lock(&stream.lock);
+    for (; stream.done < stream.queued; stream.done++)
+        memcpy(stream.copies[stream.done].to, stream.copies[stream.done].from,
+               stream.copies[stream.done].bytes);
+    pthread_cond_broadcast(&stream.changed);
+    pthread_mutex_unlock(&stream.lock);
+}
+
 /* ---- a run ---- */
 
 struct run {
@@ -78,9 +132,8 @@ static void run_close(struct run *run)
     fixture_close(&run->fixture);
 }
 
-/* Begins a checkpoint of vectors filled with its step; at once they are filled with something else.
- */
-static bool begin(struct run *run, int64_t step, struct error *error)
+/* Begins a checkpoint of vectors filled with its step. */
+static bool start(struct run *run, int64_t step, struct error *error)
 {
     char name[64];
     const struct training_state state = {.step = step, .best_metric = 0.5};
@@ -94,6 +147,13 @@ static bool begin(struct run *run, int64_t step, struct error *error)
     fixture_fill(&run->fixture, (uint32_t)step);
     bool good = checkpoint_writer_start(run->writer, &order, error);
     memset(name, '?', sizeof name);
+    return good;
+}
+
+/* At once they are filled with something else. */
+static bool begin(struct run *run, int64_t step, struct error *error)
+{
+    bool good = start(run, step, error);
     fixture_fill(&run->fixture, 99);
     return good;
 }
@@ -119,14 +179,14 @@ static void follow(struct run *run, int steps)
         assert_true(checkpoint_writer_follow(run->writer, &error));
 }
 
+/* As rank 0 sees it: a file may get its name at any moment. */
 static bool exists(const char *name)
 {
     char path[128];
     struct stat file;
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    comm_barrier(world);
     bool there = lstat(path, &file) == 0;
-    comm_barrier(world);
+    comm_broadcast(world, &there, sizeof there, COMM_BYTE, 0);
     return there;
 }
 
@@ -244,6 +304,31 @@ static void test_steps_go_on(void **state)
     run_close(&run);
 }
 
+/* The snapshot is taken when the device's stream comes to it; only the thread waits for that. */
+static void test_in_the_order_of_the_stream(void **state)
+{
+    struct run run;
+    struct error error = {.kind = ERROR_NONE};
+    (void)state;
+    run_open(&run, 1, &usual, 2, true, WRITERS_ALL);
+    const struct device_backend *memory = run.fixture.device.backend;
+    struct device_backend late = *memory;
+    late.copy = late_copy;
+    late.event_record = late_event_record;
+    late.event_synchronize = late_event_synchronize;
+    run.fixture.device.backend = &late;
+    assert_true(start(&run, 1, &error));
+    assert_true(stream.queued > 0 && stream.done == 0);
+    follow(&run, 20);
+    assert_false(exists("step-00000001.h5"));
+    stream_run();
+    fixture_fill(&run.fixture, 99);
+    must_finish(&run);
+    run.fixture.device.backend = memory;
+    assert_holds(&run, "last.h5", 1);
+    run_close(&run);
+}
+
 static void *gate_open_later(void *argument)
 {
     (void)argument;
@@ -356,9 +441,13 @@ static int drop_folder(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_the_file_is_the_same), IN_FOLDER(test_steps_go_on),
-        IN_FOLDER(test_due_too_early),        IN_FOLDER(test_not_finished),
-        IN_FOLDER(test_one_writes_for_all),   IN_FOLDER(test_a_folder_that_is_gone),
+        IN_FOLDER(test_the_file_is_the_same),
+        IN_FOLDER(test_steps_go_on),
+        IN_FOLDER(test_in_the_order_of_the_stream),
+        IN_FOLDER(test_due_too_early),
+        IN_FOLDER(test_not_finished),
+        IN_FOLDER(test_one_writes_for_all),
+        IN_FOLDER(test_a_folder_that_is_gone),
     };
     struct error error = {.kind = ERROR_NONE};
     if (!comm_world_open(&argc, &argv, &world, &error)) {

@@ -219,10 +219,10 @@ void session_measure(struct session *session, int64_t batch, const struct image_
 static void snapshot_decide(struct session *session)
 {
     struct comm *node = session->mesh.node;
-    size_t available = memory_available("") / (size_t)node->size;
-    int64_t lacks = available > 0 && session->feed_bytes + session->snapshot_bytes > available;
     if (session->snapshot_bytes == 0 || session->options->checkpoint.background != BACKGROUND_AUTO)
         return;
+    size_t available = memory_available("") / (size_t)node->size;
+    int64_t lacks = available > 0 && session->feed_bytes + session->snapshot_bytes > available;
     comm_all_reduce(session->mesh.world, &lacks, 1, COMM_INT64, COMM_MAX);
     if (lacks == 0)
         return;
