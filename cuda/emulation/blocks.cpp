@@ -68,9 +68,12 @@ void emulated_fault(const char *format, ...)
     error_abort(__FILE__, __LINE__, "emulated GPU: %s%s", place, text);
 }
 
+/* Other threads of the host go on meanwhile. */
+static thread_local bool runs_here;
+
 bool blocks_running(void)
 {
-    return state.running && state.current >= 0;
+    return runs_here && state.current >= 0;
 }
 
 bool blocks_own(uintptr_t begin, size_t size)
@@ -277,7 +280,7 @@ static void blocks_run(const char *kernel, dim3 grid, dim3 block, size_t shared_
     state.threads = (int)(block.x * block.y * block.z);
     stacks_allocate();
     state.launch_epoch = state.epoch + 1;
-    state.running = true;
+    state.running = runs_here = true;
     state.shared = (unsigned char *)memory_allocate(shared_bytes, EMULATED_SHARED);
     for (unsigned z = 0; z < grid.z; z++)
         for (unsigned y = 0; y < grid.y; y++)
@@ -286,7 +289,7 @@ static void blocks_run(const char *kernel, dim3 grid, dim3 block, size_t shared_
                 block_run(grid, block, dim3(x, y, z));
             }
     memory_release(state.shared, EMULATED_SHARED);
-    state.running = false;
+    state.running = runs_here = false;
 }
 
 /* The limits that every GPU has. */
