@@ -29,14 +29,16 @@ static void check_patches(enum data_type type, int64_t batch, int64_t channels, 
     device_test_open(&test, 2);
     const void *images = device_test_random(&test, type, count, 1, 1);
     void *rows = device_test_zeros(&test, type, count);
-    device_cpu.patches_forward(test.stream, &(struct patches_forward){.type = type,
-                                                                      .batch = batch,
-                                                                      .channels = channels,
-                                                                      .height = height,
-                                                                      .width = width,
-                                                                      .patch = patch,
-                                                                      .images = images,
-                                                                      .rows = rows});
+    test.device->backend->patches_forward(test.stream,
+                                          &(struct patches_forward){.type = type,
+                                                                    .batch = batch,
+                                                                    .channels = channels,
+                                                                    .height = height,
+                                                                    .width = width,
+                                                                    .patch = patch,
+                                                                    .images = images,
+                                                                    .rows = rows});
+    device_test_wait(&test);
     for (int64_t row = 0; row < batch * (height / patch) * across; row++)
         for (int64_t c = 0; c < channels; c++)
             for (int64_t y = 0; y < patch; y++)
@@ -61,6 +63,8 @@ static void patches_are_cut(void **state)
         check_patches(types[i], 2, 1, 6, 9, 3);
         check_patches(types[i], 2, 2, 4, 12, 1);
         check_patches(types[i], 1, 3, 64, 32, 32);
+        check_patches(types[i], 2, 3, 28, 28, 14);
+        check_patches(types[i], 1, 3, 64, 48, 16);
         check_patches(types[i], 0, 3, 8, 8, 4);
     }
 }
@@ -88,7 +92,7 @@ static void check_tokens_forward(enum data_type type, const struct tokens_case *
     void *x = device_test_zeros(&test, type, it->batch * it->tokens * width);
     double *expected = calloc((size_t)(it->batch * it->tokens * width) + 1, sizeof *expected);
     assert_non_null(expected);
-    device_cpu.tokens_forward(
+    test.device->backend->tokens_forward(
         test.stream, &(struct tokens_forward){.type = type,
                                               .batch = it->batch,
                                               .tokens = it->tokens,
@@ -97,6 +101,7 @@ static void check_tokens_forward(enum data_type type, const struct tokens_case *
                                               .class_token = it->class_token ? class_token : NULL,
                                               .position = position,
                                               .x = x});
+    device_test_wait(&test);
     for (int64_t i = 0; i < it->batch * it->tokens * width; i++) {
         int64_t sample = i / width / it->tokens, token = i / width % it->tokens, j = i % width;
         expected[i] = device_test_value(type, position, token * width + j);
@@ -126,7 +131,7 @@ static struct tokens_gradients run_tokens_backward(struct device_test *test, enu
         .dclass_token = device_test_random(test, TYPE_FP32, width, 1, 5),
         .dposition = device_test_random(test, TYPE_FP32, it->tokens * width, 1, 6),
     };
-    device_cpu.tokens_backward(
+    test->device->backend->tokens_backward(
         test->stream, &(struct tokens_backward){.type = type,
                                                 .batch = it->batch,
                                                 .tokens = it->tokens,
@@ -136,6 +141,7 @@ static struct tokens_gradients run_tokens_backward(struct device_test *test, enu
                                                 .dpatches = g.dpatches,
                                                 .dclass_token = parameters ? g.dclass_token : NULL,
                                                 .dposition = parameters ? g.dposition : NULL});
+    device_test_wait(test);
     return g;
 }
 
@@ -189,12 +195,14 @@ static void tokens_are_right(void **state)
 
 static void tokens_are_right_with_all_kernels(void **state)
 {
+    device_test_of_cpu();
     device_test_every_kernels(tokens_are_right, state);
 }
 
 static void threads_do_not_matter(void **state)
 {
     (void)state;
+    device_test_of_cpu();
     for (int i = 0; i < TOKEN_CASES; i++) {
         const struct tokens_case *it = &token_cases[i];
         struct device_test one, three;
@@ -231,11 +239,13 @@ static void check_pool(enum data_type type, const struct pool_case *it)
     void *dx = device_test_random(&test, type, count, 1, 3);
     double *expected = calloc((size_t)count + 1, sizeof *expected);
     assert_non_null(expected);
-    device_cpu.pool_forward(test.stream, &(struct pool_forward){type, it->batch, it->tokens, width,
-                                                                it->first, it->mean, x, y});
-    device_cpu.pool_backward(
+    test.device->backend->pool_forward(
+        test.stream,
+        &(struct pool_forward){type, it->batch, it->tokens, width, it->first, it->mean, x, y});
+    test.device->backend->pool_backward(
         test.stream,
         &(struct pool_backward){type, it->batch, it->tokens, width, it->first, it->mean, dy, dx});
+    device_test_wait(&test);
     for (int64_t i = 0; i < it->batch * width; i++)
         for (int64_t token = begin; token < end; token++)
             expected[i] +=
@@ -264,6 +274,7 @@ static void pooling_is_right(void **state)
 
 static void pooling_is_right_with_all_kernels(void **state)
 {
+    device_test_of_cpu();
     device_test_every_kernels(pooling_is_right, state);
 }
 

@@ -1,0 +1,260 @@
+/* Between images and tokens, and between tokens and the head: rows are moved and added, limited by
+ * the memory's bandwidth. Samples lie along the grid, so that what is divided fits 32 bits or need
+ * not be divided at all. */
+#include "cuda.h"
+#include "kernel.h"
+
+enum { THREADS = 256, WARPS = THREADS / WARP };
+
+/* ---- Patches: nothing is computed, so the type does not matter, only how many bytes can be moved
+ * at once. A block takes the images' rows of a row of patches. Sizes are in units. */
+struct patches_shape {
+    int channels, patch, across, unit_patch; /* unit_patch: units in a row of a patch */
+    int64_t down;
+};
+
+template <typename unit>
+__global__ static void patches_kernel(struct patches_shape shape, const unit *images, unit *rows)
+{
+    int row_units = shape.channels * shape.patch * shape.unit_patch;
+    int64_t sample = blockIdx.x / shape.down, down = blockIdx.x % shape.down;
+    int64_t image_row = (int64_t)shape.across * shape.unit_patch;
+    for (int i = (int)threadIdx.x; i < row_units * shape.across; i += (int)blockDim.x) {
+        int across = i / row_units, line = i % row_units / shape.unit_patch;
+        int channel = line / shape.patch, y = line % shape.patch;
+        int64_t line_of_image =
+            ((sample * shape.channels + channel) * shape.down + down) * shape.patch + y;
+        rows[(int64_t)blockIdx.x * row_units * shape.across + i] =
+            images[line_of_image * image_row + (int64_t)across * shape.unit_patch +
+                   i % shape.unit_patch];
+    }
+}
+
+template <typename unit>
+static void patches_launch(struct stream *stream, const struct patches_forward *args)
+{
+    struct patches_shape shape = {};
+    shape.channels = (int)args->channels;
+    shape.patch = (int)args->patch;
+    shape.across = (int)(args->width / args->patch);
+    shape.unit_patch = (int)((size_t)args->patch * type_size(args->type) / sizeof(unit));
+    shape.down = args->height / args->patch;
+    KERNEL_LAUNCH(patches_kernel<unit>, (unsigned)(args->batch * shape.down), THREADS, 0,
+                  stream->handle, shape, (const unit *)args->images, (unit *)args->rows);
+}
+
+void cuda_patches_forward(struct stream *stream, const struct patches_forward *args)
+{
+    size_t bytes = (size_t)args->patch * type_size(args->type);
+    uintptr_t together = bytes | (uintptr_t)args->images | (uintptr_t)args->rows;
+    if (args->batch == 0)
+        return;
+    if (together % sizeof(struct vector16) == 0)
+        patches_launch<struct vector16>(stream, args);
+    else if (together % sizeof(uint64_t) == 0)
+        patches_launch<uint64_t>(stream, args);
+    else if (together % sizeof(uint32_t) == 0)
+        patches_launch<uint32_t>(stream, args);
+    else
+        patches_launch<uint16_t>(stream, args);
+}
+
+/* ---- Token sequences: a thread takes eight neighbours of a sample. */
+template <typename number>
+__global__ static void tokens_forward_kernel(struct tokens_forward args, bool fits)
+{
+    int64_t first = args.class_token != NULL ? args.width : 0, sample = blockIdx.x;
+    int64_t elements = args.tokens * args.width;
+    int64_t element = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * 8;
+    if (element >= elements)
+        return;
+    const number *patches = (const number *)args.patches + sample * (elements - first);
+    const number *position = (const number *)args.position + element;
+    number *x = (number *)args.x + sample * elements + element;
+    int64_t left = elements - element;
+    struct eight sum = eight_load_some(position, left, fits), token = {};
+    if (fits)
+        token = eight_load(element < first ? (const number *)args.class_token + element
+                                           : patches + (element - first));
+    else
+        for (int64_t i = 0; i < 8 && i < left; i++)
+            token.value[i] =
+                number_load(element + i < first ? ((const number *)args.class_token)[element + i]
+                                                : patches[element + i - first]);
+    for (int i = 0; i < 8; i++)
+        sum.value[i] += token.value[i];
+    eight_store_some(x, sum, left, fits);
+}
+
+template <typename number>
+static void tokens_forward_launch(struct stream *stream, const struct tokens_forward *args)
+{
+    bool fits = eight_fits(args->patches, args->width) && eight_fits(args->x, args->width) &&
+                eight_fits(args->class_token, args->width) &&
+                eight_fits(args->position, args->width);
+    dim3 grid((unsigned)args->batch, blocks_for(args->tokens * args->width, THREADS * 8));
+    KERNEL_LAUNCH(tokens_forward_kernel<number>, grid, THREADS, 0, stream->handle, *args, fits);
+}
+
+void cuda_tokens_forward(struct stream *stream, const struct tokens_forward *args)
+{
+    if (args->batch > 0)
+        NUMBER_SWITCH(args->type, tokens_forward_launch, stream, args);
+}
+
+/* Back: a thread takes eight neighbours through a chunk of samples, copies them, and writes their
+ * sums to partial [chunks, elements]; or, where there is one chunk, adds them to the gradients. */
+template <typename number>
+__global__ static void tokens_backward_kernel(struct tokens_backward args, int64_t chunk_samples,
+                                              float *partial, bool fits)
+{
+    int64_t first = args.class_token ? args.width : 0, elements = args.tokens * args.width;
+    int64_t element = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * 8;
+    int64_t left = elements - element, end = ((int64_t)blockIdx.x + 1) * chunk_samples;
+    struct eight sum = {};
+    if (element >= elements)
+        return;
+    for (int64_t b = blockIdx.x * chunk_samples; b < end && b < args.batch; b++) {
+        struct eight dx =
+            eight_load_some((const number *)args.dx + b * elements + element, left, fits);
+        number *patches = (number *)args.dpatches + b * (elements - first);
+        if (fits && element >= first)
+            eight_store(patches + (element - first), dx);
+        for (int i = 0; i < 8; i++) {
+            sum.value[i] += dx.value[i];
+            if (!fits && i < left && element + i >= first)
+                number_store(patches + (element + i - first), dx.value[i]);
+        }
+    }
+    for (int i = 0; i < 8 && i < left; i++) {
+        if (partial != NULL)
+            partial[blockIdx.x * elements + element + i] = sum.value[i];
+        if (partial == NULL && args.dposition != NULL)
+            args.dposition[element + i] += sum.value[i];
+        if (partial == NULL && args.dclass_token != NULL && element + i < first)
+            args.dclass_token[element + i] += sum.value[i];
+    }
+}
+
+/* From partial sums, which are as wide as a sample: columns_add for the position, and for the class
+ * token, whose sums are the first of each chunk, a column a thread. */
+__global__ static void class_token_kernel(const float *partial, int64_t chunks, int64_t elements,
+                                          int64_t width, float *sum)
+{
+    int64_t column = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    float total = 0;
+    if (column >= width)
+        return;
+    for (int64_t chunk = 0; chunk < chunks; chunk++)
+        total += partial[chunk * elements + column];
+    sum[column] += total;
+}
+
+template <typename number>
+static void tokens_backward_launch(struct stream *stream, const struct tokens_backward *args)
+{
+    int64_t elements = args->tokens * args->width, rows = sum_chunk_rows(args->batch);
+    int64_t most = WORKSPACE_SUMS / (elements * (int64_t)sizeof(float));
+    int64_t least = most > 0 ? (args->batch + most - 1) / most : args->batch;
+    rows = rows < least ? least : rows;
+    int64_t chunks = (args->batch + rows - 1) / rows;
+    bool fits = eight_fits(args->dx, args->width) && eight_fits(args->dpatches, args->width);
+    float *partial = NULL;
+    if (chunks > 1)
+        partial = (float *)cuda_workspace_sums(stream->cuda,
+                                               (size_t)(chunks * elements) * sizeof *partial);
+    dim3 grid((unsigned)chunks, blocks_for(elements, THREADS * 8));
+    KERNEL_LAUNCH(tokens_backward_kernel<number>, grid, THREADS, 0, stream->handle, *args, rows,
+                  partial, fits);
+    if (partial != NULL && args->dposition != NULL)
+        columns_add(stream, partial, chunks, elements, args->dposition);
+    if (partial != NULL && args->class_token && args->dclass_token != NULL)
+        KERNEL_LAUNCH(class_token_kernel, blocks_for(args->width, THREADS), THREADS, 0,
+                      stream->handle, partial, chunks, elements, args->width, args->dclass_token);
+}
+
+void cuda_tokens_backward(struct stream *stream, const struct tokens_backward *args)
+{
+    if (args->batch > 0)
+        NUMBER_SWITCH(args->type, tokens_backward_launch, stream, args);
+}
+
+/* ---- Pooling: a block takes 32 octets of a sample's columns; each of its warps adds up every
+ * eighth token, and the first adds up the warps. */
+template <typename number>
+__global__ static void pool_forward_kernel(struct pool_forward args, bool fits)
+{
+    SHARED_MEMORY(shared);
+    float *room = (float *)shared + threadIdx.x * 8;
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    int64_t column = ((int64_t)blockIdx.y * WARP + lane) * 8, left = args.width - column;
+    int64_t begin = args.mean ? args.first : 0, end = args.mean ? args.tokens : 1;
+    const number *x = (const number *)args.x + blockIdx.x * args.tokens * args.width + column;
+    struct eight sum = {};
+    for (int64_t token = begin + warp; token < end && left > 0; token += WARPS) {
+        struct eight eight = eight_load_some(x + token * args.width, left, fits);
+        for (int i = 0; i < 8; i++)
+            sum.value[i] += eight.value[i];
+    }
+    eight_store(room, sum);
+    __syncthreads();
+    if (warp > 0 || left <= 0)
+        return;
+    for (int other = 1; other < WARPS; other++) {
+        struct eight eight = eight_load(room + other * WARP * 8);
+        for (int i = 0; i < 8; i++)
+            sum.value[i] += eight.value[i];
+    }
+    for (int i = 0; i < 8; i++)
+        sum.value[i] *= 1 / (float)(end - begin);
+    eight_store_some((number *)args.y + blockIdx.x * args.width + column, sum, left, fits);
+}
+
+template <typename number>
+static void pool_forward_launch(struct stream *stream, const struct pool_forward *args)
+{
+    bool fits = eight_fits(args->x, args->width) && eight_fits(args->y, args->width);
+    dim3 grid((unsigned)args->batch, blocks_for(args->width, WARP * 8));
+    KERNEL_LAUNCH(pool_forward_kernel<number>, grid, THREADS, THREADS * sizeof(struct eight),
+                  stream->handle, *args, fits);
+}
+
+void cuda_pool_forward(struct stream *stream, const struct pool_forward *args)
+{
+    if (args->batch > 0)
+        NUMBER_SWITCH(args->type, pool_forward_launch, stream, args);
+}
+
+/* Back: a thread takes an octet of a row. */
+template <typename number>
+__global__ static void pool_backward_kernel(struct pool_backward args, bool fits)
+{
+    int octets = (int)((args.width + 7) / 8);
+    int64_t index = (int64_t)blockIdx.y * blockDim.x + threadIdx.x, token = index / octets;
+    int64_t column = index % octets * 8, left = args.width - column;
+    int64_t begin = args.mean ? args.first : 0, end = args.mean ? args.tokens : 1;
+    struct eight dx = {};
+    if (token >= args.tokens)
+        return;
+    if (token >= begin && token < end)
+        dx =
+            eight_load_some((const number *)args.dy + blockIdx.x * args.width + column, left, fits);
+    for (int i = 0; i < 8; i++)
+        dx.value[i] *= 1 / (float)(end - begin);
+    eight_store_some((number *)args.dx + (blockIdx.x * args.tokens + token) * args.width + column,
+                     dx, left, fits);
+}
+
+template <typename number>
+static void pool_backward_launch(struct stream *stream, const struct pool_backward *args)
+{
+    bool fits = eight_fits(args->dy, args->width) && eight_fits(args->dx, args->width);
+    dim3 grid((unsigned)args->batch, blocks_for(args->tokens * ((args->width + 7) / 8), THREADS));
+    KERNEL_LAUNCH(pool_backward_kernel<number>, grid, THREADS, 0, stream->handle, *args, fits);
+}
+
+void cuda_pool_backward(struct stream *stream, const struct pool_backward *args)
+{
+    if (args->batch > 0)
+        NUMBER_SWITCH(args->type, pool_backward_launch, stream, args);
+}
