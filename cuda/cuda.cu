@@ -122,7 +122,9 @@ static void wait_turn(int *turns)
 {
     enum { QUICK_TURNS = 200, PAUSE_NANOSECONDS = 20000 };
     const struct timespec pause = {0, PAUSE_NANOSECONDS};
-    if (++*turns > QUICK_TURNS)
+    if (++*turns == 1)
+        watch_begin();
+    if (*turns > QUICK_TURNS)
         nanosleep(&pause, NULL);
     watch_turn();
 }
@@ -162,10 +164,17 @@ static bool cuda_event_done(struct event *event)
     return result == cudaSuccess;
 }
 
+void cuda_wait_for(cudaEvent_t event)
+{
+    cudaError_t result;
+    for (int turns = 0; (result = cudaEventQuery(event)) == cudaErrorNotReady;)
+        wait_turn(&turns);
+    cuda_check(result, "the stream's work", __FILE__, __LINE__);
+}
+
 static void cuda_event_synchronize(struct event *event)
 {
-    for (int turns = 0; !cuda_event_done(event);)
-        wait_turn(&turns);
+    cuda_wait_for(event->handle);
 }
 
 static void cuda_copy(struct stream *stream, void *to, const void *from, size_t bytes)

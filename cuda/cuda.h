@@ -31,6 +31,9 @@ struct event {
     cudaEvent_t handle;
 };
 
+/* The host waits, and looks after collectives meanwhile (watch.h). */
+void cuda_wait_for(cudaEvent_t event);
+
 /* Takes device `number` modulo those that are visible and finds out what it can do (choice.cu). */
 bool choice_open(struct cuda_device *cuda, int number, struct error *error);
 

@@ -3,8 +3,9 @@
 #ifndef VITTRAIN_CUDA_WATCH_H
 #define VITTRAIN_CUDA_WATCH_H
 
-/* Called again and again while the host waits; ends the program when a collective has failed or
- * takes longer than mesh.timeout (comm_nccl.cu). */
+/* The host begins to wait; then, again and again while it waits: ends the program when a collective
+ * has failed or takes longer than mesh.timeout (comm_nccl.cu). */
+void watch_begin(void);
 void watch_turn(void);
 
 #endif

@@ -167,8 +167,11 @@ void emulated_launch(const char *kernel, dim3 grid, dim3 block, size_t shared_by
 #define KERNEL_START(kernel, grid, block, shared_bytes, stream, ...)                               \
     emulated_launch(#kernel, grid, block, shared_bytes, stream, emulated_bind(kernel, __VA_ARGS__))
 
-/* Work of a library on a stream, on the host: products, collectives. */
+/* Work of a library on a stream, on the host: products. */
 void emulated_enqueue(cudaStream_t stream, const char *what, std::function<void(void)> body);
+/* Work that other processes have a part in: called again and again until it says that it is over.
+ */
+void emulated_enqueue_turns(cudaStream_t stream, const char *what, std::function<bool(void)> turn);
 
 /* ---- The runtime library, names and meanings as NVIDIA's. */
 typedef enum {
@@ -188,6 +191,7 @@ typedef enum {
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 typedef struct emulated_event *cudaEvent_t;
 typedef struct emulated_graph *cudaGraph_t, *cudaGraphExec_t;
@@ -218,6 +222,9 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
                             cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority);
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);

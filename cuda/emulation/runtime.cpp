@@ -1,6 +1,6 @@
-/* The emulated device: one, or VITTRAIN_EMULATION_DEVICES; its memory, 1 GiB, or
- * VITTRAIN_EMULATION_MEMORY bytes; and failures on demand: VITTRAIN_EMULATION_FAULT=CALL:CODE makes
- * that call of the runtime library return that error. */
+/* The emulated devices: one for each rank of the node, or VITTRAIN_EMULATION_DEVICES; its memory, 1
+ * GiB, or VITTRAIN_EMULATION_MEMORY bytes; and failures on demand:
+ * VITTRAIN_EMULATION_FAULT=CALL:CODE makes that call of the runtime library return that error. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -79,7 +79,8 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-    *count = (int)setting("VITTRAIN_EMULATION_DEVICES", 1);
+    const long long ranks_here = setting("OMPI_COMM_WORLD_LOCAL_SIZE", 1);
+    *count = (int)setting("VITTRAIN_EMULATION_DEVICES", ranks_here);
     return *count == 0 ? cudaErrorNoDevice : fault_of("cudaGetDeviceCount");
 }
 

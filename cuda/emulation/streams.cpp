@@ -4,12 +4,14 @@
  * once a month. VITTRAIN_EMULATION=eager runs everything at once instead. */
 #include "internal.h"
 
+#include <deque>
 #include <stdlib.h>
+#include <time.h>
 #include <vector>
 
 struct operation {
     const char *what;
-    std::function<void(void)> body; /* empty: a wait */
+    std::function<bool(void)> body; /* is it over? empty: a wait */
     cudaStream_t waits_for;         /* then: for so many operations of that stream */
     uint64_t until;
 };
@@ -20,7 +22,7 @@ struct emulated_graph {
 };
 
 struct emulated_stream {
-    std::vector<struct operation> queue;
+    std::deque<struct operation> queue;
     uint64_t done, queued; /* operations since it was opened; queue holds the difference */
     bool running;
     struct emulated_graph *capture; /* operations go there */
@@ -40,21 +42,31 @@ static bool is_eager(void)
     return wanted != NULL && strcmp(wanted, "eager") == 0;
 }
 
-static void stream_run(cudaStream_t stream, uint64_t until)
+/* Runs what comes before `until`; where that waits for other processes: false, unless patient. */
+static bool stream_run(cudaStream_t stream, uint64_t until, bool patient)
 {
+    const struct timespec pause = {0, 50 * 1000};
     if (stream->running)
         emulated_fault("streams wait for each other in a circle");
     while (stream->done < until) {
         struct operation next = stream->queue.front();
-        stream->queue.erase(stream->queue.begin());
+        bool over = true;
         stream->running = true;
         if (next.waits_for != NULL && next.waits_for->done < next.until)
-            stream_run(next.waits_for, next.until);
+            over = stream_run(next.waits_for, next.until, patient);
         if (next.body)
-            next.body();
+            over = next.body();
         stream->running = false;
-        stream->done++;
+        if (over) {
+            stream->queue.pop_front();
+            stream->done++;
+        } else if (patient) {
+            nanosleep(&pause, NULL);
+        } else {
+            return false;
+        }
     }
+    return true;
 }
 
 static void stream_push(cudaStream_t stream, const struct operation &operation)
@@ -66,13 +78,21 @@ static void stream_push(cudaStream_t stream, const struct operation &operation)
     stream->queue.push_back(operation);
     stream->queued++;
     if (is_eager())
-        stream_run(stream, stream->queued);
+        stream_run(stream, stream->queued, true);
 }
 
 void emulated_enqueue(cudaStream_t stream, const char *what, std::function<void(void)> body)
 {
+    emulated_enqueue_turns(stream, what, [=]() {
+        body();
+        return true;
+    });
+}
+
+void emulated_enqueue_turns(cudaStream_t stream, const char *what, std::function<bool(void)> turn)
+{
     EMULATED_CALL;
-    stream_push(stream, (struct operation){what, body, NULL, 0});
+    stream_push(stream, (struct operation){what, turn, NULL, 0});
 }
 
 static void must_not_capture(cudaStream_t stream, const char *what)
@@ -90,7 +110,7 @@ void streams_forget(const void *)
     EMULATED_CALL;
     for (cudaStream_t stream : streams)
         if (!stream->running)
-            stream_run(stream, stream->queued);
+            stream_run(stream, stream->queued, true);
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
@@ -101,10 +121,29 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
     return cudaSuccess;
 }
 
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int)
+{
+    return cudaStreamCreateWithFlags(stream, flags);
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
+{
+    EMULATED_CALL;
+    *status = stream->capture != NULL ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+}
+
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     EMULATED_CALL;
-    stream_run(stream, stream->queued);
+    stream_run(stream, stream->queued, true);
     for (size_t i = 0; i < streams.size(); i++)
         if (streams[i] == stream)
             streams.erase(streams.begin() + (long)i);
@@ -116,7 +155,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     EMULATED_CALL;
     must_not_capture(stream, "cudaStreamSynchronize");
-    stream_run(stream, stream->queued);
+    stream_run(stream, stream->queued, true);
     return cudaSuccess;
 }
 
@@ -127,7 +166,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     must_not_capture(stream, "cudaStreamQuery");
     if (stream->done == stream->queued)
         return cudaSuccess;
-    stream_run(stream, stream->done + 1);
+    stream_run(stream, stream->done + 1, false);
     return cudaErrorNotReady;
 }
 
@@ -184,7 +223,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     if (event->capture != NULL)
         emulated_fault("the host waits for an event of a recording");
     if (event->stream != NULL && event->stream->done < event->position)
-        stream_run(event->stream, event->position);
+        stream_run(event->stream, event->position, true);
     return cudaSuccess;
 }
 
@@ -193,7 +232,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     EMULATED_CALL;
     if (event->stream == NULL || event->stream->done >= event->position)
         return cudaSuccess;
-    stream_run(event->stream, event->stream->done + 1);
+    stream_run(event->stream, event->stream->done + 1, false);
     return event->stream->done >= event->position ? cudaSuccess : cudaErrorNotReady;
 }
 
@@ -215,7 +254,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     }
     if (!memory_is_known(to, bytes)) {
         must_not_capture(stream, "a copy to pageable memory");
-        stream_run(stream, stream->queued);
+        stream_run(stream, stream->queued, true);
     }
     return cudaSuccess;
 }

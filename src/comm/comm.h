@@ -22,7 +22,8 @@ enum comm_operation { COMM_SUM, COMM_MIN, COMM_MAX };
 struct comm;
 struct ticket;
 
-/* A way of doing collectives. Buffers are host memory for "mpi" and "fake". */
+/* A way of doing collectives. Buffers are host memory for "mpi" and "fake", device memory for
+ * "nccl" (cuda/comm_nccl.cu). */
 struct comm_backend {
     const char *name;
     /* All are non-blocking; the buffers belong to the collective until its ticket was waited for.
@@ -61,6 +62,9 @@ struct comm_backend {
     /* "shared", "hierarchical (2 nodes x 4 ranks, shared inside)", "ring (/dev/shm: ...)" */
     void (*describe_transport)(const struct comm *comm, char *text, size_t size);
     void *(*handle)(struct comm *comm);
+    /* Large collectives will be on this memory, until `close`: what is faster for it. Called once
+     * at most; NULL: makes no difference. */
+    void (*use_memory)(struct comm *comm, void *memory, size_t bytes);
     void (*close)(struct comm *comm);
 };
 
@@ -78,6 +82,17 @@ void comm_world_close(struct comm *world);
 /* A collective that waits longer than this for others ends the job (exit code ERROR_PEER) with a
  * message that names the collective and the ranks that have not come. 0, the start: never. */
 void comm_set_timeout(double seconds);
+double comm_timeout(void);
+
+/* For a backend of another room (the GPU's), which has such a group for itself to ask about
+ * collectives that go another way: this rank has come to its collective `number`, from 1. */
+void comm_entered(struct comm *comm, int64_t number);
+
+/* Ends the job as the timeout does, because of collective `number`, `what` it is, that has taken
+ * `seconds`. why: NULL, which names the ranks that have not come; or what went wrong. Of several
+ * ranks that call it the lowest speaks. */
+void comm_give_up(struct comm *comm, int64_t number, const char *what, double seconds,
+                  const char *why) __attribute__((noreturn));
 
 /* Whose events `after` are; before this is called `after` must be NULL. */
 void comm_set_device(const struct device_backend *device);

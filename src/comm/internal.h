@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "comm/combine.h"
 #include "comm/comm.h"
 #include "comm/mpi_check.h"
 
@@ -17,10 +18,10 @@ enum { HOST_NAME = 64 };
 struct group {
     struct comm comm; /* first: a struct comm of this backend is a group */
     MPI_Comm communicator;
-    int *world_rank;  /* [size]: for messages */
-    int64_t identity; /* the same on all its ranks, of no other group */
-    int64_t started;  /* collectives queued so far */
-    int64_t entered;  /* the last collective that the communication thread began */
+    int *world_rank;         /* [size]: for messages */
+    int64_t identity;        /* the same on all its ranks, of no other group */
+    int64_t started;         /* collectives queued so far */
+    _Atomic int64_t entered; /* the last collective that the communication thread began */
     /* transport.c: how large collectives go. */
     struct window *window; /* shared memory of a group within a node, or NULL */
     struct group *inside,
@@ -49,6 +50,7 @@ struct ticket {
     enum comm_operation operation;
     int peer; /* root, or the other rank */
     struct event *after;
+    const char *what; /* of the watch: a collective of another backend; NULL: action says it */
     int64_t sequence; /* which collective of its group, from 1; 0: not a collective */
     double began;     /* clock_now() when the thread took it */
     bool over;
@@ -146,12 +148,6 @@ void transport_run_stage(const struct stage *stage, unsigned char *scratch);
 bool transport_set(struct comm *comm, enum transport_choice wanted, struct error *error);
 void transport_describe(const struct comm *comm, char *text, size_t size);
 void transport_close(struct group *group);
-
-/* into[i] = into[i] (operation) from[i]; bf16 is added in fp32 and rounded to nearest even. */
-void combine(enum comm_type type, enum comm_operation operation, void *into, const void *from,
-             int64_t count);
-int64_t comm_type_size(enum comm_type type);
-const char *comm_type_name(enum comm_type type);
 
 /* watch.c: ranks ask each other where they are, over a communicator of their own. watch_turn
  * answers what has been asked (`current`: what this rank is in, or NULL); watch_check ends the job

@@ -1,7 +1,8 @@
 /* Who is missing? A rank that has waited too long in a collective asks the others of its group how
  * far they are; their communication threads answer, whether they are idle or wait for messages too.
- * Missing is who has not begun this collective, or does not answer at all; of ranks that wait for each
- * other in several groups, those speak first that know of one that is missing and does not wait itself. */
+ * Missing is who has not begun this collective, or does not answer at all; of ranks that wait for
+ * each other in several groups, those speak first that know of one that is missing and does not
+ * wait itself. */
 #include "comm/internal.h"
 
 #include <pthread.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 
@@ -43,34 +45,51 @@ void comm_set_timeout(double seconds)
     watch_timeout = seconds;
 }
 
+double comm_timeout(void)
+{
+    return watch_timeout;
+}
+
+void comm_entered(struct comm *comm, int64_t number)
+{
+    ENSURE(comm->backend == &comm_mpi, "the watch asks over groups of MPI");
+    ((struct group *)comm)->entered = number;
+}
+
 static void ticket_describe(const struct ticket *ticket, char *text, size_t size)
 {
     static const char *const action[] = {"all-reduce", "reduce-scatter", "all-gather",
                                          "broadcast",  "sending",        "receiving"};
-    int length = snprintf(text, size, "%s of %lld %s", action[ticket->action],
-                          (long long)ticket->count, comm_type_name(ticket->type));
+    int length = ticket->what != NULL
+                     ? snprintf(text, size, "%s", ticket->what)
+                     : snprintf(text, size, "%s of %lld %s", action[ticket->action],
+                                (long long)ticket->count, comm_type_name(ticket->type));
     if (length > 0 && (size_t)length < size && ticket->sequence > 0)
         snprintf(text + length, size - (size_t)length, " (number %lld of a group of %d ranks)",
                  (long long)ticket->sequence, ticket->group->comm.size);
 }
 
+/* By the communication thread, and by one that gives up (comm_give_up). */
 static bool question_take(int *asker, int64_t *identity)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     int there = 0;
     MPI_Status status;
+    pthread_mutex_lock(&lock);
     MPI_CHECK(MPI_Iprobe(MPI_ANY_SOURCE, TAG_QUESTION, watch_communicator, &there, &status));
-    if (!there)
-        return false;
-    *asker = status.MPI_SOURCE;
-    MPI_CHECK(MPI_Recv(identity, 1, MPI_INT64_T, *asker, TAG_QUESTION, watch_communicator,
-                       MPI_STATUS_IGNORE));
-    return true;
+    if (there) {
+        *asker = status.MPI_SOURCE;
+        MPI_CHECK(MPI_Recv(identity, 1, MPI_INT64_T, *asker, TAG_QUESTION, watch_communicator,
+                           MPI_STATUS_IGNORE));
+    }
+    pthread_mutex_unlock(&lock);
+    return there != 0;
 }
 
 void watch_turn(const struct ticket *current)
 {
-    int asker;
-    int64_t identity;
+    int asker = 0;
+    int64_t identity = 0;
     while (question_take(&asker, &identity)) {
         struct answer answer = {
             .identity = identity, .entered = groups_entered(identity), .doing = "no collective"};
@@ -162,21 +181,30 @@ static bool watch_leaves_to_others(const struct ticket *ticket, const struct ans
     return missing && !culprit;
 }
 
-static void watch_end(const struct ticket *ticket, double waited, const char *missing)
+/* why: NULL, for `missing`; or what went wrong. */
+static _Noreturn void watch_end(const struct ticket *ticket, double waited, const char *missing,
+                                const char *why)
 {
-    char what[128], since[32];
+    char what[192], since[32];
     int self = ticket->group->world_rank[ticket->group->comm.rank];
     time_t start = time(NULL) - (time_t)waited;
     struct tm calendar;
     ticket_describe(ticket, what, sizeof what);
     strftime(since, sizeof since, "%H:%M:%S", localtime_r(&start, &calendar));
-    fprintf(
-        stderr,
-        "vittrain: rank %d on %s: %s has waited for %.1f s (since %s); %s%s; see mesh.timeout\n",
-        self, world_host(self), what, waited, since,
-        missing[0] != '\0' ? "missing: " : "all ranks are in it, but nothing arrives", missing);
+    if (why != NULL)
+        fprintf(stderr, "vittrain: rank %d on %s: %s failed after %.1f s (since %s): %s\n", self,
+                world_host(self), what, waited, since, why);
+    else
+        fprintf(stderr,
+                "vittrain: rank %d on %s: %s has waited for %.1f s (since %s); %s%s; see "
+                "mesh.timeout%s\n",
+                self, world_host(self), what, waited, since,
+                missing[0] != '\0' ? "missing: " : "all ranks are in it, but nothing arrives",
+                missing,
+                ticket->what != NULL ? ", and NCCL_DEBUG=INFO for the network's part in it" : "");
     fflush(stderr);
     MPI_Abort(MPI_COMM_WORLD, ERROR_PEER);
+    _exit(ERROR_PEER);
 }
 
 void watch_check(const struct ticket *ticket, double waited)
@@ -193,5 +221,36 @@ void watch_check(const struct ticket *ticket, double waited)
     bool later = watch_leaves_to_others(ticket, answers);
     for (double start = clock_now(); later && clock_now() < start + grace; watch_sleep())
         watch_turn(ticket);
-    watch_end(ticket, waited, missing);
+    watch_end(ticket, waited, missing, NULL);
+}
+
+/* How many ranks before this one have come to the collective, and so will say the same. */
+static int speakers_before(const struct ticket *ticket, const struct answer *answers)
+{
+    int count = 0;
+    for (int rank = 0; rank < ticket->group->comm.rank; rank++)
+        count += !is_missing(ticket, answers, rank);
+    return count;
+}
+
+void comm_give_up(struct comm *comm, int64_t number, const char *what, double seconds,
+                  const char *why)
+{
+    enum { GRACE_MOST = 10 };
+    const double grace = 0.5; /* for each of those that speak before */
+    static char missing[4096];
+    ENSURE(comm->backend == &comm_mpi, "the watch asks over groups of MPI");
+    const struct ticket ticket = {.group = (struct group *)comm, .what = what, .sequence = number};
+    struct answer *answers = calloc((size_t)comm->size, sizeof *answers);
+    ENSURE(answers != NULL, "no memory to ask %d ranks", comm->size);
+    int before = comm->rank;
+    if (why == NULL) {
+        watch_ask(&ticket, answers);
+        watch_list_missing(&ticket, answers, missing, sizeof missing);
+        before = speakers_before(&ticket, answers);
+    }
+    before = before < GRACE_MOST ? before : GRACE_MOST;
+    for (double start = clock_now(); clock_now() < start + before * grace; watch_sleep())
+        watch_turn(&ticket);
+    watch_end(&ticket, seconds, missing, why);
 }

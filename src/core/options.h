@@ -154,6 +154,7 @@ struct options {
         bool graph; /* record steps, and run them again */
         bool tf32;
         char cache[OPTION_TEXT]; /* "auto", "none" or a folder */
+        bool share; /* several ranks on one GPU */
     } cuda;
     struct {
         char url[OPTION_TEXT]; /* empty: the official home */

@@ -291,6 +291,8 @@ const struct option_entry option_table[] = {
     {PLACE(cuda, cache), .kind = OPTION_IS_TEXT, .preset = "auto",
      .help = "Folder where the fastest algorithms of a GPU's matrix products are remembered. auto: "
              "~/.cache/vittrain; none: they are measured in each run."},
+    {PLACE(cuda, share), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "Several ranks may compute on one GPU: for tests, it is slower."},
 
     {PLACE(fetch, url), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Mirror to download from. Empty: the official home."},

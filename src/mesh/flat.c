@@ -62,6 +62,7 @@ void flat_open(struct flat_model *flat, const struct unit *units, int unit_count
     flat->buffers = calloc((size_t)unit_count + 1, sizeof *flat->buffers);
     ENSURE(flat->buffers != NULL, "no memory to describe %d units", unit_count);
     comm_set_device(device->backend);
+    flat->norm_ready = device->backend->event_open(device);
     for (int i = 0; i < unit_count; i++)
         buffer_describe(flat, &units[i], &flat->buffers[i]);
 }
@@ -72,6 +73,7 @@ void flat_close(struct flat_model *flat)
         free(flat->buffers[i].segments);
         flat->device->backend->event_close(flat->buffers[i].ready);
     }
+    flat->device->backend->event_close(flat->norm_ready);
     free(flat->buffers);
     *flat = (struct flat_model){0};
 }

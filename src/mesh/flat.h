@@ -67,6 +67,7 @@ struct flat_model {
     bool slots_gradients;     /* whole gradients do */
     bool narrows;             /* gradients go over the mesh in the compute type */
     double *norm_squared;     /* device: the global gradient's, after flat_norm */
+    struct event *norm_ready; /* this rank's part of it stands */
     int64_t *nonfinite_index; /* device */
 };
 

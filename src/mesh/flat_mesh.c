@@ -35,7 +35,7 @@ static void weights_enter_slot(struct flat_model *flat, int unit)
 void flat_gather_start(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
-    struct comm *shard = flat->mesh->shard;
+    struct comm *shard = flat->mesh->shard_data;
     if (buffer->whole || buffer->gathering != NULL)
         return;
     if (flat->slots_weights)
@@ -48,7 +48,7 @@ void flat_gather_wait(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
     flat_gather_start(flat, unit);
-    flat->mesh->shard->backend->wait(buffer->gathering, flat->stream);
+    flat->mesh->shard_data->backend->wait(buffer->gathering, flat->stream);
     buffer->gathering = NULL;
     buffer->whole = buffer->used = true;
 }
@@ -63,7 +63,7 @@ static void scatter_start(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
     const struct device_backend *backend = flat->device->backend;
-    struct comm *shard = flat->mesh->shard;
+    struct comm *shard = flat->mesh->shard_data;
     enum data_type type = flat->narrows ? flat->type : TYPE_FP32;
     void *sent = buffer->whole_gradient;
     if (flat->narrows) {
@@ -82,7 +82,7 @@ static void scatter_finish(struct flat_model *flat, int unit)
     struct flat_buffer *buffer = &flat->buffers[unit];
     const struct device_backend *backend = flat->device->backend;
     float *part = buffer->whole_gradient + buffer->shard_begin;
-    flat->mesh->shard->backend->wait(buffer->reducing, flat->stream);
+    flat->mesh->shard_data->backend->wait(buffer->reducing, flat->stream);
     buffer->reducing = NULL;
     if (flat->narrows) {
         const unsigned char *narrow = flat->slots[unit % FLAT_SLOTS].narrow;
@@ -105,7 +105,7 @@ static void scatter_finish(struct flat_model *flat, int unit)
 static void replicas_start(struct flat_model *flat, struct flat_buffer *buffer)
 {
     const struct device_backend *backend = flat->device->backend;
-    struct comm *replica = flat->mesh->replica;
+    struct comm *replica = flat->mesh->replica_data;
     enum data_type type = flat->narrows ? flat->type : TYPE_FP32;
     void *sent = buffer->gradient;
     if (replica->size == 1)
@@ -123,7 +123,7 @@ static void replicas_start(struct flat_model *flat, struct flat_buffer *buffer)
 
 static void replicas_finish(struct flat_model *flat, struct flat_buffer *buffer)
 {
-    flat->mesh->replica->backend->wait(buffer->reducing, flat->stream);
+    flat->mesh->replica_data->backend->wait(buffer->reducing, flat->stream);
     buffer->reducing = NULL;
     if (flat->narrows)
         flat->device->backend->convert(flat->stream, TYPE_FP32, buffer->gradient, flat->type,
@@ -196,7 +196,7 @@ void flat_reduce_wait(struct flat_model *flat)
 void flat_norm(struct flat_model *flat)
 {
     const struct device_backend *backend = flat->device->backend;
-    struct comm *shard = flat->mesh->shard;
+    struct comm *shard = flat->mesh->shard_data;
     backend->zero(flat->stream, flat->norm_squared, sizeof *flat->norm_squared);
     for (int i = 0; i < flat->count; i++) {
         const struct flat_buffer *buffer = &flat->buffers[i];
@@ -205,10 +205,10 @@ void flat_norm(struct flat_model *flat)
     }
     if (shard->size == 1)
         return;
-    backend->stream_synchronize(flat->stream);
-    shard->backend->wait(
-        shard->backend->all_reduce(shard, flat->norm_squared, 1, COMM_FP64, COMM_SUM, NULL),
-        flat->stream);
+    backend->event_record(flat->norm_ready, flat->stream);
+    shard->backend->wait(shard->backend->all_reduce(shard, flat->norm_squared, 1, COMM_FP64,
+                                                    COMM_SUM, flat->norm_ready),
+                         flat->stream);
 }
 
 /* CRC32C of a stretch of device memory, through a piece of host memory. */

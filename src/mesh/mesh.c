@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/module.h"
+
 /* What a strategy is, apart from the sizes of its groups. */
 static const struct strategy {
     const char *name;
@@ -117,6 +119,8 @@ static void groups_open(struct mesh *mesh, int place, int shard)
     struct comm *world = mesh->world;
     mesh->shard = mesh_group(world, place / shard, place % shard, shard);
     mesh->replica = mesh_group(world, place % shard, place / shard, world->size / shard);
+    mesh->shard_data = mesh->shard;
+    mesh->replica_data = mesh->replica;
 }
 
 static void world_enter(struct mesh *mesh, struct comm *world)
@@ -178,8 +182,58 @@ bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
     return true;
 }
 
+/* Of cuda/comm_nccl.cu. */
+typedef struct comm *(*nccl_function)(struct comm *host, struct error *error);
+
+/* The same ranks on GPUs; a group of one does nothing anywhere. NULL and an error. */
+static struct comm *group_on_gpus(struct comm *host, struct error *error)
+{
+    nccl_function open;
+    if (host->size == 1)
+        return host;
+    *(void **)&open = module_symbol("nccl_open", error);
+    return open != NULL ? open(host, error) : NULL;
+}
+
+bool mesh_use_device(struct mesh *mesh, const struct device *device, struct error *error)
+{
+    if (mesh->imagined || device->backend->memory_free == NULL)
+        return true;
+    struct comm *shard = group_on_gpus(mesh->shard, error);
+    struct comm *replica = shard != NULL ? group_on_gpus(mesh->replica, error) : NULL;
+    mesh->shard_data = shard != NULL ? shard : mesh->shard;
+    mesh->replica_data = replica != NULL ? replica : mesh->replica;
+    return comm_agree(mesh->world, error);
+}
+
+static void group_use_memory(struct comm *group, void *memory, size_t bytes)
+{
+    if (group->backend->use_memory != NULL)
+        group->backend->use_memory(group, memory, bytes);
+}
+
+void mesh_use_memory(struct mesh *mesh, void *memory, size_t bytes)
+{
+    group_use_memory(mesh->shard_data, memory, bytes);
+    group_use_memory(mesh->replica_data, memory, bytes);
+}
+
+static void group_leave(struct comm **data, struct comm *host)
+{
+    if (*data != host)
+        (*data)->backend->close(*data);
+    *data = host;
+}
+
+void mesh_leave_device(struct mesh *mesh)
+{
+    group_leave(&mesh->replica_data, mesh->replica);
+    group_leave(&mesh->shard_data, mesh->shard);
+}
+
 void mesh_close(struct mesh *mesh)
 {
+    mesh_leave_device(mesh);
     mesh->node->backend->close(mesh->node);
     mesh->replica->backend->close(mesh->replica);
     mesh->shard->backend->close(mesh->shard);
@@ -199,9 +253,9 @@ void mesh_describe(const struct mesh *mesh, char *text, size_t size)
 void mesh_describe_transport(const struct mesh *mesh, char *text, size_t size)
 {
     char part[2][256];
-    mesh->shard->backend->describe_transport(mesh->shard, part[0], sizeof part[0]);
-    mesh->replica->backend->describe_transport(mesh->replica, part[1], sizeof part[1]);
-    if (mesh->shard->size > 1 && mesh->replica->size > 1)
+    mesh->shard_data->backend->describe_transport(mesh->shard_data, part[0], sizeof part[0]);
+    mesh->replica_data->backend->describe_transport(mesh->replica_data, part[1], sizeof part[1]);
+    if (mesh->shard->size > 1 && mesh->replica->size > 1 && strcmp(part[0], part[1]) != 0)
         snprintf(text, size, "%s for shards, %s for replicas", part[0], part[1]);
     else
         snprintf(text, size, "%s", part[mesh->shard->size > 1 ? 0 : 1]);

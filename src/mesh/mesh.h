@@ -11,6 +11,9 @@ struct mesh {
     struct comm *replica; /* ranks that hold the same shard */
     struct comm *shard;   /* ranks that together hold one copy */
     struct comm *node;    /* ranks of this node */
+    /* The same ranks as replica and shard, for what lies in the device's memory: other groups where
+     * that is a GPU's (mesh_use_device), else the same. */
+    struct comm *replica_data, *shard_data;
     int node_count, node_index;
     const char *strategy; /* "fsdp" */
     /* Where the shard group has more than one rank: whole weights, whole gradients of a unit exist
@@ -39,10 +42,18 @@ bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
                   const struct options *options, struct error *error);
 void mesh_close(struct mesh *mesh);
 
+/* Makes the groups for the memory of this device. Collective; an error is the same on all ranks. */
+bool mesh_use_device(struct mesh *mesh, const struct device *device, struct error *error);
+/* What lies on the device lies in this memory, which must live until mesh_leave_device. */
+void mesh_use_memory(struct mesh *mesh, void *memory, size_t bytes);
+/* Before memory and device are closed; nothing where no device is used. Collective. */
+void mesh_leave_device(struct mesh *mesh);
+
 /* "hsdp, 8 ranks on 2 nodes: replica 2 x shard 4" */
 void mesh_describe(const struct mesh *mesh, char *text, size_t size);
 
-/* How large collectives of the two groups go: "shared for shards, ring for replicas" */
+/* How large collectives of the two groups go: "shared for shards, ring for replicas"; on GPUs
+ * "NCCL 2.28.9" */
 void mesh_describe_transport(const struct mesh *mesh, char *text, size_t size);
 
 #endif

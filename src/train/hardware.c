@@ -116,3 +116,34 @@ bool hardware_compare(const struct device_limits *limits, struct comm *world, st
                        : "set VITTRAIN_CPU=baseline or avx2, what all have");
     return comm_agree(world, error);
 }
+
+/* NCCL takes ranks of one GPU only where it believes them on several hosts. */
+static void nccl_may_share(const struct comm *world)
+{
+    char host[96];
+    snprintf(host, sizeof host, "%s-rank%d", comm_host(), world->rank);
+    setenv("NCCL_HOSTID", host, 0);
+}
+
+bool hardware_alone(const struct options *options, const struct device_limits *limits,
+                    struct comm *node, struct comm *world, struct error *error)
+{
+    enum { SIZE = sizeof limits->identity };
+    char(*identity)[SIZE] = calloc((size_t)node->size, SIZE);
+    ENSURE(identity != NULL, "no memory to compare %d devices", node->size);
+    memcpy(identity[node->rank], limits->identity, SIZE);
+    comm_all_gather(node, identity, SIZE, COMM_BYTE);
+    int others = 0;
+    for (int rank = 0; rank < node->size; rank++)
+        others += rank != node->rank && strcmp(identity[rank], limits->identity) == 0;
+    free(identity);
+    bool shares = limits->identity[0] != '\0' && others > 0;
+    if (shares && options->cuda.share)
+        nccl_may_share(world);
+    else if (shares)
+        error_set(error, ERROR_USAGE,
+                  "%d ranks of this node have the same GPU (%s, %s): start as many ranks on it as "
+                  "it has GPUs (look at CUDA_VISIBLE_DEVICES, too), or set cuda.share=yes",
+                  others + 1, limits->name, limits->identity);
+    return comm_agree(world, error);
+}

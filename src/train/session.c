@@ -106,7 +106,9 @@ static bool session_prepare(struct session *session, bool training, struct error
     const struct options *options = session->options;
     struct comm *world = session->mesh.world;
     device_open(session, error);
-    if (!comm_agree(world, error) || !hardware_compare(&session->limits, world, error))
+    if (!comm_agree(world, error) || !hardware_compare(&session->limits, world, error) ||
+        !hardware_alone(options, &session->limits, session->mesh.node, world, error) ||
+        !mesh_use_device(&session->mesh, session->device, error))
         return false;
     session->compute = compute_type(session);
     model_prepare(session, error);
@@ -296,6 +298,7 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
         pinned_allocate(session, error);
     if (!comm_agree(session->mesh.world, error))
         return false;
+    mesh_use_memory(&session->mesh, session->memory, bytes);
     arena_begin(&session->arena, session->memory, bytes);
     session_layout(session, source, training);
     const double scale = session->scaler != NULL ? session->options->train.loss_scale : 1;
@@ -352,6 +355,8 @@ void session_close(struct session *session)
     profile_close(session->profile);
     if (session->device != NULL) {
         const struct device_backend *backend = session->device->backend;
+        backend->stream_synchronize(session->stream);
+        mesh_leave_device(&session->mesh);
         if (session->flat.buffers != NULL)
             flat_close(&session->flat);
         if (session->host_sums != NULL)

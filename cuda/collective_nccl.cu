@@ -1,0 +1,118 @@
+/* Collectives by NCCL. */
+#include "collective.h"
+
+#include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct collective {
+    ncclComm_t comm;
+    void *registered; /* NCCL's handle, or NULL */
+    int rank;
+};
+
+/* NULL where it went well. */
+static const char *failure(ncclResult_t result, ncclComm_t comm)
+{
+    static char text[1024];
+    if (result == ncclSuccess)
+        return NULL;
+    const char *more = ncclGetLastError(comm);
+    snprintf(text, sizeof text, "NCCL: %s%s%.800s", ncclGetErrorString(result),
+             more != NULL && more[0] != '\0' ? ": " : "", more != NULL ? more : "");
+    return text;
+}
+
+void collective_library(char *text, size_t size)
+{
+    int version = 0;
+    ncclGetVersion(&version);
+    snprintf(text, size, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+}
+
+const char *collective_id(void *id)
+{
+    static_assert(sizeof(ncclUniqueId) == COLLECTIVE_ID_BYTES, "NCCL's id has another size");
+    return failure(ncclGetUniqueId((ncclUniqueId *)id), NULL);
+}
+
+/* Calls on a communicator that is not blocking start a thread each, so this one is: who opens it
+ * watches the time (comm_nccl.cu). All connections are made here, not in the first collectives,
+ * which would block there. */
+const char *collective_open(const void *id, int rank, int size, struct collective **opened)
+{
+    struct collective *collective = (struct collective *)calloc(1, sizeof *collective);
+    ENSURE(collective != NULL, "no memory for a group of GPUs");
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 1;
+    setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+    const char *failed = failure(
+        ncclCommInitRankConfig(&collective->comm, size, *(const ncclUniqueId *)id, rank, &config),
+        NULL);
+    collective->rank = rank;
+    if (failed != NULL)
+        free(collective);
+    else
+        *opened = collective;
+    return failed;
+}
+
+void collective_close(struct collective *collective)
+{
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+    if (collective->registered != NULL)
+        ncclCommDeregister(collective->comm, collective->registered);
+#endif
+    const char *failed = failure(ncclCommDestroy(collective->comm), NULL);
+    ENSURE(failed == NULL, "a group of GPUs cannot be closed: %s", failed);
+    free(collective);
+}
+
+const char *collective_error(struct collective *collective)
+{
+    ncclResult_t met = ncclSuccess;
+    ncclResult_t result = ncclCommGetAsyncError(collective->comm, &met);
+    if (result != ncclSuccess)
+        return failure(result, collective->comm);
+    return met == ncclInProgress ? NULL : failure(met, collective->comm);
+}
+
+/* Only faster: where NCCL cannot use it, all is as without. */
+void collective_use_memory(struct collective *collective, void *memory, size_t bytes)
+{
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+    if (ncclCommRegister(collective->comm, memory, bytes, &collective->registered) != ncclSuccess)
+        collective->registered = NULL;
+#else
+    (void)collective, (void)memory, (void)bytes;
+#endif
+}
+
+const char *collective_run(struct collective *collective, const struct collective_call *call,
+                           cudaStream_t stream)
+{
+    static const ncclDataType_t types[] = {ncclUint8,   ncclInt64,    ncclFloat32,
+                                           ncclFloat64, ncclBfloat16, ncclFloat16};
+    static const ncclRedOp_t operations[] = {ncclSum, ncclMin, ncclMax};
+    const ncclDataType_t type = types[call->type];
+    const ncclRedOp_t operation = operations[call->operation];
+    const size_t count = (size_t)call->count;
+    unsigned char *buffer = (unsigned char *)call->buffer;
+    unsigned char *own = buffer + collective->rank * call->count * comm_type_size(call->type);
+    ncclResult_t result = ncclInvalidArgument;
+    switch (call->kind) {
+    case CALL_ALL_REDUCE:
+        result = ncclAllReduce(buffer, buffer, count, type, operation, collective->comm, stream);
+        break;
+    case CALL_REDUCE_SCATTER:
+        result = ncclReduceScatter(buffer, own, count, type, operation, collective->comm, stream);
+        break;
+    case CALL_ALL_GATHER:
+        result = ncclAllGather(own, buffer, count, type, collective->comm, stream);
+        break;
+    case CALL_BROADCAST:
+        result = ncclBroadcast(buffer, buffer, count, type, call->root, collective->comm, stream);
+        break;
+    }
+    return failure(result, collective->comm);
+}

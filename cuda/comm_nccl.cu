@@ -1,0 +1,425 @@
+/* The backend "nccl" of comm.h: collectives on memory of GPUs. Each group has a stream of its own,
+ * which waits for `after`, runs the collective and records an event; a stream that waits for a
+ * ticket waits for that event, and the host for nothing. While a step is recorded, stream and event
+ * become part of it. While the host waits for the GPU it looks whether the collectives are still
+ * alive (watch.h); it asks who is missing over MPI, in a group of its own. */
+#include "collective.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "watch.h"
+
+extern "C" {
+#include "core/clock.h"
+}
+
+/* Started and not waited for. flat_mesh.c has a few a unit under way at most. */
+enum { TICKETS = 1024 };
+
+struct nccl_group;
+
+struct ticket {
+    struct nccl_group *group;
+    struct collective_call call;
+    int64_t number; /* which collective of the group, from 1 */
+    cudaEvent_t over;
+    bool open;     /* not waited for */
+    bool recorded; /* into a step: the event says nothing to the host */
+};
+
+struct nccl_group {
+    struct comm comm;  /* first: a struct comm of this backend is a nccl_group */
+    struct comm *host; /* the same ranks over MPI, for questions */
+    struct collective *collective;
+    cudaStream_t stream;
+    struct ticket tickets[TICKETS]; /* collective n has number n % TICKETS */
+    int64_t started;                /* the first is the opening of the group */
+    int64_t over;                   /* as far as the host has seen */
+    bool recorded;                  /* a step with collectives of this group was */
+    double progress;                /* clock: the newest collective that was seen to end */
+    struct nccl_group *next;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct nccl_group *first;
+} watch = {PTHREAD_MUTEX_INITIALIZER, NULL};
+
+/* Of this thread, while it waits for the GPU. */
+static thread_local struct {
+    double began, next_look;
+} waiting;
+
+static struct nccl_group *group_of(struct comm *comm)
+{
+    return (struct nccl_group *)comm;
+}
+
+/* ---- Collectives. */
+static void call_describe(const struct ticket *ticket, char *text, size_t size)
+{
+    static const char *const names[] = {"all-reduce", "reduce-scatter", "all-gather", "broadcast"};
+    snprintf(text, size, "GPU %s of %lld %s%s", names[ticket->call.kind],
+             (long long)ticket->call.count, comm_type_name(ticket->call.type),
+             ticket->recorded ? ", or one before it in a recorded step," : "");
+}
+
+/* Ends the job, because of this ticket. */
+static void group_give_up(struct nccl_group *group, const struct ticket *ticket, double seconds,
+                          const char *failed)
+{
+    char what[160], why[1200];
+    call_describe(ticket, what, sizeof what);
+    if (failed != NULL)
+        snprintf(why, sizeof why,
+                 "%s; a rank may have died, or the network: NCCL_DEBUG=INFO says more", failed);
+    comm_give_up(group->host, ticket->number, what, seconds, failed != NULL ? why : NULL);
+}
+
+static struct ticket *ticket_take(struct nccl_group *group, const struct collective_call *call)
+{
+    pthread_mutex_lock(&watch.lock);
+    struct ticket *ticket = &group->tickets[++group->started % TICKETS];
+    ENSURE(!ticket->open, "%d collectives that nobody has waited for", TICKETS);
+    ticket->call = *call;
+    ticket->number = group->started;
+    ticket->open = true;
+    pthread_mutex_unlock(&watch.lock);
+    comm_entered(group->host, ticket->number);
+    return ticket;
+}
+
+static struct ticket *group_start(struct comm *comm, const struct collective_call *call,
+                                  struct event *after)
+{
+    struct nccl_group *group = group_of(comm);
+    enum cudaStreamCaptureStatus capture;
+    ENSURE(call->count >= 0, "a collective of a negative count");
+    if (call->count == 0)
+        return NULL;
+    struct ticket *ticket = ticket_take(group, call);
+    if (after != NULL)
+        CUDA_CHECK(cudaStreamWaitEvent(group->stream, after->handle, 0));
+    CUDA_CHECK(cudaStreamIsCapturing(group->stream, &capture));
+    ticket->recorded = capture == cudaStreamCaptureStatusActive;
+    group->recorded = group->recorded || ticket->recorded;
+    const char *failed = collective_run(group->collective, call, group->stream);
+    if (failed != NULL)
+        group_give_up(group, ticket, 0, failed);
+    CUDA_CHECK(cudaEventRecord(ticket->over, group->stream));
+    return ticket;
+}
+
+static struct ticket *group_all_reduce(struct comm *comm, void *buffer, int64_t count,
+                                       enum comm_type type, enum comm_operation operation,
+                                       struct event *after)
+{
+    const struct collective_call call = {CALL_ALL_REDUCE, buffer, count, type, operation, 0};
+    return group_start(comm, &call, after);
+}
+
+static struct ticket *group_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
+                                           enum comm_type type, enum comm_operation operation,
+                                           struct event *after)
+{
+    const struct collective_call call = {CALL_REDUCE_SCATTER, buffer, count, type, operation, 0};
+    return group_start(comm, &call, after);
+}
+
+static struct ticket *group_all_gather(struct comm *comm, void *buffer, int64_t count,
+                                       enum comm_type type, struct event *after)
+{
+    const struct collective_call call = {CALL_ALL_GATHER, buffer, count, type, COMM_SUM, 0};
+    return group_start(comm, &call, after);
+}
+
+static struct ticket *group_broadcast(struct comm *comm, void *buffer, int64_t count,
+                                      enum comm_type type, int root, struct event *after)
+{
+    const struct collective_call call = {CALL_BROADCAST, buffer, count, type, COMM_SUM, root};
+    return group_start(comm, &call, after);
+}
+
+static void group_wait(struct ticket *ticket, struct stream *stream)
+{
+    if (ticket == NULL)
+        return;
+    ENSURE(ticket->open, "a ticket is waited for twice");
+    if (stream != NULL)
+        CUDA_CHECK(cudaStreamWaitEvent(stream->handle, ticket->over, 0));
+    else
+        cuda_wait_for(ticket->over);
+    ticket->open = false;
+}
+
+/* The GPU's time is not the host's. */
+static void group_times(struct comm *, double *busy, double *exposed)
+{
+    *busy = *exposed = 0;
+}
+
+/* ---- What only groups of hosts do. */
+static struct ticket *group_send(struct comm *, const void *, int64_t, int)
+{
+    ENSURE(false, "GPUs do not send to one another but in collectives");
+    return NULL;
+}
+
+static struct ticket *group_receive(struct comm *, void *, int64_t, int)
+{
+    ENSURE(false, "GPUs do not receive from one another but in collectives");
+    return NULL;
+}
+
+static struct comm *group_split(struct comm *, int, int)
+{
+    ENSURE(false, "a group of GPUs is made from one of hosts");
+    return NULL;
+}
+
+static struct comm *group_split_node(struct comm *)
+{
+    ENSURE(false, "a group of GPUs is made from one of hosts");
+    return NULL;
+}
+
+static bool group_set_transport(struct comm *, enum transport_choice, struct error *)
+{
+    ENSURE(false, "NCCL chooses how it goes");
+    return false;
+}
+
+static void *group_handle(struct comm *)
+{
+    ENSURE(false, "a group of GPUs has no communicator of MPI");
+    return NULL;
+}
+
+static void group_describe_transport(const struct comm *, char *text, size_t size)
+{
+    collective_library(text, size);
+}
+
+static void group_use_memory(struct comm *comm, void *memory, size_t bytes)
+{
+    collective_use_memory(group_of(comm)->collective, memory, bytes);
+}
+
+/* ---- The watch. */
+
+/* Goes on to the first collective that the GPU has not finished; false: there is none. What was
+ * recorded cannot be asked. */
+static bool group_advance(struct nccl_group *group, double now)
+{
+    if (group->over < group->started - TICKETS)
+        group->over = group->started - TICKETS;
+    while (group->over < group->started) {
+        const struct ticket *next = &group->tickets[(group->over + 1) % TICKETS];
+        if (!next->recorded && cudaEventQuery(next->over) == cudaErrorNotReady)
+            return true;
+        group->over++;
+        group->progress = now;
+    }
+    return false;
+}
+
+static void group_look(struct nccl_group *group, double now)
+{
+    const double timeout = comm_timeout();
+    const bool waits = group_advance(group, now);
+    const double since = group->progress > waiting.began ? group->progress : waiting.began;
+    const int64_t number = waits ? group->over + 1 : group->started;
+    const struct ticket *ticket = &group->tickets[number % TICKETS];
+    const char *failed = collective_error(group->collective);
+    const bool late = (waits || group->recorded) && timeout > 0 && now - since > timeout;
+    if (failed == NULL && !late)
+        return;
+    group_give_up(group, ticket, now - since, failed);
+}
+
+void watch_begin(void)
+{
+    const double patience = 0.01;
+    waiting.began = clock_now();
+    waiting.next_look = waiting.began + patience;
+}
+
+void watch_turn(void)
+{
+    const double often = 0.01;
+    const double now = clock_now();
+    if (now < waiting.next_look)
+        return;
+    pthread_mutex_lock(&watch.lock);
+    waiting.next_look = now + often;
+    for (struct nccl_group *group = watch.first; group != NULL; group = group->next)
+        group_look(group, now);
+    pthread_mutex_unlock(&watch.lock);
+}
+
+static void watch_enter(struct nccl_group *group)
+{
+    pthread_mutex_lock(&watch.lock);
+    group->next = watch.first;
+    watch.first = group;
+    pthread_mutex_unlock(&watch.lock);
+}
+
+static void watch_leave(struct nccl_group *group)
+{
+    pthread_mutex_lock(&watch.lock);
+    struct nccl_group **link = &watch.first;
+    while (*link != group)
+        link = &(*link)->next;
+    *link = group->next;
+    pthread_mutex_unlock(&watch.lock);
+}
+
+/* ---- Opening: NCCL waits there for ever for a rank that does not come, so a thread looks at the
+ * clock. */
+struct guard {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool done;
+    struct nccl_group *group;
+    double timeout;
+};
+
+static const char opening[] = "NCCL's start";
+
+static void *guard_main(void *argument)
+{
+    struct guard *guard = (struct guard *)argument;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    const double end = (double)until.tv_sec + (double)until.tv_nsec * 1e-9 + guard->timeout;
+    until.tv_sec = (time_t)end;
+    until.tv_nsec = (long)((end - (double)until.tv_sec) * 1e9);
+    int result = 0;
+    pthread_mutex_lock(&guard->lock);
+    while (!guard->done && result == 0)
+        result = pthread_cond_timedwait(&guard->changed, &guard->lock, &until);
+    if (!guard->done)
+        comm_give_up(guard->group->host, 1, opening, guard->timeout, NULL);
+    pthread_mutex_unlock(&guard->lock);
+    return NULL;
+}
+
+static void guard_begin(struct guard *guard, struct nccl_group *group)
+{
+    guard->group = group;
+    guard->timeout = comm_timeout();
+    guard->done = false;
+    if (guard->timeout <= 0)
+        return;
+    ENSURE(pthread_mutex_init(&guard->lock, NULL) == 0 &&
+               pthread_cond_init(&guard->changed, NULL) == 0 &&
+               pthread_create(&guard->thread, NULL, guard_main, guard) == 0,
+           "cannot start a thread");
+}
+
+static void guard_end(struct guard *guard)
+{
+    if (guard->timeout <= 0)
+        return;
+    pthread_mutex_lock(&guard->lock);
+    guard->done = true;
+    pthread_cond_signal(&guard->changed);
+    pthread_mutex_unlock(&guard->lock);
+    pthread_join(guard->thread, NULL);
+    pthread_cond_destroy(&guard->changed);
+    pthread_mutex_destroy(&guard->lock);
+}
+
+/* False: NCCL cannot even begin. Later failures, of which other ranks may not know, end the job. */
+static bool group_connect(struct nccl_group *group, struct error *error)
+{
+    unsigned char id[COLLECTIVE_ID_BYTES] = {0};
+    struct guard guard;
+    const char *failed = group->comm.rank == 0 ? collective_id(id) : NULL;
+    if (failed != NULL)
+        error_set(error, ERROR_PEER, "%s does not start: %s; NCCL_DEBUG=INFO says more", opening,
+                  failed);
+    if (!comm_agree(group->host, error))
+        return false;
+    comm_broadcast(group->host, id, sizeof id, COMM_BYTE, 0);
+    comm_entered(group->host, group->started = group->over = 1);
+    const double begin = clock_now();
+    guard_begin(&guard, group);
+    failed = collective_open(id, group->comm.rank, group->comm.size, &group->collective);
+    guard_end(&guard);
+    if (failed != NULL)
+        comm_give_up(group->host, 1, opening, clock_now() - begin, failed);
+    return true;
+}
+
+/* Before the kernels of other streams: a collective that begins late holds up all ranks. */
+static void group_open_stream(struct nccl_group *group)
+{
+    int least = 0, greatest = 0;
+    CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    CUDA_CHECK(cudaStreamCreateWithPriority(&group->stream, cudaStreamNonBlocking, greatest));
+    for (int i = 0; i < TICKETS; i++) {
+        group->tickets[i].group = group;
+        CUDA_CHECK(cudaEventCreateWithFlags(&group->tickets[i].over, cudaEventDisableTiming));
+    }
+}
+
+static void group_close(struct comm *comm)
+{
+    struct nccl_group *group = group_of(comm);
+    cudaEvent_t last = group->tickets[0].over;
+    CUDA_CHECK(cudaEventRecord(last, group->stream));
+    cuda_wait_for(last);
+    watch_leave(group);
+    for (int i = 0; i < TICKETS; i++) {
+        ENSURE(!group->tickets[i].open, "a group of GPUs is closed before a collective is over");
+        CUDA_CHECK(cudaEventDestroy(group->tickets[i].over));
+    }
+    collective_close(group->collective);
+    CUDA_CHECK(cudaStreamDestroy(group->stream));
+    group->host->backend->close(group->host);
+    free(group);
+}
+
+static const struct comm_backend comm_nccl = {
+    .name = "nccl",
+    .all_reduce = group_all_reduce,
+    .reduce_scatter = group_reduce_scatter,
+    .all_gather = group_all_gather,
+    .broadcast = group_broadcast,
+    .send = group_send,
+    .receive = group_receive,
+    .wait = group_wait,
+    .times = group_times,
+    .split = group_split,
+    .split_node = group_split_node,
+    .set_transport = group_set_transport,
+    .describe_transport = group_describe_transport,
+    .handle = group_handle,
+    .use_memory = group_use_memory,
+    .close = group_close,
+};
+
+extern "C" struct comm *nccl_open(struct comm *host, struct error *error)
+{
+    struct nccl_group *group = (struct nccl_group *)calloc(1, sizeof *group);
+    ENSURE(group != NULL, "no memory for a group of GPUs");
+    group->comm.backend = &comm_nccl;
+    group->comm.rank = host->rank;
+    group->comm.size = host->size;
+    comm_barrier(host); /* where the watch sees who is missing, which it does not in a split */
+    group->host = host->backend->split(host, 0, host->rank);
+    if (!group_connect(group, error)) {
+        group->host->backend->close(group->host);
+        free(group);
+        return NULL;
+    }
+    group_open_stream(group);
+    watch_enter(group);
+    return &group->comm;
+}
