@@ -117,7 +117,7 @@ __device__ static inline void tile_finish(struct query_tile<width> &tile,
 }
 
 template <typename number, int width>
-__global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 64 ? 2 : 1)
+__global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 64 ? 3 : 2)
     attention_kernel(struct attention_view view, const number *qkv, number *out, float *lse)
 {
     SHARED_MEMORY(shared);

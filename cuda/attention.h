@@ -15,7 +15,7 @@ enum {
     TILE = 16,           /* rows that a warp takes at once */
     STEP = 64,           /* tokens that one step of the softmax takes */
     CHUNK_MOST = 320,    /* tokens; a multiple of STEP: steps do not depend on the GPU */
-    ATTENTION_WARPS = 8, /* most of a block */
+    ATTENTION_WARPS = 4, /* most of a block */
     ATTENTION_THREADS = ATTENTION_WARPS * WARP
 };
 
@@ -246,8 +246,8 @@ __device__ static inline void tile_times_rows(struct sum_matrix (&sums)[2],
     UNROLL
     for (int k = 0; k < width / 16; k++) {
         uint32_t word[4];
-        int of_lane = row + lane / 16 * 8 + lane % 8;
-        blocks_load(word, kept + place_of<width>(of_lane, k * 2 + lane / 8 % 2));
+        int of_lane = lane / 16 * 8 + lane % 8; /* all but this is the same for all lanes */
+        blocks_load(word, kept + row * width * 2 + place_of<width>(of_lane, k * 2 + lane / 8 % 2));
         product_add(sums[0], tile[k], word[0], word[1], number{});
         product_add(sums[1], tile[k], word[2], word[3], number{});
     }
@@ -263,7 +263,8 @@ __device__ static inline void weights_times_rows(struct sum_matrix (&sums)[width
     UNROLL
     for (int k = 0; k < width / 16; k++) {
         uint32_t word[4];
-        blocks_load_transposed(word, kept + place_of<width>(row + lane % 16, k * 2 + lane / 16));
+        blocks_load_transposed(word, kept + row * width * 2 +
+                                         place_of<width>(lane % 16, k * 2 + lane / 16));
         product_add(sums[k * 2], weights, word[0], word[1], number{});
         product_add(sums[k * 2 + 1], weights, word[2], word[3], number{});
     }

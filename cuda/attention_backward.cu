@@ -192,7 +192,7 @@ tokens_pass(const struct attention_view &view, const struct gradient_tensors &gi
 }
 
 template <typename number, int width>
-__global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 64 ? 2 : 1)
+__global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 64 ? 3 : 2)
     attention_backward_kernel(struct attention_view view, struct gradient_tensors given)
 {
     SHARED_MEMORY(shared);

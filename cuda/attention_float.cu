@@ -26,7 +26,7 @@ struct float_room {
     int stride;
 };
 
-static inline size_t warp_floats(int64_t head_dim)
+__host__ __device__ static inline size_t warp_floats(int64_t head_dim)
 {
     return (size_t)(2 * ROWS * head_dim + 2 * WARP * ROWS + 4 * WARP);
 }
@@ -46,7 +46,7 @@ __device__ static inline struct float_room room_of(unsigned char *shared,
     room.kept[0] = (float *)shared;
     room.kept[1] = room.kept[0] + WARP * room.stride;
     float *warps = room.kept[1] + WARP * room.stride;
-    size_t each = (size_t)(2 * ROWS * head_dim + 2 * WARP * ROWS + 4 * WARP);
+    size_t each = warp_floats(head_dim);
     room.own[0] = warps + each * (size_t)warp;
     room.own[1] = room.own[0] + ROWS * head_dim;
     room.weights[0] = (struct four *)(room.own[1] + ROWS * head_dim);
