@@ -180,7 +180,8 @@ const struct emulated_exchange *emulated_warp_exchange(const void *value, size_t
         emulated_fault("an exchange in a block of %d threads, which has part of a warp",
                        state.threads);
     struct emulated_exchange *values = warp->values[fibre->exchanges++ % 2];
-    memcpy(values[state.current - first].bytes, value, size);
+    if (size > 0)
+        memcpy(values[state.current - first].bytes, value, size);
     fibre->state = FIBRE_IN_EXCHANGE;
     if (++warp->arrived < WARP) {
         stack_leave(fibre);
