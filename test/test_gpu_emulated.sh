@@ -1,0 +1,61 @@
+#!/bin/sh
+# The whole program on emulated GPUs, by every strategy and on 1, 2 and 4 ranks: the losses are those of
+# one rank on the CPU within rounding, with recorded steps and without. Two ranks on one GPU are an
+# error. And what hangs in the middle of training is named.
+. "$TEST_SOURCE/test/program.sh"
+
+module=$TEST_BUILD/test/emulated-cuda.so
+if [ ! -e "$module" ]; then
+    echo '1..0 # SKIP no C++ compiler for the emulated GPU'
+    exit 0
+fi
+cd "$work" || exit 1
+VITTRAIN_CUDA_MODULE=$module
+export VITTRAIN_CUDA_MODULE
+# Rows, widths and counts that are no multiples of what a kernel does at a time; gradients are cut.
+tiny="$small model.patch=16 model.depth=1 model.drop_path=0.1 train.global_batch=8 debug.fraction=0.02 \
+train.epochs=1 train.steps=5 train.clip_norm=1 optim.ema=0.9 data.val=none output.tensorboard=off"
+
+# trains NAME RANKS WORD...: on emulated GPUs, with the losses and norms of the CPU.
+trains() {
+    name=$1 ranks=$2
+    shift 2
+    run "$ranks" gpu $tiny run.backend=cuda run.dir="$work/gpu" "$@"
+    bad=
+    [ $status -eq 0 ] || bad="exit status $status"
+    for what in loss grad_norm; do
+        column "$work/gpu/metrics.csv" train $what >"$work/a"
+        column "$work/cpu/metrics.csv" train $what >"$work/b"
+        bad="$bad$(differ "$work/a" "$work/b" 1e-4)"
+    done
+    [ "$ranks" = 1 ] || grep -q 'emulated NCCL' "$work/gpu.log" || bad="$bad; not by NCCL"
+    result "$name" "$bad" "$work/gpu.log"
+    rm -rf "$work/gpu"
+}
+
+echo 1..11
+run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"
+result 'the CPU trains' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/cpu.log"
+trains 'one GPU' 1
+trains 'ddp on 2 GPUs' 2 mesh.strategy=ddp
+trains 'ddp on 4 GPUs, not recorded' 4 mesh.strategy=ddp cuda.graph=off
+trains 'zero1 on 2 GPUs' 2 mesh.strategy=zero1
+trains 'zero2 on 2 GPUs, in micro-batches' 2 mesh.strategy=zero2 train.accumulate=2
+trains 'fsdp on 4 GPUs' 4 mesh.strategy=fsdp
+trains 'hsdp on 4 GPUs' 4 mesh.strategy=hsdp mesh.shard=2
+
+VITTRAIN_EMULATION_DEVICES=1
+export VITTRAIN_EMULATION_DEVICES
+fails 2 'two ranks on one GPU' 2 'rank 0 on .*: 2 ranks of this node have the same GPU \(emulated GPU.*cuda.share=yes' \
+    $tiny run.backend=cuda run.dir="$work/shared"
+trains 'two ranks on one GPU, as they wish' 2 mesh.strategy=fsdp cuda.share=yes
+unset VITTRAIN_EMULATION_DEVICES
+
+VITTRAIN_EMULATION_COLLECTIVE=hang:1:20
+export VITTRAIN_EMULATION_COLLECTIVE
+run 2 hanging $tiny run.backend=cuda run.dir="$work/hanging" mesh.strategy=fsdp mesh.timeout=3s
+bad=
+[ $status -eq 9 ] || bad="exit status $status"
+grep -qE '^vittrain: rank [01] on .*: GPU .* \(number [0-9]+ of a group of 2 ranks\) has waited' "$work/hanging.log" ||
+    bad="$bad; not said"
+result 'a collective that hangs ends the training' "$bad" "$work/hanging.log"
