@@ -25,35 +25,36 @@ case $program in /*) ;; *) program=./$program ;; esac
 name=$(basename "$program")
 counts=$(awk -v name="$name" '$1 == name { $1 = ""; print }' "$here/ranks")
 
-# Tests of the device's operations run once more on the GPU's kernels, emulated on the host.
-run_emulated() {
-    module=${TEST_BUILD:-$PWD}/test/emulated-cuda.so
-    grep -qx "$name" "$here/devices" && [ -e "$module" ] || return
-    echo "device emulated GPU"
-    VITTRAIN_TEST_DEVICE=cuda VITTRAIN_CUDA_MODULE=$module \
-        timeout "${TEST_TIMEOUT:-300}" "$program"
-    echo "status $?"
-}
-
-run_all() {
+# Once, or once with each number of ranks.
+run_counts() {
     if [ -z "$counts" ]; then
         timeout "${TEST_TIMEOUT:-300}" "$program"
         echo "status $?"
-    else
-        for count in $counts; do
-            echo "ranks $count"
-            # More ranks than cores: one thread each, or they spin against each other.
-            OMP_NUM_THREADS=1 timeout "${TEST_TIMEOUT:-300}" \
-                $MPIRUN -np "$count" sh "$here/run_test.sh" --rank "$program"
-            echo "status $?"
-        done
+        return
     fi
-    run_emulated
+    for count in $counts; do
+        echo "ranks $count"
+        # More ranks than cores: one thread each, or they spin against each other.
+        OMP_NUM_THREADS=1 timeout "${TEST_TIMEOUT:-300}" \
+            $MPIRUN -np "$count" sh "$here/run_test.sh" --rank "$program"
+        echo "status $?"
+    done
+}
+
+# Tests of the device's operations run once more on the GPU's kernels, emulated on the host.
+run_all() {
+    run_counts
+    module=${TEST_BUILD:-$PWD}/test/emulated-cuda.so
+    grep -qx "$name" "$here/devices" && [ -e "$module" ] || return
+    echo "device emulated GPU"
+    VITTRAIN_TEST_DEVICE=cuda VITTRAIN_CUDA_MODULE=$module
+    export VITTRAIN_TEST_DEVICE VITTRAIN_CUDA_MODULE
+    run_counts
 }
 
 run_all </dev/null | awk '
-    /^ranks [0-9]+$/ { label = " [" $2 " ranks]"; next }
-    /^device / { label = " [" substr($0, 8) "]"; next }
+    /^ranks [0-9]+$/ { label = " [" $2 " ranks" device "]"; next }
+    /^device / { device = ", " substr($0, 8); label = " [" substr($0, 8) "]"; next }
     /^1\.\.[0-9]+/ { planned += substr($1, 4); next }
     /^(not )?ok / {
         # cmocka counts a test that it skipped as failed.

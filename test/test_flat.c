@@ -1,6 +1,7 @@
-/* Meshes and flat buffers on 1 to 4 ranks, for every shard size that divides them: the same start,
- * the same sums, the same norm; what is gathered is whole. All ranks run the same tests and add up
- * what they find wrong before anything is asserted, so that no rank stays behind. */
+/* Meshes and flat buffers on 1 to 4 ranks, on CPUs and on (emulated) GPUs, for every shard size
+ * that divides them: the same start, the same sums, the same norm; what is gathered is whole. All
+ * ranks run the same tests and add up what they find wrong before anything is asserted, so that no
+ * rank stays behind. */
 #include "mesh/flat.h"
 
 #include <math.h>
@@ -14,6 +15,7 @@
 #include <cmocka.h>
 
 #include "core/random.h"
+#include "device_test.h"
 #include "mesh/initial.h"
 
 enum { UNITS = 3, SEED = 42 };
@@ -51,9 +53,17 @@ static struct unit units[UNITS] = {
     {.name = "head", .tensors = head, .tensor_count = 2},
 };
 
+/* Nothing that was queued is under way any more. */
+static void queue_wait(void)
+{
+    device->backend->stream_synchronize(stream);
+}
+
 static void units_lay_out(void)
 {
     uint32_t index = 0;
+    if (strcmp(device->backend->name, "cpu") != 0) /* the emulated one is slow */
+        head[0].count = head[0].shape[0] = 7001;
     for (int u = 0; u < UNITS; u++)
         for (int t = 0; t < units[u].tensor_count; t++) {
             struct unit_tensor *tensor = &units[u].tensors[t];
@@ -88,6 +98,7 @@ static void house_open(struct house *house, int shard, enum policy policy, enum 
 {
     struct error error = {0};
     mesh_split(&house->mesh, world, shard);
+    assert_true(mesh_use_device(&house->mesh, device, &error));
     house->mesh.reduce_compute = type != TYPE_FP32;
     house->mesh.shard_gradients = policy >= KEEP_WEIGHTS;
     house->mesh.shard_weights = policy == KEEP_NOTHING;
@@ -95,21 +106,25 @@ static void house_open(struct house *house, int shard, enum policy policy, enum 
     arena_measure(&house->arena);
     flat_allocate(&house->flat, &house->arena);
     size_t bytes = house->arena.peak;
-    house->memory = device->backend->allocate(device, bytes, &error);
+    house->memory = device->backend->allocate_pinned(device, bytes, &error); /* to look at it */
     assert_non_null(house->memory);
     memset(house->memory, 0xff, bytes);
+    mesh_use_memory(&house->mesh, house->memory, bytes);
     arena_begin(&house->arena, house->memory, bytes);
     flat_allocate(&house->flat, &house->arena);
     assert_int_equal(house->arena.used, bytes);
     flat_set_segments(&house->flat, 0.25);
     flat_initialize(&house->flat, SEED);
     flat_refresh(&house->flat);
+    queue_wait();
 }
 
 static void house_close(struct house *house)
 {
+    queue_wait();
+    mesh_leave_device(&house->mesh);
     flat_close(&house->flat);
-    device->backend->release(device, house->memory);
+    device->backend->release_pinned(device, house->memory);
     mesh_close(&house->mesh);
 }
 
@@ -197,17 +212,27 @@ static void start_is_the_same_on_every_mesh(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
+static float *pinned_floats(int64_t count)
+{
+    struct error error = {0};
+    float *values =
+        device->backend->allocate_pinned(device, (size_t)count * sizeof *values, &error);
+    assert_non_null(values);
+    return values;
+}
+
 /* Are the unit's weights as long as it is, equal to `start` plus `more` in the compute type? */
 static int gathered_wrong(struct house *house, int unit, float more)
 {
     const struct flat_buffer *buffer = &house->flat.buffers[unit];
-    float *start = start_of(buffer), *got = calloc((size_t)buffer->padded, sizeof *got);
-    void *expected = calloc((size_t)buffer->padded, sizeof(float));
+    float *start = start_of(buffer);
+    float *wide = pinned_floats(2 * buffer->padded), *expected = wide + buffer->padded;
     for (int64_t i = 0; i < buffer->padded; i++)
-        start[i] += more;
-    device->backend->convert(stream, house->flat.type, expected, TYPE_FP32, start, buffer->padded);
+        wide[i] = start[i] + more;
+    device->backend->convert(stream, house->flat.type, expected, TYPE_FP32, wide, buffer->padded);
     flat_gather_start(&house->flat, unit);
     flat_gather_wait(&house->flat, unit);
+    queue_wait();
     int wrong = memcmp(buffer->weights, expected,
                        (size_t)buffer->padded * type_size(house->flat.type)) != 0;
     wrong += flat_weight(&house->flat, unit, 1) !=
@@ -215,8 +240,7 @@ static int gathered_wrong(struct house *house, int unit, float more)
                  (size_t)buffer->unit->tensors[1].offset * type_size(house->flat.type);
     flat_free(&house->flat, unit);
     free(start);
-    free(got);
-    free(expected);
+    device->backend->release_pinned(device, wide);
     return wrong;
 }
 
@@ -261,6 +285,7 @@ static void gradients_add(struct house *house, bool last)
     for (int u = UNITS - 1; u >= 0; u--) {
         struct flat_buffer *buffer = &house->flat.buffers[u];
         flat_gradient_open(&house->flat, u);
+        queue_wait();
         for (int64_t i = 0; i < buffer->padded; i++)
             buffer->whole_gradient[i] += (float)((world->rank + 1) * (i % 11 - 5));
         buffer->whole_gradient[5] += 0x1p-20f + (world->rank == 0 ? 1 : 0);
@@ -285,6 +310,7 @@ static int64_t gradients_wrong(int shard, enum policy policy, enum data_type typ
     for (int micro = 0; micro < micro_batches; micro++)
         gradients_add(&house, micro == micro_batches - 1);
     flat_reduce_wait(&house.flat);
+    queue_wait();
     for (int u = 0; u < UNITS; u++) {
         struct flat_buffer *buffer = &house.flat.buffers[u];
         for (int64_t i = 0; i < buffer->shard_count; i++) {
@@ -299,6 +325,7 @@ static int64_t gradients_wrong(int shard, enum policy policy, enum data_type typ
     comm_all_reduce(house.mesh.shard, &squares, 1, COMM_FP64, COMM_SUM);
     flat_norm(&house.flat);
     flat_norm(&house.flat); /* does not add to what was there */
+    queue_wait();
     sum_squares = *house.flat.norm_squared;
     wrong += fabs(sum_squares - squares) > 1e-12 * squares;
     wrong += !comm_same(world, house.flat.norm_squared, sizeof(double));
@@ -331,12 +358,14 @@ static void a_sum_that_overflows_is_seen_by_all(void **state)
             for (int u = UNITS - 1; u >= 0; u--) {
                 struct flat_buffer *buffer = &house.flat.buffers[u];
                 flat_gradient_open(&house.flat, u);
+                queue_wait();
                 if (u == 1)
                     buffer->whole_gradient[buffer->padded - 1] += 60000;
                 flat_gradient_close(&house.flat, u, true);
             }
             flat_reduce_wait(&house.flat);
             flat_norm(&house.flat);
+            queue_wait();
             const bool finite = isfinite(*house.flat.norm_squared);
             assert_int_equal(all_wrong(finite), world->size > 1 ? 0 : 1);
             house_close(&house);
@@ -587,8 +616,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(meshes_that_cannot_be_are_errors),
         cmocka_unit_test(meshes_are_described),
     };
+    const struct device_backend *backend = NULL;
     if (!comm_world_open(&argc, &argv, &world, &error) ||
-        (device = device_cpu.open(0, 1, &error)) == NULL) {
+        (backend = device_test_backend(&error)) == NULL ||
+        (device = backend->open(world->rank, 1, &error)) == NULL) {
         fprintf(stderr, "%s\n", error.text);
         return 1;
     }
