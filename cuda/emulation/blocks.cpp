@@ -69,7 +69,7 @@ void emulated_fault(const char *format, ...)
 }
 
 /* Other threads of the host go on meanwhile. */
-static thread_local bool runs_here;
+static thread_local bool runs_here __attribute__((tls_model("initial-exec")));
 
 bool blocks_running(void)
 {

@@ -104,16 +104,37 @@ bool memory_is_known(const void *memory, size_t bytes)
 
 #ifdef EMULATION_CHECKS
 
-/* Constants of the program itself may be read. */
-static int in_program(struct dl_phdr_info *info, size_t, void *argument)
+/* A part of the program's own files in memory: constants may be read there. */
+struct segment {
+    uintptr_t address, begin, bytes;
+};
+
+static int segment_find(struct dl_phdr_info *info, size_t, void *argument)
 {
-    uintptr_t address = *(uintptr_t *)argument;
+    struct segment *wanted = (struct segment *)argument;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-        if (part->p_type == PT_LOAD && address - (info->dlpi_addr + part->p_vaddr) < part->p_memsz)
-            return 1;
+        uintptr_t begin = info->dlpi_addr + part->p_vaddr;
+        if (part->p_type != PT_LOAD || wanted->address - begin >= part->p_memsz)
+            continue;
+        wanted->begin = begin;
+        wanted->bytes = part->p_memsz;
+        return 1;
     }
     return 0;
+}
+
+/* Nearly always the same segment as the last time. */
+static bool in_program(uintptr_t address)
+{
+    static struct segment last;
+    if (address - last.begin < last.bytes)
+        return true;
+    struct segment wanted = {address, 0, 0};
+    if (dl_iterate_phdr(segment_find, &wanted) == 0)
+        return false;
+    last = wanted;
+    return true;
 }
 
 /* So far behind its end an access is taken for one that meant an allocation. */
@@ -180,8 +201,11 @@ static void bytes_check(struct allocation *in, size_t at, size_t size, bool writ
     struct emulated_moment now = blocks_moment();
     bool shared = in->kind == EMULATED_SHARED;
     const char *where = shared ? "shared" : "device";
+    uint64_t mine = stamp_of(&now);
     for (size_t i = at; i < at + size; i++) {
         struct shadow *shadow = &in->shadow[i];
+        if (write && shadow->write == mine && shadow->read < mine)
+            continue; /* again */
         if (is_race(shadow->write, &now, shared))
             emulated_fault("race: %s %s memory that thread %u has written, byte %zu of %zu",
                            write ? "writes" : "reads", where,
@@ -193,7 +217,7 @@ static void bytes_check(struct allocation *in, size_t at, size_t size, bool writ
             emulated_fault("reads shared memory that was not written, byte %zu of %zu", i,
                            in->bytes);
         if (write)
-            shadow->write = stamp_of(&now);
+            shadow->write = mine;
         else
             shadow->read = read_stamp(shadow->read, &now);
     }
@@ -206,7 +230,7 @@ static void access_check(void *memory, size_t size, bool write)
     if (!blocks_running() || blocks_own(address, size))
         return;
     struct allocation *in = allocation_of(address);
-    if (in == NULL && !write && dl_iterate_phdr(in_program, &address) != 0)
+    if (in == NULL && !write && in_program(address))
         return;
     if (in == NULL || size > in->bytes - (size_t)(address - (uintptr_t)in->begin))
         outside_report(address, size, what);
