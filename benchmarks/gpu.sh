@@ -60,7 +60,7 @@ nvidia-smi | head -15
 
 # ---- 1. Every operation on the device, against double precision.
 say "tests of operations"
-tests=$(grep -v '^#' test/devices)
+tests="$(grep -v '^#' test/devices) test_vit_device"
 for name in $tests; do
     if VITTRAIN_TEST_DEVICE=cuda timeout 60 "test/$name" >"$scratch/test" 2>&1; then
         echo "$name: $(grep -c '^ok' "$scratch/test") passed"

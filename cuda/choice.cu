@@ -25,10 +25,10 @@ static const char *advice_for(cudaError_t result)
     case cudaErrorNoKernelImageForDevice:
         return "this program has no code for this GPU: build with --with-cuda-arch";
     case cudaErrorECCUncorrectable:
-        return "an uncorrectable ECC error: take the GPU out of service (nvidia-smi -q -d ECC) and "
+        return "take the GPU out of service (nvidia-smi -q -d ECC) and "
                "go on from the last checkpoint elsewhere";
     case cudaErrorMemoryAllocation:
-        return "out of memory: another process may hold some (nvidia-smi)";
+        return "another process may hold memory (nvidia-smi)";
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchFailure:
         return "a kernel failed; CUDA_LAUNCH_BLOCKING=1 shows which";

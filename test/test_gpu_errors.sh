@@ -19,8 +19,20 @@ refuses() {
     env VITTRAIN_CUDA_MODULE="$module" "$@" timeout 120 "$vittrain" train $gpu train.steps=1 \
         run.dir="$work/refused" >"$run_log" 2>&1 </dev/null
     status=$?
-    result "$name" "$(failed_otherwise "$expected" "$said" | tr '\n' ' ')" "$run_log"
     rm -rf "$work/refused"
+    [ "$expected" = 1 ] && return
+    result "$name" "$(failed_otherwise "$expected" "$said" | tr '\n' ' ')" "$run_log"
+}
+
+# aborts NAME PATTERN SETTING: the same while it works: one line, and the job is over.
+aborts() {
+    name=$1 said=$2
+    refuses "$name" 1 "$said" "$3"
+    bad=
+    [ $status -eq 1 ] || bad="exit status $status"
+    [ "$(grep -c '^vittrain: internal error: ' "$run_log")" = 1 ] || bad="$bad; not one line"
+    grep '^vittrain: internal error: ' "$run_log" | grep -qE "$said" || bad="$bad; no $said"
+    result "$name" "$bad" "$run_log"
 }
 
 echo 1..14
@@ -46,13 +58,15 @@ refuses 'a driver of an older CUDA' 2 'driver is for CUDA 11.8, this program was
 refuses 'a driver that is too old' 2 'update the driver' VITTRAIN_EMULATION_FAULT=cudaGetDeviceCount:35
 refuses 'a device in exclusive use' 2 'exclusive mode.*nvidia-smi' VITTRAIN_EMULATION_FAULT=cudaSetDevice:46
 refuses 'a GPU that there is no code for' 2 'sm_70.*with-cuda-arch=70' VITTRAIN_EMULATION_CAPABILITY=70
-refuses 'too little memory for the plan' 6 'its GPU on .* MiB free.*This would fit: train' \
-    VITTRAIN_EMULATION_MEMORY=40000000
+gpu="$gpu train.global_batch=600"
+refuses 'too little memory for the plan' 6 'its GPU on .* MiB free.*This would fit: train.global_batch=' \
+    VITTRAIN_EMULATION_MEMORY=60000000
+gpu="$small run.backend=cuda"
 refuses 'memory that another process takes' 6 'no .* MiB of memory on GPU 0 .*find batch' \
     VITTRAIN_EMULATION_FAULT=cudaMalloc:2
-refuses 'an ECC error' 1 'GPU 0 \(emulated GPU.*ECC error.*out of service' \
+aborts 'an ECC error' 'GPU 0 \(emulated GPU.*ECC error.*out of service' \
     VITTRAIN_EMULATION_FAULT=cudaGetLastError:214
-refuses 'a kernel that fails' 1 'GPU 0 .*illegal memory access.*CUDA_LAUNCH_BLOCKING' \
+aborts 'a kernel that fails' 'GPU 0 .*illegal memory access.*CUDA_LAUNCH_BLOCKING' \
     VITTRAIN_EMULATION_FAULT=cudaGetLastError:700
 
 run_log=$work/auto.log

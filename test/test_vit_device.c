@@ -1,0 +1,145 @@
+/* Whole steps of vision transformers on the device under test against the CPU: the loss, every
+ * gradient, and the weights after two updates with dropout, drop path, clipping and moving average
+ * on. By itself it takes the emulated GPU; VITTRAIN_TEST_DEVICE=cuda a real one. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/random.h"
+#include "device_test.h"
+#include "train/optimizer.h"
+#include "vit_fixture.h"
+
+enum { BATCH = 3, STEPS = 2 };
+
+/* Not Adam: it makes steps of the rate's length of gradients that are nothing but rounding (the
+ * keys' bias has no gradient). */
+static const char *const settings[] = {"optim.name=sgd", "optim.momentum=0.9",
+                                       "optim.weight_decay=0.05", "optim.ema=0.5",
+                                       "train.clip_norm=1", NULL};
+
+/* A model on one of the two devices. */
+static void model_open_on(struct vit_fixture *fixture, const char *device,
+                          const struct vit_shape *shape, enum data_type compute)
+{
+    static const int32_t labels[BATCH] = {0, 3, 5};
+    int64_t pixels = BATCH * shape->channels * shape->image * shape->image;
+    float *images = malloc((size_t)pixels * sizeof *images);
+    assert_non_null(images);
+    for (int64_t i = 0; i < pixels; i++) {
+        struct random_block block = random_block_at(3, RANDOM_SYNTHETIC, 0, 0, 0, (uint32_t)i);
+        images[i] = 2 * random_uniform(block.word[0]) - 1;
+    }
+    setenv("VITTRAIN_TEST_DEVICE", device, 1);
+    vit_fixture_open(fixture, shape, compute, BATCH, settings);
+    vit_fixture_set_batch(fixture, images, labels);
+    free(images);
+}
+
+static void model_update(struct vit_fixture *fixture, int64_t step)
+{
+    struct optimizer optimizer;
+    optimizer_open(&optimizer, &fixture->options);
+    struct run_place place = optimizer_place(&optimizer, 0.1, step);
+    vit_fixture_set_place(fixture, &place);
+    optimizer_step(&optimizer, &fixture->flat, fixture->place, NULL);
+}
+
+/* The distance of two tensors against the length of the first. */
+static double distance(const float *a, const float *b, int64_t count)
+{
+    double apart = 0, length = 0;
+    for (int64_t i = 0; i < count; i++) {
+        apart += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        length += (double)a[i] * a[i];
+    }
+    return sqrt(apart / (length + 1e-12));
+}
+
+static void tensors_compare(struct vit_fixture *cpu, struct vit_fixture *gpu, const char *what,
+                            float *(*get)(struct vit_fixture *, int, int), double tolerance)
+{
+    for (int u = 0; u < cpu->model->unit_count; u++)
+        for (int t = 0; t < cpu->model->units[u].tensor_count; t++) {
+            const struct unit_tensor *tensor = &cpu->model->units[u].tensors[t];
+            float *a = get(cpu, u, t), *b = get(gpu, u, t);
+            double apart = distance(a, b, tensor->count);
+            if (!(apart <= tolerance))
+                fail_msg("%s of %s: %.3g apart, more than %.3g", what, tensor->name, apart,
+                         tolerance);
+            free(a);
+            free(b);
+        }
+}
+
+static void check_model(const struct vit_shape *shape, enum data_type compute, double tolerance)
+{
+    struct vit_fixture cpu, gpu;
+    model_open_on(&cpu, "cpu", shape, compute);
+    model_open_on(&gpu, "cuda", shape, compute);
+    for (int64_t step = 0; step < STEPS; step++) {
+        cpu.step = gpu.step = (uint32_t)step;
+        vit_fixture_train(&cpu, 0.1);
+        vit_fixture_train(&gpu, 0.1);
+        double own = vit_fixture_loss(&cpu), other = vit_fixture_loss(&gpu);
+        if (!(fabs(own - other) <= tolerance * own))
+            fail_msg("step %d: the loss is %.9g, on the CPU %.9g", (int)step, other, own);
+        tensors_compare(&cpu, &gpu, "gradient", vit_fixture_gradient, 10 * tolerance);
+        model_update(&cpu, step);
+        model_update(&gpu, step);
+    }
+    tensors_compare(&cpu, &gpu, "weight", vit_fixture_weight, 10 * tolerance);
+    tensors_compare(&cpu, &gpu, "average", vit_fixture_average, 10 * tolerance);
+    vit_fixture_close(&cpu);
+    vit_fixture_close(&gpu);
+}
+
+static void steps_in_fp32(void **state)
+{
+    (void)state;
+    const struct vit_shape token = vit_fixture_token_shape(2), mean = vit_fixture_mean_shape(2);
+    check_model(&token, TYPE_FP32, 1e-5);
+    check_model(&mean, TYPE_FP32, 1e-5);
+}
+
+static void steps_in_bf16(void **state)
+{
+    (void)state;
+    const struct vit_shape shape = vit_fixture_reference_shape(2);
+    check_model(&shape, TYPE_BF16, 1e-2);
+}
+
+static void steps_in_fp16(void **state)
+{
+    (void)state;
+    const struct vit_shape shape = vit_fixture_token_shape(2);
+    check_model(&shape, TYPE_FP16, 2e-3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_in_fp32),
+        cmocka_unit_test(steps_in_bf16),
+        cmocka_unit_test(steps_in_fp16),
+    };
+    const char *wanted = getenv("VITTRAIN_TEST_DEVICE"), *folder = getenv("TEST_BUILD");
+    if (wanted == NULL || strcmp(wanted, "cuda") != 0) {
+        char module[4096];
+        snprintf(module, sizeof module, "%s/test/emulated-cuda.so", folder != NULL ? folder : ".");
+        if (access(module, R_OK) != 0) {
+            printf("1..0 # SKIP no C++ compiler for the emulated GPU\n");
+            return 0;
+        }
+        setenv("VITTRAIN_CUDA_MODULE", module, 1);
+    }
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
