@@ -46,7 +46,8 @@ void mesh_close(struct mesh *mesh);
 bool mesh_use_device(struct mesh *mesh, const struct device *device, struct error *error);
 /* What lies on the device lies in this memory, which must live until mesh_leave_device. */
 void mesh_use_memory(struct mesh *mesh, void *memory, size_t bytes);
-/* Before memory and device are closed; nothing where no device is used. Collective. */
+/* After recorded steps are closed, before memory and device are; nothing where no device is used.
+ * Collective. */
 void mesh_leave_device(struct mesh *mesh);
 
 /* "hsdp, 8 ranks on 2 nodes: replica 2 x shard 4" */
