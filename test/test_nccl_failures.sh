@@ -8,6 +8,15 @@ if [ ! -e "$TEST_BUILD/test/emulated-cuda.so" ]; then
     exit 0
 fi
 
+# A job that ends while a group is opened leaves the group's memory: that of processes that are gone.
+tidy() {
+    for memory in /dev/shm/vittrain-emulated-*; do
+        process=${memory#/dev/shm/vittrain-emulated-}
+        [ ! -e "$memory" ] || kill -0 "${process%-*}" 2>/dev/null || rm -f "$memory"
+    done
+}
+trap tidy EXIT
+
 number=0
 # check NAME WAY FAULT PATTERN...: of 3 ranks, in 30 s.
 check() {

@@ -50,7 +50,7 @@ void collective_library(char *text, size_t size)
 const char *collective_id(void *id)
 {
     static int made;
-    snprintf((char *)id, COLLECTIVE_ID_BYTES, "/vittrain-%d-%d", (int)getpid(), ++made);
+    snprintf((char *)id, COLLECTIVE_ID_BYTES, "/vittrain-emulated-%d-%d", (int)getpid(), ++made);
     return NULL;
 }
 
