@@ -7,7 +7,8 @@
 #   benchmarks/gpu.sh [FOLDER]        writes FOLDER/gpu.csv (README.md) and FOLDER/gpu.log; default: gpu-results
 #
 # Exit status 77 without a GPU, 1 when a test or comparison failed. Nothing is printed that was not measured: what the
-# time did not reach is named at the end. Environment: PYTHON (with torch and timm), LIMIT, WORKS ("MODEL:BATCH ...").
+# time did not reach is named at the end. Environment: PYTHON (with torch and timm), LIMIT, WORKS ("MODEL:BATCH,BATCH ..."),
+# LOSS_SETTINGS (a smaller model for the comparison of losses).
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
 
@@ -99,9 +100,9 @@ same_losses() { # NAME RANKS TOLERANCE SETTINGS...
     shift 3
     rm -rf "$scratch/run"
     timeout 100 $mpirun -np "$ranks" ./vittrain input/quickstart.ini train.steps=20 output.log_every=1 data.val=none \
-        run.threads=2 train.batch=0 train.global_batch=64 train.precision=fp32 output.weights=off checkpoint.every=0 \
-        run.dir="$scratch/run" "$@" >"$scratch/program" 2>&1 ||
-        { fail "$name"; tail -3 "$scratch/program"; return; }
+        run.threads=2 train.global_batch=64 train.precision=fp32 output.weights=off checkpoint.every=0 \
+        run.dir="$scratch/run" ${LOSS_SETTINGS:-} "$@" >"$scratch/program" 2>&1 ||
+        { fail "$name"; grep -m 3 -E 'vittrain: |warning' "$scratch/program"; return; }
     awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }
         $column["split"] == "train" { print $column["loss"] }' "$scratch/run/metrics.csv" >"$scratch/losses-$name"
     [[ $name == cpu ]] && return
@@ -175,7 +176,7 @@ done
 # ---- 5. Data wait, memory against the plan, start.
 if time_for 15 "data wait, start"; then
     say "data wait and start"
-    awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }
+    [[ -e $scratch/run/metrics.csv ]] && awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }
         $column["split"] == "train" { wait += $column["data_seconds"]; all += $column["step_seconds"] }
         END { if (all > 0) printf "data wait: %.2f %% of a step\n", 100 * wait / all }' "$scratch/run/metrics.csv"
     begin=$(date +%s.%N)
