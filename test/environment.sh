@@ -10,6 +10,10 @@ OMPI_MCA_btl_vader_single_copy_mechanism=none
 export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_mpi_yield_when_idle
 export OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_btl_vader_single_copy_mechanism
 
+# Where there is a GPU: the tests are about CPUs and the emulated GPU; benchmarks/gpu.sh is about real ones.
+CUDA_VISIBLE_DEVICES=
+export CUDA_VISIBLE_DEVICES
+
 # With sanitizers: what MPI and its helpers leave behind is not ours.
 # Slow unwinding sees through functions of libraries without frame pointers. Too large a request for
 # memory is refused, as the C library does it.
