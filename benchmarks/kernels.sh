@@ -2,7 +2,10 @@
 # What nvcc makes of each kernel: registers, spills, stack, and how many warps of a multiprocessor
 # the registers leave room for. CSV on standard output, one row a kernel and architecture.
 #   benchmarks/kernels.sh [ARCHITECTURE...] >FILE     (default: 80 90)
-# Exit status 1 when a kernel spills, 77 without nvcc. NVCC names the compiler.
+# spill_bytes are what is stored and what is loaded again, together. Every kernel is in the table;
+# exit status 1 is for those that a step's time hangs on and that spill, named on standard error: all
+# but attention and the norm's way back in fp32, and attention of heads of 128. 77 without nvcc. NVCC
+# names the compiler.
 set -eu
 cd "$(dirname "$0")/.."
 nvcc=${NVCC:-$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc || true)}
@@ -40,7 +43,10 @@ done | c++filt | awk -v date="$(date -u +%Y-%m-%d)" -v compiler="$("$nvcc" --ver
         warps = int(65536 / (int((registers * 32 + 255) / 256) * 256))
         printf "%s,%s,sm_%s,%s,\"%s\",%d,%d,%d,%d\n", date, compiler, architecture, source, kernel,
             registers, spill, stack, warps < most ? warps : most
-        spills += spill
+        if (spill > 0 && kernel !~ /^(attention_(float_.*|.*128>$)|backward_kernel<float)/) {
+            print "kernels.sh: " kernel " spills for sm_" architecture >"/dev/stderr"
+            failed = 1
+        }
         spill = stack = 0
     }
-    END { exit spills > 0 }'
+    END { exit failed }'

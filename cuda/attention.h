@@ -125,14 +125,17 @@ __device__ static inline struct head_rows<number> out_rows(const struct attentio
             stride, view.queries};
 }
 
-/* ---- Dropout's random numbers: each lane draws an octet for its warp, which shares them. */
+/* ---- Dropout's random numbers: each lane draws an octet for its warp, which shares them. Drawn
+ * before a tile's products begin, while registers are free; counted in 32 bits, as many as count.
+ */
 __device__ static inline void
 draws_make(struct random_block *draws, const struct attention_view &view, int query, int token)
 {
-    int64_t octets = (view.tokens + 7) / 8;
-    int64_t row = (int64_t)block_head(view) * view.queries + query;
+    uint32_t octets = (uint32_t)(view.tokens + 7) / 8;
+    uint32_t row = (uint32_t)(block_head(view) * view.queries + query);
     __syncwarp();
-    draws[threadIdx.x % WARP] = mask_draw(view.mask, block_sample(view), row * octets + token / 8);
+    draws[threadIdx.x % WARP] =
+        mask_draw(view.mask, block_sample(view), row * octets + (uint32_t)token / 8);
     __syncwarp();
 }
 

@@ -74,12 +74,12 @@ gradient_take(struct query_gradient<width> &its, const struct attention_view &vi
               unsigned char *kept[2], int row, int token, struct random_block *draws)
 {
     int lane = (int)threadIdx.x % WARP;
-    struct sum_matrix score[2] = {}, slope[2] = {};
-    tile_times_rows<number, width>(score, its.query, kept[0], row);
-    tile_times_rows<number, width>(slope, its.dout, kept[1], row);
     bool drops = view.mask.threshold != 0;
     if (drops)
         draws_make_tile(draws, view, its.first, token);
+    struct sum_matrix score[2] = {}, slope[2] = {};
+    tile_times_rows<number, width>(score, its.query, kept[0], row);
+    tile_times_rows<number, width>(slope, its.dout, kept[1], row);
     UNROLL
     for (int i = 0; i < 8; i++) {
         int lower = i / 2 % 2, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
@@ -137,12 +137,12 @@ gradients_take(struct token_gradient<width> &its, const struct attention_view &v
                struct random_block *draws)
 {
     int lane = (int)threadIdx.x % WARP;
-    struct sum_matrix score[2] = {}, slope[2] = {};
-    tile_times_rows<number, width>(score, its.key, kept[0], row);
-    tile_times_rows<number, width>(slope, its.value, kept[1], row);
     bool drops = view.mask.threshold != 0;
     if (drops)
         draws_make_tile(draws, view, query, its.first);
+    struct sum_matrix score[2] = {}, slope[2] = {};
+    tile_times_rows<number, width>(score, its.key, kept[0], row);
+    tile_times_rows<number, width>(slope, its.value, kept[1], row);
     UNROLL
     for (int i = 0; i < 8; i++) {
         int column = i / 4 * 8 + lane % 4 * 2 + i % 2, token = lane / 4 + i / 2 % 2 * 8;
@@ -192,7 +192,9 @@ tokens_pass(const struct attention_view &view, const struct gradient_tensors &gi
 }
 
 template <typename number, int width>
-__global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 64 ? 3 : 2)
+__global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 32   ? 4
+                                                            : width <= 64 ? 3
+                                                                          : 2)
     attention_backward_kernel(struct attention_view view, struct gradient_tensors given)
 {
     SHARED_MEMORY(shared);

@@ -35,16 +35,22 @@ void device_test_open(struct device_test *test, int threads)
 {
     struct error error = {0};
     const struct device_backend *backend = device_test_backend(&error);
-    memset(test, 0, sizeof *test);
-    if (backend != NULL)
-        test->device = backend->open(0, threads, &error);
-    if (test->device == NULL)
+    struct device *device = backend == NULL ? NULL : backend->open(0, threads, &error);
+    if (device == NULL)
         fail_msg("%s", error.text);
-    const size_t bytes = backend->workspace_bytes(test->device);
-    test->workspace = backend->allocate(test->device, bytes, &error);
+    device_test_take(test, device);
+}
+
+void device_test_take(struct device_test *test, struct device *device)
+{
+    struct error error = {0};
+    const struct device_backend *backend = device->backend;
+    const size_t bytes = backend->workspace_bytes(device);
+    *test = (struct device_test){.device = device};
+    test->workspace = backend->allocate(device, bytes, &error);
     assert_non_null(test->workspace);
-    backend->workspace_set(test->device, test->workspace, bytes);
-    test->stream = backend->stream_open(test->device);
+    backend->workspace_set(device, test->workspace, bytes);
+    test->stream = backend->stream_open(device);
 }
 
 void device_test_close(struct device_test *test)

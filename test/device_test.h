@@ -25,6 +25,8 @@ const struct device_backend *device_test_backend(struct error *error);
 
 /* Fails the test when the device cannot be opened. */
 void device_test_open(struct device_test *test, int threads);
+/* With a device that was opened otherwise, and is closed with the test. */
+void device_test_take(struct device_test *test, struct device *device);
 void device_test_close(struct device_test *test);
 
 /* What was queued is done. */

@@ -24,8 +24,7 @@ static int threads_share(const struct options *options, const struct comm *node)
     return threads > 0 ? threads : 1;
 }
 
-/* "": nowhere, also where there is no home. */
-static void cache_folder(const struct options *options, char *folder, size_t size)
+void hardware_cache_folder(const struct options *options, char *folder, size_t size)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     folder[0] = '\0';
@@ -47,7 +46,7 @@ static struct device *gpu_open(const struct options *options, const struct comm 
     struct device *device = cuda == NULL ? NULL : cuda->open(node->rank, threads, error);
     if (device == NULL)
         return NULL;
-    cache_folder(options, folder, sizeof folder);
+    hardware_cache_folder(options, folder, sizeof folder);
     cuda->products_set(device, options->cuda.tf32, folder);
     return device;
 }

@@ -11,6 +11,9 @@
 struct device *hardware_open(const struct options *options, const struct comm *node,
                              struct error *error);
 
+/* Where cuda.cache has what was measured remembered; "": nowhere, also where there is no home. */
+void hardware_cache_folder(const struct options *options, char *folder, size_t size);
+
 /* Does the device have memory of its own? */
 bool hardware_has_memory(const struct device *device);
 

@@ -1,0 +1,274 @@
+/* Operations over flat buffers that know nothing of updates: sums of squares, additions, zeroing,
+ * conversions between types, the search for values that are not finite. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* RUSAGE_THREAD */
+#endif
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+#include "device_test.h"
+
+static void sums_of_squares(void **state)
+{
+    (void)state;
+    const int64_t counts[] = {0, 1, 5, 1000, 16384, 16385, 300007};
+    for (int i = 0; i < 7; i++) {
+        struct device_test test;
+        device_test_open(&test, 2);
+        const float *values = device_test_random(&test, TYPE_FP32, counts[i], 3, 1);
+        double *sum = device_test_number(&test, 100), expected = 100;
+        for (int64_t j = 0; j < counts[i]; j++)
+            expected += (double)values[j] * (double)values[j];
+        test.device->backend->sum_squares(test.stream, values, counts[i], sum);
+        device_test_wait(&test);
+        assert_true(fabs(*sum - expected) <= 1e-12 * expected);
+        device_test_close(&test);
+    }
+    struct device_test test;
+    device_test_open(&test, 1);
+    const float large[5] = {1e30f, -1e30f, 0, 1e30f, 1e30f};
+    const float *values = device_test_copy(&test, TYPE_FP32, large, 5);
+    double *sum = device_test_number(&test, 0);
+    test.device->backend->sum_squares(test.stream, values, 5, sum);
+    device_test_wait(&test);
+    assert_true(fabs(*sum / 4e60 - 1) < 1e-6);
+    device_test_close(&test);
+}
+
+static void additions(void **state)
+{
+    (void)state;
+    const int64_t counts[] = {0, 3, 8, 40001};
+    for (int i = 0; i < 4; i++) {
+        struct device_test test;
+        device_test_open(&test, 2);
+        float *sum = device_test_random(&test, TYPE_FP32, counts[i], 1, 1);
+        const float *before = device_test_random(&test, TYPE_FP32, counts[i], 1, 1);
+        const float *addend = device_test_random(&test, TYPE_FP32, counts[i], 1, 2);
+        test.device->backend->add(test.stream, sum, addend, counts[i]);
+        device_test_wait(&test);
+        for (int64_t j = 0; j < counts[i]; j++)
+            assert_true(sum[j] == before[j] + addend[j]);
+        device_test_close(&test);
+    }
+}
+
+/* Every byte asked for, and none beside. */
+static void zeros(void **state)
+{
+    (void)state;
+    const size_t block = 65536,
+                 sizes[] = {0, 1, 3, 1000, block - 1, block, block + 1, 5 * block + 7};
+    for (int i = 0; i < 8; i++) {
+        struct device_test test;
+        device_test_open(&test, 3);
+        unsigned char *memory = device_test_zeros(&test, TYPE_BF16, (int64_t)(3 * block));
+        memset(memory, 0xff, 6 * block);
+        test.device->backend->zero(test.stream, memory + 5, sizes[i]);
+        device_test_wait(&test);
+        for (size_t j = 0; j < 6 * block; j++)
+            assert_int_equal(memory[j], j >= 5 && j < 5 + sizes[i] ? 0 : 0xff);
+        device_test_close(&test);
+    }
+}
+
+/* Who touches fresh memory first waits for it: with two threads one waits for about half of it. */
+static void zeros_are_the_work_of_all_threads(void **state)
+{
+    (void)state;
+    device_test_of_cpu();
+    const size_t bytes = (size_t)64 << 20;
+    int64_t pages[2];
+    for (int threads = 1; threads <= 2; threads++) {
+        struct device_test test;
+        struct rusage before, after;
+        device_test_open(&test, threads);
+        void *memory =
+            mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_true(memory != MAP_FAILED);
+        assert_int_equal(madvise(memory, bytes, MADV_NOHUGEPAGE), 0);
+        getrusage(RUSAGE_THREAD, &before);
+        test.device->backend->zero(test.stream, memory, bytes);
+        getrusage(RUSAGE_THREAD, &after);
+        pages[threads - 1] = after.ru_minflt - before.ru_minflt;
+        munmap(memory, bytes);
+        device_test_close(&test);
+    }
+    print_message("# %lld page faults on one thread, %lld on the first of two\n",
+                  (long long)pages[0], (long long)pages[1]);
+    if (pages[0] < 1000)
+        skip(); /* this system does not count them by thread */
+    assert_true(pages[1] * 10 < pages[0] * 6);
+}
+
+static void set_value(enum data_type type, void *values, int64_t index, uint32_t bits)
+{
+    if (type == TYPE_FP32)
+        ((uint32_t *)values)[index] = bits;
+    else
+        ((uint16_t *)values)[index] = (uint16_t)bits;
+}
+
+static void values_that_are_not_finite(void **state)
+{
+    (void)state;
+    /* By type: infinity, NaN, and the largest finite number, which is none. */
+    static const uint32_t bits[3][3] = {
+        {0xff800000, 0x7f800001, 0x7f7fffff}, {0x7f80, 0xffc1, 0x7f7f}, {0xfc00, 0x7c01, 0x7bff}};
+    enum { COUNT_VALUES = 5003 };
+    const int64_t places[] = {0, 7, 1023, 1024, 4096, COUNT_VALUES - 1};
+    for (enum data_type type = TYPE_FP32; type <= TYPE_FP16; type++) {
+        struct device_test test;
+        device_test_open(&test, 2);
+        void *values = device_test_random(&test, type, COUNT_VALUES, 1, 1);
+        int64_t *index = device_test_zeros(&test, TYPE_FP32, 2);
+        struct nonfinite args = {type, COUNT_VALUES, values, index};
+        set_value(type, values, 33, bits[type][2]);
+        test.device->backend->nonfinite(test.stream, &args);
+        device_test_wait(&test);
+        assert_int_equal(*index, -1);
+        for (int i = 5; i >= 0; i--) {
+            set_value(type, values, places[i], bits[type][i % 2]);
+            test.device->backend->nonfinite(test.stream, &args);
+            device_test_wait(&test);
+            assert_int_equal(*index, places[i]);
+        }
+        args.count = 0;
+        test.device->backend->nonfinite(test.stream, &args);
+        device_test_wait(&test);
+        assert_int_equal(*index, -1);
+        device_test_close(&test);
+    }
+}
+
+/* All 65536 numbers of a type come back from fp32 as they were; NaN stays NaN. */
+static void all_halves_survive(void **state)
+{
+    (void)state;
+    enum { ALL = 1 << 16 };
+    for (enum data_type type = TYPE_BF16; type <= TYPE_FP16; type++) {
+        struct device_test test;
+        device_test_open(&test, 2);
+        uint16_t *halves = device_test_zeros(&test, type, ALL);
+        uint16_t *back = device_test_zeros(&test, type, ALL);
+        float *wide = device_test_zeros(&test, TYPE_FP32, ALL);
+        for (int i = 0; i < ALL; i++)
+            halves[i] = (uint16_t)i;
+        test.device->backend->convert(test.stream, TYPE_FP32, wide, type, halves, ALL);
+        test.device->backend->convert(test.stream, type, back, TYPE_FP32, wide, ALL);
+        device_test_wait(&test);
+        for (int i = 0; i < ALL; i++) {
+            double value = device_test_value(type, halves, i);
+            if (isnan(value)) {
+                assert_true(isnan(wide[i]) && isnan(device_test_value(type, back, i)));
+            } else {
+                assert_true((double)wide[i] == value);
+                assert_int_equal(back[i], i);
+            }
+        }
+        device_test_close(&test);
+    }
+}
+
+/* Between two neighbours of a type: to the nearer one, half way to the even one; for every step-th
+ * pair from `begin` to `end` and both signs. */
+static void check_rounding(struct device_test *test, enum data_type type, int begin, int end,
+                           int step)
+{
+    const int pairs = 2 * ((end - begin + step - 1) / step);
+    float *values = device_test_zeros(test, TYPE_FP32, 3 * pairs);
+    uint16_t *rounded = device_test_zeros(test, type, 3 * pairs);
+    uint16_t *lows = device_test_zeros(test, type, pairs);
+    for (int i = 0; i < pairs; i++) {
+        lows[i] = (uint16_t)((begin + i / 2 * step) | (i % 2) << 15);
+        const uint16_t neighbours[2] = {lows[i], (uint16_t)(lows[i] + 1)};
+        double a = device_test_value(type, neighbours, 0);
+        double b = device_test_value(type, neighbours, 1);
+        float middle = (float)((a + b) / 2);
+        values[3 * i] = nextafterf(middle, (float)a);
+        values[3 * i + 1] = middle;
+        values[3 * i + 2] = nextafterf(middle, (float)b);
+    }
+    test->device->backend->convert(test->stream, type, rounded, TYPE_FP32, values, 3 * pairs);
+    device_test_wait(test);
+    for (int i = 0; i < pairs; i++) {
+        assert_int_equal(rounded[3 * i], lows[i]);
+        assert_int_equal(rounded[3 * i + 1], lows[i] + (lows[i] & 1));
+        assert_int_equal(rounded[3 * i + 2], lows[i] + 1);
+    }
+}
+
+/* The first `count` of `values`, in this type, are `expected`. */
+static void check_edges(struct device_test *test, enum data_type type, const float *values,
+                        const uint16_t *expected, int64_t count)
+{
+    const float *given = device_test_copy(test, TYPE_FP32, values, count);
+    uint16_t *halves = device_test_zeros(test, type, count);
+    uint16_t *again = device_test_zeros(test, type, count);
+    test->device->backend->convert(test->stream, type, halves, TYPE_FP32, given, count);
+    test->device->backend->convert(test->stream, type, again, TYPE_FP32, given, 0);
+    device_test_wait(test);
+    device_test_same("edges", type, halves, expected, count);
+    assert_int_equal(again[0], 0);
+    test->device->backend->convert(test->stream, type, again, type, halves, count);
+    device_test_wait(test);
+    device_test_same("copies", type, again, expected, count);
+}
+
+static void halves_are_rounded_to_nearest_even(void **state)
+{
+    (void)state;
+    struct device_test test;
+    device_test_open(&test, 1);
+    check_rounding(&test, TYPE_FP16, 0, 0x7c00 - 1, 3);
+    check_rounding(&test, TYPE_BF16, 0x0080, 0x7f80 - 1, 7);
+    const float edges[] = {65519.9f, 65520, 1e30f, -INFINITY, 0x1p-25f, 0x1.8p-25f};
+    check_edges(&test, TYPE_FP16, edges, (uint16_t[]){0x7bff, 0x7c00, 0x7c00, 0xfc00, 0, 1}, 6);
+    const float large[] = {0x1.fep127f, 0x1.ffp127f, -0x1.fffffep127f};
+    check_edges(&test, TYPE_BF16, large, (uint16_t[]){0x7f7f, 0x7f80, 0xff80}, 3);
+    device_test_close(&test);
+}
+
+static void conversions_with_all_kernels(void **state)
+{
+    device_test_every_kernels(all_halves_survive, state);
+    device_test_every_kernels(halves_are_rounded_to_nearest_even, state);
+    device_test_every_kernels(values_that_are_not_finite, state);
+    device_test_every_kernels(sums_of_squares, state);
+}
+
+static void half_to_half(struct device_test *test)
+{
+    uint16_t *halves = device_test_zeros(test, TYPE_BF16, 2);
+    test->device->backend->convert(test->stream, TYPE_BF16, halves, TYPE_FP16, halves + 1, 1);
+}
+
+static void conversions_between_halves_end_the_program(void **state)
+{
+    (void)state;
+    device_test_ends(half_to_half);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_of_squares),
+        cmocka_unit_test(additions),
+        cmocka_unit_test(zeros),
+        cmocka_unit_test(zeros_are_the_work_of_all_threads),
+        cmocka_unit_test(values_that_are_not_finite),
+        cmocka_unit_test(all_halves_survive),
+        cmocka_unit_test(halves_are_rounded_to_nearest_even),
+        cmocka_unit_test(conversions_with_all_kernels),
+        cmocka_unit_test(conversions_between_halves_end_the_program),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

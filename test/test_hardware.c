@@ -1,0 +1,126 @@
+/* What the options say about the device reaches it: run.backend, run.threads, cuda.tf32,
+ * cuda.cache. */
+#include "train/hardware.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device_test.h"
+
+static struct comm *world;
+
+/* The device under test, as the program opens it. */
+static void open_with(const char *setting, struct device_test *test)
+{
+    struct error error = {0};
+    struct options options;
+    const char *device = getenv("VITTRAIN_TEST_DEVICE");
+    const bool cuda = device != NULL && strcmp(device, "cuda") == 0;
+    options_default(&options);
+    assert_true(options_set(cuda ? "run.backend=cuda" : "run.backend=cpu", &options, &error));
+    assert_true(options_set("cuda.cache=none", &options, &error));
+    assert_true(options_set(setting, &options, &error));
+    struct device *opened = hardware_open(&options, world, &error);
+    if (opened == NULL)
+        fail_msg("%s", error.text);
+    assert_ptr_equal(opened->backend, device_test_backend(&error));
+    device_test_take(test, opened);
+}
+
+/* The product of a number that TF32 does not hold with 1. */
+static float product_of(struct device_test *test, float value)
+{
+    enum { SIZE = 8 };
+    float *x = device_test_zeros(test, TYPE_FP32, SIZE * SIZE);
+    float *weight = device_test_zeros(test, TYPE_FP32, SIZE * SIZE);
+    float *y = device_test_zeros(test, TYPE_FP32, SIZE * SIZE);
+    const struct linear_forward args = {.rows = SIZE,
+                                        .in = SIZE,
+                                        .out = SIZE,
+                                        .rows_per_sample = 1,
+                                        .x = x,
+                                        .weight = weight,
+                                        .y = y};
+    for (int i = 0; i < SIZE; i++)
+        x[i * SIZE] = value;
+    weight[0] = 1;
+    test->device->backend->linear_forward(test->stream, &args);
+    device_test_wait(test);
+    return y[0];
+}
+
+static void tf32_is_the_options(void **state)
+{
+    (void)state;
+    const float value = 1 + 0x1p-12f;
+    for (int tf32 = 0; tf32 < 2; tf32++) {
+        struct device_test test;
+        struct device_limits limits;
+        open_with(tf32 ? "cuda.tf32=on" : "cuda.tf32=off", &test);
+        test.device->backend->limits(test.device, &limits);
+        /* Hardware has TF32 since it has bf16; the CPU takes no such setting. */
+        bool rounds = test.device->backend->products_set != NULL && limits.multiplies_bf16;
+        assert_true(product_of(&test, value) == (tf32 && rounds ? 1 : value));
+        device_test_close(&test);
+    }
+}
+
+static void threads_are_the_options(void **state)
+{
+    (void)state;
+    device_test_of_cpu();
+    struct device_test test;
+    struct device_limits limits;
+    open_with("run.threads=3", &test);
+    test.device->backend->limits(test.device, &limits);
+    assert_int_equal(limits.threads, 3);
+    device_test_close(&test);
+}
+
+/* NULL: unset. */
+static void check_folder(const char *setting, const char *cache, const char *home,
+                         const char *expected)
+{
+    struct error error = {0};
+    struct options options;
+    char folder[1024];
+    options_default(&options);
+    assert_true(options_set(setting, &options, &error));
+    cache != NULL ? setenv("XDG_CACHE_HOME", cache, 1) : unsetenv("XDG_CACHE_HOME");
+    home != NULL ? setenv("HOME", home, 1) : unsetenv("HOME");
+    hardware_cache_folder(&options, folder, sizeof folder);
+    assert_string_equal(folder, expected);
+}
+
+static void the_cache_is_where_the_options_say(void **state)
+{
+    (void)state;
+    check_folder("cuda.cache=auto", "/caches", "/home/someone", "/caches/vittrain");
+    check_folder("cuda.cache=auto", NULL, "/home/someone", "/home/someone/.cache/vittrain");
+    check_folder("cuda.cache=auto", "not/absolute", "/home/someone",
+                 "/home/someone/.cache/vittrain");
+    check_folder("cuda.cache=auto", NULL, NULL, "");
+    check_folder("cuda.cache=none", "/caches", "/home/someone", "");
+    check_folder("cuda.cache=some/folder", "/caches", "/home/someone", "some/folder");
+}
+
+int main(int argc, char **argv)
+{
+    struct error error = {0};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tf32_is_the_options),
+        cmocka_unit_test(threads_are_the_options),
+        cmocka_unit_test(the_cache_is_where_the_options_say),
+    };
+    if (!comm_world_open(&argc, &argv, &world, &error))
+        return 1;
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    comm_world_close(world);
+    return failed;
+}
