@@ -35,7 +35,7 @@ aborts() {
     result "$name" "$bad" "$run_log"
 }
 
-echo 1..14
+echo 1..15
 run_log=$work/refused.log
 VITTRAIN_CUDA_MODULE=$work/none.so "$vittrain" plan $gpu >"$run_log" 2>&1
 status=$?
