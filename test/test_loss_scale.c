@@ -158,17 +158,17 @@ static void an_overflow_changes_nothing_but_the_scale(void **state)
         check_overflows(meshes[i]);
 }
 
-/* The last sample of the step gets a label that is none, after the run has begun. Without that,
- * too, the gradient would overflow. */
-static void check_bad_record(const char *mesh, int64_t bad_step)
+/* The last sample of the step gets a label that is none, after the run has begun. The host looks at
+ * outcomes so many steps later. */
+static void check_bad_record(const char *precision, const char *mesh, int64_t bad_step, int ahead)
 {
     struct trainer trainer;
     struct error error = {0};
     char settings[256], path[300];
     const unsigned char labels[] = {77, 3};
-    snprintf(settings, sizeof settings, "train.precision=fp16 train.loss_scale=1099511627776 %s",
-             mesh);
+    snprintf(settings, sizeof settings, "%s %s", precision, mesh);
     run_open(&trainer, settings);
+    trainer.session.outcomes.ahead = ahead;
     loader_stop(trainer.train.loader);
     snprintf(path, sizeof path, "%s/data_batch_1.bin", folder);
     int file = world->rank == 0 ? open(path, O_WRONLY) : -1;
@@ -176,9 +176,11 @@ static void check_bad_record(const char *mesh, int64_t bad_step)
     assert_true(world->rank != 0 || pwrite(file, &labels[0], 1, place) == 1);
     comm_barrier(world);
     loader_start(trainer.train.loader, 0);
-    for (int64_t step = 0; step <= bad_step; step++)
+    for (int64_t step = 0; step <= bad_step + ahead; step++) {
+        assert_int_equal(error.kind, ERROR_NONE); /* what is written meanwhile is good */
         assert_int_equal(ranks_where(run_step(&trainer, step, &error)),
-                         step < bad_step ? world->size : 0);
+                         step < bad_step + ahead ? world->size : 0);
+    }
     assert_int_equal(error.kind, ERROR_DATA);
     assert_non_null(strstr(error.text, "has label 77"));
     assert_true(world->rank != 0 || pwrite(file, &labels[1], 1, place) == 1);
@@ -190,8 +192,16 @@ static void check_bad_record(const char *mesh, int64_t bad_step)
 static void a_record_that_cannot_be_read_is_no_overflow(void **state)
 {
     (void)state;
+    /* Without the record, too, the gradient would overflow. */
     for (int i = 0; i < MESHES; i++)
-        check_bad_record(meshes[i], i);
+        check_bad_record("train.precision=fp16 train.loss_scale=1099511627776", meshes[i], i, 0);
+}
+
+static void a_record_that_cannot_be_read_is_said_with_its_steps_outcome(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MESHES; i++)
+        check_bad_record("train.precision=fp32", meshes[i], i, OUTCOMES_AHEAD);
 }
 
 /* Half the scale does not help weights that are not finite. */
@@ -266,6 +276,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_overflow_changes_nothing_but_the_scale),
         cmocka_unit_test(a_record_that_cannot_be_read_is_no_overflow),
+        cmocka_unit_test(a_record_that_cannot_be_read_is_said_with_its_steps_outcome),
         cmocka_unit_test(the_lowest_scale_ends_the_run),
         cmocka_unit_test(skipped_updates_count_in_other_types),
         cmocka_unit_test(the_norm_is_that_of_the_gradient),

@@ -164,7 +164,7 @@ static void bad_values_are_refused(void **state)
     refuses("bench.max=3", "bench.max=3: " SIZE);
     refuses("bench.max=3MB", "bench.max=3MB: " SIZE);
     refuses("train.max_seconds=3d", "train.max_seconds=3d: must be a time in seconds, or with s, m "
-                                    "or h behind it from 0 to 1000000000");
+                                    "or h behind it, from 0 to 1000000000");
     refuses("data.shuffle=maybe", "data.shuffle=maybe: must be on or off");
     refuses("run.backend=gpu", "run.backend=gpu: must be auto, cpu or cuda");
     refuses("optim.betas=0.9", "optim.betas=0.9: must be 2 numbers from 0 to below 1 with commas "

@@ -27,7 +27,8 @@ static void help_command(const struct command *command)
 
 static void help_all(void)
 {
-    printf("vittrain trains Vision Transformers on CPUs with any number of MPI ranks.\n\n"
+    printf("vittrain trains Vision Transformers on CPUs and NVIDIA GPUs with any number of MPI "
+           "ranks.\n\n"
            "  vittrain [COMMAND] [DECK.ini ...] [section.key=value ...]\n"
            "  mpirun -np RANKS vittrain ...\n\n"
            "Later decks and settings win. Without a deck vittrain.ini of the working directory is "

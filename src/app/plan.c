@@ -37,8 +37,9 @@ static void last_line_print(const char *name, size_t bytes, const char *comment)
     printf("%-14s %*.2f%s\n", name, MEMORY_CLASSES * 12 + 11, mib(bytes), comment);
 }
 
-/* The deck's own way, unit by unit. base: what the libraries take, which is known here. */
-static bool units_print(const struct plan *plan, size_t *base, struct error *error)
+/* The deck's own way, unit by unit. Known here: what the libraries take (base), and whether the
+ * device has memory of its own. */
+static bool units_print(const struct plan *plan, size_t *base, bool *own, struct error *error)
 {
     struct session session;
     size_t(*rows)[MEMORY_CLASSES] = plan_rows(plan, &session, error);
@@ -47,7 +48,7 @@ static bool units_print(const struct plan *plan, size_t *base, struct error *err
     const struct model *model = session.model;
     size_t arena = session.arena.peak, feeds = session.feed_bytes;
     *base = hardware_memory_now(session.device);
-    bool own = hardware_has_memory(session.device);
+    *own = hardware_has_memory(session.device);
     char mesh[256];
     mesh_describe(&session.mesh, mesh, sizeof mesh);
     printf("%s in %s, %lld image%s a rank and pass\n%s\n\n", plan->options.model.name,
@@ -60,14 +61,14 @@ static bool units_print(const struct plan *plan, size_t *base, struct error *err
     classes_print("shared", rows[ARENA_SHARED_ROW], row_total(rows[ARENA_SHARED_ROW]));
     classes_print("arena", session.arena.by_class, arena);
     last_line_print("loaders", feeds,
-                    own ? "  batches that are loaded ahead, on the host"
-                        : "  batches that are loaded ahead");
+                    *own ? "  batches that are loaded ahead, on the host"
+                         : "  batches that are loaded ahead");
     if (session.snapshot_bytes > 0)
         last_line_print("snapshot", session.snapshot_bytes,
-                        own ? "  for checkpoints in the background, on the host"
-                            : "  for checkpoints in the background");
-    last_line_print(own ? "context" : "libraries", *base, "  as measured here");
-    last_line_print("rank", session_needs(&session) + *base, own ? "  on the GPU" : "");
+                        *own ? "  for checkpoints in the background, on the host"
+                             : "  for checkpoints in the background");
+    last_line_print(*own ? "context" : "libraries", *base, "  as measured here");
+    last_line_print("rank", session_needs(&session) + *base, *own ? "  on the GPU" : "");
     free(rows);
     session_close(&session);
     return true;
@@ -97,14 +98,14 @@ static void entry_print(const struct plan *plan, const struct plan_entry *entry,
 }
 
 /* All strategies side by side, without and with recomputation of blocks. */
-static void strategies_print(const struct plan *plan, size_t base)
+static void strategies_print(const struct plan *plan, size_t base, bool own)
 {
     static struct plan_entry entry;
     size_t memory = (size_t)plan->options.plan.memory;
     size_t room = memory > base ? memory - base : memory > 0 ? 1 : 0;
-    printf("\nTotal: with loaders, snapshot and libraries. Sent: by a rank in a step, in its "
-           "groups, and of "
-           "that between nodes.\nblock: train.checkpoint_activations=block.");
+    printf("\nTotal: with %s. Sent: by a rank in a step, in its groups, and of that between "
+           "nodes.\nblock: train.checkpoint_activations=block.",
+           own ? "the context, of the GPU's memory" : "loaders, snapshot and libraries");
     if (memory > 0)
         printf(" Largest: train.batch that fits in plan.memory=%.0f MiB.", mib(memory));
     printf("\n\n");
@@ -134,15 +135,17 @@ static bool plan_print(const struct options *options, int started, int started_o
 {
     static struct plan plan;
     size_t base;
+    bool own;
     int ranks = options->plan.ranks > 0 ? (int)options->plan.ranks : started;
     int node_ranks = options->plan.node_ranks > 0 ? (int)options->plan.node_ranks
                      : options->plan.ranks > 0    ? ranks
                                                   : started_on_node;
     if (node_ranks > ranks)
         node_ranks = ranks;
-    if (!plan_open(&plan, options, ranks, node_ranks, error) || !units_print(&plan, &base, error))
+    if (!plan_open(&plan, options, ranks, node_ranks, error) ||
+        !units_print(&plan, &base, &own, error))
         return false;
-    strategies_print(&plan, base);
+    strategies_print(&plan, base, own);
     return app_output_arrived(error);
 }
 

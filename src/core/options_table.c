@@ -27,7 +27,8 @@ const struct option_entry option_table[] = {
      .help = "All random numbers follow from it: first weights, order of the samples, "
              "augmentation, dropout."},
     {PLACE(run, backend), CHOICES("auto", "cpu", "cuda"), .preset = "auto",
-     .help = "What computes."},
+     .help = "What computes: cuda is NVIDIA GPUs, a rank each. auto: a GPU where the program finds "
+             "one (it says why not), else the CPU."},
     {PLACE(run, threads), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 4096,
      .help = "Threads of a rank. auto: the rank's share of the node's cores."},
 
@@ -264,7 +265,7 @@ const struct option_entry option_table[] = {
     {PLACE(output, tensorboard), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Events for TensorBoard."},
     {PLACE(output, csv), .kind = OPTION_IS_SWITCH, .preset = "on",
-     .help = "metrics.csv and epochs.csv."},
+     .help = "metrics.csv, epochs.csv and monitor.csv."},
     {PLACE(output, weights), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "The final weights as safetensors."},
 

@@ -320,7 +320,7 @@ void option_describe(const struct option_entry *entry, char *text, size_t size)
         snprintf(text, size, "%sa number%s", automatic, range);
         return;
     case OPTION_IS_SECONDS:
-        snprintf(text, size, "a time in seconds, or with s, m or h behind it%s", range);
+        snprintf(text, size, "a time in seconds, or with s, m or h behind it,%s", range);
         return;
     case OPTION_IS_BYTES:
         write_bytes((int64_t)entry->least, least, sizeof least);

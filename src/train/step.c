@@ -8,6 +8,8 @@
 
 #include "core/clock.h"
 
+static const char advice[] = "try a lower optim.lr, schedule.warmup or train.clip_norm";
+
 void step_open(struct step_context *step, struct session *session, struct loader *loader,
                const struct image_source *source, const struct optimizer *optimizer)
 {
@@ -136,13 +138,13 @@ static bool step_replay(struct step_context *step, const struct micro_batch *mic
 }
 
 static void micro_batch_run(struct step_context *step, struct run_place place, int64_t number,
-                            struct step_times *times, struct error *error)
+                            struct step_times *times)
 {
     struct session *session = step->session;
     struct batch *batch = loader_next(step->loader, &times->data);
     ENSURE(batch != NULL, "the loader's epoch ended inside a step");
-    if (batch->error.kind != ERROR_NONE && error->kind == ERROR_NONE)
-        *error = batch->error;
+    if (batch->error.kind != ERROR_NONE && step->unread.kind == ERROR_NONE)
+        step->unread = batch->error;
     const struct micro_batch micro = {.count = batch->count,
                                       .global_count = batch->global_count,
                                       .good = batch->error.kind == ERROR_NONE,
@@ -186,7 +188,6 @@ static int nonfinite_output(struct session *session)
  * the forward pass, or else the first gradient in backward order. */
 static void nonfinite_explain(struct session *session, int64_t number, struct error *error)
 {
-    static const char advice[] = "try a lower optim.lr, schedule.warmup or train.clip_norm";
     long long step = (long long)number + 1;
     char place[TENSOR_NAME + 32];
     if (flat_find_nonfinite(&session->flat, false, place, sizeof place)) {
@@ -226,9 +227,11 @@ double step_norm(const struct session *session)
 
 /* Collective, after a gradient that is not finite. In fp16 its scale was too large, as a rule, and
  * half of it will do: false, unless that cannot help, or a record could not be read. */
-static bool step_failed(struct session *session, int64_t number, struct error *error)
+static bool step_failed(struct step_context *step, int64_t number, struct error *error)
 {
+    struct session *session = step->session;
     struct comm *world = session->mesh.world;
+    *error = step->unread;
     if (session->scaler != NULL) {
         if (!comm_agree(world, error))
             return true;
@@ -239,9 +242,9 @@ static bool step_failed(struct session *session, int64_t number, struct error *e
         nonfinite_explain(session, number, error);
     if (comm_agree(world, error))
         error_set(error, ERROR_NUMERIC,
-                  "step %lld: the norm of the gradient is not finite; debug.wait=on finds out "
+                  "step %lld: the norm of the gradient is not finite: %s; debug.wait=on finds out "
                   "where that begins",
-                  (long long)number + 1);
+                  (long long)number + 1, advice);
     return true;
 }
 
@@ -252,7 +255,7 @@ static bool step_settle(struct step_context *step, bool all, struct error *error
     int64_t number;
     while (
         outcome_take(&session->outcomes, session->scaler != NULL, all, &session->outcome, &number))
-        if (!isfinite(session->outcome.norm_squared) && step_failed(session, number, error))
+        if (!isfinite(session->outcome.norm_squared) && step_failed(step, number, error))
             return false;
     return true;
 }
@@ -268,7 +271,7 @@ bool step_run(struct step_context *step, int64_t number, double rate, struct ste
     struct step_times before = {0}, none = {0};
     communication_times(session, &none, &before);
     for (int64_t micro = 0; micro < accumulate; micro++)
-        micro_batch_run(step, place, micro, times, error);
+        micro_batch_run(step, place, micro, times);
     double begin = clock_now();
     outcome_queue(&session->outcomes, session->stream, number, session->flat.norm_squared,
                   session->scaler);

@@ -16,6 +16,7 @@ struct step_context {
     bool records;        /* steps are recorded and run again */
     struct graph *graph; /* the recorded step, or NULL */
     int64_t regular_steps, recorded_count;
+    struct error unread; /* a record of a queued step: the error when its outcome is looked at */
 };
 
 /* The norm of the newest step's gradient, before clipping and without the scale of the loss; NAN
