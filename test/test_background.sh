@@ -88,7 +88,7 @@ run 2 long $long run.dir="$work/long"
 timeout 60 $MPIRUN -np 2 "$vittrain" run.dir="$work/killed" $long >"$work/killed.log" 2>&1 </dev/null &
 job=$!
 tries=0
-until [ -e "$work/killed/checkpoints/step-00000012.h5" ] || [ $tries -gt 3000 ]; do
+until [ -e "$work/killed/checkpoints/last.h5" ] || [ $tries -gt 3000 ]; do
     sleep 0.01
     tries=$((tries + 1))
 done

@@ -97,8 +97,8 @@ timeout 60 $MPIRUN -np 2 "$vittrain" $steps run.dir="$work/killed" checkpoint.ev
     >"$work/killed.log" 2>&1 </dev/null &
 job=$!
 tries=0
-until [ -e "$work/killed/checkpoints/step-00000012.h5" ] || [ $tries -gt 600 ]; do
-    sleep 0.05
+until [ -e "$work/killed/checkpoints/last.h5" ] || [ $tries -gt 3000 ]; do
+    sleep 0.01
     tries=$((tries + 1))
 done
 victim=$(pgrep -f "^$vittrain .*run.dir=$work/killed " | tail -n 1)
