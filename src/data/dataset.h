@@ -13,6 +13,12 @@ enum data_split { SPLIT_TRAIN, SPLIT_VALIDATION, SPLIT_TEST };
 
 struct dataset;
 
+/* Bytes of an encoded image. `data` is malloc's and grows. */
+struct byte_buffer {
+    uint8_t *data;
+    size_t count, capacity;
+};
+
 struct dataset_format {
     const char *name; /* as in data.format */
     /* Opens the records of a split; with data.val=reference all records, those for training first
@@ -26,13 +32,19 @@ struct dataset_format {
      * an error in the struct, too. */
     bool (*read)(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,
                  struct error *error);
+    /* Of data sets that are `encoded`, instead of read: the record's file, JPEG or PNG, of whatever
+     * size its image has. Thread-safe; the buffer is the caller's, may hold an older record and is
+     * made larger where needed. */
+    bool (*load)(struct dataset *dataset, int64_t record, struct byte_buffer *bytes, int32_t *label,
+                 struct error *error);
     void (*close)(struct dataset *dataset);
 };
 
 struct dataset {
     const struct dataset_format *format;
     int64_t count;
-    int64_t channels, height, width; /* of every record */
+    bool encoded;                    /* records are image files: `load`, not `read` */
+    int64_t channels, height, width; /* of every record; encoded: 3, 0, 0 */
     int64_t classes;
     char **class_name; /* [classes] */
     uint32_t *subset;  /* record numbers of this split, or NULL: all; then `count` is its length */

@@ -86,6 +86,7 @@ struct linear_forward {
     const void *bias;     /* [out] type, or NULL */
     const void *residual; /* [rows, out] type, or NULL */
     void *pre;            /* [rows, out] type, or NULL */
+    bool relu;            /* y = max(0, sum); with none of the others */
     void *y;              /* [rows, out] type */
     struct dropout dropout, drop_path;
 };
@@ -100,6 +101,7 @@ struct linear_backward {
     const void *weight; /* [out, in] type */
     const void *dy;     /* [rows, out] type */
     const void *pre;    /* [rows, in] type, or NULL */
+    bool x_relu;        /* x came out of a relu: dx is 0 where x is; with pre NULL */
     void *dx;           /* [rows, in] type, or NULL; not dy */
     float *dweight;     /* [out, in], or NULL */
     float *dbias;       /* [out], or NULL */
@@ -238,12 +240,167 @@ struct cross_entropy {
     float *probabilities; /* [batch, classes], or NULL */
 };
 
+/* What convolutions work on is channels last: [batch, height, width, channels], so that a pixel is
+ * a row, and products, norms and pools see rows. Kernels, strides and padding are the same in both
+ * directions; zeros are outside the image. */
+struct convolution_shape {
+    int64_t batch, height, width; /* of x */
+    int64_t in, out;              /* channels */
+    int64_t kernel, stride, padding;
+};
+
+/* Rows or columns that come out of so many: (size + 2 padding - kernel) / stride + 1, rounded down,
+ * of convolutions and of max_pool. */
+static inline int64_t convolved_size(int64_t size, int64_t kernel, int64_t stride, int64_t padding)
+{
+    return (size + 2 * padding - kernel) / stride + 1;
+}
+
+/* y = relu ? max(0, sum) : sum with sum = x * weight + bias, the cross-correlation of torch's
+ * Conv2d. `workspace`: convolution_workspace(...) bytes of device memory, which other convolutions
+ * of the stream may use too. */
+struct convolution_forward {
+    enum data_type type;
+    struct convolution_shape shape;
+    const void *x;      /* [batch, height, width, in] type */
+    const void *weight; /* [out, in, kernel, kernel] type */
+    const void *bias;   /* [out] type, or NULL */
+    bool relu;
+    void *y; /* [batch, out height, out width, out] type */
+    void *workspace;
+};
+
+/* dx = gradient of x, where x_relu only where x > 0 (x came out of a relu, whose gradient this then
+ * is). dweight, dbias are added to. */
+struct convolution_backward {
+    enum data_type type;
+    struct convolution_shape shape;
+    const void *x, *weight, *dy;
+    bool x_relu;
+    void *dx;       /* as x, or NULL; not dy */
+    float *dweight; /* [out, in, kernel, kernel], or NULL */
+    float *dbias;   /* [out], or NULL */
+    void *workspace;
+};
+
+/* Batch normalisation (Ioffe and Szegedy 2015) over the rows of all ranks, in parts between which
+ * the caller adds `sums` up over ranks (that is synchronised batch norm; local is the same
+ * without).
+ *
+ * sums = [2 * channels + 1] doubles, written: sums of x, sums of x^2 of this rank's rows, how many
+ * rows these are. Accurate where the mean is large against the deviation. */
+struct batch_norm_sums {
+    enum data_type type;
+    int64_t rows, channels;
+    const void *x; /* [rows, channels] type */
+    double *sums;
+};
+
+/* y = relu?((x - mean) * rstd * gamma + beta + residual). Mean and (biased) variance come from
+ * `sums`, or, where that is NULL, from the running ones. statistics = [3 * channels], written:
+ * mean, 1 / sqrt(variance + epsilon), unbiased variance (n / max(n - 1, 1) times the biased). */
+struct batch_norm_forward {
+    enum data_type type;
+    int64_t rows, channels;
+    float epsilon;
+    const void *x;                               /* [rows, channels] type */
+    const void *gamma, *beta;                    /* [channels] type */
+    const double *sums;                          /* of all ranks, or NULL */
+    const void *running_mean, *running_variance; /* [channels] type; read where sums is NULL */
+    const void *residual;                        /* [rows, channels] type, or NULL */
+    bool relu;
+    void *y;           /* [rows, channels] type; may be x in evaluation */
+    float *statistics; /* not NULL */
+};
+
+/* First half of the gradient: dy becomes (dy + add) where y > 0 (everywhere if y is NULL), which is
+ * also the residual's gradient; sums = [2 * channels + 1], written: sums of that, sums of that
+ * times (x - mean) * rstd, rows. dgamma, dbeta get this rank's sums added. drunning_* get this
+ * rank's share of the step's statistics, running_weight * rows / all rows * (mean, unbiased
+ * variance): added up over ranks like a gradient that is all of them (mesh/unit.h: TENSOR_STATE).
+ */
+struct batch_norm_backward_sums {
+    enum data_type type;
+    int64_t rows, channels;
+    const void *x;
+    const void *y;   /* [rows, channels] type: what came out of the relu, or NULL: no relu */
+    const void *add; /* [rows, channels] type, or NULL: y was read twice */
+    const float *statistics;    /* of forward */
+    const double *forward_sums; /* of all ranks; NULL: the running ones were used */
+    float running_weight;
+    void *dy; /* [rows, channels] type, changed */
+    double *sums;
+    float *dgamma, *dbeta;                    /* [channels], or both NULL */
+    float *drunning_mean, *drunning_variance; /* [channels], or both NULL */
+};
+
+/* Second half: dx = gamma * rstd * (dy - (sums of dy + xhat * sums of dy xhat) / all rows); without
+ * the bracket's second part where sums is NULL (the running statistics were used). */
+struct batch_norm_backward {
+    enum data_type type;
+    int64_t rows, channels;
+    const void *x, *gamma;
+    const float *statistics;
+    const double *sums; /* of all ranks, or NULL */
+    const void *dy;     /* as batch_norm_backward_sums left it */
+    void *dx;           /* [rows, channels] type; may be dy */
+};
+
+/* The largest value of each window, and where in the window it was (row by row; the first of equal
+ * ones; NaN is larger than all). Windows may hang over the edge by `padding`, which holds nothing.
+ */
+struct max_pool_forward {
+    enum data_type type;
+    int64_t batch, height, width, channels, kernel, stride, padding;
+    const void *x;  /* [batch, height, width, channels] type */
+    void *y;        /* [batch, out height, out width, channels] type */
+    uint8_t *index; /* as y, in evaluation NULL; kernel <= 15 */
+};
+
+/* dx = sum of (dy + add) over the windows whose largest value was there. */
+struct max_pool_backward {
+    enum data_type type;
+    int64_t batch, height, width, channels, kernel, stride, padding;
+    const void *dy;
+    const void *add; /* as dy, or NULL: y was read twice */
+    const uint8_t *index;
+    void *dx; /* all of it is written */
+};
+
+/* y[b, column, row] = x[b, row, column]: between channels first and channels last. */
+struct transpose {
+    enum data_type type;
+    int64_t batch, rows, columns;
+    const void *x;
+    void *y; /* not x */
+};
+
+/* Mean squared error over the outputs of a sample, torch's MSELoss: loss = mean((prediction -
+ * target)^2), where a sample's one target stands for all its outputs: target = labels * label_unit.
+ * dpredictions = scale * scaler->scale * d(loss of the sample). Only loss and samples are counted.
+ */
+struct squared_error {
+    enum data_type type;
+    int64_t batch, outputs;
+    float scale;
+    double label_unit;
+    const void *predictions;          /* [batch, outputs] type */
+    const int32_t *labels;            /* [batch] */
+    void *dpredictions;               /* type, may be predictions; or NULL */
+    const struct loss_scaler *scaler; /* device, or NULL */
+    struct loss_sums *sums;
+};
+
 enum update_rule { UPDATE_SGD, UPDATE_ADAM, UPDATE_ADAMW, UPDATE_RMSPROP };
 
 /* A stretch of a flat buffer that is updated alike. */
 struct update_segment {
     int64_t begin, end;
     float weight_decay, rate_scale; /* rate_scale 0: frozen, nothing in it changes */
+    /* Running statistics: weights = keep * weights + gradient, as it is (not clipped, not divided
+     * by the scale); moments stay, average and copy follow. */
+    bool running;
+    float keep;
 };
 
 /* One step of an optimizer over a flat buffer, rules and defaults as torch.optim's. With s the
@@ -338,6 +495,10 @@ struct device_backend {
     /* Can attention over so many tokens in heads of this width be computed? */
     bool (*attention_fits)(struct device *device, int64_t tokens, int64_t head_dim);
 
+    /* Bytes of workspace that a convolution of this shape needs, forward and backward. */
+    size_t (*convolution_workspace)(struct device *device, enum data_type type,
+                                    const struct convolution_shape *shape);
+
     /* Device memory and pinned host memory; NULL and an error when there is too little. */
     void *(*allocate)(struct device *device, size_t bytes, struct error *error);
     void (*release)(struct device *device, void *memory);
@@ -399,7 +560,18 @@ struct device_backend {
     void (*tokens_backward)(struct stream *stream, const struct tokens_backward *args);
     void (*pool_forward)(struct stream *stream, const struct pool_forward *args);
     void (*pool_backward)(struct stream *stream, const struct pool_backward *args);
+    void (*convolution_forward)(struct stream *stream, const struct convolution_forward *args);
+    void (*convolution_backward)(struct stream *stream, const struct convolution_backward *args);
+    void (*batch_norm_sums)(struct stream *stream, const struct batch_norm_sums *args);
+    void (*batch_norm_forward)(struct stream *stream, const struct batch_norm_forward *args);
+    void (*batch_norm_backward_sums)(struct stream *stream,
+                                     const struct batch_norm_backward_sums *args);
+    void (*batch_norm_backward)(struct stream *stream, const struct batch_norm_backward *args);
+    void (*max_pool_forward)(struct stream *stream, const struct max_pool_forward *args);
+    void (*max_pool_backward)(struct stream *stream, const struct max_pool_backward *args);
+    void (*transpose)(struct stream *stream, const struct transpose *args);
     void (*cross_entropy)(struct stream *stream, const struct cross_entropy *args);
+    void (*squared_error)(struct stream *stream, const struct squared_error *args);
     void (*update)(struct stream *stream, const struct update *args);
     /* After all updates of a step. Where *norm_squared is not finite the scale is halved (not below
      * LOSS_SCALE_LEAST), good_steps 0, skipped one more; else good_steps is one more, and at

@@ -22,7 +22,17 @@
     OPERATION(tokens_backward)                                                                     \
     OPERATION(pool_forward)                                                                        \
     OPERATION(pool_backward)                                                                       \
+    OPERATION(convolution_forward)                                                                 \
+    OPERATION(convolution_backward)                                                                \
+    OPERATION(batch_norm_sums)                                                                     \
+    OPERATION(batch_norm_forward)                                                                  \
+    OPERATION(batch_norm_backward_sums)                                                            \
+    OPERATION(batch_norm_backward)                                                                 \
+    OPERATION(max_pool_forward)                                                                    \
+    OPERATION(max_pool_backward)                                                                   \
+    OPERATION(transpose)                                                                           \
     OPERATION(cross_entropy)                                                                       \
+    OPERATION(squared_error)                                                                       \
     OPERATION(update)                                                                              \
     OPERATION(nonfinite)                                                                           \
     OPERATION(image_transform)
