@@ -26,7 +26,8 @@ static const char *failure(ncclResult_t result, ncclComm_t comm)
 void collective_library(char *text, size_t size)
 {
     int version = 0;
-    ncclGetVersion(&version);
+    const char *failed = failure(ncclGetVersion(&version), NULL);
+    ENSURE(failed == NULL, "NCCL does not know its version: %s", failed);
     snprintf(text, size, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
 }
 
@@ -59,11 +60,14 @@ const char *collective_open(const void *id, int rank, int size, struct collectiv
 
 void collective_close(struct collective *collective)
 {
+    const char *failed;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
-    if (collective->registered != NULL)
-        ncclCommDeregister(collective->comm, collective->registered);
+    if (collective->registered != NULL) {
+        failed = failure(ncclCommDeregister(collective->comm, collective->registered), NULL);
+        ENSURE(failed == NULL, "memory of a group of GPUs cannot be given back: %s", failed);
+    }
 #endif
-    const char *failed = failure(ncclCommDestroy(collective->comm), NULL);
+    failed = failure(ncclCommDestroy(collective->comm), NULL);
     ENSURE(failed == NULL, "a group of GPUs cannot be closed: %s", failed);
     free(collective);
 }

@@ -29,8 +29,8 @@ static void *cuda_allocate(struct device *device, size_t bytes, struct error *er
     error_set(error, ERROR_MEMORY,
               "no %.1f MiB of memory on GPU %d (%s): %.1f of %.1f MiB are free; `vittrain find "
               "batch` says what fits; or use more ranks with mesh.strategy=fsdp",
-              (double)bytes / (1 << 20), cuda->number, cuda->limits.name,
-              (double)free_bytes / (1 << 20), (double)total_bytes / (1 << 20));
+              mib(bytes), cuda->number, cuda->limits.name,
+              mib(free_bytes), mib(total_bytes));
     return NULL;
 }
 
@@ -48,7 +48,7 @@ static void *cuda_allocate_pinned(struct device *, size_t bytes, struct error *e
     error_set(error, ERROR_MEMORY,
               "no %.1f MiB of pinned memory: raise the limit of locked memory (ulimit -l), or use "
               "a smaller train.batch",
-              (double)bytes / (1 << 20));
+              mib(bytes));
     return NULL;
 }
 

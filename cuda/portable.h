@@ -26,6 +26,7 @@
 
 extern "C" {
 #include "core/error.h"
+#include "core/text.h"
 #include "device/device.h"
 }
 

@@ -25,6 +25,19 @@ const struct device_backend *device_test_backend(struct error *error)
     return device_find(device_name(), error);
 }
 
+bool device_test_emulates(void)
+{
+    const char *folder = getenv("TEST_BUILD");
+    char module[4096];
+    snprintf(module, sizeof module, "%s/test/emulated-cuda.so", folder != NULL ? folder : ".");
+    if (access(module, R_OK) != 0) {
+        printf("1..0 # SKIP no C++ compiler for the emulated GPU\n");
+        return false;
+    }
+    setenv("VITTRAIN_CUDA_MODULE", module, 1);
+    return true;
+}
+
 void device_test_of_cpu(void)
 {
     if (strcmp(device_name(), "cpu") != 0)

@@ -32,6 +32,10 @@ void device_test_close(struct device_test *test);
 /* What was queued is done. */
 void device_test_wait(struct device_test *test);
 
+/* The program's module for GPUs is the emulated one. False where there is none: says that the whole
+ * test program is skipped. */
+bool device_test_emulates(void);
+
 /* Skips the test that calls it where the device is not the CPU: what it is about is the CPU's. */
 void device_test_of_cpu(void);
 

@@ -2,11 +2,18 @@
 #include "model_fixture.h"
 
 #include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/log.h"
 
 /* ---- a device that only moves memory ---- */
 
@@ -103,6 +110,20 @@ static void make_units(struct fixture *fixture, const struct fixture_shape *shap
     add_tensor(fixture, 2, "head.weight", 2, (int64_t[]){classes, width});
     add_tensor(fixture, 2, "head.bias", 1, &classes);
     fixture->tensors[2][0].kind = TENSOR_STATE;
+}
+
+struct comm *fixture_world_open(int *argc, char ***argv)
+{
+    struct error error = {.kind = ERROR_NONE};
+    struct comm *world = NULL;
+    if (!comm_world_open(argc, argv, &world, &error)) {
+        fprintf(stderr, "%s\n", error.text);
+        exit(1);
+    }
+    comm_set_timeout(60); /* a test that fails on one rank must not hold up the others */
+    log_open(world->rank, LOG_QUIET);
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return world;
 }
 
 void fixture_open(struct fixture *fixture, struct comm *world, int shard,

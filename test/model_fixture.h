@@ -27,6 +27,10 @@ struct fixture {
     struct arena arena;
 };
 
+/* The world of a test program of several ranks, which says nothing but its results. Ends the program
+ * where there is none. */
+struct comm *fixture_world_open(int *argc, char ***argv);
+
 /* The model on world's ranks with shards over `shard` of them; everything zero. Collective. */
 void fixture_open(struct fixture *fixture, struct comm *world, int shard,
                   const struct fixture_shape *shape, int moments, bool averaged);

@@ -52,6 +52,33 @@ fails() {
     result "$title" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
 }
 
+# killed WORD...: two ranks train in $work/killed, one is killed when the first checkpoint is there; prints
+# what is wrong with the job's end, and leaves what it said in $work/killed.log.
+killed() {
+    timeout 60 $MPIRUN -np 2 "$vittrain" run.dir="$work/killed" "$@" >"$work/killed.log" 2>&1 </dev/null &
+    job=$!
+    tries=0
+    until [ -e "$work/killed/checkpoints/last.h5" ] || [ $tries -gt 3000 ]; do
+        sleep 0.01
+        tries=$((tries + 1))
+    done
+    victim=$(pgrep -f "^$vittrain .*run.dir=$work/killed " | tail -n 1)
+    kill -9 "$victim"
+    wait $job
+    status=$?
+    [ $status -ne 0 ] && [ $status -ne 124 ] || echo "exit status $status;"
+    [ ! -e "$work/killed/result.json" ] || echo "it had ended before"
+}
+
+# take_emulated_gpu: sets $module to the emulated GPU's; ends the test where there is none.
+take_emulated_gpu() {
+    module=$TEST_BUILD/test/emulated-cuda.so
+    if [ ! -e "$module" ]; then
+        echo '1..0 # SKIP no C++ compiler for the emulated GPU'
+        exit 0
+    fi
+}
+
 # column FILE SPLIT NAME: a column of metrics.csv for one split, one value a line.
 column() {
     awk -F, -v split_="$2" -v name="$3" '

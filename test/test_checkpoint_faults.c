@@ -363,13 +363,7 @@ static int run_all(void)
 
 int main(int argc, char **argv)
 {
-    struct error error = {.kind = ERROR_NONE};
-    if (!comm_world_open(&argc, &argv, &world, &error)) {
-        fprintf(stderr, "%s\n", error.text);
-        return 1;
-    }
-    comm_set_timeout(60); /* a test that fails on one rank must not hold up the others */
-    log_open(world->rank, LOG_QUIET);
+    world = fixture_world_open(&argc, &argv);
     int failed = argc > 1 ? run_part(argc, argv) : run_all();
     comm_world_close(world);
     return failed;

@@ -470,14 +470,7 @@ int main(int argc, char **argv)
         IN_FOLDER(test_one_writes_for_all),
         IN_FOLDER(test_a_folder_that_is_gone),
     };
-    struct error error = {.kind = ERROR_NONE};
-    if (!comm_world_open(&argc, &argv, &world, &error)) {
-        fprintf(stderr, "%s\n", error.text);
-        return 1;
-    }
-    comm_set_timeout(60); /* a test that fails on one rank must not hold up the others */
-    log_open(world->rank, LOG_QUIET);
-    cmocka_set_message_output(CM_OUTPUT_TAP);
+    world = fixture_world_open(&argc, &argv);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     comm_world_close(world);
     return failed;

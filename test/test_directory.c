@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "core/folder.h"
 #include "data/directory.h"
 #include "temporary.h"
 
@@ -96,18 +97,18 @@ static void test_reason(void **state)
         assert_int_equal(symlink("nowhere", path), 0);
     comm_barrier(world);
     error_clear(&error);
-    assert_false(directory_make(path, "go elsewhere", &error));
+    assert_false(folder_make(path, "go elsewhere", &error));
     assert_int_equal(error.kind, ERROR_FILE);
     assert_non_null(
         strstr(error.text, "/link: cannot be made a directory: Not a directory; go elsewhere"));
     error_clear(&error);
-    assert_false(directory_make("", "go elsewhere", &error));
+    assert_false(folder_make("", "go elsewhere", &error));
     assert_string_equal(error.text, ": cannot be made a directory: No such file or directory; "
                                     "go elsewhere");
     error_clear(&error);
     memset(path, 'x', 300);
     path[300] = '\0';
-    assert_false(directory_make(path, "go elsewhere", &error));
+    assert_false(folder_make(path, "go elsewhere", &error));
     assert_non_null(strstr(error.text, "File name too long; go elsewhere"));
 }
 

@@ -4,11 +4,7 @@
 # error. And what hangs in the middle of training is named.
 . "$TEST_SOURCE/test/program.sh"
 
-module=$TEST_BUILD/test/emulated-cuda.so
-if [ ! -e "$module" ]; then
-    echo '1..0 # SKIP no C++ compiler for the emulated GPU'
-    exit 0
-fi
+take_emulated_gpu
 cd "$work" || exit 1
 VITTRAIN_CUDA_MODULE=$module
 export VITTRAIN_CUDA_MODULE

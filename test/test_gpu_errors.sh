@@ -3,11 +3,7 @@
 # says which device, what, and what to do.
 . "$TEST_SOURCE/test/program.sh"
 
-module=$TEST_BUILD/test/emulated-cuda.so
-if [ ! -e "$module" ]; then
-    echo '1..0 # SKIP no C++ compiler for the emulated GPU'
-    exit 0
-fi
+take_emulated_gpu
 cd "$work" || exit 1
 gpu="$small run.backend=cuda"
 

@@ -17,6 +17,7 @@
 #include "comm/comm.h"
 #include "comm_fixture.h"
 #include "device/module.h"
+#include "device_test.h"
 #include "mesh/mesh.h"
 
 /* The last is more than a chunk of the emulation's shared memory, in types of 8 bytes. */
@@ -367,14 +368,8 @@ static int tests_run(void)
 int main(int argc, char **argv)
 {
     struct error error = {0};
-    const char *folder = getenv("TEST_BUILD");
-    char module[4096];
-    snprintf(module, sizeof module, "%s/test/emulated-cuda.so", folder != NULL ? folder : ".");
-    if (access(module, R_OK) != 0) {
-        printf("1..0 # SKIP no C++ compiler for the emulated GPU\n");
+    if (!device_test_emulates())
         return 0;
-    }
-    setenv("VITTRAIN_CUDA_MODULE", module, 1);
     if (!comm_world_open(&argc, &argv, &world, &error)) {
         fprintf(stderr, "%s\n", error.text);
         return 1;

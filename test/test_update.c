@@ -95,8 +95,9 @@ static void check_optimizer(const struct update_case *it, const struct vector_fi
     const float *start = vector_file_floats(file, "start", NULL);
     const float *gradients = vector_file_floats(file, "gradients", NULL);
     const double *expected = vector_file_doubles(file, it->name, NULL);
-    const struct update_segment segments[] = {{0, FIRST, it->decay, 1},
-                                              {FIRST + GAP, COUNT + GAP, 0, 0.5f}};
+    const struct update_segment segments[] = {
+        {.begin = 0, .end = FIRST, .weight_decay = it->decay, .rate_scale = 1},
+        {.begin = FIRST + GAP, .end = COUNT + GAP, .weight_decay = 0, .rate_scale = 0.5f}};
     float *weights = device_test_zeros(&test, TYPE_FP32, PADDED);
     float *gradient = device_test_random(&test, TYPE_FP32, PADDED, 1, 1);
     double average[COUNT], *norm_squared = device_test_number(&test, 0);
@@ -185,7 +186,9 @@ static void threads_do_not_matter(void **state)
 {
     (void)state;
     enum { MANY = 100003 };
-    const struct update_segment segments[] = {{0, 50001, 0.1f, 1}, {50008, MANY, 0, 0.3f}};
+    const struct update_segment segments[] = {
+        {.begin = 0, .end = 50001, .weight_decay = 0.1f, .rate_scale = 1},
+        {.begin = 50008, .end = MANY, .weight_decay = 0, .rate_scale = 0.3f}};
     struct device_test one, three;
     device_test_open(&one, 1);
     device_test_open(&three, 3);
@@ -217,8 +220,10 @@ static void segments_are_updated_each_for_itself(void **state)
     int64_t end = 3;
     for (int i = 0; i < SEGMENTS; i++) {
         const int64_t begin = end + i % 3, length = i == 70 ? 9001 : i * 7 % 29;
-        segments[i] = (struct update_segment){begin, begin + length, (float)i / 100,
-                                              i % 10 == 9 ? 0 : 1 / (1 + (float)i)};
+        segments[i] = (struct update_segment){.begin = begin,
+                                              .end = begin + length,
+                                              .weight_decay = (float)i / 100,
+                                              .rate_scale = i % 10 == 9 ? 0 : 1 / (1 + (float)i)};
         end = begin + length;
     }
     assert_true(end <= ELEMENTS);
@@ -266,7 +271,8 @@ static void an_infinite_norm_changes_nothing(void **state)
         struct device_test test;
         device_test_open(&test, 1);
         struct update args = adamw_of(&test, 100, TYPE_BF16);
-        const struct update_segment segment = {0, 100, 0.1f, 1};
+        const struct update_segment segment = {
+            .begin = 0, .end = 100, .weight_decay = 0.1f, .rate_scale = 1};
         args.segments = &segment;
         args.segment_count = 1;
         args.norm_squared = device_test_number(&test, norms[i % 2]);
@@ -283,7 +289,9 @@ static void frozen_segments_and_empty_buffers(void **state)
     struct device_test test;
     device_test_open(&test, 1);
     struct update args = adamw_of(&test, 100, TYPE_FP32);
-    const struct update_segment segments[] = {{0, 60, 0.1f, 0}, {60, 60, 0.1f, 1}};
+    const struct update_segment segments[] = {
+        {.begin = 0, .end = 60, .weight_decay = 0.1f, .rate_scale = 0},
+        {.begin = 60, .end = 60, .weight_decay = 0.1f, .rate_scale = 1}};
     args.segments = segments;
     args.segment_count = 2;
     test.device->backend->update(test.stream, &args);
@@ -301,7 +309,8 @@ static void clipping_multiplies_the_gradient(void **state)
     (void)state;
     const double max_norms[] = {1, 4.1, 0}, coefficients[] = {0.25, 1, 1};
     const float slopes[] = {1, -2, 3};
-    const struct update_segment segment = {0, 3, 0, 1};
+    const struct update_segment segment = {
+        .begin = 0, .end = 3, .weight_decay = 0, .rate_scale = 1};
     for (int i = 0; i < 3; i++) {
         struct device_test test;
         device_test_open(&test, 1);
@@ -335,7 +344,8 @@ static void the_scale_leaves_no_trace(void **state)
 {
     (void)state;
     enum { ELEMENTS = 1001 };
-    const struct update_segment segment = {0, ELEMENTS, 0.1f, 1};
+    const struct update_segment segment = {
+        .begin = 0, .end = ELEMENTS, .weight_decay = 0.1f, .rate_scale = 1};
     const double norm_squared = 9, max_norms[] = {0, 0.7};
     const float scales[] = {65536, 0x1p-24f, 1};
     for (int i = 0; i < 6; i++) {
@@ -457,7 +467,8 @@ static void scaling_is_pytorchs(void **state)
 {
     (void)state;
     struct scaler_run run = scaler_run_open();
-    const struct update_segment segment = {0, WEIGHTS, 0.05f, 1};
+    const struct update_segment segment = {
+        .begin = 0, .end = WEIGHTS, .weight_decay = 0.05f, .rate_scale = 1};
     struct device_test test;
     device_test_open(&test, 1);
     const struct device_backend *backend = test.device->backend;

@@ -6,45 +6,12 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/folder.h"
 
 enum { PATH_SIZE = 4096 };
-
-/* mkdir alone will not do: where a directory is there some file systems answer with other errors
- * than EEXIST. Leaves the reason in errno. */
-static bool make_one(const char *path)
-{
-    struct stat status;
-    if (mkdir(path, 0777) == 0)
-        return true;
-    int reason = errno;
-    bool there = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-    errno = reason == EEXIST ? ENOTDIR : reason;
-    return there;
-}
-
-bool directory_make(const char *path, const char *advice, struct error *error)
-{
-    char part[PATH_SIZE];
-    if (strlen(path) >= sizeof part)
-        return error_set(error, ERROR_USAGE, "%.64s...: too long a name; %s", path, advice);
-    snprintf(part, sizeof part, "%s", path);
-    bool made = true;
-    for (char *slash = strchr(part, '/'); made && slash != NULL; slash = strchr(slash + 1, '/')) {
-        if (slash == part)
-            continue;
-        *slash = '\0';
-        made = make_one(part);
-        if (made)
-            *slash = '/';
-    }
-    return (made && make_one(part)) ||
-           error_set(error, ERROR_FILE, "%s: cannot be made a directory: %s; %s", part,
-                     strerror(errno), advice);
-}
 
 static void probe_path(char path[PATH_SIZE], const char *directory, int64_t job, int node)
 {
@@ -54,7 +21,7 @@ static void probe_path(char path[PATH_SIZE], const char *directory, int64_t job,
 
 static bool make_probe(const char *directory, const char *probe, struct error *error)
 {
-    if (!directory_make(directory, "choose another", error))
+    if (!folder_make(directory, "choose another", error))
         return false;
     int descriptor = open(probe, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor < 0)

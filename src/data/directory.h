@@ -5,10 +5,6 @@
 #include "comm/comm.h"
 #include "core/error.h"
 
-/* Makes the directory and those above it, where they are missing. ERROR_FILE: the first that cannot
- * be made, why, and `advice`, which says what to do. */
-bool directory_make(const char *path, const char *advice, struct error *error);
-
 /* Collective. Makes the directory on every node and finds out which nodes see the same one: *owner
  * is the lowest number of a node (as comm_node_count numbers them) that shares it with this rank's.
  * What is to be done once a file system is done by the first rank of node `owner`. On failure all

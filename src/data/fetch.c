@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/folder.h"
 #include "core/log.h"
 #include "data/checksum.h"
 #include "data/directory.h"
@@ -34,7 +35,7 @@ static bool make_directories(const char *path, struct error *error)
     if (slash == NULL || slash == parent)
         return true;
     *slash = '\0';
-    return directory_make(parent, "choose another fetch.dir", error);
+    return folder_make(parent, "choose another fetch.dir", error);
 }
 
 static bool write_origin(const struct transfer *transfer, struct error *error)

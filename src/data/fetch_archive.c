@@ -11,6 +11,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 
+#include "core/folder.h"
 #include "core/log.h"
 #include "data/checksum.h"
 #include "data/directory.h"
@@ -193,7 +194,7 @@ bool fetch_archive(const struct fetch_archive *archive, const char *url, const c
     }
     if (!fetch_file(address, path, NULL, url == NULL ? archive->md5 : NULL, error))
         return false;
-    if (!directory_make(folder, "choose another fetch.dir", error))
+    if (!folder_make(folder, "choose another fetch.dir", error))
         return false;
     log_info("unpacking %s into %s", path, folder);
     struct unpacking unpacking = {.archive = archive, .path = path, .directory = folder};

@@ -18,6 +18,7 @@
 
 #include "core/crc32c.h"
 #include "core/error.h"
+#include "core/folder.h"
 #include "core/log.h"
 
 enum { LINE = CHOICE_KEY + 17 * CHOICE_WORDS + 32, PATH_SIZE = 1024 };
@@ -127,19 +128,6 @@ static bool file_read(struct choices *choices, int file)
     return whole;
 }
 
-/* All folders of the path; what cannot be made shows when the file is opened. */
-static void folder_make(const char *folder)
-{
-    char path[PATH_SIZE];
-    snprintf(path, sizeof path, "%s", folder);
-    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        (void)mkdir(path, 0777);
-        *slash = '/';
-    }
-    (void)mkdir(path, 0777);
-}
-
 /* Does not wait for ever: a process that was stopped may hold the lock, and some file systems have
  * none. Without it two may measure the same. */
 static void file_lock(int file)
@@ -158,7 +146,8 @@ static int file_open(struct choices *choices)
 {
     if (!choices->keeps)
         return -1;
-    folder_make(choices->folder);
+    struct error unmade = {0}; /* shows when the file is opened */
+    folder_make(choices->folder, "", &unmade);
     const int file = open(choices->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (file < 0) {
         warn_once(choices, strerror(errno));

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/folder.h"
 #include "core/log.h"
 #include "data/directory.h"
 #include "io/atomic_file.h"
@@ -181,7 +182,7 @@ static bool take_given(struct run_folder *folder, const struct options *options,
                          "run.dir: %s holds a run already: choose another folder, remove it, or "
                          "go on with it by checkpoint.resume=auto",
                          folder->path);
-    if (!directory_make(folder->path, advice, error))
+    if (!folder_make(folder->path, advice, error))
         return false;
     if (!lock_folder(folder->path, folder, error))
         return error_set(error, ERROR_USAGE,
@@ -270,7 +271,7 @@ static bool make_new(struct run_folder *folder, const struct options *options, s
         else if (*letter >= '0' && *letter <= '9')
             date[used++] = *letter;
     date[used] = '\0';
-    if (!directory_make(runs_folder, advice, error))
+    if (!folder_make(runs_folder, advice, error))
         return false;
     for (int suffix = 1; suffix <= LAST_SUFFIX; suffix++) {
         char tail[8] = "";
@@ -340,7 +341,7 @@ bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct 
         comm_broadcast(world, folder, sizeof *folder, COMM_BYTE, 0);
         folder->locked = folder->locked && world->rank == 0;
         snprintf(folder->checkpoints, sizeof folder->checkpoints, "%s/checkpoints", folder->path);
-        if (mesh->node->rank == 0 && directory_make(folder->checkpoints, advice, error) &&
+        if (mesh->node->rank == 0 && folder_make(folder->checkpoints, advice, error) &&
             try_writing(folder->path, error) && world->rank == 0)
             begin_log(folder, error);
         if (comm_agree(world, error))

@@ -3,10 +3,12 @@
 
 #include <string.h>
 
+#include "train/hardware.h"
+
 bool outcome_open(struct outcome_ring *ring, struct device *device, bool wait, struct error *error)
 {
     const struct device_backend *backend = device->backend;
-    bool apart = backend->memory_free != NULL;
+    bool apart = hardware_has_memory(device);
     *ring = (struct outcome_ring){.device = device, .ahead = apart && !wait ? OUTCOMES_AHEAD : 0};
     ring->slots = backend->allocate_pinned(device, OUTCOME_SLOTS * sizeof *ring->slots, error);
     if (ring->slots == NULL)
@@ -36,13 +38,13 @@ void outcome_queue(struct outcome_ring *ring, struct stream *stream, int64_t num
     struct step_outcome *outcome = &ring->slots[slot];
     ring->number[slot] = number;
     backend->copy(stream, &outcome->norm_squared, norm_squared, sizeof *norm_squared);
-    if (scaler != NULL)
+    ring->scaled = scaler != NULL;
+    if (ring->scaled)
         backend->copy(stream, &outcome->scaler, scaler, sizeof *scaler);
     backend->event_record(ring->there[slot], stream);
 }
 
-bool outcome_take(struct outcome_ring *ring, bool scaled, bool all, struct step_outcome *newest,
-                  int64_t *number)
+bool outcome_take(struct outcome_ring *ring, bool all, struct step_outcome *newest, int64_t *number)
 {
     if (ring->count <= (all ? 0 : ring->ahead))
         return false;
@@ -50,7 +52,7 @@ bool outcome_take(struct outcome_ring *ring, bool scaled, bool all, struct step_
     ring->device->backend->event_synchronize(ring->there[slot]);
     newest->norm_squared = ring->slots[slot].norm_squared;
     newest->used = newest->scaler;
-    if (scaled)
+    if (ring->scaled)
         newest->scaler = ring->slots[slot].scaler;
     *number = ring->number[slot];
     ring->first = (slot + 1) % OUTCOME_SLOTS;

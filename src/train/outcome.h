@@ -19,6 +19,7 @@ struct outcome_ring {
     struct event *there[OUTCOME_SLOTS];
     int64_t number[OUTCOME_SLOTS]; /* of the step */
     int first, count;              /* the oldest; how many are on their way */
+    bool scaled;                   /* scalers are queued, too */
     int ahead;                     /* so many may stay there: 0 where the device runs at once */
 };
 
@@ -31,9 +32,9 @@ void outcome_queue(struct outcome_ring *ring, struct stream *stream, int64_t num
                    const double *norm_squared, const struct loss_scaler *scaler);
 
 /* Takes the oldest outcome that is due; all: whatever is on its way. *newest, the outcome of the
- * step before, becomes this one's; scaled: a scaler was queued with it, else the scaler stays.
+ * step before, becomes this one's; its scaler stays where none was queued.
  * False: none is due. */
-bool outcome_take(struct outcome_ring *ring, bool scaled, bool all, struct step_outcome *newest,
+bool outcome_take(struct outcome_ring *ring, bool all, struct step_outcome *newest,
                   int64_t *number);
 
 #endif

@@ -236,14 +236,13 @@ static void memory_print(const struct session *session)
 {
     const struct arena *arena = &session->arena;
     for (int i = 0; i < MEMORY_CLASSES; i++)
-        log_info("  %-12s %10.2f MiB", memory_class_name[i],
-                 (double)arena->by_class[i] / (1 << 20));
-    log_info("  %-12s %10.2f MiB a rank, one allocation", "arena", (double)arena->peak / (1 << 20));
+        log_info("  %-12s %10.2f MiB", memory_class_name[i], mib(arena->by_class[i]));
+    log_info("  %-12s %10.2f MiB a rank, one allocation", "arena", mib(arena->peak));
     log_info("  %-12s %10.2f MiB a rank besides, for batches that are loaded ahead", "loaders",
-             (double)session->feed_bytes / (1 << 20));
+             mib(session->feed_bytes));
     if (session->snapshot_bytes > 0)
         log_info("  %-12s %10.2f MiB a rank besides, for checkpoints in the background", "snapshot",
-                 (double)session->snapshot_bytes / (1 << 20));
+                 mib(session->snapshot_bytes));
 }
 
 /* All of it is touched now, so that the first checkpoint does not wait for it. */

@@ -3,10 +3,12 @@
 
 #include <string.h>
 
+#include "train/hardware.h"
+
 void staging_open(struct staging *staging, struct device *device)
 {
     const struct device_backend *backend = device->backend;
-    bool apart = backend->memory_free != NULL; /* memory and a pace of its own */
+    bool apart = hardware_has_memory(device); /* memory and a pace of its own */
     *staging = (struct staging){.device = device, .count = apart ? STAGING_MOST : 1};
     staging->stream = backend->stream_open(device);
     for (int i = 0; i < staging->count; i++) {

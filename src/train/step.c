@@ -8,6 +8,13 @@
 
 #include "core/clock.h"
 
+/* What must be known of a batch to queue its pass. */
+struct micro_batch {
+    int64_t count, global_count;
+    bool good;        /* all its records could be read */
+    bool first, last; /* of the step */
+};
+
 static const char advice[] = "try a lower optim.lr, schedule.warmup or train.clip_norm";
 
 void step_open(struct step_context *step, struct session *session, struct loader *loader,
@@ -153,7 +160,7 @@ static void micro_batch_run(struct step_context *step, struct run_place place, i
     double begin = clock_now();
     place.position = (uint32_t)batch->position;
     place_upload(&session->places, session->stream, session->place, &place);
-    if (step->graph == NULL && !step->records)
+    if (!step->records)
         flat_gather_start(&session->flat, 0); /* goes on while the images are made */
     session_upload(session, batch, &step->source, true, step->loader);
     times->forward += clock_now() - begin;
@@ -253,8 +260,7 @@ static bool step_settle(struct step_context *step, bool all, struct error *error
 {
     struct session *session = step->session;
     int64_t number;
-    while (
-        outcome_take(&session->outcomes, session->scaler != NULL, all, &session->outcome, &number))
+    while (outcome_take(&session->outcomes, all, &session->outcome, &number))
         if (!isfinite(session->outcome.norm_squared) && step_failed(step, number, error))
             return false;
     return true;

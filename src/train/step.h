@@ -30,13 +30,6 @@ struct step_times {
     double exposed;       /* of forward to update: waiting for it */
 };
 
-/* What must be known of a batch to queue its pass. */
-struct micro_batch {
-    int64_t count, global_count;
-    bool good;        /* all its records could be read */
-    bool first, last; /* of the step */
-};
-
 void step_open(struct step_context *step, struct session *session, struct loader *loader,
                const struct image_source *source, const struct optimizer *optimizer);
 

@@ -1,0 +1,42 @@
+/* Folders, with those above them. */
+#include "core/folder.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { PATH_SIZE = 4096 };
+
+/* mkdir alone will not do: where a directory is there some file systems answer with other errors
+ * than EEXIST. Leaves the reason in errno. */
+static bool make_one(const char *path)
+{
+    struct stat status;
+    if (mkdir(path, 0777) == 0)
+        return true;
+    int reason = errno;
+    bool there = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+    errno = reason == EEXIST ? ENOTDIR : reason;
+    return there;
+}
+
+bool folder_make(const char *path, const char *advice, struct error *error)
+{
+    char part[PATH_SIZE];
+    if (strlen(path) >= sizeof part)
+        return error_set(error, ERROR_USAGE, "%.64s...: too long a name; %s", path, advice);
+    snprintf(part, sizeof part, "%s", path);
+    bool made = true;
+    for (char *slash = strchr(part, '/'); made && slash != NULL; slash = strchr(slash + 1, '/')) {
+        if (slash == part)
+            continue;
+        *slash = '\0';
+        made = make_one(part);
+        if (made)
+            *slash = '/';
+    }
+    return (made && make_one(part)) ||
+           error_set(error, ERROR_FILE, "%s: cannot be made a directory: %s; %s", part,
+                     strerror(errno), advice);
+}
