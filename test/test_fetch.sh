@@ -49,7 +49,7 @@ requests() {
     grep -c "^$1 " "$work/served/requests"
 }
 
-echo 1..8
+echo 1..9
 
 model=vit_small_patch32_224
 printf '\002\000\000\000\000\000\000\000{}' >"$work/served/$model.safetensors"
@@ -57,6 +57,11 @@ run 0 "model.init=weights/$model.safetensors" \
     "$vittrain" fetch weights $model fetch.url="$home/range/" fetch.dir=weights
 cmp -s "$work/weights/$model.safetensors" "$work/served/$model.safetensors" || bad="$bad; other content"
 report 'weights arrive in fetch.dir' "$bad"
+
+cp "$work/served/$model.safetensors" "$work/served/resnet18.safetensors"
+run 0 "model.init=weights/resnet18.safetensors" \
+    "$vittrain" fetch weights resnet18 fetch.url="$home/range/" fetch.dir=weights
+report 'there are weights of ResNets' "$bad"
 
 run 0 'is there already' "$vittrain" fetch weights $model fetch.url="$home/range/" fetch.dir=weights
 [ "$(requests /range/$model.safetensors)" = 1 ] || bad="$bad; asked for again"
@@ -77,7 +82,7 @@ echo 'no archive' >"$work/served/cifar-10-binary.tar.gz"
 run 8 'the archive is no good' "$vittrain" fetch cifar10 fetch.url="$home/range/" fetch.dir=none
 report 'no archive: exit code 8' "$bad"
 
-run 2 'vit_base_patch32_224' "$vittrain" fetch weights vit_cifar
+run 2 'vit_base_patch32_224, resnet18' "$vittrain" fetch weights vit_cifar
 report 'a model without published weights: exit code 2' "$bad"
 
 run 2 'fetch what?' "$vittrain" fetch

@@ -65,7 +65,8 @@ const struct command command_fetch = {
     .summary = "download the complete CIFAR-10, or pre-trained weights of a model",
     .detail =
         "Downloads into fetch.dir: `fetch cifar10` the complete CIFAR-10 from its official home, "
-        "`fetch weights NAME` timm's weights of the model NAME as NAME.safetensors. fetch.url "
+        "`fetch weights NAME` published weights of the model NAME (of ViTs timm's, of ResNets "
+        "torchvision's) as NAME.safetensors. fetch.url "
         "names another address (http, https or file; one that ends in / is completed with the "
         "file's name). Sums are checked; what broke off goes on where it stood when the "
         "command is given again. With several ranks one of each distinct file system "

@@ -34,7 +34,8 @@ static const struct fetch_archive cifar10 = {
 };
 
 /* timm's weights of the vision transformers of the registry (Steiner et al. 2021, trained on
- * ImageNet-21k and fine-tuned on ImageNet-1k; the variants that timm itself takes by default). */
+ * ImageNet-21k and fine-tuned on ImageNet-1k; the variants that timm itself takes by default), and
+ * torchvision's first ones of the ResNets (ImageNet-1k), which timm keeps as safetensors. */
 static const struct {
     const char *model, *variant;
 } weights[] = {
@@ -43,6 +44,11 @@ static const struct {
     {"vit_small_patch32_224", "augreg_in21k_ft_in1k"},
     {"vit_base_patch16_224", "augreg2_in21k_ft_in1k"},
     {"vit_base_patch32_224", "augreg_in21k_ft_in1k"},
+    {"resnet18", "tv_in1k"},
+    {"resnet34", "tv_in1k"},
+    {"resnet50", "tv_in1k"},
+    {"resnet101", "tv_in1k"},
+    {"resnet152", "tv_in1k"},
 };
 
 enum { WEIGHTS_COUNT = sizeof weights / sizeof weights[0] };
