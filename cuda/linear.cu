@@ -3,30 +3,21 @@
  * and none where there is nothing. What goes from product to kernel is rounded to its type, as
  * everything that is stored. */
 #include "cuda.h"
+#include "device/gelu_fit.h"
 #include "kernel.h"
 #include "product.h"
 
 enum { THREADS = 256, WARPS = THREADS / WARP };
 
-/* ---- The normal distribution: the CPU's fits (src/device/vector.h), so that both give the same to
- * some ulp. One division and a dozen multiplications an element stay below the memory's time;
- * erff and expf would not. */
+/* ---- The normal distribution. One division and a dozen multiplications an element stay below the
+ * memory's time; erff and expf would not. */
 __device__ static inline float normal_below(float x)
 {
     float t = x * x;
-    float p = t * 1.21139461e-10f - 2.25143168e-8f;
-    p = p * t + 3.03359639e-6f;
-    p = p * t + 1.47807116e-4f;
-    p = p * t + 4.36267847e-3f;
-    p = p * t + 3.36627800e-2f;
-    p = p * t + 3.98942204e-1f;
-    float q = t * 5.51530196e-5f + 1.69802055e-3f;
-    q = q * t + 2.77791656e-2f;
-    q = q * t + 2.51045403e-1f;
-    q = q * t + 1.0f;
+    NORMAL_FIT(float, t, p, q);
     float below = __fdividef(x * p, q) + 0.5f;
-    below = x > 5.3f ? 1.0f : below;
-    return x < -5.3f ? 0.0f : below;
+    below = x > NORMAL_FIT_END ? 1.0f : below;
+    return x < -NORMAL_FIT_END ? 0.0f : below;
 }
 
 __device__ static inline float gelu(float x)
@@ -37,21 +28,10 @@ __device__ static inline float gelu(float x)
 __device__ static inline float gelu_slope(float x)
 {
     float t = x * x;
-    float p = t * -1.53916896e-11f + 2.79184839e-9f;
-    p = p * t - 1.01732904e-7f;
-    p = p * t + 3.29936020e-5f;
-    p = p * t - 1.48496053e-4f;
-    p = p * t + 1.45301207e-2f;
-    p = p * t - 4.15402663e-2f;
-    p = p * t + 7.97884771e-1f;
-    float q = t * 5.54456895e-6f + 1.50116881e-4f;
-    q = q * t + 2.95077482e-3f;
-    q = q * t + 3.69624726e-2f;
-    q = q * t + 2.81272678e-1f;
-    q = q * t + 1.0f;
+    GELU_SLOPE_FIT(float, t, p, q);
     float slope = __fdividef(x * p, q) + 0.5f;
-    slope = x > 6.0f ? 1.0f : slope;
-    return x < -6.0f ? 0.0f : slope;
+    slope = x > GELU_SLOPE_FIT_END ? 1.0f : slope;
+    return x < -GELU_SLOPE_FIT_END ? 0.0f : slope;
 }
 
 /* ---- Elementwise: a thread takes an octet of a row. They are counted by 32 bits, because a

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "device/device.h"
+#include "device/gelu_fit.h"
 
 #if defined(__AVX512F__)
 enum { VECTOR_WIDTH = 16 };
@@ -238,45 +239,23 @@ KERNEL_INLINE vector_float vector_exp(vector_float x)
     return vector_select(underflow, vector_all(0), p * (vector_float)exponent);
 }
 
-/* The standard normal distribution's cumulative function, to 1.7e-7 absolute: 1/2 + x P(x^2) /
- * Q(x^2), our own minimax fit on |x| <= 5.3, beyond which it is 0 or 1 to that accuracy. */
+/* The standard normal distribution's cumulative function. */
 KERNEL_INLINE vector_float vector_normal_below(vector_float x)
 {
-    const float end = 5.3f;
+    const float end = NORMAL_FIT_END;
     vector_float t = x * x;
-    vector_float p = t * 1.21139461e-10f - 2.25143168e-8f;
-    p = p * t + 3.03359639e-6f;
-    p = p * t + 1.47807116e-4f;
-    p = p * t + 4.36267847e-3f;
-    p = p * t + 3.36627800e-2f;
-    p = p * t + 3.98942204e-1f;
-    vector_float q = t * 5.51530196e-5f + 1.69802055e-3f;
-    q = q * t + 2.77791656e-2f;
-    q = q * t + 2.51045403e-1f;
-    q = q * t + 1.0f;
+    NORMAL_FIT(vector_float, t, p, q);
     vector_float below = x * p / q + 0.5f;
     below = vector_select(x > end, vector_all(1), below);
     return vector_select(x < -end, vector_all(0), below);
 }
 
-/* The derivative of x Phi(x), Phi being vector_normal_below, to 2e-7 absolute; the same kind of fit
- * on |x| <= 6. */
+/* The derivative of x Phi(x), Phi being vector_normal_below. */
 KERNEL_INLINE vector_float vector_gelu_slope(vector_float x)
 {
-    const float end = 6.0f;
+    const float end = GELU_SLOPE_FIT_END;
     vector_float t = x * x;
-    vector_float p = t * -1.53916896e-11f + 2.79184839e-9f;
-    p = p * t - 1.01732904e-7f;
-    p = p * t + 3.29936020e-5f;
-    p = p * t - 1.48496053e-4f;
-    p = p * t + 1.45301207e-2f;
-    p = p * t - 4.15402663e-2f;
-    p = p * t + 7.97884771e-1f;
-    vector_float q = t * 5.54456895e-6f + 1.50116881e-4f;
-    q = q * t + 2.95077482e-3f;
-    q = q * t + 3.69624726e-2f;
-    q = q * t + 2.81272678e-1f;
-    q = q * t + 1.0f;
+    GELU_SLOPE_FIT(vector_float, t, p, q);
     vector_float slope = x * p / q + 0.5f;
     slope = vector_select(x > end, vector_all(1), slope);
     return vector_select(x < -end, vector_all(0), slope);
