@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/durable.h"
+#include "core/durable.h"
 
 bool atomic_file_open(struct atomic_file *file, const char *path, struct error *error)
 {

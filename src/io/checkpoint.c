@@ -16,7 +16,7 @@
 
 #include "core/text.h"
 #include "io/checkpoint_load.h"
-#include "io/durable.h"
+#include "core/durable.h"
 
 struct training_state training_state_begin(int64_t global_batch, uint64_t seed)
 {

@@ -17,7 +17,7 @@ enum { MOST_RANKS = 1 << 20 };
 /* What is being read, and what was found wrong with it: one sentence, or empty when HDF5 failed. */
 struct reading {
     struct checkpoint_contents *contents;
-    char wrong[FORMAT_REASON];
+    char wrong[HDF5_REASON];
     const char *unit; /* in which it was found; NULL: in none */
 };
 
@@ -32,50 +32,25 @@ __attribute__((format(printf, 2, 3))) static bool wrong(struct reading *reading,
     return false;
 }
 
-static bool read_number(hid_t object, const char *name, hid_t type, void *value)
-{
-    hid_t attribute = H5Aopen(object, name, H5P_DEFAULT);
-    hid_t space = attribute < 0 ? -1 : H5Aget_space(attribute);
-    bool good = space >= 0 && H5Sget_simple_extent_npoints(space) == 1 &&
-                H5Aread(attribute, type, value) >= 0;
-    H5Sclose(space);
-    H5Aclose(attribute);
-    return good;
-}
-
-static bool read_text(hid_t object, const char *name, char *text, size_t size)
-{
-    hid_t attribute = H5Aopen(object, name, H5P_DEFAULT);
-    hid_t stored = attribute < 0 ? -1 : H5Aget_type(attribute);
-    hid_t type = format_text_type(size);
-    /* HDF5 shortens a longer text */
-    bool good = stored >= 0 && type >= 0 && H5Tget_class(stored) == H5T_STRING &&
-                H5Tis_variable_str(stored) == 0 && H5Aread(attribute, type, text) >= 0;
-    H5Tclose(type);
-    H5Tclose(stored);
-    H5Aclose(attribute);
-    return good;
-}
-
 static bool read_attributes(hid_t file, struct reading *reading)
 {
     struct checkpoint_contents *contents = reading->contents;
     int64_t format;
-    if (!read_number(file, "format", H5T_NATIVE_INT64, &format))
+    if (!hdf5_number_read(file, "format", H5T_NATIVE_INT64, &format))
         return wrong(reading, "it is an HDF5 file, but no checkpoint of vittrain");
     if (format < CHECKPOINT_FORMAT_OLDEST || format > CHECKPOINT_FORMAT)
         return wrong(reading, "its format is %lld, this program reads %d to %d", (long long)format,
                      CHECKPOINT_FORMAT_OLDEST, CHECKPOINT_FORMAT);
     contents->format = format;
-    bool good = read_text(file, "model", contents->model, sizeof contents->model) &&
-                read_text(file, "compute", contents->compute, sizeof contents->compute) &&
-                read_text(file, "program", contents->program, sizeof contents->program) &&
-                read_text(file, "date", contents->date, sizeof contents->date);
+    bool good = hdf5_text_read(file, "model", contents->model, sizeof contents->model) &&
+                hdf5_text_read(file, "compute", contents->compute, sizeof contents->compute) &&
+                hdf5_text_read(file, "program", contents->program, sizeof contents->program) &&
+                hdf5_text_read(file, "date", contents->date, sizeof contents->date);
     for (int n = 0; good && n < format_number_count; n++)
         if (format >= format_numbers[n].since)
-            good = read_number(file, format_numbers[n].name,
-                               format_number_type(format_numbers[n].type),
-                               (char *)contents + format_numbers[n].offset);
+            good = hdf5_number_read(file, format_numbers[n].name,
+                                    format_number_type(format_numbers[n].type),
+                                    (char *)contents + format_numbers[n].offset);
     contents->state.finished = contents->finished != 0;
     if (good && (contents->replica < 1 || contents->shard < 1 || contents->replica > MOST_RANKS ||
                  contents->shard > MOST_RANKS))
@@ -116,7 +91,7 @@ static void *read_table(struct reading *reading, hid_t group, const char *name, 
     hid_t dataset = H5Dopen2(group, name, H5P_DEFAULT);
     void *data = NULL;
     if (dataset >= 0 && find_dataset(reading, dataset, type, rows, &offset) &&
-        read_number(dataset, "crc32c", H5T_NATIVE_UINT32, &expected)) {
+        hdf5_number_read(dataset, "crc32c", H5T_NATIVE_UINT32, &expected)) {
         size_t bytes = H5Tget_size(type) * (size_t)*rows;
         data = malloc(bytes);
         bool good =
@@ -324,10 +299,10 @@ static bool examine(const char *path, int64_t *bytes, struct error *error)
 /* What most often is wrong, in words that say it. */
 static void explain(struct reading *reading, const char *reason)
 {
-    unsigned long long have, base, needed;
-    if (sscanf(reason, "truncated file: eof = %llu, sblock->base_addr = %llu, stored_eof = %llu",
-               &have, &base, &needed) == 3)
-        wrong(reading, "it is cut: %llu of its %llu bytes are there", have, needed);
+    int64_t bytes, needed;
+    if (hdf5_is_cut(reason, &bytes, &needed))
+        wrong(reading, "it is cut: %lld of its %lld bytes are there", (long long)bytes,
+              (long long)needed);
     else if (reading->unit != NULL)
         wrong(reading, "unit %s: %s", reading->unit,
               reason[0] != '\0' ? reason : "something is missing in it");
@@ -342,15 +317,15 @@ bool checkpoint_file_read(const char *path, struct checkpoint_contents *contents
     if (!examine(path, &contents->bytes, error))
         return false;
     struct reading reading = {.contents = contents};
-    struct format_errors errors;
-    format_errors_begin(&errors);
-    hid_t access = format_file_access();
+    struct hdf5_errors errors;
+    hdf5_errors_begin(&errors);
+    hid_t access = hdf5_file_access();
     hid_t file = access < 0 ? -1 : H5Fopen(path, H5F_ACC_RDONLY, access);
     bool good = file >= 0 && read_attributes(file, &reading) && read_deck(file, &reading) &&
                 read_units(file, &reading);
     H5Fclose(file);
     H5Pclose(access);
-    if (format_errors_end(&errors) && good)
+    if (hdf5_errors_end(&errors) && good)
         return true;
     explain(&reading, errors.reason);
     return error_set(error, ERROR_CHECKPOINT, "%s cannot be used as a checkpoint: %s", path,

@@ -11,7 +11,7 @@
 
 #include "core/log.h"
 #include "io/checkpoint.h"
-#include "io/durable.h"
+#include "core/durable.h"
 
 struct probe {
     const char *directory;

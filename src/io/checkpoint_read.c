@@ -13,7 +13,7 @@
 
 #include "core/crc32c.h"
 #include "io/checkpoint_load.h"
-#include "io/durable.h"
+#include "core/durable.h"
 
 /* ---- the frame ---- */
 

@@ -15,7 +15,7 @@
 #include "core/clock.h"
 #include "core/crc32c.h"
 #include "io/checkpoint_writing.h"
-#include "io/durable.h"
+#include "core/durable.h"
 
 /* Where a shard is cut for several writers: a multiple of 4 KiB. */
 enum { WRITER_ALIGNMENT = 1024 };

@@ -15,7 +15,7 @@
 #include "core/crc32c.h"
 #include "core/log.h"
 #include "io/checkpoint_writing.h"
-#include "io/durable.h"
+#include "core/durable.h"
 
 enum stage { STAGE_NONE, STAGE_PIECES, STAGE_NAME };
 

@@ -13,7 +13,7 @@
 #include "core/clock.h"
 #include "core/crc32c.h"
 #include "io/checkpoint_file.h"
-#include "io/durable.h"
+#include "core/durable.h"
 #include "io/safetensors_stream.h"
 #include "mesh/initial.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/durable.h"
+#include "core/durable.h"
 
 /* A whole line whose number in `column` is at most `last`. */
 static bool row_stays(const char *line, size_t length, int column, int64_t last)

@@ -18,7 +18,7 @@
 #include "core/log.h"
 #include "core/sensors_cpu.h"
 #include "io/csv.h"
-#include "io/durable.h"
+#include "core/durable.h"
 
 /* Columns before the sensors': time, step, rank, host. */
 enum { STEP_COLUMN = 1, HEADER_SIZE = 1024 };

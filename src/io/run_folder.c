@@ -19,7 +19,7 @@
 #include "core/log.h"
 #include "data/directory.h"
 #include "io/atomic_file.h"
-#include "io/durable.h"
+#include "core/durable.h"
 
 static const char runs_folder[] = "runs";
 

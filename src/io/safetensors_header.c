@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "io/durable.h"
+#include "core/durable.h"
 
 /* The format's own limit. */
 enum { HEADER_LIMIT = 100 * 1000 * 1000 };

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
-#include "io/durable.h"
+#include "core/durable.h"
 #include "io/position_resize.h"
 #include "io/safetensors_stream.h"
 #include "io/vectors.h"

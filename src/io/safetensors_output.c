@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/durable.h"
+#include "core/durable.h"
 #include "io/safetensors_stream.h"
 
 static json_t *describe_tensor(const struct unit_tensor *tensor, int64_t begin)

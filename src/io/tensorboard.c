@@ -15,7 +15,7 @@
 #include "core/clock.h"
 #include "core/crc32c.h"
 #include "io/atomic_file.h"
-#include "io/durable.h"
+#include "core/durable.h"
 #include "io/events.pb-c.h"
 
 /* A record: 8 bytes of length, its sum, the event, its sum; little-endian. */

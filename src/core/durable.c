@@ -3,7 +3,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* fallocate */
 #endif
-#include "io/durable.h"
+#include "core/durable.h"
 
 #include <errno.h>
 #include <fcntl.h>

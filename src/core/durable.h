@@ -1,7 +1,7 @@
 /* Files that are whole or not there: written under another name, synced, then renamed. Every call
  * that can fail says in one line which file, why and what to do. */
-#ifndef VITTRAIN_IO_DURABLE_H
-#define VITTRAIN_IO_DURABLE_H
+#ifndef VITTRAIN_CORE_DURABLE_H
+#define VITTRAIN_CORE_DURABLE_H
 
 #include <stdbool.h>
 #include <stddef.h>
