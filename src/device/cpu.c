@@ -12,6 +12,7 @@
 
 #include "config.h"
 #include "core/text.h"
+#include "device/cpu_convolution_plan.h"
 #include "device/cpu_product.h"
 
 /* NULL when they are not in the program (configure asks the compiler), or this processor cannot run
@@ -114,6 +115,7 @@ static struct device *cpu_open(int number, int threads, struct error *error)
     cpu->kernels = kernels;
     cpu->threads = threads > 0 ? threads : threads_allowed();
     cpu->products = product_cache_open(cpu->threads);
+    cpu->convolutions = convolution_cache_open(cpu->threads);
     limits_find(cpu);
     return &cpu->device;
 }
@@ -122,6 +124,7 @@ static void cpu_close(struct device *device)
 {
     struct cpu_device *cpu = (struct cpu_device *)device;
 
+    convolution_cache_close(cpu->convolutions);
     product_cache_close(cpu->products);
     free(cpu);
 }
@@ -273,6 +276,7 @@ const struct device_backend device_cpu = {
     .close = cpu_close,
     .limits = cpu_limits,
     .attention_fits = cpu_attention_fits,
+    .convolution_workspace = cpu_convolution_workspace,
     .allocate = cpu_allocate,
     .release = cpu_release,
     .allocate_pinned = cpu_allocate,
@@ -304,7 +308,17 @@ const struct device_backend device_cpu = {
     .tokens_backward = cpu_tokens_backward,
     .pool_forward = cpu_pool_forward,
     .pool_backward = cpu_pool_backward,
+    .convolution_forward = cpu_convolution_forward,
+    .convolution_backward = cpu_convolution_backward,
+    .batch_norm_sums = cpu_batch_norm_sums,
+    .batch_norm_forward = cpu_batch_norm_forward,
+    .batch_norm_backward_sums = cpu_batch_norm_backward_sums,
+    .batch_norm_backward = cpu_batch_norm_backward,
+    .max_pool_forward = cpu_max_pool_forward,
+    .max_pool_backward = cpu_max_pool_backward,
+    .transpose = cpu_transpose,
     .cross_entropy = cpu_cross_entropy,
+    .squared_error = cpu_squared_error,
     .update = cpu_update,
     .scaler_update = cpu_scaler_update,
     .sum_squares = cpu_sum_squares,

@@ -9,12 +9,14 @@
 #include "device/kernels.h"
 
 struct product_cache;
+struct convolution_cache;
 
 struct cpu_device {
     struct device device; /* first: a struct device * is a struct cpu_device * */
     int threads;
     const struct cpu_kernels *kernels;
     struct product_cache *products;
+    struct convolution_cache *convolutions;
     unsigned char *workspace;
     struct device_limits limits;
 };
@@ -63,7 +65,20 @@ void cpu_tokens_forward(struct stream *stream, const struct tokens_forward *args
 void cpu_tokens_backward(struct stream *stream, const struct tokens_backward *args);
 void cpu_pool_forward(struct stream *stream, const struct pool_forward *args);
 void cpu_pool_backward(struct stream *stream, const struct pool_backward *args);
+size_t cpu_convolution_workspace(struct device *device, enum data_type type,
+                                 const struct convolution_shape *shape);
+void cpu_convolution_forward(struct stream *stream, const struct convolution_forward *args);
+void cpu_convolution_backward(struct stream *stream, const struct convolution_backward *args);
+void cpu_batch_norm_sums(struct stream *stream, const struct batch_norm_sums *args);
+void cpu_batch_norm_forward(struct stream *stream, const struct batch_norm_forward *args);
+void cpu_batch_norm_backward_sums(struct stream *stream,
+                                  const struct batch_norm_backward_sums *args);
+void cpu_batch_norm_backward(struct stream *stream, const struct batch_norm_backward *args);
+void cpu_max_pool_forward(struct stream *stream, const struct max_pool_forward *args);
+void cpu_max_pool_backward(struct stream *stream, const struct max_pool_backward *args);
+void cpu_transpose(struct stream *stream, const struct transpose *args);
 void cpu_cross_entropy(struct stream *stream, const struct cross_entropy *args);
+void cpu_squared_error(struct stream *stream, const struct squared_error *args);
 void cpu_update(struct stream *stream, const struct update *args);
 void cpu_scaler_update(struct stream *stream, struct loss_scaler *scaler,
                        const double *norm_squared);

@@ -187,6 +187,8 @@ static void finish_row(const struct linear_task *task, int64_t r, int64_t column
                              .bias = element(task->type, whole->bias, column),
                              .residual = element(task->type, whole->residual, first),
                              .path_scale = 1,
+                             .relu = whole->relu,
+                             .relu_x = element(task->type, whole->relu_x, first),
                              .pre = element_to_write(task->type, whole->pre, first),
                              .y = element_to_write(task->type, whole->y, first)};
 
@@ -205,7 +207,7 @@ static void finish_row(const struct linear_task *task, int64_t r, int64_t column
 static bool needs_epilogue(const struct linear_task *task)
 {
     return !writes_in_place(task) || task->operands.bias != NULL || task->operands.pre != NULL ||
-           task->dropout.rate > 0;
+           task->dropout.rate > 0 || task->operands.relu || task->operands.relu_x != NULL;
 }
 
 static void run_task(const struct linear_task *task, int64_t chunk, int64_t panel)
@@ -307,6 +309,7 @@ void cpu_linear_forward(struct stream *stream, const struct linear_forward *args
                                .drop_path = args->drop_path,
                                .operands = {.bias = args->bias,
                                             .residual = args->residual,
+                                            .relu = args->relu,
                                             .pre = args->pre,
                                             .y = args->y},
                                .epilogue = cpu->kernels->linear->forward};
@@ -327,7 +330,7 @@ static void gradient_of_x(struct cpu_device *cpu, const struct linear_backward *
                                .a = args->dy,
                                .row_width = args->in,
                                .rows_per_sample = args->rows_per_sample,
-                               .operands = {.y = args->dx},
+                               .operands = {.relu_x = args->x_relu ? args->x : NULL, .y = args->dx},
                                .epilogue = cpu->kernels->linear->backward};
 
     if (args->pre != NULL) {

@@ -42,3 +42,48 @@ void cpu_cross_entropy(struct stream *stream, const struct cross_entropy *args)
     for (int64_t block = 0; args->sums != NULL && block < blocks; block++)
         sums_add(args->sums, &sums[block]);
 }
+
+/* Outputs that are made fp32 at a time. */
+enum { ERROR_OUTPUTS = 256 };
+
+/* The sum of squared errors of one sample, whose gradient is factor * error. */
+static double squared_errors(const struct convert_kernels *convert,
+                             const struct squared_error *args, int64_t sample, float factor)
+{
+    const double target = (double)args->labels[sample] * args->label_unit;
+    const size_t size = type_size(args->type);
+    double sum = 0;
+
+    for (int64_t i = 0; i < args->outputs; i += ERROR_OUTPUTS) {
+        const int64_t left = args->outputs - i, count = left < ERROR_OUTPUTS ? left : ERROR_OUTPUTS;
+        const size_t first = (size_t)(sample * args->outputs + i) * size;
+        float values[ERROR_OUTPUTS];
+        convert->to_fp32(values, args->type, (const char *)args->predictions + first, count);
+        for (int64_t j = 0; j < count; j++) {
+            const double error = (double)values[j] - target;
+            sum += error * error;
+            values[j] = factor * (float)error;
+        }
+        if (args->dpredictions != NULL)
+            convert->from_fp32(args->type, (char *)args->dpredictions + first, values, count);
+    }
+    return sum;
+}
+
+/* A model's outputs are few: one thread. */
+void cpu_squared_error(struct stream *stream, const struct squared_error *args)
+{
+    const float scale = args->scaler != NULL ? args->scaler->scale : 1;
+    const double outputs = (double)args->outputs;
+    const float factor = (float)(2 * (double)args->scale * (double)scale / outputs);
+    double loss = 0;
+
+    if (args->outputs == 0)
+        return;
+    for (int64_t sample = 0; sample < args->batch; sample++)
+        loss += squared_errors(stream->cpu->kernels->convert, args, sample, factor) / outputs;
+    if (args->sums != NULL) {
+        args->sums->loss += loss;
+        args->sums->samples += (double)args->batch;
+    }
+}

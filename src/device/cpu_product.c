@@ -3,13 +3,13 @@
  * nothing. */
 #include "device/cpu_product.h"
 
-#include <dnnl.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/clock.h"
+#include "device/cpu_onednn.h"
 
 enum { OPERANDS = 4 }; /* a, b, c, scratchpad */
 
@@ -37,11 +37,6 @@ struct product_cache {
     struct product_plan *plans;
 };
 
-static void check(dnnl_status_t status, const char *what)
-{
-    ENSURE(status == dnnl_success, "oneDNN: %s: status %d", what, (int)status);
-}
-
 struct product_cache *product_cache_open(int threads)
 {
     struct product_cache *cache = calloc(1, sizeof *cache);
@@ -50,10 +45,11 @@ struct product_cache *product_cache_open(int threads)
     cache->threads = threads;
     cache->streams = calloc((size_t)threads, sizeof *cache->streams);
     ENSURE(cache->streams != NULL, "no memory for products");
-    check(dnnl_engine_create(&cache->engine, dnnl_cpu, 0), "engine");
+    onednn_check(dnnl_engine_create(&cache->engine, dnnl_cpu, 0), "engine");
     for (int thread = 0; thread < threads; thread++)
-        check(dnnl_stream_create(&cache->streams[thread], cache->engine, dnnl_stream_default_flags),
-              "stream");
+        onednn_check(
+            dnnl_stream_create(&cache->streams[thread], cache->engine, dnnl_stream_default_flags),
+            "stream");
     return cache;
 }
 
@@ -88,26 +84,13 @@ struct matrix {
     dnnl_data_type_t type;
 };
 
-/* What changed between oneDNN 2 and 3: a memory description became opaque, and the step of an
- * operation description went away. */
+/* What changed between oneDNN 2 and 3: the step of an operation description went away. */
 #if DNNL_VERSION_MAJOR >= 3
-
-typedef const_dnnl_memory_desc_t description_handle;
-
-static description_handle handle_of(const dnnl_memory_desc_t *description)
-{
-    return *description;
-}
 
 static dnnl_status_t describe_strided(dnnl_memory_desc_t *description, const dnnl_dims_t sizes,
                                       dnnl_data_type_t type, const dnnl_dims_t strides)
 {
     return dnnl_memory_desc_create_with_strides(description, 2, sizes, type, strides);
-}
-
-static void description_free(dnnl_memory_desc_t *description)
-{
-    check(dnnl_memory_desc_destroy(*description), "memory description");
 }
 
 static dnnl_status_t describe_product(dnnl_primitive_desc_t *result, dnnl_engine_t engine,
@@ -117,29 +100,12 @@ static dnnl_status_t describe_product(dnnl_primitive_desc_t *result, dnnl_engine
                                              matrices[2], how);
 }
 
-static dnnl_status_t accumulate(dnnl_post_ops_t operations)
-{
-    return dnnl_post_ops_append_sum(operations, 1, 0, dnnl_data_type_undef);
-}
-
 #else
-
-typedef const dnnl_memory_desc_t *description_handle;
-
-static description_handle handle_of(const dnnl_memory_desc_t *description)
-{
-    return description;
-}
 
 static dnnl_status_t describe_strided(dnnl_memory_desc_t *description, const dnnl_dims_t sizes,
                                       dnnl_data_type_t type, const dnnl_dims_t strides)
 {
     return dnnl_memory_desc_init_by_strides(description, 2, sizes, type, strides);
-}
-
-static void description_free(dnnl_memory_desc_t *description)
-{
-    (void)description;
 }
 
 static dnnl_status_t describe_product(dnnl_primitive_desc_t *result, dnnl_engine_t engine,
@@ -154,11 +120,6 @@ static dnnl_status_t describe_product(dnnl_primitive_desc_t *result, dnnl_engine
     return dnnl_primitive_desc_create(result, &operation, how, engine, NULL);
 }
 
-static dnnl_status_t accumulate(dnnl_post_ops_t operations)
-{
-    return dnnl_post_ops_append_sum(operations, 1);
-}
-
 #endif
 
 static dnnl_memory_desc_t describe(struct matrix matrix)
@@ -168,7 +129,7 @@ static dnnl_memory_desc_t describe(struct matrix matrix)
     const dnnl_dims_t strides = {matrix.transposed ? 1 : matrix.stride,
                                  matrix.transposed ? matrix.stride : 1};
 
-    check(describe_strided(&description, sizes, matrix.type, strides), "memory description");
+    onednn_check(describe_strided(&description, sizes, matrix.type, strides), "memory description");
     return description;
 }
 
@@ -178,7 +139,7 @@ static dnnl_memory_t memory_open(const struct product_cache *cache, description_
 {
     dnnl_memory_t memory;
 
-    check(dnnl_memory_create(&memory, description, cache->engine, place), "memory");
+    onednn_check(dnnl_memory_create(&memory, description, cache->engine, place), "memory");
     return memory;
 }
 
@@ -192,18 +153,18 @@ static dnnl_primitive_desc_t product_describe(struct product_cache *cache,
     dnnl_post_ops_t operations;
     dnnl_primitive_desc_t description;
 
-    check(dnnl_primitive_attr_create(&how), "attributes");
-    check(dnnl_post_ops_create(&operations), "post-operations");
-    check(dnnl_primitive_attr_set_scratchpad_mode(how, dnnl_scratchpad_mode_user),
-          "scratchpad mode");
+    onednn_check(dnnl_primitive_attr_create(&how), "attributes");
+    onednn_check(dnnl_post_ops_create(&operations), "post-operations");
+    onednn_check(dnnl_primitive_attr_set_scratchpad_mode(how, dnnl_scratchpad_mode_user),
+                 "scratchpad mode");
     if (product->accumulate)
-        check(accumulate(operations), "sum");
-    check(dnnl_primitive_attr_set_post_ops(how, operations), "post-operations");
+        onednn_check(onednn_accumulate(operations), "sum");
+    onednn_check(dnnl_primitive_attr_set_post_ops(how, operations), "post-operations");
     dnnl_status_t status = describe_product(&description, cache->engine, matrices, how);
     ENSURE(status == dnnl_success, "oneDNN has no product %lld x %lld x %lld: status %d",
            (long long)product->m, (long long)product->n, (long long)product->k, (int)status);
-    check(dnnl_post_ops_destroy(operations), "post-operations");
-    check(dnnl_primitive_attr_destroy(how), "attributes");
+    onednn_check(dnnl_post_ops_destroy(operations), "post-operations");
+    onednn_check(dnnl_primitive_attr_destroy(how), "attributes");
     return description;
 }
 
@@ -224,7 +185,7 @@ static void plan_open_memory(struct product_cache *cache, struct product_plan *p
         mine->stream = cache->streams[thread];
         for (int operand = 0; operand < OPERANDS - 1; operand++)
             mine->memory[operand] =
-                memory_open(cache, handle_of(&matrices[operand]), DNNL_MEMORY_NONE);
+                memory_open(cache, onednn_handle(&matrices[operand]), DNNL_MEMORY_NONE);
         mine->memory[OPERANDS - 1] = memory_open(
             cache, scratchpad, plan->own_scratch ? DNNL_MEMORY_ALLOCATE : DNNL_MEMORY_NONE);
     }
@@ -247,15 +208,15 @@ static struct product_plan *plan_open(struct product_cache *cache, const struct 
     ENSURE(plan->threads != NULL, "no memory for a product");
     plan->product = *product;
     dnnl_primitive_desc_t description = product_describe(cache, product, matrices);
-    check(dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0,
-                                    (void *)&implementation),
-          "implementation");
+    onednn_check(dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0,
+                                           (void *)&implementation),
+                 "implementation");
     snprintf(plan->implementation, sizeof plan->implementation, "%s", implementation);
-    check(dnnl_primitive_create(&plan->primitive, description), "primitive");
+    onednn_check(dnnl_primitive_create(&plan->primitive, description), "primitive");
     plan_open_memory(cache, plan, matrices, description);
-    check(dnnl_primitive_desc_destroy(description), "description");
+    onednn_check(dnnl_primitive_desc_destroy(description), "description");
     for (int operand = 0; operand < OPERANDS - 1; operand++)
-        description_free(&matrices[operand]);
+        onednn_description_free(&matrices[operand]);
     return plan;
 }
 
@@ -300,13 +261,15 @@ void product_run(const struct product_plan *plan, int thread, const void *a, con
     place[3] = scratch;
     for (int operand = 0; operand < OPERANDS; operand++) {
         if (operand < OPERANDS - 1 || !plan->own_scratch)
-            check(dnnl_memory_set_data_handle(mine->memory[operand], place[operand]), "operand");
+            onednn_check(dnnl_memory_set_data_handle(mine->memory[operand], place[operand]),
+                         "operand");
         arguments[operand].arg = operand_name[operand];
         arguments[operand].memory = mine->memory[operand];
     }
     /* In a team of one thread, which is no parallel region, oneDNN would start all it may. */
     omp_set_num_threads(threads_of(&plan->product));
-    check(dnnl_primitive_execute(plan->primitive, mine->stream, OPERANDS, arguments), "product");
+    onednn_check(dnnl_primitive_execute(plan->primitive, mine->stream, OPERANDS, arguments),
+                 "product");
 }
 
 const char *product_implementation(const struct product_plan *plan)

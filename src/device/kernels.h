@@ -43,6 +43,8 @@ struct linear_row {
     const void *bias;     /* or NULL */
     const void *residual; /* or NULL */
     float path_scale;     /* of drop path, with residual */
+    bool relu;            /* forward */
+    const void *relu_x;   /* backward: what came out of a relu, or NULL */
     void *pre;            /* or NULL */
     void *y;
 };
@@ -51,7 +53,7 @@ struct linear_row {
 struct linear_kernels {
     /* device.h, struct linear_forward, after the product. */
     void (*forward)(const struct linear_row *row);
-    /* y = sum * mask * gelu'(pre), or just sum without pre. */
+    /* y = sum * mask * gelu'(pre), or just sum without pre; 0 where relu_x is not above 0. */
     void (*backward)(const struct linear_row *row);
     /* y = residual * mask * path_scale. */
     void (*drop)(const struct linear_row *row);
@@ -94,6 +96,8 @@ struct element_kernels {
     /* sum[j] += the sum over rows of x[row * stride + j], j < count. */
     void (*add_columns)(enum data_type type, float *sum, const void *x, int64_t rows,
                         int64_t stride, int64_t count);
+    /* dx = 0 where x, which came out of a relu, is not above 0. */
+    void (*relu_backward)(enum data_type type, void *dx, const void *x, int64_t count);
     double (*sum_squares)(const float *values, int64_t count);
     /* The lowest index of a value that is not finite, or -1. */
     int64_t (*find_nonfinite)(enum data_type type, const void *values, int64_t count);
@@ -105,6 +109,35 @@ struct norm_kernels {
     void (*forward)(const struct norm_forward *args, int64_t begin, int64_t end);
     void (*backward)(const struct norm_backward *args, int64_t begin, int64_t end, float *dgamma,
                      float *dbeta);
+};
+
+/* kernels_batch_norm.c: rows begin..end. What all rows of a channel share is made fp32 first:
+ * y = (x - mean) * factor + beta, factor = rstd * gamma; dx = (dy - mean_dy - (x - mean) * slope) *
+ * factor, slope = rstd * (mean of dy * xhat). */
+struct batch_norm_channels {
+    const float *mean, *factor, *beta;
+    const float *mean_dy, *slope; /* or both NULL: dx = dy * factor */
+};
+
+struct batch_norm_kernels {
+    /* sums[0 .. 2 * channels] += sums of x, of x^2. buffer: BATCH_NORM_BUFFERS * channels floats.
+     */
+    void (*sums)(const struct batch_norm_sums *args, int64_t begin, int64_t end, double *sums,
+                 float *buffer);
+    void (*forward)(const struct batch_norm_forward *args,
+                    const struct batch_norm_channels *channels, int64_t begin, int64_t end);
+    /* dy as device.h says; sums[0 .. 2 * channels] += sums of dy, of dy * (x - mean) * rstd. */
+    void (*backward_sums)(const struct batch_norm_backward_sums *args, int64_t begin, int64_t end,
+                          double *sums, float *buffer);
+    void (*backward)(const struct batch_norm_backward *args,
+                     const struct batch_norm_channels *channels, int64_t begin, int64_t end);
+};
+enum { BATCH_NORM_BUFFERS = 3 };
+
+/* kernels_pool.c: rows begin..end of y (forward) or dx (backward), counted over all samples. */
+struct max_pool_kernels {
+    void (*forward)(const struct max_pool_forward *args, int64_t begin, int64_t end);
+    void (*backward)(const struct max_pool_backward *args, int64_t begin, int64_t end);
 };
 
 /* kernels_loss.c: rows begin..end, counted in *sums. buffer: LOSS_BUFFERS * loss_stride(classes)
@@ -175,6 +208,8 @@ struct cpu_kernels {
     const struct attention_kernels *attention;
     const struct element_kernels *elements;
     const struct norm_kernels *norm;
+    const struct batch_norm_kernels *batch_norm;
+    const struct max_pool_kernels *max_pool;
     const struct loss_kernels *loss;
     const struct update_kernels *update;
     const struct image_kernels *image;

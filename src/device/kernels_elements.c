@@ -28,6 +28,19 @@ static void scale(enum data_type type, void *y, const void *x, float factor, int
     TYPED_CALL(scale_typed, type, y, x, factor, count);
 }
 
+KERNEL_INLINE void relu_backward_typed(enum data_type type, void *dx, const void *x, int64_t count)
+{
+    for (int64_t i = 0; i < count; i += VECTOR_WIDTH)
+        typed_store_row(type, dx, i, count,
+                        vector_select(typed_load_row(type, x, i, count) > 0,
+                                      typed_load_row(type, dx, i, count), vector_all(0)));
+}
+
+static void relu_backward(enum data_type type, void *dx, const void *x, int64_t count)
+{
+    TYPED_CALL(relu_backward_typed, type, dx, x, count);
+}
+
 /* Four vectors of columns at a time stay in registers while the rows go by. Sums are kept over
  * SUM_ROWS rows only, so that rounding grows with the number of blocks and not of rows. */
 enum { SUM_ROWS = 64, SUM_VECTORS = 4 };
@@ -136,6 +149,7 @@ const struct element_kernels KERNEL(element_kernels) = {
     .add = add,
     .scale = scale,
     .add_columns = add_columns,
+    .relu_backward = relu_backward,
     .sum_squares = sum_squares,
     .find_nonfinite = find_nonfinite,
 };

@@ -34,6 +34,8 @@ KERNEL_INLINE vector_float forward_part(const struct linear_row *row, enum data_
         value *= part_load(TYPE_FP32, row->mask, i, count);
     if (row->residual != NULL)
         value = value * row->path_scale + part_load(type, row->residual, i, count);
+    if (row->relu)
+        value = vector_max(vector_all(0), value); /* in this order NaN gets through */
     return value;
 }
 
@@ -42,6 +44,8 @@ KERNEL_INLINE vector_float backward_part(const struct linear_row *row, enum data
 {
     vector_float value = part_load(TYPE_FP32, row->sum, i, count);
 
+    if (row->relu_x != NULL)
+        return vector_select(part_load(type, row->relu_x, i, count) > 0, value, vector_all(0));
     if (row->pre == NULL)
         return value;
     value *= vector_gelu_slope(part_load(type, row->pre, i, count));

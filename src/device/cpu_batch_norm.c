@@ -1,0 +1,195 @@
+/* Batch normalisation over threads. Rows are cut into tasks of a size that the shape alone decides;
+ * each makes its own sums in double, which are added in order. What the rows of a channel share is
+ * worked out in double, once a call, before the pass over the rows. */
+#include <math.h>
+#include <string.h>
+
+#include "device/cpu.h"
+
+enum { MOST_TASKS = 128, TASK_ELEMENTS = 16384 };
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Rows a task; where tasks have sums, these must fit the workspace. */
+static int64_t task_rows(int64_t rows, int64_t channels, bool sums)
+{
+    const int64_t bytes = 2 * channels * (int64_t)sizeof(double);
+    const int64_t fit = smaller(MOST_TASKS, WORKSPACE_SHARED / bytes);
+    const int64_t least = (TASK_ELEMENTS + channels - 1) / channels;
+
+    if (!sums)
+        return least;
+    ENSURE(fit > 0, "batch normalisation of %lld channels", (long long)channels);
+    const int64_t even = (rows + fit - 1) / fit;
+    return even > least ? even : least;
+}
+
+/* sums = [2 * channels + 1]: those of the tasks, and how many rows there were. */
+static void sums_of_tasks(const double *tasks, int64_t count, int64_t rows, int64_t channels,
+                          double *sums)
+{
+    memset(sums, 0, 2 * (size_t)channels * sizeof *sums);
+    for (int64_t task = 0; task < count; task++)
+        for (int64_t i = 0; i < 2 * channels; i++)
+            sums[i] += tasks[task * 2 * channels + i];
+    sums[2 * channels] = (double)rows;
+}
+
+static float *buffer_of_thread(const struct cpu_device *cpu, int64_t channels)
+{
+    return cpu_workspace_thread(cpu, BATCH_NORM_BUFFERS * (size_t)channels * sizeof(float));
+}
+
+static double *task_sums(double *tasks, int64_t task, int64_t channels)
+{
+    double *sums = tasks + task * 2 * channels;
+
+    memset(sums, 0, 2 * (size_t)channels * sizeof *sums);
+    return sums;
+}
+
+void cpu_batch_norm_sums(struct stream *stream, const struct batch_norm_sums *args)
+{
+    const struct cpu_device *cpu = stream->cpu;
+    const int64_t rows = args->rows, channels = args->channels;
+
+    if (channels == 0)
+        return;
+    const int64_t step = task_rows(rows, channels, true), count = (rows + step - 1) / step;
+    double *tasks = cpu_workspace_shared(cpu, WORKSPACE_SHARED);
+#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows *channels))
+    for (int64_t task = 0; task < count; task++)
+        cpu->kernels->batch_norm->sums(args, task * step, smaller((task + 1) * step, rows),
+                                       task_sums(tasks, task, channels),
+                                       buffer_of_thread(cpu, channels));
+    sums_of_tasks(tasks, count, rows, channels, args->sums);
+}
+
+/* Fills in args->statistics. */
+static void statistics_of_sums(const struct batch_norm_forward *args)
+{
+    const int64_t channels = args->channels;
+    const double n = args->sums[2 * channels] > 0 ? args->sums[2 * channels] : 1;
+
+    for (int64_t i = 0; i < channels; i++) {
+        const double mean = args->sums[i] / n;
+        const double difference = args->sums[channels + i] / n - mean * mean;
+        const double variance = difference < 0 ? 0 : difference; /* NaN stays NaN */
+        args->statistics[i] = (float)mean;
+        args->statistics[channels + i] = (float)(1 / sqrt(variance + (double)args->epsilon));
+        args->statistics[2 * channels + i] = (float)(variance * n / (n > 2 ? n - 1 : 1));
+    }
+}
+
+static void statistics_of_running(const struct cpu_device *cpu,
+                                  const struct batch_norm_forward *args)
+{
+    const int64_t channels = args->channels;
+    float *rstd = args->statistics + channels, *variance = rstd + channels;
+
+    cpu->kernels->convert->to_fp32(args->statistics, args->type, args->running_mean, channels);
+    cpu->kernels->convert->to_fp32(variance, args->type, args->running_variance, channels);
+    for (int64_t i = 0; i < channels; i++)
+        rstd[i] = (float)(1 / sqrt((double)variance[i] + (double)args->epsilon));
+}
+
+/* gamma as fp32 at `factor`, and there multiplied by rstd. */
+static void make_factor(const struct cpu_device *cpu, enum data_type type, const void *gamma,
+                        const float *rstd, int64_t channels, float *factor)
+{
+    cpu->kernels->convert->to_fp32(factor, type, gamma, channels);
+    for (int64_t i = 0; i < channels; i++)
+        factor[i] *= rstd[i];
+}
+
+void cpu_batch_norm_forward(struct stream *stream, const struct batch_norm_forward *args)
+{
+    const struct cpu_device *cpu = stream->cpu;
+    const int64_t rows = args->rows, channels = args->channels;
+
+    if (channels == 0)
+        return;
+    float *factor = cpu_workspace_shared(cpu, 2 * (size_t)channels * sizeof *factor);
+    float *beta = factor + channels;
+    if (args->sums != NULL)
+        statistics_of_sums(args);
+    else
+        statistics_of_running(cpu, args);
+    make_factor(cpu, args->type, args->gamma, args->statistics + channels, channels, factor);
+    cpu->kernels->convert->to_fp32(beta, args->type, args->beta, channels);
+    const struct batch_norm_channels shared = {
+        .mean = args->statistics, .factor = factor, .beta = beta};
+    const int64_t step = task_rows(rows, channels, false);
+#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows *channels))
+    for (int64_t row = 0; row < rows; row += step)
+        cpu->kernels->batch_norm->forward(args, &shared, row, smaller(row + step, rows));
+}
+
+/* What this rank's sums add to the gradients, and to the running statistics. */
+static void add_to_parameters(const struct batch_norm_backward_sums *args)
+{
+    const int64_t channels = args->channels;
+
+    for (int64_t i = 0; args->dgamma != NULL && i < channels; i++) {
+        args->dbeta[i] += (float)args->sums[i];
+        args->dgamma[i] += (float)args->sums[channels + i];
+    }
+    if (args->drunning_mean == NULL || args->rows == 0)
+        return;
+    ENSURE(args->forward_sums != NULL, "running statistics of a frozen batch normalisation");
+    const float share = (float)((double)args->running_weight * (double)args->rows /
+                                args->forward_sums[2 * channels]);
+    for (int64_t i = 0; i < channels; i++) {
+        args->drunning_mean[i] += share * args->statistics[i];
+        args->drunning_variance[i] += share * args->statistics[2 * channels + i];
+    }
+}
+
+void cpu_batch_norm_backward_sums(struct stream *stream,
+                                  const struct batch_norm_backward_sums *args)
+{
+    const struct cpu_device *cpu = stream->cpu;
+    const int64_t rows = args->rows, channels = args->channels;
+
+    if (channels == 0)
+        return;
+    const int64_t step = task_rows(rows, channels, true), count = (rows + step - 1) / step;
+    double *tasks = cpu_workspace_shared(cpu, WORKSPACE_SHARED);
+#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows *channels))
+    for (int64_t task = 0; task < count; task++)
+        cpu->kernels->batch_norm->backward_sums(args, task * step, smaller((task + 1) * step, rows),
+                                                task_sums(tasks, task, channels),
+                                                buffer_of_thread(cpu, channels));
+    sums_of_tasks(tasks, count, rows, channels, args->sums);
+    add_to_parameters(args);
+}
+
+void cpu_batch_norm_backward(struct stream *stream, const struct batch_norm_backward *args)
+{
+    const struct cpu_device *cpu = stream->cpu;
+    const int64_t rows = args->rows, channels = args->channels;
+
+    if (rows == 0 || channels == 0)
+        return;
+    float *factor = cpu_workspace_shared(cpu, 3 * (size_t)channels * sizeof *factor);
+    float *mean_dy = factor + channels, *slope = mean_dy + channels;
+    const float *rstd = args->statistics + channels;
+    make_factor(cpu, args->type, args->gamma, rstd, channels, factor);
+    struct batch_norm_channels shared = {.mean = args->statistics, .factor = factor};
+    if (args->sums != NULL) {
+        const double n = args->sums[2 * channels];
+        for (int64_t i = 0; i < channels; i++) {
+            mean_dy[i] = (float)(args->sums[i] / n);
+            slope[i] = (float)(args->sums[channels + i] / n * (double)rstd[i]);
+        }
+        shared.mean_dy = mean_dy;
+        shared.slope = slope;
+    }
+    const int64_t step = task_rows(rows, channels, false);
+#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows *channels))
+    for (int64_t row = 0; row < rows; row += step)
+        cpu->kernels->batch_norm->backward(args, &shared, row, smaller(row + step, rows));
+}

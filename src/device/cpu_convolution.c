@@ -1,0 +1,284 @@
+/* Convolutions on the CPU, by oneDNN's plans. Types that the processor cannot multiply are
+ * converted to fp32, some samples at a time. The sums of the weight's gradient are oneDNN's, whose
+ * order depends on the number of threads: these bits may differ between numbers of threads, all
+ * others do not. */
+#include "device/cpu.h"
+#include "device/cpu_convolution_plan.h"
+
+enum { ELEMENTS_A_BLOCK = 16384 };
+
+/* Of copies in fp32 at most this many elements of x, or one sample's. */
+enum { COPIED_ELEMENTS = 4 << 20 };
+
+static bool is_native(const struct cpu_device *cpu, enum data_type type)
+{
+    return type == TYPE_FP32 || (type == TYPE_BF16 && cpu->limits.multiplies_bf16);
+}
+
+static const char *at(const void *tensor, int64_t index, enum data_type type)
+{
+    return tensor == NULL ? NULL : (const char *)tensor + (size_t)index * type_size(type);
+}
+
+static char *at_written(void *tensor, int64_t index, enum data_type type)
+{
+    return tensor == NULL ? NULL : (char *)tensor + (size_t)index * type_size(type);
+}
+
+static int64_t x_elements(const struct convolution_shape *s)
+{
+    return s->batch * s->height * s->width * s->in;
+}
+
+static int64_t y_elements(const struct convolution_shape *s)
+{
+    return s->batch * convolved_size(s->height, s->kernel, s->stride, s->padding) *
+           convolved_size(s->width, s->kernel, s->stride, s->padding) * s->out;
+}
+
+static int64_t weight_elements(const struct convolution_shape *s)
+{
+    return s->out * s->in * s->kernel * s->kernel;
+}
+
+/* How many samples are computed at a time. */
+static int64_t samples_at_a_time(const struct cpu_device *cpu, enum data_type type,
+                                 const struct convolution_shape *shape)
+{
+    const int64_t sample = shape->batch == 0 ? 1 : x_elements(shape) / shape->batch;
+    const int64_t fit = sample == 0 ? 1 : COPIED_ELEMENTS / sample;
+
+    if (is_native(cpu, type) || fit >= shape->batch)
+        return shape->batch;
+    return fit > 0 ? fit : 1;
+}
+
+static size_t aligned(int64_t elements)
+{
+    return ((size_t)elements * sizeof(float) + 4095) / 4096 * 4096;
+}
+
+/* fp32 copies of what is not multiplied as it is; they lie at the beginning of the workspace. */
+struct copies {
+    float *x, *weight, *bias, *y;
+    char *rest; /* of the workspace */
+};
+
+static struct copies copies_place(const struct cpu_device *cpu, enum data_type type,
+                                  const struct convolution_shape *shape, void *workspace)
+{
+    struct convolution_shape part = *shape;
+    struct copies copies = {.rest = workspace};
+
+    if (is_native(cpu, type))
+        return copies;
+    part.batch = samples_at_a_time(cpu, type, shape);
+    copies.x = (float *)copies.rest;
+    copies.rest += aligned(x_elements(&part));
+    copies.weight = (float *)copies.rest;
+    copies.rest += aligned(weight_elements(&part));
+    copies.bias = (float *)copies.rest;
+    copies.rest += aligned(part.out);
+    copies.y = (float *)copies.rest;
+    copies.rest += aligned(y_elements(&part));
+    return copies;
+}
+
+static size_t copies_bytes(const struct cpu_device *cpu, enum data_type type,
+                           const struct convolution_shape *shape)
+{
+    struct convolution_shape part = *shape;
+
+    part.batch = samples_at_a_time(cpu, type, shape);
+    return is_native(cpu, type) ? 0
+                                : aligned(x_elements(&part)) + aligned(weight_elements(&part)) +
+                                      aligned(part.out) + aligned(y_elements(&part));
+}
+
+/* The last part of the batch may be smaller than the others. */
+static size_t plans_bytes(const struct cpu_device *cpu, enum data_type type,
+                          const struct convolution_shape *part)
+{
+    size_t most = 0;
+
+    for (int pass = CONVOLUTION_FORWARD; pass <= CONVOLUTION_WEIGHT; pass++)
+        for (int variant = 0; variant < 4; variant++) {
+            const struct convolution convolution = {
+                .pass = (enum convolution_pass)pass,
+                .type = is_native(cpu, type) ? type : TYPE_FP32,
+                .shape = *part,
+                .bias = (variant & 1) && pass != CONVOLUTION_INPUT,
+                .relu = (variant & 2) && pass == CONVOLUTION_FORWARD};
+            const size_t bytes = convolution_plan_workspace(cpu->convolutions, &convolution);
+            most = bytes > most ? bytes : most;
+        }
+    return most;
+}
+
+size_t cpu_convolution_workspace(struct device *device, enum data_type type,
+                                 const struct convolution_shape *shape)
+{
+    const struct cpu_device *cpu = (struct cpu_device *)device;
+    struct convolution_shape part = *shape;
+    size_t most;
+
+    if (shape->batch == 0)
+        return 0;
+    part.batch = samples_at_a_time(cpu, type, shape);
+    most = plans_bytes(cpu, type, &part);
+    part.batch = shape->batch % part.batch;
+    if (part.batch > 0) {
+        const size_t last = plans_bytes(cpu, type, &part);
+        most = last > most ? last : most;
+    }
+    return copies_bytes(cpu, type, shape) + most;
+}
+
+static int64_t block_end(int64_t begin, int64_t count)
+{
+    return begin + ELEMENTS_A_BLOCK < count ? begin + ELEMENTS_A_BLOCK : count;
+}
+
+static void convert(const struct cpu_device *cpu, enum data_type to_type, void *to,
+                    enum data_type from_type, const void *from, int64_t count)
+{
+    const struct convert_kernels *kernels = cpu->kernels->convert;
+
+#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
+    for (int64_t i = 0; i < count; i += ELEMENTS_A_BLOCK)
+        if (to_type == TYPE_FP32)
+            kernels->to_fp32((float *)to + i, from_type, at(from, i, from_type),
+                             block_end(i, count) - i);
+        else
+            kernels->from_fp32(to_type, at_written(to, i, to_type), (const float *)from + i,
+                               block_end(i, count) - i);
+}
+
+/* dx = 0 where x, which came out of a relu, is 0. */
+static void mask_relu(const struct cpu_device *cpu, enum data_type type, void *dx, const void *x,
+                      int64_t count)
+{
+#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
+    for (int64_t i = 0; i < count; i += ELEMENTS_A_BLOCK)
+        cpu->kernels->elements->relu_backward(type, at_written(dx, i, type), at(x, i, type),
+                                              block_end(i, count) - i);
+}
+
+static const struct convolution_plan *plan_of(const struct cpu_device *cpu, enum data_type type,
+                                              const struct convolution_shape *shape,
+                                              enum convolution_pass pass, bool bias, bool relu)
+{
+    const struct convolution convolution = {.pass = pass,
+                                            .type = is_native(cpu, type) ? type : TYPE_FP32,
+                                            .shape = *shape,
+                                            .bias = bias,
+                                            .relu = relu};
+
+    return convolution_plan(cpu->convolutions, &convolution);
+}
+
+/* A part of the batch. */
+static void forward_part(const struct cpu_device *cpu, const struct convolution_forward *args,
+                         const struct copies *copies)
+{
+    const bool native = is_native(cpu, args->type);
+    const struct convolution_plan *plan =
+        plan_of(cpu, args->type, &args->shape, CONVOLUTION_FORWARD, args->bias != NULL, args->relu);
+
+    if (native) {
+        convolution_run_forward(plan, args->x, args->weight, args->bias, args->y, copies->rest);
+        return;
+    }
+    convert(cpu, TYPE_FP32, copies->x, args->type, args->x, x_elements(&args->shape));
+    convert(cpu, TYPE_FP32, copies->weight, args->type, args->weight,
+            weight_elements(&args->shape));
+    if (args->bias != NULL)
+        convert(cpu, TYPE_FP32, copies->bias, args->type, args->bias, args->shape.out);
+    convolution_run_forward(plan, copies->x, copies->weight, copies->bias, copies->y, copies->rest);
+    convert(cpu, args->type, args->y, TYPE_FP32, copies->y, y_elements(&args->shape));
+}
+
+void cpu_convolution_forward(struct stream *stream, const struct convolution_forward *args)
+{
+    const struct cpu_device *cpu = stream->cpu;
+    const struct convolution_shape *shape = &args->shape;
+
+    if (shape->batch == 0)
+        return;
+    const struct copies copies = copies_place(cpu, args->type, shape, args->workspace);
+    const int64_t step = samples_at_a_time(cpu, args->type, shape);
+    for (int64_t sample = 0; sample < shape->batch; sample += step) {
+        const int64_t left = shape->batch - sample;
+        struct convolution_forward part = *args;
+        part.x = at(args->x, sample * (x_elements(shape) / shape->batch), args->type);
+        part.y = at_written(args->y, sample * (y_elements(shape) / shape->batch), args->type);
+        part.shape.batch = left < step ? left : step;
+        forward_part(cpu, &part, &copies);
+    }
+}
+
+static void backward_native(const struct cpu_device *cpu, const struct convolution_backward *args,
+                            void *workspace)
+{
+    const struct convolution_shape *shape = &args->shape;
+    const bool bias = args->dbias != NULL;
+
+    if (args->dweight != NULL || bias)
+        convolution_run_weight(plan_of(cpu, args->type, shape, CONVOLUTION_WEIGHT, bias, false),
+                               args->x, args->dy, args->dweight, args->dbias, workspace);
+    if (args->dx == NULL)
+        return;
+    convolution_run_input(plan_of(cpu, args->type, shape, CONVOLUTION_INPUT, false, false),
+                          args->dx, args->weight, args->dy, workspace);
+    if (args->x_relu)
+        mask_relu(cpu, args->type, args->dx, args->x, x_elements(shape));
+}
+
+/* x's copy becomes dx, once the weight's gradient is made. */
+static void backward_copied(const struct cpu_device *cpu, const struct convolution_backward *args,
+                            const struct copies *copies)
+{
+    const int64_t elements = x_elements(&args->shape);
+    struct convolution_backward part = *args;
+
+    convert(cpu, TYPE_FP32, copies->x, args->type, args->x, elements);
+    convert(cpu, TYPE_FP32, copies->weight, args->type, args->weight,
+            weight_elements(&args->shape));
+    convert(cpu, TYPE_FP32, copies->y, args->type, args->dy, y_elements(&args->shape));
+    part.type = TYPE_FP32;
+    part.x = copies->x;
+    part.weight = copies->weight;
+    part.dy = copies->y;
+    part.dx = args->dx != NULL ? copies->x : NULL;
+    part.x_relu = false;
+    backward_native(cpu, &part, copies->rest);
+    if (args->dx == NULL)
+        return;
+    convert(cpu, args->type, args->dx, TYPE_FP32, copies->x, elements);
+    if (args->x_relu)
+        mask_relu(cpu, args->type, args->dx, args->x, elements);
+}
+
+void cpu_convolution_backward(struct stream *stream, const struct convolution_backward *args)
+{
+    const struct cpu_device *cpu = stream->cpu;
+    const struct convolution_shape *shape = &args->shape;
+
+    if (shape->batch == 0)
+        return;
+    const struct copies copies = copies_place(cpu, args->type, shape, args->workspace);
+    const int64_t step = samples_at_a_time(cpu, args->type, shape);
+    for (int64_t sample = 0; sample < shape->batch; sample += step) {
+        const int64_t left = shape->batch - sample;
+        const int64_t first_x = sample * (x_elements(shape) / shape->batch);
+        struct convolution_backward part = *args;
+        part.x = at(args->x, first_x, args->type);
+        part.dx = at_written(args->dx, first_x, args->type);
+        part.dy = at(args->dy, sample * (y_elements(shape) / shape->batch), args->type);
+        part.shape.batch = left < step ? left : step;
+        if (is_native(cpu, args->type))
+            backward_native(cpu, &part, copies.rest);
+        else
+            backward_copied(cpu, &part, &copies);
+    }
+}
