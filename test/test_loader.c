@@ -48,6 +48,7 @@ static struct dataset probe = {.format = &probe_format,
 static struct device *device;
 static struct options options;
 static struct augment augment;
+static struct crop crop; /* inactive: as stored */
 static struct sampler sampler;
 static struct error error;
 
@@ -77,7 +78,7 @@ static int set_up(void **state)
 
 static struct loader *open_loader(int workers, int slots)
 {
-    struct loader *loader = loader_open(&probe, &sampler, &augment, device, workers, slots, &error);
+    struct loader *loader = loader_open(&probe, &sampler, &augment, &crop, device, workers, slots, &error);
     assert_non_null(loader);
     return loader;
 }
@@ -263,7 +264,7 @@ static void test_no_memory(void **state)
     poor_backend.allocate_pinned = no_memory;
     struct device poor = {.backend = &poor_backend};
     sampler_open(&sampler, 1, SAMPLES, 10, 1, true, false, 0, 1);
-    assert_null(loader_open(&probe, &sampler, &augment, &poor, 2, 2, &error));
+    assert_null(loader_open(&probe, &sampler, &augment, &crop, &poor, 2, 2, &error));
     assert_int_equal(error.kind, ERROR_MEMORY);
     sampler_close(&sampler);
 }

@@ -20,7 +20,11 @@ enum precision_choice { PRECISION_AUTO, PRECISION_FP32, PRECISION_BF16, PRECISIO
 enum pool_choice { POOL_AUTO, POOL_TOKEN, POOL_MEAN };
 enum checkpoint_activations_choice { CHECKPOINT_ACTIVATIONS_NONE, CHECKPOINT_ACTIVATIONS_BLOCK };
 enum switch_choice { SWITCH_AUTO = -1, SWITCH_OFF = 0, SWITCH_ON = 1 };
-enum validation_choice { VALIDATION_TEST, VALIDATION_REFERENCE, VALIDATION_NONE };
+enum validation_choice { VALIDATION_TEST, VALIDATION_REFERENCE, VALIDATION_NONE, VALIDATION_VAL };
+enum check_choice { CHECK_NONE, CHECK_HEADER, CHECK_FULL };
+enum truncated_choice { TRUNCATED_ERROR, TRUNCATED_ACCEPT };
+enum resize_choice { RESIZE_AUTO, RESIZE_SQUARE, RESIZE_SHORTER };
+enum crop_choice { CROP_AUTO, CROP_NONE, CROP_CENTER, CROP_RANDOM };
 enum optimizer_choice { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_ADAMW, OPTIMIZER_RMSPROP };
 enum rate_scale_choice { RATE_SCALE_NONE, RATE_SCALE_LINEAR, RATE_SCALE_SQRT };
 enum schedule_choice {
@@ -76,14 +80,29 @@ struct options {
         bool shuffle, drop_last;
         int val;                         /* enum validation_choice */
         int64_t samples, image, classes; /* of synthetic data */
+        bool skip_broken, allow_empty;   /* of folders of images, and what follows */
+        int check;                       /* enum check_choice */
+        int truncated;                   /* enum truncated_choice */
+        bool scaled_decode;
+        int64_t max_pixels;
     } data;
     struct {
         double flip, rotate, translate, erase;
         struct option_list erase_scale, erase_ratio;
         int64_t crop_pad;
-        int64_t resize;               /* 0: the model's image size */
+        int64_t resize; /* 0: the model's image size */
+        int resize_to;  /* enum resize_choice */
+        int crop;       /* enum crop_choice */
+        bool random_resized_crop;
+        struct option_list crop_scale, crop_ratio;
         struct option_list mean, std; /* empty: the model's */
     } augment;
+    struct {
+        int64_t resize; /* 0: as augment's */
+        int resize_to;  /* enum resize_choice; auto: as augment's */
+        int crop;       /* enum crop_choice; auto: as augment's, but nothing random */
+        int64_t crop_pad;
+    } eval;
     struct {
         int64_t epochs, steps, batch, global_batch, accumulate;
         int precision;              /* enum precision_choice */

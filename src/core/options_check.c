@@ -22,6 +22,30 @@ static bool check_model(const struct options *options, struct error *error)
     return true;
 }
 
+static bool check_crop(const struct options *options, struct error *error)
+{
+    const struct option_list *scale = &options->augment.crop_scale;
+    const struct option_list *ratio = &options->augment.crop_ratio;
+    if (scale->value[0] > scale->value[1])
+        return error_set(error, ERROR_USAGE,
+                         "augment.crop_scale: the first number must not be above the second");
+    if (ratio->value[0] > ratio->value[1])
+        return error_set(error, ERROR_USAGE,
+                         "augment.crop_ratio: the first number must not be above the second");
+    if (options->augment.crop != CROP_NONE && options->augment.random_resized_crop)
+        return error_set(error, ERROR_USAGE,
+                         "augment.random_resized_crop=on is in place of augment.crop: leave one of "
+                         "them out");
+    if (options->augment.crop != CROP_NONE && options->augment.resize == 0)
+        return error_set(error, ERROR_USAGE,
+                         "augment.crop needs augment.resize: what images are resized to first");
+    if (options->augment.crop == CROP_NONE && options->augment.resize_to == RESIZE_SHORTER)
+        return error_set(error, ERROR_USAGE,
+                         "augment.resize_to=shorter needs augment.crop=center or random, as the "
+                         "model's images are square");
+    return true;
+}
+
 static bool check_augment(const struct options *options, struct error *error)
 {
     const struct option_list *scale = &options->augment.erase_scale;
@@ -93,8 +117,8 @@ static bool check_output(const struct options *options, struct error *error)
 
 bool options_check(const struct options *options, struct error *error)
 {
-    return check_model(options, error) && check_augment(options, error) &&
-           check_length(options, error) && check_loss_scale(options, error) &&
-           check_evaluations(options, error) && check_optimizer(options, error) &&
-           check_output(options, error);
+    return check_model(options, error) && check_crop(options, error) &&
+           check_augment(options, error) && check_length(options, error) &&
+           check_loss_scale(options, error) && check_evaluations(options, error) &&
+           check_optimizer(options, error) && check_output(options, error);
 }

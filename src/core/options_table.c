@@ -74,7 +74,9 @@ const struct option_entry option_table[] = {
      .help = "What the head sees: the class token, or the mean of the patches."},
 
     {PLACE(data, format), .kind = OPTION_IS_TEXT, .preset = "cifar10",
-     .help = "Format of the data set: cifar10 (binary version) or synthetic."},
+     .help =
+         "Format of the data set: cifar10 (binary version), imagefolder (ROOT/train/CLASS/FILE, "
+         "ROOT/val or ROOT/test likewise; JPEG and PNG), cinic10 (such folders) or synthetic."},
     {PLACE(data, root), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Folder of the data set. Empty: the sample of CIFAR-10 that comes with the program "
              "(4,000 + 1,000 images)."},
@@ -84,10 +86,12 @@ const struct option_entry option_table[] = {
      .help = "A new order of the training samples in each epoch; off: the order of the files."},
     {PLACE(data, drop_last), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Leave out the last batch of an epoch when it is not full."},
-    {PLACE(data, val), CHOICES("test", "reference", "none"), .preset = "test",
+    {PLACE(data, val), CHOICES("test", "reference", "none", "val"), .preset = "test",
      .help =
          "What is evaluated while training: the test set; the middle part of a random split of all "
-         "samples, 75 % to train, 8.3 % to evaluate, 16.7 % to test (reference); nothing."},
+         "samples, 75 % to train, 8.3 % to evaluate, 16.7 % to test (reference); nothing; "
+         "val: the validation split of data that have one. Folders of images without a folder test "
+         "have their validation split for test, too."},
     {PLACE(data, samples), .kind = OPTION_IS_INTEGER, .preset = "1024", .least = 1,
      .most = 4294967295.0,
      .help = "Synthetic data: training samples; the test set has a quarter as many."},
@@ -95,6 +99,24 @@ const struct option_entry option_table[] = {
      .help = "Synthetic data: height and width."},
     {PLACE(data, classes), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1, .most = 5e5,
      .help = "Synthetic data: classes."},
+    {PLACE(data, skip_broken), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "Folders of images: leave out files that are no images (the log says how many); off: "
+             "they end the run."},
+    {PLACE(data, allow_empty), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "Folders of images: classes without images are classes; off: they end the run."},
+    {PLACE(data, check), CHOICES("none", "header", "full"), .preset = "header",
+     .help = "Folders of images: what of the files is looked at before training: nothing, format "
+             "and size, or all of them decoded."},
+    {PLACE(data, truncated), CHOICES("error", "accept"), .preset = "error",
+     .help = "An image file that ends inside the image, where that is found: ends the run "
+             "(error), or is taken as far as it goes (accept)."},
+    {PLACE(data, scaled_decode), .kind = OPTION_IS_SWITCH, .preset = "on",
+     .help = "JPEG: decode at 1/2, 1/4 or 1/8 of the size where the part that is wanted is at "
+             "least as large even then; faster, but not bit for bit what PIL's resize makes."},
+    {PLACE(data, max_pixels), .kind = OPTION_IS_INTEGER, .preset = "178956970", .least = 1,
+     .most = 2e9,
+     .help = "Image files of more pixels are refused: small files can hold images larger than the "
+             "memory."},
 
     {PLACE(augment, flip), .kind = OPTION_IS_NUMBER, .preset = "0.5", .most = 1,
      .help = "Probability that an image is mirrored left to right. 0, here and below: never."},
@@ -111,15 +133,47 @@ const struct option_entry option_table[] = {
      .above_least = true, .least_count = 2, .most_count = 2,
      .help = "Least and largest ratio of its sides."},
     {PLACE(augment, crop_pad), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 4096,
-     .help = "Random crop of the image's own size after padding with so many zeros on each side."},
+     .help =
+         "Random crop after padding with so many zeros on each side: of the image's own size, or "
+         "what augment.crop=random takes."},
     {PLACE(augment, resize), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
-     .most = 8192, .help = "Height and width that images are resized to first. auto: the model's."},
+     .most = 8192,
+     .help = "What training images are resized to first (see resize_to). auto: the model's size."},
+    {PLACE(augment, resize_to), CHOICES("square", "shorter"), .first_choice = RESIZE_SQUARE,
+     .preset = "square",
+     .help = "What augment.resize is: height and width, or the shorter side, the longer one in "
+             "proportion."},
+    {PLACE(augment, crop), CHOICES("none", "center", "random"), .first_choice = CROP_NONE,
+     .preset = "none",
+     .help = "What of the resized image is taken: all, or a square of the model's size from its "
+             "middle or from anywhere, there after padding with augment.crop_pad."},
+    {PLACE(augment, random_resized_crop), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help =
+         "In place of resize and crop: a part of random size and shape (crop_scale, crop_ratio) "
+         "from anywhere in the image, resized to the model's size."},
+    {PLACE(augment, crop_scale), .kind = OPTION_IS_LIST, .preset = "0.08,1", .most = 1,
+     .above_least = true, .least_count = 2, .most_count = 2,
+     .help = "Least and largest share of the image that the random part covers."},
+    {PLACE(augment, crop_ratio), .kind = OPTION_IS_LIST, .preset = "0.75,1.3333333333333333",
+     .most = 1000, .above_least = true, .least_count = 2, .most_count = 2,
+     .help = "Least and largest ratio of its width to its height."},
     {PLACE(augment, mean), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0),
      .least = -INFINITY, .most = INFINITY, .least_count = 1, .most_count = 4,
      .help = "Normalisation, for each channel or one for all: (value / 255 - mean) / std. auto: "
              "the model's."},
     {PLACE(augment, std), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0), .most = INFINITY,
      .above_least = true, .least_count = 1, .most_count = 4, .help = "See augment.mean."},
+
+    {PLACE(eval, resize), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 8192,
+     .help = "What images are resized to first in evaluation. auto: as augment.resize has it, with "
+             "random_resized_crop the model's size."},
+    {PLACE(eval, resize_to), CHOICES("auto", "square", "shorter"), .preset = "auto",
+     .help = "What eval.resize is. auto: as augment.resize_to has it."},
+    {PLACE(eval, crop), CHOICES("auto", "none", "center", "random"), .preset = "auto",
+     .help = "What of the resized image is taken. auto: as augment.crop has it, center in place of "
+             "random. random makes evaluations depend on run.seed."},
+    {PLACE(eval, crop_pad), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 4096,
+     .help = "eval.crop=random: so many zeros are put on each side first."},
 
     {PLACE(train, epochs), .kind = OPTION_IS_INTEGER, .preset = "10", .most = 1e6,
      .help = "How often the training data is gone through."},
@@ -348,6 +402,7 @@ static const struct {
     {"data", "what it is trained on"},
     {"augment",
      "training images: resize, crop, flip, rotation, translation, erasing, normalisation"},
+    {"eval", "images in evaluation: resize and crop"},
     {"train", "how long, how much at a time, how precise"},
     {"optim", "the optimizer"},
     {"schedule", "the learning rate over time"},

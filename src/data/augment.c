@@ -35,7 +35,7 @@ void augment_open(struct augment *augment, const struct options *options, int64_
                         options->augment.erase_scale.value[1]},
         .erase_ratio = {options->augment.erase_ratio.value[0],
                         options->augment.erase_ratio.value[1]},
-        .crop_pad = options->augment.crop_pad,
+        .crop_pad = options->augment.crop == CROP_RANDOM ? 0 : options->augment.crop_pad,
         .active = training,
     };
 }

@@ -9,7 +9,8 @@
 
 #include "core/random.h"
 
-static const struct dataset_format *const formats[] = {&dataset_cifar10, &dataset_synthetic};
+static const struct dataset_format *const formats[] = {&dataset_cifar10, &dataset_image_folder,
+                                                       &dataset_cinic10, &dataset_synthetic};
 
 enum { FORMAT_COUNT = sizeof formats / sizeof formats[0] };
 
@@ -116,6 +117,14 @@ bool dataset_open(struct dataset *dataset, const struct options *options, enum d
     dataset->format = format_find(options->data.format, error);
     if (dataset->format == NULL)
         return false;
+    if (options->data.val == VALIDATION_VAL && !dataset->format->splits) {
+        error_set(error, ERROR_USAGE,
+                  "data.val=val: data.format=%s has no validation split of its own; use "
+                  "data.val=test or data.val=reference",
+                  dataset->format->name);
+        *dataset = (struct dataset){0};
+        return false;
+    }
     if (open_split(dataset, options, split, error))
         return true;
     dataset_close(dataset);
@@ -132,9 +141,12 @@ bool dataset_describe(struct dataset *dataset, const struct options *options, st
         opened.format->describe(options, &opened);
     else if (!dataset_open(&opened, options, SPLIT_TRAIN, error))
         return false;
-    *dataset = (struct dataset){.channels = opened.channels,
+    *dataset = (struct dataset){.encoded = opened.encoded,
+                                .channels = opened.channels,
                                 .height = opened.height,
                                 .width = opened.width,
+                                .mean = opened.mean,
+                                .std = opened.std,
                                 .classes = opened.classes};
     if (opened.format->describe == NULL)
         dataset_close(&opened);
@@ -152,6 +164,34 @@ bool dataset_read(struct dataset *dataset, int64_t index, uint8_t *pixels, int32
     ENSURE(index >= 0 && index < dataset->count, "sample %lld of %lld", (long long)index,
            (long long)dataset->count);
     return dataset->format->read(dataset, dataset_record(dataset, index), pixels, label, error);
+}
+
+bool dataset_load(struct dataset *dataset, int64_t index, struct byte_buffer *bytes, int32_t *label,
+                  struct error *error)
+{
+    ENSURE(index >= 0 && index < dataset->count, "sample %lld of %lld", (long long)index,
+           (long long)dataset->count);
+    return dataset->format->load(dataset, dataset_record(dataset, index), bytes, label, error);
+}
+
+void dataset_name(const struct dataset *dataset, int64_t index, char *text, size_t size)
+{
+    const uint32_t record = dataset_record(dataset, index);
+    if (dataset->format->name_record != NULL)
+        dataset->format->name_record(dataset, record, text, size);
+    else
+        snprintf(text, size, "record %lu", (unsigned long)record);
+}
+
+bool byte_buffer_reserve(struct byte_buffer *buffer, size_t capacity, struct error *error)
+{
+    if (capacity <= buffer->capacity)
+        return true;
+    free(buffer->data);
+    buffer->data = malloc(capacity);
+    buffer->capacity = buffer->data != NULL ? capacity : 0;
+    return buffer->data != NULL ||
+           error_set(error, ERROR_MEMORY, "no memory for an image file of %zu bytes", capacity);
 }
 
 void dataset_close(struct dataset *dataset)

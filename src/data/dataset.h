@@ -1,5 +1,5 @@
-/* A data set: numbered records of uint8 pixels and a label. A format is one file and one line in the
- * list of dataset.c. Everything that can be wrong with the files is found by dataset_open. */
+/* A data set: numbered records of uint8 pixels and a label. A format is one file and one line in
+ * the list of dataset.c. Everything that can be wrong with the files is found by dataset_open. */
 #ifndef VITTRAIN_DATA_DATASET_H
 #define VITTRAIN_DATA_DATASET_H
 
@@ -13,11 +13,14 @@ enum data_split { SPLIT_TRAIN, SPLIT_VALIDATION, SPLIT_TEST };
 
 struct dataset;
 
-/* Bytes of an encoded image. `data` is malloc's and grows. */
+/* Bytes of an encoded image. `data` is malloc's and grows (byte_buffer_reserve). */
 struct byte_buffer {
     uint8_t *data;
     size_t count, capacity;
 };
+
+/* Room for so many bytes; what was there is lost. */
+bool byte_buffer_reserve(struct byte_buffer *buffer, size_t capacity, struct error *error);
 
 struct dataset_format {
     const char *name; /* as in data.format */
@@ -37,35 +40,49 @@ struct dataset_format {
      * made larger where needed. */
     bool (*load)(struct dataset *dataset, int64_t record, struct byte_buffer *bytes, int32_t *label,
                  struct error *error);
+    /* What messages call a record: its file. NULL: records have numbers only. */
+    void (*name_record)(const struct dataset *dataset, int64_t record, char *text, size_t size);
     void (*close)(struct dataset *dataset);
+    bool splits; /* it has a validation split besides the test split (data.val=val) */
 };
 
 struct dataset {
     const struct dataset_format *format;
     int64_t count;
     bool encoded;                    /* records are image files: `load`, not `read` */
+    uint32_t sum;                    /* of what was found: differs between ranks when data do */
     int64_t channels, height, width; /* of every record; encoded: 3, 0, 0 */
+    const double *mean,
+        *std; /* [channels]: what it is normalised with, else NULL: as the model is */
     int64_t classes;
     char **class_name; /* [classes] */
     uint32_t *subset;  /* record numbers of this split, or NULL: all; then `count` is its length */
     void *self;        /* the format's own */
 };
 
-extern const struct dataset_format dataset_cifar10, dataset_synthetic;
+extern const struct dataset_format dataset_cifar10, dataset_synthetic, dataset_image_folder,
+    dataset_cinic10;
 
 /* Opens a split as `data.*` says, subset (data.val, debug.fraction) included. Local: call it on all
- * ranks, then comm_agree. An empty split is an error, so is the validation split of data.val=none. */
+ * ranks, then comm_agree. An empty split is an error, so is the validation split of data.val=none.
+ */
 bool dataset_open(struct dataset *dataset, const struct options *options, enum data_split split,
                   struct error *error);
 /* What a record is like, for planning: needs the files only where the format cannot tell without.
  * Nothing is left open: there are no records to read, and dataset_close need not be called. */
 bool dataset_describe(struct dataset *dataset, const struct options *options, struct error *error);
-/* Sample `index` of the split, 0 <= index < count. Thread-safe. */
+/* Sample `index` of the split, 0 <= index < count: its pixels, or (of encoded data sets) its file.
+ * Thread-safe. */
 bool dataset_read(struct dataset *dataset, int64_t index, uint8_t *pixels, int32_t *label,
+                  struct error *error);
+bool dataset_load(struct dataset *dataset, int64_t index, struct byte_buffer *bytes, int32_t *label,
                   struct error *error);
 
 /* The record behind a sample of the split: what augmentation is keyed by. */
 uint32_t dataset_record(const struct dataset *dataset, int64_t index);
+
+/* What messages call a sample: "data/train/cat/1.jpg", or "record 12". */
+void dataset_name(const struct dataset *dataset, int64_t index, char *text, size_t size);
 void dataset_close(struct dataset *dataset);
 
 /* The directory of the sample that comes with the program: beside the program when it runs from the

@@ -20,17 +20,27 @@ struct slot {
     int64_t error_sample; /* the first sample that could not be read */
 };
 
+/* What a thread needs to make samples, kept from one to the next. */
+struct worker {
+    struct loader *loader;
+    pthread_t thread;
+    struct byte_buffer file;
+    struct crop_scratch scratch;
+};
+
 struct loader {
     struct dataset *dataset;
     const struct sampler *sampler;
     const struct augment *augment;
+    const struct crop *crop;
+    int64_t sample_bytes; /* of pixels, as they are delivered */
     struct device *device;
     void *pinned;
     uint32_t *records;
     struct slot *slots;
     int64_t slot_count, capacity; /* slots; samples a batch */
-    pthread_t *threads;
-    int thread_count;
+    struct worker *workers;
+    int worker_count; /* that run */
 
     pthread_mutex_t mutex;
     pthread_cond_t work;  /* there may be something to claim, or the end */
@@ -96,20 +106,68 @@ static bool claim_next(struct loader *loader, struct claim *claim)
     return false;
 }
 
-/* Reads the claimed samples; returns the first that failed, or -1. A batch with an error still goes
+/* Says which record it is that could not be made. */
+static bool name_sample(const struct dataset *dataset, int64_t sample, const struct error *reason,
+                        struct error *error)
+{
+    char name[ERROR_TEXT_SIZE / 2];
+    dataset_name(dataset, sample, name, sizeof name);
+    return error_set(error, reason->kind, "%s: %.*s", name, ERROR_TEXT_SIZE / 2 - 3, reason->text);
+}
+
+static bool make_from_file(struct worker *worker, int64_t sample, uint8_t *pixels, int32_t *label,
+                           struct error *error)
+{
+    const struct loader *loader = worker->loader;
+    struct error reason = {0};
+    if (!dataset_load(loader->dataset, sample, &worker->file, label, error))
+        return false;
+    if (crop_file(loader->crop, loader->sampler->epoch, dataset_record(loader->dataset, sample),
+                  worker->file.data, worker->file.count, &worker->scratch, pixels, &reason))
+        return true;
+    return name_sample(loader->dataset, sample, &reason, error);
+}
+
+static bool make_from_pixels(struct worker *worker, int64_t sample, uint8_t *pixels, int32_t *label,
+                             struct error *error)
+{
+    const struct loader *loader = worker->loader;
+    struct dataset *dataset = loader->dataset;
+    const int64_t height = dataset->height, width = dataset->width;
+    const size_t bytes = (size_t)(dataset->channels * height * width);
+    return byte_buffer_reserve(&worker->file, bytes, error) &&
+           dataset_read(dataset, sample, worker->file.data, label, error) &&
+           crop_stored(loader->crop, loader->sampler->epoch, dataset_record(dataset, sample),
+                       worker->file.data, dataset->channels, height, width, &worker->scratch,
+                       pixels, error);
+}
+
+/* Pixels as they are delivered, and the label. */
+static bool make_sample(struct worker *worker, int64_t sample, uint8_t *pixels, int32_t *label,
+                        struct error *error)
+{
+    const struct loader *loader = worker->loader;
+    if (loader->dataset->encoded)
+        return make_from_file(worker, sample, pixels, label, error);
+    if (loader->crop->active)
+        return make_from_pixels(worker, sample, pixels, label, error);
+    return dataset_read(loader->dataset, sample, pixels, label, error);
+}
+
+/* Makes the claimed samples; returns the first that failed, or -1. A batch with an error still goes
  * through the model, as other ranks wait for this one: its labels and plans must be possible ones.
  */
-static int64_t fill(struct loader *loader, const struct claim *claim, struct error *error)
+static int64_t fill(struct worker *worker, const struct claim *claim, struct error *error)
 {
-    const struct dataset *dataset = loader->dataset;
-    int64_t bytes = dataset->channels * dataset->height * dataset->width, failed = -1;
+    const struct loader *loader = worker->loader;
+    int64_t failed = -1;
     struct batch *batch = &claim->slot->batch;
     for (int64_t i = claim->first; i < claim->first + claim->count; i++) {
         int64_t sample = loader->sampler->order[claim->slot->begin + i];
-        batch->records[i] = dataset_record(dataset, sample);
+        batch->records[i] = dataset_record(loader->dataset, sample);
         augment_plan(loader->augment, loader->sampler->epoch, batch->records[i], &batch->plans[i]);
-        if (dataset_read(loader->dataset, sample, batch->pixels + i * bytes, &batch->labels[i],
-                         error))
+        if (make_sample(worker, sample, batch->pixels + i * loader->sample_bytes, &batch->labels[i],
+                        error))
             continue;
         batch->labels[i] = 0;
         failed = failed < 0 ? i : failed;
@@ -133,7 +191,8 @@ static void finish_claim(struct loader *loader, const struct claim *claim, int64
 
 static void *worker_run(void *argument)
 {
-    struct loader *loader = argument;
+    struct worker *worker = argument;
+    struct loader *loader = worker->loader;
     struct claim claim;
     pthread_mutex_lock(&loader->mutex);
     while (!loader->closing) {
@@ -145,7 +204,7 @@ static void *worker_run(void *argument)
         pthread_mutex_unlock(&loader->mutex);
         struct error error;
         error_clear(&error);
-        int64_t failed = fill(loader, &claim, &error);
+        int64_t failed = fill(worker, &claim, &error);
         pthread_mutex_lock(&loader->mutex);
         finish_claim(loader, &claim, failed, &error);
     }
@@ -164,15 +223,17 @@ static bool start_workers(struct loader *loader, int workers, struct error *erro
     sigdelset(&all, SIGILL);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failure = 0;
-    while (loader->thread_count < workers && failure == 0) {
-        failure = pthread_create(&loader->threads[loader->thread_count], NULL, worker_run, loader);
-        loader->thread_count += failure == 0;
+    while (loader->worker_count < workers && failure == 0) {
+        struct worker *worker = &loader->workers[loader->worker_count];
+        worker->loader = loader;
+        failure = pthread_create(&worker->thread, NULL, worker_run, worker);
+        loader->worker_count += failure == 0;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failure != 0)
         error_set(error, ERROR_MEMORY,
                   "cannot start loader thread %d of %d: %s; lower data.workers",
-                  loader->thread_count + 1, workers, strerror(failure));
+                  loader->worker_count + 1, workers, strerror(failure));
     return failure == 0;
 }
 
@@ -204,10 +265,8 @@ size_t loader_bytes(int64_t sample_bytes, int64_t capacity, int slots)
 /* One pinned allocation for all slots. */
 static bool allocate_slots(struct loader *loader, struct error *error)
 {
-    const struct dataset *dataset = loader->dataset;
     size_t capacity = (size_t)loader->capacity, slots = (size_t)loader->slot_count;
-    const struct slot_layout layout =
-        slot_lay_out(dataset->channels * dataset->height * dataset->width, loader->capacity);
+    const struct slot_layout layout = slot_lay_out(loader->sample_bytes, loader->capacity);
     loader->slots = calloc(slots, sizeof *loader->slots);
     loader->records = calloc(slots * capacity, sizeof *loader->records);
     if (loader->slots == NULL || loader->records == NULL)
@@ -228,13 +287,20 @@ static bool allocate_slots(struct loader *loader, struct error *error)
     return true;
 }
 
+static int64_t delivered_bytes(const struct dataset *dataset, const struct crop *crop)
+{
+    return dataset->channels *
+           (crop->active ? crop->image * crop->image : dataset->height * dataset->width);
+}
+
 struct loader *loader_open(struct dataset *dataset, const struct sampler *sampler,
-                           const struct augment *augment, struct device *device, int workers,
-                           int slots, struct error *error)
+                           const struct augment *augment, const struct crop *crop,
+                           struct device *device, int workers, int slots, struct error *error)
 {
     ENSURE(workers >= 1 && slots >= 2, "a loader of %d threads and %d batches", workers, slots);
+    ENSURE(crop->active || !dataset->encoded, "image files need a size that they become");
     struct loader *loader = calloc(1, sizeof *loader);
-    pthread_t *threads = calloc((size_t)workers, sizeof *threads);
+    struct worker *threads = calloc((size_t)workers, sizeof *threads);
     if (loader == NULL || threads == NULL) {
         error_set(error, ERROR_MEMORY, "no memory for a loader of %d threads", workers);
         free(loader);
@@ -245,10 +311,12 @@ struct loader *loader_open(struct dataset *dataset, const struct sampler *sample
     *loader = (struct loader){.dataset = dataset,
                               .sampler = sampler,
                               .augment = augment,
+                              .crop = crop,
+                              .sample_bytes = delivered_bytes(dataset, crop),
                               .device = device,
                               .slot_count = slots,
                               .capacity = largest > 0 ? largest : 1,
-                              .threads = threads};
+                              .workers = threads};
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->work, NULL);
     pthread_cond_init(&loader->ready, NULL);
@@ -266,8 +334,11 @@ void loader_close(struct loader *loader)
     loader->closing = true;
     pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->mutex);
-    for (int i = 0; i < loader->thread_count; i++)
-        pthread_join(loader->threads[i], NULL);
+    for (int i = 0; i < loader->worker_count; i++) {
+        pthread_join(loader->workers[i].thread, NULL);
+        crop_scratch_free(&loader->workers[i].scratch);
+        free(loader->workers[i].file.data);
+    }
     pthread_cond_destroy(&loader->ready);
     pthread_cond_destroy(&loader->work);
     pthread_mutex_destroy(&loader->mutex);
@@ -275,7 +346,7 @@ void loader_close(struct loader *loader)
         loader->device->backend->release_pinned(loader->device, loader->pinned);
     free(loader->records);
     free(loader->slots);
-    free(loader->threads);
+    free(loader->workers);
     free(loader);
 }
 

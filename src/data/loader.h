@@ -5,6 +5,7 @@
 #define VITTRAIN_DATA_LOADER_H
 
 #include "data/augment.h"
+#include "data/crop.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
 #include "device/device.h"
@@ -13,7 +14,7 @@ struct batch {
     int64_t count;    /* samples, may be 0 */
     int64_t position; /* in the global batch */
     int64_t global_count;
-    uint8_t *pixels;          /* [count, channels, height, width] pinned */
+    uint8_t *pixels;          /* [count, channels, height, width] pinned, as crop delivers them */
     int32_t *labels;          /* [count] pinned */
     struct pixel_plan *plans; /* [count] pinned */
     uint32_t *records;        /* [count]: record numbers */
@@ -22,10 +23,11 @@ struct batch {
 
 struct loader;
 
-/* `sampler` must not change while an epoch runs. workers >= 1 threads, slots >= 2 batches. */
+/* `sampler` must not change while an epoch runs. Where crop is active, the threads decode, cut and
+ * resize images. workers >= 1 threads, slots >= 2 batches. */
 struct loader *loader_open(struct dataset *dataset, const struct sampler *sampler,
-                           const struct augment *augment, struct device *device, int workers,
-                           int slots, struct error *error);
+                           const struct augment *augment, const struct crop *crop,
+                           struct device *device, int workers, int slots, struct error *error);
 void loader_close(struct loader *loader);
 
 /* Memory of a loader: so many batches of at most `capacity` samples. */

@@ -36,8 +36,7 @@ static const struct cpu_kernels *kernels_by_name(const char *name)
     return NULL;
 }
 
-/* The widest kernels that this processor has, or those that VITTRAIN_CPU names (for tests). */
-static const struct cpu_kernels *kernels_choose(struct error *error)
+const struct cpu_kernels *cpu_kernels_choose(struct error *error)
 {
     const char *names[] = {"avx512", "avx2", "baseline"};
     const char *wanted = getenv("VITTRAIN_CPU");
@@ -104,7 +103,7 @@ static void limits_find(struct cpu_device *cpu)
 static struct device *cpu_open(int number, int threads, struct error *error)
 {
     struct cpu_device *cpu;
-    const struct cpu_kernels *kernels = kernels_choose(error);
+    const struct cpu_kernels *kernels = cpu_kernels_choose(error);
 
     (void)number;
     if (kernels == NULL)

@@ -5,49 +5,22 @@
 #include "device/cpu.h"
 #include "device/image.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { PIECE = 256 /* pixels followed at a time */ };
 
-/* The triangle around `center`, as wide as `reach`, at the middle of input `i`. */
-static double triangle(double center, double reach, int64_t i)
+static void axis_make(struct resize_axis *axis, int64_t source, int64_t size, uint8_t *memory)
 {
-    double distance = fabs(((double)i - center + 0.5) * (1 / reach));
-    return distance < 1 ? 1 - distance : 0;
+    const struct resize_span span = {.extent = (double)source, .source = source, .size = size};
+    resize_axis_make(axis, &span, 0, size, (int32_t *)(void *)memory);
 }
 
-/* The weights of one output pixel; they add up to 1. Wider than one input where the image becomes
- * smaller: antialiasing. */
-static void axis_weigh(struct resize_axis *axis, int64_t output)
+/* Planes lie line behind line. */
+static void resize_across(const struct image_kernels *kernels, const struct resize_axis *axis,
+                          int64_t rows, const uint8_t *from, uint8_t *to)
 {
-    double reach = image_support(axis->source, axis->size);
-    double center = ((double)output + 0.5) * ((double)axis->source / (double)axis->size);
-    int64_t first = (int64_t)(center - reach + 0.5), end = (int64_t)(center + reach + 0.5);
-    double sum = 0;
-
-    first = first < 0 ? 0 : first;
-    end = end > axis->source ? axis->source : end;
-    axis->first[output] = (int32_t)first;
-    axis->count[output] = (int32_t)(end - first);
-    for (int64_t i = first; i < end; i++)
-        sum += triangle(center, reach, i);
-    for (int64_t i = first; i < end; i++)
-        axis->weights[output * axis->taps + i - first] =
-            (int32_t)(0.5 + triangle(center, reach, i) / sum * (1 << IMAGE_RESIZE_BITS));
-}
-
-static void axis_make(struct resize_axis *axis, int64_t source, int64_t size, int64_t taps,
-                      uint8_t *memory)
-{
-    axis->source = source;
-    axis->size = size;
-    axis->taps = taps;
-    axis->first = (int32_t *)(void *)memory;
-    axis->count = axis->first + size;
-    axis->weights = axis->count + size;
-    for (int64_t i = 0; i < size; i++)
-        axis_weigh(axis, i);
+    const struct resize_lines lines = {from, rows, axis->source, 1};
+    kernels->resize_horizontal(axis, &lines, to);
 }
 
 /* What a call prepares once for all samples. */
@@ -88,11 +61,11 @@ static const uint8_t *sample_resize(const struct transform_state *state, const u
         const uint8_t *plane = source + channel * args->source_height * args->source_width;
         uint8_t *to = resized + channel * args->height * args->width;
         if (args->source_height == args->height) {
-            state->kernels->resize_horizontal(&state->across, args->height, plane, to);
+            resize_across(state->kernels, &state->across, args->height, plane, to);
         } else if (args->source_width == args->width) {
             state->kernels->resize_vertical(&state->down, args->width, plane, to);
         } else {
-            state->kernels->resize_horizontal(&state->across, args->source_height, plane, between);
+            resize_across(state->kernels, &state->across, args->source_height, plane, between);
             state->kernels->resize_vertical(&state->down, args->width, between, to);
         }
     }
@@ -149,10 +122,8 @@ static void state_make(struct transform_state *state, const struct cpu_device *c
     if (!image_resizes(args))
         return;
     state->memory = args->scratch + (-(uintptr_t)args->scratch % IMAGE_SCRATCH_ALIGN);
-    axis_make(&state->across, args->source_width, args->width, state->scratch.taps_across,
-              state->memory);
-    axis_make(&state->down, args->source_height, args->height, state->scratch.taps_down,
-              state->memory + state->scratch.down);
+    axis_make(&state->across, args->source_width, args->width, state->memory);
+    axis_make(&state->down, args->source_height, args->height, state->memory + state->scratch.down);
 }
 
 void cpu_image_transform(struct stream *stream, const struct image_transform *args)

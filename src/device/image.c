@@ -1,8 +1,11 @@
-/* The scratch of image_transform, the same for all backends: what a run takes from its arena does
+/* The weights of a resize on the host, as Pillow's (src/libImaging/Resample.c). And the scratch of
+ * image_transform, the same for all backends: what a run takes from its arena does
  * not depend on which one it opens. */
 #include "device/image.h"
 
 #include <math.h>
+
+#include "device/kernels.h"
 
 enum { SLOTS = 64 /* samples that are resized at a time */ };
 
@@ -17,14 +20,71 @@ double image_support(int64_t source, int64_t size)
     return scale < 1 ? 1 : scale;
 }
 
+static int64_t taps_of(double support)
+{
+    return (int64_t)ceil(support) * 2 + 1;
+}
+
 static int64_t axis_taps(int64_t source, int64_t size)
 {
-    return (int64_t)ceil(image_support(source, size)) * 2 + 1;
+    return taps_of(image_support(source, size));
 }
 
 static size_t axis_bytes(int64_t size, int64_t taps)
 {
     return align((size_t)(size * (2 + taps)) * sizeof(int32_t));
+}
+
+static double span_support(const struct resize_span *span)
+{
+    double scale = span->extent / (double)span->size;
+    return scale < 1 ? 1 : scale;
+}
+
+size_t resize_axis_numbers(const struct resize_span *span, int64_t count)
+{
+    return (size_t)(count * (2 + taps_of(span_support(span))));
+}
+
+/* The triangle around `center`, as wide as `reach`, at the middle of input `i`. */
+static double triangle(double center, double reach, int64_t i)
+{
+    double distance = fabs(((double)i - center + 0.5) * (1 / reach));
+    return distance < 1 ? 1 - distance : 0;
+}
+
+/* The weights of one output pixel; they add up to 1. Wider than one input where the image becomes
+ * smaller: antialiasing. */
+static void axis_weigh(struct resize_axis *axis, const struct resize_span *span, int64_t at,
+                       int64_t output)
+{
+    double reach = span_support(span);
+    double center = span->begin + ((double)output + 0.5) * (span->extent / (double)span->size);
+    int64_t first = (int64_t)(center - reach + 0.5), end = (int64_t)(center + reach + 0.5);
+    double sum = 0;
+
+    first = first < 0 ? 0 : first;
+    end = end > span->source ? span->source : end;
+    axis->first[at] = (int32_t)first;
+    axis->count[at] = (int32_t)(end - first);
+    for (int64_t i = first; i < end; i++)
+        sum += triangle(center, reach, i);
+    for (int64_t i = first; i < end; i++)
+        axis->weights[at * axis->taps + i - first] =
+            (int32_t)(0.5 + triangle(center, reach, i) / sum * (1 << IMAGE_RESIZE_BITS));
+}
+
+void resize_axis_make(struct resize_axis *axis, const struct resize_span *span, int64_t begin,
+                      int64_t count, int32_t *memory)
+{
+    axis->source = span->source;
+    axis->size = count;
+    axis->taps = taps_of(span_support(span));
+    axis->first = memory;
+    axis->count = axis->first + count;
+    axis->weights = axis->count + count;
+    for (int64_t i = 0; i < count; i++)
+        axis_weigh(axis, span, i, begin + i);
 }
 
 struct image_scratch image_scratch_of(const struct image_transform *args)

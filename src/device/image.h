@@ -29,6 +29,21 @@ struct image_scratch image_scratch_of(const struct image_transform *args);
 /* Ends the program when images are larger than the limits. */
 void image_check(const struct image_transform *args);
 
+/* One axis of a resize on the host: `extent` inputs from `begin` on become `size` outputs; no input
+ * outside of 0 .. source - 1 has a weight. */
+struct resize_span {
+    double begin, extent;
+    int64_t source, size;
+};
+
+struct resize_axis;
+
+/* The weights of outputs begin .. begin + count - 1 (device/kernels.h) in the caller's memory of so
+ * many int32_t. */
+size_t resize_axis_numbers(const struct resize_span *span, int64_t count);
+void resize_axis_make(struct resize_axis *axis, const struct resize_span *span, int64_t begin,
+                      int64_t count, int32_t *memory);
+
 /* How far the weights reach around an output pixel's centre, in inputs. */
 double image_support(int64_t source, int64_t size);
 

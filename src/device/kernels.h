@@ -179,6 +179,12 @@ struct resize_axis {
     int32_t *first, *count, *weights;
 };
 
+/* Lines of one channel, of which pixels and lines lie so many bytes apart. */
+struct resize_lines {
+    const uint8_t *from;
+    int64_t count, row_stride, pixel_stride;
+};
+
 /* Values of the 256 levels of a pixel in the type of the images. */
 union pixel_table {
     float fp32[256];
@@ -186,8 +192,8 @@ union pixel_table {
 };
 
 struct image_kernels {
-    /* from [rows, axis->source] to [rows, axis->size] */
-    void (*resize_horizontal)(const struct resize_axis *axis, int64_t rows, const uint8_t *from,
+    /* from lines of axis->source pixels to [lines->count, axis->size] */
+    void (*resize_horizontal)(const struct resize_axis *axis, const struct resize_lines *lines,
                               uint8_t *to);
     /* from [axis->source, width] to [axis->size, width] */
     void (*resize_vertical)(const struct resize_axis *axis, int64_t width, const uint8_t *from,
@@ -214,6 +220,9 @@ struct cpu_kernels {
     const struct update_kernels *update;
     const struct image_kernels *image;
 };
+
+/* The widest kernels that this processor has, or those that VITTRAIN_CPU names (for tests). */
+const struct cpu_kernels *cpu_kernels_choose(struct error *error);
 
 /* Which of them are in the program: config.h, HAVE_KERNELS_AVX2 and HAVE_KERNELS_AVX512. */
 extern const struct cpu_kernels cpu_kernels_baseline, cpu_kernels_avx2, cpu_kernels_avx512;

@@ -13,18 +13,85 @@ KERNEL_INLINE uint8_t level(int32_t sum)
     return (uint8_t)(value > 255 ? 255 : value);
 }
 
-static void resize_horizontal(const struct resize_axis *axis, int64_t rows, const uint8_t *from,
+/* Lines are turned, so that the pixels that stand above each other are neighbours and one weight
+ * meets LINES of them at once: a block of TURNED_COLUMNS columns, [column][line]. */
+enum { LINES = 32, TURNED_COLUMNS = 1024 };
+
+KERNEL_INLINE void turn_lines(const struct resize_lines *lines, int64_t lines_there, int64_t begin,
+                              int64_t columns, uint8_t *turned)
+{
+    for (int64_t line = 0; line < lines_there; line++) {
+        const uint8_t *from = lines->from + line * lines->row_stride + begin * lines->pixel_stride;
+        for (int64_t x = 0; x < columns; x++)
+            turned[x * LINES + line] = from[x * lines->pixel_stride];
+    }
+}
+
+/* One output of LINES lines. */
+KERNEL_INLINE void resize_turned(int32_t taps, const int32_t *weights, const uint8_t *turned,
+                                 uint8_t *to)
+{
+    int32_t sums[LINES];
+
+    for (int line = 0; line < LINES; line++)
+        sums[line] = 1 << (PRECISION - 1);
+    for (int32_t tap = 0; tap < taps; tap++)
+        for (int line = 0; line < LINES; line++)
+            sums[line] += turned[tap * LINES + line] * weights[tap];
+    for (int line = 0; line < LINES; line++)
+        to[line] = level(sums[line]);
+}
+
+/* An output whose inputs are too many for a block. */
+static void resize_long(const struct resize_axis *axis, const struct resize_lines *lines,
+                        int64_t lines_there, int64_t x, uint8_t *to)
+{
+    for (int64_t line = 0; line < lines_there; line++) {
+        const uint8_t *from =
+            lines->from + line * lines->row_stride + axis->first[x] * lines->pixel_stride;
+        int32_t sum = 1 << (PRECISION - 1);
+        for (int32_t tap = 0; tap < axis->count[x]; tap++)
+            sum += from[tap * lines->pixel_stride] * axis->weights[x * axis->taps + tap];
+        to[line * axis->size + x] = level(sum);
+    }
+}
+
+/* The outputs from `begin` on whose inputs are in one block; returns where they end. */
+static int64_t resize_block(const struct resize_axis *axis, const struct resize_lines *lines,
+                            int64_t lines_there, int64_t begin, uint8_t *turned, uint8_t *to)
+{
+    int64_t first = axis->first[begin], last = first, end = begin;
+    uint8_t column[LINES];
+
+    for (; end < axis->size && axis->first[end] + axis->count[end] - first <= TURNED_COLUMNS; end++)
+        last = axis->first[end] + axis->count[end];
+    if (end == begin) {
+        resize_long(axis, lines, lines_there, begin, to);
+        return begin + 1;
+    }
+    turn_lines(lines, lines_there, first, last - first, turned);
+    for (int64_t x = begin; x < end; x++) {
+        resize_turned(axis->count[x], axis->weights + x * axis->taps,
+                      turned + (axis->first[x] - first) * LINES, column);
+        for (int64_t line = 0; line < lines_there; line++)
+            to[line * axis->size + x] = column[line];
+    }
+    return end;
+}
+
+static void resize_horizontal(const struct resize_axis *axis, const struct resize_lines *lines,
                               uint8_t *to)
 {
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t x = 0; x < axis->size; x++) {
-            const uint8_t *source = from + row * axis->source + axis->first[x];
-            const int32_t *weights = axis->weights + x * axis->taps;
-            int32_t sum = 1 << (PRECISION - 1);
-            for (int32_t tap = 0; tap < axis->count[x]; tap++)
-                sum += source[tap] * weights[tap];
-            to[row * axis->size + x] = level(sum);
-        }
+    uint8_t turned[TURNED_COLUMNS * LINES] = {0};
+
+    for (int64_t line = 0; line < lines->count; line += LINES) {
+        const struct resize_lines some = {.from = lines->from + line * lines->row_stride,
+                                          .row_stride = lines->row_stride,
+                                          .pixel_stride = lines->pixel_stride};
+        const int64_t there = lines->count - line < LINES ? lines->count - line : LINES;
+        for (int64_t x = 0; x < axis->size;)
+            x = resize_block(axis, &some, there, x, turned, to + line * axis->size);
+    }
 }
 
 /* Up to COLUMNS pixels of one output row. */

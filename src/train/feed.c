@@ -5,6 +5,14 @@
 
 enum { BATCHES_AHEAD = 4 };
 
+struct image_source feed_source(const struct options *options, const struct dataset *dataset)
+{
+    if (crop_is_active(options, dataset->encoded))
+        return (struct image_source){.channels = dataset->channels};
+    return (struct image_source){
+        .channels = dataset->channels, .height = dataset->height, .width = dataset->width};
+}
+
 bool feed_open(struct data_feed *feed, const struct options *options, enum data_split split,
                struct comm *world, struct error *error)
 {
@@ -14,10 +22,13 @@ bool feed_open(struct data_feed *feed, const struct options *options, enum data_
                   options->data.format);
     if (!comm_agree(world, error))
         return false;
-    feed->source = (struct image_source){.channels = feed->dataset.channels,
-                                         .height = feed->dataset.height,
-                                         .width = feed->dataset.width};
-    return true;
+    if (!comm_same(world, &feed->dataset.sum, sizeof feed->dataset.sum) ||
+        !comm_same(world, &feed->dataset.count, sizeof feed->dataset.count))
+        error_set(error, ERROR_DATA,
+                  "data.root=%s: ranks find different data there: give all nodes the same",
+                  options->data.root);
+    feed->source = feed_source(options, &feed->dataset);
+    return comm_agree(world, error);
 }
 
 bool feed_start(struct data_feed *feed, const struct options *options, struct comm *world,
@@ -32,8 +43,9 @@ bool feed_start(struct data_feed *feed, const struct options *options, struct co
     feed->sampler.limit = training && overfit ? options->debug.overfit : options->debug.batches;
     feed->training = training;
     augment_open(&feed->augment, options, image, image, training);
-    feed->loader = loader_open(&feed->dataset, &feed->sampler, &feed->augment, device,
-                               (int)options->data.workers, BATCHES_AHEAD, error);
+    if (crop_open(&feed->crop, options, feed->dataset.encoded, image, training, error))
+        feed->loader = loader_open(&feed->dataset, &feed->sampler, &feed->augment, &feed->crop,
+                                   device, (int)options->data.workers, BATCHES_AHEAD, error);
     return comm_agree(world, error);
 }
 

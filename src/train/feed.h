@@ -10,12 +10,18 @@ struct data_feed {
     struct dataset dataset;
     struct sampler sampler;
     struct augment augment;
+    struct crop crop;
     struct loader *loader; /* after feed_start */
     struct image_source source;
     bool training;
 };
 
-/* Collective: every rank opens the data set; one message if any cannot. */
+/* The size of images on their way to the device: the data set's, or, where the host cuts and resizes
+ * them, the model's. */
+struct image_source feed_source(const struct options *options, const struct dataset *dataset);
+
+/* Collective: every rank opens the data set; one message if any cannot, or if they found different
+ * data. */
 bool feed_open(struct data_feed *feed, const struct options *options, enum data_split split,
                struct comm *world, struct error *error);
 

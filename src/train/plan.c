@@ -14,8 +14,7 @@ bool plan_open(struct plan *plan, const struct options *options, int ranks, int 
         .options = *options, .ranks = ranks, .node_ranks = node_ranks, .training = true};
     if (!dataset_describe(&described, options, error))
         return false;
-    plan->source = (struct image_source){
-        .channels = described.channels, .height = described.height, .width = described.width};
+    plan->source = feed_source(options, &described);
     return session_resolve(&plan->options, &described, error);
 }
 

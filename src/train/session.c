@@ -81,6 +81,12 @@ static bool model_prepare(struct session *session, struct error *error)
     return normalisation_choose(session, error);
 }
 
+static void normalisation_take(struct option_list *list, const double *values, int64_t channels)
+{
+    for (int64_t c = 0; values != NULL && c < channels; c++)
+        list->value[list->count++] = values[c];
+}
+
 bool session_resolve(struct options *options, const struct dataset *dataset, struct error *error)
 {
     if (options->model.classes == 0)
@@ -91,6 +97,12 @@ bool session_resolve(struct options *options, const struct dataset *dataset, str
             "model.classes=%lld, but the data has %lld classes: leave model.classes out "
             "or raise it",
             (long long)options->model.classes, (long long)dataset->classes);
+    if (options->augment.mean.count == 0)
+        normalisation_take(&options->augment.mean, dataset->mean, dataset->channels);
+    if (options->augment.std.count == 0)
+        normalisation_take(&options->augment.std, dataset->std, dataset->channels);
+    if (options->augment.crop != CROP_NONE)
+        return true; /* what is resized to is not the model's size */
     if (options->model.image == 0)
         options->model.image = options->augment.resize;
     if (options->augment.resize != 0 && options->augment.resize != options->model.image)
@@ -135,6 +147,14 @@ bool session_imagine(struct session *session, const struct options *options, int
     *session = (struct session){.options = options};
     return mesh_imagine(&session->mesh, 0, ranks, node_ranks, options, error) &&
            session_prepare(session, training, error);
+}
+
+struct image_source session_source(const struct session *session, const struct image_source *source)
+{
+    struct image_source known = *source;
+    if (known.height == 0)
+        known.height = known.width = session->model->image;
+    return known;
 }
 
 /* The memory that a batch passes through on the device. */
@@ -207,13 +227,14 @@ static bool writes_in_background(const struct session *session)
 void session_measure(struct session *session, int64_t batch, const struct image_source *source,
                      bool training, size_t (*rows)[MEMORY_CLASSES])
 {
+    const struct image_source known = session_source(session, source);
     session->batch = batch;
-    session->feed_bytes = feed_bytes(session->options, source, batch, training);
+    session->feed_bytes = feed_bytes(session->options, &known, batch, training);
     session->snapshot_bytes =
         training && writes_in_background(session) ? checkpoint_snapshot_bytes(&session->flat) : 0;
     arena_measure(&session->arena);
     session->arena.by_row = rows;
-    session_layout(session, source, training);
+    session_layout(session, &known, training);
     session->arena.by_row = NULL;
 }
 
@@ -284,7 +305,8 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
         error_set(error, ERROR_USAGE,
                   "the images have %lld channels and model.channels is %lld: set model.channels",
                   (long long)source->channels, (long long)session->model->channels);
-    session_measure(session, batch, source, training, NULL);
+    const struct image_source known = session_source(session, source);
+    session_measure(session, batch, &known, training, NULL);
     snapshot_decide(session);
     size_t bytes = session->arena.peak;
     log_info("memory:");
@@ -299,7 +321,7 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
         return false;
     mesh_use_memory(&session->mesh, session->memory, bytes);
     arena_begin(&session->arena, session->memory, bytes);
-    session_layout(session, source, training);
+    session_layout(session, &known, training);
     const double scale = session->scaler != NULL ? session->options->train.loss_scale : 1;
     session_set_scaler(session, &(struct loss_scaler){.scale = (float)scale});
     return true;
@@ -389,7 +411,8 @@ void session_upload(struct session *session, struct batch *batch, const struct i
     const struct device_backend *backend = session->device->backend;
     struct stream *stream = session->stream;
     struct staging *staging = &session->staging;
-    size_t source_bytes = (size_t)(source->channels * source->height * source->width);
+    const struct image_source known = session_source(session, source);
+    size_t source_bytes = (size_t)(known.channels * known.height * known.width);
     int64_t count = batch->count;
     staging_upload(staging, stream, batch, source_bytes, augmented, loader);
     backend->copy(stream, session->labels, staging->place[staging->turn].labels,
@@ -397,9 +420,9 @@ void session_upload(struct session *session, struct batch *batch, const struct i
     const struct image_transform transform = {
         .type = session->compute,
         .batch = count,
-        .channels = source->channels,
-        .source_height = source->height,
-        .source_width = source->width,
+        .channels = known.channels,
+        .source_height = known.height,
+        .source_width = known.width,
         .height = session->model->image,
         .width = session->model->image,
         .source = staging->place[staging->turn].pixels,

@@ -55,10 +55,14 @@ struct session {
     float augment_mean[4], augment_std[4]; /* one a channel */
 };
 
-/* The size of images as they lie in the data set. */
+/* The size of images as they come to the device; 0 x 0: the model's, which the host makes. */
 struct image_source {
     int64_t channels, height, width;
 };
+
+/* The same with the model's size in place of 0 x 0. */
+struct image_source session_source(const struct session *session,
+                                   const struct image_source *source);
 
 /* Decides what the options leave to the data: the model's classes, and its image size where
  * augment.resize says it. */

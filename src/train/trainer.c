@@ -61,6 +61,7 @@ static bool feeds_start(struct trainer *trainer, struct error *error)
 static void run_announce(const struct trainer *trainer)
 {
     const struct session *session = &trainer->session;
+    const struct image_source source = session_source(session, &trainer->train.source);
     char mesh[256];
     mesh_describe(&session->mesh, mesh, sizeof mesh);
     log_info("mesh: %s", mesh);
@@ -70,8 +71,8 @@ static void run_announce(const struct trainer *trainer)
     log_info("device: %s; computing in %s", session->limits.name, type_name(session->compute));
     log_info("data: %s, %lld training and %lld validation samples of %lldx%lld, %lld classes",
              trainer->options.data.format, (long long)trainer->train.dataset.count,
-             (long long)trainer->validation.dataset.count, (long long)trainer->train.source.width,
-             (long long)trainer->train.source.height, (long long)trainer->train.dataset.classes);
+             (long long)trainer->validation.dataset.count, (long long)source.width,
+             (long long)source.height, (long long)trainer->train.dataset.classes);
     log_info("model: %s", trainer->options.model.name);
     model_print_summary(session->model);
 }

@@ -39,7 +39,8 @@ static void options_make(const struct plan *plan, int64_t batch, struct options 
     *options = plan->options;
     snprintf(options->data.format, sizeof options->data.format, "synthetic");
     options->data.samples = samples < UINT32_MAX ? samples : UINT32_MAX;
-    options->data.image = source->height > source->width ? source->height : source->width;
+    if (source->height > 0)
+        options->data.image = source->height > source->width ? source->height : source->width;
     options->data.classes = options->model.classes;
     options->data.shuffle = options->data.drop_last = false;
     if (options->data.val == VALIDATION_REFERENCE)

@@ -1,0 +1,393 @@
+/* Which part of an image becomes which part of the model's image, and the way there. All of a
+ * sample's draws come from places of its own random stream. */
+#include "data/crop.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/random.h"
+#include "device/image.h"
+#include "device/kernels.h"
+
+/* Places in the sample's stream: a layer of its own beside augment.c's. */
+enum { LAYER_CROP = 1, BLOCK_TAKE = 0, BLOCK_ATTEMPT = 1 };
+enum { ATTEMPTS = 10, SMALLEST = 8 /* of an image, in a scaled decoding */ };
+
+bool crop_is_active(const struct options *options, bool encoded)
+{
+    return encoded || options->augment.random_resized_crop || options->augment.crop != CROP_NONE ||
+           options->eval.resize != 0 || options->eval.resize_to != RESIZE_AUTO ||
+           options->eval.crop != CROP_AUTO;
+}
+
+static void use_training_rules(struct crop *crop, const struct options *options)
+{
+    crop->random_resized = options->augment.random_resized_crop;
+    memcpy(crop->scale, options->augment.crop_scale.value, sizeof crop->scale);
+    memcpy(crop->ratio, options->augment.crop_ratio.value, sizeof crop->ratio);
+    crop->resize = options->augment.resize;
+    crop->resize_to = options->augment.resize_to;
+    crop->take = options->augment.crop;
+    crop->pad = options->augment.crop == CROP_RANDOM ? options->augment.crop_pad : 0;
+}
+
+static void use_evaluation_rules(struct crop *crop, const struct options *options)
+{
+    crop->resize = options->eval.resize > 0 ? options->eval.resize : options->augment.resize;
+    crop->resize_to = options->eval.resize_to;
+    if (crop->resize_to == RESIZE_AUTO)
+        crop->resize_to = options->augment.resize_to;
+    crop->take = options->eval.crop;
+    if (crop->take == CROP_AUTO)
+        crop->take = options->augment.crop == CROP_NONE ? CROP_NONE : CROP_CENTER;
+    crop->pad = crop->take == CROP_RANDOM ? options->eval.crop_pad : 0;
+}
+
+static bool check_sizes(const struct crop *crop, const char *section, struct error *error)
+{
+    const long long image = crop->image, resize = crop->resize, pad = crop->pad;
+    if (crop->take == CROP_NONE && (resize != image || crop->resize_to == RESIZE_SHORTER))
+        return error_set(error, ERROR_USAGE,
+                         "%s.crop=none leaves images that are not of the model's %lld x %lld "
+                         "pixels: set %s.crop, or leave %s.resize out",
+                         section, image, image, section, section);
+    if (crop->take == CROP_RANDOM && resize + 2 * pad < image)
+        return error_set(error, ERROR_USAGE,
+                         "%s.resize=%lld and %s.crop_pad=%lld leave less than the model's %lld "
+                         "pixels: raise %s.resize",
+                         section, resize, section, pad, image, section);
+    if (pad >= image)
+        return error_set(error, ERROR_USAGE,
+                         "%s.crop_pad=%lld: images of %lld pixels would be nothing but padding",
+                         section, pad, image);
+    return true;
+}
+
+bool crop_open(struct crop *crop, const struct options *options, bool encoded, int64_t image,
+               bool training, struct error *error)
+{
+    *crop = (struct crop){.active = crop_is_active(options, encoded),
+                          .image = image,
+                          .seed = (uint64_t)options->run.seed,
+                          .scaled_decode = options->data.scaled_decode,
+                          .accept_truncated = options->data.truncated == TRUNCATED_ACCEPT,
+                          .most_pixels = options->data.max_pixels};
+    if (training)
+        use_training_rules(crop, options);
+    else
+        use_evaluation_rules(crop, options);
+    if (crop->resize == 0)
+        crop->resize = image;
+    if (!crop->active)
+        return true;
+    const struct cpu_kernels *kernels = cpu_kernels_choose(error);
+    if (kernels == NULL)
+        return false;
+    crop->kernels = kernels->image;
+    return crop->random_resized || check_sizes(crop, training ? "augment" : "eval", error);
+}
+
+/* ---- Plans. */
+
+static double uniform_between(uint32_t word, double low, double high)
+{
+    return low + (high - low) * (double)random_uniform(word);
+}
+
+/* One of 0, 1, ... most, each as likely. */
+static int64_t integer_up_to(uint32_t word, int64_t most)
+{
+    return (int64_t)(((uint64_t)word * (uint64_t)(most + 1)) >> 32);
+}
+
+/* torchvision's RandomResizedCrop.get_params where no attempt fits: as much of the middle as has a
+ * ratio inside the limits. */
+static void take_middle(const struct crop *crop, int64_t width, int64_t height,
+                        struct image_area *box)
+{
+    const double ratio = (double)width / (double)height;
+    box->width = width;
+    box->height = height;
+    if (ratio < crop->ratio[0])
+        box->height = (int64_t)rint((double)width / crop->ratio[0]);
+    else if (ratio > crop->ratio[1])
+        box->width = (int64_t)rint((double)height * crop->ratio[1]);
+    box->x = (width - box->width) / 2;
+    box->y = (height - box->height) / 2;
+}
+
+/* RandomResizedCrop.get_params: a box of a drawn area and ratio, tried again when it does not fit.
+ */
+static void draw_box(const struct crop *crop, uint32_t epoch, uint32_t sample, int64_t width,
+                     int64_t height, struct image_area *box)
+{
+    const double area = (double)width * (double)height;
+    const double low = log(crop->ratio[0]), high = log(crop->ratio[1]);
+    for (uint32_t attempt = 0; attempt < ATTEMPTS; attempt++) {
+        const struct random_block draw = random_block_at(crop->seed, RANDOM_AUGMENT, LAYER_CROP,
+                                                         epoch, sample, BLOCK_ATTEMPT + attempt);
+        const double part = area * uniform_between(draw.word[0], crop->scale[0], crop->scale[1]);
+        const double ratio = exp(uniform_between(draw.word[1], low, high));
+        box->width = (int64_t)rint(sqrt(part * ratio));
+        box->height = (int64_t)rint(sqrt(part / ratio));
+        if (box->width < 1 || box->width > width || box->height < 1 || box->height > height)
+            continue;
+        box->y = integer_up_to(draw.word[2], height - box->height);
+        box->x = integer_up_to(draw.word[3], width - box->width);
+        return;
+    }
+    take_middle(crop, width, height, box);
+}
+
+/* torchvision's center_crop; a smaller image gets zeros around it. */
+static int64_t middle(int64_t size, int64_t taken)
+{
+    return size < taken ? -((taken - size) / 2) : (int64_t)rint((double)(size - taken) / 2);
+}
+
+/* The shorter side becomes `resize`, the longer one in proportion, rounded down (torchvision's
+ * Resize with one number). */
+static void resize_shorter(const struct crop *crop, int64_t width, int64_t height,
+                           struct crop_plan *plan)
+{
+    const int64_t shorter = width <= height ? width : height;
+    plan->resized_width = width == shorter ? crop->resize : crop->resize * width / shorter;
+    plan->resized_height = height == shorter ? crop->resize : crop->resize * height / shorter;
+}
+
+void crop_plan_make(const struct crop *crop, uint32_t epoch, uint32_t sample, int64_t width,
+                    int64_t height, struct crop_plan *plan)
+{
+    *plan = (struct crop_plan){.box = {0, 0, width, height},
+                               .resized_width = crop->resize,
+                               .resized_height = crop->resize};
+    if (crop->random_resized) {
+        draw_box(crop, epoch, sample, width, height, &plan->box);
+        plan->resized_width = plan->resized_height = crop->image;
+        return;
+    }
+    if (crop->resize_to == RESIZE_SHORTER)
+        resize_shorter(crop, width, height, plan);
+    if (crop->take == CROP_CENTER) {
+        plan->left = middle(plan->resized_width, crop->image);
+        plan->top = middle(plan->resized_height, crop->image);
+    } else if (crop->take == CROP_RANDOM) {
+        const struct random_block draw =
+            random_block_at(crop->seed, RANDOM_AUGMENT, LAYER_CROP, epoch, sample, BLOCK_TAKE);
+        const int64_t across = plan->resized_width + 2 * crop->pad - crop->image;
+        const int64_t down = plan->resized_height + 2 * crop->pad - crop->image;
+        plan->left = integer_up_to(draw.word[0], across) - crop->pad;
+        plan->top = integer_up_to(draw.word[1], down) - crop->pad;
+    }
+}
+
+/* ---- Resampling. */
+
+/* What one axis of a plan comes to: `count` outputs of the resized image from `begin` on, which go
+ * to `at` of the model's image; zeros before and behind. */
+struct stretch {
+    int64_t begin, count, at;
+};
+
+static struct stretch stretch_of(int64_t offset, int64_t resized, int64_t image)
+{
+    int64_t begin = offset < 0 ? 0 : offset;
+    int64_t end = offset + image > resized ? resized : offset + image;
+    return (struct stretch){begin, end > begin ? end - begin : 0, begin - offset};
+}
+
+/* The box's extent at a scale, from the first input that it touches on. */
+static struct resize_span span_of(int64_t begin, int64_t extent, int64_t scale, int64_t resized)
+{
+    const int64_t first = begin / scale, end = (begin + extent + scale - 1) / scale;
+    return (struct resize_span){.begin = (double)(begin - first * scale) / (double)scale,
+                                .extent = (double)extent / (double)scale,
+                                .source = end - first,
+                                .size = resized};
+}
+
+/* The inputs of a box's axis that a stretch is made of, with a margin for rounding at a scale. */
+static void narrow(int64_t *begin, int64_t *extent, int64_t resized, struct stretch stretch,
+                   int64_t scale)
+{
+    const double step = (double)*extent / (double)resized;
+    const double reach = (step < 1 ? 1 : step) + (double)(2 * scale);
+    const int64_t low = (int64_t)floor((double)stretch.begin * step - reach);
+    const int64_t high = (int64_t)ceil((double)(stretch.begin + stretch.count) * step + reach);
+    const int64_t first = low < 0 ? 0 : low, end = high > *extent ? *extent : high;
+    *begin += first;
+    *extent = end - first;
+}
+
+void crop_request(const struct crop *crop, const struct crop_plan *plan,
+                  struct image_request *request)
+{
+    const struct image_area *box = &plan->box;
+    int64_t scale = 1;
+    while (crop->scaled_decode && scale < SMALLEST &&
+           box->width >= 2 * scale * plan->resized_width &&
+           box->height >= 2 * scale * plan->resized_height)
+        scale *= 2;
+    *request = (struct image_request){
+        .area = *box, .scale = scale, .accept_truncated = crop->accept_truncated};
+    narrow(&request->area.x, &request->area.width, plan->resized_width,
+           stretch_of(plan->left, plan->resized_width, crop->image), scale);
+    narrow(&request->area.y, &request->area.height, plan->resized_height,
+           stretch_of(plan->top, plan->resized_height, crop->image), scale);
+}
+
+static bool room_grow(void **memory, size_t *capacity, size_t bytes, struct error *error)
+{
+    if (bytes <= *capacity)
+        return true;
+    free(*memory);
+    *memory = malloc(bytes);
+    *capacity = *memory != NULL ? bytes : 0;
+    return *memory != NULL ||
+           error_set(error, ERROR_MEMORY, "needs %zu bytes of memory, which are not there", bytes);
+}
+
+static bool bytes_grow(uint8_t **bytes, size_t *capacity, size_t count, struct error *error)
+{
+    void *memory = *bytes;
+    bool good = room_grow(&memory, capacity, count, error);
+    *bytes = memory;
+    return good;
+}
+
+static bool weights_grow(struct crop_scratch *scratch, size_t count, struct error *error)
+{
+    void *memory = scratch->weights;
+    bool good =
+        room_grow(&memory, &scratch->weights_capacity, count * sizeof *scratch->weights, error);
+    scratch->weights = memory;
+    return good;
+}
+
+/* Both passes of a plan. */
+struct resampling {
+    struct stretch across, down;
+    struct resize_axis x, y;
+    int64_t left, first_row, rows; /* in the image: where the axes begin; what the second needs */
+};
+
+static bool resampling_make(struct resampling *work, const struct crop *crop,
+                            const struct crop_plan *plan, int64_t scale,
+                            struct crop_scratch *scratch, struct error *error)
+{
+    const struct image_area *box = &plan->box;
+    const struct resize_span x = span_of(box->x, box->width, scale, plan->resized_width);
+    const struct resize_span y = span_of(box->y, box->height, scale, plan->resized_height);
+    work->across = stretch_of(plan->left, plan->resized_width, crop->image);
+    work->down = stretch_of(plan->top, plan->resized_height, crop->image);
+    const int64_t columns = work->across.count, lines = work->down.count;
+    const size_t x_numbers = resize_axis_numbers(&x, columns);
+    if (!weights_grow(scratch, x_numbers + resize_axis_numbers(&y, lines), error))
+        return false;
+    resize_axis_make(&work->x, &x, work->across.begin, columns, scratch->weights);
+    resize_axis_make(&work->y, &y, work->down.begin, lines, scratch->weights + x_numbers);
+    const int32_t first = work->y.first[0];
+    work->rows = work->y.first[lines - 1] + work->y.count[lines - 1] - first;
+    work->first_row = box->y / scale + first;
+    work->left = box->x / scale;
+    for (int64_t i = 0; i < lines; i++)
+        work->y.first[i] -= first;
+    return bytes_grow(&scratch->between, &scratch->between_capacity,
+                      (size_t)(work->rows * columns + lines * columns), error);
+}
+
+/* The axis's inputs as the source has them: it begins elsewhere. */
+static void move_inputs(struct resampling *work, const struct crop_source *source)
+{
+    const int64_t shift = work->left - source->x, last = work->x.size - 1;
+    ENSURE(work->x.first[0] + shift >= 0 &&
+               work->x.first[last] + work->x.count[last] + shift <= source->width &&
+               work->first_row >= source->y &&
+               work->first_row + work->rows <= source->y + source->height,
+           "the source of a crop lacks what it asked for");
+    for (int64_t i = 0; i < work->x.size; i++)
+        work->x.first[i] += (int32_t)shift;
+    work->x.source = source->width;
+}
+
+bool crop_from_pixels(const struct crop *crop, const struct crop_plan *plan,
+                      const struct crop_source *source, int64_t channels,
+                      struct crop_scratch *scratch, uint8_t *planes, struct error *error)
+{
+    struct resampling work;
+    const int64_t image = crop->image;
+    const struct image_kernels *kernels = crop->kernels;
+    if (!resampling_make(&work, crop, plan, source->scale, scratch, error))
+        return false;
+    move_inputs(&work, source);
+    const int64_t columns = work.across.count, lines = work.down.count;
+    const bool whole = columns == image && lines == image;
+    uint8_t *resized = scratch->between + work.rows * columns;
+    if (!whole)
+        memset(planes, 0, (size_t)(channels * image * image));
+    for (int64_t channel = 0; channel < channels; channel++, planes += image * image) {
+        const struct resize_lines from = {.from = source->pixels +
+                                                  channel * source->channel_stride +
+                                                  (work.first_row - source->y) * source->row_stride,
+                                          .count = work.rows,
+                                          .row_stride = source->row_stride,
+                                          .pixel_stride = source->pixel_stride};
+        kernels->resize_horizontal(&work.x, &from, scratch->between);
+        kernels->resize_vertical(&work.y, columns, scratch->between, whole ? planes : resized);
+        for (int64_t y = 0; !whole && y < lines; y++)
+            memcpy(planes + (work.down.at + y) * image + work.across.at, resized + y * columns,
+                   (size_t)columns);
+    }
+    return true;
+}
+
+bool crop_file(const struct crop *crop, uint32_t epoch, uint32_t sample, const uint8_t *bytes,
+               size_t count, struct crop_scratch *scratch, uint8_t *planes, struct error *error)
+{
+    struct image_header header;
+    struct image_request request;
+    struct crop_plan plan;
+    bool incomplete;
+    if (!image_file_header(bytes, count, true, crop->most_pixels, &header, &incomplete, error))
+        return false;
+    crop_plan_make(crop, epoch, sample, header.width, header.height, &plan);
+    crop_request(crop, &plan, &request);
+    if (!image_file_decode(bytes, count, &header, &request, &scratch->decoded, error))
+        return false;
+    const struct image_pixels *decoded = &scratch->decoded;
+    const struct crop_source source = {.pixels = decoded->data,
+                                       .x = decoded->x,
+                                       .y = decoded->y,
+                                       .width = decoded->width,
+                                       .height = decoded->height,
+                                       .row_stride = decoded->stride,
+                                       .pixel_stride = 3,
+                                       .channel_stride = 1,
+                                       .scale = decoded->scale};
+    return crop_from_pixels(crop, &plan, &source, 3, scratch, planes, error);
+}
+
+bool crop_stored(const struct crop *crop, uint32_t epoch, uint32_t sample, const uint8_t *pixels,
+                 int64_t channels, int64_t height, int64_t width, struct crop_scratch *scratch,
+                 uint8_t *planes, struct error *error)
+{
+    struct crop_plan plan;
+    crop_plan_make(crop, epoch, sample, width, height, &plan);
+    const struct crop_source source = {.pixels = pixels,
+                                       .width = width,
+                                       .height = height,
+                                       .row_stride = width,
+                                       .pixel_stride = 1,
+                                       .channel_stride = height * width,
+                                       .scale = 1};
+    return crop_from_pixels(crop, &plan, &source, channels, scratch, planes, error);
+}
+
+void crop_scratch_free(struct crop_scratch *scratch)
+{
+    image_pixels_free(&scratch->decoded);
+    free(scratch->between);
+    free(scratch->weights);
+    *scratch = (struct crop_scratch){0};
+}

@@ -1,0 +1,172 @@
+/* What an image file is, from its first bytes; and which decoder it goes to. */
+#include "data/image_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Formats by the bytes that files begin with: ours, and those that people are likely to have. */
+static const struct {
+    const char *name;
+    size_t offset, count;
+    const char *bytes;
+} signatures[] = {
+    {"GIF", 0, 4, "GIF8"},         {"BMP", 0, 2, "BM"},
+    {"WebP", 8, 4, "WEBP"},        {"TIFF", 0, 4, "II*\0"},
+    {"TIFF", 0, 4, "MM\0*"},       {"JPEG 2000", 0, 12, "\0\0\0\x0cjP  \r\n\x87\n"},
+    {"JPEG XL", 0, 2, "\xff\x0a"}, {"AVIF or HEIF", 4, 4, "ftyp"},
+    {"PPM or PGM", 0, 2, "P6"},    {"PPM or PGM", 0, 2, "P5"},
+};
+
+enum { SIGNATURE_MOST = 12, PNG_HEADER = 24 };
+
+static const uint8_t jpeg_signature[3] = {0xff, 0xd8, 0xff};
+static const uint8_t png_signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+
+static uint32_t big_endian(const uint8_t *bytes, int count)
+{
+    uint32_t value = 0;
+    for (int i = 0; i < count; i++)
+        value = value << 8 | bytes[i];
+    return value;
+}
+
+static bool unknown_format(const uint8_t *bytes, size_t count, struct error *error)
+{
+    for (size_t i = 0; i < sizeof signatures / sizeof signatures[0]; i++)
+        if (count >= signatures[i].offset + signatures[i].count &&
+            memcmp(bytes + signatures[i].offset, signatures[i].bytes, signatures[i].count) == 0)
+            return error_set(error, ERROR_DATA, "is %s; JPEG and PNG are read: convert it",
+                             signatures[i].name);
+    return error_set(error, ERROR_DATA, "is no image: neither JPEG nor PNG by its first bytes");
+}
+
+static bool cut(struct error *error)
+{
+    return error_set(error, ERROR_DATA, "is cut: it ends before the image begins");
+}
+
+/* Markers that stand for a frame: SOF0 to SOF15 without DHT, JPG and DAC, which lie between. */
+static bool begins_frame(uint8_t marker)
+{
+    return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
+}
+
+/* Goes over the segments to the frame's. */
+static bool jpeg_header(const uint8_t *bytes, size_t count, struct image_header *header,
+                        bool *incomplete, struct error *error)
+{
+    for (size_t at = 2; count - at >= 10;) {
+        if (bytes[at] != 0xff) {
+            at++;
+            continue;
+        }
+        const uint8_t marker = bytes[at + 1];
+        if (begins_frame(marker)) {
+            header->height = big_endian(bytes + at + 5, 2);
+            header->width = big_endian(bytes + at + 7, 2);
+            return true;
+        }
+        if (marker == 0xff || marker == 0x00 || marker == 0x01 ||
+            (marker >= 0xd0 && marker <= 0xd8)) {
+            at += marker == 0xff ? 1 : 2; /* these stand alone */
+            continue;
+        }
+        if (marker == 0xd9 || marker == 0xda)
+            return error_set(error, ERROR_DATA, "is damaged: a JPEG without a frame");
+        const size_t length = big_endian(bytes + at + 2, 2) + 2;
+        if (length > count - at)
+            break;
+        at += length;
+    }
+    *incomplete = true;
+    return false;
+}
+
+static bool png_header(const uint8_t *bytes, size_t count, struct image_header *header,
+                       bool *incomplete, struct error *error)
+{
+    *incomplete = count < PNG_HEADER;
+    if (*incomplete)
+        return false;
+    if (memcmp(bytes + 12, "IHDR", 4) != 0)
+        return error_set(error, ERROR_DATA, "is damaged: a PNG that does not begin with IHDR");
+    header->width = big_endian(bytes + 16, 4);
+    header->height = big_endian(bytes + 20, 4);
+    return true;
+}
+
+static bool check_size(const struct image_header *header, int64_t most_pixels, struct error *error)
+{
+    if (header->width < 1 || header->height < 1)
+        return error_set(error, ERROR_DATA, "is damaged: an image of %lld x %lld pixels",
+                         (long long)header->width, (long long)header->height);
+    if (header->width > most_pixels / header->height)
+        return error_set(
+            error, ERROR_DATA, "has %lld x %lld pixels, more than data.max_pixels=%lld",
+            (long long)header->width, (long long)header->height, (long long)most_pixels);
+    return true;
+}
+
+bool image_file_header(const uint8_t *bytes, size_t count, bool whole, int64_t most_pixels,
+                       struct image_header *header, bool *incomplete, struct error *error)
+{
+    bool known = false;
+    *incomplete = false;
+    if (count == 0 && whole)
+        return error_set(error, ERROR_DATA, "is empty");
+    if (count < SIGNATURE_MOST) {
+        *incomplete = !whole;
+        return whole && unknown_format(bytes, count, error);
+    }
+    if (memcmp(bytes, jpeg_signature, sizeof jpeg_signature) == 0) {
+        header->format = IMAGE_JPEG;
+        known = jpeg_header(bytes, count, header, incomplete, error);
+    } else if (memcmp(bytes, png_signature, sizeof png_signature) == 0) {
+        header->format = IMAGE_PNG;
+        known = png_header(bytes, count, header, incomplete, error);
+    } else {
+        return unknown_format(bytes, count, error);
+    }
+    if (*incomplete && whole) {
+        *incomplete = false;
+        return cut(error);
+    }
+    return known && check_size(header, most_pixels, error);
+}
+
+bool image_file_decode(const uint8_t *bytes, size_t count, const struct image_header *header,
+                       const struct image_request *request, struct image_pixels *pixels,
+                       struct error *error)
+{
+    const struct image_area *area = &request->area;
+    ENSURE(area->x >= 0 && area->y >= 0 && area->width > 0 && area->height > 0 &&
+               area->x + area->width <= header->width && area->y + area->height <= header->height,
+           "an area outside of the image");
+    if (header->format == IMAGE_JPEG)
+        return image_jpeg_decode(bytes, count, header, request, pixels, error);
+    return image_png_decode(bytes, count, header, request, pixels, error);
+}
+
+bool image_file_is_cut(struct error *error)
+{
+    return error_set(error, ERROR_DATA,
+                     "is cut: it ends inside the image; data.truncated=accept takes what is there");
+}
+
+bool image_pixels_reserve(struct image_pixels *pixels, struct error *error)
+{
+    const size_t bytes = (size_t)pixels->height * (size_t)pixels->stride;
+    if (bytes <= pixels->capacity)
+        return true;
+    free(pixels->data);
+    pixels->data = malloc(bytes);
+    pixels->capacity = pixels->data != NULL ? bytes : 0;
+    return pixels->data != NULL ||
+           error_set(error, ERROR_MEMORY, "needs %zu bytes of memory, which are not there", bytes);
+}
+
+void image_pixels_free(struct image_pixels *pixels)
+{
+    free(pixels->data);
+    *pixels = (struct image_pixels){0};
+}

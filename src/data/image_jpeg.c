@@ -1,0 +1,207 @@
+/* JPEG by libjpeg-turbo: only the rows down to the end of the area are decoded, of them only the
+ * blocks that the area touches go through the transform, at full size or at 1/2, 1/4 or 1/8. At
+ * full size the area's pixels are those of the whole image, bit for bit. libjpeg leaves by longjmp:
+ * all that it needs afterwards lies in struct jpeg_reader, in the caller's frame. */
+#include <stdio.h> /* jpeglib.h needs it */
+
+#include <jerror.h>
+#include <jpeglib.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/image_file.h"
+
+enum {
+    SCANS_MOST = 500, /* of a progressive file: more are made to keep readers busy */
+    EDGE = 2,         /* pixels beside the area that the colours at its edge are made of */
+};
+
+struct jpeg_reader {
+    struct jpeg_decompress_struct jpeg; /* first: libjpeg hands it to the functions below */
+    struct jpeg_error_mgr errors;
+    struct jpeg_source_mgr source;
+    struct jpeg_progress_mgr progress;
+    jmp_buf failed;
+    const struct image_header *header;
+    const struct image_request *request;
+    struct image_pixels *pixels;
+    struct error *error;
+    bool cut; /* the file ended, and its end was made up */
+};
+
+static struct jpeg_reader *reader_of(j_common_ptr jpeg)
+{
+    return (struct jpeg_reader *)(void *)jpeg;
+}
+
+_Noreturn static void fail(j_common_ptr jpeg)
+{
+    char text[JMSG_LENGTH_MAX];
+    struct jpeg_reader *reader = reader_of(jpeg);
+    jpeg->err->format_message(jpeg, text);
+    if (reader->error->kind == ERROR_NONE)
+        error_set(reader->error, ERROR_DATA, "is a damaged JPEG: %s", text);
+    longjmp(reader->failed, 1);
+}
+
+/* Damaged data that libjpeg can go on with, as PIL does. */
+static void keep_quiet(j_common_ptr jpeg, int level)
+{
+    (void)jpeg;
+    (void)level;
+}
+
+static void limit_scans(j_common_ptr jpeg)
+{
+    struct jpeg_reader *reader = reader_of(jpeg);
+    if (reader->jpeg.input_scan_number <= SCANS_MOST)
+        return;
+    error_set(reader->error, ERROR_DATA, "is a JPEG of more than %d scans", SCANS_MOST);
+    longjmp(reader->failed, 1);
+}
+
+static void source_nothing(j_decompress_ptr jpeg)
+{
+    (void)jpeg;
+}
+
+/* Behind the end of the file stands the marker of an image's end, as often as it is asked for. */
+static boolean source_end(j_decompress_ptr jpeg)
+{
+    static const JOCTET end[2] = {0xff, JPEG_EOI};
+    reader_of((j_common_ptr)jpeg)->cut = true;
+    jpeg->src->next_input_byte = end;
+    jpeg->src->bytes_in_buffer = sizeof end;
+    return TRUE;
+}
+
+static void source_skip(j_decompress_ptr jpeg, long count)
+{
+    struct jpeg_source_mgr *source = jpeg->src;
+    if (count <= 0)
+        return;
+    if ((size_t)count > source->bytes_in_buffer) {
+        source_end(jpeg);
+        return;
+    }
+    source->next_input_byte += count;
+    source->bytes_in_buffer -= (size_t)count;
+}
+
+static void reader_open(struct jpeg_reader *reader, const uint8_t *bytes, size_t count)
+{
+    reader->jpeg.err = jpeg_std_error(&reader->errors);
+    reader->errors.error_exit = fail;
+    reader->errors.emit_message = keep_quiet;
+    jpeg_create_decompress(&reader->jpeg);
+    reader->source = (struct jpeg_source_mgr){.next_input_byte = bytes,
+                                              .bytes_in_buffer = count,
+                                              .init_source = source_nothing,
+                                              .fill_input_buffer = source_end,
+                                              .skip_input_data = source_skip,
+                                              .resync_to_restart = jpeg_resync_to_restart,
+                                              .term_source = source_nothing};
+    reader->jpeg.src = &reader->source;
+    reader->progress.progress_monitor = limit_scans;
+    reader->jpeg.progress = &reader->progress;
+}
+
+/* The area in scaled pixels, widened to whole ones and by what its edges are made of. */
+static struct image_area choose_area(const struct image_request *request, int64_t scale,
+                                     int64_t width, int64_t height)
+{
+    const struct image_area *asked = &request->area;
+    int64_t left = asked->x / scale - EDGE, top = asked->y / scale - EDGE;
+    int64_t right = (asked->x + asked->width + scale - 1) / scale + EDGE;
+    int64_t bottom = (asked->y + asked->height + scale - 1) / scale;
+    left = left < 0 ? 0 : left;
+    top = top < 0 ? 0 : top;
+    right = right > width ? width : right;
+    bottom = bottom > height ? height : bottom;
+    return (struct image_area){left, top, right - left, bottom - top};
+}
+
+static void begin_image(struct jpeg_reader *reader)
+{
+    struct jpeg_decompress_struct *jpeg = &reader->jpeg;
+    const struct image_header *header = reader->header;
+    struct image_pixels *pixels = reader->pixels;
+    jpeg_read_header(jpeg, TRUE);
+    if (jpeg->image_width != header->width || jpeg->image_height != header->height) {
+        error_set(reader->error, ERROR_DATA, "is a damaged JPEG: it has two sizes");
+        longjmp(reader->failed, 1);
+    }
+    const bool four = jpeg->jpeg_color_space == JCS_CMYK || jpeg->jpeg_color_space == JCS_YCCK;
+    pixels->scale = reader->request->scale;
+    jpeg->out_color_space = four ? JCS_CMYK : JCS_RGB;
+    jpeg->dct_method = JDCT_ISLOW;
+    jpeg->scale_num = 1;
+    jpeg->scale_denom = (unsigned)pixels->scale;
+    jpeg_start_decompress(jpeg);
+    const struct image_area area =
+        choose_area(reader->request, pixels->scale, jpeg->output_width, jpeg->output_height);
+    JDIMENSION x = (JDIMENSION)area.x, width = (JDIMENSION)area.width;
+    if (width < jpeg->output_width)
+        jpeg_crop_scanline(jpeg, &x, &width);
+    pixels->x = x;
+    pixels->width = jpeg->output_width;
+    pixels->y = area.y;
+    pixels->height = area.height;
+    pixels->stride = 3 * pixels->width;
+}
+
+/* Pillow's: inverted CMYK as Adobe writes it, and MULDIV255. */
+static void cmyk_to_rgb(const uint8_t *cmyk, int64_t count, uint8_t *rgb)
+{
+    for (int64_t i = 0; i < count; i++)
+        for (int c = 0; c < 3; c++) {
+            const int white = cmyk[4 * i + 3], ink = 255 - cmyk[4 * i + c];
+            const int product = ink * white + 128;
+            rgb[3 * i + c] = (uint8_t)(white - ((product + (product >> 8)) >> 8));
+        }
+}
+
+static void read_rows(struct jpeg_reader *reader)
+{
+    struct jpeg_decompress_struct *jpeg = &reader->jpeg;
+    struct image_pixels *pixels = reader->pixels;
+    JSAMPARRAY cmyk = NULL;
+    if (jpeg->out_color_space == JCS_CMYK)
+        cmyk = jpeg->mem->alloc_sarray((j_common_ptr)jpeg, JPOOL_IMAGE, 4 * jpeg->output_width, 1);
+    if (pixels->y > 0)
+        jpeg_skip_scanlines(jpeg, (JDIMENSION)pixels->y);
+    for (int64_t y = 0; y < pixels->height; y++) {
+        JSAMPROW row = pixels->data + y * pixels->stride;
+        jpeg_read_scanlines(jpeg, cmyk != NULL ? cmyk : &row, 1);
+        if (cmyk != NULL)
+            cmyk_to_rgb(cmyk[0], pixels->width, row);
+    }
+}
+
+/* setjmp's frame: nothing in it changes. */
+static void read_guarded(struct jpeg_reader *reader, const uint8_t *bytes, size_t count)
+{
+    if (setjmp(reader->failed) != 0)
+        return;
+    reader_open(reader, bytes, count);
+    begin_image(reader);
+    if (image_pixels_reserve(reader->pixels, reader->error))
+        read_rows(reader);
+}
+
+bool image_jpeg_decode(const uint8_t *bytes, size_t count, const struct image_header *header,
+                       const struct image_request *request, struct image_pixels *pixels,
+                       struct error *error)
+{
+    struct error own = {0};
+    struct jpeg_reader reader = {
+        .header = header, .request = request, .pixels = pixels, .error = &own};
+    read_guarded(&reader, bytes, count);
+    jpeg_destroy_decompress(&reader.jpeg);
+    if (reader.cut && !request->accept_truncated)
+        return image_file_is_cut(error);
+    if (own.kind != ERROR_NONE)
+        *error = own;
+    return own.kind == ERROR_NONE;
+}

@@ -1,0 +1,217 @@
+/* PNG by libpng: rows down to the end of the area; of interlaced files all. Levels and palettes are
+ * looked up here, as Pillow does it. libpng leaves by longjmp: all that is needed afterwards lies
+ * in struct png_reader, in the caller's frame. */
+#include <png.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/image_file.h"
+
+enum { LEVELS = 256 };
+
+struct png_reader {
+    png_structp png;
+    png_infop info;
+    const uint8_t *bytes;
+    size_t count, taken;
+    const struct image_header *header;
+    const struct image_request *request;
+    struct image_pixels *pixels;
+    struct error *error;
+    uint8_t *rows; /* as libpng gives them: one, or all of an interlaced image */
+    size_t row_bytes;
+    int passes;                 /* more than one: interlaced */
+    int channels, depth;        /* of these rows */
+    uint8_t colours[LEVELS][3]; /* of a level or of a place in the palette */
+    bool looked_up;             /* colours are used */
+    bool cut;
+};
+
+static void fail(png_structp png, png_const_charp text)
+{
+    struct png_reader *reader = png_get_error_ptr(png);
+    if (reader->error->kind == ERROR_NONE)
+        error_set(reader->error, ERROR_DATA, "is a damaged PNG: %s", text);
+    png_longjmp(png, 1);
+}
+
+static void keep_quiet(png_structp png, png_const_charp text)
+{
+    (void)png;
+    (void)text;
+}
+
+static void source_read(png_structp png, png_bytep to, size_t count)
+{
+    struct png_reader *reader = png_get_io_ptr(png);
+    if (count > reader->count - reader->taken) {
+        reader->cut = true;
+        png_error(png, "it ends early");
+    }
+    memcpy(to, reader->bytes + reader->taken, count);
+    reader->taken += count;
+}
+
+static void colours_of_levels(struct png_reader *reader, int depth)
+{
+    const int most = (1 << depth) - 1;
+    for (int level = 0; level < LEVELS; level++)
+        memset(reader->colours[level], (level & most) * 255 / most, 3);
+}
+
+static void colours_of_palette(struct png_reader *reader)
+{
+    png_colorp palette = NULL;
+    int count = 0;
+    png_get_PLTE(reader->png, reader->info, &palette, &count);
+    for (int i = 0; i < count && i < LEVELS; i++) {
+        reader->colours[i][0] = palette[i].red;
+        reader->colours[i][1] = palette[i].green;
+        reader->colours[i][2] = palette[i].blue;
+    }
+}
+
+/* Rows of 8 bits a value, except for grey of 16, and how they become RGB. */
+static void begin_image(struct png_reader *reader)
+{
+    png_structp png = reader->png;
+    png_set_read_fn(png, reader, source_read);
+    png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+    png_read_info(png, reader->info);
+    const int type = png_get_color_type(png, reader->info);
+    const int depth = png_get_bit_depth(png, reader->info);
+    reader->looked_up =
+        type == PNG_COLOR_TYPE_PALETTE || (type == PNG_COLOR_TYPE_GRAY && depth <= 8);
+    if (type == PNG_COLOR_TYPE_PALETTE)
+        colours_of_palette(reader);
+    else if (reader->looked_up)
+        colours_of_levels(reader, depth);
+    if (depth < 8)
+        png_set_packing(png);
+    if (depth == 16 && type != PNG_COLOR_TYPE_GRAY)
+        png_set_strip_16(png);
+    reader->passes = png_set_interlace_handling(png);
+    png_read_update_info(png, reader->info);
+    reader->channels = png_get_channels(png, reader->info);
+    reader->depth = png_get_bit_depth(png, reader->info);
+    const struct image_area *area = &reader->request->area;
+    struct image_pixels *pixels = reader->pixels;
+    pixels->x = area->x;
+    pixels->y = area->y;
+    pixels->width = area->width;
+    pixels->height = area->height;
+    pixels->stride = 3 * area->width;
+    pixels->scale = 1;
+}
+
+/* One row of the file to one of the area. Alpha is dropped; grey of 16 bits is cut to 255, which is
+ * what Pillow makes of it. */
+static void convert_row(const struct png_reader *reader, const uint8_t *row, uint8_t *rgb)
+{
+    const struct image_area *area = &reader->request->area;
+    const int64_t step = reader->channels * (reader->depth / 8);
+    const uint8_t *from = row + area->x * step;
+    for (int64_t i = 0; i < area->width; i++, from += step, rgb += 3) {
+        if (reader->looked_up)
+            memcpy(rgb, reader->colours[from[0]], 3);
+        else if (reader->depth == 16)
+            memset(rgb, from[0] > 0 ? 255 : from[1], 3);
+        else if (reader->channels < 3)
+            memset(rgb, from[0], 3);
+        else
+            memcpy(rgb, from, 3);
+    }
+}
+
+static void read_rows(struct png_reader *reader)
+{
+    const struct image_area *area = &reader->request->area;
+    for (int64_t y = 0; y < area->y + area->height; y++) {
+        png_read_row(reader->png, reader->rows, NULL);
+        if (y >= area->y)
+            convert_row(reader, reader->rows,
+                        reader->pixels->data + (y - area->y) * reader->pixels->stride);
+    }
+}
+
+/* Later passes write between the pixels of earlier ones. */
+static void read_passes(struct png_reader *reader)
+{
+    for (int pass = 0; pass < reader->passes; pass++)
+        for (int64_t y = 0; y < reader->header->height; y++)
+            png_read_row(reader->png, reader->rows + (size_t)y * reader->row_bytes, NULL);
+}
+
+static void convert_passes(const struct png_reader *reader)
+{
+    const struct image_area *area = &reader->request->area;
+    for (int64_t y = 0; y < area->height; y++)
+        convert_row(reader, reader->rows + (size_t)(area->y + y) * reader->row_bytes,
+                    reader->pixels->data + y * reader->pixels->stride);
+}
+
+static bool rows_take(struct png_reader *reader, size_t bytes)
+{
+    reader->rows = calloc(bytes, 1);
+    return reader->rows != NULL ||
+           error_set(reader->error, ERROR_MEMORY, "needs %zu bytes of memory, which are not there",
+                     bytes);
+}
+
+static void read_image(struct png_reader *reader)
+{
+    begin_image(reader);
+    reader->row_bytes = png_get_rowbytes(reader->png, reader->info);
+    const size_t rows = reader->passes > 1 ? (size_t)reader->header->height : 1;
+    if (!image_pixels_reserve(reader->pixels, reader->error) ||
+        !rows_take(reader, rows * reader->row_bytes))
+        return;
+    memset(reader->pixels->data, 0, (size_t)(reader->pixels->height * reader->pixels->stride));
+    if (reader->passes == 1)
+        read_rows(reader);
+    else
+        read_passes(reader);
+}
+
+static bool reader_open(struct png_reader *reader)
+{
+    reader->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, reader, fail, keep_quiet);
+    if (reader->png != NULL)
+        reader->info = png_create_info_struct(reader->png);
+    return reader->info != NULL || error_set(reader->error, ERROR_MEMORY, "no memory for a PNG");
+}
+
+/* setjmp's frame: nothing in it changes. */
+static void read_guarded(struct png_reader *reader)
+{
+    if (setjmp(png_jmpbuf(reader->png)) == 0)
+        read_image(reader);
+}
+
+bool image_png_decode(const uint8_t *bytes, size_t count, const struct image_header *header,
+                      const struct image_request *request, struct image_pixels *pixels,
+                      struct error *error)
+{
+    struct error own = {0};
+    struct png_reader reader = {.bytes = bytes,
+                                .count = count,
+                                .header = header,
+                                .request = request,
+                                .pixels = pixels,
+                                .error = &own};
+    if (reader_open(&reader))
+        read_guarded(&reader);
+    const bool there_is_some = reader.cut && request->accept_truncated && reader.rows != NULL;
+    if (reader.rows != NULL && reader.passes > 1)
+        convert_passes(&reader);
+    png_destroy_read_struct(&reader.png, &reader.info, NULL);
+    free(reader.rows);
+    if (there_is_some)
+        return true;
+    if (reader.cut)
+        return image_file_is_cut(error);
+    if (own.kind != ERROR_NONE)
+        *error = own;
+    return own.kind == ERROR_NONE;
+}
