@@ -19,6 +19,7 @@ struct bench {
     struct dataset dataset;
     struct sampler sampler;
     struct augment augment;
+    struct crop crop;
     struct device *device;
     struct stream *stream;
     struct loader *loader;
@@ -33,13 +34,21 @@ static void *take(struct bench *bench, size_t bytes, struct error *error)
     return bench->device->backend->allocate(bench->device, bytes, error);
 }
 
+/* model.image, else what is resized to, else what is stored. */
+static int64_t output_side(const struct options *options, const struct dataset *dataset)
+{
+    if (options->model.image > 0)
+        return options->model.image;
+    return options->augment.resize > 0 ? options->augment.resize : dataset->width;
+}
+
 static bool open_all(struct bench *bench, struct error *error)
 {
     const struct options *options = &bench->options;
     if (!dataset_open(&bench->dataset, options, SPLIT_TRAIN, error))
         return false;
     const struct dataset *dataset = &bench->dataset;
-    bench->side = options->augment.resize > 0 ? options->augment.resize : dataset->width;
+    bench->side = output_side(options, dataset);
     bench->device = device_cpu.open(0, (int)options->run.threads, error);
     if (bench->device == NULL)
         return false;
@@ -47,18 +56,22 @@ static bool open_all(struct bench *bench, struct error *error)
     sampler_open(&bench->sampler, (uint64_t)options->run.seed, dataset->count, options->train.batch,
                  1, true, true, 0, 1);
     augment_open(&bench->augment, options, bench->side, bench->side, true);
-    bench->loader = loader_open(&bench->dataset, &bench->sampler, &bench->augment, bench->device,
-                                (int)options->data.workers, SLOTS, error);
+    if (!crop_open(&bench->crop, options, dataset->encoded, bench->side, true, error))
+        return false;
+    bench->loader = loader_open(&bench->dataset, &bench->sampler, &bench->augment, &bench->crop,
+                                bench->device, (int)options->data.workers, SLOTS, error);
+    const bool made = bench->crop.active; /* by the host, as they come out */
     static const float mean[4] = {0.5f, 0.5f, 0.5f, 0.5f}, std[4] = {0.5f, 0.5f, 0.5f, 0.5f};
-    bench->transform = (struct image_transform){.type = TYPE_BF16,
-                                                .batch = options->train.batch,
-                                                .channels = dataset->channels,
-                                                .source_height = dataset->height,
-                                                .source_width = dataset->width,
-                                                .height = bench->side,
-                                                .width = bench->side,
-                                                .mean = mean,
-                                                .std = std};
+    bench->transform =
+        (struct image_transform){.type = TYPE_BF16,
+                                 .batch = options->train.batch,
+                                 .channels = dataset->channels,
+                                 .source_height = made ? bench->side : dataset->height,
+                                 .source_width = made ? bench->side : dataset->width,
+                                 .height = bench->side,
+                                 .width = bench->side,
+                                 .mean = mean,
+                                 .std = std};
     int64_t elements = options->train.batch * dataset->channels * bench->side * bench->side;
     bench->transform.images = take(bench, (size_t)elements * 2, error);
     bench->transform.scratch = take(bench, image_transform_scratch(&bench->transform), error);
@@ -116,14 +129,15 @@ static void report(const struct bench *bench, const char *metric, double value)
     for (char *comma = limits.name; (comma = strchr(comma, ',')) != NULL;)
         *comma = ' ';
     const char *commit = getenv("VITTRAIN_COMMIT");
-    char date[32];
+    char date[32], source[32] = "files";
+    if (!bench->dataset.encoded)
+        snprintf(source, sizeof source, "%lld", (long long)bench->dataset.width);
     clock_stamp(date, sizeof date);
-    printf(
-        "%s,%s,%s,vittrain,,input,%lld to %lld pixels,%lld,bf16,none,1,%d,%s (%lld workers),%.0f,"
-        "images/s\n",
-        date, limits.name, commit != NULL ? commit : "", (long long)bench->dataset.width,
-        (long long)bench->side, (long long)bench->options.train.batch, limits.threads, metric,
-        (long long)bench->options.data.workers, value);
+    printf("%s,%s,%s,vittrain,,input,%s to %lld pixels,%lld,bf16,none,1,%d,%s (%lld workers),%.0f,"
+           "images/s\n",
+           date, limits.name, commit != NULL ? commit : "", source, (long long)bench->side,
+           (long long)bench->options.train.batch, limits.threads, metric,
+           (long long)bench->options.data.workers, value);
     fflush(stdout);
 }
 
