@@ -24,6 +24,8 @@ static const struct pool_case cases[] = {
     {TYPE_FP32, 2, 5, 4, 33, 3, 1, 1, true, true},
     {TYPE_FP32, 1, 16, 15, 2, 15, 1, 7, false, true},
     {TYPE_FP32, 1, 7, 7, 5, 2, 3, 0, true, false},
+    {TYPE_FP32, 2, 7, 8, 4, 2, 3, 1, true, true}, /* by four, windows apart */
+    {TYPE_FP32, 2, 13, 13, 8, 2, 2, 0, false, true},
     {TYPE_BF16, 2, 12, 12, 64, 3, 2, 1, false, true},
     {TYPE_BF16, 2, 6, 6, 17, 2, 2, 0, true, false},
     {TYPE_FP16, 2, 9, 9, 20, 3, 2, 1, true, true},

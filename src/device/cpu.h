@@ -69,6 +69,13 @@ size_t cpu_convolution_workspace(struct device *device, enum data_type type,
                                  const struct convolution_shape *shape);
 void cpu_convolution_forward(struct stream *stream, const struct convolution_forward *args);
 void cpu_convolution_backward(struct stream *stream, const struct convolution_backward *args);
+/* Few channels: computed by kernels of our own, without workspace (cpu_convolution_narrow.c). The
+ * shape alone decides. */
+bool cpu_convolution_is_narrow(const struct convolution_shape *shape);
+void cpu_convolution_narrow_forward(const struct cpu_device *cpu,
+                                    const struct convolution_forward *args);
+void cpu_convolution_narrow_backward(const struct cpu_device *cpu,
+                                     const struct convolution_backward *args);
 void cpu_batch_norm_sums(struct stream *stream, const struct batch_norm_sums *args);
 void cpu_batch_norm_forward(struct stream *stream, const struct batch_norm_forward *args);
 void cpu_batch_norm_backward_sums(struct stream *stream,

@@ -1,7 +1,7 @@
-/* Convolutions on the CPU, by oneDNN's plans. Types that the processor cannot multiply are
- * converted to fp32, some samples at a time. The sums of the weight's gradient are oneDNN's, whose
- * order depends on the number of threads: these bits may differ between numbers of threads, all
- * others do not. */
+/* Convolutions on the CPU, by oneDNN's plans; few channels by our own kernels. Types that the
+ * processor cannot multiply are converted to fp32, some samples at a time. The sums of the weight's
+ * gradient are oneDNN's, whose order depends on the number of threads: these bits may differ
+ * between numbers of threads, all others do not. */
 #include "device/cpu.h"
 #include "device/cpu_convolution_plan.h"
 
@@ -122,7 +122,7 @@ size_t cpu_convolution_workspace(struct device *device, enum data_type type,
     struct convolution_shape part = *shape;
     size_t most;
 
-    if (shape->batch == 0)
+    if (shape->batch == 0 || cpu_convolution_is_narrow(shape))
         return 0;
     part.batch = samples_at_a_time(cpu, type, shape);
     most = plans_bytes(cpu, type, &part);
@@ -205,6 +205,10 @@ void cpu_convolution_forward(struct stream *stream, const struct convolution_for
 
     if (shape->batch == 0)
         return;
+    if (cpu_convolution_is_narrow(shape)) {
+        cpu_convolution_narrow_forward(cpu, args);
+        return;
+    }
     const struct copies copies = copies_place(cpu, args->type, shape, args->workspace);
     const int64_t step = samples_at_a_time(cpu, args->type, shape);
     for (int64_t sample = 0; sample < shape->batch; sample += step) {
@@ -266,6 +270,10 @@ void cpu_convolution_backward(struct stream *stream, const struct convolution_ba
 
     if (shape->batch == 0)
         return;
+    if (cpu_convolution_is_narrow(shape)) {
+        cpu_convolution_narrow_backward(cpu, args);
+        return;
+    }
     const struct copies copies = copies_place(cpu, args->type, shape, args->workspace);
     const int64_t step = samples_at_a_time(cpu, args->type, shape);
     for (int64_t sample = 0; sample < shape->batch; sample += step) {

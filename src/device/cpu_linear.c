@@ -87,6 +87,13 @@ static const struct task_size *task_size_of(const struct cpu_device *cpu, enum d
     return type == TYPE_BF16 && is_native(cpu, type) ? &task_size_bf16 : &task_size_fp32;
 }
 
+/* A product's multiplications cost much less than an element elsewhere. */
+static int threads_for(const struct cpu_device *cpu, int64_t products)
+{
+    enum { PRODUCTS_AN_ELEMENT = 64 };
+    return cpu_threads_for(cpu, products / PRODUCTS_AN_ELEMENT);
+}
+
 /* oneDNN's fp32 products of few rows read operands where they are. Columns of a matrix whose rows
  * are a multiple of 4 KiB apart share a few places of the cache: less than half the speed. */
 static bool is_slow_stride(enum data_type type, int64_t stride)
@@ -259,7 +266,8 @@ static void run_tasks(struct linear_task *task, const void *weight, int64_t weig
     }
     fit_rows(task);
     make_plans(task);
-#pragma omp parallel num_threads(cpu->threads)
+#pragma omp parallel num_threads(                                                                  \
+    threads_for(cpu, task->rows.total * task->inner * task->columns.total))
     {
         if (copy != NULL) {
 #pragma omp for
@@ -394,7 +402,8 @@ static void run_weight_tasks(struct weight_task *task)
 
     if (task->dweight != NULL)
         make_weight_plans(task);
-#pragma omp parallel for num_threads(task->cpu->threads) schedule(dynamic)
+#pragma omp parallel for schedule(dynamic)                                                         \
+    num_threads(threads_for(task->cpu, task->rows * task->in * task->out))
     for (int64_t t = 0; t < tasks; t++)
         run_weight_task(task, t % task->out_cut.count, t / task->out_cut.count);
 }

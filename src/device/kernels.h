@@ -134,6 +134,38 @@ struct batch_norm_kernels {
 };
 enum { BATCH_NORM_BUFFERS = 3 };
 
+/* kernels_convolution.c: convolutions of few channels, in fp32. A sample lies in planes, one a
+ * channel, `plane` floats apart, their rows `pitch`. */
+enum { NARROW_BLOCK = 4, NARROW_PIXELS = 16 };
+
+struct narrow_image {
+    int64_t channels, height, width, pitch, plane;
+};
+
+/* Stride 1. Around x there is the padding, and behind each of its planes NARROW_PIXELS floats. out
+ * is a multiple of NARROW_BLOCK, y_pitch of NARROW_PIXELS. */
+struct narrow_convolution {
+    int64_t in, out, kernel, height, width; /* height, width: of y */
+    int64_t x_pitch, x_plane, y_pitch, y_plane;
+    bool relu;
+};
+
+struct convolution_kernels {
+    /* Between a channels-last sample and planes, which point at the first pixel. */
+    void (*split)(const struct narrow_image *image, const float *x, float *planes);
+    void (*join)(const struct narrow_image *image, const float *planes, float *x);
+    /* weight: [out / NARROW_BLOCK, in, kernel, kernel, NARROW_BLOCK]; bias: [out]. What lies in
+     * y's rows behind its width is written, too. */
+    void (*forward)(const struct narrow_convolution *convolution, const float *x,
+                    const float *weight, const float *bias, float *y);
+    /* Adds to sums, of which each is as many floats as a vector has (at most NARROW_PIXELS), in the
+     * order of forward's weight and bias. dy is 0 behind its width. */
+    void (*weight)(const struct narrow_convolution *convolution, const float *x, const float *dy,
+                   float *sums);
+    void (*bias)(const struct narrow_convolution *convolution, const float *dy, float *sums);
+    void (*fold)(int64_t count, const float *sums, float *totals);
+};
+
 /* kernels_pool.c: rows begin..end of y (forward) or dx (backward), counted over all samples. */
 struct max_pool_kernels {
     void (*forward)(const struct max_pool_forward *args, int64_t begin, int64_t end);
@@ -215,6 +247,7 @@ struct cpu_kernels {
     const struct element_kernels *elements;
     const struct norm_kernels *norm;
     const struct batch_norm_kernels *batch_norm;
+    const struct convolution_kernels *convolution;
     const struct max_pool_kernels *max_pool;
     const struct loss_kernels *loss;
     const struct update_kernels *update;

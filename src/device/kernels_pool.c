@@ -88,8 +88,65 @@ KERNEL_INLINE void forward_typed(enum data_type type, const struct max_pool_forw
     }
 }
 
+/* Fewer channels than a vector, in fp32: four at a time. */
+typedef float vector_four __attribute__((vector_size(16)));
+typedef int32_t vector_four_int __attribute__((vector_size(16)));
+typedef uint8_t vector_four_byte __attribute__((vector_size(4)));
+
+static bool goes_by_four(enum data_type type, int64_t channels)
+{
+    return type == TYPE_FP32 && channels < VECTOR_WIDTH && channels % 4 == 0;
+}
+
+/* x, y, index: at the first pixel of the sample, at four elements of y. */
+KERNEL_INLINE void forward_four(const struct max_pool_forward *args, const struct window *window,
+                                const float *x, float *y, uint8_t *index)
+{
+    vector_four most;
+    vector_four_int best = (vector_four_int){0} + (int32_t)window->first;
+
+    memcpy(&most, x + (window->top * args->width + window->left) * args->channels, sizeof most);
+    for (int64_t r = window->top; r < window->bottom; r++)
+        for (int64_t q = window->left; q < window->right; q++) {
+            const int64_t number =
+                window->first + (r - window->top) * args->kernel + q - window->left;
+            vector_four value;
+            memcpy(&value, x + (r * args->width + q) * args->channels, sizeof value);
+            const vector_four_int is_more = ~(value <= most) & (most == most);
+            most = (vector_four)((is_more & (vector_four_int)value) |
+                                 (~is_more & (vector_four_int)most));
+            best = (is_more & (int32_t)number) | (~is_more & best);
+        }
+    memcpy(y, &most, sizeof most);
+    if (index != NULL) {
+        const vector_four_byte bytes = __builtin_convertvector(best, vector_four_byte);
+        memcpy(index, &bytes, sizeof bytes);
+    }
+}
+
+static void forward_by_four(const struct max_pool_forward *args, int64_t begin, int64_t end)
+{
+    const int64_t down = convolved_size(args->height, args->kernel, args->stride, args->padding);
+    const int64_t across = convolved_size(args->width, args->kernel, args->stride, args->padding);
+    const int64_t channels = args->channels, sample = args->height * args->width * channels;
+
+    for (int64_t row = begin; row < end; row++)
+        for (int64_t column = 0; column < across; column++) {
+            const struct window window = window_at(args, row % down, column);
+            const int64_t y = (row * across + column) * channels;
+            for (int64_t c = 0; c < channels; c += 4)
+                forward_four(args, &window, (const float *)args->x + row / down * sample + c,
+                             (float *)args->y + y + c,
+                             args->index != NULL ? args->index + y + c : NULL);
+        }
+}
+
 static void forward(const struct max_pool_forward *args, int64_t begin, int64_t end)
 {
+    if (goes_by_four(args->type, args->channels)) {
+        forward_by_four(args, begin, end);
+        return;
+    }
     TYPED_CALL(forward_typed, args->type, args, begin, end);
 }
 
@@ -162,8 +219,53 @@ KERNEL_INLINE void backward_typed(enum data_type type, const struct max_pool_bac
         }
 }
 
+/* One row of a window that has no pixel with another in common: its row `number` / kernel. */
+KERNEL_INLINE void backward_four(const struct max_pool_backward *args, int64_t window, float *dx,
+                                 int64_t left, int64_t number)
+{
+    vector_four_byte bytes;
+    vector_four dy, add = {0};
+
+    memcpy(&bytes, args->index + window, sizeof bytes);
+    memcpy(&dy, (const float *)args->dy + window, sizeof dy);
+    if (args->add != NULL)
+        memcpy(&add, (const float *)args->add + window, sizeof add);
+    dy += add;
+    const vector_four_int index = __builtin_convertvector(bytes, vector_four_int);
+    for (int64_t k = 0; k < args->kernel; k++) {
+        const vector_four_int is_it = index == (int32_t)(number + k);
+        const vector_four value = (vector_four)(is_it & (vector_four_int)dy);
+        if (left + k >= 0 && left + k < args->width)
+            memcpy(dx + (left + k) * args->channels, &value, sizeof value);
+    }
+}
+
+static void backward_by_four(const struct max_pool_backward *args, int64_t begin, int64_t end)
+{
+    const int64_t down = convolved_size(args->height, args->kernel, args->stride, args->padding);
+    const int64_t across = convolved_size(args->width, args->kernel, args->stride, args->padding);
+    const int64_t channels = args->channels, width = args->width * channels;
+
+    for (int64_t row = begin; row < end; row++) {
+        const int64_t in_sample = row % args->height + args->padding, r = in_sample / args->stride;
+        const int64_t number = in_sample % args->stride * args->kernel;
+        float *dx = (float *)args->dx + row * width;
+        memset(dx, 0, (size_t)width * sizeof *dx);
+        if (r >= down || number >= args->kernel * args->kernel)
+            continue;
+        for (int64_t q = 0; q < across; q++)
+            for (int64_t c = 0; c < channels; c += 4)
+                backward_four(args, ((row / args->height * down + r) * across + q) * channels + c,
+                              dx + c, q * args->stride - args->padding, number);
+    }
+}
+
 static void backward(const struct max_pool_backward *args, int64_t begin, int64_t end)
 {
+    if (goes_by_four(args->type, args->channels) && args->stride >= args->kernel) {
+        backward_by_four(args, begin, end);
+        return;
+    }
     TYPED_CALL(backward_typed, args->type, args, begin, end);
 }
 

@@ -12,6 +12,7 @@ extern const struct attention_kernels KERNEL(attention_kernels);
 extern const struct element_kernels KERNEL(element_kernels);
 extern const struct norm_kernels KERNEL(norm_kernels);
 extern const struct batch_norm_kernels KERNEL(batch_norm_kernels);
+extern const struct convolution_kernels KERNEL(convolution_kernels);
 extern const struct max_pool_kernels KERNEL(max_pool_kernels);
 extern const struct loss_kernels KERNEL(loss_kernels);
 extern const struct update_kernels KERNEL(update_kernels);
@@ -26,6 +27,7 @@ const struct cpu_kernels KERNEL(cpu_kernels) = {
     .elements = &KERNEL(element_kernels),
     .norm = &KERNEL(norm_kernels),
     .batch_norm = &KERNEL(batch_norm_kernels),
+    .convolution = &KERNEL(convolution_kernels),
     .max_pool = &KERNEL(max_pool_kernels),
     .loss = &KERNEL(loss_kernels),
     .update = &KERNEL(update_kernels),
