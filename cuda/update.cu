@@ -21,7 +21,8 @@ struct update_fits {
 };
 
 struct coefficients {
-    bool skip;         /* nothing changes */
+    int skip;          /* nothing changes */
+    int running;       /* statistics: weight = shrink * weight + gradient, nothing else */
     float clip;        /* the gradient's factor */
     float decay;       /* added to the gradient: this times the weight */
     float shrink;      /* the weight's factor (AdamW) */
@@ -66,9 +67,10 @@ __device__ static inline void coefficients_make(struct coefficients *c, const st
     double correction1 = adam ? 1 - pow(place->beta1, updates) : 1;
     double correction2 = adam ? 1 - pow(args.beta2, updates) : 1;
     c->skip = args.norm_squared != NULL && !isfinite(*args.norm_squared);
-    c->clip = clip_of(args);
+    c->running = segment.running;
+    c->clip = segment.running ? 1 : clip_of(args);
     c->decay = decoupled ? 0 : (float)decay;
-    c->shrink = decoupled ? (float)(1 - rate * decay) : 1;
+    c->shrink = segment.running ? segment.keep : decoupled ? (float)(1 - rate * decay) : 1;
     c->rate = (float)(rate / correction1);
     c->keep1 = (float)keep1;
     c->new1 = (float)(1 - keep1);
@@ -114,6 +116,10 @@ __device__ static inline void apply(struct element *e, const struct coefficients
                                     const struct update &args)
 {
     bool momentum = args.moment1 != NULL;
+    if (c.running) {
+        e->weight = e->weight * c.shrink + e->gradient;
+        return;
+    }
     e->gradient = e->gradient * c.clip + e->weight * c.decay;
     e->weight *= c.shrink;
     if (args.rule == UPDATE_SGD)

@@ -273,19 +273,37 @@ static void test_moving_average(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* Numbers of parameters: timm's, and the reference's for vit_cifar; what images are normalised
- * with: timm's for the weights that it has for these names. */
+/* Numbers of parameters: timm's, torchvision's, and the reference's for vit_cifar, cnn_a and cnn_b;
+ * what images are normalised with: the same's. */
+#define HALF                                                                                       \
+    {                                                                                              \
+        0.5f, 0.5f, 0.5f                                                                           \
+    }
+#define IMAGENET                                                                                   \
+    {0.485f, 0.456f, 0.406f},                                                                      \
+    {                                                                                              \
+        0.229f, 0.224f, 0.225f                                                                     \
+    }
 static const struct {
     const char *name;
     int64_t parameters, parameters_10_classes;
-    float mean, std;
+    float mean[3], std[3];
 } registry[] = {
-    {"vit_cifar", 2690506, 2690506, 0.5f, 0.5f},
-    {"vit_tiny_patch16_224", 5717416, 5526346, 0.5f, 0.5f},
-    {"vit_small_patch16_224", 22050664, 21669514, 0.5f, 0.5f},
-    {"vit_small_patch32_224", 22878952, 22497802, 0.5f, 0.5f},
-    {"vit_base_patch16_224", 86567656, 85806346, 0.5f, 0.5f},
-    {"vit_base_patch32_224", 88224232, 87462922, 0.5f, 0.5f},
+    {"vit_cifar", 2690506, 2690506, HALF, HALF},
+    {"vit_tiny_patch16_224", 5717416, 5526346, HALF, HALF},
+    {"vit_small_patch16_224", 22050664, 21669514, HALF, HALF},
+    {"vit_small_patch32_224", 22878952, 22497802, HALF, HALF},
+    {"vit_base_patch16_224", 86567656, 85806346, HALF, HALF},
+    {"vit_base_patch32_224", 88224232, 87462922, HALF, HALF},
+    {"cnn_a", 9986, 9986, HALF, HALF},
+    {"cnn_a_lenet", 58742, 58742, HALF, HALF},
+    {"cnn_b", 11173962, 11173962, HALF, HALF},
+    {"resnet18", 11689512, 11181642, IMAGENET},
+    {"resnet34", 21797672, 21289802, IMAGENET},
+    {"resnet50", 25557032, 23528522, IMAGENET},
+    {"resnet101", 44549160, 42520650, IMAGENET},
+    {"resnet152", 60192808, 58164298, IMAGENET},
+    {"linear", 21, 210, {0, 0, 0}, {1, 1, 1}},
 };
 
 static int64_t parameters_of(const char *name, const char *assignment, const float **mean,
@@ -318,8 +336,8 @@ static void test_registry(void **state)
         assert_int_equal(parameters_of(registry[i].name, NULL, &mean, &std),
                          registry[i].parameters);
         for (int c = 0; c < 3; c++) {
-            assert_float_equal(mean[c], registry[i].mean, 0);
-            assert_float_equal(std[c], registry[i].std, 0);
+            assert_float_equal(mean[c], registry[i].mean[c], 0);
+            assert_float_equal(std[c], registry[i].std[c], 0);
         }
         assert_int_equal(parameters_of(registry[i].name, "model.classes=10", &mean, &std),
                          registry[i].parameters_10_classes);

@@ -117,10 +117,10 @@ static bool steps_run(struct session *session, struct data_feed *feed,
                     error))
         return false;
     optimizer_open(&optimizer, options);
-    flat_set_segments(&session->flat, 0);
+    flat_set_segments(&session->flat, 0, 1);
     flat_initialize(&session->flat, 1);
     flat_refresh(&session->flat);
-    step_open(&step, session, feed->loader, &feed->source, &optimizer);
+    step_open(&step, session, feed, &optimizer);
     session_activations(session, true);
     sampler_set_epoch(&feed->sampler, 0);
     loader_start(feed->loader, 0);

@@ -75,7 +75,8 @@ void vit_fixture_open(struct vit_fixture *fixture, const struct vit_shape *shape
     size_t workspace = backend->workspace_bytes(fixture->device);
     fixture->workspace = allocate(fixture->device, workspace);
     backend->workspace_set(fixture->device, fixture->workspace, workspace);
-    flat_set_segments(&fixture->flat, fixture->options.optim.weight_decay);
+    flat_set_segments(&fixture->flat, fixture->options.optim.weight_decay,
+                      fixture->options.train.accumulate);
     flat_initialize(&fixture->flat, 1);
     flat_refresh(&fixture->flat);
 }

@@ -17,8 +17,11 @@ static void evaluation_report(const struct inference *inference,
     if (world->rank == 0)
         puts(text);
     free(text);
-    log_info("%s: loss %.6f  top1 %.4f  top5 %.4f  on %lld samples", inference->split_name,
-             evaluation->loss, evaluation->top1, evaluation->top5, (long long)evaluation->samples);
+    char right[64] = "";
+    if (evaluation->classes > 0)
+        snprintf(right, sizeof right, "  top1 %.4f  top5 %.4f", evaluation->top1, evaluation->top5);
+    log_info("%s: loss %.6f%s  on %lld samples", inference->split_name, evaluation->loss, right,
+             (long long)evaluation->samples);
     if (world->rank == 0)
         app_output_arrived(error);
     comm_agree(world, error);

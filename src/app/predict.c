@@ -153,7 +153,10 @@ static void predict_run(const struct options *options, const struct command_line
         error_set(error, ERROR_USAGE,
                   "predict needs one file: a checkpoint (.h5) or weights (.safetensors)");
     else if (inference_open(&inference, line->operand[0], options, line, world, error)) {
-        split_predict(&inference, world, error);
+        if (inference.session.model->loss == LOSS_CROSS_ENTROPY)
+            split_predict(&inference, world, error);
+        else
+            error_set(error, ERROR_USAGE, "predict tells classes, and this model has none");
         inference_close(&inference);
     }
 }

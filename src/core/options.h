@@ -20,6 +20,7 @@ enum precision_choice { PRECISION_AUTO, PRECISION_FP32, PRECISION_BF16, PRECISIO
 enum pool_choice { POOL_AUTO, POOL_TOKEN, POOL_MEAN };
 enum checkpoint_activations_choice { CHECKPOINT_ACTIVATIONS_NONE, CHECKPOINT_ACTIVATIONS_BLOCK };
 enum switch_choice { SWITCH_AUTO = -1, SWITCH_OFF = 0, SWITCH_ON = 1 };
+enum task_choice { TASK_CLASSES, TASK_REGRESSION };
 enum validation_choice { VALIDATION_TEST, VALIDATION_REFERENCE, VALIDATION_NONE, VALIDATION_VAL };
 enum check_choice { CHECK_NONE, CHECK_HEADER, CHECK_FULL };
 enum truncated_choice { TRUNCATED_ERROR, TRUNCATED_ACCEPT };
@@ -72,6 +73,7 @@ struct options {
         double dropout, drop_path;             /* negative: the registry's */
         int qkv_bias, class_token, embed_norm; /* enum switch_choice */
         int pool;                              /* enum pool_choice */
+        int sync_bn;                           /* enum switch_choice; auto: on */
     } model;
     struct {
         char format[OPTION_TEXT];
@@ -80,6 +82,7 @@ struct options {
         bool shuffle, drop_last;
         int val;                         /* enum validation_choice */
         int64_t samples, image, classes; /* of synthetic data */
+        int task;                        /* enum task_choice, of synthetic data */
         bool skip_broken, allow_empty;   /* of folders of images, and what follows */
         int check;                       /* enum check_choice */
         int truncated;                   /* enum truncated_choice */
@@ -173,7 +176,7 @@ struct options {
         bool graph; /* record steps, and run them again */
         bool tf32;
         char cache[OPTION_TEXT]; /* "auto", "none" or a folder */
-        bool share; /* several ranks on one GPU */
+        bool share;              /* several ranks on one GPU */
     } cuda;
     struct {
         char url[OPTION_TEXT]; /* empty: the official home */

@@ -33,8 +33,13 @@ const struct option_entry option_table[] = {
      .help = "Threads of a rank. auto: the rank's share of the node's cores."},
 
     {PLACE(model, name), .kind = OPTION_IS_TEXT, .preset = "vit_cifar",
-     .help = "A model of the registry: vit_cifar, vit_tiny_patch16_224, vit_small_patch16_224, "
-             "vit_small_patch32_224, vit_base_patch16_224, vit_base_patch32_224."},
+     .help =
+         "A model of the registry: vit_cifar, vit_tiny_patch16_224, vit_small_patch16_224, "
+         "vit_small_patch32_224, vit_base_patch16_224, vit_base_patch32_224, cnn_a, cnn_a_lenet, "
+         "cnn_b (a ResNet-18 for images of 32 pixels), resnet18, resnet34, resnet50, resnet101, "
+         "resnet152, linear (a regression on numbers). Keys of patch, dim, depth, heads, "
+         "mlp_ratio, dropout, drop_path, qkv_bias, class_token, embed_norm and pool are for "
+         "ViTs only."},
     {PLACE(model, init), .kind = OPTION_IS_TEXT, .preset = "none",
      .help = "Where the first weights come from: none (random), a FILE.safetensors or a checkpoint "
              "of a "
@@ -43,7 +48,7 @@ const struct option_entry option_table[] = {
     {PLACE(model, image), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 8192,
      .help = "Height and width of the model's images in pixels. auto, here and below: as the "
              "registry has it."},
-    {PLACE(model, channels), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 4,
+    {PLACE(model, channels), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 32,
      .help = "Colours of an image."},
     {PLACE(model, patch), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 16384,
      .help = "Height and width of a patch; must divide the image."},
@@ -72,6 +77,10 @@ const struct option_entry option_table[] = {
      .help = "A layer norm on the embedded patches."},
     {PLACE(model, pool), CHOICES("auto", "token", "mean"), .preset = "auto",
      .help = "What the head sees: the class token, or the mean of the patches."},
+    {PLACE(model, sync_bn), SWITCH_OR_AUTO, .preset = "auto",
+     .help = "Batch norm: do statistics come from the samples of all ranks (of a piece, where "
+             "train.accumulate cuts)? off: of their own rank alone, so that results depend on how "
+             "many ranks there are. auto: on."},
 
     {PLACE(data, format), .kind = OPTION_IS_TEXT, .preset = "cifar10",
      .help =
@@ -99,6 +108,9 @@ const struct option_entry option_table[] = {
      .help = "Synthetic data: height and width."},
     {PLACE(data, classes), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1, .most = 5e5,
      .help = "Synthetic data: classes."},
+    {PLACE(data, task), CHOICES("classes", "regression"), .preset = "classes",
+     .help = "Synthetic data: what is to be learnt. regression: a random target from 0 to 1 for "
+             "20 random numbers (or model.channels of them); for model.name=linear."},
     {PLACE(data, skip_broken), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Folders of images: leave out files that are no images (the log says how many); off: "
              "they end the run."},

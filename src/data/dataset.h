@@ -55,6 +55,9 @@ struct dataset {
     const double *mean,
         *std; /* [channels]: what it is normalised with, else NULL: as the model is */
     int64_t classes;
+    double
+        label_unit; /* of a regression, whose targets are labels times this; 0: labels are classes
+                     */
     char **class_name; /* [classes] */
     uint32_t *subset;  /* record numbers of this split, or NULL: all; then `count` is its length */
     void *self;        /* the format's own */

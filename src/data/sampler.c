@@ -90,6 +90,15 @@ struct sampler_slice sampler_slice_at(const struct sampler *sampler, int64_t ste
                                   .global_count = global_count};
 }
 
+int64_t sampler_piece_samples(const struct sampler *sampler, int64_t global_count, int64_t micro)
+{
+    int64_t larger = global_count % sampler->size, count = global_count / sampler->size;
+    int64_t begin, piece, larger_piece;
+    cut(count, sampler->accumulate, micro, &begin, &piece);
+    cut(count + 1, sampler->accumulate, micro, &begin, &larger_piece);
+    return larger * larger_piece + (sampler->size - larger) * piece;
+}
+
 int64_t sampler_largest_slice(const struct sampler *sampler)
 {
     int64_t batch = smaller(sampler->global_batch, sampler->count);

@@ -34,6 +34,10 @@ void sampler_set_epoch(struct sampler *sampler, uint32_t epoch);
 int64_t sampler_steps(const struct sampler *sampler); /* of an epoch */
 struct sampler_slice sampler_slice_at(const struct sampler *sampler, int64_t step, int64_t micro);
 
+/* Samples of all ranks together in piece `micro` of a global batch of `global_count`; pieces without
+ * any come last. */
+int64_t sampler_piece_samples(const struct sampler *sampler, int64_t global_count, int64_t micro);
+
 /* The largest slice that any rank can get: what batches are allocated for. */
 int64_t sampler_largest_slice(const struct sampler *sampler);
 

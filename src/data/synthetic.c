@@ -1,6 +1,7 @@
 /* Made-up images of any shape, the same on every rank and machine: half noise of the sample, half a
- * coarse pattern of its class, so that a model has something to learn. Nothing is kept in memory
- * but the patterns. */
+ * coarse pattern of its class, so that a model has something to learn. For regression: random
+ * numbers, 20 unless the options say otherwise, and a random target. Nothing is kept in memory but
+ * the patterns. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 enum { CELLS = 8, CELL_COUNT = CELLS * CELLS }; /* a pattern is CELLS x CELLS a channel */
 enum { LAYER_SAMPLE = 0, LAYER_PATTERN = 1 };
 enum { TRAINING_PER_TEST = 4 }; /* four training samples for each test sample */
+enum { REGRESSION_CHANNELS = 20, TARGET_BITS = 24 };
 
 struct synthetic {
     uint64_t seed;
@@ -47,9 +49,13 @@ static bool name_classes(struct dataset *dataset, struct error *error)
 
 static void synthetic_describe(const struct options *options, struct dataset *dataset)
 {
-    dataset->channels = options->model.channels > 0 ? options->model.channels : 3;
-    dataset->height = dataset->width = options->data.image;
-    dataset->classes = options->data.classes;
+    bool regression = options->data.task == TASK_REGRESSION;
+    dataset->channels = options->model.channels > 0 ? options->model.channels
+                        : regression                ? REGRESSION_CHANNELS
+                                                    : 3;
+    dataset->height = dataset->width = regression ? 1 : options->data.image;
+    dataset->classes = regression ? 1 : options->data.classes;
+    dataset->label_unit = regression ? 1.0 / (1 << TARGET_BITS) : 0;
 }
 
 static bool synthetic_open(const struct options *options, enum data_split split,
@@ -98,9 +104,13 @@ static bool synthetic_read(struct dataset *dataset, int64_t record, uint8_t *pix
     uint32_t sample = self->first + (uint32_t)record;
     struct random_block random =
         random_block_at(self->seed, RANDOM_SYNTHETIC, LAYER_SAMPLE, 0, sample, 0);
-    *label = (int32_t)(((uint64_t)random.word[0] * (uint64_t)dataset->classes) >> 32);
     int64_t plane = dataset->height * dataset->width;
     draw_bytes(self->seed, LAYER_SAMPLE, sample, 1, pixels, dataset->channels * plane);
+    if (dataset->label_unit > 0) {
+        *label = (int32_t)(random.word[0] >> (32 - TARGET_BITS));
+        return true;
+    }
+    *label = (int32_t)(((uint64_t)random.word[0] * (uint64_t)dataset->classes) >> 32);
     const uint8_t *pattern = self->patterns + *label * dataset->channels * CELL_COUNT;
     for (int64_t channel = 0; channel < dataset->channels; channel++)
         add_pattern(pixels + channel * plane, dataset->height, dataset->width,

@@ -57,6 +57,32 @@ static void check_moments(const struct update *args)
     ENSURE(args->moment2 != NULL || args->rule == UPDATE_SGD, "an update without moment2");
 }
 
+/* One stretch, over the threads. */
+static void segment_update(const struct cpu_device *cpu, const struct update *args,
+                           const struct update_coefficients *coefficients,
+                           const struct update_segment *segment)
+{
+    int64_t count = segment->end - segment->begin;
+#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
+    for (int64_t i = segment->begin; i < segment->end; i += BLOCK)
+        cpu->kernels->update->update(args, coefficients, i, smaller(i + BLOCK, segment->end));
+}
+
+/* Running statistics follow as by a step of plain SGD that shrinks weights and has the rate -1. */
+static void running_update(const struct cpu_device *cpu, const struct update *args,
+                           const struct update_segment *segment)
+{
+    const struct update_coefficients coefficients = {.clip = 1,
+                                                     .shrink = segment->keep,
+                                                     .rate = -1,
+                                                     .average_new =
+                                                         (float)(1 - args->average_decay)};
+    struct update plain = *args;
+    plain.rule = UPDATE_SGD;
+    plain.moment1 = plain.moment2 = NULL;
+    segment_update(cpu, &plain, &coefficients, segment);
+}
+
 void cpu_update(struct stream *stream, const struct update *args)
 {
     const struct cpu_device *cpu = stream->cpu;
@@ -68,11 +94,12 @@ void cpu_update(struct stream *stream, const struct update *args)
         const struct update_segment *segment = &args->segments[s];
         if (segment->rate_scale == 0)
             continue;
+        if (segment->running) {
+            running_update(cpu, args, segment);
+            continue;
+        }
         const struct update_coefficients coefficients = coefficients_of(args, clip, segment);
-        int64_t count = segment->end - segment->begin;
-#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
-        for (int64_t i = segment->begin; i < segment->end; i += BLOCK)
-            cpu->kernels->update->update(args, &coefficients, i, smaller(i + BLOCK, segment->end));
+        segment_update(cpu, args, &coefficients, segment);
     }
 }
 

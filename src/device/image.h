@@ -6,7 +6,7 @@
 #include "device/device.h"
 
 enum {
-    IMAGE_CHANNELS = 16,    /* at most */
+    IMAGE_CHANNELS = 32,    /* at most */
     IMAGE_LARGEST = 8192,   /* width and height: the rotation's fixed-point numbers hold no more */
     IMAGE_RESIZE_BITS = 22, /* of the fraction of a resize's weights */
     IMAGE_SCRATCH_ALIGN = 64, /* bytes: where the scratch and each part of it begin */

@@ -12,6 +12,7 @@
 
 #include "core/log.h"
 #include "core/durable.h"
+#include "core/text.h"
 #include "io/position_resize.h"
 #include "io/safetensors_stream.h"
 #include "io/vectors.h"
@@ -49,10 +50,15 @@ static bool same_shape(const struct unit_tensor *tensor, const struct safetensor
     return true;
 }
 
-/* The classifier's last layer, with another number of classes. */
+/* The classifier's last layer, with another number of classes: the model's last tensor, and what
+ * has the same name up to the last dot. */
 static bool is_other_head(const struct weights_input *input, const struct weights_source *source)
 {
-    return source->u == input->unit_count - 1 && strncmp(source->tensor->name, "head.", 5) == 0 &&
+    const char *last = input->source[input->source_count - 1].tensor->name;
+    const char *dot = strrchr(last, '.');
+    size_t length = dot != NULL ? (size_t)(dot - last) + 1 : 0;
+    return length > 0 && source->u == input->unit_count - 1 &&
+           strncmp(source->tensor->name, last, length) == 0 &&
            same_shape(source->tensor, source->entry, 1);
 }
 
@@ -139,7 +145,8 @@ static void name_extra(const struct weights_input *input)
     struct list extra = {.left_out = 0};
     char rest[64];
     for (int64_t n = 0; n < input->header.count; n++)
-        if (!model_has(input, input->header.entry[n].name))
+        if (!model_has(input, input->header.entry[n].name) &&
+            !text_ends_with(input->header.entry[n].name, ".num_batches_tracked")) /* torch's norms */
             list_add(&extra, "%.64s", input->header.entry[n].name);
     list_end(&extra, rest, sizeof rest);
     if (extra.text[0] != '\0')

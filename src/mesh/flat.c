@@ -2,6 +2,7 @@
  * over the mesh is in flat_mesh.c. */
 #include "mesh/flat.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,18 @@
 #include "mesh/initial.h"
 
 enum { FLAT_ALIGNMENT = 16 }; /* elements: of tensors in a unit, and of shards */
+
+static const double running_momentum = 0.1; /* torch's */
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
 
 /* The model reads the masters themselves. */
 static bool flat_shares_master(const struct flat_model *flat)
@@ -19,9 +32,18 @@ static bool flat_shares_master(const struct flat_model *flat)
 static bool unit_learns(const struct unit *unit)
 {
     for (int t = 0; t < unit->tensor_count; t++)
-        if (unit->tensors[t].trainable && unit->tensors[t].kind == TENSOR_PARAMETER)
+        if (unit->tensors[t].trainable)
             return true;
     return false;
+}
+
+/* Where the unit's running statistics begin; `end` where it has none. */
+static int64_t unit_parameters_end(const struct unit *unit, int64_t end)
+{
+    for (int t = 0; t < unit->tensor_count; t++)
+        if (unit->tensors[t].kind == TENSOR_STATE)
+            return unit->tensors[t].offset;
+    return end;
 }
 
 int64_t flat_shard_count(int64_t count, int shards)
@@ -34,10 +56,13 @@ static void buffer_describe(const struct flat_model *flat, const struct unit *un
                             struct flat_buffer *buffer)
 {
     int64_t part = flat_shard_count(unit->count, flat->mesh->shard->size);
+    int64_t begin = part * flat->mesh->shard->rank;
+    int64_t parameters = unit_parameters_end(unit, part * flat->mesh->shard->size) - begin;
     *buffer = (struct flat_buffer){.unit = unit,
                                    .padded = part * flat->mesh->shard->size,
                                    .shard_count = part,
-                                   .shard_begin = part * flat->mesh->shard->rank,
+                                   .shard_begin = begin,
+                                   .parameter_count = larger(0, smaller(part, parameters)),
                                    .learns = unit_learns(unit),
                                    .ready = flat->device->backend->event_open(flat->device)};
 }
@@ -63,6 +88,7 @@ void flat_open(struct flat_model *flat, const struct unit *units, int unit_count
     ENSURE(flat->buffers != NULL, "no memory to describe %d units", unit_count);
     comm_set_device(device->backend);
     flat->norm_ready = device->backend->event_open(device);
+    flat->sums_ready = device->backend->event_open(device);
     for (int i = 0; i < unit_count; i++)
         buffer_describe(flat, &units[i], &flat->buffers[i]);
 }
@@ -74,6 +100,7 @@ void flat_close(struct flat_model *flat)
         flat->device->backend->event_close(flat->buffers[i].ready);
     }
     flat->device->backend->event_close(flat->norm_ready);
+    flat->device->backend->event_close(flat->sums_ready);
     free(flat->buffers);
     *flat = (struct flat_model){0};
 }
@@ -147,16 +174,6 @@ void flat_allocate(struct flat_model *flat, struct arena *arena)
     flat->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof *flat->nonfinite_index);
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 bool flat_tensor_part(const struct flat_buffer *buffer, const struct unit_tensor *tensor,
                       int64_t *begin, int64_t *end)
 {
@@ -167,15 +184,35 @@ bool flat_tensor_part(const struct flat_buffer *buffer, const struct unit_tensor
 
 /* A tensor's segment, before it is merged with its neighbours; false: nothing of it is here. */
 static bool segment_of(const struct flat_buffer *buffer, const struct unit_tensor *tensor,
-                       double weight_decay, struct update_segment *segment)
+                       double weight_decay, int64_t accumulate, struct update_segment *segment)
 {
-    bool moves = tensor->trainable && tensor->kind == TENSOR_PARAMETER;
-    segment->weight_decay = tensor->decay ? (float)weight_decay : 0;
-    segment->rate_scale = moves ? (float)tensor->rate_scale : 0;
+    bool runs = tensor->kind == TENSOR_STATE;
+    *segment = (struct update_segment){
+        .weight_decay = tensor->decay && !runs ? (float)weight_decay : 0,
+        .rate_scale = !tensor->trainable ? 0
+                      : runs             ? 1
+                                         : (float)tensor->rate_scale,
+        .running = runs,
+        .keep = runs ? (float)pow(1 - running_momentum, (double)accumulate) : 0};
     return flat_tensor_part(buffer, tensor, &segment->begin, &segment->end);
 }
 
-void flat_set_segments(struct flat_model *flat, double weight_decay)
+static bool segments_alike(const struct update_segment *one, const struct update_segment *other)
+{
+    return one->weight_decay == other->weight_decay && one->rate_scale == other->rate_scale &&
+           one->running == other->running;
+}
+
+double flat_running_weight(int64_t accumulate, int64_t pieces, int64_t micro)
+{
+    double keep = 1 - running_momentum, all = 1 - pow(keep, (double)accumulate);
+    double these = 1 - pow(keep, (double)pieces);
+    if (micro >= pieces)
+        return 0;
+    return all / these * running_momentum * pow(keep, (double)(pieces - 1 - micro));
+}
+
+void flat_set_segments(struct flat_model *flat, double weight_decay, int64_t accumulate)
 {
     for (int i = 0; i < flat->count; i++) {
         struct flat_buffer *buffer = &flat->buffers[i];
@@ -186,11 +223,10 @@ void flat_set_segments(struct flat_model *flat, double weight_decay)
         buffer->segment_count = 0;
         ENSURE(buffer->segments != NULL, "no memory for the segments of %s", unit->name);
         for (int t = 0; t < unit->tensor_count; t++) {
-            if (!segment_of(buffer, &unit->tensors[t], weight_decay, &next))
+            if (!segment_of(buffer, &unit->tensors[t], weight_decay, accumulate, &next))
                 continue;
             /* The gap between two tensors holds zeros, which every rule leaves at zero. */
-            if (last != NULL && last->weight_decay == next.weight_decay &&
-                last->rate_scale == next.rate_scale) {
+            if (last != NULL && segments_alike(last, &next)) {
                 last->end = next.end;
             } else {
                 last = &buffer->segments[buffer->segment_count++];
@@ -306,6 +342,6 @@ float *flat_gradient(const struct flat_model *flat, int unit, int tensor)
 {
     const struct flat_buffer *buffer = &flat->buffers[unit];
     const struct unit_tensor *described = &buffer->unit->tensors[tensor];
-    bool moves = described->trainable && described->kind == TENSOR_PARAMETER;
-    return moves && flat->training ? buffer->whole_gradient + described->offset : NULL;
+    return described->trainable && flat->training ? buffer->whole_gradient + described->offset
+                                                  : NULL;
 }

@@ -34,11 +34,13 @@ struct flat_buffer {
     void *narrow_part;     /* [shard_count] compute type: `gradient` between replicas, or NULL */
     struct update_segment *segments; /* over the shard */
     int segment_count;
-    bool learns; /* something in it is trained */
-    bool whole;  /* `weights` holds all ranks' parts as they are now */
-    bool used;   /* between flat_gather_wait and flat_free */
-    bool last;   /* the reduction under way is the step's last */
-    bool empty;  /* nothing has come to a `gradient` with memory of its own: it counts as zero */
+    int64_t
+        parameter_count; /* of the shard's elements: what is behind them is running statistics */
+    bool learns;         /* something in it is trained, or follows the data */
+    bool whole;          /* `weights` holds all ranks' parts as they are now */
+    bool used;           /* between flat_gather_wait and flat_free */
+    bool last;           /* the reduction under way is the step's last */
+    bool empty; /* nothing has come to a `gradient` with memory of its own: it counts as zero */
     enum flat_reduction reduction;
     struct ticket *gathering, *reducing;
     struct event *ready; /* what is sent next stands */
@@ -68,6 +70,7 @@ struct flat_model {
     bool narrows;             /* gradients go over the mesh in the compute type */
     double *norm_squared;     /* device: the global gradient's, after flat_norm */
     struct event *norm_ready; /* this rank's part of it stands */
+    struct event *sums_ready; /* what flat_add_sums adds up stands */
     int64_t *nonfinite_index; /* device */
 };
 
@@ -84,8 +87,15 @@ void flat_allocate(struct flat_model *flat, struct arena *arena);
 void flat_close(struct flat_model *flat);
 
 /* Cuts this rank's part of each buffer into stretches that are updated alike: weight decay (where a
- * tensor takes it), rate, frozen or not. Call it once, before the first update. */
-void flat_set_segments(struct flat_model *flat, double weight_decay);
+ * tensor takes it), rate, frozen or not, running statistics of steps of `accumulate` pieces. Call
+ * it once, before the first update. */
+void flat_set_segments(struct flat_model *flat, double weight_decay, int64_t accumulate);
+
+/* What the statistics of piece `micro` of a step weigh in the running ones, which a step multiplies
+ * by (1 - 0.1)^accumulate: as if they had followed piece after piece, as torch's do, by 0.1 each.
+ * `pieces`: how many of the `accumulate` have samples; where some have none (in an epoch's last
+ * step) the others weigh more, so that all weights still make 1. */
+double flat_running_weight(int64_t accumulate, int64_t pieces, int64_t micro);
 
 /* Each rank draws the start of its own shard; averages start at the masters, moments and gradients
  * at zero. Then or after loading: flat_refresh makes the compute copies from the masters. */
@@ -122,8 +132,13 @@ struct flat_traffic {
 };
 struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, int first_unit);
 
-/* *norm_squared (device) = the sum of squares of the whole gradient, on every rank. */
+/* *norm_squared (device) = the sum of squares of the whole gradient, on every rank. Running
+ * statistics do not count. */
 void flat_norm(struct flat_model *flat);
+
+/* Adds numbers on the device up over all ranks, by the stream: for what ranks compute together in
+ * the middle of a pass. Collective; all ranks get the same bits. */
+void flat_add_sums(const struct flat_model *flat, double *sums, int64_t count);
 
 /* The moving averages and the masters change places, compute copies too (evaluation with EMA
  * weights). */

@@ -200,7 +200,7 @@ void flat_norm(struct flat_model *flat)
     backend->zero(flat->stream, flat->norm_squared, sizeof *flat->norm_squared);
     for (int i = 0; i < flat->count; i++) {
         const struct flat_buffer *buffer = &flat->buffers[i];
-        backend->sum_squares(flat->stream, buffer->gradient, buffer->shard_count,
+        backend->sum_squares(flat->stream, buffer->gradient, buffer->parameter_count,
                              flat->norm_squared);
     }
     if (shard->size == 1)
@@ -209,6 +209,20 @@ void flat_norm(struct flat_model *flat)
     shard->backend->wait(shard->backend->all_reduce(shard, flat->norm_squared, 1, COMM_FP64,
                                                     COMM_SUM, flat->norm_ready),
                          flat->stream);
+}
+
+void flat_add_sums(const struct flat_model *flat, double *sums, int64_t count)
+{
+    struct comm *const groups[] = {flat->mesh->shard_data, flat->mesh->replica_data};
+    for (int i = 0; i < 2; i++) {
+        struct comm *group = groups[i];
+        if (group->size == 1)
+            continue;
+        flat->device->backend->event_record(flat->sums_ready, flat->stream);
+        group->backend->wait(
+            group->backend->all_reduce(group, sums, count, COMM_FP64, COMM_SUM, flat->sums_ready),
+            flat->stream);
+    }
 }
 
 /* CRC32C of a stretch of device memory, through a piece of host memory. */

@@ -9,7 +9,10 @@
 
 enum tensor_kind {
     TENSOR_PARAMETER, /* optimised */
-    TENSOR_STATE      /* checkpointed, not optimised (batch norm's statistics) */
+    /* Batch norm's running statistics: checkpointed, not optimised. A step moves them by what it
+     * adds to their "gradient" (flat_running_weight). They lie behind all parameters of the unit.
+     */
+    TENSOR_STATE
 };
 
 enum initial_rule {

@@ -8,6 +8,9 @@
 
 #include "core/log.h"
 
+/* Tensors begin at multiples of this many elements, so that vector loads are aligned. */
+enum { TENSOR_ALIGNMENT = 16 };
+
 void model_close(struct model *model)
 {
     if (model != NULL)
@@ -48,9 +51,10 @@ static bool freeze_list(struct model *model, const char *list, struct error *err
         size_t length = strcspn(list, ", ");
         if (length > 0 && !freeze_item(model, list, length))
             return error_set(error, ERROR_USAGE,
-                             "optim.freeze: %s has no unit or tensor \"%.*s\": units are stem, "
-                             "blocks.0, ..., head",
-                             model->type->name, (int)length, list);
+                             "optim.freeze: the model has no unit or tensor \"%.*s\": units are "
+                             "%s, ..., %s",
+                             (int)length, list, model->units[0].name,
+                             model->units[model->unit_count - 1].name);
         list += length;
     }
     return true;
@@ -74,12 +78,35 @@ bool model_apply_options(struct model *model, const struct options *options, str
         return false;
     for (int u = 0; u < model->unit_count; u++)
         for (int t = 0; t < model->units[u].tensor_count; t++)
-            any_trainable = any_trainable || model->units[u].tensors[t].trainable;
+            any_trainable = any_trainable || (model->units[u].tensors[t].trainable &&
+                                              model->units[u].tensors[t].kind == TENSOR_PARAMETER);
     if (!any_trainable)
         return error_set(error, ERROR_USAGE,
                          "optim.freeze=%s leaves nothing to train: name fewer units",
                          options->optim.freeze);
-    return true;
+    return model->type->configure == NULL || model->type->configure(model, options, error);
+}
+
+struct unit_tensor *unit_add_tensor(struct unit *unit, uint32_t *next_index, const char *name,
+                                    int dimensions, const int64_t *shape)
+{
+    struct unit_tensor *tensor = &unit->tensors[unit->tensor_count++];
+    *tensor = (struct unit_tensor){.dimensions = dimensions,
+                                   .count = 1,
+                                   .kind = TENSOR_PARAMETER,
+                                   .decay = true,
+                                   .rate_scale = 1,
+                                   .trainable = true,
+                                   .index = (*next_index)++};
+    int length = snprintf(tensor->name, sizeof tensor->name, "%s", name);
+    ENSURE(length < TENSOR_NAME, "tensor name too long: %s", name);
+    for (int d = 0; d < dimensions; d++) {
+        tensor->shape[d] = shape[d];
+        tensor->count *= shape[d];
+    }
+    tensor->offset = (unit->count + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
+    unit->count = tensor->offset + tensor->count;
+    return tensor;
 }
 
 int64_t model_parameter_count(const struct model *model)
@@ -108,6 +135,8 @@ static void unit_print(const struct unit *unit)
     const struct unit_tensor *largest = &unit->tensors[0];
     for (int t = 0; t < unit->tensor_count; t++) {
         const struct unit_tensor *tensor = &unit->tensors[t];
+        if (tensor->kind == TENSOR_STATE)
+            continue;
         count += tensor->count;
         trainable += tensor->trainable ? tensor->count : 0;
         if (tensor->count > largest->count)

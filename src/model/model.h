@@ -11,12 +11,17 @@
 
 struct model;
 
+enum model_loss { LOSS_CROSS_ENTROPY, LOSS_SQUARED_ERROR };
+
 /* What one batch's pass needs to know. */
 struct model_pass {
     struct stream *stream;
     const struct flat_model *flat;
     int64_t batch; /* samples, may be 0 */
     bool training; /* dropout on, activations kept for backward */
+    /* What this rank's batch weighs in the running statistics of norms: flat_running_weight, and of
+     * norms that do not look at other ranks' samples that times this rank's share of all. */
+    double running_weight;
     uint64_t seed;
     const struct run_place *place; /* device: keys dropout; not read unless training */
     const void *images;            /* [batch, channels, image, image] compute type */
@@ -26,6 +31,9 @@ struct model_pass {
 
 struct model_type {
     const char *name;
+    /* Takes from the options what is this kind's affair, after tensors know whether they are
+     * frozen. NULL: nothing. */
+    bool (*configure)(struct model *model, const struct options *options, struct error *error);
     void (*activations)(struct model *model, struct arena *arena, int64_t batch, bool training);
     void (*forward)(struct model *model, const struct model_pass *pass, int unit);
     void (*backward)(struct model *model, const struct model_pass *pass, int unit);
@@ -42,9 +50,11 @@ struct model {
     struct unit *units;
     int unit_count;
     int64_t image, channels, classes;
+    enum model_loss loss;
     const float *mean, *std; /* [3], of the registry's entry */
     double flops_per_image;  /* products only, forward + backward; none counted twice */
     bool recompute;          /* a block keeps its output only, backward computes the rest anew */
+    bool local_norms;        /* there are norms that see the samples of their own rank only */
 };
 
 /* A model by its registry name with the options' overrides of its shape; describes the units, takes
@@ -61,6 +71,11 @@ int64_t model_parameter_count(const struct model *model);
 
 /* The lowest unit with something to train: backward passes end there. */
 int model_first_trainable(const struct model *model);
+
+/* Describes one more tensor behind the last: a parameter that starts at zero, decays and is
+ * trained, numbered *next_index. The unit has memory for it. */
+struct unit_tensor *unit_add_tensor(struct unit *unit, uint32_t *next_index, const char *name,
+                                    int dimensions, const int64_t *shape);
 
 /* The table of units: name, tensors, parameters, MB. */
 void model_print_summary(const struct model *model);

@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tensors begin at multiples of this many elements, so that vector loads are aligned. */
-enum { TENSOR_ALIGNMENT = 16 };
-
 /* How the tensors of a unit are added one after another. */
 struct unit_builder {
     struct unit *unit;
@@ -20,25 +17,8 @@ struct unit_builder {
 static struct unit_tensor *tensor_add(struct unit_builder *builder, enum vit_tensor which,
                                       const char *name, int dimensions, const int64_t *shape)
 {
-    struct unit *unit = builder->unit;
-    struct unit_tensor *tensor = &unit->tensors[unit->tensor_count];
-    *tensor = (struct unit_tensor){.dimensions = dimensions,
-                                   .count = 1,
-                                   .kind = TENSOR_PARAMETER,
-                                   .decay = true,
-                                   .rate_scale = 1,
-                                   .trainable = true,
-                                   .index = (*builder->next_index)++};
-    int length = snprintf(tensor->name, sizeof tensor->name, "%s", name);
-    ENSURE(length < TENSOR_NAME, "tensor name too long: %s", name);
-    for (int d = 0; d < dimensions; d++) {
-        tensor->shape[d] = shape[d];
-        tensor->count *= shape[d];
-    }
-    tensor->offset = (unit->count + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
-    unit->count = tensor->offset + tensor->count;
-    builder->slot[which] = unit->tensor_count++;
-    return tensor;
+    builder->slot[which] = builder->unit->tensor_count;
+    return unit_add_tensor(builder->unit, builder->next_index, name, dimensions, shape);
 }
 
 /* Weight and bias of a product; `bias` false: none. */
@@ -215,7 +195,19 @@ static void vit_close(struct model *model)
     free(vit);
 }
 
+static bool vit_configure(struct model *model, const struct options *options, struct error *error)
+{
+    (void)model;
+    if (options->model.sync_bn == SWITCH_AUTO)
+        return true;
+    return error_set(error, ERROR_USAGE,
+                     "model.sync_bn is for models with batch norm, and model.name=%s has none: "
+                     "leave it out",
+                     options->model.name);
+}
+
 static const struct model_type vit_type = {.name = "vit",
+                                           .configure = vit_configure,
                                            .activations = vit_activations,
                                            .forward = vit_forward,
                                            .backward = vit_backward,

@@ -2,6 +2,7 @@
  */
 #include "train/evaluate.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "core/clock.h"
@@ -14,19 +15,11 @@ static void batch_evaluate(struct session *session, struct data_feed *feed, stru
     session_upload(session, batch, &feed->source, false, NULL);
     struct model_pass pass = session_pass(session, batch->count, false);
     session_forward(session, &pass);
-    const struct cross_entropy loss = {.type = session->compute,
-                                       .batch = batch->count,
-                                       .classes = session->model->classes,
-                                       .scale = 1,
-                                       .logits = session->logits,
-                                       .labels = session->labels,
-                                       .sums = session->sums,
-                                       .predicted = session->predicted,
-                                       .probabilities =
-                                           probabilities != NULL ? session->probabilities : NULL};
-    backend->cross_entropy(session->stream, &loss);
+    session_loss(session, &feed->source, batch->count, 1, false,
+                 probabilities != NULL ? session->probabilities : NULL);
     size_t count = (size_t)batch->count;
-    backend->copy(session->stream, predicted, session->predicted, count * sizeof *predicted);
+    if (session->model->loss == LOSS_CROSS_ENTROPY)
+        backend->copy(session->stream, predicted, session->predicted, count * sizeof *predicted);
     if (probabilities != NULL)
         backend->copy(session->stream, probabilities, session->probabilities,
                       count * (size_t)session->model->classes * sizeof *probabilities);
@@ -36,7 +29,7 @@ static void batch_evaluate(struct session *session, struct data_feed *feed, stru
 static void confusion_count(struct evaluation *evaluation, const struct batch *batch,
                             const int32_t *predicted)
 {
-    for (int64_t i = 0; i < batch->count; i++)
+    for (int64_t i = 0; i < batch->count && evaluation->classes > 0; i++)
         evaluation->confusion[batch->labels[i] * evaluation->classes + predicted[i]]++;
 }
 
@@ -76,16 +69,16 @@ static void sums_reduce(struct session *session, struct evaluation *evaluation)
     evaluation->samples = (int64_t)sums[3];
     double samples = sums[3] > 0 ? sums[3] : 1;
     evaluation->loss = sums[0] / samples;
-    evaluation->top1 = sums[1] / samples;
-    evaluation->top5 = sums[2] / samples;
+    evaluation->top1 = evaluation->classes > 0 ? sums[1] / samples : NAN;
+    evaluation->top5 = evaluation->classes > 0 ? sums[2] / samples : NAN;
 }
 
 /* Collective. Room for what a pass gives and for the confusion matrix. */
 static bool results_allocate(const struct session *session, struct evaluation *evaluation,
                              int32_t **predicted, float **probabilities, struct error *error)
 {
-    size_t classes = (size_t)session->model->classes, batch = (size_t)session->batch;
-    evaluation->confusion = calloc(classes * classes, sizeof(int64_t));
+    size_t classes = (size_t)evaluation->classes, batch = (size_t)session->batch;
+    evaluation->confusion = calloc(classes * classes + 1, sizeof(int64_t));
     *predicted = calloc(batch, sizeof **predicted);
     if (probabilities != NULL)
         *probabilities = calloc(batch * classes, sizeof **probabilities);
@@ -105,7 +98,9 @@ bool evaluation_run(struct session *session, struct data_feed *feed,
     double begin = clock_now();
     int32_t *predicted = NULL;
     float *probabilities = NULL;
-    *evaluation = (struct evaluation){.classes = session->model->classes};
+    const struct model *model = session->model;
+    *evaluation =
+        (struct evaluation){.classes = model->loss == LOSS_CROSS_ENTROPY ? model->classes : 0};
     bool good = results_allocate(session, evaluation, &predicted,
                                  visitor != NULL ? &probabilities : NULL, error);
     if (good) {

@@ -7,10 +7,12 @@ enum { BATCHES_AHEAD = 4 };
 
 struct image_source feed_source(const struct options *options, const struct dataset *dataset)
 {
+    struct image_source source = {.channels = dataset->channels, .label_unit = dataset->label_unit};
     if (crop_is_active(options, dataset->encoded))
-        return (struct image_source){.channels = dataset->channels};
-    return (struct image_source){
-        .channels = dataset->channels, .height = dataset->height, .width = dataset->width};
+        return source;
+    source.height = dataset->height;
+    source.width = dataset->width;
+    return source;
 }
 
 bool feed_open(struct data_feed *feed, const struct options *options, enum data_split split,

@@ -126,6 +126,8 @@ void evaluation_print(const struct evaluation *evaluation, const struct dataset 
     struct class_metrics metrics;
     char label[LABEL_SIZE];
 
+    if (evaluation->classes == 0)
+        return;
     log_info("%-*s %9s %9s %9s %9s %11s", LABEL_WIDTH, "class", "accuracy", "precision", "recall",
              "F1", "specificity");
     for (int64_t number = 0; number < evaluation->classes && number < PRINTED_CLASSES; number++) {

@@ -13,9 +13,9 @@ struct class_metrics {
 };
 
 struct evaluation {
-    int64_t samples, classes;
-    double loss, top1, top5; /* means: of losses, of right answers in [0, 1] */
-    int64_t *confusion;      /* [classes, classes]: row = true class, column = predicted */
+    int64_t samples, classes; /* of a regression: 0 classes */
+    double loss, top1, top5;  /* means: of losses, of right answers in [0, 1] (NAN: no classes) */
+    int64_t *confusion;       /* [classes, classes]: row = true class, column = predicted */
     double seconds;
 };
 

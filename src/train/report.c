@@ -84,6 +84,21 @@ static double elapsed(const struct trainer *trainer)
     return trainer->earlier_seconds + clock_now() - trainer->opened_at;
 }
 
+/* The share of right answers; NAN where there are no classes. */
+static double right_share(const struct trainer *trainer, double right, double samples)
+{
+    return trainer->session.model->loss == LOSS_CROSS_ENTROPY ? right / samples : NAN;
+}
+
+/* "  acc 12.34 %", or nothing for NAN. */
+static const char *accuracy_text(double share, const char *name, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (!isnan(share))
+        snprintf(text, size, "  %s %.2f %%", name, 100 * share);
+    return text;
+}
+
 /* The line under all others, or plain lines now and then. */
 static void line_show(struct trainer *trainer)
 {
@@ -94,15 +109,15 @@ static void line_show(struct trainer *trainer)
     int64_t steps_left = trainer->total_steps - state->step;
     double step_seconds =
         trainer->epoch_clock.steps > 0 ? seconds / (double)trainer->epoch_clock.steps : 0;
-    char left[32], line[256];
+    char left[32], right[32], line[256];
     clock_format(step_seconds * (double)steps_left, left, sizeof left);
-    snprintf(
-        line, sizeof line,
-        "epoch %lld  step %lld/%lld  loss %.4f  acc %.2f %%  lr %.2e  %.0f img/s  data %.1f %%  "
-        "ETA %s",
-        (long long)state->epoch + 1, (long long)state->step, (long long)trainer->total_steps,
-        state->epoch_loss_sum / samples, 100 * state->epoch_top1_sum / samples, trainer->last_rate,
-        rate, seconds > 0 ? 100 * trainer->epoch_clock.data / seconds : 0, left);
+    accuracy_text(right_share(trainer, state->epoch_top1_sum, samples), "acc", right, sizeof right);
+    snprintf(line, sizeof line,
+             "epoch %lld  step %lld/%lld  loss %.4f%s  lr %.2e  %.0f img/s  data %.1f %%  "
+             "ETA %s",
+             (long long)state->epoch + 1, (long long)state->step, (long long)trainer->total_steps,
+             state->epoch_loss_sum / samples, right, trainer->last_rate, rate,
+             seconds > 0 ? 100 * trainer->epoch_clock.data / seconds : 0, left);
     if (log_is_terminal()) {
         log_progress("%s", line);
     } else if (now - trainer->plain_line_at >= PLAIN_LINE_SECONDS) {
@@ -150,8 +165,8 @@ void report_interval(struct trainer *trainer)
                                     .step = state->step,
                                     .split = "train",
                                     .loss = sums.loss / samples,
-                                    .top1 = sums.top1 / samples,
-                                    .top5 = sums.top5 / samples,
+                                    .top1 = right_share(trainer, sums.top1, samples),
+                                    .top5 = right_share(trainer, sums.top5, samples),
                                     .rate = trainer->last_rate,
                                     .gradient_norm = trainer->last_norm,
                                     .images_per_second = speed,
@@ -172,18 +187,19 @@ void report_interval(struct trainer *trainer)
 
 static void epoch_say(const struct trainer *trainer, const struct epoch_row *row, bool evaluated)
 {
-    char text[160] = "", best[48] = "", seconds[32];
+    char text[160] = "", best[48] = "", seconds[32], right[32], val_right[32];
     if (!isnan(trainer->best_metric))
         snprintf(best, sizeof best, "  (best %s %.4g)",
                  trainer->options.checkpoint.monitor == MONITOR_LOSS ? "loss" : "acc",
                  trainer->best_metric);
     if (evaluated)
-        snprintf(text, sizeof text, "  val loss %.4f  val acc %.2f %%%s", row->val_loss,
-                 100 * row->val_top1, best);
+        snprintf(text, sizeof text, "  val loss %.4f%s%s", row->val_loss,
+                 accuracy_text(row->val_top1, "val acc", val_right, sizeof val_right), best);
     clock_format(row->seconds, seconds, sizeof seconds);
     log_progress_end();
-    log_info("epoch %lld done  loss %.4f  acc %.2f %%%s  %s  %.0f img/s  data wait %.2f %%",
-             (long long)row->epoch + 1, row->train_loss, 100 * row->train_top1, text, seconds,
+    log_info("epoch %lld done  loss %.4f%s%s  %s  %.0f img/s  data wait %.2f %%",
+             (long long)row->epoch + 1, row->train_loss,
+             accuracy_text(row->train_top1, "acc", right, sizeof right), text, seconds,
              row->images_per_second, 100 * row->data_share);
 }
 
@@ -194,19 +210,20 @@ bool report_epoch(struct trainer *trainer, bool evaluated, struct error *error)
     const struct epoch_clock *clock = &trainer->epoch_clock;
     double samples = state->epoch_samples > 0 ? state->epoch_samples : 1;
     double training = clock->training > 0 ? clock->training : 1;
-    const struct epoch_row row = {.epoch = state->epoch,
-                                  .steps = state->step,
-                                  .train_loss = state->epoch_loss_sum / samples,
-                                  .train_top1 = state->epoch_top1_sum / samples,
-                                  .train_top5 = state->epoch_top5_sum / samples,
-                                  .val_loss = evaluated ? evaluation->loss : NAN,
-                                  .val_top1 = evaluated ? evaluation->top1 : NAN,
-                                  .val_top5 = evaluated ? evaluation->top5 : NAN,
-                                  .rate = trainer->last_rate,
-                                  .seconds = clock->training,
-                                  .eval_seconds = evaluated ? evaluation->seconds : NAN,
-                                  .images_per_second = (double)clock->images / training,
-                                  .data_share = clock->data / training};
+    const struct epoch_row row = {
+        .epoch = state->epoch,
+        .steps = state->step,
+        .train_loss = state->epoch_loss_sum / samples,
+        .train_top1 = right_share(trainer, state->epoch_top1_sum, samples),
+        .train_top5 = right_share(trainer, state->epoch_top5_sum, samples),
+        .val_loss = evaluated ? evaluation->loss : NAN,
+        .val_top1 = evaluated ? evaluation->top1 : NAN,
+        .val_top5 = evaluated ? evaluation->top5 : NAN,
+        .rate = trainer->last_rate,
+        .seconds = clock->training,
+        .eval_seconds = evaluated ? evaluation->seconds : NAN,
+        .images_per_second = (double)clock->images / training,
+        .data_share = clock->data / training};
     if (evaluated) {
         const struct metrics_row metrics = {.epoch = state->epoch,
                                             .step = state->step,
@@ -302,9 +319,12 @@ bool report_result(struct trainer *trainer, struct error *error)
     clock_format(results.training_seconds, training, sizeof training);
     if (results.evaluation != NULL) {
         evaluation_print(&trainer->evaluation, &trainer->validation.dataset);
-        log_info("final: loss %.4f, accuracy %.2f %% (top-5 %.2f %%) on %lld samples",
-                 trainer->evaluation.loss, 100 * trainer->evaluation.top1,
-                 100 * trainer->evaluation.top5, (long long)trainer->evaluation.samples);
+        const struct evaluation *last = &trainer->evaluation;
+        char right[80] = "";
+        if (last->classes > 0)
+            snprintf(right, sizeof right, ", accuracy %.2f %% (top-5 %.2f %%)", 100 * last->top1,
+                     100 * last->top5);
+        log_info("final: loss %.4f%s on %lld samples", last->loss, right, (long long)last->samples);
     }
     log_info("time: %s in all, %s training alone, %.0f img/s", total, training,
              results.images_per_second);

@@ -106,7 +106,7 @@ static void put_evaluation(json_t *object, const struct evaluation *evaluation, 
     put(object, "top1", number(evaluation->top1));
     put(object, "top5", number(evaluation->top5));
     put(object, "evaluation_seconds", number(evaluation->seconds));
-    if (evaluation->confusion == NULL)
+    if (evaluation->confusion == NULL || evaluation->classes == 0)
         return;
     evaluation_macro(evaluation, &macro);
     put(object, "macro", class_to_json(&macro, NULL));

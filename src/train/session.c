@@ -38,9 +38,6 @@ static bool normalisation_choose(struct session *session, struct error *error)
     const struct model *model = session->model;
     const struct option_list *mean = &session->options->augment.mean;
     const struct option_list *std = &session->options->augment.std;
-    if (model->channels > 4)
-        return error_set(error, ERROR_USAGE, "model.channels=%lld: images have 1 to 4 channels",
-                         (long long)model->channels);
     if ((mean->count > 1 && mean->count != model->channels) ||
         (std->count > 1 && std->count != model->channels))
         return error_set(error, ERROR_USAGE,
@@ -305,6 +302,12 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
         error_set(error, ERROR_USAGE,
                   "the images have %lld channels and model.channels is %lld: set model.channels",
                   (long long)source->channels, (long long)session->model->channels);
+    if ((source->label_unit > 0) != (session->model->loss == LOSS_SQUARED_ERROR))
+        error_set(error, ERROR_USAGE,
+                  "model.name=%s learns %s, and the data are of %s: see data.task",
+                  session->options->model.name,
+                  session->model->loss == LOSS_SQUARED_ERROR ? "numbers" : "classes",
+                  source->label_unit > 0 ? "numbers" : "classes");
     const struct image_source known = session_source(session, source);
     session_measure(session, batch, &known, training, NULL);
     snapshot_decide(session);
@@ -432,6 +435,41 @@ void session_upload(struct session *session, struct batch *batch, const struct i
         .images = session->images,
         .scratch = session->transform_scratch};
     backend->image_transform(stream, &transform);
+}
+
+/* Two kinds of losses: of classes, of numbers. */
+void session_loss(struct session *session, const struct image_source *source, int64_t count,
+                  double scale, bool dlogits, float *probabilities)
+{
+    const struct device_backend *backend = session->device->backend;
+    const struct model *model = session->model;
+    const struct cross_entropy classes = {
+        .type = session->compute,
+        .batch = count,
+        .classes = model->classes,
+        .smoothing = dlogits ? (float)session->options->train.label_smoothing : 0,
+        .scale = (float)scale,
+        .logits = session->logits,
+        .labels = session->labels,
+        .dlogits = dlogits ? session->logits : NULL,
+        .scaler = dlogits ? session->scaler : NULL,
+        .sums = session->sums,
+        .predicted = dlogits ? NULL : session->predicted,
+        .probabilities = probabilities};
+    const struct squared_error numbers = {.type = session->compute,
+                                          .batch = count,
+                                          .outputs = model->classes,
+                                          .scale = (float)scale,
+                                          .label_unit = source->label_unit,
+                                          .predictions = session->logits,
+                                          .labels = session->labels,
+                                          .dpredictions = dlogits ? session->logits : NULL,
+                                          .scaler = dlogits ? session->scaler : NULL,
+                                          .sums = session->sums};
+    if (model->loss == LOSS_CROSS_ENTROPY)
+        backend->cross_entropy(session->stream, &classes);
+    else
+        backend->squared_error(session->stream, &numbers);
 }
 
 struct model_pass session_pass(struct session *session, int64_t count, bool training)

@@ -8,6 +8,7 @@
 #include "core/options.h"
 #include "data/loader.h"
 #include "device/device.h"
+#include "device/image.h"
 #include "device/profile.h"
 #include "mesh/flat.h"
 #include "mesh/mesh.h"
@@ -49,15 +50,16 @@ struct session {
     struct loss_scaler *scaler; /* device; NULL: the compute type needs none, or no training */
 
     /* What comes back. */
-    struct loss_sums *host_sums;           /* pinned */
-    struct outcome_ring outcomes;          /* of steps, on their way */
-    struct step_outcome outcome;           /* the newest that is known */
-    float augment_mean[4], augment_std[4]; /* one a channel */
+    struct loss_sums *host_sums;  /* pinned */
+    struct outcome_ring outcomes; /* of steps, on their way */
+    struct step_outcome outcome;  /* the newest that is known */
+    float augment_mean[IMAGE_CHANNELS], augment_std[IMAGE_CHANNELS];
 };
 
-/* The size of images as they come to the device; 0 x 0: the model's, which the host makes. */
+/* Images as they come to the device, 0 x 0: the model's size, which the host makes; and labels. */
 struct image_source {
     int64_t channels, height, width;
+    double label_unit; /* of a regression's targets, see dataset.h */
 };
 
 /* The same with the model's size in place of 0 x 0. */
@@ -123,6 +125,12 @@ void session_phase_begin(const struct session *session, const char *name);
 void session_phase_end(const struct session *session);
 void session_unit_begin(struct session *session, int unit);
 void session_unit_end(struct session *session);
+
+/* The loss of the batch that a pass has just seen: counted in session->sums. dlogits: the logits
+ * become its gradient times scale; else probabilities (or NULL) and the predicted classes are
+ * written where the model has any. */
+void session_loss(struct session *session, const struct image_source *source, int64_t count,
+                  double scale, bool dlogits, float *probabilities);
 
 /* A pass over the batch that the session holds, `count` samples, nothing random in it yet. */
 struct model_pass session_pass(struct session *session, int64_t count, bool training);

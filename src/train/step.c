@@ -11,18 +11,20 @@
 /* What must be known of a batch to queue its pass. */
 struct micro_batch {
     int64_t count, global_count;
-    bool good;        /* all its records could be read */
-    bool first, last; /* of the step */
+    double running_weight; /* of the pass */
+    bool good;             /* all its records could be read */
+    bool first, last;      /* of the step */
 };
 
 static const char advice[] = "try a lower optim.lr, schedule.warmup or train.clip_norm";
 
-void step_open(struct step_context *step, struct session *session, struct loader *loader,
-               const struct image_source *source, const struct optimizer *optimizer)
+void step_open(struct step_context *step, struct session *session, struct data_feed *feed,
+               const struct optimizer *optimizer)
 {
     *step = (struct step_context){.session = session,
-                                  .loader = loader,
-                                  .source = *source,
+                                  .loader = feed->loader,
+                                  .sampler = &feed->sampler,
+                                  .source = feed->source,
                                   .optimizer = optimizer,
                                   .first_trainable = model_first_trainable(session->model)};
     step->records = session->device->backend->graph_begin != NULL && session->options->cuda.graph &&
@@ -38,19 +40,10 @@ void step_close(struct step_context *step)
 
 /* A record that could not be read poisons the gradient: so all ranks see, in the norm that they
  * look at anyway, that one cannot go on. */
-static void loss_and_gradient(struct session *session, const struct micro_batch *micro)
+static void loss_and_gradient(struct step_context *step, const struct micro_batch *micro)
 {
-    const struct cross_entropy loss = {.type = session->compute,
-                                       .batch = micro->count,
-                                       .classes = session->model->classes,
-                                       .smoothing = (float)session->options->train.label_smoothing,
-                                       .scale = micro->good ? 1 / (float)micro->global_count : NAN,
-                                       .logits = session->logits,
-                                       .labels = session->labels,
-                                       .dlogits = session->logits,
-                                       .scaler = session->scaler,
-                                       .sums = session->sums};
-    session->device->backend->cross_entropy(session->stream, &loss);
+    double scale = micro->good ? 1 / (double)micro->global_count : NAN;
+    session_loss(step->session, &step->source, micro->count, scale, true, NULL);
 }
 
 /* The backward pass of all units that train; each unit's gradient goes off to be added up over the
@@ -84,9 +77,10 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
     if (micro->first)
         flat_zero_gradients(&session->flat);
     struct model_pass pass = session_pass(session, micro->count, true);
+    pass.running_weight = micro->running_weight;
     session_phase_begin(session, "forward");
     session_forward(session, &pass);
-    loss_and_gradient(session, micro);
+    loss_and_gradient(step, micro);
     session_phase_end(session);
     double middle = clock_now();
     session_phase_begin(session, "backward");
@@ -144,6 +138,21 @@ static bool step_replay(struct step_context *step, const struct micro_batch *mic
     return true;
 }
 
+/* What this rank's piece weighs in running statistics. */
+static double running_weight(const struct step_context *step, const struct batch *batch,
+                             int64_t micro)
+{
+    const struct sampler *sampler = step->sampler;
+    int64_t pieces = sampler->accumulate;
+    while (pieces > 1 && sampler_piece_samples(sampler, batch->global_count, pieces - 1) == 0)
+        pieces--;
+    double weight = flat_running_weight(sampler->accumulate, pieces, micro);
+    int64_t all = sampler_piece_samples(sampler, batch->global_count, micro);
+    if (step->session->model->local_norms && all > 0)
+        weight *= (double)batch->count / (double)all;
+    return weight;
+}
+
 static void micro_batch_run(struct step_context *step, struct run_place place, int64_t number,
                             struct step_times *times)
 {
@@ -154,6 +163,7 @@ static void micro_batch_run(struct step_context *step, struct run_place place, i
         step->unread = batch->error;
     const struct micro_batch micro = {.count = batch->count,
                                       .global_count = batch->global_count,
+                                      .running_weight = running_weight(step, batch, number),
                                       .good = batch->error.kind == ERROR_NONE,
                                       .first = number == 0,
                                       .last = number == session->options->train.accumulate - 1};

@@ -4,12 +4,14 @@
 #ifndef VITTRAIN_TRAIN_STEP_H
 #define VITTRAIN_TRAIN_STEP_H
 
+#include "train/feed.h"
 #include "train/optimizer.h"
 #include "train/session.h"
 
 struct step_context {
     struct session *session;
     struct loader *loader;
+    const struct sampler *sampler; /* the loader's */
     struct image_source source;
     const struct optimizer *optimizer;
     int first_trainable; /* lowest unit with something to train: backward ends there */
@@ -30,8 +32,8 @@ struct step_times {
     double exposed;       /* of forward to update: waiting for it */
 };
 
-void step_open(struct step_context *step, struct session *session, struct loader *loader,
-               const struct image_source *source, const struct optimizer *optimizer);
+void step_open(struct step_context *step, struct session *session, struct data_feed *feed,
+               const struct optimizer *optimizer);
 
 void step_close(struct step_context *step);
 

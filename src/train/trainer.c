@@ -176,16 +176,23 @@ static bool trainer_prepare(struct trainer *trainer, struct error *error)
     const struct options *options = &trainer->options;
     if (!data_open(trainer, error) || !session_open(session, options, trainer->world, true, error))
         return false;
+    if (session->model->loss != LOSS_CROSS_ENTROPY && options->checkpoint.monitor == MONITOR_TOP1)
+        return error_set(error, ERROR_USAGE,
+                         "checkpoint.monitor=top1: model.name=%s tells no classes: set "
+                         "checkpoint.monitor=loss",
+                         options->model.name);
     run_announce(trainer);
+    if (session->model->local_norms && trainer->world->size > 1)
+        log_info("batch norm sees the samples of its own rank only (model.sync_bn=off): results "
+                 "depend on the number of ranks");
     int64_t batch = feed_pass_samples(options, trainer->world->size);
     if (!session_allocate(session, batch, &trainer->train.source, true, error) ||
         !feeds_start(trainer, error))
         return false;
     optimizer_open(&trainer->optimizer, options);
-    flat_set_segments(&session->flat, options->optim.weight_decay);
+    flat_set_segments(&session->flat, options->optim.weight_decay, options->train.accumulate);
     schedule_start(trainer);
-    step_open(&trainer->step, session, trainer->train.loader, &trainer->train.source,
-              &trainer->optimizer);
+    step_open(&trainer->step, session, &trainer->train, &trainer->optimizer);
     return folder_prepare(trainer, error) && state_prepare(trainer, error) &&
            log_prepare(trainer, error);
 }

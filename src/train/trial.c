@@ -111,10 +111,10 @@ static bool rehearsal_run(struct rehearsal *rehearsal, double *seconds, struct e
     struct step_context step;
     struct step_times times = {0};
     optimizer_open(&optimizer, options);
-    flat_set_segments(&session->flat, options->optim.weight_decay);
+    flat_set_segments(&session->flat, options->optim.weight_decay, options->train.accumulate);
     flat_initialize(&session->flat, (uint64_t)options->run.seed);
     flat_refresh(&session->flat);
-    step_open(&step, session, rehearsal->train.loader, &rehearsal->train.source, &optimizer);
+    step_open(&step, session, &rehearsal->train, &optimizer);
     session_activations(session, true);
     session->device->backend->zero(session->stream, session->sums, sizeof *session->sums);
     sampler_set_epoch(&rehearsal->train.sampler, 0);

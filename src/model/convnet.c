@@ -1,0 +1,284 @@
+/* Convolutional models: from the table of nodes to units and their tensors. */
+#include "model/convnet.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A unit's parameters and running statistics while they are added. */
+struct tensors {
+    struct convnet *convnet;
+    uint32_t next_index;
+};
+
+int64_t convnet_elements(const struct convnet_node *node)
+{
+    return node->height * node->width * node->channels;
+}
+
+struct convolution_shape convnet_convolution_shape(const struct convnet_node *node, int64_t batch)
+{
+    return (struct convolution_shape){.batch = batch,
+                                      .height = node->in_height,
+                                      .width = node->in_width,
+                                      .in = node->in,
+                                      .out = node->channels,
+                                      .kernel = node->kernel,
+                                      .stride = node->stride,
+                                      .padding = node->padding};
+}
+
+void convnet_unit(struct convnet *convnet, const char *name)
+{
+    int unit = convnet->model.unit_count++;
+    ENSURE(unit < CONVNET_NODES, "a model of more than %d units", CONVNET_NODES);
+    snprintf(convnet->unit_name[unit], TENSOR_NAME, "%s", name);
+}
+
+/* Rows and columns that leave a node. */
+static void node_measure(struct convnet *convnet, struct convnet_node *node)
+{
+    switch (node->kind) {
+    case CONVNET_CONVOLUTION:
+    case CONVNET_MAX_POOL:
+        node->height = convolved_size(node->in_height, node->kernel, node->stride, node->padding);
+        node->width = convolved_size(node->in_width, node->kernel, node->stride, node->padding);
+        break;
+    case CONVNET_MEAN_POOL:
+    case CONVNET_FLATTEN:
+    case CONVNET_LINEAR:
+        node->height = node->width = 1;
+        break;
+    case CONVNET_IMAGES:
+    case CONVNET_BATCH_NORM:
+        node->height = node->in_height;
+        node->width = node->in_width;
+        break;
+    }
+    /* Divisions round towards zero. */
+    int64_t reach = node->in_height + 2 * node->padding;
+    if (node->height < 1 || node->width < 1 || reach < node->kernel)
+        convnet->too_small = true;
+}
+
+static void node_count_reader(struct convnet *convnet, int number)
+{
+    struct convnet_node *read = &convnet->nodes[number];
+    bool adds = read->kind == CONVNET_BATCH_NORM || read->kind == CONVNET_MAX_POOL;
+    ENSURE(++read->readers <= (adds ? 2 : 1), "node %d is read too often", number);
+}
+
+int convnet_add(struct convnet *convnet, const struct convnet_node *described)
+{
+    int number = convnet->node_count++;
+    ENSURE(number < CONVNET_NODES, "a model of more than %d nodes", CONVNET_NODES);
+    struct convnet_node *node = &convnet->nodes[number];
+    const struct convnet_node *input = &convnet->nodes[described->input];
+    *node = *described;
+    snprintf(node->prefix, sizeof node->prefix, "%s", node->name != NULL ? node->name : "");
+    node->name = NULL;
+    node->unit = number == 0 ? 0 : convnet->model.unit_count - 1;
+    if (number > 0) {
+        node->in = input->channels;
+        node->in_height = input->height;
+        node->in_width = input->width;
+        node_count_reader(convnet, node->input);
+    }
+    if (node->residual > 0)
+        node_count_reader(convnet, node->residual);
+    if (node->kind == CONVNET_FLATTEN)
+        node->channels = convnet_elements(input);
+    else if (node->kind == CONVNET_BATCH_NORM || node->kind == CONVNET_MAX_POOL ||
+             node->kind == CONVNET_MEAN_POOL)
+        node->channels = node->in;
+    node_measure(convnet, node);
+    /* The largest of a window came out of the relu, too; a norm masks by itself. */
+    bool passes = node->kind == CONVNET_MAX_POOL || node->kind == CONVNET_FLATTEN;
+    node->clipped = passes ? input->clipped : node->relu && node->kind != CONVNET_BATCH_NORM;
+    ENSURE(!input->clipped || number == 0 || node->kind == CONVNET_CONVOLUTION ||
+               node->kind == CONVNET_LINEAR || passes,
+           "node %d reads what came out of a relu and cannot mask its gradient", number);
+    return number;
+}
+
+/* A tensor of a node: its name with the node's before it. */
+static struct unit_tensor *node_tensor(struct tensors *tensors, const struct convnet_node *node,
+                                       const char *name, int dimensions, const int64_t *shape)
+{
+    char full[2 * TENSOR_NAME];
+    snprintf(full, sizeof full, "%s%s%s", node->prefix, node->prefix[0] != '\0' ? "." : "", name);
+    return unit_add_tensor(&tensors->convnet->model.units[node->unit], &tensors->next_index, full,
+                           dimensions, shape);
+}
+
+/* Weight and bias of a convolution or linear layer. */
+static void product_tensors(struct tensors *tensors, const struct convnet_node *node)
+{
+    bool linear = node->kind == CONVNET_LINEAR;
+    int64_t window = linear ? 1 : node->kernel * node->kernel;
+    const int64_t shape[] = {node->channels, node->in, node->kernel, node->kernel};
+    double bound = 1 / sqrt((double)(node->in * window));
+    struct unit_tensor *tensor = node_tensor(tensors, node, "weight", linear ? 2 : 4, shape);
+    tensor->initial = INITIAL_UNIFORM;
+    tensor->initial_scale = bound;
+    if (node->initial == CONVNET_KAIMING_FAN_OUT) {
+        tensor->initial = INITIAL_NORMAL;
+        tensor->initial_scale = sqrt(2 / (double)(node->channels * window));
+    }
+    if (!linear && !node->bias)
+        return;
+    tensor = node_tensor(tensors, node, "bias", 1, &node->channels);
+    tensor->initial = INITIAL_UNIFORM;
+    tensor->initial_scale = bound;
+    tensor->decay = false;
+}
+
+static void norm_parameters(struct tensors *tensors, const struct convnet_node *node)
+{
+    struct unit_tensor *tensor = node_tensor(tensors, node, "weight", 1, &node->channels);
+    tensor->initial = INITIAL_ONE;
+    tensor->decay = false;
+    tensor = node_tensor(tensors, node, "bias", 1, &node->channels);
+    tensor->initial = INITIAL_ZERO;
+    tensor->decay = false;
+}
+
+static void norm_states(struct tensors *tensors, const struct convnet_node *node)
+{
+    struct unit_tensor *tensor = node_tensor(tensors, node, "running_mean", 1, &node->channels);
+    tensor->initial = INITIAL_ZERO;
+    tensor->kind = TENSOR_STATE;
+    tensor->decay = false;
+    tensor = node_tensor(tensors, node, "running_var", 1, &node->channels);
+    tensor->initial = INITIAL_ONE;
+    tensor->kind = TENSOR_STATE;
+    tensor->decay = false;
+}
+
+/* All parameters of a unit, behind them its running statistics. */
+static void unit_describe(struct tensors *tensors, int number)
+{
+    struct convnet *convnet = tensors->convnet;
+    struct unit *unit = &convnet->model.units[number];
+    unit->depth = number;
+    snprintf(unit->name, sizeof unit->name, "%s", convnet->unit_name[number]);
+    unit->tensors = calloc(4 * CONVNET_NODES, sizeof *unit->tensors);
+    ENSURE(unit->tensors != NULL, "no memory for a model's description");
+    for (int n = 0; n < convnet->node_count; n++) {
+        struct convnet_node *node = &convnet->nodes[n];
+        if (node->unit != number)
+            continue;
+        node->parameters = unit->tensor_count;
+        if (node->kind == CONVNET_CONVOLUTION || node->kind == CONVNET_LINEAR)
+            product_tensors(tensors, node);
+        else if (node->kind == CONVNET_BATCH_NORM)
+            norm_parameters(tensors, node);
+    }
+    for (int n = 0; n < convnet->node_count; n++) {
+        struct convnet_node *node = &convnet->nodes[n];
+        if (node->unit != number || node->kind != CONVNET_BATCH_NORM)
+            continue;
+        node->states = unit->tensor_count;
+        norm_states(tensors, node);
+    }
+}
+
+static void units_describe(struct convnet *convnet)
+{
+    struct tensors tensors = {.convnet = convnet};
+    convnet->model.units = calloc((size_t)convnet->model.unit_count, sizeof(struct unit));
+    ENSURE(convnet->model.units != NULL, "no memory for a model's description");
+    for (int u = 0; u < convnet->model.unit_count; u++)
+        unit_describe(&tensors, u);
+}
+
+/* Multiplications and additions of products, forward and twice as many backward; what reads the
+ * images needs no gradient of them. */
+static double flops_per_image(const struct convnet *convnet)
+{
+    double flops = 0;
+    for (int n = 1; n < convnet->node_count; n++) {
+        const struct convnet_node *node = &convnet->nodes[n];
+        double window = node->kind == CONVNET_LINEAR        ? 1
+                        : node->kind == CONVNET_CONVOLUTION ? (double)(node->kernel * node->kernel)
+                                                            : 0;
+        double product = 2 * window * (double)node->in * (double)convnet_elements(node);
+        flops += (node->input == 0 ? 2 : 3) * product;
+    }
+    return flops;
+}
+
+/* A norm's two running statistics are frozen together: else one would follow other data than the
+ * other. */
+static void norm_configure(struct convnet *convnet, struct convnet_node *node)
+{
+    struct unit_tensor *states = &convnet->model.units[node->unit].tensors[node->states];
+    node->frozen = !states[0].trainable || !states[1].trainable;
+    states[0].trainable = states[1].trainable = !node->frozen;
+}
+
+static bool convnet_configure(struct model *model, const struct options *options,
+                              struct error *error)
+{
+    struct convnet *convnet = (struct convnet *)model;
+    if (options->train.checkpoint_activations != CHECKPOINT_ACTIVATIONS_NONE)
+        return error_set(error, ERROR_USAGE,
+                         "train.checkpoint_activations=block is for ViTs, and model.name=%s is "
+                         "none: leave it out",
+                         options->model.name);
+    convnet->sync = options->model.sync_bn != SWITCH_OFF;
+    for (int n = 0; n < convnet->node_count; n++)
+        if (convnet->nodes[n].kind == CONVNET_BATCH_NORM) {
+            model->local_norms = !convnet->sync;
+            norm_configure(convnet, &convnet->nodes[n]);
+        }
+    convnet->first_trainable = model_first_trainable(model);
+    return true;
+}
+
+static void convnet_close(struct model *model)
+{
+    for (int u = 0; model->units != NULL && u < model->unit_count; u++)
+        free(model->units[u].tensors);
+    free(model->units);
+    free(model);
+}
+
+static const struct model_type convnet_type = {.name = "convnet",
+                                               .configure = convnet_configure,
+                                               .activations = convnet_activations,
+                                               .forward = convnet_forward,
+                                               .backward = convnet_backward,
+                                               .output = convnet_output,
+                                               .close = convnet_close};
+
+struct model *convnet_open(const char *name, const struct convnet_shape *shape,
+                           struct device *device, enum data_type compute, struct error *error)
+{
+    struct convnet *convnet = calloc(1, sizeof *convnet);
+    ENSURE(convnet != NULL, "no memory for a model's description");
+    convnet->model = (struct model){.type = &convnet_type,
+                                    .device = device,
+                                    .compute = compute,
+                                    .image = shape->image,
+                                    .channels = shape->channels,
+                                    .classes = shape->classes,
+                                    .loss = shape->loss};
+    convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_IMAGES,
+                                                .channels = shape->channels,
+                                                .in_height = shape->image,
+                                                .in_width = shape->image});
+    shape->describe(convnet, shape);
+    if (convnet->too_small) {
+        error_set(error, ERROR_USAGE,
+                  "model.image=%lld is too small for %s, which has nothing left of it before its "
+                  "last layer: raise it",
+                  (long long)shape->image, name);
+        convnet_close(&convnet->model);
+        return NULL;
+    }
+    convnet->model.flops_per_image = flops_per_image(convnet);
+    units_describe(convnet);
+    convnet_plan_slots(convnet);
+    return &convnet->model;
+}

@@ -1,0 +1,157 @@
+/* Convolutional models' memory. In training each node keeps its output for the backward pass;
+ * in evaluation outputs take turns at a few slots, as gradients always do: a slot is taken when a
+ * node writes it and is free when its last reader is done. */
+#include "model/convnet.h"
+
+/* A free slot of so many elements a sample: the smallest that is large enough, else the largest is
+ * made larger. */
+static int slot_take(struct convnet_slots *slots, int64_t size)
+{
+    int best = -1;
+    for (int s = 0; s < slots->count; s++) {
+        if (slots->busy[s])
+            continue;
+        bool fits = slots->size[s] >= size;
+        if (best < 0 || (fits ? slots->size[best] < size || slots->size[s] < slots->size[best]
+                              : slots->size[best] < slots->size[s]))
+            best = s;
+    }
+    if (best < 0) {
+        ENSURE(slots->count < CONVNET_SLOTS, "a model that needs more than %d slots",
+               CONVNET_SLOTS);
+        best = slots->count++;
+    }
+    if (slots->size[best] < size)
+        slots->size[best] = size;
+    slots->busy[best] = true;
+    return best;
+}
+
+/* One of the node's readers is done with it. */
+static void output_leave(struct convnet *convnet, int *readers, int number)
+{
+    if (--readers[number] == 0)
+        convnet->outputs.busy[convnet->nodes[number].slot] = false;
+}
+
+static void outputs_plan(struct convnet *convnet)
+{
+    int readers[CONVNET_NODES];
+    for (int n = 0; n < convnet->node_count; n++) {
+        struct convnet_node *node = &convnet->nodes[n];
+        readers[n] = node->readers;
+        if (n == convnet->node_count - 1) /* the logits */
+            break;
+        if (node->kind == CONVNET_BATCH_NORM) { /* in place: nobody else reads its convolution */
+            node->slot = convnet->nodes[node->input].slot;
+        } else {
+            node->slot = slot_take(&convnet->outputs, convnet_elements(node));
+            if (n > 0)
+                output_leave(convnet, readers, node->input);
+        }
+        if (node->residual > 0)
+            output_leave(convnet, readers, node->residual);
+    }
+}
+
+static void gradient_give(struct convnet *convnet, int number, int slot)
+{
+    struct convnet_node *node = &convnet->nodes[number];
+    node->gradient[node->gradient_count++] = slot;
+}
+
+static void gradients_plan(struct convnet *convnet)
+{
+    struct convnet_slots *slots = &convnet->gradients;
+    gradient_give(convnet, convnet->node_count - 1, -1);
+    for (int n = convnet->node_count - 1; n > 0; n--) {
+        struct convnet_node *node = &convnet->nodes[n];
+        int own = node->gradient[0];
+        bool norm = node->kind == CONVNET_BATCH_NORM;
+        bool in_place = norm && node->residual == 0;
+        if (norm && node->residual > 0) /* once masked it is the residual's gradient, too */
+            gradient_give(convnet, node->residual, own);
+        node->input_gradient = -1;
+        if (node->input > 0) { /* images have none */
+            int64_t size = convnet_elements(&convnet->nodes[node->input]);
+            node->input_gradient = in_place ? own : slot_take(slots, size);
+            gradient_give(convnet, node->input, node->input_gradient);
+        }
+        if (own >= 0 && !norm)
+            slots->busy[own] = false;
+        if (node->gradient_count > 1)
+            slots->busy[node->gradient[1]] = false;
+    }
+}
+
+void convnet_plan_slots(struct convnet *convnet)
+{
+    outputs_plan(convnet);
+    gradients_plan(convnet);
+}
+
+static void *take(struct arena *arena, int64_t elements, size_t size)
+{
+    return arena_take(arena, MEMORY_ACTIVATIONS, (size_t)elements * size);
+}
+
+static void slots_allocate(struct convnet_slots *slots, struct arena *arena, int64_t batch,
+                           size_t size)
+{
+    for (int s = 0; s < slots->count; s++)
+        slots->memory[s] = take(arena, batch * slots->size[s], size);
+}
+
+static int64_t most_channels(const struct convnet *convnet)
+{
+    int64_t most = 0;
+    for (int n = 0; n < convnet->node_count; n++)
+        if (convnet->nodes[n].kind == CONVNET_BATCH_NORM && convnet->nodes[n].channels > most)
+            most = convnet->nodes[n].channels;
+    return most;
+}
+
+static void node_allocate(struct convnet *convnet, struct convnet_node *node, struct arena *arena,
+                          int64_t batch)
+{
+    size_t size = type_size(convnet->model.compute);
+    node->y = take(arena, batch * convnet_elements(node), size);
+    if (node->kind == CONVNET_MAX_POOL)
+        node->index = take(arena, batch * convnet_elements(node), sizeof *node->index);
+    if (node->kind != CONVNET_BATCH_NORM)
+        return;
+    node->statistics = take(arena, 3 * node->channels, sizeof *node->statistics);
+    node->sums = take(arena, 2 * node->channels + 1, sizeof *node->sums);
+}
+
+static size_t workspace_bytes(const struct convnet *convnet, int64_t batch)
+{
+    struct device *device = convnet->model.device;
+    size_t most = 0;
+    for (int n = 0; n < convnet->node_count; n++) {
+        if (convnet->nodes[n].kind != CONVNET_CONVOLUTION)
+            continue;
+        const struct convolution_shape shape = convnet_convolution_shape(&convnet->nodes[n], batch);
+        size_t bytes =
+            device->backend->convolution_workspace(device, convnet->model.compute, &shape);
+        if (bytes > most)
+            most = bytes;
+    }
+    return most;
+}
+
+void convnet_activations(struct model *model, struct arena *arena, int64_t batch, bool training)
+{
+    struct convnet *convnet = (struct convnet *)model;
+    int64_t channels = most_channels(convnet);
+    for (int n = 0; training && n < convnet->node_count - 1; n++) {
+        arena_for_unit(arena, convnet->nodes[n].unit);
+        node_allocate(convnet, &convnet->nodes[n], arena, batch);
+    }
+    arena_for_all(arena);
+    slots_allocate(training ? &convnet->gradients : &convnet->outputs, arena, batch,
+                   type_size(model->compute));
+    convnet->statistics = take(arena, training ? 0 : 3 * channels, sizeof(float));
+    convnet->sums = take(arena, training ? 2 * channels + 1 : 0, sizeof(double));
+    convnet->workspace = take(arena, (int64_t)workspace_bytes(convnet, batch), 1);
+}

@@ -1,0 +1,350 @@
+/* Convolutional models' forward and backward pass, node by node, as operations of the device. The
+ * gradient of a node's output comes from one reader or two, each of which wrote its own; the node
+ * adds them. Where a relu came before a norm nothing masks: norms have theirs behind them. */
+#include "model/convnet.h"
+
+static const float norm_epsilon = 1e-5f; /* torch's */
+
+static const void *parameter(const struct convnet_node *node, const struct model_pass *pass,
+                             int which)
+{
+    return flat_weight(pass->flat, node->unit, node->parameters + which);
+}
+
+static float *parameter_gradient(const struct convnet_node *node, const struct model_pass *pass,
+                                 int which)
+{
+    return flat_gradient(pass->flat, node->unit, node->parameters + which);
+}
+
+/* What a node wrote in the forward pass. */
+static void *output_of(const struct convnet *convnet, const struct model_pass *pass, int number)
+{
+    const struct convnet_node *node = &convnet->nodes[number];
+    if (number == convnet->node_count - 1)
+        return pass->logits;
+    return pass->training ? node->y : convnet->outputs.memory[node->slot];
+}
+
+static void *gradient_memory(const struct convnet *convnet, const struct model_pass *pass, int slot)
+{
+    return slot < 0 ? pass->logits : convnet->gradients.memory[slot];
+}
+
+/* Where the gradient of the node's input goes; NULL: nothing below needs it. */
+static void *input_gradient(const struct convnet *convnet, const struct model_pass *pass,
+                            const struct convnet_node *node)
+{
+    bool needed = node->input > 0 && convnet->nodes[node->input].unit >= convnet->first_trainable;
+    return needed ? gradient_memory(convnet, pass, node->input_gradient) : NULL;
+}
+
+static int64_t rows_of(const struct convnet_node *node, int64_t batch)
+{
+    return batch * node->height * node->width;
+}
+
+static void convolution_forward(const struct convnet *convnet, const struct model_pass *pass,
+                                const struct convnet_node *node, const void *x, void *y)
+{
+    const struct convolution_forward args = {.type = convnet->model.compute,
+                                             .shape = convnet_convolution_shape(node, pass->batch),
+                                             .x = x,
+                                             .weight = parameter(node, pass, 0),
+                                             .bias = node->bias ? parameter(node, pass, 1) : NULL,
+                                             .relu = node->relu,
+                                             .y = y,
+                                             .workspace = convnet->workspace};
+    convnet->model.device->backend->convolution_forward(pass->stream, &args);
+}
+
+static void convolution_backward(const struct convnet *convnet, const struct model_pass *pass,
+                                 const struct convnet_node *node, const void *x, const void *dy)
+{
+    const struct convolution_backward args = {
+        .type = convnet->model.compute,
+        .shape = convnet_convolution_shape(node, pass->batch),
+        .x = x,
+        .weight = parameter(node, pass, 0),
+        .dy = dy,
+        .x_relu = convnet->nodes[node->input].clipped,
+        .dx = input_gradient(convnet, pass, node),
+        .dweight = parameter_gradient(node, pass, 0),
+        .dbias = node->bias ? parameter_gradient(node, pass, 1) : NULL,
+        .workspace = convnet->workspace};
+    convnet->model.device->backend->convolution_backward(pass->stream, &args);
+}
+
+static void norm_forward(const struct convnet *convnet, const struct model_pass *pass,
+                         const struct convnet_node *node, const void *x, void *y)
+{
+    const struct device_backend *backend = convnet->model.device->backend;
+    int64_t rows = rows_of(node, pass->batch);
+    bool follows = pass->training && !node->frozen;
+    const struct batch_norm_sums sums = {.type = convnet->model.compute,
+                                         .rows = rows,
+                                         .channels = node->channels,
+                                         .x = x,
+                                         .sums = node->sums};
+    const struct batch_norm_forward args = {
+        .type = convnet->model.compute,
+        .rows = rows,
+        .channels = node->channels,
+        .epsilon = norm_epsilon,
+        .x = x,
+        .gamma = parameter(node, pass, 0),
+        .beta = parameter(node, pass, 1),
+        .sums = follows ? node->sums : NULL,
+        .running_mean = flat_weight(pass->flat, node->unit, node->states),
+        .running_variance = flat_weight(pass->flat, node->unit, node->states + 1),
+        .residual = node->residual > 0 ? output_of(convnet, pass, node->residual) : NULL,
+        .relu = node->relu,
+        .y = y,
+        .statistics = pass->training ? node->statistics : convnet->statistics};
+    if (follows) {
+        backend->batch_norm_sums(pass->stream, &sums);
+        if (convnet->sync)
+            flat_add_sums(pass->flat, node->sums, 2 * node->channels + 1);
+    }
+    backend->batch_norm_forward(pass->stream, &args);
+}
+
+static void norm_backward(const struct convnet *convnet, const struct model_pass *pass,
+                          const struct convnet_node *node, const void *x, void *dy)
+{
+    const struct device_backend *backend = convnet->model.device->backend;
+    int64_t rows = rows_of(node, pass->batch);
+    int number = (int)(node - convnet->nodes);
+    const struct batch_norm_backward_sums sums = {
+        .type = convnet->model.compute,
+        .rows = rows,
+        .channels = node->channels,
+        .x = x,
+        .y = node->relu ? output_of(convnet, pass, number) : NULL,
+        .add = node->gradient_count > 1 ? gradient_memory(convnet, pass, node->gradient[1]) : NULL,
+        .statistics = node->statistics,
+        .forward_sums = node->frozen ? NULL : node->sums,
+        .running_weight = (float)pass->running_weight,
+        .dy = dy,
+        .sums = convnet->sums,
+        .dgamma = parameter_gradient(node, pass, 0),
+        .dbeta = parameter_gradient(node, pass, 1),
+        .drunning_mean = flat_gradient(pass->flat, node->unit, node->states),
+        .drunning_variance = flat_gradient(pass->flat, node->unit, node->states + 1)};
+    const struct batch_norm_backward args = {.type = convnet->model.compute,
+                                             .rows = rows,
+                                             .channels = node->channels,
+                                             .x = x,
+                                             .gamma = parameter(node, pass, 0),
+                                             .statistics = node->statistics,
+                                             .sums = node->frozen ? NULL : convnet->sums,
+                                             .dy = dy,
+                                             .dx = input_gradient(convnet, pass, node)};
+    backend->batch_norm_backward_sums(pass->stream, &sums);
+    if (!node->frozen && convnet->sync)
+        flat_add_sums(pass->flat, convnet->sums, 2 * node->channels + 1);
+    if (args.dx != NULL)
+        backend->batch_norm_backward(pass->stream, &args);
+}
+
+static void max_pool_forward(const struct convnet *convnet, const struct model_pass *pass,
+                             const struct convnet_node *node, const void *x, void *y)
+{
+    const struct max_pool_forward args = {.type = convnet->model.compute,
+                                          .batch = pass->batch,
+                                          .height = node->in_height,
+                                          .width = node->in_width,
+                                          .channels = node->channels,
+                                          .kernel = node->kernel,
+                                          .stride = node->stride,
+                                          .padding = node->padding,
+                                          .x = x,
+                                          .y = y,
+                                          .index = pass->training ? node->index : NULL};
+    convnet->model.device->backend->max_pool_forward(pass->stream, &args);
+}
+
+static void max_pool_backward(const struct convnet *convnet, const struct model_pass *pass,
+                              const struct convnet_node *node, const void *dy)
+{
+    const struct max_pool_backward args = {
+        .type = convnet->model.compute,
+        .batch = pass->batch,
+        .height = node->in_height,
+        .width = node->in_width,
+        .channels = node->channels,
+        .kernel = node->kernel,
+        .stride = node->stride,
+        .padding = node->padding,
+        .dy = dy,
+        .add = node->gradient_count > 1 ? gradient_memory(convnet, pass, node->gradient[1]) : NULL,
+        .index = node->index,
+        .dx = input_gradient(convnet, pass, node)};
+    if (args.dx != NULL)
+        convnet->model.device->backend->max_pool_backward(pass->stream, &args);
+}
+
+static void mean_pool_forward(const struct convnet *convnet, const struct model_pass *pass,
+                              const struct convnet_node *node, const void *x, void *y)
+{
+    const struct pool_forward args = {.type = convnet->model.compute,
+                                      .batch = pass->batch,
+                                      .tokens = node->in_height * node->in_width,
+                                      .width = node->channels,
+                                      .mean = true,
+                                      .x = x,
+                                      .y = y};
+    convnet->model.device->backend->pool_forward(pass->stream, &args);
+}
+
+static void mean_pool_backward(const struct convnet *convnet, const struct model_pass *pass,
+                               const struct convnet_node *node, const void *dy)
+{
+    const struct pool_backward args = {.type = convnet->model.compute,
+                                       .batch = pass->batch,
+                                       .tokens = node->in_height * node->in_width,
+                                       .width = node->channels,
+                                       .mean = true,
+                                       .dy = dy,
+                                       .dx = input_gradient(convnet, pass, node)};
+    if (args.dx != NULL)
+        convnet->model.device->backend->pool_backward(pass->stream, &args);
+}
+
+/* Of each sample's [rows, columns]. */
+static void turn(const struct convnet *convnet, const struct model_pass *pass, int64_t rows,
+                 int64_t columns, const void *x, void *y)
+{
+    const struct transpose args = {.type = convnet->model.compute,
+                                   .batch = pass->batch,
+                                   .rows = rows,
+                                   .columns = columns,
+                                   .x = x,
+                                   .y = y};
+    if (y != NULL)
+        convnet->model.device->backend->transpose(pass->stream, &args);
+}
+
+static void linear_forward(const struct convnet *convnet, const struct model_pass *pass,
+                           const struct convnet_node *node, const void *x, void *y)
+{
+    const struct linear_forward args = {.type = convnet->model.compute,
+                                        .rows = pass->batch,
+                                        .in = node->in,
+                                        .out = node->channels,
+                                        .rows_per_sample = 1,
+                                        .x = x,
+                                        .weight = parameter(node, pass, 0),
+                                        .bias = parameter(node, pass, 1),
+                                        .relu = node->relu,
+                                        .y = y};
+    convnet->model.device->backend->linear_forward(pass->stream, &args);
+}
+
+static void linear_backward(const struct convnet *convnet, const struct model_pass *pass,
+                            const struct convnet_node *node, const void *x, const void *dy)
+{
+    const struct linear_backward args = {.type = convnet->model.compute,
+                                         .rows = pass->batch,
+                                         .in = node->in,
+                                         .out = node->channels,
+                                         .rows_per_sample = 1,
+                                         .x = x,
+                                         .weight = parameter(node, pass, 0),
+                                         .dy = dy,
+                                         .x_relu = convnet->nodes[node->input].clipped,
+                                         .dx = input_gradient(convnet, pass, node),
+                                         .dweight = parameter_gradient(node, pass, 0),
+                                         .dbias = parameter_gradient(node, pass, 1)};
+    convnet->model.device->backend->linear_backward(pass->stream, &args);
+}
+
+static void node_forward(const struct convnet *convnet, const struct model_pass *pass, int number)
+{
+    const struct convnet_node *node = &convnet->nodes[number];
+    const void *x = number == 0 ? pass->images : output_of(convnet, pass, node->input);
+    int64_t pixels = node->in_height * node->in_width;
+    void *y = output_of(convnet, pass, number);
+    switch (node->kind) {
+    case CONVNET_IMAGES:
+        turn(convnet, pass, node->channels, pixels, x, y);
+        break;
+    case CONVNET_CONVOLUTION:
+        convolution_forward(convnet, pass, node, x, y);
+        break;
+    case CONVNET_BATCH_NORM:
+        norm_forward(convnet, pass, node, x, y);
+        break;
+    case CONVNET_MAX_POOL:
+        max_pool_forward(convnet, pass, node, x, y);
+        break;
+    case CONVNET_MEAN_POOL:
+        mean_pool_forward(convnet, pass, node, x, y);
+        break;
+    case CONVNET_FLATTEN:
+        turn(convnet, pass, pixels, node->in, x, y);
+        break;
+    case CONVNET_LINEAR:
+        linear_forward(convnet, pass, node, x, y);
+        break;
+    }
+}
+
+static void node_backward(const struct convnet *convnet, const struct model_pass *pass, int number)
+{
+    const struct convnet_node *node = &convnet->nodes[number];
+    const void *x = output_of(convnet, pass, node->input);
+    void *dy = gradient_memory(convnet, pass, node->gradient[0]);
+    switch (node->kind) {
+    case CONVNET_IMAGES:
+        break;
+    case CONVNET_CONVOLUTION:
+        convolution_backward(convnet, pass, node, x, dy);
+        break;
+    case CONVNET_BATCH_NORM:
+        norm_backward(convnet, pass, node, x, dy);
+        break;
+    case CONVNET_MAX_POOL:
+        max_pool_backward(convnet, pass, node, dy);
+        break;
+    case CONVNET_MEAN_POOL:
+        mean_pool_backward(convnet, pass, node, dy);
+        break;
+    case CONVNET_FLATTEN:
+        turn(convnet, pass, node->in, node->in_height * node->in_width, dy,
+             input_gradient(convnet, pass, node));
+        break;
+    case CONVNET_LINEAR:
+        linear_backward(convnet, pass, node, x, dy);
+        break;
+    }
+}
+
+void convnet_forward(struct model *model, const struct model_pass *pass, int unit)
+{
+    struct convnet *convnet = (struct convnet *)model;
+    convnet->batch = pass->batch;
+    for (int n = 0; n < convnet->node_count; n++)
+        if (convnet->nodes[n].unit == unit)
+            node_forward(convnet, pass, n);
+}
+
+void convnet_backward(struct model *model, const struct model_pass *pass, int unit)
+{
+    const struct convnet *convnet = (const struct convnet *)model;
+    for (int n = convnet->node_count - 1; n > 0; n--)
+        if (convnet->nodes[n].unit == unit)
+            node_backward(convnet, pass, n);
+}
+
+const void *convnet_output(const struct model *model, int unit, int64_t *count)
+{
+    const struct convnet *convnet = (const struct convnet *)model;
+    int last = convnet->node_count - 1;
+    while (last > 0 && convnet->nodes[last].unit != unit)
+        last--;
+    if (last == convnet->node_count - 1)
+        return NULL;
+    *count = convnet->batch * convnet_elements(&convnet->nodes[last]);
+    return convnet->nodes[last].y;
+}
