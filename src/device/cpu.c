@@ -12,6 +12,7 @@
 
 #include "config.h"
 #include "core/text.h"
+#include "device/cpu_convolution_amx.h"
 #include "device/cpu_convolution_plan.h"
 #include "device/cpu_product.h"
 
@@ -115,6 +116,7 @@ static struct device *cpu_open(int number, int threads, struct error *error)
     cpu->threads = threads > 0 ? threads : threads_allowed();
     cpu->products = product_cache_open(cpu->threads);
     cpu->convolutions = convolution_cache_open(cpu->threads);
+    cpu->tiles = convolution_amx_usable(cpu);
     limits_find(cpu);
     return &cpu->device;
 }

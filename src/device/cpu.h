@@ -17,6 +17,7 @@ struct cpu_device {
     const struct cpu_kernels *kernels;
     struct product_cache *products;
     struct convolution_cache *convolutions;
+    bool tiles; /* AMX multiplies bf16 here */
     unsigned char *workspace;
     struct device_limits limits;
 };

@@ -1,8 +1,12 @@
 /* Convolutions on the CPU, by oneDNN's plans; few channels by our own kernels. Types that the
- * processor cannot multiply are converted to fp32, some samples at a time. The sums of the weight's
- * gradient are oneDNN's, whose order depends on the number of threads: these bits may differ
- * between numbers of threads, all others do not. */
+ * processor cannot multiply are converted to fp32, some samples at a time. The weight's gradient in
+ * bf16 is made by our own kernels where the processor has AMX. Elsewhere its sums are oneDNN's,
+ * whose order depends on the number of threads: these bits may differ between numbers of threads,
+ * all others do not. */
+#include <string.h>
+
 #include "device/cpu.h"
+#include "device/cpu_convolution_amx.h"
 #include "device/cpu_convolution_plan.h"
 
 enum { ELEMENTS_A_BLOCK = 16384 };
@@ -95,7 +99,15 @@ static size_t copies_bytes(const struct cpu_device *cpu, enum data_type type,
                                       aligned(part.out) + aligned(y_elements(&part));
 }
 
-/* The last part of the batch may be smaller than the others. */
+/* Is the gradient of the weight made by cpu_convolution_amx.c? */
+static bool multiplies_tiles(const struct cpu_device *cpu, enum data_type type,
+                             const struct convolution_shape *shape)
+{
+    return type == TYPE_BF16 && cpu->tiles && is_native(cpu, type) &&
+           convolution_amx_workspace(shape) > 0;
+}
+
+/* What oneDNN, or the tiles, need for a part of the batch. */
 static size_t plans_bytes(const struct cpu_device *cpu, enum data_type type,
                           const struct convolution_shape *part)
 {
@@ -107,14 +119,19 @@ static size_t plans_bytes(const struct cpu_device *cpu, enum data_type type,
                 .pass = (enum convolution_pass)pass,
                 .type = is_native(cpu, type) ? type : TYPE_FP32,
                 .shape = *part,
-                .bias = (variant & 1) && pass != CONVOLUTION_INPUT,
+                .bias = (variant & 1) && pass == CONVOLUTION_FORWARD,
                 .relu = (variant & 2) && pass == CONVOLUTION_FORWARD};
             const size_t bytes = convolution_plan_workspace(cpu->convolutions, &convolution);
             most = bytes > most ? bytes : most;
         }
+    if (multiplies_tiles(cpu, type, part)) {
+        const size_t bytes = convolution_amx_workspace(part);
+        most = bytes > most ? bytes : most;
+    }
     return most;
 }
 
+/* The last part of the batch may be smaller than the others. */
 size_t cpu_convolution_workspace(struct device *device, enum data_type type,
                                  const struct convolution_shape *shape)
 {
@@ -221,15 +238,38 @@ void cpu_convolution_forward(struct stream *stream, const struct convolution_for
     }
 }
 
+/* dbias += sums over pixels; parts of them, of a number that the shape decides, in order. */
+static void gradient_of_bias(const struct cpu_device *cpu, const struct convolution_backward *args)
+{
+    enum { MOST_PARTS = 64 };
+    const int64_t out = args->shape.out, rows = y_elements(&args->shape) / out;
+    const int64_t step = (rows + MOST_PARTS - 1) / MOST_PARTS, parts = (rows + step - 1) / step;
+    const struct element_kernels *kernels = cpu->kernels->elements;
+    float *sums = cpu_workspace_shared(cpu, (size_t)(MOST_PARTS * out) * sizeof *sums);
+
+    memset(sums, 0, (size_t)(parts * out) * sizeof *sums);
+#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows *out))
+    for (int64_t part = 0; part < parts; part++) {
+        const int64_t left = rows - part * step;
+        kernels->add_columns(args->type, sums + part * out,
+                             at(args->dy, part * step * out, args->type), left < step ? left : step,
+                             out, out);
+    }
+    kernels->add_columns(TYPE_FP32, args->dbias, sums, parts, out, out);
+}
+
 static void backward_native(const struct cpu_device *cpu, const struct convolution_backward *args,
                             void *workspace)
 {
     const struct convolution_shape *shape = &args->shape;
-    const bool bias = args->dbias != NULL;
 
-    if (args->dweight != NULL || bias)
-        convolution_run_weight(plan_of(cpu, args->type, shape, CONVOLUTION_WEIGHT, bias, false),
-                               args->x, args->dy, args->dweight, args->dbias, workspace);
+    if (args->dbias != NULL)
+        gradient_of_bias(cpu, args);
+    if (args->dweight != NULL && multiplies_tiles(cpu, args->type, shape))
+        convolution_amx_weight(cpu, args, workspace);
+    else if (args->dweight != NULL)
+        convolution_run_weight(plan_of(cpu, args->type, shape, CONVOLUTION_WEIGHT, false, false),
+                               args->x, args->dy, args->dweight, workspace);
     if (args->dx == NULL)
         return;
     convolution_run_input(plan_of(cpu, args->type, shape, CONVOLUTION_INPUT, false, false),

@@ -307,8 +307,6 @@ static struct plan_description plan_describe(const struct convolution_cache *cac
     onednn_check(describe_memory(&plan.plain, 4, sizes, weight_type(it), dnnl_oihw), "weight");
     plan.reorder = reorder_describe(cache, it, plan.weight, onednn_handle(&plan.plain));
     plan.bytes[OPERAND_WEIGHT] = aligned(dnnl_memory_desc_get_size(plan.weight));
-    if (it->pass == CONVOLUTION_WEIGHT && it->bias)
-        plan.bytes[OPERAND_BIAS] = aligned((size_t)s->out * sizeof(float));
     plan.bytes[OPERAND_SCRATCH] =
         aligned(dnnl_memory_desc_get_size(queried(plan.convolution, dnnl_query_scratchpad_md)));
     plan.bytes[OPERAND_REORDER_SCRATCH] =
@@ -326,7 +324,6 @@ static void plan_description_free(struct plan_description *plan)
 static struct convolution_plan *plan_open(const struct convolution_cache *cache,
                                           const struct convolution *it)
 {
-    const bool forward = it->pass == CONVOLUTION_FORWARD;
     struct plan_description described = plan_describe(cache, it);
     struct convolution_plan *plan = calloc(1, sizeof *plan);
     const char *implementation = "";
@@ -344,7 +341,7 @@ static struct convolution_plan *plan_open(const struct convolution_cache *cache,
     struct described operands = describe(it);
     memory_open(plan, OPERAND_IMAGE, onednn_handle(&operands.image));
     memory_open(plan, OPERAND_WEIGHT, described.weight);
-    if (it->bias && (forward || it->pass == CONVOLUTION_WEIGHT))
+    if (it->bias)
         memory_open(plan, OPERAND_BIAS, onednn_handle(&operands.bias));
     memory_open(plan, OPERAND_RESULT, onednn_handle(&operands.result));
     memory_open(plan, OPERAND_SCRATCH, queried(described.convolution, dnnl_query_scratchpad_md));
@@ -474,12 +471,11 @@ void convolution_run_input(const struct convolution_plan *plan, void *dx, const 
 }
 
 void convolution_run_weight(const struct convolution_plan *plan, const void *x, const void *dy,
-                            float *dweight, float *dbias, void *workspace)
+                            float *dweight, void *workspace)
 {
     char *free_space = workspace;
 
     place_workspace(plan, OPERAND_WEIGHT, &free_space);
-    const float *bias = place_workspace(plan, OPERAND_BIAS, &free_space);
     place_workspace(plan, OPERAND_SCRATCH, &free_space);
     place_workspace(plan, OPERAND_REORDER_SCRATCH, &free_space);
     place(plan, OPERAND_IMAGE, x);
@@ -487,8 +483,5 @@ void convolution_run_weight(const struct convolution_plan *plan, const void *x, 
     place(plan, OPERAND_PLAIN, dweight);
     omp_set_num_threads(plan->cache->threads);
     run_convolution(plan);
-    if (dweight != NULL)
-        run_reorder(plan);
-    for (int64_t i = 0; plan->convolution.bias && i < plan->convolution.shape.out; i++)
-        dbias[i] += bias[i];
+    run_reorder(plan);
 }

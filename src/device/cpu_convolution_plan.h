@@ -13,8 +13,7 @@ struct convolution {
     enum convolution_pass pass;
     enum data_type type; /* TYPE_FP32, or TYPE_BF16 where product_multiplies_bf16 */
     struct convolution_shape shape;
-    bool bias; /* forward: is added; weight: its gradient is made */
-    bool relu; /* forward */
+    bool bias, relu; /* forward */
 };
 
 struct convolution_cache;
@@ -39,8 +38,8 @@ void convolution_run_forward(const struct convolution_plan *plan, const void *x,
                              const void *bias, void *y, void *workspace);
 void convolution_run_input(const struct convolution_plan *plan, void *dx, const void *weight,
                            const void *dy, void *workspace);
-/* Adds to dweight (or NULL), and to dbias where the plan has a bias. */
+/* Adds to dweight. */
 void convolution_run_weight(const struct convolution_plan *plan, const void *x, const void *dy,
-                            float *dweight, float *dbias, void *workspace);
+                            float *dweight, void *workspace);
 
 #endif

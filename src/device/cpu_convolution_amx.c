@@ -1,0 +1,559 @@
+/* The pixels of a group of samples are one row of numbers q: images lie one behind the other, rows
+ * of images too, with so many zeros between them that a place of the kernel is a shift of q,
+ * whatever the pixel: dweight[o, c, place] = sum over q of dy[q, o] * x[q + shift(place), c]. With
+ * a stride, x is cut into stride * stride images of every stride-th row and column, each with some
+ * of the places.
+ *
+ * A tile of the processor multiplies 16 rows of 32 pixels of dy with 16 columns of 32 pixels of x.
+ * It wants dy as [o][q] and x as pairs of pixels, [q / 2][c][2]. As a shift may be odd, x is kept
+ * in pairs from even and from odd q. A chunk of pixels is arranged so in the thread's workspace and
+ * then multiplied for all of the task's channels, while it is in the second-level cache. */
+#define _GNU_SOURCE /* syscall */
+#include "device/cpu_convolution_amx.h"
+
+#include <string.h>
+
+#if defined(__x86_64__) && __has_include(<amxbf16intrin.h>)
+
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define WITH_AMX __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,amx-tile,amx-bf16")))
+
+enum { TILE = 16, TILE_FLOATS = TILE * TILE, TILE_PIXELS = 2 * TILE };
+/* Channels of dy and of x that a task has at most; tasks there should be; bytes that a chunk takes.
+ */
+enum { TASK_OUT = 128, TASK_IN = 64, TASKS = 32, CHUNK_BYTES = 640 << 10 };
+enum { LEAST_PIXELS = 256, MOST_PIXELS = 4096, MOST_PLACES = 64, MOST_STRIDE = 2 };
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t round_up(int64_t count, int64_t multiple)
+{
+    return (count + multiple - 1) / multiple * multiple;
+}
+
+static int64_t tiles_of(int64_t channels)
+{
+    return (channels + TILE - 1) / TILE;
+}
+
+/* How a shape is cut. */
+struct plan {
+    const struct convolution_shape *shape;
+    int64_t out_height, out_width;
+    int64_t pitch, sample;         /* numbers q from a row to the next, from sample to sample */
+    int64_t out_parts, in_parts;   /* tasks of TASK_OUT, TASK_IN channels */
+    int64_t groups, group_samples; /* tasks of so many samples */
+    int64_t places, images, reach; /* images x is cut into; reach: the largest shift */
+    int64_t chunk;                 /* pixels */
+    int64_t out_tiles, in_tiles;   /* of the largest task */
+    int64_t pairs;                 /* of x that a chunk needs */
+    int64_t sums;                  /* floats of a task's gradient */
+};
+
+static void cut_task(struct plan *plan)
+{
+    const struct convolution_shape *s = plan->shape;
+    const int64_t parts = plan->out_parts * plan->in_parts, wanted = (TASKS + parts - 1) / parts;
+
+    plan->group_samples = (s->batch + wanted - 1) / wanted;
+    plan->groups = (s->batch + plan->group_samples - 1) / plan->group_samples;
+    plan->out_tiles = tiles_of(smaller(s->out, TASK_OUT));
+    plan->in_tiles = tiles_of(smaller(s->in, TASK_IN));
+    plan->sums = plan->places * plan->out_tiles * plan->in_tiles * TILE_FLOATS;
+    const int64_t pixel = 2 * TILE * (plan->out_tiles + 2 * plan->images * plan->in_tiles);
+    int64_t chunk = CHUNK_BYTES / pixel;
+    chunk = chunk > MOST_PIXELS ? MOST_PIXELS : chunk < LEAST_PIXELS ? LEAST_PIXELS : chunk;
+    plan->chunk = smaller(chunk, round_up(plan->group_samples * plan->sample, TILE_PIXELS)) /
+                  TILE_PIXELS * TILE_PIXELS;
+    plan->pairs = (plan->chunk + plan->reach + 3) / 2;
+}
+
+static struct plan plan_of(const struct convolution_shape *s)
+{
+    struct plan plan = {.shape = s,
+                        .out_height = convolved_size(s->height, s->kernel, s->stride, s->padding),
+                        .out_width = convolved_size(s->width, s->kernel, s->stride, s->padding),
+                        .out_parts = (s->out + TASK_OUT - 1) / TASK_OUT,
+                        .in_parts = (s->in + TASK_IN - 1) / TASK_IN,
+                        .places = s->kernel * s->kernel};
+    const int64_t over = (s->kernel - 1) / s->stride, phases = smaller(s->stride, s->kernel);
+
+    /* With stride 1 the zeros behind a row are those before the next. */
+    plan.pitch = s->stride == 1 ? s->width + s->padding : plan.out_width + over;
+    plan.sample = plan.pitch * (s->stride == 1 ? s->height + s->padding : plan.out_height + over);
+    plan.images = phases * phases;
+    plan.reach = over * plan.pitch + over;
+    cut_task(&plan);
+    return plan;
+}
+
+/* Bytes of a thread's workspace: dy's tiles, x's pairs, and where each pixel lies. */
+static size_t thread_bytes(const struct plan *plan)
+{
+    const int64_t dy = plan->out_tiles * plan->chunk * TILE * 2;
+    const int64_t x = 2 * plan->images * plan->in_tiles * plan->pairs * TILE * 4;
+    const int64_t pixels = (2 * plan->pairs + 2) * (int64_t)sizeof(void *);
+
+    return (size_t)(dy + x + pixels);
+}
+
+size_t convolution_amx_workspace(const struct convolution_shape *s)
+{
+    if (s->batch == 0 || s->kernel * s->kernel > MOST_PLACES || s->stride > MOST_STRIDE ||
+        s->padding >= s->kernel || (s->stride > 1 && s->kernel == 1 && s->padding > 0))
+        return 0;
+    const struct plan plan = plan_of(s);
+    if (thread_bytes(&plan) > WORKSPACE_THREAD)
+        return 0;
+    return (size_t)(plan.groups * plan.out_parts * plan.in_parts * plan.sums) * sizeof(float);
+}
+
+/* A task: samples, and channels of dy and x. */
+struct task {
+    const struct plan *plan;
+    const struct convolution_backward *args;
+    int64_t first_sample, samples, out, out_count, in, in_count;
+    float *sums;           /* [places, out tiles, in tiles, 16, 16] */
+    uint16_t *dy;          /* [out tiles, chunk / 32, 16, 32] */
+    uint32_t *x;           /* [images, even and odd, in tiles, pairs, 16] */
+    const uint16_t **from; /* [pixels] */
+};
+
+static const uint16_t zeros[TASK_OUT] = {0};
+
+/* Where numbers begin .. begin + count lie: every `stride`-th pixel of an image of height x width
+ * that begins at row `top` and column `left` (below 0: zeros). */
+struct lattice {
+    const uint16_t *tensor; /* at the task's first sample and channel */
+    int64_t height, width, channels, stride, top, left;
+};
+
+static void find_pixels(const struct task *task, const struct lattice *it, int64_t begin,
+                        int64_t count)
+{
+    const int64_t pitch = task->plan->pitch, sample = task->plan->sample;
+
+    for (int64_t i = 0; i < count;) {
+        const int64_t q = begin + i, b = q / sample, row = q % sample / pitch;
+        const int64_t y = row * it->stride + it->top;
+        const bool is_there = b < task->samples && y >= 0 && y < it->height;
+        const uint16_t *line =
+            it->tensor + (b * it->height + y) * it->width * it->channels * is_there;
+        for (int64_t column = q % pitch; column < pitch && i < count; column++, i++) {
+            const int64_t x = column * it->stride + it->left;
+            task->from[i] = is_there && x >= 0 && x < it->width ? line + x * it->channels : zeros;
+        }
+    }
+}
+
+/* 16 channels of a pixel, of which `mask` are there, each in the low half of 32 bits. */
+WITH_AMX static inline __m512i pixel(const uint16_t *from, __mmask16 mask)
+{
+    return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from));
+}
+
+WITH_AMX static inline __m512i pair(__m512i first, __m512i second)
+{
+    return _mm512_or_si512(first, _mm512_slli_epi32(second, 16));
+}
+
+static __mmask16 tile_mask(int64_t channels, int64_t tile)
+{
+    const int64_t left = channels - tile * TILE;
+
+    return (__mmask16)(left >= TILE ? 0xffff : (1 << left) - 1);
+}
+
+/* So many pixels ahead of those that are arranged, they are fetched from memory. */
+enum { AHEAD = 32, LINE = 32 /* numbers in a line of the cache */ };
+
+static void fetch(const uint16_t *pixel, int64_t channels)
+{
+    for (int64_t c = 0; c < channels; c += LINE)
+        __builtin_prefetch(pixel + c);
+}
+
+/* Pairs of the pixels in task->from, from even and from odd numbers. */
+WITH_AMX static void arrange_x(const struct task *task, uint32_t *even, uint32_t *odd)
+{
+    const int64_t pairs = task->plan->pairs, tiles = tiles_of(task->in_count);
+    const int64_t last = 2 * pairs + 1;
+
+    for (int64_t i = 0; i < pairs; i++) {
+        const uint16_t *const *from = task->from + 2 * i;
+        fetch(task->from[smaller(2 * i + AHEAD, last)], task->in_count);
+        fetch(task->from[smaller(2 * i + AHEAD + 1, last)], task->in_count);
+        for (int64_t tile = 0; tile < tiles; tile++) {
+            const __mmask16 mask = tile_mask(task->in_count, tile);
+            const __m512i first = pixel(from[0] + tile * TILE, mask);
+            const __m512i second = pixel(from[1] + tile * TILE, mask);
+            const __m512i third = pixel(from[2] + tile * TILE, mask);
+            const int64_t to = (tile * pairs + i) * TILE;
+            _mm512_storeu_si512(even + to, pair(first, second));
+            _mm512_storeu_si512(odd + to, pair(second, third));
+        }
+    }
+}
+
+/* 16 x 16 numbers of 32 bits turned round: first within quarters of registers, then these. */
+WITH_AMX static inline void turn(__m512i rows[TILE])
+{
+    __m512i a[TILE], b[TILE];
+
+#pragma GCC unroll 16
+    for (int i = 0; i < TILE; i += 2) {
+        a[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
+        a[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < TILE; i += 4) {
+        b[i] = _mm512_unpacklo_epi64(a[i], a[i + 2]);
+        b[i + 1] = _mm512_unpackhi_epi64(a[i], a[i + 2]);
+        b[i + 2] = _mm512_unpacklo_epi64(a[i + 1], a[i + 3]);
+        b[i + 3] = _mm512_unpackhi_epi64(a[i + 1], a[i + 3]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 4; i++) {
+        const __m512i c0 = _mm512_shuffle_i32x4(b[i], b[i + 4], 0x88);
+        const __m512i c1 = _mm512_shuffle_i32x4(b[i], b[i + 4], 0xdd);
+        const __m512i c2 = _mm512_shuffle_i32x4(b[i + 8], b[i + 12], 0x88);
+        const __m512i c3 = _mm512_shuffle_i32x4(b[i + 8], b[i + 12], 0xdd);
+        rows[i] = _mm512_shuffle_i32x4(c0, c2, 0x88);
+        rows[i + 4] = _mm512_shuffle_i32x4(c1, c3, 0x88);
+        rows[i + 8] = _mm512_shuffle_i32x4(c0, c2, 0xdd);
+        rows[i + 12] = _mm512_shuffle_i32x4(c1, c3, 0xdd);
+    }
+}
+
+/* Tiles of the pixels in task->from. */
+WITH_AMX static void arrange_dy(const struct task *task, int64_t blocks)
+{
+    const int64_t most = task->plan->chunk / TILE_PIXELS;
+
+    for (int64_t block = 0; block < blocks; block++) {
+        for (int64_t i = 0; block + 1 < blocks && i < TILE_PIXELS; i++)
+            fetch(task->from[(block + 1) * TILE_PIXELS + i], task->out_count);
+        for (int64_t tile = 0; tile < tiles_of(task->out_count); tile++) {
+            const uint16_t *const *from = task->from + block * TILE_PIXELS;
+            const __mmask16 mask = tile_mask(task->out_count, tile);
+            __m512i rows[TILE];
+#pragma GCC unroll 16
+            for (int i = 0; i < TILE; i++)
+                rows[i] = pair(pixel(from[2 * i] + tile * TILE, mask),
+                               pixel(from[2 * i + 1] + tile * TILE, mask));
+            turn(rows);
+#pragma GCC unroll 16
+            for (int i = 0; i < TILE; i++)
+                _mm512_storeu_si512(task->dy + ((tile * most + block) * TILE + i) * TILE_PIXELS,
+                                    rows[i]);
+        }
+    }
+}
+
+/* sums += dy . x for up to 2 x 2 tiles over all blocks of pixels; tiles of dy lie dy_step, those of
+ * x x_step, those of the sums sums_step floats apart. */
+struct operands {
+    const uint16_t *dy;
+    const uint32_t *x;
+    float *sums;
+    int64_t dy_step, x_step, sums_step, blocks;
+    bool begin; /* sums are 0, whatever is there */
+};
+
+WITH_AMX static void multiply_4(const struct operands *it)
+{
+    float *sums0 = it->sums, *sums1 = it->sums + it->sums_step;
+
+    if (it->begin) {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    } else {
+        _tile_loadd(0, sums0, 64);
+        _tile_loadd(1, sums0 + TILE_FLOATS, 64);
+        _tile_loadd(2, sums1, 64);
+        _tile_loadd(3, sums1 + TILE_FLOATS, 64);
+    }
+    for (int64_t i = 0; i < it->blocks; i++) {
+        const uint16_t *dy = it->dy + i * TILE * TILE_PIXELS;
+        const uint32_t *x = it->x + i * TILE * TILE;
+        _tile_loadd(4, dy, 64);
+        _tile_loadd(6, x, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, x + it->x_step, 64);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, dy + it->dy_step, 64);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, sums0, 64);
+    _tile_stored(1, sums0 + TILE_FLOATS, 64);
+    _tile_stored(2, sums1, 64);
+    _tile_stored(3, sums1 + TILE_FLOATS, 64);
+}
+
+/* Two tiles of dy, one of x. */
+WITH_AMX static void multiply_2(const struct operands *it)
+{
+    if (it->begin) {
+        _tile_zero(0);
+        _tile_zero(2);
+    } else {
+        _tile_loadd(0, it->sums, 64);
+        _tile_loadd(2, it->sums + it->sums_step, 64);
+    }
+    for (int64_t i = 0; i < it->blocks; i++) {
+        const uint16_t *dy = it->dy + i * TILE * TILE_PIXELS;
+        _tile_loadd(6, it->x + i * TILE * TILE, 64);
+        _tile_loadd(4, dy, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(5, dy + it->dy_step, 64);
+        _tile_dpbf16ps(2, 5, 6);
+    }
+    _tile_stored(0, it->sums, 64);
+    _tile_stored(2, it->sums + it->sums_step, 64);
+}
+
+WITH_AMX static void multiply_1(const struct operands *it)
+{
+    if (it->begin)
+        _tile_zero(0);
+    else
+        _tile_loadd(0, it->sums, 64);
+    for (int64_t i = 0; i < it->blocks; i++) {
+        _tile_loadd(4, it->dy + i * TILE * TILE_PIXELS, 64);
+        _tile_loadd(6, it->x + i * TILE * TILE, 64);
+        _tile_dpbf16ps(0, 4, 6);
+    }
+    _tile_stored(0, it->sums, 64);
+}
+
+/* All tiles of one place of the kernel; x is at the place's shift. */
+WITH_AMX static void multiply_place(const struct task *task, const uint32_t *x, float *sums,
+                                    int64_t blocks, bool begin)
+{
+    const struct plan *plan = task->plan;
+    const int64_t out_tiles = tiles_of(task->out_count), in_tiles = tiles_of(task->in_count);
+
+    for (int64_t c = 0; c < in_tiles; c += 2)
+        for (int64_t o = 0; o < out_tiles; o += 2) {
+            struct operands it = {.dy = task->dy + o * plan->chunk * TILE,
+                                  .x = x + c * plan->pairs * TILE,
+                                  .sums = sums + (o * plan->in_tiles + c) * TILE_FLOATS,
+                                  .dy_step = plan->chunk * TILE,
+                                  .x_step = plan->pairs * TILE,
+                                  .sums_step = plan->in_tiles * TILE_FLOATS,
+                                  .blocks = blocks,
+                                  .begin = begin};
+            const bool two = o + 1 < out_tiles;
+            if (two && c + 1 < in_tiles) {
+                multiply_4(&it);
+                continue;
+            }
+            for (int64_t i = c; i < smaller(c + 2, in_tiles); i++) {
+                two ? multiply_2(&it) : multiply_1(&it);
+                it.x += it.x_step;
+                it.sums += TILE_FLOATS;
+            }
+        }
+}
+
+/* Pixels begin .. begin + 32 * blocks of the task. */
+static void run_chunk(const struct task *task, int64_t begin, int64_t blocks)
+{
+    const struct plan *plan = task->plan;
+    const struct convolution_shape *s = plan->shape;
+    const int64_t phases = smaller(s->stride, s->kernel);
+    const int64_t image_numbers = plan->in_tiles * plan->pairs * TILE;
+    const uint16_t *x = (const uint16_t *)task->args->x + task->in;
+    const uint16_t *dy = (const uint16_t *)task->args->dy + task->out;
+    const int64_t y_sample = plan->out_height * plan->out_width * s->out;
+    const struct lattice of_dy = {.tensor = dy + task->first_sample * y_sample,
+                                  .height = plan->out_height,
+                                  .width = plan->out_width,
+                                  .channels = s->out,
+                                  .stride = 1};
+
+    find_pixels(task, &of_dy, begin, blocks * TILE_PIXELS);
+    arrange_dy(task, blocks);
+    for (int64_t image = 0; image < plan->images; image++) {
+        const int64_t top = image / phases, left = image % phases;
+        const struct lattice of_x = {.tensor =
+                                         x + task->first_sample * s->height * s->width * s->in,
+                                     .height = s->height,
+                                     .width = s->width,
+                                     .channels = s->in,
+                                     .stride = s->stride,
+                                     .top = top - s->padding,
+                                     .left = left - s->padding};
+        find_pixels(task, &of_x, begin, 2 * plan->pairs + 2);
+        arrange_x(task, task->x, task->x + image_numbers);
+        for (int64_t row = top; row < s->kernel; row += s->stride)
+            for (int64_t column = left; column < s->kernel; column += s->stride) {
+                const int64_t shift = row / s->stride * plan->pitch + column / s->stride;
+                multiply_place(task, task->x + shift % 2 * image_numbers + shift / 2 * TILE,
+                               task->sums + (row * s->kernel + column) * plan->out_tiles *
+                                                plan->in_tiles * TILE_FLOATS,
+                               blocks, begin == 0);
+            }
+    }
+}
+
+/* All tiles whole. */
+struct tile_configuration {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
+/* What oneDNN has configured for this thread is as it was, afterwards. */
+WITH_AMX static void run_task(struct task *task)
+{
+    const struct plan *plan = task->plan;
+    const int64_t pixels = round_up(task->samples * plan->sample, TILE_PIXELS);
+    struct tile_configuration before = {0}, ours = {.palette = 1};
+
+    for (int tile = 0; tile < 8; tile++) {
+        ours.row_bytes[tile] = 64;
+        ours.rows[tile] = TILE;
+    }
+    _tile_storeconfig(&before);
+    _tile_loadconfig(&ours);
+    for (int64_t q = 0; q < pixels; q += plan->chunk)
+        run_chunk(task, q, smaller(plan->chunk, pixels - q) / TILE_PIXELS);
+    if (before.palette == 0)
+        _tile_release();
+    else
+        _tile_loadconfig(&before);
+}
+
+static struct task task_open(const struct cpu_device *cpu, const struct plan *plan,
+                             const struct convolution_backward *args, float *sums, int64_t number)
+{
+    const struct convolution_shape *s = plan->shape;
+    const int64_t group = number % plan->groups, part = number / plan->groups;
+    struct task task = {.plan = plan,
+                        .args = args,
+                        .first_sample = group * plan->group_samples,
+                        .out = part % plan->out_parts * TASK_OUT,
+                        .in = part / plan->out_parts * TASK_IN,
+                        .sums = sums + number * plan->sums};
+    char *memory = cpu_workspace_thread(cpu, thread_bytes(plan));
+
+    task.samples = smaller(plan->group_samples, s->batch - task.first_sample);
+    task.out_count = smaller(TASK_OUT, s->out - task.out);
+    task.in_count = smaller(TASK_IN, s->in - task.in);
+    task.dy = (uint16_t *)memory;
+    memory += plan->out_tiles * plan->chunk * TILE * 2;
+    task.x = (uint32_t *)memory;
+    memory += 2 * plan->images * plan->in_tiles * plan->pairs * TILE * 4;
+    task.from = (const uint16_t **)memory;
+    return task;
+}
+
+/* Floats that a thread adds up at a time. */
+enum { SLICE = 4096 };
+
+/* The groups' sums of a part become those of its first group: a slice of them. */
+static void add_groups(const struct cpu_device *cpu, const struct plan *plan, float *sums,
+                       int64_t number)
+{
+    const int64_t slices = (plan->sums + SLICE - 1) / SLICE, begin = number % slices * SLICE;
+    const int64_t count = smaller(SLICE, plan->sums - begin);
+    float *first = sums + number / slices * plan->groups * plan->sums + begin;
+
+    for (int64_t group = 1; group < plan->groups; group++)
+        cpu->kernels->elements->add(TYPE_FP32, first, first, first + group * plan->sums, count);
+}
+
+/* Adds the sums for channel o of dy and a part of x's channels to the gradient. */
+static void add_channel(const struct plan *plan, const float *sums, int64_t o, int64_t in_part,
+                        float *dweight)
+{
+    const struct convolution_shape *s = plan->shape;
+    const int64_t part = in_part * plan->out_parts + o / TASK_OUT;
+    const int64_t tile = o % TASK_OUT / TILE * plan->in_tiles;
+    const int64_t end = smaller(TASK_IN, s->in - in_part * TASK_IN);
+    const float *first =
+        sums + part * plan->groups * plan->sums + tile * TILE_FLOATS + o % TILE * TILE;
+    float *to = dweight + (o * s->in + in_part * TASK_IN) * plan->places;
+
+    for (int64_t c = 0; c < end; c += TILE)
+        for (int64_t place = 0; place < plan->places; place++) {
+            const float *from =
+                first + (place * plan->out_tiles * plan->in_tiles + c / TILE) * TILE_FLOATS;
+            for (int64_t i = 0; i < smaller(TILE, end - c); i++)
+                to[(c + i) * plan->places + place] += from[i];
+        }
+}
+
+void convolution_amx_weight(const struct cpu_device *cpu, const struct convolution_backward *args,
+                            void *workspace)
+{
+    const struct plan plan = plan_of(&args->shape);
+    const int64_t parts = plan.out_parts * plan.in_parts;
+
+#pragma omp parallel num_threads(cpu->threads)
+    {
+#pragma omp for schedule(dynamic)
+        for (int64_t number = 0; number < parts * plan.groups; number++) {
+            struct task task = task_open(cpu, &plan, args, workspace, number);
+            run_task(&task);
+        }
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < parts * ((plan.sums + SLICE - 1) / SLICE); i++)
+            add_groups(cpu, &plan, workspace, i);
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < args->shape.out * plan.in_parts; i++)
+            add_channel(&plan, workspace, i / plan.in_parts, i % plan.in_parts, args->dweight);
+    }
+}
+
+/* Linux gives a process the tiles' registers when it asks for them; threads inherit them. */
+static bool tiles_granted(void)
+{
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    unsigned a = 0, b = 0, c = 0, d = 0;
+
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d))
+        return false;
+    const bool has = (d >> 22 & 1) && (d >> 24 & 1); /* AMX-BF16, AMX-TILE */
+    return has && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
+bool convolution_amx_usable(const struct cpu_device *cpu)
+{
+    return strcmp(cpu->kernels->name, "avx512") == 0 && tiles_granted();
+}
+
+#else
+
+bool convolution_amx_usable(const struct cpu_device *cpu)
+{
+    (void)cpu;
+    return false;
+}
+
+size_t convolution_amx_workspace(const struct convolution_shape *shape)
+{
+    (void)shape;
+    return 0;
+}
+
+void convolution_amx_weight(const struct cpu_device *cpu, const struct convolution_backward *args,
+                            void *workspace)
+{
+    (void)cpu;
+    (void)args;
+    (void)workspace;
+}
+
+#endif
