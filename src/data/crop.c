@@ -113,6 +113,8 @@ static void take_middle(const struct crop *crop, int64_t width, int64_t height,
         box->height = (int64_t)rint((double)width / crop->ratio[0]);
     else if (ratio > crop->ratio[1])
         box->width = (int64_t)rint((double)height * crop->ratio[1]);
+    box->width = box->width < 1 ? 1 : box->width;
+    box->height = box->height < 1 ? 1 : box->height;
     box->x = (width - box->width) / 2;
     box->y = (height - box->height) / 2;
 }

@@ -8,7 +8,7 @@
 
 #include "data/image_file.h"
 
-enum { LEVELS = 256 };
+enum { LEVELS = 256, SMALL_READ = 64 };
 
 struct png_reader {
     png_structp png;
@@ -77,6 +77,8 @@ static void begin_image(struct png_reader *reader)
 {
     png_structp png = reader->png;
     png_set_read_fn(png, reader, source_read);
+    if (reader->request->accept_truncated) /* what is not read whole is not read at all */
+        png_set_compression_buffer_size(png, SMALL_READ);
     png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     png_read_info(png, reader->info);
     const int type = png_get_color_type(png, reader->info);

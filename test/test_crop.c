@@ -1,0 +1,405 @@
+/* Crops against torchvision on Pillow's images (test/vectors/make_crop.py), bit for bit; the draws
+ * of RandomResizedCrop and RandomCrop; what the options mean; files and stored pixels the same. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "data/crop.h"
+#include "device_test.h"
+#include "vector_file.h"
+
+enum { BOX, MIDDLE, MOVED }; /* what a case of the vectors is */
+
+static struct crop_scratch scratch;
+static struct options options;
+static struct crop crop;
+static struct error error;
+
+static int set_up(void **state)
+{
+    (void)state;
+    options_default(&options);
+    error_clear(&error);
+    return 0;
+}
+
+static int free_scratch(void **state)
+{
+    (void)state;
+    crop_scratch_free(&scratch);
+    return 0;
+}
+
+static void set(const char *text)
+{
+    char copy[512];
+    snprintf(copy, sizeof copy, "%s", text);
+    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " "))
+        assert_true(options_set(word, &options, &error));
+}
+
+/* The plan of a case: its numbers are size, kind, and what the kind has. */
+static void case_plan(const int32_t *numbers, int64_t width, int64_t height, struct crop_plan *plan)
+{
+    char text[256];
+    const int image = numbers[0], kind = numbers[1];
+    options_default(&options);
+    set("augment.random_resized_crop=on");
+    if (kind != BOX) {
+        snprintf(text, sizeof text,
+                 "augment.random_resized_crop=off augment.resize_to=%s augment.resize=%d "
+                 "augment.crop=%s augment.crop_pad=%d",
+                 numbers[2] == RESIZE_SQUARE ? "square" : "shorter", numbers[3],
+                 kind == MIDDLE ? "center" : "random", kind == MOVED ? numbers[6] : 0);
+        set(text);
+    }
+    assert_true(options_check(&options, &error));
+    assert_true(crop_open(&crop, &options, true, image, true, &error));
+    crop_plan_make(&crop, 0, 0, width, height, plan);
+    if (kind == BOX)
+        plan->box = (struct image_area){numbers[2], numbers[3], numbers[4], numbers[5]};
+    if (kind == MOVED) {
+        plan->left = numbers[4];
+        plan->top = numbers[5];
+    }
+}
+
+static void check_case(struct vector_file *file, int number)
+{
+    char name[32];
+    struct crop_plan plan;
+    snprintf(name, sizeof name, "source%d", number);
+    const int64_t height = vector_file_size(file, name, 0), width = vector_file_size(file, name, 1);
+    struct crop_source source = {.pixels = vector_file_bytes(file, name, NULL),
+                                 .width = width,
+                                 .height = height,
+                                 .row_stride = 3 * width,
+                                 .pixel_stride = 3,
+                                 .channel_stride = 1,
+                                 .scale = 1};
+    snprintf(name, sizeof name, "numbers%d", number);
+    case_plan(vector_file_integers(file, name, NULL), width, height, &plan);
+    snprintf(name, sizeof name, "expected%d", number);
+    int64_t count;
+    const uint8_t *expected = vector_file_bytes(file, name, &count);
+    uint8_t *planes = malloc((size_t)count);
+    memset(planes, 77, (size_t)count);
+    assert_int_equal(count, 3 * crop.image * crop.image);
+    assert_true(crop_from_pixels(&crop, &plan, &source, 3, &scratch, planes, &error));
+    for (int64_t i = 0; i < count; i++)
+        if (planes[i] != expected[i])
+            fail_msg("case %d: pixel %d is %d, not %d", number, (int)i, planes[i], expected[i]);
+    /* as much of the image as it asks for is enough, and gives the same */
+    struct image_request request;
+    crop_request(&crop, &plan, &request);
+    source.x = request.area.x;
+    source.y = request.area.y;
+    source.width = request.area.width;
+    source.height = request.area.height;
+    source.pixels += 3 * (source.y * width + source.x);
+    if (request.scale == 1) {
+        assert_true(crop_from_pixels(&crop, &plan, &source, 3, &scratch, planes, &error));
+        assert_memory_equal(planes, expected, (size_t)count);
+    }
+    free(planes);
+}
+
+static void crops_are_torchvisions(void **state)
+{
+    (void)state;
+    struct vector_file *file = vector_file_open("crop.safetensors");
+    char name[32];
+    int cases = 0;
+    for (;; cases++) {
+        snprintf(name, sizeof name, "source%d", cases);
+        if (!vector_file_has(file, name))
+            break;
+        check_case(file, cases);
+    }
+    assert_int_equal(cases, 21);
+    vector_file_close(file);
+}
+
+static void crops_are_torchvisions_with_all_kernels(void **state)
+{
+    device_test_every_kernels(crops_are_torchvisions, state);
+}
+
+static void open_random_resized(const char *more, int64_t image)
+{
+    set("augment.random_resized_crop=on");
+    set(more);
+    assert_true(crop_open(&crop, &options, true, image, true, &error));
+}
+
+/* Shares of the area are uniform, ratios log-uniform, where all of them fit into the image; places
+ * are uniform. Kolmogorov's distance of 20,000 draws is below 0.0122 in 99.5 of 100 cases. */
+static int compare_doubles(const void *left, const void *right)
+{
+    const double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static void check_uniform(const char *what, double *values, int count, double low, double high)
+{
+    double distance = 0;
+    qsort(values, (size_t)count, sizeof *values, compare_doubles);
+    for (int i = 0; i < count; i++) {
+        const double place = (values[i] - low) / (high - low);
+        distance = fmax(distance, fabs(place - ((double)i + 0.5) / count));
+    }
+    if (distance > 0.0122)
+        fail_msg("%s: %g from uniform", what, distance);
+}
+
+static void random_boxes_are_distributed(void **state)
+{
+    (void)state;
+    enum { DRAWS = 20000 };
+    static double share[DRAWS], ratio[DRAWS], left[DRAWS], top[DRAWS];
+    const int64_t width = 4000, height = 4100;
+    open_random_resized("augment.crop_scale=0.05,0.4", 224);
+    for (uint32_t i = 0; i < DRAWS; i++) {
+        struct crop_plan plan;
+        crop_plan_make(&crop, 3, i, width, height, &plan);
+        const struct image_area *box = &plan.box;
+        assert_true(box->x >= 0 && box->y >= 0 && box->x + box->width <= width &&
+                    box->y + box->height <= height);
+        assert_true(plan.resized_width == 224 && plan.resized_height == 224 && plan.left == 0);
+        share[i] = (double)(box->width * box->height) / (double)(width * height);
+        ratio[i] = log((double)box->width / (double)box->height);
+        left[i] = ((double)box->x + 0.5) / (double)(width - box->width + 1);
+        top[i] = ((double)box->y + 0.5) / (double)(height - box->height + 1);
+    }
+    check_uniform("share of the area", share, DRAWS, 0.05, 0.4);
+    check_uniform("ratio", ratio, DRAWS, log(3.0 / 4), log(4.0 / 3));
+    check_uniform("left", left, DRAWS, 0, 1);
+    check_uniform("top", top, DRAWS, 0, 1);
+}
+
+/* Nothing fits into a strip: its middle, as long as the ratio allows. */
+static void strips_give_their_middle(void **state)
+{
+    (void)state;
+    struct crop_plan plan;
+    open_random_resized("augment.crop_scale=0.9,1", 32);
+    crop_plan_make(&crop, 0, 0, 1000, 10, &plan);
+    assert_int_equal(plan.box.width, 13); /* round(10 * 4 / 3) */
+    assert_int_equal(plan.box.height, 10);
+    assert_int_equal(plan.box.x, 493);
+    assert_int_equal(plan.box.y, 0);
+    crop_plan_make(&crop, 0, 0, 7, 900, &plan);
+    assert_int_equal(plan.box.width, 7);
+    assert_int_equal(plan.box.height, 9); /* round(7 / 0.75) */
+    assert_int_equal(plan.box.x, 0);
+    assert_int_equal(plan.box.y, 445);
+    set("augment.crop_scale=1,1 augment.crop_ratio=0.1,0.2");
+    assert_true(crop_open(&crop, &options, true, 32, true, &error));
+    crop_plan_make(&crop, 0, 0, 12, 100, &plan); /* a ratio inside the limits: all of it */
+    assert_true(plan.box.width <= 12 && plan.box.height <= 100);
+    crop_plan_make(&crop, 0, 0, 1, 1, &plan);
+    assert_int_equal(plan.box.width, 1);
+}
+
+static void draws_depend_on_epoch_and_sample(void **state)
+{
+    (void)state;
+    struct crop_plan one, other;
+    open_random_resized("", 224);
+    crop_plan_make(&crop, 2, 7, 500, 375, &one);
+    crop_plan_make(&crop, 2, 7, 500, 375, &other);
+    assert_memory_equal(&one, &other, sizeof one);
+    crop_plan_make(&crop, 3, 7, 500, 375, &other);
+    assert_memory_not_equal(&one, &other, sizeof one);
+    crop_plan_make(&crop, 2, 8, 500, 375, &other);
+    assert_memory_not_equal(&one, &other, sizeof one);
+    set("run.seed=43");
+    open_random_resized("", 224);
+    crop_plan_make(&crop, 2, 7, 500, 375, &other);
+    assert_memory_not_equal(&one, &other, sizeof one);
+}
+
+/* RandomCrop with padding reaches all places, equally often. */
+static void random_places_are_all_reached(void **state)
+{
+    (void)state;
+    int seen[8][8] = {{0}};
+    set("augment.resize=30 augment.crop=random augment.crop_pad=2 augment.resize_to=square");
+    assert_true(crop_open(&crop, &options, true, 27, true, &error));
+    for (uint32_t i = 0; i < 6400; i++) {
+        struct crop_plan plan;
+        crop_plan_make(&crop, 0, i, 100, 80, &plan);
+        assert_in_range(plan.left + 2, 0, 7);
+        assert_in_range(plan.top + 2, 0, 7);
+        seen[plan.left + 2][plan.top + 2]++;
+    }
+    for (int i = 0; i < 64; i++)
+        assert_in_range(seen[i / 8][i % 8], 60, 145);
+}
+
+/* What evaluation does: as told, else training's rules without chance. */
+static void evaluation_follows_the_options(void **state)
+{
+    (void)state;
+    assert_false(crop_is_active(&options, false));
+    assert_true(crop_is_active(&options, true));
+    open_random_resized("", 224);
+    assert_true(crop_is_active(&options, false));
+    assert_true(crop_open(&crop, &options, true, 224, false, &error));
+    assert_false(crop.random_resized);
+    assert_int_equal(crop.resize, 224);
+    assert_int_equal(crop.take, CROP_NONE);
+    set("eval.resize=256 eval.resize_to=shorter eval.crop=center");
+    assert_true(crop_open(&crop, &options, true, 224, false, &error));
+    assert_int_equal(crop.resize, 256);
+    assert_int_equal(crop.resize_to, RESIZE_SHORTER);
+    assert_int_equal(crop.take, CROP_CENTER);
+    options_default(&options);
+    set("augment.resize=256 augment.crop=random augment.crop_pad=4");
+    assert_true(crop_open(&crop, &options, true, 224, false, &error));
+    assert_int_equal(crop.take, CROP_CENTER);
+    assert_int_equal(crop.pad, 0);
+    set("eval.crop=random eval.crop_pad=4");
+    assert_true(crop_open(&crop, &options, true, 224, false, &error));
+    assert_int_equal(crop.take, CROP_RANDOM);
+    assert_int_equal(crop.pad, 4);
+}
+
+static void refuses(const char *settings, int64_t image, bool training, const char *expected)
+{
+    options_default(&options);
+    error_clear(&error);
+    set(settings);
+    if (options_check(&options, &error) &&
+        crop_open(&crop, &options, true, image, training, &error))
+        fail_msg("%s is taken", settings);
+    assert_int_equal(error.kind, ERROR_USAGE);
+    if (strstr(error.text, expected) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", error.text, expected);
+}
+
+static void impossible_options_are_refused(void **state)
+{
+    (void)state;
+    refuses("augment.crop=center", 224, true, "augment.crop needs augment.resize");
+    refuses("augment.resize_to=shorter augment.resize=256", 224, true, "needs augment.crop");
+    refuses("augment.crop=center augment.resize=9 augment.random_resized_crop=on", 224, true,
+            "leave one of them out");
+    refuses("augment.crop_scale=0.5,0.2", 224, true, "augment.crop_scale: the first");
+    refuses("augment.crop_ratio=2,1", 224, true, "augment.crop_ratio: the first");
+    refuses("augment.resize=256", 224, true, "augment.crop=none leaves images that are not");
+    refuses("eval.resize=256", 224, false, "eval.crop=none leaves images that are not");
+    refuses("eval.resize_to=shorter", 224, false, "eval.crop=none leaves images");
+    refuses("augment.resize=200 augment.crop=random augment.crop_pad=11", 224, true,
+            "leave less than the model's 224");
+    refuses("augment.resize=200 augment.crop=random augment.crop_pad=224", 224, true,
+            "nothing but padding");
+}
+
+/* A file and its decoded pixels give the same; so do all threads' scratches, new and used. */
+static void files_are_as_their_pixels(void **state)
+{
+    (void)state;
+    struct vector_file *file = vector_file_open("image_files.safetensors");
+    static const char *const kinds[] = {"jpeg_420", "png_rgb_8", "png_palette_4", "jpeg_1x19"};
+    uint8_t from_file[3 * 24 * 24], from_pixels[3 * 24 * 24];
+    open_random_resized("data.scaled_decode=off", 24);
+    for (uint32_t i = 0; i < 80; i++) {
+        char name[64];
+        int64_t count;
+        snprintf(name, sizeof name, "file.%s", kinds[i % 4]);
+        const uint8_t *bytes = vector_file_bytes(file, name, &count);
+        assert_true(crop_file(&crop, 1, i, bytes, (size_t)count, &scratch, from_file, &error));
+        snprintf(name, sizeof name, "pixels.%s", kinds[i % 4]);
+        const int64_t height = vector_file_size(file, name, 0);
+        const int64_t width = vector_file_size(file, name, 1);
+        const uint8_t *pixels = vector_file_bytes(file, name, NULL);
+        uint8_t *planes = malloc((size_t)(3 * width * height));
+        for (int64_t p = 0; p < 3 * width * height; p++)
+            planes[p % 3 * width * height + p / 3] = pixels[p];
+        struct crop_scratch fresh = {0};
+        assert_true(
+            crop_stored(&crop, 1, i, planes, 3, height, width, &fresh, from_pixels, &error));
+        assert_memory_equal(from_file, from_pixels, sizeof from_file);
+        crop_scratch_free(&fresh);
+        free(planes);
+    }
+    vector_file_close(file);
+}
+
+/* Scaled decoding is asked for where the box stays as large as the output, and comes near to what
+ * it replaces. */
+static void scaled_decoding_is_near(void **state)
+{
+    (void)state;
+    struct crop_plan plan = {
+        .box = {100, 50, 447, 896}, .resized_width = 224, .resized_height = 224};
+    struct image_request request;
+    open_random_resized("", 224);
+    crop_request(&crop, &plan, &request);
+    assert_int_equal(request.scale, 1);
+    plan.box.width = 448;
+    crop_request(&crop, &plan, &request);
+    assert_int_equal(request.scale, 2);
+    plan.box.width = plan.box.height = 224 * 30;
+    crop_request(&crop, &plan, &request);
+    assert_int_equal(request.scale, 8);
+    struct vector_file *file = vector_file_open("image_files.safetensors");
+    int64_t count;
+    const uint8_t *bytes = vector_file_bytes(file, "file.jpeg_444", &count);
+    uint8_t scaled[3 * 8 * 8], exact[3 * 8 * 8];
+    open_random_resized("augment.crop_scale=0.6,1", 8);
+    for (uint32_t i = 0; i < 20; i++) {
+        double gap = 0;
+        crop.scaled_decode = true;
+        assert_true(crop_file(&crop, 0, i, bytes, (size_t)count, &scratch, scaled, &error));
+        assert_true(scratch.decoded.scale >= 2);
+        crop.scaled_decode = false;
+        assert_true(crop_file(&crop, 0, i, bytes, (size_t)count, &scratch, exact, &error));
+        for (size_t p = 0; p < sizeof exact; p++)
+            gap += abs(scaled[p] - exact[p]);
+        if (gap / (double)sizeof exact > 3)
+            fail_msg("sample %u: %g levels apart", i, gap / (double)sizeof exact);
+    }
+    vector_file_close(file);
+}
+
+/* One output of more inputs than a block of the kernel holds. */
+static void long_lines_are_resized(void **state)
+{
+    (void)state;
+    enum { WIDTH = 5000, HEIGHT = 3 };
+    uint8_t *pixels = malloc(WIDTH * HEIGHT), planes[4];
+    for (int64_t i = 0; i < WIDTH * HEIGHT; i++)
+        pixels[i] = i % WIDTH < WIDTH / 2 ? 40 : 200;
+    assert_true(crop_open(&crop, &options, true, 2, true, &error));
+    assert_true(crop_stored(&crop, 0, 0, pixels, 1, HEIGHT, WIDTH, &scratch, planes, &error));
+    for (int i = 0; i < 4; i++) /* a seventh of the triangle is behind the middle */
+        assert_in_range(planes[i], i % 2 == 0 ? 61 : 175, i % 2 == 0 ? 65 : 179);
+    free(pixels);
+}
+
+int main(void)
+{
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(crops_are_torchvisions_with_all_kernels, set_up),
+        cmocka_unit_test_setup(random_boxes_are_distributed, set_up),
+        cmocka_unit_test_setup(strips_give_their_middle, set_up),
+        cmocka_unit_test_setup(draws_depend_on_epoch_and_sample, set_up),
+        cmocka_unit_test_setup(random_places_are_all_reached, set_up),
+        cmocka_unit_test_setup(evaluation_follows_the_options, set_up),
+        cmocka_unit_test_setup(impossible_options_are_refused, set_up),
+        cmocka_unit_test_setup(files_are_as_their_pixels, set_up),
+        cmocka_unit_test_setup(scaled_decoding_is_near, set_up),
+        cmocka_unit_test_setup(long_lines_are_resized, set_up),
+    };
+    return cmocka_run_group_tests_name("crop", tests, NULL, free_scratch);
+}

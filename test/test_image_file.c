@@ -1,0 +1,566 @@
+/* Decoders against Pillow (test/vectors/make_image_files.py): all kinds of files, whole and in
+ * part, bit for bit; cut, damaged, oversized and other files; mutated ones (TEST_FUZZ=COUNT for
+ * more than a few thousand). */
+#define _GNU_SOURCE /* memmem */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/random.h"
+#include "data/crop.h"
+#include "vector_file.h"
+
+enum { PIXELS_MOST = 1 << 20 };
+
+static const char *const kinds[] = {"jpeg_444",
+                                    "jpeg_422",
+                                    "jpeg_420",
+                                    "jpeg_progressive",
+                                    "jpeg_quality10",
+                                    "jpeg_restarts",
+                                    "jpeg_rgb",
+                                    "jpeg_large_profile",
+                                    "jpeg_orientation",
+                                    "jpeg_grey",
+                                    "jpeg_cmyk",
+                                    "jpeg_ycck",
+                                    "jpeg_no_end",
+                                    "jpeg_1x1",
+                                    "jpeg_1x19",
+                                    "jpeg_19x1",
+                                    "jpeg_16x16",
+                                    "jpeg_33x17",
+                                    "png_grey_1",
+                                    "png_grey_1_interlaced",
+                                    "png_grey_2",
+                                    "png_grey_2_interlaced",
+                                    "png_grey_4",
+                                    "png_grey_4_interlaced",
+                                    "png_grey_8",
+                                    "png_grey_8_interlaced",
+                                    "png_grey_16",
+                                    "png_grey_16_interlaced",
+                                    "png_rgb_8",
+                                    "png_rgb_8_interlaced",
+                                    "png_rgb_16",
+                                    "png_rgb_16_interlaced",
+                                    "png_grey_alpha_8",
+                                    "png_grey_alpha_8_interlaced",
+                                    "png_grey_alpha_16",
+                                    "png_grey_alpha_16_interlaced",
+                                    "png_rgb_alpha_8",
+                                    "png_rgb_alpha_8_interlaced",
+                                    "png_rgb_alpha_16",
+                                    "png_rgb_alpha_16_interlaced",
+                                    "png_palette_1",
+                                    "png_palette_2",
+                                    "png_palette_4",
+                                    "png_palette_8",
+                                    "png_palette_alpha",
+                                    "png_key",
+                                    "png_gamma",
+                                    "png_1x1",
+                                    "png_1x9",
+                                    "png_9x1",
+                                    "png_2x3"};
+
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+/* A file of the vectors and its pixels. */
+struct sample {
+    char name[64];
+    const uint8_t *bytes, *truth;
+    size_t count;
+    int64_t width, height;
+};
+
+static struct vector_file *vectors;
+static struct image_pixels pixels;
+static struct error error;
+
+static int open_vectors(void **state)
+{
+    (void)state;
+    vectors = vector_file_open("image_files.safetensors");
+    return 0;
+}
+
+static int close_vectors(void **state)
+{
+    (void)state;
+    vector_file_close(vectors);
+    image_pixels_free(&pixels);
+    return 0;
+}
+
+static struct sample sample_find(const char *kind)
+{
+    struct sample sample;
+    char name[80];
+    int64_t count;
+    snprintf(name, sizeof name, "file.%s", kind);
+    sample.bytes = vector_file_bytes(vectors, name, &count);
+    sample.count = (size_t)count;
+    snprintf(name, sizeof name, "pixels.%s", kind);
+    sample.truth = vector_file_bytes(vectors, name, NULL);
+    sample.height = vector_file_size(vectors, name, 0);
+    sample.width = vector_file_size(vectors, name, 1);
+    snprintf(sample.name, sizeof sample.name, "%s", kind);
+    return sample;
+}
+
+/* Header and pixels of the area. */
+static bool decode(const uint8_t *bytes, size_t count, const struct image_area *area, int64_t scale,
+                   bool accept_truncated)
+{
+    struct image_header header;
+    struct image_request request = {.scale = scale, .accept_truncated = accept_truncated};
+    bool incomplete = true;
+    error_clear(&error);
+    if (!image_file_header(bytes, count, true, PIXELS_MOST, &header, &incomplete, &error)) {
+        assert_false(incomplete);
+        return false;
+    }
+    request.area = area != NULL ? *area : (struct image_area){0, 0, header.width, header.height};
+    return image_file_decode(bytes, count, &header, &request, &pixels, &error);
+}
+
+/* Are the area's pixels the truth's? */
+static bool is_truth(const struct sample *sample, const struct image_area *area)
+{
+    assert_true(pixels.x >= 0 && pixels.x <= area->x && pixels.y >= 0 && pixels.y <= area->y);
+    assert_true(area->x + area->width <= pixels.x + pixels.width &&
+                area->y + area->height <= pixels.y + pixels.height);
+    for (int64_t y = area->y; y < area->y + area->height; y++)
+        if (memcmp(pixels.data + (y - pixels.y) * pixels.stride + 3 * (area->x - pixels.x),
+                   sample->truth + 3 * (y * sample->width + area->x), 3 * (size_t)area->width) != 0)
+            return false;
+    return true;
+}
+
+static void check_area(const struct sample *sample, struct image_area area)
+{
+    if (!decode(sample->bytes, sample->count, &area, 1, false))
+        fail_msg("%s: %s", sample->name, error.text);
+    assert_int_equal(pixels.scale, 1);
+    if (!is_truth(sample, &area))
+        fail_msg("%s: (%d, %d) %d x %d differs from Pillow's", sample->name, (int)area.x,
+                 (int)area.y, (int)area.width, (int)area.height);
+}
+
+static void all_kinds_are_pillows(void **state)
+{
+    (void)state;
+    for (int i = 0; i < KINDS; i++) {
+        const struct sample sample = sample_find(kinds[i]);
+        check_area(&sample, (struct image_area){0, 0, sample.width, sample.height});
+    }
+}
+
+static void parts_are_those_of_the_whole(void **state)
+{
+    (void)state;
+    for (int i = 0; i < KINDS; i++) {
+        const struct sample sample = sample_find(kinds[i]);
+        for (uint32_t part = 0; part < 20; part++) {
+            const struct random_block draw =
+                random_block_at(1, RANDOM_AUGMENT, 0, 0, (uint32_t)i, part);
+            struct image_area area = {.width = 1 + draw.word[0] % sample.width,
+                                      .height = 1 + draw.word[1] % sample.height};
+            area.x = draw.word[2] % (sample.width - area.width + 1);
+            area.y = draw.word[3] % (sample.height - area.height + 1);
+            check_area(&sample, area);
+        }
+    }
+}
+
+/* The mean of a square of the truth. */
+static double mean_of(const struct sample *sample, int64_t x, int64_t y, int64_t side, int channel)
+{
+    double sum = 0, count = 0;
+    for (int64_t line = y; line < y + side && line < sample->height; line++)
+        for (int64_t column = x; column < x + side && column < sample->width; column++, count++)
+            sum += sample->truth[3 * (line * sample->width + column) + channel];
+    return sum / count;
+}
+
+/* A scaled pixel stands for a square of pixels: near their mean, all in all. */
+static void scaled_images_are_smaller(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"jpeg_444",  "jpeg_422",         "jpeg_420",
+                                       "jpeg_grey", "jpeg_progressive", "jpeg_cmyk"};
+    for (int i = 0; i < 6; i++)
+        for (int64_t scale = 2; scale <= 8; scale *= 2) {
+            const struct sample sample = sample_find(some[i]);
+            double gap = 0;
+            assert_true(decode(sample.bytes, sample.count, NULL, scale, false));
+            assert_int_equal(pixels.scale, scale);
+            assert_int_equal(pixels.width, (sample.width + scale - 1) / scale);
+            assert_int_equal(pixels.height, (sample.height + scale - 1) / scale);
+            for (int64_t y = 0; y < pixels.height; y++)
+                for (int64_t x = 0; x < pixels.width; x++) {
+                    const double truth = mean_of(&sample, x * scale, y * scale, scale, 1);
+                    const double level = pixels.data[y * pixels.stride + 3 * x + 1];
+                    gap += level > truth ? level - truth : truth - level;
+                }
+            gap /= (double)(pixels.width * pixels.height);
+            if (gap > 6)
+                fail_msg("%s at 1/%d: %g levels from the mean", some[i], (int)scale, gap);
+        }
+}
+
+/* A scaled part is that of the scaled whole. */
+static void scaled_parts_are_those_of_the_whole(void **state)
+{
+    (void)state;
+    const struct sample sample = sample_find("jpeg_444");
+    for (int64_t scale = 2; scale <= 8; scale *= 2) {
+        struct image_pixels whole = {0}, swap;
+        assert_true(decode(sample.bytes, sample.count, NULL, scale, false));
+        swap = whole, whole = pixels, pixels = swap;
+        const struct image_area area = {17, 9, 20, 21};
+        assert_true(decode(sample.bytes, sample.count, &area, scale, false));
+        assert_true(pixels.x <= 17 / scale && pixels.y <= 9 / scale);
+        assert_true((pixels.x + pixels.width) * scale >= 37 &&
+                    (pixels.y + pixels.height) * scale >= 30);
+        for (int64_t y = 9 / scale; y < 30 / scale; y++)
+            for (int64_t x = 17 / scale; x < 37 / scale; x++)
+                assert_memory_equal(pixels.data + (y - pixels.y) * pixels.stride +
+                                        3 * (x - pixels.x),
+                                    whole.data + y * whole.stride + 3 * x, 3);
+        image_pixels_free(&whole);
+    }
+}
+
+static void fails_with(const void *bytes, size_t count, const char *expected)
+{
+    if (decode(bytes, count, NULL, 1, false))
+        fail_msg("no error where \"%s\" is expected", expected);
+    assert_int_equal(error.kind, ERROR_DATA);
+    if (strstr(error.text, expected) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", error.text, expected);
+}
+
+/* Each file, each length: an error, or the whole image; by option what there is, without reading
+ * behind the end. */
+static void cut_files_are_errors(void **state)
+{
+    (void)state;
+    for (int i = 0; i < KINDS; i++) {
+        const struct sample sample = sample_find(kinds[i]);
+        const struct image_area whole = {0, 0, sample.width, sample.height};
+        int cut = 0;
+        for (size_t count = 0; count < sample.count; count += 1 + sample.count / 50) {
+            uint8_t *bytes = malloc(count + 1); /* of this length, for the sanitizer */
+            memcpy(bytes, sample.bytes, count);
+            if (!decode(bytes, count, NULL, 1, false)) {
+                assert_int_equal(error.kind, ERROR_DATA);
+                cut += strstr(error.text, "is cut") != NULL;
+            } else if (!is_truth(&sample, &whole)) {
+                fail_msg("%s: %d of %d bytes are taken for all", sample.name, (int)count,
+                         (int)sample.count);
+            }
+            decode(bytes, count, NULL, 1, true);
+            free(bytes);
+        }
+        assert_in_range(cut, 10, 100);
+    }
+}
+
+/* The rows that were there are there; the rest is grey or black. */
+static void what_is_there_is_taken(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"jpeg_444", "png_rgb_8", "png_grey_8_interlaced"};
+    for (int i = 0; i < 3; i++) {
+        const struct sample sample = sample_find(some[i]);
+        const struct image_area top = {0, 0, sample.width, 1};
+        const uint8_t *data =
+            memmem(sample.bytes, sample.count, i == 0 ? "\xff\xda" : "IDAT", i == 0 ? 2 : 4);
+        assert_non_null(data);
+        const size_t before = (size_t)(data - sample.bytes);
+        const size_t half = before + (sample.count - before) * 2 / 3;
+        assert_false(decode(sample.bytes, half, NULL, 1, false));
+        assert_non_null(strstr(error.text, "data.truncated=accept"));
+        assert_true(decode(sample.bytes, half, NULL, 1, true));
+        assert_int_equal(pixels.height, sample.height);
+        if (i < 2)
+            assert_true(is_truth(&sample, &top));
+    }
+}
+
+/* What is behind the part that is wanted is not looked at. */
+static void rows_behind_the_area_do_not_matter(void **state)
+{
+    (void)state;
+    const struct sample sample = sample_find("jpeg_444");
+    const struct image_area top = {0, 0, sample.width, 4};
+    assert_true(decode(sample.bytes, sample.count * 9 / 10, &top, 1, false));
+    assert_true(is_truth(&sample, &top));
+}
+
+static void other_files_are_named(void **state)
+{
+    (void)state;
+    fails_with("", 0, "is empty");
+    fails_with("GIF89a..........", 16, "is GIF; JPEG and PNG are read");
+    fails_with("RIFF\x10\0\0\0WEBPVP8 ", 16, "is WebP");
+    fails_with("BM..............", 16, "is BMP");
+    fails_with("II*\0............", 16, "is TIFF");
+    fails_with("\0\0\0\x1c"
+               "ftypavif....",
+               16, "is AVIF or HEIF");
+    fails_with("P6\n2 2\n255\n.....", 16, "is PPM");
+    fails_with("text", 4, "is no image");
+    fails_with("<html>no such file</html>", 25, "is no image");
+    fails_with("\xff\xd8\xff\xd9............", 16, "a JPEG without a frame");
+    fails_with("\xff\xd8\xff", 3, "is no image");
+    fails_with("\x89PNG\r\n\x1a\n\0\0\0\rIDAT........", 24, "does not begin with IHDR");
+}
+
+/* A file says how large its image is; nothing is taken for one that is too large. */
+static void oversized_images_are_refused(void **state)
+{
+    (void)state;
+    uint8_t bytes[64] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xff\0\0\xff\xff\x8\x2";
+    fails_with(bytes, sizeof bytes, "65535 x 65535 pixels, more than data.max_pixels=1048576");
+    memcpy(bytes + 16, "\xff\xff\xff\xff\xff\xff\xff\xff", 8);
+    fails_with(bytes, sizeof bytes, "4294967295 x 4294967295 pixels");
+    memcpy(bytes + 16, "\0\0\0\0\0\0\0\1", 8);
+    fails_with(bytes, sizeof bytes, "an image of 0 x 1 pixels");
+    memcpy(bytes, "\xff\xd8\xff\xc0\0\x11\x8\xff\xff\xff\xff\x3", 12);
+    fails_with(bytes, sizeof bytes, "65535 x 65535 pixels, more than");
+    struct image_header header;
+    bool incomplete;
+    const struct sample sample = sample_find("png_rgb_8");
+    const int64_t size = sample.width * sample.height;
+    error_clear(&error);
+    assert_true(
+        image_file_header(sample.bytes, sample.count, true, size, &header, &incomplete, &error));
+    assert_false(image_file_header(sample.bytes, sample.count, true, size - 1, &header, &incomplete,
+                                   &error));
+}
+
+/* The header is found in as few bytes as hold it, and never in fewer. */
+static void headers_need_few_bytes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < KINDS; i++) {
+        const struct sample sample = sample_find(kinds[i]);
+        struct image_header header = {0};
+        bool incomplete = true;
+        size_t count = 0;
+        for (; incomplete && count < sample.count; count++) {
+            error_clear(&error);
+            const bool good = image_file_header(sample.bytes, count, false, PIXELS_MOST, &header,
+                                                &incomplete, &error);
+            assert_int_equal(error.kind, ERROR_NONE);
+            assert_true(good != incomplete);
+        }
+        assert_int_equal(header.width, sample.width);
+        assert_int_equal(header.height, sample.height);
+        assert_true(count < sample.count);
+    }
+}
+
+/* The last scan of a progressive file, hundreds of times: work without end for few bytes. */
+static void many_scans_are_refused(void **state)
+{
+    (void)state;
+    const struct sample sample = sample_find("jpeg_progressive");
+    size_t last = 0, end = sample.count - 2;
+    for (size_t at = 0; at + 1 < sample.count; at++)
+        if (sample.bytes[at] == 0xff && sample.bytes[at + 1] == 0xda)
+            last = at;
+    const size_t scan = end - last, count = sample.count + 600 * scan;
+    uint8_t *bytes = malloc(count);
+    memcpy(bytes, sample.bytes, end);
+    for (int i = 0; i < 600; i++)
+        memcpy(bytes + end + (size_t)i * scan, sample.bytes + last, scan);
+    memcpy(bytes + count - 2, sample.bytes + end, 2);
+    fails_with(bytes, count, "more than 500 scans");
+    free(bytes);
+}
+
+static void damaged_files_are_errors(void **state)
+{
+    (void)state;
+    const struct sample png = sample_find("png_rgb_8"), jpeg = sample_find("jpeg_420");
+    uint8_t *bytes = malloc(jpeg.count + png.count);
+    memcpy(bytes, png.bytes, png.count);
+    bytes[png.count / 2] ^= 0x55;
+    fails_with(bytes, png.count, "is a damaged PNG: ");
+    memcpy(bytes, jpeg.bytes, jpeg.count);
+    uint8_t *frame = memmem(bytes, jpeg.count, "\xff\xc0", 2);
+    assert_non_null(frame);
+    frame[4] = 12; /* bits */
+    fails_with(bytes, jpeg.count, "is a damaged JPEG: ");
+    memcpy(bytes, jpeg.bytes, jpeg.count);
+    frame[1] = 0xc9; /* arithmetic coding, on Huffman's data: whatever comes is no crash */
+    decode(bytes, jpeg.count, NULL, 1, false);
+    free(bytes);
+}
+
+/* ---- Mutated files. */
+
+enum { FUZZED_MOST = 1 << 16, FUZZED_PIXELS = 1 << 14 };
+
+struct fuzzed {
+    uint8_t *bytes;
+    size_t count;
+    uint32_t number, draws; /* of the input, taken of its stream */
+};
+
+static uint32_t draw(struct fuzzed *input, uint32_t below)
+{
+    const uint32_t at = input->draws++;
+    const struct random_block block =
+        random_block_at(7, RANDOM_SYNTHETIC, 0, 0, input->number, at / 4);
+    return (uint32_t)(((uint64_t)block.word[at % 4] * below) >> 32);
+}
+
+/* Takes `removed` bytes out at a place and puts others in. */
+static void splice(struct fuzzed *input, size_t at, size_t removed, const uint8_t *added,
+                   size_t count)
+{
+    if (at + removed > input->count || input->count - removed + count > FUZZED_MOST)
+        return;
+    memmove(input->bytes + at + count, input->bytes + at + removed, input->count - at - removed);
+    memmove(input->bytes + at, added, count);
+    input->count += count - removed;
+}
+
+static void mutate(struct fuzzed *input)
+{
+    static const uint8_t special[8] = {0, 0xff, 0xd8, 0xd9, 0xda, 0xc2, 0x7f, 0x80};
+    const size_t count = input->count;
+    if (count < 2)
+        return;
+    const size_t at = draw(input, (uint32_t)count);
+    const size_t length = 1 + draw(input, (uint32_t)(count - at < 64 ? count - at : 64));
+    const struct sample other = sample_find(kinds[draw(input, KINDS)]);
+    const size_t from = draw(input, (uint32_t)other.count);
+    switch (draw(input, 8)) {
+    case 0:
+        input->count = at;
+        break;
+    case 1:
+        splice(input, at, length <= count - at ? length : 0, NULL, 0);
+        break;
+    case 2:
+        splice(input, at, 0, other.bytes + from, length < other.count - from ? length : 1);
+        break;
+    case 3:
+        input->bytes[at] = special[draw(input, 8)];
+        break;
+    case 4:
+        input->bytes[at] ^= (uint8_t)(1 << draw(input, 8));
+        break;
+    default: /* headers are where most of the decisions are */
+        input->bytes[draw(input, (uint32_t)(count < 700 ? count : 700))] =
+            (uint8_t)draw(input, 256);
+    }
+}
+
+static uint32_t png_sum(const uint8_t *bytes, size_t count)
+{
+    uint32_t sum = 0xffffffff;
+    for (size_t i = 0; i < count; i++) {
+        sum ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++)
+            sum = sum >> 1 ^ (sum & 1 ? 0xedb88320 : 0);
+    }
+    return ~sum;
+}
+
+/* With wrong sums a PNG goes no further than to their check. */
+static void sums_mend(struct fuzzed *input)
+{
+    if (input->count < 8 || input->bytes[0] != 0x89)
+        return;
+    for (size_t at = 8; at + 12 <= input->count;) {
+        uint8_t *chunk = input->bytes + at;
+        const size_t length = (size_t)chunk[0] << 24 | chunk[1] << 16 | chunk[2] << 8 | chunk[3];
+        if (length > input->count - at - 12)
+            return;
+        const uint32_t sum = png_sum(chunk + 4, length + 4);
+        for (int i = 0; i < 4; i++)
+            chunk[8 + length + (size_t)i] = (uint8_t)(sum >> (24 - 8 * i));
+        at += length + 12;
+    }
+}
+
+static void decode_fuzzed(struct fuzzed *input, struct crop *crop, struct crop_scratch *scratch)
+{
+    uint8_t planes[3 * 16 * 16];
+    uint8_t *bytes = malloc(input->count + 1); /* of this length, for the sanitizer */
+    memcpy(bytes, input->bytes, input->count);
+    error_clear(&error);
+    crop->accept_truncated = draw(input, 2);
+    crop->scaled_decode = draw(input, 2);
+    if (!crop_file(crop, 0, input->number, bytes, input->count, scratch, planes, &error)) {
+        assert_true(error.kind == ERROR_DATA || error.kind == ERROR_MEMORY);
+        assert_true(error.text[0] != '\0');
+    }
+    free(bytes);
+}
+
+static void mutated_files_do_no_harm(void **state)
+{
+    (void)state;
+    const char *more = getenv("TEST_FUZZ");
+    const uint32_t count = more != NULL ? (uint32_t)atol(more) : 3000;
+    struct options options;
+    struct crop crop;
+    struct crop_scratch scratch = {0};
+    struct fuzzed input = {.bytes = malloc(FUZZED_MOST)};
+    uint32_t good = 0;
+    options_default(&options);
+    options.augment.random_resized_crop = true;
+    options.data.max_pixels = FUZZED_PIXELS;
+    assert_true(crop_open(&crop, &options, true, 16, true, &error));
+    for (input.number = 0; input.number < count; input.number++) {
+        const struct sample sample = sample_find(kinds[input.number % KINDS]);
+        input.count = sample.count;
+        input.draws = 0;
+        memcpy(input.bytes, sample.bytes, sample.count);
+        for (uint32_t left = 1 + draw(&input, 6); left > 0; left--)
+            mutate(&input);
+        if (draw(&input, 4) > 0)
+            sums_mend(&input);
+        decode_fuzzed(&input, &crop, &scratch);
+        good += error.kind == ERROR_NONE;
+    }
+    print_message("# %u of %u mutated files are still images\n", good, count);
+    assert_in_range(good, count / 20, count - count / 20);
+    crop_scratch_free(&scratch);
+    free(input.bytes);
+}
+
+int main(void)
+{
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_kinds_are_pillows),
+        cmocka_unit_test(parts_are_those_of_the_whole),
+        cmocka_unit_test(scaled_images_are_smaller),
+        cmocka_unit_test(scaled_parts_are_those_of_the_whole),
+        cmocka_unit_test(cut_files_are_errors),
+        cmocka_unit_test(what_is_there_is_taken),
+        cmocka_unit_test(rows_behind_the_area_do_not_matter),
+        cmocka_unit_test(other_files_are_named),
+        cmocka_unit_test(oversized_images_are_refused),
+        cmocka_unit_test(headers_need_few_bytes),
+        cmocka_unit_test(many_scans_are_refused),
+        cmocka_unit_test(damaged_files_are_errors),
+        cmocka_unit_test(mutated_files_do_no_harm),
+    };
+    return cmocka_run_group_tests_name("image_file", tests, open_vectors, close_vectors);
+}
