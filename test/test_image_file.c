@@ -452,7 +452,7 @@ static void mutate(struct fuzzed *input)
         input->count = at;
         break;
     case 1:
-        splice(input, at, length <= count - at ? length : 0, NULL, 0);
+        splice(input, at, length <= count - at ? length : 0, other.bytes, 0);
         break;
     case 2:
         splice(input, at, 0, other.bytes + from, length < other.count - from ? length : 1);

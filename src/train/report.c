@@ -13,6 +13,9 @@
 /* Seconds between plain lines where there is no terminal. */
 enum { PLAIN_LINE_SECONDS = 10 };
 
+/* A wait for data that is worth a word: its share of an epoch, and how long it took in all. */
+static const double DATA_SHARE_LARGE = 0.05, DATA_SECONDS_LARGE = 0.5;
+
 /* What all ranks have counted since the last call. */
 struct interval_sums {
     double loss, top1, top5, samples;             /* sums over samples */
@@ -203,6 +206,20 @@ static void epoch_say(const struct trainer *trainer, const struct epoch_row *row
              row->images_per_second, 100 * row->data_share);
 }
 
+/* Once a run: where the device stood still for the data, and what can be done about it. */
+static void data_wait_say(struct trainer *trainer, const struct epoch_row *row)
+{
+    const bool encoded = trainer->train.dataset.encoded;
+    if (trainer->data_wait_said || row->data_share <= DATA_SHARE_LARGE ||
+        row->data_share * row->seconds < DATA_SECONDS_LARGE)
+        return;
+    trainer->data_wait_said = true;
+    log_info("data: %.0f %% of this epoch was waiting for data: raise data.workers=%lld where cores "
+             "are free%s",
+             100 * row->data_share, (long long)trainer->options.data.workers,
+             encoded ? ", or decode the images once and for all (vittrain convert data)" : "");
+}
+
 bool report_epoch(struct trainer *trainer, bool evaluated, struct error *error)
 {
     const struct training_state *state = &trainer->state;
@@ -248,6 +265,7 @@ bool report_epoch(struct trainer *trainer, bool evaluated, struct error *error)
     }
     trainer->last_epoch = row;
     epoch_say(trainer, &row, evaluated);
+    data_wait_say(trainer, &row);
     run_log_epoch(trainer->log, &row, &trainer->log_error);
     run_log_flush(trainer->log, &trainer->log_error);
     *error = trainer->log_error;

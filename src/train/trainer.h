@@ -66,6 +66,7 @@ struct trainer {
     double best_metric;
     int64_t best_step;
     const char *stop_reason; /* NULL: goes on */
+    bool data_wait_said;
     bool out_of_time;        /* stopped by train.max_seconds */
     bool checkpoint_overdue; /* by checkpoint.every_seconds */
 };

@@ -1,0 +1,85 @@
+#!/bin/sh
+# Image files as data, by the whole program: the same losses on any number of ranks and threads,
+# evaluation and prediction from a folder, files that cannot be used, ranks that find different data,
+# and the word about a wait for data.
+. "$TEST_SOURCE/test/program.sh"
+
+tree=$work/tree
+for split in train val; do
+    for class in bird cat dog; do mkdir -p "$tree/$split/$class"; done
+done
+"$TEST_BUILD/test/test_image_folder" --make "$tree" 90 || exit 1
+
+folder="model.name=vit_cifar model.dim=32 model.depth=2 model.heads=2 model.patch=8 model.image=24 \
+data.format=imagefolder data.root=$tree train.precision=fp32 train.global_batch=20 train.epochs=2 \
+output.log_every=1 output.tensorboard=off run.seed=7 run.threads=1 optim.lr=3e-3"
+random="augment.random_resized_crop=on eval.resize=28 eval.resize_to=shorter eval.crop=center"
+
+train() {
+    run "$1" "$2" $folder run.dir="$work/$2" $3
+    [ $status -eq 0 ] || return
+    column "$work/$2/metrics.csv" train loss >"$work/$2.loss"
+    column "$work/$2/metrics.csv" val loss >"$work/$2.val"
+}
+
+# compare NAME RUN REFERENCE TOLERANCE
+compare() {
+    bad=
+    [ $status -eq 0 ] || bad="exit status $status"
+    [ -n "$bad" ] || bad=$(differ "$work/$3.loss" "$work/$2.loss" "$4")
+    [ -n "$bad" ] || bad=$(differ "$work/$3.val" "$work/$2.val" "$4")
+    result "$1" "$bad" "$work/$2.log"
+}
+
+echo 1..14
+train 1 one "$random"
+compare "one rank trains from a folder" one one 0
+[ "$(wc -l <"$work/one.loss")" = 10 ] && bad= || bad="not 10 rows"
+result "all 90 images in each epoch" "$bad" "$work/one.log"
+train 1 threads "$random data.workers=3"
+compare "three threads load the same, to the last digit" threads one 0
+train 2 two "$random"
+compare "losses on two ranks" two one 1e-5
+train 4 four "$random data.workers=2"
+compare "losses on four ranks" four one 1e-5
+train 1 square ""
+differ "$work/one.loss" "$work/square.loss" 1e-5 | grep -q line && bad= || bad="the same losses"
+result "another crop, other losses" "$bad" "$work/square.log"
+
+run 2 eval eval "$work/one/checkpoints/last.h5"
+said=$(sed -n 's/.*loss \([0-9.]*\).*/\1/p' "$work/eval.log" | tail -1)
+wanted=$(tail -1 "$work/one.val" | cut -d' ' -f2)
+bad=$(awk -v a="${said:-x}" -v b="$wanted" 'BEGIN { d = a - b; if (d < 0) d = -d
+    if (!(d < 1e-3)) print "loss " a ", not " b }')
+result "eval of the checkpoint has the run's loss" "$bad" "$work/eval.log"
+run 1 predict predict "$work/one/checkpoints/last.h5" predict.output="$work/predictions.csv"
+[ "$(wc -l <"$work/predictions.csv")" = 31 ] && bad= || bad="not 30 lines and a header"
+result "predict has a line for each file" "$bad" "$work/predict.log"
+
+: >"$tree/train/cat/900.jpg"
+fails 2 "a broken file ends the run" 3 "1 of 91 files cannot be used, .*train/cat/900.jpg: is empty" \
+    $folder run.dir="$work/broken"
+train 2 skipped "$random data.skip_broken=on"
+compare "left out, the others give the same losses" skipped one 1e-5
+grep -q "1 of 91 files are left out" "$work/skipped.log" && bad= || bad="not said"
+result "what is left out is said" "$bad" "$work/skipped.log"
+rm "$tree/train/cat/900.jpg"
+
+# Its header is good: it is found while training.
+mv "$tree/train/cat/001.jpg" "$work/whole.jpg"
+head -c 700 "$tree/train/dog/014.jpg" >"$tree/train/cat/001.jpg"
+fails 2 "a cut file is named where it is found" 3 "train/cat/001.jpg: is cut" $folder run.dir="$work/cut"
+mv "$work/whole.jpg" "$tree/train/cat/001.jpg"
+
+# Each rank in its own directory, where data.root=. is another tree.
+mkdir "$work/other" && cp -r "$tree/." "$work/other" && mv "$work/other/train/cat/001.jpg" "$work/other/train/cat/002.jpg"
+(cd "$tree" && timeout 120 $MPIRUN -np 1 -wdir "$tree" "$vittrain" $folder data.root=. run.dir="$work/differ" : \
+    -np 1 -wdir "$work/other" "$vittrain" $folder data.root=. run.dir="$work/differ") >"$work/differ.log" 2>&1
+status=$? run_log=$work/differ.log
+result "ranks must find the same data" "$(failed_otherwise 3 'ranks find different data' | tr '\n' ' ')" \
+    "$work/differ.log"
+
+run 1 waits $folder run.dir="$work/waits" data.format=synthetic data.image=1500 data.samples=160 data.val=none \
+    train.epochs=2 augment.random_resized_crop=on
+[ "$(grep -c 'of this epoch was waiting for data: raise data.workers=1' "$work/waits.log")" = 1 ] && bad= || bad="not once"
+result "a wait for data is said once" "$bad" "$work/waits.log"
