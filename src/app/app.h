@@ -44,6 +44,9 @@ int app_inform(const struct command_line *line);
 /* Collective: what a checkpoint holds, as a table on rank 0's standard output. */
 bool plan_checkpoint(const char *path, struct comm *world, struct error *error);
 
+/* Collective: `convert data`. */
+void convert_data(const struct options *options, struct comm *world, struct error *error);
+
 /* Did all that was printed arrive? Standard output may be a file on a full disk. */
 bool app_output_arrived(struct error *error);
 

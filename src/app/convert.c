@@ -1,6 +1,7 @@
-/* The command `convert`: weights out of a checkpoint, or a checkpoint made of weights. One rank
- * does it, in a few MiB. */
+/* The command `convert`: weights out of a checkpoint, or a checkpoint made of weights, for which
+ * one rank does it, in a few MiB; or packed data, by all ranks (convert_data.c). */
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "app/app.h"
@@ -21,7 +22,7 @@ static bool files_check(const struct command_line *line, struct error *error)
           (text_ends_with(file[0], ".safetensors") && text_ends_with(file[1], ".h5"))))
         return error_set(error, ERROR_USAGE,
                          "convert needs two files: a checkpoint (.h5) and the weights "
-                         "(.safetensors) to make of it, or the other way round");
+                         "(.safetensors) to make of it, or the other way round; or the word data");
     if (stat(file[0], &in) == 0 && stat(file[1], &out) == 0 && in.st_dev == out.st_dev &&
         in.st_ino == out.st_ino)
         return error_set(error, ERROR_USAGE, "%s and %s are one file: choose another name", file[0],
@@ -76,6 +77,10 @@ static void convert_run(const struct options *options, const struct command_line
                         struct comm *world, struct error *error)
 {
     comm_set_timeout(0); /* the others wait as long as it takes */
+    if (line->operand_count == 1 && strcmp(line->operand[0], "data") == 0) {
+        convert_data(options, world, error);
+        return;
+    }
     if (world->rank == 0 && files_check(line, error))
         convert_files(options, line->operand[0], line->operand[1], error);
     comm_agree(world, error);
@@ -84,12 +89,18 @@ static void convert_run(const struct options *options, const struct command_line
 const struct command command_convert = {
     .name = "convert",
     .synopsis = "convert CHECKPOINT.h5 WEIGHTS.safetensors | convert WEIGHTS.safetensors "
-                "CHECKPOINT.h5 [DECK.ini ...] [section.key=value ...]",
-    .summary = "weights out of a checkpoint, or a checkpoint made of weights",
+                "CHECKPOINT.h5 | convert data convert.output=FILE.h5 [DECK.ini ...] "
+                "[section.key=value ...]",
+    .summary = "weights out of a checkpoint, a checkpoint made of weights, packed data",
     .detail =
         "Writes the weights of a checkpoint of any strategy as safetensors; the moving average, "
         "where there is one and convert.average=on. Or makes a checkpoint at step 0 of weights, "
         "for the model, optimizer and data that the options describe (model.classes: as the "
         "weights have, unless given), which training goes on with by checkpoint.resume=FILE. One "
-        "rank does it, in a few MiB of memory, whatever the model's size.",
+        "rank does it, in a few MiB of memory, whatever the model's size. `convert data` packs the "
+        "data set that data.* describes into one file or several (convert.file_size), which "
+        "data.format=packed data.root=FILE.h5 reads: image files as they are, or pixels "
+        "(convert.kind, convert.size). All ranks do it together, under mpirun; the files do not "
+        "depend on how many. The training and the test split are packed, the validation split with "
+        "data.val=val, the training split alone with data.val=none.",
     .run = convert_run};

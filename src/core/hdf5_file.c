@@ -191,12 +191,16 @@ bool hdf5_is_cut(const char *reason, int64_t *bytes, int64_t *needed)
 static bool make_file(const char *path, bool (*fill)(hid_t file, void *context), void *context)
 {
     hid_t access = hdf5_file_access();
-    /* the driver that takes a path which leads to no folder */
-    hid_t file = access < 0 || H5Pset_fapl_stdio(access) < 0
+    hid_t creation = H5Pcreate(H5P_FILE_CREATE);
+    /* no times: the same content makes the same file; the driver that takes a path which leads to
+     * no folder */
+    hid_t file = access < 0 || creation < 0 || H5Pset_obj_track_times(creation, false) < 0 ||
+                         H5Pset_fapl_stdio(access) < 0
                      ? -1
-                     : H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+                     : H5Fcreate(path, H5F_ACC_TRUNC, creation, access);
     bool good = file >= 0 && fill(file, context) && H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0;
     good = H5Fclose(file) >= 0 && good;
+    H5Pclose(creation);
     H5Pclose(access);
     return good;
 }

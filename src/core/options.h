@@ -24,6 +24,7 @@ enum task_choice { TASK_CLASSES, TASK_REGRESSION };
 enum validation_choice { VALIDATION_TEST, VALIDATION_REFERENCE, VALIDATION_NONE, VALIDATION_VAL };
 enum check_choice { CHECK_NONE, CHECK_HEADER, CHECK_FULL };
 enum truncated_choice { TRUNCATED_ERROR, TRUNCATED_ACCEPT };
+enum kind_choice { KIND_AUTO, KIND_ENCODED, KIND_DECODED };
 enum resize_choice { RESIZE_AUTO, RESIZE_SQUARE, RESIZE_SHORTER };
 enum crop_choice { CROP_AUTO, CROP_NONE, CROP_CENTER, CROP_RANDOM };
 enum optimizer_choice { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_ADAMW, OPTIMIZER_RMSPROP };
@@ -199,7 +200,13 @@ struct options {
         int64_t memory;     /* bytes a rank may have; 0: what the node has */
     } plan;
     struct {
-        bool average; /* take the moving average where there is one */
+        bool average;             /* take the moving average where there is one */
+        char output[OPTION_TEXT]; /* of `convert data` */
+        int kind;                 /* enum kind_choice */
+        int64_t size;             /* decoded: height and width; 0: as they are */
+        int resize_to;            /* enum resize_choice */
+        int64_t file_size;        /* bytes; 0: one file */
+        bool shuffle;
     } convert;
 };
 

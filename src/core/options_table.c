@@ -85,9 +85,10 @@ const struct option_entry option_table[] = {
     {PLACE(data, format), .kind = OPTION_IS_TEXT, .preset = "cifar10",
      .help =
          "Format of the data set: cifar10 (binary version), imagefolder (ROOT/train/CLASS/FILE, "
-         "ROOT/val or ROOT/test likewise; JPEG and PNG), cinic10 (such folders) or synthetic."},
+         "ROOT/val or ROOT/test likewise; JPEG and PNG), cinic10 (such folders), packed (files made "
+         "by `vittrain convert data`) or synthetic."},
     {PLACE(data, root), .kind = OPTION_IS_TEXT, .preset = "",
-     .help = "Folder of the data set. Empty: the sample of CIFAR-10 that comes with the program "
+     .help = "Folder of the data set, or its packed FILE.h5. Empty: the sample of CIFAR-10 that comes with the program "
              "(4,000 + 1,000 images)."},
     {PLACE(data, workers), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 256,
      .help = "Threads of a rank that load batches ahead of the step."},
@@ -375,6 +376,24 @@ const struct option_entry option_table[] = {
      .help = "Of a checkpoint with a moving average of the weights take that, as a run's own "
              "weights.safetensors do; off: the weights themselves."},
 
+    {PLACE(convert, output), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "convert data: the file to make, .h5."},
+    {PLACE(convert, kind), CHOICES("auto", "encoded", "decoded"), .preset = "auto",
+     .help = "convert data: what is stored of a record, its JPEG or PNG file as it is (encoded) or "
+             "its pixels (decoded). auto: the file, where there is one and convert.size is 0."},
+    {PLACE(convert, size), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 8192,
+     .help = "convert data: height and width of stored pixels. 0: as they are."},
+    {PLACE(convert, resize_to), CHOICES("square", "shorter"), .first_choice = RESIZE_SQUARE,
+     .preset = "shorter",
+     .help = "convert data: how images get there. square: resized to it; shorter: the shorter side "
+             "is, and the middle taken."},
+    {PLACE(convert, file_size), .kind = OPTION_IS_BYTES, .preset = "0", .most = LARGEST,
+     .help = "convert data: several files, each with so much of images at most. 0: one file."},
+    {PLACE(convert, shuffle), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "convert data: training records are stored in a random order, for "
+             "data.shuffle_block. Off: in the order of the source, and training with them is the "
+             "same as with it."},
+
     {PLACE(bench, collective),
      CHOICES("all", "all_reduce", "reduce_scatter", "all_gather", "broadcast"), .preset = "all",
      .help = "Which collective is measured."},
@@ -425,7 +444,7 @@ static const struct {
     {"cuda", "NVIDIA GPUs"},
     {"fetch", "downloads"},
     {"predict", "predictions"},
-    {"convert", "weights from and to checkpoints"},
+    {"convert", "weights from and to checkpoints, data sets to packed files"},
     {"bench", "measurements"},
     {"plan", "memory before a run: for how many ranks, and how much there is"},
 };

@@ -15,7 +15,10 @@ enum random_purpose {
     RANDOM_AUGMENT = 4,         /* epoch, index: the sample's number in its data set */
     RANDOM_DROPOUT = 5,         /* epoch: the step; index: position in the global batch */
     RANDOM_DROP_PATH = 6,       /* as dropout */
-    RANDOM_SYNTHETIC = 7        /* index: the sample */
+    RANDOM_SYNTHETIC = 7,       /* index: the sample */
+    RANDOM_PACK = 10,           /* index: 0 */
+    RANDOM_SHUFFLE_BLOCKS = 11, /* index: 0 */
+    RANDOM_SHUFFLE_WINDOW = 12  /* index: 0 */
 };
 
 struct random_block {

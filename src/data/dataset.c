@@ -9,8 +9,8 @@
 
 #include "core/random.h"
 
-static const struct dataset_format *const formats[] = {&dataset_cifar10, &dataset_image_folder,
-                                                       &dataset_cinic10, &dataset_synthetic};
+static const struct dataset_format *const formats[] = {
+    &dataset_cifar10, &dataset_image_folder, &dataset_cinic10, &dataset_packed, &dataset_synthetic};
 
 enum { FORMAT_COUNT = sizeof formats / sizeof formats[0] };
 
@@ -145,9 +145,10 @@ bool dataset_describe(struct dataset *dataset, const struct options *options, st
                                 .channels = opened.channels,
                                 .height = opened.height,
                                 .width = opened.width,
-                                .mean = opened.mean,
-                                .std = opened.std,
+                                .normalised = opened.normalised,
                                 .classes = opened.classes};
+    memcpy(dataset->mean, opened.mean, sizeof dataset->mean);
+    memcpy(dataset->std, opened.std, sizeof dataset->std);
     if (opened.format->describe == NULL)
         dataset_close(&opened);
     return true;

@@ -40,6 +40,8 @@ struct dataset_format {
      * made larger where needed. */
     bool (*load)(struct dataset *dataset, int64_t record, struct byte_buffer *bytes, int32_t *label,
                  struct error *error);
+    /* Of data sets that are `encoded`: the bytes that `load` will give. */
+    int64_t (*size)(struct dataset *dataset, int64_t record, struct error *error);
     /* What messages call a record: its file. NULL: records have numbers only. */
     void (*name_record)(const struct dataset *dataset, int64_t record, char *text, size_t size);
     void (*close)(struct dataset *dataset);
@@ -52,8 +54,8 @@ struct dataset {
     bool encoded;                    /* records are image files: `load`, not `read` */
     uint32_t sum;                    /* of what was found: differs between ranks when data do */
     int64_t channels, height, width; /* of every record; encoded: 3, 0, 0 */
-    const double *mean,
-        *std; /* [channels]: what it is normalised with, else NULL: as the model is */
+    bool normalised;                 /* by mean and std of its own, else as the model is */
+    double mean[4], std[4];          /* [channels] */
     int64_t classes;
     double
         label_unit; /* of a regression, whose targets are labels times this; 0: labels are classes
@@ -64,7 +66,7 @@ struct dataset {
 };
 
 extern const struct dataset_format dataset_cifar10, dataset_synthetic, dataset_image_folder,
-    dataset_cinic10;
+    dataset_cinic10, dataset_packed;
 
 /* Opens a split as `data.*` says, subset (data.val, debug.fraction) included. Local: call it on all
  * ranks, then comm_agree. An empty split is an error, so is the validation split of data.val=none.

@@ -175,8 +175,9 @@ static bool cinic10_open(const struct options *options, enum data_split split,
 {
     static const double mean[3] = {0.47889522, 0.47227842, 0.43047404};
     static const double std[3] = {0.24205776, 0.23828046, 0.25874835};
-    dataset->mean = mean;
-    dataset->std = std;
+    dataset->normalised = true;
+    memcpy(dataset->mean, mean, sizeof mean);
+    memcpy(dataset->std, std, sizeof std);
     return image_folder_open(options, split, dataset, error);
 }
 
@@ -217,6 +218,20 @@ static bool image_folder_load(struct dataset *dataset, int64_t record, struct by
            error_set(error, reason.kind, "%.1024s: %.512s", path, reason.text);
 }
 
+static int64_t image_folder_size(struct dataset *dataset, int64_t record, struct error *error)
+{
+    struct error reason = {0};
+    size_t bytes = 0;
+    char path[2 * PATH_SIZE];
+    folder_path(dataset->self, record, path, sizeof path);
+    const int descriptor = folder_open_file(path, &bytes, &reason);
+    if (descriptor >= 0)
+        close(descriptor);
+    else
+        error_set(error, reason.kind, "%.1024s: %.512s", path, reason.text);
+    return (int64_t)bytes;
+}
+
 static void image_folder_close(struct dataset *dataset)
 {
     struct image_folder *self = dataset->self;
@@ -234,6 +249,7 @@ const struct dataset_format dataset_image_folder = {
     .name = "imagefolder",
     .open = image_folder_open,
     .load = image_folder_load,
+    .size = image_folder_size,
     .name_record = image_folder_name_record,
     .close = image_folder_close,
     .splits = true,
@@ -243,6 +259,7 @@ const struct dataset_format dataset_cinic10 = {
     .name = "cinic10",
     .open = cinic10_open,
     .load = image_folder_load,
+    .size = image_folder_size,
     .name_record = image_folder_name_record,
     .close = image_folder_close,
     .splits = true,

@@ -80,7 +80,7 @@ static bool model_prepare(struct session *session, struct error *error)
 
 static void normalisation_take(struct option_list *list, const double *values, int64_t channels)
 {
-    for (int64_t c = 0; values != NULL && c < channels; c++)
+    for (int64_t c = 0; c < channels; c++)
         list->value[list->count++] = values[c];
 }
 
@@ -94,9 +94,9 @@ bool session_resolve(struct options *options, const struct dataset *dataset, str
             "model.classes=%lld, but the data has %lld classes: leave model.classes out "
             "or raise it",
             (long long)options->model.classes, (long long)dataset->classes);
-    if (options->augment.mean.count == 0)
+    if (options->augment.mean.count == 0 && dataset->normalised)
         normalisation_take(&options->augment.mean, dataset->mean, dataset->channels);
-    if (options->augment.std.count == 0)
+    if (options->augment.std.count == 0 && dataset->normalised)
         normalisation_take(&options->augment.std, dataset->std, dataset->channels);
     if (options->augment.crop != CROP_NONE)
         return true; /* what is resized to is not the model's size */

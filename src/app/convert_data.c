@@ -1,0 +1,70 @@
+/* `convert data`: packs the data set that the options describe, and says what came of it. */
+#include <string.h>
+
+#include "app/app.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "data/packed.h"
+
+static bool options_fit(const struct options *options, struct error *error)
+{
+    if (!text_ends_with(options->convert.output, ".h5"))
+        return error_set(error, ERROR_USAGE,
+                         "convert data: say by convert.output=FILE.h5 which file to make");
+    if (options->convert.kind == KIND_ENCODED && options->convert.size > 0)
+        return error_set(error, ERROR_USAGE,
+                         "convert.size=%lld: image files are stored as they are; leave it out or "
+                         "set convert.kind=decoded",
+                         (long long)options->convert.size);
+    return true;
+}
+
+/* Reads back what was made, on one rank: the tables of each split. */
+static void say_split(const struct options *given, enum data_split split, const char *name)
+{
+    struct options options = *given;
+    struct dataset dataset;
+    struct error none = {0};
+    snprintf(options.data.format, sizeof options.data.format, "packed");
+    snprintf(options.data.root, sizeof options.data.root, "%s", given->convert.output);
+    options.debug.fraction = 1;
+    options.data.val = split == SPLIT_VALIDATION ? VALIDATION_VAL : VALIDATION_TEST;
+    if (!dataset_open(&dataset, &options, split, &none))
+        return;
+    log_info("  %-10s %10lld records, sum %08lx", name, (long long)dataset.count,
+             (unsigned long)dataset.sum);
+    dataset_close(&dataset);
+}
+
+static void say_result(const struct options *options, int64_t bytes, double seconds)
+{
+    char took[32];
+    clock_format(seconds, took, sizeof took);
+    log_info("%s: %.1f MB in %s, %.0f MB/s", options->convert.output, (double)bytes / 1e6, took,
+             (double)bytes / 1e6 / seconds);
+    say_split(options, SPLIT_TRAIN, "train");
+    if (options->data.val == VALIDATION_VAL)
+        say_split(options, SPLIT_VALIDATION, "validation");
+    if (options->data.val != VALIDATION_NONE)
+        say_split(options, SPLIT_TEST, "test");
+    log_info("train with data.format=packed data.root=%s", options->convert.output);
+}
+
+void convert_data(const struct options *options, struct comm *world, struct error *error)
+{
+    const double begin = clock_now();
+    int64_t bytes;
+    options_fit(options, error);
+    const struct packed_plan plan = {
+        .name = options->convert.output,
+        .decode = options->convert.kind == KIND_DECODED ||
+                  (options->convert.kind == KIND_AUTO && options->convert.size > 0),
+        .as_source = options->convert.kind == KIND_AUTO && options->convert.size == 0,
+        .size = options->convert.size,
+        .file_bytes = options->convert.file_size,
+        .shuffle = options->convert.shuffle};
+    if (comm_agree(world, error) && packed_write(options, &plan, world, &bytes, error) &&
+        world->rank == 0)
+        say_result(options, bytes, clock_now() - begin);
+}

@@ -1,0 +1,284 @@
+/* Packed data sets: records of image files or pixels, one behind the other in a few large files. In
+ * memory there are the tables only (16 bytes a record, decoded 8); a record is one pread, checked
+ * with its sum. HDF5 is called while the data set is opened and not again, so that threads can
+ * read. */
+#include "data/packed.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/crc32c.h"
+
+/* A stretch of records in one file. */
+struct packed_stretch {
+    char path[PACKED_PATH];
+    int descriptor;
+    struct packed_part part;
+    int64_t first;   /* number of its first record in the data set */
+    int64_t *offset; /* encoded: [records + 1], in the file */
+    int32_t *label;
+    uint32_t *crc;
+};
+
+struct packed {
+    struct packed_set set;
+    struct packed_stretch *stretches;
+    int64_t stretch_count;
+    int64_t record_bytes; /* decoded */
+};
+
+/* Fills `data` from the file; false, with errno or 0 when the file ends before. */
+static bool read_fully(int descriptor, void *data, int64_t bytes, int64_t offset)
+{
+    char *to = data;
+    while (bytes > 0) {
+        const ssize_t got = pread(descriptor, to, (size_t)bytes, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            errno = got == 0 ? 0 : errno;
+            return false;
+        }
+        to += got;
+        bytes -= got;
+        offset += got;
+    }
+    return true;
+}
+
+static bool read_failed(const struct packed_stretch *stretch, int64_t record, struct error *error)
+{
+    return error_set(error, ERROR_DATA, "%s: record %lld cannot be read: %s; check the disk",
+                     stretch->path, (long long)record,
+                     errno == 0 ? "the file was cut after it was opened" : strerror(errno));
+}
+
+static void *read_table(const struct packed_stretch *stretch, int64_t rows, size_t row,
+                        int64_t offset, struct error *error)
+{
+    void *table = malloc((size_t)rows * row);
+    if (table == NULL)
+        error_set(error, ERROR_MEMORY, "%s: no memory for tables of %lld records", stretch->path,
+                  (long long)rows);
+    else if (!read_fully(stretch->descriptor, table, rows * (int64_t)row, offset))
+        error_set(error, ERROR_DATA, "%s: its tables cannot be read: %s", stretch->path,
+                  errno == 0 ? "it is cut" : strerror(errno));
+    return table;
+}
+
+static bool damaged(const struct packed_stretch *stretch, int64_t record, const char *what,
+                    struct error *error)
+{
+    return error_set(error, ERROR_DATA,
+                     "%s: %s of record %lld makes no sense: bytes have changed; pack it again or "
+                     "copy it again",
+                     stretch->path, what, (long long)record);
+}
+
+/* Offsets count from the first record; from here on from the file's beginning. */
+static bool check_offsets(struct packed_stretch *stretch, struct error *error)
+{
+    const struct packed_part *part = &stretch->part;
+    int64_t before = 0;
+    for (int64_t i = 0; i <= part->records; i++) {
+        const int64_t offset = stretch->offset[i];
+        if (offset < before || offset > part->byte_count || (i == 0 && offset != 0) ||
+            (i == part->records && offset != part->byte_count))
+            return damaged(stretch, i, "the offset", error);
+        before = offset;
+        stretch->offset[i] += part->bytes;
+    }
+    return true;
+}
+
+static bool read_tables(struct packed *self, struct packed_stretch *stretch, struct error *error)
+{
+    const struct packed_part *part = &stretch->part;
+    stretch->label = read_table(stretch, part->records, sizeof(int32_t), part->label, error);
+    stretch->crc = read_table(stretch, part->records, sizeof(uint32_t), part->crc, error);
+    if (self->set.encoded)
+        stretch->offset =
+            read_table(stretch, part->records + 1, sizeof(int64_t), part->offset, error);
+    if (error->kind != ERROR_NONE)
+        return false;
+    for (int64_t i = 0; i < part->records; i++)
+        if (stretch->label[i] < 0 || stretch->label[i] >= self->set.classes)
+            return damaged(stretch, i, "the label", error);
+    return !self->set.encoded || check_offsets(stretch, error);
+}
+
+static bool add_stretch(struct dataset *dataset, const char *name, int64_t file, int split,
+                        struct error *error)
+{
+    struct packed *self = dataset->self;
+    struct packed_stretch *stretch = &self->stretches[self->stretch_count];
+    *stretch =
+        (struct packed_stretch){.part = self->set.part[file][split], .first = dataset->count};
+    packed_path(stretch->path, name, file, self->set.files);
+    stretch->descriptor = open(stretch->path, O_RDONLY | O_CLOEXEC);
+    if (stretch->descriptor < 0)
+        return error_set(error, ERROR_DATA, "%s: %s", stretch->path, strerror(errno));
+    self->stretch_count++;
+    if (!read_tables(self, stretch, error))
+        return false;
+    dataset->count += stretch->part.records;
+    dataset->sum = crc32c_update(dataset->sum, stretch->crc,
+                                 (size_t)stretch->part.records * sizeof *stretch->crc);
+    return true;
+}
+
+static bool add_split(struct dataset *dataset, const char *name, enum data_split split,
+                      struct error *error)
+{
+    const struct packed *self = dataset->self;
+    bool good = true;
+    for (int64_t file = 0; good && file < self->set.files; file++)
+        if (self->set.part[file][split].records > 0)
+            good = add_stretch(dataset, name, file, split, error);
+    return good;
+}
+
+/* As with folders of images: where there is no test split the validation split is tested on. */
+static enum data_split split_stored(const struct options *options, const struct packed_set *set,
+                                    enum data_split split)
+{
+    const bool own = split == SPLIT_VALIDATION && options->data.val == VALIDATION_VAL;
+    if (split == SPLIT_TRAIN || own)
+        return split;
+    return set->total[SPLIT_TEST] > 0 ? SPLIT_TEST : SPLIT_VALIDATION;
+}
+
+static void describe(struct dataset *dataset)
+{
+    struct packed *self = dataset->self;
+    dataset->encoded = self->set.encoded;
+    dataset->channels = self->set.channels;
+    dataset->height = self->set.height;
+    dataset->width = self->set.width;
+    dataset->classes = self->set.classes;
+    dataset->class_name = self->set.class_name;
+    self->set.class_name = NULL; /* dataset_close frees them */
+    dataset->normalised = self->set.normalised;
+    memcpy(dataset->mean, self->set.mean, sizeof dataset->mean);
+    memcpy(dataset->std, self->set.std, sizeof dataset->std);
+    self->record_bytes = dataset->channels * dataset->height * dataset->width;
+}
+
+static bool packed_open(const struct options *options, enum data_split split,
+                        struct dataset *dataset, struct error *error)
+{
+    const bool all = options->data.val == VALIDATION_REFERENCE;
+    char name[PACKED_PATH];
+    int64_t files;
+    struct packed *self = calloc(1, sizeof *self);
+    dataset->self = self;
+    if (self == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory to open %s", options->data.root);
+    if (!packed_find(options->data.root, name, &files, error) ||
+        !packed_frames_read(name, files, &self->set, error))
+        return false;
+    describe(dataset);
+    self->stretches = calloc((size_t)files * 2, sizeof *self->stretches);
+    if (self->stretches == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory to open %s", name);
+    const enum data_split stored = split_stored(options, &self->set, all ? SPLIT_TEST : split);
+    if (stored == SPLIT_VALIDATION && self->set.total[SPLIT_VALIDATION] == 0)
+        return error_set(error, ERROR_DATA,
+                         "%s holds no %s split: pack it again, with data.val=%s, or take another "
+                         "data.val",
+                         name, split == SPLIT_TEST ? "test" : "validation",
+                         options->data.val == VALIDATION_VAL ? "val" : "test");
+    return (!all || add_split(dataset, name, SPLIT_TRAIN, error)) &&
+           add_split(dataset, name, stored, error);
+}
+
+static const struct packed_stretch *stretch_of(const struct packed *self, int64_t record)
+{
+    const struct packed_stretch *stretch = self->stretches;
+    while (record >= stretch->first + stretch->part.records)
+        stretch++;
+    return stretch;
+}
+
+/* Reads a record's bytes and compares the sum. number: in its stretch. */
+static bool read_record(const struct packed_stretch *stretch, int64_t number, uint8_t *data,
+                        int64_t bytes, int64_t offset, int32_t *label, struct error *error)
+{
+    *label = stretch->label[number];
+    if (!read_fully(stretch->descriptor, data, bytes, offset))
+        return read_failed(stretch, number, error);
+    if (packed_crc(data, (size_t)bytes, *label) == stretch->crc[number])
+        return true;
+    return error_set(error, ERROR_DATA,
+                     "%s: the sum of record %lld is wrong: bytes have changed; copy the file again "
+                     "or pack it again",
+                     stretch->path, (long long)number);
+}
+
+static bool packed_read(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,
+                        struct error *error)
+{
+    const struct packed *self = dataset->self;
+    const struct packed_stretch *stretch = stretch_of(self, record);
+    const int64_t number = record - stretch->first, bytes = self->record_bytes;
+    return read_record(stretch, number, pixels, bytes, stretch->part.bytes + number * bytes, label,
+                       error);
+}
+
+static bool packed_load(struct dataset *dataset, int64_t record, struct byte_buffer *buffer,
+                        int32_t *label, struct error *error)
+{
+    const struct packed_stretch *stretch = stretch_of(dataset->self, record);
+    const int64_t number = record - stretch->first, begin = stretch->offset[number];
+    const int64_t bytes = stretch->offset[number + 1] - begin;
+    if (!byte_buffer_reserve(buffer, (size_t)bytes, error))
+        return false;
+    buffer->count = (size_t)bytes;
+    return read_record(stretch, number, buffer->data, bytes, begin, label, error);
+}
+
+static int64_t packed_size(struct dataset *dataset, int64_t record, struct error *error)
+{
+    (void)error;
+    const struct packed_stretch *stretch = stretch_of(dataset->self, record);
+    const int64_t number = record - stretch->first;
+    return stretch->offset[number + 1] - stretch->offset[number];
+}
+
+static void packed_name_record(const struct dataset *dataset, int64_t record, char *text,
+                               size_t size)
+{
+    const struct packed_stretch *stretch = stretch_of(dataset->self, record);
+    snprintf(text, size, "%s: record %lld", stretch->path, (long long)(record - stretch->first));
+}
+
+static void packed_close(struct dataset *dataset)
+{
+    struct packed *self = dataset->self;
+    if (self == NULL)
+        return;
+    for (int64_t i = 0; i < self->stretch_count; i++) {
+        close(self->stretches[i].descriptor);
+        free(self->stretches[i].offset);
+        free(self->stretches[i].label);
+        free(self->stretches[i].crc);
+    }
+    free(self->stretches);
+    packed_set_free(&self->set);
+    free(self);
+}
+
+const struct dataset_format dataset_packed = {
+    .name = "packed",
+    .open = packed_open,
+    .read = packed_read,
+    .load = packed_load,
+    .size = packed_size,
+    .name_record = packed_name_record,
+    .close = packed_close,
+    .splits = true,
+};

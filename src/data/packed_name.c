@@ -1,0 +1,123 @@
+/* The names of packed files: NAME.h5, or several NAME-00000-of-00004.h5. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/text.h"
+#include "data/packed.h"
+
+static const char ending[] = ".h5", numbered_ending[] = "-00000-of-00000.h5";
+
+enum { ENDING = sizeof ending - 1, NUMBERED_ENDING = sizeof numbered_ending - 1 };
+
+void packed_path(char path[PACKED_PATH], const char *name, int64_t file, int64_t files)
+{
+    const int stem = (int)strlen(name) - ENDING;
+    if (files == 1)
+        snprintf(path, PACKED_PATH, "%s", name);
+    else
+        snprintf(path, PACKED_PATH, "%.*s-%05lld-of-%05lld%s", stem, name, (long long)file,
+                 (long long)files, ending);
+}
+
+/* Is it the name of one of several files? */
+static bool take_numbered(const char *path, int64_t *file, int64_t *files)
+{
+    const size_t length = strlen(path);
+    int number, count, end = 0;
+    if (length <= NUMBERED_ENDING ||
+        sscanf(path + length - NUMBERED_ENDING, "-%5d-of-%5d.h5%n", &number, &count, &end) != 2 ||
+        end != NUMBERED_ENDING || number < 0 || count < 2 || number >= count)
+        return false;
+    *file = number;
+    *files = count;
+    return true;
+}
+
+/* The name that the files have in common, of any file of the set. */
+static int64_t name_of(const char *path, char name[PACKED_PATH])
+{
+    int64_t file, files = 1;
+    if (take_numbered(path, &file, &files))
+        snprintf(name, PACKED_PATH, "%.*s%s", (int)(strlen(path) - NUMBERED_ENDING), path, ending);
+    else
+        snprintf(name, PACKED_PATH, "%s", path);
+    return files;
+}
+
+/* Looks in a folder for sets: all of them (wanted NULL), or those of one name. Of several files the
+ * first one counts. Gives how many there are. */
+static int search(const char *folder, const char *wanted, char name[PACKED_PATH], int64_t *files)
+{
+    char path[PACKED_PATH], found_name[PACKED_PATH];
+    int found = 0;
+    DIR *listing = opendir(folder);
+    if (listing == NULL)
+        return 0;
+    for (const struct dirent *entry; (entry = readdir(listing)) != NULL;) {
+        int64_t file = 0, count = 1;
+        const int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (length >= (int)sizeof path || !text_ends_with(entry->d_name, ending) ||
+            (take_numbered(path, &file, &count) && file > 0))
+            continue;
+        name_of(path, found_name);
+        if (wanted != NULL && (count == 1 || strcmp(found_name + strlen(folder) + 1, wanted) != 0))
+            continue;
+        memcpy(name, found_name, sizeof found_name);
+        *files = count;
+        found++;
+    }
+    closedir(listing);
+    return found;
+}
+
+static bool find_in_folder(const char *folder, char name[PACKED_PATH], int64_t *files,
+                           struct error *error)
+{
+    const int found = search(folder, NULL, name, files);
+    return found == 1 ||
+           error_set(error, ERROR_DATA, "data.root=%s: %s in this folder: name the file", folder,
+                     found == 0 ? "no packed data (*.h5)" : "several packed data sets (*.h5)");
+}
+
+/* NAME.h5 is not there: the files that were made in its place may be. */
+static bool find_numbered(const char *given, char name[PACKED_PATH], int64_t *files,
+                          struct error *error)
+{
+    char folder[PACKED_PATH];
+    const int reason = errno;
+    snprintf(folder, sizeof folder, "%s", given);
+    char *slash = strrchr(folder, '/');
+    if (slash == NULL)
+        memcpy(folder, ".", 2);
+    else
+        *slash = '\0';
+    const int found = search(slash == folder ? "/" : folder,
+                             slash == NULL ? given : given + (slash - folder) + 1, name, files);
+    if (found == 1)
+        return true;
+    if (found > 1)
+        return error_set(error, ERROR_DATA,
+                         "data.root=%s: files of several data sets are there: name the first file "
+                         "of one",
+                         given);
+    return error_set(error, ERROR_DATA,
+                     "data.root=%s: %s; make packed data with `vittrain convert data`", given,
+                     strerror(reason));
+}
+
+bool packed_find(const char *given, char name[PACKED_PATH], int64_t *files, struct error *error)
+{
+    struct stat status;
+    if (given[0] == '\0')
+        return error_set(error, ERROR_USAGE, "data.format=packed needs data.root=FILE.h5");
+    const bool there = stat(given, &status) == 0;
+    if (there && S_ISDIR(status.st_mode))
+        return find_in_folder(given, name, files, error);
+    *files = name_of(given, name);
+    if (there || *files > 1)
+        return true;
+    return find_numbered(given, name, files, error);
+}

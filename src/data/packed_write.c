@@ -1,0 +1,564 @@
+/* Packs a data set: all ranks together write the records of one into a few large files. What lies
+ * where follows from the records' sizes alone, so any number of ranks makes the same bytes. Rank 0
+ * makes the frames, then each rank writes a contiguous slice of the records with pwrite; files have
+ * another name (.part) until all of it is on the disk. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "core/clock.h"
+#include "core/durable.h"
+#include "core/log.h"
+#include "core/random.h"
+#include "data/crop.h"
+#include "data/packed.h"
+
+enum { RUN_BYTES = 8 << 20, RUN_RECORDS = 8192 };
+
+/* Ranks speak to each other so often, in seconds: each hears soon of what another could not do. */
+static const double ROUND = 0.5, LOG_EVERY = 30;
+
+/* Records that lie one behind another, made but not written yet. */
+struct run {
+    struct byte_buffer bytes;
+    int64_t begin, count; /* numbers in the sequence */
+    int64_t file;
+    int split;
+    int32_t *label;  /* [RUN_RECORDS] */
+    uint32_t *crc;   /* [RUN_RECORDS] */
+    int64_t *offset; /* [RUN_RECORDS] */
+};
+
+/* All splits' records one after another are the sequence. */
+struct packing {
+    const struct packed_plan *plan;
+    struct comm *world;
+    struct dataset source[PACKED_SPLITS]; /* format NULL: not packed */
+    struct packed_set set;
+    int64_t first[PACKED_SPLITS + 1]; /* in the sequence */
+    uint32_t *order;                  /* shuffle: of training samples */
+    int64_t *before;                  /* encoded: [count + 1], bytes of the sequence before each */
+    int64_t record_bytes;             /* decoded */
+    struct crop crop;
+    struct crop_scratch scratch;
+    struct byte_buffer loaded;
+    struct run run;
+    int *descriptor; /* [files], -1: not open */
+    int64_t made;    /* rank 0: .part files that are there */
+};
+
+static int64_t count_of(const struct packing *packing)
+{
+    return packing->first[PACKED_SPLITS];
+}
+
+static int64_t bytes_before(const struct packing *packing, int64_t number)
+{
+    return packing->before != NULL ? packing->before[number] : number * packing->record_bytes;
+}
+
+/* The split of a record of the sequence, and its index in the source. */
+static int split_of(const struct packing *packing, int64_t number, int64_t *index)
+{
+    int split = 0;
+    while (number >= packing->first[split + 1])
+        split++;
+    *index = number - packing->first[split];
+    if (split == SPLIT_TRAIN && packing->order != NULL)
+        *index = packing->order[*index];
+    return split;
+}
+
+/* A rank's records. */
+static void slice_of(const struct packing *packing, int64_t *begin, int64_t *end)
+{
+    const int64_t count = count_of(packing), rank = packing->world->rank,
+                  size = packing->world->size, share = count / size, more = count % size;
+    *begin = rank * share + (rank < more ? rank : more);
+    *end = *begin + share + (rank < more);
+}
+
+/* ---- the source ---- */
+
+/* Where the source has no test split of its own it gives the validation split in its place. */
+static bool same_split(const struct dataset *one, const struct dataset *other)
+{
+    char name[2][4096];
+    if (one->format == NULL || other->format == NULL || one->format->name_record == NULL)
+        return false;
+    dataset_name(one, 0, name[0], sizeof name[0]);
+    dataset_name(other, 0, name[1], sizeof name[1]);
+    return strcmp(name[0], name[1]) == 0;
+}
+
+static bool same_everywhere(const struct packing *packing, struct error *error)
+{
+    bool same = true;
+    for (int split = 0; split < PACKED_SPLITS; split++) {
+        const struct dataset *source = &packing->source[split];
+        same = comm_same(packing->world, &source->count, sizeof source->count) && same;
+        same = comm_same(packing->world, &source->sum, sizeof source->sum) && same;
+    }
+    return same || error_set(error, ERROR_DATA,
+                             "ranks find different data: give all nodes the same data.root");
+}
+
+static bool source_open(struct packing *packing, const struct options *options, struct error *error)
+{
+    struct options changed = *options;
+    if (options->data.val == VALIDATION_REFERENCE)
+        changed.data.val = VALIDATION_TEST;
+    bool good = dataset_open(&packing->source[SPLIT_TRAIN], &changed, SPLIT_TRAIN, error);
+    if (good && options->data.val == VALIDATION_VAL)
+        good = dataset_open(&packing->source[SPLIT_VALIDATION], &changed, SPLIT_VALIDATION, error);
+    if (good && options->data.val != VALIDATION_NONE)
+        good = dataset_open(&packing->source[SPLIT_TEST], &changed, SPLIT_TEST, error);
+    if (!comm_agree(packing->world, error) || !same_everywhere(packing, error))
+        return false;
+    struct dataset *test = &packing->source[SPLIT_TEST];
+    if (same_split(&packing->source[SPLIT_VALIDATION], test))
+        dataset_close(test);
+    for (int split = 0; split < PACKED_SPLITS; split++)
+        packing->first[split + 1] = packing->first[split] + packing->source[split].count;
+    return true;
+}
+
+static bool crop_choose(struct packing *packing, const struct options *options, struct error *error)
+{
+    const struct packed_plan *plan = packing->plan;
+    const struct dataset *source = &packing->source[SPLIT_TRAIN];
+    struct packed_set *set = &packing->set;
+    const int64_t size = plan->size;
+    if (size == 0 && source->encoded)
+        return error_set(error, ERROR_USAGE,
+                         "convert.kind=decoded: say by convert.size how large images become");
+    set->height = size > 0 ? size : source->height;
+    set->width = size > 0 ? size : source->width;
+    packing->record_bytes = set->channels * set->height * set->width;
+    if (!source->encoded && set->height == source->height && set->width == source->width)
+        return true;
+    struct options changed = *options;
+    changed.eval.resize = size;
+    changed.eval.resize_to = options->convert.resize_to;
+    changed.eval.crop = options->convert.resize_to == RESIZE_SHORTER ? CROP_CENTER : CROP_NONE;
+    return crop_open(&packing->crop, &changed, true, size, false, error);
+}
+
+static bool set_describe(struct packing *packing, const struct options *options,
+                         struct error *error)
+{
+    const struct dataset *source = &packing->source[SPLIT_TRAIN];
+    struct packed_set *set = &packing->set;
+    set->encoded = packing->plan->as_source ? source->encoded : !packing->plan->decode;
+    set->shuffled = packing->plan->shuffle;
+    set->channels = source->channels;
+    set->classes = source->classes;
+    set->class_name = source->class_name; /* the source frees them */
+    set->normalised = source->normalised;
+    memcpy(set->mean, source->mean, sizeof set->mean);
+    memcpy(set->std, source->std, sizeof set->std);
+    for (int split = 0; split < PACKED_SPLITS; split++)
+        set->total[split] = packing->source[split].count;
+    snprintf(set->source, sizeof set->source, "%s %s", options->data.format, options->data.root);
+    snprintf(set->program, sizeof set->program, "%s", PACKAGE_STRING);
+    if (set->encoded && !source->encoded)
+        return error_set(error, ERROR_USAGE,
+                         "convert.kind=encoded: records of data.format=%s are pixels and no image "
+                         "files",
+                         options->data.format);
+    return set->encoded || crop_choose(packing, options, error);
+}
+
+static bool order_draw(struct packing *packing, uint64_t seed, struct error *error)
+{
+    const size_t count = (size_t)packing->source[SPLIT_TRAIN].count;
+    if (!packing->plan->shuffle)
+        return true;
+    packing->order = malloc(count * sizeof *packing->order);
+    if (packing->order == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory for the order of %zu records", count);
+    random_permutation(seed, RANDOM_PACK, 0, (uint32_t)count, packing->order);
+    return true;
+}
+
+/* ---- what lies where ---- */
+
+/* Each rank looks at the files of its slice. */
+static bool sizes_find(struct packing *packing, struct error *error)
+{
+    const int64_t count = count_of(packing);
+    int64_t begin, end, index;
+    if (!packing->set.encoded)
+        return true;
+    packing->before = calloc((size_t)count + 1, sizeof *packing->before);
+    if (packing->before == NULL)
+        error_set(error, ERROR_MEMORY, "no memory for the sizes of %lld records", (long long)count);
+    slice_of(packing, &begin, &end);
+    for (int64_t i = begin; i < end && error->kind == ERROR_NONE; i++) {
+        struct dataset *source = &packing->source[split_of(packing, i, &index)];
+        packing->before[i + 1] = source->format->size(source, dataset_record(source, index), error);
+    }
+    if (!comm_agree(packing->world, error))
+        return false;
+    comm_all_reduce(packing->world, packing->before, count + 1, COMM_INT64, COMM_SUM);
+    for (int64_t i = 0; i < count; i++)
+        packing->before[i + 1] += packing->before[i];
+    return true;
+}
+
+/* Puts records of the sequence into files until each is full. Fills in set.part, where it is; gives
+ * the number of files. */
+static int64_t files_cut(struct packing *packing)
+{
+    struct packed_set *set = &packing->set;
+    const int64_t most = packing->plan->file_bytes;
+    int64_t file = 0, begin = 0;
+    for (int split = 0; split < PACKED_SPLITS; split++)
+        for (int64_t i = packing->first[split]; i < packing->first[split + 1]; i++) {
+            const int64_t end = bytes_before(packing, i + 1);
+            if (most > 0 && i > begin && end - bytes_before(packing, begin) > most) {
+                begin = i;
+                file++;
+            }
+            if (set->part == NULL)
+                continue;
+            struct packed_part *part = &set->part[file][split];
+            if (part->records++ == 0)
+                part->first = i - packing->first[split];
+            part->byte_count = end - bytes_before(packing, packing->first[split] + part->first);
+        }
+    return file + 1;
+}
+
+static bool files_plan(struct packing *packing, struct error *error)
+{
+    struct packed_set *set = &packing->set;
+    set->files = files_cut(packing);
+    if (set->files > PACKED_MOST_FILES)
+        return error_set(error, ERROR_USAGE, "convert.file_size would make %lld files: raise it",
+                         (long long)set->files);
+    set->part = calloc((size_t)set->files, sizeof *set->part);
+    packing->descriptor = malloc((size_t)set->files * sizeof *packing->descriptor);
+    if (set->part == NULL || packing->descriptor == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory for %lld files", (long long)set->files);
+    for (int64_t file = 0; file < set->files; file++)
+        packing->descriptor[file] = -1;
+    files_cut(packing);
+    return true;
+}
+
+/* ---- the files ---- */
+
+static void part_path(const struct packing *packing, int64_t file, char path[PACKED_PATH + 8])
+{
+    char final[PACKED_PATH];
+    packed_path(final, packing->plan->name, file, packing->set.files);
+    snprintf(path, PACKED_PATH + 8, "%s.part", final);
+}
+
+static bool is_free(const char *name, struct error *error)
+{
+    char found[PACKED_PATH];
+    int64_t files;
+    struct error none = {0};
+    return !packed_find(name, found, &files, &none) ||
+           error_set(error, ERROR_FILE, "%s is there already: remove it or choose another name",
+                     name);
+}
+
+/* On rank 0. */
+static void frames_make(struct packing *packing, struct error *error)
+{
+    char path[PACKED_PATH + 8];
+    bool good = is_free(packing->plan->name, error);
+    for (int64_t file = 0; good && file < packing->set.files; file++) {
+        int64_t bytes;
+        part_path(packing, file, path);
+        packing->descriptor[file] = durable_create(path, error);
+        good = packing->descriptor[file] >= 0;
+        packing->made += good;
+        good = good && packed_frame_create(packing->descriptor[file], path, &packing->set, file,
+                                           &bytes, error);
+    }
+}
+
+/* Is the file that lies here the one that rank 0 made? */
+static bool file_open(struct packing *packing, int64_t file, int64_t inode, struct error *error)
+{
+    char path[PACKED_PATH + 8];
+    struct stat status;
+    part_path(packing, file, path);
+    if (stat(path, &status) != 0 || (int64_t)status.st_ino != inode)
+        return error_set(error, ERROR_FILE,
+                         "%s, which rank 0 made, is not seen here: nodes do not share this folder; "
+                         "write to one that all share, or pack with the ranks of one node",
+                         path);
+    if (packing->world->rank > 0)
+        packing->descriptor[file] = durable_open(path, error);
+    return packing->descriptor[file] >= 0;
+}
+
+static bool files_open(struct packing *packing, struct error *error)
+{
+    struct packed_set *set = &packing->set;
+    struct comm *world = packing->world;
+    int64_t *inode = calloc((size_t)set->files, sizeof *inode);
+    ENSURE(inode != NULL, "no memory for %lld files", (long long)set->files);
+    if (world->rank == 0)
+        frames_make(packing, error);
+    bool good = comm_agree(world, error);
+    struct stat status;
+    for (int64_t file = 0; good && world->rank == 0 && file < set->files; file++)
+        inode[file] = fstat(packing->descriptor[file], &status) == 0 ? (int64_t)status.st_ino : -1;
+    if (good) {
+        comm_broadcast(world, set->part, set->files * (int64_t)sizeof *set->part, COMM_BYTE, 0);
+        comm_broadcast(world, inode, set->files, COMM_INT64, 0);
+    }
+    for (int64_t file = 0; good && file < set->files; file++)
+        good = file_open(packing, file, inode[file], error);
+    free(inode);
+    return comm_agree(world, error);
+}
+
+/* ---- records ---- */
+
+static bool run_open(struct run *run, struct error *error)
+{
+    run->label = malloc(RUN_RECORDS * sizeof *run->label);
+    run->crc = malloc(RUN_RECORDS * sizeof *run->crc);
+    run->offset = malloc(RUN_RECORDS * sizeof *run->offset);
+    return (run->label != NULL && run->crc != NULL && run->offset != NULL) ||
+           error_set(error, ERROR_MEMORY, "no memory for records on their way");
+}
+
+/* Writes what was made and its rows of the tables. */
+static bool run_write(struct packing *packing, struct error *error)
+{
+    struct run *run = &packing->run;
+    char path[PACKED_PATH + 8];
+    if (run->count == 0)
+        return true;
+    const struct packed_part *part = &packing->set.part[run->file][run->split];
+    const int64_t part_begin = packing->first[run->split] + part->first;
+    const int64_t row = run->begin - part_begin, base = bytes_before(packing, part_begin);
+    const size_t rows = (size_t)run->count;
+    const int descriptor = packing->descriptor[run->file];
+    part_path(packing, run->file, path);
+    for (int64_t i = 0; i < run->count; i++)
+        run->offset[i] = bytes_before(packing, run->begin + i + 1) - base;
+    const bool good =
+        durable_write(descriptor, path, run->bytes.data, run->bytes.count,
+                      part->bytes + bytes_before(packing, run->begin) - base, error) &&
+        durable_write(descriptor, path, run->label, rows * sizeof *run->label,
+                      part->label + row * (int64_t)sizeof *run->label, error) &&
+        durable_write(descriptor, path, run->crc, rows * sizeof *run->crc,
+                      part->crc + row * (int64_t)sizeof *run->crc, error) &&
+        (!packing->set.encoded || /* the first offset is 0, as is what nobody writes */
+         durable_write(descriptor, path, run->offset, rows * sizeof *run->offset,
+                       part->offset + (row + 1) * (int64_t)sizeof *run->offset, error));
+    run->count = 0;
+    run->bytes.count = 0;
+    return good;
+}
+
+/* The file that a record of a split goes to; not one before `file`. */
+static int64_t file_of(const struct packing *packing, int split, int64_t number, int64_t file)
+{
+    const int64_t place = number - packing->first[split];
+    while (packing->set.part[file][split].records == 0 ||
+           place >= packing->set.part[file][split].first + packing->set.part[file][split].records)
+        file++;
+    return file;
+}
+
+/* Makes room for a record at the end of the run, of which what does not fit, or does not lie before
+ * it, is written. */
+static bool run_extend(struct packing *packing, int64_t number, int split, int64_t bytes,
+                       struct error *error)
+{
+    struct run *run = &packing->run;
+    const int64_t file = file_of(packing, split, number, run->file);
+    if ((run->file != file || run->split != split || run->count == RUN_RECORDS ||
+         run->bytes.count + (size_t)bytes > run->bytes.capacity) &&
+        !run_write(packing, error))
+        return false;
+    if (run->count == 0) {
+        run->begin = number;
+        run->file = file;
+        run->split = split;
+    }
+    return byte_buffer_reserve(&run->bytes, (size_t)(bytes > RUN_BYTES ? bytes : RUN_BYTES), error);
+}
+
+static bool name_sample(const struct dataset *source, int64_t index, const struct error *reason,
+                        struct error *error)
+{
+    char name[ERROR_TEXT_SIZE / 2];
+    dataset_name(source, index, name, sizeof name);
+    return error_set(error, reason->kind, "%s: %.*s", name, ERROR_TEXT_SIZE / 2 - 3, reason->text);
+}
+
+/* The bytes that are stored of a record. */
+static bool record_make(struct packing *packing, struct dataset *source, int64_t index,
+                        uint8_t *place, int64_t bytes, int32_t *label, struct error *error)
+{
+    struct byte_buffer *loaded = &packing->loaded;
+    const uint32_t record = dataset_record(source, index);
+    struct error reason = {0};
+    if (!source->encoded && !packing->crop.active)
+        return dataset_read(source, index, place, label, error);
+    if (source->encoded) {
+        if (!dataset_load(source, index, loaded, label, error))
+            return false;
+        if (!packing->set.encoded)
+            return crop_file(&packing->crop, 0, record, loaded->data, loaded->count,
+                             &packing->scratch, place, &reason) ||
+                   name_sample(source, index, &reason, error);
+        error_set(&reason, ERROR_DATA, "it changes while it is packed");
+        if ((int64_t)loaded->count != bytes)
+            return name_sample(source, index, &reason, error);
+        memcpy(place, loaded->data, loaded->count);
+        return true;
+    }
+    const size_t stored = (size_t)(source->channels * source->height * source->width);
+    return byte_buffer_reserve(loaded, stored, error) &&
+           dataset_read(source, index, loaded->data, label, error) &&
+           crop_stored(&packing->crop, 0, record, loaded->data, source->channels, source->height,
+                       source->width, &packing->scratch, place, error);
+}
+
+static bool record_pack(struct packing *packing, int64_t number, struct error *error)
+{
+    struct run *run = &packing->run;
+    int64_t index;
+    const int split = split_of(packing, number, &index);
+    const int64_t bytes = bytes_before(packing, number + 1) - bytes_before(packing, number);
+    if (!run_extend(packing, number, split, bytes, error))
+        return false;
+    uint8_t *place = run->bytes.data + run->bytes.count;
+    int32_t *label = &run->label[run->count];
+    if (!record_make(packing, &packing->source[split], index, place, bytes, label, error))
+        return false;
+    run->crc[run->count++] = packed_crc(place, (size_t)bytes, *label);
+    run->bytes.count += (size_t)bytes;
+    return true;
+}
+
+static void say_progress(const struct packing *packing, int64_t done, double began, double *logged)
+{
+    const double now = clock_now(), megabytes = (double)bytes_before(packing, done) / 1e6;
+    log_progress("%lld of %lld records, %.0f MB/s", (long long)done, (long long)count_of(packing),
+                 megabytes / (now - began));
+    if (now - *logged < LOG_EVERY || log_is_terminal())
+        return;
+    *logged = now;
+    log_info("%lld of %lld records, %.0f MB/s", (long long)done, (long long)count_of(packing),
+             megabytes / (now - began));
+}
+
+/* Rounds of work, after each of which all ranks hear how far they are and whether one has failed.
+ */
+static bool records_pack(struct packing *packing, struct error *error)
+{
+    const double began = clock_now();
+    double logged = began;
+    int64_t next, end, done = 0;
+    slice_of(packing, &next, &end);
+    const int64_t begin = next;
+    run_open(&packing->run, error);
+    if (!comm_agree(packing->world, error))
+        return false;
+    do {
+        const double round = clock_now();
+        while (next < end && error->kind == ERROR_NONE && clock_now() - round < ROUND)
+            if (record_pack(packing, next, error))
+                next++;
+        if (error->kind == ERROR_NONE && next == end)
+            run_write(packing, error);
+        if (!comm_agree(packing->world, error))
+            return false;
+        done = next - begin;
+        comm_all_reduce(packing->world, &done, 1, COMM_INT64, COMM_SUM);
+        say_progress(packing, done, began, &logged);
+    } while (done < count_of(packing));
+    log_progress_end();
+    return true;
+}
+
+/* ---- the end ---- */
+
+static bool files_sync(struct packing *packing, struct error *error)
+{
+    char path[PACKED_PATH + 8];
+    for (int64_t file = 0; file < packing->set.files; file++) {
+        part_path(packing, file, path);
+        const int descriptor = packing->descriptor[file];
+        packing->descriptor[file] = -1;
+        if (error->kind == ERROR_NONE)
+            durable_sync(descriptor, path, error);
+        durable_close(descriptor, path, error);
+    }
+    return comm_agree(packing->world, error);
+}
+
+static bool files_rename(struct packing *packing, struct error *error)
+{
+    char path[PACKED_PATH + 8], final[PACKED_PATH];
+    for (int64_t file = 0; packing->world->rank == 0 && file < packing->set.files; file++) {
+        part_path(packing, file, path);
+        packed_path(final, packing->plan->name, file, packing->set.files);
+        if (error->kind == ERROR_NONE)
+            durable_rename(path, final, error);
+    }
+    return comm_agree(packing->world, error);
+}
+
+static void packing_close(struct packing *packing, bool good)
+{
+    char path[PACKED_PATH + 8];
+    for (int64_t file = 0; packing->descriptor != NULL && file < packing->set.files; file++)
+        if (packing->descriptor[file] >= 0)
+            close(packing->descriptor[file]);
+    for (int64_t file = 0; !good && file < packing->made; file++) {
+        part_path(packing, file, path);
+        unlink(path);
+    }
+    for (int split = 0; split < PACKED_SPLITS; split++)
+        dataset_close(&packing->source[split]);
+    packing->set.class_name = NULL;
+    packed_set_free(&packing->set);
+    crop_scratch_free(&packing->scratch);
+    free(packing->order);
+    free(packing->before);
+    free(packing->loaded.data);
+    free(packing->run.bytes.data);
+    free(packing->run.label);
+    free(packing->run.crc);
+    free(packing->run.offset);
+    free(packing->descriptor);
+}
+
+bool packed_write(const struct options *options, const struct packed_plan *plan, struct comm *world,
+                  int64_t *bytes, struct error *error)
+{
+    struct packing packing = {.plan = plan, .world = world};
+    bool good = source_open(&packing, options, error);
+    if (good) {
+        good = set_describe(&packing, options, error) &&
+               order_draw(&packing, (uint64_t)options->run.seed, error);
+        good = comm_agree(world, error);
+    }
+    good = good && sizes_find(&packing, error);
+    if (good) {
+        files_plan(&packing, error);
+        good = comm_agree(world, error);
+    }
+    good = good && files_open(&packing, error) && records_pack(&packing, error) &&
+           files_sync(&packing, error) && files_rename(&packing, error);
+    *bytes = good ? bytes_before(&packing, count_of(&packing)) : 0;
+    packing_close(&packing, good);
+    return good;
+}
