@@ -30,7 +30,7 @@ hid_t hdf5_file_access(void)
 {
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     bool good = access >= 0 && H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18) >= 0 &&
-                H5Pset_alignment(access, 4096, 4096) >= 0;
+                H5Pset_alignment(access, HDF5_ALIGNMENT, HDF5_ALIGNMENT) >= 0;
 #if H5_VERSION_GE(1, 10, 7)
     /* Some network file systems have no locks. One run owns a folder, so none are needed. */
     good = good && H5Pset_file_locking(access, false, true) >= 0;

@@ -15,7 +15,8 @@
 /* A new type, to be closed by the caller; negative when HDF5 failed. */
 hid_t hdf5_text_type(size_t size);
 
-/* Access properties, for making and for reading. */
+/* Access properties, for making and for reading. What is larger than it is aligned in the file. */
+enum { HDF5_ALIGNMENT = 4096 };
 hid_t hdf5_file_access(void);
 
 /* Attributes. */

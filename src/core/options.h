@@ -81,6 +81,7 @@ struct options {
         char root[OPTION_TEXT]; /* empty: the sample that comes with the program */
         int64_t workers;
         bool shuffle, drop_last;
+        int64_t shuffle_block; /* samples; 0: shuffled as a whole */
         int val;                         /* enum validation_choice */
         int64_t samples, image, classes; /* of synthetic data */
         int task;                        /* enum task_choice, of synthetic data */

@@ -94,6 +94,10 @@ const struct option_entry option_table[] = {
      .help = "Threads of a rank that load batches ahead of the step."},
     {PLACE(data, shuffle), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "A new order of the training samples in each epoch; off: the order of the files."},
+    {PLACE(data, shuffle_block), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 4294967295.0,
+     .help = "Packed data: shuffle blocks of so many samples, then the samples of 16 blocks among "
+             "each other, so that disks read large stretches; better with convert.shuffle. 0: all "
+             "among each other."},
     {PLACE(data, drop_last), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Leave out the last batch of an epoch when it is not full."},
     {PLACE(data, val), CHOICES("test", "reference", "none", "val"), .preset = "test",

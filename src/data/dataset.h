@@ -42,6 +42,8 @@ struct dataset_format {
                  struct error *error);
     /* Of data sets that are `encoded`: the bytes that `load` will give. */
     int64_t (*size)(struct dataset *dataset, int64_t record, struct error *error);
+    /* Records [first, end) will be read soon: a hint. Thread-safe. NULL: of no use. */
+    void (*advise)(struct dataset *dataset, int64_t first, int64_t end);
     /* What messages call a record: its file. NULL: records have numbers only. */
     void (*name_record)(const struct dataset *dataset, int64_t record, char *text, size_t size);
     void (*close)(struct dataset *dataset);
@@ -82,6 +84,9 @@ bool dataset_read(struct dataset *dataset, int64_t index, uint8_t *pixels, int32
                   struct error *error);
 bool dataset_load(struct dataset *dataset, int64_t index, struct byte_buffer *bytes, int32_t *label,
                   struct error *error);
+
+/* Samples [first, first + count) will be read soon. */
+void dataset_advise(struct dataset *dataset, int64_t first, int64_t count);
 
 /* The record behind a sample of the split: what augmentation is keyed by. */
 uint32_t dataset_record(const struct dataset *dataset, int64_t index);

@@ -18,6 +18,8 @@ struct slot {
     int64_t begin;        /* of the batch's samples in the sampler's order */
     int64_t unfinished;   /* samples that are not written yet */
     int64_t error_sample; /* the first sample that could not be read */
+    int64_t step;
+    bool announces, starts; /* its step's first micro-batch; of the first step since loader_start */
 };
 
 /* What a thread needs to make samples, kept from one to the next. */
@@ -48,6 +50,7 @@ struct loader {
     bool closing;
     int busy;           /* workers with a claim */
     int64_t end;        /* micro-batches of the epoch */
+    int64_t first_step; /* where it was started */
     int64_t filling;    /* the micro-batch whose samples are being claimed */
     int64_t claimed;    /* samples of it that are claimed */
     int64_t taken;      /* the next micro-batch that loader_next gives */
@@ -76,6 +79,9 @@ static void slot_begin(struct loader *loader)
     slot->begin = slice.begin;
     slot->unfinished = slice.count;
     slot->error_sample = -1;
+    slot->step = loader->filling / accumulate;
+    slot->announces = loader->filling % accumulate == 0;
+    slot->starts = slot->step == loader->first_step;
     slot->batch.count = slice.count;
     slot->batch.position = slice.position;
     slot->batch.global_count = slice.global_count;
@@ -154,6 +160,11 @@ static bool make_sample(struct worker *worker, int64_t sample, uint8_t *pixels, 
     return dataset_read(loader->dataset, sample, pixels, label, error);
 }
 
+static void advise(void *context, int64_t first, int64_t count)
+{
+    dataset_advise(context, first, count);
+}
+
 /* Makes the claimed samples; returns the first that failed, or -1. A batch with an error still goes
  * through the model, as other ranks wait for this one: its labels and plans must be possible ones.
  */
@@ -162,6 +173,9 @@ static int64_t fill(struct worker *worker, const struct claim *claim, struct err
     const struct loader *loader = worker->loader;
     int64_t failed = -1;
     struct batch *batch = &claim->slot->batch;
+    if (claim->first == 0 && claim->slot->announces)
+        sampler_ahead(loader->sampler, claim->slot->step, claim->slot->starts, advise,
+                      loader->dataset);
     for (int64_t i = claim->first; i < claim->first + claim->count; i++) {
         int64_t sample = loader->sampler->order[claim->slot->begin + i];
         batch->records[i] = dataset_record(loader->dataset, sample);
@@ -366,6 +380,7 @@ void loader_start(struct loader *loader, int64_t first_step)
     pthread_mutex_lock(&loader->mutex);
     int64_t accumulate = loader->sampler->accumulate;
     loader->end = sampler_steps(loader->sampler) * accumulate;
+    loader->first_step = first_step;
     loader->filling = loader->taken = loader->given_back = first_step * accumulate;
     loader->claimed = 0;
     pthread_cond_broadcast(&loader->work);

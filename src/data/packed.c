@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/crc32c.h"
+#include "core/log.h"
 
 /* A stretch of records in one file. */
 struct packed_stretch {
@@ -168,6 +169,22 @@ static void describe(struct dataset *dataset)
     self->record_bytes = dataset->channels * dataset->height * dataset->width;
 }
 
+/* A window of blocks of such data has but a few classes. */
+static void warn_if_sorted(const struct packed *self, const char *name)
+{
+    int32_t before = 0;
+    for (int64_t s = 0; s < self->stretch_count; s++)
+        for (int64_t i = 0; i < self->stretches[s].part.records; i++) {
+            if (self->stretches[s].label[i] < before)
+                return;
+            before = self->stretches[s].label[i];
+        }
+    if (before > 0)
+        log_warn("%s: its records are sorted by class, so with data.shuffle_block a batch has few "
+                 "of them: pack the data with convert.shuffle=on",
+                 name);
+}
+
 static bool packed_open(const struct options *options, enum data_split split,
                         struct dataset *dataset, struct error *error)
 {
@@ -192,8 +209,12 @@ static bool packed_open(const struct options *options, enum data_split split,
                          "data.val",
                          name, split == SPLIT_TEST ? "test" : "validation",
                          options->data.val == VALIDATION_VAL ? "val" : "test");
-    return (!all || add_split(dataset, name, SPLIT_TRAIN, error)) &&
-           add_split(dataset, name, stored, error);
+    if ((all && !add_split(dataset, name, SPLIT_TRAIN, error)) ||
+        !add_split(dataset, name, stored, error))
+        return false;
+    if (split == SPLIT_TRAIN && options->data.shuffle && options->data.shuffle_block > 0)
+        warn_if_sorted(self, name);
+    return true;
 }
 
 static const struct packed_stretch *stretch_of(const struct packed *self, int64_t record)
@@ -202,6 +223,14 @@ static const struct packed_stretch *stretch_of(const struct packed *self, int64_
     while (record >= stretch->first + stretch->part.records)
         stretch++;
     return stretch;
+}
+
+/* Where a record begins in the file; of the number behind the last one, where that ends. */
+static int64_t record_begin(const struct packed *self, const struct packed_stretch *stretch,
+                            int64_t number)
+{
+    return self->set.encoded ? stretch->offset[number]
+                             : stretch->part.bytes + number * self->record_bytes;
 }
 
 /* Reads a record's bytes and compares the sum. number: in its stretch. */
@@ -224,9 +253,9 @@ static bool packed_read(struct dataset *dataset, int64_t record, uint8_t *pixels
 {
     const struct packed *self = dataset->self;
     const struct packed_stretch *stretch = stretch_of(self, record);
-    const int64_t number = record - stretch->first, bytes = self->record_bytes;
-    return read_record(stretch, number, pixels, bytes, stretch->part.bytes + number * bytes, label,
-                       error);
+    const int64_t number = record - stretch->first;
+    return read_record(stretch, number, pixels, self->record_bytes,
+                       record_begin(self, stretch, number), label, error);
 }
 
 static bool packed_load(struct dataset *dataset, int64_t record, struct byte_buffer *buffer,
@@ -247,6 +276,25 @@ static int64_t packed_size(struct dataset *dataset, int64_t record, struct error
     const struct packed_stretch *stretch = stretch_of(dataset->self, record);
     const int64_t number = record - stretch->first;
     return stretch->offset[number + 1] - stretch->offset[number];
+}
+
+/* Linux takes no more of a hint at once than it reads ahead by itself, by default this much. */
+enum { ADVICE = 128 << 10 };
+
+static void packed_advise(struct dataset *dataset, int64_t first, int64_t end)
+{
+    const struct packed *self = dataset->self;
+    while (first < end) {
+        const struct packed_stretch *stretch = stretch_of(self, first);
+        const int64_t stretch_end = stretch->first + stretch->part.records;
+        const int64_t last = end < stretch_end ? end : stretch_end;
+        const int64_t to = record_begin(self, stretch, last - stretch->first);
+        for (int64_t at = record_begin(self, stretch, first - stretch->first); at < to;
+             at += ADVICE)
+            posix_fadvise(stretch->descriptor, at, to - at < ADVICE ? to - at : ADVICE,
+                          POSIX_FADV_WILLNEED);
+        first = last;
+    }
 }
 
 static void packed_name_record(const struct dataset *dataset, int64_t record, char *text,
@@ -278,6 +326,7 @@ const struct dataset_format dataset_packed = {
     .read = packed_read,
     .load = packed_load,
     .size = packed_size,
+    .advise = packed_advise,
     .name_record = packed_name_record,
     .close = packed_close,
     .splits = true,

@@ -103,15 +103,30 @@ static bool fill_frame(hid_t file, void *context)
     return good;
 }
 
+/* More than the whole file takes. */
+static int64_t expected_bytes(const struct packed_set *set, int64_t file)
+{
+    int64_t bytes = (1 << 17) + PACKED_TEXT;
+    size_t longest = 0;
+    for (int64_t i = 0; i < set->classes; i++)
+        longest = strlen(set->class_name[i]) > longest ? strlen(set->class_name[i]) : longest;
+    bytes += set->classes * (int64_t)(longest + 1);
+    for (int split = 0; split < PACKED_SPLITS; split++)
+        bytes += set->part[file][split].byte_count + set->part[file][split].records * 16 +
+                 5 * HDF5_ALIGNMENT;
+    return bytes;
+}
+
 bool packed_frame_create(int descriptor, const char *path, struct packed_set *set, int64_t file,
                          int64_t *bytes, struct error *error)
 {
     struct making making = {.set = set, .file = file};
+    if (!durable_reserve(descriptor, path, expected_bytes(set, file), error))
+        return false;
     const int frame = hdf5_frame_make(path, fill_frame, &making, bytes, error);
     if (frame < 0)
         return false;
-    const bool good = durable_reserve(descriptor, path, *bytes, error) &&
-                      hdf5_frame_copy(frame, descriptor, path, *bytes, error);
+    const bool good = hdf5_frame_copy(frame, descriptor, path, *bytes, error);
     close(frame);
     return good;
 }

@@ -43,6 +43,8 @@ bool feed_start(struct data_feed *feed, const struct options *options, struct co
                  training && options->data.shuffle && !overfit, training && options->data.drop_last,
                  world->rank, world->size);
     feed->sampler.limit = training && overfit ? options->debug.overfit : options->debug.batches;
+    if (feed->sampler.shuffle && options->data.shuffle_block > 0)
+        sampler_use_blocks(&feed->sampler, options->data.shuffle_block);
     feed->training = training;
     augment_open(&feed->augment, options, image, image, training);
     if (crop_open(&feed->crop, options, feed->dataset.encoded, image, training, error))
