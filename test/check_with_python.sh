@@ -39,4 +39,9 @@ run 1 half $small run.dir="$work/half" train.precision=fp16 train.epochs=1
 result "a run in fp16" "$([ $status -eq 0 ] || echo "status $status")" "$work/half.log"
 read_by "TensorBoard reads the scale of the loss" check_tensorboard.py "$work/half" --parts 1
 
+sample=$TEST_SOURCE/input/data/cifar-10-sample
+run 2 pack convert data data.root="$sample" convert.output="$work/packed.h5"
+result "packing on two ranks" "$([ $status -eq 0 ] || echo "status $status")" "$work/pack.log"
+read_by "h5py reads packed data" check_packed.py "$work/packed.h5" "$sample"
+
 echo "1..$number"

@@ -1,5 +1,6 @@
 /* Which records, whose turn: on any number of ranks the same samples, each once, in the same order.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -107,6 +108,146 @@ static void test_limit(void **state)
     sampler_close(&sampler);
 }
 
+/* ---- blocks ---- */
+
+enum { SAMPLES = 1003, BLOCK = 7, BATCH = 24 };
+enum { BLOCKS = (SAMPLES + BLOCK - 1) / BLOCK, WINDOWS = (BLOCKS + 15) / 16 };
+
+static void open_blocks(struct sampler *sampler, int rank, int size)
+{
+    sampler_open(sampler, 5, SAMPLES, BATCH, 2, true, false, rank, size);
+    sampler_use_blocks(sampler, BLOCK);
+}
+
+/* Each sample once; 16 blocks, all of them, come before the next 16; a batch is in the order of the
+ * file. */
+static void test_blocks(void **state)
+{
+    (void)state;
+    struct sampler sampler;
+    uint32_t first[SAMPLES];
+    open_blocks(&sampler, 0, 1);
+    for (uint32_t epoch = 0; epoch < 20; epoch++) {
+        int seen[SAMPLES] = {0}, window_of[BLOCKS] = {0}, blocks[WINDOWS] = {0};
+        /* A batch may hold the end of a window and the beginning of the next. */
+        int64_t end[WINDOWS] = {0};
+        sampler_set_epoch(&sampler, epoch);
+        for (int64_t i = 0; i < SAMPLES; i++) {
+            seen[sampler.order[i]]++;
+            assert_true(i % BATCH == 0 || sampler.order[i] > sampler.order[i - 1]);
+        }
+        for (int i = 0; i < SAMPLES; i++)
+            assert_int_equal(seen[i], 1);
+        for (int place = 0; place < BLOCKS; place++) {
+            const int block = (int)sampler.blocks[place];
+            window_of[block] = place / SHUFFLE_WINDOW;
+            blocks[place / SHUFFLE_WINDOW] += block;
+            end[place / SHUFFLE_WINDOW] +=
+                block < BLOCKS - 1 ? BLOCK : SAMPLES - (BLOCKS - 1) * BLOCK;
+        }
+        for (int window = 1; window < WINDOWS; window++)
+            end[window] += end[window - 1];
+        assert_int_equal(end[WINDOWS - 1], SAMPLES);
+        for (int64_t i = 0; i < SAMPLES; i++) {
+            const int window = window_of[sampler.order[i] / BLOCK];
+            const int64_t batch = i / BATCH * BATCH;
+            assert_true(batch < end[window]);
+            assert_true(window == 0 || batch + BATCH > end[window - 1]);
+        }
+    }
+    memcpy(first, sampler.order, sizeof first);
+    sampler_set_epoch(&sampler, 20);
+    assert_memory_not_equal(first, sampler.order, sizeof first);
+    sampler_set_epoch(&sampler, 19);
+    assert_memory_equal(first, sampler.order, sizeof first);
+    sampler_close(&sampler);
+    open_blocks(&sampler, 4, 7);
+    sampler_set_epoch(&sampler, 19);
+    assert_memory_equal(first, sampler.order, sizeof first);
+    sampler_close(&sampler);
+}
+
+/* Inside its window a sample may come anywhere: over many epochs each place of a block's turn is as
+ * far from the block's beginning as uniform chance has it, and blocks are everywhere. */
+static void test_spread(void **state)
+{
+    (void)state;
+    enum { EPOCHS = 200, EVEN = 16 * BLOCK * 8, EVEN_BLOCKS = EVEN / BLOCK };
+    struct sampler sampler;
+    double turn = 0, place = 0;
+    sampler_open(&sampler, 9, EVEN, 1, 1, true, false, 0, 1); /* batches of one are not sorted */
+    sampler_use_blocks(&sampler, BLOCK);
+    for (uint32_t epoch = 0; epoch < EPOCHS; epoch++) {
+        sampler_set_epoch(&sampler, epoch);
+        int begin[EVEN_BLOCKS];
+        for (int i = 0; i < EVEN_BLOCKS; i++)
+            begin[sampler.blocks[i]] = i / SHUFFLE_WINDOW * SHUFFLE_WINDOW * BLOCK;
+        for (int i = 0; i < EVEN; i++)
+            if (sampler.order[i] < BLOCK) { /* of the file's first block */
+                place += i - begin[0];
+                turn += i;
+            }
+    }
+    const double window = SHUFFLE_WINDOW * BLOCK;
+    assert_true(fabs(place / (EPOCHS * BLOCK) - (window - 1) / 2) < window / 20);
+    assert_true(fabs(turn / (EPOCHS * BLOCK) - (EVEN - 1) / 2.0) < EVEN / 12.0);
+    sampler_close(&sampler);
+}
+
+static int advised[BLOCKS];
+
+static void note_advice(void *context, int64_t first, int64_t count)
+{
+    assert_null(context);
+    assert_int_equal(first % BLOCK, 0);
+    assert_int_equal(count, first + BLOCK <= SAMPLES ? BLOCK : SAMPLES - first);
+    advised[first / BLOCK]++;
+}
+
+/* Every block is named once by some rank before it is needed, whatever step the epoch begins at;
+ * most of what a rank needs it has named itself, and no rank names nearly all. */
+static void walk_ahead(int size, int64_t first_step)
+{
+    int named[BLOCKS] = {0}, own = 0, needed = 0;
+    for (int rank = 0; rank < size; rank++) {
+        struct sampler sampler;
+        int count = 0;
+        open_blocks(&sampler, rank, size);
+        sampler_set_epoch(&sampler, 3);
+        memset(advised, 0, sizeof advised);
+        for (int64_t step = first_step; step < sampler_steps(&sampler); step++) {
+            sampler_ahead(&sampler, step, step == first_step, note_advice, NULL);
+            for (int64_t micro = 0; micro < 2; micro++) {
+                const struct sampler_slice slice = sampler_slice_at(&sampler, step, micro);
+                for (int64_t i = slice.begin; i < slice.begin + slice.count; i++) {
+                    own += advised[sampler.order[i] / BLOCK] > 0;
+                    needed++;
+                }
+            }
+        }
+        for (int block = 0; block < BLOCKS; block++) {
+            assert_true(advised[block] <= 1);
+            named[block] += advised[block];
+            count += advised[block];
+        }
+        assert_true(size == 1 || count <= BLOCKS * 2 / size + 2 * WINDOWS);
+        if (first_step == 0 && rank == size - 1)
+            for (int block = 0; block < BLOCKS; block++)
+                assert_true(named[block] >= 1);
+        sampler_close(&sampler);
+    }
+    /* Batches of 24 are small: chance moves a rank's part by a block or two. */
+    assert_true(size > 1 ? own > needed * (1 - 0.06 * size) : own == needed);
+}
+
+static void test_ahead(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= 8; size++)
+        for (int64_t first_step = 0; first_step < 42; first_step += 13)
+            walk_ahead(size, first_step);
+}
+
 int main(void)
 {
     cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -114,6 +255,9 @@ int main(void)
         cmocka_unit_test(test_every_sample_once),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_spread),
+        cmocka_unit_test(test_ahead),
     };
     return cmocka_run_group_tests_name("sampler", tests, NULL, NULL);
 }

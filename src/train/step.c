@@ -249,13 +249,11 @@ static bool step_failed(struct step_context *step, int64_t number, struct error 
     struct session *session = step->session;
     struct comm *world = session->mesh.world;
     *error = step->unread;
-    if (session->scaler != NULL) {
-        if (!comm_agree(world, error))
-            return true;
-        if (session->outcome.scaler.scale > LOSS_SCALE_LEAST)
-            return false;
-    }
-    if (error->kind == ERROR_NONE && session->outcomes.count == 0)
+    if (!comm_agree(world, error))
+        return true; /* which is the reason, whatever other ranks find */
+    if (session->scaler != NULL && session->outcome.scaler.scale > LOSS_SCALE_LEAST)
+        return false;
+    if (session->outcomes.count == 0)
         nonfinite_explain(session, number, error);
     if (comm_agree(world, error))
         error_set(error, ERROR_NUMERIC,

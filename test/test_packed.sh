@@ -1,0 +1,66 @@
+#!/bin/sh
+# vittrain convert data, and training with what it makes: the losses are those of the source, to the
+# bit where the layout is the same, in blocks on any number of ranks; mistakes are one line of error.
+. "$TEST_SOURCE/test/program.sh"
+
+sample=$TEST_SOURCE/input/data/cifar-10-sample
+steps="$small train.steps=10 checkpoint.every=0 output.tensorboard=off output.weights=off"
+
+# losses RANKS NAME WORD...: trains and keeps the losses in $work/NAME.loss, evaluations too.
+losses() {
+    ranks=$1 kept=$2
+    shift 2
+    run "$ranks" "$kept" $steps run.dir="$work/$kept" "$@"
+    { column "$work/$kept/metrics.csv" train loss; column "$work/$kept/epochs.csv" val loss; } \
+        >"$work/$kept.loss"
+}
+
+echo 1..17
+for ranks in 1 3; do
+    run $ranks pack convert data data.root="$sample" convert.output="$work/cifar$ranks.h5"
+    bad=$([ $status -eq 0 ] || echo "status $status")
+    grep -q 'train  *4000 records, sum [0-9a-f]*$' "$run_log" || bad="$bad; no sum"
+    result "packing on $ranks ranks" "$bad" "$run_log"
+done
+result 'both are the same bytes' "$(cmp "$work/cifar1.h5" "$work/cifar3.h5" 2>&1)"
+run 2 pack convert data data.root="$sample" convert.output="$work/cut.h5" convert.file_size=4MiB
+result 'several files' "$([ -e "$work/cut-00003-of-00004.h5" ] || echo missing)" "$run_log"
+
+packed="data.format=packed data.root=$work/cifar1.h5"
+losses 1 source data.root="$sample"
+losses 1 one $packed
+result 'training has the losses of the source' "$(differ "$work/source.loss" "$work/one.loss" 0)" \
+    "$work/one.log"
+losses 1 several data.format=packed data.root="$work/cut.h5"
+result 'from several files, too' "$(differ "$work/source.loss" "$work/several.loss" 0)" \
+    "$work/several.log"
+losses 1 reference_source data.root="$sample" data.val=reference
+losses 2 reference $packed data.val=reference
+result 'in the random split of all, on two ranks' \
+    "$(differ "$work/reference_source.loss" "$work/reference.loss" 1e-5)" "$work/reference.log"
+
+losses 1 blocks1 $packed data.shuffle_block=8
+losses 3 blocks3 $packed data.shuffle_block=8
+result 'by blocks on one rank and on three' "$(differ "$work/blocks1.loss" "$work/blocks3.loss" 1e-5)" \
+    "$work/blocks3.log"
+result 'which is another order' \
+    "$(cmp -s "$work/blocks1.loss" "$work/source.loss" && echo 'the same losses')"
+grep -q 'sorted by class' "$work/blocks1.log" && bad='warned of what is not so' || bad=
+result 'mixed classes are no reason to warn' "$bad" "$work/blocks1.log"
+
+run 1 plan plan $packed
+result 'a plan' "$([ $status -eq 0 ] || echo "status $status")" "$run_log"
+cp "$work/cifar1.h5" "$work/damaged.h5"
+printf '\377\377\377' | dd of="$work/damaged.h5" bs=1 seek=1000000 conv=notrunc 2>/dev/null
+fails 2 'flipped bytes end the run' 3 'damaged.h5: the sum of record [0-9]+ is wrong' \
+    $small debug.fraction=1 train.steps=170 data.format=packed data.root="$work/damaged.h5" \
+    data.shuffle=off run.dir="$work/damaged"
+head -c 9000000 "$work/cifar1.h5" >"$work/damaged.h5"
+fails 2 'a file that is cut' 3 'damaged.h5 cannot be used as packed data: it is cut: 9000000 of' \
+    $small data.format=packed data.root="$work/damaged.h5" run.dir="$work/damaged"
+fails 3 'no name to write to' 2 'convert.output=FILE.h5' convert data data.root="$sample"
+fails 2 'a file that is there' 5 'cifar1.h5 is there already' convert data data.root="$sample" \
+    convert.output="$work/cifar1.h5"
+fails 1 'files of what has none' 2 'are pixels and no image files' convert data \
+    data.root="$sample" convert.kind=encoded convert.output="$work/no.h5"
+result 'nothing is left behind' "$(ls "$work" | grep -E 'part$|^no.h5')"
