@@ -1,0 +1,183 @@
+/* Loading decoded packed data against copying the same bytes in memory: loader threads that read
+ * records of the page cache, check their sums and deliver batches, and as many threads that copy
+ * the same records in the same order from memory to batches of the same size. In turn, many times,
+ * as other work on the machine disturbs both. Prints rows of the common CSV (README.md):
+ * bench_packed data.root=FILE.h5 [section.key=value ...], with data.format=packed understood.
+ * VITTRAIN_COMMIT names the commit in the table. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "data/loader.h"
+
+enum { SLOTS = 4, TURNS = 15 };
+static const double TURN = 0.4; /* seconds */
+
+struct bench {
+    struct options options;
+    struct dataset dataset;
+    struct sampler sampler;
+    struct augment augment;
+    struct crop crop;
+    struct device *device;
+    struct loader *loader;
+    int64_t record_bytes;
+    uint8_t *records; /* all of them */
+    uint8_t *batches; /* [SLOTS] */
+};
+
+struct copier {
+    const struct bench *bench;
+    pthread_t thread;
+    int number;
+    int64_t copied; /* records */
+};
+
+static bool open_all(struct bench *bench, struct error *error)
+{
+    const struct options *options = &bench->options;
+    struct dataset *dataset = &bench->dataset;
+    if (!dataset_open(dataset, options, SPLIT_TRAIN, error))
+        return false;
+    if (dataset->encoded)
+        return error_set(error, ERROR_USAGE, "the data is not decoded");
+    bench->device = device_cpu.open(0, 1, error);
+    sampler_open(&bench->sampler, (uint64_t)options->run.seed, dataset->count, options->train.batch,
+                 1, options->data.shuffle, true, 0, 1);
+    if (options->data.shuffle_block > 0)
+        sampler_use_blocks(&bench->sampler, options->data.shuffle_block);
+    augment_open(&bench->augment, options, dataset->width, dataset->width, true);
+    if (bench->device == NULL ||
+        !crop_open(&bench->crop, options, false, dataset->width, true, error))
+        return false;
+    bench->loader = loader_open(dataset, &bench->sampler, &bench->augment, &bench->crop,
+                                bench->device, (int)options->data.workers, SLOTS, error);
+    bench->record_bytes = dataset->channels * dataset->height * dataset->width;
+    bench->records = malloc((size_t)(dataset->count * bench->record_bytes));
+    bench->batches = malloc((size_t)(SLOTS * options->train.batch * bench->record_bytes));
+    ENSURE(bench->records != NULL && bench->batches != NULL, "no memory for all records");
+    memset(bench->batches, 1, (size_t)(SLOTS * options->train.batch * bench->record_bytes));
+    int32_t label;
+    for (int64_t i = 0; i < dataset->count && error->kind == ERROR_NONE; i++)
+        dataset_read(dataset, i, bench->records + i * bench->record_bytes, &label, error);
+    return error->kind == ERROR_NONE;
+}
+
+/* Records a second of the loader. */
+static double measure_loader(struct bench *bench, uint32_t *epoch)
+{
+    double begin = clock_now(), waited = 0;
+    int64_t records = 0;
+    const int64_t steps = sampler_steps(&bench->sampler);
+    while (clock_now() - begin < TURN) {
+        loader_stop(bench->loader);
+        sampler_set_epoch(&bench->sampler, (*epoch)++);
+        loader_start(bench->loader, 0);
+        for (int64_t step = 0; step < steps && clock_now() - begin < TURN; step++) {
+            struct batch *batch = loader_next(bench->loader, &waited);
+            ENSURE(batch->error.kind == ERROR_NONE, "%s", batch->error.text);
+            records += batch->count;
+            loader_give_back(bench->loader, batch);
+        }
+    }
+    return (double)records / (clock_now() - begin);
+}
+
+static void *copy_some(void *argument)
+{
+    struct copier *copier = argument;
+    const struct bench *bench = copier->bench;
+    const int64_t bytes = bench->record_bytes, threads = bench->options.data.workers;
+    const int64_t places = SLOTS * bench->options.train.batch, count = bench->dataset.count;
+    const double begin = clock_now();
+    for (int64_t i = copier->number; clock_now() - begin < TURN; i += threads) {
+        memcpy(bench->batches + i % places * bytes,
+               bench->records + (int64_t)bench->sampler.order[i % count] * bytes, (size_t)bytes);
+        copier->copied++;
+    }
+    return NULL;
+}
+
+/* Records a second of copying threads. */
+static double measure_copy(const struct bench *bench)
+{
+    struct copier copiers[256] = {0};
+    const int threads = (int)bench->options.data.workers;
+    const double begin = clock_now();
+    int64_t copied = 0;
+    for (int i = 0; i < threads; i++) {
+        copiers[i] = (struct copier){.bench = bench, .number = i};
+        ENSURE(pthread_create(&copiers[i].thread, NULL, copy_some, &copiers[i]) == 0, "no thread");
+    }
+    for (int i = 0; i < threads; i++) {
+        pthread_join(copiers[i].thread, NULL);
+        copied += copiers[i].copied;
+    }
+    return (double)copied / (clock_now() - begin);
+}
+
+static int compare(const void *left, const void *right)
+{
+    const double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static double median(double *values)
+{
+    qsort(values, TURNS, sizeof *values, compare);
+    return values[TURNS / 2];
+}
+
+static void report(const struct bench *bench, const char *metric, double value, const char *unit)
+{
+    struct device_limits limits;
+    device_cpu.limits(bench->device, &limits);
+    for (char *comma = limits.name; (comma = strchr(comma, ',')) != NULL;)
+        *comma = ' ';
+    const char *commit = getenv("VITTRAIN_COMMIT");
+    char date[32];
+    clock_stamp(date, sizeof date);
+    printf(
+        "%s,%s,%s,vittrain,,packed input,%lld pixels decoded,%lld,uint8,none,1,%lld,%s,%.3f,%s\n",
+        date, limits.name, commit != NULL ? commit : "", (long long)bench->dataset.width,
+        (long long)bench->options.train.batch, (long long)bench->options.data.workers, metric,
+        value, unit);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const commands[] = {"train", NULL};
+    static struct bench bench;
+    struct command_line line;
+    struct error error = {0};
+    double loaded[TURNS], copied[TURNS], ratio[TURNS];
+    uint32_t epoch = 0;
+    if (!options_parse(argc, argv, commands, &bench.options, &line, &error) ||
+        !options_set("data.format=packed", &bench.options, &error) || !open_all(&bench, &error)) {
+        log_error(&error);
+        return (int)error.kind;
+    }
+    ENSURE(sampler_steps(&bench.sampler) > 0, "fewer samples than a batch");
+    for (int turn = 0; turn < TURNS; turn++) {
+        loaded[turn] = measure_loader(&bench, &epoch);
+        copied[turn] = measure_copy(&bench);
+        ratio[turn] = loaded[turn] / copied[turn];
+    }
+    const double gigabytes = (double)bench.record_bytes / 1e9;
+    printf("date,host_cpu,commit,framework,version,work,model,batch,precision,strategy,ranks,"
+           "threads,metric,value,unit\n");
+    report(&bench, "loader", median(loaded) * gigabytes, "GB/s");
+    report(&bench, "memory copy", median(copied) * gigabytes, "GB/s");
+    report(&bench, "loader over memory copy", median(ratio), "");
+    loader_close(bench.loader);
+    sampler_close(&bench.sampler);
+    device_cpu.close(bench.device);
+    dataset_close(&bench.dataset);
+    free(bench.records);
+    free(bench.batches);
+    return 0;
+}
