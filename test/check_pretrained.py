@@ -1,0 +1,127 @@
+"""Uses weights of timm and torchvision as somebody would who has some: a whole ViT-B/32 and ResNet-18 (random ones) in
+safetensors. vittrain's class probabilities must be PyTorch's (their logarithms, which are the logits but for a constant,
+to 1e-4), and so must be the losses of 20 steps of fine-tuning, all in single precision on real images resized to 224
+pixels as PIL does. Weights of 1,000 classes must go into a model of 10, all but the head.
+
+    check_pretrained.py VITTRAIN SAMPLE [MODEL...]
+
+SAMPLE is a folder with CIFAR-10's binary files. Needs torch, torchvision, timm, safetensors; takes minutes.
+"""
+import csv
+import math
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy
+import timm
+import torch
+import torchvision
+from PIL import Image
+from safetensors.torch import save_file
+
+STEPS, BATCH, IMAGES, CLASSES, RATE = 20, 8, 32, 10, 0.01
+MEAN_STD = {"vit_base_patch32_224": ([0.5] * 3, [0.5] * 3),
+            "resnet18": ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])}
+
+
+def model_make(name, classes):
+    torch.manual_seed(1)
+    if name.startswith("vit"):
+        model = timm.create_model(name, num_classes=classes)
+        torch.nn.init.normal_(model.head.weight, std=0.02)
+        return model
+    model = getattr(torchvision.models, name)(num_classes=classes)
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.running_mean.normal_(0, 0.1)
+            module.running_var.uniform_(0.5, 2)
+    return model
+
+
+def images_read(path, name):
+    mean, std = (torch.tensor(values).reshape(3, 1, 1) for values in MEAN_STD[name])
+    records = numpy.fromfile(path, numpy.uint8, IMAGES * 3073).reshape(IMAGES, 3073)
+    images = []
+    for record in records:
+        image = Image.fromarray(record[1:].reshape(3, 32, 32).transpose(1, 2, 0))
+        image = torch.from_numpy(numpy.array(image.resize((224, 224), Image.BILINEAR))).permute(2, 0, 1)
+        images.append((image.float() / 255 - mean) / std)
+    return torch.stack(images), torch.from_numpy(records[:, 0].astype(numpy.int64))
+
+
+def vittrain_run(program, *words):
+    done = subprocess.run([program, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def predictions_gap(program, name, model, data, images, folder):
+    """The furthest that a log-probability is from PyTorch's."""
+    vittrain_run(program, "predict", f"{folder}/{name}.safetensors", *data, "predict.split=test",
+                 f"predict.output={folder}/{name}.csv", "train.batch=8")
+    with open(f"{folder}/{name}.csv", newline="") as file:
+        rows = list(csv.reader(file))
+    ours = torch.tensor([[float(value) for value in row[-CLASSES:]] for row in rows[1:]]).log()
+    model.eval()
+    with torch.no_grad():
+        theirs = torch.log_softmax(model(images), 1)
+    assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
+    return (ours - theirs).abs().max().item()
+
+
+def losses_gap(program, name, model, data, images, labels, folder):
+    """The furthest that a loss of fine-tuning is from PyTorch's, as a share of it."""
+    vittrain_run(program, "train", *data, f"model.init={folder}/{name}.safetensors", "data.shuffle=off",
+                 "data.val=none", "augment.flip=0", "augment.rotate=0", "augment.translate=0", "augment.erase=0",
+                 f"train.batch={BATCH}", f"train.steps={STEPS}", "optim.name=sgd", f"optim.lr={RATE}",
+                 "optim.momentum=0.9", "optim.weight_decay=1e-4", "output.log_every=1",
+                 f"run.dir={folder}/run-{name}")
+    with open(f"{folder}/run-{name}/metrics.csv", newline="") as file:
+        ours = [float(row["loss"]) for row in csv.DictReader(file) if row["split"] == "train"]
+    model.train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=0.9, weight_decay=1e-4)
+    theirs = []
+    for step in range(STEPS):
+        batch = slice(step * BATCH % IMAGES, step * BATCH % IMAGES + BATCH)
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(images[batch]), labels[batch])
+        loss.backward()
+        optimizer.step()
+        theirs.append(loss.item())
+    assert len(ours) == STEPS and theirs[-1] < theirs[0], theirs
+    return max(abs(a - b) / b for a, b in zip(ours, theirs))
+
+
+def other_head(program, name, data, folder):
+    model = model_make(name, 1000)
+    save_file({key: value.contiguous() for key, value in model.state_dict().items()},
+              f"{folder}/{name}-1000.safetensors")
+    vittrain_run(program, "train", *data, f"model.init={folder}/{name}-1000.safetensors", "train.steps=1",
+                 f"train.batch={BATCH}", "data.val=none", f"run.dir={folder}/head-{name}")
+
+
+def main():
+    program, sample = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
+    with tempfile.TemporaryDirectory() as folder:
+        first = (sample / "data_batch_1.bin").read_bytes()[: IMAGES * 3073]
+        for file in ("data_batch_1.bin", "test_batch.bin"):
+            (pathlib.Path(folder) / file).write_bytes(first)
+        (pathlib.Path(folder) / "batches.meta.txt").write_bytes((sample / "batches.meta.txt").read_bytes())
+        print("model,log-probabilities' largest difference,losses' largest relative difference")
+        for name in sys.argv[3:] or MEAN_STD:
+            model = model_make(name, CLASSES)
+            images, labels = images_read(f"{folder}/data_batch_1.bin", name)
+            save_file({key: value.contiguous() for key, value in model.state_dict().items()},
+                      f"{folder}/{name}.safetensors")
+            data = (f"model.name={name}", f"model.classes={CLASSES}", "data.format=cifar10", f"data.root={folder}",
+                    "train.precision=fp32", "run.backend=cpu")
+            logits = predictions_gap(program, name, model, data, images, folder)
+            losses = losses_gap(program, name, model, data, images, labels, folder)
+            other_head(program, name, data, folder)
+            print(f"{name},{logits:.2g},{losses:.2g}", flush=True)
+            assert logits < 1e-4 and losses < 1e-3 and math.isfinite(losses)
+
+
+if __name__ == "__main__":
+    main()
