@@ -1,7 +1,8 @@
 /* One step of an optimizer: everything that happens to an element - clip, decay, moments, weight,
  * moving average, compute copy - in one pass over memory, whose bandwidth is the limit. Formulas
- * and their order are those of src/device/cpu_update.c and kernels_update.c. */
+ * and their order are those of src/device/kernels_update.c. */
 #include "cuda.h"
+#include "device/update_rule.h"
 #include "kernel.h"
 
 /* A block takes TILE neighbouring elements of one segment: enough that it does not matter that its
@@ -20,20 +21,6 @@ struct update_fits {
     bool numbers, copy;
 };
 
-struct coefficients {
-    int skip;          /* nothing changes */
-    int running;       /* statistics: weight = shrink * weight + gradient, nothing else */
-    float clip;        /* the gradient's factor */
-    float decay;       /* added to the gradient: this times the weight */
-    float shrink;      /* the weight's factor (AdamW) */
-    float rate;        /* of the step; Adam's divided by the first bias correction */
-    float keep1, new1; /* moment 1 = keep1 * moment 1 + new1 * gradient */
-    float keep2, new2; /* moment 2 = keep2 * moment 2 + new2 * gradient squared */
-    float root_scale;  /* 1 / sqrt(second bias correction) */
-    float epsilon;
-    float average_new; /* average += this times (weight - average) */
-};
-
 /* Eight elements from `first` on, of which low..high - 1 are the segment's. */
 struct octet {
     int64_t first;
@@ -45,44 +32,8 @@ struct element {
     float weight, gradient, moment1, moment2;
 };
 
-/* What the gradient is multiplied by: clipping, and back from the scale of the loss. */
-__device__ static inline float clip_of(const struct update &args)
-{
-    double scale = args.scaler != NULL ? (double)args.scaler->scale : 1;
-    if (args.max_norm <= 0)
-        return (float)(1 / scale);
-    double clip = args.max_norm / (sqrt(*args.norm_squared) / scale + 1e-6);
-    return (float)((clip < 1 ? clip : 1) / scale);
-}
-
-__device__ static inline void coefficients_make(struct coefficients *c, const struct update &args,
-                                                const struct update_segment &segment)
-{
-    const struct run_place *place = args.place;
-    double rate = place->rate * segment.rate_scale, decay = segment.weight_decay;
-    bool adam = args.rule == UPDATE_ADAM || args.rule == UPDATE_ADAMW;
-    bool decoupled = args.rule == UPDATE_ADAMW;
-    double keep1 = adam ? place->beta1 : place->momentum, keep2 = adam ? args.beta2 : args.alpha;
-    double updates = (double)(place->update - (args.scaler != NULL ? args.scaler->skipped : 0));
-    double correction1 = adam ? 1 - pow(place->beta1, updates) : 1;
-    double correction2 = adam ? 1 - pow(args.beta2, updates) : 1;
-    c->skip = args.norm_squared != NULL && !isfinite(*args.norm_squared);
-    c->running = segment.running;
-    c->clip = segment.running ? 1 : clip_of(args);
-    c->decay = decoupled ? 0 : (float)decay;
-    c->shrink = segment.running ? segment.keep : decoupled ? (float)(1 - rate * decay) : 1;
-    c->rate = (float)(rate / correction1);
-    c->keep1 = (float)keep1;
-    c->new1 = (float)(1 - keep1);
-    c->keep2 = (float)keep2;
-    c->new2 = (float)(1 - keep2);
-    c->root_scale = (float)(1 / sqrt(correction2));
-    c->epsilon = (float)args.epsilon;
-    c->average_new = (float)(1 - args.average_decay);
-}
-
 /* ---- The rules. */
-__device__ static inline void apply_sgd(struct element *e, const struct coefficients &c,
+__device__ static inline void apply_sgd(struct element *e, const struct update_coefficients &c,
                                         bool momentum, bool nesterov)
 {
     float direction = e->gradient;
@@ -93,14 +44,14 @@ __device__ static inline void apply_sgd(struct element *e, const struct coeffici
     e->weight -= direction * c.rate;
 }
 
-__device__ static inline void apply_adam(struct element *e, const struct coefficients &c)
+__device__ static inline void apply_adam(struct element *e, const struct update_coefficients &c)
 {
     e->moment1 = e->moment1 * c.keep1 + e->gradient * c.new1;
     e->moment2 = e->moment2 * c.keep2 + e->gradient * e->gradient * c.new2;
     e->weight -= e->moment1 * c.rate / (sqrtf(e->moment2) * c.root_scale + c.epsilon);
 }
 
-__device__ static inline void apply_rmsprop(struct element *e, const struct coefficients &c,
+__device__ static inline void apply_rmsprop(struct element *e, const struct update_coefficients &c,
                                             bool momentum)
 {
     e->moment2 = e->moment2 * c.keep2 + e->gradient * e->gradient * c.new2;
@@ -112,17 +63,15 @@ __device__ static inline void apply_rmsprop(struct element *e, const struct coef
     e->weight -= direction * c.rate;
 }
 
-__device__ static inline void apply(struct element *e, const struct coefficients &c,
-                                    const struct update &args)
+__device__ static inline void apply(struct element *e, const struct update_coefficients &c,
+                                    const struct update &args, bool running)
 {
     bool momentum = args.moment1 != NULL;
-    if (c.running) {
-        e->weight = e->weight * c.shrink + e->gradient;
-        return;
-    }
     e->gradient = e->gradient * c.clip + e->weight * c.decay;
     e->weight *= c.shrink;
-    if (args.rule == UPDATE_SGD)
+    if (running)
+        apply_sgd(e, c, false, false);
+    else if (args.rule == UPDATE_SGD)
         apply_sgd(e, c, momentum, args.nesterov);
     else if (args.rule == UPDATE_RMSPROP)
         apply_rmsprop(e, c, momentum);
@@ -162,9 +111,9 @@ __device__ static inline void octet_store(number *to, const struct octet &octet,
 }
 
 template <typename number>
-__device__ static inline void octet_update(const struct update &args, const struct coefficients &c,
+__device__ static inline void octet_update(const struct update &args, const struct update_coefficients &c,
                                            const struct octet &octet,
-                                           const struct update_fits &fits)
+                                           const struct update_fits &fits, bool running)
 {
     struct eight weights = octet_load(args.weights, octet, fits.numbers);
     struct eight gradient = octet_load(args.gradient, octet, fits.numbers);
@@ -174,7 +123,7 @@ __device__ static inline void octet_update(const struct update &args, const stru
     for (int i = 0; i < 8; i++) {
         struct element e = {weights.value[i], gradient.value[i], moment1.value[i],
                             moment2.value[i]};
-        apply(&e, c, args);
+        apply(&e, c, args, running);
         weights.value[i] = e.weight;
         moment1.value[i] = e.moment1;
         moment2.value[i] = e.moment2;
@@ -192,17 +141,18 @@ __global__ static void __launch_bounds__(THREADS)
     update_kernel(struct update args, struct segments segments, struct update_fits fits)
 {
     SHARED_MEMORY(shared);
-    struct coefficients *made = (struct coefficients *)shared;
+    struct update_coefficients *made = (struct update_coefficients *)shared;
     int s = 0;
     while (s + 1 < segments.count && segments.blocks[s + 1] <= blockIdx.x)
         s++;
-    if (threadIdx.x == 0)
-        coefficients_make(made, args, segments.segment[s]);
-    __syncthreads();
-    struct coefficients c = *made;
-    if (c.skip)
+    const struct update_segment &segment = segments.segment[s];
+    if (update_skips(&args)) /* all threads see the same */
         return;
-    int64_t begin = segments.segment[s].begin, end = segments.segment[s].end;
+    if (threadIdx.x == 0)
+        update_coefficients_make(made, &args, &segment);
+    __syncthreads();
+    struct update_coefficients c = *made;
+    int64_t begin = segment.begin, end = segment.end;
     int64_t tile = begin / 8 * 8 + (int64_t)(blockIdx.x - segments.blocks[s]) * TILE;
     for (int round = 0; round < ROUNDS; round++) {
         struct octet octet = {tile + ((int64_t)round * THREADS + threadIdx.x) * 8, 0, 8};
@@ -212,7 +162,7 @@ __global__ static void __launch_bounds__(THREADS)
             octet.low = (int)(begin - octet.first);
         if (octet.first + 8 > end)
             octet.high = (int)(end - octet.first);
-        octet_update<number>(args, c, octet, fits);
+        octet_update<number>(args, c, octet, fits, segment.running);
     }
 }
 
@@ -225,7 +175,7 @@ static void update_launch(struct stream *stream, const struct update *args,
     struct update_fits fits = {true, eight_fits(args->copy, 8)};
     for (int i = 0; i < 5; i++)
         fits.numbers = fits.numbers && eight_fits(numbers[i], 8);
-    KERNEL_LAUNCH(update_kernel<number>, blocks, THREADS, sizeof(struct coefficients),
+    KERNEL_LAUNCH(update_kernel<number>, blocks, THREADS, sizeof(struct update_coefficients),
                   stream->handle, *args, segments, fits);
 }
 
@@ -262,16 +212,7 @@ void cuda_update(struct stream *stream, const struct update *args)
 /* ---- The scale of the loss. */
 __global__ static void scaler_kernel(struct loss_scaler *scaler, const double *norm_squared)
 {
-    if (!isfinite(*norm_squared)) {
-        scaler->skipped++;
-        scaler->good_steps = 0;
-        if (scaler->scale > LOSS_SCALE_LEAST)
-            scaler->scale /= 2;
-    } else if (++scaler->good_steps >= LOSS_SCALER_GOOD_STEPS) {
-        scaler->good_steps = 0;
-        if (scaler->scale < LOSS_SCALE_MOST)
-            scaler->scale *= 2;
-    }
+    loss_scaler_follow(scaler, *norm_squared);
 }
 
 void cuda_scaler_update(struct stream *stream, struct loss_scaler *scaler,

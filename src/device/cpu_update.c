@@ -3,49 +3,15 @@
  * fixed size go over the threads. */
 #include "device/cpu.h"
 
-#include <math.h>
 #include <string.h>
+
+#include "device/update_rule.h"
 
 enum { BLOCK = 1 << 14 };
 
 static inline int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
-}
-
-/* The numbers of one segment for this step. */
-static struct update_coefficients coefficients_of(const struct update *args, float clip,
-                                                  const struct update_segment *segment)
-{
-    const struct run_place *place = args->place;
-    double rate = place->rate * segment->rate_scale, decay = segment->weight_decay;
-    bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW;
-    bool decoupled = args->rule == UPDATE_ADAMW;
-    double keep1 = adam ? place->beta1 : place->momentum, keep2 = adam ? args->beta2 : args->alpha;
-    double updates = (double)(place->update - (args->scaler != NULL ? args->scaler->skipped : 0));
-    double correction1 = adam ? 1 - pow(place->beta1, updates) : 1;
-    double correction2 = adam ? 1 - pow(args->beta2, updates) : 1;
-    return (struct update_coefficients){.clip = clip,
-                                        .decay = decoupled ? 0 : (float)decay,
-                                        .shrink = decoupled ? (float)(1 - rate * decay) : 1,
-                                        .rate = (float)(rate / correction1),
-                                        .keep1 = (float)keep1,
-                                        .new1 = (float)(1 - keep1),
-                                        .keep2 = (float)keep2,
-                                        .new2 = (float)(1 - keep2),
-                                        .root_scale = (float)(1 / sqrt(correction2)),
-                                        .epsilon = (float)args->epsilon,
-                                        .average_new = (float)(1 - args->average_decay)};
-}
-
-/* What the gradient is multiplied by: clipping, and back from the scale of the loss. */
-static float clip_of(const struct update *args)
-{
-    double scale = args->scaler != NULL ? (double)args->scaler->scale : 1;
-    if (args->max_norm <= 0)
-        return (float)(1 / scale);
-    double clip = args->max_norm / (sqrt(*args->norm_squared) / scale + 1e-6);
-    return (float)((clip < 1 ? clip : 1) / scale);
 }
 
 static void check_moments(const struct update *args)
@@ -68,38 +34,22 @@ static void segment_update(const struct cpu_device *cpu, const struct update *ar
         cpu->kernels->update->update(args, coefficients, i, smaller(i + BLOCK, segment->end));
 }
 
-/* Running statistics follow as by a step of plain SGD that shrinks weights and has the rate -1. */
-static void running_update(const struct cpu_device *cpu, const struct update *args,
-                           const struct update_segment *segment)
-{
-    const struct update_coefficients coefficients = {.clip = 1,
-                                                     .shrink = segment->keep,
-                                                     .rate = -1,
-                                                     .average_new =
-                                                         (float)(1 - args->average_decay)};
-    struct update plain = *args;
-    plain.rule = UPDATE_SGD;
-    plain.moment1 = plain.moment2 = NULL;
-    segment_update(cpu, &plain, &coefficients, segment);
-}
-
 void cpu_update(struct stream *stream, const struct update *args)
 {
     const struct cpu_device *cpu = stream->cpu;
     check_moments(args);
-    if (args->norm_squared != NULL && !isfinite(*args->norm_squared))
+    if (update_skips(args))
         return;
-    float clip = clip_of(args);
+    struct update plain = *args; /* the rule of running statistics */
+    plain.rule = UPDATE_SGD;
+    plain.moment1 = plain.moment2 = NULL;
     for (int s = 0; s < args->segment_count; s++) {
         const struct update_segment *segment = &args->segments[s];
         if (segment->rate_scale == 0)
             continue;
-        if (segment->running) {
-            running_update(cpu, args, segment);
-            continue;
-        }
-        const struct update_coefficients coefficients = coefficients_of(args, clip, segment);
-        segment_update(cpu, args, &coefficients, segment);
+        struct update_coefficients coefficients;
+        update_coefficients_make(&coefficients, args, segment);
+        segment_update(cpu, segment->running ? &plain : args, &coefficients, segment);
     }
 }
 
@@ -107,16 +57,7 @@ void cpu_scaler_update(struct stream *stream, struct loss_scaler *scaler,
                        const double *norm_squared)
 {
     (void)stream;
-    if (!isfinite(*norm_squared)) {
-        scaler->skipped++;
-        scaler->good_steps = 0;
-        if (scaler->scale > LOSS_SCALE_LEAST)
-            scaler->scale /= 2;
-    } else if (++scaler->good_steps >= LOSS_SCALER_GOOD_STEPS) {
-        scaler->good_steps = 0;
-        if (scaler->scale < LOSS_SCALE_MOST)
-            scaler->scale *= 2;
-    }
+    loss_scaler_follow(scaler, *norm_squared);
 }
 
 /* Each block's sum, added in order of the blocks: groups of blocks, as the workspace holds them. */

@@ -186,18 +186,8 @@ struct loss_kernels {
                           float *buffer, struct loss_sums *sums);
 };
 
-/* kernels_update.c: elements begin..end with one segment's coefficients. */
-struct update_coefficients {
-    float clip;        /* the gradient's factor */
-    float decay;       /* added to the gradient: this times the weight */
-    float shrink;      /* the weight's factor (AdamW) */
-    float rate;        /* of the step; Adam's divided by the first bias correction */
-    float keep1, new1; /* moment 1 = keep1 * moment 1 + new1 * gradient */
-    float keep2, new2; /* moment 2 = keep2 * moment 2 + new2 * gradient squared */
-    float root_scale;  /* 1 / sqrt(second bias correction) */
-    float epsilon;
-    float average_new; /* average += this times (weight - average) */
-};
+/* kernels_update.c: elements begin..end with one segment's coefficients (update_rule.h). */
+struct update_coefficients;
 
 struct update_kernels {
     void (*update)(const struct update *args, const struct update_coefficients *coefficients,

@@ -1,7 +1,8 @@
 /* One step of an optimizer over a range: everything that happens to an element - clip, decay,
  * moments, weight, moving average, compute copy - in one pass over memory. The rules are those of
- * torch.optim (single tensor), the coefficients are made in cpu_update.c. */
+ * torch.optim (single tensor), the coefficients those of update_rule.h. */
 #include "device/kernels.h"
+#include "device/update_rule.h"
 #include "device/vector.h"
 
 /* A vector of elements on its way through the rule. */

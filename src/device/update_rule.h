@@ -1,0 +1,89 @@
+/* The numbers of an update that are the same for a whole stretch of a buffer: coefficients,
+ * clipping, the scale of the loss. Written once for the CPU, which makes them before its loops, and
+ * the GPU, where a thread of each block makes them, since what they come from lies in the device's
+ * memory. */
+#ifndef VITTRAIN_DEVICE_UPDATE_RULE_H
+#define VITTRAIN_DEVICE_UPDATE_RULE_H
+
+#include <math.h>
+
+#include "device/device.h"
+
+#ifdef __device__
+#define UPDATE_FUNCTION __device__ static inline
+#else
+#define UPDATE_FUNCTION static inline
+#endif
+
+struct update_coefficients {
+    float clip;        /* the gradient's factor */
+    float decay;       /* added to the gradient: this times the weight */
+    float shrink;      /* the weight's factor (AdamW; what is kept of running statistics) */
+    float rate;        /* of the step; Adam's divided by the first bias correction */
+    float keep1, new1; /* moment 1 = keep1 * moment 1 + new1 * gradient */
+    float keep2, new2; /* moment 2 = keep2 * moment 2 + new2 * gradient squared */
+    float root_scale;  /* 1 / sqrt(second bias correction) */
+    float epsilon;
+    float average_new; /* average += this times (weight - average) */
+};
+
+/* Is nothing to change? */
+UPDATE_FUNCTION bool update_skips(const struct update *args)
+{
+    return args->norm_squared != NULL && !isfinite(*args->norm_squared);
+}
+
+/* What the gradient is multiplied by: clipping, and back from the scale of the loss. */
+UPDATE_FUNCTION float update_clip(const struct update *args)
+{
+    double scale = args->scaler != NULL ? (double)args->scaler->scale : 1;
+    if (args->max_norm <= 0)
+        return (float)(1 / scale);
+    double clip = args->max_norm / (sqrt(*args->norm_squared) / scale + 1e-6);
+    return (float)((clip < 1 ? clip : 1) / scale);
+}
+
+/* Of a stretch of parameters; of one that is `running` the caller applies SGD's rule without
+ * moments: running statistics follow as by a step that shrinks weights and has the rate -1. */
+UPDATE_FUNCTION void update_coefficients_make(struct update_coefficients *c,
+                                              const struct update *args,
+                                              const struct update_segment *segment)
+{
+    const struct run_place *place = args->place;
+    double rate = place->rate * segment->rate_scale, decay = segment->weight_decay;
+    bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW;
+    bool decoupled = args->rule == UPDATE_ADAMW, running = segment->running;
+    double keep1 = adam ? place->beta1 : place->momentum, keep2 = adam ? args->beta2 : args->alpha;
+    double updates = (double)(place->update - (args->scaler != NULL ? args->scaler->skipped : 0));
+    double correction1 = adam ? 1 - pow(place->beta1, updates) : 1;
+    double correction2 = adam ? 1 - pow(args->beta2, updates) : 1;
+    float shrink = decoupled ? (float)(1 - rate * decay) : 1;
+    c->clip = running ? 1 : update_clip(args);
+    c->decay = decoupled || running ? 0 : (float)decay;
+    c->shrink = running ? segment->keep : shrink;
+    c->rate = running ? -1 : (float)(rate / correction1);
+    c->keep1 = (float)keep1;
+    c->new1 = (float)(1 - keep1);
+    c->keep2 = (float)keep2;
+    c->new2 = (float)(1 - keep2);
+    c->root_scale = (float)(1 / sqrt(correction2));
+    c->epsilon = (float)args->epsilon;
+    c->average_new = (float)(1 - args->average_decay);
+}
+
+/* After the updates of a step (device.h: scaler_update). */
+UPDATE_FUNCTION void loss_scaler_follow(struct loss_scaler *scaler, double norm_squared)
+{
+    if (!isfinite(norm_squared)) {
+        scaler->skipped++;
+        scaler->good_steps = 0;
+        if (scaler->scale > LOSS_SCALE_LEAST)
+            scaler->scale /= 2;
+    } else if (++scaler->good_steps >= LOSS_SCALER_GOOD_STEPS) {
+        scaler->good_steps = 0;
+        if (scaler->scale < LOSS_SCALE_MOST)
+            scaler->scale *= 2;
+    }
+}
+
+#endif
