@@ -47,7 +47,7 @@ def make_step(options, threads):
     model, image = make_model(options.model)
     if options.device == "cuda":
         torch.backends.cudnn.benchmark = True
-        model = model.to("cuda", memory_format=torch.channels_last)
+    model = model.to(options.device, memory_format=torch.channels_last)
     trained = model
     if options.ranks > 1:
         import torch.distributed as distributed

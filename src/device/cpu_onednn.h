@@ -1,4 +1,4 @@
-/* What the two files that know oneDNN (cpu_product.c, cpu_convolution.c) share: what changed
+/* What the two files that know oneDNN (cpu_product.c, cpu_convolution_plan.c) share: what changed
  * between oneDNN 2 and 3, where a memory description became opaque. No other file includes this. */
 #ifndef VITTRAIN_DEVICE_CPU_ONEDNN_H
 #define VITTRAIN_DEVICE_CPU_ONEDNN_H

@@ -21,7 +21,9 @@ void cpu_max_pool_backward(struct stream *stream, const struct max_pool_backward
 #pragma omp parallel for schedule(static)                                                          \
     num_threads(cpu_threads_for(cpu, args->batch * args->height * args->width * args->channels))
     for (int64_t row = 0; row < args->batch * args->height; row++)
-        cpu->kernels->max_pool->backward(args, row, row + 1);
+        cpu->kernels->max_pool->backward(
+            args, row, row + 1,
+            cpu_workspace_thread(cpu, (size_t)(args->width * args->channels) * sizeof(float)));
 }
 
 /* Rows and columns of a tile, which stays in the first-level cache. */

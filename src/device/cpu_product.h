@@ -1,6 +1,7 @@
 /* Matrix products of the CPU backend, by oneDNN: c = a . b or c += a . b, on one thread as a rule.
  * Who splits a large product over threads is the caller, so that each thread can go on with its
- * part of the result while it is in the cache. The only file that knows oneDNN is cpu_product.c. */
+ * part of the result while it is in the cache. The files that know oneDNN are cpu_product.c and
+ * cpu_convolution_plan.c. */
 #ifndef VITTRAIN_DEVICE_CPU_PRODUCT_H
 #define VITTRAIN_DEVICE_CPU_PRODUCT_H
 

@@ -169,7 +169,8 @@ struct convolution_kernels {
 /* kernels_pool.c: rows begin..end of y (forward) or dx (backward), counted over all samples. */
 struct max_pool_kernels {
     void (*forward)(const struct max_pool_forward *args, int64_t begin, int64_t end);
-    void (*backward)(const struct max_pool_backward *args, int64_t begin, int64_t end);
+    /* sums: [width, channels] floats */
+    void (*backward)(const struct max_pool_backward *args, int64_t begin, int64_t end, float *sums);
 };
 
 /* kernels_loss.c: rows begin..end, counted in *sums. buffer: LOSS_BUFFERS * loss_stride(classes)

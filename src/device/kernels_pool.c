@@ -1,5 +1,5 @@
-/* Max pooling of rows of pixels, a vector of channels at a time. Backward asks each pixel in which
- * windows it was the largest, so that it is written once, and sums have the order of the windows.
+/* Max pooling of rows of pixels, a vector of channels at a time. Backward adds the
+ * windows of a row of dx up in fp32, in their order, and writes it once.
  */
 #include "device/kernels.h"
 #include "device/vector.h"
@@ -7,9 +7,11 @@
 /* Vector types cannot be named without a typedef. */
 typedef uint8_t vector_byte __attribute__((vector_size(VECTOR_WIDTH)));
 
+/* By steps of twice the width, which are one instruction where others are many. */
 KERNEL_INLINE void index_store(uint8_t *to, int64_t count, vector_int index)
 {
-    const vector_byte bytes = __builtin_convertvector(index, vector_byte);
+    const vector_half halves = __builtin_convertvector(index, vector_half);
+    const vector_byte bytes = __builtin_convertvector(halves, vector_byte);
     memcpy(to, &bytes, (size_t)count);
 }
 
@@ -17,7 +19,8 @@ KERNEL_INLINE vector_int index_load(const uint8_t *from, int64_t count)
 {
     vector_byte bytes = {0};
     memcpy(&bytes, from, (size_t)count);
-    return __builtin_convertvector(bytes, vector_int);
+    const vector_half halves = __builtin_convertvector(bytes, vector_half);
+    return __builtin_convertvector(halves, vector_int);
 }
 
 /* A pixel of y: its window, cut at the image's edges. */
@@ -67,9 +70,10 @@ KERNEL_INLINE void forward_part(enum data_type type, const struct max_pool_forwa
         index_store(args->index + y + c, count, index);
 }
 
-KERNEL_INLINE void forward_typed(enum data_type type, const struct max_pool_forward *args,
+KERNEL_INLINE void forward_typed(enum data_type type, const struct max_pool_forward *given,
                                  int64_t begin, int64_t end)
 {
+    const struct max_pool_forward here = *given, *args = &here; /* that no store can change */
     const int64_t down = convolved_size(args->height, args->kernel, args->stride, args->padding);
     const int64_t across = convolved_size(args->width, args->kernel, args->stride, args->padding);
     const int64_t channels = args->channels, sample = args->height * args->width * channels;
@@ -150,73 +154,66 @@ static void forward(const struct max_pool_forward *args, int64_t begin, int64_t 
     TYPED_CALL(forward_typed, args->type, args, begin, end);
 }
 
-/* The windows, of `count` along an axis, that have pixel `place` in them: first to last, the last
- * one excluded. */
-struct windows {
-    int64_t first, last;
-};
-
-KERNEL_INLINE struct windows windows_with(const struct max_pool_backward *args, int64_t place,
-                                          int64_t count)
-{
-    const int64_t end = place + args->padding, begin = end - args->kernel + 1;
-    struct windows windows = {begin <= 0 ? 0 : (begin + args->stride - 1) / args->stride,
-                              end / args->stride + 1};
-
-    if (windows.last > count)
-        windows.last = count;
-    return windows;
-}
-
-/* A pixel of dx. */
-struct pixel {
-    int64_t row, column;            /* in its sample */
-    struct windows rows, columns;   /* that it is in */
-    int64_t windows, across, place; /* first element of the sample's windows; of dx */
-};
-
+/* Adds `count` channels of a window's gradient, from element `window` on, to the pixels of its row
+ * `number` / kernel that are in the image; sums are at the window's first pixel, columns first to
+ * last of it are in the image. */
 KERNEL_INLINE void backward_part(enum data_type type, const struct max_pool_backward *args,
-                                 const struct pixel *pixel, int64_t c, int64_t count)
+                                 int64_t window, int64_t count, int64_t first, int64_t last,
+                                 int64_t number, float *sums)
 {
-    vector_float dx = {0};
+    const vector_int index = index_load(args->index + window, count);
+    vector_float dy = typed_load_row(type, args->dy, window, window + count);
 
-    for (int64_t r = pixel->rows.first; r < pixel->rows.last; r++)
-        for (int64_t q = pixel->columns.first; q < pixel->columns.last; q++) {
-            const int64_t at = pixel->windows + (r * pixel->across + q) * args->channels + c;
-            const int64_t number = (pixel->row + args->padding - r * args->stride) * args->kernel +
-                                   pixel->column + args->padding - q * args->stride;
-            const vector_int is_it = index_load(args->index + at, count) == (int32_t)number;
-            vector_float dy = typed_load_row(type, args->dy, at, at + count);
-            if (args->add != NULL)
-                dy += typed_load_row(type, args->add, at, at + count);
-            dx += vector_select(is_it, dy, vector_all(0));
-        }
-    typed_store_row(type, args->dx, pixel->place + c, pixel->place + c + count, dx);
+    if (args->add != NULL)
+        dy += typed_load_row(type, args->add, window, window + count);
+    for (int64_t k = first; k < last; k++) {
+        const vector_int is_it = index == (int32_t)(number + k);
+        float *sum = sums + k * args->channels;
+        vector_float value = typed_load_row(TYPE_FP32, sum, 0, count);
+        value += vector_select(is_it, dy, vector_all(0));
+        typed_store_row(TYPE_FP32, sum, 0, count, value);
+    }
 }
 
-KERNEL_INLINE void backward_typed(enum data_type type, const struct max_pool_backward *args,
-                                  int64_t begin, int64_t end)
+/* Adds the gradients of a row of windows to the sums of a row of dx. */
+KERNEL_INLINE void backward_windows(enum data_type type, const struct max_pool_backward *args,
+                                    int64_t windows, int64_t across, int64_t number, float *sums)
 {
-    const int64_t down = convolved_size(args->height, args->kernel, args->stride, args->padding);
-    const int64_t across = convolved_size(args->width, args->kernel, args->stride, args->padding);
     const int64_t channels = args->channels;
 
-    for (int64_t row = begin; row < end; row++)
-        for (int64_t column = 0; column < args->width; column++) {
-            const int64_t sample = row / args->height;
-            const struct pixel pixel = {.row = row % args->height,
-                                        .column = column,
-                                        .rows = windows_with(args, row % args->height, down),
-                                        .columns = windows_with(args, column, across),
-                                        .windows = sample * down * across * channels,
-                                        .across = across,
-                                        .place = (row * args->width + column) * channels};
-            int64_t c = 0;
-            for (; c + VECTOR_WIDTH <= channels; c += VECTOR_WIDTH)
-                backward_part(type, args, &pixel, c, VECTOR_WIDTH);
-            if (c < channels)
-                backward_part(type, args, &pixel, c, channels - c);
-        }
+    for (int64_t q = 0; q < across; q++) {
+        const int64_t left = q * args->stride - args->padding, window = windows + q * channels;
+        const int64_t first = left < 0 ? -left : 0;
+        const int64_t last = left + args->kernel < args->width ? args->kernel : args->width - left;
+        float *to = sums + left * channels;
+        int64_t c = 0;
+        for (; c + VECTOR_WIDTH <= channels; c += VECTOR_WIDTH)
+            backward_part(type, args, window + c, VECTOR_WIDTH, first, last, number, to + c);
+        if (c < channels)
+            backward_part(type, args, window + c, channels - c, first, last, number, to + c);
+    }
+}
+
+KERNEL_INLINE void backward_typed(enum data_type type, const struct max_pool_backward *given,
+                                  int64_t begin, int64_t end, float *sums)
+{
+    const struct max_pool_backward here = *given, *args = &here; /* that no store can change */
+    const int64_t down = convolved_size(args->height, args->kernel, args->stride, args->padding);
+    const int64_t across = convolved_size(args->width, args->kernel, args->stride, args->padding);
+    const int64_t width = args->width * args->channels;
+
+    for (int64_t row = begin; row < end; row++) {
+        const int64_t from_top = row % args->height + args->padding;
+        const int64_t above = from_top - args->kernel + 1;
+        const int64_t first = above <= 0 ? 0 : (above + args->stride - 1) / args->stride;
+        memset(sums, 0, (size_t)width * sizeof *sums);
+        for (int64_t r = first; r <= from_top / args->stride && r < down; r++)
+            backward_windows(type, args, (row / args->height * down + r) * across * args->channels,
+                             across, (from_top - r * args->stride) * args->kernel, sums);
+        for (int64_t i = 0; i < width; i += VECTOR_WIDTH)
+            typed_store_row(type, args->dx, row * width + i, (row + 1) * width,
+                            typed_load_row(TYPE_FP32, sums, i, width));
+    }
 }
 
 /* One row of a window that has no pixel with another in common: its row `number` / kernel. */
@@ -260,13 +257,13 @@ static void backward_by_four(const struct max_pool_backward *args, int64_t begin
     }
 }
 
-static void backward(const struct max_pool_backward *args, int64_t begin, int64_t end)
+static void backward(const struct max_pool_backward *args, int64_t begin, int64_t end, float *sums)
 {
     if (goes_by_four(args->type, args->channels) && args->stride >= args->kernel) {
         backward_by_four(args, begin, end);
         return;
     }
-    TYPED_CALL(backward_typed, args->type, args, begin, end);
+    TYPED_CALL(backward_typed, args->type, args, begin, end, sums);
 }
 
 extern const struct max_pool_kernels KERNEL(max_pool_kernels);
