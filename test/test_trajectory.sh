@@ -1,7 +1,8 @@
 #!/bin/sh
 # The losses of 50 steps of training are PyTorch's (test/vectors/make_trajectory.py) to 1e-5, with every
 # strategy on every number of ranks, also where the epoch's last batch has fewer samples than there are
-# ranks. `make check` takes two numbers of ranks for each; TEST_LONG=1 takes all. AdamW, clipping, label smoothing, warm-up and cosine; no dropout, since its draws are our own.
+# ranks. AdamW, clipping, label smoothing, warm-up and cosine; no dropout, since its draws are our own.
+# `make check` takes two numbers of ranks for each strategy; TEST_LONG=1 takes all.
 . "$TEST_SOURCE/test/program.sh"
 
 vectors=$TEST_SOURCE/test/vectors
