@@ -1,5 +1,5 @@
-/* The second half of sums over rows: partial sums of chunks of rows, added up in their order. The
- * chunks depend on the number of rows alone, so every GPU gives the same bits. */
+/* Sums over rows: first of chunks of rows, then those partial sums, in their order. The chunks
+ * depend on the number of rows alone, so every GPU gives the same bits. */
 #include "cuda.h"
 #include "kernel.h"
 
@@ -40,4 +40,65 @@ void columns_add(struct stream *stream, const float *partial, int64_t chunks, in
     if (chunks > 0 && width > 0)
         KERNEL_LAUNCH(columns_kernel, blocks_for(width, WARP), WARPS * WARP, room, stream->handle,
                       partial, chunks, width, sum);
+}
+
+/* ---- The first half, where no product or kernel has it at hand: a block takes a chunk of the rows
+ * and 256 columns, its warps take turns with the rows. */
+enum { SUMS_COLUMNS = WARP * 8 };
+
+template <typename number>
+__global__ static void column_sums_kernel(const number *values, int64_t rows, int64_t width,
+                                          int64_t stride, int64_t chunk_rows, float *partial,
+                                          bool fits)
+{
+    SHARED_MEMORY(shared);
+    float *room = (float *)shared; /* [WARPS, SUMS_COLUMNS] */
+    int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
+    int64_t column = (int64_t)blockIdx.x * SUMS_COLUMNS, left = width - column - lane * 8;
+    int64_t first = (int64_t)blockIdx.y * chunk_rows, end = first + chunk_rows;
+    struct eight sum = {};
+    end = end < rows ? end : rows;
+    if (left > 0) {
+#pragma unroll 4
+        for (int64_t row = first + warp; row < end; row += WARPS) {
+            struct eight eight =
+                eight_load_some(values + row * stride + column + lane * 8, left, fits);
+            for (int i = 0; i < 8; i++)
+                sum.value[i] += eight.value[i];
+        }
+    }
+    for (int i = 0; i < 8; i++)
+        room[warp * SUMS_COLUMNS + lane * 8 + i] = sum.value[i];
+    __syncthreads();
+    float total = 0;
+    for (int i = 0; i < WARPS; i++)
+        total += room[i * SUMS_COLUMNS + (int)threadIdx.x];
+    if (column + threadIdx.x < width)
+        partial[(int64_t)blockIdx.y * width + column + threadIdx.x] = total;
+}
+
+template <typename number>
+static void columns_sum_launch(struct stream *stream, const void *values, int64_t rows,
+                               int64_t width, float *sum)
+{
+    const int64_t most = WORKSPACE_SUMS / (SUM_CHUNKS * sizeof(float));
+    int64_t chunk_rows = sum_chunk_rows(rows), chunks = blocks_for(rows, chunk_rows);
+    for (int64_t first = 0; first < width; first += most) {
+        int64_t here = width - first < most ? width - first : most;
+        float *partial =
+            (float *)cuda_workspace_sums(stream->cuda, (size_t)(chunks * here) * sizeof *partial);
+        KERNEL_LAUNCH(column_sums_kernel<number>,
+                      dim3(blocks_for(here, SUMS_COLUMNS), (unsigned)chunks), WARPS * WARP,
+                      WARPS * SUMS_COLUMNS * sizeof(float), stream->handle,
+                      (const number *)values + first, rows, here, width, chunk_rows, partial,
+                      eight_fits(values, width));
+        columns_add(stream, partial, chunks, here, sum + first);
+    }
+}
+
+void columns_sum(struct stream *stream, enum data_type type, const void *values, int64_t rows,
+                 int64_t width, float *sum)
+{
+    if (rows > 0 && width > 0)
+        NUMBER_SWITCH(type, columns_sum_launch, stream, values, rows, width, sum);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "convolution.h"
 #include "nvml.h"
 #include "product.h"
 #include "watch.h"
@@ -93,6 +94,7 @@ static void cuda_products_set(struct device *device, bool tf32, const char *cach
 {
     struct cuda_device *cuda = (struct cuda_device *)device;
     cuda->limits.peak_flops[TYPE_FP32] = tf32 ? cuda->peak_tf32 : cuda->peak_fp32;
+    cuda->tf32 = tf32;
     products_set(cuda->products, tf32, cache);
 }
 
@@ -250,6 +252,7 @@ static void cuda_close(struct device *device)
 {
     struct cuda_device *cuda = (struct cuda_device *)device;
     products_close(cuda->products);
+    convolutions_close(cuda->convolutions);
     nvml_close(cuda->nvml);
     free(cuda);
 }
@@ -263,6 +266,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .limits = cuda_limits,
     .sensors = cuda_sensors,
     .attention_fits = cuda_attention_fits,
+    .convolution_workspace = cuda_convolution_workspace,
     .allocate = cuda_allocate,
     .release = cuda_release,
     .allocate_pinned = cuda_allocate_pinned,
@@ -302,7 +306,17 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .tokens_backward = cuda_tokens_backward,
     .pool_forward = cuda_pool_forward,
     .pool_backward = cuda_pool_backward,
+    .convolution_forward = cuda_convolution_forward,
+    .convolution_backward = cuda_convolution_backward,
+    .batch_norm_sums = cuda_batch_norm_sums,
+    .batch_norm_forward = cuda_batch_norm_forward,
+    .batch_norm_backward_sums = cuda_batch_norm_backward_sums,
+    .batch_norm_backward = cuda_batch_norm_backward,
+    .max_pool_forward = cuda_max_pool_forward,
+    .max_pool_backward = cuda_max_pool_backward,
+    .transpose = cuda_transpose,
     .cross_entropy = cuda_cross_entropy,
+    .squared_error = cuda_squared_error,
     .update = cuda_update,
     .scaler_update = cuda_scaler_update,
     .sum_squares = cuda_sum_squares,

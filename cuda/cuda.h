@@ -6,8 +6,9 @@
 
 #include "portable.h"
 
-struct products; /* product.h */
-struct nvml;     /* nvml.h */
+struct products;     /* product.h */
+struct convolutions; /* convolution.h */
+struct nvml;         /* nvml.h */
 
 struct cuda_device {
     struct device device; /* first: a struct device * is a struct cuda_device * */
@@ -17,8 +18,10 @@ struct cuda_device {
     size_t shared_bytes; /* of shared memory, most of a block */
     struct device_limits limits;
     double peak_fp32, peak_tf32; /* FLOP/s, limits has one of them; 0: unknown */
+    bool tf32;                   /* fp32 may be rounded to it (products_set) */
     struct products *products;
-    struct nvml *nvml; /* NULL: no sensor was read yet */
+    struct convolutions *convolutions; /* NULL: there was none yet */
+    struct nvml *nvml;                 /* NULL: no sensor was read yet */
     unsigned char *workspace;
 };
 
@@ -51,6 +54,18 @@ enum { SUM_CHUNKS = 128 };
 int64_t sum_chunk_rows(int64_t rows); /* of one chunk, for so many rows; the last may be short */
 void columns_add(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
                  float *sum);
+/* sum[column] += the sum over rows of that column of values, [rows, width]. */
+void columns_sum(struct stream *stream, enum data_type type, const void *values, int64_t rows,
+                 int64_t width, float *sum);
+
+/* What follows a product or a convolution, in place. y, [rows, width], = relus ? max(0, y + bias) :
+ * y + bias; bias NULL: 0. dx becomes 0 where x, which came out of a relu, is 0. */
+void cuda_bias_relu(struct stream *stream, enum data_type type, int64_t rows, int64_t width,
+                    const void *bias, bool relus, void *y);
+void cuda_relu_gradient(struct stream *stream, enum data_type type, int64_t count, const void *x,
+                        void *dx);
+/* sum[b, column, row], fp32, += x[b, row, column] (pool.cu). */
+void cuda_transpose_add(struct stream *stream, const struct transpose *args, float *sum);
 
 void cuda_zero(struct stream *stream, void *memory, size_t bytes);
 void cuda_convert(struct stream *stream, enum data_type to_type, void *to, enum data_type from_type,
@@ -69,6 +84,19 @@ void cuda_tokens_forward(struct stream *stream, const struct tokens_forward *arg
 void cuda_tokens_backward(struct stream *stream, const struct tokens_backward *args);
 void cuda_pool_forward(struct stream *stream, const struct pool_forward *args);
 void cuda_pool_backward(struct stream *stream, const struct pool_backward *args);
+size_t cuda_convolution_workspace(struct device *device, enum data_type type,
+                                  const struct convolution_shape *shape);
+void cuda_convolution_forward(struct stream *stream, const struct convolution_forward *args);
+void cuda_convolution_backward(struct stream *stream, const struct convolution_backward *args);
+void cuda_batch_norm_sums(struct stream *stream, const struct batch_norm_sums *args);
+void cuda_batch_norm_forward(struct stream *stream, const struct batch_norm_forward *args);
+void cuda_batch_norm_backward_sums(struct stream *stream,
+                                   const struct batch_norm_backward_sums *args);
+void cuda_batch_norm_backward(struct stream *stream, const struct batch_norm_backward *args);
+void cuda_max_pool_forward(struct stream *stream, const struct max_pool_forward *args);
+void cuda_max_pool_backward(struct stream *stream, const struct max_pool_backward *args);
+void cuda_transpose(struct stream *stream, const struct transpose *args);
+void cuda_squared_error(struct stream *stream, const struct squared_error *args);
 void cuda_cross_entropy(struct stream *stream, const struct cross_entropy *args);
 void cuda_update(struct stream *stream, const struct update *args);
 void cuda_scaler_update(struct stream *stream, struct loss_scaler *scaler,

@@ -114,6 +114,84 @@ void cuda_dropout_apply(struct stream *stream, const struct dropout_apply *args)
         NUMBER_SWITCH(args->type, dropout_launch, stream, args);
 }
 
+/* ---- y = max(0, y + bias), of which either may be missing. Octets are counted by 32 bits, because
+ * a division by 64 would take longer than the memory does. NaN stays. */
+__device__ static inline float relu(float value)
+{
+    return value < 0 ? 0 : value;
+}
+
+template <typename number>
+__global__ static void bias_relu_kernel(number *y, const number *bias, bool relus, uint32_t octets,
+                                        uint32_t of_row, int64_t width, bool fits)
+{
+    uint32_t octet = blockIdx.x * blockDim.x + threadIdx.x;
+    if (octet >= octets)
+        return;
+    uint32_t row = octet / of_row;
+    int64_t column = (int64_t)(octet - row * of_row) * 8, left = width - column;
+    number *here = y + row * width + column;
+    struct eight eight = eight_load_some(here, left, fits);
+    if (bias != NULL) {
+        struct eight addend = eight_load_some(bias + column, left, fits);
+        for (int i = 0; i < 8; i++)
+            eight.value[i] += addend.value[i];
+    }
+    for (int i = 0; i < 8; i++)
+        eight.value[i] = relus ? relu(eight.value[i]) : eight.value[i];
+    eight_store_some(here, eight, left, fits);
+}
+
+template <typename number>
+static void bias_relu_launch(struct stream *stream, int64_t rows, int64_t width, const void *bias,
+                             bool relus, void *y)
+{
+    int64_t of_row = (width + 7) / 8;
+    bool fits = eight_fits(y, width) && (bias == NULL || eight_fits(bias, width));
+    ENSURE(rows * of_row <= UINT32_MAX, "%lld rows of %lld are too many", (long long)rows,
+           (long long)width);
+    KERNEL_LAUNCH(bias_relu_kernel<number>, blocks_for(rows * of_row, THREADS), THREADS, 0,
+                  stream->handle, (number *)y, (const number *)bias, relus,
+                  (uint32_t)(rows * of_row), (uint32_t)of_row, width, fits);
+}
+
+void cuda_bias_relu(struct stream *stream, enum data_type type, int64_t rows, int64_t width,
+                    const void *bias, bool relus, void *y)
+{
+    if (rows > 0 && width > 0)
+        NUMBER_SWITCH(type, bias_relu_launch, stream, rows, width, bias, relus, y);
+}
+
+/* ---- What a relu lets through of a gradient. */
+template <typename number>
+__global__ static void relu_gradient_kernel(const number *x, number *dx, int64_t count, bool fits)
+{
+    int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 8, left = count - first;
+    if (left <= 0)
+        return;
+    bool whole = fits && left >= 8;
+    struct eight value = eight_load_some(x + first, left, whole);
+    struct eight gradient = eight_load_some(dx + first, left, whole);
+    for (int i = 0; i < 8; i++)
+        gradient.value[i] = value.value[i] <= 0 ? 0 : gradient.value[i];
+    eight_store_some(dx + first, gradient, left, whole);
+}
+
+template <typename number>
+static void relu_gradient_launch(struct stream *stream, int64_t count, const void *x, void *dx)
+{
+    KERNEL_LAUNCH(relu_gradient_kernel<number>, blocks_for(count, THREADS * 8), THREADS, 0,
+                  stream->handle, (const number *)x, (number *)dx, count,
+                  eight_fits(x, 8) && eight_fits(dx, 8));
+}
+
+void cuda_relu_gradient(struct stream *stream, enum data_type type, int64_t count, const void *x,
+                        void *dx)
+{
+    if (count > 0)
+        NUMBER_SWITCH(type, relu_gradient_launch, stream, count, x, dx);
+}
+
 /* ---- Sum of squares: a number a block in fp64, then one block adds them up. */
 static const unsigned squares_blocks_most = 512;
 

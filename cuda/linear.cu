@@ -7,7 +7,7 @@
 #include "kernel.h"
 #include "product.h"
 
-enum { THREADS = 256, WARPS = THREADS / WARP };
+enum { THREADS = 256 };
 
 /* ---- The normal distribution. One division and a dozen multiplications an element stay below the
  * memory's time; erff and expf would not. */
@@ -202,64 +202,13 @@ void cuda_linear_forward(struct stream *stream, const struct linear_forward *arg
         NUMBER_SWITCH(args->type, gelu_launch, stream, args);
     } else if (!drops) {
         forward_product(stream, args, 0, args->rows, args->residual, args->y);
+        if (args->relu)
+            cuda_bias_relu(stream, args->type, args->rows, args->out, NULL, true, args->y);
     } else if (args->residual == args->y) {
         forward_in_place(stream, args);
     } else {
         forward_product(stream, args, 0, args->rows, NULL, args->y);
         NUMBER_SWITCH(args->type, drop_launch, stream, args, 0, args->rows, args->y);
-    }
-}
-
-/* ---- Column sums of dy, where no product has them: a block takes a chunk of the rows and 256
- * columns, its warps take turns with the rows. */
-enum { SUMS_COLUMNS = WARP * 8 };
-
-template <typename number>
-__global__ static void column_sums_kernel(const number *values, int64_t rows, int64_t width,
-                                          int64_t stride, int64_t chunk_rows, float *partial,
-                                          bool fits)
-{
-    SHARED_MEMORY(shared);
-    float *room = (float *)shared; /* [WARPS, SUMS_COLUMNS] */
-    int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
-    int64_t column = (int64_t)blockIdx.x * SUMS_COLUMNS, left = width - column - lane * 8;
-    int64_t first = (int64_t)blockIdx.y * chunk_rows, end = first + chunk_rows;
-    struct eight sum = {};
-    end = end < rows ? end : rows;
-    if (left > 0) {
-#pragma unroll 4
-        for (int64_t row = first + warp; row < end; row += WARPS) {
-            struct eight eight =
-                eight_load_some(values + row * stride + column + lane * 8, left, fits);
-            for (int i = 0; i < 8; i++)
-                sum.value[i] += eight.value[i];
-        }
-    }
-    for (int i = 0; i < 8; i++)
-        room[warp * SUMS_COLUMNS + lane * 8 + i] = sum.value[i];
-    __syncthreads();
-    float total = 0;
-    for (int i = 0; i < WARPS; i++)
-        total += room[i * SUMS_COLUMNS + (int)threadIdx.x];
-    if (column + threadIdx.x < width)
-        partial[(int64_t)blockIdx.y * width + column + threadIdx.x] = total;
-}
-
-template <typename number>
-static void column_sums_add(struct stream *stream, const struct linear_backward *args)
-{
-    const int64_t most = WORKSPACE_SUMS / (SUM_CHUNKS * sizeof(float));
-    int64_t chunk_rows = sum_chunk_rows(args->rows), chunks = blocks_for(args->rows, chunk_rows);
-    for (int64_t first = 0; first < args->out; first += most) {
-        int64_t width = args->out - first < most ? args->out - first : most;
-        float *partial =
-            (float *)cuda_workspace_sums(stream->cuda, (size_t)(chunks * width) * sizeof *partial);
-        KERNEL_LAUNCH(column_sums_kernel<number>,
-                      dim3(blocks_for(width, SUMS_COLUMNS), (unsigned)chunks), THREADS,
-                      WARPS * SUMS_COLUMNS * sizeof(float), stream->handle,
-                      (const number *)args->dy + first, args->rows, width, args->out, chunk_rows,
-                      partial, eight_fits(args->dy, args->out));
-        columns_add(stream, partial, chunks, width, args->dbias + first);
     }
 }
 
@@ -302,7 +251,7 @@ static void backward_weights(struct stream *stream, const struct linear_backward
         product_run(stream, &product);
     }
     if (args->dbias != NULL && !together)
-        NUMBER_SWITCH(args->type, column_sums_add, stream, args);
+        columns_sum(stream, args->type, args->dy, args->rows, args->out, args->dbias);
 }
 
 template <typename number>
@@ -328,6 +277,8 @@ static void backward_inputs(struct stream *stream, const struct linear_backward 
     product_run(stream, &product);
     if (args->pre != NULL)
         NUMBER_SWITCH(args->type, gelu_gradient_launch, stream, args);
+    else if (args->x_relu)
+        cuda_relu_gradient(stream, args->type, args->rows * args->in, args->x, args->dx);
 }
 
 void cuda_linear_backward(struct stream *stream, const struct linear_backward *args)

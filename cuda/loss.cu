@@ -1,6 +1,6 @@
-/* Softmax and cross-entropy, one block a row. A row is read three times - its largest logit, the
- * sums over it, the gradient - the second and third time from the caches: 21,843 classes are 85 KiB
- * at most. Formulas are those of src/device/kernels_loss.c. */
+/* Losses. Softmax and cross-entropy, one block a row. A row is read three times - its largest
+ * logit, the sums over it, the gradient - the second and third time from the caches: 21,843 classes
+ * are 85 KiB at most. Formulas are those of src/device/kernels_loss.c. */
 #include "cuda.h"
 #include "kernel.h"
 
@@ -222,6 +222,50 @@ void cuda_cross_entropy(struct stream *stream, const struct cross_entropy *args)
     size_t bytes = (size_t)args->batch * sizeof(struct row_result);
     struct row_result *results = (struct row_result *)cuda_workspace_sums(stream->cuda, bytes);
     NUMBER_SWITCH(args->type, loss_launch, stream, args, results);
+    if (args->sums != NULL)
+        KERNEL_LAUNCH(loss_sum_kernel, 1, WARPS * WARP, 3 * WARPS * sizeof(double), stream->handle,
+                      results, args->batch, args->sums);
+}
+
+/* ---- Squared error: a warp a sample. What a thread writes it alone has read: dpredictions may be
+ * predictions. No sample counts as right. */
+template <typename number>
+__global__ static void squared_kernel(struct squared_error args, struct row_result *results)
+{
+    int64_t sample = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+    int lane = (int)threadIdx.x % WARP;
+    if (sample >= args.batch)
+        return;
+    double target = args.labels[sample] * args.label_unit, sum = 0;
+    double scale = (double)args.scale * (double)(args.scaler != NULL ? args.scaler->scale : 1);
+    for (int64_t i = lane; i < args.outputs; i += WARP) {
+        int64_t at = sample * args.outputs + i;
+        double off = (double)number_load(((const number *)args.predictions)[at]) - target;
+        sum += off * off;
+        if (args.dpredictions != NULL)
+            number_store((number *)args.dpredictions + at,
+                         (float)(scale * 2 * off / (double)args.outputs));
+    }
+    sum = warp_sum(sum);
+    if (lane == 0)
+        results[sample] = {sum / (double)args.outputs, INT64_MAX};
+}
+
+template <typename number>
+static void squared_launch(struct stream *stream, const struct squared_error *args,
+                           struct row_result *results)
+{
+    KERNEL_LAUNCH(squared_kernel<number>, blocks_for(args->batch, WARPS), WARPS * WARP, 0,
+                  stream->handle, *args, results);
+}
+
+void cuda_squared_error(struct stream *stream, const struct squared_error *args)
+{
+    if (args->batch == 0 || args->outputs == 0)
+        return;
+    size_t bytes = (size_t)args->batch * sizeof(struct row_result);
+    struct row_result *results = (struct row_result *)cuda_workspace_sums(stream->cuda, bytes);
+    NUMBER_SWITCH(args->type, squared_launch, stream, args, results);
     if (args->sums != NULL)
         KERNEL_LAUNCH(loss_sum_kernel, 1, WARPS * WARP, 3 * WARPS * sizeof(double), stream->handle,
                       results, args->batch, args->sums);

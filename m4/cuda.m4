@@ -78,6 +78,8 @@ AC_DEFUN([VITTRAIN_CUDA], [
     VITTRAIN_CUDA_ARCHITECTURES
   ])
   VITTRAIN_CUDA_LIBRARY([cublasLt.h], [cublasLt], [cuBLAS of the CUDA toolkit])
+  dnl Version 9 brought this header.
+  VITTRAIN_CUDA_LIBRARY([cudnn_graph.h], [cudnn], [cuDNN 9: libcudnn9-dev-cuda-13 or -12])
   VITTRAIN_CUDA_LIBRARY([nccl.h], [nccl], [libnccl-dev])
   AS_IF([test "$vittrain_cuda" = yes],
     [vittrain_cuda_summary="yes, by $NVCC, for$vittrain_arch_list"])

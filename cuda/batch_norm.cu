@@ -1,0 +1,456 @@
+/* Batch normalisation over the rows of [rows, channels], limited by the memory's bandwidth. A
+ * thread keeps eight channels and goes down the rows, so what belongs to a channel is read once and
+ * sums stay in registers: fp32 in a thread, fp64 from there on. Sums over rows are two launches:
+ * one number a block and channel, then those in their order. The formulas are device.h's. */
+#include "cuda.h"
+#include "kernel.h"
+
+/* Sums have at most so many blocks: a few for each multiprocessor, as few numbers as possible for
+ * the second launch. Elementwise a thread takes ROWS rows, TOGETHER of which are under way. */
+enum { THREADS = 256, BLOCKS_MOST = 512, ROWS = 8, TOGETHER = 2 };
+
+/* How blocks lie over the tensor: `lanes` threads beside each other, an octet of channels each, and
+ * `lines` rows of them. A block takes chunk_rows rows; blocks are numbered along x by chunks, along
+ * y by columns. Threads that are left over do nothing. */
+struct grid {
+    int lanes, lines;
+    int64_t rows, channels, chunk_rows;
+    unsigned chunks, columns;
+    bool fits;
+};
+
+/* A thread's place in it. */
+struct place {
+    int64_t channel, left; /* channels from there to the last */
+    int64_t row, end;      /* row, row + lines, ... up to end */
+    bool outside;
+};
+
+static struct grid grid_of(int64_t rows, int64_t channels, bool fits)
+{
+    struct grid grid = {};
+    int64_t octets = (channels + 7) / 8;
+    grid.columns = blocks_for(octets, WARP);
+    grid.lanes = (int)blocks_for(octets, grid.columns);
+    grid.lines = THREADS / grid.lanes;
+    grid.rows = rows;
+    grid.channels = channels;
+    grid.fits = fits;
+    ENSURE(grid.columns < 65536, "%lld channels are too many", (long long)channels);
+    return grid;
+}
+
+static void grid_cut(struct grid *grid, int64_t chunk_rows)
+{
+    grid->chunk_rows = chunk_rows;
+    grid->chunks = blocks_for(grid->rows, chunk_rows);
+}
+
+static struct grid grid_of_elements(int64_t rows, int64_t channels, bool fits)
+{
+    struct grid grid = grid_of(rows, channels, fits);
+    grid_cut(&grid, (int64_t)grid.lines * ROWS);
+    return grid;
+}
+
+/* At least ROWS rows a thread; the chunks depend on the sizes alone. */
+static struct grid grid_of_sums(int64_t rows, int64_t channels, bool fits)
+{
+    struct grid grid = grid_of(rows, channels, fits);
+    int64_t most = BLOCKS_MOST / grid.columns, least = (int64_t)grid.lines * ROWS;
+    int64_t chunk_rows = blocks_for(rows, most > 0 ? most : 1);
+    grid_cut(&grid, chunk_rows < least ? least : chunk_rows);
+    return grid;
+}
+
+__device__ static inline struct place place_of(const struct grid &grid)
+{
+    struct place place;
+    int line = (int)threadIdx.x / grid.lanes, lane = (int)threadIdx.x - line * grid.lanes;
+    int64_t end = ((int64_t)blockIdx.x + 1) * grid.chunk_rows;
+    place.channel = ((int64_t)blockIdx.y * grid.lanes + lane) * 8;
+    place.left = grid.channels - place.channel;
+    place.row = (int64_t)blockIdx.x * grid.chunk_rows + line;
+    place.end = end < grid.rows ? end : grid.rows;
+    place.outside = line >= grid.lines || place.left <= 0;
+    return place;
+}
+
+template <typename number>
+__device__ static inline struct eight place_load(const number *values, const struct grid &grid,
+                                                 const struct place &place, int64_t row)
+{
+    return eight_load_some(values + row * grid.channels + place.channel, place.left, grid.fits);
+}
+
+template <typename number>
+__device__ static inline void place_store(number *values, const struct grid &grid,
+                                          const struct place &place, int64_t row,
+                                          const struct eight &eight)
+{
+    eight_store_some(values + row * grid.channels + place.channel, eight, place.left, grid.fits);
+}
+
+/* What lies in [channels] for the thread's octet. */
+template <typename number>
+__device__ static inline struct eight channels_load(const number *values, const struct grid &grid,
+                                                    const struct place &place)
+{
+    return eight_load_some(values + place.channel, place.left, grid.fits);
+}
+
+/* ---- The sums of a block, two for each channel, to partial, [chunks, 2, channels]. */
+struct two_sums {
+    double first[8], second[8];
+};
+enum { SUMS_ROOM = THREADS * 16 * sizeof(double) };
+
+__device__ static inline void block_write(const struct grid &grid, const struct two_sums &own,
+                                          double *room, double *partial)
+{
+    int64_t base = (int64_t)blockIdx.y * grid.lanes * 8;
+    for (int i = 0; i < 8; i++) {
+        room[i * THREADS + (int)threadIdx.x] = own.first[i];
+        room[(8 + i) * THREADS + (int)threadIdx.x] = own.second[i];
+    }
+    __syncthreads();
+    partial += (int64_t)blockIdx.x * 2 * grid.channels;
+    for (int k = (int)threadIdx.x; k < grid.lanes * 16; k += THREADS) {
+        int value = k / grid.lanes, lane = k - value * grid.lanes;
+        int64_t channel = base + lane * 8 + value % 8;
+        double sum = 0;
+        for (int line = 0; line < grid.lines; line++)
+            sum += room[value * THREADS + line * grid.lanes + lane];
+        if (channel < grid.channels)
+            partial[value / 8 * grid.channels + channel] = sum;
+    }
+}
+
+/* ---- The second launch: a block takes as many channels as a warp has lanes, its warps a stretch
+ * of the chunks each. The first warp gets the sums of its lanes' channels. */
+enum { FINISH_WARPS = 16 };
+
+__device__ static inline double chunks_sum(const double *partial, int64_t chunks, int64_t channels,
+                                           double *room)
+{
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    int64_t channel = (int64_t)blockIdx.x * WARP + lane;
+    int64_t each = (chunks + FINISH_WARPS - 1) / FINISH_WARPS, end = (warp + 1) * each;
+    double sum = 0;
+    end = end < chunks ? end : chunks;
+    if (channel < channels) {
+#pragma unroll 4
+        for (int64_t chunk = warp * each; chunk < end; chunk++)
+            sum += partial[chunk * 2 * channels + channel];
+    }
+    room[threadIdx.x] = sum;
+    __syncthreads();
+    for (int i = 1; i < FINISH_WARPS && warp == 0; i++)
+        sum += room[i * WARP + lane];
+    return sum;
+}
+
+/* ---- Sums of x and x^2. Differences from the thread's first value are what fp32 adds up, so that
+ * nothing is lost where the mean is large. */
+template <typename number>
+__global__ static void sums_kernel(struct grid grid, const number *x, double *partial)
+{
+    SHARED_MEMORY(shared);
+    struct place place = place_of(grid);
+    struct eight shift = {}, sum = {}, squares = {};
+    int64_t count = 0;
+    if (!place.outside && place.row < place.end) {
+        shift = place_load(x, grid, place, place.row);
+        count = (place.end - place.row + grid.lines - 1) / grid.lines;
+#pragma unroll 4
+        for (int64_t row = place.row + grid.lines; row < place.end; row += grid.lines) {
+            struct eight here = place_load(x, grid, place, row);
+            for (int i = 0; i < 8; i++) {
+                float difference = here.value[i] - shift.value[i];
+                sum.value[i] += difference;
+                squares.value[i] += difference * difference;
+            }
+        }
+    }
+    struct two_sums own;
+    for (int i = 0; i < 8; i++) {
+        double from = (double)shift.value[i], n = (double)count, s = (double)sum.value[i];
+        own.first[i] = s + n * from;
+        own.second[i] = (double)squares.value[i] + 2 * from * s + n * from * from;
+    }
+    block_write(grid, own, (double *)shared, partial);
+}
+
+__global__ static void sums_finish_kernel(const double *partial, int64_t chunks, int64_t channels,
+                                          int64_t rows, double *sums)
+{
+    SHARED_MEMORY(shared);
+    double *room = (double *)shared;
+    int64_t channel = (int64_t)blockIdx.x * WARP + threadIdx.x;
+    double sum = chunks_sum(partial, chunks, channels, room);
+    double squares = chunks_sum(partial + channels, chunks, channels, room + FINISH_WARPS * WARP);
+    if (threadIdx.x >= WARP || channel >= channels)
+        return;
+    sums[channel] = sum;
+    sums[channels + channel] = squares;
+    if (channel == 0)
+        sums[2 * channels] = (double)rows;
+}
+
+static double *partial_sums(struct stream *stream, const struct grid &grid)
+{
+    size_t count = (size_t)grid.chunks * 2 * (size_t)grid.channels;
+    return (double *)cuda_workspace_sums(stream->cuda, count * sizeof(double));
+}
+
+template <typename number>
+static void sums_launch(struct stream *stream, const struct batch_norm_sums *args)
+{
+    struct grid grid =
+        grid_of_sums(args->rows, args->channels, eight_fits(args->x, args->channels));
+    double *partial = partial_sums(stream, grid);
+    if (grid.chunks > 0)
+        KERNEL_LAUNCH(sums_kernel<number>, dim3(grid.chunks, grid.columns), THREADS, SUMS_ROOM,
+                      stream->handle, grid, (const number *)args->x, partial);
+    KERNEL_LAUNCH(sums_finish_kernel, blocks_for(args->channels, WARP), FINISH_WARPS * WARP,
+                  2 * FINISH_WARPS * WARP * sizeof(double), stream->handle, partial,
+                  (int64_t)grid.chunks, args->channels, args->rows, args->sums);
+}
+
+void cuda_batch_norm_sums(struct stream *stream, const struct batch_norm_sums *args)
+{
+    if (args->channels > 0)
+        NUMBER_SWITCH(args->type, sums_launch, stream, args);
+}
+
+/* ---- Mean, 1 / deviation, unbiased variance: a thread a channel. */
+template <typename number> __global__ static void statistics_kernel(struct batch_norm_forward args)
+{
+    int64_t channels = args.channels, channel = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    double mean, variance, unbiased;
+    if (channel >= channels)
+        return;
+    if (args.sums != NULL) {
+        double n = args.sums[2 * channels];
+        mean = args.sums[channel] / n;
+        variance = args.sums[channels + channel] / n - mean * mean;
+        variance = variance < 0 ? 0 : variance;
+        unbiased = variance * (n / (n > 2 ? n - 1 : 1));
+    } else {
+        mean = (double)number_load(((const number *)args.running_mean)[channel]);
+        variance = (double)number_load(((const number *)args.running_variance)[channel]);
+        unbiased = variance;
+    }
+    args.statistics[channel] = (float)mean;
+    args.statistics[channels + channel] = (float)(1 / sqrt(variance + (double)args.epsilon));
+    args.statistics[2 * channels + channel] = (float)unbiased;
+}
+
+/* ---- y. A row is read before it is written: y may be x. */
+template <typename number>
+__global__ static void forward_kernel(struct grid grid, struct batch_norm_forward args)
+{
+    struct place place = place_of(grid);
+    if (place.outside)
+        return;
+    const number *residual = (const number *)args.residual;
+    struct eight mean = channels_load(args.statistics, grid, place);
+    struct eight scale = channels_load(args.statistics + grid.channels, grid, place);
+    struct eight gamma = channels_load((const number *)args.gamma, grid, place);
+    struct eight beta = channels_load((const number *)args.beta, grid, place);
+    for (int i = 0; i < 8; i++)
+        scale.value[i] *= gamma.value[i];
+    for (int64_t row = place.row; row < place.end; row += TOGETHER * grid.lines) {
+        struct eight x[TOGETHER] = {}, past[TOGETHER] = {};
+        UNROLL for (int k = 0; k < TOGETHER; k++) if (row + k * grid.lines < place.end)
+        {
+            x[k] = place_load((const number *)args.x, grid, place, row + k * grid.lines);
+            if (residual != NULL)
+                past[k] = place_load(residual, grid, place, row + k * grid.lines);
+        }
+        UNROLL for (int k = 0; k < TOGETHER; k++)
+        {
+            for (int i = 0; i < 8; i++) {
+                float y = (x[k].value[i] - mean.value[i]) * scale.value[i] + beta.value[i] +
+                          past[k].value[i];
+                x[k].value[i] = args.relu && y < 0 ? 0 : y;
+            }
+            if (row + k * grid.lines < place.end)
+                place_store((number *)args.y, grid, place, row + k * grid.lines, x[k]);
+        }
+    }
+}
+
+/* All of the tensors that are there, [rows or one, channels]. */
+static bool all_fit(int64_t channels, const void *const *tensors, int count)
+{
+    bool fits = true;
+    for (int i = 0; i < count; i++)
+        fits = fits && (tensors[i] == NULL || eight_fits(tensors[i], channels));
+    return fits;
+}
+
+template <typename number>
+static void forward_launch(struct stream *stream, const struct batch_norm_forward *args)
+{
+    const void *const tensors[] = {args->x,    args->y,        args->gamma,
+                                   args->beta, args->residual, args->statistics};
+    struct grid grid =
+        grid_of_elements(args->rows, args->channels, all_fit(args->channels, tensors, 6));
+    KERNEL_LAUNCH(statistics_kernel<number>, blocks_for(args->channels, THREADS), THREADS, 0,
+                  stream->handle, *args);
+    if (grid.chunks > 0)
+        KERNEL_LAUNCH(forward_kernel<number>, dim3(grid.chunks, grid.columns), THREADS, 0,
+                      stream->handle, grid, *args);
+}
+
+void cuda_batch_norm_forward(struct stream *stream, const struct batch_norm_forward *args)
+{
+    ENSURE(args->statistics != NULL, "batch norm without a place for its statistics");
+    if (args->channels > 0)
+        NUMBER_SWITCH(args->type, forward_launch, stream, args);
+}
+
+/* ---- The gradient's first half: dy in place, and its sums. */
+template <typename number>
+__global__ static void backward_sums_kernel(struct grid grid, struct batch_norm_backward_sums args,
+                                            double *partial)
+{
+    SHARED_MEMORY(shared);
+    struct place place = place_of(grid);
+    struct eight mean = {}, rstd = {}, sum = {}, product = {};
+    const number *y = (const number *)args.y, *add = (const number *)args.add;
+    if (!place.outside) {
+        mean = channels_load(args.statistics, grid, place);
+        rstd = channels_load(args.statistics + grid.channels, grid, place);
+    }
+    for (int64_t row = place.row; row < place.end && !place.outside; row += grid.lines) {
+        struct eight dy = place_load((const number *)args.dy, grid, place, row);
+        struct eight x = place_load((const number *)args.x, grid, place, row);
+        if (add != NULL) {
+            struct eight other = place_load(add, grid, place, row);
+            for (int i = 0; i < 8; i++)
+                dy.value[i] += other.value[i];
+        }
+        if (y != NULL) {
+            struct eight out = place_load(y, grid, place, row);
+            for (int i = 0; i < 8; i++)
+                dy.value[i] = out.value[i] <= 0 ? 0 : dy.value[i];
+        }
+        if (add != NULL || y != NULL)
+            place_store((number *)args.dy, grid, place, row, dy);
+        for (int i = 0; i < 8; i++) {
+            sum.value[i] += dy.value[i];
+            product.value[i] += dy.value[i] * ((x.value[i] - mean.value[i]) * rstd.value[i]);
+        }
+    }
+    struct two_sums own;
+    for (int i = 0; i < 8; i++) {
+        own.first[i] = (double)sum.value[i];
+        own.second[i] = (double)product.value[i];
+    }
+    block_write(grid, own, (double *)shared, partial);
+}
+
+__global__ static void backward_finish_kernel(struct batch_norm_backward_sums args,
+                                              const double *partial, int64_t chunks)
+{
+    SHARED_MEMORY(shared);
+    double *room = (double *)shared;
+    int64_t channels = args.channels, channel = (int64_t)blockIdx.x * WARP + threadIdx.x;
+    double sum = chunks_sum(partial, chunks, channels, room);
+    double product = chunks_sum(partial + channels, chunks, channels, room + FINISH_WARPS * WARP);
+    if (threadIdx.x >= WARP || channel >= channels)
+        return;
+    args.sums[channel] = sum;
+    args.sums[channels + channel] = product;
+    if (channel == 0)
+        args.sums[2 * channels] = (double)args.rows;
+    if (args.dgamma != NULL) {
+        args.dgamma[channel] += (float)product;
+        args.dbeta[channel] += (float)sum;
+    }
+    if (args.drunning_mean != NULL && args.forward_sums != NULL) {
+        double share = (double)args.rows / args.forward_sums[2 * channels];
+        float weight = (float)((double)args.running_weight * share);
+        args.drunning_mean[channel] += weight * args.statistics[channel];
+        args.drunning_variance[channel] += weight * args.statistics[2 * channels + channel];
+    }
+}
+
+template <typename number>
+static void backward_sums_launch(struct stream *stream, const struct batch_norm_backward_sums *args)
+{
+    const void *const tensors[] = {args->x, args->y, args->add, args->dy, args->statistics};
+    struct grid grid =
+        grid_of_sums(args->rows, args->channels, all_fit(args->channels, tensors, 5));
+    double *partial = partial_sums(stream, grid);
+    if (grid.chunks > 0)
+        KERNEL_LAUNCH(backward_sums_kernel<number>, dim3(grid.chunks, grid.columns), THREADS,
+                      SUMS_ROOM, stream->handle, grid, *args, partial);
+    KERNEL_LAUNCH(backward_finish_kernel, blocks_for(args->channels, WARP), FINISH_WARPS * WARP,
+                  2 * FINISH_WARPS * WARP * sizeof(double), stream->handle, *args, partial,
+                  (int64_t)grid.chunks);
+}
+
+void cuda_batch_norm_backward_sums(struct stream *stream,
+                                   const struct batch_norm_backward_sums *args)
+{
+    if (args->channels > 0)
+        NUMBER_SWITCH(args->type, backward_sums_launch, stream, args);
+}
+
+/* ---- Its second half: dx, which may be dy. */
+template <typename number>
+__global__ static void backward_kernel(struct grid grid, struct batch_norm_backward args)
+{
+    struct place place = place_of(grid);
+    if (place.outside)
+        return;
+    struct eight mean = channels_load(args.statistics, grid, place);
+    struct eight rstd = channels_load(args.statistics + grid.channels, grid, place);
+    struct eight scale = channels_load((const number *)args.gamma, grid, place);
+    struct eight of_sum = {}, of_product = {};
+    for (int i = 0; i < 8; i++) {
+        scale.value[i] *= rstd.value[i];
+        if (args.sums != NULL && i < place.left) {
+            float rows = (float)args.sums[2 * grid.channels];
+            const double *sums = args.sums + place.channel + i;
+            of_sum.value[i] = (float)sums[0] / rows;
+            of_product.value[i] = (float)sums[grid.channels] / rows * rstd.value[i];
+        }
+    }
+    for (int64_t row = place.row; row < place.end; row += TOGETHER * grid.lines) {
+        struct eight x[TOGETHER] = {}, dy[TOGETHER] = {};
+        UNROLL for (int k = 0; k < TOGETHER; k++) if (row + k * grid.lines < place.end)
+        {
+            x[k] = place_load((const number *)args.x, grid, place, row + k * grid.lines);
+            dy[k] = place_load((const number *)args.dy, grid, place, row + k * grid.lines);
+        }
+        UNROLL for (int k = 0; k < TOGETHER; k++)
+        {
+            for (int i = 0; i < 8; i++) {
+                float off = (x[k].value[i] - mean.value[i]) * of_product.value[i];
+                dy[k].value[i] = scale.value[i] * (dy[k].value[i] - of_sum.value[i] - off);
+            }
+            if (row + k * grid.lines < place.end)
+                place_store((number *)args.dx, grid, place, row + k * grid.lines, dy[k]);
+        }
+    }
+}
+
+template <typename number>
+static void backward_launch(struct stream *stream, const struct batch_norm_backward *args)
+{
+    const void *const tensors[] = {args->x, args->gamma, args->statistics, args->dy, args->dx};
+    struct grid grid =
+        grid_of_elements(args->rows, args->channels, all_fit(args->channels, tensors, 5));
+    KERNEL_LAUNCH(backward_kernel<number>, dim3(grid.chunks, grid.columns), THREADS, 0,
+                  stream->handle, grid, *args);
+}
+
+void cuda_batch_norm_backward(struct stream *stream, const struct batch_norm_backward *args)
+{
+    if (args->rows > 0 && args->channels > 0)
+        NUMBER_SWITCH(args->type, backward_launch, stream, args);
+}

@@ -1,0 +1,170 @@
+/* Convolutions. One whose kernel is a single pixel is a linear layer over pixels, and goes to the
+ * library of products. All others go to the library of convolutions (convolution.h), which wants
+ * filters channels last: they are turned round into the workspace before, and their gradient after,
+ * while it is added up. Bias and relu are one elementwise kernel after the library's. */
+#include "convolution.h"
+#include "kernel.h"
+
+static int64_t rows_in(const struct convolution_shape *shape)
+{
+    return shape->batch * shape->height * shape->width;
+}
+
+static int64_t rows_out(const struct convolution_shape *shape)
+{
+    return shape->batch *
+           convolved_size(shape->height, shape->kernel, shape->stride, shape->padding) *
+           convolved_size(shape->width, shape->kernel, shape->stride, shape->padding);
+}
+
+static bool is_nothing(const struct convolution_shape *shape)
+{
+    return rows_in(shape) == 0 || rows_out(shape) == 0 || shape->in == 0 || shape->out == 0;
+}
+
+static bool is_linear(const struct convolution_shape *shape)
+{
+    return shape->kernel == 1 && shape->stride == 1 && shape->padding == 0;
+}
+
+/* ---- Workspace: filters, or their gradient, channels last; then the library's. */
+static size_t filter_bytes(enum data_type type, const struct convolution_shape *shape)
+{
+    const size_t alignment = 256;
+    size_t count = (size_t)(shape->out * shape->in * shape->kernel * shape->kernel);
+    return (count * type_size(type) + alignment - 1) / alignment * alignment;
+}
+
+size_t cuda_convolution_workspace(struct device *device, enum data_type type,
+                                  const struct convolution_shape *shape)
+{
+    if (is_nothing(shape) || is_linear(shape))
+        return 0;
+    return filter_bytes(type, shape) +
+           convolutions_bytes((struct cuda_device *)device, type, shape);
+}
+
+static struct convolution convolution_of(enum convolution_part part, enum data_type type,
+                                         const struct convolution_shape *shape, void *workspace)
+{
+    struct convolution convolution = {};
+    ENSURE(workspace != NULL, "a convolution without workspace");
+    convolution.part = part;
+    convolution.type = type;
+    convolution.shape = *shape;
+    convolution.filter = workspace;
+    convolution.workspace = (unsigned char *)workspace + filter_bytes(type, shape);
+    return convolution;
+}
+
+/* [out, in, kernel, kernel] to [out, kernel, kernel, in]. */
+static void filter_turn(struct stream *stream, const struct convolution *convolution,
+                        const void *weight)
+{
+    const struct convolution_shape *shape = &convolution->shape;
+    struct transpose turn = {};
+    turn.type = convolution->type;
+    turn.batch = shape->out;
+    turn.rows = shape->in;
+    turn.columns = shape->kernel * shape->kernel;
+    turn.x = weight;
+    turn.y = convolution->filter;
+    cuda_transpose(stream, &turn);
+}
+
+/* The way back, added to the gradient. */
+static void filter_add(struct stream *stream, const struct convolution *convolution, float *dweight)
+{
+    const struct convolution_shape *shape = &convolution->shape;
+    struct transpose turn = {};
+    turn.type = convolution->type;
+    turn.batch = shape->out;
+    turn.rows = shape->kernel * shape->kernel;
+    turn.columns = shape->in;
+    turn.x = convolution->filter;
+    cuda_transpose_add(stream, &turn, dweight);
+}
+
+/* ---- Forward. */
+static void forward_linear(struct stream *stream, const struct convolution_forward *args)
+{
+    struct linear_forward linear = {};
+    linear.type = args->type;
+    linear.rows = rows_in(&args->shape);
+    linear.in = args->shape.in;
+    linear.out = args->shape.out;
+    linear.rows_per_sample = args->shape.height * args->shape.width;
+    linear.x = args->x;
+    linear.weight = args->weight;
+    linear.bias = args->bias;
+    linear.relu = args->relu;
+    linear.y = args->y;
+    cuda_linear_forward(stream, &linear);
+}
+
+void cuda_convolution_forward(struct stream *stream, const struct convolution_forward *args)
+{
+    if (is_nothing(&args->shape))
+        return;
+    if (is_linear(&args->shape)) {
+        forward_linear(stream, args);
+        return;
+    }
+    struct convolution convolution =
+        convolution_of(CONVOLUTION_FORWARD, args->type, &args->shape, args->workspace);
+    convolution.x = (void *)args->x;
+    convolution.y = args->y;
+    filter_turn(stream, &convolution, args->weight);
+    convolution_run(stream, &convolution);
+    if (args->bias != NULL || args->relu)
+        cuda_bias_relu(stream, args->type, rows_out(&args->shape), args->shape.out, args->bias,
+                       args->relu, args->y);
+}
+
+/* ---- Backward. */
+static void backward_linear(struct stream *stream, const struct convolution_backward *args)
+{
+    struct linear_backward linear = {};
+    linear.type = args->type;
+    linear.rows = rows_in(&args->shape);
+    linear.in = args->shape.in;
+    linear.out = args->shape.out;
+    linear.rows_per_sample = args->shape.height * args->shape.width;
+    linear.x = args->x;
+    linear.weight = args->weight;
+    linear.dy = args->dy;
+    linear.x_relu = args->x_relu;
+    linear.dx = args->dx;
+    linear.dweight = args->dweight;
+    linear.dbias = args->dbias;
+    cuda_linear_backward(stream, &linear);
+}
+
+void cuda_convolution_backward(struct stream *stream, const struct convolution_backward *args)
+{
+    const struct convolution_shape *shape = &args->shape;
+    if (is_nothing(shape))
+        return;
+    if (is_linear(shape)) {
+        backward_linear(stream, args);
+        return;
+    }
+    struct convolution convolution =
+        convolution_of(CONVOLUTION_FILTERS, args->type, shape, args->workspace);
+    convolution.y = (void *)args->dy;
+    if (args->dweight != NULL) {
+        convolution.x = (void *)args->x;
+        convolution_run(stream, &convolution);
+        filter_add(stream, &convolution, args->dweight);
+    }
+    if (args->dbias != NULL)
+        columns_sum(stream, args->type, args->dy, rows_out(shape), shape->out, args->dbias);
+    if (args->dx == NULL)
+        return;
+    convolution.part = CONVOLUTION_INPUTS;
+    convolution.x = args->dx;
+    filter_turn(stream, &convolution, args->weight);
+    convolution_run(stream, &convolution);
+    if (args->x_relu)
+        cuda_relu_gradient(stream, args->type, rows_in(shape) * shape->in, args->x, args->dx);
+}

@@ -1,0 +1,35 @@
+/* Convolutions: the thin line between our operations and the library, as product.h is for matrix
+ * products. convolution_cudnn.cu calls cuDNN; emulation/convolution.cpp does the same arithmetic on
+ * the host. The library is opened by the first question about a convolution, so that a run without
+ * one does not load it. */
+#ifndef VITTRAIN_CUDA_CONVOLUTION_H
+#define VITTRAIN_CUDA_CONVOLUTION_H
+
+#include "cuda.h"
+
+enum convolution_part {
+    CONVOLUTION_FORWARD, /* y = x * filter */
+    CONVOLUTION_INPUTS,  /* x = gradient of the inputs; y is that of the outputs */
+    CONVOLUTION_FILTERS, /* filter = gradient of the filters; y as above */
+    CONVOLUTION_PARTS
+};
+
+/* Everything is of `type`, channels last, dense; sums are in fp32. No size is 0. */
+struct convolution {
+    enum convolution_part part;
+    enum data_type type;
+    struct convolution_shape shape;
+    void *x;         /* [batch, height, width, in] */
+    void *filter;    /* [out, kernel, kernel, in] */
+    void *y;         /* [batch, out height, out width, out] */
+    void *workspace; /* convolutions_bytes(...) */
+};
+
+/* Bytes that any part of such a convolution, with this batch or a smaller one, may use. */
+size_t convolutions_bytes(struct cuda_device *cuda, enum data_type type,
+                          const struct convolution_shape *shape);
+void convolution_run(struct stream *stream, const struct convolution *convolution);
+/* Of cuda->convolutions, which may be NULL. */
+void convolutions_close(struct convolutions *convolutions);
+
+#endif

@@ -1,0 +1,173 @@
+/* The convolutions of convolution.h on the host, for the emulated GPU: the same arithmetic, sums in
+ * fp32. It runs in the stream's turn. */
+#include "convolution.h"
+#include "internal.h"
+
+#include "number.h"
+
+/* There is nothing to open. */
+void convolutions_close(struct convolutions *)
+{
+}
+
+/* As a library that wants some; all of it is spoilt when a convolution runs. */
+size_t convolutions_bytes(struct cuda_device *, enum data_type,
+                          const struct convolution_shape *shape)
+{
+    return 1000 + 8 * (size_t)shape->out;
+}
+
+static float value_at(enum data_type type, const void *values, int64_t index)
+{
+    if (type == TYPE_FP32)
+        return ((const float *)values)[index];
+    if (type == TYPE_BF16)
+        return number_load(((const struct bf16 *)values)[index]);
+    return number_load(((const struct fp16 *)values)[index]);
+}
+
+static void value_put(enum data_type type, void *values, int64_t index, float value)
+{
+    if (type == TYPE_FP32)
+        ((float *)values)[index] = value;
+    else if (type == TYPE_BF16)
+        number_store(&((struct bf16 *)values)[index], value);
+    else
+        number_store(&((struct fp16 *)values)[index], value);
+}
+
+/* To nearest, as the hardware's conversion to TF32: 10 bits are kept. */
+static float tf32_round(float value)
+{
+    uint32_t bits = __float_as_uint(value);
+    return (bits & 0x7f800000) == 0x7f800000 ? value
+                                             : __uint_as_float((bits + 0x1000) & 0xffffe000);
+}
+
+/* A tensor of the convolution as floats. */
+struct spread {
+    enum data_type type;
+    void *values;
+    int64_t count;
+    float *number;
+};
+
+static struct spread spread_open(const struct convolution *c, void *values, int64_t count,
+                                 bool read, bool tf32)
+{
+    struct spread spread = {c->type, values, count, new float[(size_t)count]()};
+    for (int64_t i = 0; i < count && read; i++) {
+        float value = value_at(c->type, values, i);
+        spread.number[i] = tf32 && c->type == TYPE_FP32 ? tf32_round(value) : value;
+    }
+    return spread;
+}
+
+static void spread_close(const struct spread &spread, bool written)
+{
+    for (int64_t i = 0; i < spread.count && written; i++)
+        value_put(spread.type, spread.values, i, spread.number[i]);
+    delete[] spread.number;
+}
+
+struct sizes {
+    int64_t out_height, out_width, x, filter, y; /* counts of numbers */
+};
+
+static struct sizes sizes_of(const struct convolution_shape *s)
+{
+    struct sizes sizes;
+    sizes.out_height = convolved_size(s->height, s->kernel, s->stride, s->padding);
+    sizes.out_width = convolved_size(s->width, s->kernel, s->stride, s->padding);
+    sizes.x = s->batch * s->height * s->width * s->in;
+    sizes.filter = s->out * s->kernel * s->kernel * s->in;
+    sizes.y = s->batch * sizes.out_height * sizes.out_width * s->out;
+    return sizes;
+}
+
+/* A pixel of x with the filters' numbers at one of their places, into a pixel of y; or back. */
+static void pixel_compute(const struct convolution *c, float *x, float *filter, float *y)
+{
+    int64_t in = c->shape.in, taps = c->shape.kernel * c->shape.kernel;
+    for (int64_t out = 0; out < c->shape.out; out++) {
+        float *weight = filter + out * taps * in;
+        float sum = 0;
+        for (int64_t i = 0; i < in; i++)
+            if (c->part == CONVOLUTION_FORWARD)
+                sum += x[i] * weight[i];
+            else if (c->part == CONVOLUTION_INPUTS)
+                x[i] += y[out] * weight[i];
+            else
+                weight[i] += x[i] * y[out];
+        if (c->part == CONVOLUTION_FORWARD)
+            y[out] += sum;
+    }
+}
+
+static void numbers_compute(const struct convolution *c, float *x, float *filter, float *y)
+{
+    const struct convolution_shape *s = &c->shape;
+    struct sizes sizes = sizes_of(s);
+    int64_t pixels = sizes.out_height * sizes.out_width;
+    for (int64_t at = 0; at < s->batch * pixels; at++)
+        for (int64_t tap = 0; tap < s->kernel * s->kernel; tap++) {
+            int64_t sample = at / pixels, pixel = at % pixels;
+            int64_t row = pixel / sizes.out_width * s->stride - s->padding + tap / s->kernel;
+            int64_t column = pixel % sizes.out_width * s->stride - s->padding + tap % s->kernel;
+            if (row >= 0 && row < s->height && column >= 0 && column < s->width)
+                pixel_compute(c, x + ((sample * s->height + row) * s->width + column) * s->in,
+                              filter + tap * s->in, y + at * s->out);
+        }
+}
+
+static void convolution_compute(const struct convolution *c, size_t workspace_bytes, bool tf32)
+{
+    struct sizes sizes = sizes_of(&c->shape);
+    bool reads_x = c->part != CONVOLUTION_INPUTS, reads_filter = c->part != CONVOLUTION_FILTERS;
+    bool reads_y = c->part != CONVOLUTION_FORWARD;
+    memset(c->workspace, 0xff, workspace_bytes);
+    struct spread x = spread_open(c, c->x, sizes.x, reads_x, tf32);
+    struct spread filter = spread_open(c, c->filter, sizes.filter, reads_filter, tf32);
+    struct spread y = spread_open(c, c->y, sizes.y, reads_y, tf32);
+    numbers_compute(c, x.number, filter.number, y.number);
+    spread_close(x, !reads_x);
+    spread_close(filter, !reads_filter);
+    spread_close(y, !reads_y);
+}
+
+static void must_hold(const struct convolution *c, const void *values, size_t bytes,
+                      const char *which)
+{
+    if (!memory_is_known(values, bytes))
+        emulated_fault("%s of a convolution of %lld x %lld x %lld pixels is not in device memory",
+                       which, (long long)c->shape.batch, (long long)c->shape.height,
+                       (long long)c->shape.width);
+    if ((uintptr_t)values % type_size(c->type) != 0)
+        emulated_fault("%s of a convolution is not aligned", which);
+}
+
+static void must_not_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+    uintptr_t a_begin = (uintptr_t)a, b_begin = (uintptr_t)b;
+    if (a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes)
+        emulated_fault("two tensors of a convolution overlap");
+}
+
+void convolution_run(struct stream *stream, const struct convolution *convolution)
+{
+    const struct convolution c = *convolution;
+    struct sizes sizes = sizes_of(&c.shape);
+    size_t size = type_size(c.type), room = convolutions_bytes(stream->cuda, c.type, &c.shape);
+    const void *const tensors[] = {c.x, c.filter, c.y, c.workspace};
+    const size_t bytes[] = {(size_t)sizes.x * size, (size_t)sizes.filter * size,
+                            (size_t)sizes.y * size, room};
+    static const char *const names[] = {"x", "the filter", "y", "the workspace"};
+    ENSURE(sizes.x > 0 && sizes.filter > 0 && sizes.y > 0, "a convolution without a size");
+    for (int i = 0; i < 4; i++) {
+        must_hold(&c, tensors[i], bytes[i], names[i]);
+        for (int other = 0; other < i; other++)
+            must_not_overlap(tensors[i], bytes[i], tensors[other], bytes[other]);
+    }
+    bool tf32 = stream->cuda->tf32;
+    emulated_enqueue(stream->handle, "convolution", [=]() { convolution_compute(&c, room, tf32); });
+}

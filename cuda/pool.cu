@@ -1,0 +1,311 @@
+/* Images channels last: max pooling, and the way between channels first and channels last. Limited
+ * by the memory's bandwidth: a thread takes eight channels of a pixel. */
+#include "cuda.h"
+#include "kernel.h"
+
+enum { THREADS = 256 };
+
+/* Where each of eight largest values was. */
+struct alignas(8) eight_indices {
+    uint8_t at[8];
+};
+
+/* Sizes as kernels want them: 32 bits, because a division by 64 takes longer than the memory. */
+struct pool {
+    uint32_t octets; /* of all pixels that threads go over, and of one pixel */
+    uint32_t of_pixel;
+    int height, width, out_height, out_width;
+    int kernel, stride, padding;
+    int64_t channels;
+    bool fits, fits_index;
+};
+
+/* A thread's pixel, among height x width, and first channel. */
+struct pool_place {
+    int64_t sample;
+    int row, column;
+    int64_t channel, left; /* left: channels from there on */
+};
+
+/* False: there is none for this thread. */
+__device__ static inline bool place_find(const struct pool &pool, int height, int width,
+                                         struct pool_place *place)
+{
+    uint32_t octet = blockIdx.x * blockDim.x + threadIdx.x;
+    if (octet >= pool.octets)
+        return false;
+    uint32_t pixel = octet / pool.of_pixel, line = pixel / (uint32_t)width;
+    place->channel = (int64_t)(octet - pixel * pool.of_pixel) * 8;
+    place->left = pool.channels - place->channel;
+    place->column = (int)(pixel - line * (uint32_t)width);
+    place->sample = line / (uint32_t)height;
+    place->row = (int)(line - (uint32_t)place->sample * (uint32_t)height);
+    return true;
+}
+
+__device__ static inline void indices_store(uint8_t *to, const struct eight_indices &indices,
+                                            int64_t count, bool fits)
+{
+    if (fits)
+        *(struct eight_indices *)to = indices;
+    else
+        for (int i = 0; i < 8; i++)
+            if (i < count)
+                to[i] = indices.at[i];
+}
+
+__device__ static inline struct eight_indices indices_load(const uint8_t *from, int64_t count,
+                                                           bool fits)
+{
+    struct eight_indices indices = {};
+    if (fits)
+        return *(const struct eight_indices *)from;
+    for (int i = 0; i < 8; i++)
+        if (i < count)
+            indices.at[i] = from[i];
+    return indices;
+}
+
+/* ---- Forward: a thread goes through the window of an output pixel. */
+template <typename number>
+__global__ static void max_forward_kernel(struct pool pool, const number *x, number *y,
+                                          uint8_t *index)
+{
+    struct pool_place place;
+    if (!place_find(pool, pool.out_height, pool.out_width, &place))
+        return;
+    int top = place.row * pool.stride - pool.padding;
+    int first = place.column * pool.stride - pool.padding;
+    struct eight best;
+    struct eight_indices indices = {};
+    bool found = false;
+    for (int r = 0; r < pool.kernel; r++)
+        for (int s = 0; s < pool.kernel; s++) {
+            int row = top + r, column = first + s;
+            if (row < 0 || row >= pool.height || column < 0 || column >= pool.width)
+                continue;
+            int64_t pixel = (place.sample * pool.height + row) * pool.width + column;
+            struct eight here =
+                eight_load_some(x + pixel * pool.channels + place.channel, place.left, pool.fits);
+            for (int i = 0; i < 8; i++) {
+                float value = here.value[i], most = found ? best.value[i] : value;
+                bool larger = value > most || (value != value && most == most);
+                best.value[i] = larger ? value : most;
+                if (larger || !found)
+                    indices.at[i] = (uint8_t)(r * pool.kernel + s);
+            }
+            found = true;
+        }
+    int64_t at = ((place.sample * pool.out_height + place.row) * pool.out_width + place.column) *
+                     pool.channels +
+                 place.channel;
+    eight_store_some(y + at, best, place.left, pool.fits);
+    if (index != NULL)
+        indices_store(index + at, indices, place.left, pool.fits_index);
+}
+
+/* The first and the last window of those that hold this row or column. */
+__device__ static inline void windows_find(const struct pool &pool, int at, int out, int *first,
+                                           int *last)
+{
+    int above = at + pool.padding - pool.kernel + 1, below = (at + pool.padding) / pool.stride;
+    *first = above > 0 ? (above + pool.stride - 1) / pool.stride : 0;
+    *last = below < out ? below : out - 1;
+}
+
+/* ---- Backward: a thread asks all windows of an input pixel whether they took it. */
+template <typename number>
+__global__ static void max_backward_kernel(struct pool pool, const number *dy, const number *add,
+                                           const uint8_t *index, number *dx)
+{
+    struct pool_place place;
+    if (!place_find(pool, pool.height, pool.width, &place))
+        return;
+    int first_row, last_row, first_column, last_column;
+    windows_find(pool, place.row, pool.out_height, &first_row, &last_row);
+    windows_find(pool, place.column, pool.out_width, &first_column, &last_column);
+    struct eight sum = {};
+    for (int row = first_row; row <= last_row; row++)
+        for (int column = first_column; column <= last_column; column++) {
+            int64_t pixel = (place.sample * pool.out_height + row) * pool.out_width + column;
+            int64_t at = pixel * pool.channels + place.channel;
+            int here = (place.row + pool.padding - row * pool.stride) * pool.kernel + place.column +
+                       pool.padding - column * pool.stride;
+            struct eight_indices indices = indices_load(index + at, place.left, pool.fits_index);
+            struct eight gradient = eight_load_some(dy + at, place.left, pool.fits);
+            struct eight other = {};
+            if (add != NULL)
+                other = eight_load_some(add + at, place.left, pool.fits);
+            for (int i = 0; i < 8; i++)
+                sum.value[i] += indices.at[i] == here ? gradient.value[i] + other.value[i] : 0;
+        }
+    int64_t at =
+        ((place.sample * pool.height + place.row) * pool.width + place.column) * pool.channels +
+        place.channel;
+    eight_store_some(dx + at, sum, place.left, pool.fits);
+}
+
+/* ---- Launches. args is either of the two operations', whose sizes have the same names. */
+template <typename args_type>
+static struct pool pool_of(const args_type *args, int64_t pixels, bool fits)
+{
+    struct pool pool = {};
+    int64_t of_pixel = (args->channels + 7) / 8;
+    ENSURE(pixels * of_pixel <= UINT32_MAX, "%lld pixels of %lld channels are too many",
+           (long long)pixels, (long long)args->channels);
+    ENSURE(args->kernel <= 15, "max pooling over %lld x %lld", (long long)args->kernel,
+           (long long)args->kernel);
+    pool.octets = (uint32_t)(pixels * of_pixel);
+    pool.of_pixel = (uint32_t)of_pixel;
+    pool.height = (int)args->height;
+    pool.width = (int)args->width;
+    pool.out_height = (int)convolved_size(args->height, args->kernel, args->stride, args->padding);
+    pool.out_width = (int)convolved_size(args->width, args->kernel, args->stride, args->padding);
+    pool.kernel = (int)args->kernel;
+    pool.stride = (int)args->stride;
+    pool.padding = (int)args->padding;
+    pool.channels = args->channels;
+    pool.fits = fits;
+    pool.fits_index = args->channels % 8 == 0 && (uintptr_t)args->index % 8 == 0;
+    return pool;
+}
+
+template <typename number>
+static void max_forward_launch(struct stream *stream, const struct max_pool_forward *args)
+{
+    int64_t pixels = args->batch *
+                     convolved_size(args->height, args->kernel, args->stride, args->padding) *
+                     convolved_size(args->width, args->kernel, args->stride, args->padding);
+    bool fits = eight_fits(args->x, args->channels) && eight_fits(args->y, args->channels);
+    struct pool pool = pool_of(args, pixels, fits);
+    if (pool.octets > 0)
+        KERNEL_LAUNCH(max_forward_kernel<number>, blocks_for(pool.octets, THREADS), THREADS, 0,
+                      stream->handle, pool, (const number *)args->x, (number *)args->y,
+                      args->index);
+}
+
+void cuda_max_pool_forward(struct stream *stream, const struct max_pool_forward *args)
+{
+    NUMBER_SWITCH(args->type, max_forward_launch, stream, args);
+}
+
+template <typename number>
+static void max_backward_launch(struct stream *stream, const struct max_pool_backward *args)
+{
+    bool fits = eight_fits(args->dy, args->channels) && eight_fits(args->dx, args->channels) &&
+                (args->add == NULL || eight_fits(args->add, args->channels));
+    struct pool pool = pool_of(args, args->batch * args->height * args->width, fits);
+    if (pool.octets > 0)
+        KERNEL_LAUNCH(max_backward_kernel<number>, blocks_for(pool.octets, THREADS), THREADS, 0,
+                      stream->handle, pool, (const number *)args->dy, (const number *)args->add,
+                      args->index, (number *)args->dx);
+}
+
+void cuda_max_pool_backward(struct stream *stream, const struct max_pool_backward *args)
+{
+    NUMBER_SWITCH(args->type, max_backward_launch, stream, args);
+}
+
+/* ---- Transposition: a block takes a tile to shared memory row by row and writes it column by
+ * column. Where one side is short (three channels, nine pixels of a filter) the tile is longer
+ * along the other. */
+enum { TILE = 1024, TILE_SIDE = 32 };
+
+struct tiles {
+    int64_t rows, columns;
+    int tile_rows, tile_columns;
+    int stride;                   /* of a tile's row in shared memory: odd, so that columns lie in
+                                     different banks */
+    uint32_t of_rows, of_columns; /* tiles along both */
+};
+
+template <typename number> __device__ static inline void put(number *to, number value)
+{
+    *to = value;
+}
+
+/* A sum, which goes to fp32: the tag tells it from a copy. */
+struct sum_of {
+    float value;
+};
+template <typename number> __device__ static inline void put(struct sum_of *to, number value)
+{
+    to->value += number_load(value);
+}
+
+template <typename source, typename target>
+__global__ static void transpose_kernel(struct tiles tiles, const source *x, target *y)
+{
+    SHARED_MEMORY(shared);
+    source *tile = (source *)shared;
+    uint32_t line = blockIdx.x / tiles.of_columns, sample = line / tiles.of_rows;
+    int64_t first_row = (int64_t)(line - sample * tiles.of_rows) * tiles.tile_rows;
+    int64_t first_column = (int64_t)(blockIdx.x - line * tiles.of_columns) * tiles.tile_columns;
+    int64_t left_rows = tiles.rows - first_row, left_columns = tiles.columns - first_column;
+    int rows = left_rows < tiles.tile_rows ? (int)left_rows : tiles.tile_rows;
+    int columns = left_columns < tiles.tile_columns ? (int)left_columns : tiles.tile_columns;
+    int64_t of_sample = (int64_t)sample * tiles.rows * tiles.columns;
+    for (int e = (int)threadIdx.x; e < rows * columns; e += THREADS) {
+        int row = e / columns, column = e - row * columns;
+        tile[row * tiles.stride + column] =
+            x[of_sample + (first_row + row) * tiles.columns + first_column + column];
+    }
+    __syncthreads();
+    for (int e = (int)threadIdx.x; e < rows * columns; e += THREADS) {
+        int column = e / rows, row = e - column * rows;
+        put(y + of_sample + (first_column + column) * tiles.rows + first_row + row,
+            tile[row * tiles.stride + column]);
+    }
+}
+
+static int shorter(int64_t side, int64_t most)
+{
+    return (int)(side < most ? side : most);
+}
+
+template <typename source, typename target>
+static void transpose_launch(struct stream *stream, const struct transpose *args, void *y)
+{
+    struct tiles tiles = {};
+    bool tall = args->columns < TILE_SIDE;
+    tiles.rows = args->rows;
+    tiles.columns = args->columns;
+    tiles.tile_rows = shorter(args->rows, tall ? TILE / args->columns : (int64_t)TILE_SIDE);
+    tiles.tile_columns = shorter(args->columns, tall ? (int64_t)TILE_SIDE : TILE / tiles.tile_rows);
+    tiles.stride = tiles.tile_columns | 1;
+    tiles.of_rows = blocks_for(args->rows, tiles.tile_rows);
+    tiles.of_columns = blocks_for(args->columns, tiles.tile_columns);
+    int64_t blocks = args->batch * tiles.of_rows * tiles.of_columns;
+    ENSURE(blocks <= INT32_MAX, "%lld tiles to transpose", (long long)blocks);
+    KERNEL_LAUNCH((transpose_kernel<source, target>), (unsigned)blocks, THREADS,
+                  (size_t)(tiles.tile_rows * tiles.stride) * sizeof(source), stream->handle, tiles,
+                  (const source *)args->x, (target *)y);
+}
+
+static bool transposes_nothing(const struct transpose *args)
+{
+    return args->batch == 0 || args->rows == 0 || args->columns == 0;
+}
+
+/* What the bits mean does not matter. */
+void cuda_transpose(struct stream *stream, const struct transpose *args)
+{
+    if (transposes_nothing(args))
+        return;
+    if (type_size(args->type) == 4)
+        transpose_launch<uint32_t, uint32_t>(stream, args, args->y);
+    else
+        transpose_launch<uint16_t, uint16_t>(stream, args, args->y);
+}
+
+template <typename number>
+static void transpose_add_launch(struct stream *stream, const struct transpose *args, float *sum)
+{
+    transpose_launch<number, struct sum_of>(stream, args, sum);
+}
+
+void cuda_transpose_add(struct stream *stream, const struct transpose *args, float *sum)
+{
+    if (!transposes_nothing(args))
+        NUMBER_SWITCH(args->type, transpose_add_launch, stream, args, sum);
+}
