@@ -32,7 +32,7 @@ while read -r name _; do
     [[ $name == \#* || -z $name ]] && continue
     [[ -x test/$name ]] || { echo "bundle.sh: no test/$name: make check TESTS=" >&2; exit 2; }
     cp "test/$name" "$bundle/test"
-done < <(cat test/devices; echo test_vit_device)
+done < <(cat test/devices; printf '%s\n' test_vit_device test_convnet_device)
 
 # ---- Open MPI: launcher, daemon, plugins, texts of its errors. It finds them by OPAL_PREFIX and the settings in
 # the file env.

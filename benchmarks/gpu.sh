@@ -61,7 +61,7 @@ nvidia-smi | head -15
 
 # ---- 1. Every operation on the device, against double precision.
 say "tests of operations"
-tests="$(grep -v '^#' test/devices) test_vit_device"
+tests="$(grep -v '^#' test/devices) test_vit_device test_convnet_device"
 for name in $tests; do
     if VITTRAIN_TEST_DEVICE=cuda timeout 60 "test/$name" >"$scratch/test" 2>&1; then
         echo "$name: $(grep -c '^ok' "$scratch/test") passed"
@@ -78,7 +78,7 @@ if [[ -z $sanitizer ]]; then
     missed+=("compute-sanitizer: not installed")
 else
     for tool in memcheck racecheck; do
-        for name in test_attention test_norm test_loss; do
+        for name in test_attention test_norm test_loss test_batch_norm test_max_pool; do
             time_for 380 "compute-sanitizer $tool $name" || continue
             VITTRAIN_TEST_DEVICE=cuda timeout 25 "$sanitizer" --tool $tool --error-exitcode 9 "test/$name" \
                 >"$scratch/sanitizer" 2>&1
@@ -129,7 +129,7 @@ column_median() { # FILE COLUMN FIRST_STEP
 }
 ours() { # MODEL BATCH STEPS
     local image=224 every=$(($3 / 6))
-    [[ $1 == vit_cifar ]] && image=32
+    [[ $1 == vit_cifar || $1 == cnn_b ]] && image=32
     rm -rf "$scratch/run"
     timeout 90 ./vittrain train $settings model.name=$1 data.image=$image data.samples=$((2 * $2)) train.epochs=100000 \
         train.batch=$2 train.steps=$3 output.log_every=$every data.workers=4 run.dir="$scratch/run" >"$scratch/ours" 2>&1 ||
@@ -149,9 +149,10 @@ theirs() { # MODEL BATCH STEPS VARIANT
 best_rate() { # keeps the larger of images a second in `rate`
     rate=$(awk "BEGIN { r = $1 / $seconds; print (r > ${rate:-0} ? r : ${rate:-0}) }")
 }
-for work in ${WORKS:-vit_base_patch32_224:256,512 vit_cifar:64,512 vit_base_patch16_224:128,256}; do
+for work in ${WORKS:-vit_base_patch32_224:256,512 vit_cifar:64,512 vit_base_patch16_224:128,256 resnet18:128,256 cnn_b:128,512}; do
     model=${work%%:*} steps=30
     [[ $model == vit_cifar ]] && steps=300
+    [[ $model == cnn_b ]] && steps=100
     time_for 60 "$model" || continue
     say "$model"
     rate=0

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The whole program on emulated GPUs, by every strategy and on 1, 2 and 4 ranks: the losses are those of
 # one rank on the CPU within rounding, with recorded steps and without. Two ranks on one GPU are an
-# error. And what hangs in the middle of training is named.
+# error. What hangs in the middle of training is named. And convolutional models train, too.
 . "$TEST_SOURCE/test/program.sh"
 
 take_emulated_gpu
@@ -29,7 +29,7 @@ trains() {
     rm -rf "$work/gpu"
 }
 
-echo 1..11
+echo 1..14
 run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"
 result 'the CPU trains' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/cpu.log"
 trains 'one GPU' 1
@@ -55,3 +55,12 @@ bad=
 grep -qE '^vittrain: rank [01] on .*: GPU .* \(number [0-9]+ of a group of 2 ranks\) has waited' "$work/hanging.log" ||
     bad="$bad; not said"
 result 'a collective that hangs ends the training' "$bad" "$work/hanging.log"
+unset VITTRAIN_EMULATION_COLLECTIVE
+
+tiny="model.name=cnn_a data.format=cifar10 debug.fraction=0.02 train.precision=fp32 train.global_batch=8 output.log_every=1 \
+run.seed=7 run.threads=1 train.epochs=1 train.steps=5 data.val=none output.tensorboard=off optim.name=sgd optim.lr=1e-2"
+rm -rf "$work/cpu"
+run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"
+result 'the CPU trains convolutions' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/cpu.log"
+trains 'convolutions, recorded' 1
+trains 'convolutions on 2 GPUs, not recorded' 2 mesh.strategy=fsdp cuda.graph=off

@@ -14,16 +14,15 @@
 
 #include "core/random.h"
 #include "device_test.h"
-#include "train/optimizer.h"
 #include "vit_fixture.h"
 
 enum { BATCH = 3, STEPS = 2 };
 
 /* Not Adam: it makes steps of the rate's length of gradients that are nothing but rounding (the
  * keys' bias has no gradient). */
-static const char *const settings[] = {"optim.name=sgd", "optim.momentum=0.9",
+static const char *const settings[] = {"optim.name=sgd",          "optim.momentum=0.9",
                                        "optim.weight_decay=0.05", "optim.ema=0.5",
-                                       "train.clip_norm=1", NULL};
+                                       "train.clip_norm=1",       NULL};
 
 /* A model on one of the two devices. */
 static void model_open_on(struct vit_fixture *fixture, const char *device,
@@ -43,42 +42,6 @@ static void model_open_on(struct vit_fixture *fixture, const char *device,
     free(images);
 }
 
-static void model_update(struct vit_fixture *fixture, int64_t step)
-{
-    struct optimizer optimizer;
-    optimizer_open(&optimizer, &fixture->options);
-    struct run_place place = optimizer_place(&optimizer, 0.1, step);
-    vit_fixture_set_place(fixture, &place);
-    optimizer_step(&optimizer, &fixture->flat, fixture->place, NULL);
-}
-
-/* The distance of two tensors against the length of the first. */
-static double distance(const float *a, const float *b, int64_t count)
-{
-    double apart = 0, length = 0;
-    for (int64_t i = 0; i < count; i++) {
-        apart += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
-        length += (double)a[i] * a[i];
-    }
-    return sqrt(apart / (length + 1e-12));
-}
-
-static void tensors_compare(struct vit_fixture *cpu, struct vit_fixture *gpu, const char *what,
-                            float *(*get)(struct vit_fixture *, int, int), double tolerance)
-{
-    for (int u = 0; u < cpu->model->unit_count; u++)
-        for (int t = 0; t < cpu->model->units[u].tensor_count; t++) {
-            const struct unit_tensor *tensor = &cpu->model->units[u].tensors[t];
-            float *a = get(cpu, u, t), *b = get(gpu, u, t);
-            double apart = distance(a, b, tensor->count);
-            if (!(apart <= tolerance))
-                fail_msg("%s of %s: %.3g apart, more than %.3g", what, tensor->name, apart,
-                         tolerance);
-            free(a);
-            free(b);
-        }
-}
-
 static void check_model(const struct vit_shape *shape, enum data_type compute, double tolerance)
 {
     struct vit_fixture cpu, gpu;
@@ -91,12 +54,12 @@ static void check_model(const struct vit_shape *shape, enum data_type compute, d
         double own = vit_fixture_loss(&cpu), other = vit_fixture_loss(&gpu);
         if (!(fabs(own - other) <= tolerance * own))
             fail_msg("step %d: the loss is %.9g, on the CPU %.9g", (int)step, other, own);
-        tensors_compare(&cpu, &gpu, "gradient", vit_fixture_gradient, 10 * tolerance);
-        model_update(&cpu, step);
-        model_update(&gpu, step);
+        vit_fixture_compare(&cpu, &gpu, "gradient", vit_fixture_gradient, 10 * tolerance);
+        vit_fixture_update(&cpu, 0.1, step);
+        vit_fixture_update(&gpu, 0.1, step);
     }
-    tensors_compare(&cpu, &gpu, "weight", vit_fixture_weight, 10 * tolerance);
-    tensors_compare(&cpu, &gpu, "average", vit_fixture_average, 10 * tolerance);
+    vit_fixture_compare(&cpu, &gpu, "weight", vit_fixture_weight, 10 * tolerance);
+    vit_fixture_compare(&cpu, &gpu, "average", vit_fixture_average, 10 * tolerance);
     vit_fixture_close(&cpu);
     vit_fixture_close(&gpu);
 }

@@ -2,9 +2,15 @@
  * can run on any device. */
 #include "vit_fixture.h"
 
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "device_test.h"
 #include "train/optimizer.h"
@@ -47,24 +53,34 @@ static void lay_out(struct vit_fixture *fixture)
     fixture->place = arena_take(arena, MEMORY_BUFFERS, sizeof *fixture->place);
 }
 
-void vit_fixture_open(struct vit_fixture *fixture, const struct vit_shape *shape,
-                      enum data_type compute, int64_t batch, const char *const *assignments)
+/* The device, a stream, and the mesh of a world, or of this rank alone where that is NULL. */
+static void open_device(struct vit_fixture *fixture, struct comm *world, int64_t batch,
+                        const char *const *assignments)
 {
     struct error error = {0};
-    *fixture = (struct vit_fixture){.batch = batch, .training = true};
+    *fixture =
+        (struct vit_fixture){.batch = batch, .training = true, .borrows_world = world != NULL};
     open_options(fixture, assignments);
     const struct device_backend *backend = device_test_backend(&error);
     fixture->device = backend != NULL ? backend->open(0, 0, &error) : NULL;
     ENSURE(fixture->device != NULL, "%s", error.text);
     fixture->stream = backend->stream_open(fixture->device);
     fixture->ready = backend->event_open(fixture->device);
-    fixture->world = comm_fake_open(0, 1);
-    ENSURE(mesh_open(&fixture->mesh, fixture->world, &fixture->options, &error), "%s", error.text);
-    fixture->model = vit_open(shape, fixture->device, compute, &error);
-    ENSURE(fixture->model != NULL, "%s", error.text);
-    ENSURE(model_apply_options(fixture->model, &fixture->options, &error), "%s", error.text);
-    flat_open(&fixture->flat, fixture->model->units, fixture->model->unit_count, &fixture->mesh,
-              fixture->device, fixture->stream, compute, optimizer_moments(&fixture->options),
+    fixture->world = world != NULL ? world : comm_fake_open(0, 1);
+    ENSURE(mesh_open(&fixture->mesh, fixture->world, &fixture->options, &error) &&
+               (world == NULL || mesh_use_device(&fixture->mesh, fixture->device, &error)),
+           "%s", error.text);
+}
+
+/* Everything else, of this model; NULL: it could not be opened. */
+static void open_model(struct vit_fixture *fixture, struct model *model, struct error *error)
+{
+    const struct device_backend *backend = fixture->device->backend;
+    fixture->model = model;
+    ENSURE(model != NULL && model_apply_options(model, &fixture->options, error), "%s",
+           error->text);
+    flat_open(&fixture->flat, model->units, model->unit_count, &fixture->mesh, fixture->device,
+              fixture->stream, model->compute, optimizer_moments(&fixture->options),
               fixture->options.optim.ema > 0, true);
     arena_measure(&fixture->arena);
     lay_out(fixture);
@@ -72,6 +88,7 @@ void vit_fixture_open(struct vit_fixture *fixture, const struct vit_shape *shape
     fixture->memory = allocate(fixture->device, bytes);
     arena_begin(&fixture->arena, fixture->memory, bytes);
     lay_out(fixture);
+    mesh_use_memory(&fixture->mesh, fixture->memory, bytes);
     size_t workspace = backend->workspace_bytes(fixture->device);
     fixture->workspace = allocate(fixture->device, workspace);
     backend->workspace_set(fixture->device, fixture->workspace, workspace);
@@ -81,13 +98,31 @@ void vit_fixture_open(struct vit_fixture *fixture, const struct vit_shape *shape
     flat_refresh(&fixture->flat);
 }
 
+void vit_fixture_open(struct vit_fixture *fixture, const struct vit_shape *shape,
+                      enum data_type compute, int64_t batch, const char *const *assignments)
+{
+    struct error error = {0};
+    open_device(fixture, NULL, batch, assignments);
+    open_model(fixture, vit_open(shape, fixture->device, compute, &error), &error);
+}
+
+void vit_fixture_open_convnet(struct vit_fixture *fixture, struct comm *world,
+                              const struct convnet_shape *shape, enum data_type compute,
+                              int64_t batch, const char *const *assignments)
+{
+    struct error error = {0};
+    open_device(fixture, world, batch, assignments);
+    open_model(fixture, convnet_open("convnet", shape, fixture->device, compute, &error), &error);
+}
+
 void vit_fixture_close(struct vit_fixture *fixture)
 {
     const struct device_backend *backend = fixture->device->backend;
     flat_close(&fixture->flat);
     model_close(fixture->model);
     mesh_close(&fixture->mesh);
-    fixture->world->backend->close(fixture->world);
+    if (!fixture->borrows_world)
+        fixture->world->backend->close(fixture->world);
     backend->release(fixture->device, fixture->memory);
     backend->release(fixture->device, fixture->workspace);
     backend->event_close(fixture->ready);
@@ -213,6 +248,7 @@ static struct model_pass pass_over(struct vit_fixture *fixture, int64_t first, i
                                .flat = &fixture->flat,
                                .batch = count,
                                .training = fixture->training,
+                               .running_weight = 0.1,
                                .seed = 7,
                                .place = fixture->place,
                                .images = (char *)fixture->images + (size_t)(first * pixels) * size,
@@ -312,4 +348,41 @@ float *vit_fixture_weight(struct vit_fixture *fixture, int unit, int tensor)
 float *vit_fixture_average(struct vit_fixture *fixture, int unit, int tensor)
 {
     return host_tensor(fixture, unit, tensor, fixture->flat.buffers[unit].average);
+}
+
+void vit_fixture_update(struct vit_fixture *fixture, double rate, int64_t step)
+{
+    struct optimizer optimizer;
+    optimizer_open(&optimizer, &fixture->options);
+    struct run_place place = optimizer_place(&optimizer, rate, step);
+    vit_fixture_set_place(fixture, &place);
+    optimizer_step(&optimizer, &fixture->flat, fixture->place, NULL);
+}
+
+/* The distance of two tensors against the length of the first. */
+static double distance(const float *a, const float *b, int64_t count)
+{
+    double apart = 0, length = 0;
+    for (int64_t i = 0; i < count; i++) {
+        apart += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        length += (double)a[i] * (double)a[i];
+    }
+    return sqrt(apart / (length + 1e-12));
+}
+
+void vit_fixture_compare(struct vit_fixture *expected, struct vit_fixture *fixture,
+                         const char *what, float *(*get)(struct vit_fixture *, int, int),
+                         double tolerance)
+{
+    for (int u = 0; u < expected->model->unit_count; u++)
+        for (int t = 0; t < expected->model->units[u].tensor_count; t++) {
+            const struct unit_tensor *tensor = &expected->model->units[u].tensors[t];
+            float *a = get(expected, u, t), *b = get(fixture, u, t);
+            double apart = distance(a, b, tensor->count);
+            if (!(apart <= tolerance))
+                fail_msg("%s of %s: %.3g apart, more than %.3g", what, tensor->name, apart,
+                         tolerance);
+            free(a);
+            free(b);
+        }
 }

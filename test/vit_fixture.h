@@ -4,7 +4,7 @@
 
 #include "mesh/flat.h"
 #include "mesh/mesh.h"
-#include "model/model.h"
+#include "model/convnet.h"
 #include "model/vit.h"
 #include "vector_file.h"
 
@@ -14,6 +14,7 @@ struct vit_fixture {
     struct stream *stream;
     struct event *ready;
     struct comm *world;
+    bool borrows_world;
     struct mesh mesh;
     struct model *model;
     struct flat_model flat;
@@ -34,6 +35,11 @@ struct vit_fixture {
  * the command line. Ends the test program when something cannot be opened. */
 void vit_fixture_open(struct vit_fixture *fixture, const struct vit_shape *shape,
                       enum data_type compute, int64_t batch, const char *const *assignments);
+/* A convolutional model in place of a transformer; on the ranks of a world, which is not closed
+ * with it, or on this rank alone where that is NULL. Collective. */
+void vit_fixture_open_convnet(struct vit_fixture *fixture, struct comm *world,
+                              const struct convnet_shape *shape, enum data_type compute,
+                              int64_t batch, const char *const *assignments);
 void vit_fixture_close(struct vit_fixture *fixture);
 
 /* Small shapes with all that is random on: one whose class token is read, so that the last block
@@ -76,5 +82,14 @@ float *vit_fixture_gradient(struct vit_fixture *fixture, int unit, int tensor);
 float *vit_fixture_weight(struct vit_fixture *fixture, int unit, int tensor);
 float *vit_fixture_average(struct vit_fixture *fixture, int unit, int tensor);
 void vit_fixture_set_weight(struct vit_fixture *fixture, int unit, int tensor, const float *values);
+
+/* The optimizer's update number `step` of the weights, by the options. */
+void vit_fixture_update(struct vit_fixture *fixture, double rate, int64_t step);
+
+/* Fails the test when a tensor (vit_fixture_gradient, ...) of the same model on two devices is
+ * further apart than tolerance times its length. */
+void vit_fixture_compare(struct vit_fixture *expected, struct vit_fixture *fixture,
+                         const char *what, float *(*get)(struct vit_fixture *, int, int),
+                         double tolerance);
 
 #endif

@@ -358,8 +358,8 @@ const struct option_entry option_table[] = {
      .help = "Record a step as a CUDA graph and run that again: small models are faster. Not with "
              "train.accumulate or debug.profile."},
     {PLACE(cuda, tf32), .kind = OPTION_IS_SWITCH, .preset = "off",
-     .help = "Matrix products of fp32 on GPUs round their operands to TF32's 10 bits: some times "
-             "faster."},
+     .help = "Matrix products and convolutions of fp32 on GPUs round their operands to TF32's 10 "
+             "bits: some times faster."},
     {PLACE(cuda, cache), .kind = OPTION_IS_TEXT, .preset = "auto",
      .help = "Folder where the fastest algorithms of a GPU's matrix products are remembered. auto: "
              "~/.cache/vittrain; none: they are measured in each run."},

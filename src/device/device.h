@@ -512,9 +512,9 @@ struct device_backend {
     size_t (*workspace_bytes)(struct device *device);
     void (*workspace_set)(struct device *device, void *memory, size_t bytes);
 
-    /* How matrix products are made, before the first one; NULL where there is no choice. tf32: fp32
-     * operands may be rounded to TF32's 10 bits. cache: the folder where the fastest algorithms are
-     * remembered (choices.h), "" for nowhere. */
+    /* How matrix products are made, and convolutions, before the first one; NULL where there is no
+     * choice. tf32: fp32 operands may be rounded to TF32's 10 bits. cache: the folder where the
+     * fastest algorithms are remembered (choices.h), "" for nowhere. */
     void (*products_set)(struct device *device, bool tf32, const char *cache);
 
     struct stream *(*stream_open)(struct device *device);
