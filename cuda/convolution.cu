@@ -27,6 +27,15 @@ static bool is_linear(const struct convolution_shape *shape)
     return shape->kernel == 1 && shape->stride == 1 && shape->padding == 0;
 }
 
+/* Where a tensor of the batch has more numbers than the library takes, it goes in pieces. */
+static int64_t samples_at_a_time(const struct convolution_shape *shape)
+{
+    int64_t x = rows_in(shape) / shape->batch * shape->in;
+    int64_t y = rows_out(shape) / shape->batch * shape->out;
+    int64_t most = convolutions_numbers() / (x > y ? x : y);
+    return most < 1 ? 1 : most < shape->batch ? most : shape->batch;
+}
+
 /* ---- Workspace: filters, or their gradient, channels last; then the library's. */
 static size_t filter_bytes(enum data_type type, const struct convolution_shape *shape)
 {
@@ -40,8 +49,10 @@ size_t cuda_convolution_workspace(struct device *device, enum data_type type,
 {
     if (is_nothing(shape) || is_linear(shape))
         return 0;
+    struct convolution_shape piece = *shape;
+    piece.batch = samples_at_a_time(shape);
     return filter_bytes(type, shape) +
-           convolutions_bytes((struct cuda_device *)device, type, shape);
+           convolutions_bytes((struct cuda_device *)device, type, &piece);
 }
 
 static struct convolution convolution_of(enum convolution_part part, enum data_type type,
@@ -85,6 +96,26 @@ static void filter_add(struct stream *stream, const struct convolution *convolut
     cuda_transpose_add(stream, &turn, dweight);
 }
 
+/* dweight: where the gradient of the filters is added, NULL for the other parts. */
+static void run_in_pieces(struct stream *stream, const struct convolution *whole, float *dweight)
+{
+    const struct convolution_shape *shape = &whole->shape;
+    size_t size = type_size(whole->type);
+    size_t x_bytes = (size_t)(rows_in(shape) / shape->batch * shape->in) * size;
+    size_t y_bytes = (size_t)(rows_out(shape) / shape->batch * shape->out) * size;
+    int64_t most = samples_at_a_time(shape);
+    struct convolution piece = *whole;
+    for (int64_t first = 0; first < shape->batch; first += most) {
+        int64_t left = shape->batch - first;
+        piece.shape.batch = left < most ? left : most;
+        piece.x = (unsigned char *)whole->x + (size_t)first * x_bytes;
+        piece.y = (unsigned char *)whole->y + (size_t)first * y_bytes;
+        convolution_run(stream, &piece);
+        if (dweight != NULL)
+            filter_add(stream, &piece, dweight);
+    }
+}
+
 /* ---- Forward. */
 static void forward_linear(struct stream *stream, const struct convolution_forward *args)
 {
@@ -115,7 +146,7 @@ void cuda_convolution_forward(struct stream *stream, const struct convolution_fo
     convolution.x = (void *)args->x;
     convolution.y = args->y;
     filter_turn(stream, &convolution, args->weight);
-    convolution_run(stream, &convolution);
+    run_in_pieces(stream, &convolution, NULL);
     if (args->bias != NULL || args->relu)
         cuda_bias_relu(stream, args->type, rows_out(&args->shape), args->shape.out, args->bias,
                        args->relu, args->y);
@@ -154,8 +185,7 @@ void cuda_convolution_backward(struct stream *stream, const struct convolution_b
     convolution.y = (void *)args->dy;
     if (args->dweight != NULL) {
         convolution.x = (void *)args->x;
-        convolution_run(stream, &convolution);
-        filter_add(stream, &convolution, args->dweight);
+        run_in_pieces(stream, &convolution, args->dweight);
     }
     if (args->dbias != NULL)
         columns_sum(stream, args->type, args->dy, rows_out(shape), shape->out, args->dbias);
@@ -164,7 +194,7 @@ void cuda_convolution_backward(struct stream *stream, const struct convolution_b
     convolution.part = CONVOLUTION_INPUTS;
     convolution.x = args->dx;
     filter_turn(stream, &convolution, args->weight);
-    convolution_run(stream, &convolution);
+    run_in_pieces(stream, &convolution, NULL);
     if (args->x_relu)
         cuda_relu_gradient(stream, args->type, rows_in(shape) * shape->in, args->x, args->dx);
 }

@@ -25,6 +25,8 @@ struct convolution {
     void *workspace; /* convolutions_bytes(...) */
 };
 
+/* How many numbers a tensor of one convolution may have, unless it is of one sample. */
+int64_t convolutions_numbers(void);
 /* Bytes that any part of such a convolution, with this batch or a smaller one, may use. */
 size_t convolutions_bytes(struct cuda_device *cuda, enum data_type type,
                           const struct convolution_shape *shape);

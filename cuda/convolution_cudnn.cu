@@ -46,6 +46,12 @@ static const cudnnConvolutionBwdDataAlgo_t inputs_algorithm = CUDNN_CONVOLUTION_
 static const cudnnConvolutionBwdFilterAlgo_t filters_algorithm =
     CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
 
+/* It counts by int. */
+int64_t convolutions_numbers(void)
+{
+    return INT32_MAX;
+}
+
 /* ---- Errors: which call, for which shape, and the library's own last word. */
 static void shape_name(const struct plan *plan, char *name, size_t size)
 {
@@ -115,9 +121,8 @@ static void tensor_open(const struct plan *plan, cudnnTensorDescriptor_t *tensor
                         int64_t height, int64_t width)
 {
     ENSURE(plan->batch * channels * height * width <= INT32_MAX,
-           "a convolution's tensor of %lld x %lld x %lld x %lld: cuDNN counts them by 31 bits, use "
-           "a smaller train.batch",
-           (long long)plan->batch, (long long)height, (long long)width, (long long)channels);
+           "a convolution's sample of %lld x %lld x %lld is too large for cuDNN", (long long)height,
+           (long long)width, (long long)channels);
     LIBRARY_CHECK(plan, cudnnCreateTensorDescriptor(tensor));
     LIBRARY_CHECK(plan, cudnnSetTensor4dDescriptor(*tensor, CUDNN_TENSOR_NHWC,
                                                    library_type(plan->layer.type), (int)plan->batch,
@@ -127,9 +132,9 @@ static void tensor_open(const struct plan *plan, cudnnTensorDescriptor_t *tensor
 /* Without TF32 fp32 is multiplied as fp32: by default the library would round it. */
 static cudnnMathType_t math_of(const struct layer *layer)
 {
-    if (layer->type == TYPE_FP32)
-        return layer->tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
-    return CUDNN_TENSOR_OP_MATH;
+    if (layer->type == TYPE_FP16)
+        return CUDNN_TENSOR_OP_MATH;
+    return layer->type == TYPE_BF16 || layer->tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
 }
 
 static void descriptors_open(struct plan *plan)

@@ -216,7 +216,7 @@ static void finish_truth(const struct convolution_case *it, const struct convolu
         if (it->x_relu && !(x[i] > 0))
             truth->dx[i] = truth->dx_sizes[i] = 0;
     for (int64_t i = 0; i < weight_count(s); i++) {
-        truth->dweight_between[i] = fabs(truth->dweight[i]);
+        truth->dweight_between[i] = truth->dweight_sizes[i]; /* of each piece of the batch */
         product(&truth->dweight[i], &truth->dweight_sizes[i], 1, (double)t->dweight_before[i]);
     }
     for (int64_t i = 0; i < s->out; i++) {
