@@ -10,6 +10,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "data/loader.h"
+#include "data/policy.h"
 
 enum { SLOTS = 4, SECONDS = 3 };
 enum { LOADING = 1, TRANSFORMING = 2 };
@@ -19,6 +20,7 @@ struct bench {
     struct dataset dataset;
     struct sampler sampler;
     struct augment augment;
+    struct policy policy;
     struct crop crop;
     struct device *device;
     struct stream *stream;
@@ -56,8 +58,10 @@ static bool open_all(struct bench *bench, struct error *error)
     sampler_open(&bench->sampler, (uint64_t)options->run.seed, dataset->count, options->train.batch,
                  1, true, true, 0, 1);
     augment_open(&bench->augment, options, bench->side, bench->side, true);
-    if (!crop_open(&bench->crop, options, dataset->encoded, bench->side, true, error))
+    if (!crop_open(&bench->crop, options, dataset->encoded, bench->side, true, error) ||
+        !policy_open(&bench->policy, options, true, error))
         return false;
+    bench->augment.policy = policy_is_on(&bench->policy) ? &bench->policy : NULL;
     bench->loader = loader_open(&bench->dataset, &bench->sampler, &bench->augment, &bench->crop,
                                 bench->device, (int)options->data.workers, SLOTS, error);
     const bool made = bench->crop.active; /* by the host, as they come out */

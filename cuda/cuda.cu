@@ -322,6 +322,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .sum_squares = cuda_sum_squares,
     .nonfinite = cuda_nonfinite,
     .image_transform = cuda_image_transform,
+    .images_mix = cuda_images_mix,
 };
 
 static struct device *cuda_open(int number, int threads, struct error *error)

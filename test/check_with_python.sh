@@ -2,7 +2,7 @@
 # What a run leaves, read by the Python programs that people will read it with: TensorBoard's events by
 # TensorBoard, checkpoints by h5py, weights by safetensors. Not part of `make check`, which needs no
 # Python. TAP output.
-#   PYTHON=python TEST_SOURCE=/src TEST_BUILD=/build sh check_with_python.sh
+#   PYTHON=python TEST_SOURCE=/src TEST_BUILD=/build [VITTRAIN_IMAGES=/folder] sh check_with_python.sh
 
 PYTHON=${PYTHON:-python3}
 MPIRUN=${MPIRUN:-mpirun --oversubscribe}
@@ -43,5 +43,7 @@ sample=$TEST_SOURCE/input/data/cifar-10-sample
 run 2 pack convert data data.root="$sample" convert.output="$work/packed.h5"
 result "packing on two ranks" "$([ $status -eq 0 ] || echo "status $status")" "$work/pack.log"
 read_by "h5py reads packed data" check_packed.py "$work/packed.h5" "$sample"
+
+read_by "real images get the colours that Pillow gives them" check_colours.py "$TEST_BUILD/test/test_policy"
 
 echo "1..$number"

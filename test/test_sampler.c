@@ -16,33 +16,41 @@ enum { MOST = 1000 };
 
 /* Walks an epoch as all ranks do and checks that the slices of each global batch are its samples in
  * order, balanced, at the right positions. Returns how many samples there were. */
-static int64_t walk_epoch(int64_t count, int64_t batch, int64_t accumulate, int size, bool drop)
+static int64_t walk_epoch(int64_t count, int64_t batch, int64_t accumulate, int size, bool drop,
+                          int64_t group)
 {
     struct sampler samplers[8];
-    for (int rank = 0; rank < size; rank++)
+    for (int rank = 0; rank < size; rank++) {
         sampler_open(&samplers[rank], 3, count, batch, accumulate, true, drop, rank, size);
+        samplers[rank].group = group;
+    }
     int64_t next = 0;
     for (int64_t step = 0; step < sampler_steps(&samplers[0]); step++) {
-        int64_t batch_begin = next, smallest = MOST, largest = 0;
+        int64_t batch_begin = next, smallest = MOST, largest = 0, piece_samples[8] = {0};
         for (int rank = 0; rank < size; rank++) {
             int64_t rank_begin = next, smallest_piece = MOST, largest_piece = 0;
             for (int64_t micro = 0; micro < accumulate; micro++) {
                 struct sampler_slice slice = sampler_slice_at(&samplers[rank], step, micro);
                 assert_int_equal(slice.begin, next);
                 assert_int_equal(slice.position, next - batch_begin);
+                assert_true(slice.count == 0 || slice.position % group == 0);
                 next += slice.count;
+                piece_samples[micro] += slice.count;
                 int64_t left = count - batch_begin;
                 assert_int_equal(slice.global_count, left < batch ? left : batch);
                 assert_true(slice.count <= sampler_largest_slice(&samplers[rank]));
                 smallest_piece = slice.count < smallest_piece ? slice.count : smallest_piece;
                 largest_piece = slice.count > largest_piece ? slice.count : largest_piece;
             }
-            assert_true(largest_piece - smallest_piece <= 1);
+            assert_true(largest_piece - smallest_piece <= 2 * group - 1);
             int64_t share = next - rank_begin;
             smallest = share < smallest ? share : smallest;
             largest = share > largest ? share : largest;
         }
-        assert_true(largest - smallest <= 1);
+        for (int64_t micro = 0; micro < accumulate; micro++)
+            assert_int_equal(sampler_piece_samples(&samplers[0], next - batch_begin, micro),
+                             piece_samples[micro]);
+        assert_true(largest - smallest <= 2 * group - 1); /* the last group may be short */
     }
     for (int rank = size - 1; rank >= 0; rank--) {
         assert_memory_equal(samplers[rank].order, samplers[0].order, (size_t)count * 4);
@@ -60,10 +68,14 @@ static void test_every_sample_once(void **state)
             for (int size = 1; size <= 8; size++)
                 for (int64_t accumulate = 1; accumulate <= 3; accumulate++) {
                     int64_t whole = counts[c] / batches[b] * batches[b];
-                    assert_int_equal(walk_epoch(counts[c], batches[b], accumulate, size, false),
-                                     counts[c]);
-                    assert_int_equal(walk_epoch(counts[c], batches[b], accumulate, size, true),
-                                     whole);
+                    for (int64_t group = 1; group <= 2; group++) {
+                        assert_int_equal(
+                            walk_epoch(counts[c], batches[b], accumulate, size, false, group),
+                            counts[c]);
+                        assert_int_equal(
+                            walk_epoch(counts[c], batches[b], accumulate, size, true, group),
+                            whole);
+                    }
                 }
 }
 

@@ -95,6 +95,9 @@ struct options {
         double flip, rotate, translate, erase;
         struct option_list erase_scale, erase_ratio;
         int64_t crop_pad;
+        int64_t rand_augment, rand_magnitude;
+        double brightness, contrast, saturation, hue, greyscale;
+        double mixup, cutmix, mix_switch;
         int64_t resize; /* 0: the model's image size */
         int resize_to;  /* enum resize_choice */
         int crop;       /* enum crop_choice */

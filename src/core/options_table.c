@@ -153,6 +153,29 @@ const struct option_entry option_table[] = {
      .help =
          "Random crop after padding with so many zeros on each side: of the image's own size, or "
          "what augment.crop=random takes."},
+    {PLACE(augment, rand_augment), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 16,
+     .help = "RandAugment: so many operations on each image, of 14 that move it or change its "
+             "colours."},
+    {PLACE(augment, rand_magnitude), .kind = OPTION_IS_INTEGER, .preset = "9", .most = 30,
+     .help = "RandAugment: how strong its operations are."},
+    {PLACE(augment, brightness), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 100,
+     .help = "Brightness times a factor from 1 - this (at least 0) to 1 + this. Brightness, "
+             "contrast, saturation and hue change in a random order."},
+    {PLACE(augment, contrast), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 100,
+     .help = "The same for the contrast."},
+    {PLACE(augment, saturation), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 100,
+     .help = "The same for the saturation."},
+    {PLACE(augment, hue), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 0.5,
+     .help = "Hues are turned by up to this part of the colour wheel to either side."},
+    {PLACE(augment, greyscale), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1,
+     .help = "Probability that an image becomes grey."},
+    {PLACE(augment, mixup), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 100,
+     .help = "Blends each two samples that follow each other in a batch, and their targets, in a "
+             "proportion drawn from Beta(alpha, alpha). This is alpha; 0: never."},
+    {PLACE(augment, cutmix), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 100,
+     .help = "Instead exchanges a rectangle between the two; alpha of its area."},
+    {PLACE(augment, mix_switch), .kind = OPTION_IS_NUMBER, .preset = "0.5", .most = 1,
+     .help = "With mixup and cutmix: how often it is cutmix."},
     {PLACE(augment, resize), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
      .most = 8192,
      .help = "What training images are resized to first (see resize_to). auto: the model's size."},

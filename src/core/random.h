@@ -16,6 +16,7 @@ enum random_purpose {
     RANDOM_DROPOUT = 5,         /* epoch: the step; index: position in the global batch */
     RANDOM_DROP_PATH = 6,       /* as dropout */
     RANDOM_SYNTHETIC = 7,       /* index: the sample */
+    RANDOM_MIX = 8,             /* epoch; index: of a pair's first sample in the order */
     RANDOM_PACK = 10,           /* index: 0 */
     RANDOM_SHUFFLE_BLOCKS = 11, /* index: 0 */
     RANDOM_SHUFFLE_WINDOW = 12  /* index: 0 */

@@ -38,6 +38,7 @@ void augment_open(struct augment *augment, const struct options *options, int64_
         .crop_pad = options->augment.crop == CROP_RANDOM ? 0 : options->augment.crop_pad,
         .active = training,
     };
+    mix_open(&augment->mix, options, width, height, training);
 }
 
 static double uniform_between(uint32_t word, double low, double high)

@@ -9,7 +9,10 @@
 #include <stdint.h>
 
 #include "core/options.h"
+#include "data/mix.h"
 #include "device/device.h"
+
+struct policy;
 
 struct augment {
     uint64_t seed;
@@ -17,7 +20,9 @@ struct augment {
     double flip, rotate, translate, erase;
     double erase_scale[2], erase_ratio[2];
     int64_t crop_pad;
-    bool active; /* false: evaluation, only resize and normalise */
+    bool active;    /* false: evaluation, only resize and normalise */
+    struct mix mix; /* off in evaluation */
+    const struct policy *policy; /* what is done to the bytes first (policy.h), or NULL */
 };
 
 void augment_open(struct augment *augment, const struct options *options, int64_t width,

@@ -10,8 +10,10 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "data/policy.h"
 
-enum { CLAIM = 8 }; /* samples: enough to forget the mutex, few enough to share a batch evenly */
+/* Samples: enough to forget the mutex, few enough to share a batch evenly; whole pairs. */
+enum { CLAIM = 8 };
 
 struct slot {
     struct batch batch;
@@ -28,6 +30,7 @@ struct worker {
     pthread_t thread;
     struct byte_buffer file;
     struct crop_scratch scratch;
+    uint8_t *planes; /* as large as a sample, where there is a policy */
 };
 
 struct loader {
@@ -39,6 +42,7 @@ struct loader {
     struct device *device;
     void *pinned;
     uint32_t *records;
+    uint8_t *planes; /* the workers' */
     struct slot *slots;
     int64_t slot_count, capacity; /* slots; samples a batch */
     struct worker *workers;
@@ -165,6 +169,18 @@ static void advise(void *context, int64_t first, int64_t count)
     dataset_advise(context, first, count);
 }
 
+/* RandAugment and colours, where they are asked for. */
+static void recolour(const struct worker *worker, uint32_t record, uint8_t *pixels)
+{
+    const struct loader *loader = worker->loader;
+    const bool cropped = loader->crop->active;
+    const int64_t height = cropped ? loader->crop->image : loader->dataset->height;
+    const int64_t width = cropped ? loader->crop->image : loader->dataset->width;
+    if (loader->augment->policy != NULL)
+        policy_apply(loader->augment->policy, loader->sampler->epoch, record, height, width, pixels,
+                     worker->planes);
+}
+
 /* Makes the claimed samples; returns the first that failed, or -1. A batch with an error still goes
  * through the model, as other ranks wait for this one: its labels and plans must be possible ones.
  */
@@ -180,9 +196,14 @@ static int64_t fill(struct worker *worker, const struct claim *claim, struct err
         int64_t sample = loader->sampler->order[claim->slot->begin + i];
         batch->records[i] = dataset_record(loader->dataset, sample);
         augment_plan(loader->augment, loader->sampler->epoch, batch->records[i], &batch->plans[i]);
+        if (mix_is_on(&loader->augment->mix) && i % MIX_GROUP == 0)
+            mix_plan(&loader->augment->mix, loader->sampler->epoch,
+                     (uint32_t)(claim->slot->begin + i), &batch->mixes[i / MIX_GROUP]);
         if (make_sample(worker, sample, batch->pixels + i * loader->sample_bytes, &batch->labels[i],
-                        error))
+                        error)) {
+            recolour(worker, batch->records[i], batch->pixels + i * loader->sample_bytes);
             continue;
+        }
         batch->labels[i] = 0;
         failed = failed < 0 ? i : failed;
     }
@@ -240,6 +261,8 @@ static bool start_workers(struct loader *loader, int workers, struct error *erro
     while (loader->worker_count < workers && failure == 0) {
         struct worker *worker = &loader->workers[loader->worker_count];
         worker->loader = loader;
+        if (loader->augment->policy != NULL)
+            worker->planes = loader->planes + loader->worker_count * loader->sample_bytes;
         failure = pthread_create(&worker->thread, NULL, worker_run, worker);
         loader->worker_count += failure == 0;
     }
@@ -256,17 +279,19 @@ static size_t padded(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Where a slot's pixels, labels and plans lie, each on lines of their own. */
+/* Where a slot's pixels, labels, plans and mixes lie, each on lines of their own. */
 struct slot_layout {
-    size_t pixels, labels, plans, bytes;
+    size_t pixels, labels, plans, mixes, bytes;
 };
 
 static struct slot_layout slot_lay_out(int64_t sample_bytes, int64_t capacity)
 {
-    struct slot_layout layout = {.pixels = padded((size_t)(capacity * sample_bytes)),
-                                 .labels = padded((size_t)capacity * sizeof(int32_t)),
-                                 .plans = padded((size_t)capacity * sizeof(struct pixel_plan))};
-    layout.bytes = layout.pixels + layout.labels + layout.plans;
+    struct slot_layout layout = {
+        .pixels = padded((size_t)(capacity * sample_bytes)),
+        .labels = padded((size_t)capacity * sizeof(int32_t)),
+        .plans = padded((size_t)capacity * sizeof(struct pixel_plan)),
+        .mixes = padded((size_t)(capacity / MIX_GROUP + 1) * sizeof(struct mix_plan))};
+    layout.bytes = layout.pixels + layout.labels + layout.plans + layout.mixes;
     return layout;
 }
 
@@ -296,9 +321,19 @@ static bool allocate_slots(struct loader *loader, struct error *error)
         batch->pixels = place;
         batch->labels = (int32_t *)(void *)(place + layout.pixels);
         batch->plans = (struct pixel_plan *)(void *)(place + layout.pixels + layout.labels);
+        batch->mixes = (struct mix_plan *)(void *)(place + layout.bytes - layout.mixes);
         batch->records = loader->records + i * capacity;
     }
     return true;
+}
+
+static bool allocate_planes(struct loader *loader, int workers, struct error *error)
+{
+    if (loader->augment->policy == NULL)
+        return true;
+    loader->planes = malloc((size_t)workers * (size_t)loader->sample_bytes);
+    return loader->planes != NULL ||
+           error_set(error, ERROR_MEMORY, "no memory for %d threads' images", workers);
 }
 
 static int64_t delivered_bytes(const struct dataset *dataset, const struct crop *crop)
@@ -334,7 +369,8 @@ struct loader *loader_open(struct dataset *dataset, const struct sampler *sample
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->work, NULL);
     pthread_cond_init(&loader->ready, NULL);
-    if (allocate_slots(loader, error) && start_workers(loader, workers, error))
+    if (allocate_slots(loader, error) && allocate_planes(loader, workers, error) &&
+        start_workers(loader, workers, error))
         return loader;
     loader_close(loader);
     return NULL;
@@ -358,6 +394,7 @@ void loader_close(struct loader *loader)
     pthread_mutex_destroy(&loader->mutex);
     if (loader->pinned != NULL)
         loader->device->backend->release_pinned(loader->device, loader->pinned);
+    free(loader->planes);
     free(loader->records);
     free(loader->slots);
     free(loader->workers);

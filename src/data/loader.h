@@ -17,6 +17,7 @@ struct batch {
     uint8_t *pixels;          /* [count, channels, height, width] pinned, as crop delivers them */
     int32_t *labels;          /* [count] pinned */
     struct pixel_plan *plans; /* [count] pinned */
+    struct mix_plan *mixes;   /* [(count + 1) / 2] pinned, where augment->mix is on */
     uint32_t *records;        /* [count]: record numbers */
     struct error error;       /* kind != ERROR_NONE: a record could not be read, its label is 0 */
 };
@@ -30,7 +31,8 @@ struct loader *loader_open(struct dataset *dataset, const struct sampler *sample
                            struct device *device, int workers, int slots, struct error *error);
 void loader_close(struct loader *loader);
 
-/* Memory of a loader: so many batches of at most `capacity` samples. */
+/* Memory of a loader without a policy: so many batches of at most `capacity` samples. A policy
+ * takes a sample's bytes for each worker. */
 size_t loader_bytes(int64_t sample_bytes, int64_t capacity, int slots);
 
 /* Begins at a step of the sampler's epoch (whatever was prefetched is dropped). The epoch's slices

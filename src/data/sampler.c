@@ -40,6 +40,7 @@ void sampler_open(struct sampler *sampler, uint64_t seed, int64_t count, int64_t
         .accumulate = accumulate,
         .shuffle = shuffle,
         .drop_last = drop_last,
+        .group = 1,
         .rank = rank,
         .size = size,
         .order = malloc(((size_t)count + 1) * sizeof *sampler->order),
@@ -199,26 +200,44 @@ struct sampler_slice sampler_slice_at(const struct sampler *sampler, int64_t ste
     int64_t batch_begin = step * sampler->global_batch;
     int64_t global_count = smaller(sampler->global_batch, sampler->count - batch_begin);
     int64_t rank_begin, rank_count, piece_begin, piece_count;
-    cut(global_count, sampler->size, sampler->rank, &rank_begin, &rank_count);
+    int64_t group = sampler->group, groups = round_up_division(global_count, group);
+    cut(groups, sampler->size, sampler->rank, &rank_begin, &rank_count);
     cut(rank_count, sampler->accumulate, micro, &piece_begin, &piece_count);
-    int64_t position = rank_begin + piece_begin;
+    int64_t position = smaller((rank_begin + piece_begin) * group, global_count);
     return (struct sampler_slice){.begin = batch_begin + position,
-                                  .count = piece_count,
+                                  .count = smaller(piece_count * group, global_count - position),
                                   .position = position,
                                   .global_count = global_count};
 }
 
-int64_t sampler_piece_samples(const struct sampler *sampler, int64_t global_count, int64_t micro)
+/* Groups in piece `micro` of all ranks' slices together. */
+static int64_t piece_groups(const struct sampler *sampler, int64_t groups, int64_t micro)
 {
-    int64_t larger = global_count % sampler->size, count = global_count / sampler->size;
+    int64_t larger = groups % sampler->size, count = groups / sampler->size;
     int64_t begin, piece, larger_piece;
     cut(count, sampler->accumulate, micro, &begin, &piece);
     cut(count + 1, sampler->accumulate, micro, &begin, &larger_piece);
     return larger * larger_piece + (sampler->size - larger) * piece;
 }
 
+/* The last group may be short: it is in the last piece of the last rank that has any. */
+int64_t sampler_piece_samples(const struct sampler *sampler, int64_t global_count, int64_t micro)
+{
+    int64_t groups = round_up_division(global_count, sampler->group);
+    int64_t last_slice = groups < sampler->size ? 1 : groups / sampler->size;
+    int64_t lacking = groups * sampler->group - global_count;
+    int64_t samples = piece_groups(sampler, groups, micro) * sampler->group;
+    return micro == smaller(last_slice, sampler->accumulate) - 1 ? samples - lacking : samples;
+}
+
+int64_t sampler_slice_bound(int64_t global_batch, int64_t size, int64_t accumulate, int64_t group)
+{
+    int64_t groups = round_up_division(global_batch, group);
+    return group * round_up_division(round_up_division(groups, size), accumulate);
+}
+
 int64_t sampler_largest_slice(const struct sampler *sampler)
 {
-    int64_t batch = smaller(sampler->global_batch, sampler->count);
-    return round_up_division(round_up_division(batch, sampler->size), sampler->accumulate);
+    return sampler_slice_bound(smaller(sampler->global_batch, sampler->count), sampler->size,
+                               sampler->accumulate, sampler->group);
 }

@@ -1,6 +1,7 @@
 /* Which records, whose turn. The global order of an epoch depends on (seed, epoch) only; a global
  * batch is a stretch of it; a rank takes a contiguous slice of each global batch, slices differ by
- * at most one sample (and may be empty). So no layout changes what is learnt.
+ * at most one sample (and may be empty), or by one group where samples stay together (of which the
+ * batch's last may be short). So no layout changes what is learnt.
  *
  * Shuffling by blocks is for data that lie in one file, on disks that read large stretches faster
  * than single records. Blocks of `block` consecutive samples come in a random order; the samples of
@@ -25,6 +26,7 @@ struct sampler {
     bool shuffle, drop_last;
     int64_t limit;        /* global batches an epoch at most, 0: all (debug.batches, .overfit) */
     int64_t block;        /* shuffle by blocks of so many samples; 0: all among each other */
+    int64_t group;        /* samples that no slice parts, counted from the batch's begin; 1 or more */
     int rank, size;
     uint32_t epoch;
     uint32_t *order;      /* [count] of `epoch` */
@@ -39,7 +41,7 @@ struct sampler_slice {
     int64_t global_count; /* samples of the whole global batch (the last one may be short) */
 };
 
-/* Stands at epoch 0, without a limit. Blocks: see sampler_use_blocks. */
+/* Stands at epoch 0, without a limit, in groups of 1. Blocks: see sampler_use_blocks. */
 void sampler_open(struct sampler *sampler, uint64_t seed, int64_t count, int64_t global_batch,
                   int64_t accumulate, bool shuffle, bool drop_last, int rank, int size);
 void sampler_close(struct sampler *sampler);
@@ -63,5 +65,8 @@ void sampler_ahead(const struct sampler *sampler, int64_t step, bool start,
 
 /* The largest slice that any rank can get: what batches are allocated for. */
 int64_t sampler_largest_slice(const struct sampler *sampler);
+
+/* The same of global batches of so many samples, without a sampler. */
+int64_t sampler_slice_bound(int64_t global_batch, int64_t size, int64_t accumulate, int64_t group);
 
 #endif

@@ -325,4 +325,5 @@ const struct device_backend device_cpu = {
     .sum_squares = cpu_sum_squares,
     .nonfinite = cpu_nonfinite,
     .image_transform = cpu_image_transform,
+    .images_mix = cpu_images_mix,
 };

@@ -93,5 +93,6 @@ void cpu_scaler_update(struct stream *stream, struct loss_scaler *scaler,
 void cpu_sum_squares(struct stream *stream, const float *values, int64_t count, double *sum);
 void cpu_nonfinite(struct stream *stream, const struct nonfinite *args);
 void cpu_image_transform(struct stream *stream, const struct image_transform *args);
+void cpu_images_mix(struct stream *stream, const struct images_mix *args);
 
 #endif

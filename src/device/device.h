@@ -459,6 +459,29 @@ struct image_transform {
 /* Workspace of image_transform: 0 when no resize is needed. */
 size_t image_transform_scratch(const struct image_transform *transform);
 
+/* How two neighbours of a batch are mixed (by src/data/augment.c). */
+struct mix_plan {
+    float share;                 /* of a sample's own target; the rest is its partner's */
+    bool cut;                    /* the two exchange a rectangle; else their pixels are blended */
+    int16_t x, y, width, height; /* of the rectangle, within the image; it may be empty */
+};
+
+/* Mixup (Zhang et al. 2018) and CutMix (Yun et al. 2019) of samples 2k and 2k + 1, in place, with
+ * plans[k]: images become share * own + (1 - share) * partner's (in fp32, then rounded), or
+ * exchange a rectangle; targets[b, c] = (1 - smoothing) * (share * [c is b's label] + (1 - share) *
+ * [c is its partner's]) + smoothing / classes. The last sample of an odd batch is its own partner:
+ * only its target is made. A label that is no class: as in cross_entropy, on a GPU by NaN in the
+ * targets. */
+struct images_mix {
+    enum data_type type;
+    int64_t batch, channels, height, width, classes;
+    float smoothing;
+    const struct mix_plan *plans; /* [(batch + 1) / 2]; the last of an odd batch is not looked at */
+    const int32_t *labels;        /* [batch] */
+    void *images;                 /* [batch, channels, height, width] type */
+    float *targets;               /* [batch, classes] */
+};
+
 /* Where values that are not finite begin: the lowest index, or -1. */
 struct nonfinite {
     enum data_type type;
@@ -582,6 +605,7 @@ struct device_backend {
     void (*sum_squares)(struct stream *stream, const float *values, int64_t count, double *sum);
     void (*nonfinite)(struct stream *stream, const struct nonfinite *args);
     void (*image_transform)(struct stream *stream, const struct image_transform *args);
+    void (*images_mix)(struct stream *stream, const struct images_mix *args);
 };
 
 struct device {

@@ -93,6 +93,8 @@ struct element_kernels {
     /* y = a + b; y may be one of them. */
     void (*add)(enum data_type type, void *y, const void *a, const void *b, int64_t count);
     void (*scale)(enum data_type type, void *y, const void *x, float factor, int64_t count);
+    /* Both at once: a = share * a + (1 - share) * b, b = share * b + (1 - share) * a. */
+    void (*mix)(enum data_type type, void *a, void *b, float share, int64_t count);
     /* sum[j] += the sum over rows of x[row * stride + j], j < count. */
     void (*add_columns)(enum data_type type, float *sum, const void *x, int64_t rows,
                         int64_t stride, int64_t count);
@@ -229,6 +231,18 @@ struct image_kernels {
                     const int32_t *origin, int64_t count, void *images);
 };
 
+/* kernels_colour.c: planes of bytes, changed as Pillow changes them (data/colour.h). */
+struct colour_kernels {
+    /* The grey levels of planes [3, plane]. */
+    void (*grey)(int64_t plane, const uint8_t *planes, uint8_t *levels);
+    /* to = from + factor * (to - from) in fp32, cut to 0..255, its fraction dropped. */
+    void (*blend)(int64_t count, const uint8_t *from, float factor, uint8_t *to);
+    /* Adds to the hue of planes [3, plane], of 256 levels. */
+    void (*hue)(int64_t plane, uint8_t *planes, uint8_t shift);
+    /* A smoothed plane but for its edge, which is not written. */
+    void (*smooth)(int64_t height, int64_t width, const uint8_t *from, uint8_t *to);
+};
+
 struct cpu_kernels {
     const char *name; /* "AVX2": for people */
     const struct random_kernels *random;
@@ -243,6 +257,7 @@ struct cpu_kernels {
     const struct loss_kernels *loss;
     const struct update_kernels *update;
     const struct image_kernels *image;
+    const struct colour_kernels *colour;
 };
 
 /* The widest kernels that this processor has, or those that VITTRAIN_CPU names (for tests). */

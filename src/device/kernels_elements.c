@@ -41,6 +41,21 @@ static void relu_backward(enum data_type type, void *dx, const void *x, int64_t 
     TYPED_CALL(relu_backward_typed, type, dx, x, count);
 }
 
+KERNEL_INLINE void mix_typed(enum data_type type, void *a, void *b, float share, int64_t count)
+{
+    for (int64_t i = 0; i < count; i += VECTOR_WIDTH) {
+        vector_float own = typed_load_row(type, a, i, count);
+        vector_float partner = typed_load_row(type, b, i, count);
+        typed_store_row(type, a, i, count, own * share + partner * (1 - share));
+        typed_store_row(type, b, i, count, partner * share + own * (1 - share));
+    }
+}
+
+static void mix(enum data_type type, void *a, void *b, float share, int64_t count)
+{
+    TYPED_CALL(mix_typed, type, a, b, share, count);
+}
+
 /* Four vectors of columns at a time stay in registers while the rows go by. Sums are kept over
  * SUM_ROWS rows only, so that rounding grows with the number of blocks and not of rows. */
 enum { SUM_ROWS = 64, SUM_VECTORS = 4 };
@@ -148,6 +163,7 @@ extern const struct element_kernels KERNEL(element_kernels);
 const struct element_kernels KERNEL(element_kernels) = {
     .add = add,
     .scale = scale,
+    .mix = mix,
     .add_columns = add_columns,
     .relu_backward = relu_backward,
     .sum_squares = sum_squares,

@@ -17,6 +17,7 @@ extern const struct max_pool_kernels KERNEL(max_pool_kernels);
 extern const struct loss_kernels KERNEL(loss_kernels);
 extern const struct update_kernels KERNEL(update_kernels);
 extern const struct image_kernels KERNEL(image_kernels);
+extern const struct colour_kernels KERNEL(colour_kernels);
 
 const struct cpu_kernels KERNEL(cpu_kernels) = {
     .name = KERNEL_NAME(KERNELS),
@@ -32,4 +33,5 @@ const struct cpu_kernels KERNEL(cpu_kernels) = {
     .loss = &KERNEL(loss_kernels),
     .update = &KERNEL(update_kernels),
     .image = &KERNEL(image_kernels),
+    .colour = &KERNEL(colour_kernels),
 };

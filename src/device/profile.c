@@ -35,7 +35,8 @@
     OPERATION(squared_error)                                                                       \
     OPERATION(update)                                                                              \
     OPERATION(nonfinite)                                                                           \
-    OPERATION(image_transform)
+    OPERATION(image_transform)                                                                     \
+    OPERATION(images_mix)
 
 #define NUMBER(name) PROFILE_##name,
 enum {

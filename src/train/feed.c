@@ -33,6 +33,28 @@ bool feed_open(struct data_feed *feed, const struct options *options, enum data_
     return comm_agree(world, error);
 }
 
+static bool policy_start(struct data_feed *feed, const struct options *options, bool training,
+                         struct error *error)
+{
+    if (training && policy_is_asked_for(options) && feed->dataset.channels != 3)
+        return error_set(
+            error, ERROR_USAGE,
+            "augment.rand_augment, brightness, contrast, saturation, hue and greyscale "
+            "change red, green and blue, and the images have %lld channels: leave "
+            "them out",
+            (long long)feed->dataset.channels);
+    if (!policy_open(&feed->policy, options, training, error))
+        return false;
+    feed->augment.policy = policy_is_on(&feed->policy) ? &feed->policy : NULL;
+    return true;
+}
+
+/* Samples that are mixed with each other stay together. */
+static int64_t sample_group(const struct options *options)
+{
+    return mix_is_asked_for(options) ? MIX_GROUP : 1;
+}
+
 bool feed_start(struct data_feed *feed, const struct options *options, struct comm *world,
                 struct device *device, int64_t global_batch, int64_t image, bool training,
                 struct error *error)
@@ -45,25 +67,22 @@ bool feed_start(struct data_feed *feed, const struct options *options, struct co
     feed->sampler.limit = training && overfit ? options->debug.overfit : options->debug.batches;
     if (feed->sampler.shuffle && options->data.shuffle_block > 0)
         sampler_use_blocks(&feed->sampler, options->data.shuffle_block);
+    feed->sampler.group = training ? sample_group(options) : 1;
     feed->training = training;
     augment_open(&feed->augment, options, image, image, training);
-    if (crop_open(&feed->crop, options, feed->dataset.encoded, image, training, error))
+    if (policy_start(feed, options, training, error) &&
+        crop_open(&feed->crop, options, feed->dataset.encoded, image, training, error))
         feed->loader = loader_open(&feed->dataset, &feed->sampler, &feed->augment, &feed->crop,
                                    device, (int)options->data.workers, BATCHES_AHEAD, error);
     return comm_agree(world, error);
 }
 
-static int64_t round_up_division(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 int64_t feed_pass_samples(const struct options *options, int64_t ranks)
 {
-    int64_t slice = options->train.global_batch > 0
-                        ? round_up_division(options->train.global_batch, ranks)
-                        : options->train.batch;
-    return round_up_division(slice, options->train.accumulate);
+    int64_t global_batch = options->train.global_batch > 0 ? options->train.global_batch
+                                                           : options->train.batch * ranks;
+    return sampler_slice_bound(global_batch, ranks, options->train.accumulate,
+                               sample_group(options));
 }
 
 size_t feed_bytes(const struct options *options, const struct image_source *source, int64_t batch,
@@ -71,7 +90,8 @@ size_t feed_bytes(const struct options *options, const struct image_source *sour
 {
     int feeds = training && options->data.val != VALIDATION_NONE ? 2 : 1;
     int64_t sample = source->channels * source->height * source->width;
-    return (size_t)feeds * loader_bytes(sample, batch, BATCHES_AHEAD);
+    size_t planes = training && policy_is_asked_for(options) ? (size_t)options->data.workers : 0;
+    return (size_t)feeds * loader_bytes(sample, batch, BATCHES_AHEAD) + planes * (size_t)sample;
 }
 
 void feed_close(struct data_feed *feed)

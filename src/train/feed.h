@@ -4,12 +4,14 @@
 #define VITTRAIN_TRAIN_FEED_H
 
 #include "comm/comm.h"
+#include "data/policy.h"
 #include "train/session.h"
 
 struct data_feed {
     struct dataset dataset;
     struct sampler sampler;
     struct augment augment;
+    struct policy policy;
     struct crop crop;
     struct loader *loader; /* after feed_start */
     struct image_source source;

@@ -75,6 +75,12 @@ static bool model_prepare(struct session *session, struct error *error)
         return false;
     if (options->debug.profile)
         session->profile = profile_open(session->device, session->model->unit_count);
+    if (session->model->loss != LOSS_CROSS_ENTROPY && mix_is_asked_for(options))
+        return error_set(
+            error, ERROR_USAGE,
+            "augment.mixup and augment.cutmix mix classes, and model.name=%s has none: "
+            "leave them out",
+            options->model.name);
     return normalisation_choose(session, error);
 }
 
@@ -176,6 +182,9 @@ static void batch_allocate(struct session *session, const struct image_source *s
     session->predicted = arena_take(arena, MEMORY_BUFFERS, batch * sizeof(int32_t));
     session->losses = arena_take(arena, MEMORY_BUFFERS, batch * sizeof(float));
     session->probabilities = arena_take(arena, MEMORY_BUFFERS, batch * classes * sizeof(float));
+    session->targets = NULL;
+    if (training && mix_is_asked_for(session->options))
+        session->targets = arena_take(arena, MEMORY_BUFFERS, batch * classes * sizeof(float));
     session->images = arena_take(arena, MEMORY_BUFFERS, batch * image_bytes);
     session->logits =
         arena_take(arena, MEMORY_BUFFERS, batch * classes * type_size(session->compute));
@@ -406,6 +415,23 @@ void session_activations(struct session *session, bool training)
     session->model->type->activations(session->model, &session->arena, session->batch, training);
 }
 
+static void batch_mix(struct session *session, int64_t count)
+{
+    const struct staging *staging = &session->staging;
+    const struct images_mix mix = {.type = session->compute,
+                                   .batch = count,
+                                   .channels = session->model->channels,
+                                   .height = session->model->image,
+                                   .width = session->model->image,
+                                   .classes = session->model->classes,
+                                   .smoothing = (float)session->options->train.label_smoothing,
+                                   .plans = staging->place[staging->turn].mixes,
+                                   .labels = session->labels,
+                                   .images = session->images,
+                                   .targets = session->targets};
+    session->device->backend->images_mix(session->stream, &mix);
+}
+
 /* Labels lie in one place whatever place the batch came to, and what is recorded reads them there.
  */
 void session_upload(struct session *session, struct batch *batch, const struct image_source *source,
@@ -417,7 +443,8 @@ void session_upload(struct session *session, struct batch *batch, const struct i
     const struct image_source known = session_source(session, source);
     size_t source_bytes = (size_t)(known.channels * known.height * known.width);
     int64_t count = batch->count;
-    staging_upload(staging, stream, batch, source_bytes, augmented, loader);
+    bool mixed = augmented && session->targets != NULL;
+    staging_upload(staging, stream, batch, source_bytes, augmented, mixed, loader);
     backend->copy(stream, session->labels, staging->place[staging->turn].labels,
                   (size_t)count * sizeof(int32_t));
     const struct image_transform transform = {
@@ -435,6 +462,8 @@ void session_upload(struct session *session, struct batch *batch, const struct i
         .images = session->images,
         .scratch = session->transform_scratch};
     backend->image_transform(stream, &transform);
+    if (mixed)
+        batch_mix(session, count);
 }
 
 /* Two kinds of losses: of classes, of numbers. */
@@ -451,6 +480,7 @@ void session_loss(struct session *session, const struct image_source *source, in
         .scale = (float)scale,
         .logits = session->logits,
         .labels = session->labels,
+        .targets = dlogits ? session->targets : NULL,
         .dlogits = dlogits ? session->logits : NULL,
         .scaler = dlogits ? session->scaler : NULL,
         .sums = session->sums,

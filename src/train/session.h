@@ -42,6 +42,7 @@ struct session {
     uint8_t *transform_scratch;
     int32_t *labels, *predicted;
     float *losses, *probabilities;
+    float *targets; /* of mixed samples; NULL: training mixes none */
     void *images, *logits;
     struct loss_sums *sums;
     int64_t *nonfinite_index;
@@ -110,7 +111,8 @@ void session_close(struct session *session);
 void session_activations(struct session *session, bool training);
 
 /* Queues the way of a batch from pinned memory to images in the compute type, and to
- * session->labels. loader: gets the batch back when it is there, at the latest from staging_finish;
+ * session->labels; augmented: with what augmentation says, mixed samples and session->targets
+ * included. loader: gets the batch back when it is there, at the latest from staging_finish;
  * NULL: the caller keeps it until the stream is done. */
 void session_upload(struct session *session, struct batch *batch, const struct image_source *source,
                     bool augmented, struct loader *loader);

@@ -38,6 +38,8 @@ void staging_allocate(struct staging *staging, struct arena *arena, int64_t samp
         staging->place[i].pixels = arena_take(arena, MEMORY_BUFFERS, count * sample_bytes);
         staging->place[i].plans =
             arena_take(arena, MEMORY_BUFFERS, count * sizeof *staging->place[i].plans);
+        staging->place[i].mixes =
+            arena_take(arena, MEMORY_BUFFERS, (count / 2 + 1) * sizeof *staging->place[i].mixes);
         staging->place[i].labels =
             arena_take(arena, MEMORY_BUFFERS, count * sizeof *staging->place[i].labels);
     }
@@ -54,7 +56,7 @@ static void place_release(struct staging *staging, int number)
 }
 
 void staging_upload(struct staging *staging, struct stream *stream, struct batch *batch,
-                    size_t sample_bytes, bool augmented, struct loader *loader)
+                    size_t sample_bytes, bool augmented, bool mixed, struct loader *loader)
 {
     const struct device_backend *backend = staging->device->backend;
     size_t count = (size_t)batch->count;
@@ -70,6 +72,9 @@ void staging_upload(struct staging *staging, struct stream *stream, struct batch
     if (augmented)
         backend->copy(staging->stream, staging->place[turn].plans, batch->plans,
                       count * sizeof *batch->plans);
+    if (mixed)
+        backend->copy(staging->stream, staging->place[turn].mixes, batch->mixes,
+                      (count + 1) / 2 * sizeof *batch->mixes);
     backend->event_record(staging->place[turn].uploaded, staging->stream);
     backend->stream_wait(stream, staging->place[turn].uploaded);
     staging->place[turn].loader = loader;

@@ -18,6 +18,7 @@ struct staging {
     struct {
         uint8_t *pixels;
         struct pixel_plan *plans;
+        struct mix_plan *mixes;
         int32_t *labels;
         struct event *uploaded, *used; /* its batch is there; the device needs it no more */
         struct loader *loader;         /* whose batch is on its way, or NULL */
@@ -35,9 +36,10 @@ void staging_allocate(struct staging *staging, struct arena *arena, int64_t samp
 /* Queues the upload of a batch; what is put on `stream` from now on finds it in
  * staging->place[staging->turn]. All that was put on `stream` before may still use the batch
  * before. loader: gets the batch back when the upload is over (here, or in staging_finish); NULL:
- * the caller keeps it and waits for the stream. augmented: pixel plans, too. */
+ * the caller keeps it and waits for the stream. augmented: pixel plans, too; mixed: how pairs are
+ * mixed. */
 void staging_upload(struct staging *staging, struct stream *stream, struct batch *batch,
-                    size_t sample_bytes, bool augmented, struct loader *loader);
+                    size_t sample_bytes, bool augmented, bool mixed, struct loader *loader);
 
 /* Waits for the uploads, gives all batches back. */
 void staging_finish(struct staging *staging);

@@ -1,0 +1,155 @@
+/* Pillow's ImageEnhance and ImageOps on planes. What changes a level by itself is a table of the
+ * 256 levels; the rest is in kernels_colour.c. */
+#include "data/colour.h"
+
+#include <string.h>
+
+enum { LEVELS = 256, CHANNELS = 3 };
+
+static int64_t plane_of(const struct colour_image *image)
+{
+    return image->height * image->width;
+}
+
+static void plane_look_up(uint8_t *plane, int64_t count, const uint8_t *table)
+{
+    for (int64_t i = 0; i < count; i++)
+        plane[i] = table[plane[i]];
+}
+
+static void look_up(const struct colour_image *image, const uint8_t *table)
+{
+    plane_look_up(image->planes, CHANNELS * plane_of(image), table);
+}
+
+/* Blends with an image of one level. */
+static void blend_level(const struct colour_image *image, int level, double factor)
+{
+    uint8_t from[LEVELS], table[LEVELS];
+    memset(from, level, sizeof from);
+    for (int i = 0; i < LEVELS; i++)
+        table[i] = (uint8_t)i;
+    image->kernels->colour->blend(LEVELS, from, (float)factor, table);
+    look_up(image, table);
+}
+
+void colour_brightness(const struct colour_image *image, double factor)
+{
+    blend_level(image, 0, factor);
+}
+
+void colour_contrast(const struct colour_image *image, double factor)
+{
+    const int64_t plane = plane_of(image);
+    int64_t sum = 0;
+    image->kernels->colour->grey(plane, image->planes, image->scratch);
+    for (int64_t i = 0; i < plane; i++)
+        sum += image->scratch[i];
+    blend_level(image, plane > 0 ? (int)((double)sum / (double)plane + 0.5) : 0, factor);
+}
+
+void colour_saturation(const struct colour_image *image, double factor)
+{
+    const int64_t plane = plane_of(image);
+    image->kernels->colour->grey(plane, image->planes, image->scratch);
+    for (int64_t channel = 0; channel < CHANNELS; channel++)
+        image->kernels->colour->blend(plane, image->scratch, (float)factor,
+                                      image->planes + channel * plane);
+}
+
+void colour_sharpness(const struct colour_image *image, double factor)
+{
+    const int64_t plane = plane_of(image);
+    memcpy(image->scratch, image->planes, (size_t)(CHANNELS * plane));
+    for (int64_t channel = 0; channel < CHANNELS; channel++)
+        image->kernels->colour->smooth(image->height, image->width, image->planes + channel * plane,
+                                       image->scratch + channel * plane);
+    image->kernels->colour->blend(CHANNELS * plane, image->scratch, (float)factor, image->planes);
+}
+
+void colour_hue(const struct colour_image *image, double part)
+{
+    image->kernels->colour->hue(plane_of(image), image->planes, (uint8_t)(int32_t)(part * 255));
+}
+
+void colour_greyscale(const struct colour_image *image)
+{
+    const int64_t plane = plane_of(image);
+    image->kernels->colour->grey(plane, image->planes, image->scratch);
+    for (int64_t channel = 0; channel < CHANNELS; channel++)
+        memcpy(image->planes + channel * plane, image->scratch, (size_t)plane);
+}
+
+void colour_posterize(const struct colour_image *image, int bits)
+{
+    const uint8_t mask = (uint8_t)(0xff << (8 - bits));
+    for (int64_t i = 0; i < CHANNELS * plane_of(image); i++)
+        image->planes[i] &= mask;
+}
+
+void colour_solarize(const struct colour_image *image, double threshold)
+{
+    uint8_t table[LEVELS];
+    for (int i = 0; i < LEVELS; i++)
+        table[i] = (uint8_t)(i < threshold ? i : 255 - i);
+    look_up(image, table);
+}
+
+static void plane_autocontrast(uint8_t *plane, int64_t count)
+{
+    uint8_t lowest = 255, highest = 0, table[LEVELS];
+    for (int64_t i = 0; i < count; i++) {
+        lowest = plane[i] < lowest ? plane[i] : lowest;
+        highest = plane[i] > highest ? plane[i] : highest;
+    }
+    if (highest <= lowest)
+        return;
+    double scale = 255.0 / (highest - lowest), offset = -lowest * scale;
+    for (int i = 0; i < LEVELS; i++) {
+        volatile double scaled = i * scale; /* rounded, not part of a fused operation */
+        int level = (int)(scaled + offset);
+        table[i] = (uint8_t)(level < 0 ? 0 : level > 255 ? 255 : level);
+    }
+    plane_look_up(plane, count, table);
+}
+
+void colour_autocontrast(const struct colour_image *image)
+{
+    for (int64_t channel = 0; channel < CHANNELS; channel++)
+        plane_autocontrast(image->planes + channel * plane_of(image), plane_of(image));
+}
+
+/* Four tables by turns: a level that follows itself does not wait for its own count. */
+static void plane_count(const uint8_t *plane, int64_t count, int64_t *counts)
+{
+    uint32_t some[4][LEVELS] = {{0}};
+    for (int64_t i = 0; i < count; i++)
+        some[i % 4][plane[i]]++;
+    for (int i = 0; i < LEVELS; i++)
+        counts[i] = (int64_t)some[0][i] + some[1][i] + some[2][i] + some[3][i];
+}
+
+static void plane_equalize(uint8_t *plane, int64_t count)
+{
+    int64_t counts[LEVELS];
+    uint8_t table[LEVELS];
+    int last = LEVELS - 1;
+    plane_count(plane, count, counts);
+    while (last > 0 && counts[last] == 0)
+        last--;
+    int64_t step = (count - counts[last]) / 255, sum = step / 2;
+    if (step == 0)
+        return;
+    for (int i = 0; i < LEVELS; i++) {
+        int64_t level = sum / step;
+        table[i] = (uint8_t)(level > 255 ? 255 : level);
+        sum += counts[i];
+    }
+    plane_look_up(plane, count, table);
+}
+
+void colour_equalize(const struct colour_image *image)
+{
+    for (int64_t channel = 0; channel < CHANNELS; channel++)
+        plane_equalize(image->planes + channel * plane_of(image), plane_of(image));
+}

@@ -1,0 +1,207 @@
+/* Draws of RandAugment and of the colour jitter, each from streams of their own, and what they draw
+ * done to an image. */
+#include "data/policy.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/random.h"
+#include "data/geometry.h"
+
+/* Streams beside that of augment.c, which is 0. */
+enum { STREAM_JITTER = 1, STREAM_OPERATIONS = 2 };
+
+/* Blocks of the jitter's stream. */
+enum { BLOCK_FACTORS = 0, BLOCK_ORDER = 1 };
+
+bool policy_is_asked_for(const struct options *options)
+{
+    return options->augment.rand_augment > 0 || options->augment.brightness > 0 ||
+           options->augment.contrast > 0 || options->augment.saturation > 0 ||
+           options->augment.hue > 0 || options->augment.greyscale > 0;
+}
+
+bool policy_open(struct policy *policy, const struct options *options, bool training,
+                 struct error *error)
+{
+    *policy = (struct policy){.seed = (uint64_t)options->run.seed};
+    if (!training || !policy_is_asked_for(options))
+        return true;
+    policy->operations = options->augment.rand_augment;
+    policy->magnitude = options->augment.rand_magnitude;
+    policy->brightness = options->augment.brightness;
+    policy->contrast = options->augment.contrast;
+    policy->saturation = options->augment.saturation;
+    policy->hue = options->augment.hue;
+    policy->greyscale = options->augment.greyscale;
+    policy->kernels = cpu_kernels_choose(error);
+    return policy->kernels != NULL;
+}
+
+bool policy_is_on(const struct policy *policy)
+{
+    return policy->kernels != NULL;
+}
+
+/* ---- RandAugment. */
+/* torch.linspace(0, end, POLICY_BINS) in fp32. */
+static double linear_step(double end, int64_t magnitude)
+{
+    const float step = (float)end / (POLICY_BINS - 1);
+    if (magnitude < POLICY_BINS / 2)
+        return (double)(step * (float)magnitude);
+    return (double)((float)end - step * (float)(POLICY_BINS - 1 - magnitude));
+}
+
+static struct image_change signed_change(enum image_change_kind kind, double amount, bool negative)
+{
+    return (struct image_change){kind, negative ? -amount : amount};
+}
+
+struct image_change policy_operation(enum image_change_kind kind, int64_t magnitude, bool negative,
+                                     int64_t height, int64_t width)
+{
+    const double translation = 150.0 / 331.0;
+    const double bits = 8 - rint((double)((float)magnitude / ((POLICY_BINS - 1) / 4.0f)));
+    double factor = linear_step(0.9, magnitude);
+    switch (kind) {
+    case CHANGE_SHEAR_X:
+    case CHANGE_SHEAR_Y:
+        return signed_change(kind, linear_step(0.3, magnitude), negative);
+    case CHANGE_TRANSLATE_X:
+        return signed_change(kind, trunc(linear_step(translation * (double)width, magnitude)),
+                             negative);
+    case CHANGE_TRANSLATE_Y:
+        return signed_change(kind, trunc(linear_step(translation * (double)height, magnitude)),
+                             negative);
+    case CHANGE_ROTATE:
+        return signed_change(kind, linear_step(30, magnitude), negative);
+    case CHANGE_BRIGHTNESS:
+    case CHANGE_SATURATION:
+    case CHANGE_CONTRAST:
+    case CHANGE_SHARPNESS:
+        return (struct image_change){kind, 1 + (negative ? -factor : factor)};
+    case CHANGE_POSTERIZE:
+        return (struct image_change){kind, bits};
+    case CHANGE_SOLARIZE:
+        return (struct image_change){kind, linear_step(255, POLICY_BINS - 1 - magnitude)};
+    default:
+        return (struct image_change){kind, 0};
+    }
+}
+
+static int operations_draw(const struct policy *policy, uint32_t epoch, uint32_t sample,
+                           int64_t height, int64_t width, struct image_change *changes)
+{
+    for (uint32_t i = 0; i < policy->operations; i++) {
+        struct random_block draw =
+            random_block_at(policy->seed, RANDOM_AUGMENT, STREAM_OPERATIONS, epoch, sample, i);
+        enum image_change_kind kind =
+            (enum image_change_kind)(((uint64_t)draw.word[0] * POLICY_OPERATIONS) >> 32);
+        changes[i] = policy_operation(kind, policy->magnitude, draw.word[1] >> 31, height, width);
+    }
+    return (int)policy->operations;
+}
+
+/* ---- The jitter. */
+static double factor_between(uint32_t word, double low, double high)
+{
+    return (double)(float)(low + (high - low) * (double)random_uniform(word));
+}
+
+static double factor_draw(uint32_t word, double spread)
+{
+    return factor_between(word, spread < 1 ? 1 - spread : 0, 1 + spread);
+}
+
+/* Permutation number `number` of 0..3, 0 to 23. */
+static void permute_four(int64_t number, int order[4])
+{
+    int left[4] = {0, 1, 2, 3};
+    for (int64_t count = 4; count > 0; number /= count, count--) {
+        int64_t chosen = number % count;
+        order[4 - count] = left[chosen];
+        memmove(left + chosen, left + chosen + 1, (size_t)(count - 1 - chosen) * sizeof *left);
+    }
+}
+
+static int jitter_draw(const struct policy *policy, uint32_t epoch, uint32_t sample,
+                       struct image_change *changes)
+{
+    struct random_block factors =
+        random_block_at(policy->seed, RANDOM_AUGMENT, STREAM_JITTER, epoch, sample, BLOCK_FACTORS);
+    struct random_block others =
+        random_block_at(policy->seed, RANDOM_AUGMENT, STREAM_JITTER, epoch, sample, BLOCK_ORDER);
+    const struct image_change all[4] = {
+        {CHANGE_BRIGHTNESS, factor_draw(factors.word[0], policy->brightness)},
+        {CHANGE_CONTRAST, factor_draw(factors.word[1], policy->contrast)},
+        {CHANGE_SATURATION, factor_draw(factors.word[2], policy->saturation)},
+        {CHANGE_HUE, factor_between(factors.word[3], -policy->hue, policy->hue)}};
+    const bool on[4] = {policy->brightness > 0, policy->contrast > 0, policy->saturation > 0,
+                        policy->hue > 0};
+    int order[4], count = 0;
+    permute_four((int64_t)(((uint64_t)others.word[0] * 24) >> 32), order);
+    for (int i = 0; i < 4; i++)
+        if (on[order[i]])
+            changes[count++] = all[order[i]];
+    if ((double)random_uniform(others.word[1]) < policy->greyscale)
+        changes[count++] = (struct image_change){CHANGE_GREYSCALE, 0};
+    return count;
+}
+
+int policy_draw(const struct policy *policy, uint32_t epoch, uint32_t sample, int64_t height,
+                int64_t width, struct image_change changes[POLICY_MOST])
+{
+    int count = operations_draw(policy, epoch, sample, height, width, changes);
+    return count + jitter_draw(policy, epoch, sample, changes + count);
+}
+
+/* ---- Done. */
+void image_change(const struct colour_image *image, const struct image_change *change)
+{
+    const double amount = change->amount;
+    switch (change->kind) {
+    case CHANGE_IDENTITY:
+        return;
+    case CHANGE_SHEAR_X:
+        return geometry_shear(image, amount, 0);
+    case CHANGE_SHEAR_Y:
+        return geometry_shear(image, 0, amount);
+    case CHANGE_TRANSLATE_X:
+        return geometry_translate(image, (int64_t)amount, 0);
+    case CHANGE_TRANSLATE_Y:
+        return geometry_translate(image, 0, (int64_t)amount);
+    case CHANGE_ROTATE:
+        return geometry_rotate(image, amount);
+    case CHANGE_BRIGHTNESS:
+        return colour_brightness(image, amount);
+    case CHANGE_SATURATION:
+        return colour_saturation(image, amount);
+    case CHANGE_CONTRAST:
+        return colour_contrast(image, amount);
+    case CHANGE_SHARPNESS:
+        return colour_sharpness(image, amount);
+    case CHANGE_POSTERIZE:
+        return colour_posterize(image, (int)amount);
+    case CHANGE_SOLARIZE:
+        return colour_solarize(image, amount);
+    case CHANGE_AUTOCONTRAST:
+        return colour_autocontrast(image);
+    case CHANGE_EQUALIZE:
+        return colour_equalize(image);
+    case CHANGE_HUE:
+        return colour_hue(image, amount);
+    case CHANGE_GREYSCALE:
+        return colour_greyscale(image);
+    }
+}
+
+void policy_apply(const struct policy *policy, uint32_t epoch, uint32_t sample, int64_t height,
+                  int64_t width, uint8_t *planes, uint8_t *scratch)
+{
+    const struct colour_image image = {planes, scratch, height, width, policy->kernels};
+    struct image_change changes[POLICY_MOST];
+    int count = policy_draw(policy, epoch, sample, height, width, changes);
+    for (int i = 0; i < count; i++)
+        image_change(&image, &changes[i]);
+}
