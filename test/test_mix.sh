@@ -1,11 +1,13 @@
 #!/bin/sh
-# Mixed samples: with mixup and CutMix, an odd global batch and a short last one the losses are those
-# of one rank on any number of ranks, in micro-batches and on an emulated GPU whose steps are recorded.
+# Mixed and recoloured samples: with mixup, CutMix, RandAugment and jitter, an odd global batch and a
+# short last one the losses are those of one rank and thread on any number of ranks and threads, in
+# micro-batches and on an emulated GPU whose steps are recorded.
 . "$TEST_SOURCE/test/program.sh"
 
 # 80 samples: three batches of 23 and one of 11 an epoch.
 steps="$small debug.fraction=0.02 train.global_batch=23 train.steps=9 train.label_smoothing=0.1 data.val=none \
-augment.mixup=0.4 augment.cutmix=1 augment.mix_switch=0.6 output.tensorboard=off debug.check_weights=1"
+augment.mixup=0.4 augment.cutmix=1 augment.mix_switch=0.6 augment.rand_augment=2 augment.brightness=0.4 augment.hue=0.1 \
+output.tensorboard=off debug.check_weights=1"
 
 # train RANKS NAME WORD...
 train() {
@@ -24,12 +26,12 @@ same() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-echo 1..9
+echo 1..11
 train 1 one
 [ "$(wc -l <"$work/one.loss")" = 9 ] && bad= || bad="not 9 rows"
 result 'one rank trains' "$bad" "$work/one.log"
 for ranks in 2 3 4; do
-    train $ranks "ranks$ranks"
+    train $ranks "ranks$ranks" data.workers=$ranks
     same "losses on $ranks ranks" "ranks$ranks" 1e-5
 done
 train 2 pieces train.accumulate=3 mesh.strategy=zero2
@@ -40,13 +42,26 @@ result 'without mixing the losses are others' "$bad"
 train 1 switched augment.mix_switch=0
 bad=$([ -n "$(differ "$work/one.loss" "$work/switched.loss" 1e-3)" ] || echo 'the same losses')
 result 'with mixup alone, too' "$bad"
+train 1 coloured augment.rand_augment=0 augment.brightness=0 augment.hue=0
+bad=$([ -n "$(differ "$work/one.loss" "$work/coloured.loss" 1e-3)" ] || echo 'the same losses')
+result 'without RandAugment and jitter, too' "$bad"
 fails 1 'regression mixes nothing' 2 'augment.mixup and augment.cutmix mix classes' \
     model.name=linear data.format=synthetic data.task=regression augment.mixup=0.2 run.dir="$work/linear"
-if [ -e "$TEST_BUILD/test/emulated-cuda.so" ]; then
+fails 1 'one channel has no colours' 2 'change red, green and blue, and the images have 20 channels' \
+    model.name=linear data.format=synthetic data.task=regression augment.hue=0.1 \
+    checkpoint.monitor=loss run.dir="$work/linear"
+
+take_gpu() {
+    [ -e "$TEST_BUILD/test/emulated-cuda.so" ] || return 1
     VITTRAIN_CUDA_MODULE=$TEST_BUILD/test/emulated-cuda.so
     export VITTRAIN_CUDA_MODULE
-    train 1 gpu run.backend=cuda train.global_batch=23 model.depth=2
+}
+if take_gpu; then
+    steps="$steps model.patch=16 model.depth=1 train.global_batch=7 train.steps=5 debug.fraction=0.01"
+    train 1 host
+    mv "$work/host.loss" "$work/one.loss"
+    train 1 gpu run.backend=cuda
     same 'losses on an emulated GPU' gpu 1e-4
 else
-    echo 'ok 9 - losses on an emulated GPU # SKIP no C++ compiler'
+    echo 'ok 11 - losses on an emulated GPU # SKIP no C++ compiler'
 fi
