@@ -436,6 +436,37 @@ static void test_flipped(void **state)
     free(good_file);
 }
 
+/* Of pixels that were right once the sum is not looked at again, unless that is asked for. */
+static void test_flipped_later(void **state)
+{
+    (void)state;
+    if (world->rank > 0)
+        return;
+    make_small("later.h5");
+    const size_t place = good_bytes / 2;
+    for (int always = 0; always <= 1; always++) {
+        struct options packed = packed_options();
+        struct dataset dataset;
+        uint8_t pixels[PIXELS];
+        int32_t label;
+        packed.data.check = always ? CHECK_FULL : CHECK_HEADER;
+        int failed = 0;
+        open_data(&dataset, &packed, SPLIT_TRAIN);
+        for (int i = 0; i < 40; i++) {
+            if (i == 20) {
+                good_file[place] ^= 1;
+                write_file(good_file, good_bytes);
+                good_file[place] ^= 1;
+            }
+            failed += !dataset_read(&dataset, i % 20, pixels, &label, &error);
+        }
+        assert_int_equal(failed, always);
+        dataset_close(&dataset);
+        write_file(good_file, good_bytes);
+    }
+    free(good_file);
+}
+
 static void set_number(const char *attribute, int64_t value)
 {
     hid_t file = H5Fopen(name, H5F_ACC_RDWR, H5P_DEFAULT);
@@ -683,6 +714,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(test_shuffled, set_up),
         cmocka_unit_test_setup(test_cut, set_up),
         cmocka_unit_test_setup(test_flipped, set_up),
+        cmocka_unit_test_setup(test_flipped_later, set_up),
         cmocka_unit_test_setup(test_other_files, set_up),
         cmocka_unit_test_setup(test_other_offsets, set_up),
         cmocka_unit_test_setup(test_other_sets, set_up),

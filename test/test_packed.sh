@@ -15,7 +15,7 @@ losses() {
         >"$work/$kept.loss"
 }
 
-echo 1..17
+echo 1..22
 for ranks in 1 3; do
     run $ranks pack convert data data.root="$sample" convert.output="$work/cifar$ranks.h5"
     bad=$([ $status -eq 0 ] || echo "status $status")
@@ -47,6 +47,34 @@ result 'which is another order' \
     "$(cmp -s "$work/blocks1.loss" "$work/source.loss" && echo 'the same losses')"
 grep -q 'sorted by class' "$work/blocks1.log" && bad='warned of what is not so' || bad=
 result 'mixed classes are no reason to warn' "$bad" "$work/blocks1.log"
+
+tree=$work/tree
+for class in bird cat dog; do mkdir -p "$tree/train/$class" "$tree/val/$class"; done
+"$TEST_BUILD/test/test_image_folder" --make "$tree" 60
+folder="data.format=imagefolder data.root=$tree model.image=24"
+crop="augment.random_resized_crop=on"
+run 3 pack convert data $folder convert.output="$work/files.h5"
+result 'packing a folder' "$([ $status -eq 0 ] || echo "status $status")" "$run_log"
+files="data.format=packed data.root=$work/files.h5 model.image=24"
+small="$small debug.fraction=1" steps="$steps debug.fraction=1"
+losses 1 folder $folder $crop
+losses 1 files $files $crop
+result 'training has the losses of the folder' "$(differ "$work/folder.loss" "$work/files.loss" 0)" \
+    "$work/files.log"
+run 2 pack convert data $folder convert.output="$work/pixels.h5" convert.size=24 \
+    convert.resize_to=square
+losses 1 square $folder
+losses 1 pixels data.format=packed data.root="$work/pixels.h5" model.image=24
+result 'also from pixels of the size' "$(differ "$work/square.loss" "$work/pixels.loss" 0)" \
+    "$work/pixels.log"
+losses 1 sorted $files $crop data.shuffle_block=4
+grep -q 'files.h5: its records are sorted by class' "$work/sorted.log" && bad= || bad='no warning'
+result 'blocks of sorted classes are worth a warning' "$bad" "$work/sorted.log"
+run 2 pack convert data $folder convert.output="$work/mixed.h5" convert.shuffle=on
+losses 2 mixed data.format=packed data.root="$work/mixed.h5" model.image=24 $crop \
+    data.shuffle_block=4
+[ $status -eq 0 ] && ! grep -q 'sorted by class' "$work/mixed.log" && bad= || bad='warned, or failed'
+result 'convert.shuffle is the answer to it' "$bad" "$work/mixed.log"
 
 run 1 plan plan $packed
 result 'a plan' "$([ $status -eq 0 ] || echo "status $status")" "$run_log"

@@ -123,7 +123,8 @@ const struct option_entry option_table[] = {
      .help = "Folders of images: classes without images are classes; off: they end the run."},
     {PLACE(data, check), CHOICES("none", "header", "full"), .preset = "header",
      .help = "Folders of images: what of the files is looked at before training: nothing, format "
-             "and size, or all of them decoded."},
+             "and size, or all of them decoded. Packed pixels: full compares the sum of a record each "
+             "time it is read and not the first time only."},
     {PLACE(data, truncated), CHOICES("error", "accept"), .preset = "error",
      .help = "An image file that ends inside the image, where that is found: ends the run "
              "(error), or is taken as far as it goes (accept)."},

@@ -1,11 +1,12 @@
 /* Packed data sets: records of image files or pixels, one behind the other in a few large files. In
- * memory there are the tables only (16 bytes a record, decoded 8); a record is one pread, checked
+ * memory there are the tables only (16 bytes a record, decoded 9); a record is one pread, checked
  * with its sum. HDF5 is called while the data set is opened and not again, so that threads can
  * read. */
 #include "data/packed.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@ struct packed_stretch {
     int64_t *offset; /* encoded: [records + 1], in the file */
     int32_t *label;
     uint32_t *crc;
+    atomic_uchar *checked; /* decoded: the sum was compared before; NULL: compare it each time */
 };
 
 struct packed {
@@ -30,6 +32,7 @@ struct packed {
     struct packed_stretch *stretches;
     int64_t stretch_count;
     int64_t record_bytes; /* decoded */
+    bool check_always;
 };
 
 /* Fills `data` from the file; false, with errno or 0 when the file ends before. */
@@ -126,6 +129,12 @@ static bool add_stretch(struct dataset *dataset, const char *name, int64_t file,
     self->stretch_count++;
     if (!read_tables(self, stretch, error))
         return false;
+    if (!self->set.encoded && !self->check_always) {
+        stretch->checked = calloc((size_t)stretch->part.records, sizeof *stretch->checked);
+        if (stretch->checked == NULL)
+            return error_set(error, ERROR_MEMORY, "%s: no memory for %lld records", stretch->path,
+                             (long long)stretch->part.records);
+    }
     dataset->count += stretch->part.records;
     dataset->sum = crc32c_update(dataset->sum, stretch->crc,
                                  (size_t)stretch->part.records * sizeof *stretch->crc);
@@ -199,6 +208,7 @@ static bool packed_open(const struct options *options, enum data_split split,
         !packed_frames_read(name, files, &self->set, error))
         return false;
     describe(dataset);
+    self->check_always = options->data.check == CHECK_FULL;
     self->stretches = calloc((size_t)files * 2, sizeof *self->stretches);
     if (self->stretches == NULL)
         return error_set(error, ERROR_MEMORY, "no memory to open %s", name);
@@ -233,6 +243,14 @@ static int64_t record_begin(const struct packed *self, const struct packed_stret
                              : stretch->part.bytes + number * self->record_bytes;
 }
 
+/* Comparing sums takes a fifth of the time of reading pixels from memory (and nothing beside
+ * decoding a file), so of pixels it is done once a run. */
+static bool is_checked(const struct packed_stretch *stretch, int64_t number)
+{
+    return stretch->checked != NULL &&
+           atomic_exchange_explicit(&stretch->checked[number], 1, memory_order_relaxed) != 0;
+}
+
 /* Reads a record's bytes and compares the sum. number: in its stretch. */
 static bool read_record(const struct packed_stretch *stretch, int64_t number, uint8_t *data,
                         int64_t bytes, int64_t offset, int32_t *label, struct error *error)
@@ -240,8 +258,11 @@ static bool read_record(const struct packed_stretch *stretch, int64_t number, ui
     *label = stretch->label[number];
     if (!read_fully(stretch->descriptor, data, bytes, offset))
         return read_failed(stretch, number, error);
-    if (packed_crc(data, (size_t)bytes, *label) == stretch->crc[number])
+    if (is_checked(stretch, number) ||
+        packed_crc(data, (size_t)bytes, *label) == stretch->crc[number])
         return true;
+    if (stretch->checked != NULL)
+        atomic_store_explicit(&stretch->checked[number], 0, memory_order_relaxed);
     return error_set(error, ERROR_DATA,
                      "%s: the sum of record %lld is wrong: bytes have changed; copy the file again "
                      "or pack it again",
@@ -314,6 +335,7 @@ static void packed_close(struct dataset *dataset)
         free(self->stretches[i].offset);
         free(self->stretches[i].label);
         free(self->stretches[i].crc);
+        free(self->stretches[i].checked);
     }
     free(self->stretches);
     packed_set_free(&self->set);
