@@ -7,11 +7,11 @@ from torch.nn import functional
 
 
 class CnnA(nn.Module):
-    def __init__(self, classes=10, channels=3):
+    def __init__(self, classes=10, channels=3, image=32):
         super().__init__()
         self.conv1 = nn.Conv2d(channels, 4, 3)
         self.conv2 = nn.Conv2d(4, 8, 3)
-        self.fc1 = nn.Linear(288, 32)
+        self.fc1 = nn.Linear(8 * (((image - 2) // 2 - 2) // 2) ** 2, 32)
         self.fc2 = nn.Linear(32, classes)
 
     def forward(self, x):
@@ -21,11 +21,11 @@ class CnnA(nn.Module):
 
 
 class CnnALeNet(nn.Module):
-    def __init__(self, classes=10, channels=3):
+    def __init__(self, classes=10, channels=3, image=32):
         super().__init__()
         self.conv1 = nn.Conv2d(channels, 6, 5)
         self.conv2 = nn.Conv2d(6, 16, 5)
-        self.fc1 = nn.Linear(400, 120)
+        self.fc1 = nn.Linear(16 * (((image - 4) // 2 - 4) // 2) ** 2, 120)
         self.fc2 = nn.Linear(120, 36)
         self.fc3 = nn.Linear(36, 72)
         self.fc4 = nn.Linear(72, classes)

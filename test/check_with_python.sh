@@ -1,7 +1,7 @@
 #!/bin/sh
 # What a run leaves, read by the Python programs that people will read it with: TensorBoard's events by
-# TensorBoard, checkpoints by h5py, weights by safetensors. Not part of `make check`, which needs no
-# Python. TAP output.
+# TensorBoard, checkpoints by h5py, weights by safetensors; and convolutional models beside PyTorch. Not
+# part of `make check`, which needs no Python. TAP output.
 #   PYTHON=python TEST_SOURCE=/src TEST_BUILD=/build [VITTRAIN_IMAGES=/folder] sh check_with_python.sh
 
 PYTHON=${PYTHON:-python3}
@@ -38,6 +38,7 @@ read_by "TensorBoard sees no step twice in a resumed run" check_tensorboard.py "
 run 1 half $small run.dir="$work/half" train.precision=fp16 train.epochs=1
 result "a run in fp16" "$([ $status -eq 0 ] || echo "status $status")" "$work/half.log"
 read_by "TensorBoard reads the scale of the loss" check_tensorboard.py "$work/half" --parts 1
+read_by "PyTorch trains convolutional models as the program does" check_convnets.py "$vittrain" "$work"
 
 sample=$TEST_SOURCE/input/data/cifar-10-sample
 run 2 pack convert data data.root="$sample" convert.output="$work/packed.h5"

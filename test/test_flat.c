@@ -418,6 +418,43 @@ static void segments_say_what_the_tensors_say(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
+/* As torch's: r = 0.9 r + 0.1 s, piece after piece; pieces without samples leave all weights 1. */
+static void running_statistics_weigh_one(void **state)
+{
+    (void)state;
+    for (int64_t accumulate = 1; accumulate <= 8; accumulate++)
+        for (int64_t pieces = 1; pieces <= accumulate; pieces++) {
+            double all = pow(0.9, (double)accumulate);
+            for (int64_t micro = 0; micro < accumulate; micro++) {
+                double weight = flat_running_weight(accumulate, pieces, micro);
+                assert_true(micro < pieces ? weight > 0 : weight == 0);
+                if (pieces == accumulate)
+                    assert_true(fabs(weight - 0.1 * pow(0.9, (double)(pieces - 1 - micro))) <
+                                1e-15);
+                all += weight;
+            }
+            assert_true(fabs(all - 1) < 1e-14);
+        }
+}
+
+static void sums_are_added_over_all_ranks(void **state)
+{
+    (void)state;
+    for (int shard = 1; shard > 0; shard = next_shard(shard)) {
+        struct house house;
+        house_open(&house, shard, KEEP_ALL, TYPE_FP32, true);
+        double *sums = (double *)(void *)house.flat.buffers[2].whole_gradient;
+        sums[0] = 1 + world->rank;
+        sums[1] = 0.1;
+        flat_add_sums(&house.flat, sums, 2);
+        queue_wait();
+        assert_true(sums[0] == world->size * (world->size + 1) / 2);
+        assert_true(fabs(sums[1] - 0.1 * world->size) < 1e-15);
+        assert_true(comm_same(world, sums, 2 * sizeof *sums));
+        house_close(&house);
+    }
+}
+
 static void a_flipped_bit_is_found_and_named(void **state)
 {
     (void)state;
@@ -611,6 +648,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(gradients_are_added_over_the_mesh),
         cmocka_unit_test(a_sum_that_overflows_is_seen_by_all),
         cmocka_unit_test(segments_say_what_the_tensors_say),
+        cmocka_unit_test(running_statistics_weigh_one),
+        cmocka_unit_test(sums_are_added_over_all_ranks),
         cmocka_unit_test(a_flipped_bit_is_found_and_named),
         cmocka_unit_test(values_that_are_not_finite_are_named),
         cmocka_unit_test(averages_and_masters_change_places),

@@ -338,6 +338,49 @@ static struct loss_scaler *scaler_of(struct device_test *test, struct loss_scale
     return device_test_copy(test, TYPE_FP32, &scaler, sizeof scaler / sizeof(float));
 }
 
+/* Running statistics between two stretches that are optimised: neither clipped nor scaled, without
+ * decay and moments; average and copy follow. */
+static void running_statistics_follow(void **state)
+{
+    (void)state;
+    enum { FROM = 21, TO = 60, ALL = 83 };
+    const struct update_segment segments[] = {
+        {.begin = 0, .end = FROM, .weight_decay = 0.1f, .rate_scale = 1},
+        {.begin = FROM, .end = TO, .rate_scale = 1, .running = true, .keep = 0.75f},
+        {.begin = TO, .end = ALL, .rate_scale = 1}};
+    struct device_test test;
+    device_test_open(&test, 2);
+    struct update args = adamw_of(&test, ALL, TYPE_BF16), before = adamw_of(&test, ALL, TYPE_BF16);
+    args.segments = segments;
+    args.segment_count = 3;
+    args.norm_squared = device_test_number(&test, 1e12);
+    args.max_norm = 1;
+    args.scaler = scaler_of(&test, (struct loss_scaler){.scale = 1024});
+    test.device->backend->update(test.stream, &args);
+    device_test_wait(&test);
+    const uint16_t *copy = args.copy;
+    for (int i = FROM; i < TO; i++) {
+        double expected = 0.75 * (double)before.weights[i] + (double)args.gradient[i];
+        double average = (double)before.average[i];
+        average += (expected - average) * (1 - args.average_decay);
+        uint32_t wide = (uint32_t)copy[i] << 16;
+        float copied;
+        memcpy(&copied, &wide, sizeof copied);
+        assert_true(fabs((double)args.weights[i] - expected) <= 1e-6);
+        assert_true(fabs((double)args.average[i] - average) <= 1e-6);
+        assert_true(fabs((double)copied - expected) <= fabs(expected) / 256);
+        assert_float_equal(args.moment1[i], before.moment1[i], 0);
+        assert_float_equal(args.moment2[i], 0, 0);
+    }
+    assert_true(args.moment1[TO] != before.moment1[TO]);
+    before.segments = segments;
+    before.segment_count = 3;
+    before.norm_squared = device_test_number(&test, INFINITY);
+    test.device->backend->update(test.stream, &before);
+    check_unchanged(&test, &before);
+    device_test_close(&test);
+}
+
 /* What the loss was multiplied by is divided out again, without a trace: neither in clipping, nor
  * in how often Adam was at work. */
 static void the_scale_leaves_no_trace(void **state)
@@ -560,6 +603,7 @@ int main(void)
         cmocka_unit_test(an_infinite_norm_changes_nothing),
         cmocka_unit_test(frozen_segments_and_empty_buffers),
         cmocka_unit_test(clipping_multiplies_the_gradient),
+        cmocka_unit_test(running_statistics_follow),
         cmocka_unit_test(the_scale_leaves_no_trace),
         cmocka_unit_test(the_scale_follows_the_norms),
         cmocka_unit_test(scaling_is_pytorchs),

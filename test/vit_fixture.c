@@ -39,7 +39,6 @@ static void lay_out(struct vit_fixture *fixture)
     size_t size = type_size(model->compute);
     int64_t pixels = model->channels * model->image * model->image;
     flat_allocate(&fixture->flat, arena);
-    model->type->activations(model, arena, fixture->batch, true);
     fixture->staging_count = fixture->batch * (pixels + model->classes);
     for (int u = 0; u < model->unit_count; u++)
         if (fixture->staging_count < model->units[u].count)
@@ -51,6 +50,16 @@ static void lay_out(struct vit_fixture *fixture)
     fixture->labels = arena_take(arena, MEMORY_BUFFERS, (size_t)fixture->batch * sizeof(int32_t));
     fixture->sums = arena_take(arena, MEMORY_BUFFERS, sizeof *fixture->sums);
     fixture->place = arena_take(arena, MEMORY_BUFFERS, sizeof *fixture->place);
+    fixture->activations_mark = arena_mark(arena);
+    vit_fixture_set_training(fixture, false);
+    vit_fixture_set_training(fixture, true);
+}
+
+void vit_fixture_set_training(struct vit_fixture *fixture, bool training)
+{
+    fixture->training = training;
+    arena_rewind(&fixture->arena, fixture->activations_mark);
+    fixture->model->type->activations(fixture->model, &fixture->arena, fixture->batch, training);
 }
 
 /* The device, a stream, and the mesh of a world, or of this rank alone where that is NULL. */
@@ -61,6 +70,7 @@ static void open_device(struct vit_fixture *fixture, struct comm *world, int64_t
     *fixture =
         (struct vit_fixture){.batch = batch, .training = true, .borrows_world = world != NULL};
     open_options(fixture, assignments);
+    fixture->running_weight = flat_running_weight(1, 1, 0);
     const struct device_backend *backend = device_test_backend(&error);
     fixture->device = backend != NULL ? backend->open(0, 0, &error) : NULL;
     ENSURE(fixture->device != NULL, "%s", error.text);
@@ -189,6 +199,27 @@ struct vit_shape vit_fixture_shape(const struct vector_file *file)
                               .norm_epsilon = strtof(vector_file_text(file, "norm_epsilon"), NULL)};
 }
 
+struct convnet_shape vit_fixture_convnet_shape(const struct vector_file *file)
+{
+    const char *table = vector_file_text(file, "convnet");
+    long long number[4];
+    struct convnet_shape shape = {.bottleneck = strcmp(table, "bottleneck") == 0};
+    int numbers = sscanf(vector_file_text(file, "numbers"), "%lld %lld %lld %lld", &number[0],
+                         &number[1], &number[2], &number[3]);
+    int blocks = sscanf(vector_file_text(file, "blocks"), "%d %d %d %d", &shape.blocks[0],
+                        &shape.blocks[1], &shape.blocks[2], &shape.blocks[3]);
+    ENSURE(numbers == 4 && blocks == 4, "a vector file without shape");
+    shape.image = number[0];
+    shape.channels = number[1];
+    shape.classes = number[2];
+    shape.width = number[3];
+    shape.describe = strcmp(table, "cnn_a") == 0         ? cnn_a_describe
+                     : strcmp(table, "cnn_a_lenet") == 0 ? cnn_a_lenet_describe
+                     : strcmp(table, "cnn_b") == 0       ? cnn_b_describe
+                                                         : resnet_describe;
+    return shape;
+}
+
 void vit_fixture_set_weight(struct vit_fixture *fixture, int unit, int tensor, const float *values)
 {
     const struct unit_tensor *described = &fixture->model->units[unit].tensors[tensor];
@@ -248,7 +279,7 @@ static struct model_pass pass_over(struct vit_fixture *fixture, int64_t first, i
                                .flat = &fixture->flat,
                                .batch = count,
                                .training = fixture->training,
-                               .running_weight = 0.1,
+                               .running_weight = fixture->running_weight,
                                .seed = 7,
                                .place = fixture->place,
                                .images = (char *)fixture->images + (size_t)(first * pixels) * size,
@@ -258,7 +289,7 @@ static struct model_pass pass_over(struct vit_fixture *fixture, int64_t first, i
 static void run_backward(struct vit_fixture *fixture, const struct model_pass *pass)
 {
     struct model *model = fixture->model;
-    for (int u = model->unit_count - 1; u >= 0; u--) {
+    for (int u = model->unit_count - 1; u >= model_first_trainable(model); u--) {
         flat_gradient_open(&fixture->flat, u);
         model->type->backward(model, pass, u);
         flat_free(&fixture->flat, u);

@@ -5,6 +5,7 @@
 #include "mesh/flat.h"
 #include "mesh/mesh.h"
 #include "model/convnet.h"
+#include "model/model.h"
 #include "model/vit.h"
 #include "vector_file.h"
 
@@ -19,6 +20,7 @@ struct vit_fixture {
     struct model *model;
     struct flat_model flat;
     struct arena arena;
+    size_t activations_mark;
     void *memory, *workspace;
     int64_t batch;  /* what there is room for */
     float *staging; /* device, fp32: what goes in and out */
@@ -26,7 +28,8 @@ struct vit_fixture {
     void *images, *logits; /* device, compute type */
     int32_t *labels;       /* device */
     struct loss_sums *sums;
-    bool training;           /* dropout on */
+    bool training;           /* of the next pass: dropout on */
+    double running_weight;   /* of the next pass */
     uint32_t step;           /* keys dropout */
     struct run_place *place; /* device */
 };
@@ -51,10 +54,14 @@ struct vit_shape vit_fixture_reference_shape(int64_t depth);
 
 /* The shape in a vector file's metadata. */
 struct vit_shape vit_fixture_shape(const struct vector_file *file);
+struct convnet_shape vit_fixture_convnet_shape(const struct vector_file *file);
 
 /* All tensors from a vector file: PREFIX/NAME. */
 void vit_fixture_load(struct vit_fixture *fixture, const struct vector_file *file,
                       const char *prefix);
+
+/* Lays activations out for training or for evaluation passes. */
+void vit_fixture_set_training(struct vit_fixture *fixture, bool training);
 
 /* Tells the device where in the run it is; vit_fixture_run does so for its pass. */
 void vit_fixture_set_place(struct vit_fixture *fixture, const struct run_place *place);

@@ -97,22 +97,26 @@ static void entry_print(const struct plan *plan, const struct plan_entry *entry,
         printf(" %11lld\n", (long long)entry->largest_batch);
 }
 
-/* All strategies side by side, without and with recomputation of blocks. */
+/* All strategies side by side, without and, where the model can, with recomputation of blocks. */
 static void strategies_print(const struct plan *plan, size_t base, bool own)
 {
     static struct plan_entry entry;
     size_t memory = (size_t)plan->options.plan.memory;
     size_t room = memory > base ? memory - base : memory > 0 ? 1 : 0;
+    bool recomputes = model_recomputes(plan->options.model.name);
     printf("\nTotal: with %s. Sent: by a rank in a step, in its groups, and of that between "
-           "nodes.\nblock: train.checkpoint_activations=block.",
-           own ? "the context, of the GPU's memory" : "loaders, snapshot and libraries");
+           "nodes.%s",
+           own ? "the context, of the GPU's memory" : "loaders, snapshot and libraries",
+           recomputes ? "\nblock: train.checkpoint_activations=block." : "");
     if (memory > 0)
         printf(" Largest: train.batch that fits in plan.memory=%.0f MiB.", mib(memory));
     printf("\n\n");
     header_print("MiB of a rank", "");
     printf(" %11s %11s %11s%s\n", "sent shard", "replica", "network",
            memory > 0 ? "     largest" : "");
-    for (int block = CHECKPOINT_ACTIVATIONS_NONE; block <= CHECKPOINT_ACTIVATIONS_BLOCK; block++)
+    for (int block = CHECKPOINT_ACTIVATIONS_NONE;
+         block <= (recomputes ? CHECKPOINT_ACTIVATIONS_BLOCK : CHECKPOINT_ACTIVATIONS_NONE);
+         block++)
         for (int strategy = STRATEGY_DDP; strategy <= STRATEGY_HSDP; strategy++) {
             plan_make(plan, (enum strategy_choice)strategy,
                       (enum checkpoint_activations_choice)block, room, &entry);

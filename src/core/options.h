@@ -74,6 +74,7 @@ struct options {
         double dropout, drop_path;             /* negative: the registry's */
         int qkv_bias, class_token, embed_norm; /* enum switch_choice */
         int pool;                              /* enum pool_choice */
+        int64_t width;                         /* of ResNets */
         int sync_bn;                           /* enum switch_choice; auto: on */
     } model;
     struct {

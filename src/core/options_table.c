@@ -77,6 +77,8 @@ const struct option_entry option_table[] = {
      .help = "A layer norm on the embedded patches."},
     {PLACE(model, pool), CHOICES("auto", "token", "mean"), .preset = "auto",
      .help = "What the head sees: the class token, or the mean of the patches."},
+    {PLACE(model, width), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 4096,
+     .help = "ResNets: channels of the first stage; each next one has twice as many."},
     {PLACE(model, sync_bn), SWITCH_OR_AUTO, .preset = "auto",
      .help = "Batch norm: do statistics come from the samples of all ranks (of a piece, where "
              "train.accumulate cuts)? off: of their own rank alone, so that results depend on how "

@@ -84,6 +84,7 @@ struct convnet_shape {
      * the logits. */
     void (*describe)(struct convnet *convnet, const struct convnet_shape *shape);
     int64_t image, channels, classes;
+    int64_t width;   /* ResNets: channels of the first stage; each next one has twice as many */
     int blocks[4];   /* ResNets: of each stage */
     bool bottleneck; /* ResNets: 1x1, 3x3, 1x1 */
     enum model_loss loss;

@@ -80,6 +80,9 @@ struct unit_tensor *unit_add_tensor(struct unit *unit, uint32_t *next_index, con
 /* The table of units: name, tensors, parameters, MB. */
 void model_print_summary(const struct model *model);
 
+/* Does train.checkpoint_activations=block exist for the model of this name? */
+bool model_recomputes(const char *name);
+
 /* The registry's names, NULL at the end. */
 const char *const *model_names(void);
 

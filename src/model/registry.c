@@ -56,6 +56,7 @@ struct registry_entry {
             .image = 224,                                                                          \
             .channels = 3,                                                                         \
             .classes = 1000,                                                                       \
+            .width = 64,                                                                           \
             .bottleneck = bottleneck_,                                                             \
             .blocks = {__VA_ARGS__}                                                                \
         }                                                                                          \
@@ -85,7 +86,7 @@ static const struct registry_entry registry[] = {
     VIT("vit_base_patch32_224", 32, 768, 12),
     CNN("cnn_a", .describe = cnn_a_describe),
     CNN("cnn_a_lenet", .describe = cnn_a_lenet_describe),
-    CNN("cnn_b", .describe = cnn_b_describe, .blocks = {2, 2, 2, 2}),
+    CNN("cnn_b", .describe = cnn_b_describe, .width = 64, .blocks = {2, 2, 2, 2}),
     RESNET("resnet18", false, 2, 2, 2, 2),
     RESNET("resnet34", false, 3, 4, 6, 3),
     RESNET("resnet50", true, 3, 4, 6, 3),
@@ -108,6 +109,14 @@ const char *const *model_names(void)
     for (int i = 0; i < REGISTRY_ENTRIES; i++)
         names[i] = registry[i].name;
     return names;
+}
+
+bool model_recomputes(const char *name)
+{
+    for (int i = 0; i < REGISTRY_ENTRIES; i++)
+        if (strcmp(registry[i].name, name) == 0)
+            return registry[i].vit.image > 0;
+    return false;
 }
 
 static const struct registry_entry *registry_find(const char *name, struct error *error)
@@ -169,6 +178,13 @@ struct vit_option {
     bool given;
 };
 
+static bool not_for(const struct options *options, const char *key, const char *kind,
+                    struct error *error)
+{
+    return error_set(error, ERROR_USAGE, "%s is for %s, and model.name=%s is none: leave it out",
+                     key, kind, options->model.name);
+}
+
 static bool check_no_vit_options(const struct options *options, struct error *error)
 {
     const struct vit_option given[] = {
@@ -186,9 +202,7 @@ static bool check_no_vit_options(const struct options *options, struct error *er
     };
     for (size_t i = 0; i < sizeof given / sizeof given[0]; i++)
         if (given[i].given)
-            return error_set(error, ERROR_USAGE,
-                             "%s is for ViTs, and model.name=%s is none: leave it out",
-                             given[i].name, options->model.name);
+            return not_for(options, given[i].name, "ViTs", error);
     return true;
 }
 
@@ -197,12 +211,17 @@ static struct model *entry_open(const struct registry_entry *entry, const struct
 {
     struct vit_shape vit = entry->vit;
     struct convnet_shape convnet = entry->convnet;
+    if (convnet.width == 0 && options->model.width > 0) {
+        not_for(options, "model.width", "ResNets", error);
+        return NULL;
+    }
     if (vit.image > 0) {
         shape_override(&vit, options);
         return vit_open(&vit, device, compute, error);
     }
     if (!check_no_vit_options(options, error))
         return NULL;
+    override_integer(&convnet.width, options->model.width);
     override_integer(&convnet.image, options->model.image);
     override_integer(&convnet.channels, options->model.channels);
     override_integer(&convnet.classes, options->model.classes);

@@ -8,7 +8,7 @@
 /* Where a family's models differ besides the numbers of blocks. */
 struct resnet {
     struct convnet *convnet;
-    bool bottleneck;
+    const struct convnet_shape *shape;
     const char *shortcut; /* what the two nodes of a block's projection are called: "%s.%s.0" */
 };
 
@@ -57,14 +57,15 @@ static int block_shortcut(const struct resnet *resnet, const char *block, int in
 static int block_add(const struct resnet *resnet, int input, int stage, int number)
 {
     char block[TENSOR_NAME];
-    int64_t width = (int64_t)64 << stage, channels = resnet->bottleneck ? 4 * width : width;
+    int64_t width = resnet->shape->width << stage;
+    int64_t channels = resnet->shape->bottleneck ? 4 * width : width;
     int64_t stride = stage > 0 && number == 0 ? 2 : 1;
     snprintf(block, sizeof block, "layer%d.%d", stage + 1, number);
     convnet_unit(resnet->convnet, block);
     struct convnet_node wide = {.input = input, .channels = width, .kernel = 3, .stride = stride};
     struct convnet_node last = {.channels = channels, .kernel = 3, .stride = 1};
     int next = 1;
-    if (resnet->bottleneck) {
+    if (resnet->shape->bottleneck) {
         struct convnet_node narrow = {.input = input, .channels = width, .kernel = 1, .stride = 1};
         wide.input = block_convolution(resnet, block, next++, narrow, 0);
         last.kernel = 1;
@@ -74,9 +75,9 @@ static int block_add(const struct resnet *resnet, int input, int stage, int numb
     return block_convolution(resnet, block, next, last, shortcut);
 }
 
-static void stages_and_head(const struct resnet *resnet, int node,
-                            const struct convnet_shape *shape)
+static void stages_and_head(const struct resnet *resnet, int node)
 {
+    const struct convnet_shape *shape = resnet->shape;
     for (int stage = 0; stage < 4; stage++)
         for (int number = 0; number < shape->blocks[stage]; number++)
             node = block_add(resnet, node, stage, number);
@@ -91,21 +92,23 @@ static void stages_and_head(const struct resnet *resnet, int node,
 
 void cnn_b_describe(struct convnet *convnet, const struct convnet_shape *shape)
 {
-    const struct resnet resnet = {convnet, shape->bottleneck, "shortcut"};
+    const struct resnet resnet = {convnet, shape, "shortcut"};
     convnet_unit(convnet, "stem");
-    const struct convnet_node first = {.channels = 64, .kernel = 3, .stride = 1, .padding = 1};
-    stages_and_head(&resnet, convolution_and_norm(convnet, "conv1", "bn1", first, 0, true), shape);
+    const struct convnet_node first = {
+        .channels = shape->width, .kernel = 3, .stride = 1, .padding = 1};
+    stages_and_head(&resnet, convolution_and_norm(convnet, "conv1", "bn1", first, 0, true));
 }
 
 void resnet_describe(struct convnet *convnet, const struct convnet_shape *shape)
 {
-    const struct resnet resnet = {convnet, shape->bottleneck, "downsample"};
+    const struct resnet resnet = {convnet, shape, "downsample"};
     convnet_unit(convnet, "stem");
-    const struct convnet_node first = {.channels = 64, .kernel = 7, .stride = 2, .padding = 3};
+    const struct convnet_node first = {
+        .channels = shape->width, .kernel = 7, .stride = 2, .padding = 3};
     int node = convolution_and_norm(convnet, "conv1", "bn1", first, 0, true);
     node = convnet_add(
         convnet,
         &(struct convnet_node){
             .kind = CONVNET_MAX_POOL, .input = node, .kernel = 3, .stride = 2, .padding = 1});
-    stages_and_head(&resnet, node, shape);
+    stages_and_head(&resnet, node);
 }

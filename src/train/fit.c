@@ -96,7 +96,8 @@ static void advise(const struct session *session, const struct image_source *sou
                               .source = *source,
                               .training = training};
     int own = plan.options.mesh.strategy, kept = plan.options.train.checkpoint_activations;
-    bool blocks = training && kept != CHECKPOINT_ACTIVATIONS_BLOCK;
+    bool blocks = training && kept != CHECKPOINT_ACTIVATIONS_BLOCK &&
+                  model_recomputes(plan.options.model.name);
     advice[0] = '\0';
     batch_advise(&plan, own, kept, room, advice, size);
     bool found = blocks && way_try(&plan, own, CHECKPOINT_ACTIVATIONS_BLOCK, room, advice, size);
@@ -106,7 +107,8 @@ static void advise(const struct session *session, const struct image_source *sou
         found = strategies_try(&plan, CHECKPOINT_ACTIVATIONS_BLOCK, room, advice, size);
     int least = plan.ranks > 1 ? STRATEGY_FSDP : own;
     if (!found && training && (blocks || least != own))
-        batch_advise(&plan, least, CHECKPOINT_ACTIVATIONS_BLOCK, room, advice, size);
+        batch_advise(&plan, least, blocks ? CHECKPOINT_ACTIVATIONS_BLOCK : kept, room, advice,
+                     size);
     if (advice[0] == '\0')
         snprintf(advice, size, "more ranks on more nodes, or a smaller model");
 }
