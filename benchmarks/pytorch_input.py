@@ -1,7 +1,9 @@
-"""Images a second that torchvision's ImageFolder and DataLoader bring: RandomResizedCrop, RandAugment, ColorJitter,
-to tensors (PIL backend). Prints a row of the benchmarks' CSV, to stand beside those of bench_input."""
+"""Images a second, of time and of the processors' time, that torchvision's ImageFolder and DataLoader bring:
+RandomResizedCrop, RandAugment, ColorJitter, to tensors (PIL backend). Prints rows of the benchmarks' CSV, to stand
+beside those of bench_input."""
 
 import argparse
+import os
 import time
 
 from bench_common import print_row
@@ -16,8 +18,16 @@ def parse():
     parser.add_argument("--jitter", type=float, nargs=4, default=[0.0] * 4, metavar="PART",
                         help="brightness, contrast, saturation, hue")
     parser.add_argument("--rand-augment", type=int, default=0, metavar="OPERATIONS")
+    parser.add_argument("--normalise", action="store_true", help="also flip, ToTensor and Normalize, as training does")
     parser.add_argument("--seconds", type=float, default=10)
     return parser.parse_args()
+
+
+def endless(count):
+    """Small folders, too, are read for as long as it is measured, without a pause between epochs."""
+    import torch
+    while True:
+        yield from torch.randperm(count).tolist()
 
 
 def make_loader(options):
@@ -29,28 +39,45 @@ def make_loader(options):
         stages.append(transforms.RandAugment(options.rand_augment))
     if any(options.jitter):
         stages.append(transforms.ColorJitter(*options.jitter))
-    stages.append(transforms.PILToTensor())
+    if options.normalise:
+        stages += [transforms.RandomHorizontalFlip(), transforms.ToTensor(),
+                   transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])]
+    else:
+        stages.append(transforms.PILToTensor())
     data = ImageFolder(options.folder, transforms.Compose(stages))
-    return DataLoader(data, options.batch, shuffle=True, num_workers=options.workers, drop_last=True,
-                      persistent_workers=options.workers > 0)
+    return DataLoader(data, options.batch, sampler=endless(len(data)), num_workers=options.workers)
+
+
+def processor_seconds(processes):
+    """That this process and others took so far."""
+    ticks = 0
+    for process in [os.getpid(), *processes]:
+        with open(f"/proc/{process}/stat") as file:
+            ticks += sum(int(word) for word in file.read().rsplit(")", 1)[1].split()[11:13])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def main():
+    import torch
     import torchvision
     options = parse()
-    loader = make_loader(options)
-    for _ in loader:  # workers are there, files are cached
-        pass
-    begin, images = time.perf_counter(), 0
+    torch.set_num_threads(1)
+    batches = iter(make_loader(options))
+    for _ in range(4 * max(1, options.workers)):  # workers are there
+        next(batches)
+    processes = [worker.pid for worker in getattr(batches, "_workers", [])]
+    begin, before, images = time.perf_counter(), processor_seconds(processes), 0
     while time.perf_counter() - begin < options.seconds:
-        for batch, _ in loader:
-            images += len(batch)
+        images += len(next(batches)[1])
     rate = images / (time.perf_counter() - begin)
+    rate_of_processors = images / (processor_seconds(processes) - before)
     stages = "crop" + (" + RandAugment" if options.rand_augment else "") + (" + jitter" if any(options.jitter) else "")
-    print_row(framework="torchvision", version=torchvision.__version__, work="input",
-              model=f"files to {options.image} pixels", batch=options.batch, precision="uint8", strategy="none",
-              ranks=1, threads=options.workers, metric=f"{stages} ({options.workers} workers)", value=f"{rate:.0f}",
-              unit="images/s")
+    for of, value in {"": rate, " in processor time": rate_of_processors}.items():
+        print_row(framework="torchvision", version=torchvision.__version__, work="input",
+                  model=f"files to {options.image} pixels", batch=options.batch,
+                  precision="fp32" if options.normalise else "uint8", strategy="none", ranks=1,
+                  threads=options.workers, metric=f"{stages} ({options.workers} workers){of}", value=f"{value:.0f}",
+                  unit="images/s")
 
 
 if __name__ == "__main__":

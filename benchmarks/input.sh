@@ -1,0 +1,27 @@
+#!/bin/sh
+# Images a second from folders of JPEG files, 224 x 224 by RandomResizedCrop: vittrain's loader with 2 threads
+# against torchvision's DataLoader with 2 workers, in turn, and the median of the ratios of what a second of a
+# processor brings (on a machine that others use, too, the clock tells little). Rows of the benchmarks' CSV.
+#   input.sh ROOT [PAIRS]       ROOT/train/CLASS/FILE; build first: make benchmarks/bench_input
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+root=$1 pairs=${2:-5}
+build=${BUILD:-$here/..}
+PYTHON=${PYTHON:-python3}
+VITTRAIN_COMMIT=$(git -C "$here" rev-parse --short HEAD) && export VITTRAIN_COMMIT
+work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
+
+for pair in $(seq "$pairs"); do
+    "$build/benchmarks/bench_input" data.format=imagefolder data.root="$root" model.image=224 \
+        augment.random_resized_crop=on data.workers=2 run.threads=1 train.batch=32 >"$work/own"
+    "$PYTHON" -W ignore "$here/pytorch_input.py" "$root/train" --workers 2 --seconds 3 --normalise >"$work/other"
+    [ "$pair" != 1 ] || head -1 "$work/own"
+    tail -n +2 "$work/own"
+    cat "$work/other"
+    own=$(grep ',loader (2 workers) in processor time,' "$work/own" | cut -d, -f14)
+    other=$(grep ' in processor time,' "$work/other" | cut -d, -f14)
+    awk -v a="$own" -v b="$other" 'BEGIN { print a / b }' >>"$work/ratios"
+done
+sort -n "$work/ratios" | awk '{ r[NR] = $1 } END { print r[int((NR + 1) / 2)] }' >"$work/median"
+grep ' in processor time,' "$work/other" |
+    sed "s/,torchvision,\([^,]*\),/,vittrain over torchvision,\1,/; s/,crop (2 workers).*/,loader (2 workers) in processor time: median of $pairs pairs,$(cat "$work/median"),ratio/"
