@@ -3,6 +3,7 @@
 # TensorBoard, checkpoints by h5py, weights by safetensors; and convolutional models beside PyTorch. Not
 # part of `make check`, which needs no Python. TAP output.
 #   PYTHON=python TEST_SOURCE=/src TEST_BUILD=/build [VITTRAIN_IMAGES=/folder] sh check_with_python.sh
+# VITTRAIN_IMAGES: folders of image files, one a class, which are then compared with Pillow, too.
 
 PYTHON=${PYTHON:-python3}
 MPIRUN=${MPIRUN:-mpirun --oversubscribe}
@@ -46,5 +47,21 @@ result "packing on two ranks" "$([ $status -eq 0 ] || echo "status $status")" "$
 read_by "h5py reads packed data" check_packed.py "$work/packed.h5" "$sample"
 
 read_by "real images get the colours that Pillow gives them" check_colours.py "$TEST_BUILD/test/test_policy"
+
+# images NAME ROOT SIZE: what is decoded and resized, against Pillow; real images where VITTRAIN_IMAGES has them.
+images() {
+    rm -f "$work/images.h5"
+    run 2 images convert data data.format=imagefolder data.root="$2" data.scaled_decode=off data.val=none \
+        convert.output="$work/images.h5" convert.kind=decoded convert.size="$3"
+    result "$1 are packed as pixels" "$([ $status -eq 0 ] || echo "status $status")" "$work/images.log"
+    read_by "$1 are as Pillow decodes and resizes them" check_images.py "$work/images.h5" "$2/train" train
+}
+for class in train/bird train/cat train/dog val/bird val/cat val/dog; do mkdir -p "$work/tree/$class"; done
+"$TEST_BUILD/test/test_image_folder" --make "$work/tree" 60
+images "made images" "$work/tree" 32
+if [ -n "${VITTRAIN_IMAGES:-}" ]; then
+    mkdir "$work/real" && ln -s "$VITTRAIN_IMAGES" "$work/real/train"
+    images "real images" "$work/real" 224
+fi
 
 echo "1..$number"
