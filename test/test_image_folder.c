@@ -355,15 +355,15 @@ static void cinic_has_its_statistics(void **state)
     put_image("valid/cat/1.png", "png_rgb_8");
     put_image("test/cat/1.png", "png_rgb_8");
     opens(SPLIT_TRAIN);
-    assert_null(dataset.mean);
+    assert_false(dataset.normalised);
     dataset_close(&dataset);
     snprintf(options.data.format, sizeof options.data.format, "cinic10");
     opens(SPLIT_TRAIN);
-    assert_true(dataset.mean[0] > 0.47 && dataset.std[2] > 0.25);
+    assert_true(dataset.normalised && dataset.mean[0] > 0.47 && dataset.std[2] > 0.25);
     dataset_close(&dataset);
     struct dataset described;
     assert_true(dataset_describe(&described, &options, &error));
-    assert_true(described.encoded && described.classes == 1 && described.mean != NULL);
+    assert_true(described.encoded && described.classes == 1 && described.normalised);
 }
 
 /* ---- For scripts. */
