@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "core/random.h"
+#include "device/image.h"
 #include "device_test.h"
 #include "vector_file.h"
 
@@ -253,8 +254,9 @@ static void too_large(struct device_test *test)
 static void too_many_channels(struct device_test *test)
 {
     test->device->backend->image_transform(
-        test->stream, &(struct image_transform){
-                          .batch = 1, .channels = 17, .height = 1, .width = 1, .mean = zeros});
+        test->stream,
+        &(struct image_transform){
+            .batch = 1, .channels = IMAGE_CHANNELS + 1, .height = 1, .width = 1, .mean = zeros});
 }
 
 static void images_too_large_end_the_program(void **state)
