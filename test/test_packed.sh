@@ -15,7 +15,7 @@ losses() {
         >"$work/$kept.loss"
 }
 
-echo 1..22
+echo 1..23
 for ranks in 1 3; do
     run $ranks pack convert data data.root="$sample" convert.output="$work/cifar$ranks.h5"
     bad=$([ $status -eq 0 ] || echo "status $status")
@@ -91,4 +91,6 @@ fails 2 'a file that is there' 5 'cifar1.h5 is there already' convert data data.
     convert.output="$work/cifar1.h5"
 fails 1 'files of what has none' 2 'are pixels and no image files' convert data \
     data.root="$sample" convert.kind=encoded convert.output="$work/no.h5"
+fails 2 'what has no images' 2 'data.task=regression has no images to pack' convert data \
+    data.format=synthetic data.task=regression convert.output="$work/no.h5"
 result 'nothing is left behind' "$(ls "$work" | grep -E 'part$|^no.h5')"

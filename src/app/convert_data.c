@@ -9,6 +9,9 @@
 
 static bool options_fit(const struct options *options, struct error *error)
 {
+    if (strcmp(options->data.format, "synthetic") == 0 && options->data.task == TASK_REGRESSION)
+        return error_set(error, ERROR_USAGE,
+                         "convert data: data.task=regression has no images to pack; leave it out");
     if (!text_ends_with(options->convert.output, ".h5"))
         return error_set(error, ERROR_USAGE,
                          "convert data: say by convert.output=FILE.h5 which file to make");

@@ -119,8 +119,8 @@ const struct option_entry option_table[] = {
      .help = "Synthetic data: what is to be learnt. regression: a random target from 0 to 1 for "
              "20 random numbers (or model.channels of them); for model.name=linear."},
     {PLACE(data, skip_broken), .kind = OPTION_IS_SWITCH, .preset = "off",
-     .help = "Folders of images: leave out files that are no images (the log says how many); off: "
-             "they end the run."},
+     .help = "Folders of images: leave out files that are no images, with data.check=full those that "
+             "are cut or damaged, too (the log says how many); off: they end the run."},
     {PLACE(data, allow_empty), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Folders of images: classes without images are classes; off: they end the run."},
     {PLACE(data, check), CHOICES("none", "header", "full"), .preset = "header",

@@ -150,7 +150,8 @@ bool image_file_decode(const uint8_t *bytes, size_t count, const struct image_he
 bool image_file_is_cut(struct error *error)
 {
     return error_set(error, ERROR_DATA,
-                     "is cut: it ends inside the image; data.truncated=accept takes what is there");
+                     "is cut: it ends inside the image; data.truncated=accept takes what is there, "
+                     "data.skip_broken=on with data.check=full leaves it out");
 }
 
 bool image_pixels_reserve(struct image_pixels *pixels, struct error *error)

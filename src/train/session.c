@@ -307,16 +307,16 @@ static bool pinned_allocate(struct session *session, struct error *error)
 bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
                       bool training, struct error *error)
 {
-    if (source->channels != session->model->channels)
-        error_set(error, ERROR_USAGE,
-                  "the images have %lld channels and model.channels is %lld: set model.channels",
-                  (long long)source->channels, (long long)session->model->channels);
     if ((source->label_unit > 0) != (session->model->loss == LOSS_SQUARED_ERROR))
         error_set(error, ERROR_USAGE,
                   "model.name=%s learns %s, and the data are of %s: see data.task",
                   session->options->model.name,
                   session->model->loss == LOSS_SQUARED_ERROR ? "numbers" : "classes",
                   source->label_unit > 0 ? "numbers" : "classes");
+    if (source->channels != session->model->channels)
+        error_set(error, ERROR_USAGE,
+                  "the images have %lld channels and model.channels is %lld: set model.channels",
+                  (long long)source->channels, (long long)session->model->channels);
     const struct image_source known = session_source(session, source);
     session_measure(session, batch, &known, training, NULL);
     snapshot_decide(session);
