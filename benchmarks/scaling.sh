@@ -18,7 +18,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 case $model in
-vit_cifar) image=32 ;;
+vit_cifar | cnn_*) image=32 ;;
 *) image=224 ;;
 esac
 

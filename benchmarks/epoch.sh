@@ -1,0 +1,34 @@
+#!/bin/bash
+# Images a second of an epoch of CNN-A (batches of 16, single precision) with its data: vittrain and PyTorch in turn on
+# the same cores. Prints rows of the benchmarks' CSV (README.md); the last is the ratio of the medians.
+#
+#   benchmarks/epoch.sh FOLDER [TURNS] >> benchmarks/results/epoch-HOST.csv
+#
+# FOLDER: CIFAR-10's binary files. Environment: PYTHON (with torch and torchvision), VITTRAIN.
+set -euo pipefail
+
+folder=${1:?FOLDER} turns=${2:-3}
+here=$(dirname "$(readlink -f "$0")")
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+host="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1) ($(nproc) cores)"
+
+vittrain=${VITTRAIN:-$here/../vittrain}
+version=$("$vittrain" --version | cut -d' ' -f2-)
+
+row() { # FRAMEWORK METRIC VALUE UNIT
+    echo "$(date +%FT%T),${host//,/ },$(git -C "$here" rev-parse --short HEAD),$1,$version,epoch with its data,cnn_a,16,fp32,none,1,$(nproc),$2,$3,$4"
+}
+
+median() { sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+
+for turn in $(seq "$turns"); do
+    "${PYTHON:-python3}" "$here/pytorch_epoch.py" "$folder" | tee -a "$scratch/pytorch"
+    "$vittrain" "$here/../input/cnn_a.ini" data.root="$folder" train.epochs=2 data.val=none \
+        checkpoint.every=0 output.tensorboard=off output.log_every=1000 run.dir="$scratch/run$turn" >"$scratch/log"
+    speed=$(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } END { print $at["images_per_second"] }' \
+        "$scratch/run$turn/epochs.csv")
+    row vittrain speed "$speed" images/s | tee -a "$scratch/vittrain"
+done
+ours=$(cut -d, -f14 "$scratch/vittrain" | median) theirs=$(cut -d, -f14 "$scratch/pytorch" | median)
+row "vittrain over pytorch" speed "$(awk -v a="$ours" -v b="$theirs" 'BEGIN { printf "%.2f", a / b }')" x
