@@ -1,14 +1,16 @@
 """Uses weights of timm and torchvision as somebody would who has some: a whole ViT-B/32 and ResNet-18 (random ones) in
 safetensors. vittrain's class probabilities must be PyTorch's (their logarithms, which are the logits but for a constant,
 to 1e-4), and so must be the losses of 20 steps of fine-tuning, all in single precision on real images resized to 224
-pixels as PIL does. Weights of 1,000 classes must go into a model of 10, all but the head.
+pixels as PIL does. Rounding grows in a network with batch norm that starts at random, in PyTorch's too: so losses are
+compared with PyTorch's in double precision, from which vittrain's may be three times as far as PyTorch's in single.
+Weights of 1,000 classes must go into a model of 10, all but the head.
 
     check_pretrained.py VITTRAIN SAMPLE [MODEL...]
 
 SAMPLE is a folder with CIFAR-10's binary files. Needs torch, torchvision, timm, safetensors; takes minutes.
 """
+import copy
 import csv
-import math
 import pathlib
 import subprocess
 import sys
@@ -21,7 +23,8 @@ import torchvision
 from PIL import Image
 from safetensors.torch import save_file
 
-STEPS, BATCH, IMAGES, CLASSES, RATE = 20, 8, 32, 10, 0.01
+STEPS, BATCH, IMAGES, CLASSES = 20, 8, 32, 10
+RATE = {"vit_base_patch32_224": 0.01, "resnet18": 1e-4}
 MEAN_STD = {"vit_base_patch32_224": ([0.5] * 3, [0.5] * 3),
             "resnet18": ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])}
 
@@ -70,27 +73,35 @@ def predictions_gap(program, name, model, data, images, folder):
     return (ours - theirs).abs().max().item()
 
 
-def losses_gap(program, name, model, data, images, labels, folder):
-    """The furthest that a loss of fine-tuning is from PyTorch's, as a share of it."""
+def losses_ours(program, name, data, folder):
     vittrain_run(program, "train", *data, f"model.init={folder}/{name}.safetensors", "data.shuffle=off",
                  "data.val=none", "augment.flip=0", "augment.rotate=0", "augment.translate=0", "augment.erase=0",
-                 f"train.batch={BATCH}", f"train.steps={STEPS}", "optim.name=sgd", f"optim.lr={RATE}",
+                 f"train.batch={BATCH}", f"train.steps={STEPS}", "optim.name=sgd", f"optim.lr={RATE[name]}",
                  "optim.momentum=0.9", "optim.weight_decay=1e-4", "output.log_every=1",
                  f"run.dir={folder}/run-{name}")
     with open(f"{folder}/run-{name}/metrics.csv", newline="") as file:
-        ours = [float(row["loss"]) for row in csv.DictReader(file) if row["split"] == "train"]
+        losses = [float(row["loss"]) for row in csv.DictReader(file) if row["split"] == "train"]
+    assert len(losses) == STEPS
+    return losses
+
+
+def losses_theirs(name, model, images, labels):
     model.train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=0.9, weight_decay=1e-4)
-    theirs = []
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE[name], momentum=0.9, weight_decay=1e-4)
+    losses = []
     for step in range(STEPS):
         batch = slice(step * BATCH % IMAGES, step * BATCH % IMAGES + BATCH)
         optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(model(images[batch]), labels[batch])
         loss.backward()
         optimizer.step()
-        theirs.append(loss.item())
-    assert len(ours) == STEPS and theirs[-1] < theirs[0], theirs
-    return max(abs(a - b) / b for a, b in zip(ours, theirs))
+        losses.append(loss.item())
+    assert abs(losses[-4] / losses[0] - 1) > 1e-2, "the same images again, and nothing was learnt"
+    return losses
+
+
+def furthest(losses, truth):
+    return max(abs(a - b) / b for a, b in zip(losses, truth))
 
 
 def other_head(program, name, data, folder):
@@ -108,7 +119,7 @@ def main():
         for file in ("data_batch_1.bin", "test_batch.bin"):
             (pathlib.Path(folder) / file).write_bytes(first)
         (pathlib.Path(folder) / "batches.meta.txt").write_bytes((sample / "batches.meta.txt").read_bytes())
-        print("model,log-probabilities' largest difference,losses' largest relative difference")
+        print("model,log-probabilities' largest difference,losses' from double precision,PyTorch's own in single")
         for name in sys.argv[3:] or MEAN_STD:
             model = model_make(name, CLASSES)
             images, labels = images_read(f"{folder}/data_batch_1.bin", name)
@@ -117,10 +128,12 @@ def main():
             data = (f"model.name={name}", f"model.classes={CLASSES}", "data.format=cifar10", f"data.root={folder}",
                     "train.precision=fp32", "run.backend=cpu")
             logits = predictions_gap(program, name, model, data, images, folder)
-            losses = losses_gap(program, name, model, data, images, labels, folder)
+            truth = losses_theirs(name, copy.deepcopy(model).double(), images.double(), labels)
+            single = furthest(losses_theirs(name, copy.deepcopy(model), images, labels), truth)
+            ours = furthest(losses_ours(program, name, data, folder), truth)
             other_head(program, name, data, folder)
-            print(f"{name},{logits:.2g},{losses:.2g}", flush=True)
-            assert logits < 1e-4 and losses < 1e-3 and math.isfinite(losses)
+            print(f"{name},{logits:.2g},{ours:.2g},{single:.2g}", flush=True)
+            assert logits < 1e-4 and ours < max(1e-4, 3 * single)
 
 
 if __name__ == "__main__":
