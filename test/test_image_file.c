@@ -487,7 +487,8 @@ static void sums_mend(struct fuzzed *input)
         return;
     for (size_t at = 8; at + 12 <= input->count;) {
         uint8_t *chunk = input->bytes + at;
-        const size_t length = (size_t)chunk[0] << 24 | chunk[1] << 16 | chunk[2] << 8 | chunk[3];
+        const size_t length =
+            (size_t)chunk[0] << 24 | (size_t)chunk[1] << 16 | (size_t)chunk[2] << 8 | chunk[3];
         if (length > input->count - at - 12)
             return;
         const uint32_t sum = png_sum(chunk + 4, length + 4);
