@@ -109,12 +109,14 @@ def compare(name, what, found, single, expected, start):
 
 def check(vittrain, folder, name, sets, data):
     torch.manual_seed(sum(map(ord, name)))
-    model = CASES[name]()
+    # As here: PyTorch itself comes to other losses (by 1e-3 after three steps of a ResNet) in the other order.
+    model = CASES[name]().to(memory_format=torch.channels_last)
     randomize(model)
     start = tensors(model)
     save_file(start, os.path.join(folder, f"{name}.safetensors"))
     single = copy.deepcopy(model)
-    train(single, *(part.float() if part.is_floating_point() else part for part in sets["data_batch_1.bin"]))
+    single_losses = train(single, *(part.float() if part.is_floating_point() else part
+                                    for part in sets["data_batch_1.bin"]))
     single = tensors(single)
     model.double()
     expected_losses = train(model, *sets["data_batch_1.bin"])
@@ -123,8 +125,10 @@ def check(vittrain, folder, name, sets, data):
     with torch.no_grad():
         images, labels = sets["test_batch.bin"]
         expected_test = functional.cross_entropy(model(images), labels).item()
-    for found, expected in zip(losses + [test_loss], expected_losses + [expected_test]):
-        assert abs(found - expected) < 2e-4 * expected, (name, losses, expected_losses, test_loss, expected_test)
+    # Rounding grows from step to step, PyTorch's in single precision as well.
+    usual = [abs(a - b) for a, b in zip(single_losses, expected_losses)]
+    for found, expected, rounding in zip(losses + [test_loss], expected_losses + [expected_test], usual + [max(usual)]):
+        assert abs(found - expected) < 2e-4 * expected + 5 * rounding, (name, losses, expected_losses, single_losses)
     expected = tensors(model)
     names = {key for key in expected if not key.endswith("num_batches_tracked")}
     assert set(weights) == names, set(weights) ^ names
