@@ -99,3 +99,19 @@ differ() {
         }
         END { if (NR == 0) print "nothing to compare" }'
 }
+
+# losses_of NAME: of the newest run, if it ended well: its losses lie in $work/NAME.loss and NAME.val.
+losses_of() {
+    [ $status -eq 0 ] || return
+    column "$work/$1/metrics.csv" train loss >"$work/$1.loss"
+    column "$work/$1/metrics.csv" val loss >"$work/$1.val"
+}
+
+# compare NAME RUN REFERENCE TOLERANCE: the newest run, RUN, ended well and has the REFERENCE's losses.
+compare() {
+    bad=
+    [ $status -eq 0 ] || bad="exit status $status"
+    [ -n "$bad" ] || bad=$(differ "$work/$3.loss" "$work/$2.loss" "$4")
+    [ -n "$bad" ] || bad=$(differ "$work/$3.val" "$work/$2.val" "$4")
+    result "$1" "$bad" "$work/$2.log"
+}

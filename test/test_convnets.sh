@@ -15,18 +15,7 @@ train() {
     ranks=$1 name=$2
     shift 2
     run "$ranks" "$name" $norms debug.check_weights=1 run.dir="$work/$name" "$@"
-    [ $status -eq 0 ] || return
-    column "$work/$name/metrics.csv" train loss >"$work/$name.loss"
-    column "$work/$name/metrics.csv" val loss >"$work/$name.val"
-}
-
-# compare NAME RUN REFERENCE TOLERANCE
-compare() {
-    bad=
-    [ $status -eq 0 ] || bad="exit status $status"
-    [ -n "$bad" ] || bad=$(differ "$work/$3.loss" "$work/$2.loss" "$4")
-    [ -n "$bad" ] || bad=$(differ "$work/$3.val" "$work/$2.val" "$4")
-    result "$1" "$bad" "$work/$2.log"
+    losses_of "$name"
 }
 
 train 1 one
