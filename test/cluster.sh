@@ -1,0 +1,316 @@
+#!/bin/sh
+# Several nodes on one machine, for tests: a node is a set of namespaces (net, pid, mount, ipc, uts) with an
+# sshd, its own host name, /tmp, /run and /dev/shm, and a cable to a switch. All else of the file system is shared.
+# Slurm can be started on them. Needs root; nothing outside of DIR and of the namespaces is changed.
+#
+#   cluster.sh DIR usable [slurm]     prints why nodes (with Slurm) are not possible here and fails, else nothing
+#   cluster.sh DIR up N [slurm]       makes nodes 1..N; slurm: and node N+1, the head, with Slurm on all
+#   cluster.sh DIR down               takes everything away
+#   cluster.sh DIR exec I COMMAND...  runs the command in node I
+#   cluster.sh DIR env                the shell's settings for mpirun in a node, to be read by eval
+#   cluster.sh DIR hosts SLOTS        a host file
+#   cluster.sh DIR name I             the host name of node I; address I: its address
+#   cluster.sh DIR link I up|down     the cable of node I, in and out
+#   cluster.sh DIR shape I RATE       a slow cable (tc: 100mbit); RATE none: as before
+#   cluster.sh DIR crash I            cable out and all processes killed at once: the power is off
+#   cluster.sh DIR boot I             a node that crashed is there again, its /tmp empty
+#   cluster.sh DIR head COMMAND...    runs the command (sbatch, squeue, scontrol) on the head
+#   cluster.sh DIR slurmd I           starts Slurm's daemon there again, after boot
+#   cluster.sh DIR wait JOB SECONDS   waits until the job has left the queue; prints its state
+#
+# Also visible in the nodes although under /tmp: DIR, TEST_BUILD, TEST_SOURCE and the folders of CLUSTER_SHARED.
+set -eu
+self=$(cd "$(dirname "$0")" && pwd)/$(basename "$0")
+[ $# -ge 2 ] || { sed -n '2,24s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+mkdir -p "$1"
+dir=$(cd "$1" && pwd) command=$2
+shift 2
+state=$dir/cluster network=10.90.0
+prefix= computing=0 nodes=0 shared= head_node=
+[ ! -f "$state/conf" ] || . "$state/conf"
+
+fail() { echo "cluster.sh: $*" >&2; exit 1; }
+process_of() { cat "$state/$prefix$1/pid" 2>/dev/null || echo 0; }
+runs() { [ -d "/proc/$(process_of "$1")/ns" ]; }
+
+# enter I COMMAND...: in all namespaces of the node.
+enter() {
+    runs "$1" || fail "node $1 is off"
+    process=$(process_of "$1")
+    shift
+    nsenter -t "$process" -n -u -m -i -p --wd="$PWD" -- "$@"
+}
+
+usable() {
+    [ "$(id -u)" = 0 ] || { echo 'needs root, for namespaces'; return 1; }
+    needed='unshare nsenter ip tc ssh ssh-keygen /usr/sbin/sshd'
+    [ "${1:-}" != slurm ] || needed="$needed sbatch /usr/sbin/slurmctld /usr/sbin/slurmd /usr/sbin/munged"
+    for program in $needed; do
+        command -v "$program" >/dev/null 2>&1 || { echo "there is no $program"; return 1; }
+    done
+    unshare --net --uts --mount --ipc --pid --fork true 2>/dev/null || { echo 'namespaces are not allowed'; return 1; }
+}
+
+# ---- nodes
+
+write_keys() {
+    [ -f "$state/key" ] || ssh-keygen -q -t ed25519 -N '' -C node -f "$state/key"
+    [ -f "$state/host_key" ] || ssh-keygen -q -t ed25519 -N '' -C host -f "$state/host_key"
+    cat >"$state/ssh_config" <<END
+Host *
+  IdentityFile $state/key
+  IdentitiesOnly yes
+  BatchMode yes
+  StrictHostKeyChecking no
+  UserKnownHostsFile /dev/null
+  GlobalKnownHostsFile /dev/null
+  LogLevel ERROR
+  ConnectTimeout 5
+END
+}
+
+write_sshd_config() {
+    cat >"$1/sshd_config" <<END
+ListenAddress $network.$2
+HostKey $state/host_key
+AuthorizedKeysFile $state/key.pub
+PidFile none
+StrictModes no
+UsePAM no
+UseDNS no
+PasswordAuthentication no
+PermitRootLogin prohibit-password
+MaxStartups 100
+MaxSessions 100
+END
+}
+
+write_hosts() {
+    echo '127.0.0.1 localhost'
+    for i in $(seq 1 "$nodes"); do echo "$network.$i $prefix$i"; done
+}
+
+plug() {
+    ip netns list | grep -qw "$prefix$1" || ip netns add "$prefix$1"
+    ip -n "$prefix$1" link set lo up
+    if ! ip -n "${prefix}switch" link show "port$1" >/dev/null 2>&1; then
+        ip -n "${prefix}switch" link add "port$1" type veth peer name eth0 netns "$prefix$1"
+        ip -n "${prefix}switch" link set "port$1" master bridge
+        ip -n "$prefix$1" addr add "$network.$1/24" dev eth0
+    fi
+    ip -n "${prefix}switch" link set "port$1" up
+    ip -n "$prefix$1" link set eth0 up
+}
+
+boot() {
+    ! runs "$1" || return 0
+    folder=$state/$prefix$1
+    rm -rf "$folder/tmp" "$folder/pid"
+    mkdir -p "$folder/tmp"
+    chmod 1777 "$folder/tmp"
+    write_hosts >"$folder/hosts"
+    write_sshd_config "$folder" "$1"
+    plug "$1"
+    setsid nsenter --net="/run/netns/$prefix$1" unshare --uts --mount --ipc --pid --fork --propagation private \
+        --kill-child=KILL sh "$self" "$dir" init "$1" </dev/null >"$folder/log" 2>&1 &
+    tries=0
+    until [ -s "$folder/pid" ] && enter "$1" sh -c "ssh -F $state/ssh_config $network.$1 true" 2>/dev/null; do
+        sleep 0.05
+        tries=$((tries + 1))
+        [ $tries -lt 200 ] || fail "node $1 did not come up: $(cat "$folder/log")"
+    done
+}
+
+# The first process of a node; it adopts and buries what others leave.
+init() {
+    folder=$state/$prefix$1
+    read -r outer rest </proc/self/stat # /proc is still the one outside
+    hostname "$prefix$1"
+    mount --bind "$folder/hosts" /etc/hosts
+    mount -t proc proc /proc
+    mount -t sysfs sysfs /sys
+    mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+    mount -t tmpfs -o mode=755 tmpfs /run
+    mkdir -p /run/sshd /run/keep
+    kept=0
+    for path in $shared; do
+        kept=$((kept + 1))
+        mkdir "/run/keep/$kept"
+        mount --rbind "$path" "/run/keep/$kept"
+    done
+    mount --bind "$folder/tmp" /tmp
+    kept=0
+    for path in $shared; do
+        kept=$((kept + 1))
+        mkdir -p "$path"
+        mount --move "/run/keep/$kept" "$path"
+    done
+    cd /
+    /usr/sbin/sshd -f "$folder/sshd_config" -E "$folder/sshd.log"
+    echo "$outer" >"$folder/pid"
+    trap 'exit 0' TERM
+    while :; do
+        sleep 1000000 &
+        wait $!
+    done
+}
+
+kill_node() {
+    runs "$1" || return 0
+    process=$(process_of "$1")
+    kill -9 "$process"
+    while [ -d "/proc/$process" ]; do sleep 0.02; done
+    rm -f "$state/$prefix$1/pid"
+}
+
+shape() {
+    ip netns exec "$prefix$1" tc qdisc del dev eth0 root 2>/dev/null || true
+    ip netns exec "${prefix}switch" tc qdisc del dev "port$1" root 2>/dev/null || true
+    [ "$2" != none ] || return 0
+    ip netns exec "$prefix$1" tc qdisc add dev eth0 root tbf rate "$2" burst 512kb latency 20ms
+    ip netns exec "${prefix}switch" tc qdisc add dev "port$1" root tbf rate "$2" burst 512kb latency 20ms
+}
+
+up() {
+    [ ! -f "$state/conf" ] || fail "there are nodes in $dir already"
+    mkdir -p "$state"
+    chmod 755 "$dir" "$state"
+    computing=$1 nodes=$1 prefix=n$$x
+    [ "${2:-}" != slurm ] || { nodes=$((nodes + 1)); head_node=$nodes; }
+    # Those under /tmp, which a node has for itself; one inside of another comes with it.
+    for path in "$dir" ${TEST_BUILD:-} ${TEST_SOURCE:-} ${CLUSTER_SHARED:-}; do
+        path=$(cd "$path" && pwd)
+        case " $shared " in *" $path "*) continue ;; esac
+        case $path in /tmp/*) shared="$shared $path" ;; esac
+    done
+    printf 'prefix=%s computing=%s nodes=%s head_node=%s shared="%s"\n' "$prefix" "$computing" "$nodes" \
+        "$head_node" "$shared" >"$state/conf"
+    write_keys
+    ip netns add "${prefix}switch"
+    ip -n "${prefix}switch" link add bridge type bridge stp_state 0 forward_delay 0
+    ip -n "${prefix}switch" link set bridge up
+    for i in $(seq 1 "$nodes"); do boot "$i"; done
+    [ "${2:-}" != slurm ] || slurm_up
+}
+
+down() {
+    [ -f "$state/conf" ] || return 0
+    for i in $(seq 1 "$nodes"); do
+        kill_node "$i"
+        ip netns del "$prefix$i" 2>/dev/null || true
+    done
+    ip netns del "${prefix}switch" 2>/dev/null || true
+    rm -rf "$state"
+}
+
+# Keep-alive lets mpirun see a lost cable in seconds; interfaces as a user's job would choose them.
+environment() {
+    cat <<END
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_plm_rsh_agent='ssh -F $state/ssh_config'
+export OMPI_MCA_btl_tcp_if_include=$network.0/24 OMPI_MCA_oob_tcp_if_include=$network.0/24
+export OMPI_MCA_oob_tcp_keepalive_time=4 OMPI_MCA_oob_tcp_keepalive_intvl=1 OMPI_MCA_oob_tcp_keepalive_probes=3
+export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_oversubscribe=1
+END
+}
+
+# ---- Slurm
+
+write_slurm_config() {
+    mkdir -p "$state/slurm/state"
+    head -c 128 /dev/urandom >"$state/slurm/munge.key"
+    chmod 600 "$state/slurm/munge.key"
+    cat >"$state/slurm/slurm.conf" <<END
+ClusterName=test
+SlurmctldHost=$prefix$head_node
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=cred_expire=10
+StateSaveLocation=$state/slurm/state
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmctldLogFile=$state/slurm/slurmctld.log
+SlurmdPidFile=/run/slurmd.pid
+SlurmdSpoolDir=/run/slurmd
+SlurmdLogFile=$state/slurm/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+MpiDefault=pmix
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmctldTimeout=10
+SlurmdTimeout=15
+MessageTimeout=5
+BatchStartTimeout=10
+KillWait=5
+MinJobAge=600
+ReturnToService=2
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,requeue_delay=1
+JobRequeue=1
+NodeName=$prefix[1-$computing] CPUs=8 Boards=1 SocketsPerBoard=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=8000
+PartitionName=main Nodes=$prefix[1-$computing] Default=YES MaxTime=INFINITE State=UP
+END
+    echo CgroupPlugin=cgroup/v1 >"$state/slurm/cgroup.conf" # the one that does not mind where there are none
+}
+
+munged() {
+    enter "$1" sh -c 'mkdir -p /run/munge && exec /usr/sbin/munged --force --key-file="$0/munge.key" \
+        --socket=/run/munge/munge.socket.2 --pid-file=/run/munge/munged.pid --log-file=/run/munge/munged.log \
+        --seed-file=/run/munge/seed --num-threads=2' "$state/slurm"
+}
+
+slurmd() {
+    munged "$1"
+    enter "$1" sh -c 'mkdir -p /run/slurmd && exec /usr/sbin/slurmd -f "$0/slurm.conf" -N "$1"' "$state/slurm" "$prefix$1"
+}
+
+head_run() { enter "$head_node" env SLURM_CONF="$state/slurm/slurm.conf" "$@"; }
+
+slurm_up() {
+    write_slurm_config
+    munged "$head_node"
+    enter "$head_node" /usr/sbin/slurmctld -f "$state/slurm/slurm.conf"
+    for i in $(seq 1 $computing); do slurmd "$i"; done
+    tries=0
+    until [ "$(head_run sinfo -h -N -t idle -o %N 2>/dev/null | wc -l)" = $computing ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+        [ $tries -lt 300 ] || fail "Slurm did not come up: see $state/slurm"
+    done
+}
+
+job_state() { head_run scontrol show job "$1" | sed -n 's/.*JobState=\([A-Z_]*\).*/\1/p'; }
+
+job_wait() {
+    tries=0
+    while [ $tries -lt $(($2 * 5)) ]; do
+        found=$(job_state "$1")
+        case $found in PENDING | RUNNING | COMPLETING | CONFIGURING | SUSPENDED | REQUEUE*) ;; *) break ;; esac
+        sleep 0.2
+        tries=$((tries + 1))
+    done
+    echo "$found"
+}
+
+case $command in
+usable) usable "$@" ;;
+up) up "$@" ;;
+down) down ;;
+init) init "$@" ;;
+exec) enter "$@" ;;
+env) environment ;;
+hosts) for i in $(seq 1 $computing); do echo "$prefix$i slots=$1"; done ;;
+name) echo "$prefix$1" ;;
+address) echo "$network.$1" ;;
+link) ip -n "${prefix}switch" link set "port$1" "$2" ;;
+shape) shape "$@" ;;
+crash) ip -n "${prefix}switch" link set "port$1" down; kill_node "$1" ;;
+boot) boot "$1"; ip -n "${prefix}switch" link set "port$1" up ;;
+head) head_run "$@" ;;
+slurmd) slurmd "$1" ;;
+wait) job_wait "$@" ;;
+*) fail "unknown command $command" ;;
+esac
