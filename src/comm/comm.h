@@ -79,6 +79,15 @@ struct comm {
 bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error *error);
 void comm_world_close(struct comm *world);
 
+/* Does whoever started this process give it time after SIGTERM (srun, a batch script), or is it
+ * killed a second later (mpirun)? Only in the first case SIGTERM asks for a stop; else it ends the
+ * process, as it does without a launcher. */
+bool comm_launcher_waits(void);
+
+/* Has this process been asked to stop gracefully (SIGUSR1; SIGTERM where the launcher waits)? Of
+ * this rank alone: the ranks have yet to agree. Stays true. */
+bool comm_stop_wanted(void);
+
 /* A collective that waits longer than this for others ends the job (exit code ERROR_PEER) with a
  * message that names the collective and the ranks that have not come. 0, the start: never. */
 void comm_set_timeout(double seconds);

@@ -163,7 +163,9 @@ int64_t groups_entered(int64_t identity);
 int world_size(void);
 const char *world_host(int rank);
 
-/* signals.c: SIGSEGV and the like say who died, then do what they would have done. */
+/* signals.c: before MPI starts, and so as early as can be: SIGUSR1 and SIGTERM. */
+void signals_prepare(void);
+/* SIGSEGV and the like say who died, then do what they would have done. */
 void signals_open(int rank, const char *host);
 
 #endif

@@ -285,6 +285,7 @@ bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error 
 {
     int threads;
     MPI_Comm communicator;
+    signals_prepare();
     world_set_environment();
     if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &threads) != MPI_SUCCESS)
         return error_set(error, ERROR_INTERNAL, "MPI does not start");

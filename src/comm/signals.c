@@ -1,9 +1,13 @@
-/* A rank that dies of a fault says so in one line, with rank and host; then the signal does what it
- * would have done, which ends the process, and mpirun ends the others. */
+/* What signals do. SIGUSR1 asks for a graceful stop; SIGTERM does, too, where the launcher waits
+ * for it, and else ends the process as it always did. A rank that dies of a fault says so in one
+ * line, with rank and host; then the signal does what it would have done, which ends the process,
+ * and mpirun ends the others. */
 #include "comm/internal.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,6 +27,40 @@ enum { FAULTS = sizeof faults / sizeof faults[0] };
 /* All made beforehand: a handler may call next to nothing. */
 static char message[FAULTS][256];
 static struct sigaction before[FAULTS];
+
+static bool launcher_waits;
+static _Atomic bool stop_wanted; /* lock-free, as a handler needs it */
+
+bool comm_launcher_waits(void)
+{
+    return launcher_waits;
+}
+
+bool comm_stop_wanted(void)
+{
+    return atomic_load_explicit(&stop_wanted, memory_order_relaxed);
+}
+
+static void stop_handle(int number)
+{
+    if (number == SIGUSR1 || launcher_waits) {
+        atomic_store_explicit(&stop_wanted, true, memory_order_relaxed);
+        return;
+    }
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+void signals_prepare(void)
+{
+    /* mpirun kills a second after SIGTERM. */
+    launcher_waits = getenv("OMPI_COMM_WORLD_SIZE") == NULL &&
+                     (getenv("SLURM_PROCID") != NULL || getenv("PMIX_RANK") != NULL);
+    struct sigaction action = {.sa_handler = stop_handle, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    ENSURE(sigaction(SIGUSR1, &action, NULL) == 0 && sigaction(SIGTERM, &action, NULL) == 0,
+           "cannot catch SIGUSR1 and SIGTERM");
+}
 
 static void fault_handle(int number)
 {
