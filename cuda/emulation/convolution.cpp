@@ -2,8 +2,7 @@
  * fp32. It runs in the stream's turn. */
 #include "convolution.h"
 #include "internal.h"
-
-#include "number.h"
+#include "value.h"
 
 /* There is nothing to open. */
 void convolutions_close(struct convolutions *)
@@ -21,25 +20,6 @@ size_t convolutions_bytes(struct cuda_device *, enum data_type,
                           const struct convolution_shape *shape)
 {
     return 1000 + 8 * (size_t)shape->out;
-}
-
-static float value_at(enum data_type type, const void *values, int64_t index)
-{
-    if (type == TYPE_FP32)
-        return ((const float *)values)[index];
-    if (type == TYPE_BF16)
-        return number_load(((const struct bf16 *)values)[index]);
-    return number_load(((const struct fp16 *)values)[index]);
-}
-
-static void value_put(enum data_type type, void *values, int64_t index, float value)
-{
-    if (type == TYPE_FP32)
-        ((float *)values)[index] = value;
-    else if (type == TYPE_BF16)
-        number_store(&((struct bf16 *)values)[index], value);
-    else
-        number_store(&((struct fp16 *)values)[index], value);
 }
 
 /* To nearest, as the hardware's conversion to TF32: 10 bits are kept. */

@@ -2,8 +2,7 @@
  * It runs in the stream's turn. */
 #include "product.h"
 #include "internal.h"
-
-#include "number.h"
+#include "value.h"
 
 struct products {
     bool tf32;
@@ -23,25 +22,6 @@ void products_set(struct products *products, bool tf32, const char *)
 void products_close(struct products *products)
 {
     delete products;
-}
-
-static float value_at(enum data_type type, const void *values, int64_t index)
-{
-    if (type == TYPE_FP32)
-        return ((const float *)values)[index];
-    if (type == TYPE_BF16)
-        return number_load(((const struct bf16 *)values)[index]);
-    return number_load(((const struct fp16 *)values)[index]);
-}
-
-static void value_put(enum data_type type, void *values, int64_t index, float value)
-{
-    if (type == TYPE_FP32)
-        ((float *)values)[index] = value;
-    else if (type == TYPE_BF16)
-        number_store(&((struct bf16 *)values)[index], value);
-    else
-        number_store(&((struct fp16 *)values)[index], value);
 }
 
 static void must_hold(const struct product *p, const void *values, int64_t count,
