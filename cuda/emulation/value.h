@@ -1,0 +1,26 @@
+/* Values of any floating-point type one at a time: the emulated libraries are for right, not fast. */
+#ifndef VITTRAIN_CUDA_EMULATION_VALUE_H
+#define VITTRAIN_CUDA_EMULATION_VALUE_H
+
+#include "number.h"
+
+static inline float value_at(enum data_type type, const void *values, int64_t index)
+{
+    if (type == TYPE_FP32)
+        return ((const float *)values)[index];
+    if (type == TYPE_BF16)
+        return number_load(((const struct bf16 *)values)[index]);
+    return number_load(((const struct fp16 *)values)[index]);
+}
+
+static inline void value_put(enum data_type type, void *values, int64_t index, float value)
+{
+    if (type == TYPE_FP32)
+        ((float *)values)[index] = value;
+    else if (type == TYPE_BF16)
+        number_store(&((struct bf16 *)values)[index], value);
+    else
+        number_store(&((struct fp16 *)values)[index], value);
+}
+
+#endif
