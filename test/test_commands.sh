@@ -16,7 +16,7 @@ said() {
     result "$1" "$bad" "$4"
 }
 
-echo 1..57
+echo 1..58
 cd "$work" || exit 1
 run 2 train $small train.epochs=1 run.dir="$work/run"
 result 'train on two ranks' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
@@ -45,6 +45,12 @@ json loss "$work/weights.log" >"$work/value"
 bad=$(awk -v a="$loss" '{ d = a - $1; if (d < 0) d = -d; if (!(d < 2e-5 * a)) print a, $1; n++ }
     END { if (n != 1) print "no loss" }' "$work/value")
 result 'eval of the weights too' "$bad" "$work/weights.log"
+cp "$work/run/weights.safetensors" "$work/spoilt.safetensors"
+printf '\000\000\300\177' | dd of="$work/spoilt.safetensors" bs=1 conv=notrunc \
+    seek=$(($(stat -c %s "$work/spoilt.safetensors") - 4)) 2>/dev/null
+run 2 spoilt eval "$work/spoilt.safetensors" $small predict.split=val
+result 'NaN in weights is told' "$(grep -q 'warning: .* holds NaN or infinity, first in' "$work/spoilt.log" ||
+    echo 'no warning')" "$work/spoilt.log"
 
 for ranks in 1 3; do
     run $ranks predict predict "$work/run/checkpoints/last.h5" predict.output="$work/p$ranks.csv"
@@ -83,7 +89,7 @@ fails 2 'weights that are not there' 4 'none.safetensors' $small \
 head -c 1000 "$work/run/weights.safetensors" >"$work/cut.safetensors"
 fails 2 'weights that are cut' 4 'cut.safetensors' $small \
     model.init="$work/cut.safetensors" run.dir="$work/unwritten"
-fails 2 'weights of another model' 4 'blocks.2.norm1.weight' debug.fraction=0.15 \
+fails 2 'weights of another model' 4 'blocks.2.norm1.weight is missing.* and 5 more' $small model.depth=3 \
     model.init="$work/run/weights.safetensors" run.dir="$work/unwritten"
 fails 2 'a checkpoint with another head' 4 'head.weight \[10, 32\].* or give weights as safetensors' \
     $small model.classes=12 model.init="$work/run/checkpoints/last.h5" run.dir="$work/unwritten"

@@ -82,10 +82,11 @@ static void shape_text(const int64_t *shape, int dimensions, char *text, size_t 
         snprintf(text + used, size - used, "]");
 }
 
-/* A list in one line; what does not fit is counted. */
+/* A list in one line, which a person can read: the first few, the others are counted. */
+enum { LIST_MOST = 6 };
 struct list {
     char text[ERROR_TEXT_SIZE - 512];
-    int left_out;
+    int count, left_out;
 };
 
 __attribute__((format(printf, 2, 3))) static void list_add(struct list *list, const char *format,
@@ -97,10 +98,12 @@ __attribute__((format(printf, 2, 3))) static void list_add(struct list *list, co
     vsnprintf(item, sizeof item, format, arguments);
     va_end(arguments);
     size_t used = strlen(list->text);
-    if (used + strlen(item) + 3 > sizeof list->text)
+    if (list->count == LIST_MOST || used + strlen(item) + 3 > sizeof list->text) {
         list->left_out++;
-    else
-        snprintf(list->text + used, sizeof list->text - used, "%s%s", used > 0 ? ", " : "", item);
+        return;
+    }
+    list->count++;
+    snprintf(list->text + used, sizeof list->text - used, "%s%s", used > 0 ? ", " : "", item);
 }
 
 static void list_end(struct list *list, char *rest, size_t size)

@@ -100,13 +100,27 @@ static bool weights_initialise(struct trainer *trainer, struct error *error)
     return weights_read(init, session, error);
 }
 
+/* Training would say so itself after a step; batch norm's statistics only evaluation reads. */
+static void nonfinite_warn(const char *path, struct session *session)
+{
+    char place[TENSOR_NAME + 32];
+    struct error found = {.kind = ERROR_NONE};
+    if (flat_find_nonfinite(&session->flat, false, place, sizeof place))
+        error_set(&found, ERROR_NUMERIC, "%s holds NaN or infinity, first in %s", path, place);
+    if (!comm_agree(session->mesh.world, &found))
+        log_warn("%s", found.text);
+}
+
 bool weights_read(const char *path, struct session *session, struct error *error)
 {
-    if (text_ends_with(path, ".safetensors"))
-        return safetensors_read(path, &session->flat, error);
     const struct checkpoint_target target = {.writers = WRITERS_AUTO,
                                              .model = session->options->model.name};
-    return checkpoint_read(path, &target, &session->flat, NULL, true, error);
+    bool good = text_ends_with(path, ".safetensors")
+                    ? safetensors_read(path, &session->flat, error)
+                    : checkpoint_read(path, &target, &session->flat, NULL, true, error);
+    if (good)
+        nonfinite_warn(path, session);
+    return good;
 }
 
 static bool state_prepare(struct trainer *trainer, struct error *error)

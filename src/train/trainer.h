@@ -79,7 +79,8 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
 bool trainer_run(struct trainer *trainer, struct error *error);
 void trainer_close(struct trainer *trainer);
 
-/* Weights alone, from safetensors or a checkpoint (by the file's name). Collective. */
+/* Weights alone, from safetensors or a checkpoint (by the file's name); warns of NaN in them.
+ * Collective. */
 bool weights_read(const char *path, struct session *session, struct error *error);
 
 /* Below: between trainer*.c. */
