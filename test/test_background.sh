@@ -62,7 +62,7 @@ planned=$(awk '$1 == "snapshot" { print $2 }' "$work/plan1.log")
 result 'the plan has their memory, as the run takes it' "$bad" "$work/plan1.log"
 
 # Each step's is due before the one before can be written.
-run 2 clock $steps $often run.dir="$work/clock" train.steps=8 checkpoint.every_seconds=0.0001
+run 2 clock $steps $often run.dir="$work/clock" train.steps=8 checkpoint.every_seconds=1e-9
 bad=
 [ $status -eq 0 ] || bad="exit status $status"
 for step in 1 2 3 4 5 6 7 8; do

@@ -146,8 +146,11 @@ static bool write_in_background(struct fixture *fixture, const struct checkpoint
     struct checkpoint_writer *writer =
         checkpoint_writer_open(target, &fixture->flat, snapshot, error);
     bool good = writer != NULL && checkpoint_writer_start(writer, order, error);
-    for (int step = 0; good && step < 3; step++)
-        good = checkpoint_writer_follow(writer, error);
+    for (int step = 0; good && step < 3; step++) {
+        int64_t busy = checkpoint_writer_is_busy(writer);
+        comm_all_reduce(world, &busy, 1, COMM_INT64, COMM_MAX);
+        good = checkpoint_writer_follow(writer, busy != 0, error);
+    }
     good = good && checkpoint_writer_finish(writer, error);
     checkpoint_writer_close(writer);
     free(snapshot);

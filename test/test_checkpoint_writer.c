@@ -199,8 +199,11 @@ static void must_finish(struct run *run)
 static void follow(struct run *run, int steps)
 {
     struct error error = {.kind = ERROR_NONE};
-    for (int n = 0; n < steps; n++)
-        assert_true(checkpoint_writer_follow(run->writer, &error));
+    for (int n = 0; n < steps; n++) {
+        int64_t busy = checkpoint_writer_is_busy(run->writer);
+        comm_all_reduce(world, &busy, 1, COMM_INT64, COMM_MAX);
+        assert_true(checkpoint_writer_follow(run->writer, busy != 0, &error));
+    }
 }
 
 /* As rank 0 sees it: a file may get its name at any moment. */

@@ -67,7 +67,7 @@ grep -q '^vittrain: error: no checkpoint in .*part1' "$work/damaged.log" || bad=
 result 'a run whose checkpoints are all damaged does not begin anew over them' "$bad" \
     "$work/damaged.log"
 run 2 clock $steps run.dir="$work/clock" train.global_batch=600 train.epochs=3 \
-    checkpoint.every_seconds=0.0001
+    checkpoint.every_seconds=1e-9
 bad=
 for step in 1 2 3; do
     [ -e "$work/clock/checkpoints/step-0000000$step.h5" ] || bad="$bad no step $step;"

@@ -43,14 +43,19 @@ static int remove_folder(void **state)
     return 0;
 }
 
-static struct run_log *open_log(int64_t step)
+static struct run_log *open_log_at(int64_t step, bool inside)
 {
     struct error error = {0};
-    struct run_log *log = run_log_open(&folder, &options, step, &error);
+    struct run_log *log = run_log_open(&folder, &options, step, inside, &error);
 
     if (log == NULL)
         fail_msg("%s", error.text);
     return log;
+}
+
+static struct run_log *open_log(int64_t step)
+{
+    return open_log_at(step, false);
 }
 
 static void write_train(struct run_log *log, int64_t step)
@@ -155,6 +160,20 @@ static void rows_beyond_the_checkpoint_are_cut(void **state)
                                             "1,20,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01\n");
 }
 
+static void the_row_of_a_part_of_an_epoch_goes(void **state)
+{
+    (void)state;
+    struct run_log *log = open_log(0);
+
+    write_train(log, 15);
+    write_epoch(log, 0, 10);
+    write_epoch(log, 1, 15);
+    close_log(log);
+    close_log(open_log_at(15, true));
+    assert_file("metrics.csv", METRICS_HEADER ROW("1", "15"));
+    assert_file("epochs.csv", EPOCHS_HEADER "0,10,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01\n");
+}
+
 static void a_torn_last_line_is_dropped(void **state)
 {
     (void)state;
@@ -202,7 +221,7 @@ static void other_columns_are_an_error_and_stay(void **state)
     for (int i = 0; i < 2; i++) {
         error_clear(&error);
         put_file("metrics.csv", tables[i]);
-        assert_null(run_log_open(&folder, &options, 10, &error));
+        assert_null(run_log_open(&folder, &options, 10, false, &error));
         assert_int_equal(error.kind, ERROR_FILE);
         assert_non_null(strstr(error.text, "metrics.csv has other columns"));
         assert_file("metrics.csv", tables[i]);
@@ -233,11 +252,11 @@ static void a_missing_folder_is_an_error(void **state)
     struct run_folder missing = {.path = "/nonexistent/run"};
     struct error error = {0};
 
-    assert_null(run_log_open(&missing, &options, 0, &error));
+    assert_null(run_log_open(&missing, &options, 0, false, &error));
     assert_int_equal(error.kind, ERROR_FILE);
     error_clear(&error);
     options.output.csv = false;
-    assert_null(run_log_open(&missing, &options, 0, &error));
+    assert_null(run_log_open(&missing, &options, 0, false, &error));
     assert_int_equal(error.kind, ERROR_FILE);
 }
 
@@ -272,6 +291,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(rows_hold_what_was_given),
         FOLDER_TEST(rows_beyond_the_checkpoint_are_cut),
+        FOLDER_TEST(the_row_of_a_part_of_an_epoch_goes),
         FOLDER_TEST(a_torn_last_line_is_dropped),
         FOLDER_TEST(lines_without_a_step_are_dropped),
         FOLDER_TEST(a_run_that_begins_again_cuts_all),

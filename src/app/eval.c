@@ -36,7 +36,7 @@ static void eval_run(const struct options *options, const struct command_line *l
         error_set(error, ERROR_USAGE,
                   "eval needs one file: a checkpoint (.h5) or weights (.safetensors)");
     else if (inference_open(&inference, line->operand[0], options, line, world, error)) {
-        if (evaluation_run(&inference.session, &inference.feed, NULL, &evaluation, error)) {
+        if (evaluation_run(&inference.session, &inference.feed, NULL, NULL, &evaluation, error)) {
             evaluation_report(&inference, &evaluation, error);
             evaluation_free(&evaluation);
         }

@@ -135,7 +135,7 @@ static void split_predict(struct inference *inference, struct comm *world, struc
     if (prediction.file != NULL && !prediction.json)
         prediction_write_header(prediction.file, inference->session.model->classes);
     bool predicted =
-        evaluation_run(&inference->session, &inference->feed, &visitor, &evaluation, error);
+        evaluation_run(&inference->session, &inference->feed, &visitor, NULL, &evaluation, error);
     if (world->rank == 0)
         file_close(&prediction, error);
     if (!predicted)

@@ -13,9 +13,9 @@
 
 #include "core/clock.h"
 #include "core/crc32c.h"
+#include "core/durable.h"
 #include "core/log.h"
 #include "io/checkpoint_writing.h"
-#include "core/durable.h"
 
 enum stage { STAGE_NONE, STAGE_PIECES, STAGE_NAME };
 
@@ -34,11 +34,6 @@ struct checkpoint_writer {
     int64_t keep;
     double began, stood_before;
     struct error error; /* the thread's */
-
-    /* What ranks ask each other every step: is any of us busy? */
-    bool asked;
-    struct ticket *question;
-    int64_t busy_ranks;
 
     bool has_thread;
     pthread_t thread;
@@ -165,14 +160,6 @@ static void thread_begin(struct checkpoint_writer *writer)
     pthread_mutex_unlock(&writer->lock);
 }
 
-static bool thread_is_busy(struct checkpoint_writer *writer)
-{
-    pthread_mutex_lock(&writer->lock);
-    bool busy = writer->busy;
-    pthread_mutex_unlock(&writer->lock);
-    return busy;
-}
-
 static void thread_wait(struct checkpoint_writer *writer)
 {
     pthread_mutex_lock(&writer->lock);
@@ -182,26 +169,6 @@ static void thread_wait(struct checkpoint_writer *writer)
 }
 
 /* ---- what ranks do together ---- */
-
-/* Of this rank, as it is now; the answer is looked at when next asked. */
-static void question_start(struct checkpoint_writer *writer)
-{
-    struct comm *world = writer->writing.world;
-    writer->busy_ranks = thread_is_busy(writer);
-    writer->question =
-        world->backend->all_reduce(world, &writer->busy_ranks, 1, COMM_INT64, COMM_SUM, NULL);
-    writer->asked = true;
-}
-
-/* Was no rank busy when asked? */
-static bool question_answer(struct checkpoint_writer *writer)
-{
-    if (!writer->asked)
-        return false;
-    writer->writing.world->backend->wait(writer->question, NULL);
-    writer->asked = false;
-    return writer->busy_ranks == 0;
-}
 
 /* All threads rest: what comes next. */
 static bool stage_end(struct checkpoint_writer *writer, struct error *error)
@@ -233,7 +200,6 @@ static bool finish(struct checkpoint_writer *writer, struct error *error)
 {
     double begin = clock_now();
     bool good = true, waits = writer->stage != STAGE_NONE;
-    question_answer(writer);
     while (good && writer->stage != STAGE_NONE) {
         thread_wait(writer);
         good = stage_end(writer, error);
@@ -318,14 +284,22 @@ bool checkpoint_writer_start(struct checkpoint_writer *writer, const struct chec
     return good;
 }
 
-bool checkpoint_writer_follow(struct checkpoint_writer *writer, struct error *error)
+bool checkpoint_writer_is_busy(struct checkpoint_writer *writer)
 {
     if (writer->stage == STAGE_NONE)
+        return false;
+    pthread_mutex_lock(&writer->lock);
+    bool busy = writer->busy;
+    pthread_mutex_unlock(&writer->lock);
+    return busy;
+}
+
+bool checkpoint_writer_follow(struct checkpoint_writer *writer, bool busy, struct error *error)
+{
+    if (writer->stage == STAGE_NONE || busy)
         return true;
     double begin = clock_now();
-    bool good = !question_answer(writer) || stage_end(writer, error);
-    if (writer->stage != STAGE_NONE)
-        question_start(writer);
+    bool good = stage_end(writer, error);
     writer->stood += clock_now() - begin;
     if (good && writer->stage == STAGE_NONE)
         completion_say(writer, writer->stood);
@@ -351,7 +325,6 @@ void checkpoint_writer_close(struct checkpoint_writer *writer)
     if (writer == NULL)
         return;
     if (writer->stage != STAGE_NONE) {
-        question_answer(writer);
         thread_wait(writer);
         checkpoint_writing_end(&writer->writing, false);
     }

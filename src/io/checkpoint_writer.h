@@ -36,9 +36,12 @@ struct checkpoint_writer *checkpoint_writer_open(const struct checkpoint_target 
 bool checkpoint_writer_start(struct checkpoint_writer *writer, const struct checkpoint_order *order,
                              struct error *error);
 
-/* Collective, once a step. Waits for nothing but what all ranks said a step ago, and does what is
- * due: false, on all ranks, where the one that is being written failed. */
-bool checkpoint_writer_follow(struct checkpoint_writer *writer, struct error *error);
+/* Local. Is the thread of this rank at work? */
+bool checkpoint_writer_is_busy(struct checkpoint_writer *writer);
+
+/* Collective, once a step. busy: whether any rank was, when the step began. Where none was, does
+ * what is due: false, on all ranks, where the one that is being written failed. */
+bool checkpoint_writer_follow(struct checkpoint_writer *writer, bool busy, struct error *error);
 
 /* Collective. Waits until what was begun is complete. */
 bool checkpoint_writer_finish(struct checkpoint_writer *writer, struct error *error);

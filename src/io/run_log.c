@@ -30,7 +30,7 @@ struct run_log {
 };
 
 static bool open_tables(struct run_log *log, const struct run_folder *folder, int64_t step,
-                        struct error *error)
+                        bool inside, struct error *error)
 {
     char path[FILE_PATH];
 
@@ -38,7 +38,8 @@ static bool open_tables(struct run_log *log, const struct run_folder *folder, in
     if (!csv_open(&log->metrics, path, metrics_header, STEP_COLUMN, step, error))
         return false;
     snprintf(path, sizeof path, "%s/epochs.csv", folder->path);
-    return csv_open(&log->epochs, path, epochs_header, STEP_COLUMN, step, error);
+    return csv_open(&log->epochs, path, epochs_header, STEP_COLUMN, inside ? step - 1 : step,
+                    error);
 }
 
 /* Also a run that begins again purges, since its folder may hold what a killed try left. */
@@ -54,12 +55,12 @@ static bool open_board(struct run_log *log, const struct run_folder *folder, int
 }
 
 struct run_log *run_log_open(const struct run_folder *folder, const struct options *options,
-                             int64_t step, struct error *error)
+                             int64_t step, bool inside, struct error *error)
 {
     struct run_log *log = calloc(1, sizeof *log);
 
     ENSURE(log != NULL, "out of memory");
-    if ((!options->output.csv || open_tables(log, folder, step, error)) &&
+    if ((!options->output.csv || open_tables(log, folder, step, inside, error)) &&
         (!options->output.tensorboard || open_board(log, folder, step, error)))
         return log;
     run_log_close(log);

@@ -36,9 +36,10 @@ struct run_log; /* the writers of one run: rank 0 has one; for the others NULL d
 
 /* Opens CSVs and TensorBoard as output.csv and output.tensorboard say. Whatever an earlier part of
  * the run wrote beyond `step` (optimizer steps done; 0: the run begins) is cut off, so that the
- * output of the parts reads as one run. NULL: error. */
+ * output of the parts reads as one run. inside: that step is none that ends an epoch: a row of
+ * epochs.csv that told of a part of it goes, too. NULL: error. */
 struct run_log *run_log_open(const struct run_folder *folder, const struct options *options,
-                             int64_t step, struct error *error);
+                             int64_t step, bool inside, struct error *error);
 
 /* Rows are buffered, but none for long (people look at them while the run goes): a failure (full
  * disk) is seen at the latest by run_log_flush. */

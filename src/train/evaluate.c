@@ -33,25 +33,49 @@ static void confusion_count(struct evaluation *evaluation, const struct batch *b
         evaluation->confusion[batch->labels[i] * evaluation->classes + predicted[i]]++;
 }
 
-static void batches_run(struct session *session, struct data_feed *feed,
-                        const struct evaluation_visitor *visitor, struct evaluation *evaluation,
-                        int32_t *predicted, float *probabilities, struct error *error)
+/* What batches need besides. */
+struct pass {
+    struct session *session;
+    struct data_feed *feed;
+    const struct evaluation_visitor *visitor; /* or NULL */
+    struct agreement *agreement;              /* or NULL */
+    int32_t *predicted;
+    float *probabilities; /* or NULL */
+};
+
+static void stop_ask(const struct pass *pass)
 {
+    const struct wishes own = {.stop = comm_stop_wanted()};
+    if (pass->agreement != NULL)
+        agreement_ask(pass->agreement, &own);
+}
+
+static bool stop_hear(const struct pass *pass)
+{
+    return pass->agreement != NULL && agreement_hear(pass->agreement).stop != 0;
+}
+
+static void batches_run(const struct pass *pass, struct evaluation *evaluation, struct error *error)
+{
+    struct data_feed *feed = pass->feed;
     int64_t steps = sampler_steps(&feed->sampler);
     double waited = 0;
     loader_start(feed->loader, 0);
-    for (int64_t step = 0; step < steps; step++) {
+    for (int64_t step = 0; step < steps && !evaluation->given_up; step++) {
+        stop_ask(pass);
         struct batch *batch = loader_next(feed->loader, &waited);
         ENSURE(batch != NULL, "the loader's epoch ended inside an evaluation");
         if (batch->error.kind != ERROR_NONE && error->kind == ERROR_NONE)
             *error = batch->error;
         /* A rank that cannot go on still takes part in what the others do. */
-        batch_evaluate(session, feed, batch, predicted, probabilities);
+        batch_evaluate(pass->session, feed, batch, pass->predicted, pass->probabilities);
         if (error->kind == ERROR_NONE)
-            confusion_count(evaluation, batch, predicted);
-        if (visitor != NULL)
-            visitor->visit(visitor->self, batch, predicted, probabilities, error);
+            confusion_count(evaluation, batch, pass->predicted);
+        if (pass->visitor != NULL)
+            pass->visitor->visit(pass->visitor->self, batch, pass->predicted, pass->probabilities,
+                                 error);
         loader_give_back(feed->loader, batch);
+        evaluation->given_up = stop_hear(pass);
     }
 }
 
@@ -92,26 +116,26 @@ static bool results_allocate(const struct session *session, struct evaluation *e
 }
 
 bool evaluation_run(struct session *session, struct data_feed *feed,
-                    const struct evaluation_visitor *visitor, struct evaluation *evaluation,
-                    struct error *error)
+                    const struct evaluation_visitor *visitor, struct agreement *agreement,
+                    struct evaluation *evaluation, struct error *error)
 {
     double begin = clock_now();
-    int32_t *predicted = NULL;
-    float *probabilities = NULL;
+    struct pass pass = {
+        .session = session, .feed = feed, .visitor = visitor, .agreement = agreement};
     const struct model *model = session->model;
     *evaluation =
         (struct evaluation){.classes = model->loss == LOSS_CROSS_ENTROPY ? model->classes : 0};
-    bool good = results_allocate(session, evaluation, &predicted,
-                                 visitor != NULL ? &probabilities : NULL, error);
+    bool good = results_allocate(session, evaluation, &pass.predicted,
+                                 visitor != NULL ? &pass.probabilities : NULL, error);
     if (good) {
         session_activations(session, false);
         session->device->backend->zero(session->stream, session->sums, sizeof *session->sums);
-        batches_run(session, feed, visitor, evaluation, predicted, probabilities, error);
+        batches_run(&pass, evaluation, error);
         good = comm_agree(session->mesh.world, error);
     }
-    free(predicted);
-    free(probabilities);
-    if (good)
+    free(pass.predicted);
+    free(pass.probabilities);
+    if (good && !evaluation->given_up)
         sums_reduce(session, evaluation);
     else
         evaluation_free(evaluation);

@@ -2,6 +2,7 @@
 #ifndef VITTRAIN_TRAIN_EVALUATE_H
 #define VITTRAIN_TRAIN_EVALUATE_H
 
+#include "train/agreement.h"
 #include "train/feed.h"
 #include "train/metrics.h"
 #include "train/session.h"
@@ -17,9 +18,10 @@ struct evaluation_visitor {
 
 /* Collective. Runs the model over a feed that was started without training; the weights' compute
  * copies are fresh. visitor may be NULL. Loses what activations held, and leaves session->sums at
- * zero. The caller frees. */
+ * zero. agreement: gives the evaluation up at a batch where a signal asks for the end; NULL:
+ * signals wait. The caller frees. */
 bool evaluation_run(struct session *session, struct data_feed *feed,
-                    const struct evaluation_visitor *visitor, struct evaluation *evaluation,
-                    struct error *error);
+                    const struct evaluation_visitor *visitor, struct agreement *agreement,
+                    struct evaluation *evaluation, struct error *error);
 
 #endif

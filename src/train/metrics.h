@@ -17,6 +17,7 @@ struct evaluation {
     double loss, top1, top5;  /* means: of losses, of right answers in [0, 1] (NAN: no classes) */
     int64_t *confusion;       /* [classes, classes]: row = true class, column = predicted */
     double seconds;
+    bool given_up; /* before its end: none of this is known */
 };
 
 void evaluation_free(struct evaluation *evaluation);

@@ -214,10 +214,11 @@ static void data_wait_say(struct trainer *trainer, const struct epoch_row *row)
         row->data_share * row->seconds < DATA_SECONDS_LARGE)
         return;
     trainer->data_wait_said = true;
-    log_info("data: %.0f %% of this epoch was waiting for data: raise data.workers=%lld where cores "
-             "are free%s",
-             100 * row->data_share, (long long)trainer->options.data.workers,
-             encoded ? ", or decode the images once and for all (vittrain convert data)" : "");
+    log_info(
+        "data: %.0f %% of this epoch was waiting for data: raise data.workers=%lld where cores "
+        "are free%s",
+        100 * row->data_share, (long long)trainer->options.data.workers,
+        encoded ? ", or decode the images once and for all (vittrain convert data)" : "");
 }
 
 bool report_epoch(struct trainer *trainer, bool evaluated, struct error *error)
@@ -289,7 +290,8 @@ static struct results results_collect(const struct trainer *trainer)
         .backend = session->device->backend->name,
         .precision = type_name(session->compute),
         .stop_reason = trainer->stop_reason != NULL ? trainer->stop_reason : "all steps done",
-        .unfinished = trainer->out_of_time && state->step < trainer->total_steps,
+        .unfinished =
+            trainer->signalled || (trainer->out_of_time && state->step < trainer->total_steps),
         .parameters = model_parameter_count(session->model),
         .seed = trainer->options.run.seed,
         .global_batch = trainer->global_batch,

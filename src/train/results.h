@@ -22,7 +22,7 @@ struct json_t *results_name(const char *text);
 struct results {
     const char *name, *model, *backend, *precision;
     const char *stop_reason; /* a few words for people */
-    bool unfinished;         /* out of time (train.max_seconds): to be gone on with */
+    bool unfinished;         /* a signal, or train.max_seconds, ended it: to be gone on with */
     int64_t parameters, seed, global_batch;
     int ranks, nodes, threads;
     int64_t steps, epochs;                     /* done */

@@ -177,10 +177,13 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
 
 static bool log_prepare(struct trainer *trainer, struct error *error)
 {
+    const struct training_state *state = &trainer->state;
+    bool over = state->finished && state->step >= trainer->total_steps;
+    bool inside = state->epoch_step > 0 && !over;
     if (trainer->world->rank == 0 &&
         run_folder_save_deck(&trainer->folder, &trainer->options, error))
         trainer->log =
-            run_log_open(&trainer->folder, &trainer->options, trainer->state.step, error);
+            run_log_open(&trainer->folder, &trainer->options, state->step, inside, error);
     return comm_agree(trainer->world, error);
 }
 
@@ -226,6 +229,7 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
 
 void trainer_close(struct trainer *trainer)
 {
+    agreement_close(&trainer->agreement);
     monitor_close(trainer->monitor);
     checkpoint_writer_close(trainer->writer);
     if (trainer->log != NULL)

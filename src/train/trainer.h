@@ -7,6 +7,7 @@
 #include "io/monitor.h"
 #include "io/run_folder.h"
 #include "io/run_log.h"
+#include "train/agreement.h"
 #include "train/evaluate.h"
 #include "train/feed.h"
 #include "train/optimizer.h"
@@ -67,7 +68,9 @@ struct trainer {
     int64_t best_step;
     const char *stop_reason; /* NULL: goes on */
     bool data_wait_said;
+    struct agreement agreement;
     bool out_of_time;        /* stopped by train.max_seconds */
+    bool signalled;          /* stopped by a signal: at once, without an evaluation */
     bool checkpoint_overdue; /* by checkpoint.every_seconds */
 };
 

@@ -10,21 +10,38 @@
 
 static const char early_stop_reason[] = "no gain for train.early_stop evaluations";
 
-/* Rank 0 decides by its clock for all ranks: is the time over, is a checkpoint due? */
-static void clock_follow(struct trainer *trainer)
+/* A step begins. For all ranks rank 0's clock says whether the time is over, a checkpoint due. */
+static void wishes_ask(struct trainer *trainer)
 {
     const struct options *options = &trainer->options;
     double now = clock_now();
     double limit = options->train.max_seconds, every = options->checkpoint.every_seconds;
-    if (limit <= 0 && every <= 0)
-        return;
-    bool decided[] = {limit > 0 && now - trainer->opened_at >= limit,
-                      every > 0 && now - trainer->checkpointed_at >= every};
-    comm_broadcast(trainer->world, decided, sizeof decided, COMM_BYTE, 0);
-    trainer->out_of_time = decided[0];
-    trainer->checkpoint_overdue = decided[1];
+    bool decides = trainer->world->rank == 0;
+    const struct wishes own = {
+        .stop = comm_stop_wanted(),
+        .time_over = decides && limit > 0 && now - trainer->opened_at >= limit,
+        .checkpoint = decides && every > 0 && now - trainer->checkpointed_at >= every,
+        .writing = checkpoint_writer_is_busy(trainer->writer)};
+    agreement_ask(&trainer->agreement, &own);
+}
+
+static void signal_follow(struct trainer *trainer)
+{
+    trainer->signalled = true;
+    trainer->stop_reason = "a signal asked for it";
+}
+
+/* It ends: all ranks do what any of them wished when it began. */
+static bool wishes_follow(struct trainer *trainer, struct error *error)
+{
+    const struct wishes wishes = agreement_hear(&trainer->agreement);
+    trainer->checkpoint_overdue = wishes.checkpoint != 0;
+    trainer->out_of_time = wishes.time_over != 0;
     if (trainer->out_of_time)
         trainer->stop_reason = "train.max_seconds is over";
+    if (wishes.stop != 0)
+        signal_follow(trainer);
+    return checkpoint_writer_follow(trainer->writer, wishes.writing != 0, error);
 }
 
 /* Checkpoints are due every so many steps (checkpoint.every counts epochs and may be a fraction),
@@ -69,7 +86,7 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     trainer->interval.steps++;
     if (state->step % trainer->options.output.log_every == 0 && !interval_end(trainer, error))
         return false;
-    return checkpoint_writer_follow(trainer->writer, error) && weights_compare(trainer, error);
+    return weights_compare(trainer, error);
 }
 
 /* The rest of the running epoch; ends early when the run ends. */
@@ -80,10 +97,10 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
     sampler_set_epoch(&trainer->train.sampler, (uint32_t)state->epoch);
     loader_start(trainer->train.loader, state->epoch_step);
     while (state->epoch_step < trainer->steps_per_epoch && state->step < trainer->total_steps) {
-        if (!step_advance(trainer, error))
+        wishes_ask(trainer);
+        if (!step_advance(trainer, error) || !wishes_follow(trainer, error))
             return false;
-        clock_follow(trainer);
-        if (trainer->out_of_time)
+        if (trainer->stop_reason != NULL)
             break;
         /* The end of an epoch is epoch_finish's. */
         if (state->epoch_step == trainer->steps_per_epoch || !checkpoint_due(trainer))
@@ -125,10 +142,12 @@ static bool validation_run(struct trainer *trainer, struct error *error)
 {
     evaluation_free(&trainer->evaluation);
     average_swap(trainer);
-    bool good =
-        evaluation_run(&trainer->session, &trainer->validation, NULL, &trainer->evaluation, error);
+    bool good = evaluation_run(&trainer->session, &trainer->validation, NULL, &trainer->agreement,
+                               &trainer->evaluation, error);
     average_swap(trainer);
     trainer->evaluation_seconds += trainer->evaluation.seconds;
+    if (trainer->evaluation.given_up)
+        signal_follow(trainer);
     return good;
 }
 
@@ -156,10 +175,30 @@ static bool run_is_over(const struct trainer *trainer)
     return trainer->state.step >= trainer->total_steps || trainer->stop_reason != NULL;
 }
 
+/* A signal came between an epoch's last step and the end of its evaluation. */
+static bool epoch_is_left(const struct trainer *trainer)
+{
+    const struct training_state *state = &trainer->state;
+    return state->epoch_step == trainer->steps_per_epoch ||
+           (state->step >= trainer->total_steps && state->epoch_step > 0 && !state->finished);
+}
+
+/* Whoever goes on from this checkpoint finishes the epoch, with its evaluation. */
+static bool epoch_leave(struct trainer *trainer, struct error *error)
+{
+    evaluation_free(&trainer->evaluation); /* of another step */
+    if (epoch_is_left(trainer))
+        log_info("the evaluation after step %lld is left to the next part",
+                 (long long)trainer->state.step);
+    return trainer_checkpoint(trainer, false, error);
+}
+
 /* Evaluation, lines and checkpoint at the end of an epoch or of the run. */
 static bool epoch_finish(struct trainer *trainer, struct error *error)
 {
     struct training_state *state = &trainer->state;
+    if (trainer->signalled)
+        return epoch_leave(trainer, error);
     bool complete = state->epoch_step == trainer->steps_per_epoch;
     int64_t every = trainer->options.train.eval_every;
     bool regular = complete && every > 0 && (state->epoch + 1) % every == 0;
@@ -167,6 +206,8 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
     if (evaluated) {
         if (!validation_run(trainer, error))
             return false;
+        if (trainer->signalled)
+            return epoch_leave(trainer, error);
         /* Who goes on from where the time was over passes this step without an evaluation. */
         bool counts = regular || trainer->state.step >= trainer->total_steps;
         better = counts && best_update(trainer, regular);
@@ -214,11 +255,11 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
              (long long)trainer->state.step);
     if (patience_is_over(trainer))
         trainer->stop_reason = early_stop_reason;
-    trainer->last_epoch =
-        (struct epoch_row){.train_loss = NAN, .train_top1 = NAN, .train_top5 = NAN};
     if (trainer->validates) {
         if (!validation_run(trainer, error))
             return false;
+        if (trainer->signalled) /* the next part makes it again */
+            return true;
         best_update(trainer, false);
     }
     return weights_export(trainer, error) && report_result(trainer, error);
@@ -246,7 +287,7 @@ static void monitor_start(struct trainer *trainer)
 static bool epochs_run(struct trainer *trainer, struct error *error)
 {
     struct error late = {.kind = ERROR_NONE};
-    bool good = true;
+    bool good = !epoch_is_left(trainer) || epoch_finish(trainer, error);
     while (good && !run_is_over(trainer))
         good = epoch_train(trainer, error) && epoch_finish(trainer, error);
     if (trainer_checkpoint_finish(trainer, &late))
@@ -256,10 +297,29 @@ static bool epochs_run(struct trainer *trainer, struct error *error)
     return false;
 }
 
+/* A signal came before the first step: there is nothing new to keep. */
+static bool stopped_in_setup(struct trainer *trainer)
+{
+    const struct wishes own = {.stop = comm_stop_wanted()};
+    agreement_ask(&trainer->agreement, &own);
+    if (agreement_hear(&trainer->agreement).stop == 0)
+        return false;
+    log_info("stopped before the first step: a signal asked for it");
+    return true;
+}
+
 bool trainer_run(struct trainer *trainer, struct error *error)
 {
     trainer->part_begin = trainer->checkpointed_at = clock_now();
-    if (trainer->state.step >= trainer->total_steps || patience_is_over(trainer))
+    trainer->last_epoch =
+        (struct epoch_row){.train_loss = NAN, .train_top1 = NAN, .train_top5 = NAN};
+    if (trainer->state.step > 0)
+        trainer->last_rate = schedule_rate(&trainer->schedule, trainer->state.step - 1);
+    agreement_open(&trainer->agreement, trainer->world);
+    if (stopped_in_setup(trainer))
+        return true;
+    if ((trainer->state.step >= trainer->total_steps || patience_is_over(trainer)) &&
+        !epoch_is_left(trainer))
         return run_conclude(trainer, error);
     monitor_start(trainer);
     report_start(trainer);

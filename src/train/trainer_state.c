@@ -140,7 +140,7 @@ static void state_update(struct trainer *trainer)
     state->loss_scale = trainer->session.scaler != NULL ? (double)scaler->scale : 0;
     state->loss_scale_good_steps = scaler->good_steps;
     state->skipped_steps = scaler->skipped;
-    state->finished = state->step >= trainer->total_steps;
+    state->finished = state->step >= trainer->total_steps && !trainer->signalled;
 }
 
 /* The run has stood still since then, for its checkpoints. */
