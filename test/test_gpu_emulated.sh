@@ -52,7 +52,7 @@ export VITTRAIN_EMULATION_COLLECTIVE
 run 2 hanging $tiny run.backend=cuda run.dir="$work/hanging" mesh.strategy=fsdp mesh.timeout=3s
 bad=
 [ $status -eq 9 ] || bad="exit status $status"
-grep -qE '^vittrain: rank [01] on .*: GPU .* \(number [0-9]+ of a group of 2 ranks\) has waited' "$work/hanging.log" ||
+grep -qE '^vittrain: failure: rank [01] on .*: GPU .* \(number [0-9]+ of a group of 2 ranks\) has waited' "$work/hanging.log" ||
     bad="$bad; not said"
 result 'a collective that hangs ends the training' "$bad" "$work/hanging.log"
 unset VITTRAIN_EMULATION_COLLECTIVE

@@ -163,8 +163,15 @@ int64_t groups_entered(int64_t identity);
 int world_size(void);
 const char *world_host(int rank);
 
+/* guard.c: starts the guard, before MPI and threads are there. The command line is overwritten in
+ * the guard. Without one (no process to be had) a rank that is killed is missed by others only. */
+void guard_open(int argc, char **argv);
+bool guard_is_open(void);
+
 /* signals.c: before MPI starts, and so as early as can be: SIGUSR1 and SIGTERM. */
 void signals_prepare(void);
+/* What a signal of a fault means; NULL: it is none. */
+const char *signals_meaning(int signal);
 /* SIGSEGV and the like say who died, then do what they would have done. */
 void signals_open(int rank, const char *host);
 

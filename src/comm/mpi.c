@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/status.h"
+
 static struct {
     pthread_mutex_t lock;
     struct group *first; /* all groups of this process */
@@ -286,12 +288,17 @@ bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error 
     int threads;
     MPI_Comm communicator;
     signals_prepare();
+    if (!world_is_alone())
+        guard_open(*argc, *argv);
     world_set_environment();
-    if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &threads) != MPI_SUCCESS)
+    if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &threads) != MPI_SUCCESS) {
+        status_set_ending(STATUS_SAID);
         return error_set(error, ERROR_INTERNAL, "MPI does not start");
+    }
     error_on_abort(world_abort);
     if (threads < MPI_THREAD_MULTIPLE) {
         MPI_Finalize();
+        status_set_ending(STATUS_SAID);
         return error_set(error, ERROR_INTERNAL,
                          "this MPI library was built without MPI_THREAD_MULTIPLE: use another one");
     }
@@ -301,6 +308,7 @@ bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error 
     signals_open(groups.rank, comm_host());
     MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &communicator));
     *world = group_open(communicator);
+    status_set_phase(STATUS_COMMAND);
     if (groups.size > 1) {
         watch_open();
         progress_open();
@@ -322,5 +330,6 @@ void comm_world_close(struct comm *world)
     if (__lsan_do_leak_check != NULL)
         __lsan_do_leak_check();
     MPI_CHECK(MPI_Finalize());
+    status_set_ending(STATUS_SAID);
     error_on_abort(NULL);
 }

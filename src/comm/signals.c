@@ -1,7 +1,7 @@
 /* What signals do. SIGUSR1 asks for a graceful stop; SIGTERM does, too, where the launcher waits
- * for it, and else ends the process as it always did. A rank that dies of a fault says so in one
- * line, with rank and host; then the signal does what it would have done, which ends the process,
- * and mpirun ends the others. */
+ * for it, and else ends the process as it always did. A rank that dies of a fault leaves word of it
+ * for its guard, or without one says it itself; then the signal does what it would have done, which
+ * ends the process, and mpirun ends the others. */
 #include "comm/internal.h"
 
 #include <signal.h>
@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "core/status.h"
 
 static const struct {
     int signal;
@@ -27,6 +29,14 @@ enum { FAULTS = sizeof faults / sizeof faults[0] };
 /* All made beforehand: a handler may call next to nothing. */
 static char message[FAULTS][256];
 static struct sigaction before[FAULTS];
+
+const char *signals_meaning(int signal)
+{
+    for (int i = 0; i < FAULTS; i++)
+        if (faults[i].signal == signal)
+            return faults[i].meaning;
+    return NULL;
+}
 
 static bool launcher_waits;
 static _Atomic bool stop_wanted; /* lock-free, as a handler needs it */
@@ -47,6 +57,7 @@ static void stop_handle(int number)
         atomic_store_explicit(&stop_wanted, true, memory_order_relaxed);
         return;
     }
+    status_set_ending(STATUS_TERMINATED);
     signal(number, SIG_DFL);
     raise(number);
 }
@@ -66,8 +77,10 @@ static void fault_handle(int number)
 {
     for (int i = 0; i < FAULTS; i++)
         if (faults[i].signal == number) {
-            ssize_t written = write(STDERR_FILENO, message[i], strlen(message[i]));
+            ssize_t written =
+                guard_is_open() ? 0 : write(STDERR_FILENO, message[i], strlen(message[i]));
             (void)written;
+            status_set_fault(number);
             sigaction(number, &before[i], NULL);
         }
     raise(number);
@@ -78,8 +91,8 @@ void signals_open(int rank, const char *host)
     struct sigaction action = {.sa_handler = fault_handle};
     sigemptyset(&action.sa_mask);
     for (int i = 0; i < FAULTS; i++) {
-        snprintf(message[i], sizeof message[i], "vittrain: rank %d on %s: %s\n", rank, host,
-                 faults[i].meaning);
+        snprintf(message[i], sizeof message[i], "vittrain: failure: rank %d on %s: %s\n", rank,
+                 host, faults[i].meaning);
         ENSURE(sigaction(faults[i].signal, &action, &before[i]) == 0, "cannot catch signal %d",
                faults[i].signal);
     }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/status.h"
 
 enum { TAG_QUESTION = 1, TAG_ANSWER = 2 };
 
@@ -192,17 +193,18 @@ static _Noreturn void watch_end(const struct ticket *ticket, double waited, cons
     ticket_describe(ticket, what, sizeof what);
     strftime(since, sizeof since, "%H:%M:%S", localtime_r(&start, &calendar));
     if (why != NULL)
-        fprintf(stderr, "vittrain: rank %d on %s: %s failed after %.1f s (since %s): %s\n", self,
-                world_host(self), what, waited, since, why);
+        fprintf(stderr, "vittrain: failure: rank %d on %s: %s failed after %.1f s (since %s): %s\n",
+                self, world_host(self), what, waited, since, why);
     else
         fprintf(stderr,
-                "vittrain: rank %d on %s: %s has waited for %.1f s (since %s); %s%s; see "
+                "vittrain: failure: rank %d on %s: %s has waited for %.1f s (since %s); %s%s; see "
                 "mesh.timeout%s\n",
                 self, world_host(self), what, waited, since,
                 missing[0] != '\0' ? "missing: " : "all ranks are in it, but nothing arrives",
                 missing,
                 ticket->what != NULL ? ", and NCCL_DEBUG=INFO for the network's part in it" : "");
     fflush(stderr);
+    status_set_ending(STATUS_SAID);
     MPI_Abort(MPI_COMM_WORLD, ERROR_PEER);
     _exit(ERROR_PEER);
 }

@@ -14,6 +14,7 @@
 #include "config.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
+#include "core/status.h"
 #include "io/checkpoint_writing.h"
 #include "core/durable.h"
 
@@ -300,6 +301,7 @@ static bool finish(struct checkpoint_writing *writing, struct error *error)
     checkpoint_writing_close(writing, error);
     if (!comm_agree(world, error))
         return false;
+    status_set_phase(STATUS_CHECKPOINT_NAME);
     if (world->rank == 0)
         durable_rename(writing->part, writing->final, error);
     return comm_agree(world, error);

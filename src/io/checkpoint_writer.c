@@ -15,6 +15,7 @@
 #include "core/crc32c.h"
 #include "core/durable.h"
 #include "core/log.h"
+#include "core/status.h"
 #include "io/checkpoint_writing.h"
 
 enum stage { STAGE_NONE, STAGE_PIECES, STAGE_NAME };
@@ -124,7 +125,10 @@ static void *thread_main(void *argument)
             continue;
         }
         pthread_mutex_unlock(&writer->lock);
+        status_set_background(writer->stage == STAGE_PIECES ? STATUS_CHECKPOINT_WRITE
+                                                            : STATUS_CHECKPOINT_NAME);
         (writer->stage == STAGE_PIECES ? pieces_work : name_work)(writer);
+        status_set_background(STATUS_START);
         pthread_mutex_lock(&writer->lock);
         writer->busy = false;
         pthread_cond_signal(&writer->rest);
@@ -200,6 +204,8 @@ static bool finish(struct checkpoint_writer *writer, struct error *error)
 {
     double begin = clock_now();
     bool good = true, waits = writer->stage != STAGE_NONE;
+    if (waits)
+        status_set_phase(STATUS_CHECKPOINT_WAIT);
     while (good && writer->stage != STAGE_NONE) {
         thread_wait(writer);
         good = stage_end(writer, error);
@@ -217,9 +223,11 @@ static bool write_now(struct checkpoint_writer *writer, const struct checkpoint_
                       struct error *error)
 {
     struct comm *world = writer->flat->mesh->world;
+    status_set_phase(STATUS_CHECKPOINT_WRITE);
     if (!checkpoint_write(&writer->target, order->name, writer->flat, order->model_name,
                           order->state, order->deck_text, error))
         return false;
+    status_set_phase(STATUS_CHECKPOINT_NAME);
     if (world->rank == 0)
         checkpoint_publish(writer->target.directory, order->name, order->best, order->keep, error);
     return comm_agree(world, error);
@@ -230,6 +238,7 @@ static bool start(struct checkpoint_writer *writer, const struct checkpoint_orde
 {
     if (!finish(writer, error))
         return false;
+    status_set_phase(STATUS_CHECKPOINT_BEGIN);
     snprintf(writer->name, sizeof writer->name, "%s", order->name);
     writer->best = order->best;
     writer->keep = order->keep;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core/clock.h"
+#include "core/status.h"
 
 /* One batch: forward pass, loss, what was predicted. `predicted` is host memory. */
 static void batch_evaluate(struct session *session, struct data_feed *feed, struct batch *batch,
@@ -120,6 +121,7 @@ bool evaluation_run(struct session *session, struct data_feed *feed,
                     struct evaluation *evaluation, struct error *error)
 {
     double begin = clock_now();
+    status_set_phase(STATUS_EVALUATION);
     struct pass pass = {
         .session = session, .feed = feed, .visitor = visitor, .agreement = agreement};
     const struct model *model = session->model;

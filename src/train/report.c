@@ -7,6 +7,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/status.h"
 #include "io/run_log.h"
 #include "train/results.h"
 
@@ -223,6 +224,7 @@ static void data_wait_say(struct trainer *trainer, const struct epoch_row *row)
 
 bool report_epoch(struct trainer *trainer, bool evaluated, struct error *error)
 {
+    status_set_phase(STATUS_REPORT);
     const struct training_state *state = &trainer->state;
     const struct evaluation *evaluation = &trainer->evaluation;
     const struct epoch_clock *clock = &trainer->epoch_clock;
@@ -330,6 +332,7 @@ static void checkpoints_say(const struct trainer *trainer)
 bool report_result(struct trainer *trainer, struct error *error)
 {
     char total[32], training[32];
+    status_set_phase(STATUS_RESULTS);
     struct results results = results_collect(trainer);
     struct monitor_summary sensors;
     monitor_stop(trainer->monitor);

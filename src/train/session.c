@@ -73,6 +73,8 @@ static bool model_prepare(struct session *session, struct error *error)
     session->model = model_open(options, session->device, session->compute, error);
     if (session->model == NULL)
         return false;
+    for (int u = 0; u < session->model->unit_count; u++)
+        status_name_unit(u, session->model->units[u].name);
     if (options->debug.profile)
         session->profile = profile_open(session->device, session->model->unit_count);
     if (session->model->loss != LOSS_CROSS_ENTROPY && mix_is_asked_for(options))
@@ -140,6 +142,7 @@ bool session_open(struct session *session, const struct options *options, struct
                   bool training, struct error *error)
 {
     *session = (struct session){.options = options};
+    status_set_phase(STATUS_MODEL_OPEN);
     return mesh_open(&session->mesh, world, options, error) &&
            session_prepare(session, training, error);
 }
@@ -321,6 +324,7 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
     session_measure(session, batch, &known, training, NULL);
     snapshot_decide(session);
     size_t bytes = session->arena.peak;
+    status_set_phase(STATUS_MEMORY);
     log_info("memory:");
     memory_print(session);
     session->base = hardware_memory_now(session->device);
@@ -514,10 +518,16 @@ struct model_pass session_pass(struct session *session, int64_t count, bool trai
                                .logits = session->logits};
 }
 
-void session_phase_begin(const struct session *session, const char *name)
+static void range_begin(const struct session *session, const char *name)
 {
     if (session->device->backend->range_begin != NULL)
         session->device->backend->range_begin(name);
+}
+
+void session_phase_begin(const struct session *session, enum status_phase phase)
+{
+    status_set_phase(phase);
+    range_begin(session, status_phase_name(phase));
 }
 
 void session_phase_end(const struct session *session)
@@ -529,7 +539,8 @@ void session_phase_end(const struct session *session)
 void session_unit_begin(struct session *session, int unit)
 {
     profile_unit(session->profile, unit);
-    session_phase_begin(session, session->model->units[unit].name);
+    status_set_unit(unit);
+    range_begin(session, session->model->units[unit].name);
 }
 
 void session_unit_end(struct session *session)

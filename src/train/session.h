@@ -6,6 +6,7 @@
 
 #include "core/arena.h"
 #include "core/options.h"
+#include "core/status.h"
 #include "data/loader.h"
 #include "device/device.h"
 #include "device/image.h"
@@ -122,8 +123,8 @@ void session_upload(struct session *session, struct batch *batch, const struct i
 void session_forward(struct session *session, const struct model_pass *pass);
 
 /* Around what is queued for a phase of the step, for a unit: for the profile, and a profiler's
- * timeline. */
-void session_phase_begin(const struct session *session, const char *name);
+ * timeline; their begin is this process's status. */
+void session_phase_begin(const struct session *session, enum status_phase phase);
 void session_phase_end(const struct session *session);
 void session_unit_begin(struct session *session, int unit);
 void session_unit_end(struct session *session);

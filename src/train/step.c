@@ -78,14 +78,15 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
         flat_zero_gradients(&session->flat);
     struct model_pass pass = session_pass(session, micro->count, true);
     pass.running_weight = micro->running_weight;
-    session_phase_begin(session, "forward");
+    session_phase_begin(session, STATUS_FORWARD);
     session_forward(session, &pass);
     loss_and_gradient(step, micro);
     session_phase_end(session);
     double middle = clock_now();
-    session_phase_begin(session, "backward");
+    session_phase_begin(session, STATUS_BACKWARD);
     step_backward(step, &pass, micro->last);
     session_phase_end(session);
+    status_set_phase(STATUS_REDUCE);
     double end = clock_now();
     times->forward += middle - begin;
     times->backward += end - middle;
@@ -93,7 +94,7 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
         return;
     flat_reduce_wait(&session->flat);
     times->reduce += clock_now() - end;
-    session_phase_begin(session, "update");
+    session_phase_begin(session, STATUS_UPDATE);
     flat_norm(&session->flat);
     optimizer_step(step->optimizer, &session->flat, session->place, session->scaler);
     session_phase_end(session);
@@ -133,6 +134,7 @@ static bool step_replay(struct step_context *step, const struct micro_batch *mic
             return false;
         step_record(step, micro);
     }
+    status_set_phase(STATUS_RECORDED);
     session->device->backend->graph_run(step->graph, session->stream);
     flat_updated(&session->flat);
     return true;
@@ -157,6 +159,7 @@ static void micro_batch_run(struct step_context *step, struct run_place place, i
                             struct step_times *times)
 {
     struct session *session = step->session;
+    status_set_phase(STATUS_DATA);
     struct batch *batch = loader_next(step->loader, &times->data);
     ENSURE(batch != NULL, "the loader's epoch ended inside a step");
     if (batch->error.kind != ERROR_NONE && step->unread.kind == ERROR_NONE)

@@ -4,6 +4,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/status.h"
 #include "io/safetensors.h"
 #include "train/report.h"
 #include "train/trainer.h"
@@ -65,6 +66,7 @@ static bool weights_compare(struct trainer *trainer, struct error *error)
 /* The host waits for the device here. */
 static bool interval_end(struct trainer *trainer, struct error *error)
 {
+    status_set_phase(STATUS_REPORT);
     if (!step_finish(&trainer->step, &trainer->interval.times, error))
         return false;
     trainer->last_norm = step_norm(&trainer->session);
@@ -76,6 +78,7 @@ static bool step_advance(struct trainer *trainer, struct error *error)
 {
     struct training_state *state = &trainer->state;
     double rate = schedule_rate(&trainer->schedule, state->step);
+    status_set_step(state->step + 1);
     optimizer_follow(&trainer->optimizer, &trainer->schedule, state->step);
     if (!step_run(&trainer->step, state->step, rate, &trainer->interval.times, error))
         return false;
@@ -233,6 +236,7 @@ static bool weights_export(struct trainer *trainer, struct error *error)
     char path[OPTION_TEXT + 32];
     if (!trainer->options.output.weights)
         return true;
+    status_set_phase(STATUS_WEIGHTS_WRITE);
     snprintf(path, sizeof path, "%s/weights.safetensors", trainer->folder.path);
     average_swap(trainer);
     bool good = safetensors_write(path, &trainer->session.flat, error);

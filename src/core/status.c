@@ -1,0 +1,160 @@
+/* The record of what this process is doing: atomic words, which lie in shared memory after
+ * status_share. Each is true for itself; read together they may be of two moments. */
+#include "core/status.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "core/clock.h"
+
+struct record {
+    _Atomic double since, tick;
+    _Atomic int64_t step;
+    _Atomic int32_t phase, unit, background, ending, fault;
+    char name[STATUS_UNITS][STATUS_NAME];
+};
+
+static struct record private_record = {.unit = -1};
+static struct record *record = &private_record;
+
+static const char *const phase_names[STATUS_PHASES] = {
+    [STATUS_START] = "the start",
+    [STATUS_COMMAND] = "its command",
+    [STATUS_DATA_OPEN] = "the opening of the data",
+    [STATUS_MODEL_OPEN] = "the opening of device and model",
+    [STATUS_MEMORY] = "the allocation of memory",
+    [STATUS_FOLDER] = "the opening of the run folder",
+    [STATUS_WEIGHTS_READ] = "the reading of the weights",
+    [STATUS_DATA] = "the wait for data",
+    [STATUS_FORWARD] = "forward",
+    [STATUS_BACKWARD] = "backward",
+    [STATUS_REDUCE] = "the wait for gradients",
+    [STATUS_UPDATE] = "update",
+    [STATUS_RECORDED] = "a recorded step",
+    [STATUS_REPORT] = "the report of the log",
+    [STATUS_EVALUATION] = "evaluation",
+    [STATUS_CHECKPOINT_BEGIN] = "the begin of a checkpoint",
+    [STATUS_CHECKPOINT_WRITE] = "the writing of a checkpoint",
+    [STATUS_CHECKPOINT_NAME] = "the naming of a checkpoint",
+    [STATUS_CHECKPOINT_WAIT] = "the wait for a checkpoint",
+    [STATUS_WEIGHTS_WRITE] = "the writing of the weights",
+    [STATUS_RESULTS] = "the writing of the results",
+    [STATUS_END] = "the end",
+};
+
+const char *status_phase_name(enum status_phase phase)
+{
+    return phase >= 0 && phase < STATUS_PHASES ? phase_names[phase] : "an unknown phase";
+}
+
+/* Nobody waits for these words, so no order between them is needed. */
+#define STORE(word, value) atomic_store_explicit(&record->word, value, memory_order_relaxed)
+#define LOAD(word) atomic_load_explicit(&record->word, memory_order_relaxed)
+
+void status_set_step(int64_t step)
+{
+    STORE(step, step);
+}
+
+void status_set_phase(enum status_phase phase)
+{
+    STORE(unit, -1);
+    STORE(phase, (int32_t)phase);
+    STORE(since, clock_now());
+}
+
+void status_set_unit(int unit)
+{
+    STORE(unit, unit);
+    STORE(since, clock_now());
+}
+
+void status_name_unit(int unit, const char *name)
+{
+    if (unit >= 0 && unit < STATUS_UNITS)
+        snprintf(record->name[unit], STATUS_NAME, "%s", name);
+}
+
+void status_set_background(enum status_phase phase)
+{
+    STORE(background, (int32_t)phase);
+}
+
+void status_tick(double now)
+{
+    STORE(tick, now);
+}
+
+double status_tickless(double now)
+{
+    double tick = LOAD(tick);
+    return tick > 0 ? now - tick : 0;
+}
+
+void status_set_ending(enum status_ending ending)
+{
+    STORE(ending, (int32_t)ending);
+}
+
+enum status_ending status_ending(void)
+{
+    return (enum status_ending)LOAD(ending);
+}
+
+void status_set_fault(int signal)
+{
+    STORE(fault, signal);
+}
+
+int status_fault(void)
+{
+    return LOAD(fault);
+}
+
+struct status status_read(double now)
+{
+    double since = LOAD(since);
+    return (struct status){.seconds = since > 0 && now > since ? now - since : 0,
+                           .step = LOAD(step),
+                           .phase = LOAD(phase),
+                           .unit = LOAD(unit),
+                           .background = LOAD(background)};
+}
+
+static int unit_describe(int unit, char *text, size_t size)
+{
+    if (unit < 0)
+        return snprintf(text, size, "%s", "");
+    if (unit < STATUS_UNITS && record->name[unit][0] != '\0')
+        return snprintf(text, size, " of %.*s", STATUS_NAME, record->name[unit]);
+    return snprintf(text, size, " of unit %d", unit);
+}
+
+void status_describe(const struct status *status, char *text, size_t size)
+{
+    char unit[STATUS_NAME + 16], step[40] = "", background[64] = "";
+    unit_describe(status->unit, unit, sizeof unit);
+    if (status->step > 0)
+        snprintf(step, sizeof step, ", step %lld", (long long)status->step);
+    if (status->background != STATUS_START)
+        snprintf(background, sizeof background, ", beside %s",
+                 status_phase_name((enum status_phase)status->background));
+    snprintf(text, size, "%s%s%s, for %.1f s%s",
+             status_phase_name((enum status_phase)status->phase), unit, step, status->seconds,
+             background);
+}
+
+bool status_share(void)
+{
+    if (record != &private_record)
+        return true;
+    struct record *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return false;
+    memcpy(shared, record, sizeof *shared);
+    record = shared;
+    return true;
+}

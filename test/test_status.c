@@ -1,0 +1,124 @@
+/* The record of what a process is doing: what it tells, and that a forked process sees it. */
+#include "core/status.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/clock.h"
+
+/* As it will be described `seconds` from now. */
+static void assert_says(double seconds, const char *expected)
+{
+    char text[256];
+    const struct status status = status_read(clock_now() + seconds);
+    status_describe(&status, text, sizeof text);
+    assert_string_equal(text, expected);
+}
+
+static void phase_unit_step_and_time_are_told(void **state)
+{
+    (void)state;
+    assert_says(7, "the start, for 0.0 s");
+    status_name_unit(0, "stem");
+    status_name_unit(1, "blocks.0");
+    status_set_phase(STATUS_DATA_OPEN);
+    assert_says(3, "the opening of the data, for 3.0 s");
+    status_set_step(120);
+    status_set_phase(STATUS_BACKWARD);
+    assert_says(0, "backward, step 120, for 0.0 s");
+    status_set_unit(1);
+    assert_says(0.5, "backward of blocks.0, step 120, for 0.5 s");
+    status_set_unit(2);
+    assert_says(0, "backward of unit 2, step 120, for 0.0 s");
+    status_set_phase(STATUS_UPDATE);
+    status_set_background(STATUS_CHECKPOINT_WRITE);
+    assert_says(0, "update, step 120, for 0.0 s, beside the writing of a checkpoint");
+    status_set_background(STATUS_START);
+    assert_says(0, "update, step 120, for 0.0 s");
+}
+
+static void every_phase_has_a_name(void **state)
+{
+    (void)state;
+    for (int phase = 0; phase < STATUS_PHASES; phase++)
+        assert_non_null(status_phase_name((enum status_phase)phase));
+    /* As another rank may send it. */
+    char text[256];
+    status_describe(&(struct status){.phase = 1000, .unit = 1 << 30}, text, sizeof text);
+    assert_string_equal(text, "an unknown phase of unit 1073741824, for 0.0 s");
+}
+
+static void names_are_cut_and_numbers_bounded(void **state)
+{
+    (void)state;
+    char longer[2 * STATUS_NAME], text[256];
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    status_name_unit(3, longer);
+    status_name_unit(-1, "below");
+    status_name_unit(STATUS_UNITS, "above");
+    status_describe(&(struct status){.phase = STATUS_FORWARD, .unit = 3}, text, sizeof text);
+    assert_int_equal(strlen(text), strlen("forward of , for 0.0 s") + STATUS_NAME - 1);
+    status_describe(&(struct status){.phase = STATUS_FORWARD, .unit = STATUS_UNITS}, text,
+                    sizeof text);
+    assert_string_equal(text, "forward of unit 512, for 0.0 s");
+}
+
+static void sign_of_life_ages(void **state)
+{
+    (void)state;
+    assert_true(status_tickless(100) <= 0);
+    status_tick(100);
+    assert_true(status_tickless(103) == 3);
+}
+
+/* What was set before and after the record was shared is seen in a process forked before. */
+static void forked_process_sees_it(void **state)
+{
+    (void)state;
+    int ends[2];
+    char byte = 0;
+    status_set_step(7);
+    status_set_ending(STATUS_RUNS);
+    assert_true(status_share());
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        const bool read_it = read(ends[0], &byte, 1) == 1;
+        const struct status seen = status_read(clock_now());
+        _exit(read_it && seen.step == 7 && seen.phase == STATUS_EVALUATION && seen.unit == 1 &&
+                      status_ending() == STATUS_SAID && status_fault() == 11
+                  ? 0
+                  : 1);
+    }
+    status_set_phase(STATUS_EVALUATION);
+    status_set_unit(1);
+    status_set_ending(STATUS_SAID);
+    status_set_fault(11);
+    assert_int_equal(write(ends[1], &byte, 1), 1);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(phase_unit_step_and_time_are_told),
+        cmocka_unit_test(every_phase_has_a_name),
+        cmocka_unit_test(names_are_cut_and_numbers_bounded),
+        cmocka_unit_test(sign_of_life_ages),
+        cmocka_unit_test(forked_process_sees_it),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
