@@ -20,7 +20,11 @@ static int run(struct comm *world, const struct options *options, const struct c
     if (error->kind == ERROR_NONE) {
         const struct command *command = app_find(line->command);
         ENSURE(command != NULL, "no command %s", line->command);
-        command->run(options, line, world, error);
+        if (command->run != NULL)
+            command->run(options, line, world, error);
+        else
+            error_set(error, ERROR_USAGE, "%s must be the first word: vittrain %s", command->name,
+                      command->synopsis);
     }
     if (error->kind != ERROR_NONE && world->rank == 0)
         log_error(error);
@@ -44,6 +48,9 @@ int main(int argc, char **argv)
 {
     standard_streams_hold();
     signal(SIGXFSZ, SIG_IGN); /* writing beyond `ulimit -f` is an error like others */
+    const struct command *first = argc > 1 ? app_find(argv[1]) : NULL;
+    if (first != NULL && first->run_alone != NULL)
+        return first->run_alone(argc - 2, argv + 2);
     static struct options options;
     struct command_line line;
     struct error error = {0};

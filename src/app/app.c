@@ -5,8 +5,8 @@
 #include <string.h>
 
 const struct command *const app_commands[] = {
-    &command_train,   &command_eval,  &command_predict, &command_plan, &command_find,
-    &command_convert, &command_fetch, &command_bench,   NULL,
+    &command_train,   &command_eval,  &command_predict, &command_plan,   &command_find,
+    &command_convert, &command_fetch, &command_bench,   &command_launch, NULL,
 };
 
 enum { COMMANDS = sizeof app_commands / sizeof app_commands[0] };

@@ -15,10 +15,13 @@ struct command {
     const char *detail;   /* a paragraph for `--help COMMAND` and the manual page */
     void (*run)(const struct options *options, const struct command_line *line, struct comm *world,
                 struct error *error);
+    /* Instead of `run`, of a command that starts ranks and is none: gets the words after its name,
+     * gives the exit code. No MPI, no options. */
+    int (*run_alone)(int count, char **words);
 };
 
 extern const struct command command_train, command_eval, command_predict, command_fetch,
-    command_bench, command_plan, command_convert, command_find;
+    command_bench, command_plan, command_convert, command_find, command_launch;
 
 /* NULL-terminated: the commands, and their names. */
 extern const struct command *const app_commands[];

@@ -1,0 +1,79 @@
+#!/bin/sh
+# `vittrain launch`: what has failed is started again and goes on, with the same result as if nothing had
+# happened; what would fail again, or was told to end, is not; nothing of an attempt is left.
+. "$TEST_SOURCE/test/program.sh"
+
+steps="$small train.epochs=2 checkpoint.every=0.2 output.tensorboard=off"
+
+# launch NAME WORD...: like `run`, by `vittrain launch`.
+launch() {
+    run_log=$work/$1.log
+    shift
+    timeout 120 "$vittrain" launch "$@" >"$run_log" 2>&1 </dev/null
+    status=$?
+}
+
+# ended STATUS RESTARTS [PATTERN]: what is not so of the newest launch.
+ended() {
+    [ $status -eq "$1" ] || echo "exit status $status, not $1;"
+    restarts=$(grep -c '^vittrain: launch: restart ' "$run_log")
+    [ "$restarts" = "$2" ] || echo "$restarts restarts, not $2;"
+    [ -z "${3:-}" ] || grep -qE "$3" "$run_log" || echo "no line \"$3\""
+}
+
+# check NAME STATUS RESTARTS PATTERN: as a TAP line.
+check() { result "$1" "$(ended "$2" "$3" "$4" | tr '\n' ' ')" "$run_log"; }
+
+# shot RUN: kills one rank of the run as soon as it has a checkpoint.
+shot() {
+    tries=0
+    until [ -e "$work/$1/checkpoints/last.h5" ] || [ $tries -gt 3000 ]; do
+        sleep 0.01
+        tries=$((tries + 1))
+    done
+    kill -9 "$(pgrep -f "^$vittrain run.dir=$work/$1 " | tail -n 1)"
+}
+
+echo 1..12
+run 2 whole run.dir="$work/whole" $steps
+result 'a run that nothing disturbs' "$([ $status -eq 0 ] || echo "status $status")" "$work/whole.log"
+
+shot cut &
+launch cut --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/cut" $steps
+wait
+check 'a run of which a rank is killed goes on' 0 1 'restart 1 of 2 in 1 s, from step [1-9][0-9]* of '
+result 'with the same weights in the end' \
+    "$(cmp "$work/whole/weights.safetensors" "$work/cut/weights.safetensors" 2>&1)" "$work/cut.log"
+column "$work/whole/metrics.csv" train loss >"$work/whole.loss"
+column "$work/cut/metrics.csv" train loss >"$work/cut.loss"
+result 'and the same losses, each once' "$(differ "$work/whole.loss" "$work/cut.loss" 0)" "$work/cut.log"
+
+launch mistake --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/mistake" $steps data.root=/nonexistent
+check "a user's mistake is not tried again" 3 0 '^vittrain: error: '
+launch number --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/number" $small optim.lr=1e30 schedule.warmup=0
+check 'nor are losses that are not finite' 7 0 '^vittrain: error: '
+
+# Launchers that say 0, or nothing, after a failure.
+said='echo "vittrain: failure: rank 3 on node: killed" >&2'
+launch zero --restarts 5 -- sh -c "$said"
+check 'an exit code of 0 is not believed after a failure; two attempts that come no further are enough' \
+    9 1 'given up after 1 restart, as two attempts came no further: rank 3'
+launch again --restarts 1 -- sh -c "[ -e '$work/once' ] && exit 0; touch '$work/once'; $said; exit 9"
+check 'a command that fails once ends well' 0 1 'rank 3 on node: killed$'
+launch hang --grace 0.5 --restarts 0 -- sh -c "$said; setsid sh -c 'trap \"\" TERM; sleep 1000.25' & trap '' TERM; sleep 1000.25"
+bad=$(ended 137 0)
+! pgrep -f 'sleep 1000\.25' >/dev/null || bad="$bad; something is left"
+result 'a command that hangs after a failure is killed, with all that it started' "$bad" "$work/hang.log"
+launch none -- /nonexistent/mpirun
+check 'a command that is not there' 2 0 '^vittrain: error: launch: cannot start /nonexistent/mpirun: No such file'
+
+# Told to end: the signal is passed on, and nothing begins again.
+"$vittrain" launch -- sh -c 'trap "exit 41" USR1; echo ready >&2; while :; do sleep 0.05; done' 2>"$work/told.log" &
+told=$!
+until grep -q ready "$work/told.log"; do sleep 0.02; done
+kill -USR1 $told
+wait $told
+status=$? run_log=$work/told.log
+check 'signals are passed on' 41 0 ready
+OMPI_COMM_WORLD_RANK=0 run 1 inside launch -- true
+result 'launch is not launched' "$(failed_otherwise 2 'not started by them' | tr '\n' ' ')" "$work/inside.log"
