@@ -1,0 +1,17 @@
+#!/bin/bash
+# Data parallel on 1 node, 4 ranks: each holds the whole model.
+#   sbatch jobs/ddp_1node.sh [DECK.ini] [section.key=value ...]
+#   sbatch --gpus-per-node=4 jobs/ddp_1node.sh ...      where the nodes have GPUs
+#SBATCH --job-name=ddp_1node
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=4
+#SBATCH --exclusive
+#SBATCH --time=04:00:00
+#SBATCH --signal=B:USR1@120
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x.%j.log
+
+home=${VITTRAIN_HOME:-$SLURM_SUBMIT_DIR}
+. "$home/jobs/common.sh"
+train mesh.strategy=ddp "$@"

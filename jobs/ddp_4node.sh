@@ -1,0 +1,17 @@
+#!/bin/bash
+# Data parallel on 4 nodes, a rank each: every rank holds the whole model.
+#   sbatch jobs/ddp_4node.sh [DECK.ini] [section.key=value ...]
+#   sbatch --gpus-per-node=1 jobs/ddp_4node.sh ...      where the nodes have GPUs
+#SBATCH --job-name=ddp_4node
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=1
+#SBATCH --exclusive
+#SBATCH --time=04:00:00
+#SBATCH --signal=B:USR1@120
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x.%j.log
+
+home=${VITTRAIN_HOME:-$SLURM_SUBMIT_DIR}
+. "$home/jobs/common.sh"
+train mesh.strategy=ddp "$@"

@@ -1,0 +1,17 @@
+#!/bin/bash
+# Sharded inside each of 2 nodes, 4 ranks each; the nodes hold the same and add their gradients.
+#   sbatch jobs/hsdp_2node.sh [DECK.ini] [section.key=value ...]
+#   sbatch --gpus-per-node=4 jobs/hsdp_2node.sh ...      where the nodes have GPUs
+#SBATCH --job-name=hsdp_2node
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --exclusive
+#SBATCH --time=04:00:00
+#SBATCH --signal=B:USR1@120
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x.%j.log
+
+home=${VITTRAIN_HOME:-$SLURM_SUBMIT_DIR}
+. "$home/jobs/common.sh"
+train mesh.strategy=hsdp "$@"

@@ -1,0 +1,57 @@
+#!/bin/sh
+# A job of jobs/ on two nodes under a real Slurm: warned before its limit it stops, goes back to the queue, goes
+# on, and ends with the weights of a job that was left alone, bit for bit.
+. "$TEST_SOURCE/test/program.sh"
+
+cluster() { sh "$TEST_SOURCE/test/cluster.sh" "$work" "$@"; }
+if ! reason=$(cluster usable slurm); then
+    echo "1..0 # SKIP $reason"
+    exit 0
+fi
+trap 'cluster down; rm -rf "$work"' EXIT
+cluster up 2 slurm || exit 1
+cd "$work" || exit 1
+export VITTRAIN_HOME="$TEST_SOURCE" VITTRAIN="$vittrain" VITTRAIN_BIND=none VITTRAIN_INTERFACE=eth0
+steps="$small data.root= train.epochs=12 optim.ema=0.9 output.monitor=0"
+# An argument that is no setting would have been taken for a deck.
+deck="$work/small.ini"
+: >"$deck"
+
+# wait_for PATTERN FILE: until the pattern is in the file; at most 30 s.
+wait_for() {
+    tries=0
+    until grep -qs "$1" "$2" || [ $tries -gt 300 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+}
+
+echo 1..4
+job=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps)
+wait_for 'set-up took' "runs/ddp_2node-$job/train.log"
+cluster head scancel --batch --signal=USR1 "$job"
+# In the meantime, since a job that was put back waits some seconds.
+alone=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps)
+wait_for 'goes back to the queue' "ddp_2node.$job.log"
+bad=
+grep -q 'asking the ranks to stop' "ddp_2node.$job.log" || bad='not warned; '
+grep -q 'srun ended with status 0' "ddp_2node.$job.log" || bad="$bad srun failed; "
+grep -q '"finished": false' "runs/ddp_2node-$job/result.json" || bad="$bad no word of it in result.json; "
+grep -q 'not finished: the job goes back to the queue' "ddp_2node.$job.log" || bad="$bad not put back"
+result 'a job that is warned stops and goes back to the queue' "$bad" "ddp_2node.$job.log"
+
+[ "$(cluster wait "$alone" 60)" = COMPLETED ] && bad= || bad='not completed'
+result 'a job that is left alone ends' "$bad" "ddp_2node.$alone.log"
+[ "$(cluster wait "$job" 60)" = COMPLETED ] && bad= || bad='not completed; '
+grep -q 'resuming from' "runs/ddp_2node-$job/train.log" || bad="$bad it began anew; "
+bad=$bad$(cmp "runs/ddp_2node-$alone/weights.safetensors" "runs/ddp_2node-$job/weights.safetensors" 2>&1)
+column "runs/ddp_2node-$job/metrics.csv" train loss >parts.loss
+column "runs/ddp_2node-$alone/metrics.csv" train loss >whole.loss
+bad="$bad$(differ whole.loss parts.loss 0)"
+result 'the one that was put back goes on, to the same weights, bit for bit' "$bad" "ddp_2node.$job.log"
+bad=
+for node in 1 2; do
+    [ -e "ddp_2node.$job.$(cluster name $node).log" ] || bad="$bad nothing of node $node; "
+done
+grep -q '8 ranks on 2 nodes' "runs/ddp_2node-$job/train.log" || bad="$bad not on two nodes of 4 ranks"
+result 'each node has a log' "$bad"
