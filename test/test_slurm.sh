@@ -13,7 +13,7 @@ cluster up 2 slurm || exit 1
 cd "$work" || exit 1
 export VITTRAIN_HOME="$TEST_SOURCE" VITTRAIN="$vittrain" VITTRAIN_BIND=none VITTRAIN_INTERFACE=eth0
 steps="$small data.root= train.epochs=12 optim.ema=0.9 output.monitor=0"
-# An argument that is no setting would have been taken for a deck.
+# An empty deck, so that the options alone count: without one the scripts take that of CIFAR-10.
 deck="$work/small.ini"
 : >"$deck"
 
