@@ -174,7 +174,8 @@ static int plan_wrong(int strategy, const char *variant)
         fail_msg("%s", error.text);
     counting_begin(&shard_counted, session.mesh.shard);
     counting_begin(&replica_counted, session.mesh.replica);
-    int64_t batch = feed_pass_samples(&options, world->size);
+    int64_t global_batch = feed_global_batch(&options, world->size);
+    int64_t batch = feed_pass_samples(&options, global_batch, world->size);
     if (!session_allocate(&session, batch, &feed.source, true, &error) ||
         !steps_run(&session, &feed, &options, &error) ||
         !plan_open(&plan, &options, world->size, world->size, &error))

@@ -19,7 +19,7 @@ same() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-echo 1..15
+echo 1..18
 for ranks in 1 2; do
     run $ranks whole$ranks $steps run.dir="$work/whole$ranks"
     result "a run of two epochs on $ranks ranks" "$([ $status -eq 0 ] || echo "status $status")" \
@@ -91,6 +91,26 @@ grep -q 'no gain' "$work/straight.best" || bad="$bad; not stopped"
 grep -q '"value": 2' "$work/best" || bad="$bad; no best at the end of a part"
 result 'a run in parts has the best and stops where one without an end between does' "$bad" \
     "$work/parts.log"
+
+# A deck that says the batch of a rank goes on with the global batch of its checkpoint, if it is told to.
+share="$steps train.global_batch=0 run.dir=$work/elastic"
+run 4 elastic $share train.batch=6 checkpoint.every=0.1 checkpoint.keep=50
+for file in "$work/elastic"/checkpoints/step-*.h5; do
+    [ "$(basename "$file")" = step-00000030.h5 ] || rm "$file"
+done
+rm -f "$work/elastic/result.json"
+fails 3 'on other ranks the batch of a rank is another global batch' 4 'train.global_batch=24, or mesh.elastic=yes' \
+    $share train.batch=6
+run 3 elastic $share train.batch=6 mesh.elastic=yes
+grep -q 'up to 8 a rank in pieces of up to 4' "$work/elastic.log" && bad= || bad="no word of pieces"
+result 'with mesh.elastic it is the checkpoint'"'"'s, and no pass is larger than the deck says' "$bad" "$work/elastic.log"
+for split in train val; do
+    column "$work/elastic/metrics.csv" $split loss >"$work/elastic.$split"
+    column "$work/whole2/metrics.csv" $split loss >"$work/whole2.$split"
+    bad=$bad$(differ "$work/whole2.$split" "$work/elastic.$split" 1e-5)
+done
+[ $status -eq 0 ] || bad="$bad; status $status"
+result 'the losses are those of a run that was not disturbed' "$bad" "$work/elastic.log"
 
 # A rank is killed in the middle of a run: the job ends, and what it had is gone on with.
 result 'a killed rank ends the job' "$(killed $steps checkpoint.every=0.1)" "$work/killed.log"

@@ -154,6 +154,7 @@ struct options {
         int64_t shard; /* 0: as the strategy has it */
         int reduce;    /* enum reduce_choice */
         int transport; /* enum transport_choice */
+        bool elastic;
         double timeout;
     } mesh;
     struct {

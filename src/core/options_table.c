@@ -87,10 +87,12 @@ const struct option_entry option_table[] = {
     {PLACE(data, format), .kind = OPTION_IS_TEXT, .preset = "cifar10",
      .help =
          "Format of the data set: cifar10 (binary version), imagefolder (ROOT/train/CLASS/FILE, "
-         "ROOT/val or ROOT/test likewise; JPEG and PNG), cinic10 (such folders), packed (files made "
+         "ROOT/val or ROOT/test likewise; JPEG and PNG), cinic10 (such folders), packed (files "
+         "made "
          "by `vittrain convert data`) or synthetic."},
     {PLACE(data, root), .kind = OPTION_IS_TEXT, .preset = "",
-     .help = "Folder of the data set, or its packed FILE.h5. Empty: the sample of CIFAR-10 that comes with the program "
+     .help = "Folder of the data set, or its packed FILE.h5. Empty: the sample of CIFAR-10 that "
+             "comes with the program "
              "(4,000 + 1,000 images)."},
     {PLACE(data, workers), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 256,
      .help = "Threads of a rank that load batches ahead of the step."},
@@ -119,14 +121,16 @@ const struct option_entry option_table[] = {
      .help = "Synthetic data: what is to be learnt. regression: a random target from 0 to 1 for "
              "20 random numbers (or model.channels of them); for model.name=linear."},
     {PLACE(data, skip_broken), .kind = OPTION_IS_SWITCH, .preset = "off",
-     .help = "Folders of images: leave out files that are no images, with data.check=full those that "
-             "are cut or damaged, too (the log says how many); off: they end the run."},
+     .help =
+         "Folders of images: leave out files that are no images, with data.check=full those that "
+         "are cut or damaged, too (the log says how many); off: they end the run."},
     {PLACE(data, allow_empty), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Folders of images: classes without images are classes; off: they end the run."},
     {PLACE(data, check), CHOICES("none", "header", "full"), .preset = "header",
-     .help = "Folders of images: what of the files is looked at before training: nothing, format "
-             "and size, or all of them decoded. Packed pixels: full compares the sum of a record each "
-             "time it is read and not the first time only."},
+     .help =
+         "Folders of images: what of the files is looked at before training: nothing, format "
+         "and size, or all of them decoded. Packed pixels: full compares the sum of a record each "
+         "time it is read and not the first time only."},
     {PLACE(data, truncated), CHOICES("error", "accept"), .preset = "error",
      .help = "An image file that ends inside the image, where that is found: ends the run "
              "(error), or is taken as far as it goes (accept)."},
@@ -331,6 +335,11 @@ const struct option_entry option_table[] = {
              "the ranks of a node share. hierarchical: inside each node first, then between nodes. "
              "auto: for each group of ranks the fastest that its layout allows; the log says "
              "which."},
+    {PLACE(mesh, elastic), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help =
+         "A run that goes on on another number of ranks keeps its global batch, although "
+         "train.batch is that of a rank: it is the checkpoint's. Where a rank gets more samples "
+         "than that it computes them in pieces."},
     {PLACE(mesh, timeout), .kind = OPTION_IS_SECONDS, .preset = "10m", .most = 1e9,
      .help = "A collective that takes longer ends the job and names the ranks that are missing; 0: "
              "wait for ever."},

@@ -60,6 +60,10 @@ bool checkpoint_read(const char *path, const struct checkpoint_target *target,
                      struct flat_model *flat, struct training_state *state, bool weights_only,
                      struct error *error);
 
+/* Collective. The state alone, from the file's frame; sums of tensors are not looked at. */
+bool checkpoint_read_state(const char *path, struct comm *world, struct training_state *state,
+                           struct error *error);
+
 /* Collective. The deck saved in a checkpoint (caller frees), for eval and predict. */
 bool checkpoint_read_deck(const char *path, struct comm *world, char **deck_text,
                           struct error *error);

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "core/crc32c.h"
-#include "io/checkpoint_load.h"
 #include "core/durable.h"
+#include "io/checkpoint_load.h"
 
 /* ---- the frame ---- */
 
@@ -305,6 +305,19 @@ bool checkpoint_read(const char *path, const struct checkpoint_target *target,
         vector_restart_average(flat);
     if (good && state != NULL)
         *state = contents.state;
+    checkpoint_contents_free(&contents);
+    return good;
+}
+
+bool checkpoint_read_state(const char *path, struct comm *world, struct training_state *state,
+                           struct error *error)
+{
+    struct checkpoint_contents contents = {.unit_count = 0};
+    if (world->rank == 0)
+        checkpoint_file_read(path, &contents, error);
+    bool good = comm_agree(world, error);
+    *state = contents.state;
+    comm_broadcast(world, state, sizeof *state, COMM_BYTE, 0);
     checkpoint_contents_free(&contents);
     return good;
 }

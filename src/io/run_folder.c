@@ -15,11 +15,11 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/durable.h"
 #include "core/folder.h"
 #include "core/log.h"
 #include "data/directory.h"
 #include "io/atomic_file.h"
-#include "core/durable.h"
 
 static const char runs_folder[] = "runs";
 
@@ -154,6 +154,7 @@ static bool same_deck(const char *folder, const struct options *options)
     saved.train.epochs = options->train.epochs;
     saved.train.steps = options->train.steps;
     saved.train.max_seconds = options->train.max_seconds;
+    saved.train.accumulate = options->train.accumulate;
     saved.train.early_stop = options->train.early_stop;
     saved.mesh = options->mesh;
     saved.checkpoint = options->checkpoint;

@@ -229,6 +229,7 @@ static bool convnet_configure(struct model *model, const struct options *options
     convnet->sync = options->model.sync_bn != SWITCH_OFF;
     for (int n = 0; n < convnet->node_count; n++)
         if (convnet->nodes[n].kind == CONVNET_BATCH_NORM) {
+            model->batch_norms = true;
             model->local_norms = !convnet->sync;
             norm_configure(convnet, &convnet->nodes[n]);
         }

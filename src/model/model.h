@@ -54,6 +54,7 @@ struct model {
     const float *mean, *std; /* [3], of the registry's entry */
     double flops_per_image;  /* products only, forward + backward; none counted twice */
     bool recompute;          /* a block keeps its output only, backward computes the rest anew */
+    bool batch_norms;        /* there are norms over the samples of a piece of the batch */
     bool local_norms;        /* there are norms that see the samples of their own rank only */
 };
 

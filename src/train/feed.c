@@ -77,10 +77,14 @@ bool feed_start(struct data_feed *feed, const struct options *options, struct co
     return comm_agree(world, error);
 }
 
-int64_t feed_pass_samples(const struct options *options, int64_t ranks)
+int64_t feed_global_batch(const struct options *options, int64_t ranks)
 {
-    int64_t global_batch = options->train.global_batch > 0 ? options->train.global_batch
-                                                           : options->train.batch * ranks;
+    return options->train.global_batch > 0 ? options->train.global_batch
+                                           : options->train.batch * ranks;
+}
+
+int64_t feed_pass_samples(const struct options *options, int64_t global_batch, int64_t ranks)
+{
     return sampler_slice_bound(global_batch, ranks, options->train.accumulate,
                                sample_group(options));
 }

@@ -18,8 +18,8 @@ struct data_feed {
     bool training;
 };
 
-/* The size of images on their way to the device: the data set's, or, where the host cuts and resizes
- * them, the model's. */
+/* The size of images on their way to the device: the data set's, or, where the host cuts and
+ * resizes them, the model's. */
 struct image_source feed_source(const struct options *options, const struct dataset *dataset);
 
 /* Collective: every rank opens the data set; one message if any cannot, or if they found different
@@ -35,8 +35,11 @@ bool feed_start(struct data_feed *feed, const struct options *options, struct co
                 struct error *error);
 void feed_close(struct data_feed *feed);
 
-/* The most samples that one pass of a rank gets, on so many ranks. */
-int64_t feed_pass_samples(const struct options *options, int64_t ranks);
+/* Samples of all ranks in a step, on so many ranks. */
+int64_t feed_global_batch(const struct options *options, int64_t ranks);
+
+/* The most of a global batch that one pass of a rank gets. */
+int64_t feed_pass_samples(const struct options *options, int64_t global_batch, int64_t ranks);
 
 /* Host memory of the feeds of a run whose passes have so many samples: batches that are loaded
  * ahead, in training for both splits. */

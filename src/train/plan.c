@@ -86,8 +86,10 @@ static int64_t largest_batch(const struct plan *plan, struct session *session, s
 /* Samples of a pass as the options have it. */
 static int64_t pass_samples(const struct plan *plan)
 {
-    return plan->training ? feed_pass_samples(&plan->options, plan->ranks)
-                          : plan->options.train.batch;
+    const struct options *options = &plan->options;
+    if (!plan->training)
+        return options->train.batch;
+    return feed_pass_samples(options, feed_global_batch(options, plan->ranks), plan->ranks);
 }
 
 static void entry_fill(const struct plan *plan, struct session *session, size_t room,

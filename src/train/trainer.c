@@ -11,22 +11,6 @@
 #include "core/text.h"
 #include "io/safetensors.h"
 
-/* Global batch, steps of an epoch and of the run. */
-static bool geometry_decide(struct trainer *trainer, struct error *error)
-{
-    const struct options *options = &trainer->options;
-    int64_t ranks = trainer->world->size;
-    trainer->global_batch = options->train.global_batch;
-    if (trainer->global_batch == 0)
-        trainer->global_batch = options->train.batch * ranks;
-    if (options->data.drop_last && trainer->train.dataset.count < trainer->global_batch)
-        return error_set(error, ERROR_USAGE,
-                         "the global batch of %lld is larger than the %lld samples and "
-                         "data.drop_last=on leaves none: use a smaller batch",
-                         (long long)trainer->global_batch, (long long)trainer->train.dataset.count);
-    return true;
-}
-
 static bool data_open(struct trainer *trainer, struct error *error)
 {
     const struct options *options = &trainer->options;
@@ -37,7 +21,6 @@ static bool data_open(struct trainer *trainer, struct error *error)
         !feed_open(&trainer->validation, options, SPLIT_VALIDATION, trainer->world, error))
         return false;
     session_resolve(&trainer->options, &trainer->train.dataset, error);
-    geometry_decide(trainer, error);
     return comm_agree(trainer->world, error);
 }
 
@@ -175,7 +158,7 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
         return false;
     trainer->target = (struct checkpoint_target){
         .directory = trainer->folder.checkpoints, .writers = writers, .model = options->model.name};
-    return writer_prepare(trainer, error);
+    return trainer_find_checkpoint(trainer, error);
 }
 
 static bool log_prepare(struct trainer *trainer, struct error *error)
@@ -206,7 +189,11 @@ static bool trainer_prepare(struct trainer *trainer, struct error *error)
     if (session->model->local_norms && trainer->world->size > 1)
         log_info("batch norm sees the samples of its own rank only (model.sync_bn=off): results "
                  "depend on the number of ranks");
-    int64_t batch = feed_pass_samples(options, trainer->world->size);
+    /* The folder is made when there is memory for the run; but that depends on the batch. */
+    const bool elastic = options->mesh.elastic;
+    if ((elastic && !folder_prepare(trainer, error)) || !trainer_decide_batch(trainer, error))
+        return false;
+    int64_t batch = feed_pass_samples(options, trainer->global_batch, trainer->world->size);
     if (!session_allocate(session, batch, &trainer->train.source, true, error) ||
         !feeds_start(trainer, error))
         return false;
@@ -214,8 +201,8 @@ static bool trainer_prepare(struct trainer *trainer, struct error *error)
     flat_set_segments(&session->flat, options->optim.weight_decay, options->train.accumulate);
     schedule_start(trainer);
     step_open(&trainer->step, session, &trainer->train, &trainer->optimizer);
-    return folder_prepare(trainer, error) && state_prepare(trainer, error) &&
-           log_prepare(trainer, error);
+    return (elastic || folder_prepare(trainer, error)) && writer_prepare(trainer, error) &&
+           state_prepare(trainer, error) && log_prepare(trainer, error);
 }
 
 bool trainer_open(struct trainer *trainer, const struct options *options, struct comm *world,

@@ -45,6 +45,7 @@ struct trainer {
     struct checkpoint_target target;
     struct checkpoint_writer *writer;
     int64_t global_batch, steps_per_epoch, total_steps;
+    char resume_path[OPTION_TEXT + 64]; /* of the checkpoint that is gone on with; "": none */
 
     double opened_at;          /* clock: when set-up began */
     double part_begin;         /* when the first step of this part began */
@@ -94,8 +95,14 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
 /* Collective. Waits until what is written in the background is complete. */
 bool trainer_checkpoint_finish(struct trainer *trainer, struct error *error);
 
-/* Collective. Finds, reads and announces what the run goes on from; false and no error: from the
- * start. */
+/* Collective. Finds what the run goes on from: trainer->resume_path. */
+bool trainer_find_checkpoint(struct trainer *trainer, struct error *error);
+
+/* Collective, before what depends on the batch. With mesh.elastic the global batch is the
+ * checkpoint's. */
+bool trainer_decide_batch(struct trainer *trainer, struct error *error);
+
+/* Collective. Reads and announces what the run goes on from; *resumed is false where it begins. */
 bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error);
 
 #endif

@@ -9,12 +9,11 @@
 #include "train/report.h"
 #include "train/trainer.h"
 
-/* The file that a run goes on from; path stays empty when there is none. */
-static bool resume_choose(struct trainer *trainer, char *path, size_t size, struct error *error)
+bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
 {
     const char *resume = trainer->options.checkpoint.resume;
-    char report[4096] = "";
-    path[0] = '\0';
+    char *path = trainer->resume_path, report[4096] = "";
+    size_t size = sizeof trainer->resume_path;
     if (strcmp(resume, "never") == 0)
         return true;
     if (strcmp(resume, "auto") != 0) {
@@ -37,6 +36,43 @@ static bool resume_choose(struct trainer *trainer, char *path, size_t size, stru
         trainer->folder.checkpoints);
 }
 
+/* Keeps a pass of a rank as small as the deck has it, where that does not change what is computed.
+ */
+static void batch_stretch(struct trainer *trainer)
+{
+    struct options *options = &trainer->options;
+    const int64_t ranks = trainer->world->size, batch = options->train.batch;
+    int64_t share = (trainer->global_batch + ranks - 1) / ranks;
+    if (share > batch && !trainer->session.model->batch_norms)
+        options->train.accumulate *= (share + batch - 1) / batch;
+    log_info("mesh.elastic: the checkpoint's global batch of %lld goes on, up to %lld a rank in "
+             "pieces of up to %lld",
+             (long long)trainer->global_batch, (long long)share,
+             (long long)feed_pass_samples(options, trainer->global_batch, ranks));
+}
+
+bool trainer_decide_batch(struct trainer *trainer, struct error *error)
+{
+    const struct options *options = &trainer->options;
+    struct training_state state;
+    trainer->global_batch = feed_global_batch(options, trainer->world->size);
+    if (options->mesh.elastic && options->train.global_batch == 0 &&
+        trainer->resume_path[0] != '\0') {
+        if (!checkpoint_read_state(trainer->resume_path, trainer->world, &state, error))
+            return false;
+        if (state.step > 0 && state.global_batch != trainer->global_batch) {
+            trainer->global_batch = state.global_batch;
+            batch_stretch(trainer);
+        }
+    }
+    if (options->data.drop_last && trainer->train.dataset.count < trainer->global_batch)
+        return error_set(error, ERROR_USAGE,
+                         "the global batch of %lld is larger than the %lld samples and "
+                         "data.drop_last=on leaves none: use a smaller batch",
+                         (long long)trainer->global_batch, (long long)trainer->train.dataset.count);
+    return true;
+}
+
 /* What must not change within a run for it to go on as if it had never stopped. */
 static bool state_check(const struct trainer *trainer, const char *path, struct error *error)
 {
@@ -46,7 +82,7 @@ static bool state_check(const struct trainer *trainer, const char *path, struct 
     if (state->global_batch != trainer->global_batch)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s was made with a global batch of %lld, this run has %lld: set "
-                         "train.global_batch=%lld",
+                         "train.global_batch=%lld, or mesh.elastic=yes in its place",
                          path, (long long)state->global_batch, (long long)trainer->global_batch,
                          (long long)state->global_batch);
     if (state->seed != (uint64_t)trainer->options.run.seed)
@@ -100,10 +136,8 @@ static bool latest_check(const struct trainer *trainer, const char *path, struct
 
 bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
 {
-    char path[OPTION_TEXT + 64];
+    const char *path = trainer->resume_path;
     *resumed = false;
-    if (!resume_choose(trainer, path, sizeof path, error))
-        return false;
     if (path[0] == '\0')
         return true;
     if (!checkpoint_read(path, &trainer->target, &trainer->session.flat, &trainer->state, false,

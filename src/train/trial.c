@@ -67,7 +67,8 @@ static bool rehearsal_open(struct rehearsal *rehearsal, struct comm *world, stru
 {
     const struct options *options = &rehearsal->options;
     struct session *session = &rehearsal->session;
-    int64_t batch = feed_pass_samples(options, world->size);
+    int64_t global_batch = feed_global_batch(options, world->size);
+    int64_t batch = feed_pass_samples(options, global_batch, world->size);
     rehearsal->validates = options->data.val != VALIDATION_NONE;
     if (!feed_open(&rehearsal->train, options, SPLIT_TRAIN, world, error) ||
         (rehearsal->validates &&
