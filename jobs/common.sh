@@ -51,6 +51,8 @@ stop() {
 }
 stopped=no launcher=
 trap stop USR1
+# scancel: srun and the ranks have heard of it, too, and get Slurm's KillWait to end in.
+trap 'say "ended by Slurm"' TERM
 
 # A trap ends `wait` early.
 wait_for_launcher() {
@@ -64,6 +66,7 @@ wait_for_launcher() {
 
 # The script ends when Slurm ends it, so that nothing comes between.
 requeue() {
+    trap - TERM
     say "$1: the job goes back to the queue"
     scontrol requeue "$SLURM_JOB_ID" && sleep 600
     say "it could not: submit the same again, with run.dir=$run"

@@ -322,11 +322,11 @@ static void checkpoints_say(const struct trainer *trainer)
     double stood, waited;
     checkpoint_writer_times(trainer->writer, &stood, &waited);
     if (trainer->checkpoints > 0)
-        log_info("checkpoints: %lld written %s; the run stood still for them for %.2f s, %.2f s of "
-                 "these until one was complete",
+        log_info("checkpoints: %lld written %s; the run stood still for them for %.2f s (%.2f %% of "
+                 "its time without set-up), %.2f s of these until one was complete",
                  (long long)trainer->checkpoints,
                  trainer->session.snapshot != NULL ? "in the background" : "at once", stood,
-                 waited);
+                 100 * stood / (clock_now() - trainer->part_begin), waited);
 }
 
 bool report_result(struct trainer *trainer, struct error *error)
