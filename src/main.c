@@ -18,6 +18,7 @@ static int run(struct comm *world, const struct options *options, const struct c
     if (comm_agree(world, error))
         app_same_request(world, options, line, error);
     if (error->kind == ERROR_NONE) {
+        comm_set_silence(options->mesh.silence);
         const struct command *command = app_find(line->command);
         ENSURE(command != NULL, "no command %s", line->command);
         if (command->run != NULL)

@@ -131,12 +131,23 @@ static void say(const char *line, int length)
     (void)written;
 }
 
+/* The launcher has ended the job, as it does when it has lost a machine: which one? */
+static void silence_say(void)
+{
+    char line[4400], silent[4096];
+    if (heartbeat_describe_silent(silent, sizeof silent))
+        say(line, snprintf(line, sizeof line,
+                           "vittrain: failure: %s; the launcher has ended the job\n", silent));
+}
+
 static void death_say(void)
 {
     char line[1024], death[256], doing[256], rank[32] = "a rank";
     double now = clock_now();
     int status = wait_status();
-    if (status_ending() != STATUS_RUNS)
+    if (status_ending() == STATUS_TERMINATED)
+        silence_say();
+    if (status_ending() != STATUS_RUNS || heartbeat_has_spoken_of(status_tickless(now)))
         return;
     const struct status last = status_read(now);
     death_describe(status, death, sizeof death);
@@ -210,6 +221,7 @@ void guard_open(int argc, char **argv)
     int ends[2];
     if (guard.open || !status_share() || pipe(ends) != 0)
         return;
+    heartbeat_share();
     fcntl(ends[1], F_SETFD, FD_CLOEXEC); /* programs that the rank starts do not hold it */
     guard.rank_process = getpid();
     guard.rank = launched_rank();

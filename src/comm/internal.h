@@ -88,6 +88,7 @@ void progress_times(double *busy, double *exposed);
 struct idle {
     const struct ticket *ticket;
     int turns; /* since something came */
+    unsigned moves;
     double since, next_watch;
 };
 void progress_idle(struct idle *idle, bool moved);
@@ -152,7 +153,7 @@ void transport_close(struct group *group);
 /* watch.c: ranks ask each other where they are, over a communicator of their own. watch_turn
  * answers what has been asked (`current`: what this rank is in, or NULL); watch_check ends the job
  * when the ticket has waited too long. */
-void watch_open(void);
+void watch_open(int rank);
 void watch_close(void);
 void watch_turn(const struct ticket *current);
 void watch_check(const struct ticket *ticket, double waited);
@@ -163,6 +164,24 @@ int64_t groups_entered(int64_t identity);
 int world_size(void);
 const char *world_host(int rank);
 
+/* heartbeat.c: ranks tell judges that they live, over the watch's communicator; who is silent for
+ * too long ends the job (comm_set_silence). heartbeat_share: before the guard is forked, which then
+ * sees what this rank knows. heartbeat_turn: by any thread, often; costs nothing when nothing is
+ * due. */
+void heartbeat_share(void);
+void heartbeat_open(MPI_Comm communicator, int rank, int size);
+void heartbeat_close(void);
+void heartbeat_turn(double now);
+/* For the guard of a rank that its launcher has ended: who had been silent, as far as this rank is
+ * the one to say it. */
+bool heartbeat_describe_silent(char *text, size_t size);
+/* Would the others have said so, if a rank had not been heard of for so long? */
+bool heartbeat_has_spoken_of(double tickless);
+
+/* mpi.c: this rank has said why: ends the job with ERROR_PEER, and at least itself within
+ * seconds. */
+void failure_end(void) __attribute__((noreturn));
+
 /* guard.c: starts the guard, before MPI and threads are there. The command line is overwritten in
  * the guard. Without one (no process to be had) a rank that is killed is missed by others only. */
 void guard_open(int argc, char **argv);
@@ -170,6 +189,8 @@ bool guard_is_open(void);
 
 /* signals.c: before MPI starts, and so as early as can be: SIGUSR1 and SIGTERM. */
 void signals_prepare(void);
+/* Ends this process so much later, with ERROR_PEER, whatever its threads hang in. */
+void signals_end_after(unsigned seconds);
 /* What a signal of a fault means; NULL: it is none. */
 const char *signals_meaning(int signal);
 /* SIGSEGV and the like say who died, then do what they would have done. */

@@ -241,6 +241,15 @@ static void world_abort(int exit_code)
     MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
+void failure_end(void)
+{
+    const unsigned patience = 5;
+    status_set_ending(STATUS_SAID);
+    signals_end_after(patience);
+    MPI_Abort(MPI_COMM_WORLD, ERROR_PEER);
+    _exit(ERROR_PEER);
+}
+
 /* Started without mpirun or another launcher. */
 static bool world_is_alone(void)
 {
@@ -310,7 +319,7 @@ bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error 
     *world = group_open(communicator);
     status_set_phase(STATUS_COMMAND);
     if (groups.size > 1) {
-        watch_open();
+        watch_open(groups.rank);
         progress_open();
     }
     return true;
@@ -321,6 +330,10 @@ extern void __lsan_do_leak_check(void) __attribute__((weak));
 
 void comm_world_close(struct comm *world)
 {
+    /* As long as one still works the others' signs of life go on. */
+    comm_set_timeout(0);
+    comm_barrier(world);
+    status_set_phase(STATUS_END);
     progress_close();
     watch_close();
     world->backend->close(world);

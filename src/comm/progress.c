@@ -25,6 +25,18 @@ static struct {
     const struct device_backend *device;
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .over = PTHREAD_COND_INITIALIZER};
 
+/* Now and then: signs of life, and answers to ranks that ask where this one is. */
+static void thread_turn(const struct ticket *current, double now)
+{
+    const double every = 0.2;
+    static double next;
+    if (now < next)
+        return;
+    next = now + every;
+    heartbeat_turn(now);
+    watch_turn(current);
+}
+
 /* The next ticket; meanwhile answers other ranks that ask where this one is. NULL: stop. */
 static struct ticket *ticket_take(void)
 {
@@ -39,7 +51,7 @@ static struct ticket *ticket_take(void)
         pthread_cond_timedwait(&progress.queued, &progress.lock, &until);
         if (progress.first == NULL) {
             pthread_mutex_unlock(&progress.lock);
-            watch_turn(NULL);
+            thread_turn(NULL, clock_now());
             pthread_mutex_lock(&progress.lock);
         }
     }
@@ -83,12 +95,13 @@ static void *thread_main(void *argument)
         if (ticket->sequence > 0)
             ticket->group->entered = ticket->sequence;
         transport_run(ticket, scratch);
-        double seconds = clock_now() - ticket->began;
+        double end = clock_now();
         pthread_mutex_lock(&progress.lock);
-        progress.busy += seconds;
+        progress.busy += end - ticket->began;
         ticket->over = true;
         pthread_cond_broadcast(&progress.over);
         pthread_mutex_unlock(&progress.lock);
+        thread_turn(NULL, end);
     }
     free(scratch);
     return NULL;
@@ -194,10 +207,12 @@ void progress_idle(struct idle *idle, bool moved)
     /* After a few more looks it sleeps, a part of the time already waited: late by that part at
      * most, and a long wait costs next to nothing. To yield instead could be to lose a whole slice.
      */
-    enum { LOOKS = 20 };
+    enum { LOOKS = 20, MOVES = 64 };
     const double shortest = 20e-6, longest = 1e-3, part = 0.125, watch_every = 0.2;
     if (moved) {
         idle->turns = 0;
+        if (++idle->moves % MOVES == 0)
+            thread_turn(idle->ticket, clock_now());
         return;
     }
     if (idle->turns++ < LOOKS)
@@ -210,9 +225,9 @@ void progress_idle(struct idle *idle, bool moved)
     double seconds = (now - idle->since) * part;
     seconds = seconds < shortest ? shortest : seconds > longest ? longest : seconds;
     nanosleep(&(struct timespec){.tv_nsec = (long)(seconds * 1e9)}, NULL);
+    thread_turn(idle->ticket, now);
     if (now > idle->next_watch) {
         idle->next_watch = now + watch_every;
-        watch_turn(idle->ticket);
         watch_check(idle->ticket, now - idle->since);
     }
 }

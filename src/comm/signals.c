@@ -73,6 +73,18 @@ void signals_prepare(void)
            "cannot catch SIGUSR1 and SIGTERM");
 }
 
+static void end_handle(int number)
+{
+    (void)number;
+    _exit(ERROR_PEER);
+}
+
+void signals_end_after(unsigned seconds)
+{
+    signal(SIGALRM, end_handle);
+    alarm(seconds);
+}
+
 static void fault_handle(int number)
 {
     for (int i = 0; i < FAULTS; i++)

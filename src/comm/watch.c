@@ -15,7 +15,7 @@
 #include "core/clock.h"
 #include "core/status.h"
 
-enum { TAG_QUESTION = 1, TAG_ANSWER = 2 };
+enum { TAG_QUESTION = 1, TAG_ANSWER = 2 }; /* the heartbeat has more */
 
 /* A question is the identity of a group. */
 struct answer {
@@ -24,19 +24,22 @@ struct answer {
     bool inside;     /* and it is still in it */
     bool waits;      /* in whatever collective or message */
     char doing[128];
+    struct status status;
 };
 
 static MPI_Comm watch_communicator = MPI_COMM_NULL;
 static _Atomic double watch_timeout;
 
-void watch_open(void)
+void watch_open(int rank)
 {
     MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &watch_communicator));
     MPI_CHECK(MPI_Comm_set_errhandler(watch_communicator, MPI_ERRORS_RETURN));
+    heartbeat_open(watch_communicator, rank, world_size());
 }
 
 void watch_close(void)
 {
+    heartbeat_close();
     if (watch_communicator != MPI_COMM_NULL)
         MPI_CHECK(MPI_Comm_free(&watch_communicator));
 }
@@ -92,8 +95,10 @@ void watch_turn(const struct ticket *current)
     int asker = 0;
     int64_t identity = 0;
     while (question_take(&asker, &identity)) {
-        struct answer answer = {
-            .identity = identity, .entered = groups_entered(identity), .doing = "no collective"};
+        struct answer answer = {.identity = identity,
+                                .entered = groups_entered(identity),
+                                .doing = "no collective",
+                                .status = status_read(clock_now())};
         if (current != NULL) {
             answer.waits = true;
             answer.inside = current->group->identity == identity && current->sequence > 0;
@@ -107,6 +112,7 @@ void watch_turn(const struct ticket *current)
 
 static void watch_sleep(void)
 {
+    heartbeat_turn(clock_now());
     nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
 }
 
@@ -157,10 +163,13 @@ static void watch_list_missing(const struct ticket *ticket, const struct answer 
         bool silent = answers[rank].identity == 0;
         if (!is_missing(ticket, answers, rank))
             continue;
+        char doing[256], place[512] = "does not answer";
+        status_describe(&answers[rank].status, doing, sizeof doing);
+        if (!silent)
+            snprintf(place, sizeof place, "in %s; in %s", answers[rank].doing, doing);
         int length =
-            snprintf(text + used, size - used, "%srank %d on %s (%s%s)", used > 0 ? ", " : "",
-                     group->world_rank[rank], world_host(group->world_rank[rank]),
-                     silent ? "" : "in ", silent ? "does not answer" : answers[rank].doing);
+            snprintf(text + used, size - used, "%srank %d on %s (%s)", used > 0 ? ", " : "",
+                     group->world_rank[rank], world_host(group->world_rank[rank]), place);
         used += length > 0 ? (size_t)length : 0;
     }
 }
@@ -204,9 +213,7 @@ static _Noreturn void watch_end(const struct ticket *ticket, double waited, cons
                 missing,
                 ticket->what != NULL ? ", and NCCL_DEBUG=INFO for the network's part in it" : "");
     fflush(stderr);
-    status_set_ending(STATUS_SAID);
-    MPI_Abort(MPI_COMM_WORLD, ERROR_PEER);
-    _exit(ERROR_PEER);
+    failure_end();
 }
 
 void watch_check(const struct ticket *ticket, double waited)

@@ -156,6 +156,7 @@ struct options {
         int transport; /* enum transport_choice */
         bool elastic;
         double timeout;
+        double silence;
     } mesh;
     struct {
         double every; /* epochs; 0: only at the end */

@@ -343,6 +343,9 @@ const struct option_entry option_table[] = {
     {PLACE(mesh, timeout), .kind = OPTION_IS_SECONDS, .preset = "10m", .most = 1e9,
      .help = "A collective that takes longer ends the job and names the ranks that are missing; 0: "
              "wait for ever."},
+    {PLACE(mesh, silence), .kind = OPTION_IS_SECONDS, .preset = "20", .most = 1e9,
+     .help = "A rank that gives no sign of life for so long (its machine is off, its cable out, "
+             "its process stopped) ends the job and is named; 0: never, as for debuggers."},
 
     {PLACE(checkpoint, every), .kind = OPTION_IS_NUMBER, .preset = "1", .most = 1e6,
      .help = "Epochs between checkpoints, parts of an epoch too (0.5); 0: only at the end."},
