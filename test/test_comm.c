@@ -3,6 +3,7 @@
  * wrong is counted and added up before anything is asserted, so that no rank stays behind.
  * `test_comm WAY` (under mpirun) is a job that dies in that way, for test_comm_death.sh. */
 #include "comm/comm.h"
+#include "comm/mpi_check.h"
 
 #include <math.h>
 #include <mpi.h>
@@ -357,6 +358,17 @@ static int die(const char *way)
     comm_barrier(world);
     if (chosen && strcmp(way, "kill") == 0)
         raise(SIGKILL);
+    if (strncmp(way, "silent", strlen("silent")) == 0) {
+        comm_set_silence(1.5);
+        sleep(1); /* so that all are heard once */
+        if (world->rank == (strcmp(way, "silent0") == 0 ? 0 : world->size - 1))
+            raise(SIGSTOP);
+        comm_barrier(world);
+    }
+    if (chosen && strcmp(way, "broken") == 0)
+        MPI_CHECK(MPI_Send(NULL, 0, MPI_BYTE, world->size, 0, MPI_COMM_WORLD));
+    if (strcmp(way, "broken") == 0)
+        pause();
     if (chosen && strcmp(way, "fault") == 0)
         raise(SIGSEGV);
     if (chosen && strcmp(way, "ensure") == 0)

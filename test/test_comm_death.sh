@@ -33,8 +33,12 @@ check() {
     check_job "$name" 3 "test_comm $way" "$@"
 }
 
-echo 1..11
+echo 1..14
 check 'a killed rank is named' kill 'vittrain: failure: rank 2 on .* was killed \(signal 9'
+check 'a stopped rank is named' silent 'vittrain: failure: rank 2 on .* has not been heard of for [1-9]'
+check 'a stopped rank 0 is named by the next' silent0 'vittrain: failure: rank 0 on .* has not been heard of for [1-9]'
+check 'a rank that MPI says is gone is not a mistake of the program' broken \
+    'vittrain: failure: rank 2 on .* can no longer reach other ranks: MPI_Send'
 check 'a fault names its rank' fault 'vittrain: failure: rank 2 on .* segmentation fault'
 check 'a broken condition names rank and place' ensure \
     'rank 2 on .*: a condition of the test .*test_comm.c:'

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/clock.h"
@@ -27,10 +28,18 @@ struct memory_deaths {
 static struct {
     bool open;
     pid_t rank_process;
-    int rank; /* -1: not known */
+    int pipe_end; /* the rank's; closed by its end */
+    int rank;     /* -1: not known */
     struct memory_deaths before;
     char events[512]; /* the group's file of counts, or "" */
 } guard = {.rank = -1};
+
+void guard_tell_silence(void)
+{
+    const struct timespec while_it_speaks = {.tv_nsec = 300 * 1000 * 1000};
+    if (guard.open && heartbeat_hears_silence() && write(guard.pipe_end, "", 1) == 1)
+        nanosleep(&while_it_speaks, NULL);
+}
 
 bool guard_is_open(void)
 {
@@ -119,7 +128,7 @@ static void death_describe(int status, char *text, size_t size)
                  now.machine - guard.before.machine);
     else
         snprintf(text, size, "was killed (signal 9%s)",
-                 status >= 0 ? ", from outside" : ", it seems: nobody knows");
+                 status >= 0 ? ", from outside" : ", it seems");
 }
 
 /* ---- the child */
@@ -145,8 +154,6 @@ static void death_say(void)
     char line[1024], death[256], doing[256], rank[32] = "a rank";
     double now = clock_now();
     int status = wait_status();
-    if (status_ending() == STATUS_TERMINATED)
-        silence_say();
     if (status_ending() != STATUS_RUNS || heartbeat_has_spoken_of(status_tickless(now)))
         return;
     const struct status last = status_read(now);
@@ -199,7 +206,7 @@ static _Noreturn void guard_run(int pipe_end, int argc, char **argv)
         errno = 0;
     rename_process(argc, argv);
     while (read(pipe_end, &byte, 1) > 0)
-        ;
+        silence_say();
     death_say();
     _exit(0);
 }
@@ -241,7 +248,7 @@ void guard_open(int argc, char **argv)
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(ends[0]);
     guard.open = child > 0;
+    guard.pipe_end = ends[1];
     if (!guard.open)
         close(ends[1]);
-    /* The other end stays open as long as this process lives. */
 }

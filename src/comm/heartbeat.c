@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/log.h"
 #include "core/status.h"
 
 enum { TAG_BEAT = 3, TAG_ECHO = 4 }; /* the watch's communicator has more */
@@ -202,6 +203,14 @@ static double silence_of(const struct table *table, int rank, double now)
     return rank == table->rank ? 0 : now - table->rank_heard[rank].at;
 }
 
+static double longest_silence(const struct table *table, double now)
+{
+    double longest = 0;
+    for (int rank = 0; rank < table->size; rank++)
+        longest = fmax(longest, silence_of(table, rank, now));
+    return longest;
+}
+
 struct text {
     char *at;
     size_t size, used;
@@ -287,16 +296,27 @@ static bool silent_describe(const struct table *table, double least, double now,
     return true;
 }
 
-bool heartbeat_describe_silent(char *text, size_t size)
+/* Three messages that did not come. */
+static double silence_least(const struct table *table)
 {
-    const double beats_missed = 3;
+    return 3 * fmax(table->period, 1);
+}
+
+bool heartbeat_hears_silence(void)
+{
     const struct table *table = heart.table;
     if (table == NULL || table->size == 0 || table->silence <= 0 || !is_judge(table))
         return false;
-    double least = beats_missed * fmax(table->period, 1), now = table->turned;
-    if (table->rank != 0 && silence_of(table, 0, now) < least)
-        return false; /* rank 0's guard says it */
-    return silent_describe(table, least, now, text, size);
+    double least = silence_least(table), longest = longest_silence(table, table->turned);
+    /* Of two judges rank 0 says it, if it can. */
+    return longest >= least && (table->rank == 0 || silence_of(table, 0, table->turned) >= least);
+}
+
+bool heartbeat_describe_silent(char *text, size_t size)
+{
+    const struct table *table = heart.table;
+    return heartbeat_hears_silence() &&
+           silent_describe(table, silence_least(table), table->turned, text, size);
 }
 
 bool heartbeat_has_spoken_of(double tickless)
@@ -319,12 +339,27 @@ static _Noreturn void job_end(const char *text)
 /* Seconds that a judge leaves to the one before it. */
 static const double PRECEDENCE = 3;
 
+/* Before a launcher that has lost a machine, too, ends the job: what is said then may get lost. */
+static void suspicion_say(const struct table *table, double longest, double now)
+{
+    const double suspicious = 5;
+    static bool said;
+    char text[3072];
+    double patience = suspicious + (table->rank == 0 ? 0 : PRECEDENCE);
+    double least = fmax(patience - 2 * table->period, suspicious / 2);
+    if (!said && longest >= patience && silent_describe(table, least, now, text, sizeof text))
+        log_alarm("%s", text);
+    else if (said && longest < patience)
+        log_alarm("all ranks are heard of again");
+    said = longest >= patience;
+}
+
 static void judge(const struct table *table, double now)
 {
     char text[4096];
-    double patience = table->silence + (table->rank == 0 ? 0 : PRECEDENCE), longest = 0;
-    for (int rank = 0; rank < table->size; rank++)
-        longest = fmax(longest, silence_of(table, rank, now));
+    double patience = table->silence + (table->rank == 0 ? 0 : PRECEDENCE);
+    double longest = longest_silence(table, now);
+    suspicion_say(table, longest, now);
     if (longest < patience)
         return;
     /* Ranks of one node fall silent together and are heard at different moments. */

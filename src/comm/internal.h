@@ -172,8 +172,9 @@ void heartbeat_share(void);
 void heartbeat_open(MPI_Comm communicator, int rank, int size);
 void heartbeat_close(void);
 void heartbeat_turn(double now);
-/* For the guard of a rank that its launcher has ended: who had been silent, as far as this rank is
- * the one to say it. */
+/* Of a rank that its launcher ends: have others been silent, and is this rank the one to say it?
+ * Then who (for the guard). */
+bool heartbeat_hears_silence(void);
 bool heartbeat_describe_silent(char *text, size_t size);
 /* Would the others have said so, if a rank had not been heard of for so long? */
 bool heartbeat_has_spoken_of(double tickless);
@@ -186,6 +187,9 @@ void failure_end(void) __attribute__((noreturn));
  * the guard. Without one (no process to be had) a rank that is killed is missed by others only. */
 void guard_open(int argc, char **argv);
 bool guard_is_open(void);
+/* In a signal's handler, of a rank that its launcher ends: where others have been silent the guard
+ * says so, as long as there still is somebody who reads it. */
+void guard_tell_silence(void);
 
 /* signals.c: before MPI starts, and so as early as can be: SIGUSR1 and SIGTERM. */
 void signals_prepare(void);

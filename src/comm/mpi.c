@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/status.h"
@@ -18,6 +19,19 @@ static struct {
     char (*host)[HOST_NAME]; /* [size] */
 } groups = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* A message failed, as a rule because the rank at its other end is gone: whoever knows that rank's
+ * fate (its guard, the heartbeat, the launcher) has the first word, and most often the last. */
+static _Noreturn void peer_failed(const char *call, const char *text)
+{
+    const struct timespec patience = {.tv_sec = 3};
+    nanosleep(&patience, NULL);
+    fprintf(stderr,
+            "vittrain: failure: rank %d on %s can no longer reach other ranks: %.*s: %s; nothing "
+            "is known of why\n",
+            groups.rank, comm_host(), (int)strcspn(call, "("), call, text);
+    failure_end();
+}
+
 void mpi_check(int result, const char *call, const char *file, int line)
 {
     if (result == MPI_SUCCESS)
@@ -25,6 +39,8 @@ void mpi_check(int result, const char *call, const char *file, int line)
     char text[MPI_MAX_ERROR_STRING] = "unknown error";
     int length = 0;
     MPI_Error_string(result, text, &length);
+    if (groups.size > 1)
+        peer_failed(call, text);
     error_abort(file, line, "%s: %s", call, text);
 }
 

@@ -58,6 +58,7 @@ static void stop_handle(int number)
         return;
     }
     status_set_ending(STATUS_TERMINATED);
+    guard_tell_silence();
     signal(number, SIG_DFL);
     raise(number);
 }
