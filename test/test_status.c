@@ -56,6 +56,33 @@ static void every_phase_has_a_name(void **state)
     assert_string_equal(text, "an unknown phase of unit 1073741824, for 0.0 s");
 }
 
+static void a_pause_is_taken_once(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {
+        "backward", "backward:3", "sleep:3:1", "backward:3:", "backward:-1:1", "backward:3:1s", ""};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct error error = {0};
+        assert_false(status_pause_at(wrong[i], &error));
+        assert_int_equal(error.kind, ERROR_USAGE);
+    }
+    struct error error = {0};
+    assert_true(status_pause_at("none", &error));
+    assert_true(status_pause_at("checkpoint_name:3:0.2", &error));
+    double begin = clock_now();
+    status_set_step(2);
+    status_set_phase(STATUS_CHECKPOINT_NAME);
+    status_set_step(3);
+    status_set_phase(STATUS_CHECKPOINT_WRITE);
+    assert_true(clock_now() - begin < 0.2);
+    begin = clock_now();
+    status_set_phase(STATUS_CHECKPOINT_NAME);
+    assert_true(clock_now() - begin >= 0.2);
+    begin = clock_now();
+    status_set_phase(STATUS_CHECKPOINT_NAME);
+    assert_true(clock_now() - begin < 0.2);
+}
+
 static void names_are_cut_and_numbers_bounded(void **state)
 {
     (void)state;
@@ -115,6 +142,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(phase_unit_step_and_time_are_told),
         cmocka_unit_test(every_phase_has_a_name),
+        cmocka_unit_test(a_pause_is_taken_once),
         cmocka_unit_test(names_are_cut_and_numbers_bounded),
         cmocka_unit_test(sign_of_life_ages),
         cmocka_unit_test(forked_process_sees_it),

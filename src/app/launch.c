@@ -14,17 +14,22 @@
 /* Seconds: the first pause before a restart, the longest; for the run's folder to be free. */
 static const double pause_first = 1, pause_most = 60, lock_patience = 60;
 
+/* Between two tries of hosts that do not answer. */
+static const double host_pause = 5;
+
 /* How long an attempt must have run to count where its progress is not known. */
 static const double long_enough = 60;
 
 /* Attempts in a row that may fail without a new checkpoint. */
-enum { FRUITLESS_MOST = 2 };
+enum { FRUITLESS_MOST = 2, SIGNAL_MOST = 64 };
 
 struct launch {
     int restarts; /* at most */
     double grace; /* seconds to end in after a failure */
+    double wait;  /* seconds for hosts to answer */
     int count;
-    char **words; /* and NULL; room for one more */
+    char *const *original; /* words as given */
+    char **words;          /* those of the next start, and NULL; room for two more */
 
     int done;      /* restarts */
     int fruitless; /* attempts in a row without a new checkpoint */
@@ -32,6 +37,7 @@ struct launch {
     int64_t step;  /* of the newest checkpoint; -1: none */
     bool begun;    /* the run has a checkpoint that it had not before the launch */
     struct launched_run run;
+    struct launched_hosts hosts;
 };
 
 /* ---- the command line */
@@ -66,6 +72,9 @@ static bool launch_read(struct launch *launch, int count, char **words, struct e
         } else if (strcmp(words[i], "--grace") == 0) {
             if (!number_read(words[i], next, &launch->grace, error))
                 return false;
+        } else if (strcmp(words[i], "--wait") == 0) {
+            if (!number_read(words[i], next, &launch->wait, error))
+                return false;
         } else {
             return error_set(error, ERROR_USAGE,
                              "launch: no such flag as %s; %s, see `vittrain help launch`", words[i],
@@ -76,9 +85,10 @@ static bool launch_read(struct launch *launch, int count, char **words, struct e
     if (launch->count <= 0)
         return error_set(error, ERROR_USAGE, "launch: no command after --: %s",
                          command_launch.synopsis);
-    launch->words = calloc((size_t)launch->count + 2, sizeof *launch->words);
+    launch->words = calloc((size_t)launch->count + 3, sizeof *launch->words);
     ENSURE(launch->words != NULL, "no memory for %d words", launch->count);
-    memcpy(launch->words, words + i + 1, (size_t)launch->count * sizeof *launch->words);
+    launch->original = words + i + 1;
+    memcpy(launch->words, launch->original, (size_t)launch->count * sizeof *launch->words);
     return !is_rank() || error_set(error, ERROR_USAGE,
                                    "launch: it starts mpirun or srun and is not started by them: "
                                    "vittrain launch -- mpirun ... vittrain ...");
@@ -117,7 +127,9 @@ static void reason_write(const struct attempt *attempt, char *text, size_t size)
         snprintf(text, size, "%s", attempt->failure);
     else if (attempt->mistake[0] != '\0')
         snprintf(text, size, "%s", attempt->mistake);
-    else if (attempt->code > 128)
+    else if (attempt->lost[0] != '\0')
+        snprintf(text, size, "mpirun has lost a node: %s", attempt->lost);
+    else if (attempt->code > 128 && attempt->code <= 128 + SIGNAL_MOST)
         snprintf(text, size, "the command ended with exit code %d (signal %d)", attempt->code,
                  attempt->code - 128);
     else
@@ -159,17 +171,73 @@ static bool give_up(const struct launch *launch, const struct attempt *attempt, 
                      launch->done == 1 ? "" : "s", why, reason);
 }
 
-/* A run that was told to begin anew or from a file goes on with itself once it can: the last of two
- * settings counts. */
+/* A run that was told to begin anew or from a file goes on with itself once it can, and nobody
+ * watches it who would want a pause: the last of two settings counts. */
 static void words_resume(struct launch *launch)
 {
-    static char resume[] = "checkpoint.resume=auto";
+    static char resume[] = "checkpoint.resume=auto", no_pause[] = "debug.pause=none";
     const struct options *options = &launch->run.options;
     bool never = strcmp(options->checkpoint.resume, "never") == 0;
-    if (!launch->run.known || strcmp(options->checkpoint.resume, "auto") == 0)
+    char **next = launch->words + launch->count;
+    if (!launch->run.known)
         return;
-    if (launch->begun || (never && options->run.dir[0] != '\0'))
-        launch->words[launch->count] = resume;
+    if (strcmp(options->checkpoint.resume, "auto") != 0 &&
+        (launch->begun || (never && options->run.dir[0] != '\0')))
+        *next++ = resume;
+    if (strcmp(options->debug.pause, "none") != 0)
+        *next = no_pause;
+}
+
+static bool told_to_end(struct error *error)
+{
+    return error_set(error, ERROR_PEER, "launch: told to end before the run was started again");
+}
+
+/* Goes on without the hosts that do not answer: of those that do there is at least this one. */
+static bool hosts_reduce(struct launch *launch, const char *missing, struct error *error)
+{
+    int64_t ranks = launched_hosts_use(&launch->hosts, launch->words, launch->original, error);
+    if (error->kind != ERROR_NONE)
+        return false;
+    if (ranks == 0)
+        return error_set(error, ERROR_PEER, "launch: no host answers: %s", missing);
+    if (missing[0] != '\0')
+        fprintf(stderr,
+                "vittrain: launch: no answer from %s: it goes on with %lld ranks on the "
+                "other hosts (mesh.elastic)\n",
+                missing, (long long)ranks);
+    return true;
+}
+
+/* Before a restart: a node may be gone, and one that was gone may be back. */
+static bool hosts_settle(struct launch *launch, struct error *error)
+{
+    const double end = clock_now() + launch->wait;
+    const bool elastic = launch->run.known && launch->run.options.mesh.elastic;
+    char missing[LAUNCH_LINE];
+    for (bool said = false;; said = true) {
+        launched_hosts_close(&launch->hosts);
+        if (!launched_hosts_open(&launch->hosts, launch->count, launch->original, error))
+            return false;
+        if (launch->hosts.count == 0)
+            return true;
+        int count = launched_hosts_try(&launch->hosts);
+        launched_hosts_missing(&launch->hosts, missing, sizeof missing);
+        if (count == 0 || elastic)
+            return hosts_reduce(launch, missing, error);
+        if (clock_now() > end)
+            return error_set(error, ERROR_PEER,
+                             "launch: no answer from %s for %.0f s: mend them, take them out of "
+                             "the host file, or go on with fewer ranks by mesh.elastic=yes",
+                             missing, launch->wait);
+        if (!said)
+            fprintf(stderr,
+                    "vittrain: launch: no answer from %s: waiting for them, %.0f s at most "
+                    "(mesh.elastic=yes would go on without them)\n",
+                    missing, launch->wait);
+        if (attempt_sleep(host_pause))
+            return told_to_end(error);
+    }
 }
 
 /* May it be started again? Waits until it can be. */
@@ -184,14 +252,14 @@ static bool restart(struct launch *launch, const struct attempt *attempt, struct
     words_resume(launch);
     restart_say(launch, attempt);
     if (attempt_sleep(launch->pause))
-        return error_set(error, ERROR_PEER, "launch: told to end before restart %d", launch->done);
+        return told_to_end(error);
     launch->pause = 2 * launch->pause < pause_most ? 2 * launch->pause : pause_most;
     if (!launched_run_wait(&launch->run, lock_patience))
         return error_set(error, ERROR_PEER,
                          "launch: another process still holds %s: find it (fuser %s/.lock, on all "
                          "nodes) and end it",
                          launch->run.folder, launch->run.folder);
-    return true;
+    return hosts_settle(launch, error);
 }
 
 static int launch_run(int count, char **words)
@@ -199,7 +267,7 @@ static int launch_run(int count, char **words)
     static struct launch launch;
     struct error error = {0};
     struct attempt attempt = {0};
-    launch = (struct launch){.restarts = 3, .grace = 10, .pause = pause_first};
+    launch = (struct launch){.restarts = 3, .grace = 10, .wait = 300, .pause = pause_first};
     if (count > 0 && (strcmp(words[0], "--help") == 0 || strcmp(words[0], "-h") == 0))
         return app_inform(&(struct command_line){.command = command_launch.name, .help = true});
     if (launch_read(&launch, count, words, &error)) {
@@ -211,6 +279,7 @@ static int launch_run(int count, char **words)
                 break;
         } while (!is_final(&attempt) && restart(&launch, &attempt, &error));
     }
+    launched_hosts_close(&launch.hosts);
     free(launch.words);
     if (error.kind == ERROR_NONE)
         return final_code(&attempt);
@@ -220,7 +289,7 @@ static int launch_run(int count, char **words)
 
 const struct command command_launch = {
     .name = "launch",
-    .synopsis = "launch [--restarts N] [--grace SECONDS] -- COMMAND...",
+    .synopsis = "launch [--restarts N] [--grace S] [--wait S] -- COMMAND...",
     .summary = "run mpirun or srun, and start it again after a failure",
     .detail =
         "Runs the command (mpirun ... vittrain ..., or srun), passes on what it says and the "
@@ -229,5 +298,8 @@ const struct command command_launch = {
         "and none after two attempts in a row without a new checkpoint, a user's mistake (exit "
         "codes 2 to 7), or a signal to end. A command that does not end by itself within the "
         "grace (10 s) after a failure is killed. Nothing of an attempt is left on this machine "
-        "before the next begins. Exit code: the command's; 9 when the restarts were used up.",
+        "before the next begins. Of an mpirun line with a host file all hosts are tried before a "
+        "restart, by the agent that mpirun uses; without those that do not answer it goes on with "
+        "fewer ranks if the run has mesh.elastic=yes, else they are waited for (300 s). Exit code: "
+        "the command's; 9 when the restarts were used up.",
     .run_alone = launch_run};

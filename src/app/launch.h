@@ -18,6 +18,7 @@ struct attempt {
     double failed_at;          /* seconds from its start to the first line of a failure */
     char failure[LAUNCH_LINE]; /* the first "vittrain: failure: " on its stderr; "": none */
     char mistake[LAUNCH_LINE]; /* the first "vittrain: error: "; "": none */
+    char lost[LAUNCH_LINE];    /* mpirun's words on a node that it has lost; "": none */
     bool failure_first;        /* of the two, if there are both */
     bool asked;                /* a signal to end came from outside */
     bool killed;               /* it did not end by itself in time after a failure */
@@ -49,5 +50,41 @@ int64_t launched_run_step(struct launched_run *run);
 
 /* Waits until no process holds the run's folder; false: it is still held after so many seconds. */
 bool launched_run_wait(const struct launched_run *run, double seconds);
+
+/* The hosts of an mpirun line with a host file. */
+enum { HOSTS_MOST = 4096, HOST_NAME = 256 };
+
+struct launched_hosts {
+    int count; /* 0: there is no host file, or somebody else knows the hosts (Slurm): all is as the
+                  words say */
+    struct launched_host {
+        char name[HOST_NAME];
+        char line[HOST_NAME + 128]; /* as the file has it */
+        int64_t slots;
+        bool answers;
+    } * host;
+    int file_at;  /* which of the words names the file, */
+    int ranks_at; /* and which the number of ranks; 0: none does */
+    int64_t ranks;
+    char agent[OPTION_TEXT]; /* how mpirun starts programs on other hosts: "ssh" and words */
+    char part[OPTION_TEXT];  /* the file of those that answer; "": none was made */
+    char ranks_text[24];
+};
+
+/* Reads the mpirun line. ERROR_USAGE: a host file that cannot be read. */
+bool launched_hosts_open(struct launched_hosts *hosts, int count, char *const *words,
+                         struct error *error);
+void launched_hosts_close(struct launched_hosts *hosts);
+
+/* Tries all hosts at once, in a bounded time; gives how many do not answer. */
+int launched_hosts_try(struct launched_hosts *hosts);
+
+/* "n2, n3": those that do not. */
+void launched_hosts_missing(const struct launched_hosts *hosts, char *text, size_t size);
+
+/* Lets the words name a file of the hosts that answer, and so many ranks as those have slots; the
+ * whole file again where all answer. Gives the number of ranks, 0: of no host. */
+int64_t launched_hosts_use(struct launched_hosts *hosts, char **words, char *const *original,
+                           struct error *error);
 
 #endif

@@ -19,6 +19,7 @@
 #include "core/error.h"
 
 static const char failure_mark[] = "vittrain: failure: ", mistake_mark[] = "vittrain: error: ";
+static const char lost_mark[] = "Remote daemon: "; /* Open MPI 4 */
 
 /* Seconds: from SIGTERM to SIGKILL; for words and processes that outlive the command. */
 static const double kill_after = 3, last_words = 2, orphans_patience = 5;
@@ -77,6 +78,7 @@ static void line_note(struct running *running, const char *line)
         attempt->failure_first = attempt->mistake[0] == '\0';
     }
     note(attempt->mistake, line, mistake_mark);
+    note(attempt->lost, line, lost_mark);
 }
 
 static void pass_on(const char *text, size_t length)

@@ -50,6 +50,16 @@ void error_identify(int rank, const char *host)
     snprintf(own_host, sizeof own_host, "%s", host);
 }
 
+int error_rank(void)
+{
+    return own_rank;
+}
+
+const char *error_host(void)
+{
+    return own_host;
+}
+
 void error_on_abort(void (*handler)(int exit_code))
 {
     abort_handler = handler;

@@ -39,6 +39,8 @@ void error_clear(struct error *error);
 /* Who we are, for messages, and how the whole job is ended (the comm room registers MPI_Abort).
  * Without a handler error_abort ends this process only. */
 void error_identify(int rank, const char *host);
+int error_rank(void);
+const char *error_host(void);
 void error_on_abort(void (*handler)(int exit_code));
 
 /* Ends the job: one line on stderr with rank, host, file and line. Does not return. */

@@ -82,7 +82,7 @@ struct options {
         char root[OPTION_TEXT]; /* empty: the sample that comes with the program */
         int64_t workers;
         bool shuffle, drop_last;
-        int64_t shuffle_block; /* samples; 0: shuffled as a whole */
+        int64_t shuffle_block;           /* samples; 0: shuffled as a whole */
         int val;                         /* enum validation_choice */
         int64_t samples, image, classes; /* of synthetic data */
         int task;                        /* enum task_choice, of synthetic data */
@@ -173,12 +173,13 @@ struct options {
         bool tensorboard, csv, weights;
     } output;
     struct {
-        int64_t batches;       /* run only so many batches of training and evaluation */
-        double fraction;       /* of the data */
-        int64_t overfit;       /* train on the first N batches only, again and again */
-        bool profile;          /* time per unit and operation */
-        int64_t check_weights; /* every N steps: do all ranks hold the same weights? */
-        bool wait;             /* for the device, in each step */
+        int64_t batches;         /* run only so many batches of training and evaluation */
+        double fraction;         /* of the data */
+        int64_t overfit;         /* train on the first N batches only, again and again */
+        bool profile;            /* time per unit and operation */
+        int64_t check_weights;   /* every N steps: do all ranks hold the same weights? */
+        bool wait;               /* for the device, in each step */
+        char pause[OPTION_TEXT]; /* PHASE:STEP:SECONDS (status_pause_at), or none */
     } debug;
     struct {
         bool graph; /* record steps, and run them again */

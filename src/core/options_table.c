@@ -391,6 +391,11 @@ const struct option_entry option_table[] = {
     {PLACE(debug, wait), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Wait for the GPU in each step: a value that is not finite is then found where it "
              "begins, and times are those of the step that they stand for."},
+    {PLACE(debug, pause), .kind = OPTION_IS_TEXT, .preset = "none",
+     .help = "PHASE:STEP:SECONDS, as backward:20:60: each rank waits there, once, and says so, to be "
+             "looked at by a debugger or to be killed. Phases: data_open, model_open, memory, "
+             "folder, weights_read (step 0), data, forward, backward, reduce, update, evaluation, "
+             "checkpoint_write, checkpoint_name, weights_write, results, end."},
 
     {PLACE(cuda, graph), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Record a step as a CUDA graph and run that again: small models are faster. Not with "

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 
@@ -19,34 +21,43 @@ struct record {
 static struct record private_record = {.unit = -1};
 static struct record *record = &private_record;
 
-static const char *const phase_names[STATUS_PHASES] = {
-    [STATUS_START] = "the start",
-    [STATUS_COMMAND] = "its command",
-    [STATUS_DATA_OPEN] = "the opening of the data",
-    [STATUS_MODEL_OPEN] = "the opening of device and model",
-    [STATUS_MEMORY] = "the allocation of memory",
-    [STATUS_FOLDER] = "the opening of the run folder",
-    [STATUS_WEIGHTS_READ] = "the reading of the weights",
-    [STATUS_DATA] = "the wait for data",
-    [STATUS_FORWARD] = "forward",
-    [STATUS_BACKWARD] = "backward",
-    [STATUS_REDUCE] = "the wait for gradients",
-    [STATUS_UPDATE] = "update",
-    [STATUS_RECORDED] = "a recorded step",
-    [STATUS_REPORT] = "the report of the log",
-    [STATUS_EVALUATION] = "evaluation",
-    [STATUS_CHECKPOINT_BEGIN] = "the begin of a checkpoint",
-    [STATUS_CHECKPOINT_WRITE] = "the writing of a checkpoint",
-    [STATUS_CHECKPOINT_NAME] = "the naming of a checkpoint",
-    [STATUS_CHECKPOINT_WAIT] = "the wait for a checkpoint",
-    [STATUS_WEIGHTS_WRITE] = "the writing of the weights",
-    [STATUS_RESULTS] = "the writing of the results",
-    [STATUS_END] = "the end",
+static const struct {
+    const char *word, *name; /* for debug.pause; for messages */
+} phases[STATUS_PHASES] = {
+    [STATUS_START] = {"start", "the start"},
+    [STATUS_COMMAND] = {"command", "its command"},
+    [STATUS_DATA_OPEN] = {"data_open", "the opening of the data"},
+    [STATUS_MODEL_OPEN] = {"model_open", "the opening of device and model"},
+    [STATUS_MEMORY] = {"memory", "the allocation of memory"},
+    [STATUS_FOLDER] = {"folder", "the opening of the run folder"},
+    [STATUS_WEIGHTS_READ] = {"weights_read", "the reading of the weights"},
+    [STATUS_DATA] = {"data", "the wait for data"},
+    [STATUS_FORWARD] = {"forward", "forward"},
+    [STATUS_BACKWARD] = {"backward", "backward"},
+    [STATUS_REDUCE] = {"reduce", "the wait for gradients"},
+    [STATUS_UPDATE] = {"update", "update"},
+    [STATUS_RECORDED] = {"recorded", "a recorded step"},
+    [STATUS_REPORT] = {"report", "the report of the log"},
+    [STATUS_EVALUATION] = {"evaluation", "evaluation"},
+    [STATUS_CHECKPOINT_BEGIN] = {"checkpoint_begin", "the begin of a checkpoint"},
+    [STATUS_CHECKPOINT_WRITE] = {"checkpoint_write", "the writing of a checkpoint"},
+    [STATUS_CHECKPOINT_NAME] = {"checkpoint_name", "the naming of a checkpoint"},
+    [STATUS_CHECKPOINT_WAIT] = {"checkpoint_wait", "the wait for a checkpoint"},
+    [STATUS_WEIGHTS_WRITE] = {"weights_write", "the writing of the weights"},
+    [STATUS_RESULTS] = {"results", "the writing of the results"},
+    [STATUS_END] = {"end", "the end"},
 };
+
+/* Of debug.pause; phase -1: none. */
+static struct {
+    int phase;
+    int64_t step;
+    double seconds;
+} pause_place = {.phase = -1};
 
 const char *status_phase_name(enum status_phase phase)
 {
-    return phase >= 0 && phase < STATUS_PHASES ? phase_names[phase] : "an unknown phase";
+    return phase >= 0 && phase < STATUS_PHASES ? phases[phase].name : "an unknown phase";
 }
 
 /* Nobody waits for these words, so no order between them is needed. */
@@ -58,11 +69,50 @@ void status_set_step(int64_t step)
     STORE(step, step);
 }
 
+static void pause_take(void)
+{
+    double seconds = pause_place.seconds;
+    struct timespec left = {.tv_sec = (time_t)seconds,
+                            .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds))};
+    fprintf(stderr, "vittrain: debug.pause: rank %d on %s (process %ld) waits %g s in %s:%lld\n",
+            error_rank(), error_host(), (long)getpid(), seconds, phases[pause_place.phase].word,
+            (long long)pause_place.step);
+    pause_place.phase = -1;
+    while (nanosleep(&left, &left) != 0)
+        continue; /* a signal */
+}
+
 void status_set_phase(enum status_phase phase)
 {
     STORE(unit, -1);
     STORE(phase, (int32_t)phase);
     STORE(since, clock_now());
+    if ((int)phase == pause_place.phase && LOAD(step) == pause_place.step)
+        pause_take();
+}
+
+bool status_pause_at(const char *text, struct error *error)
+{
+    char word[32];
+    long long step;
+    double seconds;
+    int end = 0;
+    pause_place.phase = -1;
+    if (strcmp(text, "none") == 0)
+        return true;
+    if (sscanf(text, "%31[a-z_]:%lld:%lf%n", word, &step, &seconds, &end) == 3 &&
+        text[end] == '\0' && step >= 0 && seconds >= 0 && seconds < 1e6)
+        for (int phase = 0; phase < STATUS_PHASES; phase++)
+            if (strcmp(phases[phase].word, word) == 0) {
+                pause_place.phase = phase;
+                pause_place.step = step;
+                pause_place.seconds = seconds;
+                return true;
+            }
+    return error_set(error, ERROR_USAGE,
+                     "debug.pause=%s: not PHASE:STEP:SECONDS, as backward:20:5; see `vittrain help "
+                     "debug.pause`",
+                     text);
 }
 
 void status_set_unit(int unit)

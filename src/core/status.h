@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/error.h"
+
 enum status_phase {
     STATUS_START,
     STATUS_COMMAND, /* of a command that tells no more */
@@ -42,6 +44,11 @@ const char *status_phase_name(enum status_phase phase);
 void status_set_step(int64_t step);
 void status_set_phase(enum status_phase phase);
 void status_set_unit(int unit);
+/* debug.pause: this process waits, once, where it comes to a phase of a step, and says so on
+ * stderr: to be looked at by a debugger, or to be killed there. "PHASE:STEP:SECONDS", as
+ * "checkpoint_write:20:5"; step 0 is before the first; "none": no pause. ERROR_USAGE otherwise. */
+bool status_pause_at(const char *text, struct error *error);
+
 /* Names for numbers, copied; what is beyond STATUS_UNITS or STATUS_NAME has only a number. */
 enum { STATUS_UNITS = 512, STATUS_NAME = 48 };
 void status_name_unit(int unit, const char *name);

@@ -161,6 +161,7 @@ static bool same_deck(const char *folder, const struct options *options)
     saved.output = options->output;
     saved.debug.profile = options->debug.profile;
     saved.debug.check_weights = options->debug.check_weights;
+    memcpy(saved.debug.pause, options->debug.pause, sizeof saved.debug.pause);
     saved.fetch = options->fetch;
     saved.plan = options->plan;
     saved.predict = options->predict;

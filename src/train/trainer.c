@@ -212,7 +212,7 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
     trainer->opened_at = clock_now();
     trainer->options = *options;
     trainer->world = world;
-    if (trainer_prepare(trainer, error))
+    if (status_pause_at(options->debug.pause, error) && trainer_prepare(trainer, error))
         return true;
     trainer_close(trainer);
     return false;

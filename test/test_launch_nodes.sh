@@ -1,0 +1,67 @@
+#!/bin/sh
+# `vittrain launch` when a whole node goes: it goes on with the others where the deck says mesh.elastic=yes, waits
+# for the node where not, and uses it again when it is back.
+. "$TEST_SOURCE/test/program.sh"
+
+cluster() { sh "$TEST_SOURCE/test/cluster.sh" "$work" "$@"; }
+why=$(cluster usable)
+if [ -n "$why" ]; then
+    echo "1..0 # SKIP $why"
+    exit 0
+fi
+trap 'cluster down; rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+cluster up 2
+cluster env >"$work/env.sh"
+echo 'export OMPI_MCA_oob_tcp_keepalive_time=1 OMPI_MCA_oob_tcp_keepalive_probes=2' >>"$work/env.sh" # quicker still
+cluster hosts 2 >"$work/hosts"
+second=$(cluster name 2)
+steps="$small train.epochs=2 checkpoint.every=0.2 output.tensorboard=off"
+
+# launch NAME WORD...: 4 ranks on 2 nodes, in the background.
+launch() {
+    run_log=$work/$1.log
+    : >"$run_log"
+    shift
+    cluster exec 1 sh -c '. "$0/env.sh" && cd "$0" && exec "$@"' "$work" "$vittrain" launch "$@" >"$run_log" 2>&1 </dev/null &
+    job=$!
+}
+
+# line PATTERN: waits for it; a problem if it does not come.
+line() {
+    tries=0
+    until grep -qE "$1" "$run_log"; do
+        [ $tries -lt 600 ] && kill -0 $job 2>/dev/null || { grep -qE "$1" "$run_log" || echo "no line \"$1\";"; return; }
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+}
+
+# ended: waits for the launch; it is to end well, which `bad` says if not.
+ended() {
+    wait $job
+    status=$?
+    [ $status = 0 ] || bad="$bad exit status $status"
+}
+
+mpirun_4="mpirun -np 4 -hostfile $work/hosts"
+echo 1..4
+launch elastic -- $mpirun_4 "$vittrain" run.dir="$work/elastic" $steps mesh.elastic=yes debug.pause=backward:13:3
+line 'debug.pause: rank 3'
+cluster crash 2
+bad=$(line "launch: no answer from $second: it goes on with 2 ranks")
+ended
+result 'without the node that is off, on fewer ranks' "$bad" "$run_log"
+bad=$(grep -q '2 ranks on 1 node' "$run_log" || echo 'not 2 ranks')
+result 'and to its end' "$bad$([ -s "$work/elastic/result.json" ] || echo 'no result')" "$run_log"
+
+cluster boot 2
+launch waits -- $mpirun_4 "$vittrain" run.dir="$work/waits" $steps debug.pause=backward:13:3
+line 'debug.pause: rank 3'
+cluster crash 2
+bad=$(line "launch: no answer from $second: waiting for them, 300 s at most")
+cluster boot 2
+ended
+result 'a node is waited for' "$bad" "$run_log"
+[ "$(grep -c '4 ranks on 2 nodes' "$run_log")" = 2 ] && bad= || bad='not on both again'
+result 'and used again' "$bad" "$run_log"
