@@ -5,8 +5,17 @@
 #include <string.h>
 
 const struct command *const app_commands[] = {
-    &command_train,   &command_eval,  &command_predict, &command_plan,   &command_find,
-    &command_convert, &command_fetch, &command_bench,   &command_launch, NULL,
+    &command_train,
+    &command_eval,
+    &command_predict,
+    &command_plan,
+    &command_find,
+    &command_convert,
+    &command_fetch,
+    &command_upload,
+    &command_bench,
+    &command_launch,
+    NULL,
 };
 
 enum { COMMANDS = sizeof app_commands / sizeof app_commands[0] };
@@ -20,7 +29,7 @@ const char *const app_exit_codes[] = {
     [ERROR_FILE] = "a file cannot be written: disk full, no permission",
     [ERROR_MEMORY] = "too little memory",
     [ERROR_NUMERIC] = "NaN or infinity in training",
-    [ERROR_NETWORK] = "a download failed",
+    [ERROR_NETWORK] = "a download or an upload failed",
     [ERROR_PEER] = "another rank failed or does not answer",
     [ERROR_PEER + 1] = NULL,
 };

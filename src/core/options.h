@@ -67,7 +67,7 @@ struct options {
     } run;
     struct {
         char name[OPTION_TEXT];
-        char init[OPTION_TEXT]; /* "none", FILE.safetensors or a checkpoint */
+        char init[OPTION_TEXT]; /* "none", FILE.safetensors, a checkpoint, or s3://... */
         /* The shape: 0 (or auto) means what the registry says for this name. */
         int64_t image, channels, patch, dim, depth, heads, classes;
         double mlp_ratio;
@@ -162,7 +162,7 @@ struct options {
         double every; /* epochs; 0: only at the end */
         double every_seconds;
         int64_t keep;
-        char resume[OPTION_TEXT]; /* auto, never or a file */
+        char resume[OPTION_TEXT]; /* auto, never, a file or s3://... */
         int monitor;              /* enum monitor_choice */
         int writers;              /* enum writers_choice */
         int background;           /* enum background_choice */
@@ -171,6 +171,10 @@ struct options {
         int64_t log_every; /* steps */
         double monitor;    /* seconds between readings of sensors; 0: none */
         bool tensorboard, csv, weights;
+        char upload[OPTION_TEXT]; /* s3://...; empty: none */
+        double upload_every;      /* seconds */
+        double upload_wait;       /* seconds, at the end */
+        int64_t upload_rate;      /* bytes a second; 0: no limit */
     } output;
     struct {
         int64_t batches;         /* run only so many batches of training and evaluation */

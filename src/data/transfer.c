@@ -24,16 +24,14 @@ struct attempt {
     struct transfer *transfer;
     struct error *error;
     int descriptor;
-    int64_t had;      /* bytes in the file at the start */
-    double begin;     /* time */
-    int64_t reported; /* tenths of the file that were reported */
+    int64_t had; /* bytes in the file at the start */
+    struct transfer_progress progress;
     char etag[TRANSFER_VALIDATOR], modified[TRANSFER_VALIDATOR];
     char detail[CURL_ERROR_SIZE];
 };
 
-/* The value of a header line if it has this name; quotes kept, blanks around it cut off. */
-static bool header_value(const char *line, size_t length, const char *name, char *value,
-                         size_t size)
+bool transfer_header_value(const char *line, size_t length, const char *name, char *value,
+                           size_t size)
 {
     size_t name_length = strlen(name);
     if (length <= name_length || strncasecmp(line, name, name_length) != 0 ||
@@ -65,11 +63,11 @@ static size_t on_header(char *line, size_t one, size_t length, void *user)
     char value[TRANSFER_VALIDATOR];
     if (length >= 5 && strncmp(line, "HTTP/", 5) == 0) /* the next response, after a redirection */
         attempt->etag[0] = attempt->modified[0] = '\0';
-    else if (header_value(line, length, "etag", value, sizeof value))
+    else if (transfer_header_value(line, length, "etag", value, sizeof value))
         snprintf(attempt->etag, sizeof attempt->etag, "%s", value[0] == '"' ? value : "");
-    else if (header_value(line, length, "last-modified", value, sizeof value))
+    else if (transfer_header_value(line, length, "last-modified", value, sizeof value))
         snprintf(attempt->modified, sizeof attempt->modified, "%s", value);
-    else if (header_value(line, length, "x-linked-etag", value, sizeof value))
+    else if (transfer_header_value(line, length, "x-linked-etag", value, sizeof value))
         take_linked_sum(value, attempt->transfer->sha256);
     return length;
 }
@@ -107,24 +105,30 @@ static size_t on_data(char *data, size_t one, size_t bytes, void *user)
     return bytes;
 }
 
+void transfer_progress_say(struct transfer_progress *progress, int64_t now, int64_t total)
+{
+    const double mebibyte = 1024.0 * 1024.0;
+    if ((double)total < mebibyte) /* over in a moment */
+        return;
+    double seconds = clock_now() - progress->begin;
+    double have = (double)(progress->had + now) / mebibyte;
+    double all = (double)(progress->had + total) / mebibyte;
+    double rate = seconds > 0 ? (double)now / mebibyte / seconds : 0;
+    log_progress("%s: %.1f of %.1f MiB, %.1f MiB/s", progress->name, have, all, rate);
+    int64_t part = (int64_t)(have / all * PROGRESS_PARTS);
+    if (!log_is_terminal() && part > progress->reported)
+        log_info("%s: %.1f of %.1f MiB, %.1f MiB/s", progress->name, have, all, rate);
+    progress->reported = part;
+}
+
 static int on_progress(void *user, curl_off_t total, curl_off_t now, curl_off_t up_total,
                        curl_off_t up_now)
 {
     (void)up_total;
     (void)up_now;
     struct attempt *attempt = user;
-    const double mebibyte = 1024.0 * 1024.0;
-    if ((double)total < mebibyte || now <= 0) /* over in a moment, or size unknown */
-        return 0;
-    double seconds = clock_now() - attempt->begin;
-    double have = (double)(attempt->had + now) / mebibyte;
-    double all = (double)(attempt->had + total) / mebibyte;
-    double rate = seconds > 0 ? (double)now / mebibyte / seconds : 0;
-    log_progress("%s: %.1f of %.1f MiB, %.1f MiB/s", attempt->transfer->name, have, all, rate);
-    int64_t part = (int64_t)(have / all * PROGRESS_PARTS);
-    if (!log_is_terminal() && part > attempt->reported)
-        log_info("%s: %.1f of %.1f MiB, %.1f MiB/s", attempt->transfer->name, have, all, rate);
-    attempt->reported = part;
+    if (now > 0) /* else the size is not known yet */
+        transfer_progress_say(&attempt->progress, now, total);
     return 0;
 }
 
@@ -208,7 +212,8 @@ static enum transfer_outcome perform(struct attempt *attempt)
     CURL *curl = curl_easy_init();
     ENSURE(curl != NULL, "libcurl cannot be started");
     struct curl_slist *headers = set_up(curl, attempt);
-    attempt->begin = clock_now();
+    attempt->progress = (struct transfer_progress){
+        .name = attempt->transfer->name, .had = attempt->had, .begin = clock_now()};
     CURLcode code = curl_easy_perform(curl);
     long status = 0;
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);

@@ -1,9 +1,10 @@
-/* One try at getting a URL into a file, by libcurl. What to do after a try that did not get there is
- * the caller's business (fetch.c). */
+/* One try at getting a URL into a file, by libcurl. What to do after a try that did not get there
+ * is the caller's business (fetch.c). */
 #ifndef VITTRAIN_DATA_TRANSFER_H
 #define VITTRAIN_DATA_TRANSFER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "core/error.h"
@@ -33,8 +34,25 @@ struct transfer {
     int64_t received; /* bytes that this try brought */
 };
 
-/* Appends to the file from its present end (an empty or missing file: from the beginning). `error` is
- * set when the outcome is RETRY or FAILED. */
+/* Appends to the file from its present end (an empty or missing file: from the beginning). `error`
+ * is set when the outcome is RETRY or FAILED. */
 enum transfer_outcome transfer_run(struct transfer *transfer, struct error *error);
+
+/* What a transfer of any kind tells of itself: a live line on a terminal, else a line each tenth.
+ */
+struct transfer_progress {
+    const char *name;
+    int64_t had;      /* bytes from an earlier try */
+    double begin;     /* clock */
+    int64_t reported; /* tenths */
+};
+
+/* `now` of `total` bytes of this try. */
+void transfer_progress_say(struct transfer_progress *progress, int64_t now, int64_t total);
+
+/* The value of a header line of libcurl's if it has this name; quotes kept, blanks around it cut
+ * off. false also where it does not fit. */
+bool transfer_header_value(const char *line, size_t length, const char *name, char *value,
+                           size_t size);
 
 #endif
