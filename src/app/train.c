@@ -14,7 +14,7 @@ static void train_run(const struct options *options, const struct command_line *
     else if (world->rank == 0)
         options_print(options, stdout);
     if (error->kind == ERROR_NONE && trainer_open(&trainer, options, world, error)) {
-        trainer_run(&trainer, error);
+        trainer.succeeded = trainer_run(&trainer, error);
         trainer_close(&trainer);
     }
 }

@@ -67,7 +67,7 @@ struct options {
     } run;
     struct {
         char name[OPTION_TEXT];
-        char init[OPTION_TEXT]; /* "none", FILE.safetensors, a checkpoint, or s3://... */
+        char init[OPTION_TEXT]; /* "none", FILE.safetensors or a checkpoint */
         /* The shape: 0 (or auto) means what the registry says for this name. */
         int64_t image, channels, patch, dim, depth, heads, classes;
         double mlp_ratio;
@@ -162,7 +162,7 @@ struct options {
         double every; /* epochs; 0: only at the end */
         double every_seconds;
         int64_t keep;
-        char resume[OPTION_TEXT]; /* auto, never, a file or s3://... */
+        char resume[OPTION_TEXT]; /* auto, never or a file */
         int monitor;              /* enum monitor_choice */
         int writers;              /* enum writers_choice */
         int background;           /* enum background_choice */

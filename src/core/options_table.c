@@ -42,7 +42,7 @@ const struct option_entry option_table[] = {
          "ViTs only."},
     {PLACE(model, init), .kind = OPTION_IS_TEXT, .preset = "none",
      .help = "Where the first weights come from: none (random), a FILE.safetensors or a checkpoint "
-             "of a model of the same shape, also s3://BUCKET/... of one in an object store. From safetensors a head of another size starts at random, "
+             "of a model of the same shape. From safetensors a head of another size starts at random, "
              "positions of another grid are resized."},
     {PLACE(model, image), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 8192,
      .help = "Height and width of the model's images in pixels. auto, here and below: as the "
@@ -354,9 +354,7 @@ const struct option_entry option_table[] = {
      .help = "How many of the newest checkpoints are kept, besides the best."},
     {PLACE(checkpoint, resume), .kind = OPTION_IS_TEXT, .preset = "auto",
      .help = "auto: the newest good checkpoint of the run's folder, or of the newest unfinished "
-             "run of this name and deck; never; a checkpoint's FILE; or s3://BUCKET/... of a "
-             "checkpoint in an object store, or of what output.upload has sent: its newest good "
-             "checkpoint, unless the run's folder has a newer one."},
+             "run of this name and deck; never; or a checkpoint's FILE."},
     {PLACE(checkpoint, monitor), CHOICES("top1", "loss"), .preset = "top1",
      .help = "The value of an evaluation that tells which checkpoint is the best."},
     {PLACE(checkpoint, writers), CHOICES("auto", "all", "node0"), .preset = "auto",

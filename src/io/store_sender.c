@@ -21,7 +21,7 @@
 #include "core/text.h"
 
 /* Between two looks; after a failure, growing; after a refusal, which time may put right, too. */
-static const double look_seconds = 3, least_delay = 2, most_delay = 60, refused_delay = 120;
+static const double look_seconds = 1, least_delay = 2, most_delay = 60, refused_delay = 120;
 /* At the end a failure is tried again sooner, as somebody waits. */
 static const double last_delay = 5;
 /* A name server or a file system that does not answer must not keep a run from ending. */

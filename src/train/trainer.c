@@ -10,6 +10,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "io/safetensors.h"
+#include "train/upload.h"
 
 static bool data_open(struct trainer *trainer, struct error *error)
 {
@@ -152,6 +153,8 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
         return false;
     log_info("run folder: %s%s", trainer->folder.path,
              trainer->folder.resuming ? " (going on)" : "");
+    if (!upload_prepare(trainer, error))
+        return false;
     enum writers_choice writers = WRITERS_AUTO;
     if (!checkpoint_probe(trainer->folder.checkpoints, &session->mesh,
                           (enum writers_choice)options->checkpoint.writers, &writers, error))
@@ -212,8 +215,10 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
     trainer->opened_at = clock_now();
     trainer->options = *options;
     trainer->world = world;
-    if (status_pause_at(options->debug.pause, error) && trainer_prepare(trainer, error))
+    if (status_pause_at(options->debug.pause, error) && trainer_prepare(trainer, error)) {
+        upload_start(trainer);
         return true;
+    }
     trainer_close(trainer);
     return false;
 }
@@ -230,6 +235,7 @@ void trainer_close(struct trainer *trainer)
     step_close(&trainer->step);
     feed_close(&trainer->train);
     feed_close(&trainer->validation);
-    run_folder_close(&trainer->folder);
     session_close(&trainer->session);
+    upload_end(trainer);
+    run_folder_close(&trainer->folder);
 }
