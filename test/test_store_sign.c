@@ -243,5 +243,6 @@ int main(void)
         cmocka_unit_test(test_query),
         cmocka_unit_test(test_too_long),
     };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
