@@ -53,12 +53,14 @@ bool comm_stop_wanted(void)
 
 static void stop_handle(int number)
 {
+    if (number == SIGTERM) {
+        status_set_ending(STATUS_TERMINATED); /* SIGKILL may follow */
+        guard_tell_silence();
+    }
     if (number == SIGUSR1 || launcher_waits) {
         atomic_store_explicit(&stop_wanted, true, memory_order_relaxed);
         return;
     }
-    status_set_ending(STATUS_TERMINATED);
-    guard_tell_silence();
     signal(number, SIG_DFL);
     raise(number);
 }

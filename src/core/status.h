@@ -64,7 +64,7 @@ double status_tickless(double now);
 enum status_ending {
     STATUS_RUNS,
     STATUS_SAID,      /* it has come to its end, or has said why it ends */
-    STATUS_TERMINATED /* its launcher ends it (SIGTERM) */
+    STATUS_TERMINATED /* its launcher ends it (SIGTERM), or lets it end itself */
 };
 void status_set_ending(enum status_ending ending);
 enum status_ending status_ending(void);
