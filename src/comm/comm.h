@@ -146,4 +146,7 @@ void *comm_handle(struct comm *comm);
 
 const char *comm_host(void);
 
+/* The host of a rank of the world. */
+const char *comm_host_of(int rank);
+
 #endif

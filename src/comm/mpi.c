@@ -57,6 +57,11 @@ const char *world_host(int rank)
     return groups.host[rank];
 }
 
+const char *comm_host_of(int rank)
+{
+    return world_host(rank);
+}
+
 int world_size(void)
 {
     return groups.size;

@@ -4,6 +4,8 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "core/clock.h"
 #include "core/log.h"
@@ -23,6 +25,21 @@ struct interval_sums {
     double data, compute, communication, exposed; /* seconds, mean of the ranks */
 };
 
+/* What travels to be added up: these, then a struct rank_times of each rank, to which all others
+ * add zero. */
+enum { SUM_LOSS, SUM_TOP1, SUM_TOP5, SUM_SAMPLES, SUM_COMMUNICATION, SUMS };
+enum { RANK_TIMES = sizeof(struct rank_times) / sizeof(double) };
+
+static size_t sums_count(const struct trainer *trainer)
+{
+    return SUMS + (size_t)trainer->world->size * RANK_TIMES;
+}
+
+static struct rank_times *times_of_ranks(const struct trainer *trainer)
+{
+    return (struct rank_times *)(trainer->interval_sums + SUMS);
+}
+
 static struct interval_sums sums_take(struct trainer *trainer)
 {
     struct session *session = &trainer->session;
@@ -34,24 +51,31 @@ static struct interval_sums sums_take(struct trainer *trainer)
     const struct loss_sums *own = session->host_sums;
     double compute =
         times->forward + times->backward + times->reduce + times->update - times->exposed;
-    double sums[] = {own->loss,
-                     own->top1,
-                     own->top5,
-                     own->samples,
-                     times->data,
-                     compute,
-                     times->communication,
-                     times->exposed};
-    comm_all_reduce(trainer->world, sums, sizeof sums / sizeof sums[0], COMM_FP64, COMM_SUM);
+    double *sums = trainer->interval_sums;
+    struct rank_times *ranks_times = times_of_ranks(trainer), all = {0};
+    memset(sums, 0, sums_count(trainer) * sizeof *sums);
+    sums[SUM_LOSS] = own->loss;
+    sums[SUM_TOP1] = own->top1;
+    sums[SUM_TOP5] = own->top5;
+    sums[SUM_SAMPLES] = own->samples;
+    sums[SUM_COMMUNICATION] = times->communication;
+    ranks_times[trainer->world->rank] =
+        (struct rank_times){.data = times->data, .compute = compute, .waiting = times->exposed};
+    comm_all_reduce(trainer->world, sums, (int64_t)sums_count(trainer), COMM_FP64, COMM_SUM);
+    for (int rank = 0; rank < trainer->world->size; rank++) {
+        all.data += ranks_times[rank].data;
+        all.compute += ranks_times[rank].compute;
+        all.waiting += ranks_times[rank].waiting;
+    }
     double ranks = trainer->world->size;
-    return (struct interval_sums){.loss = sums[0],
-                                  .top1 = sums[1],
-                                  .top5 = sums[2],
-                                  .samples = sums[3],
-                                  .data = sums[4] / ranks,
-                                  .compute = sums[5] / ranks,
-                                  .communication = sums[6] / ranks,
-                                  .exposed = sums[7] / ranks};
+    return (struct interval_sums){.loss = sums[SUM_LOSS],
+                                  .top1 = sums[SUM_TOP1],
+                                  .top5 = sums[SUM_TOP5],
+                                  .samples = sums[SUM_SAMPLES],
+                                  .data = all.data / ranks,
+                                  .compute = all.compute / ranks,
+                                  .communication = sums[SUM_COMMUNICATION] / ranks,
+                                  .exposed = all.waiting / ranks};
 }
 
 static void interval_begin(struct trainer *trainer)
@@ -63,11 +87,22 @@ void report_start(struct trainer *trainer)
 {
     struct session *session = &trainer->session;
     session->device->backend->zero(session->stream, session->sums, sizeof *session->sums);
+    trainer->interval_sums = calloc(sums_count(trainer), sizeof *trainer->interval_sums);
+    ENSURE(trainer->interval_sums != NULL, "no memory for what %d ranks count",
+           trainer->world->size);
+    straggler_open(&trainer->straggler, trainer->world);
     trainer->epoch_clock = (struct epoch_clock){.begin = clock_now()};
     trainer->plain_line_at = clock_now();
     trainer->skipped_said = session->outcome.scaler.skipped;
     interval_begin(trainer);
     log_info("set-up took %.2f s", clock_now() - trainer->opened_at);
+}
+
+void report_end(struct trainer *trainer)
+{
+    free(trainer->interval_sums);
+    trainer->interval_sums = NULL;
+    straggler_close(&trainer->straggler);
 }
 
 void report_pause(struct trainer *trainer, double seconds)
@@ -184,6 +219,7 @@ void report_interval(struct trainer *trainer)
                                     .loss_scale = scaled ? (double)scaler->scale : NAN,
                                     .skipped_steps = scaled ? (double)scaler->skipped : NAN};
     run_log_metrics(trainer->log, &row, &trainer->log_error);
+    straggler_follow(&trainer->straggler, times_of_ranks(trainer), seconds, interval->steps);
     skipped_say(trainer);
     line_show(trainer);
     interval_begin(trainer);
@@ -322,11 +358,12 @@ static void checkpoints_say(const struct trainer *trainer)
     double stood, waited;
     checkpoint_writer_times(trainer->writer, &stood, &waited);
     if (trainer->checkpoints > 0)
-        log_info("checkpoints: %lld written %s; the run stood still for them for %.2f s (%.2f %% of "
-                 "its time without set-up), %.2f s of these until one was complete",
-                 (long long)trainer->checkpoints,
-                 trainer->session.snapshot != NULL ? "in the background" : "at once", stood,
-                 100 * stood / (clock_now() - trainer->part_begin), waited);
+        log_info(
+            "checkpoints: %lld written %s; the run stood still for them for %.2f s (%.2f %% of "
+            "its time without set-up), %.2f s of these until one was complete",
+            (long long)trainer->checkpoints,
+            trainer->session.snapshot != NULL ? "in the background" : "at once", stood,
+            100 * stood / (clock_now() - trainer->part_begin), waited);
 }
 
 bool report_result(struct trainer *trainer, struct error *error)

@@ -5,6 +5,8 @@
 #include "train/trainer.h"
 
 void report_start(struct trainer *trainer);
+/* Frees what report_start took; also where it was never called. */
+void report_end(struct trainer *trainer);
 
 /* Collective. Adds the sums since the last call to the epoch's, writes a row, shows a line. Nothing
  * when no step was done since. A row that cannot be written is reported by report_epoch. */

@@ -15,6 +15,7 @@
 #include "train/schedule.h"
 #include "train/session.h"
 #include "train/step.h"
+#include "train/straggler.h"
 
 /* What has been added up since the last log line. */
 struct interval {
@@ -58,6 +59,8 @@ struct trainer {
     /* Of the parts before this one. */
     double earlier_seconds, earlier_without_setup_seconds, earlier_train_seconds;
     struct interval interval;
+    double *interval_sums; /* of all ranks; see report.c */
+    struct straggler straggler;
     double checkpoint_seconds; /* that this part stood still for them */
     int64_t checkpoints;       /* of this part */
     struct epoch_clock epoch_clock;

@@ -1,0 +1,125 @@
+/* Who holds the others up: by a tenth of the step, three windows in a row; noise is not named. */
+#include "train/straggler.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 8 };
+
+/* All ranks the same: of 10 s they compute 6 and wait for others for 3.5. */
+static void usual(struct rank_times *times, int ranks)
+{
+    for (int rank = 0; rank < ranks; rank++)
+        times[rank] = (struct rank_times){.data = 0.5, .compute = 6, .waiting = 3.5};
+}
+
+static int found(const struct rank_times *times, int ranks, bool *slow)
+{
+    return straggler_find(times, ranks, 10, slow);
+}
+
+static void slow_rank_is_found_by_data_and_by_compute(void **state)
+{
+    (void)state;
+    struct rank_times times[RANKS];
+    bool slow[RANKS];
+    usual(times, RANKS);
+    assert_int_equal(found(times, RANKS, slow), 0);
+    times[5] = (struct rank_times){.data = 0.5, .compute = 6.9, .waiting = 2.6};
+    assert_int_equal(found(times, RANKS, slow), 0); /* less than a tenth of the step */
+    times[5] = (struct rank_times){.data = 0.5, .compute = 7.1, .waiting = 2.4};
+    assert_int_equal(found(times, RANKS, slow), 1);
+    assert_true(slow[5]);
+    times[2] = (struct rank_times){.data = 3, .compute = 6, .waiting = 1};
+    assert_int_equal(found(times, RANKS, slow), 2);
+    assert_true(slow[2] && slow[5]);
+}
+
+static void fast_ranks_are_no_reason(void **state)
+{
+    (void)state;
+    struct rank_times times[RANKS];
+    bool slow[RANKS];
+    usual(times, RANKS);
+    times[0] = times[1] = (struct rank_times){.compute = 1, .waiting = 9};
+    assert_int_equal(found(times, RANKS, slow), 0);
+}
+
+static void half_of_the_ranks_may_be_slow(void **state)
+{
+    (void)state;
+    struct rank_times times[RANKS];
+    bool slow[RANKS];
+    usual(times, RANKS);
+    for (int rank = 4; rank < RANKS; rank++)
+        times[rank].compute = 9;
+    assert_int_equal(found(times, RANKS, slow), 4);
+    for (int rank = 0; rank < RANKS; rank++)
+        assert_int_equal(slow[rank], rank >= 4);
+    usual(times, 2);
+    times[1].compute = 9;
+    assert_int_equal(found(times, 2, slow), 1);
+    assert_true(slow[1]);
+}
+
+/* A GPU's compute contains its waits for others. */
+static void without_known_waits_only_data_count(void **state)
+{
+    (void)state;
+    struct rank_times times[RANKS];
+    bool slow[RANKS];
+    for (int rank = 0; rank < RANKS; rank++)
+        times[rank] = (struct rank_times){.compute = 10};
+    times[3] = (struct rank_times){.data = 3, .compute = 7};
+    times[4].compute = 12;
+    assert_int_equal(found(times, RANKS, slow), 1);
+    assert_true(slow[3]);
+}
+
+static bool window_of(struct straggler *straggler, int slow_rank)
+{
+    usual(straggler->window, RANKS);
+    if (slow_rank >= 0)
+        straggler->window[slow_rank].compute += 3;
+    straggler->seconds = 10;
+    straggler->steps = 10;
+    return straggler_judge(straggler);
+}
+
+static void verdict_needs_windows_in_a_row(void **state)
+{
+    (void)state;
+    struct straggler straggler;
+    straggler_open(&straggler, &(struct comm){.size = RANKS});
+    assert_false(window_of(&straggler, 6));
+    assert_false(window_of(&straggler, 6));
+    assert_false(window_of(&straggler, -1)); /* it was noise */
+    assert_false(window_of(&straggler, 6));
+    assert_false(window_of(&straggler, 5));
+    assert_false(window_of(&straggler, 6));
+    assert_false(window_of(&straggler, 6));
+    assert_true(window_of(&straggler, 6));
+    for (int rank = 0; rank < RANKS; rank++)
+        assert_int_equal(straggler.windows_slow[rank] >= STRAGGLER_WINDOWS, rank == 6);
+    assert_false(window_of(&straggler, -1));
+    straggler_close(&straggler);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slow_rank_is_found_by_data_and_by_compute),
+        cmocka_unit_test(fast_ranks_are_no_reason),
+        cmocka_unit_test(half_of_the_ranks_may_be_slow),
+        cmocka_unit_test(without_known_waits_only_data_count),
+        cmocka_unit_test(verdict_needs_windows_in_a_row),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
