@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "collective.h"
+
 /* The oldest that this module has code for, and may be run by newer ones. */
 #ifndef CUDA_LEAST_CAPABILITY
 #define CUDA_LEAST_CAPABILITY 75
@@ -142,4 +144,23 @@ bool choice_open(struct cuda_device *cuda, int number, struct error *error)
     if (result == cudaSuccess)
         result = cudaFree(NULL); /* makes the context, which an exclusive device refuses */
     return result == cudaSuccess || refused(result, "cudaSetDevice", error);
+}
+
+void choice_survey(const struct cuda_device *cuda, struct device_survey *survey)
+{
+    char library[64];
+    int driver = 0, runtime = 0;
+    CUDA_CHECK(cudaDriverGetVersion(&driver));
+    CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
+    collective_library(library, sizeof library);
+    snprintf(survey->software, sizeof survey->software, "driver for CUDA %d.%d, CUDA %d.%d, %s",
+             driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, library);
+    survey->unreached = 0;
+    CUDA_CHECK(cudaGetDeviceCount(&survey->visible));
+    for (int other = 0; other < survey->visible; other++) {
+        int reaches = 1;
+        if (other != cuda->number)
+            CUDA_CHECK(cudaDeviceCanAccessPeer(&reaches, cuda->number, other));
+        survey->unreached += !reaches;
+    }
 }

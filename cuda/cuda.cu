@@ -239,6 +239,11 @@ static void cuda_limits(struct device *device, struct device_limits *limits)
     *limits = ((struct cuda_device *)device)->limits;
 }
 
+static void cuda_survey(struct device *device, struct device_survey *survey)
+{
+    choice_survey((struct cuda_device *)device, survey);
+}
+
 /* NVML takes long to open: here, in the thread that reads sensors. */
 static void cuda_sensors(struct device *device, double now, struct sensor_reading *reading)
 {
@@ -264,6 +269,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .limits = cuda_limits,
+    .survey = cuda_survey,
     .sensors = cuda_sensors,
     .attention_fits = cuda_attention_fits,
     .convolution_workspace = cuda_convolution_workspace,

@@ -40,6 +40,8 @@ void cuda_wait_for(cudaEvent_t event);
 /* Takes device `number` modulo those that are visible and finds out what it can do (choice.cu). */
 bool choice_open(struct cuda_device *cuda, int number, struct error *error);
 
+void choice_survey(const struct cuda_device *cuda, struct device_survey *survey);
+
 /* One part for the library of products, one for partial sums; operations of one stream use them
  * after each other, so only one stream of a device may run what needs them. */
 enum { WORKSPACE_PRODUCTS = 32 << 20, WORKSPACE_SUMS = 16 << 20 };

@@ -7,19 +7,32 @@
 #include "app/app.h"
 #include "core/log.h"
 
+static const struct command *command_of(const struct command_line *line)
+{
+    return line->command != NULL ? app_find(line->command) : NULL;
+}
+
+/* Do all ranks want the same, by the same program? */
+static bool agree(struct comm *world, const struct options *options,
+                  const struct command_line *line, struct error *error)
+{
+    struct error build_error = {0};
+    if (!app_same_build(world, &build_error))
+        *error = build_error;
+    if (!comm_agree(world, error) || !app_same_command(world, line, error) ||
+        !app_same_options(world, options, error))
+        return false;
+    comm_set_silence(options->mesh.silence);
+    return true;
+}
+
 /* All ranks read the command line and decks, and agree on what is wrong; rank 0 says it. */
 static int run(struct comm *world, const struct options *options, const struct command_line *line,
                struct error *error)
 {
-    struct error build_error = {0};
+    const struct command *command = command_of(line);
     log_open(world->rank, LOG_INFO);
-    if (!app_same_build(world, &build_error))
-        *error = build_error;
-    if (comm_agree(world, error))
-        app_same_request(world, options, line, error);
-    if (error->kind == ERROR_NONE) {
-        comm_set_silence(options->mesh.silence);
-        const struct command *command = app_find(line->command);
+    if ((command != NULL && command->compares) || agree(world, options, line, error)) {
         ENSURE(command != NULL, "no command %s", line->command);
         if (command->run != NULL)
             command->run(options, line, world, error);
@@ -58,6 +71,11 @@ int main(int argc, char **argv)
     const bool good = options_parse(argc, argv, app_command_names(), &options, &line, &error);
     if (good && (line.help || line.version || line.manual))
         return app_inform(&line);
+    const struct command *command = command_of(&line);
+    if (good && line.json && !command->has_json)
+        error_set(&error, ERROR_USAGE, "--json: the command %s has no such flag", line.command);
+    if (command != NULL && command->prepare != NULL)
+        command->prepare();
     struct comm *world;
     struct error world_error = {0};
     if (!comm_world_open(&argc, &argv, &world, &world_error)) {

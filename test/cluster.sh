@@ -12,6 +12,7 @@
 #   cluster.sh DIR name I             the host name of node I; address I: its address
 #   cluster.sh DIR link I up|down     the cable of node I, in and out
 #   cluster.sh DIR shape I RATE       a slow cable (tc: 100mbit); RATE none: as before
+#   cluster.sh DIR wire I J           a second cable between two nodes, eth1 (10.91.0.I and J) on both
 #   cluster.sh DIR crash I            cable out and all processes killed at once: the power is off
 #   cluster.sh DIR boot I             a node that crashed is there again, its /tmp empty
 #   cluster.sh DIR head COMMAND...    runs the command (sbatch, squeue, scontrol) on the head
@@ -21,7 +22,7 @@
 # Also visible in the nodes although under /tmp: DIR, TEST_BUILD, TEST_SOURCE and the folders of CLUSTER_SHARED.
 set -eu
 self=$(cd "$(dirname "$0")" && pwd)/$(basename "$0")
-[ $# -ge 2 ] || { sed -n '2,24s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,25s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$1"
 dir=$(cd "$1" && pwd) command=$2
 shift 2
@@ -171,6 +172,14 @@ shape() {
     ip netns exec "${prefix}switch" tc qdisc add dev "port$1" root tbf rate "$2" burst 512kb latency 20ms
 }
 
+wire() {
+    ip -n "$prefix$1" link add eth1 type veth peer name eth1 netns "$prefix$2"
+    for i in "$1" "$2"; do
+        ip -n "$prefix$i" addr add "10.91.0.$i/24" dev eth1
+        ip -n "$prefix$i" link set eth1 up
+    done
+}
+
 up() {
     [ ! -f "$state/conf" ] || fail "there are nodes in $dir already"
     mkdir -p "$state"
@@ -307,6 +316,7 @@ name) echo "$prefix$1" ;;
 address) echo "$network.$1" ;;
 link) ip -n "${prefix}switch" link set "port$1" "$2" ;;
 shape) shape "$@" ;;
+wire) wire "$@" ;;
 crash) ip -n "${prefix}switch" link set "port$1" down; kill_node "$1" ;;
 boot) boot "$1"; ip -n "${prefix}switch" link set "port$1" up ;;
 head) head_run "$@" ;;

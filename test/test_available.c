@@ -62,6 +62,28 @@ static void a_group_of_version_2_leaves_less(void **state)
     temporary_close();
 }
 
+static void groups_limit_processors(void **state)
+{
+    (void)state;
+    const char *root = begin();
+    assert_true(cores_quota(root) == 0);
+    write_text("proc/self/cgroup", "0::/job/step\n");
+    write_text("sys/fs/cgroup/job/step/cpu.max", "max 100000\n");
+    assert_true(cores_quota(root) == 0);
+    write_text("sys/fs/cgroup/job/cpu.max", "150000 100000\n");
+    assert_true(cores_quota(root) == 1.5);
+    temporary_close();
+    root = begin();
+    write_text("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/docker/abc\n0::/\n");
+    write_text("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+    write_text("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+    assert_true(cores_quota(root) == 0);
+    write_text("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "300000\n");
+    write_text("sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000\n");
+    assert_true(cores_quota(root) == 3);
+    temporary_close();
+}
+
 static void a_group_of_version_1_leaves_less(void **state)
 {
     (void)state;
@@ -94,6 +116,7 @@ int main(void)
         cmocka_unit_test(the_kernel_says_what_is_available),
         cmocka_unit_test(a_group_of_version_2_leaves_less),
         cmocka_unit_test(a_group_of_version_1_leaves_less),
+        cmocka_unit_test(groups_limit_processors),
         cmocka_unit_test(without_proc_it_is_not_known),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -211,6 +211,7 @@ cudaError_t cudaGetLastError(void);
 cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaDeviceCanAccessPeer(int *can, int number, int other);
 cudaError_t cudaSetDevice(int number);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int number);
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total);

@@ -84,6 +84,12 @@ cudaError_t cudaGetDeviceCount(int *count)
     return *count == 0 ? cudaErrorNoDevice : fault_of("cudaGetDeviceCount");
 }
 
+cudaError_t cudaDeviceCanAccessPeer(int *can, int number, int other)
+{
+    *can = number != other && setting("VITTRAIN_EMULATION_PEERS", 1) != 0;
+    return fault_of("cudaDeviceCanAccessPeer");
+}
+
 cudaError_t cudaSetDevice(int number)
 {
     int count = 0;

@@ -15,6 +15,7 @@ const struct command *const app_commands[] = {
     &command_upload,
     &command_bench,
     &command_launch,
+    &command_doctor,
     NULL,
 };
 
@@ -31,7 +32,8 @@ const char *const app_exit_codes[] = {
     [ERROR_NUMERIC] = "NaN or infinity in training",
     [ERROR_NETWORK] = "a download or an upload failed",
     [ERROR_PEER] = "another rank failed or does not answer",
-    [ERROR_PEER + 1] = NULL,
+    [ERROR_UNFIT] = "`doctor` found what must be mended before a run",
+    [ERROR_UNFIT + 1] = NULL,
 };
 
 const char *const *app_command_names(void)

@@ -18,10 +18,17 @@ struct command {
     /* Instead of `run`, of a command that starts ranks and is none: gets the words after its name,
      * gives the exit code. No MPI, no options. */
     int (*run_alone)(int count, char **words);
+    /* Before MPI starts; NULL: nothing. */
+    void (*prepare)(void);
+    /* It looks itself whether ranks have the same program, command and options: `run` is called
+     * whatever they are, and `error` says what is wrong with this rank's. */
+    bool compares;
+    bool has_json; /* takes --json */
 };
 
 extern const struct command command_train, command_eval, command_predict, command_fetch,
-    command_bench, command_plan, command_convert, command_find, command_launch, command_upload;
+    command_bench, command_plan, command_convert, command_find, command_launch, command_upload,
+    command_doctor;
 
 /* NULL-terminated: the commands, and their names. */
 extern const struct command *const app_commands[];
@@ -36,10 +43,16 @@ extern const char *const app_exit_codes[];
 /* Collective, before anything else: do all ranks run the same program file (where /proc tells)? */
 bool app_same_build(struct comm *world, struct error *error);
 
-/* Collective: do all ranks have the same command, operands and options? The error names the first
- * rank that does not have rank 0's, and what. */
-bool app_same_request(struct comm *world, const struct options *options,
-                      const struct command_line *line, struct error *error);
+/* CRC32C of the program's file, or -1 where there is no /proc to find it by. */
+int64_t app_build_sum(void);
+
+/* Collective: do all ranks have the same command and operands; the same options? The error names
+ * the first rank that does not have rank 0's, and what. */
+bool app_same_command(struct comm *world, const struct command_line *line, struct error *error);
+bool app_same_options(struct comm *world, const struct options *options, struct error *error);
+
+/* Is this rank 0? The launcher's environment tells, also where MPI was not started. */
+bool app_is_first_rank(void);
 
 /* Answers --help, --version and --manual; needs no ranks. Gives the exit code. */
 int app_inform(const struct command_line *line);

@@ -7,8 +7,7 @@
 #include "core/log.h"
 #include "core/version.h"
 
-/* Without MPI the launcher's environment tells which rank this is: one answer is enough. */
-static bool is_first_rank(void)
+bool app_is_first_rank(void)
 {
     static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
                                             "SLURM_PROCID"};
@@ -84,7 +83,7 @@ static int inform(const struct command_line *line)
 
 int app_inform(const struct command_line *line)
 {
-    if (!is_first_rank())
+    if (!app_is_first_rank())
         return ERROR_NONE;
     const int code = inform(line);
     struct error error = {0};

@@ -9,8 +9,7 @@
 #include "core/crc32c.h"
 #include "core/version.h"
 
-/* CRC32C of the program's file, or -1 where there is no /proc to find it by. */
-static int64_t build_sum(void)
+int64_t app_build_sum(void)
 {
     enum { CHUNK = 1 << 20 };
     FILE *file = fopen("/proc/self/exe", "re");
@@ -31,7 +30,7 @@ bool app_same_build(struct comm *world, struct error *error)
 {
     if (world->size == 1)
         return true;
-    int64_t own = build_sum(), first = own;
+    int64_t own = app_build_sum(), first = own;
     comm_broadcast(world, &first, 1, COMM_INT64, 0);
     if (own >= 0 && first >= 0 && own != first)
         error_set(
@@ -50,25 +49,32 @@ static void request_write(const struct command_line *line, char *text, size_t si
         used += snprintf(text + used, size - (size_t)used, " %s", line->operand[i]);
 }
 
-bool app_same_request(struct comm *world, const struct options *options,
-                      const struct command_line *line, struct error *error)
+bool app_same_command(struct comm *world, const struct command_line *line, struct error *error)
 {
-    char own[OPTION_TEXT] = "", first[OPTION_TEXT], difference[OPTION_TEXT];
+    char own[OPTION_TEXT] = "", first[OPTION_TEXT];
     request_write(line, own, sizeof own);
-    if (comm_same(world, own, sizeof own) && comm_same(world, options, sizeof *options))
+    if (comm_same(world, own, sizeof own))
+        return true;
+    memcpy(first, own, sizeof first);
+    comm_broadcast(world, first, sizeof first, COMM_BYTE, 0);
+    if (strcmp(own, first) != 0)
+        error_set(error, ERROR_USAGE,
+                  "the command is \"%s\", on rank 0 \"%s\": give all ranks the same command line",
+                  own, first);
+    return comm_agree(world, error);
+}
+
+bool app_same_options(struct comm *world, const struct options *options, struct error *error)
+{
+    char difference[OPTION_TEXT];
+    if (comm_same(world, options, sizeof *options))
         return true;
     /* Sums tell that something differs; what it is, only the whole. */
     struct options *of_first = malloc(sizeof *of_first);
     ENSURE(of_first != NULL, "no memory to compare options");
     *of_first = *options;
-    memcpy(first, own, sizeof first);
-    comm_broadcast(world, first, sizeof first, COMM_BYTE, 0);
     comm_broadcast(world, of_first, sizeof *of_first, COMM_BYTE, 0);
-    if (strcmp(own, first) != 0)
-        error_set(error, ERROR_USAGE,
-                  "the command is \"%s\", on rank 0 \"%s\": give all ranks the same command line",
-                  own, first);
-    else if (options_difference(options, of_first, difference, sizeof difference))
+    if (options_difference(options, of_first, difference, sizeof difference))
         error_set(error, ERROR_USAGE,
                   "%s on rank 0: the ranks have different options: give all the same command line, "
                   "and all nodes the same decks",

@@ -141,6 +141,9 @@ bool comm_same(struct comm *comm, const void *data, size_t bytes);
 void comm_send(struct comm *comm, const void *data, size_t bytes, int to);
 void comm_receive(struct comm *comm, void *data, size_t bytes, int from);
 
+/* Bytes of /dev/shm that so many ranks of a node take to send through shared memory. */
+size_t comm_shared_bytes(int ranks);
+
 /* The MPI communicator behind a group, for parallel HDF5; a `MPI_Comm *`, NULL for a fake. */
 void *comm_handle(struct comm *comm);
 

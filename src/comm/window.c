@@ -77,22 +77,26 @@ static void window_map(struct window *window, int file, struct error *error)
         window->memory = memory;
 }
 
-static struct window *window_plan(const struct comm *comm)
+static struct window window_plan(int size, int rank)
 {
-    struct window *window = calloc(1, sizeof *window);
-    ENSURE(window != NULL, "no memory for a window");
-    window->size = comm->size;
-    window->rank = comm->rank;
-    window->part_bytes = WINDOW_CHUNK / (size_t)comm->size / 64 * 64;
-    window->marks_bytes = round_up((size_t)comm->size * sizeof(struct marks));
-    window->area_bytes = round_up(WINDOW_SLOTS * (WINDOW_CHUNK + window->part_bytes));
-    window->bytes = window->marks_bytes + window->area_bytes * (size_t)comm->size;
+    struct window window = {.size = size, .rank = rank};
+    window.part_bytes = WINDOW_CHUNK / (size_t)size / 64 * 64;
+    window.marks_bytes = round_up((size_t)size * sizeof(struct marks));
+    window.area_bytes = round_up(WINDOW_SLOTS * (WINDOW_CHUNK + window.part_bytes));
+    window.bytes = window.marks_bytes + window.area_bytes * (size_t)size;
     return window;
+}
+
+size_t comm_shared_bytes(int ranks)
+{
+    return window_plan(ranks, 0).bytes;
 }
 
 struct window *window_open(struct comm *comm, int64_t identity, struct error *error)
 {
-    struct window *window = window_plan(comm);
+    struct window *window = malloc(sizeof *window);
+    ENSURE(window != NULL, "no memory for a window");
+    *window = window_plan(comm->size, comm->rank);
     struct error own = {0};
     char name[NAME_SIZE] = "";
     int file = -1;

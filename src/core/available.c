@@ -1,5 +1,6 @@
-/* Available memory from /proc/meminfo and from the files of control groups: version 2 has one tree,
- * version 1 one for memory alone. A container often sees its own group as the root. */
+/* Available memory from /proc/meminfo and from the files of control groups, and processors from the
+ * latter: version 2 has one tree, version 1 one for each. A container often sees its own group as
+ * the root. */
 #include "core/available.h"
 
 #include <limits.h>
@@ -8,15 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How the two versions call things. */
+/* How a version calls things, and what one group leaves: SIZE_MAX where it has no limit. */
 struct group_files {
+    const char *controller; /* in /proc/self/cgroup; "" in version 2 */
     const char *tree, *limit, *used, *cached;
+    size_t (*room)(const char *root, const struct group_files *files, const char *group);
 };
-
-static const struct group_files version1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
-                                            "memory.usage_in_bytes", "total_inactive_file"},
-                                version2 = {"/sys/fs/cgroup", "memory.max", "memory.current",
-                                            "inactive_file"};
 
 /* The number behind a word that begins a line ("MemAvailable:"), or of the first line where the
  * word is empty; false: there is none. */
@@ -35,8 +33,7 @@ static bool number_read(const char *path, const char *word, unsigned long long *
     return found;
 }
 
-/* What one group leaves, SIZE_MAX where it has no limit. */
-static size_t group_room(const char *root, const struct group_files *files, const char *group)
+static size_t memory_room(const char *root, const struct group_files *files, const char *group)
 {
     char path[PATH_MAX];
     unsigned long long limit, used, cached = 0;
@@ -52,12 +49,41 @@ static size_t group_room(const char *root, const struct group_files *files, cons
     return limit > used ? (size_t)(limit - used) : 1;
 }
 
+/* Thousandths of a CPU. Version 2 has "QUOTA PERIOD" or "max PERIOD", version 1 a file for each,
+ * and -1. */
+static size_t core_room(const char *root, const struct group_files *files, const char *group)
+{
+    char path[PATH_MAX];
+    long long quota = -1, period = 0;
+    snprintf(path, sizeof path, "%s%s%s/%s", root, files->tree, group, files->limit);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return SIZE_MAX;
+    int found = fscanf(file, "%lld %lld", &quota, &period);
+    fclose(file);
+    unsigned long long other = 0;
+    snprintf(path, sizeof path, "%s%s%s/%s", root, files->tree, group, files->used);
+    if (found == 1 && files->used[0] != '\0' && number_read(path, "", &other))
+        period = (long long)other;
+    return quota > 0 && period > 0 ? (size_t)(quota * 1000 / period) : SIZE_MAX;
+}
+
+static const struct group_files memory_files[] = {{"memory", "/sys/fs/cgroup/memory",
+                                                   "memory.limit_in_bytes", "memory.usage_in_bytes",
+                                                   "total_inactive_file", memory_room},
+                                                  {"", "/sys/fs/cgroup", "memory.max",
+                                                   "memory.current", "inactive_file", memory_room}},
+                                core_files[] = {
+                                    {"cpu", "/sys/fs/cgroup/cpu", "cpu.cfs_quota_us",
+                                     "cpu.cfs_period_us", "", core_room},
+                                    {"", "/sys/fs/cgroup", "cpu.max", "", "", core_room}};
+
 /* The least that a group and those above it leave. `group`: "/a/b", cut as we go up. */
 static size_t groups_room(const char *root, const struct group_files *files, char *group)
 {
     size_t least = SIZE_MAX;
     for (;;) {
-        size_t room = group_room(root, files, strcmp(group, "/") == 0 ? "" : group);
+        size_t room = files->room(root, files, strcmp(group, "/") == 0 ? "" : group);
         least = room < least ? room : least;
         char *end = strrchr(group, '/');
         if (end == NULL || group[0] == '\0')
@@ -66,8 +92,18 @@ static size_t groups_room(const char *root, const struct group_files *files, cha
     }
 }
 
-/* Lines "NUMBER:CONTROLLERS:PATH" of /proc/self/cgroup. */
-static size_t control_room(const char *root)
+/* Is the word one of a list with commas? */
+static bool list_holds(const char *list, const char *word)
+{
+    size_t length = strlen(word);
+    for (; list != NULL; list = strchr(list, ','), list = list != NULL ? list + 1 : NULL)
+        if (strncmp(list, word, length) == 0 && (list[length] == ',' || list[length] == '\0'))
+            return true;
+    return false;
+}
+
+/* Lines "NUMBER:CONTROLLERS:PATH" of /proc/self/cgroup. files: of both versions. */
+static size_t control_room(const char *root, const struct group_files files[2])
 {
     char path[PATH_MAX], line[PATH_MAX];
     size_t least = SIZE_MAX;
@@ -80,11 +116,13 @@ static size_t control_room(const char *root)
         if (group == NULL)
             continue;
         *group++ = '\0';
-        const struct group_files *files = strcmp(controllers, ":memory") == 0 ? &version1
-                                          : strcmp(controllers, ":") == 0     ? &version2
-                                                                              : NULL;
-        size_t room = files != NULL ? groups_room(root, files, group) : SIZE_MAX;
-        least = room < least ? room : least;
+        for (int version = 0; version < 2; version++) {
+            bool holds = list_holds(controllers + 1, files[version].controller);
+            size_t room = holds ? groups_room(root, &files[version], group) : SIZE_MAX;
+            least = room < least ? room : least;
+            if (holds)
+                break; /* groups_room has cut the path */
+        }
     }
     if (file != NULL)
         fclose(file);
@@ -96,8 +134,14 @@ size_t memory_available(const char *root)
     char path[PATH_MAX];
     unsigned long long available;
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
-    size_t room = control_room(root);
+    size_t room = control_room(root, memory_files);
     if (number_read(path, "MemAvailable:", &available) && available * 1024 < room)
         room = (size_t)available * 1024;
     return room == SIZE_MAX ? 0 : room;
+}
+
+double cores_quota(const char *root)
+{
+    size_t thousandths = control_room(root, core_files);
+    return thousandths == SIZE_MAX ? 0 : (double)thousandths / 1000;
 }

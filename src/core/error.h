@@ -17,7 +17,8 @@ enum error_kind {
     ERROR_MEMORY = 6,     /* the machine or the device has too little memory */
     ERROR_NUMERIC = 7,    /* NaN or infinity in training */
     ERROR_NETWORK = 8,    /* download, upload, name resolution */
-    ERROR_PEER = 9        /* another rank failed or does not answer */
+    ERROR_PEER = 9,       /* another rank failed or does not answer */
+    ERROR_UNFIT = 10      /* `doctor` found what must be mended before a run */
 };
 
 enum { ERROR_TEXT_SIZE = 2048 };

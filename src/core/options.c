@@ -225,6 +225,8 @@ static bool take_flag(const char *word, struct command_line *line, struct error 
         line->version = true;
     else if (strcmp(word, "--manual") == 0)
         line->manual = true;
+    else if (strcmp(word, "--json") == 0)
+        line->json = true;
     else
         return error_set(error, ERROR_USAGE,
                          "%s: no such flag; settings are section.key=value, see `vittrain --help`",

@@ -234,6 +234,7 @@ struct command_line {
     bool help;    /* --help, -h, help; command or operand says about what */
     bool version; /* --version */
     bool manual;  /* --manual: the manual page */
+    bool json;    /* --json: what a command prints, as JSON */
 };
 
 /* Fills in the defaults. */

@@ -505,12 +505,21 @@ struct device_limits {
     double peak_flops[3];                  /* by data_type, nominal or measured once; 0: unknown */
 };
 
+/* What is installed, and how devices of a node reach each other. */
+struct device_survey {
+    char software[112]; /* "driver for CUDA 13.0, CUDA 12.8, NCCL 2.28.9" */
+    int visible;        /* devices of the node that this process sees */
+    int unreached;      /* of them, those that this one has no direct access to */
+};
+
 struct device_backend {
     const char *name; /* "cpu" */
     /* `number`: which device of the node; threads: CPU only, 0 = all that this process may use. */
     struct device *(*open)(int number, int threads, struct error *error);
     void (*close)(struct device *device);
     void (*limits)(struct device *device, struct device_limits *limits);
+    /* NULL: there is nothing to tell. */
+    void (*survey)(struct device *device, struct device_survey *survey);
     /* Fills in what the device itself can measure (core/sensors.h), now: seconds of clock_now. May
      * take long; called by one thread at a time, beside the operations. NULL: nothing (the host's
      * sensors are read whatever computes). */

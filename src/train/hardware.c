@@ -11,8 +11,7 @@
 #include "core/log.h"
 #include "core/resident.h"
 
-/* Ranks of a node share its cores; where the launcher bound a rank to some, it has those. */
-static int threads_share(const struct options *options, const struct comm *node)
+int hardware_threads(const struct options *options, const struct comm *node)
 {
     if (options->run.threads > 0)
         return (int)options->run.threads;
@@ -64,7 +63,7 @@ struct device *hardware_open(const struct options *options, const struct comm *n
                              struct error *error)
 {
     struct error why = {0};
-    int threads = threads_share(options, node);
+    int threads = hardware_threads(options, node);
     struct device *device = NULL;
     switch ((enum backend_choice)options->run.backend) {
     case BACKEND_CUDA:

@@ -11,6 +11,10 @@
 struct device *hardware_open(const struct options *options, const struct comm *node,
                              struct error *error);
 
+/* Threads that a rank computes with: run.threads; else, as ranks of a node share its cores, its
+ * share of them, or those that the launcher bound it to where these are fewer. */
+int hardware_threads(const struct options *options, const struct comm *node);
+
 /* Where cuda.cache has what was measured remembered; "": nowhere, also where there is no home. */
 void hardware_cache_folder(const struct options *options, char *folder, size_t size);
 

@@ -1,0 +1,467 @@
+/* What doctor makes of what it finds, from made-up nodes: threads crowded on CPUs, slow links and
+ * nodes, interfaces, clocks, data that differ, rows as a table and as JSON. */
+#include "app/doctor.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "app/doctor_data.h"
+#include "app/doctor_network.h"
+#include "core/clock.h"
+#include "temporary.h"
+
+/* ---- rows */
+static void the_worst_that_is_said_counts(void **state)
+{
+    (void)state;
+    struct doctor_row row = {.check = "x"};
+    doctor_say(&row, DOCTOR_PASS, NULL, "all is well");
+    assert_int_equal(row.verdict, DOCTOR_PASS);
+    doctor_say(&row, DOCTOR_WARN, "mend it", "%s is odd", "a");
+    doctor_say(&row, DOCTOR_WARN, "mend it", "%s is odd", "b");
+    assert_string_equal(row.found, "a is odd; b is odd");
+    assert_string_equal(row.advice, "mend it");
+    doctor_say(&row, DOCTOR_FAIL, NULL, "broken");
+    doctor_say(&row, DOCTOR_WARN, "no", "odd");
+    doctor_say(&row, DOCTOR_PASS, NULL, "well");
+    assert_int_equal(row.verdict, DOCTOR_FAIL);
+    assert_string_equal(row.found, "broken");
+    assert_string_equal(row.advice, "");
+    for (int i = 0; i < 1000; i++)
+        doctor_say(&row, DOCTOR_FAIL, "so many", "thing %d", i);
+    assert_true(strlen(row.found) < DOCTOR_TEXT);
+}
+
+static char *printed(void (*print)(const struct doctor_row *, int, const struct doctor_summary *,
+                                   FILE *),
+                     const struct doctor_row *rows, int count)
+{
+    const struct doctor_summary summary = {.ranks = 8, .nodes = 2, .seconds = 1.25};
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    assert_non_null(file);
+    print(rows, count, &summary, file);
+    fclose(file);
+    return text;
+}
+
+static void rows_become_a_table_and_json(void **state)
+{
+    (void)state;
+    struct doctor_row rows[3] = {{.check = "deck"}, {.check = "data"}, {.check = "clock"}};
+    doctor_say(&rows[0], DOCTOR_PASS, NULL, "same");
+    doctor_say(&rows[1], DOCTOR_FAIL, "copy \"it\"", "node\xff has others");
+    char *table = printed(doctor_print_table, rows, 3), *text = printed(doctor_print_json, rows, 3);
+    assert_non_null(strstr(table, "pass  deck          same\n"));
+    assert_non_null(strstr(table, "fail  data          node\xff has others\n"));
+    assert_non_null(strstr(table, "-> copy \"it\"\n"));
+    assert_non_null(strstr(table, "8 ranks on 2 nodes, 1.2 s: 1 pass, 0 warn, 1 fail, 1 skipped"));
+    json_t *object = json_loads(text, 0, NULL);
+    assert_non_null(object);
+    const json_t *row = json_array_get(json_object_get(object, "checks"), 1);
+    assert_int_equal(json_integer_value(json_object_get(object, "fail")), 1);
+    assert_int_equal(json_array_size(json_object_get(object, "checks")), 3);
+    assert_string_equal(json_string_value(json_object_get(row, "check")), "data");
+    assert_string_equal(json_string_value(json_object_get(row, "verdict")), "fail");
+    assert_string_equal(json_string_value(json_object_get(row, "found")), "node? has others");
+    assert_string_equal(json_string_value(json_object_get(row, "advice")), "copy \"it\"");
+    json_decref(object);
+    free(table);
+    free(text);
+}
+
+/* ---- CPUs */
+static struct doctor_facts bound(int64_t node, int64_t threads, int first, int last)
+{
+    struct doctor_facts facts = {.node = node, .threads = threads, .online = 8};
+    for (int core = first; core <= last; core++)
+        facts.cores[core / 64] |= UINT64_C(1) << (core % 64);
+    return facts;
+}
+
+static void crowded_cpus_are_found(void **state)
+{
+    (void)state;
+    /* Each its own. */
+    struct doctor_facts facts[4] = {bound(0, 2, 0, 1), bound(0, 2, 2, 3), bound(0, 2, 4, 5),
+                                    bound(0, 2, 6, 7)};
+    assert_int_equal(doctor_find_crowd(facts, 4, 0, true).threads, 2);
+    assert_int_equal(doctor_find_crowd(facts, 4, 0, true).cores, 2);
+    assert_int_equal(doctor_find_crowd(facts, 4, 0, false).threads, 8);
+    /* Two on the same CPUs, while others are free. */
+    facts[1] = facts[0];
+    struct doctor_crowd crowd = doctor_find_crowd(facts, 4, 0, true);
+    assert_int_equal(crowd.ranks, 2);
+    assert_int_equal(crowd.threads, 4);
+    assert_int_equal(crowd.cores, 2);
+    /* Three that overlap only in part: 6 threads on CPUs 0 to 3. */
+    facts[0] = bound(0, 2, 0, 1), facts[1] = bound(0, 2, 1, 2), facts[2] = bound(0, 2, 2, 3);
+    crowd = doctor_find_crowd(facts, 4, 0, true);
+    assert_int_equal(crowd.ranks, 3);
+    assert_int_equal(crowd.threads, 6);
+    assert_int_equal(crowd.cores, 4);
+    /* On another node that is no crowd. */
+    facts[1].node = facts[2].node = 1;
+    assert_true(doctor_find_crowd(facts, 4, 0, true).threads <=
+                doctor_find_crowd(facts, 4, 0, true).cores);
+    /* Ranks that are not bound are a matter of the whole node. */
+    for (int i = 0; i < 4; i++)
+        facts[i] = bound(0, 4, 0, 7);
+    assert_int_equal(doctor_find_crowd(facts, 4, 0, true).threads, 0);
+    assert_int_equal(doctor_find_crowd(facts, 4, 0, false).threads, 16);
+    assert_int_equal(doctor_find_crowd(facts, 4, 0, false).cores, 8);
+}
+
+static void sets_of_cpus_are_named(void **state)
+{
+    (void)state;
+    char text[64];
+    struct doctor_facts facts = bound(0, 1, 0, 3), more = bound(0, 1, 130, 130);
+    facts.cores[2] |= more.cores[2];
+    facts.cores[0] |= UINT64_C(1) << 8;
+    doctor_cores_text(facts.cores, text, sizeof text);
+    assert_string_equal(text, "0-3,8,130");
+    assert_int_equal(doctor_core_count(facts.cores), 6);
+    doctor_cores_text(facts.cores, text, 5);
+    assert_string_equal(text, "0-3,");
+}
+
+static void numa_nodes_are_counted(void **state)
+{
+    (void)state;
+    int64_t nodes, used;
+    const char *root = temporary_open();
+    static const char *const lists[] = {"0-3,8-11\n", "4-7,12-15\n", "\n"};
+    for (int i = 0; i < 3; i++) {
+        char name[96];
+        snprintf(name, sizeof name, "sys/devices/system/node/node%d", i);
+        temporary_directory(name);
+        strcat(name, "/cpulist");
+        temporary_file(name, lists[i], strlen(lists[i]));
+    }
+    struct doctor_facts one = bound(0, 1, 8, 9), both = bound(0, 1, 3, 4);
+    doctor_numa_read(root, one.cores, &nodes, &used);
+    assert_int_equal(nodes, 2); /* the third has memory only */
+    assert_int_equal(used, 1);
+    doctor_numa_read(root, both.cores, &nodes, &used);
+    assert_int_equal(used, 2);
+    temporary_close();
+}
+
+/* ---- the network */
+static const char *const host[] = {"n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7"};
+
+static void all_nodes_meet_once(void **state)
+{
+    (void)state;
+    for (int nodes = 2; nodes <= 9; nodes++) {
+        int met[9][9] = {{0}};
+        for (int round = 0; round < network_rounds(nodes); round++)
+            for (int node = 0; node < nodes; node++) {
+                int partner = network_partner(nodes, round, node);
+                if (partner < 0)
+                    continue;
+                assert_int_equal(network_partner(nodes, round, partner), node);
+                assert_int_not_equal(partner, node);
+                met[node][partner]++;
+            }
+        for (int i = 0; i < nodes; i++)
+            for (int j = 0; j < nodes; j++)
+                assert_int_equal(met[i][j], i != j);
+    }
+}
+
+/* All rates and latencies alike. */
+static void network_make(struct node_network *node, int nodes)
+{
+    memset(node, 0, (size_t)nodes * sizeof *node);
+    for (int i = 0; i < nodes; i++) {
+        for (int round = 0; round < NETWORK_ROUNDS; round++) {
+            int partner = round < network_rounds(nodes) ? network_partner(nodes, round, i) : -1;
+            node[i].link[round] = (struct network_link){
+                .from = i, .to = partner, .latency = 20e-6, .rate = 1e9 + 1e7 * i};
+        }
+        node[i].interfaces = 2;
+        node[i].sent = 1000;
+        node[i].interface[0] = (struct network_interface){
+            .name = "eth0", .speed = 10000, .up = 1, .network = 1, .moved = 1100};
+        node[i].interface[1] = (struct network_interface){
+            .name = "eth1", .speed = 10000, .up = 1, .network = 2, .moved = 10};
+    }
+}
+
+static void slow_down(struct node_network *node, int nodes, int from, int to, double rate)
+{
+    for (int i = 0; i < nodes; i++)
+        for (int round = 0; round < NETWORK_ROUNDS; round++) {
+            struct network_link *link = &node[i].link[round];
+            if ((from < 0 || link->from == from) && (to < 0 || link->to == to))
+                link->rate = rate;
+        }
+}
+
+static void assert_row(const struct doctor_row *row, enum doctor_verdict verdict, const char *part)
+{
+    if (row->verdict != verdict || strstr(row->found, part) == NULL)
+        fail_msg("verdict %d, %s; wanted %d, %s", row->verdict, row->found, verdict, part);
+}
+
+static void slow_nodes_and_links_are_named(void **state)
+{
+    (void)state;
+    struct node_network node[8];
+    for (int nodes = 2; nodes <= 8; nodes++) {
+        struct doctor_row well = {0}, slow = {0}, link = {0};
+        network_make(node, nodes);
+        network_judge_bandwidth(node, nodes, host, &well);
+        assert_row(&well, DOCTOR_PASS, "is usual between two nodes");
+        slow_down(node, nodes, 0, 1, 0.4e9);
+        network_judge_bandwidth(node, nodes, host, &link);
+        assert_row(&link, DOCTOR_WARN, "the link from n0 to n1 is slow: 400 MB/s");
+        assert_null(strstr(link.found, ";"));
+        if (nodes == 2)
+            continue;
+        network_make(node, nodes);
+        slow_down(node, nodes, 1, -1, 0.05e9);
+        slow_down(node, nodes, -1, 1, 0.05e9);
+        network_judge_bandwidth(node, nodes, host, &slow);
+        assert_row(&slow, DOCTOR_FAIL, "all links of node n1 are slow: 50 MB/s");
+        assert_null(strstr(slow.found, "the link"));
+    }
+}
+
+static void slow_for_the_interface(void **state)
+{
+    (void)state;
+    struct node_network node[2];
+    struct doctor_row slow = {0}, broken = {0}, unknown = {0};
+    network_make(node, 2);
+    slow_down(node, 2, -1, -1, 0.1e9);
+    network_judge_bandwidth(node, 2, host, &slow);
+    assert_row(&slow, DOCTOR_WARN, "node n0 sends and gets 100 MB/s at best over eth0 of 10000");
+    slow_down(node, 2, -1, -1, 0.01e9);
+    network_judge_bandwidth(node, 2, host, &broken);
+    assert_row(&broken, DOCTOR_FAIL, "node n1 sends and gets 10 MB/s at best");
+    node[0].interface[0].speed = node[1].interface[0].speed = 0;
+    network_judge_bandwidth(node, 2, host, &unknown);
+    assert_row(&unknown, DOCTOR_PASS, "the least is 10");
+}
+
+static void far_nodes_are_named(void **state)
+{
+    (void)state;
+    struct node_network node[4];
+    struct doctor_row row = {0}, far = {0};
+    network_make(node, 4);
+    network_judge_latency(node, 4, host, &row);
+    assert_row(&row, DOCTOR_PASS, "20 us is usual");
+    node[2].link[0].latency = 500e-6;
+    network_judge_latency(node, 4, host, &far);
+    assert_row(&far, DOCTOR_WARN, "500 us from n2 to ");
+}
+
+static void wrong_interfaces_are_named(void **state)
+{
+    (void)state;
+    struct node_network node[2];
+    struct doctor_row row = {0}, other = {0}, renamed = {0}, faster = {0}, set = {0}, none = {0};
+    network_make(node, 2);
+    network_judge_interface(node, 2, host, &row);
+    assert_row(&row, DOCTOR_PASS, "messages go over eth0 of 10000 Mbit/s");
+    node[1].interface[1].moved = 1200;
+    network_judge_interface(node, 2, host, &other);
+    assert_row(&other, DOCTOR_WARN, "messages go over eth1 on n1, but over eth0 on n0");
+    node[1].interface[1].network = 1;
+    network_judge_interface(node, 2, host, &renamed);
+    assert_row(&renamed, DOCTOR_PASS, "eth0");
+    network_make(node, 2);
+    node[0].interface[1].speed = node[1].interface[1].speed = 100000;
+    network_judge_interface(node, 2, host, &faster);
+    assert_row(&faster, DOCTOR_WARN,
+               "over eth0 of 10000 Mbit/s, while all nodes have eth1 of 100000 Mbit/s");
+    node[1].interface[1].up = 0;
+    network_judge_interface(node, 2, host, &(struct doctor_row){0});
+    strcpy(node[1].setting, "btl_tcp_if_include=eth1");
+    network_judge_interface(node, 2, host, &set);
+    assert_row(&set, DOCTOR_WARN,
+               "MPI has btl_tcp_if_include=eth1 on n1, but no setting of interfaces on n0");
+    assert_null(strstr(set.found, "while all nodes"));
+    network_make(node, 2);
+    node[0].interface[0].moved = 0;
+    network_judge_interface(node, 2, host, &none);
+    assert_row(&none, DOCTOR_PASS, "InfiniBand");
+}
+
+static void clocks_are_compared(void **state)
+{
+    (void)state;
+    struct node_network node[3];
+    struct doctor_row row = {0}, off = {0}, far = {0};
+    network_make(node, 3);
+    node[1].skew = -0.01;
+    network_judge_clock(node, 3, host, &row);
+    assert_row(&row, DOCTOR_PASS, "agree to 10.0 ms");
+    node[2].skew = -7;
+    network_judge_clock(node, 3, host, &off);
+    assert_row(&off, DOCTOR_WARN, "the clock of n2 is 7.000 s behind that of n0");
+    node[2].skew = 400;
+    network_judge_clock(node, 3, host, &far);
+    assert_row(&far, DOCTOR_FAIL, "the clock of n2 is 400.000 s before that of n0");
+}
+
+/* ---- files */
+static void look(struct data_look *look, const char *root)
+{
+    *look = (struct data_look){.seconds = 5};
+    snprintf(look->root, sizeof look->root, "%s", root);
+    doctor_data_read(look);
+}
+
+static void data_are_compared(void **state)
+{
+    (void)state;
+    static struct data_look one, other;
+    static char large[3 << 20];
+    char text[256], roots[2][512];
+    temporary_open();
+    for (int i = 0; i < 2; i++) {
+        char name[64];
+        const char *names[] = {"a.bin", "sub/b.bin", "sub/c.bin"};
+        snprintf(name, sizeof name, "%d/sub", i);
+        temporary_directory(name);
+        for (int file = 0; file < 3; file++) {
+            /* Made in another order on each. */
+            snprintf(name, sizeof name, "%d/%s", i, names[i == 0 ? file : 2 - file]);
+            temporary_file(name, large, file == 1 ? sizeof large : 100);
+        }
+        snprintf(name, sizeof name, "%d", i);
+        snprintf(roots[i], sizeof roots[i], "%s", temporary_path(name));
+    }
+    look(&one, roots[0]);
+    look(&other, roots[1]);
+    assert_int_equal(one.files, 3);
+    assert_int_equal(one.bytes, sizeof large + 200);
+    assert_false(doctor_data_differs(&other, &one, text, sizeof text));
+    large[50] = 1;
+    temporary_file("1/a.bin", large, 100);
+    large[50] = 0;
+    look(&other, roots[1]);
+    assert_true(doctor_data_differs(&other, &one, text, sizeof text));
+    assert_non_null(strstr(text, "/1/a.bin has another content"));
+    large[sizeof large - 1] = 1; /* pieces reach the end of large files */
+    temporary_file("1/a.bin", large, 100);
+    temporary_file("1/sub/b.bin", large, sizeof large);
+    look(&other, roots[1]);
+    assert_true(doctor_data_differs(&other, &one, text, sizeof text));
+    temporary_file("1/sub/c.bin", large, 101);
+    look(&other, roots[1]);
+    assert_true(doctor_data_differs(&other, &one, text, sizeof text));
+    assert_non_null(strstr(text, "the first node has 3 of"));
+    look(&other, "/no/such/folder");
+    assert_int_equal(other.error.kind, ERROR_DATA);
+    other = (struct data_look){.seconds = -1};
+    snprintf(other.root, sizeof other.root, "%s", roots[0]);
+    doctor_data_read(&other);
+    assert_true(other.cut);
+    assert_false(doctor_data_differs(&other, &one, text, sizeof text));
+    temporary_close();
+}
+
+static void room_for_checkpoints(void **state)
+{
+    (void)state;
+    struct doctor_row much = {0}, little = {0}, none = {0};
+    doctor_judge_space(&much, 1000000000, 100000000, 3, "runs");
+    assert_row(&much, DOCTOR_PASS, "1 GB free for runs; 5 checkpoints of 100 MB take 0.5 GB");
+    doctor_judge_space(&little, 400000000, 100000000, 3, "runs");
+    assert_row(&little, DOCTOR_WARN, "0.4 GB free");
+    doctor_judge_space(&none, 90000000, 100000000, 3, "runs");
+    assert_row(&none, DOCTOR_FAIL, "0.09 GB free");
+}
+
+/* ---- time */
+static void sleep_for(void *seconds)
+{
+    double time = *(const double *)seconds;
+    nanosleep(&(struct timespec){.tv_sec = (time_t)time, .tv_nsec = (long)(fmod(time, 1) * 1e9)},
+              NULL);
+}
+
+static void what_hangs_is_left_behind(void **state)
+{
+    (void)state;
+    static double quick = 0.01, slow = 0.6;
+    double start = clock_now();
+    assert_true(doctor_bounded(sleep_for, &quick, 5));
+    assert_false(doctor_bounded(sleep_for, &slow, 0.1));
+    assert_true(clock_now() - start < 0.5);
+    sleep_for(&slow); /* it is over before the program's end */
+    sleep_for(&quick);
+}
+
+/* Prints the last words, and where nobody else ends the job, does that. */
+static void words(const char *what, double seconds)
+{
+    fprintf(stderr, "last: %s, %g\n", what, seconds);
+}
+
+static void what_is_not_over_in_time_ends_the_program(void **state)
+{
+    (void)state;
+    int channel[2], status;
+    char text[512] = "";
+    size_t used = 0;
+    assert_int_equal(pipe(channel), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(channel[1], STDERR_FILENO);
+        doctor_watch_open(5, 0.3);
+        doctor_watch_speaker(0, words);
+        doctor_watch("quick", 0.1);
+        doctor_watch("slow", 0.2);
+        sleep(10);
+        _exit(0);
+    }
+    close(channel[1]);
+    for (ssize_t got; (got = read(channel[0], text + used, sizeof text - 1 - used)) > 0;)
+        used += (size_t)got;
+    close(channel[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(WEXITSTATUS(status), ERROR_PEER);
+    assert_non_null(strstr(text, "last: slow, 0.2\nvittrain: failure: rank 0 on "));
+    assert_non_null(strstr(text, ": doctor: slow is not over after 0 s"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_worst_that_is_said_counts),
+        cmocka_unit_test(rows_become_a_table_and_json),
+        cmocka_unit_test(crowded_cpus_are_found),
+        cmocka_unit_test(sets_of_cpus_are_named),
+        cmocka_unit_test(numa_nodes_are_counted),
+        cmocka_unit_test(all_nodes_meet_once),
+        cmocka_unit_test(slow_nodes_and_links_are_named),
+        cmocka_unit_test(slow_for_the_interface),
+        cmocka_unit_test(far_nodes_are_named),
+        cmocka_unit_test(wrong_interfaces_are_named),
+        cmocka_unit_test(clocks_are_compared),
+        cmocka_unit_test(data_are_compared),
+        cmocka_unit_test(room_for_checkpoints),
+        cmocka_unit_test(what_hangs_is_left_behind),
+        cmocka_unit_test(what_is_not_over_in_time_ends_the_program),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

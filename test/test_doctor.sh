@@ -1,0 +1,159 @@
+#!/bin/sh
+# `vittrain doctor`: on this machine it tells good from bad and says so in its exit code; on two nodes it
+# finds each of eight things that were put out of order there. With DOCTOR_CSV=FILE it keeps what it found, with
+# DOCTOR_RANKS=8 by 4 ranks a node.
+. "$TEST_SOURCE/test/program.sh"
+cluster="sh $TEST_SOURCE/test/cluster.sh $work"
+trap '$cluster down >/dev/null 2>&1; rm -rf "$work"' EXIT
+cd "$work" || exit 1
+
+# says VERDICT CHECK PATTERN: what is not so in $run_log of the row; nothing when all is.
+says() {
+    grep -E "^$1  $2 " "$run_log" | grep -qE -- "$3" || echo "no row: $1 $2 $3;"
+}
+# ends STATUS: the newest run's exit status.
+ends() { [ "$status" = "$1" ] || echo "exit status $status, not $1;"; }
+
+# ---- here
+run 1 alone doctor
+bad=$(ends 0; says pass program "CRC32C"; says pass data "4 files"; says pass interface "one node")
+[ "$(grep -cE '^(pass|warn)  ' "$run_log")" = 17 ] || bad="$bad not 17 rows;"
+grep -qE '^1 rank on 1 node, .* 0 fail, 0 skipped$' "$run_log" || bad="$bad no last line;"
+[ "$(ls -A | grep -c doctor)" = 0 ] || bad="$bad it left files;"
+result 'doctor alone' "$bad" "$run_log"
+timeout 60 "$vittrain" doctor --json run.dir=/proc/none data.root=/none >"$work/doctor.json" 2>"$work/said"
+status=$? run_log=$work/doctor.json
+bad=$(ends 10)
+[ "$(grep -c '"verdict": "fail"' doctor.json)" = 3 ] || bad="$bad not three fails;"
+grep -q '"fail": 3,' doctor.json && [ "$(head -c 1 doctor.json)" = '{' ] || bad="$bad no JSON;"
+grep -q '^vittrain: error: doctor: 3 of 17 checks failed: run folder, space, data$' said || bad="$bad no error;"
+result 'as JSON, without a folder and data' "$bad" "$work/doctor.json"
+fails 1 'no other command has --json' 2 'the command plan has no such flag' plan --json
+run 1 deck doctor train.bacth=3
+result 'a deck that cannot be read' "$(ends 10; says fail deck 'train.bacth')" "$run_log"
+run 1 deck doctor somewhere
+result 'a word that is no deck' "$(ends 10; says fail deck 'not "somewhere"')" "$run_log"
+run 2 crowd doctor run.threads=300
+result 'more threads than CPUs' "$(ends 0; says warn cores '2 ranks of 300 threads on')" "$run_log"
+
+# second WORD...: two ranks; the second begins with the shell words in $SECOND.
+second() {
+    run_log=$work/second.log
+    timeout 60 $MPIRUN -np 2 sh -c 'rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
+        [ "$rank" = 0 ] || eval "$0"
+        exec "$@" $MORE' "$SECOND" "$@" >"$run_log" 2>&1 </dev/null
+    status=$?
+}
+SECOND='MORE=train.epochs=7' second "$vittrain" doctor
+result 'ranks with other options' \
+    "$(ends 10; says fail deck 'rank 1 on .*train.epochs=7, but 10'; says pass data '4 files')" "$run_log"
+SECOND='ulimit -Sn 200' second "$vittrain" doctor
+result 'a low limit' "$(ends 0; says warn limits 'rank 1 on .*: the limit of open files is 200')" "$run_log"
+cpu=$(taskset -cp $$ 2>/dev/null | sed 's/.*: *\([0-9]*\).*/\1/')
+if [ -z "$cpu" ] || [ "$(nproc)" = 1 ]; then
+    result 'two ranks on one CPU # SKIP one CPU, or no taskset'
+else
+    run_log=$work/bound.log
+    timeout 60 $MPIRUN -np 2 taskset -c "$cpu" "$vittrain" doctor run.threads=1 >"$run_log" 2>&1
+    status=$?
+    result 'two ranks on one CPU' \
+        "$(ends 0; says warn binding "2 ranks with 2 threads together are bound to CPU $cpu, of")" "$run_log"
+fi
+cp "$vittrain" "$work/other" && printf x >>"$work/other"
+run_log=$work/builds.log
+timeout 60 $MPIRUN -np 1 "$vittrain" doctor : -np 1 "$work/other" doctor >"$run_log" 2>&1 </dev/null
+status=$?
+result 'ranks with other builds' "$(ends 10; says fail program 'rank 1 on .*: ranks run different builds'
+    says skip data 'not looked at')" "$run_log"
+timeout 60 $MPIRUN -np 1 "$vittrain" doctor : -np 1 "$vittrain" plan >"$run_log" 2>&1 </dev/null
+status=$?
+grep -q 'rank 1 on .*: the command is "plan", on rank 0 "doctor"' "$run_log" && bad= || bad='no message'
+result 'ranks with other commands' "$bad$([ $status -ne 0 ] || echo ' exit status 0')" "$run_log"
+
+# ---- on two nodes
+nodes_tests='two good nodes
+another deck
+another binary
+other data
+a slow link
+a full /dev/shm
+the wrong interface
+too many threads
+a clock that is wrong'
+if why=$($cluster usable); then :; else
+    echo "$nodes_tests" | while read -r name; do
+        number=$((number + 1))
+        echo "ok $number - $name # SKIP $why"
+    done
+    echo "1..$((number + 9))"
+    exit 0
+fi
+ranks=${DOCTOR_RANKS:-4}
+$cluster up 2
+first=$($cluster name 1) other=$($cluster name 2)
+$cluster hosts $((ranks / 2)) >"$work/hosts"
+$cluster env >"$work/env"
+[ -z "${DOCTOR_CSV:-}" ] || echo 'planted,check,verdict,exit_code,ranks,seconds' >"$DOCTOR_CSV"
+cat >"$work/only" <<'END'
+#!/bin/sh
+# only HOST SETTINGS COMMAND...: with the settings of the environment on that host
+[ "$(hostname)" != "$1" ] || eval "export $2"
+shift 2
+exec "$@"
+END
+# Both nodes have the same decks and data, on disks of their own.
+cp -r "$TEST_SOURCE/input/data/cifar-10-sample" "$work/data"
+for i in 1 2; do
+    $cluster exec $i sh -c "cp -r $work/data /run/data && echo '[train]
+epochs = 3' >/run/doctor.ini && mount -o remount,size=64m /dev/shm"
+done
+
+# doctor SETTINGS WORD...: on both nodes; settings of the environment on the second one only.
+doctor() {
+    run_log=$work/nodes.log settings=$1
+    shift
+    $cluster exec 1 sh -c '. ./env; exec timeout 60 mpirun -np "$@"' sh "$ranks" --map-by "ppr:$((ranks / 2)):node" \
+        --hostfile hosts sh "$work/only" "$other" "$settings" "$vittrain" doctor /run/doctor.ini data.root=/run/data \
+        run.threads=1 "$@" >"$run_log" 2>&1 </dev/null
+    status=$?
+}
+
+# found NAME STATUS VERDICT CHECK PATTERN: the newest run's end and row; keeps them.
+found() {
+    result "$1" "$(ends "$2"; says "$3" "$4" "$5")" "$run_log"
+    [ -z "${DOCTOR_CSV:-}" ] ||
+        echo "$1,$4,$(sed -n "s/^\([a-z]*\)  $4 .*/\1/p" "$run_log"),$status,$ranks,$(
+            sed -n 's/.* nodes, \([0-9.]*\) s: .*/\1/p' "$run_log")" >>"$DOCTOR_CSV"
+}
+
+doctor A=1
+found 'two good nodes' 0 pass data 'equal on all nodes'
+grep -q '^fail' "$run_log" && echo '# it says fail'
+$cluster exec 2 sed -i 's/3/7/' /run/doctor.ini
+doctor A=1
+found 'another deck' 10 fail deck "rank [0-9]* on $other: train.epochs=7, but 3 on rank 0"
+$cluster exec 2 sed -i 's/7/3/' /run/doctor.ini
+$cluster exec 2 mount --bind "$work/other" "$vittrain"
+doctor A=1
+found 'another binary' 10 fail program "rank [0-9]* on $other: ranks run different builds"
+$cluster exec 2 umount "$vittrain"
+$cluster exec 2 sh -c 'printf x | dd of=/run/data/test_batch.bin bs=1 seek=5000 conv=notrunc 2>/dev/null'
+doctor A=1
+found 'other data' 10 fail data "$other: /run/data/test_batch.bin has another content"
+$cluster exec 2 cp "$work/data/test_batch.bin" /run/data
+$cluster shape 2 50mbit
+doctor A=1
+found 'a slow link' 10 fail bandwidth "node $other sends and gets .* over eth0 of"
+$cluster shape 2 none
+$cluster exec 2 sh -c 'dd if=/dev/zero of=/dev/shm/full bs=1M 2>/dev/null'
+doctor A=1
+found 'a full /dev/shm' 10 fail 'shared memory' "$other: 0.0 of /dev/shm's 64 MiB are free"
+$cluster exec 2 rm /dev/shm/full
+$cluster wire 1 2
+doctor OMPI_MCA_btl_tcp_if_include=eth1
+found 'the wrong interface' 0 warn interface "MPI has btl_tcp_if_include=eth1 on $other"
+doctor A=1 run.threads=100
+found 'too many threads' 0 warn cores "$first: .*100 threads on .*$other: "
+doctor "CLOCK_OFFSET=30 LD_PRELOAD=$TEST_BUILD/test/clock_stand_in.so"
+found 'a clock that is wrong' 0 warn clock "the clock of $other is (29.9|30.0).* s before that of $first"
+echo "1..$number"
