@@ -144,9 +144,21 @@ static void terminate(void)
     sleep(5);
 }
 
+/* Told to end, and killed before it was this process's turn. */
+static void terminate_late(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    kill(getpid(), SIGTERM);
+    raise(SIGKILL);
+}
+
 static void known_ends_are_not_told(void **state)
 {
     (void)state;
+    assert_string_equal(said_of(terminate_late), "");
     assert_string_equal(said_of(say_and_leave), "");
     assert_string_equal(said_of(terminate), "");
 }

@@ -104,6 +104,21 @@ static int wait_status(void)
     return status != 0 || state[2] == 'Z' ? status : -1;
 }
 
+/* Was it told to end, and killed before its handler could say so (a machine that is very busy)? */
+static bool was_terminated(void)
+{
+    char path[64], line[256];
+    unsigned long long pending = 0;
+    snprintf(path, sizeof path, "/proc/%ld/status", (long)guard.rank_process);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    while (fgets(line, sizeof line, file) != NULL && sscanf(line, "ShdPnd: %llx", &pending) != 1)
+        ;
+    fclose(file);
+    return (pending >> (SIGTERM - 1) & 1) != 0;
+}
+
 /* "was killed (signal 9); the kernel did it, as ..." */
 static void death_describe(int status, char *text, size_t size)
 {
@@ -154,7 +169,7 @@ static void death_say(void)
     char line[1024], death[256], doing[256], rank[32] = "a rank";
     double now = clock_now();
     int status = wait_status();
-    if (status_ending() != STATUS_RUNS || heartbeat_has_spoken_of(status_tickless(now)))
+    if (status_ending() != STATUS_RUNS || was_terminated() || heartbeat_has_spoken_of(status_tickless(now)))
         return;
     const struct status last = status_read(now);
     death_describe(status, death, sizeof death);
