@@ -22,7 +22,20 @@ rows() {
         END { print NR - 1 }' "$1" 2>&1
 }
 
-echo 1..11
+# page_faults FILE: what is wrong with a page for Prometheus, by promtool too where it is.
+page_faults() {
+    awk '/^# HELP vittrain_[a-z0-9_]+ .+[.]$/ { if (seen[$3]++) print $3 " twice"; next }
+        /^# TYPE vittrain_[a-z0-9_]+ (counter|gauge)$/ { type[$3] = $4; next }
+        /^vittrain_[a-z0-9_]+\{run="[^"]+",rank="[0-9]+",host="[^"]+"(,split="(train|val)")?\} -?[0-9.]+(e[+-]?[0-9]+)?$/ {
+            name = $1; sub(/\{.*/, "", name)
+            if (!seen[name] || !type[name]) print name " without HELP or TYPE"
+            if ((name ~ /_total$/) != (type[name] == "counter")) print name " is no " type[name]
+            next }
+        { print "line " NR ": " $0 }' "$1"
+    if command -v promtool >/dev/null 2>&1; then promtool check metrics <"$1" 2>&1; fi
+}
+
+echo 1..14
 cd "$work" || exit 1
 for ranks in 1 2; do
     folder=$work/run$ranks
@@ -85,3 +98,25 @@ run 1 short $small output.monitor=0.01 run.dir="$work/short"
 bad=$([ $status -eq 2 ] || echo "status $status")
 grep -q '^vittrain: error: .*output.monitor=0.01' "$work/short.log" || bad="$bad; not named"
 result 'too often is an error' "$bad" "$work/short.log"
+
+# The page is looked at while the run waits in its second epoch, when all that it tells of is known.
+page=$work/page-$(hostname).prom
+run 2 page $small train.epochs=2 checkpoint.every=0.2 output.monitor=0.1 run.dir="$work/page" \
+    output.prometheus="$work/page-%h.prom" debug.pause=update:40:3 &
+tries=0
+until [ $tries -gt 400 ] || { sleep 0.05; grep -q 'debug.pause: rank 0' "$work/page.log" 2>/dev/null; }; do tries=$((tries + 1)); done
+sleep 0.5
+cp "$page" "$work/copy.prom" 2>/dev/null
+bad=$(page_faults "$work/copy.prom" 2>&1)
+result 'a page for Prometheus' "$bad" "$work/copy.prom"
+bad=
+for metric in 'steps_total{run="page",rank="0",.*} 39' 'epoch{.*} 1' 'loss{.*split="train"} [0-9.]*' 'loss{.*split="val"} [0-9.]*' \
+    'accuracy_ratio{.*split="val"} 0[.0-9]*' 'images_per_second{.*} [0-9.]*' 'data_wait_ratio{.*} [-e0-9.]*' \
+    'best_metric{.*} 0[.0-9]*' 'checkpoint_timestamp_seconds{.*} 1[0-9]*.*' 'resident_bytes{.*} [0-9]*'; do
+    grep -q "^vittrain_$metric\$" "$work/copy.prom" || bad="$bad; no $metric"
+done
+result 'with what is known of the run' "$bad" "$work/copy.prom"
+wait
+bad=$([ -s "$work/page/result.json" ] || echo 'the run did not end')
+[ ! -e "$page" ] || bad="$bad; it is still there"
+result 'is removed at the end' "$bad" "$work/page.log"

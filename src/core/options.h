@@ -175,6 +175,7 @@ struct options {
         double upload_every;      /* seconds */
         double upload_wait;       /* seconds, at the end */
         int64_t upload_rate;      /* bytes a second; 0: no limit */
+        char prometheus[OPTION_TEXT]; /* a file; empty: none */
     } output;
     struct {
         int64_t batches;         /* run only so many batches of training and evaluation */

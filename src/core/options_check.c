@@ -108,6 +108,9 @@ static bool check_optimizer(const struct options *options, struct error *error)
 
 static bool check_output(const struct options *options, struct error *error)
 {
+    if (options->output.prometheus[0] != '\0' && options->output.monitor <= 0)
+        return error_set(error, ERROR_USAGE,
+                         "output.prometheus is written every output.monitor seconds: give it some");
     if (options->output.monitor > 0 && options->output.monitor < 0.1)
         return error_set(error, ERROR_USAGE,
                          "output.monitor=%g: give at least 0.1 seconds, or 0 for no sensors",

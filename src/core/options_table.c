@@ -374,6 +374,10 @@ const struct option_entry option_table[] = {
      .help = "Events for TensorBoard."},
     {PLACE(output, csv), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "metrics.csv, epochs.csv and monitor.csv."},
+    {PLACE(output, prometheus), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "FILE.prom in the folder of a node exporter's textfile collector: step, loss, speed and "
+             "sensors, replaced every output.monitor seconds by rank 0, removed at the end. %h "
+             "in the name stands for the host: then each node's first rank writes its own."},
     {PLACE(output, weights), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "The final weights as safetensors."},
     {PLACE(output, upload), .kind = OPTION_IS_TEXT, .preset = "",

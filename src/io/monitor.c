@@ -13,12 +13,13 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/clock.h"
+#include "core/durable.h"
 #include "core/log.h"
 #include "core/sensors_cpu.h"
 #include "io/csv.h"
-#include "core/durable.h"
 
 /* Columns before the sensors': time, step, rank, host. */
 enum { STEP_COLUMN = 1, HEADER_SIZE = 1024 };
@@ -35,6 +36,8 @@ struct monitor {
     struct csv table;        /* no stream: none, or lost */
     struct error table_lost; /* why, if it was lost after the start */
     struct error board_lost;
+    char page[FILE_PATH]; /* for Prometheus; "": none */
+    struct error page_lost;
     bool trouble_said;
     struct sensor_sums sums[SENSOR_COUNT];
     int64_t readings;
@@ -43,7 +46,8 @@ struct monitor {
 
     pthread_t thread;
     bool running;
-    pthread_mutex_t mutex;
+    pthread_mutex_t mutex; /* of what follows */
+    struct run_figures figures;
     pthread_cond_t wake; /* of stop and over */
     bool stop;
     bool over;          /* the thread's work is done */
@@ -101,6 +105,25 @@ static void points_write(struct monitor *monitor, const struct sensor_reading *r
         log_warn("%s: the sensors' points end here, the run goes on", error->text);
 }
 
+static void page_write(struct monitor *monitor, const struct sensor_reading *reading)
+{
+    const char *slash = strrchr(monitor->setup.run, '/');
+    pthread_mutex_lock(&monitor->mutex);
+    const struct run_figures figures = monitor->figures;
+    pthread_mutex_unlock(&monitor->mutex);
+    const int rank = monitor->setup.world->rank;
+    const struct prometheus_page page = {
+        .run = slash != NULL ? slash + 1 : monitor->setup.run,
+        .rank = rank,
+        .host = comm_host(),
+        .step = atomic_load_explicit(&monitor->step, memory_order_relaxed),
+        .figures = rank == 0 ? &figures : NULL,
+        .reading = reading};
+    if (!prometheus_write(monitor->page, &page, &monitor->page_lost))
+        log_alarm("rank %d on %s: %s: Prometheus gets no more of the run, which goes on", rank,
+                  comm_host(), monitor->page_lost.text);
+}
+
 static void texts_say(struct monitor *monitor, const struct sensor_reading *reading)
 {
     int rank = monitor->setup.world->rank;
@@ -131,6 +154,8 @@ static void reading_take(struct monitor *monitor)
         row_write(monitor, &reading);
     if (monitor->setup.log != NULL && !monitor->stuck && monitor->board_lost.kind == ERROR_NONE)
         points_write(monitor, &reading);
+    if (monitor->page[0] != '\0' && !monitor->stuck && monitor->page_lost.kind == ERROR_NONE)
+        page_write(monitor, &reading);
     texts_say(monitor, &reading);
     monitor->readings++;
     monitor->work_seconds += clock_thread() - begin;
@@ -152,8 +177,11 @@ static bool sleep_until(struct monitor *monitor, double moment)
     return stop;
 }
 
+/* A page that stayed would tell for ever of a run that has ended. */
 static void monitor_free(struct monitor *monitor)
 {
+    if (monitor->page[0] != '\0')
+        unlink(monitor->page);
     csv_close(&monitor->table);
     cpu_sensors_close(monitor->cpu);
     pthread_cond_destroy(&monitor->wake);
@@ -248,6 +276,18 @@ static void table_open(struct monitor *monitor, struct error *error)
         csv_close(&monitor->table);
 }
 
+/* "%h" in its name is the host's, so that each node has a page of its own. */
+static void page_name(struct monitor *monitor)
+{
+    const struct monitor_setup *setup = &monitor->setup;
+    const char *page = setup->page != NULL ? setup->page : "", *host = strstr(page, "%h");
+    if (host == NULL && setup->world->rank == 0)
+        snprintf(monitor->page, sizeof monitor->page, "%s", page);
+    else if (host != NULL && setup->of_node)
+        snprintf(monitor->page, sizeof monitor->page, "%.*s%s%s", (int)(host - page), page,
+                 comm_host(), host + 2);
+}
+
 struct monitor *monitor_open(const struct monitor_setup *setup)
 {
     struct monitor *monitor = calloc(1, sizeof *monitor);
@@ -255,6 +295,8 @@ struct monitor *monitor_open(const struct monitor_setup *setup)
     ENSURE(monitor != NULL, "no memory for the sensors' thread");
     monitor->setup = *setup;
     atomic_store(&monitor->step, setup->step);
+    run_figures_clear(&monitor->figures);
+    page_name(monitor);
     sensor_sums_begin(monitor->sums);
     monitor->cpu = cpu_sensors_open(setup->root, setup->of_node);
     if (setup->folder != NULL)
@@ -269,6 +311,15 @@ void monitor_step(struct monitor *monitor, int64_t step)
 {
     if (monitor != NULL)
         atomic_store_explicit(&monitor->step, step, memory_order_relaxed);
+}
+
+void monitor_figures(struct monitor *monitor, const struct run_figures *figures)
+{
+    if (monitor == NULL)
+        return;
+    pthread_mutex_lock(&monitor->mutex);
+    monitor->figures = *figures;
+    pthread_mutex_unlock(&monitor->mutex);
 }
 
 void monitor_stop(struct monitor *monitor)

@@ -11,6 +11,7 @@
 #include "comm/comm.h"
 #include "core/sensors.h"
 #include "device/device.h"
+#include "io/prometheus.h"
 #include "io/run_log.h"
 
 struct monitor;
@@ -24,6 +25,8 @@ struct monitor_setup {
     struct device *device; /* whose sensors are read, too, if its backend has any; NULL: none */
     double seconds;        /* between two readings */
     int64_t step;          /* that the run goes on from; 0: it begins, and so do the tables */
+    const char *page;      /* for Prometheus (output.prometheus); NULL or "": none */
+    const char *run;       /* the run's name there: its folder */
     const char *root;      /* where /proc and /sys lie: "" but in tests */
 };
 
@@ -34,6 +37,9 @@ struct monitor *monitor_open(const struct monitor_setup *setup);
 
 /* So many optimizer steps are done. From one thread; here and below nothing for NULL. */
 void monitor_step(struct monitor *monitor, int64_t step);
+
+/* How far the run is, for the page of the next reading; from the same thread. */
+void monitor_figures(struct monitor *monitor, const struct run_figures *figures);
 
 /* What a rank's sensors gave over the time of the monitor, and those of all ranks together. */
 struct monitor_summary {

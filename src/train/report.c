@@ -220,9 +220,21 @@ void report_interval(struct trainer *trainer)
                                     .skipped_steps = scaled ? (double)scaler->skipped : NAN};
     run_log_metrics(trainer->log, &row, &trainer->log_error);
     straggler_follow(&trainer->straggler, times_of_ranks(trainer), seconds, interval->steps);
+    trainer->figures.loss = row.loss;
+    trainer->figures.top1 = row.top1;
+    trainer->figures.images_per_second = row.images_per_second;
+    trainer->figures.data_share = row.data_seconds / row.step_seconds;
+    report_figures(trainer);
     skipped_say(trainer);
     line_show(trainer);
     interval_begin(trainer);
+}
+
+void report_figures(struct trainer *trainer)
+{
+    trainer->figures.epoch = trainer->state.epoch;
+    trainer->figures.best = trainer->best_metric;
+    monitor_figures(trainer->monitor, &trainer->figures);
 }
 
 static void epoch_say(const struct trainer *trainer, const struct epoch_row *row, bool evaluated)
@@ -281,6 +293,9 @@ bool report_epoch(struct trainer *trainer, bool evaluated, struct error *error)
         .images_per_second = (double)clock->images / training,
         .data_share = clock->data / training};
     if (evaluated) {
+        trainer->figures.validation_loss = row.val_loss;
+        trainer->figures.validation_top1 = row.val_top1;
+        report_figures(trainer);
         const struct metrics_row metrics = {.epoch = state->epoch,
                                             .step = state->step,
                                             .split = "val",

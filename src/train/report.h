@@ -12,6 +12,9 @@ void report_end(struct trainer *trainer);
  * when no step was done since. A row that cannot be written is reported by report_epoch. */
 void report_interval(struct trainer *trainer);
 
+/* What Prometheus is told of the run, from the next reading of the sensors on. */
+void report_figures(struct trainer *trainer);
+
 /* So many seconds until now were no training: they are taken out of the interval and the epoch. */
 void report_pause(struct trainer *trainer, double seconds);
 

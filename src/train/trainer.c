@@ -213,6 +213,7 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
                   struct error *error)
 {
     memset(trainer, 0, sizeof *trainer);
+    run_figures_clear(&trainer->figures);
     trainer->opened_at = clock_now();
     trainer->options = *options;
     trainer->world = world;

@@ -74,7 +74,8 @@ struct trainer {
      * one that was made only because the run ended: who goes on with it would not have made it. */
     double best_metric;
     int64_t best_step;
-    const char *stop_reason; /* NULL: goes on */
+    struct run_figures figures; /* as the monitor has them */
+    const char *stop_reason;    /* NULL: goes on */
     bool data_wait_said;
     struct agreement agreement;
     bool out_of_time;        /* stopped by train.max_seconds */

@@ -280,6 +280,8 @@ static void monitor_start(struct trainer *trainer)
                                         .folder = options->output.csv ? trainer->folder.path : NULL,
                                         .log = trainer->log,
                                         .device = trainer->session.device,
+                                        .page = options->output.prometheus,
+                                        .run = trainer->folder.path,
                                         .seconds = options->output.monitor,
                                         .step = trainer->state.step,
                                         .root = ""};

@@ -208,6 +208,8 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
     trainer->checkpoint_overdue = false;
     trainer->checkpoints++;
     trainer->checkpointed_at = clock_now();
+    trainer->figures.checkpoint_at = clock_wall();
+    report_figures(trainer);
     checkpoint_pause(trainer, begin);
     return true;
 }
