@@ -16,7 +16,7 @@ http://127.0.0.1:PORT) and containers (/container, for who says "Authorization: 
 Faults: DIRECTORY/faults holds JSON: {"share": 0.05} fails such a part of all requests, one way or another;
 {"next": [{"kind": "503", "count": 2, "method": "PUT", "match": "partNumber=2"}]} the next ones that match. Kinds: 500,
 503, reset (in the middle of what is sent), lost (all is done, but nothing answered), truncated (half of what is got),
-slow ("seconds"), damaged (a byte of what is got is another).
+slow ("seconds"), damaged (a byte of what is got is another), none (so that a later rule takes a later request).
 """
 import argparse
 import base64
@@ -205,6 +205,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if "Content-Length" not in self.headers:
             if self.command in ("PUT", "POST"):
                 raise Failure(411, "MissingContentLength")
+            if payload != hashlib.sha256(b"").hexdigest():
+                raise Failure(400, "XAmzContentSHA256Mismatch")
             return b""
         size = int(self.headers["Content-Length"])
         if size and self.headers.get("Expect", "").lower() == "100-continue":

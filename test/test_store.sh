@@ -88,9 +88,9 @@ send() {
     status=$?
 }
 
-runs="$small train.epochs=1 debug.batches=12 checkpoint.every=0.25 checkpoint.keep=1 output.upload_every=0"
+runs="$small train.epochs=1 debug.batches=12 checkpoint.every=0.25 checkpoint.keep=9 output.upload_every=0"
 
-echo 1..19
+echo 1..26
 start_store
 
 run 1 whole $runs run.dir="$work/whole" output.upload=s3://bucket/runs/
@@ -207,6 +207,75 @@ bad="$bad$(differs "$work/moved" moved)"
 [ "$(ls "$bucket" | grep -c moved.*step-.*[^0])" = 2 ] || bad="$bad not 15 and what is not ours"
 [ ! -e "$(object moved/checkpoints/step-00000010.h5)" ] || bad="$bad 10 stays"
 result 'superseded checkpoints that were sent from the folder are removed, others are not' "$bad" "$work/upload.log"
+
+# keep FILE KEY: an object as another program put it there.
+keep() {
+    mkdir -p "$bucket/.meta"
+    cp "$1" "$(object "$2")"
+    echo "{\"etag\": \"$(md5sum <"$1" | cut -d' ' -f1)\", \"meta\": []}" \
+        >"$bucket/.meta/$(basename "$(object "$2")")"
+}
+
+# The store of a run that was cut after step 6, whose disk is lost; a later checkpoint is no good.
+mkdir -p "$work/cut/checkpoints"
+cp "$work/whole"/*.csv "$work/whole"/events* "$work/cut"
+echo 'the part before' >"$work/cut/train.log"
+cp "$work/whole/checkpoints/step-00000006.h5" "$work/cut/checkpoints"
+ln -s step-00000006.h5 "$work/cut/checkpoints/last.h5"
+ln -s step-00000006.h5 "$work/cut/checkpoints/best.h5"
+send "$work/cut" s3://bucket/cut
+echo garbage >"$work/garbage"
+keep "$work/garbage" cut/checkpoints/step-00000009.h5
+faults '{"next": [{"kind": "damaged", "method": "GET", "match": "step-00000006.h5"}], "share": 0.1}'
+run 1 again $runs run.dir="$work/again" checkpoint.resume=s3://bucket/cut output.upload=s3://bucket/cut
+faults '{}'
+bad=$([ $status -eq 0 ] || echo "exit status $status;")
+bad="$bad$(has "$run_log" 'passed over: .*step-00000009.h5')$(has "$run_log" 'wrong content came')"
+cmp -s "$work/again/weights.safetensors" "$work/whole/weights.safetensors" || bad="$bad other weights;"
+column "$work/whole/metrics.csv" train loss >"$work/whole.loss"
+column "$work/again/metrics.csv" train loss | cmp -s - "$work/whole.loss" || bad="$bad other rows;"
+bad="$bad$(has "$work/again/train.log" 'the part before')$(differs "$work/again" cut)"
+result 'a run goes on from the store as if nothing had been, its rows, too' "$bad" "$run_log"
+
+run 2 twice $runs run.dir="$work/again" checkpoint.resume=s3://bucket/cut train.global_batch=24
+bad=$([ $status -eq 0 ] || echo "exit status $status;")
+bad="$bad$(has "$run_log" 'nothing to do: the run ended at step 12')"
+result 'or from its own folder where that is as new' "$bad" "$run_log"
+
+fresh="$small train.steps=1 output.weights=off"
+run 2 none $fresh run.dir="$work/none" checkpoint.resume=s3://bucket/nothing
+bad=$([ $status -eq 0 ] || echo "exit status $status;")
+bad="$bad$(has "$run_log" 'nothing to go on from in s3://bucket/nothing yet: from the start')"
+result 'nothing in the store yet: from the start' "$bad" "$run_log"
+fails 2 'an object that is not there' 8 'HTTP 404' \
+    $fresh run.dir="$work/missing" checkpoint.resume=s3://bucket/nothing/step-1.h5
+
+run 1 local $fresh run.dir="$work/local" model.init="$work/whole/checkpoints/best.h5"
+column "$work/local/metrics.csv" train loss >"$work/local.loss"
+for from in whole whole/checkpoints/best.h5; do
+    run 2 init $fresh run.dir="$work/init-$(basename $from)" model.init=s3://bucket/runs/$from
+    column "$work/init-$(basename $from)/metrics.csv" train loss >"$work/init.loss"
+    bad=$([ $status -eq 0 ] || echo "exit status $status;")
+    bad="$bad$(differ "$work/local.loss" "$work/init.loss" 1e-5)"
+    result "weights from runs/$from" "$bad" "$run_log"
+done
+
+head -c 40000000 /dev/urandom >"$work/large.safetensors"
+keep "$work/large.safetensors" large.safetensors
+faults '{"next": [{"kind": "none", "method": "GET", "count": 2}, {"kind": "slow", "seconds": 20, "method": "GET"}]}'
+"$vittrain" $fresh run.dir="$work/large" model.init=s3://bucket/large.safetensors >"$work/killed.log" 2>&1 </dev/null &
+job=$!
+until grep -q '32.0 of 38.1' "$work/killed.log" || ! kill -0 $job 2>/dev/null; do
+    sleep 0.05
+done
+kill -9 $job
+wait $job 2>/dev/null
+faults '{}'
+run 1 large $fresh run.dir="$work/large" model.init=s3://bucket/large.safetensors
+bad=$([ $status -eq 4 ] || echo "exit status $status;") # noise is no safetensors
+bad="$bad$(has "$run_log" 'going on after 33554432 bytes')"
+cmp -s "$work/large/retrieved/large.safetensors" "$work/large.safetensors" || bad="$bad it is another file"
+result 'a download goes on after kill -9' "$bad" "$run_log"
 
 stop_store
 CLOCK_AHEAD=7200 start_store --no-checksums --region eu-north-1

@@ -162,7 +162,7 @@ struct options {
         double every; /* epochs; 0: only at the end */
         double every_seconds;
         int64_t keep;
-        char resume[OPTION_TEXT]; /* auto, never or a file */
+        char resume[OPTION_TEXT]; /* auto, never, a file or s3://... */
         int monitor;              /* enum monitor_choice */
         int writers;              /* enum writers_choice */
         int background;           /* enum background_choice */

@@ -42,7 +42,7 @@ const struct option_entry option_table[] = {
          "ViTs only."},
     {PLACE(model, init), .kind = OPTION_IS_TEXT, .preset = "none",
      .help = "Where the first weights come from: none (random), a FILE.safetensors or a checkpoint "
-             "of a model of the same shape. From safetensors a head of another size starts at random, "
+             "of a model of the same shape, also s3://BUCKET/KEY in an object store. From safetensors a head of another size starts at random, "
              "positions of another grid are resized."},
     {PLACE(model, image), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 8192,
      .help = "Height and width of the model's images in pixels. auto, here and below: as the "
@@ -354,7 +354,9 @@ const struct option_entry option_table[] = {
      .help = "How many of the newest checkpoints are kept, besides the best."},
     {PLACE(checkpoint, resume), .kind = OPTION_IS_TEXT, .preset = "auto",
      .help = "auto: the newest good checkpoint of the run's folder, or of the newest unfinished "
-             "run of this name and deck; never; or a checkpoint's FILE."},
+             "run of this name and deck; never; a checkpoint's FILE or s3://BUCKET/KEY.h5; or "
+             "s3://BUCKET/PREFIX that output.upload has sent to: its newest good checkpoint, unless "
+             "the run's folder has a newer one."},
     {PLACE(checkpoint, monitor), CHOICES("top1", "loss"), .preset = "top1",
      .help = "The value of an evaluation that tells which checkpoint is the best."},
     {PLACE(checkpoint, writers), CHOICES("auto", "all", "node0"), .preset = "auto",
@@ -388,7 +390,7 @@ const struct option_entry option_table[] = {
     {PLACE(output, upload_every), .kind = OPTION_IS_SECONDS, .preset = "1m", .most = 1e9,
      .help = "A log, table or file of events that grows is sent again after so much time. "
              "Checkpoints are sent when they are written."},
-    {PLACE(output, upload_wait), .kind = OPTION_IS_SECONDS, .preset = "5m", .most = 1e9,
+    {PLACE(output, upload_wait), .kind = OPTION_IS_SECONDS, .preset = "1m", .most = 1e9,
      .help = "How long the end of the run waits at most for what is still to be sent; then it says "
              "what is missing and how to send it. 0: it does not wait."},
     {PLACE(output, upload_rate), .kind = OPTION_IS_BYTES, .preset = "0", .most = LARGEST,

@@ -358,9 +358,9 @@ static enum store_outcome ask_once(struct store *store, const struct store_reque
     *reply = (struct store_reply){.length = -1};
     store->text_bytes = 0;
     to_text(store, "", 0);
+    const char *text = request->text != NULL ? request->text : "";
     if (request->file < 0)
-        store_sha256(request->text != NULL ? request->text : "", (size_t)request->bytes,
-                     attempt.sha256);
+        store_sha256(text, strlen(text), attempt.sha256);
     else if (!file_sums(&attempt)) {
         error_set(error, ERROR_FILE, "%s: the file has become shorter than it was", request->key);
         return STORE_LATER;

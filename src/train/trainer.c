@@ -11,6 +11,7 @@
 #include "core/text.h"
 #include "io/safetensors.h"
 #include "train/report.h"
+#include "train/retrieve.h"
 #include "train/upload.h"
 
 static bool data_open(struct trainer *trainer, struct error *error)
@@ -83,6 +84,11 @@ static bool weights_initialise(struct trainer *trainer, struct error *error)
     if (strcmp(init, "none") == 0 || init[0] == '\0')
         return true;
     log_info("weights: from %s", init);
+    if (store_is_url(init)) {
+        char path[OPTION_TEXT + 64];
+        return retrieve_object(trainer, init, "model.init", path, sizeof path, error) &&
+               weights_read(path, session, error);
+    }
     return weights_read(init, session, error);
 }
 

@@ -103,6 +103,10 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
 /* Collective. Waits until what is written in the background is complete. */
 bool trainer_checkpoint_finish(struct trainer *trainer, struct error *error);
 
+/* Collective. The newest good checkpoint of the run's own folder becomes trainer->resume_path,
+ * empty where there is none. */
+bool trainer_find_local(struct trainer *trainer, struct error *error);
+
 /* Collective. Finds what the run goes on from: trainer->resume_path. */
 bool trainer_find_checkpoint(struct trainer *trainer, struct error *error);
 

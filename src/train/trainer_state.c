@@ -7,27 +7,44 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "train/report.h"
+#include "train/retrieve.h"
 #include "train/trainer.h"
+
+bool trainer_find_local(struct trainer *trainer, struct error *error)
+{
+    char report[4096] = "";
+    bool found = checkpoint_find(&trainer->target, trainer->world, trainer->resume_path,
+                                 sizeof trainer->resume_path, report, sizeof report, error);
+    for (char *line = strtok(report, "\n"); line != NULL; line = strtok(NULL, "\n"))
+        log_warn("passed over: %s", line);
+    return found || error->kind == ERROR_NONE;
+}
+
+/* One object of a store, or the newest of what a run has sent there. */
+static bool find_in_store(struct trainer *trainer, const char *url, struct error *error)
+{
+    if (!retrieve_is_object(url))
+        return retrieve_newest(trainer, url, error);
+    return retrieve_object(trainer, url, "checkpoint.resume", trainer->resume_path,
+                           sizeof trainer->resume_path, error);
+}
 
 bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
 {
     const char *resume = trainer->options.checkpoint.resume;
-    char *path = trainer->resume_path, report[4096] = "";
-    size_t size = sizeof trainer->resume_path;
+    char *path = trainer->resume_path;
     if (strcmp(resume, "never") == 0)
         return true;
+    if (store_is_url(resume))
+        return find_in_store(trainer, resume, error);
     if (strcmp(resume, "auto") != 0) {
-        snprintf(path, size, "%s", resume);
+        snprintf(path, sizeof trainer->resume_path, "%s", resume);
         return true;
     }
     if (!trainer->folder.resuming)
         return true;
-    bool found =
-        checkpoint_find(&trainer->target, trainer->world, path, size, report, sizeof report, error);
-    for (char *line = strtok(report, "\n"); line != NULL; line = strtok(NULL, "\n"))
-        log_warn("passed over: %s", line);
-    if (found || error->kind != ERROR_NONE)
-        return found;
+    if (!trainer_find_local(trainer, error) || path[0] != '\0')
+        return error->kind == ERROR_NONE;
     return error_set(
         error, ERROR_CHECKPOINT,
         "no checkpoint in %s can be gone on with (the lines above say why): name one by "
@@ -134,6 +151,12 @@ static bool latest_check(const struct trainer *trainer, const char *path, struct
                      path, (long long)trainer->state.step, trainer->folder.path, (long long)newest);
 }
 
+/* One file that a person chose, and not the newest of a folder. */
+static bool is_named(const char *resume)
+{
+    return strcmp(resume, "auto") != 0 && (!store_is_url(resume) || retrieve_is_object(resume));
+}
+
 bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
 {
     const char *path = trainer->resume_path;
@@ -143,8 +166,7 @@ bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
     if (!checkpoint_read(path, &trainer->target, &trainer->session.flat, &trainer->state, false,
                          error) ||
         !state_check(trainer, path, error) ||
-        (strcmp(trainer->options.checkpoint.resume, "auto") != 0 &&
-         !latest_check(trainer, path, error)))
+        (is_named(trainer->options.checkpoint.resume) && !latest_check(trainer, path, error)))
         return false;
     scaler_resume(trainer);
     if (trainer->state.step == 0) { /* nothing was drawn or counted yet */
