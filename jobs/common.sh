@@ -3,7 +3,7 @@
 #
 # From the environment of sbatch:
 #   VITTRAIN_HOME       where the program, jobs/ and input/ lie (default: where sbatch was called)
-#   VITTRAIN            the program (default: $VITTRAIN_HOME/vittrain)
+#   VITTRAIN            the program (default: $VITTRAIN_HOME/vittrain, or the one that is installed)
 #   VITTRAIN_SETUP      a file to source first: modules, paths
 #   VITTRAIN_RUNS       where run folders are made (default: runs)
 #   VITTRAIN_INTERFACE  the network between the nodes: eth0, ib0 (default: what the libraries choose)
@@ -12,7 +12,9 @@
 
 [ -z "$VITTRAIN_SETUP" ] || . "$VITTRAIN_SETUP"
 vittrain=${VITTRAIN:-$home/vittrain}
+[ -x "$vittrain" ] || vittrain=vittrain # installed
 ranks_per_node=$SLURM_NTASKS_PER_NODE
+ranks=$((SLURM_JOB_NUM_NODES * ranks_per_node))
 # The cores of the node are for its ranks, unless --cpus-per-task says otherwise.
 cores=${SLURM_CPUS_PER_TASK:-$((SLURM_CPUS_ON_NODE / ranks_per_node))}
 [ "$cores" -gt 0 ] || cores=1
@@ -21,7 +23,7 @@ cores=${SLURM_CPUS_PER_TASK:-$((SLURM_CPUS_ON_NODE / ranks_per_node))}
 export OMPI_MCA_oob_tcp_keepalive_time=4 OMPI_MCA_oob_tcp_keepalive_intvl=1 OMPI_MCA_oob_tcp_keepalive_probes=3
 if [ -n "$VITTRAIN_INTERFACE" ]; then
     export OMPI_MCA_btl_tcp_if_include=$VITTRAIN_INTERFACE OMPI_MCA_oob_tcp_if_include=$VITTRAIN_INTERFACE
-    export NCCL_SOCKET_IFNAME=$VITTRAIN_INTERFACE UCX_NET_DEVICES=${UCX_NET_DEVICES:-all}
+    export NCCL_SOCKET_IFNAME=$VITTRAIN_INTERFACE
 fi
 
 # What the ranks of a node say goes to a file of that node. Ranks are bound to cores; each takes the GPU of its
@@ -29,14 +31,14 @@ fi
 launch_by_srun() {
     bind='--cpu-bind=cores --distribution=block:block'
     [ "$VITTRAIN_BIND" != none ] || bind=
-    exec srun --mpi=pmix --kill-on-bad-exit=1 --cpus-per-task="$cores" $bind --open-mode=append \
-        --output="$logs.%N.log" "$@"
+    exec srun --mpi=pmix --kill-on-bad-exit=1 --ntasks="$ranks" --cpus-per-task="$cores" $bind \
+        --open-mode=append --output="$logs.%N.log" "$@"
 }
 
 launch_by_mpirun() {
     bind="--map-by ppr:$ranks_per_node:node:PE=$cores --bind-to core"
     [ "$VITTRAIN_BIND" != none ] || bind="--map-by ppr:$ranks_per_node:node --oversubscribe --bind-to none"
-    exec mpirun -np "$SLURM_NTASKS" $bind "$@" >>"$logs.mpirun.log" 2>&1
+    exec mpirun -np "$ranks" $bind "$@" >>"$logs.mpirun.log" 2>&1
 }
 
 say() { echo "$(date '+%F %T') part $((SLURM_RESTART_COUNT + 1)): $*"; }
@@ -83,9 +85,8 @@ train() {
         esac
     done
     [ -n "$deck" ] || set -- "$home/input/vit_cifar.ini" "$@"
-    say "$SLURM_NTASKS ranks on $SLURM_JOB_NODELIST, $cores cores each, by ${LAUNCHER:=srun}; run folder $run"
-    began=$(mktemp)
-    trap 'rm -f "$began"' EXIT
+    say "$ranks ranks on $SLURM_JOB_NODELIST, $cores cores each, by ${LAUNCHER:=srun}; run folder $run"
+    mkdir -p "$run" && began=$run/.began && touch "$began" || exit 1 # its date is that file system's, as a checkpoint's
     "launch_by_$LAUNCHER" "$vittrain" run.dir="$run" checkpoint.every_seconds=10m "$@" &
     launcher=$!
     [ $stopped = no ] || kill -USR1 "$launcher" # it came before there was anybody to tell
