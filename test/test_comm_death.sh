@@ -43,7 +43,7 @@ check 'a fault names its rank' fault 'vittrain: failure: rank 2 on .* segmentati
 check 'a broken condition names rank and place' ensure \
     'rank 2 on .*: a condition of the test .*test_comm.c:'
 check 'a rank that does not come is named' absent \
-    'vittrain: failure: rank 0 on .*: all-reduce of 100000 fp32 .*missing: rank 2 on .*in no collective'
+    'vittrain: failure: rank 0 on .*: all-reduce of 100000 fp32 .*missing: rank 2 on .*in no collective; in its command, for'
 # Whoever's time is over first speaks: of the other side.
 check 'a rank that waits elsewhere is named with its place' elsewhere \
     'missing: rank 2 on .*in receiving of 1 bytes|rank 2 on .*missing: rank 0 on .*in all-reduce of'

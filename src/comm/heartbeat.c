@@ -345,7 +345,8 @@ static void suspicion_say(const struct table *table, double longest, double now)
     const double suspicious = 5;
     static bool said;
     char text[3072];
-    double patience = suspicious + (table->rank == 0 ? 0 : PRECEDENCE);
+    bool first = table->rank == 0 || silence_of(table, 0, now) >= suspicious;
+    double patience = suspicious + (first ? 0 : PRECEDENCE);
     double least = fmax(patience - 2 * table->period, suspicious / 2);
     if (!said && longest >= patience && silent_describe(table, least, now, text, sizeof text))
         log_alarm("%s", text);

@@ -1,0 +1,86 @@
+#!/bin/sh
+# Whole nodes are lost: off, or cut off. The job ends in seconds with a line that names the ranks that were there and
+# what they did last, and leaves no process on any node.
+. "$TEST_SOURCE/test/program.sh"
+
+cluster() { sh "$TEST_SOURCE/test/cluster.sh" "$work" "$@"; }
+why=$(cluster usable)
+if [ -n "$why" ]; then
+    echo "1..0 # SKIP $why"
+    exit 0
+fi
+trap 'cluster down; rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+cluster up 3
+cluster env >"$work/env.sh"
+for node in 1 2 3; do eval "node_$node=$(cluster name $node)"; done
+printf '%s slots=2\n%s slots=2\n' "$node_1" "$node_2" >"$work/hosts.two"
+printf '%s slots=1\n%s slots=1\n%s slots=1\n' "$node_1" "$node_2" "$node_3" >"$work/hosts.three"
+printf '%s slots=1\n%s slots=1\n' "$node_2" "$node_3" >"$work/hosts.others"
+
+# start NAME HOSTS RANKS WORD...: a job in the background by mpirun in node 1; returns when it trains.
+start() {
+    name=$1 hosts=$2 ranks=$3
+    shift 3
+    run_log=$work/$name.log
+    timeout 40 sh "$TEST_SOURCE/test/cluster.sh" "$work" exec 1 sh -c '. "$0/env.sh" && cd "$0" && exec "$@"' "$work" \
+        mpirun -np "$ranks" -hostfile "$work/hosts.$hosts" "$vittrain" run.dir="$work/$name" $small train.epochs=100000 \
+        checkpoint.every=0 output.monitor=0 "$@" >"$run_log" 2>&1 </dev/null &
+    job=$!
+    tries=0
+    until [ "$(grep -c ,train, "$work/$name/metrics.csv" 2>/dev/null)" -gt 3 ] 2>/dev/null || [ $tries -gt 300 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+}
+
+ranks_left() { pgrep -f "^$vittrain run.dir=$work/$name " | wc -l; }
+
+# gone SECONDS: no rank is left on any node after so long; else says how many are.
+gone() {
+    tries=0
+    while [ "$(ranks_left)" != 0 ]; do
+        [ $tries -lt $(($1 * 10)) ] || { echo "$(ranks_left) ranks are left after $1 s;"; return; }
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+}
+
+# named NAME PATTERN: a line says so of who has not been heard of. What is said after mpirun has begun to end the job
+# may get lost, which is why it is said before, as a warning.
+named() {
+    grep -qE "(warning|vittrain: failure): $2 ha(s|ve) not been heard of for [3-9]" "$run_log" || bad="$bad no $2;"
+    result "$1" "$bad" "$run_log"
+}
+
+# ended: waits for mpirun, which must not say that all is well.
+ended() {
+    wait $job
+    status=$?
+    [ $status -ne 0 ] && [ $status -ne 124 ] || bad="$bad exit status $status;"
+}
+
+echo 1..3
+start cut two 4 mesh.silence=3 # a cable that mpirun does not watch
+cluster link 2 down
+bad=$(gone 20)
+grep -qE "^vittrain: failure: ranks 2-3 on $node_2 .*; last: rank 2 in .*, step [0-9]+, for .*; rank 3 in" "$run_log" ||
+    bad="$bad no verdict;"
+grep -q 'rank [01] on' "$run_log" && bad="$bad others are named, too;"
+named 'a cable that is out: the ranks behind it are named, and on no node anybody is left' "ranks 2-3 on $node_2"
+cluster link 2 up
+for process in $(pgrep -f "^mpirun -np 4 -hostfile $work/hosts.two "); do kill -9 "$process"; done
+wait $job
+
+start off three 3
+cluster crash 3
+bad=$(gone 20)
+ended
+named 'a node that is off' "rank 2 on $node_3"
+cluster boot 3
+
+start first others 2
+cluster crash 2
+bad=$(gone 20)
+ended
+named "rank 0's node: the next judge names it" "rank 0 on $node_2"
