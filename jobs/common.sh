@@ -43,7 +43,8 @@ launch_by_mpirun() {
 
 say() { echo "$(date '+%F %T') part $((SLURM_RESTART_COUNT + 1)): $*"; }
 
-is_finished() { grep -qs '"finished": true' "$run/result.json"; }
+# By this part: what is there may tell of an earlier one, with fewer epochs.
+is_finished() { [ "$run/result.json" -nt "$began" ] && grep -q '"finished": true' "$run/result.json"; }
 
 # Slurm's warning before the time limit comes to this shell (--signal=B:USR1@120); the ranks stop at the end of a step.
 stop() {

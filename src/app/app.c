@@ -22,7 +22,7 @@ const struct command *const app_commands[] = {
 enum { COMMANDS = sizeof app_commands / sizeof app_commands[0] };
 
 const char *const app_exit_codes[] = {
-    [ERROR_NONE] = "all went well",
+    [ERROR_NONE] = "all went well; also a run that was asked to stop (result.json: finished)",
     [ERROR_INTERNAL] = "a mistake in the program, or a library failed without a reason",
     [ERROR_USAGE] = "command line, deck, or a combination of options that cannot work",
     [ERROR_DATA] = "the data set: missing, truncated, a label out of range",
