@@ -15,7 +15,7 @@ if [ -n "$why" ]; then
     exit 0
 fi
 cluster() { sh "$TEST_SOURCE/test/cluster.sh" "$work" "$@"; }
-trap 'cluster down; rm -rf "$work"' EXIT
+trap 'cluster down; umount "$work/small" 2>/dev/null; rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 
 faults=${FAULTS:-kill node cable stop disk folder nan}
@@ -28,6 +28,8 @@ csv=${FAULTS_CSV:-$work/faults.csv}
 steps="$small train.epochs=2 checkpoint.every=0.2 checkpoint.keep=3 output.tensorboard=off"
 pause=3     # seconds in which a rank waits to be killed
 patience=45 # seconds for the job to end
+mkdir "$work/small" # a disk that can be filled
+mount -t tmpfs -o size=24m tmpfs "$work/small"
 cluster up 2
 cluster env >"$work/env.sh"
 cluster hosts 4 >"$work/hosts"
@@ -48,11 +50,11 @@ mpirun_8="mpirun -np 8 -hostfile $work/hosts"
 job() {
     job_name=$1
     shift
-    rm -rf "${work:?}/$job_name" "$work/$job_name.log"
-    : >"$work/$job_name.log"
-    in_node_1 "$job_name" "$vittrain" launch --restarts 2 -- $mpirun_8 "$vittrain" run.dir="$work/$job_name" $steps "$@" &
+    rm -rf "${work:?}/$job_name"
+    : >"$work/job.log"
+    in_node_1 job "$vittrain" launch --restarts 2 -- $mpirun_8 "$vittrain" run.dir="$work/$job_name" $steps "$@" &
     job=$!
-    run_log=$work/$job_name.log
+    run_log=$work/job.log
 }
 
 # appears SECONDS PATTERN: waits for such a line of the job; false: it does not come.
@@ -135,7 +137,7 @@ judge() {
     if [ "$5" = 0 ]; then
         from=$(newest)
         cp "$run_log" "$work/first.log"
-        in_node_1 "$job_name" $mpirun_8 "$vittrain" run.dir="$work/$job_name" $steps
+        in_node_1 job $mpirun_8 "$vittrain" run.dir="$work/$job_name" $steps
         status=$?
         cat "$work/first.log" "$run_log" >"$work/both.log"
         run_log=$work/both.log
@@ -192,7 +194,7 @@ for fault in $faults; do
         job cut debug.pause=backward:13:$pause
         at backward 5 || continue
         cluster crash 2
-        judge node 4-7 backward "rank [4-7] on $(host_of 5)" 1
+        judge node 4-7 backward "ranks? [4-7-]* on $(host_of 5)" 1
         undo() { :; }
         ;;
     cable)
@@ -200,8 +202,30 @@ for fault in $faults; do
         job cut debug.pause=backward:13:$pause
         at backward 5 || continue
         cluster link 2 down
-        judge cable 4-7 backward "rank [4-7] on $(host_of 5)" 1
+        judge cable 4-7 backward "ranks? [4-7-]* on $(host_of 5)" 1
         undo() { :; }
+        ;;
+    disk)
+        undo() { rm "$work/small/all"; }
+        job small/cut debug.pause=backward:13:$pause
+        at backward 0 || continue
+        dd if=/dev/zero of="$work/small/all" bs=64k 2>/dev/null
+        judge disk - backward 'error: .*small/cut.*(full|No space)' 0
+        undo() { :; }
+        ;;
+    folder)
+        undo() { chattr -i "$work/small/cut/checkpoints"; }
+        job small/cut debug.pause=backward:13:$pause
+        at backward 0 || continue
+        chattr +i "$work/small/cut/checkpoints"
+        judge folder - backward 'error: .*small/cut/checkpoints' 0
+        undo() { :; }
+        ;;
+    nan)
+        job cut debug.pause=data:14:$pause
+        at data 5 || continue
+        cluster exec 2 python3 "$TEST_SOURCE/test/plant_nan.py" "$(process_of_rank 5)"
+        judge nan 5 data "error: .*rank 5 on $(host_of 5)" 0
         ;;
     esac
 done

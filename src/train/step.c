@@ -204,26 +204,42 @@ static int nonfinite_output(struct session *session)
     return -1;
 }
 
+/* How near to its beginning a value that is not finite was found. The gradient is of all ranks. */
+enum origin { ORIGIN_WEIGHTS, ORIGIN_OUTPUT, ORIGIN_GRADIENT, ORIGIN_UNKNOWN };
+
 /* Says where a gradient that is not finite came from: this rank's weights, the output of a unit in
  * the forward pass, or else the first gradient in backward order. */
-static void nonfinite_explain(struct session *session, int64_t number, struct error *error)
+static enum origin nonfinite_explain(struct session *session, int64_t number, struct error *error)
 {
     long long step = (long long)number + 1;
     char place[TENSOR_NAME + 32];
     if (flat_find_nonfinite(&session->flat, false, place, sizeof place)) {
         error_set(error, ERROR_NUMERIC, "step %lld: NaN or infinity in the weights %s: %s", step,
                   place, number == 0 ? "they began so; choose another model.init" : advice);
-        return;
+        return ORIGIN_WEIGHTS;
     }
     int unit = nonfinite_output(session);
-    if (unit >= 0)
+    if (unit >= 0) {
         error_set(error, ERROR_NUMERIC,
                   "step %lld: NaN or infinity; it began in the forward pass, output of %s: %s",
                   step, session->model->units[unit].name, advice);
-    else if (flat_find_nonfinite(&session->flat, true, place, sizeof place))
-        error_set(error, ERROR_NUMERIC,
-                  "step %lld: NaN or infinity; it began in the backward pass, gradient of %s: %s",
-                  step, place, advice);
+        return ORIGIN_OUTPUT;
+    }
+    if (!flat_find_nonfinite(&session->flat, true, place, sizeof place))
+        return ORIGIN_UNKNOWN;
+    error_set(error, ERROR_NUMERIC,
+              "step %lld: NaN or infinity; it began in the backward pass, gradient of %s: %s", step,
+              place, advice);
+    return ORIGIN_GRADIENT;
+}
+
+/* Collective. Of all ranks that found something those speak that are nearest to its beginning. */
+static void nonfinite_agree(struct comm *world, enum origin own, struct error *error)
+{
+    int64_t nearest = own;
+    comm_all_reduce(world, &nearest, 1, COMM_INT64, COMM_MIN);
+    if (own > nearest)
+        error_clear(error);
 }
 
 /* What the communication thread did, and was waited for, since `before`. */
@@ -256,8 +272,10 @@ static bool step_failed(struct step_context *step, int64_t number, struct error 
         return true; /* which is the reason, whatever other ranks find */
     if (session->scaler != NULL && session->outcome.scaler.scale > LOSS_SCALE_LEAST)
         return false;
+    enum origin origin = ORIGIN_UNKNOWN;
     if (session->outcomes.count == 0)
-        nonfinite_explain(session, number, error);
+        origin = nonfinite_explain(session, number, error);
+    nonfinite_agree(world, origin, error);
     if (comm_agree(world, error))
         error_set(error, ERROR_NUMERIC,
                   "step %lld: the norm of the gradient is not finite: %s; debug.wait=on finds out "
