@@ -7,11 +7,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,7 +30,7 @@ struct memory_deaths {
 
 static struct {
     bool open;
-    pid_t rank_process;
+    pid_t rank_process, launcher_process;
     int pipe_end; /* the rank's; closed by its end */
     int rank;     /* -1: not known */
     struct memory_deaths before;
@@ -149,19 +152,70 @@ static void death_describe(int status, char *text, size_t size)
 /* ---- the child */
 
 /* One write, so that lines of several guards do not mix. */
-static void say(const char *line, int length)
+static void say(int descriptor, const char *line, int length)
 {
-    ssize_t written = length > 0 ? write(STDERR_FILENO, line, (size_t)length) : 0;
+    ssize_t written = length > 0 ? write(descriptor, line, (size_t)length) : 0;
     (void)written;
 }
 
-/* The launcher has ended the job, as it does when it has lost a machine: which one? */
+/* The stderr of mpirun, where that is this rank's parent; -1: it is not. */
+static int launcher_stderr_open(void)
+{
+    char path[64], name[32] = "";
+    snprintf(path, sizeof path, "/proc/%ld/comm", (long)guard.launcher_process);
+    FILE *file = fopen(path, "re");
+    if (file != NULL && fscanf(file, "%31s", name) != 1)
+        name[0] = '\0';
+    if (file != NULL)
+        fclose(file);
+    if (strcmp(name, "mpirun") != 0 && strcmp(name, "mpiexec") != 0 && strcmp(name, "orterun") != 0)
+        return -1;
+    snprintf(path, sizeof path, "/proc/%ld/fd/2", (long)guard.launcher_process);
+    return open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
+}
+
+/* Has somebody read what was written to stderr, a pipe? Waits a second for it at most. */
+static bool stderr_was_read(void)
+{
+    const double patience = 1;
+    int unread = 0;
+    for (double start = clock_now(); clock_now() < start + patience;) {
+        struct pollfd reader = {.fd = STDERR_FILENO};
+        if (ioctl(STDERR_FILENO, FIONREAD, &unread) != 0 || unread == 0)
+            return true;
+        if (poll(&reader, 1, 0) == 1 && (reader.revents & POLLERR) != 0)
+            return false; /* there is no reader any more */
+        nanosleep(&(struct timespec){.tv_nsec = 5 * 1000 * 1000}, NULL);
+    }
+    return false;
+}
+
+/* Does what is written there come behind what others write there? Not always in a file. */
+static bool is_stream(int descriptor)
+{
+    struct stat what;
+    return fstat(descriptor, &what) == 0 && !S_ISREG(what.st_mode);
+}
+
+/* The launcher has ended the job, as it does when it has lost a machine: which one? It hardly looks
+ * any more at what ranks say, so that it is said in its place. */
 static void silence_say(void)
 {
     char line[4400], silent[4096];
-    if (heartbeat_describe_silent(silent, sizeof silent))
-        say(line, snprintf(line, sizeof line,
-                           "vittrain: failure: %s; the launcher has ended the job\n", silent));
+    if (!heartbeat_describe_silent(silent, sizeof silent))
+        return;
+    int length = snprintf(line, sizeof line,
+                          "vittrain: failure: %s; the launcher has ended the job\n", silent);
+    int spare = launcher_stderr_open();
+    if (spare >= 0 && is_stream(spare)) {
+        say(spare, line, length);
+    } else {
+        say(STDERR_FILENO, line, length);
+        if (spare >= 0 && !stderr_was_read())
+            say(spare, line, length);
+    }
+    if (spare >= 0)
+        close(spare);
 }
 
 static void death_say(void)
@@ -169,15 +223,17 @@ static void death_say(void)
     char line[1024], death[256], doing[256], rank[32] = "a rank";
     double now = clock_now();
     int status = wait_status();
-    if (status_ending() != STATUS_RUNS || was_terminated() || heartbeat_has_spoken_of(status_tickless(now)))
+    if (status_ending() != STATUS_RUNS || was_terminated() ||
+        heartbeat_has_spoken_of(status_tickless(now)))
         return;
     const struct status last = status_read(now);
     death_describe(status, death, sizeof death);
     status_describe(&last, doing, sizeof doing);
     if (guard.rank >= 0)
         snprintf(rank, sizeof rank, "rank %d", guard.rank);
-    say(line, snprintf(line, sizeof line, "vittrain: failure: %s on %s %s; it was in %s\n", rank,
-                       comm_host(), death, doing));
+    say(STDERR_FILENO, line,
+        snprintf(line, sizeof line, "vittrain: failure: %s on %s %s; it was in %s\n", rank,
+                 comm_host(), death, doing));
 }
 
 /* Whoever reads stdin or waits for the end of stdout must not wait for the guard. */
@@ -246,6 +302,7 @@ void guard_open(int argc, char **argv)
     heartbeat_share();
     fcntl(ends[1], F_SETFD, FD_CLOEXEC); /* programs that the rank starts do not hold it */
     guard.rank_process = getpid();
+    guard.launcher_process = getppid();
     guard.rank = launched_rank();
     group_find(guard.events, sizeof guard.events);
     guard.before = memory_deaths_read();

@@ -150,7 +150,7 @@ static const char *advice(const struct rank_times *own, const struct rank_times 
 {
     return own->data - middle->data > own->compute - middle->compute
                ? "its disk, or too few data.workers"
-               : "its cores and their clock (sensors.csv), or other programs there";
+               : "its cores and their clock (monitor.csv), or other programs there";
 }
 
 static void rank_say(const struct straggler *straggler, int rank, const struct rank_times *middle,
