@@ -70,6 +70,31 @@ status=$?
 grep -q 'rank 1 on .*: the command is "plan", on rank 0 "doctor"' "$run_log" && bad= || bad='no message'
 result 'ranks with other commands' "$bad$([ $status -ne 0 ] || echo ' exit status 0')" "$run_log"
 
+run 2 crowd $small run.dir="$work/crowd" run.threads="$(nproc)" debug.batches=1 train.epochs=1
+bad=$(ends 0)
+[ "$(grep -c '^warning: doctor: ' "$run_log")" = 1 ] &&
+    grep -q "^warning: doctor: cores: .*: 2 ranks of $(nproc) threads* on .*run.threads" "$run_log" || bad="$bad not one warning;"
+grep -q 'doctor: cores' "$work/crowd/train.log" || bad="$bad not in the log;"
+result 'train warns of threads' "$bad" "$run_log"
+module=$TEST_BUILD/test/emulated-cuda.so
+if [ -e "$module" ]; then
+    export VITTRAIN_CUDA_MODULE="$module"
+    run 2 gpus doctor run.backend=cuda
+    result 'GPUs' "$(ends 0; says pass gpus 'each rank has one: emulated GPU.*driver for CUDA [0-9.]*, CUDA .*, ')" "$run_log"
+    VITTRAIN_EMULATION_DEVICES=1 run 2 gpus doctor
+    result 'one GPU for two ranks' "$(ends 10; says fail gpus '2 ranks on .* have the same GPU .GPU-')" "$run_log"
+    VITTRAIN_EMULATION_PEERS=0 VITTRAIN_EMULATION_DEVICES=4 run 2 gpus doctor
+    result 'GPUs that do not reach each other' \
+        "$(ends 0; says warn gpus 'has 4 GPUs for 2 ranks; .*GPUs do not reach each other directly')" "$run_log"
+    SECOND='export VITTRAIN_EMULATION_DEVICES=0' second "$vittrain" doctor
+    result 'a rank without a GPU' "$(ends 10; says fail gpus '1 of 2 ranks have a GPU; rank 1 on .* has none')" "$run_log"
+    unset VITTRAIN_CUDA_MODULE
+else
+    for name in 'GPUs' 'one GPU for two ranks' 'GPUs that do not reach each other' 'a rank without a GPU'; do
+        result "$name # SKIP no C++ compiler for the emulated GPU"
+    done
+fi
+
 # ---- on two nodes
 nodes_tests='two good nodes
 another deck
@@ -93,7 +118,7 @@ $cluster up 2
 first=$($cluster name 1) other=$($cluster name 2)
 $cluster hosts $((ranks / 2)) >"$work/hosts"
 $cluster env >"$work/env"
-[ -z "${DOCTOR_CSV:-}" ] || echo 'planted,check,verdict,exit_code,ranks,seconds' >"$DOCTOR_CSV"
+[ -z "${DOCTOR_CSV:-}" ] || echo 'date,commit,planted,check,verdict,exit_code,ranks,seconds' >"$DOCTOR_CSV"
 cat >"$work/only" <<'END'
 #!/bin/sh
 # only HOST SETTINGS COMMAND...: with the settings of the environment on that host
@@ -122,8 +147,8 @@ doctor() {
 found() {
     result "$1" "$(ends "$2"; says "$3" "$4" "$5")" "$run_log"
     [ -z "${DOCTOR_CSV:-}" ] ||
-        echo "$1,$4,$(sed -n "s/^\([a-z]*\)  $4 .*/\1/p" "$run_log"),$status,$ranks,$(
-            sed -n 's/.* nodes, \([0-9.]*\) s: .*/\1/p' "$run_log")" >>"$DOCTOR_CSV"
+        echo "$(date +%FT%T),$("$vittrain" --version | sed 's/.*commit \(.*\))/\1/'),$1,$4,$(sed -n "s/^\([a-z]*\)  $4 .*/\1/p" "$run_log"),$status,$ranks,$(
+            sed -n 's/^[0-9]* rank.*, \([0-9.]*\) s: .*/\1/p' "$run_log")" >>"$DOCTOR_CSV"
 }
 
 doctor A=1

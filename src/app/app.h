@@ -57,6 +57,10 @@ bool app_is_first_rank(void);
 /* Answers --help, --version and --manual; needs no ranks. Gives the exit code. */
 int app_inform(const struct command_line *line);
 
+/* Collective: what `doctor` can tell of a run in a few milliseconds, as warnings of a line each. */
+struct session;
+void doctor_start(const struct session *session);
+
 /* Collective: what a checkpoint holds, as a table on rank 0's standard output. */
 bool plan_checkpoint(const char *path, struct comm *world, struct error *error);
 

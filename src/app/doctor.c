@@ -110,7 +110,6 @@ static void doctor_run(const struct options *options, const struct command_line 
                              .line = line,
                              .parse_error = &parse_error,
                              .world = world,
-                             .node_count = 1,
                              .start = clock_now()};
     examined = &doctor;
     log_open(world->rank, LOG_QUIET); /* only the table is said */

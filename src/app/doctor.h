@@ -29,7 +29,7 @@ void doctor_say(struct doctor_row *row, enum doctor_verdict verdict, const char 
                 const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 struct doctor_summary {
-    int ranks, nodes;
+    int ranks, nodes; /* nodes: 0 where it is not known */
     double seconds;
 };
 int doctor_count(const struct doctor_row *rows, int count, enum doctor_verdict verdict);
@@ -69,9 +69,11 @@ struct doctor_facts {
 struct doctor {
     const struct options *options; /* rank 0's */
     const struct command_line *line;
-    const struct error *parse_error;     /* what this rank's options came to */
+    const struct error *parse_error; /* what this rank's options came to */
+    const struct flat_model *flat;   /* whose checkpoints need room; NULL: found from the options */
     struct comm *world, *node, *leaders; /* leaders: the first rank of each node, NULL on others */
-    int node_index, node_count;
+    int node_index, node_count;          /* count: 0 where it is not known */
+    bool owns_node;               /* else the caller has given node, node_index and node_count */
     struct doctor_facts *facts;   /* [ranks] */
     int *first_rank;              /* [nodes] */
     struct node_network *network; /* [nodes], rank 0's; NULL: not measured (doctor_network.h) */
@@ -90,7 +92,7 @@ doctor_look doctor_look_program, doctor_look_deck, doctor_look_libraries, doctor
     doctor_look_shared_memory, doctor_look_folder, doctor_look_space, doctor_look_data,
     doctor_look_clock, doctor_look_latency, doctor_look_bandwidth, doctor_look_interface;
 
-/* Collective. Fills in world, node, leaders, facts and all that follows from them; once. */
+/* Collective. Fills in node, leaders, facts and what follows from them; once. */
 void doctor_gather_facts(struct doctor *doctor);
 void doctor_free_facts(struct doctor *doctor);
 

@@ -133,8 +133,11 @@ static void facts_read(struct doctor *doctor, struct doctor_facts *facts)
 void doctor_gather_facts(struct doctor *doctor)
 {
     struct comm *world = doctor->world;
-    doctor->node_count = comm_node_count(world, &doctor->node_index);
-    doctor->node = comm_split_node(world);
+    doctor->owns_node = doctor->node == NULL;
+    if (doctor->owns_node) {
+        doctor->node_count = comm_node_count(world, &doctor->node_index);
+        doctor->node = comm_split_node(world);
+    }
     bool leads = doctor->node->rank == 0;
     struct comm *group = world->backend->split(world, leads ? 0 : 1, world->rank);
     if (leads)
@@ -157,7 +160,7 @@ void doctor_free_facts(struct doctor *doctor)
     free(doctor->first_rank);
     if (doctor->leaders != NULL)
         doctor->leaders->backend->close(doctor->leaders);
-    if (doctor->node != NULL)
+    if (doctor->owns_node)
         doctor->node->backend->close(doctor->node);
 }
 

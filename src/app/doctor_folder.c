@@ -261,6 +261,8 @@ static size_t checkpoint_size(const struct doctor *doctor)
     static struct session session;
     static struct options options;
     struct error error = {0};
+    if (doctor->flat != NULL)
+        return doctor_checkpoint_bytes(doctor->flat);
     options = *doctor->options;
     options.run.backend = BACKEND_CPU;
     options.run.threads = 1;

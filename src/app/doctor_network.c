@@ -269,31 +269,30 @@ static const char **hosts_make(const struct doctor *doctor)
     return host;
 }
 
-/* Once, for all the rows; `doctor->network` then has all nodes' on the leaders. */
-static void measure(struct doctor *doctor)
+/* Of all nodes, on the leaders. */
+static void share(struct doctor *doctor)
 {
-    struct comm *leaders = doctor->leaders;
-    if (leaders == NULL || doctor->network != NULL)
-        return;
-    doctor->network = calloc((size_t)leaders->size, sizeof *doctor->network);
-    ENSURE(doctor->network != NULL, "no memory for the network of %d nodes", leaders->size);
-    struct node_network *own = &doctor->network[leaders->rank];
-    setting_read(own->setting, sizeof own->setting);
-    network_measure_clock(leaders, own);
-    links_measure(leaders, own);
-    comm_all_gather(leaders, doctor->network, sizeof *doctor->network, COMM_BYTE);
+    comm_all_gather(doctor->leaders, doctor->network, sizeof *doctor->network, COMM_BYTE);
+}
+
+static struct node_network *own_of(struct doctor *doctor)
+{
+    int nodes = doctor->node_count;
+    if (doctor->network == NULL)
+        doctor->network = calloc((size_t)nodes, sizeof *doctor->network);
+    ENSURE(doctor->network != NULL, "no memory for the network of %d nodes", nodes);
+    return &doctor->network[doctor->leaders->rank];
 }
 
 typedef void judgement(const struct node_network *node, int nodes, const char *const *host,
                        struct doctor_row *row);
 
-static void look(struct doctor *doctor, struct doctor_row *row, judgement *judge)
+static void say(const struct doctor *doctor, struct doctor_row *row, judgement *judge)
 {
     if (doctor->node_count == 1) {
         doctor_say(row, DOCTOR_PASS, NULL, "one node");
         return;
     }
-    measure(doctor);
     if (doctor->world->rank != 0)
         return;
     const char **host = hosts_make(doctor);
@@ -303,20 +302,31 @@ static void look(struct doctor *doctor, struct doctor_row *row, judgement *judge
 
 void doctor_look_clock(struct doctor *doctor, struct doctor_row *row)
 {
-    look(doctor, row, network_judge_clock);
+    if (doctor->node_count > 1 && doctor->leaders != NULL) {
+        network_measure_clock(doctor->leaders, own_of(doctor));
+        share(doctor);
+    }
+    say(doctor, row, network_judge_clock);
 }
 
+/* The rows that follow are of the same measurement. */
 void doctor_look_latency(struct doctor *doctor, struct doctor_row *row)
 {
-    look(doctor, row, network_judge_latency);
+    if (doctor->node_count > 1 && doctor->leaders != NULL) {
+        struct node_network *own = own_of(doctor);
+        setting_read(own->setting, sizeof own->setting);
+        links_measure(doctor->leaders, own);
+        share(doctor);
+    }
+    say(doctor, row, network_judge_latency);
 }
 
 void doctor_look_bandwidth(struct doctor *doctor, struct doctor_row *row)
 {
-    look(doctor, row, network_judge_bandwidth);
+    say(doctor, row, network_judge_bandwidth);
 }
 
 void doctor_look_interface(struct doctor *doctor, struct doctor_row *row)
 {
-    look(doctor, row, network_judge_interface);
+    say(doctor, row, network_judge_interface);
 }

@@ -51,9 +51,10 @@ void doctor_print_table(const struct doctor_row *rows, int count,
         if (row->advice[0] != '\0')
             fprintf(file, "%20s-> %s\n", "", row->advice);
     }
-    fprintf(file, "%d rank%s on %d node%s, %.1f s: %d pass, %d warn, %d fail, %d skipped\n",
-            summary->ranks, summary->ranks == 1 ? "" : "s", summary->nodes,
-            summary->nodes == 1 ? "" : "s", summary->seconds,
+    fprintf(file, "%d rank%s", summary->ranks, summary->ranks == 1 ? "" : "s");
+    if (summary->nodes > 0)
+        fprintf(file, " on %d node%s", summary->nodes, summary->nodes == 1 ? "" : "s");
+    fprintf(file, ", %.1f s: %d pass, %d warn, %d fail, %d skipped\n", summary->seconds,
             doctor_count(rows, count, DOCTOR_PASS), doctor_count(rows, count, DOCTOR_WARN),
             doctor_count(rows, count, DOCTOR_FAIL), doctor_count(rows, count, DOCTOR_SKIP));
 }
@@ -93,7 +94,7 @@ void doctor_print_json(const struct doctor_row *rows, int count,
 {
     json_t *object = json_object(), *checks = json_array();
     put(object, "ranks", json_integer(summary->ranks));
-    put(object, "nodes", json_integer(summary->nodes));
+    put(object, "nodes", summary->nodes > 0 ? json_integer(summary->nodes) : json_null());
     put(object, "seconds", json_real(round(summary->seconds * 1e3) / 1e3));
     for (int verdict = DOCTOR_PASS; verdict <= DOCTOR_FAIL; verdict++)
         put(object, verdict_name[verdict],

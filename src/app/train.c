@@ -14,6 +14,7 @@ static void train_run(const struct options *options, const struct command_line *
     else if (world->rank == 0)
         options_print(options, stdout);
     if (error->kind == ERROR_NONE && trainer_open(&trainer, options, world, error)) {
+        doctor_start(&trainer.session);
         trainer.succeeded = trainer_run(&trainer, error);
         trainer_close(&trainer);
     }

@@ -507,7 +507,7 @@ struct device_limits {
 
 /* What is installed, and how devices of a node reach each other. */
 struct device_survey {
-    char software[112]; /* "driver for CUDA 13.0, CUDA 12.8, NCCL 2.28.9" */
+    char software[128]; /* "driver for CUDA 13.0, CUDA 12.8, NCCL 2.28.9" */
     int visible;        /* devices of the node that this process sees */
     int unreached;      /* of them, those that this one has no direct access to */
 };
