@@ -1,16 +1,22 @@
 """Reads a run's TensorBoard events with the real TensorBoard and compares them with metrics.csv.
 
 Every tag must have exactly the steps and (as 32-bit floats) the values of its column; with --parts N
-there must be N event files, of a run that was resumed N - 1 times.
+there must be N event files, of a run that was resumed N - 1 times. --server: also as the server of
+TensorBoard gives it to a browser, by both of its readers.
 
-    python check_tensorboard.py RUN_FOLDER [--parts N]
+    python check_tensorboard.py RUN_FOLDER [--parts N] [--server]
 """
 
 import argparse
 import csv
 import glob
+import json
 import os
+import socket
+import subprocess
 import sys
+import time
+import urllib.request
 
 import numpy
 from tensorboard.backend.event_processing import event_accumulator
@@ -59,10 +65,39 @@ def compare(tag, expected, scalars):
     return ""
 
 
+def served(folder, fast):
+    """The steps of train/loss as a browser gets them, from a server of its own."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tensorboard.main", "--logdir", folder, "--host", "127.0.0.1", "--port", str(port),
+         f"--load_fast={fast}", "--samples_per_plugin=scalars=1000000"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    steps, before = [], None
+    try:
+        for _ in range(120):
+            time.sleep(0.5)
+            try:
+                with urllib.request.urlopen(
+                        f"http://127.0.0.1:{port}/data/plugin/scalars/scalars?tag=train/loss&run=.") as answer:
+                    steps = [point[1] for point in json.load(answer)]
+            except OSError:
+                continue
+            if steps and steps == before:
+                break
+            before = steps
+    finally:
+        server.terminate()
+        server.wait()
+    return steps
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
     parser.add_argument("--parts", type=int, default=1)
+    parser.add_argument("--server", action="store_true")
     arguments = parser.parse_args()
     problems = []
     files = glob.glob(os.path.join(arguments.folder, "events.out.tfevents.*"))
@@ -86,6 +121,10 @@ def main():
             problem = compare(tag, points, events.Scalars(tag))
             if problem:
                 problems.append(f"{tag}: {problem}")
+    for fast in ("true", "false") if arguments.server else ():
+        steps = served(arguments.folder, fast)
+        if steps != [step for step, _ in expected["train/loss"]]:
+            problems.append(f"the server with --load_fast={fast} has train/loss of steps {steps}")
     for problem in problems:
         print(f"{arguments.folder}: {problem}", file=sys.stderr)
     if not problems:

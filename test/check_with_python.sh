@@ -46,6 +46,21 @@ grep -q 'resuming from' "$work/second.log" && bad= || bad="not resumed"
 result "the run goes on" "$bad" "$work/second.log"
 read_by "TensorBoard sees no step twice in a resumed run" check_tensorboard.py "$folder" --parts 2
 
+# And a third part, after two checkpoints were lost, by a rank that is killed.
+for i in 1 2; do for file in "$folder"/checkpoints/step-*.h5; do newest=$file; done; rm "$newest"; done
+rm "$folder/result.json"
+timeout 120 "$vittrain" launch -- $MPIRUN -np 2 "$vittrain" $steps debug.pause=backward:46:4 >"$work/third.log" 2>&1 </dev/null &
+tries=0
+until [ $tries -gt 400 ] || { sleep 0.05; grep -q 'debug.pause: rank 1' "$work/third.log"; }; do tries=$((tries + 1)); done
+pkill -9 -f "^$vittrain model.name.*debug.pause"
+wait
+result "the run goes on twice more" \
+    "$([ "$(grep -c 'resuming from' "$work/third.log")" = 2 ] || echo 'not twice')" "$work/third.log"
+read_by "TensorBoard and its server read four parts as one run" check_tensorboard.py "$folder" --parts 4 --server
+if "$PYTHON" -c 'import wandb' 2>/dev/null; then
+    read_by "Weights & Biases gets each step once" check_wandb.py "$folder"
+fi
+
 run 1 half $small run.dir="$work/half" train.precision=fp16 train.epochs=1
 result "a run in fp16" "$([ $status -eq 0 ] || echo "status $status")" "$work/half.log"
 read_by "TensorBoard reads the scale of the loss" check_tensorboard.py "$work/half" --parts 1
