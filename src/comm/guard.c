@@ -66,7 +66,7 @@ static long long count_read(const char *path, const char *key)
     return found;
 }
 
-/* Of cgroup 2; the older one's counts are in the machine's. */
+/* Of cgroup 2, or of the older one for memory. */
 static void group_find(char *path, size_t size)
 {
     char line[400];
@@ -74,7 +74,11 @@ static void group_find(char *path, size_t size)
     path[0] = '\0';
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         line[strcspn(line, "\n")] = '\0';
-        if (strncmp(line, "0::", 3) == 0)
+        const char *old = strstr(line, ":memory:");
+        if (old != NULL)
+            snprintf(path, size, "/sys/fs/cgroup/memory%s/memory.oom_control",
+                     old + strlen(":memory:"));
+        else if (strncmp(line, "0::", 3) == 0 && path[0] == '\0')
             snprintf(path, size, "/sys/fs/cgroup%s/memory.events", line + 3);
     }
     if (file != NULL)
@@ -301,6 +305,7 @@ void guard_open(int argc, char **argv)
         return;
     heartbeat_share();
     fcntl(ends[1], F_SETFD, FD_CLOEXEC); /* programs that the rank starts do not hold it */
+    status_set_phase(STATUS_START);
     guard.rank_process = getpid();
     guard.launcher_process = getppid();
     guard.rank = launched_rank();
