@@ -5,10 +5,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+
+#include "core/log.h"
 
 enum { RANKS = 8 };
 
@@ -82,6 +84,12 @@ static void without_known_waits_only_data_count(void **state)
     assert_true(slow[3]);
 }
 
+/* Two nodes. */
+static const char *host_of(int rank)
+{
+    return rank < RANKS / 2 ? "node1" : "node2";
+}
+
 static bool window_of(struct straggler *straggler, int slow_rank)
 {
     usual(straggler->window, RANKS);
@@ -96,7 +104,7 @@ static void verdict_needs_windows_in_a_row(void **state)
 {
     (void)state;
     struct straggler straggler;
-    straggler_open(&straggler, &(struct comm){.size = RANKS});
+    straggler_open(&straggler, &(struct comm){.size = RANKS}, host_of);
     assert_false(window_of(&straggler, 6));
     assert_false(window_of(&straggler, 6));
     assert_false(window_of(&straggler, -1)); /* it was noise */
@@ -111,14 +119,67 @@ static void verdict_needs_windows_in_a_row(void **state)
     straggler_close(&straggler);
 }
 
+/* What rank 0 prints when three windows and one more have had these times. */
+static const char *said_of(const struct rank_times *times)
+{
+    static char text[4096];
+    struct straggler straggler;
+    FILE *file = tmpfile();
+    int console = dup(STDOUT_FILENO);
+    assert_non_null(file);
+    fflush(stdout);
+    dup2(fileno(file), STDOUT_FILENO);
+    int errors = dup(STDERR_FILENO);
+    dup2(fileno(file), STDERR_FILENO);
+    straggler_open(&straggler, &(struct comm){.size = RANKS}, host_of);
+    for (int window = 0; window < STRAGGLER_WINDOWS + 1; window++)
+        straggler_follow(&straggler, times, 10, 100);
+    straggler_close(&straggler);
+    fflush(stdout);
+    dup2(console, STDOUT_FILENO);
+    dup2(errors, STDERR_FILENO);
+    close(console);
+    close(errors);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    return text;
+}
+
+static void rank_and_node_are_named_once(void **state)
+{
+    (void)state;
+    struct rank_times times[RANKS];
+    usual(times, RANKS);
+    assert_string_equal(said_of(times), "");
+    times[5] = (struct rank_times){.data = 3.5, .compute = 6, .waiting = 0.5};
+    assert_string_equal(
+        said_of(times),
+        "warning: slow: rank 5 on node2 holds the others up, by 30 % of each step: data wait 35.0 "
+        "ms, compute 60.0 ms, communication 5.0 ms a step; the median rank: 5.0, 60.0, 35.0; look "
+        "at its disk and data.workers\n");
+    usual(times, RANKS);
+    for (int rank = 4; rank < RANKS; rank++)
+        times[rank] = (struct rank_times){.data = 0.5, .compute = 9, .waiting = 0.5};
+    assert_string_equal(
+        said_of(times),
+        "warning: slow: node2 with all its ranks, such as rank 4, holds the others up, by 30 % of "
+        "each "
+        "step: data wait 5.0 ms, compute 90.0 ms, communication 5.0 ms a step; the median rank: "
+        "5.0, 60.0, 5.0; look at its cores and their clock (monitor.csv), or other programs "
+        "there\n");
+}
+
 int main(void)
 {
+    log_open(0, LOG_INFO);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slow_rank_is_found_by_data_and_by_compute),
         cmocka_unit_test(fast_ranks_are_no_reason),
         cmocka_unit_test(half_of_the_ranks_may_be_slow),
         cmocka_unit_test(without_known_waits_only_data_count),
         cmocka_unit_test(verdict_needs_windows_in_a_row),
+        cmocka_unit_test(rank_and_node_are_named_once),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,7 +90,7 @@ void report_start(struct trainer *trainer)
     trainer->interval_sums = calloc(sums_count(trainer), sizeof *trainer->interval_sums);
     ENSURE(trainer->interval_sums != NULL, "no memory for what %d ranks count",
            trainer->world->size);
-    straggler_open(&trainer->straggler, trainer->world);
+    straggler_open(&trainer->straggler, trainer->world, comm_host_of);
     trainer->epoch_clock = (struct epoch_clock){.begin = clock_now()};
     trainer->plain_line_at = clock_now();
     trainer->skipped_said = session->outcome.scaler.skipped;

@@ -17,10 +17,11 @@ enum { WINDOW_STEPS = 5 };
 /* What was said is not said again so soon. */
 static const double QUIET_SECONDS = 300;
 
-void straggler_open(struct straggler *straggler, const struct comm *world)
+void straggler_open(struct straggler *straggler, const struct comm *world,
+                    const char *(*host_of)(int rank))
 {
     size_t ranks = (size_t)world->size;
-    *straggler = (struct straggler){.ranks = world->size, .rank = world->rank};
+    *straggler = (struct straggler){.ranks = world->size, .rank = world->rank, .host_of = host_of};
     straggler->window = calloc(ranks, sizeof *straggler->window);
     straggler->windows_slow = calloc(ranks, sizeof *straggler->windows_slow);
     ENSURE(straggler->window != NULL && straggler->windows_slow != NULL,
@@ -130,7 +131,7 @@ static bool is_whole_node(const struct straggler *straggler, int rank)
 {
     int here = 0;
     for (int other = 0; other < straggler->ranks; other++)
-        if (strcmp(comm_host_of(other), comm_host_of(rank)) == 0) {
+        if (strcmp(straggler->host_of(other), straggler->host_of(rank)) == 0) {
             here++;
             if (!is_named(straggler, other))
                 return false;
@@ -141,7 +142,8 @@ static bool is_whole_node(const struct straggler *straggler, int rank)
 static bool is_first_of_host(const struct straggler *straggler, int rank)
 {
     for (int other = 0; other < rank; other++)
-        if (is_named(straggler, other) && strcmp(comm_host_of(other), comm_host_of(rank)) == 0)
+        if (is_named(straggler, other) &&
+            strcmp(straggler->host_of(other), straggler->host_of(rank)) == 0)
             return false;
     return true;
 }
@@ -149,7 +151,7 @@ static bool is_first_of_host(const struct straggler *straggler, int rank)
 static const char *advice(const struct rank_times *own, const struct rank_times *middle)
 {
     return own->data - middle->data > own->compute - middle->compute
-               ? "its disk, or too few data.workers"
+               ? "its disk and data.workers"
                : "its cores and their clock (monitor.csv), or other programs there";
 }
 
@@ -159,16 +161,17 @@ static void rank_say(const struct straggler *straggler, int rank, const struct r
     const struct rank_times *own = &straggler->window[rank];
     bool known = waiting_is_known(straggler->window, straggler->ranks);
     double step = 1e3 / (double)straggler->steps; /* to milliseconds a step */
-    char who[128];
-    snprintf(who, sizeof who, "rank %d", rank);
+    char who[160];
+    snprintf(who, sizeof who, "rank %d on %s", rank, straggler->host_of(rank));
     if (is_whole_node(straggler, rank))
-        snprintf(who, sizeof who, "all ranks, such as rank %d,", rank);
-    log_warn("slow: %s on %s holds the others up, by %.0f %% of each step: data wait %.1f ms, "
+        snprintf(who, sizeof who, "%s with all its ranks, such as rank %d,",
+                 straggler->host_of(rank), rank);
+    log_warn("slow: %s holds the others up, by %.0f %% of each step: data wait %.1f ms, "
              "compute %.1f ms, communication %.1f ms a step; the median rank: %.1f, %.1f, %.1f; "
              "look at %s",
-             who, comm_host_of(rank), 100 * (own_work(own, known) - work) / straggler->seconds,
-             step * own->data, step * own->compute, step * own->waiting, step * middle->data,
-             step * middle->compute, step * middle->waiting, advice(own, middle));
+             who, 100 * (own_work(own, known) - work) / straggler->seconds, step * own->data,
+             step * own->compute, step * own->waiting, step * middle->data, step * middle->compute,
+             step * middle->waiting, advice(own, middle));
 }
 
 /* The slowest node's ranks as one, and at most a few. */

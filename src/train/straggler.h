@@ -20,9 +20,12 @@ struct straggler {
     double seconds;            /* of the window, which ends when it is long enough */
     int64_t steps;
     double said_at; /* clock; 0: never */
+    const char *(*host_of)(int rank);
 };
 
-void straggler_open(struct straggler *straggler, const struct comm *world);
+/* host_of: comm_host_of, but for tests. */
+void straggler_open(struct straggler *straggler, const struct comm *world,
+                    const char *(*host_of)(int rank));
 void straggler_close(struct straggler *straggler);
 
 /* On rank 0, with all ranks' times of an interval of so many steps, of which this is the wall time.
