@@ -1,6 +1,7 @@
 #!/bin/sh
 # Two nodes with private disks: a run folder that is not shared is found at the start, the first node
-# writes for all, and a run that is resumed there gives the bits of one on a shared disk.
+# writes for all, and a run that is resumed there gives the bits of one on a shared disk. The second node may be lost,
+# with its disk: `vittrain launch` goes on with another in its place.
 . "$TEST_SOURCE/test/program.sh"
 
 if ! unshare --uts --mount true 2>/dev/null; then
@@ -23,7 +24,7 @@ nodes() {
     status=$?
 }
 
-echo 1..6
+echo 1..9
 nodes shared $steps run.dir="$work/shared"
 grep -q '4 ranks on 2 nodes' "$work/shared.log" && bad= || bad="no two nodes"
 [ $status -eq 0 ] || bad="exit status $status"
@@ -44,3 +45,50 @@ nodes refused $steps run.dir="$NODE_DISK/refused" checkpoint.writers=all
 bad=$([ $status -eq 5 ] || [ $status -eq 2 ] || echo "exit status $status")
 grep -q '^vittrain: error: .*checkpoint.writers' "$work/refused.log" || bad="$bad; no message"
 result 'checkpoint.writers=all is refused there' "$bad" "$work/refused.log"
+
+# Nodes that can be lost: each has a /tmp of its own, which is empty when it is there again.
+cluster() { sh "$TEST_SOURCE/test/cluster.sh" "$work/nodes" "$@"; }
+why=$(cluster usable)
+if [ -n "$why" ]; then
+    for name in 7 8 9; do echo "ok $name - a node that is lost # SKIP $why"; done
+    exit 0
+fi
+trap 'cluster down; rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+cluster up 2
+cluster env >"$work/nodes/env.sh"
+echo 'export OMPI_MCA_oob_tcp_keepalive_time=1 OMPI_MCA_oob_tcp_keepalive_probes=2' >>"$work/nodes/env.sh" # quicker still
+cluster hosts 2 >"$work/nodes/hosts"
+cat >"$work/nodes/job.sh" <<END
+. "$work/nodes/env.sh" && cd /tmp && exec "$vittrain" launch -- mpirun -np 4 --map-by node -hostfile "$work/nodes/hosts" \\
+    "$vittrain" $steps data.root=/tmp/data run.dir=/tmp/run debug.pause=backward:38:4
+END
+stock() { cluster exec "$1" cp -r "$TEST_SOURCE/input/data/cifar-10-sample" /tmp/data; }
+run_log=$work/lost.log
+: >"$run_log"
+stock 1
+stock 2
+cluster exec 1 sh "$work/nodes/job.sh" >"$run_log" 2>&1 </dev/null &
+job=$!
+said() {
+    tries=0
+    until grep -q "$1" "$run_log" || [ $tries -gt 600 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+}
+said 'debug.pause: rank 3'
+cluster crash 2
+said "no answer from $(cluster name 2): waiting"
+cluster boot 2
+cluster exec 2 test -e /tmp/run && bad='its disk is as it was' || bad=
+stock 2
+wait $job
+status=$?
+[ $status -eq 0 ] || bad="$bad; exit status $status"
+grep -q 'resuming from /tmp/run/checkpoints/step-00000025.h5' "$run_log" || bad="$bad; not resumed"
+result 'a node is lost with its disk, and another in its place goes on' "$bad" "$run_log"
+cluster exec 1 cp /tmp/run/weights.safetensors "$work/nodes/lost.safetensors"
+result 'with the same bits' "$(cmp "$work/shared/weights.safetensors" "$work/nodes/lost.safetensors" 2>&1)" "$run_log"
+bad=$(cluster exec 2 ls /tmp/run/checkpoints)
+result 'the checkpoints are on the first node alone' "$bad" "$run_log"
