@@ -79,7 +79,7 @@ result 'its tables and its log have the rows and epochs of one part, each once' 
 $MPIRUN -np 2 "$vittrain" $steps run.dir="$work/early" >"$work/early.log" 2>&1 </dev/null &
 job=$!
 tries=0
-until grep -q 'run folder' "$work/early.log" || [ $tries -gt 3000 ]; do
+until grep -qs 'run folder' "$work/early.log" || [ $tries -gt 3000 ]; do
     sleep 0.002
     tries=$((tries + 1))
 done
@@ -96,7 +96,7 @@ end="$small debug.fraction=1 train.global_batch=2 train.steps=2 model.depth=8 ch
 $MPIRUN -np 2 "$vittrain" $end run.dir="$work/end" >"$work/end.log" 2>&1 </dev/null &
 job=$!
 tries=0
-until grep -q 'set-up took' "$work/end.log" || [ $tries -gt 3000 ]; do
+until grep -qs 'set-up took' "$work/end.log" || [ $tries -gt 3000 ]; do
     sleep 0.01
     tries=$((tries + 1))
 done
