@@ -33,8 +33,8 @@ bool store_url_read(const char *text, const char *option, struct store_url *url,
         strspn(bucket, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") !=
             length)
         return error_set(error, ERROR_USAGE,
-                         "%s=%s: give s3://BUCKET/PREFIX, the bucket's name in letters, digits, "
-                         "dots and hyphens",
+                         "%s=%s: give s3://BUCKET/PREFIX, the bucket's name of 3 or more letters, "
+                         "digits, dots and hyphens",
                          option, text);
     snprintf(url->bucket, sizeof url->bucket, "%.*s", (int)length, bucket);
     snprintf(url->key, sizeof url->key, "%s", key);
