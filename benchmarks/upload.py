@@ -2,8 +2,8 @@
 
     upload.py fault GB SHARE     a run's folder with a checkpoint of GB gigabytes, sent while such a share of all requests
                                  fails (500, 503, broken or lost connections, cut answers): seconds; is every byte there?
-    upload.py step PAIRS         the step of the CIFAR ViT on one core, with and without an upload of 4 GB that goes on
-                                 beside all of it, in turn; the store has the other core
+    upload.py step PAIRS         the step of the CIFAR ViT on one core, with and without an upload of 200 MB beside
+                                 it, in turn; the store has the other core
 
 The program is ../vittrain, or VITTRAIN.
 """
@@ -59,16 +59,19 @@ def fault(work, gigabytes, share):
     store = Store(work / "store")
     (store.folder / "faults").write_text(json.dumps({"share": share}))
     begin = time.monotonic()
-    done = subprocess.run([program, "upload", str(work / "run"), "s3://bucket/run"], env=store.environment,
-                          stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([program, "upload", str(work / "run"), "s3://bucket/run"], env=store.environment,
+                               stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
     seconds = time.monotonic() - begin
     store.close()
     sent = store.folder / "bucket" / "run%2Fcheckpoints%2Fstep-00000001.h5"
-    whole = done.returncode == 0 and filecmp.cmp(sent, checkpoints / "step-00000001.h5", shallow=False)
+    whole = status == 0 and filecmp.cmp(sent, checkpoints / "step-00000001.h5", shallow=False)
     lines = (store.folder / "requests").read_text().splitlines()
     failed = sum(line.rsplit(" ", 1)[1] in ("500", "503", "cut") for line in lines)
     fields = dict(common, work=f"upload with {share:.0%} failing requests", model=f"{gigabytes:g} GB", batch="-")
     for metric, value, unit in (("seconds", f"{seconds:.1f}", "s"), ("rate", f"{gigabytes * 1e3 / seconds:.0f}", "MB/s"),
+                                ("processor time", f"{usage.ru_utime + usage.ru_stime:.2f}", "s"),
+                                ("most memory", f"{usage.ru_maxrss / 1024:.0f}", "MiB"),
                                 ("requests", len(lines), "1"), ("failed requests", failed, "1"),
                                 ("whole and equal", int(whole), "1")):
         print_row(**fields, metric=metric, value=value, unit=unit)
@@ -92,7 +95,7 @@ def train(work, name, store):
 
 
 def step(work, pairs):
-    write_noise(work / "large", 4000000000)
+    write_noise(work / "large", 200000000)
     store = Store(work / "store", ["taskset", "-c", "1"])
     seconds = {"alone": [], "beside an upload": []}
     for pair in range(pairs):

@@ -117,7 +117,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     rule["count"] = rule.get("count", 1) - 1
                     return rule
             if dice.random() < faults["share"]:
-                return {"kind": dice.choice(["500", "503", "reset", "lost", "truncated", "slow"]), "seconds": 0.3}
+                kinds = ["500", "503", "reset", "lost"] + (["truncated"] if self.command == "GET" else [])
+                return {"kind": dice.choice(kinds)}
         return None
 
     def cut(self):

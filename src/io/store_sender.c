@@ -178,6 +178,7 @@ static bool wait_over(struct store_sender *sender, double seconds)
 /* Without a thread all is done here, once; false: the thread hangs. */
 static bool thread_end(struct store_sender *sender, double seconds)
 {
+    char limit[32];
     if (!sender->running) {
         bool done;
         if (seconds > 0)
@@ -188,7 +189,12 @@ static bool thread_end(struct store_sender *sender, double seconds)
     sender->last = seconds > 0;
     sender->stop = seconds <= 0;
     pthread_cond_broadcast(&sender->wake);
-    bool over = seconds > 0 && wait_over(sender, seconds);
+    bool over = seconds > 0 && wait_over(sender, fmin(1, seconds));
+    if (!over && seconds > 1) {
+        clock_format(seconds, limit, sizeof limit);
+        log_info("upload: waiting for what is still to be sent, %s at most", limit);
+        over = wait_over(sender, seconds - 1);
+    }
     if (!over) {
         sender->stop = true;
         pthread_cond_broadcast(&sender->wake);
@@ -217,10 +223,10 @@ static void say_end(struct store_sender *sender)
                  files, mib((size_t)bytes));
         return;
     }
-    log_warn("upload: %d files of the run (%.1f MiB) are not in %s: %s%s%s; send them by `vittrain "
+    log_warn("upload: %d files of the run (%.1f MiB) are not in %s: %s; %s; send them by `vittrain "
              "upload %s %s`",
              missing, mib((size_t)missing_bytes), store_run_url(run), names,
-             sender->error.kind != ERROR_NONE ? "; " : "", sender->error.text,
+             sender->error.kind != ERROR_NONE ? sender->error.text : "there was no more time",
              store_run_folder(run), store_run_url(run));
 }
 
