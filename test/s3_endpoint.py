@@ -5,9 +5,10 @@ told to.
     s3_endpoint.py DIRECTORY [--port N] [--no-checksums] [--region NAME]
                                                    prints its port, serves until its standard input is closed
 
-A bucket is a folder DIRECTORY/BUCKET that the test makes; an object is DIRECTORY/BUCKET/KEY, each byte of KEY that is no
-letter or digit quoted but - _ . ~ and its slashes as %2F. Uploads in parts lie in DIRECTORY/.uploads, so the server may be
-stopped and started again. DIRECTORY/requests gets a line for each request: method, path with query, status.
+A bucket is a folder DIRECTORY/BUCKET that the test makes, asked for in the path or as BUCKET.localhost; an object is
+DIRECTORY/BUCKET/KEY, each byte of KEY that is no letter or digit quoted but - _ . ~ and its slashes as %2F. Uploads in
+parts lie in DIRECTORY/.uploads, so the server may be stopped and started again. DIRECTORY/requests gets a line for each
+request: method, path with query, status.
 
 Users: AKTEST with the secret sec/ret+1, and AKREADER/reader, who may not write. The roles of instances (IMDSv2, at
 http://127.0.0.1:PORT) and containers (/container, for who says "Authorization: container") give keys for ROLE_SECONDS
@@ -269,7 +270,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             body = self.read_body(payload)
             if self.fault == "reset":
                 self.cut()
-            bucket, _, key = urllib.parse.unquote(self.path_text).lstrip("/").partition("/")
+            host, place = self.headers["Host"], urllib.parse.unquote(self.path_text).lstrip("/")
+            virtual = host.split(".localhost")[0] if ".localhost" in host else None
+            bucket, key = (virtual, place) if virtual else place.partition("/")[::2]
             self.folder = root / bucket
             if not bucket or bucket.startswith(".") or not self.folder.is_dir():
                 raise Failure(404, "NoSuchBucket", "The specified bucket does not exist")

@@ -90,7 +90,7 @@ send() {
 
 runs="$small train.epochs=1 debug.batches=12 checkpoint.every=0.25 checkpoint.keep=9 output.upload_every=0"
 
-echo 1..26
+echo 1..29
 start_store
 
 run 1 whole $runs run.dir="$work/whole" output.upload=s3://bucket/runs/
@@ -168,6 +168,16 @@ send "$work/big" s3://bucket/big
 bad=$([ $status -eq 0 ] || echo "exit status $status;")
 [ "$(grep -c 'PUT.*partNumber' "$store/requests")" = 3 ] || bad="$bad it was sent again"
 result 'what is there is not sent again' "$bad" "$work/upload.log"
+
+said=$(flock "$work/big/.upload.lock" "$vittrain" upload "$work/big" s3://bucket/big 2>&1)
+bad=$([ $? -eq 2 ] || echo "another exit status;")
+echo "$said" >"$work/upload.log"
+result 'a folder is sent by one process at a time' "$bad$(has "$work/upload.log" 'by another process')" "$work/upload.log"
+
+run 2 wrong $runs run.dir="$work/wrong" output.upload=s3://bucket/wrong optim.lr=1e38 optim.name=sgd
+bad=$([ $status -eq 7 ] || echo "exit status $status;")
+bad="$bad$(has "$run_log" 'are not in s3://bucket/wrong: .*vittrain upload')"
+result 'a run that fails does not wait' "$bad" "$run_log"
 
 make_big "$work/lost"
 faults '{"next": [{"kind": "lost", "method": "POST", "match": "checkpoints/step-00000005.h5?uploadId"}]}'
@@ -312,6 +322,10 @@ END
 printf '[profile lab]\nregion = us-east-1\ns3 =\n    addressing_style = path\n' >"$work/config"
 title=profile asked=profile/metrics times=1
 credentials AWS_PROFILE=lab AWS_SHARED_CREDENTIALS_FILE="$work/credentials" AWS_CONFIG_FILE="$work/config"
+sed -i 's/= path/= virtual/' "$work/config"
+title=virtual asked='PUT /virtual/metrics' times=1
+credentials AWS_PROFILE=lab AWS_SHARED_CREDENTIALS_FILE="$work/credentials" AWS_CONFIG_FILE="$work/config" \
+    AWS_ENDPOINT_URL="http://localhost:$port"
 title=container asked='GET /container' times=1
 credentials AWS_CONTAINER_CREDENTIALS_FULL_URI="$AWS_ENDPOINT_URL/container" \
     AWS_CONTAINER_AUTHORIZATION_TOKEN=container

@@ -12,7 +12,7 @@
 #include "core/text.h"
 #include "io/store_object.h"
 
-enum { TRIES = 6, CHECK_TRIES = 2 };
+enum { TRIES = 6, CHECK_TRIES = 2, PATIENCE = 30, CHECK_PATIENCE = 5 };
 
 static const char scheme_text[] = "s3://";
 
@@ -118,6 +118,7 @@ struct store *store_open(const char *bucket, struct error *error)
     ENSURE(store != NULL, "no memory for an object store");
     snprintf(store->bucket, sizeof store->bucket, "%s", bucket);
     store->tries = TRIES;
+    store->patience = PATIENCE;
     store->jitter = (uint64_t)time(NULL) * 1000003 + (uint64_t)getpid();
     atomic_init(&store->cancelled, false);
     pthread_mutex_init(&store->mutex, NULL);
@@ -163,11 +164,12 @@ void store_cancel(struct store *store)
 enum store_outcome store_check(struct store *store, const char *key, struct error *error)
 {
     char id[STORE_UPLOAD_ID];
-    int tries = store->tries;
     store->tries = CHECK_TRIES;
+    store->patience = CHECK_PATIENCE;
     enum store_outcome outcome = store_upload_begin(store, key, NULL, id, error);
     if (outcome == STORE_DONE)
         store_upload_abort(store, key, id);
-    store->tries = tries;
+    store->tries = TRIES;
+    store->patience = PATIENCE;
     return outcome;
 }

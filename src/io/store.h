@@ -44,6 +44,7 @@ struct store {
     bool path_style;                           /* the bucket is in the path, not in the host */
     struct store_credentials credentials;
     int tries;      /* of a request */
+    int patience;   /* seconds without a byte, after which a try has failed */
     int64_t rate;   /* bytes a second that may be sent; 0: no limit */
     int64_t clock;  /* seconds by which the store's clock is ahead of ours */
     bool confirms;  /* it tells CRC32C sums of what it has taken */

@@ -21,7 +21,7 @@
 #include "data/transfer.h"
 #include "io/store_judge.h"
 
-enum { CONNECT_SECONDS = 10, STALL_SECONDS = 30, CHUNK = 1 << 16, URL_SIZE = 8192 };
+enum { CONNECT_SECONDS = 10, CHUNK = 1 << 16, URL_SIZE = 8192 };
 enum { LONGEST_REPLY = 16 << 20 };
 static const double first_delay = 0.25, longest_delay = 10;
 
@@ -305,9 +305,11 @@ static void set_up(struct attempt *attempt, const struct prepared *prepared)
     curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L);
     curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS);
+    int patience = attempt->store->patience;
+    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT,
+                     (long)(patience < CONNECT_SECONDS ? patience : CONNECT_SECONDS));
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)STALL_SECONDS);
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)patience);
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, attempt->detail);
     curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(curl, CURLOPT_HEADERDATA, attempt);
