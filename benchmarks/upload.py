@@ -81,7 +81,7 @@ def train(work, name, store):
     folder = work / name
     folder.mkdir()
     command = ["taskset", "-c", "0", program, f"run.dir={folder}", "model.name=vit_cifar", "data.format=synthetic",
-               "train.precision=fp32", "train.batch=16", "train.steps=60", "run.threads=1", "output.log_every=1",
+               "train.precision=fp32", "train.batch=16", "train.steps=30", "run.threads=1", "output.log_every=1",
                "output.weights=off", "data.val=none", "checkpoint.every=0", "output.upload_wait=0"]
     if store is not None:
         os.link(work / "large", folder / "large")
@@ -106,8 +106,10 @@ def step(work, pairs):
     fields = dict(common, model="vit_cifar", batch=16)
     for name, values in seconds.items():
         print_row(**fields, work=f"training step {name}", metric="step", value=f"{statistics.median(values):.5f}", unit="s")
-    ratio = statistics.median(b / a for a, b in zip(seconds["alone"], seconds["beside an upload"]))
-    print_row(**fields, work="training step beside an upload over alone", metric="step", value=f"{ratio:.4f}", unit="1")
+    ratios = sorted(b / a for a, b in zip(seconds["alone"], seconds["beside an upload"]))
+    for metric, value in (("median", statistics.median(ratios)), ("least", ratios[0]), ("most", ratios[-1])):
+        print_row(**fields, work="training step beside an upload over alone", metric=f"{metric} of {pairs} pairs",
+                  value=f"{value:.3f}", unit="1")
     print_row(**fields, work="training step beside an upload", metric="parts of 16 MiB sent meanwhile", value=parts, unit="1")
 
 
