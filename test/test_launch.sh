@@ -34,7 +34,30 @@ shot() {
     kill -9 "$(pgrep -f "^$vittrain run.dir=$work/$1 " | tail -n 1)"
 }
 
-echo 1..12
+# fault PHASE SIGNAL RANK NAME PATTERN: that rank gets the signal where all wait in the phase; the one line of
+# failure of that attempt has the pattern, and the run ends as one that nothing disturbed.
+fault() {
+    rm -rf "$work/fault"
+    : >"$work/fault.log"
+    (
+        tries=0
+        until grep -q "debug.pause: rank $3 " "$work/fault.log" || [ $tries -gt 600 ]; do
+            sleep 0.02
+            tries=$((tries + 1))
+        done
+        kill "-$2" "$(sed -n "s/.*debug.pause: rank $3 on .*(process \([0-9]*\)).*/\1/p" "$work/fault.log")"
+    ) &
+    launch fault --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/fault" $steps debug.pause="$1:2" mesh.silence=4
+    bad=$(ended 0 1)
+    wait
+    lines=$(sed '/^vittrain: launch: /q' "$run_log" | grep -c '^vittrain: failure: ')
+    [ "$lines" = 1 ] || bad="$bad; $lines lines of failure"
+    grep '^vittrain: failure: ' "$run_log" | grep -qE "$5" || bad="$bad; not \"$5\""
+    bad=$bad$(cmp "$work/whole/weights.safetensors" "$work/fault/weights.safetensors" 2>&1)
+    result "$4" "$bad" "$run_log"
+}
+
+echo 1..16
 run 2 whole run.dir="$work/whole" $steps
 result 'a run that nothing disturbs' "$([ $status -eq 0 ] || echo "status $status")" "$work/whole.log"
 
@@ -47,6 +70,11 @@ result 'with the same weights in the end' \
 column "$work/whole/metrics.csv" train loss >"$work/whole.loss"
 column "$work/cut/metrics.csv" train loss >"$work/cut.loss"
 result 'and the same losses, each once' "$(differ "$work/whole.loss" "$work/cut.loss" 0)" "$work/cut.log"
+
+fault evaluation:25 KILL 0 'a rank is killed in an evaluation' 'rank 0 on .* was killed .* in evaluation'
+fault checkpoint_name:15 KILL 1 'while a checkpoint is named' 'rank 1 on .* was killed .* in the naming of a checkpoint'
+fault folder:0 KILL 1 'before the run has a folder' 'rank 1 on .* was killed .* in the opening of the run folder'
+fault backward:13 STOP 1 'a rank is stopped' 'rank 1 on .* not been heard of for [4-9]'
 
 launch mistake --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/mistake" $steps data.root=/nonexistent
 check "a user's mistake is not tried again" 3 0 '^vittrain: error: '
@@ -68,6 +96,7 @@ launch none -- /nonexistent/mpirun
 check 'a command that is not there' 2 0 '^vittrain: error: launch: cannot start /nonexistent/mpirun: No such file'
 
 # Told to end: the signal is passed on, and nothing begins again.
+: >"$work/told.log"
 "$vittrain" launch -- sh -c 'trap "exit 41" USR1; echo ready >&2; while :; do sleep 0.05; done' 2>"$work/told.log" &
 told=$!
 until grep -q ready "$work/told.log"; do sleep 0.02; done

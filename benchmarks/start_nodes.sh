@@ -1,0 +1,44 @@
+#!/bin/bash
+# Seconds from `mpirun` to the update of the first step, on the last of 8 ranks, on 2 nodes of this machine
+# (test/cluster.sh: sshd, network and shared memory of their own). As root. Prints rows of the benchmarks' CSV.
+#
+#   benchmarks/start_nodes.sh [TURNS] >> benchmarks/results/start-DATE.csv
+#
+# Environment: PYTHON (any), VITTRAIN.
+set -euo pipefail
+
+turns=${1:-5}
+here=$(dirname "$(readlink -f "$0")")
+python=${PYTHON:-python3}
+vittrain=$(readlink -f "${VITTRAIN:-$here/../vittrain}")
+scratch=$(mktemp -d)
+cluster() { TEST_BUILD=$(dirname "$vittrain") TEST_SOURCE=$here/.. sh "$here/../test/cluster.sh" "$scratch" "$@"; }
+trap 'cluster down; rm -rf "$scratch"' EXIT
+cluster up 2
+cluster env >"$scratch/env.sh"
+cluster hosts 4 >"$scratch/hosts"
+
+# Each rank says when it comes to the update of step 1, where it pauses for no time.
+cat >"$scratch/job.sh" <<END
+. "$scratch/env.sh" && cd "$scratch" && exec mpirun -np 8 -hostfile hosts "$vittrain" train train.steps=2 run.threads=1 \
+    train.global_batch=64 data.format=synthetic data.val=none output.weights=off run.dir="$scratch/run\$1" \
+    debug.pause=update:1:0
+END
+for ((turn = 0; turn <= turns; turn++)); do
+    begin=$(date +%s.%N)
+    cluster exec 1 sh "$scratch/job.sh" $turn 2>&1 >/dev/null </dev/null | while read -r line; do
+        case $line in *debug.pause:*) date +%s.%N ;; esac
+    done >"$scratch/times"
+    [ "$(wc -l <"$scratch/times")" = 8 ] || { echo "not 8 ranks" >&2; exit 1; }
+    # The first turn brings the program into the page cache.
+    ((turn == 0)) || tail -n 1 "$scratch/times" | awk -v begin="$begin" '{ print $1 - begin }' >>"$scratch/seconds"
+done
+median=$(sort -g "$scratch/seconds" | awk '{ value[NR] = $1 } END { print value[int((NR + 1) / 2)] }')
+version=$("$vittrain" --version | head -1 | tr -d , | sed "s|^vittrain ||")
+"$python" - "$version" "$median" <<END
+import sys
+sys.path.insert(0, "$here")
+from bench_common import print_row
+print_row(framework="vittrain", version=sys.argv[1], work="start on 2 nodes", model="vit_cifar", batch=64,
+          precision="fp32", strategy="ddp", ranks=8, threads=1, metric="mpirun to update of step 1", value=sys.argv[2], unit="s")
+END
