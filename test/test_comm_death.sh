@@ -33,7 +33,7 @@ check() {
     check_job "$name" 3 "test_comm $way" "$@"
 }
 
-echo 1..14
+echo 1..15
 check 'a killed rank is named' kill 'vittrain: failure: rank 2 on .* was killed \(signal 9'
 check 'a stopped rank is named' silent 'vittrain: failure: rank 2 on .* has not been heard of for [1-9]'
 check 'a stopped rank 0 is named by the next' silent0 'vittrain: failure: rank 0 on .* has not been heard of for [1-9]'
@@ -52,6 +52,15 @@ check 'the rank that all others wait for is named, by one that knows' beyond \
     'rank 1 on .*missing: rank 2 on .*does not answer'
 check 'a message that does not come names its sender' alone \
     'rank 1 on .*: receiving of 1 bytes .*missing: rank 2 on .*in no collective'
+name='without a launcher, and so without a guard, a fault says so itself'
+number=$((number + 1))
+said=$("$TEST_BUILD/test/test_comm" fault 2>&1 </dev/null)
+if [ "$(echo "$said" | grep -cE '^vittrain: failure: rank 0 on .*: segmentation fault')" = 1 ]; then
+    echo "ok $number - $name"
+else
+    echo "not ok $number - $name"
+    echo "# $said"
+fi
 for transport in 'ring 0' 'shared 0' 'hierarchical 2'; do
     check_job "a rank that does not come is named: ${transport% *}" 4 "test_transport $transport" \
         'all-reduce of 1000000 fp32 \(number [0-9]+ of a group of 4 .*missing: rank 3 on .*in no coll'
