@@ -26,15 +26,17 @@ enum { RANKS_MOST = 65536 }; /* that a guard can tell of */
 
 /* What a judge knows of a rank. */
 struct heard {
-    double at; /* clock */
+    _Atomic double at; /* clock */
     struct status status;
     char host[HOST_NAME];
 };
 
-/* Shared with the guard, which tells who was silent when the launcher ended the job. */
+/* Shared with the guard, which tells who was silent when the launcher ended the job; atomic where
+ * the handler of a signal reads it. */
 struct table {
-    int size, rank, backup;
-    double turned, period, silence; /* turned: the newest turn, clock */
+    _Atomic int size;
+    int rank, backup;
+    _Atomic double turned, period, silence; /* turned: the newest turn, clock */
     struct heard rank_heard[];
 };
 
@@ -392,7 +394,7 @@ static void pause_forgive(struct table *table, double seconds)
 {
     heart.root_heard += seconds;
     for (int rank = 0; is_judge(table) && rank < table->size; rank++)
-        table->rank_heard[rank].at += seconds;
+        table->rank_heard[rank].at = table->rank_heard[rank].at + seconds;
 }
 
 void heartbeat_turn(double now)
