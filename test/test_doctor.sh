@@ -49,6 +49,9 @@ result 'ranks with other options' \
     "$(ends 10; says fail deck 'rank 1 on .*train.epochs=7, but 10'; says pass data '4 files')" "$run_log"
 SECOND='ulimit -Sn 200' second "$vittrain" doctor
 result 'a low limit' "$(ends 0; says warn limits 'rank 1 on .*: the limit of open files is 200')" "$run_log"
+SECOND='' second env LD_PRELOAD="$TEST_BUILD/test/node_stand_in.so" DISK_HANGS=. "$vittrain" doctor
+result 'a disk that does not answer' "$(ends 10; says fail space ': runs does not answer'; says pass data '4 files')" \
+    "$run_log"
 cpu=$(taskset -cp $$ 2>/dev/null | sed 's/.*: *\([0-9]*\).*/\1/')
 if [ -z "$cpu" ] || [ "$(nproc)" = 1 ]; then
     result 'two ranks on one CPU # SKIP one CPU, or no taskset'
@@ -103,6 +106,7 @@ other data
 a slow link
 a full /dev/shm
 the wrong interface
+disks of their own
 too many threads
 a clock that is wrong'
 if why=$($cluster usable); then :; else
@@ -110,7 +114,7 @@ if why=$($cluster usable); then :; else
         number=$((number + 1))
         echo "ok $number - $name # SKIP $why"
     done
-    echo "1..$((number + 9))"
+    echo "1..$((number + 10))"
     exit 0
 fi
 ranks=${DOCTOR_RANKS:-4}
@@ -177,8 +181,9 @@ $cluster exec 2 rm /dev/shm/full
 $cluster wire 1 2
 doctor OMPI_MCA_btl_tcp_if_include=eth1
 found 'the wrong interface' 0 warn interface "MPI has btl_tcp_if_include=eth1 on $other"
-doctor A=1 run.threads=100
+doctor A=1 run.threads=100 run.dir=/run/runs
+result 'disks of their own' "$(ends 0; says warn 'run folder' "$other: /run/runs is not the first node's")" "$run_log"
 found 'too many threads' 0 warn cores "$first: .*100 threads on .*$other: "
-doctor "CLOCK_OFFSET=30 LD_PRELOAD=$TEST_BUILD/test/clock_stand_in.so"
+doctor "CLOCK_OFFSET=30 LD_PRELOAD=$TEST_BUILD/test/node_stand_in.so"
 found 'a clock that is wrong' 0 warn clock "the clock of $other is (29.9|30.0).* s before that of $first"
 echo "1..$number"

@@ -61,11 +61,11 @@ static void examine(struct doctor *doctor)
             snprintf(row->found, sizeof row->found, "not looked at, as %s", doctor->stop_reason);
         else
             checks[i].look(doctor, row);
-        doctor->rows = i + 1;
         if (i == DECK && !doctor->stop)
             doctor_gather_facts(doctor);
         if (i > DECK && !doctor->stop)
             comm_barrier(doctor->world); /* some checks are of one rank a node */
+        doctor->rows = i + 1;
     }
 }
 

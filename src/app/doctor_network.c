@@ -221,6 +221,7 @@ static void links_measure(struct comm *leaders, struct node_network *own)
     ENSURE(memory != NULL, "no memory to measure the network");
     for (int i = 0; i < NETWORK_ROUNDS; i++)
         own->link[i].to = -1;
+    own->sent = 0;
     own->interfaces = network_interfaces_read(own->interface);
     for (int i = 0; i < taken; i++) {
         int partner = network_partner(leaders->size, i * rounds / taken, leaders->rank);
@@ -321,8 +322,29 @@ void doctor_look_latency(struct doctor *doctor, struct doctor_row *row)
     say(doctor, row, network_judge_latency);
 }
 
+/* Once more, as other work on a node passes, and a bad cable stays: the best of both counts. */
+static void measure_again(struct doctor *doctor)
+{
+    struct node_network *own = own_of(doctor), before = *own;
+    links_measure(doctor->leaders, own);
+    for (int i = 0; i < NETWORK_ROUNDS; i++) {
+        struct network_link *link = &own->link[i], *old = &before.link[i];
+        link->rate = old->rate > link->rate ? old->rate : link->rate;
+        link->latency = old->latency < link->latency ? old->latency : link->latency;
+    }
+    share(doctor);
+}
+
 void doctor_look_bandwidth(struct doctor *doctor, struct doctor_row *row)
 {
+    if (doctor->node_count > 1 && doctor->leaders != NULL) {
+        struct doctor_row first = {.verdict = DOCTOR_SKIP};
+        say(doctor, &first, network_judge_bandwidth);
+        int64_t verdict = first.verdict;
+        comm_broadcast(doctor->leaders, &verdict, 1, COMM_INT64, 0);
+        if (verdict > DOCTOR_PASS)
+            measure_again(doctor);
+    }
     say(doctor, row, network_judge_bandwidth);
 }
 

@@ -50,7 +50,9 @@ static void *watch_main(void *unused)
             return NULL;
         if (speak && watch.last_words != NULL)
             watch.last_words(watch.what, watch.seconds);
-        if (late > (app_is_first_rank() ? watch.grace : 2 * watch.grace))
+        /* Nobody else ends what hangs before MPI has started. */
+        double wait = watch.rank >= 0 ? watch.grace : 0;
+        if (late > wait + (app_is_first_rank() ? 0 : watch.grace))
             give_up();
     }
 }
@@ -94,14 +96,20 @@ void doctor_watch_close(void)
     watch.open = watch.stop = false;
 }
 
-/* Left to a thread that does not come back. */
 struct bounded {
     pthread_mutex_t lock;
     pthread_cond_t over;
-    bool done;
+    bool done, left; /* left: nobody waits any more, and this is the thread's */
     void (*work)(void *);
     void *argument;
 };
+
+static void bounded_free(struct bounded *bounded)
+{
+    pthread_mutex_destroy(&bounded->lock);
+    pthread_cond_destroy(&bounded->over);
+    free(bounded);
+}
 
 static void *bounded_main(void *argument)
 {
@@ -109,8 +117,11 @@ static void *bounded_main(void *argument)
     bounded->work(bounded->argument);
     pthread_mutex_lock(&bounded->lock);
     bounded->done = true;
+    bool left = bounded->left;
     pthread_cond_signal(&bounded->over);
     pthread_mutex_unlock(&bounded->lock);
+    if (left)
+        bounded_free(bounded);
     return NULL;
 }
 
@@ -142,14 +153,13 @@ bool doctor_bounded(void (*work)(void *), void *argument, double seconds)
     for (int late = 0; !bounded->done && late == 0;)
         late = pthread_cond_timedwait(&bounded->over, &bounded->lock, &until);
     bool done = bounded->done;
-    pthread_mutex_unlock(&bounded->lock);
-    if (!done) {
+    bounded->left = !done;
+    if (!done)
         pthread_detach(thread);
+    pthread_mutex_unlock(&bounded->lock);
+    if (!done)
         return false;
-    }
     pthread_join(thread, NULL);
-    pthread_mutex_destroy(&bounded->lock);
-    pthread_cond_destroy(&bounded->over);
-    free(bounded);
+    bounded_free(bounded);
     return true;
 }
