@@ -347,14 +347,15 @@ static void suspicion_say(const struct table *table, double longest, double now)
     const double suspicious = 5;
     static bool said;
     char text[3072];
-    bool first = table->rank == 0 || silence_of(table, 0, now) >= suspicious;
-    double patience = suspicious + (first ? 0 : PRECEDENCE);
-    double least = fmax(patience - 2 * table->period, suspicious / 2);
-    if (!said && longest >= patience && silent_describe(table, least, now, text, sizeof text))
+    /* The second judge speaks where the first cannot. */
+    bool speaks = table->rank == 0 || silence_of(table, 0, now) >= suspicious;
+    double least = fmax(suspicious - 2 * table->period, suspicious / 2);
+    if (!said && speaks && longest >= suspicious &&
+        silent_describe(table, least, now, text, sizeof text))
         log_alarm("%s", text);
-    else if (said && longest < patience)
+    else if (said && longest < suspicious)
         log_alarm("all ranks are heard of again");
-    said = longest >= patience;
+    said = longest >= suspicious && (said || speaks);
 }
 
 static void judge(const struct table *table, double now)
