@@ -62,6 +62,7 @@ ended() {
 
 echo 1..3
 start cut two 4 mesh.silence=3 # a cable that mpirun does not watch
+sleep 1.5                      # all have told of a step
 cluster link 2 down
 bad=$(gone 20)
 grep -qE "^vittrain: failure: ranks 2-3 on $node_2 .*; last: rank 2 in .*, step [0-9]+, for .*; rank 3 in" "$run_log" ||
