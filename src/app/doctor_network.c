@@ -13,7 +13,7 @@
 #include "core/clock.h"
 
 enum { TAG_TRIP = 1, TAG_BLOCK = 2, TAG_CLOCK = 3 };
-enum { BLOCK = 256 << 10, IN_FLIGHT = 4 };
+enum { BLOCK = 256 << 10, IN_FLIGHT = 2 };
 
 /* ---- interfaces */
 static int64_t file_number(const char *format, const char *name)
@@ -183,22 +183,36 @@ static void blocks_receive(MPI_Comm group, int partner, char *memory, int64_t *m
     MPI_CHECK(MPI_Send(&answer, 1, MPI_CHAR, partner, TAG_BLOCK, group));
 }
 
+/* Both know by the clock of the one who leads whether there is time for another bout. */
+static bool bout_begins(MPI_Comm group, int partner, bool leads, double start)
+{
+    const double time = 0.5;
+    char go = clock_now() < start + time;
+    if (leads)
+        MPI_CHECK(MPI_Send(&go, 1, MPI_CHAR, partner, TAG_TRIP, group));
+    else
+        MPI_CHECK(MPI_Recv(&go, 1, MPI_CHAR, partner, TAG_TRIP, group, MPI_STATUS_IGNORE));
+    return go != 0;
+}
+
 /* Several times, as other work on a node may come in between: the best counts. */
 static void meet(MPI_Comm group, int self, int partner, char *memory, struct node_network *own,
                  struct network_link *link)
 {
     enum { BOUTS = 3 };
     bool leads = self < partner;
+    double start = clock_now();
     *link = (struct network_link){.from = self, .to = partner, .latency = INFINITY};
-    for (int turn = 0; turn < 2 * BOUTS; turn++) {
-        double latency = trip_measure(group, partner, leads), rate = 0;
-        if (leads == (turn % 2 == 0))
-            rate = blocks_send(group, partner, memory, &own->sent);
-        else
-            blocks_receive(group, partner, memory, &own->sent);
-        link->latency = latency < link->latency ? latency : link->latency;
-        link->rate = rate > link->rate ? rate : link->rate;
-    }
+    for (int bout = 0; bout < BOUTS && bout_begins(group, partner, leads, start); bout++)
+        for (int turn = 0; turn < 2; turn++) {
+            double latency = trip_measure(group, partner, leads), rate = 0;
+            if (leads == (turn == 0))
+                rate = blocks_send(group, partner, memory, &own->sent);
+            else
+                blocks_receive(group, partner, memory, &own->sent);
+            link->latency = latency < link->latency ? latency : link->latency;
+            link->rate = rate > link->rate ? rate : link->rate;
+        }
 }
 
 /* ---- all of them */
@@ -212,8 +226,18 @@ static void interfaces_count(struct node_network *own)
                 own->interface[i].moved = now[j].moved - own->interface[i].moved;
 }
 
+/* Collective, between two rounds: all know by the first node's watch that there is time for one. */
+static bool goes_on(struct comm *leaders, double start)
+{
+    const double time = 2.5; /* slow links may make rounds long */
+    int64_t go = clock_now() < start + time;
+    comm_broadcast(leaders, &go, 1, COMM_INT64, 0);
+    return go != 0;
+}
+
 static void links_measure(struct comm *leaders, struct node_network *own)
 {
+    double start = clock_now();
     MPI_Comm group = *(MPI_Comm *)comm_handle(leaders);
     int rounds = network_rounds(leaders->size);
     int taken = rounds < NETWORK_ROUNDS ? rounds : NETWORK_ROUNDS;
@@ -223,13 +247,13 @@ static void links_measure(struct comm *leaders, struct node_network *own)
         own->link[i].to = -1;
     own->sent = 0;
     own->interfaces = network_interfaces_read(own->interface);
-    for (int i = 0; i < taken; i++) {
+    for (int i = 0; i < taken && goes_on(leaders, start); i++) {
         int partner = network_partner(leaders->size, i * rounds / taken, leaders->rank);
-        comm_barrier(leaders);
         if (partner >= 0)
             meet(group, leaders->rank, partner, memory, own, &own->link[i]);
     }
     interfaces_count(own);
+    own->seconds = clock_now() - start;
     free(memory);
 }
 
@@ -329,6 +353,8 @@ static void measure_again(struct doctor *doctor)
     links_measure(doctor->leaders, own);
     for (int i = 0; i < NETWORK_ROUNDS; i++) {
         struct network_link *link = &own->link[i], *old = &before.link[i];
+        if (link->to < 0)
+            *link = *old;
         link->rate = old->rate > link->rate ? old->rate : link->rate;
         link->latency = old->latency < link->latency ? old->latency : link->latency;
     }
@@ -338,11 +364,12 @@ static void measure_again(struct doctor *doctor)
 void doctor_look_bandwidth(struct doctor *doctor, struct doctor_row *row)
 {
     if (doctor->node_count > 1 && doctor->leaders != NULL) {
+        const double little = 2;
         struct doctor_row first = {.verdict = DOCTOR_SKIP};
         say(doctor, &first, network_judge_bandwidth);
-        int64_t verdict = first.verdict;
-        comm_broadcast(doctor->leaders, &verdict, 1, COMM_INT64, 0);
-        if (verdict > DOCTOR_PASS)
+        int64_t again = first.verdict > DOCTOR_PASS && own_of(doctor)->seconds < little;
+        comm_broadcast(doctor->leaders, &again, 1, COMM_INT64, 0);
+        if (again)
             measure_again(doctor);
     }
     say(doctor, row, network_judge_bandwidth);

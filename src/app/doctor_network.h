@@ -27,6 +27,7 @@ struct node_network {
     struct network_link link[NETWORK_ROUNDS];
     struct network_interface interface[NETWORK_INTERFACES];
     int64_t interfaces;
+    double seconds;    /* that its links took */
     int64_t sent;      /* bytes in and out by the measurement */
     char setting[128]; /* MPI's btl_tcp_if_include; "" none */
     double skew;       /* clock minus the first node's, seconds; the least that it can be */
