@@ -61,10 +61,8 @@ static void trial_path(const struct trial *trial, const char *what, int node, ch
     snprintf(path, PATH_MAX, "%s/.doctor-%s-%s%d", trial->folder, trial->token, what, node);
 }
 
-static bool leave(const struct trial *trial, const char *path, const char *text,
-                  struct error *error)
+static bool leave(const char *path, const char *text, struct error *error)
 {
-    (void)trial;
     int file = durable_create(path, error);
     if (file < 0)
         return false;
@@ -91,7 +89,7 @@ static bool replace(struct trial *trial)
     char path[PATH_MAX], part[PATH_MAX];
     trial_path(trial, "node", trial->node, path);
     trial_path(trial, "part", trial->node, part);
-    return leave(trial, part, trial->token, &trial->error) &&
+    return leave(part, trial->token, &trial->error) &&
            (rename(part, path) == 0 || durable_failed(&trial->error, "rename", part, errno));
 }
 
@@ -102,7 +100,7 @@ static void trial_begin(void *argument)
     nearest_folder(trial->folder);
     trial_path(trial, "node", trial->node, path);
     trial_path(trial, "lock", 0, lock);
-    if (!leave(trial, path, "old", &trial->error) || !replace(trial))
+    if (!leave(path, "old", &trial->error) || !replace(trial))
         return;
     int reason = compare(path, trial->token);
     if (reason != 0)
