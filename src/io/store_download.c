@@ -1,4 +1,5 @@
-/* A download. Beside FILE.part lies FILE.part.from, which says what it is the beginning of. */
+/* A download. Beside FILE.part lies FILE.from.part, which says what it is the beginning of: names by
+ * which folders of checkpoints know what is not whole. */
 #include "io/store_download.h"
 
 #include <errno.h>
@@ -176,7 +177,7 @@ enum store_outcome store_download(struct store *store, const char *key, const ch
     struct download download = {.store = store, .key = key, .path = path};
     bool resumed = false, wrong = false;
     if (snprintf(download.part, PATH_SIZE, "%s.part", path) >= PATH_SIZE ||
-        snprintf(download.from, PATH_SIZE, "%s.part.from", path) >= PATH_SIZE) {
+        snprintf(download.from, PATH_SIZE, "%s.from.part", path) >= PATH_SIZE) {
         error_set(error, ERROR_USAGE, "%s: too long a name", path);
         return STORE_REFUSED;
     }
