@@ -93,7 +93,7 @@ left_over() {
     for node in 1 2; do
         processes=$(awk -v node=$node '$1 == node { printf "%s ", $2 }' "$work/everybody")
         [ -z "$processes" ] || cluster exec $node sh -c 'for p in "$@"; do
-            s=$(sed "s/.*) //; s/ .*//" "/proc/$p/stat" 2>/dev/null) && [ "$s" != Z ] && echo "$p $(cat /proc/$p/comm)"
+            s=$(sed "s/.*) //; s/ .*//" "/proc/$p/stat" 2>/dev/null) && [ "$s" != Z ] && echo "$p $(cat /proc/$p/comm) $s"
         done' sh $processes 2>/dev/null
     done
 }
@@ -130,10 +130,22 @@ judge() {
         seconds=$(since "$fault_at")
         sleep 0.5
     fi
-    remains=$(left_over)
+    # On a node that is cut off ranks find out by themselves. Open MPI's daemon there does so only when the cable
+    # is back, if data of it were under way: TCP tries for minutes then, whatever its keep-alive.
+    remains=$(left_over | grep vittrain)
+    until [ -z "$remains" ] || [ "$(since "$fault_at" | cut -d. -f1)" -ge 30 ]; do
+        sleep 0.5
+        remains=$(left_over | grep vittrain)
+    done
     lines=$(sed '/^vittrain: launch: restart/,$d; /^vittrain: error: launch/,$d' "$run_log" | grep -cE 'vittrain: (failure|error): ')
     named=$(grep -E 'vittrain: (failure|error): ' "$run_log" | head -n 1 | { grep -cE "$4" || true; })
     undo
+    tries=0
+    until [ -n "$remains" ] || [ -z "$(left_over)" ] || [ $tries -gt 20 ]; do
+        sleep 0.5
+        tries=$((tries + 1))
+    done
+    [ -n "$remains" ] || remains=$(left_over)
     if [ "$5" = 0 ]; then
         from=$(newest)
         cp "$run_log" "$work/first.log"
