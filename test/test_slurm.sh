@@ -1,6 +1,6 @@
 #!/bin/sh
 # A job of jobs/ on two nodes under a real Slurm: warned before its limit it stops, goes back to the queue, goes
-# on, and ends with the weights of a job that was left alone, bit for bit.
+# on, and ends with the weights of a job that was left alone, bit for bit. `vittrain launch` starts srun again.
 . "$TEST_SOURCE/test/program.sh"
 
 cluster() { sh "$TEST_SOURCE/test/cluster.sh" "$work" "$@"; }
@@ -26,7 +26,7 @@ wait_for() {
     done
 }
 
-echo 1..4
+echo 1..5
 job=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps)
 wait_for 'set-up took' "runs/ddp_2node-$job/train.log"
 cluster head scancel --batch --signal=USR1 "$job"
@@ -55,3 +55,17 @@ for node in 1 2; do
 done
 grep -q '8 ranks on 2 nodes' "runs/ddp_2node-$job/train.log" || bad="$bad not on two nodes of 4 ranks"
 result 'each node has a log' "$bad"
+
+cat >launch.sbatch <<END
+#!/bin/sh
+#SBATCH --nodes=2 --ntasks-per-node=2 --output=launch.log
+exec "$vittrain" launch -- srun "$vittrain" $small train.epochs=2 checkpoint.every=0.2 run.dir=launched debug.pause=backward:13:4
+END
+job=$(cluster head sbatch --parsable launch.sbatch)
+wait_for 'debug.pause: rank 3' launch.log
+cluster exec 2 kill -9 "$(sed -n 's/.*debug.pause: rank 3 on .*(process \([0-9]*\)).*/\1/p' launch.log)"
+[ "$(cluster wait "$job" 60)" = COMPLETED ] && bad= || bad='not completed; '
+grep -q "^vittrain: launch: restart 1 of 3 .*rank 3 on $(cluster name 2) was killed" launch.log || bad="$bad no restart; "
+grep -q 'resuming from launched/checkpoints/step-00000010.h5' launch.log || bad="$bad it began anew; "
+[ -s launched/result.json ] || bad="$bad no result"
+result 'srun is started again when a rank was killed' "$bad" launch.log
