@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/store_sign.h"
+#include "store/sign.h"
 
 enum { PAIRS = 8 };
 

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-#include "io/store_upload.h"
-#include "io/store_xml.h"
+#include "store/upload.h"
+#include "store/xml.h"
 
 /* 10,000 parts of at least 5 MiB and at most 5 GiB must do for whatever is sent, up to 5 TiB. */
 static void parts_suffice(void **state)

@@ -6,7 +6,7 @@
 #include "app/app.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "io/store_run.h"
+#include "store/run_upload.h"
 
 /* Passes in a row that bring nothing; each request of them is tried for some seconds. */
 enum { FRUITLESS_PASSES = 3 };

@@ -12,7 +12,7 @@
 #include "core/folder.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "io/store_download.h"
+#include "store/download.h"
 
 /* Rank 0's, while it retrieves. */
 struct source {

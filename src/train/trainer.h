@@ -7,7 +7,7 @@
 #include "io/monitor.h"
 #include "io/run_folder.h"
 #include "io/run_log.h"
-#include "io/store_sender.h"
+#include "store/sender.h"
 #include "train/agreement.h"
 #include "train/evaluate.h"
 #include "train/feed.h"

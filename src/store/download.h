@@ -1,9 +1,9 @@
 /* Objects of a store as files: in ranges, which a download that broke off goes on with, and
  * compared with the sums that the store has. */
-#ifndef VITTRAIN_IO_STORE_DOWNLOAD_H
-#define VITTRAIN_IO_STORE_DOWNLOAD_H
+#ifndef VITTRAIN_STORE_DOWNLOAD_H
+#define VITTRAIN_STORE_DOWNLOAD_H
 
-#include "io/store_object.h"
+#include "store/object.h"
 
 /* Gets an object into PATH by way of PATH.part; the folder must be there. Does nothing where PATH
  * is that object already. Sums that are compared: the CRC32C that uploads of ours keep with an

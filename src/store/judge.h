@@ -1,11 +1,10 @@
-/* What came of one try at a request, and what to do about it. Between store_request.c and
- * store_judge.c. */
-#ifndef VITTRAIN_IO_STORE_JUDGE_H
-#define VITTRAIN_IO_STORE_JUDGE_H
+/* What came of one try at a request, and what to do about it. Between request.c and judge.c. */
+#ifndef VITTRAIN_STORE_JUDGE_H
+#define VITTRAIN_STORE_JUDGE_H
 
 #include <curl/curl.h>
 
-#include "io/store_request.h"
+#include "store/request.h"
 
 struct store_result {
     CURLcode curl;

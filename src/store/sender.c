@@ -2,7 +2,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* gettid */
 #endif
-#include "io/store_sender.h"
+#include "store/sender.h"
 
 #include <errno.h>
 #include <math.h>

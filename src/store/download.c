@@ -1,6 +1,6 @@
-/* A download. Beside FILE.part lies FILE.from.part, which says what it is the beginning of: names by
- * which folders of checkpoints know what is not whole. */
-#include "io/store_download.h"
+/* A download. Beside FILE.part lies FILE.from.part, which says what it is the beginning of: names
+ * by which folders of checkpoints know what is not whole. */
+#include "store/download.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "core/log.h"
 #include "data/checksum.h"
 #include "data/transfer.h"
-#include "io/store_upload.h"
+#include "store/upload.h"
 
 enum { RANGE = 16 << 20, PATH_SIZE = 4096, REPLACEMENTS = 3 };
 

@@ -1,5 +1,5 @@
 /* A pass: look what there is, send what has changed since it was sent, smallest first. */
-#include "io/store_run.h"
+#include "store/run_upload.h"
 
 #include <dirent.h>
 #include <errno.h>

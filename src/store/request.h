@@ -1,13 +1,13 @@
 /* One request to an object store, signed, and tried again while that may help: backoff with jitter
  * after 5xx, 429, time-outs and broken connections; at once after the store has told its region or
  * its time, or that credentials are over and there are new ones. */
-#ifndef VITTRAIN_IO_STORE_REQUEST_H
-#define VITTRAIN_IO_STORE_REQUEST_H
+#ifndef VITTRAIN_STORE_REQUEST_H
+#define VITTRAIN_STORE_REQUEST_H
 
 #include <stddef.h>
 
-#include "io/store.h"
-#include "io/store_sign.h"
+#include "store/sign.h"
+#include "store/store.h"
 
 enum { STORE_PAIRS = 8, STORE_ETAG = 160 };
 
@@ -29,7 +29,7 @@ struct store_reply {
     char code[64], message[256];        /* of an error */
     char etag[STORE_ETAG];              /* without quotes */
     char crc32c[16], sha256[48];        /* x-amz-checksum-*: base64 */
-    char own_crc32c[16];                /* x-amz-meta-crc32c: hexadecimal, by store_upload.c */
+    char own_crc32c[16];                /* x-amz-meta-crc32c: hexadecimal, by upload.c */
     char region[64];                    /* x-amz-bucket-region */
     char encryption[32];                /* x-amz-server-side-encryption */
     int64_t length;                     /* of the object, or of the range; -1: not told */

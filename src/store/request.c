@@ -1,7 +1,7 @@
 /* One request by libcurl, signed by us. The body of an upload is read from its file as it goes, so
  * that memory does not depend on sizes; its sums are computed before, since the signature holds one
  * of them. */
-#include "io/store_request.h"
+#include "store/request.h"
 
 #include <errno.h>
 #include <math.h>
@@ -19,7 +19,7 @@
 #include "core/clock.h"
 #include "core/crc32c.h"
 #include "data/transfer.h"
-#include "io/store_judge.h"
+#include "store/judge.h"
 
 enum { CONNECT_SECONDS = 10, CHUNK = 1 << 16, URL_SIZE = 8192 };
 enum { LONGEST_REPLY = 16 << 20 };

@@ -1,10 +1,10 @@
 /* The thread that sends a run's folder while the run goes: of the lowest priority, beside the
  * steps. It looks at the folder every second; nobody tells it anything, and nobody waits for
  * it but the end of the run. */
-#ifndef VITTRAIN_IO_STORE_SENDER_H
-#define VITTRAIN_IO_STORE_SENDER_H
+#ifndef VITTRAIN_STORE_SENDER_H
+#define VITTRAIN_STORE_SENDER_H
 
-#include "io/store_run.h"
+#include "store/run_upload.h"
 
 struct store_sender;
 

@@ -1,7 +1,7 @@
 /* Who we are to an object store, and the settings that come with it: looked for where AWS's own
  * tools look, in their order. */
-#ifndef VITTRAIN_IO_STORE_CREDENTIALS_H
-#define VITTRAIN_IO_STORE_CREDENTIALS_H
+#ifndef VITTRAIN_STORE_CREDENTIALS_H
+#define VITTRAIN_STORE_CREDENTIALS_H
 
 #include <stdbool.h>
 #include <stddef.h>

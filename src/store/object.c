@@ -1,12 +1,12 @@
 /* Operations of S3 on whole objects. */
-#include "io/store_object.h"
+#include "store/object.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"
-#include "io/store_xml.h"
+#include "store/xml.h"
 
 static struct store_request plain(const char *method, const char *key)
 {

@@ -1,9 +1,9 @@
 /* Credentials of the role that a container or an instance has, asked of the service beside it. They
- * are for some hours and asked for again before they end (store_request.c). */
+ * are for some hours and asked for again before they end (request.c). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* timegm */
 #endif
-#include "io/store_credentials.h"
+#include "store/credentials.h"
 
 #include <stdio.h>
 #include <stdlib.h>

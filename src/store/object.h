@@ -1,8 +1,8 @@
-/* What we ask of an object store: an operation of S3 each, with tries (store_request.h). */
-#ifndef VITTRAIN_IO_STORE_OBJECT_H
-#define VITTRAIN_IO_STORE_OBJECT_H
+/* What we ask of an object store: an operation of S3 each, with tries (request.h). */
+#ifndef VITTRAIN_STORE_OBJECT_H
+#define VITTRAIN_STORE_OBJECT_H
 
-#include "io/store_request.h"
+#include "store/request.h"
 
 enum { STORE_UPLOAD_ID = 1024, STORE_PARTS = 10000 };
 

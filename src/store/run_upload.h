@@ -2,10 +2,10 @@
  * the folder itself: deck, log, tables, events, result, weights) under its own name, and the
  * checkpoints that last.h5 and best.h5 lead to as checkpoints/step-N.h5, with their names in
  * checkpoints/last.txt and checkpoints/best.txt, since a store has no links. */
-#ifndef VITTRAIN_IO_STORE_RUN_H
-#define VITTRAIN_IO_STORE_RUN_H
+#ifndef VITTRAIN_STORE_RUN_UPLOAD_H
+#define VITTRAIN_STORE_RUN_UPLOAD_H
 
-#include "io/store_upload.h"
+#include "store/upload.h"
 
 enum { STORE_PATH = 2048 };
 

@@ -1,6 +1,6 @@
 /* The canonical form of a request, its hash, and the signature by a key made for day, region and
  * service. */
-#include "io/store_sign.h"
+#include "store/sign.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
 #endif
-#include "io/store_xml.h"
+#include "store/xml.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* What object stores answer is XML of a few plain elements; this finds them, whatever stands
  * around. No attributes, comments or nested elements of one name: the replies have none. */
-#ifndef VITTRAIN_IO_STORE_XML_H
-#define VITTRAIN_IO_STORE_XML_H
+#ifndef VITTRAIN_STORE_XML_H
+#define VITTRAIN_STORE_XML_H
 
 #include <stdbool.h>
 #include <stddef.h>

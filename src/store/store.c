@@ -1,5 +1,5 @@
 /* Where an object store is and who we are to it. */
-#include "io/store.h"
+#include "store/store.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include <curl/curl.h>
 
 #include "core/text.h"
-#include "io/store_object.h"
+#include "store/object.h"
 
 enum { TRIES = 6, CHECK_TRIES = 2, PATIENCE = 30, CHECK_PATIENCE = 5 };
 

@@ -1,9 +1,8 @@
 /* An object store that speaks S3 (Amazon's, MinIO, Ceph, Swift, ...): where it is, who we are to
  * it, and one connection. One thread at a time uses a store; store_cancel alone may come from
- * another. What is asked of it: store_request.h, store_object.h; files: store_upload.h,
- * store_download.h. */
-#ifndef VITTRAIN_IO_STORE_H
-#define VITTRAIN_IO_STORE_H
+ * another. What is asked of it: request.h, object.h; files: upload.h, download.h. */
+#ifndef VITTRAIN_STORE_STORE_H
+#define VITTRAIN_STORE_STORE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,7 +10,7 @@
 #include <stdint.h>
 
 #include "core/error.h"
-#include "io/store_credentials.h"
+#include "store/credentials.h"
 
 enum { STORE_BUCKET = 256, STORE_KEY = 1025, STORE_URL = STORE_BUCKET + STORE_KEY + 8 };
 
@@ -36,7 +35,7 @@ enum store_outcome {
     STORE_CANCELLED /* by store_cancel */
 };
 
-/* The fields are those of store*.c. */
+/* The fields are those of this room. */
 struct store {
     char bucket[STORE_BUCKET], region[64];
     char scheme[8], authority[300], base[256]; /* of the endpoint; base: its path, no last slash */

@@ -1,5 +1,5 @@
 /* A small JSON file, written anew at each change. */
-#include "io/store_state.h"
+#include "store/state.h"
 
 #include <errno.h>
 #include <fcntl.h>

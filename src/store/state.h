@@ -2,14 +2,14 @@
  * ended, so that the next part of the run (or `vittrain upload`) goes on with them, and the
  * checkpoints that it has sent, so that superseded ones can be removed from the store. One process
  * at a time has it (FOLDER/.upload.lock). */
-#ifndef VITTRAIN_IO_STORE_STATE_H
-#define VITTRAIN_IO_STORE_STATE_H
+#ifndef VITTRAIN_STORE_STATE_H
+#define VITTRAIN_STORE_STATE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "core/error.h"
-#include "io/store_object.h"
+#include "store/object.h"
 
 struct store_state;
 

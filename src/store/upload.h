@@ -1,9 +1,9 @@
 /* One file into an object store: in one piece, or in parts that an interrupted upload goes on with;
  * compared with what the store has in the end. */
-#ifndef VITTRAIN_IO_STORE_UPLOAD_H
-#define VITTRAIN_IO_STORE_UPLOAD_H
+#ifndef VITTRAIN_STORE_UPLOAD_H
+#define VITTRAIN_STORE_UPLOAD_H
 
-#include "io/store_state.h"
+#include "store/state.h"
 
 /* What a file was when it was sent. */
 struct store_identity {

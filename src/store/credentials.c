@@ -1,6 +1,6 @@
 /* Credentials from the environment and from the files of AWS's tools. Their lines may be longer
  * than inih reads (a session's token is), and blocks in them are set in, so they are read here. */
-#include "io/store_credentials.h"
+#include "store/credentials.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The way of one file. All that is needed to go on with an upload in parts is in the state and, of
  * the parts, in the store. */
-#include "io/store_upload.h"
+#include "store/upload.h"
 
 #include <errno.h>
 #include <fcntl.h>

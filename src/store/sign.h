@@ -2,8 +2,8 @@
  * request says. libcurl has it, too, but signs the query as it stands (unsorted), leaves out the
  * payload's hash in the versions that are installed, and knows nothing of what a retry needs.
  * Source: "Authenticating Requests (AWS Signature Version 4)" of the Amazon S3 API Reference. */
-#ifndef VITTRAIN_IO_STORE_SIGN_H
-#define VITTRAIN_IO_STORE_SIGN_H
+#ifndef VITTRAIN_STORE_SIGN_H
+#define VITTRAIN_STORE_SIGN_H
 
 #include <stdbool.h>
 #include <stddef.h>

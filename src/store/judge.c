@@ -1,5 +1,5 @@
 /* Which failures pass, which a person has to put right, and how. */
-#include "io/store_judge.h"
+#include "store/judge.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "core/log.h"
-#include "io/store_xml.h"
+#include "store/xml.h"
 
 /* Credentials are asked for anew so long before they end. */
 enum { RENEWAL_SECONDS = 300, CLOCK_TOLERANCE = 60 };
