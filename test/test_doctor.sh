@@ -30,9 +30,14 @@ grep -q '^vittrain: error: doctor: 3 of 17 checks failed: run folder, space, dat
 result 'as JSON, without a folder and data' "$bad" "$work/doctor.json"
 fails 1 'no other command has --json' 2 'the command plan has no such flag' plan --json
 run 1 deck doctor train.bacth=3
-result 'a deck that cannot be read' "$(ends 10; says fail deck 'train.bacth')" "$run_log"
+bad=$(ends 10; says fail deck 'train.bacth')
+grep -q -- '-> correct it' "$run_log" || bad="$bad other advice;"
+result 'a deck that cannot be read' "$bad" "$run_log"
 run 1 deck doctor somewhere
 result 'a word that is no deck' "$(ends 10; says fail deck 'not "somewhere"')" "$run_log"
+: >"$work/file"
+run 1 below doctor run.dir="$work/file/run"
+result 'a run folder below a file' "$(ends 10; says fail 'run folder' 'file is no folder')" "$run_log"
 run 2 crowd doctor run.threads=300
 result 'more threads than CPUs' "$(ends 0; says warn cores '2 ranks of 300 threads on')" "$run_log"
 

@@ -57,7 +57,7 @@ fault() {
     result "$4" "$bad" "$run_log"
 }
 
-echo 1..16
+echo 1..18
 run 2 whole run.dir="$work/whole" $steps
 result 'a run that nothing disturbs' "$([ $status -eq 0 ] || echo "status $status")" "$work/whole.log"
 
@@ -106,3 +106,13 @@ status=$? run_log=$work/told.log
 check 'signals are passed on' 41 0 ready
 OMPI_COMM_WORLD_RANK=0 run 1 inside launch -- true
 result 'launch is not launched' "$(failed_otherwise 2 'not started by them' | tr '\n' ' ')" "$work/inside.log"
+
+# Who reads what it says goes away.
+{
+    "$vittrain" launch -- sh -c "sleep 0.3; echo one >&2; sleep 0.2; echo two >&2; touch '$work/reached'" 2>&1
+    echo $? >"$work/unread"
+} | true
+result 'nobody reads its stderr any more: the command goes on' \
+    "$([ -e "$work/reached" ] && [ "$(cat "$work/unread")" = 0 ] || echo "status $(cat "$work/unread")")"
+launch half --restarts 1.5 -- true
+check 'restarts are whole' 2 0 'takes a whole number'

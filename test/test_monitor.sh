@@ -35,7 +35,7 @@ page_faults() {
     if command -v promtool >/dev/null 2>&1; then promtool check metrics <"$1" 2>&1; fi
 }
 
-echo 1..14
+echo 1..15
 cd "$work" || exit 1
 for ranks in 1 2; do
     folder=$work/run$ranks
@@ -120,3 +120,10 @@ wait
 bad=$([ -s "$work/page/result.json" ] || echo 'the run did not end')
 [ ! -e "$page" ] || bad="$bad; it is still there"
 result 'is removed at the end' "$bad" "$work/page.log"
+
+mkfifo "$work/device"
+run 1 device $small train.steps=3 output.prometheus="$work/device" run.dir="$work/devices"
+bad=$([ $status -eq 0 ] || echo "status $status")
+[ -p "$work/device" ] || bad="$bad; it is gone"
+grep -q '^warning: .*/device: is no file .* the run, which goes on' "$work/device.log" || bad="$bad; no warning"
+result 'a page never takes the place of a device' "$bad" "$work/device.log"

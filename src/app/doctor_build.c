@@ -41,8 +41,9 @@ void doctor_look_deck(struct doctor *doctor, struct doctor_row *row)
     static const char advice[] = "give all ranks one command line, and copy the decks to all nodes";
     struct comm *world = doctor->world;
     struct error error = *doctor->parse_error;
+    bool own = error.kind != ERROR_NONE; /* then, as a rule, on all ranks */
     if (!comm_agree(world, &error))
-        doctor_say(row, DOCTOR_FAIL, advice, "%s", error.text);
+        doctor_say(row, DOCTOR_FAIL, own ? "correct it, the same on all ranks" : advice, "%s", error.text);
     else if (!app_same_command(world, doctor->line, &error)) {
         doctor->stop = true;
         doctor->stop_reason = "ranks were given different commands";

@@ -40,10 +40,12 @@ static const char *wanted_folder(const struct doctor *doctor)
 }
 
 /* The folder itself, or the nearest above it. */
-static void nearest_folder(char folder[OPTION_TEXT])
+static bool nearest_folder(char folder[OPTION_TEXT], struct error *error)
 {
     struct stat status;
-    while (stat(folder, &status) != 0 || !S_ISDIR(status.st_mode)) {
+    for (int missing; (missing = stat(folder, &status)) != 0 || !S_ISDIR(status.st_mode);) {
+        if (missing == 0)
+            return error_set(error, ERROR_FILE, "%s is no folder", folder);
         char *slash = strrchr(folder, '/');
         if (slash == NULL)
             strcpy(folder, ".");
@@ -52,8 +54,9 @@ static void nearest_folder(char folder[OPTION_TEXT])
         else
             *slash = '\0';
         if (strcmp(folder, ".") == 0 || strcmp(folder, "/") == 0)
-            return;
+            return true;
     }
+    return true;
 }
 
 static void trial_path(const struct trial *trial, const char *what, int node, char path[PATH_MAX])
@@ -97,7 +100,8 @@ static void trial_begin(void *argument)
 {
     struct trial *trial = argument;
     char path[PATH_MAX], lock[PATH_MAX];
-    nearest_folder(trial->folder);
+    if (!nearest_folder(trial->folder, &trial->error))
+        return;
     trial_path(trial, "node", trial->node, path);
     trial_path(trial, "lock", 0, lock);
     if (!leave(path, "old", &trial->error) || !replace(trial))
@@ -235,7 +239,8 @@ static void room_read(void *argument)
 {
     struct trial *trial = argument;
     struct statvfs system;
-    nearest_folder(trial->folder);
+    if (!nearest_folder(trial->folder, &trial->error))
+        return;
     if (statvfs(trial->folder, &system) != 0) {
         durable_failed(&trial->error, "look at", trial->folder, errno);
         return;
@@ -292,13 +297,12 @@ void doctor_look_space(struct doctor *doctor, struct doctor_row *row)
     if (doctor->leaders == NULL)
         return;
     struct trial *trial = trial_make(doctor);
-    char text[256] = "";
+    char text[256];
     bool back = doctor_bounded(room_read, trial, patience);
-    if (!back)
-        snprintf(text, sizeof text, "%.200s does not answer", wanted_folder(doctor));
-    else if (trial->error.kind != ERROR_NONE)
-        snprintf(text, sizeof text, "%.255s", trial->error.text);
-    doctor_say_of_nodes(doctor, row, text, DOCTOR_FAIL, hangs);
+    snprintf(text, sizeof text, "%.200s does not answer", back ? "" : wanted_folder(doctor));
+    doctor_say_of_nodes(doctor, row, back ? "" : text, DOCTOR_FAIL, hangs);
+    snprintf(text, sizeof text, "%.255s", back ? trial->error.text : "");
+    doctor_say_of_nodes(doctor, row, text, DOCTOR_FAIL, "choose another run.dir");
     bool few = back && trial->files < FILES_LEAST;
     doctor_say_of_nodes(doctor, row, few ? "no more files can be made (df -i)" : "", DOCTOR_WARN,
                         "remove some, or choose another run.dir");

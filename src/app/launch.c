@@ -69,6 +69,9 @@ static bool launch_read(struct launch *launch, int count, char **words, struct e
             if (!number_read(words[i], next, &value, error))
                 return false;
             launch->restarts = (int)value;
+            if (launch->restarts != value)
+                return error_set(error, ERROR_USAGE,
+                                 "launch: --restarts takes a whole number, not %s", next);
         } else if (strcmp(words[i], "--grace") == 0) {
             if (!number_read(words[i], next, &launch->grace, error))
                 return false;

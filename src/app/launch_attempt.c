@@ -54,6 +54,7 @@ void attempt_prepare(void)
     ENSURE(sigprocmask(SIG_BLOCK, &set, NULL) == 0, "cannot block signals: %s", strerror(errno));
     signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     ENSURE(signals >= 0, "cannot read signals: %s", strerror(errno));
+    signal(SIGPIPE, SIG_IGN); /* whoever reads our stderr may go away */
     /* What the command leaves behind becomes our child, to be ended and buried. */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
@@ -267,6 +268,7 @@ static _Noreturn void become(char *const *words, int stderr_end, int report)
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* nothing is left of who loses its supervisor */
     signal(SIGXFSZ, SIG_DFL);
+    signal(SIGPIPE, SIG_DFL);
     signal(SIGTTIN, SIG_IGN); /* it is not the terminal's foreground */
     signal(SIGTTOU, SIG_IGN);
     dup2(stderr_end, STDERR_FILENO);

@@ -144,6 +144,7 @@ static _Noreturn void host_ask(const struct launched_hosts *hosts, const char *n
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
     setsid();
     dup2(nothing, STDIN_FILENO);
     dup2(nothing, STDOUT_FILENO);

@@ -138,6 +138,11 @@ static bool sync_directory_of(const char *path, struct error *error)
 
 bool durable_rename(const char *from, const char *to, struct error *error)
 {
+    struct stat there;
+    /* root may replace /dev/null */
+    if (lstat(to, &there) == 0 && !S_ISREG(there.st_mode) && !S_ISLNK(there.st_mode))
+        return error_set(error, ERROR_FILE, "%s: is no file (a %s); write to another name", to,
+                         S_ISDIR(there.st_mode) ? "folder" : "device or pipe");
     if (rename(from, to) != 0)
         return durable_failed(error, "rename to", to, errno);
     return sync_directory_of(to, error);

@@ -18,8 +18,8 @@ int durable_create(const char *path, struct error *error);
  */
 int durable_open(const char *path, struct error *error);
 
-/* Makes sure that there is room for these bytes, and makes the file that long; where the file system
- * cannot reserve space the free space is compared and the file stays as it is. */
+/* Makes sure that there is room for these bytes, and makes the file that long; where the file
+ * system cannot reserve space the free space is compared and the file stays as it is. */
 bool durable_reserve(int descriptor, const char *path, int64_t bytes, struct error *error);
 
 /* All the bytes at this offset of the file. */
@@ -30,7 +30,8 @@ bool durable_write(int descriptor, const char *path, const void *data, size_t by
 bool durable_sync(int descriptor, const char *path, struct error *error);
 bool durable_close(int descriptor, const char *path, struct error *error);
 
-/* Renames and syncs the directory. */
+/* Renames and syncs the directory. Replaces files only: a device, a pipe or a folder of that name
+ * is an error (ERROR_FILE). */
 bool durable_rename(const char *from, const char *to, struct error *error);
 
 /* Reads exactly these bytes; a file that ends before is an error (ERROR_CHECKPOINT). */

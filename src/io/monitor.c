@@ -37,6 +37,7 @@ struct monitor {
     struct error table_lost; /* why, if it was lost after the start */
     struct error board_lost;
     char page[FILE_PATH]; /* for Prometheus; "": none */
+    bool page_written;
     struct error page_lost;
     bool trouble_said;
     struct sensor_sums sums[SENSOR_COUNT];
@@ -119,7 +120,9 @@ static void page_write(struct monitor *monitor, const struct sensor_reading *rea
         .step = atomic_load_explicit(&monitor->step, memory_order_relaxed),
         .figures = rank == 0 ? &figures : NULL,
         .reading = reading};
-    if (!prometheus_write(monitor->page, &page, &monitor->page_lost))
+    if (prometheus_write(monitor->page, &page, &monitor->page_lost))
+        monitor->page_written = true;
+    else
         log_alarm("rank %d on %s: %s: Prometheus gets no more of the run, which goes on", rank,
                   comm_host(), monitor->page_lost.text);
 }
@@ -180,7 +183,7 @@ static bool sleep_until(struct monitor *monitor, double moment)
 /* A page that stayed would tell for ever of a run that has ended. */
 static void monitor_free(struct monitor *monitor)
 {
-    if (monitor->page[0] != '\0')
+    if (monitor->page_written)
         unlink(monitor->page);
     csv_close(&monitor->table);
     cpu_sensors_close(monitor->cpu);
