@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -29,6 +30,13 @@ static char **arguments;
 /* What is under test as a rank of its own, up to its end. */
 typedef void way_of_dying(void);
 
+/* Told to end, and killed before it was this process's turn. */
+static void terminate_late(void)
+{
+    kill(getpid(), SIGTERM);
+    raise(SIGKILL);
+}
+
 static _Noreturn void rank_run(way_of_dying *die, int said)
 {
     static const struct rlimit no_core = {0, 0};
@@ -41,6 +49,8 @@ static _Noreturn void rank_run(way_of_dying *die, int said)
     setpgid(0, 0);
     signals_prepare();
     guard_open(argument_count, arguments);
+    if (die != terminate_late)
+        signals_wait();
     signals_open(RANK, comm_host());
     status_set_step(120);
     status_name_unit(3, "blocks.3");
@@ -140,19 +150,8 @@ static void say_and_leave(void)
 
 static void terminate(void)
 {
-    raise(SIGTERM);
-    sleep(5);
-}
-
-/* Told to end, and killed before it was this process's turn. */
-static void terminate_late(void)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigprocmask(SIG_BLOCK, &set, NULL);
     kill(getpid(), SIGTERM);
-    raise(SIGKILL);
+    sleep(5);
 }
 
 static void known_ends_are_not_told(void **state)
@@ -163,12 +162,35 @@ static void known_ends_are_not_told(void **state)
     assert_string_equal(said_of(terminate), "");
 }
 
+/* A handler would run on the stack of a thread that computes (signals.c). */
+static void be_asked_to_stop(void)
+{
+    sigset_t blocked;
+    pthread_sigmask(SIG_BLOCK, NULL, &blocked);
+    kill(getpid(), SIGUSR1);
+    for (double start = clock_now(); !comm_stop_wanted() && clock_now() < start + 2;)
+        usleep(1000);
+    status_set_ending(STATUS_SAID);
+    dprintf(STDERR_FILENO, "%d %d %d", sigismember(&blocked, SIGUSR1),
+            sigismember(&blocked, SIGTERM), comm_stop_wanted());
+    _exit(0);
+}
+
+static void signals_interrupt_nobody(void **state)
+{
+    (void)state;
+    assert_string_equal(said_of(be_asked_to_stop), "1 1 1");
+}
+
 /* To the whole group, the guard included, if it were in it. */
 static void kill_group(void)
 {
     static const int signals[] = {SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGTERM};
+    sigset_t none;
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
         signal(signals[i], SIG_IGN);
+    sigemptyset(&none);
+    pthread_sigmask(SIG_SETMASK, &none, NULL); /* what is blocked is not ignored */
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
         kill(0, signals[i]);
     kill(0, SIGKILL);
@@ -217,6 +239,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deaths_are_told),
         cmocka_unit_test(known_ends_are_not_told),
+        cmocka_unit_test(signals_interrupt_nobody),
         cmocka_unit_test(guard_outlives_signals_to_the_group),
         cmocka_unit_test(guard_keeps_no_descriptors),
     };

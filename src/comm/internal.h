@@ -187,12 +187,14 @@ void failure_end(void) __attribute__((noreturn));
  * the guard. Without one (no process to be had) a rank that is killed is missed by others only. */
 void guard_open(int argc, char **argv);
 bool guard_is_open(void);
-/* In a signal's handler, of a rank that its launcher ends: where others have been silent the guard
+/* Of a rank that its launcher ends: where others have been silent the guard
  * says so, as long as there still is somebody who reads it. */
 void guard_tell_silence(void);
 
-/* signals.c: before MPI starts, and so as early as can be: SIGUSR1 and SIGTERM. */
+/* signals.c: before MPI starts, and so as early as can be: keeps SIGUSR1 and SIGTERM from this
+ * thread and all that it starts; and, when the guard is forked, has a thread wait for them. */
 void signals_prepare(void);
+void signals_wait(void);
 /* Ends this process so much later, with ERROR_PEER, whatever its threads hang in. */
 void signals_end_after(unsigned seconds);
 /* What a signal of a fault means; NULL: it is none. */

@@ -320,6 +320,7 @@ bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error 
     signals_prepare();
     if (!world_is_alone())
         guard_open(*argc, *argv);
+    signals_wait();
     world_set_environment();
     if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &threads) != MPI_SUCCESS) {
         status_set_ending(STATUS_SAID);

@@ -1,9 +1,12 @@
 /* What signals do. SIGUSR1 asks for a graceful stop; SIGTERM does, too, where the launcher waits
- * for it, and else ends the process as it always did. A rank that dies of a fault leaves word of it
- * for its guard, or without one says it itself; then the signal does what it would have done, which
- * ends the process, and mpirun ends the others. */
+ * for it, and else ends the process as it always did. Both are waited for by a thread of their own
+ * and never handled: a handler's frame would lie on the stack of whoever computes, where oneDNN's
+ * products in fp32 keep numbers below the stack pointer, further than any ABI protects. A rank that
+ * dies of a fault leaves word of it for its guard, or without one says it itself; then the signal
+ * does what it would have done, which ends the process, and mpirun ends the others. */
 #include "comm/internal.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -39,7 +42,8 @@ const char *signals_meaning(int signal)
 }
 
 static bool launcher_waits;
-static _Atomic bool stop_wanted; /* lock-free, as a handler needs it */
+static _Atomic bool stop_wanted;
+static sigset_t waited_for;
 
 bool comm_launcher_waits(void)
 {
@@ -51,7 +55,7 @@ bool comm_stop_wanted(void)
     return atomic_load_explicit(&stop_wanted, memory_order_relaxed);
 }
 
-static void stop_handle(int number)
+static void signal_take(int number)
 {
     if (number == SIGTERM) {
         status_set_ending(STATUS_TERMINATED); /* SIGKILL may follow */
@@ -61,8 +65,21 @@ static void stop_handle(int number)
         atomic_store_explicit(&stop_wanted, true, memory_order_relaxed);
         return;
     }
+    sigset_t own;
+    sigemptyset(&own);
+    sigaddset(&own, number);
     signal(number, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, &own, NULL);
     raise(number);
+}
+
+static void *signals_main(void *argument)
+{
+    int number;
+    (void)argument;
+    while (sigwait(&waited_for, &number) == 0)
+        signal_take(number);
+    return NULL;
 }
 
 void signals_prepare(void)
@@ -70,10 +87,19 @@ void signals_prepare(void)
     /* mpirun kills a second after SIGTERM. */
     launcher_waits = getenv("OMPI_COMM_WORLD_SIZE") == NULL &&
                      (getenv("SLURM_PROCID") != NULL || getenv("PMIX_RANK") != NULL);
-    struct sigaction action = {.sa_handler = stop_handle, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    ENSURE(sigaction(SIGUSR1, &action, NULL) == 0 && sigaction(SIGTERM, &action, NULL) == 0,
-           "cannot catch SIGUSR1 and SIGTERM");
+    sigemptyset(&waited_for);
+    sigaddset(&waited_for, SIGUSR1);
+    sigaddset(&waited_for, SIGTERM);
+    /* Threads inherit it, those of libraries, too. */
+    ENSURE(pthread_sigmask(SIG_BLOCK, &waited_for, NULL) == 0, "cannot block signals");
+}
+
+void signals_wait(void)
+{
+    pthread_t thread;
+    int failed = pthread_create(&thread, NULL, signals_main, NULL);
+    ENSURE(failed == 0, "cannot start the thread that waits for signals (error %d)", failed);
+    pthread_detach(thread);
 }
 
 static void end_handle(int number)
