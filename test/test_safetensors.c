@@ -247,10 +247,10 @@ static void test_models_that_do_not_fit(void **state)
     (void)state;
     path_of_vectors("weights_fp32.safetensors", path, sizeof path);
     assert_refused(&wide, path, "cls_token is [1, 1, 8] instead of [1, 1, 16]",
-                   "head.weight is [3, 8] instead of [3, 16]");
+                   "norm.weight is [8] instead of [16] and 1 more");
     assert_refused(&no_token, path, "pos_embed is [1, 17, 8] instead of [1, 16, 8]", "");
     path_of_vectors("schedule.safetensors", path, sizeof path);
-    assert_refused(&usual, path, "cls_token is missing", "head.bias is missing");
+    assert_refused(&usual, path, "cls_token is missing", "blocks.0.mlp.fc1.bias is missing and 3 more");
 }
 
 /* A file with this header, whose length is said to be `length`, and this many bytes of data. */

@@ -332,6 +332,7 @@ static _Noreturn void job_end(const char *text)
 {
     char line[4400];
     int length = snprintf(line, sizeof line, "vittrain: failure: %s; see mesh.silence\n", text);
+    status_set_ending(STATUS_SAID); /* else SIGTERM would have the guard say it again */
     if (text[0] != '\0')
         length = (int)write(STDERR_FILENO, line, (size_t)length);
     (void)length;

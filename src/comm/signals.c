@@ -57,7 +57,8 @@ bool comm_stop_wanted(void)
 
 static void signal_take(int number)
 {
-    if (number == SIGTERM) {
+    /* Also comes back from the launcher that was told to end the job. */
+    if (number == SIGTERM && status_ending() != STATUS_SAID) {
         status_set_ending(STATUS_TERMINATED); /* SIGKILL may follow */
         guard_tell_silence();
     }
