@@ -50,6 +50,19 @@ static void what_one_wishes_all_hear(void **state)
     agreement_close(&agreement);
 }
 
+/* Signals go to all ranks, as a rule: 1 is heard, however many wish it. */
+static void what_all_wish_is_heard_once(void **state)
+{
+    (void)state;
+    const struct wishes all = {.stop = 1, .time_over = 1, .checkpoint = 1, .writing = 1};
+    struct agreement agreement;
+    agreement_open(&agreement, world);
+    agreement_ask(&agreement, &all);
+    struct wishes heard = agreement_hear(&agreement);
+    assert_memory_equal(&heard, &all, sizeof heard);
+    agreement_close(&agreement);
+}
+
 /* Other collectives of a step come between question and answer; a step that fails leaves a
  * question. */
 static void a_question_may_stay_without_an_answer(void **state)
@@ -71,6 +84,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_wishes_anything),
         cmocka_unit_test(what_one_wishes_all_hear),
+        cmocka_unit_test(what_all_wish_is_heard_once),
         cmocka_unit_test(a_question_may_stay_without_an_answer),
     };
     struct error error = {.kind = ERROR_NONE};
