@@ -57,7 +57,7 @@ fault() {
     result "$4" "$bad" "$run_log"
 }
 
-echo 1..18
+echo 1..19
 run 2 whole run.dir="$work/whole" $steps
 result 'a run that nothing disturbs' "$([ $status -eq 0 ] || echo "status $status")" "$work/whole.log"
 
@@ -116,3 +116,9 @@ result 'nobody reads its stderr any more: the command goes on' \
     "$([ -e "$work/reached" ] && [ "$(cat "$work/unread")" = 0 ] || echo "status $(cat "$work/unread")")"
 launch half --restarts 1.5 -- true
 check 'restarts are whole' 2 0 'takes a whole number'
+
+# Another run, whose name begins in the same way, gets on.
+mkdir "$work/names" && cd "$work/names" || exit 1
+launch names --restarts 1 -- sh -c "mkdir -p runs/vit-large-20260101-000000/checkpoints
+    : >runs/vit-large-20260101-000000/checkpoints/step-00000005.h5; $said; exit 9" vittrain run.name=vit
+check 'the folder of another run is not taken for its own' 9 1 'from the beginning'

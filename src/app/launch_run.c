@@ -13,6 +13,7 @@
 #include "app/launch.h"
 #include "core/clock.h"
 #include "core/options_table.h"
+#include "io/run_folder.h"
 
 static const char *base_name(const char *path)
 {
@@ -59,8 +60,7 @@ static void folder_find(struct launched_run *run)
         char path[sizeof "runs/" + sizeof entry->d_name];
         struct stat status;
         snprintf(path, sizeof path, "runs/%s", entry->d_name);
-        if (strncmp(entry->d_name, name, strlen(name)) != 0 || entry->d_name[strlen(name)] != '-' ||
-            stat(path, &status) != 0)
+        if (!run_folder_is_of(entry->d_name, name) || stat(path, &status) != 0)
             continue;
         double changed = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
         if (changed < newest)

@@ -222,6 +222,13 @@ static bool run_age(const char *folder, const char *name, char date[DATE_LENGTH 
     return *folder == '-' && end != folder + 1 && *end == '\0';
 }
 
+bool run_folder_is_of(const char *folder, const char *name)
+{
+    char date[DATE_LENGTH + 1];
+    long suffix;
+    return run_age(folder, name, date, &suffix);
+}
+
 /* Could this folder be gone on with? Takes its lock, and lets go of the one that `folder` had. */
 static bool take_unfinished(struct run_folder *folder, const char *path,
                             const struct options *options)

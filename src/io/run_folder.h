@@ -30,6 +30,9 @@ struct run_folder {
 bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct options *options,
                      struct error *error);
 
+/* Is this the name of a folder of the runs of that name, NAME-DATE? */
+bool run_folder_is_of(const char *folder, const char *name);
+
 /* Saves the options as deck.ini. Rank 0, when it is sure that the run begins: until then the deck
  * of the run that is there stays. */
 bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
