@@ -383,7 +383,7 @@ static void room_for_checkpoints(void **state)
     (void)state;
     struct doctor_row much = {0}, little = {0}, none = {0};
     doctor_judge_space(&much, 1000000000, 100000000, 3, "runs");
-    assert_row(&much, DOCTOR_PASS, "1 GB free for runs; 5 checkpoints of 100 MB take 0.5 GB");
+    assert_row(&much, DOCTOR_PASS, "1 GB free for runs; 5 checkpoints of 100.00 MB take 0.5 GB");
     doctor_judge_space(&little, 400000000, 100000000, 3, "runs");
     assert_row(&little, DOCTOR_WARN, "0.4 GB free");
     doctor_judge_space(&none, 90000000, 100000000, 3, "runs");

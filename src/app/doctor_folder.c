@@ -3,6 +3,7 @@
  * and is there room for checkpoints. Where the folder is not there yet, the nearest one above it
  * that is there is looked at; nothing is left behind. */
 #include <errno.h>
+#include <math.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -287,8 +288,8 @@ void doctor_judge_space(struct doctor_row *row, uint64_t free_bytes, size_t chec
                                   : has < needed + (1 << 20)           ? DOCTOR_WARN
                                                                        : DOCTOR_PASS;
     doctor_say(row, verdict, verdict > DOCTOR_PASS ? advice : NULL,
-               "%.4g GB free for %s; %lld checkpoints of %.3g MB take %.4g MB", has / 1e9, folder,
-               (long long)keep + 2, (double)checkpoint / 1e6, needed / 1e6);
+               "%.4g GB free for %s; %lld checkpoints of %.2f MB take %.4g GB", has / 1e9, folder,
+               (long long)keep + 2, (double)checkpoint / 1e6, ceil(needed / 1e6) / 1e3);
 }
 
 void doctor_look_space(struct doctor *doctor, struct doctor_row *row)
