@@ -3,9 +3,9 @@
  * and is there room for checkpoints. Where the folder is not there yet, the nearest one above it
  * that is there is looked at; nothing is left behind. */
 #include <errno.h>
-#include <math.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
