@@ -4,7 +4,6 @@
 #include "comm/internal.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/thread.h"
 
 static struct {
     pthread_t thread;
@@ -119,15 +119,7 @@ void progress_open(void)
     void *scratch = aligned_alloc(huge_page, SCRATCH_BYTES);
     ENSURE(scratch != NULL, "no memory for the communication thread");
     madvise(scratch, SCRATCH_BYTES, MADV_HUGEPAGE);
-    /* Signals of the outside are for the main thread; faults stay with the one that made them. */
-    sigset_t outside, before;
-    sigfillset(&outside);
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
-        sigdelset(&outside, faults[i]);
-    pthread_sigmask(SIG_SETMASK, &outside, &before);
-    int failed = pthread_create(&progress.thread, NULL, thread_main, scratch);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = thread_start(&progress.thread, thread_main, scratch);
     ENSURE(failed == 0, "cannot start the communication thread (error %d)", failed);
     progress.open = true;
 }

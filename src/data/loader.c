@@ -5,11 +5,11 @@
 #include "data/loader.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/thread.h"
 #include "data/policy.h"
 
 /* Samples: enough to forget the mutex, few enough to share a batch evenly; whole pairs. */
@@ -247,26 +247,17 @@ static void *worker_run(void *argument)
     return NULL;
 }
 
-/* Signals are the main thread's: those of a fault cannot be blocked, the rest is. */
 static bool start_workers(struct loader *loader, int workers, struct error *error)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGSEGV);
-    sigdelset(&all, SIGBUS);
-    sigdelset(&all, SIGFPE);
-    sigdelset(&all, SIGILL);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     int failure = 0;
     while (loader->worker_count < workers && failure == 0) {
         struct worker *worker = &loader->workers[loader->worker_count];
         worker->loader = loader;
         if (loader->augment->policy != NULL)
             worker->planes = loader->planes + loader->worker_count * loader->sample_bytes;
-        failure = pthread_create(&worker->thread, NULL, worker_run, worker);
+        failure = thread_start(&worker->thread, worker_run, worker);
         loader->worker_count += failure == 0;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failure != 0)
         error_set(error, ERROR_MEMORY,
                   "cannot start loader thread %d of %d: %s; lower data.workers",

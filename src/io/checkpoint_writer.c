@@ -6,7 +6,6 @@
 #include "io/checkpoint_writer.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include "core/durable.h"
 #include "core/log.h"
 #include "core/status.h"
+#include "core/thread.h"
 #include "io/checkpoint_writing.h"
 
 enum stage { STAGE_NONE, STAGE_PIECES, STAGE_NAME };
@@ -137,17 +137,9 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-/* Signals of the outside are the main thread's; those of a fault stay with the one that made it. */
 static bool thread_open(struct checkpoint_writer *writer, struct error *error)
 {
-    sigset_t outside, before;
-    sigfillset(&outside);
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
-        sigdelset(&outside, faults[i]);
-    pthread_sigmask(SIG_SETMASK, &outside, &before);
-    int failed = pthread_create(&writer->thread, NULL, thread_main, writer);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = thread_start(&writer->thread, thread_main, writer);
     writer->has_thread = failed == 0;
     return writer->has_thread ||
            error_set(error, ERROR_MEMORY,

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +18,7 @@
 #include "core/durable.h"
 #include "core/log.h"
 #include "core/sensors_cpu.h"
+#include "core/thread.h"
 #include "io/csv.h"
 
 /* Columns before the sensors': time, step, rank, host. */
@@ -210,20 +210,16 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-static void thread_start(struct monitor *monitor)
+static void thread_open(struct monitor *monitor)
 {
     pthread_condattr_t attributes;
-    sigset_t all, before;
     pthread_mutex_init(&monitor->mutex, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&monitor->wake, &attributes);
     pthread_condattr_destroy(&attributes);
     monitor->running = true;
-    sigfillset(&all); /* signals are for the main thread */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failure = pthread_create(&monitor->thread, NULL, thread_main, monitor);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failure = thread_start(&monitor->thread, thread_main, monitor);
     if (failure != 0) {
         monitor->running = false;
         log_warn("no thread to read sensors (%s): they are read at the end only",
@@ -306,7 +302,7 @@ struct monitor *monitor_open(const struct monitor_setup *setup)
         table_open(monitor, &error);
     if (!comm_agree(setup->world, &error))
         log_warn("%s: the run goes on without the sensors' rows of this rank", error.text);
-    thread_start(monitor);
+    thread_open(monitor);
     return monitor;
 }
 

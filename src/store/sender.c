@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "core/thread.h"
 
 /* Between two looks; after a failure, growing; after a refusal, which time may put right, too. */
 static const double look_seconds = 1, least_delay = 2, most_delay = 60, refused_delay = 120;
@@ -134,13 +134,9 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-static void thread_start(struct store_sender *sender)
+static void thread_open(struct store_sender *sender)
 {
-    sigset_t all, before;
-    sigfillset(&all); /* signals are for the main thread */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failure = pthread_create(&sender->thread, NULL, thread_main, sender);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failure = thread_start(&sender->thread, thread_main, sender);
     sender->running = failure == 0;
     if (failure != 0)
         log_warn("no thread for uploads (%s): all is sent at the end", strerror(failure));
@@ -157,7 +153,7 @@ struct store_sender *store_sender_open(struct store_run *run)
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&sender->wake, &attributes);
     pthread_condattr_destroy(&attributes);
-    thread_start(sender);
+    thread_open(sender);
     return sender;
 }
 

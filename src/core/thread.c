@@ -1,0 +1,17 @@
+/* One way to start a thread, so that no thread takes a signal that is meant for another. */
+#include "core/thread.h"
+
+#include <signal.h>
+
+int thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    sigset_t outside, before;
+    sigfillset(&outside);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        sigdelset(&outside, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &outside, &before);
+    int failed = pthread_create(thread, NULL, run, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed;
+}
