@@ -9,14 +9,8 @@
 . "$TEST_SOURCE/test/environment.sh"
 . "$TEST_SOURCE/test/program.sh"
 
-why=$(sh "$TEST_SOURCE/test/cluster.sh" "$work" usable)
-if [ -n "$why" ]; then
-    echo "1..0 # SKIP $why"
-    exit 0
-fi
-cluster() { sh "$TEST_SOURCE/test/cluster.sh" "$work" "$@"; }
+take_nodes 2
 trap 'cluster down; umount "$work/small" 2>/dev/null; rm -rf "$work"' EXIT
-trap 'exit 1' INT TERM
 
 faults=${FAULTS:-kill node cable stop disk folder nan}
 ranks=${FAULTS_RANKS:-0 1 2 3 4 5 6 7}
@@ -30,8 +24,6 @@ pause=3     # seconds in which a rank waits to be killed
 patience=45 # seconds for the job to end
 mkdir "$work/small" # a disk that can be filled
 mount -t tmpfs -o size=24m tmpfs "$work/small"
-cluster up 2
-cluster env >"$work/env.sh"
 cluster hosts 4 >"$work/hosts"
 
 now() { date +%s.%N; }

@@ -70,6 +70,31 @@ killed() {
     [ ! -e "$work/killed/result.json" ] || echo "it had ended before"
 }
 
+# wait_for PATTERN FILE: until a line of the file has the pattern; at most 30 s.
+wait_for() {
+    tries=0
+    until grep -qs "$1" "$2" || [ $tries -gt 1500 ]; do
+        sleep 0.02
+        tries=$((tries + 1))
+    done
+}
+
+# take_nodes N [slurm]: starts N nodes, with Slurm, that `cluster` reaches (cluster.sh), with settings for mpirun in
+# $work/env.sh; ends the test where there can be none.
+take_nodes() {
+    node_count=$1
+    shift
+    cluster() { sh "$TEST_SOURCE/test/cluster.sh" "$work" "$@"; }
+    if ! reason=$(cluster usable "$@"); then
+        echo "1..0 # SKIP $reason"
+        exit 0
+    fi
+    trap 'cluster down; rm -rf "$work"' EXIT
+    trap 'exit 1' INT TERM
+    cluster up "$node_count" "$@" || exit 1
+    cluster env >"$work/env.sh"
+}
+
 # take_emulated_gpu: sets $module to the emulated GPU's; ends the test where there is none.
 take_emulated_gpu() {
     module=$TEST_BUILD/test/emulated-cuda.so

@@ -40,11 +40,7 @@ fault() {
     rm -rf "$work/fault"
     : >"$work/fault.log"
     (
-        tries=0
-        until grep -q "debug.pause: rank $3 " "$work/fault.log" || [ $tries -gt 600 ]; do
-            sleep 0.02
-            tries=$((tries + 1))
-        done
+        wait_for "debug.pause: rank $3 " "$work/fault.log"
         kill "-$2" "$(sed -n "s/.*debug.pause: rank $3 on .*(process \([0-9]*\)).*/\1/p" "$work/fault.log")"
     ) &
     launch fault --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/fault" $steps debug.pause="$1:2" mesh.silence=4

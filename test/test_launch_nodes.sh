@@ -3,16 +3,7 @@
 # for the node where not, and uses it again when it is back.
 . "$TEST_SOURCE/test/program.sh"
 
-cluster() { sh "$TEST_SOURCE/test/cluster.sh" "$work" "$@"; }
-why=$(cluster usable)
-if [ -n "$why" ]; then
-    echo "1..0 # SKIP $why"
-    exit 0
-fi
-trap 'cluster down; rm -rf "$work"' EXIT
-trap 'exit 1' INT TERM
-cluster up 2
-cluster env >"$work/env.sh"
+take_nodes 2
 echo 'export OMPI_MCA_oob_tcp_keepalive_time=1 OMPI_MCA_oob_tcp_keepalive_probes=2' >>"$work/env.sh" # quicker still
 cluster hosts 2 >"$work/hosts"
 second=$(cluster name 2)

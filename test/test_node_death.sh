@@ -3,16 +3,7 @@
 # what they did last, and leaves no process on any node.
 . "$TEST_SOURCE/test/program.sh"
 
-cluster() { sh "$TEST_SOURCE/test/cluster.sh" "$work" "$@"; }
-why=$(cluster usable)
-if [ -n "$why" ]; then
-    echo "1..0 # SKIP $why"
-    exit 0
-fi
-trap 'cluster down; rm -rf "$work"' EXIT
-trap 'exit 1' INT TERM
-cluster up 3
-cluster env >"$work/env.sh"
+take_nodes 3
 for node in 1 2 3; do eval "node_$node=$(cluster name $node)"; done
 printf '%s slots=2\n%s slots=2\n' "$node_1" "$node_2" >"$work/hosts.two"
 printf '%s slots=1\n%s slots=1\n%s slots=1\n' "$node_1" "$node_2" "$node_3" >"$work/hosts.three"

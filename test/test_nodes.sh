@@ -70,16 +70,9 @@ stock 1
 stock 2
 cluster exec 1 sh "$work/nodes/job.sh" >"$run_log" 2>&1 </dev/null &
 job=$!
-said() {
-    tries=0
-    until grep -q "$1" "$run_log" || [ $tries -gt 600 ]; do
-        sleep 0.05
-        tries=$((tries + 1))
-    done
-}
-said 'debug.pause: rank 3'
+wait_for 'debug.pause: rank 3' "$run_log"
 cluster crash 2
-said "no answer from $(cluster name 2): waiting"
+wait_for "no answer from $(cluster name 2): waiting" "$run_log"
 cluster boot 2
 cluster exec 2 test -e /tmp/run && bad='its disk is as it was' || bad=
 stock 2

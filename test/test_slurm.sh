@@ -3,28 +3,13 @@
 # on, and ends with the weights of a job that was left alone, bit for bit. `vittrain launch` starts srun again.
 . "$TEST_SOURCE/test/program.sh"
 
-cluster() { sh "$TEST_SOURCE/test/cluster.sh" "$work" "$@"; }
-if ! reason=$(cluster usable slurm); then
-    echo "1..0 # SKIP $reason"
-    exit 0
-fi
-trap 'cluster down; rm -rf "$work"' EXIT
-cluster up 2 slurm || exit 1
+take_nodes 2 slurm
 cd "$work" || exit 1
 export VITTRAIN_HOME="$TEST_SOURCE" VITTRAIN="$vittrain" VITTRAIN_BIND=none VITTRAIN_INTERFACE=eth0
 steps="$small data.root= train.epochs=12 optim.ema=0.9 output.monitor=0"
 # An empty deck, so that the options alone count: without one the scripts take that of CIFAR-10.
 deck="$work/small.ini"
 : >"$deck"
-
-# wait_for PATTERN FILE: until the pattern is in the file; at most 30 s.
-wait_for() {
-    tries=0
-    until grep -qs "$1" "$2" || [ $tries -gt 300 ]; do
-        sleep 0.1
-        tries=$((tries + 1))
-    done
-}
 
 echo 1..5
 job=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps)

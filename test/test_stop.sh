@@ -95,11 +95,7 @@ result 'a signal in the set-up ends the run, too' "$bad" "$work/early.log"
 end="$small debug.fraction=1 train.global_batch=2 train.steps=2 model.depth=8 checkpoint.every=0 output.tensorboard=off"
 $MPIRUN -np 2 "$vittrain" $end run.dir="$work/end" >"$work/end.log" 2>&1 </dev/null &
 job=$!
-tries=0
-until grep -qs 'set-up took' "$work/end.log" || [ $tries -gt 3000 ]; do
-    sleep 0.01
-    tries=$((tries + 1))
-done
+wait_for 'set-up took' "$work/end.log"
 sleep 0.1
 kill -USR1 $job
 wait $job

@@ -83,6 +83,17 @@ make_big() {
     echo begun >"$1/train.log"
 }
 
+# send_killed NAME PATTERN FILE: an upload of $work/NAME that is killed when the file has the pattern.
+send_killed() {
+    "$vittrain" upload "$work/$1" "s3://bucket/$1" >"$work/killed.log" 2>&1 </dev/null &
+    job=$!
+    until grep -q "$2" "$3" || ! kill -0 $job 2>/dev/null; do
+        sleep 0.05
+    done
+    kill -9 $job
+    wait $job 2>/dev/null
+}
+
 send() {
     timeout 60 "$vittrain" upload "$@" >"$work/upload.log" 2>&1 </dev/null
     status=$?
@@ -150,13 +161,7 @@ fails 1 'what is no address' 2 'give s3://BUCKET/PREFIX' $runs run.dir="$work/ne
 
 make_big "$work/big"
 faults '{"next": [{"kind": "slow", "seconds": 20, "match": "partNumber=3"}]}'
-"$vittrain" upload "$work/big" s3://bucket/big >"$work/killed.log" 2>&1 </dev/null &
-job=$!
-until grep -q '32.0 of 38.1' "$work/killed.log" || ! kill -0 $job 2>/dev/null; do
-    sleep 0.05
-done
-kill -9 $job
-wait $job 2>/dev/null
+send_killed big '32.0 of 38.1' "$work/killed.log"
 faults '{}'
 send "$work/big" s3://bucket/big
 bad=$([ $status -eq 0 ] || echo "exit status $status;")
@@ -189,13 +194,7 @@ result 'an end whose answer is lost is one' "$bad" "$work/upload.log"
 
 make_big "$work/moved"
 faults '{"next": [{"kind": "500", "count": 99, "match": "partNumber=2"}]}'
-"$vittrain" upload "$work/moved" s3://bucket/moved >"$work/killed.log" 2>&1 </dev/null &
-job=$!
-until grep -q 'partNumber=2.* 500' "$store/requests" || ! kill -0 $job 2>/dev/null; do
-    sleep 0.05
-done
-kill -9 $job
-wait $job 2>/dev/null
+send_killed moved 'partNumber=2.* 500' "$store/requests"
 faults '{}'
 echo short >"$work/moved/checkpoints/step-00000010.h5"
 rm "$work/moved/checkpoints/step-00000005.h5"
