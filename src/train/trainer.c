@@ -10,7 +10,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "io/safetensors.h"
-#include "train/report.h"
+#include "train/progress.h"
 #include "train/retrieve.h"
 #include "train/upload.h"
 
@@ -233,7 +233,7 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
 
 void trainer_close(struct trainer *trainer)
 {
-    report_end(trainer);
+    progress_end(trainer);
     status_set_phase(STATUS_END);
     agreement_close(&trainer->agreement);
     monitor_close(trainer->monitor);

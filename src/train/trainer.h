@@ -59,7 +59,7 @@ struct trainer {
     /* Of the parts before this one. */
     double earlier_seconds, earlier_without_setup_seconds, earlier_train_seconds;
     struct interval interval;
-    double *interval_sums; /* of all ranks; see report.c */
+    double *interval_sums; /* of all ranks; see progress.c */
     struct straggler straggler;
     double checkpoint_seconds; /* that this part stood still for them */
     int64_t checkpoints;       /* of this part */

@@ -6,7 +6,7 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "io/safetensors.h"
-#include "train/report.h"
+#include "train/progress.h"
 #include "train/trainer.h"
 
 static const char early_stop_reason[] = "no gain for train.early_stop evaluations";
@@ -70,7 +70,7 @@ static bool interval_end(struct trainer *trainer, struct error *error)
     if (!step_finish(&trainer->step, &trainer->interval.times, error))
         return false;
     trainer->last_norm = step_norm(&trainer->session);
-    report_interval(trainer);
+    progress_interval(trainer);
     return true;
 }
 
@@ -217,7 +217,7 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
         if (regular)
             evaluation_observe(trainer, better);
     }
-    if (!report_epoch(trainer, evaluated, error))
+    if (!progress_epoch(trainer, evaluated, error))
         return false;
     if (complete) {
         state->epoch++;
@@ -266,7 +266,7 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
             return true;
         best_update(trainer, false);
     }
-    return weights_export(trainer, error) && report_result(trainer, error);
+    return weights_export(trainer, error) && progress_result(trainer, error);
 }
 
 /* Collective. Sensors are read from the first step on. */
@@ -328,11 +328,11 @@ bool trainer_run(struct trainer *trainer, struct error *error)
         !epoch_is_left(trainer))
         return run_conclude(trainer, error);
     monitor_start(trainer);
-    report_start(trainer);
+    progress_start(trainer);
     if (!epochs_run(trainer, error))
         return false;
     if (trainer->stop_reason != NULL)
         log_info("stopped at step %lld of %lld: %s", (long long)trainer->state.step,
                  (long long)trainer->total_steps, trainer->stop_reason);
-    return weights_export(trainer, error) && report_result(trainer, error);
+    return weights_export(trainer, error) && progress_result(trainer, error);
 }

@@ -6,7 +6,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "train/report.h"
+#include "train/progress.h"
 #include "train/retrieve.h"
 #include "train/trainer.h"
 
@@ -204,7 +204,7 @@ static void checkpoint_pause(struct trainer *trainer, double since)
 {
     double seconds = clock_now() - since;
     trainer->checkpoint_seconds += seconds;
-    report_pause(trainer, seconds);
+    progress_pause(trainer, seconds);
 }
 
 bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
@@ -231,7 +231,7 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
     trainer->checkpoints++;
     trainer->checkpointed_at = clock_now();
     trainer->figures.checkpoint_at = clock_wall();
-    report_figures(trainer);
+    progress_figures(trainer);
     checkpoint_pause(trainer, begin);
     return true;
 }

@@ -1,6 +1,6 @@
 /* Turns what happened since the last log line into lines, rows and points. The counts of all ranks
  * are added up here and nowhere else: one small reduction a log interval. */
-#include "train/report.h"
+#include "train/progress.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -83,7 +83,7 @@ static void interval_begin(struct trainer *trainer)
     trainer->interval = (struct interval){.begin = clock_now()};
 }
 
-void report_start(struct trainer *trainer)
+void progress_start(struct trainer *trainer)
 {
     struct session *session = &trainer->session;
     session->device->backend->zero(session->stream, session->sums, sizeof *session->sums);
@@ -98,14 +98,14 @@ void report_start(struct trainer *trainer)
     log_info("set-up took %.2f s", clock_now() - trainer->opened_at);
 }
 
-void report_end(struct trainer *trainer)
+void progress_end(struct trainer *trainer)
 {
     free(trainer->interval_sums);
     trainer->interval_sums = NULL;
     straggler_close(&trainer->straggler);
 }
 
-void report_pause(struct trainer *trainer, double seconds)
+void progress_pause(struct trainer *trainer, double seconds)
 {
     trainer->interval.begin += seconds;
     trainer->epoch_clock.begin += seconds;
@@ -180,7 +180,7 @@ static void skipped_say(struct trainer *trainer)
              (long long)scaler->skipped, (double)scaler->scale);
 }
 
-void report_interval(struct trainer *trainer)
+void progress_interval(struct trainer *trainer)
 {
     struct interval *interval = &trainer->interval;
     struct training_state *state = &trainer->state;
@@ -224,13 +224,13 @@ void report_interval(struct trainer *trainer)
     trainer->figures.top1 = row.top1;
     trainer->figures.images_per_second = row.images_per_second;
     trainer->figures.data_share = row.data_seconds / row.step_seconds;
-    report_figures(trainer);
+    progress_figures(trainer);
     skipped_say(trainer);
     line_show(trainer);
     interval_begin(trainer);
 }
 
-void report_figures(struct trainer *trainer)
+void progress_figures(struct trainer *trainer)
 {
     trainer->figures.epoch = trainer->state.epoch;
     trainer->figures.best = trainer->best_metric;
@@ -270,7 +270,7 @@ static void data_wait_say(struct trainer *trainer, const struct epoch_row *row)
         encoded ? ", or decode the images once and for all (vittrain convert data)" : "");
 }
 
-bool report_epoch(struct trainer *trainer, bool evaluated, struct error *error)
+bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error)
 {
     status_set_phase(STATUS_REPORT);
     const struct training_state *state = &trainer->state;
@@ -295,7 +295,7 @@ bool report_epoch(struct trainer *trainer, bool evaluated, struct error *error)
     if (evaluated) {
         trainer->figures.validation_loss = row.val_loss;
         trainer->figures.validation_top1 = row.val_top1;
-        report_figures(trainer);
+        progress_figures(trainer);
         const struct metrics_row metrics = {.epoch = state->epoch,
                                             .step = state->step,
                                             .split = "val",
@@ -381,7 +381,7 @@ static void checkpoints_say(const struct trainer *trainer)
             100 * stood / (clock_now() - trainer->part_begin), waited);
 }
 
-bool report_result(struct trainer *trainer, struct error *error)
+bool progress_result(struct trainer *trainer, struct error *error)
 {
     char total[32], training[32];
     status_set_phase(STATUS_RESULTS);

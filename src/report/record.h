@@ -1,0 +1,61 @@
+/* What is known of a run, from the folder that it left and nothing else: log book, report and
+ * result files are all made of this, so that they can be made again at any time, also of a run that
+ * was cut in the middle. What is not there is a line in `missing`, never an error. */
+#ifndef VITTRAIN_REPORT_RECORD_H
+#define VITTRAIN_REPORT_RECORD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/error.h"
+#include "report/table.h"
+
+struct json_t;
+
+/* Lines of text, owned by the list. */
+struct lines {
+    int count;
+    char **line;
+};
+void lines_add(struct lines *lines, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void lines_free(struct lines *lines);
+
+/* A key of the deck with another value than the default. */
+struct record_setting {
+    char key[64];
+    char *value, *preset;
+};
+
+struct record {
+    char path[4096];       /* of the folder */
+    const char *name;      /* its last part, in path */
+    struct json_t *run;    /* run.json; NULL: not there, as in folders of versions without it */
+    struct json_t *result; /* result.json; NULL: not there: cut off, or still running */
+    struct table metrics, epochs; /* metrics.csv, epochs.csv */
+    struct table monitor;         /* the monitor*.csv of all ranks, one after the other */
+    struct table units;           /* units.csv: memory and time by unit */
+    struct table ranks;           /* ranks.csv: a row a rank, at the end of each part */
+    int setting_count;
+    struct record_setting *settings; /* what deck.ini differs in from the defaults */
+    struct lines trouble; /* warnings, errors, failures, restarts: train.log's lines about them */
+    struct lines checkpoints; /* names of what lies in checkpoints/, newest last */
+    struct lines missing;     /* what was not there, torn, of another version: a line each */
+};
+
+/* ERROR_FILE: not a folder, or nothing of a run in it. Local. */
+bool record_read(struct record *record, const char *folder, struct error *error);
+void record_free(struct record *record);
+
+/* A number or text by a path of keys, as "sensors.gpu_power.mean"; of the result if that is there
+ * and has it, else of the run. NAN, NULL: unknown. */
+double record_number(const struct record *record, const char *path);
+const char *record_text(const struct record *record, const char *path);
+
+/* The value of a key in the run's deck, which always has all; NULL: no deck, no such key. */
+const char *record_option(const struct record *record, const char *key);
+
+/* Seconds since the start of the run until an evaluation first reached the target (top1: at least,
+ * loss: at most); NAN: none did. */
+double record_seconds_to(const struct record *record, const char *monitor, double target);
+
+#endif

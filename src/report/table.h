@@ -1,0 +1,32 @@
+/* A CSV that a run left, read as a whole. Tolerant: columns that another version did not write are
+ * empty, a torn last line is left out. */
+#ifndef VITTRAIN_REPORT_TABLE_H
+#define VITTRAIN_REPORT_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/error.h"
+
+struct table {
+    int columns;
+    int64_t rows;
+    char **names; /* [columns] */
+    char **cells; /* [rows][columns], "" where empty; they lie in `text` */
+    char *text;   /* the file */
+    bool torn;    /* the last line was left out */
+};
+
+/* False: there is no such file, or none that can be read (ERROR_FILE); the table is empty then, and
+ * all of the functions below work. */
+bool table_read(struct table *table, const char *path, struct error *error);
+void table_free(struct table *table);
+
+/* The column of that name; -1: this table has none. */
+int table_column(const struct table *table, const char *name);
+
+/* NAN, "": an empty cell, column -1, no number. */
+double table_number(const struct table *table, int64_t row, int column);
+const char *table_text(const struct table *table, int64_t row, int column);
+
+#endif
