@@ -83,7 +83,7 @@ static void interval_begin(struct trainer *trainer)
     trainer->interval = (struct interval){.begin = clock_now()};
 }
 
-void progress_start(struct trainer *trainer)
+void progress_begin(struct trainer *trainer)
 {
     struct session *session = &trainer->session;
     session->device->backend->zero(session->stream, session->sums, sizeof *session->sums);

@@ -4,8 +4,8 @@
 
 #include "train/trainer.h"
 
-void progress_start(struct trainer *trainer);
-/* Frees what progress_start took; also where it was never called. */
+void progress_begin(struct trainer *trainer);
+/* Frees what progress_begin took; also where it was never called. */
 void progress_end(struct trainer *trainer);
 
 /* Collective. Adds the sums since the last call to the epoch's, writes a row, shows a line. Nothing

@@ -328,7 +328,7 @@ bool trainer_run(struct trainer *trainer, struct error *error)
         !epoch_is_left(trainer))
         return run_conclude(trainer, error);
     monitor_start(trainer);
-    progress_start(trainer);
+    progress_begin(trainer);
     if (!epochs_run(trainer, error))
         return false;
     if (trainer->stop_reason != NULL)
