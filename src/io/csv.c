@@ -126,7 +126,16 @@ static void csv_separate(struct csv *csv)
 void csv_text(struct csv *csv, const char *text)
 {
     csv_separate(csv);
-    fputs(text, csv->stream);
+    bool quoted = strpbrk(text, ",\"\r\n") != NULL;
+    if (quoted)
+        fputc('"', csv->stream);
+    for (; *text != '\0'; text++) {
+        if (*text == '"')
+            fputc('"', csv->stream);
+        fputc(*text == '\n' || *text == '\r' ? ' ' : *text, csv->stream);
+    }
+    if (quoted)
+        fputc('"', csv->stream);
 }
 
 void csv_integer(struct csv *csv, int64_t value)

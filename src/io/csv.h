@@ -22,8 +22,9 @@ struct csv {
 bool csv_open(struct csv *csv, const char *path, const char *header, int column, int64_t last,
               struct error *error);
 
-/* The cells of a row, one after another (text without commas and quotes), then its end. Rows are
- * buffered: a failure (full disk) may only be seen by a later row or by csv_flush. */
+/* The cells of a row, one after another, then its end. Text with commas or quotes is quoted, ends
+ * of lines in it become spaces. Rows are buffered: a failure (full disk) may only be seen by a
+ * later row or by csv_flush. */
 void csv_text(struct csv *csv, const char *text);
 void csv_integer(struct csv *csv, int64_t value);
 void csv_number(struct csv *csv, double value); /* NAN: an empty cell */

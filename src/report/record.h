@@ -20,10 +20,11 @@ struct lines {
 void lines_add(struct lines *lines, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void lines_free(struct lines *lines);
 
-/* A key of the deck with another value than the default. */
+/* A key of the run's deck. */
 struct record_setting {
     char key[64];
-    char *value, *preset;
+    char *value;
+    const char *preset; /* the default; NULL: this program has no such key */
 };
 
 struct record {
@@ -32,11 +33,13 @@ struct record {
     struct json_t *run;    /* run.json; NULL: not there, as in folders of versions without it */
     struct json_t *result; /* result.json; NULL: not there: cut off, or still running */
     struct table metrics, epochs; /* metrics.csv, epochs.csv */
-    struct table monitor;         /* the monitor*.csv of all ranks, one after the other */
+    struct table monitor;         /* the monitor*.csv of all ranks, rank by rank */
     struct table units;           /* units.csv: memory and time by unit */
     struct table ranks;           /* ranks.csv: a row a rank, at the end of each part */
+    int deck_count;
+    struct record_setting *deck; /* deck.ini: every key */
     int setting_count;
-    struct record_setting *settings; /* what deck.ini differs in from the defaults */
+    const struct record_setting **settings; /* of these, what differs from the defaults */
     struct lines trouble; /* warnings, errors, failures, restarts: train.log's lines about them */
     struct lines checkpoints; /* names of what lies in checkpoints/, newest last */
     struct lines missing;     /* what was not there, torn, of another version: a line each */
@@ -46,8 +49,9 @@ struct record {
 bool record_read(struct record *record, const char *folder, struct error *error);
 void record_free(struct record *record);
 
-/* A number or text by a path of keys, as "sensors.gpu_power.mean"; of the result if that is there
- * and has it, else of the run. NAN, NULL: unknown. */
+/* A value by a path of keys, as "sensors.gpu_power.mean" or "parts.0.hosts"; of the result if that
+ * is there and has it, else of the run. NULL (also where it is null), NAN: unknown. */
+struct json_t *record_value(const struct record *record, const char *path);
 double record_number(const struct record *record, const char *path);
 const char *record_text(const struct record *record, const char *path);
 

@@ -1,0 +1,235 @@
+/* Reads CSV files into cells. A file is read as a whole and cut in place: the tables of a run are
+ * some megabytes at the most. */
+#include "report/table.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/durable.h"
+
+static char empty_cell[1];
+
+/* ---- the file */
+
+/* The whole file with a zero behind it; NULL: it cannot be read. */
+static char *text_read(const char *path, size_t *length, struct error *error)
+{
+    FILE *file = fopen(path, "re");
+    char *text = NULL;
+    size_t size = 0;
+    *length = 0;
+    if (file == NULL) {
+        error_set(error, ERROR_FILE, "%s cannot be read: %s", path, strerror(errno));
+        return NULL;
+    }
+    do {
+        size = size == 0 ? 1 << 14 : 2 * size;
+        text = realloc(text, size);
+        ENSURE(text != NULL, "no memory for %s", path);
+        *length += fread(text + *length, 1, size - 1 - *length, file);
+    } while (*length == size - 1);
+    bool failed = ferror(file) != 0;
+    int reason = errno;
+    fclose(file);
+    text[*length] = '\0';
+    if (!failed)
+        return text;
+    error_set(error, ERROR_FILE, "%s cannot be read: %s", path, strerror(reason));
+    free(text);
+    return NULL;
+}
+
+/* ---- cutting it up */
+
+/* Takes the quotes off a cell in place; `from` is behind the first. Where the cell ends. */
+static char *cell_unquote(char *from)
+{
+    char *to = from;
+    for (; *from != '\0'; from++) {
+        if (*from == '"' && from[1] != '"')
+            break;
+        from += *from == '"';
+        *to++ = *from;
+    }
+    char *end = *from == '"' ? from + 1 : from;
+    memset(to, '\0', (size_t)(from - to));
+    *from = '\0';
+    return end;
+}
+
+/* The cells of a line (without its end), at most `most`; how many it has. */
+static int line_cut(char *line, char **cells, int most)
+{
+    int count = 0;
+    for (;;) {
+        bool quoted = *line == '"';
+        char *cell = quoted ? line + 1 : line;
+        line = quoted ? cell_unquote(cell) : line;
+        line += strcspn(line, ",");
+        bool last = *line == '\0';
+        *line = '\0';
+        if (count < most)
+            cells[count] = cell;
+        count++;
+        if (last)
+            return count;
+        line++;
+    }
+}
+
+/* The next line, its end cut off; NULL: no whole line is left, *rest is what there is. */
+static char *line_next(char **rest)
+{
+    char *line = *rest, *end = strchr(line, '\n');
+    if (end == NULL)
+        return NULL;
+    *rest = end + 1;
+    *end = '\0';
+    if (end > line && end[-1] == '\r')
+        end[-1] = '\0';
+    return line;
+}
+
+static int commas_of(const char *line)
+{
+    int count = 0;
+    for (; *line != '\0'; line++)
+        count += *line == ',';
+    return count;
+}
+
+static int64_t lines_of(const char *text)
+{
+    int64_t count = 0;
+    for (; (text = strchr(text, '\n')) != NULL; text++)
+        count++;
+    return count;
+}
+
+static void rows_cut(struct table *table, char *rest, const char *end)
+{
+    char *line;
+    int64_t most = lines_of(rest);
+    table->cells = calloc((size_t)(most * table->columns) + 1, sizeof *table->cells);
+    ENSURE(table->cells != NULL, "no memory for a table");
+    while ((line = line_next(&rest)) != NULL) {
+        char **cells = table->cells + table->rows * table->columns;
+        int count = *line != '\0' ? line_cut(line, cells, table->columns) : 0;
+        for (int i = count; i < table->columns; i++)
+            cells[i] = empty_cell;
+        table->rows += count > 0;
+    }
+    table->torn = rest < end; /* also where a crash left a block of zeros */
+}
+
+bool table_read(struct table *table, const char *path, struct error *error)
+{
+    size_t length;
+    *table = (struct table){0};
+    char *text = text_read(path, &length, error), *rest = text;
+    if (text == NULL)
+        return false;
+    char *line = line_next(&rest);
+    table->torn = line == NULL && length > 0;
+    if (line == NULL || *line == '\0') {
+        free(text);
+        return error_set(error, ERROR_FILE, "%s has no first line that names its columns", path);
+    }
+    int most = commas_of(line) + 1;
+    table->names = calloc((size_t)most, sizeof *table->names);
+    table->texts = calloc(1, sizeof *table->texts);
+    ENSURE(table->names != NULL && table->texts != NULL, "no memory for a table");
+    table->texts[table->text_count++] = text;
+    table->columns = line_cut(line, table->names, most);
+    rows_cut(table, rest, text + length);
+    return true;
+}
+
+void table_free(struct table *table)
+{
+    for (int i = 0; i < table->text_count; i++)
+        free(table->texts[i]);
+    free(table->texts);
+    free(table->names);
+    free(table->cells);
+    *table = (struct table){0};
+}
+
+/* ---- two tables */
+
+/* Columns that `more` has and the table has not, at its end. */
+static int names_join(struct table *table, const struct table *more, char ***names)
+{
+    int count = table->columns;
+    *names = calloc((size_t)(table->columns + more->columns), sizeof **names);
+    ENSURE(*names != NULL, "no memory for a table");
+    memcpy(*names, table->names, (size_t)count * sizeof **names);
+    for (int i = 0; i < more->columns; i++)
+        if (table_column(table, more->names[i]) < 0)
+            (*names)[count++] = more->names[i];
+    return count;
+}
+
+/* The rows of `from` below each other with so many columns, each where its name is. */
+static void rows_copy(const struct table *from, char **names, int columns, char **cells)
+{
+    for (int column = 0; column < columns; column++) {
+        int at = table_column(from, names[column]);
+        for (int64_t row = 0; row < from->rows; row++)
+            cells[row * columns + column] =
+                at < 0 ? empty_cell : from->cells[row * from->columns + at];
+    }
+}
+
+void table_join(struct table *table, struct table *more)
+{
+    struct table joined = {.rows = table->rows + more->rows, .torn = table->torn || more->torn};
+    if (table->columns == 0 || more->columns == 0) {
+        struct table *kept = table->columns == 0 ? more : table;
+        joined = *kept;
+        *kept = (struct table){0};
+    } else {
+        joined.columns = names_join(table, more, &joined.names);
+        joined.cells = calloc((size_t)(joined.rows * joined.columns) + 1, sizeof *joined.cells);
+        joined.text_count = table->text_count + more->text_count;
+        joined.texts = calloc((size_t)joined.text_count, sizeof *joined.texts);
+        ENSURE(joined.cells != NULL && joined.texts != NULL, "no memory for a table");
+        rows_copy(table, joined.names, joined.columns, joined.cells);
+        rows_copy(more, joined.names, joined.columns, joined.cells + table->rows * joined.columns);
+        memcpy(joined.texts, table->texts, (size_t)table->text_count * sizeof *joined.texts);
+        memcpy(joined.texts + table->text_count, more->texts,
+               (size_t)more->text_count * sizeof *joined.texts);
+        table->text_count = more->text_count = 0;
+    }
+    table_free(table);
+    table_free(more);
+    *table = joined;
+}
+
+/* ---- looking things up */
+
+int table_column(const struct table *table, const char *name)
+{
+    for (int i = 0; i < table->columns; i++)
+        if (strcmp(table->names[i], name) == 0)
+            return i;
+    return -1;
+}
+
+const char *table_text(const struct table *table, int64_t row, int column)
+{
+    if (column < 0 || column >= table->columns || row < 0 || row >= table->rows)
+        return "";
+    return table->cells[row * table->columns + column];
+}
+
+double table_number(const struct table *table, int64_t row, int column)
+{
+    const char *text = table_text(table, row, column);
+    char *end;
+    double value = strtod(text, &end);
+    return end != text && *end == '\0' ? value : NAN;
+}

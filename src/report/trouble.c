@@ -1,0 +1,95 @@
+/* What of a log is trouble: warnings and errors by their marks, and the few lines that tell of a
+ * restart, an early end or updates that were left out. Equal lines are counted, since a link that
+ * is slow may be said every minute of a night. */
+#include "report/trouble.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TROUBLE_MOST = 200 };
+
+/* "2026-11-21T04:05:06 " */
+static const size_t stamp_length = 20;
+
+struct trouble {
+    char *text; /* of the first such line, with its stamp */
+    int64_t times;
+};
+
+static bool is_trouble(const char *line)
+{
+    static const char *const begins[] = {"warning: ",       "vittrain: error: ", "stopped at step ",
+                                         "stopped before ", "resuming from ",    "mesh.elastic: "};
+    static const char *const holds[] = {"gradients overflowed in fp16",
+                                        "before its results were written",
+                                        "is left to the next part"};
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
+        if (strncmp(line, begins[i], strlen(begins[i])) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof holds / sizeof holds[0]; i++)
+        if (strstr(line, holds[i]) != NULL)
+            return true;
+    return false;
+}
+
+/* The line without its stamp; NULL: it has none, so it was torn or is none of the log's. */
+static const char *line_words(const char *line)
+{
+    return strlen(line) > stamp_length && line[4] == '-' && line[10] == 'T' &&
+                   line[stamp_length - 1] == ' '
+               ? line + stamp_length
+               : NULL;
+}
+
+static void line_count(struct trouble *troubles, int *count, int64_t *more, const char *line)
+{
+    const char *words = line_words(line);
+    if (words == NULL || !is_trouble(words))
+        return;
+    for (int i = 0; i < *count; i++)
+        if (strcmp(troubles[i].text + stamp_length, words) == 0) {
+            troubles[i].times++;
+            return;
+        }
+    if (*count == TROUBLE_MOST) {
+        ++*more;
+        return;
+    }
+    troubles[*count] = (struct trouble){.text = strdup(line), .times = 1};
+    ENSURE(troubles[*count].text != NULL, "no memory for a line of a log");
+    ++*count;
+}
+
+void trouble_open(struct record *record)
+{
+    char path[sizeof record->path + 16], *line = NULL;
+    struct trouble troubles[TROUBLE_MOST];
+    int count = 0;
+    int64_t more = 0;
+    size_t size = 0;
+    ssize_t length;
+    snprintf(path, sizeof path, "%s/train.log", record->path);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        lines_add(&record->missing, "train.log: cannot be read: %s", strerror(errno));
+        return;
+    }
+    while ((length = getline(&line, &size, file)) >= 0) {
+        line[strcspn(line, "\r\n")] = '\0';
+        line_count(troubles, &count, &more, line);
+    }
+    free(line);
+    fclose(file);
+    for (int i = 0; i < count; i++) {
+        if (troubles[i].times > 1)
+            lines_add(&record->trouble, "%s (%lld times)", troubles[i].text,
+                      (long long)troubles[i].times);
+        else
+            lines_add(&record->trouble, "%s", troubles[i].text);
+        free(troubles[i].text);
+    }
+    if (more > 0)
+        lines_add(&record->trouble, "%lld more lines, see train.log", (long long)more);
+}

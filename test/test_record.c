@@ -1,0 +1,347 @@
+/* What is known of runs from their folders: whole ones, such as were cut in the middle, and such as
+ * other versions of the program left. */
+#include "report/record.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/options.h"
+#include "report/found.h"
+#include "temporary.h"
+
+static int make_folder(void **state)
+{
+    (void)state;
+    temporary_open();
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    temporary_close();
+    return 0;
+}
+
+static void file_make(const char *name, const char *text)
+{
+    char folder[256];
+    const char *slash = strrchr(name, '/');
+    if (slash != NULL) {
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - name), name);
+        temporary_directory(folder);
+    }
+    temporary_file(name, text, strlen(text));
+}
+
+static struct record record_of(const char *name)
+{
+    struct record record;
+    struct error error = {0};
+    if (!record_read(&record, temporary_path(name), &error))
+        fail_msg("%s", error.text);
+    return record;
+}
+
+static bool has_line(const struct lines *lines, const char *part)
+{
+    for (int i = 0; i < lines->count; i++)
+        if (strstr(lines->line[i], part) != NULL)
+            return true;
+    return false;
+}
+
+static struct table table_of(const char *text)
+{
+    struct table table;
+    struct error error = {0};
+    file_make("some.csv", text);
+    if (!table_read(&table, temporary_path("some.csv"), &error))
+        fail_msg("%s", error.text);
+    return table;
+}
+
+static void table_gives_cells_by_name(void **state)
+{
+    (void)state;
+    struct table table = table_of("step,loss,top1\n1,2.5,\n2,1.25,0.5\n");
+    assert_int_equal(table.columns, 3);
+    assert_int_equal(table.rows, 2);
+    assert_false(table.torn);
+    assert_float_equal(table_number(&table, 1, table_column(&table, "loss")), 1.25, 0);
+    assert_true(isnan(table_number(&table, 0, table_column(&table, "top1"))));
+    assert_int_equal(table_column(&table, "lr"), -1);
+    assert_string_equal(table_text(&table, 0, -1), "");
+    assert_true(isnan(table_number(&table, 0, -1)));
+    assert_true(isnan(table_number(&table, 7, 0)));
+    table_free(&table);
+}
+
+static void table_leaves_a_torn_line_out(void **state)
+{
+    (void)state;
+    struct table table = table_of("step,loss\n1,2.5\n2,1.2");
+    assert_int_equal(table.rows, 1);
+    assert_true(table.torn);
+    table_free(&table);
+    static const char zeros[] = "step,loss\n1,2.5\n\0\0\0\0\0\0";
+    struct error error = {0};
+    temporary_file("zeros.csv", zeros, sizeof zeros);
+    assert_true(table_read(&table, temporary_path("zeros.csv"), &error));
+    assert_int_equal(table.rows, 1);
+    assert_true(table.torn);
+    table_free(&table);
+}
+
+static void table_of_other_widths_is_read(void **state)
+{
+    (void)state;
+    struct table table = table_of("a,b,c\r\n1\r\n1,2,3,4,5\r\n\r\n7,8,9\r\n");
+    assert_int_equal(table.rows, 3);
+    assert_string_equal(table_text(&table, 0, 1), "");
+    assert_string_equal(table_text(&table, 1, 2), "3");
+    assert_string_equal(table_text(&table, 2, 2), "9");
+    table_free(&table);
+}
+
+static void table_reads_quoted_cells(void **state)
+{
+    (void)state;
+    struct table table = table_of("a,b\n\"one, two\",\"say \"\"no\"\"\"\n\"open,3\nx,y\n");
+    assert_int_equal(table.rows, 3);
+    assert_string_equal(table_text(&table, 0, 0), "one, two");
+    assert_string_equal(table_text(&table, 0, 1), "say \"no\"");
+    assert_string_equal(table_text(&table, 1, 0), "open,3");
+    assert_string_equal(table_text(&table, 1, 1), "");
+    assert_string_equal(table_text(&table, 2, 1), "y");
+    table_free(&table);
+}
+
+static void tables_join_by_names(void **state)
+{
+    (void)state;
+    struct table one = table_of("step,rank\n1,0\n2,0\n"), other = table_of("rank,power\n1,99\n");
+    table_join(&one, &other);
+    assert_int_equal(one.rows, 3);
+    assert_int_equal(one.columns, 3);
+    assert_string_equal(table_text(&one, 1, table_column(&one, "step")), "2");
+    assert_string_equal(table_text(&one, 1, table_column(&one, "power")), "");
+    assert_string_equal(table_text(&one, 2, table_column(&one, "step")), "");
+    assert_string_equal(table_text(&one, 2, table_column(&one, "rank")), "1");
+    assert_string_equal(table_text(&one, 2, table_column(&one, "power")), "99");
+    struct table nothing = {0};
+    table_join(&one, &nothing);
+    assert_int_equal(one.rows, 3);
+    table_join(&nothing, &one);
+    assert_int_equal(nothing.rows, 3);
+    assert_int_equal(one.rows, 0);
+    table_free(&nothing);
+}
+
+static void table_without_a_header_is_an_error(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"", "step,loss", "\n1,2\n"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct table table;
+        struct error error = {0};
+        file_make("bad.csv", texts[i]);
+        assert_false(table_read(&table, temporary_path("bad.csv"), &error));
+        assert_int_equal(error.kind, ERROR_FILE);
+        assert_int_equal(table_column(&table, "step"), -1);
+        table_free(&table);
+    }
+}
+
+static void whole_run_is_read(void **state)
+{
+    (void)state;
+    struct options options;
+    options_default(&options);
+    options.train.epochs = 3;
+    char *deck = options_to_text(&options);
+    file_make("whole/deck.ini", deck);
+    free(deck);
+    file_make("whole/run.json", "{\"model\": \"vit\", \"ranks\": 2, \"image\": 32, \"precision\": "
+                                "\"fp32\", \"parts\": [{\"hosts\": [\"a\", \"b\"]}]}");
+    file_make("whole/result.json", "{\"ranks\": 4, \"top1\": null, \"sensors\": {\"gpu_power\": "
+                                   "{\"mean\": 250.5}}}");
+    file_make("whole/metrics.csv", "step,split,loss,top1,elapsed_seconds\n10,train,2,0.9,1\n"
+                                   "10,val,2,0.4,5\n20,val,1.5,0.6,9.5\n30,val,1,0.7,12\n");
+    file_make("whole/epochs.csv", "epoch\n0\n");
+    file_make("whole/monitor.csv", "rank\n0\n");
+    for (int rank = 1; rank <= 10; rank++) {
+        char name[64], text[64];
+        snprintf(name, sizeof name, "whole/monitor-%d.csv", rank);
+        snprintf(text, sizeof text, "rank\n%d\n", rank);
+        file_make(name, text);
+    }
+    file_make("whole/units.csv", "unit\nhead\n");
+    file_make("whole/ranks.csv", "rank\n0\n");
+    file_make("whole/checkpoints/step-000020.h5", "x");
+    file_make("whole/checkpoints/step-000010.h5", "x");
+    file_make("whole/checkpoints/step-000030.h5.part", "x");
+    file_make("whole/train.log", "2026-11-21T10:00:00 run: 30 steps\n"
+                                 "2026-11-21T10:00:01 warning: slow disk\n"
+                                 "2026-11-21T10:00:02 warning: slow disk\n"
+                                 "2026-11-21T10:00:03 resuming from last.h5: step 20, epoch 2\n"
+                                 "2026-11-21T10:00:04 step 7: gradients overflowed in fp16, 1 "
+                                 "update skipped (1 in all)\nwarn");
+    struct record record = record_of("whole/");
+    assert_string_equal(record.name, "whole");
+    assert_int_equal(record.missing.count, 0);
+    assert_float_equal(record_number(&record, "ranks"), 4, 0); /* the result's comes first */
+    assert_string_equal(record_text(&record, "model"), "vit");
+    assert_string_equal(record_text(&record, "parts.0.hosts.1"), "b");
+    assert_null(record_value(&record, "parts.0.hosts.2"));
+    assert_null(record_value(&record, "parts.first.hosts"));
+    assert_null(record_value(&record, "top1"));
+    assert_true(isnan(record_number(&record, "model")));
+    assert_null(record_text(&record, "ranks"));
+    assert_float_equal(record_number(&record, "sensors.gpu_power.mean"), 250.5, 0);
+    assert_float_equal(record_seconds_to(&record, "top1", 0.6), 9.5, 0);
+    assert_float_equal(record_seconds_to(&record, "loss", 1.2), 12, 0);
+    assert_true(isnan(record_seconds_to(&record, "top1", 0.8)));
+    assert_int_equal(record.monitor.rows, 11);
+    assert_string_equal(table_text(&record.monitor, 10, 0), "10");
+    assert_int_equal(record.setting_count, 1);
+    assert_string_equal(record.settings[0]->key, "train.epochs");
+    assert_string_equal(record.settings[0]->value, "3");
+    assert_string_equal(record_option(&record, "mesh.strategy"), "ddp");
+    assert_null(record_option(&record, "mesh.nothing"));
+    assert_int_equal(record.checkpoints.count, 2);
+    assert_string_equal(record.checkpoints.line[1], "step-000020.h5");
+    assert_int_equal(record.trouble.count, 3);
+    assert_string_equal(record.trouble.line[0], "2026-11-21T10:00:01 warning: slow disk (2 times)");
+    record_free(&record);
+}
+
+static void cut_run_says_what_is_missing(void **state)
+{
+    (void)state;
+    file_make("cut/deck.ini",
+              "[train]\nepochs = 2\n[gone]\nkey = value\nlong = one\nlong += two\n");
+    file_make("cut/metrics.csv", "step,split,loss\n1,train,2.5\n2,tra");
+    file_make("cut/epochs.csv", "");
+    file_make("cut/run.json", "");
+    file_make("cut/result.json", "[1]");
+    struct record record = record_of("cut");
+    assert_null(record.run);
+    assert_null(record.result);
+    assert_true(isnan(record_number(&record, "ranks")));
+    assert_int_equal(record.metrics.rows, 1);
+    assert_true(has_line(&record.missing, "metrics.csv: its last line is torn"));
+    assert_true(has_line(&record.missing, "epochs.csv has no first line"));
+    assert_true(has_line(&record.missing, "run.json: cannot be read"));
+    assert_true(has_line(&record.missing, "result.json: cannot be read"));
+    assert_true(has_line(&record.missing, "units.csv: not there"));
+    assert_true(has_line(&record.missing, "monitor.csv: not there"));
+    assert_true(has_line(&record.missing, "train.log"));
+    assert_int_equal(record.setting_count, 3);
+    assert_string_equal(record_option(&record, "gone.long"), "onetwo");
+    assert_null(record.settings[1]->preset);
+    record_free(&record);
+}
+
+static void other_folders_are_errors(void **state)
+{
+    (void)state;
+    struct record record;
+    struct error error = {0};
+    temporary_directory("empty");
+    assert_false(record_read(&record, temporary_path("empty"), &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    assert_non_null(strstr(error.text, "no folder of a run"));
+    error_clear(&error);
+    assert_false(record_read(&record, temporary_path("nowhere"), &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    error_clear(&error);
+    assert_false(record_read(&record, "", &error));
+}
+
+static struct found found_example(const char *what, double value)
+{
+    return (struct found){.what = what,
+                          .model = "vit_cifar",
+                          .image = 32,
+                          .precision = "fp32",
+                          .strategy = "ddp",
+                          .ranks = 2,
+                          .nodes = 1,
+                          .value = value,
+                          .global_batch = 2 * (int64_t)value,
+                          .peak_bytes = 123456789012,
+                          .limit = -1,
+                          .detail = "a plot, \"this\"\none"};
+}
+
+static void found_rows_are_added(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    struct table table;
+    const struct found one = found_example("batch", 512), two = found_example("batch", 640);
+    struct found other = found_example("batch", 7);
+    char logbook[4096];
+    other.ranks = 8;
+    snprintf(logbook, sizeof logbook, "%s", temporary_path("books/mine"));
+    assert_true(found_add(logbook, &one, &error));
+    assert_true(found_add(logbook, &two, &error));
+    assert_true(found_add(logbook, &other, &error));
+    assert_true(table_read(&table, temporary_path("books/mine/found.csv"), &error));
+    assert_int_equal(table.rows, 3);
+    assert_string_equal(table_text(&table, 0, table_column(&table, "detail")),
+                        "a plot, \"this\" one");
+    assert_float_equal(table_number(&table, 0, table_column(&table, "peak_bytes")), 123456789012.0,
+                       0);
+    assert_string_equal(table_text(&table, 0, table_column(&table, "limit")), "");
+    file_make("searched/deck.ini", "[model]\nname = vit_cifar\n[mesh]\nstrategy = ddp\n");
+    file_make("searched/run.json", "{\"image\": 32, \"precision\": \"fp32\", \"ranks\": 2}");
+    struct record record = record_of("searched");
+    assert_int_equal(found_newest(&table, "batch", &record), 1);
+    assert_int_equal(found_newest(&table, "lr", &record), -1);
+    record_free(&record);
+    table_free(&table);
+}
+
+static void found_says_what_cannot_be_written(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    const struct found found = found_example("lr", 1e-3);
+    file_make("file", "x");
+    assert_false(found_add(temporary_path("file"), &found, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    error_clear(&error);
+    temporary_directory("taken/found.csv");
+    assert_false(found_add(temporary_path("taken"), &found, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(table_gives_cells_by_name),
+        cmocka_unit_test(table_leaves_a_torn_line_out),
+        cmocka_unit_test(table_of_other_widths_is_read),
+        cmocka_unit_test(table_reads_quoted_cells),
+        cmocka_unit_test(tables_join_by_names),
+        cmocka_unit_test(table_without_a_header_is_an_error),
+        cmocka_unit_test(whole_run_is_read),
+        cmocka_unit_test(cut_run_says_what_is_missing),
+        cmocka_unit_test(other_folders_are_errors),
+        cmocka_unit_test(found_rows_are_added),
+        cmocka_unit_test(found_says_what_cannot_be_written),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
