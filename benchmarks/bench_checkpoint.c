@@ -1,14 +1,14 @@
 /* A checkpoint of ViT-B/32 with AdamW's state (1.05 GB) against a plain parallel write of as many
  * bytes to the same folder, one after the other, both until they are on the disk; and reading it
  * back, from the node's memory as a rule. Prints the benchmarks' CSV (README.md): medians. mpirun
- * -np 2 bench_checkpoint [FOLDER [REPETITIONS [SHARD]]]   (default: . 3 1) VITTRAIN_COMMIT names
- * the commit in the table. */
+ * -np 2 bench_checkpoint [FOLDER [REPETITIONS [SHARD]]]   (default: . 3 1) */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "app/bench_row.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "io/checkpoint.h"
@@ -21,6 +21,8 @@ static const char *const work_name[WORKS] = {"plain write", "checkpoint", "check
 enum { MOST_REPETITIONS = 99, PLAIN_BLOCK = 4 << 20 };
 
 struct bench {
+    struct bench_host host;
+    int nodes;
     const char *folder;
     char path[4096], plain_path[4096];
     int repetitions;
@@ -160,21 +162,19 @@ static int by_value(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static void report(struct bench *bench, const char *metric, double value, const char *unit)
+static void report(const struct bench *bench, const char *metric, double value, const char *unit)
 {
-    struct device_limits limits;
-    device_cpu.limits(bench->device, &limits);
-    for (char *comma = limits.name; (comma = strchr(comma, ',')) != NULL;)
-        *comma = ' ';
-    const char *commit = getenv("VITTRAIN_COMMIT");
-    char date[32];
-    clock_stamp(date, sizeof date);
-    printf("%s,%s,%s,vittrain,,checkpoint,vit_base_patch32_224,0,fp32,%s,%d,1,%s,%.2f,%s\n", date,
-           limits.name, commit != NULL ? commit : "",
-           bench->mesh.shard->size > 1 ? "fsdp"
-           : bench->world->size > 1    ? "ddp"
-                                       : "none",
-           bench->world->size, metric, value, unit);
+    const int shards = bench->mesh.shard->size, ranks = bench->world->size;
+    bench_row_print(&bench->host, &(struct bench_row){.work = "checkpoint",
+                                                      .model = "vit_base_patch32_224",
+                                                      .strategy = shards > 1  ? "fsdp"
+                                                                  : ranks > 1 ? "ddp"
+                                                                              : "none",
+                                                      .ranks = ranks,
+                                                      .nodes = bench->nodes,
+                                                      .metric = metric,
+                                                      .value = value,
+                                                      .unit = unit});
 }
 
 static double median(double *values, int count)
@@ -187,8 +187,7 @@ static double median(double *values, int count)
 static void report_all(struct bench *bench)
 {
     double ratio[MOST_REPETITIONS];
-    printf("date,host_cpu,commit,framework,version,work,model,batch,precision,strategy,ranks,"
-           "threads,metric,value,unit\n");
+    bench_header_print();
     for (int r = 0; r < bench->repetitions; r++)
         ratio[r] = bench->seconds[PLAIN][r] / bench->seconds[WRITE][r];
     for (enum work work = 0; work < WORKS; work++)
@@ -206,6 +205,9 @@ int main(int argc, char **argv)
         log_error(&error);
         return (int)error.kind;
     }
+    int node;
+    bench_host_look(&bench.host);
+    bench.nodes = comm_node_count(bench.world, &node);
     bench.folder = argc > 1 ? argv[1] : ".";
     bench.repetitions = argc > 2 ? atoi(argv[2]) : 3;
     ENSURE(bench.repetitions > 0 && bench.repetitions <= MOST_REPETITIONS, "1 to %d repetitions",

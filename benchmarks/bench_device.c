@@ -1,15 +1,16 @@
 /* Linear layers and attention of a backend at the sizes of vit_cifar (batch 64),
  * vit_base_patch32_224 (batch 32) and, on GPUs, vit_base_patch16_224 (batch 256). Each layer, with
  * all that is fused into it, is measured in turn with oneDNN doing just its products on all
- * threads: the ratio is what counts. Prints CSV; the best of some rounds. On GPUs there is nothing
- * beside them but the peak. bench_device [THREADS [fp32|bf16 [cpu|cuda]]]   VITTRAIN_COMMIT names
- * the commit in the table. */
+ * threads: the ratio is what counts. Prints rows of the common CSV (README.md); the best of some
+ * rounds. On GPUs there is nothing beside them but the peak. bench_device [THREADS [fp32|bf16
+ * [cpu|cuda]]] */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "app/bench_row.h"
 #include "core/clock.h"
 #include "device/cpu.h"
 #include "device/cpu_product.h"
@@ -44,6 +45,7 @@ static const struct layer layers[] = {
 enum { LAYERS_OF_CPU = 8 };
 
 struct bench {
+    struct bench_host host;
     struct device *device;
     const struct device_backend *backend;
     bool cpu;
@@ -190,23 +192,49 @@ static double seconds_of(step *run, const struct bench *bench, const struct laye
     return clock_now() - begin;
 }
 
-static void print_row(const struct bench *bench, const char *model, const char *operation,
-                      const char *shape, double flops, double seconds, double alone)
+/* What was measured: the operation's arithmetic, and the bytes that it must at least read and
+ * write, each once, by which the roofline knows it. */
+struct measured {
+    const char *model, *operation, *shape;
+    double flops, bytes, seconds, alone; /* alone: seconds of oneDNN's products, or 0 */
+};
+
+static void print_rows(const struct bench *bench, const struct measured *it)
 {
     static const char *const types[] = {"fp32", "bf16", "fp16"};
-    char date[32], host[64] = "";
-    const char *commit = getenv("VITTRAIN_COMMIT");
+    const struct {
+        const char *metric, *unit;
+        double value;
+    } values[] = {{"time", "s", it->seconds},
+                  {"intensity", "FLOP/B", it->flops / it->bytes},
+                  {"speed", "GFLOP/s", it->flops / it->seconds * 1e-9},
+                  {"products alone", "GFLOP/s", it->flops / it->alone * 1e-9}};
+    char work[96];
 
-    clock_stamp(date, sizeof date);
-    gethostname(host, sizeof host - 1);
-    printf("%s,%s,\"%s\",%s,%d,%s,%s,%s,%s,%.6f,%.1f,", date, host, bench->limits.name,
-           commit != NULL ? commit : "", bench->limits.threads, types[bench->type], model,
-           operation, shape, seconds, flops / seconds * 1e-9);
-    if (alone > 0)
-        printf("%.1f,%.3f\n", flops / alone * 1e-9, alone / seconds);
-    else
-        printf(",\n");
-    fflush(stdout);
+    snprintf(work, sizeof work, "%s %s", it->operation, it->shape);
+    struct bench_row row = {.work = work,
+                            .model = it->model,
+                            .precision = types[bench->type],
+                            .strategy = "none",
+                            .threads = bench->limits.threads,
+                            .gpu = bench->cpu ? NULL : bench->limits.name};
+    for (int i = 0; i < (it->alone > 0 ? 4 : 3); i++) {
+        row.metric = values[i].metric;
+        row.unit = values[i].unit;
+        row.value = values[i].value;
+        bench_row_print(&bench->host, &row);
+    }
+}
+
+/* Forward reads x and the weights and writes y; backward reads all of them (dy for y), writes dx,
+ * and the gradient of the weights in fp32. */
+static double layer_bytes(const struct bench *bench, const struct layer *layer, bool backward)
+{
+    const double x = (double)(layer->rows * layer->in), y = (double)(layer->rows * layer->out);
+    const double weight = (double)(layer->in * layer->out);
+    const double size = bench->type == TYPE_FP32 ? 4 : 2;
+
+    return backward ? size * (2 * x + y + weight) + 4 * weight : size * (x + weight + y);
 }
 
 static void measure_layer(const struct bench *bench, const struct layer *layer)
@@ -224,8 +252,13 @@ static void measure_layer(const struct bench *bench, const struct layer *layer)
                  pass == 0 ? "forward" : "backward");
         snprintf(shape, sizeof shape, "%lldx%lldx%lld", (long long)layer->rows,
                  (long long)layer->in, (long long)layer->out);
-        print_row(bench, layer->model, operation, shape, flops * (pass + 1), best[0],
-                  bench->cpu ? best[1] : 0);
+        print_rows(bench, &(struct measured){.model = layer->model,
+                                             .operation = operation,
+                                             .shape = shape,
+                                             .flops = flops * (pass + 1),
+                                             .bytes = layer_bytes(bench, layer, pass == 1),
+                                             .seconds = best[0],
+                                             .alone = bench->cpu ? best[1] : 0});
     }
 }
 
@@ -275,8 +308,22 @@ static void measure_attention(const struct bench *bench, const char *model, int6
     }
     snprintf(shape, sizeof shape, "%lldx%lldx%lldx%d", (long long)batch, (long long)heads,
              (long long)tokens, HEAD_DIM);
-    print_row(bench, model, "attention_forward", shape, 2 * product, best[0], 0);
-    print_row(bench, model, "attention_backward", shape, 5 * product, best[1], 0);
+    /* Forward: queries, keys, values in, one tensor out. Backward: those, the output, its gradient
+     * in, three gradients out. */
+    const double tensor =
+        (double)(batch * heads * tokens * HEAD_DIM) * (double)type_size(bench->type);
+    print_rows(bench, &(struct measured){.model = model,
+                                         .operation = "attention_forward",
+                                         .shape = shape,
+                                         .flops = 2 * product,
+                                         .bytes = 4 * tensor,
+                                         .seconds = best[0]});
+    print_rows(bench, &(struct measured){.model = model,
+                                         .operation = "attention_backward",
+                                         .shape = shape,
+                                         .flops = 5 * product,
+                                         .bytes = 8 * tensor,
+                                         .seconds = best[1]});
 }
 
 int main(int argc, char **argv)
@@ -287,8 +334,8 @@ int main(int argc, char **argv)
 
     bench_open(&bench, backend, threads,
                argc > 2 && strcmp(argv[2], "bf16") == 0 ? TYPE_BF16 : TYPE_FP32);
-    printf("date,host,cpu,commit,threads,type,model,operation,shape,seconds,gflops,"
-           "products_alone_gflops,ratio\n");
+    bench_host_look(&bench.host);
+    bench_header_print();
     for (size_t i = 0; i < (bench.cpu ? LAYERS_OF_CPU : sizeof layers / sizeof layers[0]); i++)
         measure_layer(&bench, &layers[i]);
     measure_attention(&bench, "vit_cifar", 64, 65, 3, 0.1f);

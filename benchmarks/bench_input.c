@@ -1,13 +1,13 @@
 /* How many images a second the way of the data brings: loader threads alone (reading,
  * augmentation's draws), the device's transform alone, and both as in a step. Prints rows of the
  * common CSV (README.md). bench_input [DECK.ini ...] [section.key=value ...], as the program's
- * command line; without a deck the CIFAR recipe on the sample. VITTRAIN_COMMIT names the commit in
- * the table. */
+ * command line; without a deck the CIFAR recipe on the sample. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "app/bench_row.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "data/loader.h"
@@ -17,6 +17,7 @@ enum { SLOTS = 4, SECONDS = 3 };
 enum { LOADING = 1, TRANSFORMING = 2 };
 
 struct bench {
+    struct bench_host host;
     struct options options;
     struct dataset dataset;
     struct sampler sampler;
@@ -137,24 +138,25 @@ static double measure(struct bench *bench, int work, double *of_processor_time)
     return (double)images / (clock_now() - begin);
 }
 
-static void report(const struct bench *bench, const char *metric, const char *of, double value)
+static void report(const struct bench *bench, const char *name, const char *of, double value)
 {
+    char model[64], metric[96], source[32] = "files";
     struct device_limits limits;
     device_cpu.limits(bench->device, &limits);
-    for (char *comma = limits.name; (comma = strchr(comma, ',')) != NULL;)
-        *comma = ' ';
-    const char *commit = getenv("VITTRAIN_COMMIT");
-    char date[32], source[32] = "files";
     if (!bench->dataset.encoded)
         snprintf(source, sizeof source, "%lld", (long long)bench->dataset.width);
-    clock_stamp(date, sizeof date);
-    printf(
-        "%s,%s,%s,vittrain,,input,%s to %lld pixels,%lld,bf16,none,1,%d,%s (%lld workers)%s,%.0f,"
-        "images/s\n",
-        date, limits.name, commit != NULL ? commit : "", source, (long long)bench->side,
-        (long long)bench->options.train.batch, limits.threads, metric,
-        (long long)bench->options.data.workers, of, value);
-    fflush(stdout);
+    snprintf(model, sizeof model, "%s to %lld pixels", source, (long long)bench->side);
+    snprintf(metric, sizeof metric, "%s (%lld workers)%s", name,
+             (long long)bench->options.data.workers, of);
+    bench_row_print(&bench->host, &(struct bench_row){.work = "input",
+                                                      .model = model,
+                                                      .batch = bench->options.train.batch,
+                                                      .precision = "bf16",
+                                                      .strategy = "none",
+                                                      .threads = limits.threads,
+                                                      .metric = metric,
+                                                      .value = value,
+                                                      .unit = "images/s"});
 }
 
 int main(int argc, char **argv)
@@ -169,8 +171,8 @@ int main(int argc, char **argv)
         return (int)error.kind;
     }
     ENSURE(sampler_steps(&bench.sampler) > 0, "fewer samples than a batch");
-    printf("date,host_cpu,commit,framework,version,work,model,batch,precision,strategy,ranks,"
-           "threads,metric,value,unit\n");
+    bench_host_look(&bench.host);
+    bench_header_print();
     static const char *const names[] = {NULL, "loader", "transform", "loader and transform"};
     for (int work = LOADING; work <= (LOADING | TRANSFORMING); work++) {
         double of_processor_time, speed = measure(&bench, work, &of_processor_time);

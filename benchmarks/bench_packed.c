@@ -3,14 +3,14 @@
  * the same records in the same order from memory to batches of the same size. In turn, many times,
  * as other work on the machine disturbs both; per second of all cores' time, too, which it disturbs
  * less. Prints rows of the common CSV (README.md):
- * bench_packed data.root=FILE.h5 [section.key=value ...], with data.format=packed understood.
- * VITTRAIN_COMMIT names the commit in the table. */
+ * bench_packed data.root=FILE.h5 [section.key=value ...], with data.format=packed understood. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "app/bench_row.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "data/loader.h"
@@ -19,6 +19,7 @@ enum { SLOTS = 4, TURNS = 15 };
 static const double TURN = 0.4; /* seconds */
 
 struct bench {
+    struct bench_host host;
     struct options options;
     struct dataset dataset;
     struct sampler sampler;
@@ -147,19 +148,17 @@ static double median(double *values)
 
 static void report(const struct bench *bench, const char *metric, double value, const char *unit)
 {
-    struct device_limits limits;
-    device_cpu.limits(bench->device, &limits);
-    for (char *comma = limits.name; (comma = strchr(comma, ',')) != NULL;)
-        *comma = ' ';
-    const char *commit = getenv("VITTRAIN_COMMIT");
-    char date[32];
-    clock_stamp(date, sizeof date);
-    printf(
-        "%s,%s,%s,vittrain,,packed input,%lld pixels decoded,%lld,uint8,none,1,%lld,%s,%.3f,%s\n",
-        date, limits.name, commit != NULL ? commit : "", (long long)bench->dataset.width,
-        (long long)bench->options.train.batch, (long long)bench->options.data.workers, metric,
-        value, unit);
-    fflush(stdout);
+    char model[32];
+    snprintf(model, sizeof model, "%lld pixels decoded", (long long)bench->dataset.width);
+    bench_row_print(&bench->host, &(struct bench_row){.work = "packed input",
+                                                      .model = model,
+                                                      .batch = bench->options.train.batch,
+                                                      .precision = "uint8",
+                                                      .strategy = "none",
+                                                      .threads = (int)bench->options.data.workers,
+                                                      .metric = metric,
+                                                      .value = value,
+                                                      .unit = unit});
 }
 
 int main(int argc, char **argv)
@@ -186,8 +185,8 @@ int main(int argc, char **argv)
         ratio[1][turn] = load.cores / copy.cores;
     }
     const double gigabytes = (double)bench.record_bytes / 1e9;
-    printf("date,host_cpu,commit,framework,version,work,model,batch,precision,strategy,ranks,"
-           "threads,metric,value,unit\n");
+    bench_host_look(&bench.host);
+    bench_header_print();
     report(&bench, "loader", median(loaded[0]) * gigabytes, "GB/s");
     report(&bench, "memory copy", median(copied[0]) * gigabytes, "GB/s");
     report(&bench, "loader over memory copy", median(ratio[0]), "");

@@ -8,7 +8,6 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$1 pairs=${2:-5}
 build=${BUILD:-$here/..}
 PYTHON=${PYTHON:-python3}
-VITTRAIN_COMMIT=$(git -C "$here" rev-parse --short HEAD) && export VITTRAIN_COMMIT
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 
 for pair in $(seq "$pairs"); do

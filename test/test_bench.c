@@ -1,7 +1,7 @@
 /* `bench comm` on any number of ranks: every way is measured and right, the CSV has the schema of
  * all benchmarks. Wrong results are counted and end in an exit code: MPI_Allgather is replaced by
  * one that can be made to lose data or to fail (MPI's profiling interface). */
-#include "app/app.h"
+#include "app/bench.h"
 
 #include <mpi.h>
 #include <setjmp.h>
@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "app/app.h"
 #include "temporary.h"
 
 static struct comm *world;
@@ -78,6 +79,49 @@ static void every_way_is_measured_and_right(void **state)
         assert_int_equal(count_rows(path, "overlap with computation", NULL), rows);
         assert_int_equal(count_rows(path, "wrong elements", "0"), rows);
         assert_int_equal(count_rows(path, "metric", "value"), 1); /* one header */
+    }
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+/* What an older program, or a killed one, left is kept: its rows get empty cells, half of a line is
+ * cut off. Another table is left alone. */
+static void rows_are_added_to_old_tables(void **state)
+{
+    (void)state;
+    static const char old[] =
+        "date,host_cpu,commit,framework,version,work,model,batch,precision,"
+        "strategy,ranks,threads,metric,value,unit\n"
+        "2026-01-02T03:04:05,cpu,abc,mpi,4,all_gather,8 bytes,,fp32,,2,1,time,"
+        "0.125,s\n2026-01-02T03:04:06,cpu,abc,mpi,4,all_ga";
+    const char *path = temporary_path("old.csv"), *const wrong = "epoch,loss\n1,2\n";
+    char setting[600];
+    snprintf(setting, sizeof setting, "bench.output=%s", path);
+    const char *const settings[] = {SMALL, setting, "mesh.transport=ring",
+                                    "bench.collective=all_gather", NULL};
+    if (world->rank == 0)
+        write_text(path, old);
+    assert_int_equal(bench("comm", settings), ERROR_NONE);
+    if (world->rank == 0) {
+        char *text = temporary_text("old.csv");
+        assert_memory_equal(text, bench_header, strlen(bench_header));
+        assert_non_null(strstr(text, ",time,0.125,s,,,,,,\n"));
+        assert_null(strstr(text, "03:04:06"));
+        free(text);
+        assert_int_equal(count_rows(path, "time", NULL), 1 + 4 * 2);
+        write_text(path, wrong);
+    }
+    assert_int_equal(bench("comm", settings), ERROR_FILE);
+    if (world->rank == 0) {
+        char *text = temporary_text("old.csv");
+        assert_string_equal(text, wrong);
+        free(text);
     }
 }
 
@@ -160,6 +204,7 @@ int main(int argc, char **argv)
     temporary_open();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_way_is_measured_and_right),
+        cmocka_unit_test(rows_are_added_to_old_tables),
         cmocka_unit_test(one_transport_and_collective_can_be_chosen),
         cmocka_unit_test(wrong_results_are_an_error),
         cmocka_unit_test(what_fails_in_mpi_ends_the_job),

@@ -1,53 +1,29 @@
 /* The command `bench`: measures one thing (the topic) on the ranks that it is started with. */
 #include "app/bench.h"
 
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "app/app.h"
-#include "core/clock.h"
-#include "core/version.h"
-
-static const char header[] = "date,host_cpu,commit,framework,version,work,model,batch,precision,"
-                             "strategy,ranks,threads,metric,value,unit";
 
 void bench_write(struct bench *bench, const struct bench_row *row, struct error *error)
 {
-    char date[32];
+    struct bench_row whole = *row;
     if (!bench->has_csv || error->kind != ERROR_NONE)
         return;
-    clock_stamp(date, sizeof date);
-    const char *before[] = {date,         bench->host_cpu, version_commit, row->framework,
-                            row->version, row->work,       row->model,     "",
-                            "fp32",       row->strategy};
-    for (size_t i = 0; i < sizeof before / sizeof before[0]; i++)
-        csv_text(&bench->csv, before[i]);
-    csv_integer(&bench->csv, bench->world->size);
-    csv_integer(&bench->csv, 1);
-    csv_text(&bench->csv, row->metric);
-    csv_number(&bench->csv, row->value);
-    csv_text(&bench->csv, row->unit);
-    csv_end_row(&bench->csv, error);
-}
-
-/* "Intel(R) Xeon(R) Processor (2 cores)" */
-static void host_cpu_name(struct bench *bench)
-{
-    struct device_limits limits;
-    device_cpu.limits(bench->device, &limits);
-    snprintf(bench->host_cpu, sizeof bench->host_cpu, "%.*s (%ld cores)",
-             (int)strcspn(limits.name, ","), limits.name, sysconf(_SC_NPROCESSORS_ONLN));
+    whole.ranks = row->ranks > 0 ? row->ranks : bench->world->size;
+    whole.nodes = row->nodes > 0 ? row->nodes : bench->nodes;
+    bench_row_put(&bench->csv, &bench->host, &whole, error);
 }
 
 static bool bench_open(struct bench *bench, struct error *error)
 {
     const char *output = bench->options->bench.output;
+    int node;
     bench->device = device_cpu.open(0, 1, error);
-    if (bench->device != NULL)
-        host_cpu_name(bench);
+    bench_host_look(&bench->host);
+    bench->nodes = comm_node_count(bench->world, &node);
     if (bench->world->rank == 0 && output[0] != '\0' && error->kind == ERROR_NONE)
-        bench->has_csv = csv_open(&bench->csv, output, header, 0, INT64_MAX, error);
+        bench->has_csv = csv_open(&bench->csv, output, bench_header, 0, INT64_MAX, error);
     return comm_agree(bench->world, error);
 }
 

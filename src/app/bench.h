@@ -3,25 +3,23 @@
 #ifndef VITTRAIN_APP_BENCH_H
 #define VITTRAIN_APP_BENCH_H
 
+#include "app/bench_row.h"
 #include "comm/comm.h"
 #include "core/options.h"
-#include "io/csv.h"
+#include "device/device.h"
 
 struct bench {
     const struct options *options;
     struct comm *world;
     struct device *device; /* the CPU */
-    char host_cpu[128];
+    struct bench_host host;
+    int nodes;
     struct csv csv; /* rank 0's, when bench.output is given */
     bool has_csv;
 };
 
-/* One number. Text without commas. Rank 0, nothing without bench.output; the first failure to write
- * is kept in `error`. */
-struct bench_row {
-    const char *framework, *version, *work, *model, *strategy, *metric, *unit;
-    double value;
-};
+/* One number; ranks and nodes are those of the world where the row has none. Rank 0, nothing
+ * without bench.output; the first failure to write is kept in `error`. */
 void bench_write(struct bench *bench, const struct bench_row *row, struct error *error);
 
 /* The topics; collective. An error is agreed on. */
