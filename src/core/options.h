@@ -213,6 +213,12 @@ struct options {
         int64_t memory;     /* bytes a rank may have; 0: what the node has */
     } plan;
     struct {
+        double first, last; /* rates */
+        int64_t steps;      /* 0: an epoch's */
+        double beta, stop;
+        char output[OPTION_TEXT]; /* beginning of files' names; empty: none */
+    } find;
+    struct {
         bool average;             /* take the moving average where there is one */
         char output[OPTION_TEXT]; /* of `convert data` */
         int kind;                 /* enum kind_choice */

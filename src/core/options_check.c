@@ -106,6 +106,18 @@ static bool check_optimizer(const struct options *options, struct error *error)
     return true;
 }
 
+static bool check_find(const struct options *options, struct error *error)
+{
+    if (options->find.first >= options->find.last)
+        return error_set(error, ERROR_USAGE,
+                         "find.first=%g is not below find.last=%g: the rate grows from one to the "
+                         "other",
+                         options->find.first, options->find.last);
+    if (options->find.steps == 1)
+        return error_set(error, ERROR_USAGE, "find.steps=1: the rate needs two steps to grow");
+    return true;
+}
+
 static bool check_output(const struct options *options, struct error *error)
 {
     if (options->output.prometheus[0] != '\0' && options->output.monitor <= 0)
@@ -123,5 +135,6 @@ bool options_check(const struct options *options, struct error *error)
     return check_model(options, error) && check_crop(options, error) &&
            check_augment(options, error) && check_length(options, error) &&
            check_loss_scale(options, error) && check_evaluations(options, error) &&
-           check_optimizer(options, error) && check_output(options, error);
+           check_optimizer(options, error) && check_find(options, error) &&
+           check_output(options, error);
 }

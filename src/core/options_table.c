@@ -487,6 +487,23 @@ const struct option_entry option_table[] = {
      .help =
          "Memory that a rank may use. plan says which batch fits into it, find batch tries, and "
          "train does not start with more; 0: what its node has free."},
+
+    {PLACE(find, first), .kind = OPTION_IS_NUMBER, .preset = "1e-08", .most = INFINITY,
+     .above_least = true, .help = "find lr: the first learning rate."},
+    {PLACE(find, last), .kind = OPTION_IS_NUMBER, .preset = "10", .most = INFINITY,
+     .above_least = true,
+     .help = "find lr: the last learning rate; from one step to the next it grows by the same "
+             "factor."},
+    {PLACE(find, steps), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,
+     .help = "find lr: steps from the first rate to the last; 0: as many as an epoch has."},
+    {PLACE(find, beta), .kind = OPTION_IS_NUMBER, .preset = "0.98", .most = 1, .below_most = true,
+     .help = "find lr: share of the average so far when the losses are smoothed. 0: they are not."},
+    {PLACE(find, stop), .kind = OPTION_IS_NUMBER, .preset = "4", .most = INFINITY,
+     .help = "find lr: it ends where the smoothed loss is more than this times the lowest; 0: only "
+             "at the last rate, or at NaN."},
+    {PLACE(find, output), .kind = OPTION_IS_TEXT, .preset = "find_lr",
+     .help = "find lr: what the names of its files begin with: the curve as .csv, .svg and .png. "
+             "Empty: it leaves no files."},
     {.name = NULL},
 };
 
@@ -512,6 +529,7 @@ static const struct {
     {"convert", "weights from and to checkpoints, data sets to packed files"},
     {"bench", "measurements"},
     {"plan", "memory before a run: for how many ranks, and how much there is"},
+    {"find", "the learning-rate range test"},
 };
 
 const char *option_section_help(const char *section)

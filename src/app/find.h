@@ -1,0 +1,18 @@
+/* The command `find`: what is best found by trying it on the ranks that will train. */
+#ifndef VITTRAIN_APP_FIND_H
+#define VITTRAIN_APP_FIND_H
+
+#include "comm/comm.h"
+#include "core/options.h"
+
+/* Collective. Print what they find on rank 0's standard output. */
+void find_batch(const struct options *options, struct comm *world, struct error *error);
+void find_lr(const struct options *options, struct comm *world, struct error *error);
+
+/* Rank 0: the curve as NAME.svg and NAME.png. */
+struct range_test;
+struct range_suggestion;
+bool find_lr_plot(const char *name, const struct range_test *test,
+                  const struct range_suggestion *suggestion, struct error *error);
+
+#endif

@@ -1,0 +1,200 @@
+/* `find lr`: the range test on the run that the deck describes, its curve as table, file and
+ * picture, and what the curve suggests. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "app/app.h"
+#include "app/find.h"
+#include "io/csv.h"
+#include "store/store.h"
+#include "train/range_test.h"
+#include "train/trainer.h"
+
+/* Rows of the curve on standard output, at most; the file has all. */
+enum { ROWS = 40 };
+
+static const char curve_header[] = "step,rate,loss,smoothed";
+
+struct search {
+    struct options options; /* with what the data decides */
+    struct comm *world;
+    struct session session;
+    struct data_feed feed;
+    int64_t global_batch;
+    struct range_test test;
+    struct range_suggestion suggestion;
+    struct csv csv; /* rank 0's; not open where find.output is empty */
+};
+
+/* ---- before the test */
+
+static bool weights_begin(struct search *search, struct error *error)
+{
+    struct session *session = &search->session;
+    const char *init = search->options.model.init;
+    flat_initialize(&session->flat, (uint64_t)search->options.run.seed);
+    if (store_is_url(init))
+        return error_set(error, ERROR_USAGE,
+                         "model.init=%s: find lr begins with weights of a file: fetch it first",
+                         init);
+    if (strcmp(init, "none") != 0 && init[0] != '\0' && !weights_read(init, session, error))
+        return false;
+    flat_refresh(&session->flat);
+    return true;
+}
+
+/* Opened before the test, so that a name that cannot be written is known before. */
+static bool curve_open(struct search *search, struct error *error)
+{
+    char path[FILE_PATH];
+    snprintf(path, sizeof path, "%s.csv", search->options.find.output);
+    if (search->world->rank == 0 && search->options.find.output[0] != '\0')
+        csv_open(&search->csv, path, curve_header, 0, 0, error);
+    return comm_agree(search->world, error);
+}
+
+static bool data_open(struct search *search, struct error *error)
+{
+    struct options *options = &search->options;
+    if (!feed_open(&search->feed, options, SPLIT_TRAIN, search->world, error))
+        return false;
+    session_resolve(options, &search->feed.dataset, error);
+    search->global_batch = feed_global_batch(options, search->world->size);
+    if (options->data.drop_last && search->feed.dataset.count < search->global_batch)
+        error_set(error, ERROR_USAGE,
+                  "the global batch of %lld is larger than the %lld samples and data.drop_last=on "
+                  "leaves none: use a smaller batch",
+                  (long long)search->global_batch, (long long)search->feed.dataset.count);
+    return comm_agree(search->world, error);
+}
+
+static bool search_open(struct search *search, struct error *error)
+{
+    struct options *options = &search->options;
+    struct session *session = &search->session;
+    struct comm *world = search->world;
+    options->data.val = VALIDATION_NONE; /* nothing is evaluated */
+    if (!curve_open(search, error) || !data_open(search, error) ||
+        !session_open(session, options, world, true, error))
+        return false;
+    int64_t batch = feed_pass_samples(options, search->global_batch, world->size);
+    if (!session_allocate(session, batch, &search->feed.source, true, error) ||
+        !feed_start(&search->feed, options, world, session->device, search->global_batch,
+                    session->model->image, true, error))
+        return false;
+    flat_set_segments(&session->flat, options->optim.weight_decay, options->train.accumulate);
+    return weights_begin(search, error);
+}
+
+static void search_close(struct search *search)
+{
+    csv_close(&search->csv);
+    range_test_free(&search->test);
+    feed_close(&search->feed);
+    session_close(&search->session);
+}
+
+/* ---- after it */
+
+static void curve_print(const struct search *search)
+{
+    const struct range_test *test = &search->test;
+    int64_t stride = (test->count + ROWS - 1) / ROWS;
+    printf("%8s %12s %12s %12s\n", "step", "rate", "loss", "smoothed");
+    for (int64_t i = 0; i < test->count; i += stride)
+        printf("%8lld %12.3e %12.6f %12.6f\n", (long long)i + 1, test->points[i].rate,
+               test->points[i].loss, test->points[i].smoothed);
+}
+
+static bool curve_write(struct search *search, struct error *error)
+{
+    const struct range_test *test = &search->test;
+    for (int64_t i = 0; i < test->count; i++) {
+        csv_integer(&search->csv, i + 1);
+        csv_number(&search->csv, test->points[i].rate);
+        csv_number(&search->csv, test->points[i].loss);
+        csv_number(&search->csv, test->points[i].smoothed);
+        if (!csv_end_row(&search->csv, error))
+            return false;
+    }
+    return csv_flush(&search->csv, error);
+}
+
+static void end_print(const struct search *search)
+{
+    const struct range_test *test = &search->test;
+    switch (test->end) {
+    case RANGE_WHOLE:
+        printf("\nit went up to the last rate, %g\n", test->end_rate);
+        return;
+    case RANGE_DIVERGED:
+        printf("\nit ended at %.3g, where the smoothed loss was more than %g times the lowest\n",
+               test->end_rate, search->options.find.stop);
+        return;
+    case RANGE_NOT_FINITE:
+        printf("\nit ended at %.3g, where loss or gradient was not finite\n", test->end_rate);
+        return;
+    case RANGE_STOPPED:
+        printf("\nit ended at %.3g, as a signal asked for it\n", test->end_rate);
+        return;
+    }
+}
+
+/* Rates are those of updates; optim.lr is what optim.lr_scale makes them of. */
+static void suggestion_print(const struct search *search)
+{
+    const struct range_test *test = &search->test;
+    const struct range_suggestion *found = &search->suggestion;
+    const struct options *options = &search->options;
+    struct options unit = *options;
+    unit.optim.lr = 1;
+    double scale = schedule_base_rate(&unit, search->global_batch);
+    if (isnan(found->steepest_rate)) {
+        printf(
+            "no suggestion: the smoothed loss falls by %.3g, which may be noise (%.2g): give more "
+            "steps (find.steps=%lld) or a larger batch\n",
+            found->fall, found->noise, (long long)(4 * test->steps));
+        return;
+    }
+    printf(
+        "looked at steps %lld to %lld: the smoothed loss falls fastest at %.3g, and is lowest at "
+        "%.3g\n",
+        (long long)found->first + 1, (long long)found->end, found->steepest_rate,
+        test->points[found->lowest].rate);
+    printf("suggestion: optim.lr=%.2g, the steepest descent (Smith 2017); by another rule, a tenth "
+           "of the lowest: optim.lr=%.2g\n",
+           found->steepest_rate / scale, found->tenth_of_lowest / scale);
+    if (scale != 1)
+        printf("(optim.lr_scale makes rates of %.4g times that for the global batch of %lld)\n",
+               scale, (long long)search->global_batch);
+}
+
+/* Rank 0. */
+static void search_report(struct search *search, struct error *error)
+{
+    printf("range test from %g to %g in %lld steps of global batch %lld on %d rank%s\n",
+           search->options.find.first, search->options.find.last, (long long)search->test.steps,
+           (long long)search->global_batch, search->world->size,
+           search->world->size == 1 ? "" : "s");
+    curve_print(search);
+    end_print(search);
+    suggestion_print(search);
+    const char *name = search->options.find.output;
+    if (app_output_arrived(error) && name[0] != '\0' && curve_write(search, error))
+        find_lr_plot(name, &search->test, &search->suggestion, error);
+}
+
+void find_lr(const struct options *options, struct comm *world, struct error *error)
+{
+    static struct search search;
+    search = (struct search){.options = *options, .world = world};
+    if (search_open(&search, error) &&
+        range_test_run(&search.session, &search.feed, &search.test, error)) {
+        range_test_suggest(&search.test, options->find.beta, &search.suggestion);
+        if (world->rank == 0)
+            search_report(&search, error);
+        comm_agree(world, error);
+    }
+    search_close(&search);
+}

@@ -1,0 +1,314 @@
+/* The range test: ordinary steps with a rate of its own, between a copy of the state and its
+ * restoring. The host looks at the loss of each step, which training does not. */
+#include "train/range_test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "train/optimizer.h"
+#include "train/step.h"
+
+/* Of a curve, points at its beginning (the average has seen little) and at its end (it explodes)
+ * are left out of the search, at most so many and at most such a share; and fewer points tell
+ * nothing. */
+enum { SKIP_FIRST = 10, SKIP_LAST = 5, SKIP_SHARE = 10, POINTS_LEAST = 8 };
+
+/* How far a slope reaches to each side: a twentieth of the points. */
+enum { SLOPE_SHARE = 20 };
+
+/* A fall of so many standard deviations is one. */
+enum { NOISE_FACTOR = 4 };
+
+/* ---- the state, kept in host memory */
+
+enum { KEPT_VECTORS = 4 };
+
+struct kept_state {
+    float *values; /* of all units, one vector after another */
+    struct loss_scaler scaler;
+};
+
+static int unit_vectors(const struct flat_buffer *buffer, float *vectors[KEPT_VECTORS])
+{
+    float *const all[KEPT_VECTORS] = {buffer->master, buffer->moment1, buffer->moment2,
+                                      buffer->average};
+    int count = 0;
+    for (int i = 0; i < KEPT_VECTORS; i++)
+        if (all[i] != NULL)
+            vectors[count++] = all[i];
+    return count;
+}
+
+static size_t state_bytes(const struct flat_model *flat)
+{
+    float *vectors[KEPT_VECTORS];
+    size_t bytes = 0;
+    for (int u = 0; u < flat->count; u++)
+        bytes += (size_t)flat->buffers[u].shard_count * sizeof(float) *
+                 (size_t)unit_vectors(&flat->buffers[u], vectors);
+    return bytes;
+}
+
+/* Between the device and the copy. */
+static void state_copy(struct session *session, float *values, bool back)
+{
+    const struct device_backend *backend = session->device->backend;
+    for (int u = 0; u < session->flat.count; u++) {
+        const struct flat_buffer *buffer = &session->flat.buffers[u];
+        float *vectors[KEPT_VECTORS];
+        int count = unit_vectors(buffer, vectors);
+        size_t bytes = (size_t)buffer->shard_count * sizeof(float);
+        for (int i = 0; i < count; i++, values += buffer->shard_count)
+            backend->copy(session->stream, back ? vectors[i] : values, back ? values : vectors[i],
+                          bytes);
+    }
+    backend->stream_synchronize(session->stream);
+}
+
+/* Collective. */
+static bool state_keep(struct session *session, struct kept_state *kept, struct error *error)
+{
+    size_t bytes = state_bytes(&session->flat);
+    kept->scaler = session->outcome.scaler;
+    kept->values = malloc(bytes > 0 ? bytes : 1);
+    if (kept->values == NULL)
+        error_set(error, ERROR_MEMORY, "no %zu bytes for a copy of the weights", bytes);
+    if (!comm_agree(session->mesh.world, error))
+        return false;
+    state_copy(session, kept->values, false);
+    return true;
+}
+
+static void state_restore(struct session *session, const struct kept_state *kept)
+{
+    state_copy(session, kept->values, true);
+    session_set_scaler(session, &kept->scaler);
+    flat_refresh(&session->flat);
+}
+
+/* The optimizer begins anew, whatever it has seen before. */
+static void state_begin(struct session *session)
+{
+    const struct device_backend *backend = session->device->backend;
+    const double scale = session->scaler != NULL ? session->options->train.loss_scale : 1;
+    for (int u = 0; u < session->flat.count; u++) {
+        const struct flat_buffer *buffer = &session->flat.buffers[u];
+        size_t bytes = (size_t)buffer->shard_count * sizeof(float);
+        if (buffer->moment1 != NULL)
+            backend->zero(session->stream, buffer->moment1, bytes);
+        if (buffer->moment2 != NULL)
+            backend->zero(session->stream, buffer->moment2, bytes);
+    }
+    session_set_scaler(session, &(struct loss_scaler){.scale = (float)scale});
+    backend->zero(session->stream, session->sums, sizeof *session->sums);
+}
+
+/* ---- the steps */
+
+struct range_run {
+    struct session *session;
+    struct data_feed *feed;
+    struct range_test *test;
+    struct optimizer optimizer;
+    struct step_context step;
+    double average, lowest;
+};
+
+static double rate_at(const struct range_run *run, int64_t number)
+{
+    const struct options *options = run->session->options;
+    double share = (double)number / (double)(run->test->steps - 1);
+    return options->find.first * pow(options->find.last / options->find.first, share);
+}
+
+/* Collective. The mean loss of the step's samples; *stop: any rank was asked to. */
+static double loss_take(struct session *session, bool *stop)
+{
+    const struct device_backend *backend = session->device->backend;
+    backend->copy(session->stream, session->host_sums, session->sums, sizeof *session->host_sums);
+    backend->zero(session->stream, session->sums, sizeof *session->sums);
+    backend->stream_synchronize(session->stream);
+    double sums[] = {session->host_sums->loss, session->host_sums->samples, comm_stop_wanted()};
+    comm_all_reduce(session->mesh.world, sums, 3, COMM_FP64, COMM_SUM);
+    *stop = sums[2] > 0;
+    return sums[0] / sums[1];
+}
+
+/* False: the loss ends the test. */
+static bool loss_note(struct range_run *run, double rate, double loss)
+{
+    const struct options *options = run->session->options;
+    struct range_test *test = run->test;
+    test->end_rate = rate;
+    if (!isfinite(loss)) {
+        test->end = RANGE_NOT_FINITE;
+        return false;
+    }
+    double beta = options->find.beta, stop = options->find.stop;
+    run->average = beta * run->average + (1 - beta) * loss;
+    double smoothed = run->average / (1 - pow(beta, (double)test->count + 1));
+    if (stop > 0 && test->count > 0 && smoothed > stop * run->lowest) {
+        test->end = RANGE_DIVERGED;
+        return false;
+    }
+    if (test->count == 0 || smoothed < run->lowest)
+        run->lowest = smoothed;
+    test->points[test->count++] =
+        (struct range_point){.rate = rate, .loss = loss, .smoothed = smoothed};
+    return true;
+}
+
+/* Collective. *goes_on: the next step may be made. False: an error. */
+static bool range_step(struct range_run *run, int64_t number, bool *goes_on, struct error *error)
+{
+    struct session *session = run->session;
+    struct step_times times = {0};
+    double rate = rate_at(run, number);
+    bool stop = false;
+    bool good =
+        step_run(&run->step, number, rate, &times, error) && step_finish(&run->step, &times, error);
+    if (!good && error->kind != ERROR_NUMERIC)
+        return false;
+    error_clear(error);
+    double loss = loss_take(session, &stop);
+    *goes_on = loss_note(run, rate, loss) && good && !stop;
+    if (!good)
+        run->test->end = RANGE_NOT_FINITE;
+    else if (stop)
+        run->test->end = RANGE_STOPPED;
+    return true;
+}
+
+static bool range_steps(struct range_run *run, struct error *error)
+{
+    struct data_feed *feed = run->feed;
+    int64_t per_epoch = sampler_steps(&feed->sampler);
+    bool goes_on = true, good = true;
+    for (int64_t number = 0; good && goes_on && number < run->test->steps; number++) {
+        if (number % per_epoch == 0) {
+            loader_stop(feed->loader);
+            sampler_set_epoch(&feed->sampler, (uint32_t)(number / per_epoch));
+            loader_start(feed->loader, 0);
+        }
+        good = range_step(run, number, &goes_on, error);
+    }
+    staging_finish(&run->session->staging);
+    loader_stop(feed->loader);
+    return good;
+}
+
+/* Collective. */
+static bool points_take(struct range_run *run, struct error *error)
+{
+    int64_t asked = run->session->options->find.steps;
+    struct range_test *test = run->test;
+    test->steps = asked > 0 ? asked : sampler_steps(&run->feed->sampler);
+    test->steps = test->steps > 1 ? test->steps : 2;
+    test->points = calloc((size_t)test->steps, sizeof *test->points);
+    if (test->points == NULL)
+        error_set(error, ERROR_MEMORY, "no memory for %lld points", (long long)test->steps);
+    return comm_agree(run->session->mesh.world, error);
+}
+
+bool range_test_run(struct session *session, struct data_feed *feed, struct range_test *test,
+                    struct error *error)
+{
+    struct range_run run = {.session = session, .feed = feed, .test = test};
+    struct kept_state kept = {0};
+    *test = (struct range_test){.end = RANGE_WHOLE};
+    if (!points_take(&run, error) || !state_keep(session, &kept, error)) {
+        free(kept.values);
+        return false;
+    }
+    state_begin(session);
+    optimizer_open(&run.optimizer, session->options);
+    step_open(&run.step, session, feed, &run.optimizer);
+    session_activations(session, true);
+    bool good = range_steps(&run, error);
+    step_close(&run.step);
+    state_restore(session, &kept);
+    free(kept.values);
+    return good;
+}
+
+void range_test_free(struct range_test *test)
+{
+    free(test->points);
+    test->points = NULL;
+}
+
+/* ---- what it says */
+
+static int64_t at_most(int64_t count, int64_t most)
+{
+    return count < most ? count : most;
+}
+
+/* The smoothed loss still jumps from point to point, so a fall is measured over a tenth of the
+ * curve: per point, points being equally far apart in the rate's logarithm. */
+static double slope_at(const struct range_test *test, const struct range_suggestion *within,
+                       int64_t i)
+{
+    int64_t reach = test->count / SLOPE_SHARE > 1 ? test->count / SLOPE_SHARE : 1;
+    int64_t left = i - reach > within->first ? i - reach : within->first;
+    int64_t right = at_most(i + reach, within->end - 1);
+    return (test->points[right].smoothed - test->points[left].smoothed) / (double)(right - left);
+}
+
+/* The standard deviation of a smoothed loss at point i that is only noise: from how much losses
+ * differ from one to the next, and from how many the average has seen. */
+static double noise_at(const struct range_test *test, double beta, int64_t i, int64_t end)
+{
+    double squares = 0;
+    for (int64_t k = 1; k < end; k++)
+        squares += pow(test->points[k].loss - test->points[k - 1].loss, 2);
+    double seen = pow(beta, (double)i + 1);
+    return sqrt(squares / 2 / (double)(end - 1) * (1 - beta) / (1 + beta) * (1 + seen) /
+                (1 - seen));
+}
+
+/* The lowest point, and the highest before it. */
+static void extremes_find(const struct range_test *test, struct range_suggestion *suggestion)
+{
+    const struct range_point *points = test->points;
+    suggestion->lowest = suggestion->highest = suggestion->first;
+    for (int64_t i = suggestion->first; i < suggestion->end; i++)
+        if (points[i].smoothed < points[suggestion->lowest].smoothed)
+            suggestion->lowest = i;
+    for (int64_t i = suggestion->first; i < suggestion->lowest; i++)
+        if (points[i].smoothed > points[suggestion->highest].smoothed)
+            suggestion->highest = i;
+}
+
+/* Where a tenth of the fall is over for good: what comes before is level, with noise. */
+static int64_t fall_begin(const struct range_test *test, const struct range_suggestion *suggestion)
+{
+    const struct range_point *points = test->points;
+    double high = points[suggestion->highest].smoothed, low = points[suggestion->lowest].smoothed;
+    int64_t i = suggestion->lowest;
+    while (i > suggestion->first && points[i].smoothed < high - (high - low) / 10)
+        i--;
+    return i;
+}
+
+void range_test_suggest(const struct range_test *test, double beta,
+                        struct range_suggestion *suggestion)
+{
+    *suggestion = (struct range_suggestion){.steepest_rate = NAN, .tenth_of_lowest = NAN};
+    suggestion->first = at_most(test->count / SKIP_SHARE, SKIP_FIRST);
+    suggestion->end = test->count - at_most(test->count / SKIP_SHARE, SKIP_LAST);
+    if (suggestion->end - suggestion->first < POINTS_LEAST)
+        return;
+    extremes_find(test, suggestion);
+    suggestion->fall =
+        test->points[suggestion->highest].smoothed - test->points[suggestion->lowest].smoothed;
+    suggestion->noise = noise_at(test, beta, suggestion->highest, suggestion->lowest + 1);
+    if (!(suggestion->fall > NOISE_FACTOR * suggestion->noise))
+        return;
+    suggestion->steepest = suggestion->lowest;
+    for (int64_t i = fall_begin(test, suggestion); i < suggestion->lowest; i++)
+        if (slope_at(test, suggestion, i) < slope_at(test, suggestion, suggestion->steepest))
+            suggestion->steepest = i;
+    suggestion->steepest_rate = test->points[suggestion->steepest].rate;
+    suggestion->tenth_of_lowest = test->points[suggestion->lowest].rate / 10;
+}
