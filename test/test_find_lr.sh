@@ -27,7 +27,7 @@ curve_differs() {
         echo 'another end'
 }
 
-echo 1..13
+echo 1..14
 while read -r ranks words <&3; do
     run "$ranks" curve find lr $same find.output=curve$ranks $words
     result "PyTorch's curve on $ranks ranks, $words" "$(curve_differs "curve$ranks.csv" | tr '\n' ' ')" "$run_log"
@@ -48,6 +48,9 @@ sed -n 's/^suggestion: optim.lr=\([0-9.e-]*\),.* optim.lr=\([0-9.e-]*\)$/\1 \2/p
         END { if (n != 1) print "no suggestion" }' >problems
 [ $status -eq 0 ] || echo "exit status $status" >>problems
 result 'a curve that falls gives a suggestion' "$(tr '\n' ';' <problems)" "$run_log"
+bad=$(grep -c '<polyline\|<path' falls.svg | awk '$1 < 3 { print "too few lines in falls.svg" }')
+[ "$(head -c 4 falls.png | od -An -c | tr -d ' ')" = '211PNG' ] || bad="$bad; falls.png is none"
+result 'and pictures' "$bad" "$run_log"
 run 1 level find lr $small find.steps=60 find.last=1e-6 find.output=
 bad=$(grep -q '^no suggestion: .*noise.*find.steps=240' "$run_log" || echo 'no word of it')
 result 'noise gives none' "$bad" "$run_log"

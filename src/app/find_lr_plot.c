@@ -27,14 +27,14 @@ static void curve_fill(struct curve *curve, const struct range_test *test,
         curve->rates[i] = point->rate;
         curve->losses[i] = point->loss;
         curve->smoothed[i] = point->smoothed;
-        curve->lowest = fmin(curve->lowest, point->smoothed);
-        if (i <= suggestion->lowest || i == 0)
-            curve->highest = fmax(curve->highest, point->loss);
+        if (i > suggestion->lowest && i > 0)
+            continue;
+        curve->lowest = fmin(curve->lowest, point->loss);
+        curve->highest = fmax(curve->highest, point->loss);
     }
-    double span = curve->highest - curve->lowest;
-    span = span > 0 ? span : 1;
-    curve->lowest -= span / 4;
-    curve->highest += span / 4;
+    double margin = curve->highest > curve->lowest ? (curve->highest - curve->lowest) / 8 : 1;
+    curve->lowest -= margin;
+    curve->highest += margin;
 }
 
 static bool svg_write(const struct chart *chart, const char *path, struct error *error)
