@@ -19,7 +19,7 @@
 #define METRICS_HEADER                                                                             \
     "epoch,step,split,loss,top1,top5,lr,grad_norm,images_per_second,step_seconds,data_seconds,"    \
     "compute_seconds,comm_seconds,exposed_comm_seconds,peak_share,elapsed_seconds,loss_scale,"     \
-    "skipped_steps\n"
+    "skipped_steps,forward_seconds,backward_seconds,reduce_seconds,update_seconds\n"
 #define EPOCHS_HEADER                                                                              \
     "epoch,step,train_loss,train_top1,train_top5,val_loss,val_top1,val_top5,lr,seconds,"           \
     "eval_seconds,images_per_second,data_share\n"
@@ -78,7 +78,11 @@ static void write_train(struct run_log *log, int64_t step)
                               .peak_share = 0.5,
                               .elapsed_seconds = (double)step,
                               .loss_scale = 32768,
-                              .skipped_steps = 1};
+                              .skipped_steps = 1,
+                              .forward_seconds = 0.02,
+                              .backward_seconds = 0.04,
+                              .reduce_seconds = NAN,
+                              .update_seconds = 0.0001};
 
     assert_true(run_log_metrics(log, &row, &error));
 }
@@ -126,7 +130,7 @@ static void assert_file(const char *name, const char *expected)
 
 #define ROW(epoch, step)                                                                           \
     epoch "," step ",train,2.5,0.125,,0.0003,0.333333333,1000,0.064,0,0.06,0.01,0.004,0.5," step   \
-          ",32768,1\n"
+          ",32768,1,0.02,0.04,,0.0001\n"
 
 static void rows_hold_what_was_given(void **state)
 {

@@ -121,6 +121,7 @@ struct options {
         int64_t eval_every; /* epochs; 0: only at the end */
         double max_seconds;
         int64_t early_stop; /* evaluations without improvement; 0: never */
+        bool test;          /* evaluate the test split at the end */
     } train;
     struct {
         int name; /* enum optimizer_choice */
@@ -171,10 +172,12 @@ struct options {
         int64_t log_every; /* steps */
         double monitor;    /* seconds between readings of sensors; 0: none */
         bool tensorboard, csv, weights;
-        char upload[OPTION_TEXT]; /* s3://...; empty: none */
-        double upload_every;      /* seconds */
-        double upload_wait;       /* seconds, at the end */
-        int64_t upload_rate;      /* bytes a second; 0: no limit */
+        char logbook[OPTION_TEXT];    /* a folder; empty: none */
+        double target;                /* top-1 accuracy; 0: none */
+        char upload[OPTION_TEXT];     /* s3://...; empty: none */
+        double upload_every;          /* seconds */
+        double upload_wait;           /* seconds, at the end */
+        int64_t upload_rate;          /* bytes a second; 0: no limit */
         char prometheus[OPTION_TEXT]; /* a file; empty: none */
     } output;
     struct {

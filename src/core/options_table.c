@@ -257,6 +257,9 @@ const struct option_entry option_table[] = {
     {PLACE(train, early_stop), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e6,
      .help = "The run stops after so many evaluations without a better value of "
              "checkpoint.monitor; 0: it does not."},
+    {PLACE(train, test), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "When all steps are done, evaluate the test split once, with the best weights by "
+             "checkpoint.monitor where a checkpoint has them, else the last."},
 
     {PLACE(optim, name), CHOICES("sgd", "adam", "adamw", "rmsprop"), .preset = "adamw",
      .help = "The optimizer, with PyTorch's rules and defaults."},
@@ -375,7 +378,13 @@ const struct option_entry option_table[] = {
     {PLACE(output, tensorboard), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Events for TensorBoard."},
     {PLACE(output, csv), .kind = OPTION_IS_SWITCH, .preset = "on",
-     .help = "metrics.csv, epochs.csv and monitor.csv."},
+     .help = "metrics.csv, epochs.csv, units.csv, ranks.csv and monitor.csv."},
+    {PLACE(output, logbook), .kind = OPTION_IS_TEXT, .preset = "logbook",
+     .help = "Folder of the log book: when a run ends it gets a page there, and a row in the index "
+             "(docs/outputs.md). Empty: none."},
+    {PLACE(output, target), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1,
+     .help = "A top-1 accuracy from 0 to 1: log book and result.json tell how long the run took to "
+             "reach it in an evaluation. 0: none."},
     {PLACE(output, prometheus), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "FILE.prom in the folder of a node exporter's textfile collector: step, loss, speed and "
              "sensors, replaced every output.monitor seconds by rank 0, removed at the end. %h "

@@ -59,6 +59,10 @@ void monitor_stop(struct monitor *monitor);
 /* Of all ranks, after monitor_stop; false for NULL. */
 bool monitor_summarise(struct monitor *monitor, struct monitor_summary *summary);
 
+/* Of this rank alone, so far as it knows after monitor_stop: mean over time and the highest; NAN:
+ * not known, also for NULL. Local. */
+void monitor_own(const struct monitor *monitor, enum sensor sensor, double *mean, double *most);
+
 /* Lines of the log. images: how many were trained on meanwhile. */
 void monitor_say(const struct monitor_summary *summary, double images);
 

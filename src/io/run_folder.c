@@ -156,6 +156,7 @@ static bool same_deck(const char *folder, const struct options *options)
     saved.train.max_seconds = options->train.max_seconds;
     saved.train.accumulate = options->train.accumulate;
     saved.train.early_stop = options->train.early_stop;
+    saved.train.test = options->train.test;
     saved.mesh = options->mesh;
     saved.checkpoint = options->checkpoint;
     saved.output = options->output;

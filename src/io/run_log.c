@@ -12,7 +12,7 @@
 static const char metrics_header[] =
     "epoch,step,split,loss,top1,top5,lr,grad_norm,images_per_second,step_seconds,data_seconds,"
     "compute_seconds,comm_seconds,exposed_comm_seconds,peak_share,elapsed_seconds,loss_scale,"
-    "skipped_steps";
+    "skipped_steps,forward_seconds,backward_seconds,reduce_seconds,update_seconds";
 static const char epochs_header[] =
     "epoch,step,train_loss,train_top1,train_top5,val_loss,val_top1,val_top5,lr,seconds,"
     "eval_seconds,images_per_second,data_share";
@@ -87,6 +87,10 @@ static bool metrics_to_table(struct csv *csv, const struct metrics_row *row, str
     csv_number(csv, row->elapsed_seconds);
     csv_number(csv, row->loss_scale);
     csv_number(csv, row->skipped_steps);
+    csv_number(csv, row->forward_seconds);
+    csv_number(csv, row->backward_seconds);
+    csv_number(csv, row->reduce_seconds);
+    csv_number(csv, row->update_seconds);
     return csv_end_row(csv, error);
 }
 

@@ -22,6 +22,9 @@ struct metrics_row {
     double peak_share;                /* of the machine's peak FLOP/s */
     double elapsed_seconds;           /* since the start of the run, all parts */
     double loss_scale, skipped_steps; /* of fp16, after the last step; NAN in other types */
+    /* Of compute_seconds and exposed_comm_seconds, by phases; NAN where the host does not see them
+     * (GPUs). */
+    double forward_seconds, backward_seconds, reduce_seconds, update_seconds;
 };
 
 /* One row of epochs.csv, at the end of an epoch. NAN: empty cell. */

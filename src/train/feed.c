@@ -93,6 +93,7 @@ size_t feed_bytes(const struct options *options, const struct image_source *sour
                   bool training)
 {
     int feeds = training && options->data.val != VALIDATION_NONE ? 2 : 1;
+    feeds += training && options->train.test && options->data.val != VALIDATION_TEST;
     int64_t sample = source->channels * source->height * source->width;
     size_t planes = training && policy_is_asked_for(options) ? (size_t)options->data.workers : 0;
     return (size_t)feeds * loader_bytes(sample, batch, BATCHES_AHEAD) + planes * (size_t)sample;

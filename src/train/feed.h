@@ -42,7 +42,7 @@ int64_t feed_global_batch(const struct options *options, int64_t ranks);
 int64_t feed_pass_samples(const struct options *options, int64_t global_batch, int64_t ranks);
 
 /* Host memory of the feeds of a run whose passes have so many samples: batches that are loaded
- * ahead, in training for both splits. */
+ * ahead, in training for all splits that it reads. */
 size_t feed_bytes(const struct options *options, const struct image_source *source, int64_t batch,
                   bool training);
 

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/results.h"
+#include "core/error.h"
+#include "io/value.h"
 
 /* `unknown` is what stands where a probability is not finite. */
 static void write_probabilities(FILE *text, const struct prediction_line *line, const char *unknown)
@@ -58,7 +59,7 @@ void prediction_write_csv(FILE *text, const struct prediction_line *line)
 
 void prediction_write_json(FILE *text, const struct prediction_line *line)
 {
-    json_t *value = results_name(line->class_name);
+    json_t *value = value_name(line->class_name);
     char *name = json_dumps(value, JSON_ENCODE_ANY);
     ENSURE(name != NULL, "no memory for JSON");
     fprintf(text,

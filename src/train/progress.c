@@ -10,8 +10,11 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/status.h"
+#include "io/atomic_file.h"
 #include "io/run_log.h"
+#include "report/record.h"
 #include "train/results.h"
+#include "train/run_record.h"
 
 /* Seconds between plain lines where there is no terminal. */
 enum { PLAIN_LINE_SECONDS = 10 };
@@ -21,13 +24,25 @@ static const double DATA_SHARE_LARGE = 0.05, DATA_SECONDS_LARGE = 0.5;
 
 /* What all ranks have counted since the last call. */
 struct interval_sums {
-    double loss, top1, top5, samples;             /* sums over samples */
-    double data, compute, communication, exposed; /* seconds, mean of the ranks */
+    double loss, top1, top5, samples; /* sums over samples */
+    /* Seconds, mean of the ranks. */
+    double data, compute, communication, exposed, forward, backward, reduce, update;
 };
 
 /* What travels to be added up: these, then a struct rank_times of each rank, to which all others
  * add zero. */
-enum { SUM_LOSS, SUM_TOP1, SUM_TOP5, SUM_SAMPLES, SUM_COMMUNICATION, SUMS };
+enum {
+    SUM_LOSS,
+    SUM_TOP1,
+    SUM_TOP5,
+    SUM_SAMPLES,
+    SUM_COMMUNICATION,
+    SUM_FORWARD,
+    SUM_BACKWARD,
+    SUM_REDUCE,
+    SUM_UPDATE,
+    SUMS
+};
 enum { RANK_TIMES = sizeof(struct rank_times) / sizeof(double) };
 
 static size_t sums_count(const struct trainer *trainer)
@@ -59,6 +74,10 @@ static struct interval_sums sums_take(struct trainer *trainer)
     sums[SUM_TOP5] = own->top5;
     sums[SUM_SAMPLES] = own->samples;
     sums[SUM_COMMUNICATION] = times->communication;
+    sums[SUM_FORWARD] = times->forward;
+    sums[SUM_BACKWARD] = times->backward;
+    sums[SUM_REDUCE] = times->reduce;
+    sums[SUM_UPDATE] = times->update;
     ranks_times[trainer->world->rank] =
         (struct rank_times){.data = times->data, .compute = compute, .waiting = times->exposed};
     comm_all_reduce(trainer->world, sums, (int64_t)sums_count(trainer), COMM_FP64, COMM_SUM);
@@ -75,7 +94,27 @@ static struct interval_sums sums_take(struct trainer *trainer)
                                   .data = all.data / ranks,
                                   .compute = all.compute / ranks,
                                   .communication = sums[SUM_COMMUNICATION] / ranks,
-                                  .exposed = all.waiting / ranks};
+                                  .exposed = all.waiting / ranks,
+                                  .forward = sums[SUM_FORWARD] / ranks,
+                                  .backward = sums[SUM_BACKWARD] / ranks,
+                                  .reduce = sums[SUM_REDUCE] / ranks,
+                                  .update = sums[SUM_UPDATE] / ranks};
+}
+
+/* This rank's times of the interval are also the part's. */
+static void part_add(struct trainer *trainer, double seconds)
+{
+    const struct step_times *times = &trainer->interval.times;
+    struct step_times *part = &trainer->part_times;
+    part->data += times->data;
+    part->forward += times->forward;
+    part->backward += times->backward;
+    part->reduce += times->reduce;
+    part->update += times->update;
+    part->communication += times->communication;
+    part->exposed += times->exposed;
+    trainer->part_steps += trainer->interval.steps;
+    trainer->part_step_seconds += seconds;
 }
 
 static void interval_begin(struct trainer *trainer)
@@ -188,6 +227,7 @@ void progress_interval(struct trainer *trainer)
         return;
     double seconds = clock_now() - interval->begin, steps = (double)interval->steps;
     struct interval_sums sums = sums_take(trainer);
+    part_add(trainer, seconds);
     state->epoch_loss_sum += sums.loss;
     state->epoch_top1_sum += sums.top1;
     state->epoch_top5_sum += sums.top5;
@@ -200,6 +240,7 @@ void progress_interval(struct trainer *trainer)
     double samples = sums.samples > 0 ? sums.samples : 1, speed = sums.samples / seconds;
     const struct loss_scaler *scaler = &trainer->session.outcome.scaler;
     const bool scaled = trainer->session.scaler != NULL;
+    const bool seen = session_sees_times(&trainer->session);
     const struct metrics_row row = {.epoch = state->epoch,
                                     .step = state->step,
                                     .split = "train",
@@ -217,7 +258,11 @@ void progress_interval(struct trainer *trainer)
                                     .peak_share = share_of_peak(trainer, speed),
                                     .elapsed_seconds = elapsed(trainer),
                                     .loss_scale = scaled ? (double)scaler->scale : NAN,
-                                    .skipped_steps = scaled ? (double)scaler->skipped : NAN};
+                                    .skipped_steps = scaled ? (double)scaler->skipped : NAN,
+                                    .forward_seconds = seen ? sums.forward / steps : NAN,
+                                    .backward_seconds = seen ? sums.backward / steps : NAN,
+                                    .reduce_seconds = seen ? sums.reduce / steps : NAN,
+                                    .update_seconds = seen ? sums.update / steps : NAN};
     run_log_metrics(trainer->log, &row, &trainer->log_error);
     straggler_follow(&trainer->straggler, times_of_ranks(trainer), seconds, interval->steps);
     trainer->figures.loss = row.loss;
@@ -270,6 +315,48 @@ static void data_wait_say(struct trainer *trainer, const struct epoch_row *row)
         encoded ? ", or decode the images once and for all (vittrain convert data)" : "");
 }
 
+static struct metrics_row evaluation_row(const struct trainer *trainer, const char *split,
+                                         const struct evaluation *evaluation)
+{
+    return (struct metrics_row){.epoch = trainer->state.epoch,
+                                .step = trainer->state.step,
+                                .split = split,
+                                .loss = evaluation->loss,
+                                .top1 = evaluation->top1,
+                                .top5 = evaluation->top5,
+                                .rate = NAN,
+                                .gradient_norm = NAN,
+                                .images_per_second =
+                                    (double)evaluation->samples / evaluation->seconds,
+                                .step_seconds = NAN,
+                                .data_seconds = NAN,
+                                .compute_seconds = NAN,
+                                .comm_seconds = NAN,
+                                .exposed_comm_seconds = NAN,
+                                .peak_share = NAN,
+                                .elapsed_seconds = elapsed(trainer),
+                                .loss_scale = NAN,
+                                .skipped_steps = NAN,
+                                .forward_seconds = NAN,
+                                .backward_seconds = NAN,
+                                .reduce_seconds = NAN,
+                                .update_seconds = NAN};
+}
+
+void progress_test(struct trainer *trainer)
+{
+    const struct evaluation *test = &trainer->test;
+    const struct metrics_row row = evaluation_row(trainer, "test", test);
+    char right[80] = "";
+    if (test->classes > 0)
+        snprintf(right, sizeof right, ", accuracy %.2f %% (top-5 %.2f %%)", 100 * test->top1,
+                 100 * test->top5);
+    log_info("test: loss %.4f%s on %lld samples, with the %s weights (step %lld)", test->loss,
+             right, (long long)test->samples, trainer->test_weights, (long long)trainer->test_step);
+    run_log_metrics(trainer->log, &row, &trainer->log_error);
+    run_log_flush(trainer->log, &trainer->log_error);
+}
+
 bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error)
 {
     status_set_phase(STATUS_REPORT);
@@ -296,25 +383,7 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
         trainer->figures.validation_loss = row.val_loss;
         trainer->figures.validation_top1 = row.val_top1;
         progress_figures(trainer);
-        const struct metrics_row metrics = {.epoch = state->epoch,
-                                            .step = state->step,
-                                            .split = "val",
-                                            .loss = evaluation->loss,
-                                            .top1 = evaluation->top1,
-                                            .top5 = evaluation->top5,
-                                            .rate = NAN,
-                                            .gradient_norm = NAN,
-                                            .images_per_second =
-                                                (double)evaluation->samples / evaluation->seconds,
-                                            .step_seconds = NAN,
-                                            .data_seconds = NAN,
-                                            .compute_seconds = NAN,
-                                            .comm_seconds = NAN,
-                                            .exposed_comm_seconds = NAN,
-                                            .peak_share = NAN,
-                                            .elapsed_seconds = elapsed(trainer),
-                                            .loss_scale = NAN,
-                                            .skipped_steps = NAN};
+        const struct metrics_row metrics = evaluation_row(trainer, "val", evaluation);
         run_log_metrics(trainer->log, &metrics, &trainer->log_error);
     }
     trainer->last_epoch = row;
@@ -327,6 +396,22 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     interval_begin(trainer);
     /* Only rank 0 writes rows; all hear of it when it cannot. */
     return comm_agree(trainer->world, error);
+}
+
+/* Over all parts of the run, so from the table that they all wrote. */
+static double seconds_to_target(const struct trainer *trainer)
+{
+    struct record record = {.name = NULL};
+    struct error ignored = {.kind = ERROR_NONE};
+    char path[FILE_PATH];
+    double target = trainer->options.output.target, seconds = NAN;
+    if (trainer->world->rank != 0 || target <= 0)
+        return NAN;
+    snprintf(path, sizeof path, "%s/metrics.csv", trainer->folder.path);
+    if (table_read(&record.metrics, path, &ignored))
+        seconds = record_seconds_to(&record, "top1", target);
+    table_free(&record.metrics);
+    return seconds;
 }
 
 static struct results results_collect(const struct trainer *trainer)
@@ -358,6 +443,11 @@ static struct results results_collect(const struct trainer *trainer)
         .train_top5 = trainer->last_epoch.train_top5,
         .split = evaluated ? "val" : NULL,
         .evaluation = evaluated ? &trainer->evaluation : NULL,
+        .test = trainer->test.confusion != NULL ? &trainer->test : NULL,
+        .test_weights = trainer->test_weights,
+        .test_step = trainer->test_step,
+        .target = trainer->options.output.target > 0 ? trainer->options.output.target : NAN,
+        .target_seconds = seconds_to_target(trainer),
         .monitor = trainer->options.checkpoint.monitor == MONITOR_LOSS ? "loss" : "top1",
         .best = trainer->best_metric,
         .best_step = trainer->best_step,
@@ -401,12 +491,19 @@ bool progress_result(struct trainer *trainer, struct error *error)
                      100 * last->top5);
         log_info("final: loss %.4f%s on %lld samples", last->loss, right, (long long)last->samples);
     }
+    if (!isnan(results.target_seconds)) {
+        char reached[32];
+        clock_format(results.target_seconds, reached, sizeof reached);
+        log_info("target: accuracy %.2f %% reached after %s", 100 * results.target, reached);
+    }
     log_info("time: %s in all, %s training alone, %.0f img/s", total, training,
              results.images_per_second);
     checkpoints_say(trainer);
     session_say_memory(&trainer->session);
     if (results.sensors != NULL)
         monitor_say(results.sensors, (double)trainer->run_images);
+    if (!run_record_end(trainer, error))
+        return false;
     log_info("run folder: %s", trainer->folder.path);
     if (trainer->world->rank == 0)
         results_write(&trainer->folder, &results, &trainer->validation.dataset, error);

@@ -12,12 +12,6 @@
 #include "io/run_folder.h"
 #include "train/metrics.h"
 
-struct json_t;
-
-/* A name as JSON's string, owned by the caller. JSON is UTF-8, names of folders (and so of classes)
- * are any bytes: where they are no UTF-8 every byte that is not ASCII becomes a question mark. */
-struct json_t *results_name(const char *text);
-
 /* NULL, NAN and negative counts: unknown, null in the JSON. */
 struct results {
     const char *name, *model, *backend, *precision;
@@ -29,7 +23,11 @@ struct results {
     double train_loss, train_top1, train_top5; /* of the last epoch */
     const char *split;                         /* what was evaluated last: "val", "test" */
     const struct evaluation *evaluation;       /* of that split, or NULL */
-    const char *monitor;                       /* what `best` is of: "top1" or "loss" */
+    const struct evaluation *test;             /* of the test split at the end, or NULL */
+    const char *test_weights;                  /* "best" or "last", of step: */
+    int64_t test_step;
+    double target, target_seconds; /* output.target, time to it; NAN: none, not reached */
+    const char *monitor;           /* what `best` is of: "top1" or "loss" */
     double best;
     int64_t best_step;
     /* Of all parts of the run: everything; without set-up; without set-up, evaluations and

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/available.h"
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "io/checkpoint_writer.h"
@@ -307,6 +308,18 @@ static bool pinned_allocate(struct session *session, struct error *error)
            snapshot_allocate(session, error);
 }
 
+/* Room for what is known of units. */
+static void units_prepare(struct session *session, bool training)
+{
+    size_t units = (size_t)session->model->unit_count;
+    session->memory_rows = calloc(units + ARENA_UNIT_ROWS, sizeof *session->memory_rows);
+    ENSURE(session->memory_rows != NULL, "no memory for what units take");
+    if (!training || !session_sees_times(session))
+        return;
+    session->unit_seconds = calloc(units, sizeof *session->unit_seconds);
+    ENSURE(session->unit_seconds != NULL, "no memory for what units take");
+}
+
 bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
                       bool training, struct error *error)
 {
@@ -321,7 +334,8 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
                   "the images have %lld channels and model.channels is %lld: set model.channels",
                   (long long)source->channels, (long long)session->model->channels);
     const struct image_source known = session_source(session, source);
-    session_measure(session, batch, &known, training, NULL);
+    units_prepare(session, training);
+    session_measure(session, batch, &known, training, session->memory_rows);
     snapshot_decide(session);
     size_t bytes = session->arena.peak;
     status_set_phase(STATUS_MEMORY);
@@ -390,6 +404,8 @@ void session_close(struct session *session)
     if (session->profile != NULL)
         profile_report(session);
     profile_close(session->profile);
+    free(session->unit_seconds);
+    free(session->memory_rows);
     if (session->device != NULL) {
         const struct device_backend *backend = session->device->backend;
         backend->stream_synchronize(session->stream);
@@ -524,16 +540,63 @@ static void range_begin(const struct session *session, const char *name)
         session->device->backend->range_begin(name);
 }
 
-void session_phase_begin(const struct session *session, enum status_phase phase)
-{
-    status_set_phase(phase);
-    range_begin(session, status_phase_name(phase));
-}
-
-void session_phase_end(const struct session *session)
+static void range_end(const struct session *session)
 {
     if (session->device->backend->range_end != NULL)
         session->device->backend->range_end();
+}
+
+bool session_sees_times(const struct session *session)
+{
+    return !hardware_has_memory(session->device) || session->profile != NULL;
+}
+
+/* ---- the time of units: a look at the clock where one begins and where it ends */
+
+/* Seconds that this process waited for others so far. */
+static double exposed_now(const struct session *session)
+{
+    struct comm *world = session->mesh.world;
+    double busy, exposed = 0;
+    if (world->size > 1)
+        world->backend->times(world, &busy, &exposed);
+    return exposed;
+}
+
+static void unit_clock_begin(struct session *session, int unit)
+{
+    struct unit_seconds *seconds = &session->unit_seconds[unit];
+    bool forward = session->phase == STATUS_FORWARD;
+    session->unit_into = forward ? &seconds->forward : &seconds->backward;
+    session->unit_waiting = forward ? &seconds->forward_waiting : &seconds->backward_waiting;
+    session->unit_exposed = exposed_now(session);
+    *session->unit_waiting += session->unit_exposed - session->exposed_seen;
+    session->unit_began = clock_now();
+}
+
+static void unit_clock_end(struct session *session)
+{
+    double passed = clock_now() - session->unit_began;
+    session->exposed_seen = exposed_now(session);
+    double waited = session->exposed_seen - session->unit_exposed;
+    *session->unit_into += passed - waited;
+    *session->unit_waiting += waited;
+    session->unit_into = NULL;
+}
+
+void session_phase_begin(struct session *session, enum status_phase phase)
+{
+    status_set_phase(phase);
+    range_begin(session, status_phase_name(phase));
+    session->phase = phase;
+    if (session->unit_seconds != NULL)
+        session->exposed_seen = exposed_now(session);
+}
+
+void session_phase_end(struct session *session)
+{
+    session->phase = STATUS_START;
+    range_end(session);
 }
 
 void session_unit_begin(struct session *session, int unit)
@@ -541,11 +604,15 @@ void session_unit_begin(struct session *session, int unit)
     profile_unit(session->profile, unit);
     status_set_unit(unit);
     range_begin(session, session->model->units[unit].name);
+    if (session->unit_seconds != NULL && session->phase != STATUS_START)
+        unit_clock_begin(session, unit);
 }
 
 void session_unit_end(struct session *session)
 {
-    session_phase_end(session);
+    if (session->unit_into != NULL)
+        unit_clock_end(session);
+    range_end(session);
     profile_unit(session->profile, -1);
 }
 

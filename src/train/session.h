@@ -18,6 +18,12 @@
 #include "train/place.h"
 #include "train/staging.h"
 
+/* Where this rank's time went in a unit, in training: seconds, added up over the steps. */
+struct unit_seconds {
+    double forward, backward;                 /* without waiting */
+    double forward_waiting, backward_waiting; /* for other ranks, in it or for it */
+};
+
 struct session {
     const struct options *options;
     struct mesh mesh;
@@ -27,6 +33,13 @@ struct session {
     enum data_type compute;
     struct model *model;
     struct profile *profile; /* NULL: not asked for */
+    /* [units], where the host sees when operations run (session_sees_times), else NULL; and what is
+     * needed to add to them. */
+    struct unit_seconds *unit_seconds;
+    double *unit_into, *unit_waiting; /* the running unit's, of the phase; NULL: none runs */
+    enum status_phase phase;
+    double unit_began, unit_exposed, exposed_seen; /* clock; of the group's times */
+    size_t (*memory_rows)[MEMORY_CLASSES]; /* [ARENA_UNIT_ROWS + units] the arena by units */
     struct flat_model flat;
     int64_t batch; /* samples that one pass of this rank can hold */
 
@@ -124,10 +137,14 @@ void session_forward(struct session *session, const struct model_pass *pass);
 
 /* Around what is queued for a phase of the step, for a unit: for the profile, and a profiler's
  * timeline; their begin is this process's status. */
-void session_phase_begin(const struct session *session, enum status_phase phase);
-void session_phase_end(const struct session *session);
+void session_phase_begin(struct session *session, enum status_phase phase);
+void session_phase_end(struct session *session);
 void session_unit_begin(struct session *session, int unit);
 void session_unit_end(struct session *session);
+
+/* Do the host's clocks tell how long phases and units take? On a GPU they do not, since its stream
+ * runs behind the host, but with debug.profile. */
+bool session_sees_times(const struct session *session);
 
 /* The loss of the batch that a pass has just seen: counted in session->sums. dlogits: the logits
  * become its gradient times scale; else probabilities (or NULL) and the predicted classes are

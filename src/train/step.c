@@ -93,11 +93,13 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
     if (!micro->last)
         return;
     flat_reduce_wait(&session->flat);
-    times->reduce += clock_now() - end;
+    double reduced = clock_now();
+    times->reduce += reduced - end;
     session_phase_begin(session, STATUS_UPDATE);
     flat_norm(&session->flat);
     optimizer_step(step->optimizer, &session->flat, session->place, session->scaler);
     session_phase_end(session);
+    times->update += clock_now() - reduced;
 }
 
 /* Has this batch all that a recorded step takes for granted? */

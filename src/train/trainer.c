@@ -221,6 +221,7 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
     memset(trainer, 0, sizeof *trainer);
     run_figures_clear(&trainer->figures);
     trainer->opened_at = clock_now();
+    clock_stamp_utc(trainer->started, sizeof trainer->started);
     trainer->options = *options;
     trainer->world = world;
     if (status_pause_at(options->debug.pause, error) && trainer_prepare(trainer, error)) {
@@ -241,9 +242,11 @@ void trainer_close(struct trainer *trainer)
     if (trainer->log != NULL)
         run_log_close(trainer->log);
     evaluation_free(&trainer->evaluation);
+    evaluation_free(&trainer->test);
     step_close(&trainer->step);
     feed_close(&trainer->train);
     feed_close(&trainer->validation);
+    feed_close(&trainer->test_feed);
     session_close(&trainer->session);
     upload_end(trainer);
     run_folder_close(&trainer->folder);

@@ -52,13 +52,18 @@ struct trainer {
     int64_t global_batch, steps_per_epoch, total_steps;
     char resume_path[OPTION_TEXT + 64]; /* of the checkpoint that is gone on with; "": none */
 
-    double opened_at;          /* clock: when set-up began */
-    double part_begin;         /* when the first step of this part began */
+    double opened_at;  /* clock: when set-up began */
+    char started[32];  /* the same in universal time */
+    int64_t part;      /* of the run, from 1, as run.json counts them (rank 0); 0: not there */
+    double part_begin; /* when the first step of this part began */
     double evaluation_seconds; /* of this part */
     double checkpointed_at;
     /* Of the parts before this one. */
     double earlier_seconds, earlier_without_setup_seconds, earlier_train_seconds;
     struct interval interval;
+    struct step_times part_times; /* of this rank, in this part; seconds of its steps */
+    int64_t part_steps;
+    double part_step_seconds;
     double *interval_sums; /* of all ranks; see progress.c */
     struct straggler straggler;
     double checkpoint_seconds; /* that this part stood still for them */
@@ -70,6 +75,10 @@ struct trainer {
     int64_t skipped_said;         /* skipped updates that the log knows of */
     int64_t run_images;           /* trained on in this part */
     struct evaluation evaluation; /* the newest */
+    struct evaluation test;       /* train.test; no confusion: there was none */
+    struct data_feed test_feed;   /* where the test split is not the validation split */
+    const char *test_weights;     /* which it was of, "best" or "last", and their step */
+    int64_t test_step;
     /* The best evaluation so far, as it is told. The state's, by which a run decides, leaves out
      * one that was made only because the run ended: who goes on with it would not have made it. */
     double best_metric;

@@ -6,7 +6,9 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "io/safetensors.h"
+#include "train/final_test.h"
 #include "train/progress.h"
+#include "train/run_record.h"
 #include "train/trainer.h"
 
 static const char early_stop_reason[] = "no gain for train.early_stop evaluations";
@@ -259,6 +261,8 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
              (long long)trainer->state.step);
     if (patience_is_over(trainer))
         trainer->stop_reason = early_stop_reason;
+    if (!run_record_begin(trainer, error))
+        return false;
     if (trainer->validates) {
         if (!validation_run(trainer, error))
             return false;
@@ -266,7 +270,8 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
             return true;
         best_update(trainer, false);
     }
-    return weights_export(trainer, error) && progress_result(trainer, error);
+    return weights_export(trainer, error) && final_test_run(trainer, error) &&
+           progress_result(trainer, error);
 }
 
 /* Collective. Sensors are read from the first step on. */
@@ -327,6 +332,8 @@ bool trainer_run(struct trainer *trainer, struct error *error)
     if ((trainer->state.step >= trainer->total_steps || patience_is_over(trainer)) &&
         !epoch_is_left(trainer))
         return run_conclude(trainer, error);
+    if (!run_record_begin(trainer, error))
+        return false;
     monitor_start(trainer);
     progress_begin(trainer);
     if (!epochs_run(trainer, error))
@@ -334,5 +341,6 @@ bool trainer_run(struct trainer *trainer, struct error *error)
     if (trainer->stop_reason != NULL)
         log_info("stopped at step %lld of %lld: %s", (long long)trainer->state.step,
                  (long long)trainer->total_steps, trainer->stop_reason);
-    return weights_export(trainer, error) && progress_result(trainer, error);
+    return weights_export(trainer, error) && final_test_run(trainer, error) &&
+           progress_result(trainer, error);
 }
