@@ -37,6 +37,18 @@ void clock_stamp(char *text, size_t size)
     ENSURE(strftime(text, size, "%Y-%m-%dT%H:%M:%S", &local) > 0, "%zu bytes for a time", size);
 }
 
+void clock_stamp_milliseconds(char *text, size_t size)
+{
+    struct timespec now;
+    struct tm local;
+    char seconds[24];
+    ENSURE(clock_gettime(CLOCK_REALTIME, &now) == 0 && localtime_r(&now.tv_sec, &local) != NULL,
+           "the system has no time");
+    ENSURE(strftime(seconds, sizeof seconds, "%Y-%m-%d %H:%M:%S", &local) > 0,
+           "%zu bytes for a time", sizeof seconds);
+    snprintf(text, size, "%s,%03ld - ", seconds, now.tv_nsec / 1000000);
+}
+
 void clock_stamp_utc(char *text, size_t size)
 {
     struct timespec now;

@@ -51,6 +51,13 @@ enum collective_choice {
 enum writers_choice { WRITERS_AUTO, WRITERS_ALL, WRITERS_NODE0 };
 enum background_choice { BACKGROUND_AUTO, BACKGROUND_YES, BACKGROUND_NO };
 enum monitor_choice { MONITOR_TOP1, MONITOR_LOSS };
+enum style_choice {
+    STYLE_VITTRAIN,
+    STYLE_COURSE,
+    STYLE_IMAGENET,
+    STYLE_LIGHTNING,
+    STYLE_TORCHRUN
+};
 
 struct option_list {
     int count;
@@ -169,7 +176,8 @@ struct options {
         int background;           /* enum background_choice */
     } checkpoint;
     struct {
-        int64_t log_every; /* steps */
+        int style;         /* enum style_choice */
+        int64_t log_every; /* steps; 0: as the style has it */
         double monitor;    /* seconds between readings of sensors; 0: none */
         bool tensorboard, csv, weights;
         char logbook[OPTION_TEXT];    /* a folder; empty: none */

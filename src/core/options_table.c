@@ -369,8 +369,16 @@ const struct option_entry option_table[] = {
      .help = "Are checkpoints written while the next steps run? It takes host memory for a copy of "
              "what a rank writes. auto: with a GPU. Where nodes have private disks: never."},
 
-    {PLACE(output, log_every), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1, .most = 1e9,
-     .help = "Steps between two rows of metrics.csv."},
+    {PLACE(output, style), CHOICES("vittrain", "course", "imagenet", "lightning", "torchrun"),
+     .preset = "vittrain",
+     .help = "Whose lines the console and train.log have while the run goes, and whose tags "
+             "TensorBoard, for scripts that read them (docs/outputs.md): this program's; those of "
+             "a course's CNNs and ViT on CIFAR-10, with its result file and plots; of PyTorch's "
+             "ImageNet example; of Lightning; of PyTorch's torchrun tutorial."},
+    {PLACE(output, log_every), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,
+     .help = "Steps between two rows of metrics.csv, and lines of output.style. 0: as the style "
+             "has it: vittrain and torchrun 10, imagenet and lightning 50, course 512, of a ViT "
+             "100."},
     {PLACE(output, monitor), .kind = OPTION_IS_SECONDS, .preset = "10s", .most = 300,
      .help = "Seconds between two readings of the sensors (load, memory, clocks, temperature, "
              "power): rows of monitor.csv, points in TensorBoard, a summary at the end. At least "

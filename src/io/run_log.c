@@ -7,6 +7,7 @@
 
 #include "core/clock.h"
 #include "io/csv.h"
+#include "io/run_log_tags.h"
 #include "io/tensorboard.h"
 
 static const char metrics_header[] =
@@ -26,6 +27,7 @@ static const double flush_seconds = 5;
 struct run_log {
     struct csv metrics, epochs;
     struct tensorboard *board;
+    int style;         /* enum style_choice: whose tags */
     double flushed_at; /* clock */
 };
 
@@ -51,7 +53,8 @@ static bool open_board(struct run_log *log, const struct run_folder *folder, int
     log->board = tensorboard_open(folder->path, error);
     if (log->board == NULL)
         return false;
-    return !again || tensorboard_restart(log->board, step == 0 ? 0 : step + 1, error);
+    int64_t first = step == 0 ? 0 : step + 1 + tags_shift(log->style); /* that is taken back */
+    return !again || tensorboard_restart(log->board, first, error);
 }
 
 struct run_log *run_log_open(const struct run_folder *folder, const struct options *options,
@@ -60,6 +63,7 @@ struct run_log *run_log_open(const struct run_folder *folder, const struct optio
     struct run_log *log = calloc(1, sizeof *log);
 
     ENSURE(log != NULL, "out of memory");
+    log->style = options->output.style;
     if ((!options->output.csv || open_tables(log, folder, step, inside, error)) &&
         (!options->output.tensorboard || open_board(log, folder, step, error)))
         return log;
@@ -94,52 +98,23 @@ static bool metrics_to_table(struct csv *csv, const struct metrics_row *row, str
     return csv_end_row(csv, error);
 }
 
-/* A point of this row; with a split its name stands in front: "val/loss". Nothing for NAN. */
-static bool metrics_point(struct tensorboard *board, const struct metrics_row *row,
-                          const char *split, const char *name, double value, struct error *error)
-{
-    char tag[TENSORBOARD_TAG];
-
-    if (isnan(value))
-        return true;
-    snprintf(tag, sizeof tag, "%s%s%s", split, split[0] == '\0' ? "" : "/", name);
-    return tensorboard_scalar(board, tag, row->step, value, error);
-}
-
-static bool metrics_to_board(struct tensorboard *board, const struct metrics_row *row,
-                             struct error *error)
-{
-    if (!metrics_point(board, row, row->split, "loss", row->loss, error) ||
-        !metrics_point(board, row, row->split, "acc", row->top1, error) ||
-        !metrics_point(board, row, row->split, "acc_top5", row->top5, error))
-        return false;
-    if (strcmp(row->split, "train") != 0)
-        return true;
-    return metrics_point(board, row, "", "lr", row->rate, error) &&
-           metrics_point(board, row, "", "grad_norm", row->gradient_norm, error) &&
-           metrics_point(board, row, "", "images_per_second", row->images_per_second, error) &&
-           metrics_point(board, row, "", "peak_share", row->peak_share, error) &&
-           metrics_point(board, row, "", "loss_scale", row->loss_scale, error) &&
-           metrics_point(board, row, "", "skipped_steps", row->skipped_steps, error) &&
-           metrics_point(board, row, "time", "data", row->data_seconds, error) &&
-           metrics_point(board, row, "time", "compute", row->compute_seconds, error) &&
-           metrics_point(board, row, "time", "comm", row->comm_seconds, error) &&
-           metrics_point(board, row, "time", "exposed_comm", row->exposed_comm_seconds, error);
-}
-
 bool run_log_metrics(struct run_log *log, const struct metrics_row *row, struct error *error)
 {
     if (log == NULL)
         return true;
     if ((log->metrics.stream != NULL && !metrics_to_table(&log->metrics, row, error)) ||
-        (log->board != NULL && !metrics_to_board(log->board, row, error)))
+        (log->board != NULL && !tags_write_metrics(log->board, log->style, row, error)))
         return false;
     return clock_now() - log->flushed_at < flush_seconds || run_log_flush(log, error);
 }
 
 bool run_log_epoch(struct run_log *log, const struct epoch_row *row, struct error *error)
 {
-    if (log == NULL || log->epochs.stream == NULL)
+    if (log == NULL)
+        return true;
+    if (log->board != NULL && !tags_write_epoch(log->board, log->style, row, error))
+        return false;
+    if (log->epochs.stream == NULL)
         return true;
     struct csv *csv = &log->epochs;
     csv_integer(csv, row->epoch);

@@ -25,6 +25,12 @@ struct metrics_row {
     /* Of compute_seconds and exposed_comm_seconds, by phases; NAN where the host does not see them
      * (GPUs). */
     double forward_seconds, backward_seconds, reduce_seconds, update_seconds;
+
+    /* For TensorBoard's tags alone. */
+    bool due;                      /* not a row between those that the style has lines for */
+    double epoch_top1, epoch_top5; /* training: of the epoch so far */
+    double best_top1;              /* evaluations: of all so far */
+    double epoch_number;           /* epoch */
 };
 
 /* One row of epochs.csv, at the end of an epoch. NAN: empty cell. */
@@ -33,6 +39,10 @@ struct epoch_row {
     double train_loss, train_top1, train_top5, val_loss, val_top1, val_top5;
     double rate, seconds, eval_seconds, images_per_second;
     double data_share; /* of the epoch's training time, spent waiting for data */
+
+    /* For TensorBoard's tags alone. */
+    double next_rate;    /* of the step that follows */
+    double epoch_number; /* epoch */
 };
 
 struct run_log; /* the writers of one run: rank 0 has one; for the others NULL does nothing */

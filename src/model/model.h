@@ -81,6 +81,9 @@ struct unit_tensor *unit_add_tensor(struct unit *unit, uint32_t *next_index, con
 /* The table of units: name, tensors, parameters, MB. */
 void model_print_summary(const struct model *model);
 
+/* Is the model of this name a Vision Transformer? */
+bool model_is_vit(const char *name);
+
 /* Does train.checkpoint_activations=block exist for the model of this name? */
 bool model_recomputes(const char *name);
 

@@ -111,12 +111,17 @@ const char *const *model_names(void)
     return names;
 }
 
-bool model_recomputes(const char *name)
+bool model_is_vit(const char *name)
 {
     for (int i = 0; i < REGISTRY_ENTRIES; i++)
         if (strcmp(registry[i].name, name) == 0)
             return registry[i].vit.image > 0;
     return false;
+}
+
+bool model_recomputes(const char *name)
+{
+    return model_is_vit(name);
 }
 
 static const struct registry_entry *registry_find(const char *name, struct error *error)

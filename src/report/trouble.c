@@ -10,8 +10,8 @@
 
 enum { TROUBLE_MOST = 200 };
 
-/* "2026-11-21T04:05:06 " */
-static const size_t stamp_length = 20;
+/* "2026-11-21T04:05:06 ", or of output.style=course "2026-11-21 04:05:06,789 - " */
+enum { STAMP_LENGTH = 20, COURSE_STAMP_LENGTH = 26 };
 
 struct trouble {
     char *text; /* of the first such line, with its stamp */
@@ -37,9 +37,13 @@ static bool is_trouble(const char *line)
 /* The line without its stamp; NULL: it has none, so it was torn or is none of the log's. */
 static const char *line_words(const char *line)
 {
-    return strlen(line) > stamp_length && line[4] == '-' && line[10] == 'T' &&
-                   line[stamp_length - 1] == ' '
-               ? line + stamp_length
+    const size_t length = strlen(line);
+    if (length <= STAMP_LENGTH || line[4] != '-')
+        return NULL;
+    if (line[10] == 'T' && line[STAMP_LENGTH - 1] == ' ')
+        return line + STAMP_LENGTH;
+    return length > COURSE_STAMP_LENGTH && line[19] == ',' && line[24] == '-'
+               ? line + COURSE_STAMP_LENGTH
                : NULL;
 }
 
@@ -49,7 +53,7 @@ static void line_count(struct trouble *troubles, int *count, int64_t *more, cons
     if (words == NULL || !is_trouble(words))
         return;
     for (int i = 0; i < *count; i++)
-        if (strcmp(troubles[i].text + stamp_length, words) == 0) {
+        if (strcmp(line_words(troubles[i].text), words) == 0) {
             troubles[i].times++;
             return;
         }

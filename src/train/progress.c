@@ -15,9 +15,8 @@
 #include "report/record.h"
 #include "train/results.h"
 #include "train/run_record.h"
-
-/* Seconds between plain lines where there is no terminal. */
-enum { PLAIN_LINE_SECONDS = 10 };
+#include "train/style.h"
+#include "train/tell.h"
 
 /* A wait for data that is worth a word: its share of an epoch, and how long it took in all. */
 static const double DATA_SHARE_LARGE = 0.05, DATA_SECONDS_LARGE = 0.5;
@@ -134,7 +133,11 @@ void progress_begin(struct trainer *trainer)
     trainer->plain_line_at = clock_now();
     trainer->skipped_said = session->outcome.scaler.skipped;
     interval_begin(trainer);
+    trainer->saving = -1;
+    trainer->best_top1 =
+        trainer->options.checkpoint.monitor == MONITOR_TOP1 ? trainer->best_metric : NAN;
     log_info("set-up took %.2f s", clock_now() - trainer->opened_at);
+    tell_start(trainer);
 }
 
 void progress_end(struct trainer *trainer)
@@ -142,6 +145,7 @@ void progress_end(struct trainer *trainer)
     free(trainer->interval_sums);
     trainer->interval_sums = NULL;
     straggler_close(&trainer->straggler);
+    tell_close(trainer);
 }
 
 void progress_pause(struct trainer *trainer, double seconds)
@@ -166,42 +170,6 @@ static double elapsed(const struct trainer *trainer)
 static double right_share(const struct trainer *trainer, double right, double samples)
 {
     return trainer->session.model->loss == LOSS_CROSS_ENTROPY ? right / samples : NAN;
-}
-
-/* "  acc 12.34 %", or nothing for NAN. */
-static const char *accuracy_text(double share, const char *name, char *text, size_t size)
-{
-    text[0] = '\0';
-    if (!isnan(share))
-        snprintf(text, size, "  %s %.2f %%", name, 100 * share);
-    return text;
-}
-
-/* The line under all others, or plain lines now and then. */
-static void line_show(struct trainer *trainer)
-{
-    const struct training_state *state = &trainer->state;
-    double now = clock_now(), samples = state->epoch_samples > 0 ? state->epoch_samples : 1;
-    double seconds = now - trainer->epoch_clock.begin;
-    double rate = (double)trainer->epoch_clock.images / (seconds > 0 ? seconds : 1);
-    int64_t steps_left = trainer->total_steps - state->step;
-    double step_seconds =
-        trainer->epoch_clock.steps > 0 ? seconds / (double)trainer->epoch_clock.steps : 0;
-    char left[32], right[32], line[256];
-    clock_format(step_seconds * (double)steps_left, left, sizeof left);
-    accuracy_text(right_share(trainer, state->epoch_top1_sum, samples), "acc", right, sizeof right);
-    snprintf(line, sizeof line,
-             "epoch %lld  step %lld/%lld  loss %.4f%s  lr %.2e  %.0f img/s  data %.1f %%  "
-             "ETA %s",
-             (long long)state->epoch + 1, (long long)state->step, (long long)trainer->total_steps,
-             state->epoch_loss_sum / samples, right, trainer->last_rate, rate,
-             seconds > 0 ? 100 * trainer->epoch_clock.data / seconds : 0, left);
-    if (log_is_terminal()) {
-        log_progress("%s", line);
-    } else if (now - trainer->plain_line_at >= PLAIN_LINE_SECONDS) {
-        trainer->plain_line_at = now;
-        log_info("%s", line);
-    }
 }
 
 /* Updates that fp16 could not make, since that was last said. */
@@ -241,28 +209,33 @@ void progress_interval(struct trainer *trainer)
     const struct loss_scaler *scaler = &trainer->session.outcome.scaler;
     const bool scaled = trainer->session.scaler != NULL;
     const bool seen = session_sees_times(&trainer->session);
-    const struct metrics_row row = {.epoch = state->epoch,
-                                    .step = state->step,
-                                    .split = "train",
-                                    .loss = sums.loss / samples,
-                                    .top1 = right_share(trainer, sums.top1, samples),
-                                    .top5 = right_share(trainer, sums.top5, samples),
-                                    .rate = trainer->last_rate,
-                                    .gradient_norm = trainer->last_norm,
-                                    .images_per_second = speed,
-                                    .step_seconds = seconds / steps,
-                                    .data_seconds = sums.data / steps,
-                                    .compute_seconds = sums.compute / steps,
-                                    .comm_seconds = sums.communication / steps,
-                                    .exposed_comm_seconds = sums.exposed / steps,
-                                    .peak_share = share_of_peak(trainer, speed),
-                                    .elapsed_seconds = elapsed(trainer),
-                                    .loss_scale = scaled ? (double)scaler->scale : NAN,
-                                    .skipped_steps = scaled ? (double)scaler->skipped : NAN,
-                                    .forward_seconds = seen ? sums.forward / steps : NAN,
-                                    .backward_seconds = seen ? sums.backward / steps : NAN,
-                                    .reduce_seconds = seen ? sums.reduce / steps : NAN,
-                                    .update_seconds = seen ? sums.update / steps : NAN};
+    const struct metrics_row row = {
+        .epoch = state->epoch,
+        .step = state->step,
+        .split = "train",
+        .due = style_is_due(&trainer->options, state->step, state->epoch_step),
+        .epoch_number = (double)state->epoch,
+        .epoch_top1 = right_share(trainer, state->epoch_top1_sum, state->epoch_samples),
+        .epoch_top5 = right_share(trainer, state->epoch_top5_sum, state->epoch_samples),
+        .loss = sums.loss / samples,
+        .top1 = right_share(trainer, sums.top1, samples),
+        .top5 = right_share(trainer, sums.top5, samples),
+        .rate = trainer->last_rate,
+        .gradient_norm = trainer->last_norm,
+        .images_per_second = speed,
+        .step_seconds = seconds / steps,
+        .data_seconds = sums.data / steps,
+        .compute_seconds = sums.compute / steps,
+        .comm_seconds = sums.communication / steps,
+        .exposed_comm_seconds = sums.exposed / steps,
+        .peak_share = share_of_peak(trainer, speed),
+        .elapsed_seconds = elapsed(trainer),
+        .loss_scale = scaled ? (double)scaler->scale : NAN,
+        .skipped_steps = scaled ? (double)scaler->skipped : NAN,
+        .forward_seconds = seen ? sums.forward / steps : NAN,
+        .backward_seconds = seen ? sums.backward / steps : NAN,
+        .reduce_seconds = seen ? sums.reduce / steps : NAN,
+        .update_seconds = seen ? sums.update / steps : NAN};
     run_log_metrics(trainer->log, &row, &trainer->log_error);
     straggler_follow(&trainer->straggler, times_of_ranks(trainer), seconds, interval->steps);
     trainer->figures.loss = row.loss;
@@ -271,7 +244,7 @@ void progress_interval(struct trainer *trainer)
     trainer->figures.data_share = row.data_seconds / row.step_seconds;
     progress_figures(trainer);
     skipped_say(trainer);
-    line_show(trainer);
+    tell_step(trainer, &row);
     interval_begin(trainer);
 }
 
@@ -280,24 +253,6 @@ void progress_figures(struct trainer *trainer)
     trainer->figures.epoch = trainer->state.epoch;
     trainer->figures.best = trainer->best_metric;
     monitor_figures(trainer->monitor, &trainer->figures);
-}
-
-static void epoch_say(const struct trainer *trainer, const struct epoch_row *row, bool evaluated)
-{
-    char text[160] = "", best[48] = "", seconds[32], right[32], val_right[32];
-    if (!isnan(trainer->best_metric))
-        snprintf(best, sizeof best, "  (best %s %.4g)",
-                 trainer->options.checkpoint.monitor == MONITOR_LOSS ? "loss" : "acc",
-                 trainer->best_metric);
-    if (evaluated)
-        snprintf(text, sizeof text, "  val loss %.4f%s%s", row->val_loss,
-                 accuracy_text(row->val_top1, "val acc", val_right, sizeof val_right), best);
-    clock_format(row->seconds, seconds, sizeof seconds);
-    log_progress_end();
-    log_info("epoch %lld done  loss %.4f%s%s  %s  %.0f img/s  data wait %.2f %%",
-             (long long)row->epoch + 1, row->train_loss,
-             accuracy_text(row->train_top1, "acc", right, sizeof right), text, seconds,
-             row->images_per_second, 100 * row->data_share);
 }
 
 /* Once a run: where the device stood still for the data, and what can be done about it. */
@@ -321,6 +276,9 @@ static struct metrics_row evaluation_row(const struct trainer *trainer, const ch
     return (struct metrics_row){.epoch = trainer->state.epoch,
                                 .step = trainer->state.step,
                                 .split = split,
+                                .due = true,
+                                .epoch_number = (double)trainer->state.epoch,
+                                .best_top1 = trainer->best_top1,
                                 .loss = evaluation->loss,
                                 .top1 = evaluation->top1,
                                 .top5 = evaluation->top5,
@@ -375,6 +333,8 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
         .val_top1 = evaluated ? evaluation->top1 : NAN,
         .val_top5 = evaluated ? evaluation->top5 : NAN,
         .rate = trainer->last_rate,
+        .epoch_number = (double)state->epoch,
+        .next_rate = schedule_rate(&trainer->schedule, state->step),
         .seconds = clock->training,
         .eval_seconds = evaluated ? evaluation->seconds : NAN,
         .images_per_second = (double)clock->images / training,
@@ -382,12 +342,14 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     if (evaluated) {
         trainer->figures.validation_loss = row.val_loss;
         trainer->figures.validation_top1 = row.val_top1;
+        if (!(trainer->best_top1 >= row.val_top1))
+            trainer->best_top1 = row.val_top1;
         progress_figures(trainer);
         const struct metrics_row metrics = evaluation_row(trainer, "val", evaluation);
         run_log_metrics(trainer->log, &metrics, &trainer->log_error);
     }
     trainer->last_epoch = row;
-    epoch_say(trainer, &row, evaluated);
+    tell_epoch(trainer, &row, evaluated);
     data_wait_say(trainer, &row);
     run_log_epoch(trainer->log, &row, &trainer->log_error);
     run_log_flush(trainer->log, &trainer->log_error);
@@ -473,31 +435,18 @@ static void checkpoints_say(const struct trainer *trainer)
 
 bool progress_result(struct trainer *trainer, struct error *error)
 {
-    char total[32], training[32];
     status_set_phase(STATUS_RESULTS);
     struct results results = results_collect(trainer);
     struct monitor_summary sensors;
     monitor_stop(trainer->monitor);
     if (monitor_summarise(trainer->monitor, &sensors))
         results.sensors = &sensors;
-    clock_format(results.total_seconds, total, sizeof total);
-    clock_format(results.training_seconds, training, sizeof training);
-    if (results.evaluation != NULL) {
-        evaluation_print(&trainer->evaluation, &trainer->validation.dataset);
-        const struct evaluation *last = &trainer->evaluation;
-        char right[80] = "";
-        if (last->classes > 0)
-            snprintf(right, sizeof right, ", accuracy %.2f %% (top-5 %.2f %%)", 100 * last->top1,
-                     100 * last->top5);
-        log_info("final: loss %.4f%s on %lld samples", last->loss, right, (long long)last->samples);
-    }
+    tell_result(trainer, &results);
     if (!isnan(results.target_seconds)) {
         char reached[32];
         clock_format(results.target_seconds, reached, sizeof reached);
         log_info("target: accuracy %.2f %% reached after %s", 100 * results.target, reached);
     }
-    log_info("time: %s in all, %s training alone, %.0f img/s", total, training,
-             results.images_per_second);
     checkpoints_say(trainer);
     session_say_memory(&trainer->session);
     if (results.sensors != NULL)

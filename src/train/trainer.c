@@ -12,6 +12,7 @@
 #include "io/safetensors.h"
 #include "train/progress.h"
 #include "train/retrieve.h"
+#include "train/style.h"
 #include "train/upload.h"
 
 static bool data_open(struct trainer *trainer, struct error *error)
@@ -223,6 +224,8 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
     trainer->opened_at = clock_now();
     clock_stamp_utc(trainer->started, sizeof trainer->started);
     trainer->options = *options;
+    style_resolve(&trainer->options);
+    log_set_stamp(options->output.style == STYLE_COURSE ? LOG_STAMP_COURSE : LOG_STAMP_ISO);
     trainer->world = world;
     if (status_pause_at(options->debug.pause, error) && trainer_prepare(trainer, error)) {
         upload_start(trainer);

@@ -68,6 +68,7 @@ struct trainer {
     struct straggler straggler;
     double checkpoint_seconds; /* that this part stood still for them */
     int64_t checkpoints;       /* of this part */
+    int64_t saving, saving_step; /* epoch and step of the checkpoint that is written; -1: none */
     struct epoch_clock epoch_clock;
     struct epoch_row last_epoch;
     double plain_line_at; /* clock: the newest plain progress line */
@@ -83,6 +84,7 @@ struct trainer {
      * one that was made only because the run ended: who goes on with it would not have made it. */
     double best_metric;
     int64_t best_step;
+    double best_top1; /* of the evaluations, whatever decides which is best; NAN: none */
     struct run_figures figures; /* as the monitor has them */
     const char *stop_reason;    /* NULL: goes on */
     bool data_wait_said;

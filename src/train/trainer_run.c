@@ -9,6 +9,8 @@
 #include "train/final_test.h"
 #include "train/progress.h"
 #include "train/run_record.h"
+#include "train/style.h"
+#include "train/tell.h"
 #include "train/trainer.h"
 
 static const char early_stop_reason[] = "no gain for train.early_stop evaluations";
@@ -44,7 +46,11 @@ static bool wishes_follow(struct trainer *trainer, struct error *error)
         trainer->stop_reason = "train.max_seconds is over";
     if (wishes.stop != 0)
         signal_follow(trainer);
-    return checkpoint_writer_follow(trainer->writer, wishes.writing != 0, error);
+    if (!checkpoint_writer_follow(trainer->writer, wishes.writing != 0, error))
+        return false;
+    if (wishes.writing == 0)
+        tell_checkpoint(trainer);
+    return true;
 }
 
 /* Checkpoints are due every so many steps (checkpoint.every counts epochs and may be a fraction),
@@ -89,7 +95,8 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     state->epoch_step++;
     monitor_step(trainer->monitor, state->step);
     trainer->interval.steps++;
-    if (state->step % trainer->options.output.log_every == 0 && !interval_end(trainer, error))
+    if (style_is_due(&trainer->options, state->step, state->epoch_step) &&
+        !interval_end(trainer, error))
         return false;
     return weights_compare(trainer, error);
 }
@@ -101,6 +108,7 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
     session_activations(&trainer->session, true);
     sampler_set_epoch(&trainer->train.sampler, (uint32_t)state->epoch);
     loader_start(trainer->train.loader, state->epoch_step);
+    tell_epoch_begin(trainer);
     while (state->epoch_step < trainer->steps_per_epoch && state->step < trainer->total_steps) {
         wishes_ask(trainer);
         if (!step_advance(trainer, error) || !wishes_follow(trainer, error))

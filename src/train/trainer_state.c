@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "train/progress.h"
 #include "train/retrieve.h"
+#include "train/tell.h"
 #include "train/trainer.h"
 
 bool trainer_find_local(struct trainer *trainer, struct error *error)
@@ -232,6 +233,10 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
     trainer->checkpointed_at = clock_now();
     trainer->figures.checkpoint_at = clock_wall();
     progress_figures(trainer);
+    const struct training_state *state = &trainer->state;
+    trainer->saving = state->epoch_step == 0 && state->epoch > 0 ? state->epoch - 1 : state->epoch;
+    trainer->saving_step = state->step;
+    tell_checkpoint(trainer);
     checkpoint_pause(trainer, begin);
     return true;
 }
@@ -240,6 +245,8 @@ bool trainer_checkpoint_finish(struct trainer *trainer, struct error *error)
 {
     double begin = clock_now();
     bool good = checkpoint_writer_finish(trainer->writer, error);
+    if (good)
+        tell_checkpoint(trainer);
     checkpoint_pause(trainer, begin);
     return good;
 }
