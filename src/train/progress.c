@@ -134,8 +134,6 @@ void progress_begin(struct trainer *trainer)
     trainer->skipped_said = session->outcome.scaler.skipped;
     interval_begin(trainer);
     trainer->saving = -1;
-    trainer->best_top1 =
-        trainer->options.checkpoint.monitor == MONITOR_TOP1 ? trainer->best_metric : NAN;
     log_info("set-up took %.2f s", clock_now() - trainer->opened_at);
     tell_start(trainer);
 }

@@ -2,6 +2,7 @@
  * that can be wrong is found here, before anything starts. */
 #include "train/trainer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -130,6 +131,8 @@ static bool state_prepare(struct trainer *trainer, struct error *error)
     trainer->state.parts++;
     trainer->best_metric = trainer->state.best_metric;
     trainer->best_step = trainer->state.best_step;
+    trainer->best_top1 =
+        trainer->options.checkpoint.monitor == MONITOR_TOP1 ? trainer->best_metric : NAN;
     trainer->earlier_seconds = trainer->state.total_seconds;
     trainer->earlier_without_setup_seconds = trainer->state.without_setup_seconds;
     trainer->earlier_train_seconds = trainer->state.train_seconds;
