@@ -1,0 +1,114 @@
+#!/bin/sh
+# Runs the commands of one page of the book, in their order, in a folder of their own; called by test_book.sh, which
+# has set work, PATH and what the stand-ins for `vittrain` and `mpirun` there read. Prints a line a block: `ok`, `not ok`
+# or `skip`, where it stands, and the reason; FOLDER/NNN.log has what it said.
+#   book_page.sh PAGE.md
+#
+# Comments before a block say how it is run; none: as it stands, and it must end well.
+#   <!-- not run: REASON -->    not run by the tests
+#   <!-- needs: WORD... -->     only where these programs are; python:NAME is a module of Python
+#   <!-- with: WORD... -->      appended to the words of each `vittrain`, to make it small
+#   <!-- before: COMMAND -->    run before it: what the reader has, and the test has not
+#   <!-- exits: N -->           ends with this status
+#   <!-- long -->               only with TEST_LONG=1
+#   <!-- output -->             no command: what the block before says. Each line must be in it, whatever its numbers
+#   <!-- text -->               no command, though it looks like one
+# Python is run where the modules that it imports are there.
+
+page=$1 long=${TEST_LONG:-0} python=${PYTHON:-python3}
+folder=$work/$(echo "$page" | tr / _)
+mkdir -p "$folder/scratch" || exit 1
+awk -v folder="$folder" -f "$TEST_SOURCE/test/book_blocks.awk" "$TEST_SOURCE/$page"
+for name in input jobs test; do ln -s "$TEST_SOURCE/$name" "$folder/scratch/$name"; done
+ln -s "$work/bin/vittrain" "$folder/scratch/vittrain"
+# A cluster of one machine, data and weights that the reader has fetched.
+echo "localhost slots=16" >"$folder/scratch/hosts"
+mkdir "$folder/scratch/data"
+ln -s "$TEST_SOURCE/input/data/cifar-10-sample" "$folder/scratch/data/cifar-10-batches-bin"
+
+# tell VERDICT [REASON [FILE]]
+tell() { printf '%s %s%s%s\n' "$1" "$title" "${2:+ # $2}" "${3:+ #$3}"; }
+
+# mark NAME: what the block's comment `NAME: ...` says.
+mark() { sed -n "s/^$1: *//p" "$block.marks"; }
+has() { grep -qx "$1" "$block.marks"; }
+
+# The first word that is no assignment.
+first_word() {
+    for word in $(head -n 1 "$block.text"); do
+        case $word in *=*) ;; *) echo "$word" && return ;; esac
+    done
+}
+
+kind_of_block() {
+    has output && echo output && return
+    has text && echo text && return
+    case $(head -n 1 "$block.text") in "import "* | "from "*) echo python && return ;; esac
+    word=$(first_word)
+    case $word in
+    vittrain | ./vittrain | mpirun | srun | sbatch | ./* | make | module | spack | docker | apptainer | ssh* | for | h5* | \
+        tensorboard | wandb | aws | python* | export) echo command ;;
+    *[!a-z0-9_-]* | '') echo text ;;
+    *) command -v "$word" >/dev/null && echo command || echo text ;;
+    esac
+}
+
+# What is not there of what the block needs.
+missing() {
+    for word in $(mark needs); do
+        case $word in
+        python:*) "$python" -c "import ${word#python:}" 2>/dev/null || echo "Python's ${word#python:}" ;;
+        *) command -v "$word" >/dev/null || echo "$word" ;;
+        esac
+    done
+    if [ "$kind" = python ]; then
+        modules=$(sed -n 's/^import \(.*\)/\1/p; s/^from \([a-z0-9_]*\).*/\1/p' "$block.text" | tr ',' ' ')
+        for module in $modules; do
+            "$python" -c "import $module" 2>/dev/null || echo "Python's $module"
+        done
+    fi
+}
+
+run_block() {
+    expected=$(mark exits)
+    mark before >"$block.script"
+    if [ "$kind" = python ]; then
+        echo "'$python' '$block.text'" >>"$block.script"
+    else
+        cat "$block.text" >>"$block.script"
+    fi
+    (cd "$folder/scratch" && HOME=$PWD BOOK_WITH=$(mark with | tr '\n' ' ') timeout 200 sh -e "$block.script") \
+        >"$block.log" 2>&1 </dev/null
+    status=$?
+    newest=$block.log
+    [ $status -eq "${expected:-0}" ] && tell ok || tell "not ok" "exit status $status" "$block.log"
+}
+
+# Numbers, their units and gaps do not count, nor do lines `...`.
+without_numbers() { sed 's/[-+]\{0,1\}[0-9][0-9.,e+-]*/N/g; s/N [mu]s/N s/g; s/N [KMG]iB/N MiB/g; s/  */ /g; s/ *$//; s/^ *//' "$1"; }
+
+check_output() {
+    without_numbers "$newest" >"$block.log"
+    without_numbers "$block.text" | grep -v '^\.\.\.$' | grep -v '^$' >"$block.lines"
+    lost=$(while IFS= read -r line; do grep -qF -- "$line" "$block.log" || echo "$line"; done <"$block.lines" | head -n 1)
+    [ -z "$lost" ] && tell ok || tell "not ok" "not said: $lost" "$newest"
+}
+
+for file in "$folder"/*.text; do
+    block=${file%.text}
+    title="$page:$(cat "$block.line"): $(head -n 1 "$file" | cut -c 1-90 | tr '#' ' ')"
+    kind=$(kind_of_block)
+    reason=$(mark 'not run')
+    [ $kind = text ] && continue
+    if [ -n "$reason" ]; then
+        tell skip "$reason"
+    elif has long && [ "$long" != 1 ]; then
+        tell skip "takes long: make check-long"
+    elif [ -n "$(missing)" ]; then
+        tell skip "needs $(missing | tr '\n' ' ')"
+    elif [ $kind = output ]; then
+        check_output
+    else
+        run_block
+    fi
+done

@@ -1,0 +1,110 @@
+#!/bin/sh
+# The book is true: every command of README.md and docs/*.md is run, page by page, or says why not (book_page.sh);
+# links lead somewhere, options and files that are named exist.
+#   test_book.sh [PAGE.md ...]    only the commands of these pages; PYTHON: which one runs the book's Python
+. "$TEST_SOURCE/test/program.sh"
+
+cd "$TEST_SOURCE" || exit 1
+every_page=$(ls README.md docs/*.md)
+mkdir "$work/bin"
+
+# Stand-ins, so that what is printed can be run as it stands, small. Training takes a hundredth of the sample and, of the
+# built-in deck, a model of one block; mpirun starts two ranks at most.
+cat >"$work/bin/vittrain" <<END
+#!/bin/sh
+command=train own=no
+for word; do
+    case \$word in
+    -*) command=none ;;
+    model.* | *.ini) own=yes ;;
+    *=*) ;;
+    *) command=\$word && break ;;
+    esac
+done
+case \$command in
+train)
+    small="debug.fraction=0.01 run.threads=1 output.log_every=1"
+    [ \$own = yes ] || small="\$small model.dim=32 model.depth=1 model.heads=2"
+    exec "$vittrain" "\$@" \$small \$BOOK_WITH ;;
+eval | predict) exec "$vittrain" "\$@" debug.fraction=0.02 run.threads=1 \$BOOK_WITH ;;
+*) exec "$vittrain" "\$@" \$BOOK_WITH ;;
+esac
+END
+set -- "$@"
+launcher=${MPIRUN:-mpirun}
+cat >"$work/bin/mpirun" <<END
+#!/bin/sh
+ranks=
+while [ "\$1" = -np ]; do
+    ranks=\$2
+    [ "\${TEST_LONG:-0}" = 1 ] || [ \$ranks -le 2 ] || ranks=2
+    shift 2
+done
+exec $(command -v ${launcher%% *}) $(case $launcher in *' '*) echo "${launcher#* }" ;; esac) \${ranks:+-np \$ranks} "\$@"
+END
+chmod +x "$work/bin/vittrain" "$work/bin/mpirun"
+PATH=$work/bin:$PATH
+export PATH work
+
+# say FILE: what book_page.sh found as TAP.
+say() {
+    while IFS= read -r line; do
+        number=$((number + 1))
+        reason=${line#* # }
+        case $line in
+        ok*) printf 'ok %d - %s\n' $number "${line#ok }" ;;
+        skip*) line=${line#skip } && printf 'ok %d - %s # SKIP %s\n' $number "${line%% # *}" "$reason" ;;
+        *)
+            line_=${line#not ok } && printf 'not ok %d - %s\n# %s\n' $number "${line_%% # *}" "${reason%% #*}"
+            tail -n 40 "${line##* #}" | sed 's/^/# /'
+            ;;
+        esac
+    done <"$1"
+}
+
+pages=${*:-$every_page}
+echo "$pages" | tr ' ' '\n' | xargs -P 2 -I PAGE sh -c 'sh "$TEST_SOURCE/test/book_page.sh" PAGE >"$work/said-$(echo PAGE | tr / _)"'
+for page in $pages; do say "$work/said-$(echo "$page" | tr / _)"; done
+
+# ---- What the pages say of themselves and of the program.
+"$vittrain" --help | sed -n 's/^  \([a-z_]*\.[a-z0-9_]*\) = .*/\1/p' >"$work/keys"
+sections=$(cut -d. -f1 "$work/keys" | sort -u | tr '\n' '|' | sed 's/|$//')
+
+# anchors PAGE: those of its headings, as GitHub and most others make them.
+anchors() { sed -n 's/^#\{1,6\} //p' "$1" | tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9 _-]//g; s/ /-/g'; }
+
+links_of() {
+    grep -oE '\]\([^)]+\)' "$1" | sed 's/^](//; s/)$//' | grep -vE '^[a-z]+:' | while read -r link; do
+        file=$(dirname "$1")/${link%%#*}
+        case $link in '#'*) file=$1 ;; esac
+        [ -e "$file" ] || { echo "$1: $link: no such page" && continue; }
+        case $link in *'#'*) anchors "$file" | grep -qx -- "${link#*#}" || echo "$1: $link: no such heading" ;; esac
+    done
+}
+
+# Words such as train.batch, but no files (train.log) and no calls (run.log(...)).
+keys_of() {
+    grep -oE "(^|[^A-Za-z0-9_./-])($sections)\.[a-z0-9_]+([^a-z0-9_]|\$)" "$1" | grep -vE '[(]$' |
+        grep -oE "($sections)\.[a-z0-9_]+" | sort -u |
+        grep -vE '\.(log|json|csv|md|c|h|py|ini|h5|svg|html|txt|safetensors|exe)$' | while read -r key; do
+        grep -qx "$key" "$work/keys" || echo "$1: $key is no option"
+    done
+}
+
+files_of() {
+    grep -oE '(^|[^A-Za-z0-9_./-])(src|test|docs|input|jobs|benchmarks|cuda|m4)/[A-Za-z0-9_./-]*[A-Za-z0-9_]' "$1" |
+        grep -oE '(src|test|docs|input|jobs|benchmarks|cuda|m4)/.*' | sort -u | while read -r file; do
+        ls -d "$file"* >/dev/null 2>&1 || grep -q "^+++ b/$file" docs/examples/*.patch 2>/dev/null || echo "$1: $file is not there"
+    done
+}
+
+if [ $# -eq 0 ]; then
+    for page in $every_page; do links_of "$page"; done >"$work/links"
+    result "links of the book lead somewhere" "$(head -n 1 "$work/links")" "$work/links"
+    for page in $every_page; do keys_of "$page"; done >"$work/wrong"
+    result "options that the book names exist" "$(head -n 1 "$work/wrong")" "$work/wrong"
+    for page in $every_page; do files_of "$page"; done >"$work/wrong"
+    result "files that the book names exist" "$(head -n 1 "$work/wrong")" "$work/wrong"
+    result "nothing is promised for later" "$(grep -inE '\(to come|to come:|not built yet' $every_page | head -n 1)"
+fi
+echo "1..$number"
