@@ -95,6 +95,7 @@ check_output() {
 }
 
 for file in "$folder"/*.text; do
+    [ -e "$file" ] || break
     block=${file%.text}
     title="$page:$(cat "$block.line"): $(head -n 1 "$file" | cut -c 1-90 | tr '#' ' ')"
     kind=$(kind_of_block)

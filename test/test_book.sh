@@ -82,12 +82,12 @@ links_of() {
     done
 }
 
-# Words such as train.batch, but no files (train.log) and no calls (run.log(...)).
+# Words such as train.batch, but no files (train.log), no calls (run.log(...)) and not what the page says is none.
 keys_of() {
     grep -oE "(^|[^A-Za-z0-9_./-])($sections)\.[a-z0-9_]+([^a-z0-9_]|\$)" "$1" | grep -vE '[(]$' |
         grep -oE "($sections)\.[a-z0-9_]+" | sort -u |
-        grep -vE '\.(log|json|csv|md|c|h|py|ini|h5|svg|html|txt|safetensors|exe)$' | while read -r key; do
-        grep -qx "$key" "$work/keys" || echo "$1: $key is no option"
+        grep -vE '\.(log|json|csv|md|c|h|cu|py|ini|h5|svg|html|txt|safetensors)$' | while read -r key; do
+        grep -qx "$key" "$work/keys" || grep -q "^<!-- no option: .*$key" "$1" || echo "$1: $key is no option"
     done
 }
 
