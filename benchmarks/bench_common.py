@@ -8,21 +8,19 @@ import subprocess
 import sys
 
 COLUMNS = ["date", "host_cpu", "commit", "framework", "version", "work", "model", "batch", "precision",
-           "strategy", "ranks", "threads", "metric", "value", "unit"]
+           "strategy", "ranks", "threads", "metric", "value", "unit", "nodes", "host", "cores", "memory_gib", "gpu",
+           "load"]
 
 
 def host_cpu():
-    """The processor's name and the number of cores this process may use; VITTRAIN_BENCH_HOST instead, where
-    something else did the work (a GPU)."""
-    if os.environ.get("VITTRAIN_BENCH_HOST"):
-        return os.environ["VITTRAIN_BENCH_HOST"].replace(",", " ")
+    """The processor's name and how many cores there are."""
     name = platform.machine()
     with open("/proc/cpuinfo") as file:
         for line in file:
             if line.startswith("model name"):
                 name = line.split(":", 1)[1].strip()
                 break
-    return f"{name} ({len(os.sched_getaffinity(0))} cores)".replace(",", " ")
+    return f"{name} ({os.sysconf('SC_NPROCESSORS_ONLN')} cores)".replace(",", " ")
 
 
 def commit():
@@ -32,7 +30,10 @@ def commit():
 
 
 def print_row(**fields):
-    row = dict(date=datetime.datetime.now().isoformat(timespec="seconds"), host_cpu=host_cpu(), commit=commit())
+    row = dict(date=datetime.datetime.now().isoformat(timespec="seconds"), host_cpu=host_cpu(), commit=commit(),
+               nodes=1, host=socket.gethostname(), cores=os.sysconf("SC_NPROCESSORS_ONLN"),
+               memory_gib=round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30),
+               gpu=os.environ.get("VITTRAIN_BENCH_GPU", "").replace(",", " "), load=f"{os.getloadavg()[0]:.2f}")
     row.update(fields)
     print(",".join(str(row[name]) for name in COLUMNS), flush=True)
 

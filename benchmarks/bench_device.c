@@ -326,6 +326,28 @@ static void measure_attention(const struct bench *bench, const char *model, int6
                                          .seconds = best[1]});
 }
 
+/* The roof over what computes little: adding one large tensor to another on all threads, two reads
+ * and a write of each number. */
+static void measure_memory(const struct bench *bench)
+{
+    const int64_t count = (bench->cpu ? (int64_t)cpu_tensor_bytes : TENSOR_BYTES) / 4;
+    double best = INFINITY;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        const double begin = clock_now();
+        bench->backend->add(bench->stream, (float *)bench->x, (const float *)bench->y, count);
+        bench->backend->stream_synchronize(bench->stream);
+        best = fmin(best, clock_now() - begin);
+    }
+    bench_row_print(&bench->host, &(struct bench_row){.work = "memory: adding tensors",
+                                                      .strategy = "none",
+                                                      .threads = bench->limits.threads,
+                                                      .gpu = bench->cpu ? NULL : bench->limits.name,
+                                                      .metric = "bandwidth",
+                                                      .value = 12e-9 * (double)count / best,
+                                                      .unit = "GB/s"});
+}
+
 int main(int argc, char **argv)
 {
     struct bench bench = {0};
@@ -336,6 +358,7 @@ int main(int argc, char **argv)
                argc > 2 && strcmp(argv[2], "bf16") == 0 ? TYPE_BF16 : TYPE_FP32);
     bench_host_look(&bench.host);
     bench_header_print();
+    measure_memory(&bench);
     for (size_t i = 0; i < (bench.cpu ? LAYERS_OF_CPU : sizeof layers / sizeof layers[0]); i++)
         measure_layer(&bench, &layers[i]);
     measure_attention(&bench, "vit_cifar", 64, 65, 3, 0.1f);

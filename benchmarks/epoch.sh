@@ -9,18 +9,11 @@ set -euo pipefail
 
 folder=${1:?FOLDER} turns=${2:-3}
 here=$(dirname "$(readlink -f "$0")")
+. "$here/common.sh"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-host="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1) ($(nproc) cores)"
 
-vittrain=${VITTRAIN:-$here/../vittrain}
-version=$("$vittrain" --version | cut -d' ' -f2-)
-
-row() { # FRAMEWORK METRIC VALUE UNIT
-    echo "$(date +%FT%T),${host//,/ },$(git -C "$here" rev-parse --short HEAD),$1,$version,epoch with its data,cnn_a,16,fp32,none,1,$(nproc),$2,$3,$4"
-}
-
-median() { sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+report() { row "epoch with its data" cnn_a 16 fp32 none 1 "$(nproc)" speed "$1" "$2"; } # VALUE UNIT
 
 for turn in $(seq "$turns"); do
     "${PYTHON:-python3}" "$here/pytorch_epoch.py" "$folder" | tee -a "$scratch/pytorch"
@@ -28,7 +21,7 @@ for turn in $(seq "$turns"); do
         checkpoint.every=0 output.tensorboard=off output.log_every=1000 run.dir="$scratch/run$turn" >"$scratch/log"
     speed=$(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } END { print $at["images_per_second"] }' \
         "$scratch/run$turn/epochs.csv")
-    row vittrain speed "$speed" images/s | tee -a "$scratch/vittrain"
+    report "$speed" images/s | tee -a "$scratch/vittrain"
 done
 ours=$(cut -d, -f14 "$scratch/vittrain" | median) theirs=$(cut -d, -f14 "$scratch/pytorch" | median)
-row "vittrain over pytorch" speed "$(awk -v a="$ours" -v b="$theirs" 'BEGIN { printf "%.2f", a / b }')" x
+framework="vittrain over pytorch" report "$(awk -v a="$ours" -v b="$theirs" 'BEGIN { printf "%.2f", a / b }')" x

@@ -24,16 +24,16 @@ trap 'rm -rf "$scratch"' EXIT
 exec > >(tee "$log") 2>&1
 limit=${LIMIT:-450} python=${PYTHON:-python3} failed=0 missed=()
 [[ -e env ]] && . ./env
+here=$PWD/benchmarks
+. "$here/common.sh"
 
 # CUDA's libraries may be a part of Python's packages.
 packages=$("$python" -c 'import os, nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null)
 for folder in "$packages"/*/lib /usr/local/cuda/lib64; do
     [[ -d $folder ]] && LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder
 done
-export LD_LIBRARY_PATH VITTRAIN_BENCH_HOST
-VITTRAIN_BENCH_HOST=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1 | tr ',' ' ')
-mpirun="mpirun --oversubscribe --bind-to none"
-version=$(./vittrain --version | head -1 | tr -d , | sed 's|^vittrain ||')
+export LD_LIBRARY_PATH VITTRAIN_BENCH_GPU
+VITTRAIN_BENCH_GPU=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1 | tr ',' ' ')
 
 left() { echo $((limit - SECONDS)); }
 say() { printf '\n== %s (%s s so far)\n' "$*" "$SECONDS"; }
@@ -44,18 +44,9 @@ time_for() { # SECONDS WHAT
     return 1
 }
 fail() { echo "FAILED: $*"; failed=$((failed + 1)); }
-row() { # FRAMEWORK WORK MODEL BATCH STRATEGY RANKS METRIC VALUE UNIT
-    "$python" - "$@" <<END | tee -a "$csv"
-import sys
-sys.path.insert(0, "benchmarks")
-from bench_common import print_row
-names = ["framework", "work", "model", "batch", "strategy", "ranks", "metric", "value", "unit"]
-print_row(**dict(zip(names, sys.argv[1:])), version="$version", precision="bf16", threads=1)
-END
-}
+report() { row "$1" "$2" "$3" bf16 none 1 1 "$4" "$5" "$6" | tee -a "$csv"; } # WORK MODEL BATCH METRIC VALUE UNIT
 
-[[ -e $csv ]] || "$python" -c 'import sys; sys.path.insert(0, "benchmarks"); import bench_common
-print(",".join(bench_common.COLUMNS))' >"$csv"
+table_open "$csv" || exit 1
 nvidia-smi | head -15
 ./vittrain --version
 
@@ -122,19 +113,13 @@ done
 settings="data.format=synthetic data.val=none augment.flip=0.5 augment.rotate=0 augment.translate=0 augment.erase=0
     train.clip_norm=1 optim.weight_decay=0.05 checkpoint.every=0 output.weights=off output.tensorboard=off train.precision=bf16
     model.classes=10 run.backend=cuda"
-column_median() { # FILE COLUMN FIRST_STEP
-    awk -F, -v name="$2" -v first="$3" 'NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }
-        $column["split"] == "train" && $column["step"] > first { print $column[name] }' "$1" |
-        sort -g | awk '{ value[NR] = $1 } END { print value[int((NR + 1) / 2)] }'
-}
 ours() { # MODEL BATCH STEPS
-    local image=224 every=$(($3 / 6))
-    [[ $1 == vit_cifar || $1 == cnn_b ]] && image=32
+    local every=$(($3 / 6))
     rm -rf "$scratch/run"
-    timeout 90 ./vittrain train $settings model.name=$1 data.image=$image data.samples=$((2 * $2)) train.epochs=100000 \
+    timeout 90 ./vittrain train $settings model.name=$1 data.image="$(image_of "$1")" data.samples=$((2 * $2)) train.epochs=100000 \
         train.batch=$2 train.steps=$3 output.log_every=$every data.workers=4 run.dir="$scratch/run" >"$scratch/ours" 2>&1 ||
         { tail -2 "$scratch/ours"; return 1; }
-    seconds=$(column_median "$scratch/run/metrics.csv" step_seconds $((2 * every)))
+    seconds=$(column_of "$scratch/run/metrics.csv" step_seconds $((2 * every)) | median)
     echo "$1 batch $2: $seconds s a step; $(grep -m 1 'memory of rank 0' "$scratch/ours")"
 }
 theirs() { # MODEL BATCH STEPS VARIANT
@@ -158,7 +143,7 @@ for work in ${WORKS:-vit_base_patch32_224:256,512 vit_cifar:64,512 vit_base_patc
     rate=0
     for batch in $(tr , ' ' <<<"${work#*:}"); do
         ours "$model" "$batch" "$steps" || continue
-        row vittrain "training step" "$model" "$batch" none 1 step "$seconds" s
+        report "training step" "$model" "$batch" step "$seconds" s
         best_rate "$batch"
     done
     mine=$rate rate=0
@@ -168,9 +153,9 @@ for work in ${WORKS:-vit_base_patch32_224:256,512 vit_cifar:64,512 vit_base_patc
             theirs "$model" "$batch" "$steps" "$variant" && best_rate "$batch"
         done
     done
-    row vittrain "training" "$model" best none 1 images_per_second "$mine" 1/s
+    report training "$model" best images_per_second "$mine" 1/s
     awk "BEGIN { exit !($rate > 0 && $mine > 0) }" &&
-        row "vittrain over pytorch (best of what was measured)" training "$model" best none 1 speed \
+        framework="vittrain over pytorch (best of what was measured)" report training "$model" best speed \
             "$(awk "BEGIN { printf \"%.3f\", $mine / $rate }")" x
 done
 
@@ -183,7 +168,7 @@ if time_for 15 "data wait, start"; then
     begin=$(date +%s.%N)
     ./vittrain train $settings model.name=vit_cifar data.image=32 data.samples=128 train.batch=64 train.steps=1 \
         run.dir="$scratch/start" >"$scratch/start-log" 2>&1
-    row vittrain "start and one step" vit_cifar 64 none 1 "whole run" \
+    report "start and one step" vit_cifar 64 "whole run" \
         "$(awk "BEGIN { printf \"%.3f\", $(date +%s.%N) - $begin }")" s
     timeout 60 "$python" benchmarks/pytorch_step.py --device cuda --model vit_cifar --batch 64 --precision bf16 \
         --epoch-seconds-of-start "$(date +%s.%N)" 2>/dev/null | tee -a "$csv"

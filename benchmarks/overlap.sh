@@ -12,7 +12,7 @@ set -euo pipefail
 strategy=${1:?STRATEGY} rate=${2:-1gbit}
 shift $(($# > 2 ? 2 : $#))
 here=$(dirname "$(readlink -f "$0")")
-vittrain=$(readlink -f "${VITTRAIN:-$here/../vittrain}")
+. "$here/common.sh"
 steps=${STEPS:-20} batch=${BATCH:-128} threads=${THREADS:-1}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -23,22 +23,13 @@ bash "$here/two_nodes.sh" "$rate" 1 "$vittrain" train "run.dir=$scratch/run" "ru
     checkpoint.every=0 output.weights=off output.tensorboard=off output.log_every=1 "$@" \
     >"$scratch/log" 2>&1 || { tail -3 "$scratch/log" >&2; exit 1; }
 
-name=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -1 | tr -d ',')
-version=$("$vittrain" --version)
-version=${version#vittrain }
-commit=$(sed -n 's/.*commit \([^)]*\).*/\1/p' <<<"$version")
-precision=$(sed -n 's/.*computing in \(fp32\|bf16\).*/\1/p' "$scratch/log" | head -1)
-awk -F, -v begin="$(date +%FT%T),$name ($(nproc) cores),$commit,vittrain,$version" \
-    -v work="training step over $rate between 2 nodes,vit_cifar,$((2 * batch)),$precision,$strategy,2,$threads" '
-    NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }
-    $column["split"] == "train" && $column["step"] > 3 {
-        step += $column["step_seconds"]; comm += $column["comm_seconds"]
-        exposed += $column["exposed_comm_seconds"]; rows++
-    }
-    function row(metric, value, unit) { print begin "," work "," metric "," value "," unit }
-    END {
-        row("mean step", step / rows, "s")
-        row("mean communication", comm / rows, "s")
-        row("mean exposed communication", exposed / rows, "s")
-        row("communication hidden", 100 * (1 - exposed / comm), "%")
-    }' "$scratch/run/metrics.csv"
+mean_of() { column_of "$scratch/run/metrics.csv" "$1" 3 | awk '{ sum += $1 } END { print sum / NR }'; } # COLUMN
+report() { # METRIC VALUE UNIT
+    nodes=2 row "training step over $rate between 2 nodes" vit_cifar $((2 * batch)) "$(precision_used "$scratch/log")" "$strategy" \
+        2 "$threads" "$@"
+}
+communication=$(mean_of comm_seconds) exposed=$(mean_of exposed_comm_seconds)
+report "mean step" "$(mean_of step_seconds)" s
+report "mean communication" "$communication" s
+report "mean exposed communication" "$exposed" s
+report "communication hidden" "$(awk "BEGIN { print 100 * (1 - $exposed / $communication) }")" %

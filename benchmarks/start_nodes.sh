@@ -4,13 +4,12 @@
 #
 #   benchmarks/start_nodes.sh [TURNS] >> benchmarks/results/start-DATE.csv
 #
-# Environment: PYTHON (any), VITTRAIN.
+# Environment: VITTRAIN.
 set -euo pipefail
 
 turns=${1:-5}
 here=$(dirname "$(readlink -f "$0")")
-python=${PYTHON:-python3}
-vittrain=$(readlink -f "${VITTRAIN:-$here/../vittrain}")
+. "$here/common.sh"
 scratch=$(mktemp -d)
 cluster() { TEST_BUILD=$(dirname "$vittrain") TEST_SOURCE=$here/.. sh "$here/../test/cluster.sh" "$scratch" "$@"; }
 trap 'cluster down; rm -rf "$scratch"' EXIT
@@ -21,7 +20,7 @@ cluster hosts 4 >"$scratch/hosts"
 # Each rank says when it comes to the update of step 1, where it pauses for no time.
 cat >"$scratch/job.sh" <<END
 . "$scratch/env.sh" && cd "$scratch" && exec mpirun -np 8 -hostfile hosts "$vittrain" train train.steps=2 run.threads=1 \
-    train.global_batch=64 data.format=synthetic data.val=none output.weights=off run.dir="$scratch/run\$1" \
+    train.global_batch=64 data.format=synthetic data.val=none output.weights=off train.precision=fp32 run.dir="$scratch/run\$1" \
     debug.pause=update:1:0
 END
 for ((turn = 0; turn <= turns; turn++)); do
@@ -33,12 +32,4 @@ for ((turn = 0; turn <= turns; turn++)); do
     # The first turn brings the program into the page cache.
     ((turn == 0)) || tail -n 1 "$scratch/times" | awk -v begin="$begin" '{ print $1 - begin }' >>"$scratch/seconds"
 done
-median=$(sort -g "$scratch/seconds" | awk '{ value[NR] = $1 } END { print value[int((NR + 1) / 2)] }')
-version=$("$vittrain" --version | head -1 | tr -d , | sed "s|^vittrain ||")
-"$python" - "$version" "$median" <<END
-import sys
-sys.path.insert(0, "$here")
-from bench_common import print_row
-print_row(framework="vittrain", version=sys.argv[1], work="start on 2 nodes", model="vit_cifar", batch=64,
-          precision="fp32", strategy="ddp", ranks=8, threads=1, metric="mpirun to update of step 1", value=sys.argv[2], unit="s")
-END
+nodes=2 row "start on 2 nodes" vit_cifar 64 fp32 ddp 8 1 "mpirun to update of step 1" "$(median <"$scratch/seconds")" s

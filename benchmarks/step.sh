@@ -12,20 +12,14 @@ set -euo pipefail
 
 model=${1:?MODEL} batch=${2:?GLOBAL_BATCH} ranks=${3:?RANKS} turns=${4:-3}
 here=$(dirname "$(readlink -f "$0")")
+. "$here/common.sh"
 python=${PYTHON:-python3}
-vittrain=${VITTRAIN:-$here/../vittrain}
-mpirun=${MPIRUN:-mpirun --oversubscribe}
 limit=${LIMIT:-300} steps=${STEPS:-6}
 variants=${VARIANTS:-fp32 fp32,compiled bf16 bf16,compiled}
 strategy=${STRATEGY:-ddp}
 threads=$(($(nproc) / ranks))
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-
-case $model in
-vit_cifar | cnn_*) image=32 ;;
-*) image=224 ;;
-esac
 
 # One row from PyTorch; nothing when it takes too long or fails.
 pytorch_row() { # VARIANT
@@ -37,44 +31,14 @@ pytorch_row() { # VARIANT
 
 value_of() { cut -d, -f14; }
 
-# The median of what metrics.csv has of the steps after the first two.
-median_step() {
-    awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }
-             $column["split"] == "train" && $column["step"] > 2 { print $column["step_seconds"] }' "$1" |
-        sort -g | awk '{ value[NR] = $1 } END { print value[int((NR + 1) / 2)] }'
-}
-
-vittrain_seconds() {
-    rm -rf "$scratch/run"
-    $mpirun -np "$ranks" "$vittrain" train "run.dir=$scratch/run" "run.threads=$threads" "model.name=$model" \
-        "mesh.strategy=$strategy" \
-        model.classes=10 data.format=synthetic "data.image=$image" data.val=none \
-        "data.samples=$((batch * (steps + 2)))" augment.flip=0 augment.rotate=0 augment.translate=0 \
-        augment.erase=0 "train.global_batch=$batch" "train.steps=$((steps + 2))" train.clip_norm=1 \
-        optim.weight_decay=0.05 checkpoint.every=0 output.weights=off output.tensorboard=off \
-        output.log_every=1 "train.precision=${PRECISION:-auto}" >"$scratch/vittrain.log" 2>&1 ||
-        { tail -3 "$scratch/vittrain.log" >&2; return 1; }
-    median_step "$scratch/run/metrics.csv"
-}
-
-# What train.precision=auto chose here.
-precision_used() { sed -n 's/.*computing in \(fp32\|bf16\).*/\1/p' "$scratch/vittrain.log" | head -1; }
-
-row() { # FRAMEWORK VERSION METRIC VALUE UNIT
-    "$python" - "$@" <<END
-import sys
-sys.path.insert(0, "$here")
-from bench_common import print_row
-framework, version, metric, value, unit = sys.argv[1:]
-print_row(framework=framework, version=version, work="training step", model="$model", batch="$batch",
-          precision="$(precision_used)", strategy="$strategy" if $ranks > 1 else "none", ranks=$ranks,
-          threads=$threads, metric=metric, value=value, unit=unit)
-END
+report() { # METRIC VALUE UNIT
+    row "training step" "$model" "$batch" "$(precision_used "$scratch/own.log")" "$( ((ranks > 1)) && echo "$strategy" || echo none)" \
+        "$ranks" "$threads" "$@"
 }
 
 best="" best_seconds=""
 for variant in $variants; do
-    line=$(pytorch_row "$variant" | tail -1)
+    line=$(pytorch_row "$variant" | tail -n 1)
     [[ -z $line ]] && continue
     echo "$line"
     seconds=$(value_of <<<"$line")
@@ -82,18 +46,17 @@ for variant in $variants; do
         best=$variant best_seconds=$seconds
     fi
 done
-[[ -n $best ]] || { echo "step.sh: no variant of PyTorch ran; see LIMIT, PYTHON" >&2; tail -3 "$scratch/pytorch.log" >&2; exit 1; }
+[[ -n $best ]] || { echo "step.sh: no variant of PyTorch ran; see LIMIT, PYTHON" >&2; tail -n 3 "$scratch/pytorch.log" >&2; exit 1; }
 
-version=$("$vittrain" --version | head -1 | tr -d , | sed "s|^vittrain ||")
 for ((turn = 0; turn < turns; turn++)); do
-    seconds=$(vittrain_seconds)
-    row vittrain "$version" step "$seconds" s
+    train_steps own "$ranks" "$threads" "$model" "$batch" "$steps" "mesh.strategy=$strategy" "train.precision=${PRECISION:-auto}"
+    seconds=$(median_step "$scratch/own")
+    report step "$seconds" s
     echo "$seconds" >>"$scratch/ours"
-    line=$(pytorch_row "$best" | tail -1)
+    line=$(pytorch_row "$best" | tail -n 1)
     echo "$line"
     value_of <<<"$line" >>"$scratch/theirs"
 done
 
-median() { sort -g "$1" | awk '{ value[NR] = $1 } END { print value[int((NR + 1) / 2)] }'; }
-ratio=$(awk "BEGIN { printf \"%.3f\", $(median "$scratch/theirs") / $(median "$scratch/ours") }")
-row "vittrain over pytorch (${best/,/ })" "$version" speed "$ratio" x
+framework="vittrain over pytorch (${best/,/ })" report speed \
+    "$(awk "BEGIN { printf \"%.3f\", $(median <"$scratch/theirs") / $(median <"$scratch/ours") }")" x

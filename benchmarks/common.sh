@@ -1,0 +1,151 @@
+# What the benchmarks' scripts share: the table that all write and read (README.md has its columns), and short
+# training runs. Sourced by sh and bash after `here` is set to this folder; Python has bench_common.py, C
+# src/app/bench_row.c. Environment: VITTRAIN, MPIRUN, VITTRAIN_BENCH_GPU (the GPU that computes).
+
+vittrain=$(readlink -f "${VITTRAIN:-$here/../vittrain}" || true)
+mpirun=${MPIRUN:-mpirun --oversubscribe --bind-to none}
+bench_header=date,host_cpu,commit,framework,version,work,model,batch,precision,strategy,ranks,threads,metric,value,unit,nodes,host,cores,memory_gib,gpu,load
+
+# ---- Writing.
+
+# The machine, once: "Intel(R) Xeon(R) Processor (2 cores)" and what follows the unit in a row.
+cpu_name=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1 | tr ',"' '  ')
+host_cores=$(getconf _NPROCESSORS_ONLN)
+host_cpu="${cpu_name:-$(uname -m)} ($host_cores cores)"
+host_memory=$(awk '$1 == "MemTotal:" { printf "%.0f", $2 / 1048576 }' /proc/meminfo)
+
+# program_look: which program it is: sets `program_version`, `program_commit`.
+program_look() {
+    program_version=$("$vittrain" --version | sed -n '1s/^vittrain \([^ ]*\).*/\1/p')
+    program_commit=$("$vittrain" --version | sed -n '1s/.*(commit \([^)]*\)).*/\1/p')
+}
+
+# row WORK MODEL BATCH PRECISION STRATEGY RANKS THREADS METRIC VALUE UNIT: prints one. The variables framework, version,
+# commit and nodes say otherwise than: vittrain, the program's own ones, one node.
+row() {
+    [ -n "${program_version:-}" ] || program_look
+    read -r row_load _ </proc/loadavg
+    printf '%s,' "$(date +%FT%T)" "$host_cpu" "${commit:-$program_commit}" "${framework:-vittrain}" \
+        "${version:-$program_version}" "$@" "${nodes:-1}" "$(uname -n)" "$host_cores" "$host_memory" "${VITTRAIN_BENCH_GPU:-}"
+    printf '%s\n' "$row_load"
+}
+
+# table_open FILE: makes it fit for rows to be added: the header is there, half of a last line is not. A table with fewer
+# columns gets empty cells, one with others is refused.
+table_open() {
+    if [ ! -s "$1" ]; then
+        mkdir -p "$(dirname "$1")" && echo "$bench_header" >"$1"
+        return
+    fi
+    [ -n "$(tail -c 1 "$1")" ] && torn=1 || torn=0
+    [ "$torn" = 1 ] || [ "$(head -n 1 "$1")" != "$bench_header" ] || return 0
+    { if [ "$torn" = 1 ]; then sed '$d' "$1"; else cat "$1"; fi; } | awk -v header="$bench_header" '
+        NR == 1 {
+            if (header != $0 && index(header, $0 ",") != 1) exit 1
+            lacking = substr(header, length($0) + 1)
+            gsub(/[^,]/, "", lacking)
+            print header
+            next
+        }
+        { print $0 lacking }
+        END { if (NR == 0) print header }' >"$1.new" ||
+        { rm -f "$1.new"; echo "$1 has other columns than benchmarks/README.md: name another file" >&2; return 2; }
+    mv "$1.new" "$1"
+}
+
+# ---- Reading.
+
+# table_rows FILE...: the rows of tables with the columns of this or another version, as the columns of this one with tabs
+# between them. What cannot be read is named on standard error and left out.
+table_rows() {
+    for table in "$@"; do
+        if [ ! -r "$table" ]; then
+            echo "$table: cannot be read: left out" >&2
+        elif [ ! -s "$table" ]; then
+            echo "$table: empty: left out" >&2
+        elif [ -n "$(tail -c 1 "$table")" ]; then
+            echo "$table: its last line is torn: left out" >&2
+            sed '$d' "$table" | table_columns "$table"
+        else
+            table_columns "$table" <"$table"
+        fi
+    done
+}
+
+# table_columns NAME: standard input, header first, in the columns of this version.
+table_columns() {
+    awk -F, -v OFS='\t' -v name="$1" -v header="$bench_header" '
+        BEGIN { columns = split(header, wanted, ",") }
+        NR == 1 {
+            given = NF
+            for (i = 1; i <= NF; i++) at[$i] = i
+            if (!("work" in at && "metric" in at && "value" in at)) { other = 1; exit }
+            for (i = 1; i <= columns; i++) delete known[wanted[i]]
+            for (i = 1; i <= columns; i++) known[wanted[i]] = 1
+            for (i = 1; i <= NF; i++) if (!($i in known)) unknown = unknown " " $i
+            next
+        }
+        NF != given { bad++; next }
+        {
+            line = ""
+            for (i = 1; i <= columns; i++) line = line (i > 1 ? OFS : "") (wanted[i] in at ? $(at[wanted[i]]) : "")
+            print line
+        }
+        END {
+            if (other) print name ": not the columns of benchmarks: left out" >"/dev/stderr"
+            if (unknown != "") print name ": unknown columns, not looked at:" unknown >"/dev/stderr"
+            if (bad > 0) print name ": " bad " lines with too many or too few cells: left out" >"/dev/stderr"
+            if (!other && NR < 2) print name ": no rows" >"/dev/stderr"
+        }'
+}
+
+# ---- Training runs.
+
+# The middle one of the numbers on standard input.
+median() { sort -g | awk '{ value[NR] = $1 } END { if (NR > 0) print value[int((NR + 1) / 2)] }'; }
+
+# The side of the images that a model is measured with.
+image_of() { # MODEL
+    case $1 in
+    vit_cifar | cnn_*) echo 32 ;;
+    *) echo 224 ;;
+    esac
+}
+
+# column_of FILE COLUMN FIRST: what metrics.csv has of the training steps after step FIRST.
+column_of() {
+    awk -F, -v name="$2" -v first="$3" 'NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }
+        $column["split"] == "train" && $column["step"] > first { print $column[name] }' "$1"
+}
+
+# The first two steps are longer: memory is touched for the first time.
+median_step() { column_of "$1/metrics.csv" step_seconds 2 | median; } # RUN_FOLDER
+
+# What train.precision=auto chose.
+precision_used() { sed -n 's/.*computing in \(fp32\|bf16\|fp16\).*/\1/p' "$1" | head -n 1; } # LOG
+
+# train_steps NAME RANKS THREADS MODEL BATCH STEPS [SETTING...]: trains on made-up images, all ranks together BATCH a step, in
+# the folder $scratch/NAME, with what it says in $scratch/NAME.log; two steps more than STEPS. The settings are such as old
+# versions have, too.
+train_steps() {
+    train_name=$1 train_ranks=$2 train_threads=$3 train_model=$4 train_batch=$5 train_count=$(($6 + 2))
+    shift 6
+    set -- train "run.dir=$scratch/$train_name" "run.threads=$train_threads" "model.name=$train_model" model.classes=10 \
+        data.format=synthetic "data.image=$(image_of "$train_model")" data.val=none \
+        "data.samples=$((train_batch * train_count))" augment.flip=0 augment.rotate=0 augment.translate=0 augment.erase=0 \
+        "train.global_batch=$train_batch" "train.steps=$train_count" train.clip_norm=1 optim.weight_decay=0.05 \
+        checkpoint.every=0 output.weights=off output.tensorboard=off output.log_every=1 "$@"
+    [ "$train_ranks" = 1 ] || set -- -np "$train_ranks" "$vittrain" "$@"
+    rm -rf "${scratch:?}/$train_name" && mkdir -p "$scratch/home" # what a run leaves elsewhere, it leaves there
+    # One rank needs no mpirun, which might bind it to one core. MPIRUN may be several words.
+    # shellcheck disable=SC2086
+    if [ "$train_ranks" = 1 ]; then
+        (cd "$scratch/home" && exec timeout "${RUN_LIMIT:-300}" "$vittrain" "$@")
+    else
+        (cd "$scratch/home" && exec timeout "${RUN_LIMIT:-300}" $mpirun "$@")
+    fi >"$scratch/$train_name.log" 2>&1 </dev/null || {
+        echo "$train_model on $train_ranks ranks: $(grep -m 1 'error' "$scratch/$train_name.log" ||
+            echo "no end within ${RUN_LIMIT:-300} s")" >&2
+        return 1
+    }
+}
