@@ -8,6 +8,7 @@ const struct command *const app_commands[] = {
     &command_train,
     &command_eval,
     &command_predict,
+    &command_report,
     &command_plan,
     &command_find,
     &command_convert,

@@ -238,6 +238,10 @@ struct options {
         int64_t file_size;        /* bytes; 0: one file */
         bool shuffle;
     } convert;
+    struct {
+        char output[OPTION_TEXT]; /* HTML; empty: in the run's folder, or here */
+        char csv[OPTION_TEXT];    /* empty: none */
+    } report;
 };
 
 enum { COMMAND_OPERANDS = 8, COMMAND_SETTINGS = 256 };

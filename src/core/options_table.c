@@ -521,6 +521,12 @@ const struct option_entry option_table[] = {
     {PLACE(find, output), .kind = OPTION_IS_TEXT, .preset = "find_lr",
      .help = "find lr: what the names of its files begin with: the curve as .csv, .svg and .png. "
              "Empty: it leaves no files."},
+
+    {PLACE(report, output), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "The HTML file that report writes. Empty: RUN/report.html, of several runs report.html "
+             "in the working directory."},
+    {PLACE(report, csv), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "A CSV file for the summary, a row a run. Empty: none."},
     {.name = NULL},
 };
 
@@ -545,6 +551,7 @@ static const struct {
     {"predict", "predictions"},
     {"convert", "weights from and to checkpoints, data sets to packed files"},
     {"bench", "measurements"},
+    {"report", "reports of runs"},
     {"plan", "memory before a run: for how many ranks, and how much there is"},
     {"find", "the learning-rate range test"},
 };

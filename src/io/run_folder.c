@@ -168,6 +168,7 @@ static bool same_deck(const char *folder, const struct options *options)
     saved.predict = options->predict;
     saved.convert = options->convert;
     saved.bench = options->bench;
+    saved.report = options->report;
     char *saved_text = options_to_text(&saved), *text = options_to_text(options);
     bool same = strcmp(saved_text, text) == 0;
     free(saved_text);

@@ -1,0 +1,117 @@
+/* The command `report`: what runs left, as a page to look at and as a table to paste. It reads
+ * folders and needs no ranks, and no MPI. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/app.h"
+#include "core/log.h"
+#include "io/atomic_file.h"
+#include "report/compare.h"
+#include "report/html.h"
+
+struct report {
+    int count;
+    struct record *records;
+    struct options options;
+};
+
+/* Words are folders of runs, or settings. */
+static bool words_take(struct report *report, int count, char **words, const char **folders,
+                       struct error *error)
+{
+    options_default(&report->options);
+    for (int i = 0; i < count; i++) {
+        const bool sets = strncmp(words[i], "report.", 7) == 0 && strchr(words[i], '=') != NULL;
+        if (sets && !options_set(words[i], &report->options, error))
+            return false;
+        if (sets)
+            continue;
+        if (report->count == HTML_RUNS_MOST)
+            return error_set(error, ERROR_USAGE, "report: at most %d runs at once", HTML_RUNS_MOST);
+        folders[report->count++] = words[i];
+    }
+    return report->count > 0 ||
+           error_set(error, ERROR_USAGE,
+                     "report of what? `vittrain report RUN...`, RUN being a run's folder");
+}
+
+static bool records_take(struct report *report, const char *const *folders, struct error *error)
+{
+    report->records = calloc((size_t)report->count, sizeof *report->records);
+    ENSURE(report->records != NULL, "no memory for runs");
+    for (int i = 0; i < report->count; i++)
+        if (!record_read(&report->records[i], folders[i], error)) {
+            report->count = i;
+            return false;
+        }
+    return true;
+}
+
+static bool csv_write(const struct report *report, struct error *error)
+{
+    struct atomic_file file;
+    if (report->options.report.csv[0] == '\0')
+        return true;
+    if (!atomic_file_open(&file, report->options.report.csv, error))
+        return false;
+    compare_csv(report->records, report->count, file.stream);
+    return atomic_file_commit(&file, error);
+}
+
+static bool page_write(const struct report *report, struct error *error)
+{
+    char path[FILE_PATH];
+    const char *given = report->options.report.output;
+    if (given[0] != '\0')
+        snprintf(path, sizeof path, "%s", given);
+    else if (report->count > 1)
+        snprintf(path, sizeof path, "report.html");
+    else if (snprintf(path, sizeof path, "%s/report.html", report->records[0].path) >=
+             (int)sizeof path)
+        return error_set(error, ERROR_USAGE,
+                         "report: the name of %s is too long: set "
+                         "report.output",
+                         report->records[0].name);
+    if (!html_write(report->records, report->count, path, error))
+        return false;
+    compare_markdown(report->records, report->count, stdout);
+    log_info("report: %s", path);
+    return true;
+}
+
+static int report_run(int count, char **words)
+{
+    static struct report report;
+    struct error error = {0};
+    const char *folders[HTML_RUNS_MOST];
+    if (count > 0 && (strcmp(words[0], "--help") == 0 || strcmp(words[0], "-h") == 0))
+        return app_inform(&(struct command_line){.command = command_report.name, .help = true});
+    if (!app_is_first_rank())
+        return ERROR_NONE; /* one of them does it */
+    log_open(0, LOG_INFO);
+    if (words_take(&report, count, words, folders, &error) &&
+        records_take(&report, folders, &error) && page_write(&report, &error) &&
+        csv_write(&report, &error))
+        app_output_arrived(&error);
+    for (int i = 0; i < report.count && report.records != NULL; i++)
+        record_free(&report.records[i]);
+    free(report.records);
+    if (error.kind != ERROR_NONE)
+        log_error(&error);
+    log_close();
+    return (int)error.kind;
+}
+
+const struct command command_report = {
+    .name = "report",
+    .synopsis = "report RUN... [report.output=FILE.html] [report.csv=FILE]",
+    .summary = "a page to look at, of a run or of several side by side",
+    .detail =
+        "Reads the folders of runs, also of such as were cut or still run, and writes one HTML "
+        "file that needs nothing but itself: a summary, curves, the time of a step by phase and by "
+        "unit, memory by unit, the sensors, classes and confusion matrix, where the decks differ, "
+        "what went wrong and what is missing. It goes to RUN/report.html, of several runs to "
+        "report.html here, or to report.output. The summary also goes to standard output, as a "
+        "table in Markdown.",
+    .run_alone = report_run};

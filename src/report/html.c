@@ -1,0 +1,208 @@
+/* The page around its sections, and what they share. */
+#include "report/html.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "core/version.h"
+#include "io/atomic_file.h"
+#include "report/canvas.h"
+#include "report/escape.h"
+#include "report/facts.h"
+
+/* ---- what sections share */
+
+char html_letter(int run)
+{
+    return (char)('A' + run);
+}
+
+void html_section(const struct page *page, const char *id, const char *title)
+{
+    fprintf(page->stream, "<section id=\"%s\" aria-labelledby=\"%s-title\">\n", id, id);
+    fprintf(page->stream, "<h2 id=\"%s-title\">%s</h2>\n", id, title);
+}
+
+void html_section_end(const struct page *page)
+{
+    fputs("</section>\n", page->stream);
+}
+
+static void key_write(const struct page *page, int run)
+{
+    fprintf(page->stream, "<span class=\"key %s\"><b>%c</b></span>",
+            ink_table[ink_of_series(run)].name, html_letter(run));
+}
+
+void html_run_title(const struct page *page, int run)
+{
+    if (page->count == 1)
+        return;
+    fputs("<h3>", page->stream);
+    key_write(page, run);
+    escape_html(page->stream, page->records[run].name);
+    fputs("</h3>\n", page->stream);
+}
+
+void html_run_head(const struct page *page, int run)
+{
+    fputs("<th scope=\"col\" class=\"n\" title=\"", page->stream);
+    escape_html(page->stream, page->records[run].name);
+    fputs("\">", page->stream);
+    if (page->count > 1)
+        key_write(page, run);
+    else
+        fputs("value", page->stream);
+    fputs("</th>", page->stream);
+}
+
+void html_table_begin(const struct page *page, const char *class, const char *name)
+{
+    /* With the keyboard, too, one can scroll only what can have the focus. */
+    fputs("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"", page->stream);
+    escape_html(page->stream, name);
+    fprintf(page->stream, "\"><table class=\"%s\">\n", class);
+}
+
+void html_table_end(const struct page *page)
+{
+    fputs("</table></div>\n", page->stream);
+}
+
+void html_cell(const struct page *page, const char *text)
+{
+    fputs("<td>", page->stream);
+    escape_html(page->stream, text);
+    fputs("</td>", page->stream);
+}
+
+/* ---- the head: what runs these are, and their four figures */
+
+static void tile_write(const struct page *page, int run, const char *name, const char *key)
+{
+    char text[FORMAT_TEXT];
+    const char *said = fact_text(fact_find(key), &page->records[run], &page->records[0], text);
+    fprintf(page->stream, "<div><dt>%s</dt><dd>", name);
+    escape_html(page->stream, said);
+    fputs("</dd></div>\n", page->stream);
+}
+
+/* "model, strategy, 2 ranks on 1 node, bf16": of these what is known. */
+static void kind_write(const struct page *page, int run)
+{
+    static const struct {
+        const char *key, *before, *after;
+    } parts[] = {{"model", "", ""},
+                 {"strategy", " &middot; ", ""},
+                 {"ranks", " &middot; ", " ranks"},
+                 {"nodes", " on ", " nodes"},
+                 {"precision", " &middot; ", ""},
+                 {"data", " &middot; ", ""}};
+    char text[FORMAT_TEXT];
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        const char *said =
+            fact_text(fact_find(parts[i].key), &page->records[run], &page->records[0], text);
+        if (strcmp(said, "-") == 0)
+            continue;
+        fputs(parts[i].before, page->stream);
+        escape_html(page->stream, said);
+        fprintf(page->stream, "%.*s", (int)strlen(parts[i].after) - (strcmp(said, "1") == 0),
+                parts[i].after);
+    }
+}
+
+static void run_write(const struct page *page, int run)
+{
+    const struct record *record = &page->records[run];
+    const char *ending = record_ending(record);
+    const bool tested =
+        fact_is_known(fact_find("test_top1"), record, 1); /* what counts, where it is known */
+
+    fputs("<article class=\"run\"><h2>", page->stream);
+    if (page->count > 1)
+        key_write(page, run);
+    escape_html(page->stream, record->name);
+    fputs("</h2>\n<p>", page->stream);
+    kind_write(page, run);
+    fprintf(page->stream,
+            " &middot; <span class=\"state %s\">%s</span></p>\n<dl class=\"tiles\">\n",
+            strcmp(ending, "finished") == 0 ? "ok" : "no", ending);
+    tile_write(page, run, tested ? "accuracy, test" : "best accuracy",
+               tested ? "test_top1" : "best_val_top1");
+    tile_write(page, run, "total time", "total_seconds");
+    tile_write(page, run, "images", "images_per_second");
+    tile_write(page, run, "memory, a rank", "peak_bytes");
+    fputs("</dl></article>\n", page->stream);
+}
+
+static void title_write(const struct page *page)
+{
+    if (page->count == 1) {
+        fputs("Run ", page->stream);
+        escape_html(page->stream, page->records[0].name);
+        return;
+    }
+    fprintf(page->stream, "%d runs side by side", page->count);
+}
+
+static void header_write(const struct page *page)
+{
+    fputs("<header>\n<h1>", page->stream);
+    title_write(page);
+    fputs("</h1>\n<nav aria-label=\"sections\"><a href=\"#summary\">Summary</a>"
+          "<a href=\"#curves\">Curves</a><a href=\"#steps\">Step time</a>"
+          "<a href=\"#memory\">Memory</a><a href=\"#hardware\">Hardware</a>"
+          "<a href=\"#classes\">Classes</a><a href=\"#decks\">Decks</a>"
+          "<a href=\"#trouble\">What went wrong</a></nav>\n<div class=\"runs\">\n",
+          page->stream);
+    for (int i = 0; i < page->count; i++)
+        run_write(page, i);
+    fputs("</div>\n</header>\n", page->stream);
+}
+
+static void footer_write(const struct page *page)
+{
+    char date[32];
+    const time_t now = time(NULL);
+    struct tm utc;
+    strftime(date, sizeof date, "%Y-%m-%d %H:%M", gmtime_r(&now, &utc));
+    fprintf(page->stream,
+            "<footer>Made %s UTC by vittrain %s%s%s from the run folder%s alone; what the figures "
+            "mean is in docs/outputs.md.</footer>\n",
+            date, version_number, version_commit[0] == '\0' ? "" : ", commit ", version_commit,
+            page->count > 1 ? "s" : "");
+}
+
+static void page_write(const struct page *page)
+{
+    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+          "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+          "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
+          page->stream);
+    title_write(page);
+    fputs("</title>\n", page->stream);
+    html_style(page->stream);
+    fputs("</head>\n<body>\n", page->stream);
+    header_write(page);
+    fputs("<main>\n", page->stream);
+    html_summary(page);
+    html_curves(page);
+    html_steps(page);
+    html_memory(page);
+    html_hardware(page);
+    html_classes(page);
+    html_decks(page);
+    html_trouble(page);
+    fputs("</main>\n", page->stream);
+    footer_write(page);
+    fputs("</body>\n</html>\n", page->stream);
+}
+
+bool html_write(const struct record *records, int count, const char *path, struct error *error)
+{
+    struct atomic_file file;
+    if (!atomic_file_open(&file, path, error))
+        return false;
+    page_write(&(struct page){.stream = file.stream, .records = records, .count = count});
+    return atomic_file_commit(&file, error);
+}
