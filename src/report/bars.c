@@ -140,7 +140,7 @@ void bars_svg_write(const struct bars *bars, FILE *stream, double width)
     struct canvas canvas;
     char attributes[128];
 
-    layout.most = longest(bars);
+    layout.most = bars->most > 0 ? bars->most : longest(bars);
     layout.top = title_size + 8;
     layout.top += legend_lay(bars, NULL, width, layout.top);
     layout.bottom = layout.top + bars->row_count * row_height;

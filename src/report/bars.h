@@ -11,6 +11,7 @@ struct bars {
     const char *const *rows;  /* names */
     const char *const *parts; /* names, in the legend */
     const double *values;     /* [rows][parts], at least 0; NAN: unknown, as 0 */
+    double most;              /* of the axis; 0: the longest row */
     const int *colours;       /* [parts]: 1, 2, ...; NULL: in their order */
 };
 

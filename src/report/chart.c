@@ -124,6 +124,11 @@ static void name_fit(const char *name, double width, char *text)
     }
 }
 
+static double line_width(const struct chart_series *series)
+{
+    return series->thin ? 1 : series->wide ? 3.6 : 1.7;
+}
+
 static int named_series(const struct chart *chart)
 {
     int count = 0;
@@ -153,7 +158,7 @@ static double legend_lay(const struct chart *chart, struct canvas *canvas, doubl
         }
         if (canvas != NULL) {
             const enum ink ink = ink_of_series(series->colour > 0 ? series->colour - 1 : i);
-            canvas_line(canvas, (struct pen){ink, series->thin ? 1 : 2, series->dashed}, x, y - 4,
+            canvas_line(canvas, (struct pen){ink, line_width(series), series->dashed}, x, y - 4,
                         x + swatch, y - 4);
             canvas_text(canvas, (struct lettering){INK_TEXT, label_size, ANCHOR_START, false},
                         x + swatch + 5, y, name);
@@ -193,7 +198,7 @@ static void layout_make(struct layout *layout, const struct chart *chart, double
     const double legend = legend_lay(chart, NULL, width, layout->legend_top);
     layout->top = layout->legend_top + legend + (chart->y.label == NULL ? 6 : label_size + 9);
     layout->bottom = height - (chart->x.label == NULL ? 20 : 36);
-    ticks_of(&layout->y_ticks, &layout->y, chart->y.whole, layout->bottom - layout->top, 36);
+    ticks_of(&layout->y_ticks, &layout->y, chart->y.whole, layout->bottom - layout->top, 30);
     layout->left = ceil(ticks_width(&layout->y_ticks)) + 10;
     layout->right = width - 14;
     ticks_of(&layout->x_ticks, &layout->x, chart->x.whole, layout->right - layout->left, 62);
@@ -211,18 +216,18 @@ struct column {
 
 static void column_end(struct column *column, struct point *points, int64_t *count)
 {
+    const int64_t last = column->count - 1;
+    const bool low_first = column->lowest < column->highest;
     if (column->count == 0)
         return;
-    const bool low_first = column->lowest < column->highest;
     points[(*count)++] = column->first;
-    if (column->count > 3) {
-        points[(*count)++] = low_first ? column->low : column->high;
-        points[(*count)++] = low_first ? column->high : column->low;
-    } else if (column->count == 3) {
-        const bool low_inside = column->lowest == 1;
-        points[(*count)++] = low_inside ? column->low : column->high;
+    for (int i = 0; i < 2; i++) {
+        const bool low = (i == 0) == low_first;
+        const int64_t at = low ? column->lowest : column->highest;
+        if (at > 0 && at < last)
+            points[(*count)++] = low ? column->low : column->high;
     }
-    if (column->count > 1)
+    if (last > 0)
         points[(*count)++] = column->last;
     column->count = 0;
 }
@@ -296,8 +301,7 @@ static void series_draw(const struct chart *chart, int place, const struct layou
     struct point *points = calloc((size_t)series->count * 2 + 1, sizeof *points);
     ENSURE(points != NULL, "no memory for a chart");
     const int64_t count = series_points(chart, series, layout, points);
-    canvas_polyline(canvas, (struct pen){ink, series->thin ? 1 : 1.8, series->dashed}, points,
-                    count);
+    canvas_polyline(canvas, (struct pen){ink, line_width(series), series->dashed}, points, count);
     if (count > 0 && count <= FEW_POINTS && !series->thin)
         markers_draw(canvas, ink, points, count);
     free(points);

@@ -27,7 +27,7 @@ struct chart_series {
     const double *x, *y;
     int64_t count;
     bool dashed;
-    bool thin;
+    bool thin, wide; /* a wide line is seen below another one */
     int colour; /* 1, 2, ...: the n-th colour; 0: that of its place */
 };
 

@@ -71,6 +71,21 @@ static double known(double value, double otherwise)
     return isnan(value) ? otherwise : value;
 }
 
+static bool result_is_of(const struct record *record, const char *split)
+{
+    const char *of = record_text(record, "split");
+    return of != NULL && strcmp(of, split) == 0;
+}
+
+/* What the last evaluation of the split said. */
+static double last_evaluation(const struct record *record, const char *split, const char *name)
+{
+    char path[32];
+    snprintf(path, sizeof path, "%s.%s", split, name);
+    const double result = result_is_of(record, split) ? record_number(record, name) : NAN;
+    return known(record_number(record, path), known(result, metrics_last(record, split, name)));
+}
+
 /* ---- numbers */
 
 #define NUMBER(name) static double name(const struct record *record, const struct record *first)
@@ -79,6 +94,13 @@ NUMBER(steps)
 {
     (void)first;
     return known(record_number(record, "steps"), metrics_last(record, NULL, "step"));
+}
+
+NUMBER(parts)
+{
+    const struct json_t *list = record_value(record, "parts");
+    (void)first;
+    return list == NULL ? NAN : (double)json_array_size(list);
 }
 
 NUMBER(epochs)
@@ -98,38 +120,34 @@ NUMBER(best_accuracy)
     return best;
 }
 
-static bool result_is_of(const struct record *record, const char *split)
-{
-    const char *of = record_text(record, "split");
-    return of != NULL && strcmp(of, split) == 0;
-}
-
 NUMBER(validation_accuracy)
 {
     (void)first;
-    return result_is_of(record, "val") ? record_number(record, "top1")
-                                       : metrics_last(record, "val", "top1");
+    return last_evaluation(record, "val", "top1");
 }
 
 NUMBER(validation_loss)
 {
     (void)first;
-    return result_is_of(record, "val") ? record_number(record, "loss")
-                                       : metrics_last(record, "val", "loss");
+    return last_evaluation(record, "val", "loss");
 }
 
 NUMBER(test_accuracy)
 {
     (void)first;
-    return result_is_of(record, "test") ? record_number(record, "top1")
-                                        : metrics_last(record, "test", "top1");
+    return last_evaluation(record, "test", "top1");
 }
 
 NUMBER(test_loss)
 {
     (void)first;
-    return result_is_of(record, "test") ? record_number(record, "loss")
-                                        : metrics_last(record, "test", "loss");
+    return last_evaluation(record, "test", "loss");
+}
+
+NUMBER(macro_f1)
+{
+    (void)first;
+    return known(record_number(record, "test.macro.f1"), record_number(record, "macro.f1"));
 }
 
 NUMBER(training_loss)
@@ -253,6 +271,8 @@ NUMBER(busy)
 
 /* ---- texts */
 
+#define TEXT(name) static const char *name(const struct record *record, char text[FORMAT_TEXT])
+
 const char *record_ending(const struct record *record)
 {
     if (record->result == NULL)
@@ -263,25 +283,45 @@ const char *record_ending(const struct record *record)
     return "finished";
 }
 
-static const char *strategy(const struct record *record)
+TEXT(ending)
 {
+    (void)text;
+    return record_ending(record);
+}
+
+/* 2026-11-21 14:03, universal time, as run.json has it to the millisecond. */
+TEXT(started)
+{
+    const char *said = record_text(record, "parts.0.started");
+    if (said == NULL || strlen(said) < 16)
+        return said;
+    snprintf(text, FORMAT_TEXT, "%.10s %.5s", said, said + 11);
+    return text;
+}
+
+TEXT(strategy)
+{
+    (void)text;
     return record_option(record, "mesh.strategy");
 }
 
-static const char *data(const struct record *record)
+TEXT(data)
 {
+    (void)text;
     const char *root = record_option(record, "data.root");
     return root != NULL && root[0] != '\0' ? root : record_option(record, "data.format");
 }
 
-static const char *precision(const struct record *record)
+TEXT(precision)
 {
+    (void)text;
     const char *said = record_text(record, "precision");
     return said != NULL ? said : record_option(record, "train.precision");
 }
 
-static const char *model(const struct record *record)
+TEXT(model)
 {
+    (void)text;
     const char *said = record_text(record, "model");
     return said != NULL ? said : record_option(record, "model.name");
 }
@@ -293,13 +333,15 @@ static const char *model(const struct record *record)
 #define USE "Memory and energy"
 
 const struct fact fact_table[] = {
-    {RUN, "Ended", "ending", FIGURE_TEXT, .text = record_ending},
-    {RUN, "Started", "started", FIGURE_TEXT, .path = "started"},
+    {RUN, "Ended", "ending", FIGURE_TEXT, .text = ending},
+    {RUN, "Started", "started", FIGURE_TEXT, .text = started},
     {RUN, "Model", "model", FIGURE_TEXT, .text = model},
     {RUN, "Parameters", "parameters", FIGURE_COUNT, .path = "parameters"},
     {RUN, "Data", "data", FIGURE_TEXT, .text = data},
     {RUN, "Strategy", "strategy", FIGURE_TEXT, .text = strategy},
     {RUN, "Computes on", "backend", FIGURE_TEXT, .path = "backend"},
+    {RUN, "Device", "device", FIGURE_TEXT, .path = "parts.0.devices.0"},
+    {RUN, "First host", "host", FIGURE_TEXT, .path = "parts.0.hosts.0"},
     {RUN, "Precision", "precision", FIGURE_TEXT, .text = precision},
     {RUN, "Ranks", "ranks", FIGURE_COUNT, .path = "ranks"},
     {RUN, "Nodes", "nodes", FIGURE_COUNT, .path = "nodes"},
@@ -307,14 +349,15 @@ const struct fact fact_table[] = {
     {RUN, "Global batch", "global_batch", FIGURE_COUNT, .path = "global_batch"},
     {RUN, "Epochs", "epochs", FIGURE_COUNT, .number = epochs},
     {RUN, "Steps", "steps", FIGURE_COUNT, .number = steps},
+    {RUN, "Times started", "parts", FIGURE_COUNT, .number = parts},
     {RUN, "Seed", "seed", FIGURE_COUNT, .path = "seed"},
-    {RUN, "Commit", "commit", FIGURE_TEXT, .path = "commit"},
+    {RUN, "Commit", "commit", FIGURE_TEXT, .path = "parts.0.commit"},
     {QUALITY, "Best accuracy, validation", "best_val_top1", FIGURE_SHARE, .number = best_accuracy,
      .better = 1},
     {QUALITY, "Last accuracy, validation", "val_top1", FIGURE_SHARE, .number = validation_accuracy,
      .better = 1},
     {QUALITY, "Accuracy, test", "test_top1", FIGURE_SHARE, .number = test_accuracy, .better = 1},
-    {QUALITY, "Macro F1", "macro_f1", FIGURE_SHARE, .path = "macro.f1", .better = 1},
+    {QUALITY, "Macro F1", "macro_f1", FIGURE_SHARE, .number = macro_f1, .better = 1},
     {QUALITY, "Last loss, validation", "val_loss", FIGURE_NUMBER, .number = validation_loss,
      .better = -1},
     {QUALITY, "Loss, test", "test_loss", FIGURE_NUMBER, .number = test_loss, .better = -1},
@@ -339,6 +382,7 @@ const struct fact fact_table[] = {
      .better = 1},
     {SPEED, "Speed-up", "speed_up", FIGURE_RATIO, .number = speed_up, .better = 1},
     {SPEED, "Efficiency of a rank", "efficiency", FIGURE_SHARE, .number = efficiency, .better = 1},
+    {SPEED, "Work, an image", "flops_per_image", FIGURE_FLOPS, .path = "flops_per_image"},
     {SPEED, "A step", "step_seconds", FIGURE_SECONDS, .number = step_seconds, .better = -1},
     {SPEED, "Share of the peak", "peak_share", FIGURE_SHARE, .number = peak_share, .better = 1},
     {SPEED, "Waiting for data", "data_share", FIGURE_SHARE, .number = data_share, .better = -1},
@@ -369,7 +413,8 @@ const char *fact_text(const struct fact *fact, const struct record *record,
         format_figure(text, fact->figure, fact_number(fact, record, first));
         return text;
     }
-    const char *said = fact->text != NULL ? fact->text(record) : record_text(record, fact->path);
+    const char *said =
+        fact->text != NULL ? fact->text(record, text) : record_text(record, fact->path);
     return said == NULL || said[0] == '\0' ? "-" : said;
 }
 

@@ -16,7 +16,7 @@ struct fact {
     /* One of these. `first` is the run that others are compared with. */
     const char *path; /* of record_number, record_text */
     double (*number)(const struct record *record, const struct record *first);
-    const char *(*text)(const struct record *record);
+    const char *(*text)(const struct record *record, char text[FORMAT_TEXT]);
     int better; /* 1: the larger, -1: the smaller; 0: neither */
 };
 

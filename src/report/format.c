@@ -20,6 +20,21 @@ static void format_short(char *text, double value, const char *unit)
                  value, unit);
 }
 
+/* Four significant digits, as losses are compared. */
+static void format_fine(char *text, double value)
+{
+    const double size = fabs(value);
+    if (size != 0 && (size < 0.001 || size >= 1e7))
+        snprintf(text, FORMAT_TEXT, "%.3e", value);
+    else
+        snprintf(text, FORMAT_TEXT, "%.*f",
+                 size >= 1000  ? 0
+                 : size >= 100 ? 1
+                 : size >= 10  ? 2
+                               : 3,
+                 value);
+}
+
 /* 1234567 as 1,234,567. */
 static void format_grouped(char *text, double value, const char *unit)
 {
@@ -70,12 +85,21 @@ static void format_bytes(char *text, double bytes)
         format_short(text, bytes, units[i]);
 }
 
+static void format_flops(char *text, double count)
+{
+    static const char *const units[] = {" flop", " kflop", " Mflop", " Gflop", " Tflop"};
+    int i = 0;
+    for (; i < 4 && fabs(count) >= 999.5; i++)
+        count /= 1000;
+    format_short(text, count, units[i]);
+}
+
 static void format_rate(char *text, double value)
 {
     if (fabs(value) >= 999.5)
-        format_grouped(text, value, " /s");
+        format_grouped(text, value, "");
     else
-        format_short(text, value, " /s");
+        format_short(text, value, "");
 }
 
 void format_figure(char text[FORMAT_TEXT], enum figure figure, double value)
@@ -103,6 +127,9 @@ void format_figure(char text[FORMAT_TEXT], enum figure figure, double value)
     case FIGURE_RATE:
         format_rate(text, value);
         break;
+    case FIGURE_FLOPS:
+        format_flops(text, value);
+        break;
     case FIGURE_WATTS:
         format_short(text, value, " W");
         break;
@@ -110,6 +137,8 @@ void format_figure(char text[FORMAT_TEXT], enum figure figure, double value)
         format_short(text, value, " Wh");
         break;
     case FIGURE_NUMBER:
+        format_fine(text, value);
+        break;
     case FIGURE_TEXT:
         format_short(text, value, "");
         break;

@@ -11,7 +11,8 @@ enum figure {
     FIGURE_SECONDS, /* 84 ms, 10.6 s, 3 min 05 s, 2 h 07 min */
     FIGURE_BYTES,   /* 34.6 MiB */
     FIGURE_RATIO,   /* 1.94x */
-    FIGURE_RATE,    /* 1,552 /s */
+    FIGURE_RATE,    /* 1,552, of what is counted a second */
+    FIGURE_FLOPS,   /* 21.7 Mflop */
     FIGURE_WATTS,
     FIGURE_WATT_HOURS,
     FIGURE_TEXT /* no number */

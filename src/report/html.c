@@ -10,6 +10,8 @@
 #include "report/escape.h"
 #include "report/facts.h"
 
+enum { NAMES_IN_TITLE = 3 };
+
 /* ---- what sections share */
 
 char html_letter(int run)
@@ -67,6 +69,14 @@ void html_table_begin(const struct page *page, const char *class, const char *na
 void html_table_end(const struct page *page)
 {
     fputs("</table></div>\n", page->stream);
+}
+
+struct time_unit html_time_unit(double seconds)
+{
+    if (seconds < 300)
+        return (struct time_unit){1, "seconds"};
+    return seconds < 4 * 3600 ? (struct time_unit){60, "minutes"}
+                              : (struct time_unit){3600, "hours"};
 }
 
 void html_cell(const struct page *page, const char *text)
@@ -130,7 +140,7 @@ static void run_write(const struct page *page, int run)
     tile_write(page, run, tested ? "accuracy, test" : "best accuracy",
                tested ? "test_top1" : "best_val_top1");
     tile_write(page, run, "total time", "total_seconds");
-    tile_write(page, run, "images", "images_per_second");
+    tile_write(page, run, "images a second", "images_per_second");
     tile_write(page, run, "memory, a rank", "peak_bytes");
     fputs("</dl></article>\n", page->stream);
 }
@@ -142,7 +152,12 @@ static void title_write(const struct page *page)
         escape_html(page->stream, page->records[0].name);
         return;
     }
-    fprintf(page->stream, "%d runs side by side", page->count);
+    for (int i = 0; i < page->count && i < NAMES_IN_TITLE; i++) {
+        fputs(i == 0 ? "" : i + 1 == page->count ? " and " : ", ", page->stream);
+        escape_html(page->stream, page->records[i].name);
+    }
+    if (page->count > NAMES_IN_TITLE)
+        fprintf(page->stream, " and %d more", page->count - NAMES_IN_TITLE);
 }
 
 static void header_write(const struct page *page)

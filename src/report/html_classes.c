@@ -11,16 +11,20 @@
 
 enum { MATRIX_MOST = 32, CLASSES_MOST = 60, PAIRS_MOST = 30 };
 
-/* What result.json says of the classes; nothing of it is believed to be whole. */
+/* What result.json says of the classes, of the test split where it has that; nothing of it is
+ * believed to be whole. */
 struct classes {
     int count;
     const json_t *list, *matrix;
+    const char *split; /* that it was measured on; NULL: not said */
 };
 
 static bool classes_find(const struct record *record, struct classes *classes)
 {
-    classes->list = record_value(record, "classes");
-    classes->matrix = record_value(record, "confusion_matrix");
+    const bool tested = record_value(record, "test.classes") != NULL;
+    classes->list = record_value(record, tested ? "test.classes" : "classes");
+    classes->matrix = record_value(record, tested ? "test.confusion_matrix" : "confusion_matrix");
+    classes->split = record_text(record, tested ? "test.split" : "split");
     classes->count = (int)json_array_size(classes->list);
     if ((int)json_array_size(classes->matrix) != classes->count)
         classes->matrix = NULL;
@@ -74,10 +78,11 @@ static void share_cell(const struct page *page, double value, bool barred)
 {
     char text[FORMAT_TEXT];
     format_figure(text, FIGURE_SHARE, value);
-    fputs("<td class=\"n\">", page->stream);
-    if (barred && !isnan(value))
-        fprintf(page->stream, "<span class=\"bar s0\" style=\"--v:%.2f\"></span>", value);
-    fprintf(page->stream, "%s</td>", text);
+    fprintf(page->stream, "<td class=\"n\">%s</td>", text);
+    if (barred)
+        fprintf(page->stream,
+                "<td class=\"m\"><span class=\"bar s0\" style=\"--v:%.2f\"></span></td>",
+                isnan(value) ? 0 : value);
 }
 
 static void class_row(const struct page *page, const struct classes *classes, int class)
@@ -109,7 +114,8 @@ static void classes_table(const struct page *page, int run, const struct classes
                 CLASSES_MOST, classes->count);
     html_table_begin(page, "classes", "figures of each class");
     fprintf(page->stream,
-            "<thead><tr><th scope=\"col\">class</th><th scope=\"col\" class=\"n\">F1</th>"
+            "<thead><tr><th scope=\"col\">class</th><th scope=\"col\" class=\"n\">F1</th><td "
+            "class=\"m\"></td>"
             "<th scope=\"col\" class=\"n\">recall</th><th scope=\"col\" class=\"n\">precision</th>"
             "<th scope=\"col\" class=\"n\">specificity</th>%s</tr></thead>\n<tbody>\n",
             classes->matrix == NULL ? "" : "<th scope=\"col\" class=\"n\">images</th>");
@@ -186,7 +192,8 @@ static void pairs_table(const struct page *page, const struct classes *classes)
             count, classes->count);
     html_table_begin(page, "pairs", "most frequent confusions");
     fputs("<thead><tr><th scope=\"col\">class</th><th scope=\"col\">taken for</th>"
-          "<th scope=\"col\" class=\"n\">images</th><th scope=\"col\" class=\"n\">of the class</th>"
+          "<th scope=\"col\" class=\"n\">images</th><th scope=\"col\" class=\"n\">of the "
+          "class</th><td></td>"
           "</tr></thead>\n<tbody>\n",
           page->stream);
     for (int i = 0; i < count; i++) {
@@ -202,6 +209,18 @@ static void pairs_table(const struct page *page, const struct classes *classes)
     html_table_end(page);
 }
 
+static void confusion_write(const struct page *page, int run, const struct classes *classes)
+{
+    if (classes->matrix == NULL)
+        return;
+    fputs("<div>", page->stream);
+    if (classes->count <= MATRIX_MOST)
+        matrix_table(page, run, classes);
+    else
+        pairs_table(page, classes);
+    fputs("</div>\n", page->stream);
+}
+
 static void run_classes(const struct page *page, int run)
 {
     struct classes classes;
@@ -210,22 +229,24 @@ static void run_classes(const struct page *page, int run)
         fputs("<p>Not known: no result.json tells of classes.</p>\n", page->stream);
         return;
     }
-    if (classes.matrix != NULL) {
-        fputs("<p class=\"note\">Rows: what it is; columns: what it was taken for; the deeper, the "
-              "larger the share of its class.</p>\n",
-              page->stream);
-        if (classes.count <= MATRIX_MOST)
-            matrix_table(page, run, &classes);
-        else
-            pairs_table(page, &classes);
+    fputs("<p class=\"note\">", page->stream);
+    if (classes.split != NULL) {
+        fputs("Of the split ", page->stream);
+        escape_html(page->stream, classes.split);
+        fputs(". ", page->stream);
     }
+    fputs("A row of the matrix is a class, its columns are what it was taken for.</p>\n",
+          page->stream);
+    fputs("<div class=\"pair\">\n", page->stream);
+    confusion_write(page, run, &classes);
     classes_table(page, run, &classes);
+    fputs("</div>\n", page->stream);
 }
 
 void html_classes(const struct page *page)
 {
     html_section(page, "classes", "Classes");
-    fputs("<div class=\"pair\">\n", page->stream);
+    fprintf(page->stream, "<div class=\"%s\">\n", page->count > 1 ? "pair" : "single");
     for (int run = 0; run < page->count; run++) {
         fputs("<div>", page->stream);
         run_classes(page, run);

@@ -7,7 +7,7 @@
 #include "report/chart.h"
 #include "report/html.h"
 
-enum { CHART_WIDTH = 400, CHART_HEIGHT = 250, SERIES_NAME = 24 };
+enum { CHART_WIDTH = 400, CHART_HEIGHT = 256, SERIES_NAME = 24 };
 
 /* What a chart shows: a column of metrics.csv. */
 static const struct measure {
@@ -34,12 +34,7 @@ static const struct measure {
 };
 enum { MEASURES = sizeof measures / sizeof measures[0] };
 
-/* Time on the axis: in what fits the longest run. */
-struct time_unit {
-    double seconds;
-    const char *label;
-};
-
+/* In what fits the longest run. */
 static struct time_unit time_unit_of(const struct page *page)
 {
     double most = 0;
@@ -49,9 +44,7 @@ static struct time_unit time_unit_of(const struct page *page)
         for (int64_t row = metrics->rows; row > 0 && row > metrics->rows - 3; row--)
             most = fmax(most, table_number(metrics, row - 1, column));
     }
-    if (most < 300)
-        return (struct time_unit){1, "s"};
-    return most < 4 * 3600 ? (struct time_unit){60, "minutes"} : (struct time_unit){3600, "hours"};
+    return html_time_unit(most);
 }
 
 /* The points of a run's split, owned. */
@@ -107,17 +100,44 @@ static int series_take(const struct page *page, const struct measure *measure, d
     return count;
 }
 
+/* Are two curves one to the eye? Then the lower one is drawn wider, as both are to be seen. */
+static bool series_coincide(const struct chart_series *one, const struct chart_series *other)
+{
+    double apart = 0, least = INFINITY, most = -INFINITY;
+    if (one->count != other->count || one->dashed != other->dashed)
+        return false;
+    for (int64_t i = 0; i < one->count; i++) {
+        if (one->x[i] != other->x[i])
+            return false;
+        apart += fabs(one->y[i] - other->y[i]);
+        least = fmin(least, one->y[i]);
+        most = fmax(most, one->y[i]);
+    }
+    return apart <= 0.02 * (double)one->count * (most - least);
+}
+
+static void coinciding_widen(struct chart_series *series, int count)
+{
+    for (int i = 0; i < count; i++)
+        for (int k = i + 1; k < count; k++)
+            if (!series[i].wide && series_coincide(&series[i], &series[k])) {
+                series[i].wide = true;
+                break;
+            }
+}
+
 static bool measure_draw(const struct page *page, const struct measure *measure,
                          struct time_unit time_unit)
 {
     struct chart_series series[2 * HTML_RUNS_MOST];
     char names[2 * HTML_RUNS_MOST][SERIES_NAME];
     const int count = series_take(page, measure, time_unit.seconds, series, names);
+    coinciding_widen(series, count);
     if (count > 0) {
         const struct chart chart = {
             .title = measure->title,
             .id = measure->id,
-            .x = {.label = measure->over_time ? time_unit.label : "step"},
+            .x = {.label = measure->over_time ? time_unit.label : "step", .from_zero = true},
             .y = {.label = measure->label, .scale = measure->axis, .from_zero = measure->from_zero},
             .series_count = count,
             .series = series};

@@ -14,26 +14,28 @@ static const struct sensor_chart {
     const char *column, *title, *label;
     double scale;
     bool from_zero;
+    double most; /* of the axis, from 0; 0: by what was read */
 } sensor_charts[] = {
-    {"gpu_busy", "GPU busy", "%", 100, true},
-    {"gpu_power", "GPU power", "W", 1, true},
-    {"gpu_temperature", "GPU temperature", "C", 1, false},
-    {"gpu_memory_used_bytes", "GPU memory used", "GiB", 1.0 / (1 << 30), true},
-    {"gpu_sm_clock", "GPU clock", "MHz", 1, false},
-    {"cores_busy", "Processor cores busy", "%", 100, true},
-    {"process_cores", "Cores that the rank used", "cores", 1, true},
-    {"cpu_power", "Processor power", "W", 1, true},
-    {"cpu_temperature", "Processor temperature", "C", 1, false},
-    {"resident_bytes", "Memory of the rank's process", "MiB", 1.0 / (1 << 20), true},
+    {"gpu_busy", "GPU busy", "%", 100, true, 100},
+    {"gpu_power", "GPU power", "W", 1, true, 0},
+    {"gpu_temperature", "GPU temperature", "C", 1, false, 0},
+    {"gpu_memory_used_bytes", "GPU memory used", "GiB", 1.0 / (1 << 30), true, 0},
+    {"gpu_sm_clock", "GPU clock", "MHz", 1, false, 0},
+    {"cores_busy", "Processor cores busy", "%", 100, true, 100},
+    {"process_cores", "Cores that the rank used", "cores", 1, true, 0},
+    {"cpu_power", "Processor power", "W", 1, true, 0},
+    {"cpu_temperature", "Processor temperature", "C", 1, false, 0},
+    {"resident_bytes", "Memory of the rank's process", "MiB", 1.0 / (1 << 20), true, 0},
 };
 enum { CHARTS = sizeof sensor_charts / sizeof sensor_charts[0] };
 
 /* The monitor's rows, understood once. */
 struct readings {
     const struct table *table;
-    double *minutes; /* [rows], since the first reading of any rank */
-    int *ranks;      /* [rows] */
-    int rank_count;  /* one more than the highest */
+    double *times; /* [rows], since the first reading of any rank, in units */
+    struct time_unit unit;
+    int *ranks;     /* [rows] */
+    int rank_count; /* one more than the highest */
 };
 
 /* 2026-11-22T00:02:47.515Z in seconds; NAN: no such time. */
@@ -52,26 +54,28 @@ static double time_read(const char *text)
 static void readings_open(struct readings *readings, const struct table *table)
 {
     const int time = table_column(table, "time"), rank = table_column(table, "rank");
-    double first = INFINITY;
+    double first = INFINITY, last = -INFINITY;
     *readings = (struct readings){.table = table};
-    readings->minutes = calloc((size_t)table->rows + 1, sizeof *readings->minutes);
+    readings->times = calloc((size_t)table->rows + 1, sizeof *readings->times);
     readings->ranks = calloc((size_t)table->rows + 1, sizeof *readings->ranks);
-    ENSURE(readings->minutes != NULL && readings->ranks != NULL, "no memory for readings");
+    ENSURE(readings->times != NULL && readings->ranks != NULL, "no memory for readings");
     for (int64_t row = 0; row < table->rows; row++) {
         const double number = table_number(table, row, rank);
-        readings->minutes[row] = time_read(table_text(table, row, time));
+        readings->times[row] = time_read(table_text(table, row, time));
         readings->ranks[row] = number >= 0 && number < 1 << 24 ? (int)number : 0;
         if (readings->ranks[row] >= readings->rank_count)
             readings->rank_count = readings->ranks[row] + 1;
-        first = fmin(first, readings->minutes[row]);
+        first = fmin(first, readings->times[row]);
+        last = fmax(last, readings->times[row]);
     }
+    readings->unit = html_time_unit(last - first);
     for (int64_t row = 0; row < table->rows; row++)
-        readings->minutes[row] = (readings->minutes[row] - first) / 60;
+        readings->times[row] = (readings->times[row] - first) / readings->unit.seconds;
 }
 
 static void readings_close(struct readings *readings)
 {
-    free(readings->minutes);
+    free(readings->times);
     free(readings->ranks);
 }
 
@@ -92,8 +96,7 @@ static void points_open(struct points *points, int64_t most)
 static void points_add(struct points *points, double x, double y)
 {
     const int64_t last = points->count - 1;
-    if (last > 0 && x - points->x[last] > 1 &&
-        x - points->x[last] > 10 * (points->x[last] - points->x[last - 1]) &&
+    if (last > 0 && x - points->x[last] > 10 * (points->x[last] - points->x[last - 1]) &&
         !isnan(points->y[last])) {
         points->x[points->count] = x;
         points->y[points->count++] = NAN;
@@ -109,8 +112,8 @@ static void rank_points(const struct readings *readings, const struct sensor_cha
     points_open(points, 2 * readings->table->rows);
     for (int64_t row = 0; row < readings->table->rows; row++) {
         const double value = table_number(readings->table, row, column);
-        if (readings->ranks[row] == rank && !isnan(value) && !isnan(readings->minutes[row]))
-            points_add(points, readings->minutes[row], value * sensor->scale);
+        if (readings->ranks[row] == rank && !isnan(value) && !isnan(readings->times[row]))
+            points_add(points, readings->times[row], value * sensor->scale);
     }
 }
 
@@ -122,12 +125,12 @@ static void slot_points(const struct readings *readings, const struct sensor_cha
     double lowest[SLOTS], highest[SLOTS], sum[SLOTS] = {0}, most = 0;
     int64_t count[SLOTS] = {0};
     for (int64_t row = 0; row < readings->table->rows; row++)
-        most = fmax(most, readings->minutes[row]);
+        most = fmax(most, readings->times[row]);
     for (int64_t row = 0; row < readings->table->rows; row++) {
         const double value = table_number(readings->table, row, column) * sensor->scale;
-        if (isnan(value) || isnan(readings->minutes[row]))
+        if (isnan(value) || isnan(readings->times[row]))
             continue;
-        const double share = most > 0 ? readings->minutes[row] / most : 0;
+        const double share = most > 0 ? readings->times[row] / most : 0;
         const int slot = share >= 1 ? SLOTS - 1 : (int)(share * SLOTS);
         lowest[slot] = count[slot] == 0 ? value : fmin(lowest[slot], value);
         highest[slot] = count[slot] == 0 ? value : fmax(highest[slot], value);
@@ -176,12 +179,13 @@ static void sensor_draw(const struct page *page, int run, const struct readings 
         snprintf(id, sizeof id, "sensor-%s-%c", sensor->column, html_letter(run));
         fputs("<figure>", page->stream);
         chart_svg_write(
-            &(struct chart){.title = sensor->title,
-                            .id = id,
-                            .x = {.label = "minutes"},
-                            .y = {.label = sensor->label, .from_zero = sensor->from_zero},
-                            .series_count = drawn,
-                            .series = series},
+            &(struct chart){
+                .title = sensor->title,
+                .id = id,
+                .x = {.label = readings->unit.label, .from_zero = true},
+                .y = {.label = sensor->label, .from_zero = sensor->from_zero, .most = sensor->most},
+                .series_count = drawn,
+                .series = series},
             page->stream, CHART_WIDTH, CHART_HEIGHT);
         fputs("</figure>\n", page->stream);
     }

@@ -1,4 +1,5 @@
 /* Tables: the summary, what decks say, what went wrong. */
+#include <jansson.h>
 #include <string.h>
 
 #include "report/escape.h"
@@ -158,6 +159,26 @@ static void decks_of_several(const struct page *page)
     html_table_end(page);
 }
 
+/* How the run was started, each time. */
+static void commands_write(const struct page *page)
+{
+    for (int run = 0; run < page->count; run++) {
+        const struct json_t *parts = record_value(&page->records[run], "parts");
+        if (json_array_size(parts) == 0)
+            continue;
+        html_run_title(page, run);
+        fprintf(page->stream, "<p class=\"note\">Started as</p>\n<ul>\n");
+        for (size_t i = 0; i < json_array_size(parts); i++) {
+            const char *command =
+                json_string_value(json_object_get(json_array_get(parts, i), "command"));
+            fputs("<li><code>", page->stream);
+            escape_html(page->stream, command == NULL ? "(not known)" : command);
+            fputs("</code></li>\n", page->stream);
+        }
+        fputs("</ul>\n", page->stream);
+    }
+}
+
 void html_decks(const struct page *page)
 {
     html_section(page, "decks", page->count == 1 ? "What the deck sets" : "Where the decks differ");
@@ -165,6 +186,7 @@ void html_decks(const struct page *page)
         deck_of_one(page);
     else
         decks_of_several(page);
+    commands_write(page);
     html_section_end(page);
 }
 

@@ -10,7 +10,7 @@
 #include "report/facts.h"
 #include "report/html.h"
 
-enum { BARS_WIDTH = 520, PARTS_MOST = 12, ROWS_MOST = 48, ROW_NAME = 96, RANKS_MOST = 64 };
+enum { BARS_WIDTH = 400, PARTS_MOST = 12, ROWS_MOST = 48, ROW_NAME = 96, RANKS_MOST = 64 };
 
 /* ---- the step, by phase */
 
@@ -87,9 +87,22 @@ static void phases_draw(const struct page *page, const char *title, const char *
 /* The parts of units.csv with this ending that are not 0 everywhere. */
 struct unit_parts {
     int count;
-    int columns[PARTS_MOST];
+    int columns[PARTS_MOST], colours[PARTS_MOST];
     char names[PARTS_MOST][64];
 };
+
+/* The same part has the same colour in all charts. */
+static int part_colour(const char *name, int place)
+{
+    static const char *const names[][8] = {
+        {"backward", "waiting", "", "", "", "forward"},
+        {"weights", "gradients", "optimizer", "gathered", "buffers", "activations"}};
+    for (int kind = 0; kind < 2; kind++)
+        for (int i = 0; i < 8 && names[kind][i] != NULL; i++)
+            if (strcmp(names[kind][i], name) == 0)
+                return i + 1;
+    return place + 1;
+}
 
 static bool column_counts(const struct table *units, int column)
 {
@@ -110,50 +123,78 @@ static void unit_parts_find(const struct table *units, const char *ending, struc
         snprintf(to, sizeof parts->names[0], "%.*s", (int)(strlen(name) - strlen(ending)), name);
         for (; *to != '\0'; to++)
             *to = (char)(*to == '_' ? ' ' : *to);
+        parts->colours[parts->count] = part_colour(parts->names[parts->count], parts->count);
         parts->columns[parts->count++] = i;
     }
 }
 
-/* Units one after the other share a row where there are too many for the picture. */
-static void units_draw(const struct page *page, int run, const char *ending, const char *title,
-                       const char *label, double scale)
-{
-    const struct table *units = &page->records[run].units;
-    const int name = table_column(units, "unit");
-    const int64_t each = (units->rows + ROWS_MOST - 1) / ROWS_MOST;
-    struct unit_parts parts;
-    static char names[ROWS_MOST][ROW_NAME];
-    const char *rows[ROWS_MOST], *part_names[PARTS_MOST];
-    double values[ROWS_MOST * PARTS_MOST] = {0};
-    char id[32];
-    int count = 0;
+/* Units in as many rows as the picture has: where there are more units, neighbours share one. */
+struct unit_rows {
+    int count;
+    char names[ROWS_MOST][ROW_NAME];
+    double values[ROWS_MOST * PARTS_MOST]; /* [count][parts] */
+    double most;                           /* the longest row */
+};
 
-    unit_parts_find(units, ending, &parts);
+static void unit_rows_take(const struct table *units, const struct unit_parts *parts, double scale,
+                           struct unit_rows *rows)
+{
+    const int64_t each = (units->rows + ROWS_MOST - 1) / ROWS_MOST;
+    const int name = table_column(units, "unit");
+    *rows = (struct unit_rows){0};
+    for (int64_t row = 0; row < units->rows; row++) {
+        const int place = (int)(row / each);
+        double *own = rows->values + place * parts->count, sum = 0;
+        for (int i = 0; i < parts->count; i++) {
+            const double value = table_number(units, row, parts->columns[i]);
+            own[i] += isnan(value) ? 0 : value * scale;
+            sum += own[i];
+        }
+        rows->most = fmax(rows->most, sum);
+        if (row % each == 0)
+            snprintf(rows->names[place], ROW_NAME, "%.80s%s", table_text(units, row, name),
+                     each > 1 ? " ..." : "");
+        rows->count = place + 1;
+    }
+}
+
+/* What a chart of units shows. */
+struct unit_chart {
+    const char *ending, *title, *label;
+    double scale;
+};
+
+/* `most`: of the axis, the same for all runs. */
+static void units_draw(const struct page *page, int run, const struct unit_chart *chart,
+                       double most)
+{
+    const char *rows[ROWS_MOST], *part_names[PARTS_MOST];
+    char id[32], title[64];
+    struct unit_parts parts;
+    struct unit_rows taken;
+
+    unit_parts_find(&page->records[run].units, chart->ending, &parts);
     if (parts.count == 0)
         return;
-    for (int64_t row = 0; row < units->rows; row++) {
-        count = (int)(row / each) + 1;
-        for (int i = 0; i < parts.count; i++) {
-            const double value = table_number(units, row, parts.columns[i]);
-            values[(count - 1) * parts.count + i] += isnan(value) ? 0 : value * scale;
-        }
-        if (row % each == 0)
-            snprintf(names[count - 1], ROW_NAME, "%.80s%s", table_text(units, row, name),
-                     each > 1 ? " ..." : "");
-        rows[count - 1] = names[count - 1];
-    }
+    unit_rows_take(&page->records[run].units, &parts, chart->scale, &taken);
+    for (int i = 0; i < taken.count; i++)
+        rows[i] = taken.names[i];
     for (int i = 0; i < parts.count; i++)
         part_names[i] = parts.names[i];
-    snprintf(id, sizeof id, "units-%s-%c", ending + 1, html_letter(run));
+    snprintf(id, sizeof id, "units-%s-%c", chart->ending + 1, html_letter(run));
+    snprintf(title, sizeof title, page->count > 1 ? "%s, %c" : "%s", chart->title,
+             html_letter(run));
     fputs("<figure>", page->stream);
     bars_svg_write(&(struct bars){.title = title,
                                   .id = id,
-                                  .label = label,
-                                  .row_count = count,
+                                  .label = chart->label,
+                                  .row_count = taken.count,
                                   .part_count = parts.count,
                                   .rows = rows,
                                   .parts = part_names,
-                                  .values = values},
+                                  .values = taken.values,
+                                  .most = most,
+                                  .colours = parts.colours},
                    page->stream, BARS_WIDTH);
     fputs("</figure>\n", page->stream);
 }
@@ -166,15 +207,24 @@ static bool units_known(const struct page *page)
     return false;
 }
 
-static void units_of_all(const struct page *page, const char *ending, const char *title,
-                         const char *label, double scale)
+static void units_of_all(const struct page *page, const struct unit_chart *chart)
 {
-    char own[64];
-    for (int i = 0; i < page->count; i++) {
-        if (page->count > 1)
-            snprintf(own, sizeof own, "%s, %c", title, html_letter(i));
-        units_draw(page, i, ending, page->count > 1 ? own : title, label, scale);
+    double most = 0;
+    struct unit_parts parts;
+    struct unit_rows taken;
+    if (!units_known(page)) {
+        fputs("<p>By unit: not known, there is no units.csv.</p>\n", page->stream);
+        return;
     }
+    for (int i = 0; i < page->count; i++) {
+        unit_parts_find(&page->records[i].units, chart->ending, &parts);
+        unit_rows_take(&page->records[i].units, &parts, chart->scale, &taken);
+        most = fmax(most, taken.most);
+    }
+    fputs("<div class=\"charts\">\n", page->stream);
+    for (int i = 0; i < page->count; i++)
+        units_draw(page, i, chart, most);
+    fputs("</div>\n", page->stream);
 }
 
 void html_steps(const struct page *page)
@@ -189,14 +239,12 @@ void html_steps(const struct page *page)
                                           {"update", "update_seconds", 3}};
     html_section(page, "steps", "Step time");
     fputs("<p class=\"note\">Means of all training steps. Phases include the waiting in them."
-          "</p>\n<div class=\"charts few\">\n",
+          "</p>\n<div class=\"charts\">\n",
           page->stream);
     phases_draw(page, "Working and waiting", "steps-work", work, 3);
     phases_draw(page, "By phase", "steps-phases", phases, 5);
-    units_of_all(page, "_seconds", "By unit", "ms a step", 1000);
     fputs("</div>\n", page->stream);
-    if (!units_known(page))
-        fputs("<p>By unit: not known, there is no units.csv.</p>\n", page->stream);
+    units_of_all(page, &(struct unit_chart){"_seconds", "By unit", "ms a step", 1000});
     html_section_end(page);
 }
 
@@ -205,35 +253,46 @@ void html_steps(const struct page *page)
 static enum figure figure_of(const char *name)
 {
     static const struct {
-        const char *ending;
+        const char *part;
         enum figure figure;
-    } endings[] = {{"_bytes", FIGURE_BYTES},
-                   {"_seconds", FIGURE_SECONDS},
-                   {"_share", FIGURE_SHARE},
-                   {"_busy", FIGURE_SHARE},
-                   {"_power", FIGURE_WATTS}};
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
-        if (text_ends_with(name, endings[i].ending))
-            return endings[i].figure;
+    } parts[] = {{"_bytes", FIGURE_BYTES},
+                 {"seconds", FIGURE_SECONDS},
+                 {"_share", FIGURE_SHARE},
+                 {"_busy", FIGURE_SHARE},
+                 {"_power", FIGURE_WATTS}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (strstr(name, parts[i].part) != NULL)
+            return parts[i].figure;
     return FIGURE_TEXT;
+}
+
+/* "exposed comm" of exposed_comm_seconds: the figures have their units. */
+static void words_of(const char *name, char *words, size_t size)
+{
+    static const char *const units[] = {"_bytes", "_seconds"};
+    snprintf(words, size, "%s", name);
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (text_ends_with(words, units[i]))
+            words[strlen(words) - strlen(units[i])] = '\0';
+    for (; *words != '\0'; words++)
+        *words = (char)(*words == '_' ? ' ' : *words);
+}
+
+/* Numbers stand under each other. */
+static const char *alignment(const struct table *ranks, int column)
+{
+    return isnan(table_number(ranks, 0, column)) ? "" : " class=\"n\"";
 }
 
 static void ranks_head(const struct page *page, const struct table *ranks, const bool *shown)
 {
+    char words[64];
     fputs("<thead><tr>", page->stream);
     for (int i = 0; i < ranks->columns; i++) {
         if (!shown[i])
             continue;
-        fprintf(page->stream, "<th scope=\"col\"%s>",
-                figure_of(ranks->names[i]) == FIGURE_TEXT ? "" : " class=\"n\"");
-        const char *name = ranks->names[i];
-        const char *end = figure_of(name) == FIGURE_BYTES || figure_of(name) == FIGURE_SECONDS
-                              ? strrchr(name, '_')
-                              : name + strlen(name);
-        char words[64];
-        snprintf(words, sizeof words, "%.*s", (int)(end - name), name);
-        for (char *at = words; *at != '\0'; at++)
-            *at = (char)(*at == '_' ? ' ' : *at);
+        words_of(ranks->names[i], words, sizeof words);
+        fprintf(page->stream, "<th scope=\"col\"%s>", alignment(ranks, i));
         escape_html(page->stream, words);
         fputs("</th>", page->stream);
     }
@@ -249,12 +308,14 @@ static void ranks_row(const struct page *page, const struct table *ranks, int64_
         const enum figure figure = figure_of(ranks->names[i]);
         if (!shown[i])
             continue;
+        fprintf(page->stream, "<td%s>", alignment(ranks, i));
         if (figure == FIGURE_TEXT) {
-            html_cell(page, table_text(ranks, row, i));
-            continue;
+            escape_html(page->stream, table_text(ranks, row, i));
+        } else {
+            format_figure(text, figure, table_number(ranks, row, i));
+            fputs(text, page->stream);
         }
-        format_figure(text, figure, table_number(ranks, row, i));
-        fprintf(page->stream, "<td class=\"n\">%s</td>", text);
+        fputs("</td>", page->stream);
     }
     fputs("</tr>\n", page->stream);
 }
@@ -285,11 +346,8 @@ static void ranks_write(const struct page *page, int run)
 void html_memory(const struct page *page)
 {
     html_section(page, "memory", "Memory and ranks");
-    fputs("<div class=\"charts few\">\n", page->stream);
-    units_of_all(page, "_bytes", "Memory by unit", "MiB of a rank, as planned", 1.0 / (1 << 20));
-    fputs("</div>\n", page->stream);
-    if (!units_known(page))
-        fputs("<p>By unit: not known, there is no units.csv.</p>\n", page->stream);
+    units_of_all(page, &(struct unit_chart){"_bytes", "Memory by unit", "MiB of a rank, as planned",
+                                            1.0 / (1 << 20)});
     for (int i = 0; i < page->count; i++)
         ranks_write(page, i);
     html_section_end(page);

@@ -53,7 +53,7 @@ static void tick_write(char *text, double value, double step, double magnitude)
 
 void ticks_linear(struct ticks *ticks, double least, double most, int wanted)
 {
-    const double step = step_round((most - least) / (wanted < 1 ? 1 : wanted));
+    const double step = step_round((most - least) / (wanted < 1 ? 1 : wanted) * 0.8);
     const double magnitude = fmax(fabs(least), fabs(most));
     ticks->count = 0;
     for (double i = ceil(least / step - 1e-6); ticks->count < TICKS_MOST; i++) {

@@ -1,0 +1,392 @@
+/* Charts as SVG and as PNG: what is drawn where, and that nothing of a name becomes markup. */
+#include "report/chart.h"
+
+#include <math.h>
+#include <png.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "markup.h"
+#include "report/canvas.h"
+#include "report/escape.h"
+#include "report/format.h"
+#include "temporary.h"
+
+static int make_folder(void **state)
+{
+    (void)state;
+    temporary_open();
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    temporary_close();
+    return 0;
+}
+
+static void assert_near(double value, double wanted, double tolerance)
+{
+    if (!(fabs(value - wanted) <= tolerance))
+        fail_msg("%g, not %g", value, wanted);
+}
+
+/* ---- texts */
+
+static char *escaped(void (*escape)(FILE *, const char *), const char *text)
+{
+    static char result[256];
+    memset(result, 0, sizeof result);
+    FILE *stream = fmemopen(result, sizeof result - 1, "w");
+    escape(stream, text);
+    fclose(stream);
+    return result;
+}
+
+static void names_of_any_bytes_are_text(void **state)
+{
+    (void)state;
+    assert_string_equal(escaped(escape_html, "<b>&\"'"), "&lt;b&gt;&amp;&quot;&#39;");
+    assert_string_equal(escaped(escape_html, "Z\xC3\xBC rich"), "Z\xC3\xBC rich");
+    assert_string_equal(escaped(escape_html, "\xF0\x9F\x90\x88"), "\xF0\x9F\x90\x88");
+    assert_string_equal(escaped(escape_html, "a\xFF\x01\xC3"),
+                        "a\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
+    assert_string_equal(escaped(escape_html, "\xED\xA0\x80"), /* half of a pair */
+                        "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
+    assert_string_equal(escaped(escape_html, "\xC0\xAF"), "\xEF\xBF\xBD\xEF\xBF\xBD");
+    assert_string_equal(escaped(escape_markdown, "a|b*<i>\n"), "a\\|b\\*&lt;i&gt;\xEF\xBF\xBD");
+    assert_string_equal(escaped(escape_csv, "plain"), "plain");
+    assert_string_equal(escaped(escape_csv, "a,\"b\""), "\"a,\"\"b\"\"\"");
+}
+
+static void figures_are_short(void **state)
+{
+    static const struct {
+        enum figure figure;
+        double value;
+        const char *text;
+    } figures[] = {
+        {FIGURE_COUNT, 1234567, "1,234,567"},
+        {FIGURE_COUNT, 999, "999"},
+        {FIGURE_COUNT, NAN, "-"},
+        {FIGURE_NUMBER, 1.93, "1.930"},
+        {FIGURE_NUMBER, 0.00001, "1.000e-05"},
+        {FIGURE_SHARE, 0.25724, "25.72 %"},
+        {FIGURE_SECONDS, 0.0042, "4.20 ms"},
+        {FIGURE_SECONDS, 10.58, "10.6 s"},
+        {FIGURE_SECONDS, 185, "3 min 05 s"},
+        {FIGURE_SECONDS, 7625, "2 h 07 min"},
+        {FIGURE_BYTES, 62888960, "60.0 MiB"},
+        {FIGURE_BYTES, 12, "12 B"},
+        {FIGURE_RATIO, 1.9412, "1.94x"},
+        {FIGURE_RATE, 3864.41, "3,864"},
+        {FIGURE_FLOPS, 21732096, "21.7 Mflop"},
+        {FIGURE_WATTS, 301.5, "302 W"},
+    };
+    char text[FORMAT_TEXT];
+    (void)state;
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
+        format_figure(text, figures[i].figure, figures[i].value);
+        assert_string_equal(text, figures[i].text);
+    }
+    for (double value = 1e-300; value < 1e300; value *= 17)
+        for (int figure = 0; figure <= FIGURE_TEXT; figure++)
+            format_figure(text, (enum figure)figure, -value);
+}
+
+/* ---- axes */
+
+static void assert_ticks(const struct ticks *ticks, const char *texts)
+{
+    char all[TICKS_MOST * TICK_TEXT] = "";
+    for (int i = 0; i < ticks->count; i++) {
+        strcat(all, i == 0 ? "" : " ");
+        strcat(all, ticks->text[i]);
+    }
+    assert_string_equal(all, texts);
+}
+
+static void axes_have_round_numbers(void **state)
+{
+    struct ticks ticks;
+    (void)state;
+    ticks_linear(&ticks, 0, 10, 5);
+    assert_ticks(&ticks, "0 2 4 6 8 10");
+    ticks_linear(&ticks, 0.31, 2.4, 4);
+    assert_ticks(&ticks, "0.5 1.0 1.5 2.0");
+    ticks_linear(&ticks, 0, 100000, 5);
+    assert_ticks(&ticks, "0 20k 40k 60k 80k 100k");
+    ticks_linear(&ticks, -1, 1, 4);
+    assert_ticks(&ticks, "-1.0 -0.5 0.0 0.5 1.0");
+    ticks_linear(&ticks, 0, 2e-5, 4);
+    assert_ticks(&ticks, "0 5e-6 1e-5 1.5e-5 2e-5");
+    ticks_log(&ticks, 1e-8, 10, 9);
+    assert_ticks(&ticks, "1e-8 1e-7 1e-6 1e-5 0.0001 0.001 0.01 0.1 1 10");
+    ticks_log(&ticks, 0.9, 60, 8);
+    assert_ticks(&ticks, "1 2 5 10 20 50");
+}
+
+/* ---- SVG */
+
+static void frame_of(const char *svg, double frame[4], double range[4])
+{
+    const char *at = strstr(svg, "data-frame=\"");
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "data-frame=\"%lf %lf %lf %lf\" data-range=\"%lf %lf %lf %lf\"",
+                            &frame[0], &frame[1], &frame[2], &frame[3], &range[0], &range[1],
+                            &range[2], &range[3]),
+                     8);
+}
+
+/* The first and the last point of the last line of this class. */
+static void ends_of(const char *svg, const char *class, double ends[4])
+{
+    char begin[160];
+    snprintf(begin, sizeof begin, "<path class=\"%s\" fill=\"none\" stroke=\"currentColor\"",
+             class);
+    const char *at = strstr(svg, begin);
+    for (const char *next = at; next != NULL; next = strstr(next + 1, begin))
+        at = next; /* the first is in the legend */
+    assert_non_null(at);
+    at = strstr(at, " d=\"M");
+    assert_int_equal(sscanf(at, " d=\"M%lf %lf", &ends[0], &ends[1]), 2);
+    const char *end = strchr(at + 4, '"'), *last = end;
+    while (*last != 'L' && *last != 'M')
+        last--;
+    assert_int_equal(sscanf(last + 1, "%lf %lf", &ends[2], &ends[3]), 2);
+}
+
+static void svg_has_points_where_they_belong(void **state)
+{
+    const double x[] = {0, 1, 2, 3, 4}, y[] = {2.5, 1.5, NAN, 0.75, 0.5};
+    const struct chart_series series[] = {
+        {.name = "<train> & \"val\"", .x = x, .y = y, .count = 5}};
+    const struct chart chart = {.title = "loss > 0",
+                                .id = "loss",
+                                .x = {.label = "step"},
+                                .y = {.label = "nats", .from_zero = true},
+                                .series_count = 1,
+                                .series = series};
+    double frame[4], range[4], ends[4];
+    (void)state;
+    char *svg = chart_svg(&chart, 400, 250);
+    const char *wrong = markup_fault(svg);
+    if (wrong != NULL)
+        fail_msg("%s", wrong);
+    frame_of(svg, frame, range);
+    ends_of(svg, "s0", ends);
+    free(svg);
+    assert_near(range[0], 0, 0);
+    assert_near(range[1], 4, 0);
+    assert_near(range[2], 0, 0);
+    assert_near(ends[0], frame[0], 0.06);
+    assert_near(ends[2], frame[2], 0.06);
+    assert_near(ends[1], frame[3] - 2.5 / range[3] * (frame[3] - frame[1]), 0.06);
+    assert_near(ends[3], frame[3] - 0.5 / range[3] * (frame[3] - frame[1]), 0.06);
+}
+
+static void lines_are_broken_where_nothing_is_known(void **state)
+{
+    double x[9], y[9] = {1, 2, NAN, 4, NAN, INFINITY, 7, 8, -INFINITY};
+    const struct chart_series series[] = {{.x = x, .y = y, .count = 9}};
+    const struct chart chart = {.series_count = 1, .series = series};
+    (void)state;
+    for (int i = 0; i < 9; i++)
+        x[i] = i;
+    char *svg = chart_svg(&chart, 300, 200);
+    const char *line = strstr(svg, "stroke-width=\"1.7\"");
+    assert_non_null(line);
+    char *path = strndup(line, (size_t)(strstr(line, "/>") - line));
+    assert_int_equal(text_count(path, "M"), 3);
+    assert_int_equal(text_count(path, "h0"), 1); /* the point between two gaps is a dot */
+    free(path);
+    free(svg);
+}
+
+static void many_points_keep_their_extremes(void **state)
+{
+    enum { COUNT = 100000 };
+    double *x = calloc(COUNT, sizeof *x), *y = calloc(COUNT, sizeof *y);
+    double frame[4], range[4];
+    char spike[32];
+    (void)state;
+    for (int i = 0; i < COUNT; i++) {
+        x[i] = i;
+        y[i] = i % 2;
+    }
+    y[61234] = 4.7; /* one point of all is as high */
+    const struct chart_series series[] = {{.x = x, .y = y, .count = COUNT}};
+    char *svg = chart_svg(&(struct chart){.series_count = 1, .series = series}, 400, 250);
+    frame_of(svg, frame, range);
+    assert_true(strlen(svg) < 40000);
+    const double top = frame[3] - (4.7 - range[2]) / (range[3] - range[2]) * (frame[3] - frame[1]);
+    snprintf(spike, sizeof spike, " %.1fL", top);
+    assert_int_equal(text_count(svg, spike), 1);
+    free(svg);
+    free(x);
+    free(y);
+}
+
+static void nothing_and_one_value_are_drawn(void **state)
+{
+    const double x[] = {3}, y[] = {7}, zero[] = {0};
+    const struct chart_series one[] = {{.name = "one", .x = x, .y = y, .count = 1}};
+    const struct chart_series none[] = {{.name = "none", .x = x, .y = zero, .count = 0}};
+    const struct chart_series bad[] = {{.name = "log of 0", .x = x, .y = zero, .count = 1}};
+    const struct chart charts[] = {
+        {.series_count = 1, .series = one},
+        {.series_count = 1, .series = none},
+        {.title = "nothing"},
+        {.y = {.scale = CHART_LOG}, .x = {.scale = CHART_LOG}, .series_count = 1, .series = bad},
+        {.y = {.least = 2, .most = 3}, .series_count = 1, .series = one},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof charts / sizeof charts[0]; i++) {
+        char *svg = chart_svg(&charts[i], 60, 40); /* hardly any room */
+        assert_null(markup_fault(svg));
+        assert_null(strstr(svg, "=\"nan"));
+        assert_null(strstr(svg, "=\"-nan"));
+        free(svg);
+    }
+}
+
+/* ---- PNG */
+
+struct picture {
+    int width, height;
+    uint8_t *rgb;
+};
+
+static struct picture picture_read(const char *name)
+{
+    png_image image = {.version = PNG_IMAGE_VERSION};
+    assert_true(png_image_begin_read_from_file(&image, temporary_path(name)));
+    image.format = PNG_FORMAT_RGB;
+    struct picture picture = {(int)image.width, (int)image.height, malloc(PNG_IMAGE_SIZE(image))};
+    assert_true(png_image_finish_read(&image, NULL, picture.rgb, 0, NULL));
+    return picture;
+}
+
+/* How many pixels of the area have nearly this colour. */
+static int pixels_of(const struct picture *picture, struct colour colour, int x0, int y0, int x1,
+                     int y1)
+{
+    int count = 0;
+    for (int y = y0; y < y1; y++)
+        for (int x = x0; x < x1; x++) {
+            const uint8_t *at = picture->rgb + (y * picture->width + x) * 3;
+            count +=
+                abs(at[0] - colour.red) + abs(at[1] - colour.green) + abs(at[2] - colour.blue) < 60;
+        }
+    return count;
+}
+
+static struct picture picture_of(const struct chart *chart, int width, int height)
+{
+    struct error error = {0};
+    if (!chart_png(chart, temporary_path("chart.png"), width, height, &error))
+        fail_msg("%s", error.text);
+    return picture_read("chart.png");
+}
+
+/* Of two lines, the lower one solid and the upper one dashed, each has its colour all along and
+ * only there; the title is dark. */
+static void png_has_lines_and_words(void **state)
+{
+    const double x[] = {0, 10}, low[] = {1, 1}, high[] = {9, 9};
+    const struct chart_series series[] = {{.x = x, .y = low, .count = 2},
+                                          {.x = x, .y = high, .count = 2, .dashed = true}};
+    const struct chart chart = {.title = "What it is",
+                                .x = {.label = "step"},
+                                .y = {.least = 0, .most = 10},
+                                .series_count = 2,
+                                .series = series};
+    const struct colour first = ink_table[INK_SERIES].light;
+    const struct colour second = ink_table[INK_SERIES + 1].light;
+    double frame[4], range[4];
+    (void)state;
+
+    char *svg = chart_svg(&chart, 640, 400); /* the same drawing tells where it is */
+    frame_of(svg, frame, range);
+    free(svg);
+    struct picture picture = picture_of(&chart, 640, 400);
+    assert_int_equal(picture.width, 640);
+    assert_int_equal(picture.height, 400);
+    const int left = (int)frame[0] + 4, right = (int)frame[2] - 4, wide = right - left;
+    const int high_y = (int)(frame[3] - 0.9 * (frame[3] - frame[1]));
+    const int low_y = (int)(frame[3] - 0.1 * (frame[3] - frame[1]));
+    assert_true(pixels_of(&picture, first, left, low_y - 2, right, low_y + 3) >= wide);
+    assert_int_equal(pixels_of(&picture, first, 0, 0, 640, low_y - 3), 0);
+    const int dashed = pixels_of(&picture, second, left, high_y - 2, right, high_y + 3);
+    assert_in_range(dashed, wide / 2, wide * 3 / 2);
+    assert_int_equal(pixels_of(&picture, second, 0, high_y + 4, 640, 400), 0);
+    assert_true(pixels_of(&picture, ink_table[INK_TEXT].light, 0, 0, 120, 20) > 60);
+    free(picture.rgb);
+    picture = picture_of(&chart, 1280, 800); /* twice as fine, not twice as much on it */
+    assert_true(pixels_of(&picture, first, 0, 0, 1280, 800) > wide * 2 * 2);
+    free(picture.rgb);
+}
+
+static void each_character_is_drawn_in_its_place(void **state)
+{
+    const struct colour text = ink_table[INK_TEXT].light;
+    const struct lettering lettering = {INK_TEXT, 100, ANCHOR_START, false};
+    struct error error = {0};
+    (void)state;
+    for (int c = '!'; c <= '~'; c += 3) {
+        struct canvas canvas;
+        const char word[] = {(char)c, '\0'};
+        assert_true(canvas_pixels_open(&canvas, 140, 140, 1, &error));
+        canvas_text(&canvas, lettering, 20, 100, word);
+        assert_true(canvas_pixels_write(&canvas, temporary_path("glyph.png"), &error));
+        canvas_pixels_free(&canvas);
+        struct picture picture = picture_read("glyph.png");
+        const int all = pixels_of(&picture, text, 0, 0, 140, 140);
+        const int width = (int)canvas_text_width(word, 100);
+        if (all < 40)
+            fail_msg("%c has %d pixels", c, all);
+        assert_int_equal(pixels_of(&picture, text, 14, 10, 20 + width, 134), all);
+        free(picture.rgb);
+    }
+}
+
+static void png_that_cannot_be_written_is_an_error(void **state)
+{
+    struct error error = {0};
+    (void)state;
+    assert_false(
+        chart_png(&(struct chart){.title = "x"}, temporary_path("no/such/a.png"), 80, 60, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    error_clear(&error);
+    temporary_directory("folder.png");
+    assert_false(
+        chart_png(&(struct chart){.title = "x"}, temporary_path("folder.png"), 80, 60, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    assert_int_not_equal(access(temporary_path("folder.png.part"), F_OK), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_of_any_bytes_are_text),
+        cmocka_unit_test(figures_are_short),
+        cmocka_unit_test(axes_have_round_numbers),
+        cmocka_unit_test(svg_has_points_where_they_belong),
+        cmocka_unit_test(lines_are_broken_where_nothing_is_known),
+        cmocka_unit_test(many_points_keep_their_extremes),
+        cmocka_unit_test(nothing_and_one_value_are_drawn),
+        cmocka_unit_test(png_has_lines_and_words),
+        cmocka_unit_test(each_character_is_drawn_in_its_place),
+        cmocka_unit_test(png_that_cannot_be_written_is_an_error),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,292 @@
+/* The HTML report: what it says of runs that are whole, cut, strange or large. */
+#include "report/html.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "markup.h"
+#include "report/compare.h"
+#include "temporary.h"
+
+static int make_folder(void **state)
+{
+    (void)state;
+    temporary_open();
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    temporary_close();
+    return 0;
+}
+
+static const char metrics_head[] = "epoch,step,split,loss,top1,lr,images_per_second,step_seconds,"
+                                   "data_seconds,compute_seconds,exposed_comm_seconds,"
+                                   "elapsed_seconds\n";
+
+static void put(const char *name, const char *text)
+{
+    temporary_file(name, text, strlen(text));
+}
+
+/* A run of two steps with three classes, one of which has a name that is markup. */
+static void small_run_make(const char *folder, const char *batch)
+{
+    char name[128], text[2048];
+    temporary_directory(folder);
+    snprintf(name, sizeof name, "%s/metrics.csv", folder);
+    snprintf(text, sizeof text,
+             "%s0,1,train,2.5,0.25,0.1,100,0.02,0.002,0.01,0.004,1\n"
+             "0,2,train,1.5,0.5,0.1,300,0.04,0.002,0.03,0.004,2\n"
+             "0,2,val,1.25,0.625,,,,,,,3\n",
+             metrics_head);
+    put(name, text);
+    snprintf(name, sizeof name, "%s/deck.ini", folder);
+    snprintf(text, sizeof text, "[train]\nglobal_batch = %s\n[run]\nname = %s\n", batch, folder);
+    put(name, text);
+    snprintf(name, sizeof name, "%s/result.json", folder);
+    put(name, "{\"model\": \"vit\", \"ranks\": 2, \"finished\": true, \"split\": \"val\","
+              "\"images_per_second\": 200, \"classes\": [{\"name\": \"<script>alert(1)</script>\","
+              "\"f1\": 0.5}, {\"name\": \"cat & \\\"dog\\\"\", \"f1\": null}, {}],"
+              "\"confusion_matrix\": [[41, 2, 3], [4, 50, 6], [7, 8, 90]]}");
+    snprintf(name, sizeof name, "%s/units.csv", folder);
+    put(name, "unit,parameters,weights_bytes,forward_seconds\n<i>stem,5,1048576,0.001\n"
+              "head,5,3145728,0.004\n");
+}
+
+static struct record *records_read(const char *const *folders, int count)
+{
+    struct record *records = calloc((size_t)count, sizeof *records);
+    struct error error = {0};
+    for (int i = 0; i < count; i++)
+        if (!record_read(&records[i], temporary_path(folders[i]), &error))
+            fail_msg("%s", error.text);
+    return records;
+}
+
+static void records_close(struct record *records, int count)
+{
+    for (int i = 0; i < count; i++)
+        record_free(&records[i]);
+    free(records);
+}
+
+/* The page of these runs, well-formed and alone; the caller frees it. */
+static char *page_of(const char *const *folders, int count)
+{
+    struct error error = {0};
+    struct record *records = records_read(folders, count);
+    if (!html_write(records, count, temporary_path("page.html"), &error))
+        fail_msg("%s", error.text);
+    records_close(records, count);
+    char *page = temporary_text("page.html");
+    const char *wrong = markup_fault(page);
+    if (wrong != NULL)
+        fail_msg("%s", wrong);
+    assert_int_equal(text_count(page, "http"), text_count(page, "http://www.w3.org/2000/svg"));
+    assert_null(strstr(page, "<script"));
+    assert_null(strstr(page, "<link"));
+    assert_null(strstr(page, "@import"));
+    assert_null(strstr(page, "url("));
+    assert_non_null(strstr(page, "<html lang=\"en\">"));
+    assert_int_equal(text_count(page, "<svg"), text_count(page, "role=\"img\""));
+    return page;
+}
+
+static void assert_has(const char *page, const char *part)
+{
+    if (strstr(page, part) == NULL)
+        fail_msg("no %s", part);
+}
+
+static void a_run_is_told(void **state)
+{
+    (void)state;
+    small_run_make("one", "64");
+    char *page = page_of((const char *const[]){"one"}, 1);
+    assert_has(page, "<h1>Run one</h1>");
+    assert_has(page, "&lt;script&gt;alert(1)&lt;/script&gt;");
+    assert_has(page, "cat &amp; &quot;dog&quot;");
+    assert_has(page, "<tr><th scope=\"row\">cat &amp; &quot;dog&quot;</th>"
+                     "<td style=\"--v:0.07\">4</td><td style=\"--v:0.83\">50</td>"
+                     "<td style=\"--v:0.10\">6</td></tr>");
+    assert_has(page, "id=\"loss-steps\"");
+    assert_has(page, "id=\"steps-work\"");
+    assert_has(page, "data: 2 (ms a step)");
+    assert_has(page, "computing: 20 (ms a step)");
+    assert_has(page, "waiting for ranks: 4 (ms a step)");
+    assert_has(page, "the rest: 4 (ms a step)");
+    assert_has(page, "&lt;i&gt;stem, weights: 1 (MiB of a rank, as planned)");
+    assert_has(page, "head, forward: 4 (ms a step)");
+    assert_has(page, "<code>train.global_batch</code></th><td><code>64</code>");
+    assert_has(page, "run.json: not there");
+    assert_null(strstr(page, "Speed-up"));
+    free(page);
+}
+
+static void runs_stand_side_by_side(void **state)
+{
+    (void)state;
+    small_run_make("a", "64");
+    small_run_make("b & <c>", "128");
+    char *page = page_of((const char *const[]){"a", "b & <c>"}, 2);
+    assert_has(page, "<h1>a and b &amp; &lt;c&gt;</h1>");
+    assert_has(page,
+               "<th scope=\"row\"><code>train.global_batch</code></th><td><code>64</code></td>"
+               "<td><code>128</code></td>");
+    assert_null(strstr(page, "<code>run.name</code></th>")); /* says nothing */
+    assert_has(page, "<tr data-key=\"speed_up\"><th scope=\"row\">Speed-up</th>"
+                     "<td class=\"n\">1.00x</td><td class=\"n\">1.00x</td></tr>");
+    assert_has(page, "id=\"confusion-A\"");
+    assert_has(page, "id=\"confusion-B\"");
+    free(page);
+}
+
+static void tables_can_be_pasted(void **state)
+{
+    char text[8192] = "";
+    (void)state;
+    small_run_make("a", "64");
+    small_run_make("b|c,\"d\"", "64");
+    struct record *records = records_read((const char *const[]){"a", "b|c,\"d\""}, 2);
+    FILE *stream = fmemopen(text, sizeof text, "w");
+    compare_markdown(records, 2, stream);
+    fclose(stream);
+    assert_has(text, "| | a | b\\|c,&quot;d&quot; |\n|---|---:|---:|\n");
+    assert_has(text, "| Images a second | 200 | 200 |\n");
+    assert_has(text, "| Last accuracy, validation | 62.50 % | 62.50 % |\n");
+    assert_null(strstr(text, "Energy")); /* known of none */
+    memset(text, 0, sizeof text);
+    stream = fmemopen(text, sizeof text, "w");
+    compare_csv(records, 2, stream);
+    fclose(stream);
+    records_close(records, 2);
+    assert_int_equal(text_count(text, "\n"), 3);
+    assert_has(text, "\n\"b|c,\"\"d\"\"\",finished,");
+    const char *line = text;
+    int commas[3] = {0};
+    for (int i = 0; i < 3; i++, line = strchr(line, '\n') + 1)
+        for (const char *at = line; *at != '\n'; at++)
+            commas[i] += *at == ',';
+    assert_int_equal(commas[1], commas[0]);
+    assert_int_equal(commas[2], commas[0] + 1); /* the one in its name */
+}
+
+static void what_is_missing_is_said(void **state)
+{
+    static const char text[] = "epoch,step,split,loss\n0,1,train,2.5\n0,2,train,nan\n0,3,tr";
+    (void)state;
+    temporary_directory("cut");
+    put("cut/metrics.csv", text);
+    put("cut/result.json", "{\"classes\": 7, \"confusion_matrix\": {}, \"finished\": \"maybe\"");
+    put("cut/monitor.csv", "time,step,rank,gpu_busy\nnonsense,1,-4,0.5\n,,,\n");
+    put("cut/ranks.csv", "rank\n");
+    put("cut/units.csv", "unit\nstem\n");
+    char *page = page_of((const char *const[]){"cut"}, 1);
+    assert_has(page, "cut off, or still running");
+    assert_has(page, "metrics.csv: its last line is torn");
+    assert_has(page, "result.json: cannot be read");
+    assert_has(page, "deck.ini");
+    assert_has(page, "no result.json tells of classes");
+    free(page);
+    small_run_make("whole", "64");
+    page = page_of((const char *const[]){"cut", "whole"}, 2);
+    free(page);
+    put("cut/result.json", "{\"classes\": [1, {\"name\": 3}], \"confusion_matrix\": [[1], \"x\"],"
+                           "\"parts\": {}, \"split\": 4, \"sensors\": []}");
+    page = page_of((const char *const[]){"cut"}, 1);
+    free(page);
+}
+
+/* ---- a large run */
+
+static void large_tables_make(void)
+{
+    FILE *file = fopen(temporary_path("large/metrics.csv"), "w");
+    fputs(metrics_head, file);
+    for (int i = 1; i <= 100000; i++)
+        fprintf(file, "0,%d,train,%.3f,0.5,0.1,100,0.02,0.002,0.01,0.004,%d\n", i,
+                (i * 7919 % 1000) / 500.0, i);
+    fclose(file);
+    file = fopen(temporary_path("large/monitor.csv"), "w");
+    fputs("time,step,rank,host,gpu_busy,gpu_power\n", file);
+    for (int rank = 0; rank < 64; rank++)
+        for (int i = 0; i < 300; i++)
+            fprintf(file, "2026-11-21T%02d:%02d:00Z,%d,%d,h,0.%d,%d\n", i / 60, i % 60, i, rank,
+                    i * 13 % 100, 200 + rank);
+    fclose(file);
+    file = fopen(temporary_path("large/units.csv"), "w");
+    fputs("unit,weights_bytes\n", file);
+    for (int i = 0; i < 1000; i++)
+        fprintf(file, "unit.%d,1048576\n", i);
+    fclose(file);
+}
+
+static void large_result_make(void)
+{
+    FILE *file = fopen(temporary_path("large/result.json"), "w");
+    fputs("{\"finished\": true, \"classes\": [", file);
+    for (int i = 0; i < 1000; i++)
+        fprintf(file, "%s{\"name\": \"class %d\", \"f1\": 0.%03d}", i == 0 ? "" : ",", i,
+                (i + 500) % 1000);
+    fputs("], \"confusion_matrix\": [", file);
+    for (int row = 0; row < 1000; row++) {
+        fputs(row == 0 ? "[" : ",[", file);
+        for (int i = 0; i < 1000; i++)
+            fprintf(file, "%s%d", i == 0 ? "" : ",", row == i ? 9 : row == 7 && i == 9 ? 8 : 0);
+        fputs("]", file);
+    }
+    fputs("]}", file);
+    fclose(file);
+}
+
+static void a_large_run_makes_a_small_page(void **state)
+{
+    (void)state;
+    temporary_directory("large");
+    large_tables_make();
+    large_result_make();
+    char *page = page_of((const char *const[]){"large"}, 1);
+    assert_true(strlen(page) < 400000);
+    assert_has(page, "<th scope=\"row\">class 7</th><td>class 9</td><td class=\"n\">8</td>");
+    assert_has(page, "The 60 of 1000 classes with the lowest F1.");
+    assert_has(page, "<th scope=\"row\">class 500</th><td class=\"n\">0.00 %</td>");
+    assert_has(page, "mean of the ranks");
+    assert_has(page, "unit.0 ..., weights: 21 (MiB of a rank, as planned)");
+    free(page);
+}
+
+static void a_page_that_cannot_be_written_is_an_error(void **state)
+{
+    struct error error = {0};
+    (void)state;
+    small_run_make("one", "64");
+    struct record *records = records_read((const char *const[]){"one"}, 1);
+    assert_false(html_write(records, 1, temporary_path("no/such/page.html"), &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    records_close(records, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_is_told),
+        cmocka_unit_test(runs_stand_side_by_side),
+        cmocka_unit_test(tables_can_be_pasted),
+        cmocka_unit_test(what_is_missing_is_said),
+        cmocka_unit_test(a_large_run_makes_a_small_page),
+        cmocka_unit_test(a_page_that_cannot_be_written_is_an_error),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
