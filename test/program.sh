@@ -4,6 +4,9 @@
 number=0
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1 # so that log books of runs lie there, too
+srcdir=$TEST_SOURCE  # where test programs find their vectors
+export srcdir
 vittrain=$TEST_BUILD/vittrain
 
 # What makes a run small: 50 steps take about a second. Everything random is on.

@@ -17,7 +17,6 @@ said() {
 }
 
 echo 1..58
-cd "$work" || exit 1
 run 2 train $small train.epochs=1 run.dir="$work/run"
 result 'train on two ranks' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
 bad=

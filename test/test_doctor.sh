@@ -5,7 +5,6 @@
 . "$TEST_SOURCE/test/program.sh"
 cluster="sh $TEST_SOURCE/test/cluster.sh $work"
 trap '$cluster down >/dev/null 2>&1; rm -rf "$work"' EXIT
-cd "$work" || exit 1
 
 # says VERDICT CHECK PATTERN: what is not so in $run_log of the row; nothing when all is.
 says() {

@@ -5,7 +5,6 @@
 . "$TEST_SOURCE/test/program.sh"
 
 take_emulated_gpu
-cd "$work" || exit 1
 VITTRAIN_CUDA_MODULE=$module
 export VITTRAIN_CUDA_MODULE
 # Rows, widths and counts that are no multiples of what a kernel does at a time; gradients are cut.

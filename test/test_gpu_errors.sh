@@ -4,7 +4,6 @@
 . "$TEST_SOURCE/test/program.sh"
 
 take_emulated_gpu
-cd "$work" || exit 1
 gpu="$small run.backend=cuda"
 
 # refuses NAME STATUS PATTERN SETTING...: a plan on the emulated GPU with these in the environment.

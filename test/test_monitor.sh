@@ -36,7 +36,6 @@ page_faults() {
 }
 
 echo 1..15
-cd "$work" || exit 1
 for ranks in 1 2; do
     folder=$work/run$ranks
     run $ranks run$ranks $small train.epochs=4 output.monitor=0.1 run.dir="$folder"

@@ -11,7 +11,6 @@ planned_arena() {
 }
 
 echo 1..11
-cd "$work" || exit 1
 for strategy in ddp fsdp; do
     run 2 train $small train.steps=1 mesh.strategy=$strategy run.dir="$work/$strategy"
     run 1 plan plan $small mesh.strategy=$strategy plan.ranks=2

@@ -4,7 +4,6 @@
 . "$TEST_SOURCE/test/program.sh"
 
 take_nodes 2 slurm
-cd "$work" || exit 1
 export VITTRAIN_HOME="$TEST_SOURCE" VITTRAIN="$vittrain" VITTRAIN_BIND=none VITTRAIN_INTERFACE=eth0
 steps="$small data.root= train.epochs=12 optim.ema=0.9 output.monitor=0"
 # An empty deck, so that the options alone count: without one the scripts take that of CIFAR-10.

@@ -64,7 +64,6 @@ while [ $from -lt $count ]; do
 done
 
 # Without run.dir: the newest unfinished run of this name and deck, under another strategy.
-cd "$work" || exit 1
 run 2 stopped $steps mesh.strategy=fsdp train.steps=8 checkpoint.every_seconds=1e-9 \
     train.max_seconds=0.0001
 run 3 goes-on $steps mesh.strategy=zero1 train.steps=8

@@ -20,12 +20,16 @@
 #include "core/sensors_cpu.h"
 #include "core/thread.h"
 #include "io/csv.h"
+#include "io/smi.h"
 
 /* Columns before the sensors': time, step, rank, host. */
 enum { STEP_COLUMN = 1, HEADER_SIZE = 1024 };
 
 /* A driver or a file system that does not answer must not keep a run from ending. */
 static const double patience_seconds = 5;
+
+/* nvidia-smi takes seconds where no program holds the driver; longer than this it hangs. */
+static const double smi_seconds = 20;
 
 struct monitor {
     struct monitor_setup setup;
@@ -51,9 +55,10 @@ struct monitor {
     struct run_figures figures;
     pthread_cond_t wake; /* of stop and over */
     bool stop;
-    bool over;          /* the thread's work is done */
-    _Atomic bool stuck; /* it did not end in time: what is the thread's is not touched any more */
-    bool abandoned;     /* the monitor belongs to the thread */
+    bool middle_reached; /* nvidia-smi is to be asked */
+    bool over;           /* the thread's work is done */
+    _Atomic bool stuck;  /* it did not end in time: what is the thread's is not touched any more */
+    bool abandoned;      /* the monitor belongs to the thread */
 };
 
 /* ---- one reading */
@@ -164,6 +169,35 @@ static void reading_take(struct monitor *monitor)
     monitor->work_seconds += clock_thread() - begin;
 }
 
+/* ---- nvidia-smi's table, once */
+
+static bool goes_on(void *self)
+{
+    struct monitor *monitor = self;
+    pthread_mutex_lock(&monitor->mutex);
+    bool stop = monitor->stop;
+    pthread_mutex_unlock(&monitor->mutex);
+    return !stop;
+}
+
+static void smi_take(struct monitor *monitor)
+{
+    const struct monitor_setup *setup = &monitor->setup;
+    char path[FILE_PATH], title[192], stamp[32];
+    struct error trouble = {.kind = ERROR_NONE};
+    if (setup->world->rank == 0)
+        snprintf(path, sizeof path, "%s/nvidia-smi.txt", setup->folder);
+    else
+        snprintf(path, sizeof path, "%s/nvidia-smi-%.64s.txt", setup->folder, comm_host());
+    clock_stamp_utc(stamp, sizeof stamp);
+    snprintf(title, sizeof title, "%.64s at %s, step %lld", comm_host(), stamp,
+             (long long)atomic_load_explicit(&monitor->step, memory_order_relaxed));
+    smi_write(path, title, smi_seconds, goes_on, monitor, &trouble);
+    if (trouble.kind != ERROR_NONE)
+        log_alarm("rank %d on %s: %s: the log book goes without its table", setup->world->rank,
+                  comm_host(), trouble.text);
+}
+
 /* ---- the thread */
 
 /* Sleeps until then (seconds of clock_now); true: to the end. */
@@ -173,8 +207,16 @@ static bool sleep_until(struct monitor *monitor, double moment)
                                    .tv_nsec = (long)(1e9 * (moment - floor(moment)))};
     int slept = 0;
     pthread_mutex_lock(&monitor->mutex);
-    while (!monitor->stop && slept != ETIMEDOUT)
-        slept = pthread_cond_timedwait(&monitor->wake, &monitor->mutex, &until);
+    while (!monitor->stop && slept != ETIMEDOUT) {
+        if (!monitor->middle_reached) {
+            slept = pthread_cond_timedwait(&monitor->wake, &monitor->mutex, &until);
+            continue;
+        }
+        monitor->middle_reached = false;
+        pthread_mutex_unlock(&monitor->mutex);
+        smi_take(monitor);
+        pthread_mutex_lock(&monitor->mutex);
+    }
     bool stop = monitor->stop;
     pthread_mutex_unlock(&monitor->mutex);
     return stop;
@@ -308,8 +350,15 @@ struct monitor *monitor_open(const struct monitor_setup *setup)
 
 void monitor_step(struct monitor *monitor, int64_t step)
 {
-    if (monitor != NULL)
-        atomic_store_explicit(&monitor->step, step, memory_order_relaxed);
+    if (monitor == NULL)
+        return;
+    atomic_store_explicit(&monitor->step, step, memory_order_relaxed);
+    if (step == monitor->setup.middle && monitor->setup.of_node && monitor->setup.folder != NULL) {
+        pthread_mutex_lock(&monitor->mutex);
+        monitor->middle_reached = true;
+        pthread_cond_signal(&monitor->wake);
+        pthread_mutex_unlock(&monitor->mutex);
+    }
 }
 
 void monitor_figures(struct monitor *monitor, const struct run_figures *figures)

@@ -25,9 +25,10 @@ struct monitor_setup {
     struct device *device; /* whose sensors are read, too, if its backend has any; NULL: none */
     double seconds;        /* between two readings */
     int64_t step;          /* that the run goes on from; 0: it begins, and so do the tables */
-    const char *page;      /* for Prometheus (output.prometheus); NULL or "": none */
-    const char *run;       /* the run's name there: its folder */
-    const char *root;      /* where /proc and /sys lie: "" but in tests */
+    int64_t middle;   /* the step at which nvidia-smi is asked (smi.h), on each node; 0: none */
+    const char *page; /* for Prometheus (output.prometheus); NULL or "": none */
+    const char *run;  /* the run's name there: its folder */
+    const char *root; /* where /proc and /sys lie: "" but in tests */
 };
 
 /* Collective, and so are monitor_stop and monitor_summarise. Makes rank 0's monitor.csv, another

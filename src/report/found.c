@@ -1,5 +1,5 @@
 /* Rows are added by one write to the end of the file, and the first row's header comes by a link of
- * a whole file: no lock is needed, and no program can lose what another one writes. */
+ * a whole file: so no program loses what another one writes, also where there are no locks. */
 #include "report/found.h"
 
 #include <errno.h>
@@ -16,6 +16,7 @@
 #include "core/folder.h"
 #include "core/version.h"
 #include "io/csv.h"
+#include "report/logbook.h"
 #include "report/record.h"
 
 static const char header[] = "date,host,commit,what,model,image,precision,strategy,ranks,nodes,"
@@ -33,8 +34,8 @@ static bool table_make(const char *path, struct error *error)
         return false;
     bool good = durable_write(file, part, header, sizeof header - 1, 0, error);
     good = durable_close(file, part, error) && good;
-    if (good && link(part, path) != 0 && errno != EEXIST && access(path, F_OK) != 0)
-        good = durable_failed(error, "create", path, errno);
+    if (good && link(part, path) != 0 && access(path, F_OK) != 0)
+        good = durable_rename(part, path, error); /* a file system without links */
     unlink(part);
     return good;
 }
@@ -85,7 +86,9 @@ bool found_add(const char *logbook, const struct found *found, struct error *err
     ENSURE(stream != NULL, "no memory for a row of %s", path);
     row_write(found, stream);
     ENSURE(fclose(stream) == 0, "no memory for a row of %s", path);
+    int lock = logbook_lock(logbook);
     bool good = table_make(path, error) && row_append(path, row, length, error);
+    logbook_unlock(lock);
     free(row);
     return good;
 }

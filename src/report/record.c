@@ -173,6 +173,21 @@ static bool holds_run(const struct record *record)
     return false;
 }
 
+/* The last part of the path; of "." and ".." what they stand for. */
+static void name_take(struct record *record)
+{
+    const char *slash = strrchr(record->path, '/');
+    const char *name = slash != NULL && slash[1] != '\0' ? slash + 1 : record->path;
+    char *whole = NULL;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+        whole = realpath(record->path, NULL);
+        slash = whole != NULL ? strrchr(whole, '/') : NULL;
+        name = slash != NULL && slash[1] != '\0' ? slash + 1 : name;
+    }
+    snprintf(record->name, sizeof record->name, "%.255s", name);
+    free(whole);
+}
+
 bool record_read(struct record *record, const char *folder, struct error *error)
 {
     struct stat status;
@@ -183,8 +198,7 @@ bool record_read(struct record *record, const char *folder, struct error *error)
     if (length == 0 || length >= sizeof record->path)
         return error_set(error, ERROR_FILE, "%.64s: no name of a run's folder", folder);
     memcpy(record->path, folder, length);
-    const char *slash = strrchr(record->path, '/');
-    record->name = slash != NULL && slash[1] != '\0' ? slash + 1 : record->path;
+    name_take(record);
     if (stat(record->path, &status) != 0)
         return error_set(error, ERROR_FILE, "%s: %s: give the folder of a run", record->path,
                          strerror(errno));
@@ -244,6 +258,30 @@ double record_number(const struct record *record, const char *path)
 const char *record_text(const struct record *record, const char *path)
 {
     return json_string_value(record_value(record, path));
+}
+
+double record_step_mean(const struct record *record, const char *name)
+{
+    const struct table *metrics = &record->metrics;
+    int split = table_column(metrics, "split"), step = table_column(metrics, "step");
+    int column = table_column(metrics, name);
+    double sum = 0, steps = 0, before = 0;
+    for (int64_t row = 0; row < metrics->rows; row++) {
+        double value = table_number(metrics, row, column), at = table_number(metrics, row, step);
+        if (strcmp(table_text(metrics, row, split), "train") != 0 || !(at > before))
+            continue;
+        if (!isnan(value)) {
+            sum += value * (at - before);
+            steps += at - before;
+        }
+        before = at;
+    }
+    return steps > 0 ? sum / steps : (double)NAN;
+}
+
+int record_parts(const struct record *record)
+{
+    return (int)json_array_size(record_value(record, "parts"));
 }
 
 double record_seconds_to(const struct record *record, const char *monitor, double target)

@@ -29,7 +29,7 @@ struct record_setting {
 
 struct record {
     char path[4096];       /* of the folder */
-    const char *name;      /* its last part, in path */
+    char name[256];        /* its last part */
     struct json_t *run;    /* run.json; NULL: not there, as in folders of versions without it */
     struct json_t *result; /* result.json; NULL: not there: cut off, or still running */
     struct table metrics, epochs; /* metrics.csv, epochs.csv */
@@ -57,6 +57,13 @@ const char *record_text(const struct record *record, const char *path);
 
 /* The value of a key in the run's deck, which always has all; NULL: no deck, no such key. */
 const char *record_option(const struct record *record, const char *key);
+
+/* A column of seconds (or of other means over steps) of metrics.csv: the mean over the steps that
+ * its training rows tell of; NAN: none does. */
+double record_step_mean(const struct record *record, const char *column);
+
+/* How many parts the run had, as run.json counts them; 0: unknown. */
+int record_parts(const struct record *record);
 
 /* Seconds since the start of the run until an evaluation first reached the target (top1: at least,
  * loss: at most); NAN: none did. */

@@ -361,7 +361,7 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
 /* Over all parts of the run, so from the table that they all wrote. */
 static double seconds_to_target(const struct trainer *trainer)
 {
-    struct record record = {.name = NULL};
+    struct record record = {.path = ""};
     struct error ignored = {.kind = ERROR_NONE};
     char path[FILE_PATH];
     double target = trainer->options.output.target, seconds = NAN;

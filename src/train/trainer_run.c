@@ -282,6 +282,12 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
            progress_result(trainer, error);
 }
 
+/* Of what this part has to do: behind its first step. */
+static int64_t middle_step(const struct trainer *trainer)
+{
+    return trainer->state.step + 1 + (trainer->total_steps - trainer->state.step) / 2;
+}
+
 /* Collective. Sensors are read from the first step on. */
 static void monitor_start(struct trainer *trainer)
 {
@@ -297,6 +303,7 @@ static void monitor_start(struct trainer *trainer)
                                         .run = trainer->folder.path,
                                         .seconds = options->output.monitor,
                                         .step = trainer->state.step,
+                                        .middle = middle_step(trainer),
                                         .root = ""};
     if (options->output.monitor > 0)
         trainer->monitor = monitor_open(&setup);

@@ -1,0 +1,254 @@
+/* The folder of pages. The index is made of the pages, each of which carries its row, and made
+ * again until it says what the pages say: so no order in which programs write can lose a row. The
+ * lock only spares them the repetition. */
+#include "report/logbook.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/durable.h"
+#include "core/folder.h"
+#include "core/text.h"
+#include "io/atomic_file.h"
+#include "report/markdown.h"
+#include "report/marked.h"
+#include "report/page.h"
+
+/* The longest that a program waits for another, and how often one of several tries. */
+static const double lock_seconds = 5;
+enum { PAGES_OF_NAME = 9999, INDEX_TRIES = 50, PATH_SIZE = 4096 + 300 };
+
+static const char index_name[] = "README.md";
+static const char advice[] = "choose another by output.logbook";
+
+/* Before a page's row, in its first lines. */
+static const char run_mark[] = "<!-- vittrain: run ";
+static const char row_mark[] = "<!-- vittrain: row ";
+static const char mark_end[] = " -->";
+
+/* ---- one at a time */
+
+int logbook_lock(const char *logbook)
+{
+    char path[PATH_SIZE];
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    const double until = clock_now() + lock_seconds;
+    snprintf(path, sizeof path, "%s/.lock", logbook);
+    int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock < 0)
+        return -1;
+    while (fcntl(lock, F_SETLK, &whole) != 0) {
+        bool held = errno == EACCES || errno == EAGAIN || errno == EINTR;
+        if (!held || clock_now() > until) {
+            close(lock);
+            return -1;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
+    }
+    return lock;
+}
+
+void logbook_unlock(int lock)
+{
+    if (lock >= 0)
+        close(lock);
+}
+
+/* ---- pages */
+
+/* Which run it is: its start and its name do not change when its folder is moved. */
+static void run_identity(const struct record *record, char *text, size_t size)
+{
+    char name[256];
+    size_t used = 0;
+    for (const char *letter = record->name; *letter != '\0' && used + 1 < sizeof name; letter++)
+        name[used++] = strchr("-<>\n\r", *letter) != NULL ? '_' : *letter;
+    name[used] = '\0';
+    snprintf(text, size, "%s of %s", name, page_started(record));
+}
+
+/* The rest of the first line that begins with the mark, copied; NULL: there is none. */
+static char *marked_line(const char *text, const char *mark)
+{
+    const char *begin = strstr(text, mark);
+    if (begin == NULL)
+        return NULL;
+    begin += strlen(mark);
+    const char *end = strpbrk(begin, "\n\r");
+    size_t length = end != NULL ? (size_t)(end - begin) : strlen(begin);
+    size_t tail = strlen(mark_end);
+    if (length < tail || strncmp(begin + length - tail, mark_end, tail) != 0)
+        return NULL;
+    return strndup(begin, length - tail);
+}
+
+/* Is the page at this path this run's? An empty one has just been taken by another program. */
+static bool page_is_of(const char *path, const char *identity)
+{
+    char *text = marked_read(path);
+    char *found = text != NULL ? marked_line(text, run_mark) : NULL;
+    bool same = found != NULL && strcmp(found, identity) == 0;
+    free(found);
+    free(text);
+    return same;
+}
+
+/* The name of the run's page without its ending: one that is there, or a new one, which then is
+ * ours. */
+static bool page_claim(const char *logbook, const struct record *record, const char *identity,
+                       char *path, size_t size, struct error *error)
+{
+    const char *name = record->name[0] == '.' ? record->name + 1 : record->name;
+    if (name[0] == '\0' || strcasecmp(name, "README") == 0)
+        name = "run";
+    for (int number = 1; number <= PAGES_OF_NAME; number++) {
+        char tail[16] = "";
+        if (number > 1)
+            snprintf(tail, sizeof tail, "-%d", number);
+        snprintf(path, size, "%s/%.200s%s.md", logbook, name, tail);
+        int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (file >= 0) {
+            close(file);
+            return true;
+        }
+        if (errno != EEXIST)
+            return durable_failed(error, "create", path, errno);
+        if (page_is_of(path, identity))
+            return true;
+    }
+    return error_set(error, ERROR_FILE, "%s: more than %d pages of runs of this name", path,
+                     PAGES_OF_NAME);
+}
+
+/* The row in one comment, in which two dashes may not be. */
+static void row_write(FILE *stream, const struct record *record)
+{
+    char *row = NULL;
+    size_t length = 0;
+    FILE *memory = open_memstream(&row, &length);
+    ENSURE(memory != NULL, "no memory for a page of the log book");
+    page_row_write(memory, record);
+    ENSURE(fclose(memory) == 0, "no memory for a page of the log book");
+    for (char *dashes = row; (dashes = strstr(dashes, "--")) != NULL;)
+        dashes[0] = '_';
+    fprintf(stream, "%s%s%s\n", row_mark, row, mark_end);
+    free(row);
+}
+
+static bool page_make(const char *logbook, const struct record *record, struct error *error)
+{
+    char path[PATH_SIZE], identity[512], title[400], *text = NULL;
+    size_t length = 0;
+    run_identity(record, identity, sizeof identity);
+    if (!page_claim(logbook, record, identity, path, sizeof path, error))
+        return false;
+    FILE *stream = open_memstream(&text, &length);
+    ENSURE(stream != NULL, "no memory for a page of the log book");
+    fprintf(stream, "%s%s%s\n", run_mark, identity, mark_end);
+    row_write(stream, record);
+    page_write(stream, record, logbook);
+    ENSURE(fclose(stream) == 0, "no memory for a page of the log book");
+    snprintf(title, sizeof title, "# %.200s\n\nNotes (what stands outside of the marks is kept):\n",
+             record->name);
+    bool good = marked_replace(path, title, text, error);
+    free(text);
+    return good;
+}
+
+/* ---- the index */
+
+struct entry {
+    char *file, *row; /* row: "2026-... | cells |" */
+};
+
+static int entry_compare(const void *one, const void *other)
+{
+    const struct entry *left = one, *right = other;
+    int order = strcmp(right->row, left->row);
+    return order != 0 ? order : strcmp(left->file, right->file);
+}
+
+static void entry_add(struct entry **entries, int *count, const char *logbook, const char *file)
+{
+    char path[PATH_SIZE];
+    snprintf(path, sizeof path, "%s/%s", logbook, file);
+    char *text = marked_read(path), *row = text != NULL ? marked_line(text, row_mark) : NULL;
+    free(text);
+    if (row == NULL)
+        return;
+    *entries = realloc(*entries, (size_t)(*count + 1) * sizeof **entries);
+    ENSURE(*entries != NULL, "no memory for the log book's index");
+    (*entries)[*count] = (struct entry){.file = strdup(file), .row = row};
+    ENSURE((*entries)[*count].file != NULL, "no memory for the log book's index");
+    ++*count;
+}
+
+/* The table of all pages that are there now; the caller frees. */
+static char *index_text(const char *logbook)
+{
+    struct entry *entries = NULL;
+    int count = 0;
+    char *text = NULL;
+    size_t length = 0;
+    DIR *folder = opendir(logbook);
+    for (struct dirent *one; folder != NULL && (one = readdir(folder)) != NULL;)
+        if (text_ends_with(one->d_name, ".md") && strcmp(one->d_name, index_name) != 0)
+            entry_add(&entries, &count, logbook, one->d_name);
+    if (folder != NULL)
+        closedir(folder);
+    if (count > 1)
+        qsort(entries, (size_t)count, sizeof *entries, entry_compare);
+    FILE *stream = open_memstream(&text, &length);
+    ENSURE(stream != NULL, "no memory for the log book's index");
+    fputs(page_row_head, stream);
+    for (int i = 0; i < count; i++) {
+        char name[300];
+        snprintf(name, sizeof name, "%.*s", (int)strlen(entries[i].file) - 3, entries[i].file);
+        fputs("| ", stream);
+        markdown_link(stream, name, entries[i].file);
+        fprintf(stream, " | %s\n", entries[i].row);
+        free(entries[i].file);
+        free(entries[i].row);
+    }
+    free(entries);
+    ENSURE(fclose(stream) == 0, "no memory for the log book's index");
+    return text;
+}
+
+/* Another program may replace the index by one that does not know our page yet: so whoever writes
+ * looks again when its own is there. */
+static bool index_make(const char *logbook, struct error *error)
+{
+    char path[PATH_SIZE];
+    bool good = true, done = false;
+    snprintf(path, sizeof path, "%s/%s", logbook, index_name);
+    for (int i = 0; good && !done && i < INDEX_TRIES; i++) {
+        char *text = index_text(logbook);
+        good = marked_replace(path,
+                              "# Log book\n\nA row a run, the newest first. What stands outside of "
+                              "the marks is kept.\n",
+                              text, error);
+        char *now = index_text(logbook);
+        done = good && strcmp(text, now) == 0 && marked_holds(path, now);
+        free(now);
+        free(text);
+    }
+    return good;
+}
+
+bool logbook_add(const char *logbook, const struct record *record, struct error *error)
+{
+    if (!folder_make(logbook, advice, error))
+        return false;
+    int lock = logbook_lock(logbook);
+    bool good = page_make(logbook, record, error) && index_make(logbook, error);
+    logbook_unlock(lock);
+    return good;
+}

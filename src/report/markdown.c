@@ -1,0 +1,87 @@
+/* Markdown, as CommonMark and GitHub's tables have it. */
+#include "report/markdown.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <string.h>
+
+void markdown_text(FILE *stream, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        unsigned char letter = (unsigned char)*text;
+        if (letter == '<')
+            fputs("&lt;", stream);
+        else if (letter == '\n' || letter == '\r' || letter == '\t')
+            fputc(' ', stream);
+        else if (letter < ' ')
+            fputc('?', stream);
+        else
+            fprintf(stream, "%s%c", strchr("|\\`*[]", letter) != NULL ? "\\" : "", letter);
+    }
+}
+
+void markdown_row(FILE *stream, int count, const char *const *cells)
+{
+    fputc('|', stream);
+    for (int i = 0; i < count; i++) {
+        fputc(' ', stream);
+        markdown_text(stream, cells[i]);
+        fputs(" |", stream);
+    }
+    fputc('\n', stream);
+}
+
+void markdown_pairs_begin(FILE *stream, const char *title)
+{
+    fprintf(stream, "\n| %s | |\n|---|---|\n", title);
+}
+
+void markdown_pair(FILE *stream, const char *name, const char *format, ...)
+{
+    char value[4096];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(value, sizeof value, format, arguments);
+    va_end(arguments);
+    const char *const cells[] = {name, value};
+    if (value[0] != '\0')
+        markdown_row(stream, 2, cells);
+}
+
+/* The longest run of backticks. */
+static int longest_fence(const char *text)
+{
+    int longest = 0, run = 0;
+    for (; *text != '\0'; text++) {
+        run = *text == '`' ? run + 1 : 0;
+        longest = run > longest ? run : longest;
+    }
+    return longest;
+}
+
+void markdown_block(FILE *stream, const char *kind, const char *text)
+{
+    int marks = longest_fence(text) + 1;
+    size_t length = strlen(text);
+    marks = marks < 3 ? 3 : marks;
+    fputc('\n', stream);
+    for (int i = 0; i < marks; i++)
+        fputc('`', stream);
+    fprintf(stream, "%s\n%s%s", kind, text, length > 0 && text[length - 1] == '\n' ? "" : "\n");
+    for (int i = 0; i < marks; i++)
+        fputc('`', stream);
+    fputc('\n', stream);
+}
+
+void markdown_link(FILE *stream, const char *name, const char *file)
+{
+    fputc('[', stream);
+    markdown_text(stream, name);
+    fputs("](", stream);
+    for (; *file != '\0'; file++)
+        if (isalnum((unsigned char)*file) || strchr("._-/", *file) != NULL)
+            fputc(*file, stream);
+        else
+            fprintf(stream, "%%%02X", (unsigned)(unsigned char)*file);
+    fputc(')', stream);
+}

@@ -1,0 +1,295 @@
+/* The log book: pages and their index, what people wrote beside them, and programs that write at
+ * once. */
+#include "report/logbook.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "report/markdown.h"
+#include "report/marked.h"
+#include "temporary.h"
+
+static char book[4096];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    temporary_open();
+    snprintf(book, sizeof book, "%s", temporary_path("book"));
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    temporary_close();
+    return 0;
+}
+
+/* A run's folder with no more than its start and one row. */
+static struct record run_make(const char *folder, const char *started, double top1)
+{
+    char name[300], text[1024];
+    struct record record;
+    struct error error = {0};
+    temporary_directory(folder);
+    snprintf(name, sizeof name, "%s/run.json", folder);
+    snprintf(text, sizeof text,
+             "{\"model\": \"vit_cifar\", \"ranks\": 2, \"nodes\": 1, \"image\": 32, \"precision\": "
+             "\"fp32\", \"parts\": [{\"started\": \"%s\", \"ended\": \"later\", \"command\": \"run "
+             "'a ``` b'\", \"hosts\": [\"one|two\"], \"error\": null}]}",
+             started);
+    temporary_file(name, text, strlen(text));
+    snprintf(name, sizeof name, "%s/result.json", folder);
+    snprintf(text, sizeof text,
+             "{\"finished\": true, \"stop_reason\": \"all | steps -- done\", \"samples\": 10, "
+             "\"loss\": 1.5, \"top1\": %g, \"classes\": [{\"name\": \"a|b\", \"accuracy\": 1}]}",
+             top1);
+    temporary_file(name, text, strlen(text));
+    if (!record_read(&record, temporary_path(folder), &error))
+        fail_msg("%s", error.text);
+    return record;
+}
+
+static void run_add(const char *folder, const char *started, double top1)
+{
+    struct error error = {0};
+    struct record record = run_make(folder, started, top1);
+    if (!logbook_add(book, &record, &error))
+        fail_msg("%s", error.text);
+    record_free(&record);
+}
+
+static void assert_has(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL)
+        fail_msg("no \"%s\" in:\n%s", part, text);
+}
+
+static int lines_with(const char *text, const char *begin)
+{
+    int count = 0;
+    for (const char *line = text; line != NULL && *line != '\0';) {
+        count += strncmp(line, begin, strlen(begin)) == 0;
+        line = strchr(line, '\n');
+        line = line == NULL ? NULL : line + 1;
+    }
+    return count;
+}
+
+static void marks_of_others_are_escaped(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t length = 0;
+    const char *const cells[] = {"a|b", "<!-- x -->", "`c` *d* [e]\nf\x01", "vit_base_patch32"};
+    FILE *stream = open_memstream(&text, &length);
+    markdown_row(stream, 4, cells);
+    markdown_pair(stream, "n|m", "%s", "");
+    markdown_pair(stream, "n|m", "%d", 3);
+    markdown_link(stream, "r [1]", "r [1].md");
+    markdown_block(stream, "sh", "x ```` y");
+    assert_int_equal(fclose(stream), 0);
+    assert_string_equal(text, "| a\\|b | &lt;!-- x --> | \\`c\\` \\*d\\* \\[e\\] f? | "
+                              "vit_base_patch32 |\n| n\\|m | 3 |\n[r \\[1\\]](r%20%5B1%5D.md)\n"
+                              "`````sh\nx ```` y\n`````\n");
+    free(text);
+}
+
+static void pages_and_index_are_made(void **state)
+{
+    (void)state;
+    run_add("first", "2026-11-20T10:00:00.000Z", 0.25);
+    run_add("second", "2026-11-21T10:00:00.000Z", 0.5);
+    char *index = temporary_text("book/README.md"), *page = temporary_text("book/first.md");
+    assert_has(index, "| [first](first.md) | 2026-11-20 10:00:00 | vit_cifar | 2 on 1 node |");
+    assert_has(index, "| 25.00 % |");
+    assert_true(strstr(index, "[second]") < strstr(index, "[first]")); /* newest first */
+    assert_has(index, "finished: all \\| steps _- done |"); /* two dashes would end a comment */
+    assert_has(page, "| hosts | one\\|two |");
+    assert_has(page, "````sh\nrun 'a ``` b'\n````");
+    assert_has(page, "| a\\|b | 1.0000 |");
+    assert_has(page, "## What is missing");
+    assert_has(page, "* deck.ini: cannot be read");
+    assert_int_equal(lines_with(index, "| ["), 2);
+    free(index);
+    free(page);
+}
+
+static void runs_of_one_name_have_pages_of_their_own(void **state)
+{
+    (void)state;
+    run_add("here/same", "2026-11-20T11:00:00.000Z", 0.1);
+    run_add("there/same", "2026-11-20T12:00:00.000Z", 0.2);
+    run_add("here/same", "2026-11-20T11:00:00.000Z", 0.3); /* again: the same page */
+    char *one = temporary_text("book/same.md"), *two = temporary_text("book/same-2.md");
+    char *index = temporary_text("book/README.md");
+    assert_has(one, "30.00 %");
+    assert_has(two, "20.00 %");
+    assert_int_equal(access(temporary_path("book/same-3.md"), F_OK), -1);
+    assert_int_equal(lines_with(index, "| [same"), 2);
+    free(one);
+    free(two);
+    free(index);
+}
+
+static void what_people_wrote_stays(void **state)
+{
+    (void)state;
+    static const char before[] =
+        "Ours\n<!-- vittrain: begin -->\nold\n<!-- vittrain: end -->\nlast";
+    static const char foreign[] = "# My own\n\nno marks here";
+    temporary_directory("book");
+    temporary_file("book/README.md", before, strlen(before));
+    temporary_file("book/own.md", foreign, strlen(foreign));
+    run_add("own", "2026-11-20T13:00:00.000Z", 0.1);
+    run_add("own", "2026-11-20T13:00:00.000Z", 0.2);
+    char *index = temporary_text("book/README.md"), *own = temporary_text("book/own.md");
+    char *page = temporary_text("book/own-2.md");
+    assert_int_equal(strncmp(index, "Ours\n<!-- vittrain: begin", 25), 0);
+    assert_has(index, "<!-- vittrain: end -->\nlast");
+    assert_null(strstr(index, "old"));
+    assert_has(index, "[own-2](own-2.md)");
+    assert_string_equal(own, foreign);
+    assert_has(page, "20.00 %");
+    free(index);
+    free(own);
+    free(page);
+}
+
+static void marks_that_are_gone_come_back_at_the_end(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    static const char cut[] = "a note\n<!-- vittrain: begin -->\nhalf";
+    temporary_file("cut.md", cut, strlen(cut));
+    assert_true(marked_replace(temporary_path("cut.md"), "# Title\n", "new\n", &error));
+    assert_true(marked_replace(temporary_path("cut.md"), "# Title\n", "newer\n", &error));
+    char *text = temporary_text("cut.md");
+    assert_int_equal(strncmp(text, cut, strlen(cut)), 0);
+    assert_has(text, "newer\n<!-- vittrain: end -->\n");
+    assert_null(strstr(text, "new\n"));
+    assert_true(marked_holds(temporary_path("cut.md"), "newer\n"));
+    assert_false(marked_holds(temporary_path("cut.md"), "new"));
+    free(text);
+}
+
+/* Each process adds so many runs. */
+enum { WRITERS = 8, RUNS_EACH = 2 };
+
+static void at_once(const char *name)
+{
+    pid_t writers[WRITERS];
+    for (int writer = 0; writer < WRITERS; writer++) {
+        writers[writer] = fork();
+        assert_true(writers[writer] >= 0);
+        if (writers[writer] != 0)
+            continue;
+        for (int run = 0; run < RUNS_EACH; run++) {
+            char folder[64], started[64];
+            struct error error = {0};
+            snprintf(folder, sizeof folder, "%s/%d/%s-%d", name, writer, name, run);
+            snprintf(started, sizeof started, "2026-11-22T%02d:0%d:00.000Z", writer, run);
+            struct record record = run_make(folder, started, 0.5);
+            if (!logbook_add(book, &record, &error))
+                _exit(1);
+            record_free(&record);
+        }
+        _exit(0);
+    }
+    for (int writer = 0; writer < WRITERS; writer++) {
+        int status;
+        assert_int_equal(waitpid(writers[writer], &status, 0), writers[writer]);
+        assert_int_equal(status, 0);
+    }
+    char link[64], *index = temporary_text("book/README.md");
+    snprintf(link, sizeof link, "| [%s-", name);
+    assert_int_equal(lines_with(index, link), WRITERS * RUNS_EACH);
+    free(index);
+}
+
+static void programs_that_write_at_once_lose_nothing(void **state)
+{
+    (void)state;
+    at_once("locked");
+}
+
+/* As on a file system that has no locks: the lock's file cannot be opened. */
+static void nor_do_they_without_locks(void **state)
+{
+    (void)state;
+    unlink(temporary_path("book/.lock"));
+    temporary_directory("book/.lock");
+    assert_int_equal(logbook_lock(book), -1);
+    at_once("free");
+    rmdir(temporary_path("book/.lock"));
+}
+
+static void a_book_that_cannot_be_written_is_an_error(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    struct record record = run_make("late", "2026-11-20T14:00:00.000Z", 0.1);
+    temporary_file("file", "x", 1);
+    assert_false(logbook_add(temporary_path("file"), &record, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    error_clear(&error);
+    temporary_directory("odd/README.md"); /* a folder in the index's place */
+    assert_false(logbook_add(temporary_path("odd"), &record, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
+    record_free(&record);
+}
+
+/* A run that was killed: no result, no end, a torn table. */
+static void a_cut_run_has_a_page(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    struct record record;
+    static const char run[] =
+        "{\"model\": \"vit\", \"global_batch\": 64, \"parts\": [{\"started\": "
+        "\"2026-11-20T15:00:00.000Z\"}]}";
+    static const char metrics[] = "epoch,step,split,loss,step_seconds,data_seconds\n"
+                                  "0,10,train,2,0.5,0.1\n0,30,train,2,0.2,0\n0,40,tra";
+    temporary_directory("killed");
+    temporary_file("killed/run.json", run, strlen(run));
+    temporary_file("killed/metrics.csv", metrics, strlen(metrics));
+    assert_true(record_read(&record, temporary_path("killed"), &error));
+    assert_true(logbook_add(book, &record, &error));
+    record_free(&record);
+    char *page = temporary_text("book/killed.md");
+    assert_has(page, "| outcome | cut off, or still running |");
+    assert_has(page, "| a step | 0.3 s |");
+    assert_has(page, "| images a second | 213.33 |");
+    assert_has(page, "| waiting for data | 11.11 % of a step (0.0333333 s) |");
+    assert_has(page, "metrics.csv: its last line is torn, and left out");
+    assert_has(page, "result.json: not there");
+    assert_has(page, "not known: it was cut off");
+    free(page);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(marks_of_others_are_escaped),
+        cmocka_unit_test(pages_and_index_are_made),
+        cmocka_unit_test(runs_of_one_name_have_pages_of_their_own),
+        cmocka_unit_test(what_people_wrote_stays),
+        cmocka_unit_test(marks_that_are_gone_come_back_at_the_end),
+        cmocka_unit_test(programs_that_write_at_once_lose_nothing),
+        cmocka_unit_test(nor_do_they_without_locks),
+        cmocka_unit_test(a_book_that_cannot_be_written_is_an_error),
+        cmocka_unit_test(a_cut_run_has_a_page),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

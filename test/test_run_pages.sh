@@ -1,0 +1,120 @@
+#!/bin/sh
+# What real runs tell of themselves: run.json, units.csv, ranks.csv, nvidia-smi's table, and their pages of the
+# log book, also of runs that were continued, cut, stopped or failed.
+. "$TEST_SOURCE/test/program.sh"
+
+short="$small train.steps=20 output.weights=off output.tensorboard=off checkpoint.every=0"
+
+# key FILE NAME: the first number or text of that key in a JSON file of ours.
+key() { sed -n "s/^ *\"$2\": \"\{0,1\}\(.*[^\",]\)\"\{0,1\},\{0,1\}$/\1/p" "$1" | head -n 1; }
+
+# lacks FILE PATTERN...: the patterns that no line of the file has.
+lacks() {
+    lacking=$1
+    shift
+    for pattern in "$@"; do
+        grep -qE -- "$pattern" "$lacking" || echo "no \"$pattern\" in $(basename "$lacking");"
+    done
+}
+
+# rows FILE PATTERN: how many lines of it have the pattern.
+rows() { grep -cE -- "$2" "$1" 2>/dev/null; }
+
+# A stand-in for nvidia-smi, as the driver's is not here.
+mkdir bin
+cat >bin/nvidia-smi <<'END'
+#!/bin/sh
+echo "| NVIDIA-SMI 570.0 | GPU 0 97 % |"
+END
+chmod +x bin/nvidia-smi
+plain_path=$PATH
+PATH=$work/bin:$PATH
+
+echo 1..12
+run 2 one $short mesh.strategy=fsdp data.val=reference train.test=on output.target=0.01 run.dir="$work/one"
+bad=$([ $status -eq 0 ] || echo "status $status;")
+bad=$bad$(lacks one/run.json '"command": ".*vittrain .*mesh.strategy=fsdp' '"flops_per_image": [1-9]' '"strategy": "fsdp"' \
+    '"shard": 2' '"planned_bytes": [1-9]' '"train_samples": 563' '"test_samples": 125' '"truck"' '"to_step": 20' \
+    '"setup_seconds": 0' '"error": null' '"stop_reason": "all steps done"')
+result 'run.json says what ran, where and how it ended' "$bad" "$work/one.log"
+
+bad=$([ "$(rows one/ranks.csv '^1,[01],')" = 2 ] || echo 'not a row a rank;')
+bad=$bad$(lacks one.log 'rank 1 on .*: processor time user [0-9.]+ s, system [0-9.]+ s')
+result 'ranks.csv and the log have the ranks and their processor time' "$bad" "$work/one/ranks.csv"
+
+# Units and the rest together are what a step takes, as metrics.csv has it.
+bad=$(awk -F, '
+    FNR == 1 { for (i = 1; i <= NF; i++) at[FILENAME, $i] = i; next }
+    FILENAME ~ /units/ { units += $at[FILENAME, "forward_seconds"] + $at[FILENAME, "backward_seconds"] + $at[FILENAME, "waiting_seconds"]; names = names " " $1
+        if ($at[FILENAME, "forward_seconds"] < 0 || $at[FILENAME, "backward_seconds"] < 0 || $at[FILENAME, "waiting_seconds"] < 0) print "less than nothing in " $1 ";" }
+    FILENAME ~ /metrics/ && $at[FILENAME, "split"] == "train" { steps++
+        phases += $at[FILENAME, "forward_seconds"] + $at[FILENAME, "backward_seconds"] + $at[FILENAME, "reduce_seconds"] + $at[FILENAME, "update_seconds"]
+        sums += $at[FILENAME, "compute_seconds"] + $at[FILENAME, "exposed_comm_seconds"] }
+    END {
+        if (names != " stem blocks.0 blocks.1 head (the step)") print "units are" names
+        if (!(steps == 20 && units > 0)) print "no times of " steps " steps;"
+        if (!(units < 1.01 * phases / steps && units > 0.99 * phases / steps)) print "units " units ", phases " phases / steps
+        if (!(phases < 1.01 * sums && phases > 0.99 * sums)) print "phases " phases ", sums " sums }
+    ' one/units.csv one/metrics.csv)
+result "the units' times are the step's" "$bad" "$work/one/units.csv"
+
+bad=$(lacks one/result.json '"test": \{' '"weights": "(best|last)"' '"target_top1": 0.01' '"target_seconds": [0-9]')
+[ "$(rows one/metrics.csv ',test,')" = 1 ] || bad="$bad no row of the test split"
+result 'the test split is evaluated once, the time to the target known' "$bad" "$work/one/result.json"
+
+result "nvidia-smi's table of the middle of the run" \
+    "$(lacks one/nvidia-smi.txt ' at .*Z, step 1[0-9]$' 'NVIDIA-SMI 570'; lacks logbook/one.md 'NVIDIA-SMI 570')" "$work/one.log"
+
+bad=$(lacks logbook/one.md '^\| outcome \| finished: all steps done \|' '^\| mesh \| fsdp, replica 1 x shard 2' \
+    '^\| mesh.strategy \| fsdp \| ddp \|' '^\| test \| 125 \|' '^\| to a top-1 of 1.00 % \| ' '^\| images a second \| [0-9]' \
+    '^\| waiting for communication \| [0-9.]+ % of' '^\| 1 \| 1 \| .* MiB \| .* MiB \| .* s \|' 'step-00000020.h5.*the last' '^\| blocks.1 \| 12608 \|')
+[ "$(rows logbook/README.md '^\| \[one\]\(one.md\) \| 2.* \| fsdp \| fp32 \| 24 \|')" = 1 ] || bad="$bad no row of the index"
+result 'the page and its row' "$bad" "$work/logbook/one.md"
+
+# It goes on, on one rank, which is another part of the same run.
+PATH=$plain_path
+run 1 more $short train.steps=30 run.dir="$work/one" mesh.strategy=fsdp data.val=reference
+bad=$([ $status -eq 0 ] || echo "status $status;")
+[ "$(rows one/ranks.csv '^1,')$(rows one/ranks.csv '^2,0,')" = 21 ] || bad="$bad ranks.csv;"
+[ "$(rows one/run.json '"from_step"')" = 2 ] || bad="$bad run.json;"
+[ "$(rows logbook/README.md '^\| \[one')" = 1 ] || bad="$bad rows of the index;"
+result 'a run that goes on keeps what was known, and its page' \
+    "$bad$(lacks logbook/one.md 'it was started 2 times' '^\| 1 \| .* 0 to 20 \| 2 \|' '^\| 2 \| .* 20 to 30 \| 1 \|' 'resuming from')" "$work/logbook/one.md"
+
+killed $small train.epochs=1000 checkpoint.every=0.2 >wrong
+grep -q 'not known' logbook/killed.md 2>/dev/null && echo 'a page already' >>wrong
+run 1 again run.dir="$work/killed" $small train.epochs=1000 train.max_seconds=1
+result 'a part that was killed and one that was stopped' "$(tr '\n' ' ' <wrong)$(lacks logbook/killed.md 'not known: it was cut off' \
+    '^\| outcome \| stopped: train.max_seconds is over')" "$work/again.log"
+
+run 1 wild $short optim.lr=1e30 run.dir="$work/wild"
+bad=$([ $status -eq 7 ] || echo "status $status;")
+result 'a run that failed has a page that says why' \
+    "$bad$(lacks logbook/wild.md '^\| outcome \| failed: .*(NaN|finite)' '^\* part 1 failed: ' 'result.json: not there')" "$work/wild.log"
+
+: >file
+run 1 unwritable $short run.dir="$work/unwritable" output.logbook="$work/file"
+bad=$([ $status -eq 0 ] || echo "status $status;")
+[ "$(rows unwritable.log 'warning: the log book gets no page of this run: .*file: cannot be made a directory')" = 1 ] || bad="$bad no warning;"
+run 1 none $short run.dir="$work/none" output.logbook=
+[ ! -e logbook/none.md ] && ! grep -q 'log book' none.log || bad="$bad a page where none was asked for"
+result 'a log book that cannot be written is a warning' "$bad" "$work/unwritable.log"
+
+# One that hangs is ended with the run, and what it started with it.
+printf '#!/bin/sh\necho begun >"%s"\nsleep 98765\n' "$work/begun" >bin/nvidia-smi
+PATH=$work/bin:$PATH
+before=$(date +%s)
+run 1 hanging $short run.dir="$work/hanging" output.logbook= debug.pause=update:16:0.5
+PATH=$plain_path
+bad=$([ $status -eq 0 ] || echo "status $status;")
+[ -e begun ] || bad="$bad it was not started;"
+[ ! -e hanging/nvidia-smi.txt ] || bad="$bad a table;"
+[ $(($(date +%s) - before)) -lt 15 ] || bad="$bad the run waited for it;"
+pgrep -f '^sleep 98765' >/dev/null && bad="$bad a child was left"
+result 'an nvidia-smi that hangs holds nothing up' "$bad" "$work/hanging.log"
+
+"$vittrain" $short run.dir="$work/left" >left.log 2>&1 </dev/null &
+run 1 right $short run.dir="$work/right"
+wait $!
+result 'two runs at once have two rows' \
+    "$([ "$(rows logbook/README.md '^\| \[(left|right)\]')" = 2 ] || echo 'not two')" "$work/logbook/README.md"
