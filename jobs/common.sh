@@ -9,6 +9,7 @@
 #   VITTRAIN_INTERFACE  the network between the nodes: eth0, ib0 (default: what the libraries choose)
 #   VITTRAIN_BIND       none: ranks are not bound to cores, where nodes have too few of them
 #   LAUNCHER            srun (default) or mpirun
+#   VITTRAIN_SWEEP      the folder of a sweep: the job takes trials of it (vittrain sweep ... sweep.slurm=SCRIPT sets it)
 
 [ -z "$VITTRAIN_SETUP" ] || . "$VITTRAIN_SETUP"
 vittrain=${VITTRAIN:-$home/vittrain}
@@ -28,17 +29,19 @@ fi
 
 # What the ranks of a node say goes to a file of that node. Ranks are bound to cores; each takes the GPU of its
 # number on the node. Slurm must not bind those: ranks of a node reach each other's.
+sweep=() # in front of the launcher; it has files of its own for what trials say
 launch_by_srun() {
-    bind='--cpu-bind=cores --distribution=block:block'
+    bind='--cpu-bind=cores --distribution=block:block' output="--open-mode=append --output=$logs.%N.log"
     [ "$VITTRAIN_BIND" != none ] || bind=
-    exec srun --mpi=pmix --kill-on-bad-exit=1 --ntasks="$ranks" --cpus-per-task="$cores" $bind \
-        --open-mode=append --output="$logs.%N.log" "$@"
+    [ ${#sweep[@]} -eq 0 ] || output=
+    exec "${sweep[@]}" srun --mpi=pmix --kill-on-bad-exit=1 --ntasks="$ranks" --cpus-per-task="$cores" $bind \
+        $output "$@"
 }
 
 launch_by_mpirun() {
     bind="--map-by ppr:$ranks_per_node:node:PE=$cores --bind-to core"
     [ "$VITTRAIN_BIND" != none ] || bind="--map-by ppr:$ranks_per_node:node --oversubscribe --bind-to none"
-    exec mpirun -np "$ranks" $bind "$@" >>"$logs.mpirun.log" 2>&1
+    exec "${sweep[@]}" mpirun -np "$ranks" $bind "$@" >>"$logs.mpirun.log" 2>&1
 }
 
 say() { echo "$(date '+%F %T') part $((SLURM_RESTART_COUNT + 1)): $*"; }
@@ -76,8 +79,24 @@ requeue() {
     exit 1
 }
 
+# The trials of a sweep, one after another, until none is left or the time is nearly over. Who goes on with a trial
+# that was cut off is `vittrain sweep`'s affair. Settings of the job's script are for all trials.
+take_trials() {
+    logs=$SLURM_JOB_NAME.$SLURM_JOB_ID
+    sweep=("$vittrain" sweep "$VITTRAIN_SWEEP" "$@" --)
+    say "$ranks ranks on $SLURM_JOB_NODELIST, $cores cores each, by ${LAUNCHER:=srun}; trials of $VITTRAIN_SWEEP"
+    "launch_by_$LAUNCHER" &
+    launcher=$!
+    [ $stopped = no ] || kill -USR1 "$launcher"
+    wait_for_launcher
+    say "the sweep ended with status $status"
+    [ $stopped = no ] || requeue 'perhaps not finished'
+    exit "$status"
+}
+
 # train WORD...: runs vittrain until it ends or is stopped; then ends the job or puts it back into the queue.
 train() {
+    [ -z "$VITTRAIN_SWEEP" ] || take_trials checkpoint.every_seconds=10m "$@"
     run=${VITTRAIN_RUNS:-runs}/$SLURM_JOB_NAME-$SLURM_JOB_ID logs=$SLURM_JOB_NAME.$SLURM_JOB_ID deck=
     for word in "$@"; do
         case $word in

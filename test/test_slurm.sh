@@ -10,7 +10,7 @@ steps="$small data.root= train.epochs=12 optim.ema=0.9 output.monitor=0"
 deck="$work/small.ini"
 : >"$deck"
 
-echo 1..5
+echo 1..6
 job=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps)
 wait_for 'set-up took' "runs/ddp_2node-$job/train.log"
 cluster head scancel --batch --signal=USR1 "$job"
@@ -53,3 +53,23 @@ grep -q "^vittrain: launch: restart 1 of 3 .*rank 3 on $(cluster name 2) was kil
 grep -q 'resuming from launched/checkpoints/step-00000010.h5' launch.log || bad="$bad it began anew; "
 [ -s launched/result.json ] || bad="$bad no result"
 result 'srun is started again when a rank was killed' "$bad" launch.log
+
+# A sweep as an array of two jobs of one node each, of which one is warned in the middle of a trial.
+tiny="$small data.root= train.epochs=6 output.monitor=0 output.tensorboard=off output.weights=off"
+cluster head "$vittrain" sweep $tiny optim.lr=1e-3,2e-3,3e-3,4e-3 sweep.dir=swept sweep.tasks=2 \
+    sweep.slurm="$TEST_SOURCE/jobs/ddp_1node.sh" >sweep.log 2>&1
+job=$(sed -n 's/^Submitted batch job //p' sweep.log)
+wait_for 'set-up took' swept/trial-002/train.log
+cluster head scancel --batch --signal=USR1 "${job}_2"
+bad=
+tries=0
+until [ "$(grep -c ',finished,' swept/trials.csv)" = 4 ] || [ $tries -gt 300 ]; do
+    sleep 0.2
+    tries=$((tries + 1))
+done
+[ "$(grep -c ',finished,' swept/trials.csv)" = 4 ] || bad="not all trials; $(cat swept/trials.csv)"
+[ "$(cut -d, -f3 swept/trials.csv | sort -u | tr '\n' ' ')" = '1 2 task ' ] || bad="$bad not by both jobs;"
+grep -q '4 ranks' swept/trial-001/train.log || bad="$bad not on 4 ranks;"
+grep -hq 'the job goes back to the queue' ddp_1node.*.log || bad="$bad not put back"
+[ -s swept/best.ini ] || bad="$bad no best.ini"
+result 'a sweep as an array of jobs' "$bad" sweep.log

@@ -11,6 +11,7 @@ const struct command *const app_commands[] = {
     &command_report,
     &command_plan,
     &command_find,
+    &command_sweep,
     &command_convert,
     &command_fetch,
     &command_upload,

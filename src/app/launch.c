@@ -21,7 +21,7 @@ static const double host_pause = 5;
 static const double long_enough = 60;
 
 /* Attempts in a row that may fail without a new checkpoint. */
-enum { FRUITLESS_MOST = 2, SIGNAL_MOST = 64 };
+enum { FRUITLESS_MOST = 2 };
 
 struct launch {
     int restarts; /* at most */
@@ -50,13 +50,6 @@ static bool number_read(const char *flag, const char *text, double *value, struc
         return true;
     return error_set(error, ERROR_USAGE, "launch: %s takes a number, not \"%s\"", flag,
                      text != NULL ? text : "");
-}
-
-/* Ranks that launch ranks are a mistake; a batch script of Slurm is no rank. */
-static bool is_rank(void)
-{
-    return getenv("OMPI_COMM_WORLD_RANK") != NULL || getenv("PMIX_RANK") != NULL ||
-           getenv("PMI_RANK") != NULL;
 }
 
 static bool launch_read(struct launch *launch, int count, char **words, struct error *error)
@@ -92,9 +85,10 @@ static bool launch_read(struct launch *launch, int count, char **words, struct e
     ENSURE(launch->words != NULL, "no memory for %d words", launch->count);
     launch->original = words + i + 1;
     memcpy(launch->words, launch->original, (size_t)launch->count * sizeof *launch->words);
-    return !is_rank() || error_set(error, ERROR_USAGE,
-                                   "launch: it starts mpirun or srun and is not started by them: "
-                                   "vittrain launch -- mpirun ... vittrain ...");
+    return !attempt_is_inside() ||
+           error_set(error, ERROR_USAGE,
+                     "launch: it starts mpirun or srun and is not started by them: "
+                     "vittrain launch -- mpirun ... vittrain ...");
 }
 
 /* ---- after an attempt */
@@ -124,21 +118,6 @@ static int final_code(const struct attempt *attempt)
     return attempt->code;
 }
 
-static void reason_write(const struct attempt *attempt, char *text, size_t size)
-{
-    if (attempt->failure[0] != '\0')
-        snprintf(text, size, "%s", attempt->failure);
-    else if (attempt->mistake[0] != '\0')
-        snprintf(text, size, "%s", attempt->mistake);
-    else if (attempt->lost[0] != '\0')
-        snprintf(text, size, "mpirun has lost a node: %s", attempt->lost);
-    else if (attempt->code > 128 && attempt->code <= 128 + SIGNAL_MOST)
-        snprintf(text, size, "the command ended with exit code %d (signal %d)", attempt->code,
-                 attempt->code - 128);
-    else
-        snprintf(text, size, "the command ended with exit code %d", attempt->code);
-}
-
 /* Was the attempt worth another? */
 static void progress_note(struct launch *launch, const struct attempt *attempt)
 {
@@ -154,7 +133,7 @@ static void progress_note(struct launch *launch, const struct attempt *attempt)
 static void restart_say(const struct launch *launch, const struct attempt *attempt)
 {
     char reason[LAUNCH_LINE + 64], ran[32], from[OPTION_TEXT + 64] = "the beginning";
-    reason_write(attempt, reason, sizeof reason);
+    attempt_reason(attempt, reason, sizeof reason);
     clock_format(attempt->seconds, ran, sizeof ran);
     if (launch->step >= 0)
         snprintf(from, sizeof from, "step %lld of %s", (long long)launch->step, launch->run.folder);
@@ -169,7 +148,7 @@ static bool give_up(const struct launch *launch, const struct attempt *attempt, 
                     struct error *error)
 {
     char reason[LAUNCH_LINE + 64];
-    reason_write(attempt, reason, sizeof reason);
+    attempt_reason(attempt, reason, sizeof reason);
     return error_set(error, ERROR_PEER, "launch: given up after %d restart%s%s: %s", launch->done,
                      launch->done == 1 ? "" : "s", why, reason);
 }
@@ -277,8 +256,9 @@ static int launch_run(int count, char **words)
         launched_run_read(&launch.run, launch.count, launch.words);
         attempt_prepare();
         launch.step = launched_run_step(&launch.run);
+        const struct attempt_manner manner = {.who = "launch", .grace = launch.grace, .output = -1};
         do {
-            if (!attempt_run(launch.words, launch.grace, &attempt, &error))
+            if (!attempt_run(launch.words, &manner, &attempt, &error))
                 break;
         } while (!is_final(&attempt) && restart(&launch, &attempt, &error));
     }

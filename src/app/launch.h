@@ -24,11 +24,27 @@ struct attempt {
     bool killed;               /* it did not end by itself in time after a failure */
 };
 
-/* Runs the words in a process group of their own, stdin and stdout passed through, stderr read and
- * passed on line by line, signals to end or stop passed on. `grace`: seconds that it may take to
- * end after a failure. When this returns, no process of the command is left on this machine.
- * ERROR_USAGE: there is no such program. */
-bool attempt_run(char *const *words, double grace, struct attempt *attempt, struct error *error);
+/* How a command is run. */
+struct attempt_manner {
+    const char *who; /* runs it, for messages: "launch" */
+    double grace;    /* seconds that it may take to end after a failure */
+    int output;      /* descriptor that its stdout and stderr go to; -1: ours */
+    /* The first signal to end is passed on as SIGUSR1, by which training stops with a checkpoint,
+     * whatever it was; later ones as they are. */
+    bool gently;
+};
+
+/* Runs the words in a process group of their own, stdin passed through, stdout and stderr too
+ * (stderr read and passed on line by line), signals to end or stop passed on. When this returns, no
+ * process of the command is left on this machine. ERROR_USAGE: there is no such program. */
+bool attempt_run(char *const *words, const struct attempt_manner *manner, struct attempt *attempt,
+                 struct error *error);
+
+/* Why it ended, for people. */
+void attempt_reason(const struct attempt *attempt, char *text, size_t size);
+
+/* Is this process a rank, which must not launch ranks? A batch script of Slurm is none. */
+bool attempt_is_inside(void);
 
 /* Sleeps; true if a signal to end came meanwhile. Only where attempt_run has blocked the signals
  * (attempt_prepare). */

@@ -24,10 +24,11 @@ static const char lost_mark[] = "Remote daemon: "; /* Open MPI 4 */
 /* Seconds: from SIGTERM to SIGKILL; for words and processes that outlive the command. */
 static const double kill_after = 3, last_words = 2, orphans_patience = 5;
 
-enum { LINE_MOST = 1 << 16 };
+enum { LINE_MOST = 1 << 16, SIGNAL_MOST = 64 };
 
 struct running {
     struct attempt *attempt;
+    const struct attempt_manner *manner;
     pid_t child;
     int words;      /* our end of its stderr; -1: ended */
     double started; /* clock_now */
@@ -82,10 +83,11 @@ static void line_note(struct running *running, const char *line)
     note(attempt->lost, line, lost_mark);
 }
 
-static void pass_on(const char *text, size_t length)
+static void pass_on(const struct running *running, const char *text, size_t length)
 {
+    int output = running->manner->output >= 0 ? running->manner->output : STDERR_FILENO;
     while (length > 0) {
-        ssize_t written = write(STDERR_FILENO, text, length);
+        ssize_t written = write(output, text, length);
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0)
@@ -100,13 +102,13 @@ static void lines_pass(struct running *running, bool all)
 {
     char *begin = running->line, *stop = begin + running->length;
     for (char *end; (end = memchr(begin, '\n', (size_t)(stop - begin))) != NULL; begin = end + 1) {
-        pass_on(begin, (size_t)(end + 1 - begin));
+        pass_on(running, begin, (size_t)(end + 1 - begin));
         *end = '\0';
         line_note(running, begin);
     }
     size_t rest = (size_t)(stop - begin);
     if (rest > 0 && (all || rest == sizeof running->line - 1)) {
-        pass_on(begin, rest);
+        pass_on(running, begin, rest);
         *stop = '\0';
         line_note(running, begin);
         rest = 0;
@@ -153,8 +155,11 @@ static void signals_read(struct running *running)
         int number = (int)info.ssi_signo;
         if (number == SIGCHLD)
             continue;
+        bool again = running->attempt->asked;
         if (number != SIGUSR2)
             running->attempt->asked = true;
+        if (running->manner->gently && number != SIGUSR2 && !again)
+            number = SIGUSR1;
         if (!running->ended)
             kill(running->child, number);
     }
@@ -181,12 +186,12 @@ bool attempt_sleep(double seconds)
 /* ---- its end */
 
 /* After a failure a launcher may wait for ever (a node that is off, a rank that is stopped). */
-static void end_hurry(struct running *running, double grace)
+static void end_hurry(struct running *running)
 {
     struct attempt *attempt = running->attempt;
     double now = clock_now();
     if (running->term_at <= 0 && attempt->failure[0] != '\0') {
-        running->term_at = running->started + attempt->failed_at + grace;
+        running->term_at = running->started + attempt->failed_at + running->manner->grace;
         running->kill_at = running->term_at + kill_after;
     }
     if (running->term_at <= 0 || now < running->term_at)
@@ -260,7 +265,7 @@ static void words_finish(struct running *running)
 /* ---- its beginning */
 
 /* In the child. `report`: where errno goes if there is no such program. */
-static _Noreturn void become(char *const *words, int stderr_end, int report)
+static _Noreturn void become(char *const *words, int output, int stderr_end, int report)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -271,6 +276,8 @@ static _Noreturn void become(char *const *words, int stderr_end, int report)
     signal(SIGPIPE, SIG_DFL);
     signal(SIGTTIN, SIG_IGN); /* it is not the terminal's foreground */
     signal(SIGTTOU, SIG_IGN);
+    if (output >= 0)
+        dup2(output, STDOUT_FILENO);
     dup2(stderr_end, STDERR_FILENO);
     execvp(words[0], words);
     int failure = errno;
@@ -292,7 +299,7 @@ static bool start(struct running *running, char *const *words, struct error *err
     running->child = fork();
     ENSURE(running->child >= 0, "cannot start a process: %s", strerror(errno));
     if (running->child == 0)
-        become(words, pipes[1], report[1]);
+        become(words, running->manner->output, pipes[1], report[1]);
     setpgid(running->child, running->child);
     close(pipes[1]);
     close(report[1]);
@@ -303,16 +310,18 @@ static bool start(struct running *running, char *const *words, struct error *err
         return true;
     waitpid(running->child, NULL, 0);
     close(running->words);
-    return error_set(error, ERROR_USAGE, "launch: cannot start %s: %s", words[0],
+    return error_set(error, ERROR_USAGE, "%s: cannot start %s: %s", running->manner->who, words[0],
                      strerror(failure));
 }
 
-bool attempt_run(char *const *words, double grace, struct attempt *attempt, struct error *error)
+bool attempt_run(char *const *words, const struct attempt_manner *manner, struct attempt *attempt,
+                 struct error *error)
 {
     static struct running running;
     memset(&running, 0, sizeof running);
     memset(attempt, 0, sizeof *attempt);
     running.attempt = attempt;
+    running.manner = manner;
     if (!start(&running, words, error))
         return false;
     while (!running.ended) {
@@ -322,10 +331,33 @@ bool attempt_run(char *const *words, double grace, struct attempt *attempt, stru
         if (ready > 0 && entries[1].revents != 0)
             words_read(&running);
         signals_read(&running);
-        end_hurry(&running, grace);
+        end_hurry(&running);
     }
     words_finish(&running);
     orphans_end(&running);
     attempt->seconds = clock_now() - running.started;
     return true;
+}
+
+/* ---- what came of it */
+
+void attempt_reason(const struct attempt *attempt, char *text, size_t size)
+{
+    if (attempt->failure[0] != '\0')
+        snprintf(text, size, "%s", attempt->failure);
+    else if (attempt->mistake[0] != '\0')
+        snprintf(text, size, "%s", attempt->mistake);
+    else if (attempt->lost[0] != '\0')
+        snprintf(text, size, "mpirun has lost a node: %s", attempt->lost);
+    else if (attempt->code > 128 && attempt->code <= 128 + SIGNAL_MOST)
+        snprintf(text, size, "the command ended with exit code %d (signal %d)", attempt->code,
+                 attempt->code - 128);
+    else
+        snprintf(text, size, "the command ended with exit code %d", attempt->code);
+}
+
+bool attempt_is_inside(void)
+{
+    return getenv("OMPI_COMM_WORLD_RANK") != NULL || getenv("PMIX_RANK") != NULL ||
+           getenv("PMI_RANK") != NULL;
 }

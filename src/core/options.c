@@ -196,8 +196,7 @@ void options_print(const struct options *options, FILE *file)
     fputc('\n', file);
 }
 
-/* key=value, with a key such as an option could have: a file name may hold '=' too. */
-static bool is_setting(const char *word)
+bool option_is_setting(const char *word)
 {
     const size_t length = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                        "0123456789._-");
@@ -206,7 +205,7 @@ static bool is_setting(const char *word)
 
 static bool is_deck(const char *word)
 {
-    return text_ends_with(word, ".ini") && !is_setting(word);
+    return text_ends_with(word, ".ini") && !option_is_setting(word);
 }
 
 static bool is_one_of(const char *word, const char *const *words)
@@ -261,7 +260,7 @@ static bool take_word(const char *word, const char *const *commands, struct comm
 {
     if (word[0] == '-' && word[1] != '\0')
         return take_flag(word, line, error);
-    if (is_setting(word) || is_deck(word)) {
+    if (option_is_setting(word) || is_deck(word)) {
         if (line->setting_count == COMMAND_SETTINGS)
             return error_set(error, ERROR_USAGE, "%s: more than %d decks and settings", word,
                              COMMAND_SETTINGS);

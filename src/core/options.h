@@ -50,6 +50,7 @@ enum collective_choice {
 };
 enum writers_choice { WRITERS_AUTO, WRITERS_ALL, WRITERS_NODE0 };
 enum background_choice { BACKGROUND_AUTO, BACKGROUND_YES, BACKGROUND_NO };
+enum sweep_choice { SWEEP_GRID, SWEEP_RANDOM, SWEEP_TPE };
 enum monitor_choice { MONITOR_TOP1, MONITOR_LOSS };
 enum style_choice {
     STYLE_VITTRAIN,
@@ -229,6 +230,13 @@ struct options {
         double beta, stop;
         char output[OPTION_TEXT]; /* beginning of files' names; empty: none */
     } find;
+    struct {
+        int method; /* enum sweep_choice */
+        int64_t trials, seed;
+        char dir[OPTION_TEXT];   /* empty: sweeps/NAME-DATE */
+        char slurm[OPTION_TEXT]; /* a job script; empty: no Slurm */
+        int64_t tasks;
+    } sweep;
     struct {
         bool average;             /* take the moving average where there is one */
         char output[OPTION_TEXT]; /* of `convert data` */

@@ -527,6 +527,22 @@ const struct option_entry option_table[] = {
              "in the working directory."},
     {PLACE(report, csv), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "A CSV file for the summary, a row a run. Empty: none."},
+
+    {PLACE(sweep, method), CHOICES("grid", "random", "tpe"), .preset = "grid",
+     .help = "How a sweep chooses its trials. grid: all combinations; random; tpe: where earlier "
+             "trials were good, after 10 random ones."},
+    {PLACE(sweep, trials), .kind = OPTION_IS_INTEGER, .preset = "20", .least = 1, .most = 100000,
+     .help = "Trials of a sweep by random or tpe."},
+    {PLACE(sweep, seed), .kind = OPTION_IS_INTEGER, .preset = "42", .most = LARGEST,
+     .help = "What random and tpe draw from. All trials train with run.seed."},
+    {PLACE(sweep, dir), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "The sweep's folder. Empty: sweeps/NAME-DATE in the working directory, NAME being "
+             "run.name; a sweep that was cut off is gone on with by the same command."},
+    {PLACE(sweep, slurm), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "A job script such as jobs/ddp_1node.sh: sbatch starts it as an array of sweep.tasks "
+             "jobs, which take trials one after another. Empty: trials run here."},
+    {PLACE(sweep, tasks), .kind = OPTION_IS_INTEGER, .preset = "4", .least = 1, .most = 10000,
+     .help = "Jobs of a sweep by Slurm at a time."},
     {.name = NULL},
 };
 
@@ -554,6 +570,7 @@ static const struct {
     {"report", "reports of runs"},
     {"plan", "memory before a run: for how many ranks, and how much there is"},
     {"find", "the learning-rate range test"},
+    {"sweep", "many runs that differ in some keys"},
 };
 
 const char *option_section_help(const char *section)

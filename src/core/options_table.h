@@ -49,6 +49,9 @@ const char *option_find_nearest(const char *name);
 /* The part of an entry's name after the section. */
 const char *option_key(const struct option_entry *entry);
 
+/* Is a word key=value, with a key such as an option could have? A file name may hold '=', too. */
+bool option_is_setting(const char *word);
+
 /* Are two entries in one section? */
 bool option_same_section(const struct option_entry *one, const struct option_entry *other);
 

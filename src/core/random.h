@@ -19,7 +19,8 @@ enum random_purpose {
     RANDOM_MIX = 8,             /* epoch; index: of a pair's first sample in the order */
     RANDOM_PACK = 10,           /* index: 0 */
     RANDOM_SHUFFLE_BLOCKS = 11, /* index: 0 */
-    RANDOM_SHUFFLE_WINDOW = 12  /* index: 0 */
+    RANDOM_SHUFFLE_WINDOW = 12, /* index: 0 */
+    RANDOM_SWEEP = 13           /* index: the trial */
 };
 
 struct random_block {

@@ -1,0 +1,261 @@
+/* What a sweep tries: words become keys, values and ranges, or errors that name them; the grid;
+ * suggestions, which follow from the seed; densities, which are Optuna's
+ * (test/vectors/make_tpe.py); and the estimator finds better points than chance does. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "app/sweep_space.h"
+#include "app/sweep_tpe.h"
+
+static void space_make(struct sweep_space *space, const char *const *words)
+{
+    memset(space, 0, sizeof *space);
+    for (; *words != NULL; words++) {
+        struct error error = {0};
+        bool varies;
+        if (!sweep_space_add(space, *words, &varies, &error))
+            fail_msg("%s", error.text);
+        assert_true(varies);
+    }
+}
+
+static void word_fails(const char *word, const char *pattern)
+{
+    struct sweep_space space = {0};
+    struct error error = {0};
+    bool varies, good = sweep_space_add(&space, "optim.alpha=0,0.1", &varies, &error);
+    assert_true(good);
+    if (sweep_space_add(&space, word, &varies, &error))
+        fail_msg("%s is taken", word);
+    if (strstr(error.text, pattern) == NULL)
+        fail_msg("%s: \"%s\" has no \"%s\"", word, error.text, pattern);
+    assert_int_equal(error.kind, ERROR_USAGE);
+    sweep_space_free(&space);
+}
+
+static void words_that_are_wrong(void **state)
+{
+    (void)state;
+    word_fails("optim.rl=1,2", "did you mean optim.lr");
+    word_fails("optim.lr=1,-2", "optim.lr=-2: must be");
+    word_fails("optim.lr=1,two", "optim.lr=two: must be");
+    word_fails("optim.name=sgd,adamant", "sgd, adam, adamw or rmsprop");
+    word_fails("optim.lr=1,,2", "an empty value");
+    word_fails("optim.lr=,", "an empty value");
+    word_fails("optim.lr=0.1,1e-1", "0.1 stands there twice");
+    word_fails("optim.lr=1..0.1", "not below");
+    word_fails("optim.lr=0..0.1:log", "above 0");
+    word_fails("optim.lr=1..2:loq", "LOW..HIGH:log");
+    word_fails("optim.lr=1..2:1", "LOW..HIGH:log");
+    word_fails("optim.lr=..2", "no numbers");
+    word_fails("optim.momentum=0.5..1", "optim.momentum=1: must be");
+    word_fails("train.batch=0..8", "train.batch=0: must be");
+    word_fails("train.batch=1.5..8", "train.batch=1.5: must be");
+    word_fails("model.depth=2..4:9", "stands there twice");
+    word_fails("optim.betas=0.9,0.99;0.9", "2 numbers");
+    word_fails("optim.alpha=0.2,0.3", "varied twice");
+    word_fails("run.dir=a,b", "one value");
+    word_fails("sweep.seed=1,2", "one value");
+}
+
+static void words_that_do_not_vary(void **state)
+{
+    static const char *const words[] = {"optim.lr=1", "optim.betas=0.9,0.99", "data.root=../x",
+                                        "run.dir=a", "optim.freeze+=,stem"};
+    (void)state;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        struct sweep_space space = {0};
+        struct error error = {0};
+        bool varies;
+        assert_true(sweep_space_add(&space, words[i], &varies, &error));
+        assert_false(varies);
+        assert_int_equal(space.count, 0);
+    }
+}
+
+static void the_grid(void **state)
+{
+    static const char *const words[] = {"optim.lr=1e-4..0.1:log:4", "optim.betas=0.9,0.99;0.8,0.9",
+                                        "model.name=cnn_a,cnn_b,resnet18", NULL};
+    static const char *const models[] = {"cnn_a", "cnn_b", "resnet18"};
+    static const char *const rates[] = {"0.0001", "0.001", "0.01", "0.1"};
+    struct sweep_space space;
+    struct error error = {0};
+    char text[OPTION_TEXT];
+    double value;
+    (void)state;
+    space_make(&space, words);
+    assert_int_equal(sweep_grid_size(&space, &error), 24);
+    for (int i = 0; i < 24; i++) {
+        struct sweep_point point = {{0}};
+        struct options options;
+        sweep_grid_point(&space, i, &point);
+        options_default(&options);
+        assert_true(sweep_point_apply(&space, &point, &options, &error));
+        sweep_value_text(&space.keys[0], point.value[0], text, sizeof text);
+        assert_string_equal(text, rates[i / 6]);
+        assert_true(options.optim.betas.value[0] == (i / 3 % 2 == 0 ? 0.9 : 0.8));
+        assert_string_equal(options.model.name, models[i % 3]);
+        assert_true(sweep_value_read(&space.keys[0], text, &value) && value == point.value[0]);
+    }
+    assert_false(sweep_value_read(&space.keys[0], "0.5", &value));
+    sweep_space_free(&space);
+    space_make(&space, (const char *const[]){"optim.lr=1e-4..0.1:log", NULL});
+    assert_int_equal(sweep_grid_size(&space, &error), -1);
+    assert_non_null(strstr(error.text, "no grid"));
+    sweep_space_free(&space);
+}
+
+static const char *const mixed[] = {"optim.lr=1e-4..0.1:log", "model.depth=2..8",
+                                    "train.batch=1..64:log", "optim.name=sgd,adam,adamw", NULL};
+
+static void points_are_within(void **state)
+{
+    struct sweep_space space;
+    int64_t seen[9] = {0};
+    (void)state;
+    space_make(&space, mixed);
+    for (int i = 0; i < 700; i++) {
+        struct sweep_point point = {{0}}, again = {{0}};
+        struct options options;
+        struct error error = {0};
+        double value;
+        char text[64];
+        sweep_random_point(&space, 5, i, &point);
+        sweep_random_point(&space, 5, i, &again);
+        assert_memory_equal(&point, &again, sizeof point);
+        options_default(&options);
+        if (!sweep_point_apply(&space, &point, &options, &error))
+            fail_msg("%s", error.text);
+        for (int k = 0; k < space.count; k++) {
+            sweep_value_text(&space.keys[k], point.value[k], text, sizeof text);
+            assert_true(sweep_value_read(&space.keys[k], text, &value));
+            assert_true(value == point.value[k]); /* what the table keeps is what was tried */
+        }
+        seen[(int)point.value[1]]++;
+    }
+    for (int depth = 2; depth <= 8; depth++) /* a hundred each, within six deviations */
+        assert_in_range(seen[depth], 45, 155);
+    sweep_space_free(&space);
+}
+
+static void densities_are_optunas(void **state)
+{
+    char path[1024], line[256];
+    static struct sweep_point trials[128];
+    struct sweep_space space;
+    int count = 0, taken = 0, compared = 0;
+    (void)state;
+    space_make(&space, mixed);
+    snprintf(path, sizeof path, "%s/test/vectors/tpe.txt", getenv("TEST_SOURCE"));
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        struct sweep_point at = {{0}};
+        double *v = at.value, wanted;
+        if (sscanf(line, "trials %d", &count) == 1) {
+            taken = 0;
+        } else if (sscanf(line, "at %lf %lf %lf %lf %lf", v, v + 1, v + 2, v + 3, &wanted) == 5) {
+            assert_int_equal(taken, count);
+            assert_true(fabs(sweep_tpe_density(&space, trials, count, &at) - wanted) < 1e-8);
+            compared++;
+        } else {
+            v = trials[taken++].value;
+            assert_int_equal(sscanf(line, "%lf %lf %lf %lf", v, v + 1, v + 2, v + 3), 4);
+        }
+    }
+    fclose(file);
+    assert_int_equal(compared, 54);
+    sweep_space_free(&space);
+}
+
+/* An accuracy as it is found: best at a rate of 3e-3 with adam and a middling batch. */
+static double accuracy(const struct sweep_space *space, const struct sweep_point *point)
+{
+    double rate = log10(point->value[0] / 3e-3), batch = log2(point->value[2] / 16);
+    double name = point->value[3] == 1 ? 0 : 0.1;
+    assert_int_equal(space->count, 4);
+    return 0.9 - 0.15 * rate * rate - 0.02 * batch * batch - name -
+           0.01 * fabs(point->value[1] - 6);
+}
+
+/* The best of 40 trials, on average over seeds. */
+static double best_mean(bool estimates, int seeds)
+{
+    enum { TRIALS = 40 };
+    struct sweep_space space;
+    double sum = 0;
+    space_make(&space, mixed);
+    for (int seed = 0; seed < seeds; seed++) {
+        struct sweep_seen seen[TRIALS] = {0};
+        double best = -INFINITY;
+        for (int i = 0; i < TRIALS; i++) {
+            struct sweep_point *point = &seen[i].point;
+            if (estimates)
+                sweep_tpe_point(&space, (uint64_t)seed, i, seen, i, point);
+            else
+                sweep_random_point(&space, (uint64_t)seed, i, point);
+            seen[i].value = accuracy(&space, point);
+            best = fmax(best, seen[i].value);
+        }
+        sum += best;
+    }
+    sweep_space_free(&space);
+    return sum / seeds;
+}
+
+static void the_estimator_beats_chance(void **state)
+{
+    (void)state;
+    double random = best_mean(false, 20), tpe = best_mean(true, 20);
+    print_message("# best of 40 trials, mean over 20 seeds: random %.4f, tpe %.4f\n", random, tpe);
+    /* Of what chance leaves below the optimum of 0.9 less than half is left. */
+    assert_true(0.9 - tpe < 0.5 * (0.9 - random));
+    assert_true(best_mean(true, 3) == best_mean(true, 3));
+}
+
+/* A failed trial is the worst, one that runs counts as such, and both may be all there is. */
+static void trials_without_a_value(void **state)
+{
+    struct sweep_seen seen[40];
+    struct sweep_space space;
+    int near = 0;
+    (void)state;
+    space_make(&space, (const char *const[]){"optim.lr=1e-4..0.1:log", NULL});
+    for (int i = 0; i < 40; i++) {
+        memset(&seen[i], 0, sizeof seen[i]);
+        sweep_tpe_point(&space, 1, i, seen, i, &seen[i].point);
+        bool fails = seen[i].point.value[0] > 0.01;
+        seen[i].value = fails ? -INFINITY : i % 7 == 6 ? NAN : log(seen[i].point.value[0]);
+        near += i >= 20 && !fails && seen[i].point.value[0] > 3e-3;
+    }
+    print_message("# %d of 20 near the optimum\n", near);
+    assert_true(near >= 8); /* by chance 3; just below where trials begin to fail */
+    for (int i = 0; i < 40; i++)
+        seen[i].value = i % 2 == 0 ? -INFINITY : NAN;
+    sweep_tpe_point(&space, 1, 40, seen, 40, &seen[0].point);
+    assert_true(seen[0].point.value[0] >= 1e-4 && seen[0].point.value[0] <= 0.1);
+    sweep_space_free(&space);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_that_are_wrong),
+        cmocka_unit_test(words_that_do_not_vary),
+        cmocka_unit_test(the_grid),
+        cmocka_unit_test(points_are_within),
+        cmocka_unit_test(densities_are_optunas),
+        cmocka_unit_test(the_estimator_beats_chance),
+        cmocka_unit_test(trials_without_a_value),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,56 @@
+"""Writes tpe.txt: densities of Optuna's Parzen estimator at some points, for test_sweep.c.
+
+The space: a rate from 1e-4 to 0.1 in its logarithm, a whole number from 2 to 8, a whole number from 1 to 64 in its
+logarithm, one of 3 choices. Lines "trials N", then N lines with a trial each, then lines "at", the point and the
+logarithm of the density there.
+
+Needs optuna (made with 5.0.0). Run it in this directory.
+"""
+
+import warnings
+
+import numpy
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.samplers._tpe.parzen_estimator import _ParzenEstimator, _ParzenEstimatorParameters
+from optuna.samplers._tpe.sampler import default_weights
+
+SPACE = {
+    "rate": FloatDistribution(1e-4, 0.1, log=True),
+    "depth": IntDistribution(2, 8),
+    "batch": IntDistribution(1, 64, log=True),
+    "choice": CategoricalDistribution([0, 1, 2]),
+}
+
+
+def draw(random, count):
+    return {
+        "rate": numpy.array([float(f"{rate:.4g}") for rate in 10 ** random.uniform(-4, -1, count)]),
+        "depth": random.integers(2, 9, count).astype(float),
+        "batch": numpy.rint(2 ** random.uniform(0, 6, count)),
+        "choice": random.integers(0, 3, count).astype(float),
+    }
+
+
+def line(points, i):
+    return " ".join(f"{points[name][i]:.17g}" for name in SPACE)
+
+
+def main():
+    warnings.simplefilter("ignore")
+    # Of equal values the earlier trial is the first: numpy's own order changes from machine to machine.
+    argsort = numpy.argsort
+    numpy.argsort = lambda values, kind="stable": argsort(values, kind=kind)
+    random = numpy.random.default_rng(1)
+    parameters = _ParzenEstimatorParameters(1.0, True, False, default_weights, True)
+    with open("tpe.txt", "w") as file:
+        for count in (0, 1, 2, 3, 9, 24, 26, 27, 60):
+            trials, at = draw(random, count), draw(random, 6)
+            density = _ParzenEstimator(trials, SPACE, parameters).log_pdf(at)
+            # Optuna's density of a rate is that of its logarithm, as ours.
+            file.write(f"trials {count}\n")
+            file.writelines(line(trials, i) + "\n" for i in range(count))
+            file.writelines(f"at {line(at, i)} {density[i]:.12g}\n" for i in range(6))
+
+
+if __name__ == "__main__":
+    main()
