@@ -95,6 +95,9 @@ void canvas_svg_style(FILE *stream);
 bool canvas_pixels_open(struct canvas *canvas, int width, int height, double scale,
                         struct error *error);
 
+/* Copies another image of the same height into this one, so many pixels from the left. */
+void canvas_pixels_paste(struct canvas *canvas, const struct canvas *part, int left);
+
 /* Writes the PNG, whole or not at all. ERROR_FILE. */
 bool canvas_pixels_write(const struct canvas *canvas, const char *path, struct error *error);
 void canvas_pixels_free(struct canvas *canvas);

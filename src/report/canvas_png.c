@@ -299,6 +299,19 @@ void canvas_pixels_free(struct canvas *canvas)
     canvas->pixels = NULL;
 }
 
+void canvas_pixels_paste(struct canvas *canvas, const struct canvas *part, int left)
+{
+    const struct pixels *from = part->pixels;
+    struct pixels *to = canvas->pixels;
+    ENSURE(from->height == to->height && left >= 0 && left + from->width <= to->width,
+           "a picture of %d x %d pixels at %d of one of %d x %d", from->width, from->height, left,
+           to->width, to->height);
+    for (int y = 0; y < to->height; y++)
+        memcpy(to->colour + ((size_t)y * (size_t)to->width + (size_t)left) * CHANNELS,
+               from->colour + (size_t)y * (size_t)from->width * CHANNELS,
+               (size_t)from->width * CHANNELS);
+}
+
 static void png_failed(png_structp png, png_const_charp text)
 {
     error_set(png_get_error_ptr(png), ERROR_FILE, "cannot make a PNG: %s", text);

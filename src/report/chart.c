@@ -426,8 +426,8 @@ char *chart_svg(const struct chart *chart, double width, double height)
 }
 
 /* Words are as large as on a page 640 wide, or smaller where the picture is. */
-bool chart_png(const struct chart *chart, const char *path, int width, int height,
-               struct error *error)
+static bool part_draw(const struct chart *chart, struct canvas *whole, int left, int width,
+                      int height, struct error *error)
 {
     const double scale = fmax(1, fmin(width / 640.0, height / 400.0));
     struct layout layout;
@@ -437,7 +437,28 @@ bool chart_png(const struct chart *chart, const char *path, int width, int heigh
         return false;
     layout_make(&layout, chart, canvas.width, canvas.height);
     chart_draw(chart, &layout, &canvas);
-    const bool good = canvas_pixels_write(&canvas, path, error);
+    canvas_pixels_paste(whole, &canvas, left);
     canvas_pixels_free(&canvas);
+    return true;
+}
+
+bool charts_png(const struct chart *charts, int count, const char *path, int width, int height,
+                struct error *error)
+{
+    struct canvas whole;
+    bool good = canvas_pixels_open(&whole, width, height, 1, error);
+
+    if (!good)
+        return false;
+    for (int i = 0; i < count && good; i++)
+        good = part_draw(&charts[i], &whole, i * (width / count), width / count, height, error);
+    good = good && canvas_pixels_write(&whole, path, error);
+    canvas_pixels_free(&whole);
     return good;
+}
+
+bool chart_png(const struct chart *chart, const char *path, int width, int height,
+               struct error *error)
+{
+    return charts_png(chart, 1, path, width, height, error);
 }

@@ -51,6 +51,10 @@ char *chart_svg(const struct chart *chart, double width, double height);
 bool chart_png(const struct chart *chart, const char *path, int width, int height,
                struct error *error);
 
+/* Several in one picture, from left to right, each as wide as the others. */
+bool charts_png(const struct chart *charts, int count, const char *path, int width, int height,
+                struct error *error);
+
 /* ---- between chart*.c, bars.c */
 
 struct canvas;

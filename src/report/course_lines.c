@@ -21,10 +21,8 @@ int64_t course_steps_between(enum course_program program)
     return program == COURSE_VIT ? 100 : 512;
 }
 
-const char *course_class_name(enum course_program program, const char *name)
+const char *course_short_name(const char *name)
 {
-    if (program == COURSE_VIT)
-        return name;
     return strcmp(name, "airplane") == 0 ? "plane" : strcmp(name, "automobile") == 0 ? "car" : name;
 }
 
@@ -39,6 +37,13 @@ static void say(const struct course_sink *sink, const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     sink->line(sink->self, text);
+}
+
+void course_start(const struct course_sink *sink, enum course_program program)
+{
+    say(sink, "%s",
+        program == COURSE_VIT ? "No checkpoint found, starting fresh training"
+                              : "No checkpoint found. Starting training from scratch");
 }
 
 void course_step(const struct course_sink *sink, enum course_program program,
@@ -80,13 +85,13 @@ static void classes_say(const struct course_sink *sink, enum course_program prog
         say(sink,
             "\nClass: %s\nAccuracy: %.4f\nPrecision: %.4f\nRecall: %.4f\nF1-score: %.4f\n"
             "Specificity: %.4f",
-            course_class_name(program, class->name), class->accuracy, class->precision,
-            class->recall, class->f1, class->specificity);
+            program == COURSE_VIT ? class->name : course_short_name(class->name), class->accuracy,
+            class->precision, class->recall, class->f1, class->specificity);
     }
 }
 
-static void matrix_say(const struct course_sink *sink, enum course_program program,
-                       const struct course_end *end)
+/* The columns are wide enough for short names only. */
+static void matrix_say(const struct course_sink *sink, const struct course_end *end)
 {
     enum { CELL = 32 };
     const size_t size = CELL * (size_t)(end->classes + 2);
@@ -98,11 +103,10 @@ static void matrix_say(const struct course_sink *sink, enum course_program progr
     say(sink, "Actual \u2193");
     int used = snprintf(line, size, "      ");
     for (int64_t i = 0; i < end->classes; i++)
-        used +=
-            snprintf(line + used, CELL, "%-7s", course_class_name(program, end->of_class[i].name));
+        used += snprintf(line + used, CELL, "%-7s", course_short_name(end->of_class[i].name));
     sink->line(sink->self, line);
     for (int64_t i = 0; i < end->classes; i++) {
-        used = snprintf(line, CELL, "%-6s", course_class_name(program, end->of_class[i].name));
+        used = snprintf(line, CELL, "%-6s", course_short_name(end->of_class[i].name));
         used = used < CELL ? used : CELL - 1;
         for (int64_t j = 0; j < end->classes; j++)
             used += snprintf(line + used, CELL, "%7lld",
@@ -124,10 +128,10 @@ static void cnn_end(const struct course_sink *sink, enum course_program program,
             say(sink, "Training plots saved to %s", end->plot);
         if (!isnan(end->best_top1))
             say(sink, "Best test accuracy: %.2f%%", 100 * end->best_top1);
-        say(sink, "Total training time: %.2f seconds", end->without_setup_seconds);
+        say(sink, "Total training time: %.2f seconds", end->epochs_seconds);
     }
     if (end->classes > 0)
-        matrix_say(sink, program, end);
+        matrix_say(sink, end);
 }
 
 void course_end(const struct course_sink *sink, enum course_program program,
@@ -142,7 +146,7 @@ void course_end(const struct course_sink *sink, enum course_program program,
         say(sink, "Evaluating on test set...");
         classes_say(sink, program, end);
         say(sink, "\nOverall Accuracy: %.4f", end->top1);
-        matrix_say(sink, program, end);
+        matrix_say(sink, end);
     }
     say(sink, "Total training time: %.2f seconds", end->total_seconds);
     say(sink, "Training time (excluding setup): %.2f seconds", end->training_seconds);

@@ -23,6 +23,9 @@ struct course_sink {
     void *self;
 };
 
+/* A run begins anew. */
+void course_start(const struct course_sink *sink, enum course_program program);
+
 struct course_place {
     int64_t epoch, epochs, step, steps; /* epoch from 1; steps of the epoch */
 };
@@ -48,6 +51,7 @@ struct course_class {
 /* After the last epoch. NAN, NULL, 0 classes: unknown, and then not said. */
 struct course_end {
     double total_seconds, without_setup_seconds, training_seconds;
+    double epochs_seconds; /* as the last epoch told it */
     double top1, best_top1;
     const char *plot; /* where the curves were drawn; NULL: nowhere */
     int64_t classes;
@@ -57,7 +61,7 @@ struct course_end {
 void course_end(const struct course_sink *sink, enum course_program program,
                 const struct course_end *end);
 
-/* The project's word for a class: its CNNs call airplanes planes and automobiles cars. */
-const char *course_class_name(enum course_program program, const char *name);
+/* The project's short word for a class: airplanes are planes, automobiles cars. */
+const char *course_short_name(const char *name);
 
 #endif

@@ -347,6 +347,7 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
         run_log_metrics(trainer->log, &metrics, &trainer->log_error);
     }
     trainer->last_epoch = row;
+    trainer->epochs_seconds += row.seconds + (evaluated ? row.eval_seconds : 0);
     tell_epoch(trainer, &row, evaluated);
     data_wait_say(trainer, &row);
     run_log_epoch(trainer->log, &row, &trainer->log_error);
@@ -452,7 +453,8 @@ bool progress_result(struct trainer *trainer, struct error *error)
     if (!run_record_end(trainer, error))
         return false;
     log_info("run folder: %s", trainer->folder.path);
-    if (trainer->world->rank == 0)
-        results_write(&trainer->folder, &results, &trainer->validation.dataset, error);
+    if (trainer->world->rank == 0 &&
+        results_write(&trainer->folder, &results, &trainer->validation.dataset, error))
+        tell_files(trainer);
     return comm_agree(trainer->world, error);
 }

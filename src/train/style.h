@@ -50,13 +50,14 @@ struct style_epoch {
     double best_top1;
     double last_loss, last_top1; /* of the last log interval */
     double next_rate;            /* of the step that follows */
-    double seconds_so_far;       /* of all parts, without set-up and checkpoints */
+    double epochs_seconds;       /* of all epochs, evaluations included, so far */
 };
 
 /* The run has ended. */
 struct style_end {
     const struct results *results;
     double best_top1;                    /* of the evaluations; NAN: none */
+    double epochs_seconds;               /* of all epochs, evaluations included */
     double part_seconds;                 /* of this part, all */
     double user_seconds, system_seconds; /* of this rank's processors, in this part */
 };
@@ -70,7 +71,9 @@ struct style {
     /* A checkpoint that was begun at this epoch is on disk. */
     void (*checkpoint)(const struct style_run *run, int64_t epoch, const char *path);
     void (*result)(const struct style_run *run, const struct style_end *end);
-    /* Rank 0's, however the run ends: files of the style's own. */
+    /* Rank 0's, when all else of the run is in its folder: files of the style's own. */
+    bool (*files)(const char *folder, struct error *error);
+    /* Rank 0's, however the run ends. */
     bool (*close)(const char *folder, double seconds, struct error *error);
 };
 

@@ -5,7 +5,10 @@
 #include <stdlib.h>
 
 #include "core/log.h"
+#include "io/atomic_file.h"
 #include "report/course_lines.h"
+#include "report/record.h"
+#include "report/result_file.h"
 #include "train/style.h"
 
 static void line_log(void *self, const char *text)
@@ -44,7 +47,7 @@ static void ranks_say(const struct style_run *run, enum course_program program)
 static void cnn_resumed_say(const struct style_run *run)
 {
     if (run->resumed[0] == '\0') {
-        log_info("No checkpoint found. Starting training from scratch");
+        course_start(&console, COURSE_CNN_A);
         return;
     }
     log_info("Loaded %lld previous train accuracy records", (long long)run->epochs_before);
@@ -59,7 +62,7 @@ static void cnn_resumed_say(const struct style_run *run)
 static void vit_resumed_say(const struct style_run *run)
 {
     if (run->resumed[0] == '\0') {
-        log_info("No checkpoint found, starting fresh training");
+        course_start(&console, COURSE_VIT);
         return;
     }
     log_info("Loading checkpoint from %s", run->resumed);
@@ -131,7 +134,7 @@ static void epoch_say(const struct style_run *run, const struct style_epoch *epo
                                          .test_top1 = row->val_top1,
                                          .train_seconds = row->seconds,
                                          .test_seconds = row->eval_seconds,
-                                         .total_seconds = epoch->seconds_so_far,
+                                         .total_seconds = epoch->epochs_seconds,
                                          .best = epoch->evaluated && epoch->better};
     course_epoch(&console, program_of(run), &place, &figures);
 }
@@ -146,7 +149,7 @@ static void checkpoint_say(const struct style_run *run, int64_t epoch, const cha
 /* The classes as the project names them and what is known of each; the caller frees them, and the
  * numbers that stand for names in `numbers`. */
 static struct course_class *classes_of(const struct evaluation *evaluation,
-                                       const struct dataset *dataset, char (**numbers)[16])
+                                       const struct dataset *dataset, char (**numbers)[24])
 {
     size_t count = (size_t)evaluation->classes;
     struct course_class *classes = calloc(count, sizeof *classes);
@@ -175,12 +178,15 @@ static void result_say(const struct style_run *run, const struct style_end *end)
     const struct results *results = end->results;
     const struct evaluation *evaluation = results->evaluation;
     struct course_class *classes = NULL;
-    char(*numbers)[16] = NULL;
+    char(*numbers)[24] = NULL, plot[FILE_PATH];
     struct course_end last = {.total_seconds = results->total_seconds,
                               .without_setup_seconds = results->without_setup_seconds,
                               .training_seconds = results->training_seconds,
+                              .epochs_seconds = end->epochs_seconds,
                               .top1 = evaluation != NULL ? evaluation->top1 : NAN,
-                              .best_top1 = end->best_top1};
+                              .best_top1 = end->best_top1,
+                              .plot = plot};
+    snprintf(plot, sizeof plot, "%s/accuracy_plot.png", run->folder);
     if (evaluation != NULL && evaluation->classes > 0 && evaluation->classes <= PRINTED_CLASSES) {
         classes = classes_of(evaluation, run->validation, &numbers);
         last.classes = evaluation->classes;
@@ -192,9 +198,21 @@ static void result_say(const struct style_run *run, const struct style_end *end)
     free(numbers);
 }
 
+/* All that the run left is read again. */
+static bool files_write(const char *folder, struct error *error)
+{
+    struct record record;
+    if (!record_read(&record, folder, error))
+        return false;
+    bool good = result_file_write(&record, folder, error);
+    record_free(&record);
+    return good;
+}
+
 const struct style style_course = {.start = start_say,
                                    .epoch_begin = epoch_begin_say,
                                    .step = step_say,
                                    .epoch = epoch_say,
                                    .checkpoint = checkpoint_say,
-                                   .result = result_say};
+                                   .result = result_say,
+                                   .files = files_write};

@@ -92,17 +92,16 @@ void tell_epoch(const struct trainer *trainer, const struct epoch_row *row, bool
 {
     const struct style *style = style_of(&trainer->options);
     const struct style_run run = run_facts(trainer);
-    const struct style_epoch epoch = {
-        .row = row,
-        .evaluated = evaluated,
-        .better = evaluated && trainer->best_step == trainer->state.step,
-        .best = trainer->best_metric,
-        .best_top1 = trainer->best_top1,
-        .last_loss = trainer->figures.loss,
-        .last_top1 = trainer->figures.top1,
-        .next_rate = row->next_rate,
-        .seconds_so_far = trainer->earlier_without_setup_seconds + clock_now() -
-                          trainer->part_begin - trainer->checkpoint_seconds};
+    const struct style_epoch epoch = {.row = row,
+                                      .evaluated = evaluated,
+                                      .better =
+                                          evaluated && trainer->best_step == trainer->state.step,
+                                      .best = trainer->best_metric,
+                                      .best_top1 = trainer->best_top1,
+                                      .last_loss = trainer->figures.loss,
+                                      .last_top1 = trainer->figures.top1,
+                                      .next_rate = row->next_rate,
+                                      .epochs_seconds = trainer->epochs_seconds};
     if (style->epoch != NULL)
         style->epoch(&run, &epoch);
 }
@@ -142,11 +141,20 @@ void tell_result(const struct trainer *trainer, const struct results *results)
     ENSURE(getrusage(RUSAGE_SELF, &usage) == 0, "the system does not tell processor times");
     const struct style_end end = {.results = results,
                                   .best_top1 = trainer->best_top1,
+                                  .epochs_seconds = trainer->epochs_seconds,
                                   .part_seconds = clock_now() - trainer->opened_at,
                                   .user_seconds = seconds_of(&usage.ru_utime),
                                   .system_seconds = seconds_of(&usage.ru_stime)};
     if (style->result != NULL)
         style->result(&run, &end);
+}
+
+void tell_files(const struct trainer *trainer)
+{
+    const struct style *style = style_of(&trainer->options);
+    struct error error = {.kind = ERROR_NONE};
+    if (style->files != NULL && !style->files(trainer->folder.path, &error))
+        log_warn("%s", error.text);
 }
 
 void tell_close(const struct trainer *trainer)

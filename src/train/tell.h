@@ -22,6 +22,9 @@ void tell_checkpoint(struct trainer *trainer);
 
 void tell_result(const struct trainer *trainer, const struct results *results);
 
+/* Rank 0, when all else is in the run's folder. Files that cannot be written are a warning. */
+void tell_files(const struct trainer *trainer);
+
 /* However the run ends: files that the style has of its own. Nothing where there is no folder. */
 void tell_close(const struct trainer *trainer);
 

@@ -135,6 +135,7 @@ static bool state_prepare(struct trainer *trainer, struct error *error)
         trainer->options.checkpoint.monitor == MONITOR_TOP1 ? trainer->best_metric : NAN;
     trainer->earlier_seconds = trainer->state.total_seconds;
     trainer->earlier_without_setup_seconds = trainer->state.without_setup_seconds;
+    trainer->epochs_seconds = trainer->state.without_setup_seconds;
     trainer->earlier_train_seconds = trainer->state.train_seconds;
     trainer->schedule.plateau_factor = trainer->state.plateau_rate_factor;
     trainer->schedule.plateau_best = trainer->state.plateau_best;

@@ -66,12 +66,13 @@ struct trainer {
     double part_step_seconds;
     double *interval_sums; /* of all ranks; see progress.c */
     struct straggler straggler;
-    double checkpoint_seconds; /* that this part stood still for them */
-    int64_t checkpoints;       /* of this part */
+    double checkpoint_seconds;   /* that this part stood still for them */
+    int64_t checkpoints;         /* of this part */
     int64_t saving, saving_step; /* epoch and step of the checkpoint that is written; -1: none */
     struct epoch_clock epoch_clock;
     struct epoch_row last_epoch;
-    double plain_line_at; /* clock: the newest plain progress line */
+    double epochs_seconds; /* of the epochs that ended, evaluations included; of all parts */
+    double plain_line_at;  /* clock: the newest plain progress line */
     double last_rate, last_norm;
     int64_t skipped_said;         /* skipped updates that the log knows of */
     int64_t run_images;           /* trained on in this part */
@@ -84,7 +85,7 @@ struct trainer {
      * one that was made only because the run ended: who goes on with it would not have made it. */
     double best_metric;
     int64_t best_step;
-    double best_top1; /* of the evaluations, whatever decides which is best; NAN: none */
+    double best_top1;           /* of the evaluations, whatever decides which is best; NAN: none */
     struct run_figures figures; /* as the monitor has them */
     const char *stop_reason;    /* NULL: goes on */
     bool data_wait_said;
