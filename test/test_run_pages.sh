@@ -82,9 +82,11 @@ result 'a run that goes on keeps what was known, and its page' \
     "$bad$(lacks logbook/one.md 'it was started 2 times' '^\| 1 \| .* 0 to 20 \| 2 \|' '^\| 2 \| .* 20 to 30 \| 1 \|' 'resuming from')" "$work/logbook/one.md"
 
 killed $small train.epochs=1000 checkpoint.every=0.2 >wrong
-grep -q 'not known' logbook/killed.md 2>/dev/null && echo 'a page already' >>wrong
+[ ! -e logbook/killed.md ] || echo 'a page already' >>wrong
+"$vittrain" report killed >report.log 2>&1 || echo 'no report' >>wrong
+lacks logbook/killed.md '^\| outcome \| cut off, or still running' '^\| a step \| [0-9]' 'result.json: not there' >>wrong
 run 1 again run.dir="$work/killed" $small train.epochs=1000 train.max_seconds=1
-result 'a part that was killed and one that was stopped' "$(tr '\n' ' ' <wrong)$(lacks logbook/killed.md 'not known: it was cut off' \
+result 'a run that was killed has a page by `report`; it goes on, and is stopped' "$(tr '\n' ' ' <wrong)$(lacks logbook/killed.md 'not known: it was cut off' \
     '^\| outcome \| stopped: train.max_seconds is over')" "$work/again.log"
 
 run 1 wild $short optim.lr=1e30 run.dir="$work/wild"

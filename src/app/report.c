@@ -3,15 +3,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app/app.h"
 #include "core/log.h"
 #include "io/atomic_file.h"
 #include "report/compare.h"
 #include "report/html.h"
+#include "report/logbook.h"
 
 struct report {
     int count;
+    bool names_logbook; /* output.logbook was given */
     struct record *records;
     struct options options;
 };
@@ -22,7 +25,10 @@ static bool words_take(struct report *report, int count, char **words, const cha
 {
     options_default(&report->options);
     for (int i = 0; i < count; i++) {
-        const bool sets = strncmp(words[i], "report.", 7) == 0 && strchr(words[i], '=') != NULL;
+        const bool names = strncmp(words[i], "output.logbook=", 15) == 0;
+        const bool sets =
+            names || (strncmp(words[i], "report.", 7) == 0 && strchr(words[i], '=') != NULL);
+        report->names_logbook |= names;
         if (sets && !options_set(words[i], &report->options, error))
             return false;
         if (sets)
@@ -80,6 +86,21 @@ static bool page_write(const struct report *report, struct error *error)
     return true;
 }
 
+/* The run's page again, in its own log book where that is here, or in the one that was named. */
+static void logbook_follow(const struct report *report, const struct record *record)
+{
+    struct error error = {.kind = ERROR_NONE};
+    const char *logbook = report->names_logbook ? report->options.output.logbook
+                                                : record_option(record, "output.logbook");
+    if (logbook == NULL || logbook[0] == '\0' ||
+        (!report->names_logbook && access(logbook, F_OK) != 0))
+        return;
+    if (logbook_add(logbook, record, &error))
+        log_info("log book: %s/README.md", logbook);
+    else
+        log_warn("the log book gets no page of %s: %s", record->name, error.text);
+}
+
 static int report_run(int count, char **words)
 {
     static struct report report;
@@ -94,6 +115,8 @@ static int report_run(int count, char **words)
         records_take(&report, folders, &error) && page_write(&report, &error) &&
         csv_write(&report, &error))
         app_output_arrived(&error);
+    for (int i = 0; error.kind == ERROR_NONE && i < report.count; i++)
+        logbook_follow(&report, &report.records[i]);
     for (int i = 0; i < report.count && report.records != NULL; i++)
         record_free(&report.records[i]);
     free(report.records);
@@ -105,7 +128,7 @@ static int report_run(int count, char **words)
 
 const struct command command_report = {
     .name = "report",
-    .synopsis = "report RUN... [report.output=FILE.html] [report.csv=FILE]",
+    .synopsis = "report RUN... [report.output=FILE.html] [report.csv=FILE] [output.logbook=FOLDER]",
     .summary = "a page to look at, of a run or of several side by side",
     .detail =
         "Reads the folders of runs, also of such as were cut or still run, and writes one HTML "
@@ -113,5 +136,7 @@ const struct command command_report = {
         "unit, memory by unit, the sensors, classes and confusion matrix, where the decks differ, "
         "what went wrong and what is missing. It goes to RUN/report.html, of several runs to "
         "report.html here, or to report.output. The summary also goes to standard output, as a "
-        "table in Markdown.",
+        "table in Markdown. The runs' pages of their log book are made again, where that lies "
+        "here, or "
+        "made in the one of output.logbook.",
     .run_alone = report_run};

@@ -248,13 +248,13 @@ static void sent_write(FILE *stream, const struct record *record)
         markdown_text(stream, url);
         fputc('\n', stream);
     }
-    json_object_foreach(json_object_get(state, "sent"), object, value)
+    json_object_foreach(json_object_get(state, "checkpoints"), object, value)
     {
         fputs("* sent: ", stream);
         markdown_text(stream, object);
         fputc('\n', stream);
     }
-    json_object_foreach(json_object_get(state, "begun"), object, value)
+    json_object_foreach(json_object_get(state, "uploads"), object, value)
     {
         fputs("* begun to be sent, and not ended: ", stream);
         markdown_text(stream, object);
