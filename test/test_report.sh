@@ -1,0 +1,196 @@
+#!/bin/sh
+# `vittrain report` of a DDP/FSDP pair and of runs that were cut; then the page as a browser shows it (chromium, headless):
+# at the width of a desktop and of a phone, light and dark, and printed. What is looked for in the pictures comes
+# from metrics.csv and result.json.
+. "$TEST_SOURCE/test/program.sh"
+
+# report NAME WORD...: its output lies in $work/NAME.out, what it said besides in $work/NAME.log.
+report() {
+    run_log=$work/$1.log out=$work/$1.out
+    shift
+    timeout 60 "$vittrain" report "$@" >"$out" 2>"$run_log"
+    status=$?
+}
+
+echo 1..16
+cd "$work" || exit 1
+for strategy in ddp fsdp; do
+    run 2 $strategy $small train.epochs=2 run.dir=$strategy mesh.strategy=$strategy train.test=on output.monitor=0.2 \
+        data.val=reference
+    result "a run, $strategy" "$([ $status = 0 ] || echo "exit status $status")" "$run_log"
+done
+
+# ---- the command
+
+report pair ddp fsdp report.csv=pair.csv
+bad=$([ $status = 0 ] || echo "exit status $status")
+[ -s report.html ] || bad="$bad; no report.html"
+grep -q '^| | ddp | fsdp |$' "$out" && grep -q '^| Strategy | ddp | fsdp |$' "$out" || bad="$bad; no table"
+result 'a page and a table of two runs' "$bad" "$run_log"
+
+# field ROW NAME: a number of pair.csv; texts with commas in them are in quotes.
+field() {
+    sed 's/"[^"]*"//g' pair.csv |
+        awk -F, -v row="$1" -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } NR == row + 1 { print $at[name] }'
+}
+# json RUN KEY: a number at the top of its result.json.
+json() { sed -n "s/^ \"$2\": \([0-9.e+-]*\),*\$/\1/p" "$1/result.json"; }
+# same A B: are the numbers the same, as far as they are written?
+same() { awk -v a="$1" -v b="$2" 'BEGIN { gap = a - b; if (gap < 0) gap = -gap; exit !(a != "" && gap <= 1e-8 * a) }'; }
+bad=
+for key in total_seconds images_per_second steps; do
+    same "$(field 1 $key)" "$(json ddp $key)" && same "$(field 2 $key)" "$(json fsdp $key)" || bad="$bad $key"
+done
+same "$(field 2 speed_up)" "$(awk -v a="$(json ddp images_per_second)" -v b="$(json fsdp images_per_second)" 'BEGIN { printf "%.9g", b / a }')" ||
+    bad="$bad speed_up"
+result 'report.csv has the figures of result.json' "$bad" pair.csv
+
+report single ddp output.logbook=book
+result 'the page of one run lies in its folder, and one in the log book' \
+    "$([ $status = 0 ] && [ -s ddp/report.html ] && [ -s book/ddp.md ] || echo "exit status $status, or none")" "$run_log"
+
+mkdir cut && cp -r ddp/metrics.csv ddp/train.log ddp/monitor.csv cut
+head -c 700 ddp/metrics.csv >cut/metrics.csv
+report cut cut ddp report.output=cut.html
+bad=$([ $status = 0 ] || echo "exit status $status")
+grep -q 'metrics.csv: its last line is torn' cut.html && grep -q 'cut off, or still running' cut.html || bad="$bad; not said"
+result 'of a run that was cut it shows what there is' "$bad" "$run_log"
+
+bad=
+while read -r code pattern words; do
+    report wrong $words
+    [ $status = "$code" ] && grep -q "^vittrain: error: .*$pattern" "$run_log" || bad="$bad '$words': status $status;"
+done <<END
+2 report.of.what
+2 did.you.mean report.outptu=x ddp
+5 nowhere nowhere
+5 no/such ddp report.output=no/such/page.html
+2 at.most $(seq -s ' ' 27)
+END
+result 'mistakes are told' "$bad" "$run_log"
+
+run 2 ranks report ddp
+result 'of several ranks one makes it' "$([ $status = 0 ] && [ "$(grep -c '^| Strategy' "$run_log")" = 1 ] || echo "status $status, or twice")" "$run_log"
+
+# ---- as a browser shows it
+
+for browser in chromium chromium-browser google-chrome ''; do
+    command -v "${browser:-true}" >/dev/null && break
+done
+if [ -z "$browser" ]; then
+    for name in curves 'curves, dark' phone 'phone, dark' 'no scrolling sideways' colours matrices printing; do
+        number=$((number + 1))
+        echo "ok $number - in a browser: $name # SKIP no chromium"
+    done
+    exit 0
+fi
+
+# browse NAME WORD...: what it prints is $work/NAME.dom.
+browse() {
+    name=$1
+    shift
+    timeout 60 "$browser" --headless --no-sandbox --disable-gpu --no-first-run --hide-scrollbars --force-device-scale-factor=1 \
+        --user-data-dir="$work/browser-$name" "$@" >"$work/$name.dom" 2>"$work/$name.browser"
+}
+
+# Both widths stand beside each other in one picture. What is around them asks the pages, which have no script, where
+# their charts are and what their matrices hold.
+{
+    echo '<!DOCTYPE html><html><head><meta name="color-scheme" content="light dark"><style>body{margin:0;display:flex}iframe{border:0;height:4700px;flex:none}</style></head><body>'
+    for width in 1280 390; do
+        echo "<iframe style=\"width:${width}px\" srcdoc=\"$(sed 's/&/\&amp;/g; s/"/\&quot;/g' report.html)\"></iframe>"
+    done
+    cat <<'END'
+<script>addEventListener("load", () => {
+    let text = "";
+    for (const frame of document.querySelectorAll("iframe")) {
+        const page = frame.contentDocument, width = frame.contentWindow.innerWidth;
+        text += `page ${width} ${page.documentElement.scrollWidth}\n`;
+        for (const chart of page.querySelectorAll("svg[data-frame]")) {
+            const box = chart.getBoundingClientRect(), unit = box.width / chart.viewBox.baseVal.width;
+            text += `chart ${width} ${chart.id} ${box.left} ${box.top} ${unit} ${chart.dataset.frame} ${chart.dataset.range}\n`;
+        }
+        for (const cell of page.querySelectorAll("tbody[id^=confusion] td"))
+            text += `cell ${width} ${cell.closest("tbody").id} ${cell.textContent}\n`;
+    }
+    document.body.append(Object.assign(document.createElement("pre"), { hidden: true, textContent: text }));
+})</script></body></html>
+END
+} >wall.html
+wall="--window-size=1670,4700 file://$work/wall.html"
+browse dark --screenshot="$work/dark.png" --blink-settings=preferredColorScheme=0 $wall &
+browse light --screenshot="$work/light.png" --dump-dom $wall
+browse print --no-pdf-header-footer --print-to-pdf="$work/page.pdf" "file://$work/report.html"
+wait $!
+sed -n '/<pre hidden="">page/,$ { s/.*<pre hidden="">//; s/<.pre>.*//; p; }' light.dom >places
+
+# areas WIDTH CHART COLUMN RUN COLOUR PAPER: around each training point of that curve, and at as many places where
+# it would be upside down, as look_at_picture takes them.
+areas() {
+    grep "^chart $1 $2 " places >place
+    column "$4/metrics.csv" train "$3" >points
+    { case $2 in *-time) column "$4/metrics.csv" train elapsed_seconds ;; *) sed 's/ .*//; s/.*/& &/' points ;; esac } |
+        paste -d' ' - points | awk -v colours="$5 $6" '
+        FNR == NR {
+            left = $4 + ($2 == 390 ? 1280 : 0); top = $5; unit = $6
+            fl = $7; ft = $8; fr = $9; fb = $10; x0 = $11; x1 = $12; y0 = $13; y1 = $14
+            next
+        }
+        {
+            x = left + unit * (fl + ($2 - x0) / (x1 - x0) * (fr - fl))
+            share = ($4 - y0) / (y1 - y0)
+            for (i = 0; i < 2; i++) {
+                y = top + unit * (fb - (i == 0 ? share : 1 - share) * (fb - ft))
+                printf "%d %d %d %d %s\n", x - 2, y - 2, x + 3, y + 3, colours
+            }
+        }' place -
+}
+
+# curves_differ WIDTH SCHEME PAPER A B: what is not where the CSV says, with the colours of the two runs. The second is
+# on top, and may cover the first here and there. The curve of the loss, which is the same each time, is not
+# to be found upside down.
+curves_differ() {
+    while read -r chart figure run colour least; do
+        areas "$1" "$chart" "$figure" "$run" "$colour" "$3" >wanted
+        "$TEST_BUILD/test/look_at_picture" "$2.png" <wanted | awk -v of="$chart of $run" -v least="$least" '
+            NR % 2 == 1 { points++; there += $1 >= 3 }
+            NR % 2 == 0 { mirrored += $1 >= 3 }
+            END {
+                if (points != 48 || there < least * points) print of ": " there + 0 " of " points + 0 " points;"
+                if (of == "loss-steps of fsdp" && mirrored > points / 2) print of ": anywhere;"
+            }'
+    done <<END
+loss-steps loss fsdp $5 0.8
+loss-time loss ddp $4 0.5
+loss-time loss fsdp $5 0.9
+speed-time images_per_second ddp $4 0.5
+speed-time images_per_second fsdp $5 0.9
+END
+}
+for width in 1280 390; do
+    result "curves lie where metrics.csv says, $width wide" "$(curves_differ $width light ffffff 0067ac ce5400 | tr "\n" " ")"
+    result "and in the dark, $width wide" "$(curves_differ $width dark 161a1f 5cb2f5 ff8f4a | tr "\n" " ")"
+done
+
+wide=$(grep '^page' places | sort | tr '\n' ' ')
+result 'neither width scrolls sideways' "$([ "$wide" = 'page 1280 1280 page 390 390 ' ] || echo "$wide")"
+
+bad=
+for corner in '2 2 12 12' '1282 2 1292 12'; do
+    [ "$(echo "$corner ffffff ffffff" | "$TEST_BUILD/test/look_at_picture" light.png)" = 100 ] || bad="$bad $corner, light;"
+    [ "$(echo "$corner 161a1f 161a1f" | "$TEST_BUILD/test/look_at_picture" dark.png)" = 100 ] || bad="$bad $corner, dark;"
+done
+result 'white by day, dark by night' "$bad"
+
+# The second matrix of result.json is the test split's.
+bad=
+for run in 'A ddp' 'B fsdp'; do
+    sed -n "s/^cell 1280 confusion-${run% *} //p" places >shown
+    awk '/"confusion_matrix"/ { n++ } n == 2 && /^ *[0-9]+,?$/ { print $1 + 0 } n == 2 && /^  "/ && !/confusion/ { exit }' \
+        "${run#* }/result.json" >measured
+    [ "$(wc -l <measured)" = 100 ] && cmp -s shown measured || bad="$bad ${run#* };"
+done
+result 'the matrices are those of result.json' "$bad" shown
+
+pages=$(grep -ac '/Type */Page$' page.pdf)
+result 'it can be printed' "$([ "${pages:-0}" -ge 2 ] && [ "$pages" -le 12 ] || echo "$pages pages")" print.browser
