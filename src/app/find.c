@@ -5,6 +5,19 @@
 
 #include "app/app.h"
 #include "core/log.h"
+#include "mesh/mesh.h"
+#include "report/found.h"
+
+void find_note(const struct options *options, struct found *found)
+{
+    struct error error = {0};
+    if (options->output.logbook[0] == '\0')
+        return;
+    found->model = options->model.name;
+    found->strategy = mesh_strategy_name((enum strategy_choice)options->mesh.strategy);
+    if (!found_add(options->output.logbook, found, &error))
+        log_warn("log book: %s", error.text);
+}
 
 static void find_run(const struct options *options, const struct command_line *line,
                      struct comm *world, struct error *error)
@@ -33,5 +46,7 @@ const struct command command_find = {
         "find.first "
         "to find.last in an epoch (find.steps), until the smoothed loss is find.stop times the "
         "lowest. Prints the curve and where it falls fastest, which is the suggestion; leaves the "
-        "curve as table and picture (find.output) and keeps no weights.",
+        "curve as table and picture (find.output) and keeps no weights. What is found gets a row "
+        "in "
+        "found.csv of output.logbook.",
     .run = find_run};

@@ -15,4 +15,9 @@ struct range_suggestion;
 bool find_lr_plot(const char *name, const struct range_test *test,
                   const struct range_suggestion *suggestion, struct error *error);
 
+/* Rank 0: a row of the log book (output.logbook); strategy and model are the options'. That it
+ * cannot be written is a warning. */
+struct found;
+void find_note(const struct options *options, struct found *found);
+
 #endif

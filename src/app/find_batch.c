@@ -6,6 +6,7 @@
 #include "app/app.h"
 #include "app/find.h"
 #include "core/text.h"
+#include "report/found.h"
 #include "train/fit.h"
 #include "train/hardware.h"
 #include "train/trial.h"
@@ -119,6 +120,22 @@ static bool search_run(struct search *search, struct error *error)
     return true;
 }
 
+static void best_note(const struct search *search)
+{
+    const struct trial *best = &search->best;
+    struct found found = {.what = "batch",
+                          .image = best->image,
+                          .precision = type_name(best->compute),
+                          .ranks = search->world->size,
+                          .nodes = best->nodes,
+                          .value = (double)best->batch,
+                          .global_batch = best->batch * search->world->size,
+                          .peak_bytes = (int64_t)best->peak,
+                          .limit = (int64_t)search->limit,
+                          .detail = ""};
+    find_note(&search->plan.options, &found);
+}
+
 static void search_report(const struct search *search, struct error *error)
 {
     const struct trial *best = &search->best;
@@ -138,6 +155,7 @@ static void search_report(const struct search *search, struct error *error)
         "the plan says train.batch=%lld (%+.1f %%), and for this one %.1f MiB: measured %+.1f %%\n",
         (long long)search->planned, 100 * ((double)search->planned / (double)best->batch - 1),
         mib(best->planned), 100 * ((double)best->peak / (double)best->planned - 1));
+    best_note(search);
 }
 
 void find_batch(const struct options *options, struct comm *world, struct error *error)

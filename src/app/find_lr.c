@@ -7,6 +7,7 @@
 #include "app/app.h"
 #include "app/find.h"
 #include "io/csv.h"
+#include "report/found.h"
 #include "store/store.h"
 #include "train/range_test.h"
 #include "train/trainer.h"
@@ -142,14 +143,18 @@ static void end_print(const struct search *search)
 }
 
 /* Rates are those of updates; optim.lr is what optim.lr_scale makes them of. */
+static double rate_scale(const struct search *search)
+{
+    struct options unit = search->options;
+    unit.optim.lr = 1;
+    return schedule_base_rate(&unit, search->global_batch);
+}
+
 static void suggestion_print(const struct search *search)
 {
     const struct range_test *test = &search->test;
     const struct range_suggestion *found = &search->suggestion;
-    const struct options *options = &search->options;
-    struct options unit = *options;
-    unit.optim.lr = 1;
-    double scale = schedule_base_rate(&unit, search->global_batch);
+    double scale = rate_scale(search);
     if (isnan(found->steepest_rate)) {
         printf(
             "no suggestion: the smoothed loss falls by %.3g, which may be noise (%.2g): give more "
@@ -170,6 +175,28 @@ static void suggestion_print(const struct search *search)
                scale, (long long)search->global_batch);
 }
 
+/* The rate that is suggested as optim.lr. */
+static void suggestion_note(const struct search *search)
+{
+    const struct session *session = &search->session;
+    char detail[OPTION_TEXT + 8] = "";
+    if (isnan(search->suggestion.steepest_rate))
+        return;
+    if (search->options.find.output[0] != '\0')
+        snprintf(detail, sizeof detail, "%s.png", search->options.find.output);
+    struct found found = {.what = "lr",
+                          .image = session->model->image,
+                          .precision = type_name(session->compute),
+                          .ranks = search->world->size,
+                          .nodes = session->mesh.node_count,
+                          .value = search->suggestion.steepest_rate / rate_scale(search),
+                          .global_batch = search->global_batch,
+                          .peak_bytes = -1,
+                          .limit = -1,
+                          .detail = detail};
+    find_note(&search->options, &found);
+}
+
 /* Rank 0. */
 static void search_report(struct search *search, struct error *error)
 {
@@ -183,6 +210,7 @@ static void search_report(struct search *search, struct error *error)
     const char *name = search->options.find.output;
     if (app_output_arrived(error) && name[0] != '\0' && curve_write(search, error))
         find_lr_plot(name, &search->test, &search->suggestion, error);
+    suggestion_note(search);
 }
 
 void find_lr(const struct options *options, struct comm *world, struct error *error)

@@ -142,6 +142,9 @@ static void trial_measure(const struct session *session, bool counted_anew, stru
     int64_t values[] = {(int64_t)(session_needs(session) + session->base), (int64_t)peak,
                         (int64_t)(trial->seconds * 1e6)};
     comm_all_reduce(world, values, 3, COMM_INT64, COMM_MAX);
+    trial->image = session->model->image;
+    trial->compute = session->compute;
+    trial->nodes = session->mesh.node_count;
     trial->planned = (size_t)values[0];
     trial->peak = (size_t)values[1];
     trial->seconds = (double)values[2] / 1e6;

@@ -8,9 +8,12 @@
 struct trial {
     int64_t batch; /* train.batch */
     bool fits;
-    size_t planned;   /* arena, loaders and libraries of the rank that needs most */
-    size_t peak;      /* its resident set at most; 0: it did not come so far */
-    double seconds;   /* of the step */
+    size_t planned;         /* arena, loaders and libraries of the rank that needs most */
+    size_t peak;            /* its resident set at most; 0: it did not come so far */
+    double seconds;         /* of the step */
+    int64_t image;          /* the model's */
+    enum data_type compute; /* what was computed in */
+    int nodes;
     struct error why; /* where something could not be allocated */
 };
 
