@@ -26,6 +26,14 @@ train)
     small="debug.fraction=0.01 run.threads=1 output.log_every=1"
     [ \$own = yes ] || small="\$small model.dim=32 model.depth=1 model.heads=2"
     exec "$vittrain" "\$@" \$small \$BOOK_WITH ;;
+sweep) # before the launcher
+    count=\$#
+    while [ \$count -gt 0 ]; do
+        [ "\$1" != -- ] || { set -- "\$@" \$BOOK_WITH && BOOK_WITH=; }
+        set -- "\$@" "\$1" && shift
+        count=\$((count - 1))
+    done
+    exec "$vittrain" "\$@" \$BOOK_WITH ;;
 eval | predict) exec "$vittrain" "\$@" debug.fraction=0.02 run.threads=1 \$BOOK_WITH ;;
 *) exec "$vittrain" "\$@" \$BOOK_WITH ;;
 esac
