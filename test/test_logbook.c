@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "report/found.h"
 #include "report/markdown.h"
 #include "report/marked.h"
 #include "temporary.h"
@@ -249,6 +250,60 @@ static void a_book_that_cannot_be_written_is_an_error(void **state)
     record_free(&record);
 }
 
+static void what_searches_found_is_on_the_page(void **state)
+{
+    (void)state;
+    struct error error = {0};
+    static const char deck[] = "[model]\nname = vit_cifar\n[mesh]\nstrategy = ddp\n";
+    const struct found found = {.what = "batch",
+                                .model = "vit_cifar",
+                                .image = 32,
+                                .precision = "fp32",
+                                .strategy = "ddp",
+                                .ranks = 2,
+                                .nodes = 1,
+                                .value = 4321,
+                                .global_batch = 8642,
+                                .peak_bytes = 1000,
+                                .limit = -1,
+                                .detail = "by trials"};
+    temporary_directory("sought");
+    temporary_file("sought/deck.ini", deck, strlen(deck));
+    assert_true(found_add(book, &found, &error));
+    run_add("sought", "2026-11-20T16:00:00.000Z", 0.25);
+    char *page = temporary_text("book/sought.md");
+    assert_has(page, "| largest batch (find batch) | 4321 samples a rank; global batch 8642; "
+                     "peak bytes 1000; 2");
+    assert_has(page, "; by trials |");
+    free(page);
+}
+
+/* Where there is a store, what was sent there; skipped updates; what the log complains of. */
+static void what_was_sent_and_went_wrong_is_on_the_page(void **state)
+{
+    (void)state;
+    static const char sent[] = "{\"uploads\": {\"s3://b/late.h5\": {}}, \"checkpoints\": "
+                               "{\"s3://b/step-1.h5\": true}}";
+    static const char metrics[] = "step,split,skipped_steps\n1,train,0\n2,train,3\n2,val,\n";
+    static const char log[] = "2026-11-21T10:00:01 warning: a | slow <disk>\n";
+    static const char table[] = "node at time, step 3\n| ``` |\n";
+    temporary_directory("wrong/checkpoints");
+    temporary_file("wrong/.upload.json", sent, strlen(sent));
+    temporary_file("wrong/metrics.csv", metrics, strlen(metrics));
+    temporary_file("wrong/train.log", log, strlen(log));
+    temporary_file("wrong/nvidia-smi.txt", table, strlen(table));
+    temporary_file("wrong/checkpoints/step-00000001.h5", log, strlen(log));
+    run_add("wrong", "2026-11-20T17:00:00.000Z", 0.25);
+    char *page = temporary_text("book/wrong.md");
+    assert_has(page, "\n* sent: s3://b/step-1.h5\n");
+    assert_has(page, "\n* begun to be sent, and not ended: s3://b/late.h5\n");
+    assert_has(page, "\n* 3 updates were skipped");
+    assert_has(page, "\n* 2026-11-21T10:00:01 warning: a \\| slow &lt;disk>\n");
+    assert_has(page, "\n````text\nnode at time, step 3\n| ``` |\n````\n");
+    assert_has(page, "\n* checkpoints/step-00000001.h5, 0.0 MB\n");
+    free(page);
+}
+
 /* A run that was killed: no result, no end, a torn table. */
 static void a_cut_run_has_a_page(void **state)
 {
@@ -288,6 +343,8 @@ int main(void)
         cmocka_unit_test(programs_that_write_at_once_lose_nothing),
         cmocka_unit_test(nor_do_they_without_locks),
         cmocka_unit_test(a_book_that_cannot_be_written_is_an_error),
+        cmocka_unit_test(what_searches_found_is_on_the_page),
+        cmocka_unit_test(what_was_sent_and_went_wrong_is_on_the_page),
         cmocka_unit_test(a_cut_run_has_a_page),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

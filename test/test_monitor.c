@@ -557,6 +557,92 @@ static void without_a_monitor_nothing_happens(void **state)
     monitor_close(NULL);
 }
 
+/* In place of nvidia-smi, found by PATH: a script of this rank. */
+static char *smi_install(const char *script)
+{
+    char directory[700], program[720], path[8192];
+    const char *before = getenv("PATH");
+    char *old = strdup(before != NULL ? before : "");
+    assert_non_null(old);
+    snprintf(directory, sizeof directory, "%s/bin%d-%d", top, folder_number, world->rank);
+    assert_int_equal(mkdir(directory, 0777), 0);
+    snprintf(program, sizeof program, "%s/nvidia-smi", directory);
+    write_text(program, script);
+    assert_int_equal(chmod(program, 0755), 0);
+    snprintf(path, sizeof path, "%s:%s", directory, old);
+    setenv("PATH", path, 1);
+    return old;
+}
+
+static void smi_remove(char *old)
+{
+    setenv("PATH", old, 1);
+    free(old);
+}
+
+/* As if each rank were the first of a node. */
+static void each_node_keeps_the_table_of_nvidia_smi(void **state)
+{
+    (void)state;
+    char script[256], path[900], title[128];
+    struct monitor_setup setup = some_setup(60);
+    setup.of_node = true;
+    setup.middle = 5;
+    snprintf(script, sizeof script, "#!/bin/sh\necho '| of rank %d |'\n", world->rank);
+    char *old = smi_install(script);
+    if (world->rank == 0)
+        snprintf(path, sizeof path, "%s/nvidia-smi.txt", folder);
+    else
+        snprintf(path, sizeof path, "%s/nvidia-smi-%s.txt", folder, comm_host());
+    struct monitor *monitor = monitor_open(&setup);
+    monitor_step(monitor, 4);
+    pass_seconds(0.1);
+    assert_int_equal(access(path, F_OK), -1);
+    monitor_step(monitor, 5);
+    monitor_step(monitor, 6);
+    for (int i = 0; i < 1000 && access(path, F_OK) != 0; i++)
+        pass_seconds(0.02);
+    monitor_stop(monitor);
+    monitor_close(monitor);
+    smi_remove(old);
+    char *text = read_text(path);
+    snprintf(title, sizeof title, "| of rank %d |\n", world->rank);
+    assert_int_equal(strncmp(text, comm_host(), strlen(comm_host())), 0);
+    assert_non_null(strstr(text, title));
+    free(text);
+    comm_barrier(world);
+}
+
+/* One that fails, or is not there, is no word; one that goes on for ever ends with the run. */
+static void nvidia_smi_that_fails_keeps_nobody(void **state)
+{
+    (void)state;
+    static const char *const scripts[] = {"#!/bin/sh\necho No devices were found\nexit 6\n",
+                                          "#!/nonexistent\n", "#!/bin/sh\nsleep 600\n"};
+    char path[900];
+    snprintf(path, sizeof path, "%s/nvidia-smi.txt", folder);
+    console_catch();
+    for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
+        struct monitor_setup setup = some_setup(60);
+        setup.middle = 1;
+        folder_number++; /* for another place of the script */
+        char *old = smi_install(scripts[i]);
+        double from = clock_now();
+        struct monitor *monitor = monitor_open(&setup);
+        monitor_step(monitor, 1);
+        pass_seconds(0.1);
+        monitor_stop(monitor);
+        monitor_close(monitor);
+        smi_remove(old);
+        assert_true(clock_now() - from < 5);
+        assert_int_equal(access(path, F_OK), -1);
+        comm_barrier(world);
+    }
+    char *said = console_said();
+    assert_string_equal(said, "");
+    free(said);
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, begin)
 
 int main(int argc, char **argv)
@@ -579,6 +665,8 @@ int main(int argc, char **argv)
         TEST(a_table_that_cannot_be_made_is_one_warning),
         TEST(a_folder_that_goes_is_one_warning),
         TEST(points_go_to_tensorboard),
+        TEST(each_node_keeps_the_table_of_nvidia_smi),
+        TEST(nvidia_smi_that_fails_keeps_nobody),
         TEST(without_a_monitor_nothing_happens),
     };
     int failed = cmocka_run_group_tests_name("monitor", tests, NULL, NULL);

@@ -174,6 +174,31 @@ static void classes_and_matrix_are_there(void **state)
     json_decref(object);
 }
 
+static void test_split_and_target_are_there(void **state)
+{
+    (void)state;
+    struct results results = some_results();
+    results.test = &evaluation;
+    results.test_weights = "best";
+    results.test_step = 288;
+    results.target = 0.5;
+    results.target_seconds = NAN;
+    json_t *object = parse(results_to_text(&results, NULL));
+    const json_t *test = json_object_get(object, "test");
+    assert_string_equal(json_string_value(json_object_get(test, "split")), "test");
+    assert_string_equal(json_string_value(json_object_get(test, "weights")), "best");
+    assert_true(number(test, "step") == 288);
+    assert_true(number(test, "top1") == evaluation.top1);
+    assert_int_equal(json_array_size(json_object_get(test, "confusion_matrix")), 2);
+    assert_true(number(object, "target_top1") == 0.5);
+    assert_true(json_is_null(json_object_get(object, "target_seconds")));
+    json_decref(object);
+    results.test = NULL;
+    object = parse(results_to_text(&results, NULL));
+    assert_null(json_object_get(object, "test"));
+    json_decref(object);
+}
+
 static void without_a_split_there_is_no_accuracy(void **state)
 {
     (void)state;
@@ -198,6 +223,7 @@ int main(void)
         cmocka_unit_test(sensors_follow_their_table),
         cmocka_unit_test(unwritable_folder_is_an_error),
         cmocka_unit_test(classes_and_matrix_are_there),
+        cmocka_unit_test(test_split_and_target_are_there),
         cmocka_unit_test(without_a_split_there_is_no_accuracy),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -25,22 +25,11 @@ static double metrics_last(const struct record *record, const char *split, const
     return NAN;
 }
 
-/* The mean of a column of training, of rows where it is known; times a step's duration over all of
- * it, if `share`. */
+/* The mean of a column over the steps of training, or its share of a step's duration. */
 static double metrics_mean(const struct record *record, const char *name, bool share)
 {
-    const struct table *metrics = &record->metrics;
-    const int column = table_column(metrics, name), step = table_column(metrics, "step_seconds");
-    double sum = 0, whole = 0;
-    for (int64_t row = 0; row < metrics->rows; row++) {
-        const double value = table_number(metrics, row, column);
-        const double seconds = share ? table_number(metrics, row, step) : 1;
-        if (isnan(value) || isnan(seconds) || !is_split(metrics, row, "train"))
-            continue;
-        sum += value;
-        whole += seconds;
-    }
-    return whole > 0 ? sum / whole : NAN;
+    const double mean = record_step_mean(record, name);
+    return share ? mean / record_step_mean(record, "step_seconds") : mean;
 }
 
 /* Of all rows: the highest, the mean, the sum. */

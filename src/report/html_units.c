@@ -19,21 +19,9 @@ struct phase {
     int colour;
 };
 
-/* The mean of a column over the training rows, in milliseconds; NAN: nowhere known. */
 static double milliseconds(const struct record *record, const char *name)
 {
-    const struct table *metrics = &record->metrics;
-    const int column = table_column(metrics, name), split = table_column(metrics, "split");
-    double sum = 0;
-    int64_t count = 0;
-    for (int64_t row = 0; row < metrics->rows; row++) {
-        const double value = table_number(metrics, row, column);
-        if (isnan(value) || strcmp(table_text(metrics, row, split), "train") != 0)
-            continue;
-        sum += value;
-        count++;
-    }
-    return count > 0 ? sum / (double)count * 1000 : NAN;
+    return 1000 * record_step_mean(record, name);
 }
 
 /* A row for each run; what the phases leave of the step is the last part. */

@@ -360,8 +360,8 @@ static void found_write(FILE *stream, const struct record *record, const char *l
     int64_t rate = found_newest(&table, "lr", record);
     if (batch >= 0 || rate >= 0)
         markdown_pairs_begin(stream, "What searches found");
-    found_row_write(stream, &table, batch, "largest batch (`find batch`)", " samples a rank");
-    found_row_write(stream, &table, rate, "learning rate (`find lr`)", "");
+    found_row_write(stream, &table, batch, "largest batch (find batch)", " samples a rank");
+    found_row_write(stream, &table, rate, "learning rate (find lr)", "");
     table_free(&table);
 }
 
