@@ -31,11 +31,12 @@ plain_path=$PATH
 PATH=$work/bin:$PATH
 
 echo 1..12
-run 2 one $short mesh.strategy=fsdp data.val=reference train.test=on output.target=0.01 run.dir="$work/one"
+# The pause leaves the sensors' thread time to ask.
+run 2 one $short debug.pause=update:16:0.5 mesh.strategy=fsdp data.val=reference train.test=on output.target=0.01 run.dir="$work/one"
 bad=$([ $status -eq 0 ] || echo "status $status;")
 bad=$bad$(lacks one/run.json '"command": ".*vittrain .*mesh.strategy=fsdp' '"flops_per_image": [1-9]' '"strategy": "fsdp"' \
     '"shard": 2' '"planned_bytes": [1-9]' '"train_samples": 563' '"test_samples": 125' '"truck"' '"to_step": 20' \
-    '"setup_seconds": 0' '"error": null' '"stop_reason": "all steps done"')
+    '"setup_seconds": [0-9]' '"error": null' '"stop_reason": "all steps done"')
 result 'run.json says what ran, where and how it ended' "$bad" "$work/one.log"
 
 bad=$([ "$(rows one/ranks.csv '^1,[01],')" = 2 ] || echo 'not a row a rank;')
@@ -111,7 +112,7 @@ PATH=$plain_path
 bad=$([ $status -eq 0 ] || echo "status $status;")
 [ -e begun ] || bad="$bad it was not started;"
 [ ! -e hanging/nvidia-smi.txt ] || bad="$bad a table;"
-[ $(($(date +%s) - before)) -lt 15 ] || bad="$bad the run waited for it;"
+[ $(($(date +%s) - before)) -lt 19 ] || bad="$bad the run waited for it;"
 pgrep -f '^sleep 98765' >/dev/null && bad="$bad a child was left"
 result 'an nvidia-smi that hangs holds nothing up' "$bad" "$work/hanging.log"
 
