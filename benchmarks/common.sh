@@ -3,7 +3,9 @@
 # src/app/bench_row.c. Environment: VITTRAIN, MPIRUN, VITTRAIN_BENCH_GPU (the GPU that computes).
 
 vittrain=$(readlink -f "${VITTRAIN:-$here/../vittrain}" || true)
-mpirun=${MPIRUN:-mpirun --oversubscribe --bind-to none}
+mpirun=${MPIRUN:-mpirun --oversubscribe}
+# Open MPI (4, 5) binds ranks to one core each, also such that have several threads.
+export OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none
 bench_header=date,host_cpu,commit,framework,version,work,model,batch,precision,strategy,ranks,threads,metric,value,unit,nodes,host,cores,memory_gib,gpu,load
 
 # ---- Writing.
@@ -137,15 +139,20 @@ train_steps() {
         checkpoint.every=0 output.weights=off output.tensorboard=off output.log_every=1 "$@"
     [ "$train_ranks" = 1 ] || set -- -np "$train_ranks" "$vittrain" "$@"
     rm -rf "${scratch:?}/$train_name" && mkdir -p "$scratch/home" # what a run leaves elsewhere, it leaves there
-    # One rank needs no mpirun, which might bind it to one core. MPIRUN may be several words.
+    train_status=0
+    # MPIRUN may be several words. One rank needs none.
     # shellcheck disable=SC2086
     if [ "$train_ranks" = 1 ]; then
         (cd "$scratch/home" && exec timeout "${RUN_LIMIT:-300}" "$vittrain" "$@")
     else
         (cd "$scratch/home" && exec timeout "${RUN_LIMIT:-300}" $mpirun "$@")
-    fi >"$scratch/$train_name.log" 2>&1 </dev/null || {
-        echo "$train_model on $train_ranks ranks: $(grep -m 1 'error' "$scratch/$train_name.log" ||
-            echo "no end within ${RUN_LIMIT:-300} s")" >&2
-        return 1
-    }
+    fi >"$scratch/$train_name.log" 2>&1 </dev/null || train_status=$?
+    [ $train_status != 0 ] || return 0
+    if [ $train_status = 124 ]; then
+        train_problem="no end within ${RUN_LIMIT:-300} s"
+    else
+        train_problem=$(grep -m 1 error "$scratch/$train_name.log" || grep -m 1 '[a-z]' "$scratch/$train_name.log")
+    fi
+    echo "$train_model on $train_ranks ranks: $train_problem" >&2
+    return 1
 }
