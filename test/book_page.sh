@@ -10,6 +10,7 @@
 #   <!-- with: WORD... -->      appended to the words of each `vittrain`, to make it small
 #   <!-- before: COMMAND -->    run before it: what the reader has, and the test has not
 #   <!-- exits: N -->           ends with this status
+#   <!-- tree -->               in a copy of the source tree, which the page changes
 #   <!-- long -->               only with TEST_LONG=1
 #   <!-- output -->             no command: what the block before says. Each line must be in it, whatever its numbers
 #   <!-- text -->               no command, though it looks like one
@@ -55,6 +56,7 @@ kind_of_block() {
 
 # What is not there of what the block needs.
 missing() {
+    if has tree && [ "$TEST_SOURCE" != "$TEST_BUILD" ]; then echo "a build in the source's folder"; fi
     for word in $(mark needs); do
         case $word in
         python:*) "$python" -c "import ${word#python:}" 2>/dev/null || echo "Python's ${word#python:}" ;;
@@ -69,15 +71,23 @@ missing() {
     fi
 }
 
+# make_tree: a copy of source and build, in $folder/tree; as make sees it nothing has changed.
+make_tree() {
+    [ -d "$folder/tree" ] && return
+    mkdir "$folder/tree"
+    (cd "$TEST_SOURCE" && tar -cf - --exclude ./.git --exclude ./autom4te.cache --exclude './test/*.log' .) | tar -xf - -C "$folder/tree"
+}
+
 run_block() {
-    expected=$(mark exits)
+    expected=$(mark exits) where=$folder/scratch
+    ! has tree || { make_tree && where=$folder/tree; }
     mark before >"$block.script"
     if [ "$kind" = python ]; then
         echo "'$python' '$block.text'" >>"$block.script"
     else
         cat "$block.text" >>"$block.script"
     fi
-    (cd "$folder/scratch" && HOME=$PWD BOOK_WITH=$(mark with | tr '\n' ' ') timeout 200 sh -e "$block.script") \
+    (cd "$where" && unset MAKEFLAGS MAKELEVEL && HOME=$PWD BOOK_WITH=$(mark with | tr '\n' ' ') timeout 1200 sh -e "$block.script") \
         >"$block.log" 2>&1 </dev/null
     status=$?
     newest=$block.log

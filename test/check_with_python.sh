@@ -64,6 +64,11 @@ fi
 run 1 half $small run.dir="$work/half" train.precision=fp16 train.epochs=1
 result "a run in fp16" "$([ $status -eq 0 ] || echo "status $status")" "$work/half.log"
 read_by "TensorBoard reads the scale of the loss" check_tensorboard.py "$work/half" --parts 1
+PYTHON=$PYTHON sh "$TEST_SOURCE/test/test_book.sh" docs/read-checkpoint.md >"$work/book.log" 2>&1
+bad=$(grep -m 1 '^not ok' "$work/book.log")
+grep '^ok .*import h5py' "$work/book.log" | grep -qv SKIP || bad="$bad the book's Python was not run"
+result "the book's Python reads a checkpoint" "$bad" "$work/book.log"
+
 by_torch "PyTorch trains convolutional models as the program does" check_convnets.py "$vittrain" "$work"
 
 sample=$TEST_SOURCE/input/data/cifar-10-sample

@@ -113,6 +113,10 @@ if [ $# -eq 0 ]; then
     result "options that the book names exist" "$(head -n 1 "$work/wrong")" "$work/wrong"
     for page in $every_page; do files_of "$page"; done >"$work/wrong"
     result "files that the book names exist" "$(head -n 1 "$work/wrong")" "$work/wrong"
+    bad=$(for patch in docs/examples/*.patch; do
+        patch -p1 --dry-run -f <"$patch" >"$work/patch" 2>&1 || { echo "$patch" && cat "$work/patch" >>"$work/patches"; }
+    done)
+    result "the examples fit the sources" "$bad" "$work/patches"
     result "nothing is promised for later" "$(grep -inE '\(to come|to come:|not built yet' $every_page | head -n 1)"
 fi
 echo "1..$number"
