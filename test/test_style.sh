@@ -147,6 +147,15 @@ result "and its tags" "$(
     differs accuracy "$(points "$work/imagenet" | awk '$1 == "acc1/val" { printf " * Acc@1 %.3f\n", $3 }')" \
         "$(grep -o '^ \* Acc@1 [0-9.]*' "$run_log")")"
 
+run 1 report report "$work/imagenet" report.result_file=on output.logbook=
+result "a result file can be made of it, too" "$(
+    differs status $status 0
+    counted '^Epoch [12] completed in [0-9.]+ seconds$' "$work/imagenet/10_2_1_2.txt" 2
+    counted '^Epoch \[' "$work/imagenet/10_2_1_2.txt" 0
+    [ -s "$work/imagenet/accuracy_plot.png" ] || echo "no plot")" "$run_log"
+rm -rf "$work/imagenet/10_2_1_2.txt" && mkdir -p "$work/imagenet/10_2_1_2.txt/full"
+fails 1 "one that cannot be written is an error of the report" 5 '10_2_1_2[.]txt' report "$work/imagenet" report.result_file=on output.logbook=
+
 # ---- lightning, which goes on within an epoch's lines
 
 for epochs in 2 3; do

@@ -11,6 +11,7 @@
 #include "report/compare.h"
 #include "report/html.h"
 #include "report/logbook.h"
+#include "report/result_file.h"
 
 struct report {
     int count;
@@ -86,6 +87,14 @@ static bool page_write(const struct report *report, struct error *error)
     return true;
 }
 
+static bool result_files_write(const struct report *report, struct error *error)
+{
+    for (int i = 0; report->options.report.result_file && i < report->count; i++)
+        if (!result_file_write(&report->records[i], report->records[i].path, error))
+            return false;
+    return true;
+}
+
 /* The run's page again, in its own log book where that is here, or in the one that was named. */
 static void logbook_follow(const struct report *report, const struct record *record)
 {
@@ -113,7 +122,7 @@ static int report_run(int count, char **words)
     log_open(0, LOG_INFO);
     if (words_take(&report, count, words, folders, &error) &&
         records_take(&report, folders, &error) && page_write(&report, &error) &&
-        csv_write(&report, &error))
+        csv_write(&report, &error) && result_files_write(&report, &error))
         app_output_arrived(&error);
     for (int i = 0; error.kind == ERROR_NONE && i < report.count; i++)
         logbook_follow(&report, &report.records[i]);
@@ -128,7 +137,8 @@ static int report_run(int count, char **words)
 
 const struct command command_report = {
     .name = "report",
-    .synopsis = "report RUN... [report.output=FILE.html] [report.csv=FILE] [output.logbook=FOLDER]",
+    .synopsis = "report RUN... [report.output=FILE.html] [report.csv=FILE] "
+                "[report.result_file=on] [output.logbook=FOLDER]",
     .summary = "a page to look at, of a run or of several side by side",
     .detail =
         "Reads the folders of runs, also of such as were cut or still run, and writes one HTML "

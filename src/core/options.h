@@ -249,6 +249,7 @@ struct options {
     struct {
         char output[OPTION_TEXT]; /* HTML; empty: in the run's folder, or here */
         char csv[OPTION_TEXT];    /* empty: none */
+        bool result_file;
     } report;
 };
 

@@ -527,6 +527,9 @@ const struct option_entry option_table[] = {
              "in the working directory."},
     {PLACE(report, csv), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "A CSV file for the summary, a row a run. Empty: none."},
+    {PLACE(report, result_file), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "Also the result file and the plots of output.style=course (docs/outputs.md), into "
+             "each run's folder."},
 
     {PLACE(sweep, method), CHOICES("grid", "random", "tpe"), .preset = "grid",
      .help = "How a sweep chooses its trials. grid: all combinations; random; tpe: where earlier "
