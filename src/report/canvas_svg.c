@@ -31,7 +31,8 @@ static void svg_polyline(struct canvas *canvas, struct pen pen, const struct poi
     bool begun = false;
     fprintf(stream,
             "<path class=\"%s\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"%g\"%s d=\"",
-            ink_table[pen.ink].name, pen.width, pen.dashed ? " stroke-dasharray=\"5 4\"" : "");
+            ink_table[pen.ink].name, pen.width,
+            pen.dashed ? " stroke-dasharray=\"5 4\" stroke-linecap=\"butt\"" : "");
     for (int64_t i = 0; i < count; i++) {
         if (isnan(points[i].x)) {
             begun = false;

@@ -126,7 +126,7 @@ static void name_fit(const char *name, double width, char *text)
 
 static double line_width(const struct chart_series *series)
 {
-    return series->thin ? 1 : series->wide ? 3.6 : 1.7;
+    return series->thin ? 1 : 1.7 + 1.9 * (series->covered < 2 ? series->covered : 2);
 }
 
 static int named_series(const struct chart *chart)

@@ -27,8 +27,9 @@ struct chart_series {
     const double *x, *y;
     int64_t count;
     bool dashed;
-    bool thin, wide; /* a wide line is seen below another one */
-    int colour; /* 1, 2, ...: the n-th colour; 0: that of its place */
+    bool thin;
+    int covered; /* by so many others, below which it is to be seen: drawn as much wider */
+    int colour;  /* 1, 2, ...: the n-th colour; 0: that of its place */
 };
 
 struct chart {

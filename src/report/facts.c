@@ -430,6 +430,7 @@ bool fact_is_known(const struct fact *fact, const struct record *records, int co
 bool fact_is_best(const struct fact *fact, const struct record *records, int count, int run)
 {
     const double own = fact_number(fact, &records[run], &records[0]);
+    const double own_steps = steps(&records[run], NULL);
     bool differs = false;
     if (fact->better == 0 || isnan(own))
         return false;
@@ -437,7 +438,8 @@ bool fact_is_best(const struct fact *fact, const struct record *records, int cou
         const double other = fact_number(fact, &records[i], &records[0]);
         if (isnan(other))
             continue;
-        if ((other - own) * fact->better > 0)
+        if ((other - own) * fact->better > 0 ||
+            (strcmp(fact->group, TIME) == 0 && steps(&records[i], NULL) != own_steps))
             return false;
         differs = differs || other != own;
     }

@@ -37,7 +37,7 @@ const struct fact *fact_find(const char *key);
 /* Is it known of any of the runs? (A speed-up of one run is not.) */
 bool fact_is_known(const struct fact *fact, const struct record *records, int count);
 
-/* Is this run's the best of the runs that differ in it? */
+/* Is this run's the best of the runs that differ in it? Times of different work have no best. */
 bool fact_is_best(const struct fact *fact, const struct record *records, int count, int run);
 
 /* "cut off" and so on: how the run ended. */

@@ -97,8 +97,8 @@ static void tile_write(const struct page *page, int run, const char *name, const
     fputs("</dd></div>\n", page->stream);
 }
 
-/* "model, strategy, 2 ranks on 1 node, bf16": of these what is known. */
-static void kind_write(const struct page *page, int run)
+/* "model, strategy, 2 ranks on 1 node, bf16": of these what is known. Is anything? */
+static bool kind_write(const struct page *page, int run)
 {
     static const struct {
         const char *key, *before, *after;
@@ -109,16 +109,19 @@ static void kind_write(const struct page *page, int run)
                  {"precision", " &middot; ", ""},
                  {"data", " &middot; ", ""}};
     char text[FORMAT_TEXT];
+    bool begun = false;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         const char *said =
             fact_text(fact_find(parts[i].key), &page->records[run], &page->records[0], text);
         if (strcmp(said, "-") == 0)
             continue;
-        fputs(parts[i].before, page->stream);
+        fputs(begun ? parts[i].before : "", page->stream);
+        begun = true;
         escape_html(page->stream, said);
         fprintf(page->stream, "%.*s", (int)strlen(parts[i].after) - (strcmp(said, "1") == 0),
                 parts[i].after);
     }
+    return begun;
 }
 
 static void run_write(const struct page *page, int run)
@@ -133,9 +136,8 @@ static void run_write(const struct page *page, int run)
         key_write(page, run);
     escape_html(page->stream, record->name);
     fputs("</h2>\n<p>", page->stream);
-    kind_write(page, run);
-    fprintf(page->stream,
-            " &middot; <span class=\"state %s\">%s</span></p>\n<dl class=\"tiles\">\n",
+    fputs(kind_write(page, run) ? " &middot; " : "", page->stream);
+    fprintf(page->stream, "<span class=\"state %s\">%s</span></p>\n<dl class=\"tiles\">\n",
             strcmp(ending, "finished") == 0 ? "ok" : "no", ending);
     tile_write(page, run, tested ? "accuracy, test" : "best accuracy",
                tested ? "test_top1" : "best_val_top1");

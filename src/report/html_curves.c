@@ -120,10 +120,7 @@ static void coinciding_widen(struct chart_series *series, int count)
 {
     for (int i = 0; i < count; i++)
         for (int k = i + 1; k < count; k++)
-            if (!series[i].wide && series_coincide(&series[i], &series[k])) {
-                series[i].wide = true;
-                break;
-            }
+            series[i].covered += series_coincide(&series[i], &series[k]);
 }
 
 static bool measure_draw(const struct page *page, const struct measure *measure,

@@ -18,13 +18,13 @@ static const struct sensor_chart {
 } sensor_charts[] = {
     {"gpu_busy", "GPU busy", "%", 100, true, 100},
     {"gpu_power", "GPU power", "W", 1, true, 0},
-    {"gpu_temperature", "GPU temperature", "C", 1, false, 0},
+    {"gpu_temperature", "GPU temperature", "\u00b0C", 1, false, 0},
     {"gpu_memory_used_bytes", "GPU memory used", "GiB", 1.0 / (1 << 30), true, 0},
     {"gpu_sm_clock", "GPU clock", "MHz", 1, false, 0},
     {"cores_busy", "Processor cores busy", "%", 100, true, 100},
     {"process_cores", "Cores that the rank used", "cores", 1, true, 0},
     {"cpu_power", "Processor power", "W", 1, true, 0},
-    {"cpu_temperature", "Processor temperature", "C", 1, false, 0},
+    {"cpu_temperature", "Processor temperature", "\u00b0C", 1, false, 0},
     {"resident_bytes", "Memory of the rank's process", "MiB", 1.0 / (1 << 20), true, 0},
 };
 enum { CHARTS = sizeof sensor_charts / sizeof sensor_charts[0] };

@@ -209,10 +209,8 @@ static void units_of_all(const struct page *page, const struct unit_chart *chart
         unit_rows_take(&page->records[i].units, &parts, chart->scale, &taken);
         most = fmax(most, taken.most);
     }
-    fputs("<div class=\"charts\">\n", page->stream);
     for (int i = 0; i < page->count; i++)
         units_draw(page, i, chart, most);
-    fputs("</div>\n", page->stream);
 }
 
 void html_steps(const struct page *page)
@@ -231,8 +229,10 @@ void html_steps(const struct page *page)
           page->stream);
     phases_draw(page, "Working and waiting", "steps-work", work, 3);
     phases_draw(page, "By phase", "steps-phases", phases, 5);
-    fputs("</div>\n", page->stream);
+    if (page->count > 1) /* those of the units begin a row of their own */
+        fputs("</div>\n<div class=\"charts\">\n", page->stream);
     units_of_all(page, &(struct unit_chart){"_seconds", "By unit", "ms a step", 1000});
+    fputs("</div>\n", page->stream);
     html_section_end(page);
 }
 
@@ -334,8 +334,10 @@ static void ranks_write(const struct page *page, int run)
 void html_memory(const struct page *page)
 {
     html_section(page, "memory", "Memory and ranks");
+    fputs("<div class=\"charts\">\n", page->stream);
     units_of_all(page, &(struct unit_chart){"_bytes", "Memory by unit", "MiB of a rank, as planned",
                                             1.0 / (1 << 20)});
+    fputs("</div>\n", page->stream);
     for (int i = 0; i < page->count; i++)
         ranks_write(page, i);
     html_section_end(page);
