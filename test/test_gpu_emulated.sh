@@ -28,7 +28,7 @@ trains() {
     rm -rf "$work/gpu"
 }
 
-echo 1..14
+echo 1..15
 run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"
 result 'the CPU trains' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/cpu.log"
 trains 'one GPU' 1
@@ -63,3 +63,12 @@ run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"
 result 'the CPU trains convolutions' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/cpu.log"
 trains 'convolutions, recorded' 1
 trains 'convolutions on 2 GPUs, not recorded' 2 mesh.strategy=fsdp cuda.graph=off
+
+# The rates go up to where the loss has just exploded.
+for backend in cpu cuda; do
+    run 1 range find lr $tiny run.backend=$backend find.steps=12 find.first=1e-3 find.last=30 find.stop=0 \
+        find.output="$work/$backend" output.logbook=
+    sed '1d; s/,/ /g' "$work/$backend.csv" | cut -d' ' -f1,3 >"$work/$backend.range"
+done
+bad=$([ "$(wc -l <"$work/cpu.range")" = 12 ] || echo "$(wc -l <"$work/cpu.range") points; ")
+result 'the range test has one curve' "$bad$(differ "$work/cpu.range" "$work/cuda.range" 1e-4)" "$work/range.log"

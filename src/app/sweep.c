@@ -69,8 +69,6 @@ static bool options_make(struct sweep *sweep, struct error *error)
         words[i + 2] = sweep->extra.word[i];
     for (int k = 0; k < sweep->space.count; k++)
         first.value[k] = sweep->space.keys[k].count > 0 ? 0 : sweep->space.keys[k].low;
-    if (sweep->extra.count + 2 > SWEEP_WORDS)
-        return error_set(error, ERROR_USAGE, "sweep: more than %d words", SWEEP_WORDS);
     return options_parse(sweep->extra.count + 2, words, app_command_names(), &sweep->options, &line,
                          error) &&
            sweep_point_apply(&sweep->space, &first, &sweep->options, error);
