@@ -357,6 +357,28 @@ static void course_ends(void **state)
         NULL});
 }
 
+/* Folders of classes may have any names. */
+static void course_matrix_of_long_names(void **state)
+{
+    (void)state;
+    static const char name[] =
+        "a class whose name was written down as a sentence, by somebody who had never thought of "
+        "tables and the width of their columns";
+    const struct course_class classes[] = {{.name = name}, {.name = name}, {.name = name}};
+    const int64_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    const struct course_end last = {.classes = 3, .of_class = classes, .confusion = counts};
+    said[0] = '\0';
+    course_end(&sink, COURSE_CNN_A, &last);
+    const char *rows = strstr(said, "Actual \u2193\n");
+    assert_non_null(rows);
+    assert_string_equal(rows + strlen("Actual \u2193\n"),
+                        "      a class whose name was written a class whose name was written "
+                        "a class whose name was written \n"
+                        "a class whose name was written       1      2      3\n"
+                        "a class whose name was written       4      5      6\n"
+                        "a class whose name was written       7      8      9\n");
+}
+
 /* In the file a message of several lines has one stamp, as Python's logging writes it. */
 static void course_stamps(void **state)
 {
@@ -553,6 +575,7 @@ int main(void)
                                        LINES(course_cnn_that_goes_on),
                                        LINES(course_vit_lines),
                                        LINES(course_ends),
+                                       LINES(course_matrix_of_long_names),
                                        LINES(course_stamps),
                                        LINES(imagenet_lines),
                                        LINES(lightning_summary),

@@ -90,27 +90,40 @@ static void classes_say(const struct course_sink *sink, enum course_program prog
     }
 }
 
+/* A cell of a line; of names that are much too long the beginning. */
+enum { CELL = 32 };
+
+static void cell_add(char *line, size_t *used, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void cell_add(char *line, size_t *used, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line + *used, CELL, format, arguments);
+    va_end(arguments);
+    *used += strlen(line + *used);
+}
+
 /* The columns are wide enough for short names only. */
 static void matrix_say(const struct course_sink *sink, const struct course_end *end)
 {
-    enum { CELL = 32 };
-    const size_t size = CELL * (size_t)(end->classes + 2);
-    char *line = malloc(size);
+    char *line = malloc(CELL * (size_t)(end->classes + 2));
     ENSURE(line != NULL, "no memory for a row of %lld classes", (long long)end->classes);
+    size_t used = 0;
     say(sink, "\nConfusion Matrix:");
     say(sink, "----------------");
     say(sink, "Predicted \u2192");
     say(sink, "Actual \u2193");
-    int used = snprintf(line, size, "      ");
+    cell_add(line, &used, "      ");
     for (int64_t i = 0; i < end->classes; i++)
-        used += snprintf(line + used, CELL, "%-7s", course_short_name(end->of_class[i].name));
+        cell_add(line, &used, "%-7s", course_short_name(end->of_class[i].name));
     sink->line(sink->self, line);
     for (int64_t i = 0; i < end->classes; i++) {
-        used = snprintf(line, CELL, "%-6s", course_short_name(end->of_class[i].name));
-        used = used < CELL ? used : CELL - 1;
+        used = 0;
+        cell_add(line, &used, "%-6s", course_short_name(end->of_class[i].name));
         for (int64_t j = 0; j < end->classes; j++)
-            used += snprintf(line + used, CELL, "%7lld",
-                             (long long)end->confusion[i * end->classes + j]);
+            cell_add(line, &used, "%7lld", (long long)end->confusion[i * end->classes + j]);
         sink->line(sink->self, line);
     }
     free(line);

@@ -340,8 +340,10 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     if (evaluated) {
         trainer->figures.validation_loss = row.val_loss;
         trainer->figures.validation_top1 = row.val_top1;
-        if (!(trainer->best_top1 >= row.val_top1))
+        if (!isnan(row.val_top1) && !(trainer->best_top1 >= row.val_top1)) {
             trainer->best_top1 = row.val_top1;
+            trainer->best_top1_step = state->step;
+        }
         progress_figures(trainer);
         const struct metrics_row metrics = evaluation_row(trainer, "val", evaluation);
         run_log_metrics(trainer->log, &metrics, &trainer->log_error);

@@ -45,7 +45,7 @@ struct style_step {
 /* An epoch has ended, or the run within it. */
 struct style_epoch {
     const struct epoch_row *row;
-    bool evaluated, better; /* there was an evaluation; it is the best */
+    bool evaluated, better; /* there was an evaluation; its accuracy is the best */
     double best;            /* by checkpoint.monitor */
     double best_top1;
     double last_loss, last_top1; /* of the last log interval */

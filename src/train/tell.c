@@ -94,8 +94,8 @@ void tell_epoch(const struct trainer *trainer, const struct epoch_row *row, bool
     const struct style_run run = run_facts(trainer);
     const struct style_epoch epoch = {.row = row,
                                       .evaluated = evaluated,
-                                      .better =
-                                          evaluated && trainer->best_step == trainer->state.step,
+                                      .better = evaluated &&
+                                                trainer->best_top1_step == trainer->state.step,
                                       .best = trainer->best_metric,
                                       .best_top1 = trainer->best_top1,
                                       .last_loss = trainer->figures.loss,

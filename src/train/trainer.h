@@ -85,7 +85,9 @@ struct trainer {
      * one that was made only because the run ended: who goes on with it would not have made it. */
     double best_metric;
     int64_t best_step;
-    double best_top1;           /* of the evaluations, whatever decides which is best; NAN: none */
+    /* The highest accuracy of the evaluations, whatever decides which is best; NAN: none. */
+    double best_top1;
+    int64_t best_top1_step;     /* of this part; 0: before it */
     struct run_figures figures; /* as the monitor has them */
     const char *stop_reason;    /* NULL: goes on */
     bool data_wait_said;
