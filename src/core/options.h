@@ -313,6 +313,8 @@ void options_manual(FILE *file);
 
 /* Text for a line of mdoc: escaped, each sentence on a line of its own; no newline at the end. */
 void options_manual_text(FILE *file, const char *text);
+/* The same on one line, as the argument of a macro: no word is taken as a delimiter. */
+void options_manual_words(FILE *file, const char *text);
 
 /* The candidate nearest to `word` by edit distance, NULL when none is near. options_nearest_topic
  * looks among all keys, too. */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { HELP_WIDTH = 88 };
+enum { HELP_WIDTH = 88, MANUAL_WIDTH = 64 };
 
 /* Text in lines of at most HELP_WIDTH characters, each after `indent` spaces. */
 static void print_wrapped(FILE *file, int indent, const char *text)
@@ -99,15 +99,42 @@ bool options_help_key(const char *key, FILE *file)
     return any;
 }
 
+/* A word as mdoc's text: no request, hyphens that stay what they are. */
+static int manual_word(FILE *file, const char *word, size_t length, bool begins_line)
+{
+    int printed = 0;
+    if (begins_line && (*word == '.' || *word == '\''))
+        printed += fprintf(file, "\\&");
+    for (size_t i = 0; i < length; i++)
+        printed += word[i] == '\\'  ? fprintf(file, "\\e")
+                   : word[i] == '-' ? fprintf(file, "\\-")
+                                    : fprintf(file, "%c", word[i]);
+    return printed;
+}
+
+void options_manual_words(FILE *file, const char *text)
+{
+    while (*text != '\0') {
+        const size_t word = strcspn(text, " ");
+        manual_word(file, text, word, false);
+        text += word + strspn(text + word, " ");
+        fprintf(file, *text != '\0' ? "\\& " : "\\&");
+    }
+}
+
+/* In lines of at most MANUAL_WIDTH characters; a sentence begins one. */
 void options_manual_text(FILE *file, const char *text)
 {
-    for (const char *c = text; *c != '\0'; c++) {
-        if (*c == '\\')
-            fputs("\\e", file);
-        else if (*c == '-')
-            fputs("\\-", file);
-        else
-            fputc(*c == ' ' && c > text && c[-1] == '.' ? '\n' : *c, file);
+    int column = 0;
+    while (*text != '\0') {
+        const size_t word = strcspn(text, " ");
+        const bool sentence_ended = column > 0 && text[-2] == '.';
+        if (column > 0 && (sentence_ended || column + 1 + (int)word > MANUAL_WIDTH))
+            column = fprintf(file, "\n") - 1;
+        else if (column > 0)
+            column += fprintf(file, " ");
+        column += manual_word(file, text, word, column == 0);
+        text += word + strspn(text + word, " ");
     }
 }
 
