@@ -3,8 +3,9 @@
 
 #include "report/escape.h"
 
-/* Colours of data after Okabe and Ito (Color Universal Design, 2008), darker on white and lighter
- * on black, so that each has a contrast of 3:1 with the paper. */
+/* Colours of data: each has a contrast of 3:1 with the paper, and any two differ by 16 (light) or
+ * 24 (dark) in CIELAB also for protanopes, deuteranopes and tritanopes, as Machado, Oliveira and
+ * Fernandes (IEEE TVCG 15, 2009) simulate what they see. */
 const struct ink_entry ink_table[INK_COUNT] = {
     [INK_PAPER] = {"paper", {255, 255, 255}, {22, 26, 31}},
     [INK_TEXT] = {"text", {27, 31, 36}, {230, 234, 239}},
@@ -12,12 +13,12 @@ const struct ink_entry ink_table[INK_COUNT] = {
     [INK_GRID] = {"grid", {225, 229, 234}, {52, 59, 68}},
     [INK_SERIES] = {"s0", {0, 103, 172}, {92, 178, 245}},
     [INK_SERIES + 1] = {"s1", {206, 84, 0}, {255, 143, 74}},
-    [INK_SERIES + 2] = {"s2", {0, 138, 102}, {38, 203, 153}},
-    [INK_SERIES + 3] = {"s3", {173, 66, 138}, {235, 145, 203}},
-    [INK_SERIES + 4] = {"s4", {150, 115, 0}, {236, 200, 66}},
-    [INK_SERIES + 5] = {"s5", {45, 155, 205}, {160, 216, 250}},
-    [INK_SERIES + 6] = {"s6", {98, 76, 190}, {176, 160, 255}},
-    [INK_SERIES + 7] = {"s7", {110, 117, 125}, {190, 197, 205}},
+    [INK_SERIES + 2] = {"s2", {34, 168, 104}, {13, 121, 76}},
+    [INK_SERIES + 3] = {"s3", {164, 123, 155}, {154, 80, 144}},
+    [INK_SERIES + 4] = {"s4", {96, 80, 44}, {245, 215, 162}},
+    [INK_SERIES + 5] = {"s5", {4, 53, 81}, {181, 226, 241}},
+    [INK_SERIES + 6] = {"s6", {130, 0, 249}, {142, 69, 254}},
+    [INK_SERIES + 7] = {"s7", {52, 53, 55}, {156, 156, 156}},
 };
 
 enum ink ink_of_series(int64_t i)

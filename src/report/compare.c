@@ -6,6 +6,7 @@
 
 #include "report/escape.h"
 #include "report/facts.h"
+#include "report/markdown.h"
 
 void compare_markdown(const struct record *records, int count, FILE *stream)
 {
@@ -13,7 +14,7 @@ void compare_markdown(const struct record *records, int count, FILE *stream)
     fputs("| |", stream);
     for (int i = 0; i < count; i++) {
         fputc(' ', stream);
-        escape_markdown(stream, records[i].name);
+        markdown_text(stream, records[i].name);
         fputs(" |", stream);
     }
     fputs("\n|---|", stream);
@@ -26,7 +27,7 @@ void compare_markdown(const struct record *records, int count, FILE *stream)
         fprintf(stream, "| %s |", fact_table[k].name);
         for (int i = 0; i < count; i++) {
             fputc(' ', stream);
-            escape_markdown(stream, fact_text(&fact_table[k], &records[i], &records[0], text));
+            markdown_text(stream, fact_text(&fact_table[k], &records[i], &records[0], text));
             fputs(" |", stream);
         }
         fputc('\n', stream);

@@ -83,31 +83,6 @@ void escape_html(FILE *stream, const char *text)
     escape_with(stream, text, substitute_html);
 }
 
-static const char *substitute_markdown(char character)
-{
-    switch (character) {
-    case '|':
-        return "\\|";
-    case '\\':
-        return "\\\\";
-    case '`':
-        return "\\`";
-    case '*':
-        return "\\*";
-    case '[':
-        return "\\[";
-    case ']':
-        return "\\]";
-    default:
-        return substitute_html(character);
-    }
-}
-
-void escape_markdown(FILE *stream, const char *text)
-{
-    escape_with(stream, text, substitute_markdown);
-}
-
 static const char *substitute_csv(char character)
 {
     return character == '"' ? "\"\"" : NULL;

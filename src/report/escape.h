@@ -1,5 +1,5 @@
-/* Text that came from elsewhere (names of runs, classes, hosts) in what programs read as HTML, SVG,
- * Markdown or CSV. Bytes that are no UTF-8 or no printable character become U+FFFD. */
+/* Text that came from elsewhere (names of runs, classes, hosts) in what programs read as HTML, SVG
+ * or CSV. Bytes that are no UTF-8 or no printable character become U+FFFD. */
 #ifndef VITTRAIN_REPORT_ESCAPE_H
 #define VITTRAIN_REPORT_ESCAPE_H
 
@@ -7,9 +7,6 @@
 
 /* Inside an element or a quoted attribute of HTML and XML. */
 void escape_html(FILE *stream, const char *text);
-
-/* Inside a cell of a Markdown table. */
-void escape_markdown(FILE *stream, const char *text);
 
 /* A cell of a CSV; quoted where it has to be. */
 void escape_csv(FILE *stream, const char *text);

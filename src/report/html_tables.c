@@ -58,7 +58,7 @@ void html_summary(const struct page *page)
         fprintf(page->stream,
                 "<p class=\"note\">The best of a row has a dot. Speed-up and efficiency: against "
                 "run A.</p>\n");
-    fprintf(page->stream, "<div class=\"groups%s\">\n", page->count > 3 ? " wide" : "");
+    fprintf(page->stream, "<div class=\"groups%s\">\n", page->count > 2 ? " wide" : "");
     for (int i = 0; i < fact_count;)
         i = group_write(page, i);
     fputs("</div>\n", page->stream);

@@ -5,18 +5,19 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "report/escape.h"
+
 void markdown_text(FILE *stream, const char *text)
 {
-    for (; *text != '\0'; text++) {
-        unsigned char letter = (unsigned char)*text;
-        if (letter == '<')
+    while (*text != '\0') {
+        const int length = escape_character(text);
+        if (*text == '<')
             fputs("&lt;", stream);
-        else if (letter == '\n' || letter == '\r' || letter == '\t')
-            fputc(' ', stream);
-        else if (letter < ' ')
-            fputc('?', stream);
+        else if (length == 0)
+            fputc(strchr("\n\r\t", *text) != NULL ? ' ' : '?', stream);
         else
-            fprintf(stream, "%s%c", strchr("|\\`*[]", letter) != NULL ? "\\" : "", letter);
+            fprintf(stream, "%s%.*s", strchr("|\\`*[]", *text) != NULL ? "\\" : "", length, text);
+        text += length > 0 ? length : 1;
     }
 }
 
