@@ -183,6 +183,7 @@ static bool range_steps(struct range_run *run, struct error *error)
 {
     struct data_feed *feed = run->feed;
     int64_t per_epoch = sampler_steps(&feed->sampler);
+    ENSURE(per_epoch > 0, "a range test without batches");
     bool goes_on = true, good = true;
     for (int64_t number = 0; good && goes_on && number < run->test->steps; number++) {
         if (number % per_epoch == 0) {
