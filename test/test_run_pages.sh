@@ -5,9 +5,6 @@
 
 short="$small train.steps=20 output.weights=off output.tensorboard=off checkpoint.every=0"
 
-# key FILE NAME: the first number or text of that key in a JSON file of ours.
-key() { sed -n "s/^ *\"$2\": \"\{0,1\}\(.*[^\",]\)\"\{0,1\},\{0,1\}$/\1/p" "$1" | head -n 1; }
-
 # lacks FILE PATTERN...: the patterns that no line of the file has.
 lacks() {
     lacking=$1
@@ -30,7 +27,7 @@ chmod +x bin/nvidia-smi
 plain_path=$PATH
 PATH=$work/bin:$PATH
 
-echo 1..12
+echo 1..13
 # The pause leaves the sensors' thread time to ask.
 run 2 one $short debug.pause=update:16:0.5 mesh.strategy=fsdp data.val=reference train.test=on output.target=0.01 run.dir="$work/one"
 bad=$([ $status -eq 0 ] || echo "status $status;")
@@ -62,6 +59,17 @@ result "the units' times are the step's" "$bad" "$work/one/units.csv"
 bad=$(lacks one/result.json '"test": \{' '"weights": "(best|last)"' '"target_top1": 0.01' '"target_seconds": [0-9]')
 [ "$(rows one/metrics.csv ',test,')" = 1 ] || bad="$bad no row of the test split"
 result 'the test split is evaluated once, the time to the target known' "$bad" "$work/one/result.json"
+
+# With data.val=test both splits are one, so the best evaluation comes again, from a checkpoint of 50 steps before.
+run 2 best $small train.epochs=6 optim.lr=0.03 checkpoint.monitor=loss train.test=on mesh.strategy=fsdp run.dir="$work/best"
+bad=$(python3 -c '
+import json
+result = json.load(open("best/result.json"))
+test, best = result["test"], result["best"]
+if test["weights"] != "best" or test["step"] != best["step"] or best["step"] >= result["steps"]: print("weights", test["step"], best)
+if abs(test["loss"] - best["value"]) > 1e-6 * best["value"] or test["loss"] == result["loss"]: print("loss", test["loss"], best, result["loss"])
+' 2>&1)
+result 'the test split is evaluated with the best weights' "$bad" "$work/best.log"
 
 result "nvidia-smi's table of the middle of the run" \
     "$(lacks one/nvidia-smi.txt ' at .*Z, step 1[0-9]$' 'NVIDIA-SMI 570'; lacks logbook/one.md 'NVIDIA-SMI 570')" "$work/one.log"
