@@ -49,15 +49,15 @@ static void options_make(struct options *options, int strategy, const char *vari
 }
 
 /* Counts what a group's collectives send, in front of the real ones. */
-struct counted {
+struct counted_group {
     const struct comm_backend *real;
     struct comm_backend counting;
     double sent;
 };
 
-static struct counted shard_counted, replica_counted;
+static struct counted_group shard_counted, replica_counted;
 
-static struct counted *counted_of(const struct comm *comm)
+static struct counted_group *counted_of(const struct comm *comm)
 {
     return comm->backend == &shard_counted.counting ? &shard_counted : &replica_counted;
 }
@@ -74,7 +74,7 @@ static struct ticket *count_all_reduce(struct comm *comm, void *buffer, int64_t 
                                        enum comm_type type, enum comm_operation operation,
                                        struct event *after)
 {
-    struct counted *counted = counted_of(comm);
+    struct counted_group *counted = counted_of(comm);
     counted->sent += 2 * element_bytes(type) * (double)count * (comm->size - 1) / comm->size;
     return counted->real->all_reduce(comm, buffer, count, type, operation, after);
 }
@@ -83,7 +83,7 @@ static struct ticket *count_reduce_scatter(struct comm *comm, void *buffer, int6
                                            enum comm_type type, enum comm_operation operation,
                                            struct event *after)
 {
-    struct counted *counted = counted_of(comm);
+    struct counted_group *counted = counted_of(comm);
     counted->sent += element_bytes(type) * (double)count * (comm->size - 1);
     return counted->real->reduce_scatter(comm, buffer, count, type, operation, after);
 }
@@ -91,14 +91,14 @@ static struct ticket *count_reduce_scatter(struct comm *comm, void *buffer, int6
 static struct ticket *count_all_gather(struct comm *comm, void *buffer, int64_t count,
                                        enum comm_type type, struct event *after)
 {
-    struct counted *counted = counted_of(comm);
+    struct counted_group *counted = counted_of(comm);
     counted->sent += element_bytes(type) * (double)count * (comm->size - 1);
     return counted->real->all_gather(comm, buffer, count, type, after);
 }
 
-static void counting_begin(struct counted *counted, struct comm *comm)
+static void counting_begin(struct counted_group *counted, struct comm *comm)
 {
-    *counted = (struct counted){.real = comm->backend, .counting = *comm->backend};
+    *counted = (struct counted_group){.real = comm->backend, .counting = *comm->backend};
     counted->counting.all_reduce = count_all_reduce;
     counted->counting.reduce_scatter = count_reduce_scatter;
     counted->counting.all_gather = count_all_gather;

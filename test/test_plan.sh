@@ -10,7 +10,7 @@ planned_arena() {
         ' "$1"
 }
 
-echo 1..11
+echo 1..20
 for strategy in ddp fsdp; do
     run 2 train $small train.steps=1 mesh.strategy=$strategy run.dir="$work/$strategy"
     run 1 plan plan $small mesh.strategy=$strategy plan.ranks=2
@@ -35,10 +35,10 @@ run 1 large plan "$TEST_SOURCE/input/vit_base32_hsdp.ini" data.root="$work/none"
 bad=
 [ $status -eq 0 ] || bad="exit status $status"
 grep -q '^hsdp, 512 ranks on 64 nodes: replica 64 x shard 8' "$work/large.log" || bad="$bad; mesh"
-[ "$(grep -c '^blocks' "$work/large.log")" = 12 ] || bad="$bad; units"
+[ "$(grep -c '^blocks' "$work/large.log")" = 24 ] || bad="$bad; units"
 result 'a plan for 64 nodes, without the data' "$bad" "$work/large.log"
 # Columns: name, six classes, total, three sent, largest; "ddp, block" has a word more.
-awk '/sent shard/ { table = 1; next } table { sub(", ", "-"); print }' "$work/large.log" >"$work/table"
+awk '/sent shard/ { table = 1; next } /^$/ { table = 0 } table { sub(", ", "-"); print }' "$work/large.log" >"$work/table"
 bad=$(awk 'NF != 12 || $12 < 1 { print "bad row " NR ": " $0 }
     { total[$1] = $8; largest[$1] = $12 }
     END {
@@ -61,3 +61,53 @@ fails 2 'a mesh that cannot be' 2 'mesh.shard=3 does not divide' plan $small mes
     mesh.shard=3 plan.ranks=4
 fails 2 'an unknown format' 2 'data.format=imagenet' plan $small data.format=imagenet
 fails 2 "an operand" 2 "plan takes decks.*or one checkpoint" plan $small something
+
+# Times: from what bench machine measures here, and from a cluster that is described.
+describe() { # NAME WORD...: a machine file
+    file=$work/$1
+    shift
+    printf '[machine]\nnode_ranks = 2\n[compute]\nmemory_bandwidth = 1e10\nfp32_flops = 1e11\n' >"$file"
+    printf '[inside]\nbandwidth = 1e9\nlatency = 1e-5\n[between]\nbandwidth = 1e8\nlatency = 1e-4\n' >>"$file"
+    printf '%s\n' "$@" >>"$file"
+}
+run 2 machine bench machine run.threads=1 run.backend=cpu bench.output="$work/machine.csv" bench.quick=on
+bad=
+[ $status -eq 0 ] || bad="exit status $status"
+for wanted in 'fp32.*linear_backward' 'node_ranks = 2' 'all_gather = ' 'device = .'; do
+    tr '\n' ' ' <"$work/machine.ini" | grep -q "$wanted" || bad="$bad; no $wanted"
+done
+grep -q 'inside all_reduce' "$work/machine.csv" || bad="$bad; no rows"
+result 'bench machine writes a machine file and rows' "$bad" "$work/machine.log"
+run 1 timed plan $small plan.ranks=2 mesh.strategy=fsdp
+bad=$(awk '/^By machine.ini/ { step = $0 } /step ms +exposed/ { table = 1 } table && $1 == "fsdp" { own = $(NF - 1) }
+    /^An epoch of/ { epoch = 1 }
+    END {
+        if (!match(step, /takes [0-9.e+]+ ms/)) { print "no step"; exit }
+        split(substr(step, RSTART, RLENGTH), word, " ")
+        if (!(own > 0) || word[2] / own > 1.001 || word[2] / own < 0.999) print "step " word[2] ", in the table " own
+        if (!epoch) print "no epoch"
+    }' "$work/timed.log")
+[ $status -eq 0 ] || bad="exit status $status; $bad"
+result 'and plan says times by it, the same in both tables' "$bad" "$work/timed.log"
+run 1 untimed plan $small plan.machine=none
+bad=$(grep -q '^No times: .vittrain bench machine' "$work/untimed.log" || echo 'no hint')
+grep -q '^blocks.1 .* 0\.00' "$work/untimed.log" || bad="$bad; no operations"
+result 'without one it says how to get it, and counts operations' "$bad" "$work/untimed.log"
+sed 's/^device = .*/device = another processor/' "$work/machine.ini" >"$work/other.ini"
+run 1 other plan $small plan.ranks=2 plan.machine=other.ini
+result "another machine's file is warned of" \
+    "$(grep -q 'other.ini was measured on another processor' "$work/other.log" || echo no)" "$work/other.log"
+describe cluster.ini
+run 1 cluster plan $small train.global_batch=0 train.batch=8 mesh.strategy=ddp plan.cluster=cluster.ini
+bad=$(awk '/^ +ranks/ { table = 1; next } table { rows++; last = $1; if ($4 != 8) print "batch " $4 " of " $1 " ranks" }
+    END { if (rows != 13 || last != 4096) print rows " rows to " last }' "$work/cluster.log")
+result 'a cluster: 1 to 4096 ranks' "$bad" "$work/cluster.log"
+run 1 strong plan $small mesh.strategy=hsdp plan.cluster=cluster.ini plan.scaling=strong
+bad=$(grep -q '^ *32 the batch of 24 images is less than one a rank' "$work/strong.log" || echo 'no end')
+[ "$(grep -cE '^ +(1|2|4|8|16) +[0-9]+ ' "$work/strong.log")" = 5 ] || bad="$bad; rows"
+result 'strong scaling ends where a rank has nothing to do' "$bad" "$work/strong.log"
+fails 2 'a cluster that is not there' 2 'no.ini: cannot read the deck' plan $small plan.cluster=no.ini
+describe bad.ini 'share = much'
+fails 1 'a cluster with a number that is none' 2 'bad.ini:12: between.share=much' plan $small plan.cluster=bad.ini
+fails 1 'a machine file that cannot be written' 5 'none/machine.ini' bench machine run.threads=1 bench.quick=on \
+    bench.machine="$work/none/machine.ini"

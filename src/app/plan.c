@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "app/app.h"
+#include "app/plan_time.h"
 #include "core/text.h"
 #include "train/hardware.h"
 #include "train/plan.h"
@@ -74,7 +75,21 @@ static bool units_print(const struct plan *plan, size_t *base, bool *own, struct
     return true;
 }
 
-static void entry_print(const struct plan *plan, const struct plan_entry *entry, size_t base)
+/* A strategy's step, and what of it is waiting for communication. */
+static void times_print(const struct plan *plan, const struct machine *machine,
+                        const struct plan_entry *entry)
+{
+    struct forecast forecast;
+    struct error error = {0};
+    if (!plan_forecast(plan, entry->strategy, entry->checkpoint_activations, machine, &forecast,
+                       NULL, &error))
+        return;
+    printf(" %11.3f %11.3f", 1e3 * forecast.seconds, 1e3 * forecast.step.exposed);
+    forecast_close(&forecast);
+}
+
+static void entry_print(const struct plan *plan, const struct machine *machine,
+                        const struct plan_entry *entry, size_t base)
 {
     char name[32];
     bool block = entry->checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK;
@@ -89,16 +104,18 @@ static void entry_print(const struct plan *plan, const struct plan_entry *entry,
         printf(" %11.2f", mib(entry->by_class[i]));
     printf(" %11.2f %11.2f %11.2f %11.2f", mib(entry->needs + base), mib((size_t)entry->sent_shard),
            mib((size_t)entry->sent_replica), mib((size_t)entry->sent_network));
-    if (plan->options.plan.memory == 0)
-        printf("\n");
-    else if (entry->largest_batch == 0)
-        printf(" %11s\n", "none");
-    else
-        printf(" %11lld\n", (long long)entry->largest_batch);
+    if (plan->options.plan.memory > 0 && entry->largest_batch == 0)
+        printf(" %11s", "none");
+    else if (plan->options.plan.memory > 0)
+        printf(" %11lld", (long long)entry->largest_batch);
+    if (machine != NULL)
+        times_print(plan, machine, entry);
+    printf("\n");
 }
 
 /* All strategies side by side, without and, where the model can, with recomputation of blocks. */
-static void strategies_print(const struct plan *plan, size_t base, bool own)
+static void strategies_print(const struct plan *plan, const struct machine *machine, size_t base,
+                             bool own)
 {
     static struct plan_entry entry;
     size_t memory = (size_t)plan->options.plan.memory;
@@ -112,15 +129,15 @@ static void strategies_print(const struct plan *plan, size_t base, bool own)
         printf(" Largest: train.batch that fits in plan.memory=%.0f MiB.", mib(memory));
     printf("\n\n");
     header_print("MiB of a rank", "");
-    printf(" %11s %11s %11s%s\n", "sent shard", "replica", "network",
-           memory > 0 ? "     largest" : "");
+    printf(" %11s %11s %11s%s%s\n", "sent shard", "replica", "network",
+           memory > 0 ? "     largest" : "", machine != NULL ? "     step ms     exposed" : "");
     for (int block = CHECKPOINT_ACTIVATIONS_NONE;
          block <= (recomputes ? CHECKPOINT_ACTIVATIONS_BLOCK : CHECKPOINT_ACTIVATIONS_NONE);
          block++)
         for (int strategy = STRATEGY_DDP; strategy <= STRATEGY_HSDP; strategy++) {
             plan_make(plan, (enum strategy_choice)strategy,
                       (enum checkpoint_activations_choice)block, room, &entry);
-            entry_print(plan, &entry, base);
+            entry_print(plan, machine, &entry, base);
         }
 }
 
@@ -146,10 +163,17 @@ static bool plan_print(const struct options *options, int started, int started_o
                                                   : started_on_node;
     if (node_ranks > ranks)
         node_ranks = ranks;
-    if (!plan_open(&plan, options, ranks, node_ranks, error) ||
-        !units_print(&plan, &base, &own, error))
+    const struct machine *machine;
+    if (!plan_machine_find(options, &machine, error) ||
+        !plan_open(&plan, options, ranks, node_ranks, error))
         return false;
-    strategies_print(&plan, base, own);
+    if (options->plan.cluster[0] != '\0')
+        return plan_cluster_print(&plan, machine, error) && app_output_arrived(error);
+    if (!units_print(&plan, &base, &own, error))
+        return false;
+    strategies_print(&plan, machine, base, own);
+    if (!plan_time_print(&plan, machine, error))
+        return false;
     return app_output_arrived(error);
 }
 
@@ -178,16 +202,20 @@ static void plan_run(const struct options *options, const struct command_line *l
 const struct command command_plan = {
     .name = "plan",
     .synopsis = "plan [DECK.ini ...] [section.key=value ...] | plan CHECKPOINT",
-    .summary = "memory and communication of a run, before it runs; what a checkpoint holds",
+    .summary = "memory, communication and time of a run, before it runs; what a checkpoint holds",
     .detail =
         "Says what a rank of the run that the deck describes would take: by unit and kind, then "
-        "for "
-        "all strategies side by side, with the bytes that a rank sends in a step and, with "
+        "for all strategies side by side, with the bytes that a rank sends in a step and, with "
         "plan.memory, the largest train.batch that fits. plan.ranks and plan.node_ranks say for "
         "how many ranks. The data need not be there; folders of images and packed files "
         "must, as they tell the number of classes: data.format=synthetic with data.image and "
         "data.classes stands in for them. The numbers come from the code that "
-        "allocates, so a run takes what its plan says. Of a checkpoint it lists what is in it: who "
+        "allocates, so a run takes what its plan says. It counts the "
+        "operations of a step by unit and, where `vittrain bench machine` has measured this "
+        "machine (plan.machine), says how long each takes, how much of the communication is "
+        "hidden, images a second and the length of epochs. plan.cluster=FILE foretells the run "
+        "on 1 to 4096 ranks of a cluster that the file describes, by plan.scaling. Of a checkpoint "
+        "it lists what is in it: who "
         "wrote it and how far the run was, the deck's main values, units with their tensors, and "
         "which rank wrote which part. The sums of its bytes are not compared; that is done when it "
         "is used.",

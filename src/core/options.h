@@ -41,6 +41,7 @@ enum schedule_per_choice { SCHEDULE_PER_STEP, SCHEDULE_PER_EPOCH };
 enum strategy_choice { STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_FSDP, STRATEGY_HSDP };
 enum reduce_choice { REDUCE_FP32, REDUCE_COMPUTE };
 enum transport_choice { TRANSPORT_AUTO, TRANSPORT_RING, TRANSPORT_SHARED, TRANSPORT_HIERARCHICAL };
+enum scaling_choice { SCALING_WEAK, SCALING_STRONG };
 enum collective_choice {
     COLLECTIVE_ALL,
     COLLECTIVE_ALL_REDUCE,
@@ -218,11 +219,16 @@ struct options {
         double seconds;           /* for one size */
         bool overlap;
         char output[OPTION_TEXT]; /* CSV; empty: none */
+        char machine[OPTION_TEXT]; /* where `bench machine` writes */
+        bool quick;                /* bench machine: each thing once */
     } bench;
     struct {
         int64_t ranks;      /* 0: those that were started */
         int64_t node_ranks; /* 0: as they were started, or all on one node */
         int64_t memory;     /* bytes a rank may have; 0: what the node has */
+        char machine[OPTION_TEXT]; /* "auto": machine.ini, if it is there; "none" */
+        char cluster[OPTION_TEXT]; /* a described one; empty: none */
+        int scaling;               /* enum scaling_choice */
     } plan;
     struct {
         double first, last; /* rates */
@@ -285,6 +291,15 @@ bool options_apply(const struct command_line *line, struct options *options, str
 bool options_read_file(const char *path, struct options *options, struct error *error);
 bool options_read_text(const char *text, const char *name, struct options *options,
                        struct error *error);
+
+/* Other files that are written as decks are: opens one; hands each `section.key` with its value to
+ * `pair`, which returns false with an error that begins with `where` ("FILE:12: ") and says what is
+ * wrong. A key may come several times. */
+typedef bool deck_pair(void *user, const char *where, const char *name, const char *value,
+                       struct error *error);
+FILE *deck_file_open(const char *path, struct error *error);
+bool deck_read_pairs(FILE *file, const char *name, deck_pair *pair, void *user,
+                     struct error *error);
 
 /* One `section.key=value`. */
 bool options_set(const char *assignment, struct options *options, struct error *error);

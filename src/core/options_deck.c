@@ -24,7 +24,8 @@ struct deck {
     int line_number;
     char *line; /* getline's */
     size_t size;
-    struct options *options;
+    deck_pair *pair; /* gets what is read */
+    void *user;
     struct error *error;
 };
 
@@ -102,7 +103,13 @@ static int deck_set(void *user, const char *section, const char *key, const char
         return error_set(deck->error, ERROR_USAGE, "%s%s: a [section] must come before it", where,
                          key);
     snprintf(name, sizeof name, "%s.%s", section, key);
-    return option_assign(name, where, value, deck->options, deck->error);
+    return deck->pair(deck->user, where, name, value, deck->error);
+}
+
+static bool option_pair(void *user, const char *where, const char *name, const char *value,
+                        struct error *error)
+{
+    return option_assign(name, where, value, user, error);
 }
 
 static bool deck_read(struct deck *deck)
@@ -118,16 +125,32 @@ static bool deck_read(struct deck *deck)
     return deck->error->kind == ERROR_NONE;
 }
 
-bool options_read_file(const char *path, struct options *options, struct error *error)
+bool deck_read_pairs(FILE *file, const char *name, deck_pair *pair, void *user, struct error *error)
+{
+    struct deck deck = {.file = file, .name = name, .pair = pair, .user = user, .error = error};
+    return deck_read(&deck);
+}
+
+FILE *deck_file_open(const char *path, struct error *error)
 {
     struct stat status;
-    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
-        return error_set(error, ERROR_USAGE, "%s: cannot read the deck: it is not a file", path);
-    FILE *file = fopen(path, "re");
+    FILE *file = NULL;
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
+        error_set(error, ERROR_USAGE, "%s: cannot read the deck: it is not a file", path);
+        return NULL;
+    }
+    file = fopen(path, "re");
     if (file == NULL)
-        return error_set(error, ERROR_USAGE, "%s: cannot read the deck: %s", path, strerror(errno));
-    struct deck deck = {.file = file, .name = path, .options = options, .error = error};
-    const bool good = deck_read(&deck);
+        error_set(error, ERROR_USAGE, "%s: cannot read the deck: %s", path, strerror(errno));
+    return file;
+}
+
+bool options_read_file(const char *path, struct options *options, struct error *error)
+{
+    FILE *file = deck_file_open(path, error);
+    if (file == NULL)
+        return false;
+    const bool good = deck_read_pairs(file, path, option_pair, options, error);
     fclose(file);
     return good;
 }
@@ -142,8 +165,7 @@ bool options_read_text(const char *text, const char *name, struct options *optio
     if (file == NULL)
         return error_set(error, ERROR_MEMORY, "%s: cannot read the deck: %s", name,
                          strerror(errno));
-    struct deck deck = {.file = file, .name = name, .options = options, .error = error};
-    const bool good = deck_read(&deck);
+    const bool good = deck_read_pairs(file, name, option_pair, options, error);
     fclose(file);
     return good;
 }

@@ -495,6 +495,10 @@ const struct option_entry option_table[] = {
     {PLACE(bench, output), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "A CSV file that the results are added to, in the columns of benchmarks/README.md. "
              "Empty: none."},
+    {PLACE(bench, machine), .kind = OPTION_IS_TEXT, .preset = "machine.ini",
+     .help = "bench machine: the file to write, for plan.machine."},
+    {PLACE(bench, quick), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "bench machine: one size of each operation, once: seconds, to try it out."},
 
     {PLACE(plan, ranks), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e6,
      .help = "How many ranks to plan for; 0: as many as were started."},
@@ -504,6 +508,15 @@ const struct option_entry option_table[] = {
      .help =
          "Memory that a rank may use. plan says which batch fits into it, find batch tries, and "
          "train does not start with more; 0: what its node has free."},
+    {PLACE(plan, machine), .kind = OPTION_IS_TEXT, .preset = "auto",
+     .help = "What `vittrain bench machine` has measured, by which plan says how long a step will "
+             "take. auto: machine.ini of the working directory, if it is there; none: no times."},
+    {PLACE(plan, cluster), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "A file that describes a cluster (input/clusters/*.ini, or what bench machine wrote): "
+             "plan says what this run would do on 1 to 4096 ranks of it. Empty: none."},
+    {PLACE(plan, scaling), CHOICES("weak", "strong"), .preset = "weak",
+     .help = "With plan.cluster: weak keeps each rank's batch as ranks become more, strong the "
+             "batch of all ranks together."},
 
     {PLACE(find, first), .kind = OPTION_IS_NUMBER, .preset = "1e-08", .most = INFINITY,
      .above_least = true, .help = "find lr: the first learning rate."},
@@ -571,7 +584,7 @@ static const struct {
     {"convert", "weights from and to checkpoints, data sets to packed files"},
     {"bench", "measurements"},
     {"report", "reports of runs"},
-    {"plan", "memory before a run: for how many ranks, and how much there is"},
+    {"plan", "memory and time before a run: for how many ranks, on what"},
     {"find", "the learning-rate range test"},
     {"sweep", "many runs that differ in some keys"},
 };

@@ -7,55 +7,16 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "device/operations.h"
 
-/* Operations that take (stream, arguments): the function's name is also its argument's type. */
-#define PROFILED_OPERATIONS(OPERATION)                                                             \
-    OPERATION(linear_forward)                                                                      \
-    OPERATION(linear_backward)                                                                     \
-    OPERATION(norm_forward)                                                                        \
-    OPERATION(norm_backward)                                                                       \
-    OPERATION(attention_forward)                                                                   \
-    OPERATION(attention_backward)                                                                  \
-    OPERATION(dropout_apply)                                                                       \
-    OPERATION(patches_forward)                                                                     \
-    OPERATION(tokens_forward)                                                                      \
-    OPERATION(tokens_backward)                                                                     \
-    OPERATION(pool_forward)                                                                        \
-    OPERATION(pool_backward)                                                                       \
-    OPERATION(convolution_forward)                                                                 \
-    OPERATION(convolution_backward)                                                                \
-    OPERATION(batch_norm_sums)                                                                     \
-    OPERATION(batch_norm_forward)                                                                  \
-    OPERATION(batch_norm_backward_sums)                                                            \
-    OPERATION(batch_norm_backward)                                                                 \
-    OPERATION(max_pool_forward)                                                                    \
-    OPERATION(max_pool_backward)                                                                   \
-    OPERATION(transpose)                                                                           \
-    OPERATION(cross_entropy)                                                                       \
-    OPERATION(squared_error)                                                                       \
-    OPERATION(update)                                                                              \
-    OPERATION(nonfinite)                                                                           \
-    OPERATION(image_transform)                                                                     \
-    OPERATION(images_mix)
-
-#define NUMBER(name) PROFILE_##name,
-enum {
-    PROFILED_OPERATIONS(NUMBER) PROFILE_copy,
-    PROFILE_zero,
-    PROFILE_convert,
-    PROFILE_add,
-    PROFILE_scaler_update,
-    PROFILE_sum_squares,
-    PROFILE_OPERATIONS
-};
 #define NAME(name) #name,
-static const char *const operation_name[] = {
-    PROFILED_OPERATIONS(NAME) "copy", "zero", "convert", "add", "scaler_update", "sum_squares"};
+const char *const operation_name[OPERATIONS] = {
+    DEVICE_OPERATIONS(NAME) "copy", "zero", "convert", "add", "scaler_update", "sum_squares"};
 
 /* From `copy` on the device's table holds operations only. */
 _Static_assert(sizeof(struct device_backend) - offsetof(struct device_backend, copy) ==
-                   PROFILE_OPERATIONS * sizeof(void (*)(void)),
-               "an operation of device.h is missing here");
+                   OPERATIONS * sizeof(void (*)(void)),
+               "an operation of device.h is missing in operations.h");
 
 struct tally {
     double seconds;
@@ -67,7 +28,7 @@ struct profile {
     const struct device_backend *inner;
     struct device_backend outer;
     int units, unit;
-    struct tally operation[PROFILE_OPERATIONS];
+    struct tally operation[OPERATIONS];
     struct tally *per_unit; /* [units + 1]: the last one is for none */
 };
 
@@ -89,22 +50,22 @@ static void measured(struct stream *stream, int operation, double begin)
     {                                                                                              \
         double begin = clock_now();                                                                \
         active->inner->name(stream, args);                                                         \
-        measured(stream, PROFILE_##name, begin);                                                   \
+        measured(stream, OPERATION_##name, begin);                                                 \
     }
-PROFILED_OPERATIONS(WRAPPER)
+DEVICE_OPERATIONS(WRAPPER)
 
 static void timed_copy(struct stream *stream, void *to, const void *from, size_t bytes)
 {
     double begin = clock_now();
     active->inner->copy(stream, to, from, bytes);
-    measured(stream, PROFILE_copy, begin);
+    measured(stream, OPERATION_copy, begin);
 }
 
 static void timed_zero(struct stream *stream, void *memory, size_t bytes)
 {
     double begin = clock_now();
     active->inner->zero(stream, memory, bytes);
-    measured(stream, PROFILE_zero, begin);
+    measured(stream, OPERATION_zero, begin);
 }
 
 static void timed_convert(struct stream *stream, enum data_type to_type, void *to,
@@ -112,14 +73,14 @@ static void timed_convert(struct stream *stream, enum data_type to_type, void *t
 {
     double begin = clock_now();
     active->inner->convert(stream, to_type, to, from_type, from, count);
-    measured(stream, PROFILE_convert, begin);
+    measured(stream, OPERATION_convert, begin);
 }
 
 static void timed_add(struct stream *stream, float *sum, const float *addend, int64_t count)
 {
     double begin = clock_now();
     active->inner->add(stream, sum, addend, count);
-    measured(stream, PROFILE_add, begin);
+    measured(stream, OPERATION_add, begin);
 }
 
 static void timed_scaler_update(struct stream *stream, struct loss_scaler *scaler,
@@ -127,7 +88,7 @@ static void timed_scaler_update(struct stream *stream, struct loss_scaler *scale
 {
     double begin = clock_now();
     active->inner->scaler_update(stream, scaler, norm_squared);
-    measured(stream, PROFILE_scaler_update, begin);
+    measured(stream, OPERATION_scaler_update, begin);
 }
 
 static void timed_sum_squares(struct stream *stream, const float *values, int64_t count,
@@ -135,7 +96,7 @@ static void timed_sum_squares(struct stream *stream, const float *values, int64_
 {
     double begin = clock_now();
     active->inner->sum_squares(stream, values, count, sum);
-    measured(stream, PROFILE_sum_squares, begin);
+    measured(stream, OPERATION_sum_squares, begin);
 }
 
 struct profile *profile_open(struct device *device, int units)
@@ -151,7 +112,7 @@ struct profile *profile_open(struct device *device, int units)
     profile->units = units;
     profile->unit = -1;
 #define REPLACE(name) profile->outer.name = timed_##name;
-    PROFILED_OPERATIONS(REPLACE)
+    DEVICE_OPERATIONS(REPLACE)
     REPLACE(copy)
     REPLACE(zero)
     REPLACE(convert)
@@ -203,12 +164,12 @@ static void tallies_print(const struct tally *tally, int count, const char *cons
 void profile_print(const struct profile *profile, const char *const *unit_names)
 {
     double total = 0;
-    for (int i = 0; i < PROFILE_OPERATIONS; i++)
+    for (int i = 0; i < OPERATIONS; i++)
         total += profile->operation[i].seconds;
     if (total <= 0)
         return;
     log_info("time by operation (%.3f s in all):", total);
-    tallies_print(profile->operation, PROFILE_OPERATIONS, operation_name, total);
+    tallies_print(profile->operation, OPERATIONS, operation_name, total);
     log_info("time by unit:");
     tallies_print(profile->per_unit, profile->units + 1, unit_names, total);
 }

@@ -2,6 +2,7 @@
 #include "train/plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "train/feed.h"
 #include "train/hardware.h"
@@ -113,22 +114,92 @@ static void entry_fill(const struct plan *plan, struct session *session, size_t 
         entry->largest_batch = largest_batch(plan, session, room);
 }
 
-void plan_make(const struct plan *plan, enum strategy_choice strategy,
-               enum checkpoint_activations_choice checkpoint_activations, size_t room,
-               struct plan_entry *entry)
+/* The deck's options with another strategy, which shards as it does by itself. */
+static struct options options_with(const struct plan *plan, enum strategy_choice strategy,
+                                   enum checkpoint_activations_choice checkpoint_activations)
 {
     struct options options = plan->options;
-    struct session session;
     if (options.mesh.strategy != (int)strategy)
         options.mesh.shard = 0;
     options.mesh.strategy = (int)strategy;
     options.train.checkpoint_activations = (int)checkpoint_activations;
+    return options;
+}
+
+void plan_make(const struct plan *plan, enum strategy_choice strategy,
+               enum checkpoint_activations_choice checkpoint_activations, size_t room,
+               struct plan_entry *entry)
+{
+    struct options options = options_with(plan, strategy, checkpoint_activations);
+    struct session session;
     *entry =
         (struct plan_entry){.strategy = strategy, .checkpoint_activations = checkpoint_activations};
     if (session_imagine(&session, &options, plan->ranks, plan->node_ranks, plan->training,
                         &entry->error))
         entry_fill(plan, &session, room, entry);
     session_close(&session);
+}
+
+static void model_tell(const struct session *session, struct plan_model *known)
+{
+    const struct model *model = session->model;
+    *known = (struct plan_model){.flops_per_image = model->flops_per_image,
+                                 .parameters = model_parameter_count(model),
+                                 .compute = session->compute,
+                                 .batch = session->batch * session->options->train.accumulate,
+                                 .replica = session->mesh.replica->size,
+                                 .shard = session->mesh.shard->size,
+                                 .needs = session_needs(session),
+                                 .units = model->unit_count};
+    known->unit_name = calloc((size_t)model->unit_count + 1, sizeof *known->unit_name);
+    ENSURE(known->unit_name != NULL, "no memory for names");
+    for (int u = 0; u < model->unit_count; u++) {
+        known->unit_name[u] = strdup(model->units[u].name);
+        ENSURE(known->unit_name[u] != NULL, "no memory for names");
+    }
+}
+
+void plan_model_close(struct plan_model *known)
+{
+    for (int u = 0; u < known->units; u++)
+        free(known->unit_name[u]);
+    free(known->unit_name);
+    *known = (struct plan_model){0};
+}
+
+static bool session_forecast(const struct plan *plan, struct session *session,
+                             const struct machine *machine, struct forecast *forecast,
+                             struct error *error)
+{
+    struct step_script script;
+    const struct forecast_mesh mesh =
+        forecast_mesh(plan->ranks, plan->node_ranks, session->mesh.shard->size);
+    step_script_make(&script, session, &plan->source);
+    bool good = forecast_make(forecast, &script, session->model->unit_count, machine, &mesh, error);
+    step_script_close(&script);
+    if (good && machine != NULL)
+        forecast_load(forecast, machine, session->batch * session->options->train.accumulate);
+    return good;
+}
+
+bool plan_forecast(const struct plan *plan, enum strategy_choice strategy,
+                   enum checkpoint_activations_choice checkpoint_activations,
+                   const struct machine *machine, struct forecast *forecast,
+                   struct plan_model *known, struct error *error)
+{
+    struct options options = options_with(plan, strategy, checkpoint_activations);
+    struct session session;
+    bool good = session_imagine(&session, &options, plan->ranks, plan->node_ranks, true, error);
+    if (good) {
+        session_measure(&session, pass_samples(plan), &plan->source, true, NULL);
+        if (known != NULL)
+            model_tell(&session, known);
+        good = session_forecast(plan, &session, machine, forecast, error);
+        if (!good && known != NULL)
+            plan_model_close(known);
+    }
+    session_close(&session);
+    return good;
 }
 
 size_t (*plan_rows(const struct plan *plan, struct session *session,

@@ -320,6 +320,14 @@ static void units_prepare(struct session *session, bool training)
     ENSURE(session->unit_seconds != NULL, "no memory for what units take");
 }
 
+void session_place(struct session *session, void *memory, size_t bytes,
+                   const struct image_source *source, bool training)
+{
+    const struct image_source known = session_source(session, source);
+    arena_begin(&session->arena, memory, bytes);
+    session_layout(session, &known, training);
+}
+
 bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
                       bool training, struct error *error)
 {
@@ -350,8 +358,7 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
     if (!comm_agree(session->mesh.world, error))
         return false;
     mesh_use_memory(&session->mesh, session->memory, bytes);
-    arena_begin(&session->arena, session->memory, bytes);
-    session_layout(session, &known, training);
+    session_place(session, session->memory, bytes, source, training);
     const double scale = session->scaler != NULL ? session->options->train.loss_scale : 1;
     session_set_scaler(session, &(struct loss_scaler){.scale = (float)scale});
     return true;
@@ -452,20 +459,15 @@ static void batch_mix(struct session *session, int64_t count)
     session->device->backend->images_mix(session->stream, &mix);
 }
 
-/* Labels lie in one place whatever place the batch came to, and what is recorded reads them there.
- */
-void session_upload(struct session *session, struct batch *batch, const struct image_source *source,
-                    bool augmented, struct loader *loader)
+/* From the place of the newest batch to images, and to labels that lie where what is recorded reads
+ * them, whatever place the batch came to. */
+void session_transform(struct session *session, int64_t count, const struct image_source *source,
+                       bool augmented)
 {
     const struct device_backend *backend = session->device->backend;
-    struct stream *stream = session->stream;
-    struct staging *staging = &session->staging;
+    const struct staging *staging = &session->staging;
     const struct image_source known = session_source(session, source);
-    size_t source_bytes = (size_t)(known.channels * known.height * known.width);
-    int64_t count = batch->count;
-    bool mixed = augmented && session->targets != NULL;
-    staging_upload(staging, stream, batch, source_bytes, augmented, mixed, loader);
-    backend->copy(stream, session->labels, staging->place[staging->turn].labels,
+    backend->copy(session->stream, session->labels, staging->place[staging->turn].labels,
                   (size_t)count * sizeof(int32_t));
     const struct image_transform transform = {
         .type = session->compute,
@@ -481,9 +483,20 @@ void session_upload(struct session *session, struct batch *batch, const struct i
         .std = session->augment_std,
         .images = session->images,
         .scratch = session->transform_scratch};
-    backend->image_transform(stream, &transform);
-    if (mixed)
+    backend->image_transform(session->stream, &transform);
+    if (augmented && session->targets != NULL)
         batch_mix(session, count);
+}
+
+void session_upload(struct session *session, struct batch *batch, const struct image_source *source,
+                    bool augmented, struct loader *loader)
+{
+    const struct image_source known = session_source(session, source);
+    size_t source_bytes = (size_t)(known.channels * known.height * known.width);
+    bool mixed = augmented && session->targets != NULL;
+    staging_upload(&session->staging, session->stream, batch, source_bytes, augmented, mixed,
+                   loader);
+    session_transform(session, batch->count, source, augmented);
 }
 
 /* Two kinds of losses: of classes, of numbers. */

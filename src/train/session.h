@@ -108,6 +108,10 @@ void session_measure(struct session *session, int64_t batch, const struct image_
  * this size. */
 bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
                       bool training, struct error *error);
+/* The part of it that lays out what was measured: in `bytes` of the device's memory, as many as
+ * session->arena.peak. */
+void session_place(struct session *session, void *memory, size_t bytes,
+                   const struct image_source *source, bool training);
 /* Where training in fp16 goes on from, or how many updates were skipped before it went on in
  * another type. session_allocate starts with train.loss_scale. */
 void session_set_scaler(struct session *session, const struct loss_scaler *scaler);
@@ -130,6 +134,10 @@ void session_activations(struct session *session, bool training);
  * NULL: the caller keeps it until the stream is done. */
 void session_upload(struct session *session, struct batch *batch, const struct image_source *source,
                     bool augmented, struct loader *loader);
+
+/* The part of it behind the upload: what is done to `count` samples that are on the device. */
+void session_transform(struct session *session, int64_t count, const struct image_source *source,
+                       bool augmented);
 
 /* Queues the forward pass of all units: gathers each ahead, frees it after use. The pass's images
  * and logits are the session's. */

@@ -183,6 +183,27 @@ static void micro_batch_run(struct step_context *step, struct run_place place, i
         pass_queue(step, &micro, times);
 }
 
+void step_rehearse(struct step_context *step)
+{
+    struct session *session = step->session;
+    int64_t accumulate = session->options->train.accumulate;
+    struct step_times unused = {0};
+    for (int64_t number = 0; number < accumulate; number++) {
+        const struct micro_batch micro = {.count = session->batch,
+                                          .global_count = session->batch,
+                                          .running_weight = 1,
+                                          .good = true,
+                                          .first = number == 0,
+                                          .last = number == accumulate - 1};
+        session_phase_begin(session, STATUS_DATA);
+        if (!step->records)
+            flat_gather_start(&session->flat, 0);
+        session_transform(session, micro.count, &step->source, true);
+        session_phase_end(session);
+        pass_queue(step, &micro, &unused);
+    }
+}
+
 /* The first unit whose output of the forward pass is not finite on this rank, or -1. */
 static int nonfinite_output(struct session *session)
 {

@@ -47,6 +47,10 @@ void step_close(struct step_context *step);
 bool step_run(struct step_context *step, int64_t number, double rate, struct step_times *times,
               struct error *error);
 
+/* Queues all that a step with full batches puts on the stream behind the batches' uploads, without
+ * a loader: for a device and a mesh that only take note of it (step_script.h). */
+void step_rehearse(struct step_context *step);
+
 /* Collective. Waits for all steps and looks at what came of them: before anything that the host
  * reads or writes besides steps. Returns as step_run. */
 bool step_finish(struct step_context *step, struct step_times *times, struct error *error);

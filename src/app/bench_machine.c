@@ -1,0 +1,320 @@
+/* `bench machine`: how fast this machine computes and communicates, for plan. All ranks measure at
+ * once, as they compute at once in a step: cores share memory, power and caches. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/bench.h"
+#include "app/bench_machine.h"
+#include "core/clock.h"
+#include "core/version.h"
+#include "io/atomic_file.h"
+
+/* Sizes of three dimensions and what is special; see the functions that run them. */
+struct trial {
+    enum operation operation;
+    machine_trial *run;
+    int64_t size[6];
+};
+
+#define LINEAR(...)                                                                                \
+    {OPERATION_linear_forward, trial_linear_forward, {__VA_ARGS__}},                               \
+    {                                                                                              \
+        OPERATION_linear_backward, trial_linear_backward,                                          \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define ATTENTION(...)                                                                             \
+    {OPERATION_attention_forward, trial_attention_forward, {__VA_ARGS__}},                         \
+    {                                                                                              \
+        OPERATION_attention_backward, trial_attention_backward,                                    \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define CONVOLUTION(...)                                                                           \
+    {OPERATION_convolution_forward, trial_convolution_forward, {__VA_ARGS__}},                     \
+    {                                                                                              \
+        OPERATION_convolution_backward, trial_convolution_backward,                                \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define ROWS(name, ...)                                                                            \
+    {OPERATION_##name, trial_##name, {__VA_ARGS__}},                                               \
+    {                                                                                              \
+        OPERATION_##name, trial_##name,                                                            \
+        {                                                                                          \
+            SMALLER(__VA_ARGS__)                                                                   \
+        }                                                                                          \
+    }
+#define SMALLER(rows, width) (rows) / 16, width
+
+/* Products of ViTs (rows, in, out): vit_cifar's and ViT-B/32's, small and large batches, stem and
+ * head. Attention (samples, tokens, heads). Convolutions (samples, side, in, out, kernel, stride):
+ * ResNet's, and those of small CNNs. Rows and width of what moves numbers. */
+static const struct trial trials[] = {
+    LINEAR(1040, 192, 576),
+    LINEAR(4160, 192, 192),
+    LINEAR(4160, 192, 768),
+    LINEAR(4160, 768, 192),
+    LINEAR(400, 768, 2304),
+    LINEAR(1600, 768, 768),
+    LINEAR(1600, 768, 2304),
+    LINEAR(1600, 768, 3072),
+    LINEAR(1600, 3072, 768),
+    LINEAR(64, 768, 10),
+    ATTENTION(64, 65, 3),
+    ATTENTION(32, 50, 12),
+    ATTENTION(4, 197, 12),
+    CONVOLUTION(8, 56, 64, 64, 3, 1),
+    CONVOLUTION(8, 28, 128, 128, 3, 1),
+    CONVOLUTION(8, 14, 256, 256, 3, 1),
+    CONVOLUTION(8, 7, 512, 512, 3, 1),
+    CONVOLUTION(8, 56, 64, 128, 1, 2),
+    CONVOLUTION(8, 224, 3, 64, 7, 2),
+    CONVOLUTION(64, 32, 3, 16, 3, 1),
+    ROWS(norm_forward, 4096, 768),
+    ROWS(norm_backward, 4096, 768),
+    ROWS(dropout_apply, 4096, 768),
+    ROWS(batch_norm_sums, 25088, 64),
+    ROWS(batch_norm_forward, 25088, 64),
+    ROWS(batch_norm_backward_sums, 25088, 64),
+    ROWS(batch_norm_backward, 25088, 64),
+    {OPERATION_max_pool_forward, trial_max_pool_forward, {8, 112, 64}},
+    {OPERATION_max_pool_backward, trial_max_pool_backward, {8, 112, 64}},
+    {OPERATION_image_transform, trial_image_transform, {64, 32}},
+    {OPERATION_image_transform, trial_image_transform, {16, 224}},
+    ROWS(copy, 4096, 768),
+};
+
+/* Of what is fp32 always. */
+static const struct trial fp32_trials[] = {
+    ROWS(update, 7168, 1024),  ROWS(sum_squares, 7168, 1024), ROWS(add, 7168, 1024),
+    ROWS(convert, 7168, 1024), ROWS(zero, 7168, 1024),
+};
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double machine_quartile(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, by_size);
+    return values[count / 4];
+}
+
+/* Of all ranks; what they have is a mean, as who is slow is not always the same one. */
+double machine_mean(struct comm *world, double value)
+{
+    comm_all_reduce(world, &value, 1, COMM_FP64, COMM_SUM);
+    return value / world->size;
+}
+
+static double seconds_of(struct machine_bench *self, const struct trial *trial, int times)
+{
+    double begin = clock_now();
+    for (int i = 0; i < times; i++)
+        trial->run(self, trial->size);
+    self->device->backend->stream_synchronize(self->stream);
+    return (clock_now() - begin) / times;
+}
+
+/* Collective. The lower quartile of rounds of some 12 ms, all ranks at once. The first run is not
+ * counted: libraries make their plans then. */
+static double trial_seconds(struct machine_bench *self, const struct trial *trial)
+{
+    enum { ROUNDS = 7 };
+    double rounds[ROUNDS], once = 0;
+    for (int i = 0; i < 2; i++)
+        once = seconds_of(self, trial, 1);
+    if (self->bench->options->bench.quick)
+        return machine_mean(self->world, once);
+    comm_all_reduce(self->world, &once, 1, COMM_FP64, COMM_MAX);
+    int times = (int)fmax(1, fmin(1000, 12e-3 / once));
+    for (int i = 0; i < ROUNDS; i++) {
+        comm_barrier(self->world);
+        rounds[i] = seconds_of(self, trial, times);
+    }
+    return machine_mean(self->world, machine_quartile(rounds, ROUNDS));
+}
+
+static void counted_keep(struct counter *counter, const struct counted *counted)
+{
+    ((struct machine_bench *)counter)->counted = *counted;
+}
+
+/* What a trial comes to, by the count that plan goes by. */
+static struct counted trial_count(struct machine_bench *self, const struct trial *trial)
+{
+    self->counter.operation = counted_keep;
+    count_open(self->device, &self->counter);
+    trial->run(self, trial->size);
+    count_close(self->device);
+    return self->counted;
+}
+
+void machine_row(struct machine_bench *self, const char *work, const char *model,
+                 enum data_type type, double seconds, struct error *error)
+{
+    struct bench_row row = {.work = work,
+                            .model = model,
+                            .precision = type_name(type),
+                            .gpu = self->limits.memory_bytes > 0 ? self->limits.name : NULL,
+                            .threads = self->limits.threads,
+                            .metric = "time",
+                            .value = seconds,
+                            .unit = "s"};
+    if (self->world->rank == 0)
+        bench_write(self->bench, &row, error);
+}
+
+static void trial_run(struct machine_bench *self, const struct trial *trial, struct error *error)
+{
+    if (self->bench->options->bench.quick &&
+        self->machine.speed[self->type][trial->operation].count > 0)
+        return;
+    struct counted counted = trial_count(self, trial);
+    double seconds = trial_seconds(self, trial);
+    double work = counted.flops > 0 ? counted.flops : counted.bytes;
+    struct speed *speed = &self->machine.speed[counted.type][trial->operation];
+    char size[96];
+    snprintf(size, sizeof size, "%.0fx%.0fx%.0f", counted.size[0], counted.size[1],
+             counted.size[2]);
+    ENSURE(speed->count < MACHINE_POINTS, "too many sizes of %s", operation_name[trial->operation]);
+    struct speed_point *point = &speed->point[speed->count++];
+    memcpy(point->size, counted.size, sizeof point->size);
+    point->speed = work / fmax(seconds - self->machine.launch, 0.05 * seconds);
+    if (self->world->rank == 0)
+        printf("%-22s %-5s %-18s %12.2f us %10.2f %s\n", operation_name[trial->operation],
+               type_name(counted.type), size, 1e6 * seconds, 1e-9 * work / seconds,
+               counted.flops > 0 ? "GFLOP/s" : "GB/s");
+    fflush(stdout);
+    machine_row(self, operation_name[trial->operation], size, counted.type, seconds, error);
+}
+
+/* What an operation costs that has nothing to do. */
+static void launch_measure(struct machine_bench *self)
+{
+    static const struct trial nothing = {OPERATION_zero, trial_zero, {1, 1}};
+    self->type = TYPE_FP32;
+    self->machine.launch = trial_seconds(self, &nothing);
+}
+
+static void operations_measure(struct machine_bench *self, struct error *error)
+{
+    for (size_t i = 0; i < sizeof trials / sizeof trials[0]; i++)
+        trial_run(self, &trials[i], error);
+}
+
+/* The bandwidth of a large copy stands for all that was not measured. */
+static void bandwidth_take(struct machine *machine)
+{
+    const struct speed *copy = &machine->speed[TYPE_FP32][OPERATION_copy];
+    machine->memory_bandwidth = copy->point[0].speed;
+}
+
+/* A rank of each node computes while its neighbours rest. */
+static void alone_measure(struct machine_bench *self)
+{
+    static const struct trial product = {
+        OPERATION_linear_forward, trial_linear_forward, {1600, 768, 768}};
+    double together = trial_seconds(self, &product), alone = 0, ranks = self->node->rank == 0;
+    comm_barrier(self->world);
+    if (self->node->rank == 0) {
+        enum { ROUNDS = 7 };
+        double rounds[ROUNDS];
+        for (int i = 0; i < ROUNDS; i++)
+            rounds[i] = seconds_of(self, &product, (int)fmax(1, 12e-3 / together));
+        alone = machine_quartile(rounds, ROUNDS);
+    }
+    comm_barrier(self->world);
+    alone = machine_mean(self->world, alone) / machine_mean(self->world, ranks);
+    self->machine.alone = fmin(10, fmax(0.1, together / alone));
+}
+
+/* Precisions that this device multiplies; fp32 always. */
+static bool computes_in(const struct device_limits *limits, int type)
+{
+    return type == TYPE_FP32 || (type == TYPE_BF16 && limits->multiplies_bf16) ||
+           (type == TYPE_FP16 && limits->multiplies_fp16);
+}
+
+static void device_measure(struct machine_bench *self, struct error *error)
+{
+    launch_measure(self);
+    for (int type = TYPE_FP32; type < MACHINE_TYPES; type++) {
+        self->machine.peak[type] = self->limits.peak_flops[type];
+        if (!computes_in(&self->limits, type))
+            continue;
+        self->type = (enum data_type)type;
+        operations_measure(self, error);
+    }
+    bandwidth_take(&self->machine);
+    if (self->world->size > 1)
+        alone_measure(self);
+    self->type = TYPE_FP32;
+    for (size_t i = 0; i < sizeof fp32_trials / sizeof fp32_trials[0]; i++)
+        trial_run(self, &fp32_trials[i], error);
+}
+
+static void machine_describe(struct machine_bench *self, int node_ranks, int nodes)
+{
+    struct machine *machine = &self->machine;
+    const struct network network = {.members = 2, .share = 1, .computes = 1, .sends = 1};
+    *machine = (struct machine){.node_ranks = node_ranks,
+                                .nodes = nodes,
+                                .threads = self->limits.threads > 0 ? self->limits.threads : 1,
+                                .memory = (double)self->limits.memory_bytes,
+                                .alone = 1,
+                                .inside = network,
+                                .between = network};
+    clock_stamp(machine->date, sizeof machine->date);
+    snprintf(machine->host, sizeof machine->host, "%s", comm_host());
+    snprintf(machine->commit, sizeof machine->commit, "%s", version_commit);
+    snprintf(machine->device, sizeof machine->device, "%s", self->limits.name);
+}
+
+/* Collective. Everything, into a file that rank 0 has opened before, as a measurement takes long.
+ */
+static void machine_measure(struct machine_bench *self, int nodes, struct error *error)
+{
+    int64_t node_ranks = self->node->size;
+    struct atomic_file file = {0};
+    bool first = self->world->rank == 0, opened = false;
+    comm_all_reduce(self->world, &node_ranks, 1, COMM_INT64, COMM_MIN);
+    if (first)
+        opened = atomic_file_open(&file, self->bench->options->bench.machine, error);
+    if (comm_agree(self->world, error)) {
+        machine_describe(self, (int)node_ranks, nodes);
+        device_measure(self, error);
+        machine_networks_measure(self, error);
+    }
+    if (!opened)
+        return;
+    if (error->kind != ERROR_NONE) {
+        atomic_file_discard(&file);
+        return;
+    }
+    machine_write(&self->machine, file.stream);
+    if (atomic_file_commit(&file, error))
+        printf("written to %s\n", self->bench->options->bench.machine);
+}
+
+bool bench_machine(struct bench *bench, struct error *error)
+{
+    static struct machine_bench self;
+    int node_index, nodes = comm_node_count(bench->world, &node_index);
+    self = (struct machine_bench){.bench = bench, .world = bench->world};
+    self.node = comm_split_node(bench->world);
+    if (machine_bench_open(&self, error))
+        machine_measure(&self, nodes, error);
+    machine_bench_close(&self);
+    self.node->backend->close(self.node);
+    return comm_agree(bench->world, error);
+}

@@ -1,0 +1,62 @@
+/* What the files of `bench machine` share: bench_machine.c (what is measured),
+ * bench_machine_trials.c (operations of device.h at a size), bench_machine_network.c (collectives).
+ */
+#ifndef VITTRAIN_APP_BENCH_MACHINE_H
+#define VITTRAIN_APP_BENCH_MACHINE_H
+
+#include "app/bench.h"
+#include "train/machine.h"
+
+struct machine_bench {
+    struct counter counter; /* first: what count.h tells goes to `counted` */
+    struct counted counted;
+    struct bench *bench;
+    struct comm *world, *node;
+    struct device *device;
+    struct device_limits limits;
+    struct stream *stream;
+    enum data_type type; /* of the trials that have one */
+    struct machine machine;
+    /* Tensors for trials, of TRIAL_BYTES each, filled with small numbers; and what operations work
+     * in. */
+    void *x, *y, *weight, *other, *pre, *gradient, *convolution, *workspace;
+};
+
+enum { TRIAL_BYTES = 28 << 20 };
+
+/* Queues one operation of the size given. */
+typedef void machine_trial(struct machine_bench *self, const int64_t *size);
+
+/* Rows, in, out. */
+machine_trial trial_linear_forward, trial_linear_backward;
+/* Samples, tokens, heads. */
+machine_trial trial_attention_forward, trial_attention_backward;
+/* Samples, height and width, channels in, out, kernel, stride. */
+machine_trial trial_convolution_forward, trial_convolution_backward;
+/* Rows, width. */
+machine_trial trial_norm_forward, trial_norm_backward, trial_dropout_apply, trial_batch_norm_sums,
+    trial_batch_norm_forward, trial_batch_norm_backward_sums, trial_batch_norm_backward, trial_copy,
+    trial_update, trial_sum_squares, trial_add, trial_convert, trial_zero;
+/* Samples, height and width, channels. */
+machine_trial trial_max_pool_forward, trial_max_pool_backward;
+/* Samples, height and width. */
+machine_trial trial_image_transform;
+
+/* Collective. Device and memory; false and an agreed error. Closed whether it was opened or not. */
+bool machine_bench_open(struct machine_bench *self, struct error *error);
+void machine_bench_close(struct machine_bench *self);
+
+/* Collective: the networks that there are, into self->machine. */
+void machine_networks_measure(struct machine_bench *self, struct error *error);
+
+/* The lower quartile, as what disturbs a measurement only makes it longer. Sorts. */
+double machine_quartile(double *values, int count);
+
+/* Collective. The mean over ranks. */
+double machine_mean(struct comm *world, double value);
+
+/* A row of the benchmarks' CSV. */
+void machine_row(struct machine_bench *self, const char *work, const char *model,
+                 enum data_type type, double seconds, struct error *error);
+
+#endif

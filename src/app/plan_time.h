@@ -1,0 +1,23 @@
+/* What `plan` says of time (plan_time.c: of one layout, plan_cluster.c: of 1 to 4096 ranks). */
+#ifndef VITTRAIN_APP_PLAN_TIME_H
+#define VITTRAIN_APP_PLAN_TIME_H
+
+#include "train/plan.h"
+
+/* What the times go by: the file of plan.machine or plan.cluster; NULL where there is none. An
+ * error where one is named and cannot be read. */
+bool plan_machine_find(const struct options *options, const struct machine **machine,
+                       struct error *error);
+
+/* Operations by unit of the options' own way; with a machine also times, what of the communication
+ * is hidden, images a second, epochs. Said where the machine is not this one. */
+bool plan_time_print(const struct plan *plan, const struct machine *machine, struct error *error);
+
+/* The table of plan.cluster. */
+bool plan_cluster_print(const struct plan *plan, const struct machine *machine,
+                        struct error *error);
+
+/* Samples of an epoch, where the data are there; else 0. */
+int64_t plan_epoch_samples(const struct options *options);
+
+#endif

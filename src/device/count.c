@@ -1,0 +1,329 @@
+/* The counting backend. Bytes are those of an ideal cache: each tensor that an operation names is
+ * read or written once, what is changed both. */
+#include "device/count.h"
+
+static struct {
+    const struct device_backend *inner;
+    struct device_backend outer;
+    struct counter *counter;
+} active;
+
+/* Bytes of `count` elements; of none where there is no such tensor. */
+static double bytes_of(enum data_type type, const void *tensor, double count)
+{
+    return tensor == NULL ? 0 : count * (double)type_size(type);
+}
+
+/* fp32 that is added to. */
+static double added(const float *sum, double count)
+{
+    return sum == NULL ? 0 : 2 * count * sizeof(float);
+}
+
+/* An operation that only moves numbers. */
+static struct counted moved(enum operation operation, enum data_type type, double bytes)
+{
+    return (struct counted){
+        .operation = operation, .type = type, .bytes = bytes, .size = {bytes, 1, 1}};
+}
+
+static struct counted count_linear_forward(const struct linear_forward *args)
+{
+    double rows = (double)args->rows, in = (double)args->in, out = (double)args->out;
+    double y = bytes_of(args->type, args->y, rows * out);
+    return (struct counted){.operation = OPERATION_linear_forward,
+                            .type = args->type,
+                            .flops = 2 * rows * in * out,
+                            .bytes = bytes_of(args->type, args->x, rows * in) +
+                                     bytes_of(args->type, args->weight, in * out) +
+                                     bytes_of(args->type, args->bias, out) +
+                                     bytes_of(args->type, args->residual, rows * out) +
+                                     bytes_of(args->type, args->pre, rows * out) + y,
+                            .size = {rows, out, in}};
+}
+
+static struct counted count_linear_backward(const struct linear_backward *args)
+{
+    double rows = (double)args->rows, in = (double)args->in, out = (double)args->out;
+    int products = (args->dx != NULL) + (args->dweight != NULL);
+    return (struct counted){.operation = OPERATION_linear_backward,
+                            .type = args->type,
+                            .flops = 2 * rows * in * out * products,
+                            .bytes = products * bytes_of(args->type, args->dy, rows * out) +
+                                     bytes_of(args->type, args->dx, rows * in + in * out) +
+                                     bytes_of(args->type, args->pre, rows * in) +
+                                     bytes_of(args->type, args->dweight, rows * in) +
+                                     added(args->dweight, in * out) + added(args->dbias, out),
+                            .size = {rows, out, in}};
+}
+
+/* q of those who ask, k and v of all. */
+static double attention_inputs(int64_t batch, int64_t tokens, int64_t queries, int64_t heads,
+                               int64_t head_dim)
+{
+    return (double)(batch * heads * head_dim) * (double)(queries + 2 * tokens);
+}
+
+static struct counted count_attention_forward(const struct attention_forward *args)
+{
+    double heads = (double)(args->batch * args->heads), tokens = (double)args->tokens;
+    double queries = (double)args->queries, width = (double)args->head_dim;
+    double inputs =
+        attention_inputs(args->batch, args->tokens, args->queries, args->heads, args->head_dim);
+    return (struct counted){.operation = OPERATION_attention_forward,
+                            .type = args->type,
+                            .flops = 4 * heads * queries * tokens * width,
+                            .bytes = bytes_of(args->type, args->qkv, inputs) +
+                                     bytes_of(args->type, args->out, heads * queries * width) +
+                                     bytes_of(TYPE_FP32, args->lse, heads * queries),
+                            .size = {heads * queries / tokens, tokens, width}};
+}
+
+static struct counted count_attention_backward(const struct attention_backward *args)
+{
+    double heads = (double)(args->batch * args->heads), tokens = (double)args->tokens;
+    double queries = (double)args->queries, width = (double)args->head_dim;
+    double inputs =
+        attention_inputs(args->batch, args->tokens, args->queries, args->heads, args->head_dim);
+    return (struct counted){
+        .operation = OPERATION_attention_backward,
+        .type = args->type,
+        .flops = 8 * heads * queries * tokens * width,
+        .bytes = bytes_of(args->type, args->qkv, inputs + 3 * heads * tokens * width) +
+                 2 * bytes_of(args->type, args->out, heads * queries * width) +
+                 bytes_of(TYPE_FP32, args->lse, heads * queries),
+        .size = {heads * queries / tokens, tokens, width}};
+}
+
+struct convolved {
+    double x, y, weight, window; /* elements; window: what one of y is summed over */
+};
+
+static struct convolved convolved(const struct convolution_shape *shape)
+{
+    int64_t height = convolved_size(shape->height, shape->kernel, shape->stride, shape->padding);
+    int64_t width = convolved_size(shape->width, shape->kernel, shape->stride, shape->padding);
+    double window = (double)(shape->in * shape->kernel * shape->kernel);
+    return (struct convolved){.x = (double)(shape->batch * shape->height * shape->width) *
+                                   (double)shape->in,
+                              .y = (double)(shape->batch * height * width) * (double)shape->out,
+                              .weight = window * (double)shape->out,
+                              .window = window};
+}
+
+static struct counted count_convolution_forward(const struct convolution_forward *args)
+{
+    struct convolved shape = convolved(&args->shape);
+    double out = (double)args->shape.out;
+    return (struct counted){.operation = OPERATION_convolution_forward,
+                            .type = args->type,
+                            .flops = 2 * shape.y * shape.window,
+                            .bytes = bytes_of(args->type, args->x, shape.x + shape.y) +
+                                     bytes_of(args->type, args->weight, shape.weight) +
+                                     bytes_of(args->type, args->bias, out),
+                            .size = {shape.y / (out > 0 ? out : 1), out, shape.window}};
+}
+
+static struct counted count_convolution_backward(const struct convolution_backward *args)
+{
+    struct convolved shape = convolved(&args->shape);
+    double out = (double)args->shape.out;
+    int products = (args->dx != NULL) + (args->dweight != NULL);
+    return (struct counted){.operation = OPERATION_convolution_backward,
+                            .type = args->type,
+                            .flops = 2 * shape.y * shape.window * products,
+                            .bytes = products * bytes_of(args->type, args->dy, shape.y) +
+                                     bytes_of(args->type, args->dx, shape.x + shape.weight) +
+                                     bytes_of(args->type, args->dweight, shape.x) +
+                                     added(args->dweight, shape.weight) + added(args->dbias, out),
+                            .size = {shape.y / (out > 0 ? out : 1), out, shape.window}};
+}
+
+#define MOVED(name, expression)                                                                    \
+    static struct counted count_##name(const struct name *args)                                    \
+    {                                                                                              \
+        return moved(OPERATION_##name, args->type, expression);                                    \
+    }
+#define ROWS(width) ((double)args->rows * (double)(width))
+#define TOKENS ((double)(args->batch * args->tokens) * (double)args->width)
+#define IMAGES(height, width) ((double)(args->batch * (height)) * (double)((width)*args->channels))
+#define T(tensor, count) bytes_of(args->type, args->tensor, count)
+
+MOVED(norm_forward, T(x, 2 * ROWS(args->width)) + 2 * bytes_of(TYPE_FP32, args->mean, ROWS(1)))
+MOVED(norm_backward, T(x, ROWS(args->width)) + T(dy, ROWS(args->width)) +
+                         T(add, ROWS(args->width)) + T(dx, ROWS(args->width)) +
+                         2 * bytes_of(TYPE_FP32, args->mean, ROWS(1)))
+MOVED(dropout_apply, T(x, 2 * ROWS(args->width)))
+MOVED(patches_forward, T(images, 2 * IMAGES(args->height, args->width)))
+MOVED(tokens_forward, T(x, 2 * TOKENS))
+MOVED(tokens_backward, T(dx, 2 * TOKENS))
+MOVED(pool_forward, T(x, (args->mean ? TOKENS : 0) + (double)(args->batch * args->width)))
+MOVED(pool_backward, T(dx, TOKENS))
+MOVED(batch_norm_sums, T(x, ROWS(args->channels)))
+MOVED(batch_norm_forward, T(x, 2 * ROWS(args->channels)) + T(residual, ROWS(args->channels)))
+MOVED(batch_norm_backward_sums, T(x, ROWS(args->channels)) + T(y, ROWS(args->channels)) +
+                                    T(add, ROWS(args->channels)) + T(dy, 2 * ROWS(args->channels)))
+MOVED(batch_norm_backward, T(x, 3 * ROWS(args->channels)))
+MOVED(max_pool_forward, T(x, IMAGES(args->height, args->width) * 1.25))
+MOVED(max_pool_backward, T(dx, IMAGES(args->height, args->width) * 1.25) +
+                             T(add, IMAGES(args->height, args->width) / 4))
+MOVED(transpose, T(x, 2.0 * (double)(args->batch * args->rows) * (double)args->columns))
+MOVED(cross_entropy, T(logits, (double)args->batch *(double)args->classes) +
+                         T(dlogits, (double)args->batch *(double)args->classes))
+MOVED(squared_error, T(predictions, 2.0 * (double)args->batch * (double)args->outputs))
+MOVED(nonfinite, T(values, (double)args->count))
+MOVED(image_transform,
+      (double)(args->batch * args->source_height * args->source_width) * (double)args->channels +
+          T(images, IMAGES(args->height, args->width)))
+MOVED(images_mix, T(images, 2 * IMAGES(args->height, args->width)))
+
+/* Masters, moments and averages are read and written, gradients read, copies written. */
+static struct counted count_update(const struct update *args)
+{
+    double count = (double)args->count;
+    const float *const changed[] = {args->weights, args->moment1, args->moment2, args->average};
+    double bytes = count * sizeof(float) + bytes_of(args->copy_type, args->copy, count);
+    for (size_t i = 0; i < sizeof changed / sizeof changed[0]; i++)
+        bytes += 2 * bytes_of(TYPE_FP32, changed[i], count);
+    return moved(OPERATION_update, TYPE_FP32, bytes);
+}
+
+static void tell(const struct counted *counted)
+{
+    active.counter->operation(active.counter, counted);
+}
+
+/* Dropout within another operation costs its random numbers: told as an operation of its own, on so
+ * many elements. */
+static void tell_dropout(enum data_type type, const struct dropout *dropout, double elements)
+{
+    struct counted counted =
+        moved(OPERATION_dropout_apply, type, 2 * elements * (double)type_size(type));
+    if (dropout->rate > 0)
+        tell(&counted);
+}
+
+static void tell_fused(const struct counted *counted, enum operation operation, const void *args)
+{
+    double rows = counted->size[0], tokens = counted->size[1];
+    const struct linear_forward *forward = args;
+    const struct linear_backward *backward = args;
+    const struct attention_forward *asked = args;
+    const struct attention_backward *answered = args;
+    if (operation == OPERATION_linear_forward)
+        tell_dropout(counted->type, &forward->dropout, rows * counted->size[1]);
+    else if (operation == OPERATION_linear_backward && backward->pre != NULL)
+        tell_dropout(counted->type, &backward->dropout, rows * counted->size[2]);
+    else if (operation == OPERATION_attention_forward)
+        tell_dropout(counted->type, &asked->dropout, rows * tokens * tokens);
+    else if (operation == OPERATION_attention_backward)
+        tell_dropout(counted->type, &answered->dropout, rows * tokens * tokens);
+}
+
+#define TOLD(name)                                                                                 \
+    static void told_##name(struct stream *stream, const struct name *args)                        \
+    {                                                                                              \
+        (void)stream;                                                                              \
+        struct counted counted = count_##name(args);                                               \
+        tell(&counted);                                                                            \
+        tell_fused(&counted, OPERATION_##name, args);                                              \
+    }
+DEVICE_OPERATIONS(TOLD)
+
+static void tell_moved(enum operation operation, double bytes)
+{
+    struct counted counted = moved(operation, TYPE_FP32, bytes);
+    tell(&counted);
+}
+
+static void told_copy(struct stream *stream, void *to, const void *from, size_t bytes)
+{
+    (void)stream, (void)to, (void)from;
+    tell_moved(OPERATION_copy, 2 * (double)bytes);
+}
+
+static void told_zero(struct stream *stream, void *memory, size_t bytes)
+{
+    (void)stream, (void)memory;
+    tell_moved(OPERATION_zero, (double)bytes);
+}
+
+static void told_convert(struct stream *stream, enum data_type to_type, void *to,
+                         enum data_type from_type, const void *from, int64_t count)
+{
+    (void)stream, (void)to, (void)from;
+    tell_moved(OPERATION_convert,
+               (double)count * (double)(type_size(to_type) + type_size(from_type)));
+}
+
+static void told_add(struct stream *stream, float *sum, const float *addend, int64_t count)
+{
+    (void)stream, (void)sum, (void)addend;
+    tell_moved(OPERATION_add, 3 * (double)count * sizeof(float));
+}
+
+static void told_scaler_update(struct stream *stream, struct loss_scaler *scaler,
+                               const double *norm_squared)
+{
+    (void)stream, (void)scaler, (void)norm_squared;
+    tell_moved(OPERATION_scaler_update, sizeof(struct loss_scaler));
+}
+
+static void told_sum_squares(struct stream *stream, const float *values, int64_t count, double *sum)
+{
+    (void)stream, (void)values, (void)sum;
+    tell_moved(OPERATION_sum_squares, (double)count * sizeof(float));
+}
+
+static void range_begin(const char *name)
+{
+    active.counter->range(active.counter, name);
+}
+
+static void range_end(void)
+{
+    active.counter->range(active.counter, NULL);
+}
+
+static void event_unrecorded(struct event *event, struct stream *stream)
+{
+    (void)event, (void)stream;
+}
+
+static void stream_unwaited(struct stream *stream, struct event *event)
+{
+    (void)stream, (void)event;
+}
+
+static void workspace_unset(struct device *device, void *memory, size_t bytes)
+{
+    (void)device, (void)memory, (void)bytes;
+}
+
+void count_open(struct device *device, struct counter *counter)
+{
+    ENSURE(active.inner == NULL, "a device is being counted already");
+    active.inner = device->backend;
+    active.outer = *device->backend;
+    active.counter = counter;
+#define REPLACE(name) active.outer.name = told_##name;
+    DEVICE_OPERATIONS(REPLACE)
+    REPLACE(copy)
+    REPLACE(zero)
+    REPLACE(convert)
+    REPLACE(add)
+    REPLACE(scaler_update)
+    REPLACE(sum_squares)
+    active.outer.range_begin = range_begin;
+    active.outer.range_end = range_end;
+    active.outer.event_record = event_unrecorded;
+    active.outer.stream_wait = stream_unwaited;
+    active.outer.workspace_set = workspace_unset;
+    device->backend = &active.outer;
+}
+
+void count_close(struct device *device)
+{
+    device->backend = active.inner;
+    active.inner = NULL;
+}

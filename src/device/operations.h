@@ -1,0 +1,52 @@
+/* The operations of device.h by number and name: for the backends that stand in front of another
+ * and look at each (profile.c, count.c). */
+#ifndef VITTRAIN_DEVICE_OPERATIONS_H
+#define VITTRAIN_DEVICE_OPERATIONS_H
+
+#include "device/device.h"
+
+/* Operations that take (stream, arguments): the function's name is also its argument's type. */
+#define DEVICE_OPERATIONS(OPERATION)                                                               \
+    OPERATION(linear_forward)                                                                      \
+    OPERATION(linear_backward)                                                                     \
+    OPERATION(norm_forward)                                                                        \
+    OPERATION(norm_backward)                                                                       \
+    OPERATION(attention_forward)                                                                   \
+    OPERATION(attention_backward)                                                                  \
+    OPERATION(dropout_apply)                                                                       \
+    OPERATION(patches_forward)                                                                     \
+    OPERATION(tokens_forward)                                                                      \
+    OPERATION(tokens_backward)                                                                     \
+    OPERATION(pool_forward)                                                                        \
+    OPERATION(pool_backward)                                                                       \
+    OPERATION(convolution_forward)                                                                 \
+    OPERATION(convolution_backward)                                                                \
+    OPERATION(batch_norm_sums)                                                                     \
+    OPERATION(batch_norm_forward)                                                                  \
+    OPERATION(batch_norm_backward_sums)                                                            \
+    OPERATION(batch_norm_backward)                                                                 \
+    OPERATION(max_pool_forward)                                                                    \
+    OPERATION(max_pool_backward)                                                                   \
+    OPERATION(transpose)                                                                           \
+    OPERATION(cross_entropy)                                                                       \
+    OPERATION(squared_error)                                                                       \
+    OPERATION(update)                                                                              \
+    OPERATION(nonfinite)                                                                           \
+    OPERATION(image_transform)                                                                     \
+    OPERATION(images_mix)
+
+#define OPERATION_NUMBER(name) OPERATION_##name,
+enum operation {
+    DEVICE_OPERATIONS(OPERATION_NUMBER) OPERATION_copy,
+    OPERATION_zero,
+    OPERATION_convert,
+    OPERATION_add,
+    OPERATION_scaler_update,
+    OPERATION_sum_squares,
+    OPERATIONS
+};
+
+/* "linear_forward" */
+extern const char *const operation_name[OPERATIONS];
+
+#endif

@@ -1,0 +1,484 @@
+/* What plan says of time: operations counted from the step's own calls against counts by hand; the
+ * two queues against cases worked out by hand; machine files, and what is wrong with them. */
+#include "train/forecast.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/log.h"
+#include "train/plan.h"
+
+static void near(double value, double expected)
+{
+    if (!(fabs(value - expected) <= 1e-9 * fmax(1, fabs(expected))))
+        fail_msg("%.12g, not %.12g", value, expected);
+}
+
+static void options_make(struct options *options, const char *settings)
+{
+    char words[512];
+    struct error error = {0};
+    options_default(options);
+    snprintf(words, sizeof words, "%s data.format=synthetic run.threads=1 run.backend=cpu",
+             settings);
+    for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " "))
+        if (!options_set(word, options, &error))
+            fail_msg("%s", error.text);
+}
+
+static void plan_make_open(struct plan *plan, const char *settings, int ranks, int node_ranks)
+{
+    static struct options options;
+    struct error error = {0};
+    options_make(&options, settings);
+    if (!plan_open(plan, &options, ranks, node_ranks, &error))
+        fail_msg("%s", error.text);
+}
+
+/* Operations of a step on one rank; with a machine its times. */
+static void step_forecast(const char *settings, const struct machine *machine,
+                          struct forecast *forecast, struct plan_model *known)
+{
+    static struct plan plan;
+    struct error error = {0};
+    plan_make_open(&plan, settings, 1, 1);
+    if (!plan_forecast(
+            &plan, (enum strategy_choice)plan.options.mesh.strategy,
+            (enum checkpoint_activations_choice)plan.options.train.checkpoint_activations, machine,
+            forecast, known, &error))
+        fail_msg("%s", error.text);
+}
+
+static double flops_of(const struct forecast_part *part)
+{
+    return part->flops[REHEARSED_DATA] + part->flops[REHEARSED_FORWARD] +
+           part->flops[REHEARSED_BACKWARD] + part->flops[REHEARSED_UPDATE];
+}
+
+/* Multiplications and additions of ViT-B/32 forward, by hand: 49 patches, 50 tokens, 768 wide; of
+ * the last block only what the class token asks for. */
+enum { DIM = 768, PATCHES = 49, TOKENS = 50 };
+static const double stem = 2.0 * PATCHES * DIM * (3 * 32 * 32);
+static const double block =
+    2.0 * TOKENS * DIM * (3 * DIM + DIM + 8 * DIM) + 4.0 * TOKENS * TOKENS * DIM;
+static const double last_block =
+    2.0 * DIM * (TOKENS * 3 * DIM + DIM + 8 * DIM) + 4.0 * 1 * TOKENS * DIM;
+static const double head = 2.0 * DIM * 10;
+
+static void vit_base_is_as_counted_by_hand(void **state)
+{
+    (void)state;
+    struct forecast forecast;
+    struct plan_model known;
+    step_forecast("model.name=vit_base_patch32_224 data.classes=10 data.image=224 train.batch=3",
+                  NULL, &forecast, &known);
+    assert_int_equal(forecast.units, 14);
+    near(forecast.unit[0].flops[REHEARSED_FORWARD], 3 * stem);
+    near(forecast.unit[0].flops[REHEARSED_BACKWARD], 3 * stem);
+    for (int u = 1; u < 12; u++) {
+        near(forecast.unit[u].flops[REHEARSED_FORWARD], 3 * block);
+        near(forecast.unit[u].flops[REHEARSED_BACKWARD], 3 * 2 * block);
+    }
+    near(forecast.unit[12].flops[REHEARSED_FORWARD], 3 * last_block);
+    near(forecast.unit[12].flops[REHEARSED_BACKWARD], 3 * 2 * last_block);
+    near(forecast.unit[13].flops[REHEARSED_FORWARD], 3 * head);
+    near(flops_of(&forecast.unit[14]), 0);
+    /* 4.4 billion multiplications with additions, as elsewhere; the model's usual count has what
+     * the last block leaves out. */
+    double whole = stem + 12 * block + head;
+    assert_true(whole / 2 > 4.36e9 && whole / 2 < 4.42e9);
+    near(known.flops_per_image, 2 * stem + 3 * (12 * block + head));
+    near(flops_of(&forecast.step), 3 * (known.flops_per_image - 3 * (block - last_block)));
+    assert_int_equal(known.parameters, 87462922);
+    forecast_close(&forecast);
+    plan_model_close(&known);
+}
+
+/* Where no token is left out the units' sum is the model's count. */
+static void units_add_up_to_the_models_count(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {
+        "model.name=vit_cifar model.pool=mean train.batch=4 train.accumulate=2",
+        "model.name=vit_cifar model.pool=mean model.depth=2 train.batch=4 mesh.strategy=fsdp",
+        "model.name=cnn_a train.batch=5", "model.name=cnn_b train.batch=2",
+        "model.name=resnet18 data.classes=1000 data.image=64 train.batch=1"};
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        struct forecast forecast;
+        struct plan_model known;
+        double sum = 0;
+        step_forecast(settings[i], NULL, &forecast, &known);
+        for (int u = 0; u <= forecast.units; u++)
+            sum += flops_of(&forecast.unit[u]);
+        near(sum, flops_of(&forecast.step));
+        near(sum, known.flops_per_image * (double)known.batch);
+        forecast_close(&forecast);
+        plan_model_close(&known);
+    }
+}
+
+/* A block that is computed again leaves out its last product, of the MLP back to the width; what
+ * the last block computed is still there. */
+static void recomputation_counts(void **state)
+{
+    (void)state;
+    struct forecast kept, anew;
+    struct plan_model known;
+    double dim = 192, tokens = 65, hidden = 768, batch = 4;
+    double once = 2 * tokens * dim * (4 * dim + 2 * hidden) + 4 * tokens * tokens * dim;
+    double more = batch * 5 * (once - 2 * tokens * dim * hidden);
+    step_forecast("model.name=vit_cifar model.pool=mean train.batch=4", NULL, &kept, &known);
+    plan_model_close(&known);
+    step_forecast("model.name=vit_cifar model.pool=mean train.batch=4 "
+                  "train.checkpoint_activations=block",
+                  NULL, &anew, &known);
+    near(anew.step.flops[REHEARSED_FORWARD], kept.step.flops[REHEARSED_FORWARD]);
+    near(anew.step.flops[REHEARSED_BACKWARD] - kept.step.flops[REHEARSED_BACKWARD], more);
+    forecast_close(&kept);
+    forecast_close(&anew);
+    plan_model_close(&known);
+}
+
+/* What the script sends is what flat_traffic says, which another test compares with what goes over
+ * a real mesh. */
+static void scripts_send_what_is_planned(void **state)
+{
+    (void)state;
+    static struct plan plan;
+    plan_make_open(&plan,
+                   "model.name=vit_cifar train.batch=2 train.accumulate=2 mesh.reduce=compute "
+                   "train.precision=bf16",
+                   8, 4);
+    for (int strategy = STRATEGY_DDP; strategy <= STRATEGY_HSDP; strategy++) {
+        struct plan_entry entry;
+        struct session session;
+        struct step_script script;
+        struct options options = plan.options;
+        struct error error = {0};
+        double shard = 0, replica = 0;
+        plan_make(&plan, (enum strategy_choice)strategy, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
+        options.mesh.strategy = strategy;
+        assert_true(session_imagine(&session, &options, 8, 4, true, &error));
+        session_measure(&session, 1, &plan.source, true, NULL);
+        step_script_make(&script, &session, &plan.source);
+        for (int i = 0; i < script.count; i++) {
+            const struct collective *collective = &script.event[i].collective;
+            if (script.event[i].kind != REHEARSED_START)
+                continue;
+            *(collective->replica ? &replica : &shard) += machine_network_bytes(
+                collective, collective->replica ? entry.replica : entry.shard);
+        }
+        near(shard, entry.sent_shard);
+        near(replica, entry.sent_replica);
+        step_script_close(&script);
+        session_close(&session);
+    }
+}
+
+/* A machine that computes a flop a second and sends a byte a second, without latency. */
+static struct machine slow_machine(void)
+{
+    struct machine machine = {
+        .node_ranks = 2, .nodes = 1, .threads = 1, .alone = 1, .memory_bandwidth = 1e12};
+    const struct network network = {
+        .bandwidth = 1, .members = 2, .share = 1, .computes = 1, .sends = 1};
+    machine.flops[TYPE_FP32] = 1;
+    machine.inside = machine.between = network;
+    return machine;
+}
+
+/* A script of words: cN computes N seconds, sN starts a collective of N seconds, wI waits for
+ * number I. */
+static void script_write(struct step_script *script, const char *words)
+{
+    char text[128];
+    *script = (struct step_script){.event = calloc(32, sizeof *script->event)};
+    assert_non_null(script->event);
+    snprintf(text, sizeof text, "%s", words);
+    for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " ")) {
+        struct rehearsed *event = &script->event[script->count++];
+        int number = atoi(word + 1);
+        *event = (struct rehearsed){.phase = REHEARSED_FORWARD, .unit = 0};
+        event->kind = word[0] == 'c'   ? REHEARSED_OPERATION
+                      : word[0] == 's' ? REHEARSED_START
+                                       : REHEARSED_WAIT;
+        if (event->kind == REHEARSED_OPERATION)
+            event->counted = (struct counted){
+                .operation = OPERATION_linear_forward, .flops = number, .size = {1, 1, 1}};
+        else if (event->kind == REHEARSED_START)
+            /* Between two ranks N bytes are gathered in N seconds. */
+            event->collective = (struct collective){.action = ACTION_GATHER, .bytes = number};
+        else
+            event->number = number;
+        if (event->kind == REHEARSED_START)
+            event->number = script->collectives++;
+    }
+}
+
+static void simulated(const char *words, const struct machine *machine, double seconds,
+                      double exposed, double slowed)
+{
+    struct step_script script;
+    struct forecast forecast;
+    struct error error = {0};
+    const struct forecast_mesh mesh = forecast_mesh(2, 2, 2);
+    script_write(&script, words);
+    assert_true(forecast_make(&forecast, &script, 1, machine, &mesh, &error));
+    near(forecast.seconds, seconds);
+    near(forecast.step.exposed, exposed);
+    near(forecast.unit[0].exposed, exposed);
+    near(forecast.slowed, slowed);
+    forecast_close(&forecast);
+    step_script_close(&script);
+}
+
+static void two_queues(void **state)
+{
+    (void)state;
+    struct machine machine = slow_machine();
+    simulated("c2 s3 w0", &machine, 5, 3, 0);          /* nothing to hide behind */
+    simulated("s1 c2 w0 c1", &machine, 3, 0, 0);       /* hidden */
+    simulated("s3 c1 s3 c1 w1 w0", &machine, 6, 4, 0); /* the network is what counts */
+    simulated("s3 s1 c1 w1", &machine, 4, 3, 0);       /* one after the other, in their order */
+    simulated("c1 s2 c1", &machine, 2, 0, 0);          /* nobody waits */
+    simulated("", &machine, 0, 0, 0);
+    /* fsdp: one unit is gathered ahead. */
+    simulated("s2 w0 s2 c3 w1 s2 c3 w2 c3", &machine, 11, 2, 0);
+    simulated("s5 w0 s5 c3 w1 s5 c3 w2 c3", &machine, 18, 9, 0);
+    /* Two seconds of communication, in which half as much is computed as otherwise. */
+    machine.inside.computes = 0.5;
+    simulated("s2 c3 w0", &machine, 4, 0, 1);
+    /* It takes twice as long beside computing: after 3 s 1.5 s of 2 are done. */
+    machine.inside.computes = 1;
+    machine.inside.sends = 0.5;
+    simulated("s2 c3 w0", &machine, 3.5, 0.5, 0);
+}
+
+static void loaders_work_ahead(void **state)
+{
+    (void)state;
+    struct machine machine = slow_machine();
+    struct forecast forecast = {.seconds = 4};
+    forecast_load(&forecast, &machine, 100);
+    near(forecast.seconds, 4);
+    machine.images = 50;
+    forecast_load(&forecast, &machine, 100);
+    near(forecast.seconds, 4);
+    machine.images = 10;
+    forecast_load(&forecast, &machine, 100);
+    near(forecast.seconds, 10);
+    near(forecast.data, 6);
+}
+
+static void groups_lie_on_nodes(void **state)
+{
+    (void)state;
+    static const struct {
+        int ranks, node_ranks, shard;
+        struct group_shape shards, replicas;
+    } cases[] = {
+        {1, 8, 1, {1, 1, 1}, {1, 1, 1}},   {8, 8, 1, {1, 1, 1}, {8, 1, 1}},
+        {16, 8, 1, {1, 1, 1}, {8, 2, 1}},  {16, 8, 16, {8, 2, 1}, {1, 1, 1}},
+        {16, 8, 8, {8, 1, 1}, {1, 2, 8}},  {16, 8, 4, {4, 1, 1}, {2, 2, 4}},
+        {64, 8, 16, {8, 2, 1}, {1, 4, 8}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct forecast_mesh mesh =
+            forecast_mesh(cases[i].ranks, cases[i].node_ranks, cases[i].shard);
+        assert_memory_equal(&mesh.shard, &cases[i].shards, sizeof mesh.shard);
+        assert_memory_equal(&mesh.replica, &cases[i].replicas, sizeof mesh.replica);
+    }
+}
+
+static void collectives_by_hand(void **state)
+{
+    (void)state;
+    struct machine machine = slow_machine();
+    const struct group_shape node = {4, 1, 1}, nodes = {4, 2, 1}, side_by_side = {1, 2, 4};
+    const struct collective sum = {.action = ACTION_SUM, .bytes = 8};
+    const struct collective gather = {.action = ACTION_GATHER, .bytes = 8};
+    machine.inside.bandwidth = 4;
+    machine.inside.latency = 100;
+    machine.between.latency = 1000;
+    /* A ring of four: 2 * 8 * 3 / 4 bytes in six messages; 3 * 8 bytes in three. */
+    near(machine_collective_seconds(&machine, &sum, &node), 12.0 / 4 + 600);
+    near(machine_collective_seconds(&machine, &gather, &node), 24.0 / 4 + 300);
+    /* Scattered and gathered inside, 6 bytes and 3 messages each; 8 bytes between two nodes. */
+    near(machine_collective_seconds(&machine, &sum, &nodes), 2 * (6.0 / 4 + 300) + 8 + 2000);
+    /* Four ranks' blocks to the other node, then all eight round inside. */
+    near(machine_collective_seconds(&machine, &gather, &nodes), 32 + 1000 + 48.0 / 4 + 300);
+    /* Four groups share the cable. */
+    near(machine_collective_seconds(&machine, &sum, &side_by_side), 4 * 8 + 2000);
+    machine.between.share = 0.5;
+    near(machine_collective_seconds(&machine, &sum, &side_by_side), 2 * 4 * 8 + 2000);
+    machine.inside.tree = true;
+    near(machine_collective_seconds(&machine, &sum, &node), 12.0 / 4 + 400);
+}
+
+/* Measured points are met; between two of them, beyond them. */
+static void measured_points(void **state)
+{
+    (void)state;
+    struct machine machine = slow_machine();
+    struct speed *speed = &machine.speed[TYPE_FP32][OPERATION_linear_forward];
+    struct duration *duration = &machine.inside.measured[ACTION_GATHER];
+    struct counted product = {
+        .operation = OPERATION_linear_forward, .flops = 1000, .size = {64, 64, 64}};
+    const struct group_shape node = {2, 1, 1};
+    struct collective gather = {.action = ACTION_GATHER, .bytes = 100};
+    near(machine_operation_seconds(&machine, &product, 2), 1000);
+    *speed = (struct speed){.count = 2, .point = {{{64, 64, 64}, 10}, {{1024, 64, 64}, 40}}};
+    near(machine_operation_seconds(&machine, &product, 2), 100);
+    product.size[0] = 256; /* as far from both */
+    near(machine_operation_seconds(&machine, &product, 2), 50);
+    machine.launch = 1;
+    machine.alone = 2;
+    near(machine_operation_seconds(&machine, &product, 2), 51);
+    near(machine_operation_seconds(&machine, &product, 1), 26);
+    *duration = (struct duration){.count = 2, .point = {{100, 1}, {10000, 100}}};
+    near(machine_collective_seconds(&machine, &gather, &node), 1);
+    gather.bytes = 10;
+    near(machine_collective_seconds(&machine, &gather, &node), 1);
+    gather.bytes = 1000;
+    near(machine_collective_seconds(&machine, &gather, &node), 10);
+    gather.bytes = 20000;
+    near(machine_collective_seconds(&machine, &gather, &node), 200);
+}
+
+static bool machine_from(const char *text, struct machine *machine, struct error *error)
+{
+    FILE *file = fmemopen((void *)(uintptr_t)text, strlen(text), "r");
+    assert_non_null(file);
+    *error = (struct error){0};
+    bool good = machine_read_stream(machine, file, "cluster.ini", error);
+    fclose(file);
+    return good;
+}
+
+static void machine_files_that_are_wrong(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"[compute]\nfp32_flops = 1e12\n", "cluster.ini: [compute] memory_bandwidth is missing"},
+        {"[compute]\nmemory_bandwidth = 1e9\n", "cluster.ini: nothing is said about products"},
+        {"[compute]\nmemory_bandwidth = fast\n", "cluster.ini:2: compute.memory_bandwidth=fast"},
+        {"[compute]\nmemory_bandwidth = -1\n", "is not a number from"},
+        {"[machine]\nnode_ranks = 1.5\n", "is not a whole number from 1"},
+        {"[machine]\nnode_ranks = 4 ranks\n", "is not a whole number from 1"},
+        {"[between]\nshare = 2\n", "cluster.ini:2: between.share=2"},
+        {"[between]\nshape = star\n", "is neither ring nor tree"},
+        {"[inside]\nspeed = 2\n", "cluster.ini:2: inside.speed: machine files have no such key"},
+        {"[fp64]\nlinear_forward = 1x1x1 2\n", "no such key"},
+        {"[fp32]\nlinear_forward = 1x1 2\n", "is not three sizes and a speed"},
+        {"[fp32]\nlinear_forward = 1x1x1 0\n", "is not three sizes and a speed"},
+        {"[fp32]\nlinear_forward = 1x1x1 2 3\n", "is not three sizes and a speed"},
+        {"[inside]\nall_gather = 100\n", "is not bytes and seconds"},
+        {"[inside]\nall_gather = 100 1\nall_gather = 100 1\n", "cluster.ini:3: inside.all_gather"},
+        {"hello\n", "cluster.ini:1: neither [section] nor key = value"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        static struct machine machine;
+        struct error error;
+        assert_false(machine_from(cases[i].text, &machine, &error));
+        assert_int_equal(error.kind, ERROR_USAGE);
+        if (strstr(error.text, cases[i].message) == NULL)
+            fail_msg("\"%s\", not \"%s\"", error.text, cases[i].message);
+    }
+}
+
+/* More points than there is room for. */
+static void too_many_points(void **state)
+{
+    (void)state;
+    static struct machine machine;
+    char text[4096] = "[fp32]\n";
+    struct error error;
+    for (int i = 0; i <= MACHINE_POINTS; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "copy = %dx1x1 5\n", i + 1);
+    assert_false(machine_from(text, &machine, &error));
+    assert_non_null(strstr(error.text, "more than 32 times"));
+}
+
+static void what_a_step_needs_must_be_known(void **state)
+{
+    (void)state;
+    struct machine machine = slow_machine();
+    struct step_script script;
+    struct forecast forecast;
+    struct error error = {0};
+    struct forecast_mesh mesh = forecast_mesh(2, 2, 2);
+    script_write(&script, "s1 c1 w0");
+    machine.inside.bandwidth = 0;
+    assert_false(forecast_make(&forecast, &script, 1, &machine, &mesh, &error));
+    assert_non_null(strstr(error.text, "how ranks of a node reach each other"));
+    error = (struct error){0};
+    machine.between.bandwidth = 0;
+    mesh = forecast_mesh(2, 1, 2);
+    assert_false(forecast_make(&forecast, &script, 1, &machine, &mesh, &error));
+    assert_non_null(strstr(error.text, "how nodes reach each other"));
+    error = (struct error){0};
+    script.event[1].counted.type = TYPE_BF16;
+    machine.between.bandwidth = 1;
+    assert_false(forecast_make(&forecast, &script, 1, &machine, &mesh, &error));
+    assert_non_null(strstr(error.text, "how fast products in bf16 are"));
+    step_script_close(&script);
+}
+
+static void files_read_as_they_were_written(void **state)
+{
+    (void)state;
+    static struct machine written, read;
+    static char text[8192], again[8192];
+    struct error error;
+    written = slow_machine();
+    snprintf(written.device, sizeof written.device, "a device, with a comma");
+    written.speed[TYPE_BF16][OPERATION_convolution_backward] =
+        (struct speed){.count = 1, .point = {{{100352, 64, 147}, 1.25e9}}};
+    written.between.measured[ACTION_SUM] =
+        (struct duration){.count = 2, .point = {{64, 1e-5}, {1048576, 0.125}}};
+    written.between.tree = true;
+    FILE *file = fmemopen(text, sizeof text, "w");
+    machine_write(&written, file);
+    fclose(file);
+    if (!machine_from(text, &read, &error))
+        fail_msg("%s", error.text);
+    assert_string_equal(read.device, written.device);
+    assert_memory_equal(&read.speed, &written.speed, sizeof read.speed);
+    assert_memory_equal(&read.between.measured, &written.between.measured,
+                        sizeof read.between.measured);
+    file = fmemopen(again, sizeof again, "w");
+    machine_write(&read, file);
+    fclose(file);
+    assert_string_equal(again, text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(vit_base_is_as_counted_by_hand),
+        cmocka_unit_test(units_add_up_to_the_models_count),
+        cmocka_unit_test(recomputation_counts),
+        cmocka_unit_test(scripts_send_what_is_planned),
+        cmocka_unit_test(two_queues),
+        cmocka_unit_test(loaders_work_ahead),
+        cmocka_unit_test(groups_lie_on_nodes),
+        cmocka_unit_test(collectives_by_hand),
+        cmocka_unit_test(measured_points),
+        cmocka_unit_test(machine_files_that_are_wrong),
+        cmocka_unit_test(too_many_points),
+        cmocka_unit_test(what_a_step_needs_must_be_known),
+        cmocka_unit_test(files_read_as_they_were_written),
+    };
+    log_open(0, LOG_WARN);
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
