@@ -184,38 +184,70 @@ static void marks_that_are_gone_come_back_at_the_end(void **state)
     free(text);
 }
 
-/* Each process adds so many runs. */
-enum { WRITERS = 8, RUNS_EACH = 2 };
+/* Processes that each add a run and a row of found.csv, in the same moment; so often. */
+enum { WRITERS = 8, ROUNDS = 6 };
 
-static void at_once(const char *name)
+/* A child: all is prepared when it may begin, which is when `gate` ends. */
+static void writer_run(const char *name, int round, int writer, int gate)
+{
+    char folder[64], started[64], byte;
+    struct error error = {0};
+    const struct found found = {.what = "lr",
+                                .model = name,
+                                .precision = "fp32",
+                                .strategy = "ddp",
+                                .value = writer,
+                                .detail = ""};
+    snprintf(folder, sizeof folder, "%s-%d-%d", name, round, writer);
+    snprintf(started, sizeof started, "2026-11-22T%02d:0%d:00.000Z", writer, round);
+    struct record record = run_make(folder, started, 0.5);
+    if (read(gate, &byte, 1) != 0 || !found_add(book, &found, &error) ||
+        !logbook_add(book, &record, &error))
+        _exit(1);
+    _exit(0);
+}
+
+static void round_run(const char *name, int round)
 {
     pid_t writers[WRITERS];
+    int gate[2];
+    assert_int_equal(pipe(gate), 0);
     for (int writer = 0; writer < WRITERS; writer++) {
         writers[writer] = fork();
         assert_true(writers[writer] >= 0);
-        if (writers[writer] != 0)
-            continue;
-        for (int run = 0; run < RUNS_EACH; run++) {
-            char folder[64], started[64];
-            struct error error = {0};
-            snprintf(folder, sizeof folder, "%s/%d/%s-%d", name, writer, name, run);
-            snprintf(started, sizeof started, "2026-11-22T%02d:0%d:00.000Z", writer, run);
-            struct record record = run_make(folder, started, 0.5);
-            if (!logbook_add(book, &record, &error))
-                _exit(1);
-            record_free(&record);
+        if (writers[writer] == 0) {
+            close(gate[1]);
+            writer_run(name, round, writer, gate[0]);
         }
-        _exit(0);
     }
+    close(gate[0]);
+    close(gate[1]);
     for (int writer = 0; writer < WRITERS; writer++) {
         int status;
         assert_int_equal(waitpid(writers[writer], &status, 0), writers[writer]);
         assert_int_equal(status, 0);
     }
-    char link[64], *index = temporary_text("book/README.md");
+}
+
+/* After each round the index and the table have all that was added. */
+static void at_once(const char *name)
+{
+    char link[64], row[64];
     snprintf(link, sizeof link, "| [%s-", name);
-    assert_int_equal(lines_with(index, link), WRITERS * RUNS_EACH);
-    free(index);
+    snprintf(row, sizeof row, ",lr,%s,", name);
+    for (int round = 0; round < ROUNDS; round++) {
+        round_run(name, round);
+        char *index = temporary_text("book/README.md"), *table = temporary_text("book/found.csv");
+        int rows = 0;
+        for (const char *at = table; (at = strstr(at, row)) != NULL; at++)
+            rows++;
+        assert_int_equal(lines_with(index, link), WRITERS * (round + 1));
+        assert_int_equal(rows, WRITERS);
+        assert_int_equal(strncmp(table, "date,", 5), 0);
+        free(index);
+        free(table);
+        unlink(temporary_path("book/found.csv"));
+    }
 }
 
 static void programs_that_write_at_once_lose_nothing(void **state)
