@@ -142,7 +142,10 @@ NUMBER(macro_f1)
 NUMBER(training_loss)
 {
     (void)first;
-    return known(record_number(record, "train.loss"), metrics_last(record, "train", "loss"));
+    const struct table *epochs = &record->epochs; /* means of an epoch, as result.json has it */
+    const double last = table_number(epochs, epochs->rows - 1, table_column(epochs, "train_loss"));
+    return known(record_number(record, "train.loss"),
+                 known(last, metrics_last(record, "train", "loss")));
 }
 
 NUMBER(total_seconds)

@@ -7,7 +7,7 @@
 #include "report/chart.h"
 #include "report/html.h"
 
-enum { CHART_WIDTH = 400, CHART_HEIGHT = 256, SERIES_NAME = 24 };
+enum { CHART_WIDTH = 400, CHART_HEIGHT = 256, SERIES_NAME = 24, SPLITS_NAMED_MOST = 3 };
 
 /* What a chart shows: a column of metrics.csv. */
 static const struct measure {
@@ -70,6 +70,21 @@ static void points_take(const struct table *metrics, const struct measure *measu
     series->y = y;
 }
 
+/* As the legend has it. Of many runs it has their letters only: dashes say what is validation. */
+static void series_name(const struct page *page, int run, bool evaluation, bool both,
+                        char name[SERIES_NAME])
+{
+    const char *split = evaluation ? "validation" : "training";
+    if (page->count == 1)
+        snprintf(name, SERIES_NAME, "%s", both ? split : "");
+    else if (page->count <= SPLITS_NAMED_MOST && both)
+        snprintf(name, SERIES_NAME, "%c %s", html_letter(run), split);
+    else if (!evaluation)
+        snprintf(name, SERIES_NAME, "%c", html_letter(run));
+    else
+        name[0] = '\0';
+}
+
 /* The series of all runs: training, and dashed the evaluation. Gives how many there are. */
 static int series_take(const struct page *page, const struct measure *measure, double time_unit,
                        struct chart_series *series, char (*names)[SERIES_NAME])
@@ -86,14 +101,8 @@ static int series_take(const struct page *page, const struct measure *measure, d
                 free((double *)next->x);
                 continue;
             }
-            if (page->count == 1)
-                snprintf(names[count], SERIES_NAME, "%s", k == 0 ? "training" : "validation");
-            else
-                snprintf(names[count], SERIES_NAME, "%c%s", html_letter(run),
-                         !measure->evaluated ? ""
-                         : k == 0            ? " training"
-                                             : " validation");
-            if (page->count > 1 || measure->evaluated)
+            series_name(page, run, k == 1, measure->evaluated, names[count]);
+            if (names[count][0] != '\0')
                 next->name = names[count];
             count++;
         }
@@ -152,6 +161,8 @@ void html_curves(const struct page *page)
     const struct time_unit time_unit = time_unit_of(page);
     int drawn = 0;
     html_section(page, "curves", "Curves");
+    if (page->count > SPLITS_NAMED_MOST)
+        fputs("<p class=\"note\">Dashed: validation.</p>\n", page->stream);
     fputs("<div class=\"charts\">\n", page->stream);
     for (int i = 0; i < MEASURES; i++)
         drawn += measure_draw(page, &measures[i], time_unit);
