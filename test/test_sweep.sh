@@ -34,16 +34,7 @@ told() {
     done
 }
 
-# wait_for_file FILE: at most 30 s.
-wait_for_file() {
-    tries=0
-    until [ -e "$1" ] || [ $tries -gt 3000 ]; do
-        sleep 0.01
-        tries=$((tries + 1))
-    done
-}
-
-echo 1..19
+echo 1..20
 fails 1 'a key that is none' 2 'did you mean optim.lr' sweep $tiny optim.rl=1,2
 fails 1 'a value out of range' 2 'optim.lr=-1: must be' sweep $tiny optim.lr=1,-1
 fails 1 'a combination that cannot work' 2 'with optim.name=adam optim.nesterov=on: optim.nesterov=on needs' \
@@ -83,27 +74,31 @@ result 'random trials' "$([ $status -eq 0 ] || echo "exit status $status;")$(tol
 "$vittrain" sweep $long $vary >killed.log 2>&1 </dev/null &
 job=$!
 wait_for '^trial 1' killed.log
-folder=$(ls -d sweeps/vittrain-*)
-wait_for_file "$folder/trial-002/checkpoints/last.h5"
 kill -9 $job
 wait $job 2>/dev/null
-bad=$(told "$folder" 'finished running')
-"$vittrain" sweep "$folder" >task.log 2>&1 </dev/null &
+folder=$(ls -d sweeps/vittrain-*)
+bad=$(told "$folder" running)
+"$vittrain" sweep "$folder" debug.pause=backward:60:2 >killed.log 2>&1 </dev/null &
 job=$!
-wait_for_file "$folder/trial-003/checkpoints/last.h5"
+wait_for 'debug.pause: rank 0' "$folder/trial-001.log"
+kill -9 $job
+wait $job 2>/dev/null
+bad=$bad$(told "$folder" running)
+"$vittrain" sweep "$folder" debug.pause=backward:60:2 >task.log 2>&1 </dev/null &
+job=$!
+wait_for 'debug.pause: rank 0' "$folder/trial-002.log"
 fails 1 'a second process keeps out' 2 'another process is at work' sweep "$folder"
 kill -TERM $job
 wait $job || bad="$bad exit status $?;"
-grep -q '^trial 2 of 3: .*(going on)' task.log || bad="$bad trial 2 began anew;"
-grep -q 'resuming from' "$folder/trial-002/train.log" || bad="$bad without its checkpoint;"
-result 'what was killed is there, and the trial that ran is gone on with' \
-    "$bad$(told "$folder" 'finished finished running')" task.log
-grep -q '"finished": false' "$folder/trial-003/result.json" && bad= || bad='not gracefully;'
+grep -q '^trial 1 of 3: .*(going on)' task.log || bad="$bad trial 1 began anew;"
+grep -q 'resuming from .*step-00000055.h5' "$folder/trial-001/train.log" || bad="$bad without its checkpoint;"
+result 'what was killed goes on' "$bad$(told "$folder" 'finished running')" task.log
+grep -q '"finished": false' "$folder/trial-002/result.json" && bad= || bad='not gracefully;'
 grep -q 'go on with: vittrain sweep' task.log || bad="$bad not said how to go on"
 result 'told to end: the trial stops with a checkpoint' "$bad" task.log
 sweep again $long $vary
 bad=$([ $status -eq 0 ] || echo "exit status $status;")
-grep -q "resuming from .*trial-003" "$folder/trial-003/train.log" || bad="$bad it began anew;"
+grep -q 'resuming from .*step-00000060.h5' "$folder/trial-002/train.log" || bad="$bad it began anew;"
 table alone >one
 table "$folder" >other
 bad="$bad$(cmp one other 2>&1)"
@@ -123,3 +118,11 @@ bad=$(told shared 'finished finished finished finished finished')
 [ "$(cut -d, -f3 shared/trials.csv | sort -u | tr '\n' ' ')" = '1 2 task ' ] || bad="$bad not by both;"
 [ "$(cat task1.log task2.log | grep -c '^trial .* of 5')" = 5 ] || bad="$bad not once each"
 result 'two tasks share the trials' "$bad" task1.log
+
+# A launcher that fails once, without a word, as mpirun may where many start at once; and one that always does.
+sweep once $tiny train.epochs=1 optim.lr=1e-3,2e-3 sweep.dir=once -- sh -c '[ -e tried ] || { touch tried && exit 1; }; exec "$@"' sh
+bad=$([ $status -eq 0 ] || echo "exit status $status;")$(told once 'finished finished')
+sweep silent $tiny optim.lr=1e-3,2e-3 sweep.dir=silent -- sh -c 'exit 3' sh
+bad="$bad$([ $status -eq 1 ] || echo "exit status $status;")$(told silent 'failed failed')"
+[ "$(grep -c 'ended with exit code 3' silent/trials.csv)" = 2 ] || bad="$bad no reason"
+result 'a launcher that fails before the program starts' "$bad" "$run_log"

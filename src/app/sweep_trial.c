@@ -236,6 +236,31 @@ static bool folder_await(const char *folder, struct error *error)
                      folder, folder);
 }
 
+/* Has the trial something to go on with? Else it begins as the deck has it, which may name a
+ * checkpoint; but never would refuse a folder that is there. */
+static bool goes_on(const struct sweep *sweep, const char *folder)
+{
+    struct launched_run run = {.known = false};
+    snprintf(run.folder, sizeof run.folder, "%.1023s", folder);
+    return access(folder, F_OK) == 0 &&
+           (strcmp(sweep->options.checkpoint.resume, "never") == 0 || launched_run_step(&run) >= 0);
+}
+
+/* A launcher that fails before the program says anything is started once more. */
+static bool command_run(char *const *words, const char *folder, int log, struct attempt *attempt,
+                        struct error *error)
+{
+    const struct attempt_manner manner = {
+        .who = "sweep", .grace = grace, .output = log, .gently = true};
+    bool silent = true, good = true;
+    for (int i = 0; good && silent && i < 2; i++) {
+        good = attempt_run(words, &manner, attempt, error);
+        silent = attempt->code != 0 && !attempt->asked && attempt->failure[0] == '\0' &&
+                 attempt->mistake[0] == '\0' && access(folder, F_OK) != 0;
+    }
+    return good;
+}
+
 bool sweep_trial_run(const struct sweep *sweep, int64_t number, struct sweep_row *row, bool *asked,
                      struct error *error)
 {
@@ -245,13 +270,11 @@ bool sweep_trial_run(const struct sweep *sweep, int64_t number, struct sweep_row
     sweep_trial_path(sweep, number, "", folder, sizeof folder);
     if (!folder_await(folder, error))
         return false;
-    words_fill(sweep, number, row, access(folder, F_OK) == 0, &words);
+    words_fill(sweep, number, row, goes_on(sweep, folder), &words);
     int log = log_open_for(sweep, number, error);
     if (log < 0)
         return false;
-    const struct attempt_manner manner = {
-        .who = "sweep", .grace = grace, .output = log, .gently = true};
-    bool good = attempt_run(words.word, &manner, &attempt, error);
+    bool good = command_run(words.word, folder, log, &attempt, error);
     close(log);
     if (!good)
         return false;
