@@ -8,7 +8,7 @@ shift 2
 echo background,checkpoints,bytes_each,stood_still_seconds,share_percent,run_seconds
 for background in no yes; do
     run=$dir/cost-$background
-    ${MPIRUN:-mpirun} -np 2 "$top/vittrain" "$top/input/vit_cifar.ini" data.root="$data" train.steps=400 data.val=none \
+    ${MPIRUN:-mpirun} -np 2 "$top/vittrain" "$top/input/vit_cifar.ini" output.logbook= data.root="$data" train.steps=400 data.val=none \
         checkpoint.every=0 checkpoint.every_seconds=10 checkpoint.background=$background run.threads=1 run.dir="$run" "$@" >&2
     awk -v background=$background -v bytes="$(stat -Lc %s "$run/checkpoints/last.h5")" '
         / checkpoints: / {

@@ -17,7 +17,7 @@ report() { row "epoch with its data" cnn_a 16 fp32 none 1 "$(nproc)" speed "$1" 
 
 for turn in $(seq "$turns"); do
     "${PYTHON:-python3}" "$here/pytorch_epoch.py" "$folder" | tee -a "$scratch/pytorch"
-    "$vittrain" "$here/../input/cnn_a.ini" data.root="$folder" train.epochs=2 data.val=none \
+    "$vittrain" "$here/../input/cnn_a.ini" data.root="$folder" output.logbook= train.epochs=2 data.val=none \
         checkpoint.every=0 output.tensorboard=off output.log_every=1000 run.dir="$scratch/run$turn" >"$scratch/log"
     speed=$(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } END { print $at["images_per_second"] }' \
         "$scratch/run$turn/epochs.csv")

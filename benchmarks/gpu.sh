@@ -90,7 +90,7 @@ same_losses() { # NAME RANKS TOLERANCE SETTINGS...
     local name=$1 ranks=$2 tolerance=$3
     shift 3
     rm -rf "$scratch/run"
-    timeout 100 $mpirun -np "$ranks" ./vittrain input/quickstart.ini train.steps=20 output.log_every=1 data.val=none \
+    timeout 100 $mpirun -np "$ranks" ./vittrain input/quickstart.ini output.logbook= train.steps=20 output.log_every=1 data.val=none \
         run.threads=2 train.global_batch=64 train.precision=fp32 output.weights=off checkpoint.every=0 \
         run.dir="$scratch/run" ${LOSS_SETTINGS:-} "$@" >"$scratch/program" 2>&1 ||
         { fail "$name"; grep -m 3 -E 'vittrain: |warning' "$scratch/program"; return; }
@@ -110,7 +110,7 @@ for strategy in ddp fsdp; do
 done
 
 # ---- 4. Speed: a row of steps, the best batch of each side.
-settings="data.format=synthetic data.val=none augment.flip=0.5 augment.rotate=0 augment.translate=0 augment.erase=0
+settings="output.logbook= data.format=synthetic data.val=none augment.flip=0.5 augment.rotate=0 augment.translate=0 augment.erase=0
     train.clip_norm=1 optim.weight_decay=0.05 checkpoint.every=0 output.weights=off output.tensorboard=off train.precision=bf16
     model.classes=10 run.backend=cuda"
 ours() { # MODEL BATCH STEPS

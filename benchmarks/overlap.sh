@@ -17,7 +17,7 @@ steps=${STEPS:-20} batch=${BATCH:-128} threads=${THREADS:-1}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-bash "$here/two_nodes.sh" "$rate" 1 "$vittrain" train "run.dir=$scratch/run" "run.threads=$threads" \
+bash "$here/two_nodes.sh" "$rate" 1 "$vittrain" train "run.dir=$scratch/run" output.logbook= "run.threads=$threads" \
     model.name=vit_cifar "mesh.strategy=$strategy" data.format=synthetic data.val=none \
     "data.samples=$((2 * batch * (steps + 3)))" "train.batch=$batch" "train.steps=$((steps + 3))" \
     checkpoint.every=0 output.weights=off output.tensorboard=off output.log_every=1 "$@" \

@@ -13,7 +13,7 @@ trap 'cluster down' EXIT
 cluster up 2 slurm
 eval "$(cluster env)"
 export VITTRAIN_HOME="$top" VITTRAIN_BIND=none VITTRAIN_INTERFACE=eth0 OMPI_MCA_mpi_yield_when_idle=1
-set -- data.root="$data" model.dim=32 model.depth=2 model.heads=2 model.patch=8 train.epochs=14 train.precision=fp32 \
+set -- output.logbook= data.root="$data" model.dim=32 model.depth=2 model.heads=2 model.patch=8 train.epochs=14 train.precision=fp32 \
     optim.ema=0.99 schedule.name=onecycle schedule.per=step run.seed=7 run.threads=1 output.monitor=0 "$@"
 limited=$(cluster head sbatch --parsable --time=1 --signal=B:USR1@30 "$top/jobs/ddp_2node.sh" "$@")
 cluster wait "$limited" 3600 >&2

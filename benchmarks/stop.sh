@@ -11,7 +11,7 @@ for place in training evaluation; do
     [ $place = training ] || steps=4
     for number in $(seq "$times"); do
         run=$dir/stop-$place-$number
-        ${MPIRUN:-mpirun} -np 2 "$top/vittrain" "$top/input/vit_cifar.ini" data.root="$data" train.steps=$steps \
+        ${MPIRUN:-mpirun} -np 2 "$top/vittrain" "$top/input/vit_cifar.ini" output.logbook= data.root="$data" train.steps=$steps \
             run.threads=1 run.dir="$run" >"$run.log" 2>&1 </dev/null &
         job=$!
         until grep -q 'set-up took' "$run.log"; do sleep 0.05; done

@@ -80,7 +80,7 @@ def fault(work, gigabytes, share):
 def train(work, name, store):
     folder = work / name
     folder.mkdir()
-    command = ["taskset", "-c", "0", program, f"run.dir={folder}", "model.name=vit_cifar", "data.format=synthetic",
+    command = ["taskset", "-c", "0", program, f"run.dir={folder}", "output.logbook=", "model.name=vit_cifar", "data.format=synthetic",
                "train.precision=fp32", "train.batch=16", "train.steps=30", "run.threads=1", "output.log_every=1",
                "output.weights=off", "data.val=none", "checkpoint.every=0", "output.upload_wait=0"]
     if store is not None:
