@@ -242,12 +242,16 @@ static void nothing_and_one_value_are_drawn(void **state)
     const struct chart_series one[] = {{.name = "one", .x = x, .y = y, .count = 1}};
     const struct chart_series none[] = {{.name = "none", .x = x, .y = zero, .count = 0}};
     const struct chart_series bad[] = {{.name = "log of 0", .x = x, .y = zero, .count = 1}};
+    const double steps[] = {1, 2, 3, 4, 1e308}, wild[] = {1e308, -1e308, 1e-320, 2, INFINITY};
+    const struct chart_series huge[] = {{.name = "huge", .x = steps, .y = wild, .count = 5}};
     const struct chart charts[] = {
         {.series_count = 1, .series = one},
         {.series_count = 1, .series = none},
         {.title = "nothing"},
         {.y = {.scale = CHART_LOG}, .x = {.scale = CHART_LOG}, .series_count = 1, .series = bad},
         {.y = {.least = 2, .most = 3}, .series_count = 1, .series = one},
+        {.series_count = 1, .series = huge},
+        {.y = {.scale = CHART_LOG}, .series_count = 1, .series = huge},
     };
     (void)state;
     for (size_t i = 0; i < sizeof charts / sizeof charts[0]; i++) {
@@ -255,6 +259,7 @@ static void nothing_and_one_value_are_drawn(void **state)
         assert_null(markup_fault(svg));
         assert_null(strstr(svg, "=\"nan"));
         assert_null(strstr(svg, "=\"-nan"));
+        assert_null(strstr(svg, "inf\""));
         free(svg);
     }
 }

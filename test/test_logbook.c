@@ -132,10 +132,15 @@ static void runs_of_one_name_have_pages_of_their_own(void **state)
     run_add("here/same", "2026-11-20T11:00:00.000Z", 0.1);
     run_add("there/same", "2026-11-20T12:00:00.000Z", 0.2);
     run_add("here/same", "2026-11-20T11:00:00.000Z", 0.3); /* again: the same page */
+    run_add("there/<a>\xFF--b", "2026-11-20T13:00:00.000Z", 0.4);
+    run_add("there/<a>\xFF--b", "2026-11-20T13:00:00.000Z", 0.5);
     char *one = temporary_text("book/same.md"), *two = temporary_text("book/same-2.md");
     char *index = temporary_text("book/README.md");
     assert_has(one, "30.00 %");
     assert_has(two, "20.00 %");
+    assert_has(index, "| [&lt;a>?--b](%3Ca%3E%FF--b.md) |");
+    assert_int_equal(lines_with(index, "| [&lt;a>"), 1);
+    assert_null(strchr(index, 0xFF));
     assert_int_equal(access(temporary_path("book/same-3.md"), F_OK), -1);
     assert_int_equal(lines_with(index, "| [same"), 2);
     free(one);

@@ -19,7 +19,7 @@ enum { NAME = 128 };
 static double value_of(const struct bars *bars, int row, int part)
 {
     const double value = bars->values[row * bars->part_count + part];
-    return isfinite(value) && value > 0 ? value : 0;
+    return value >= 1 / CHART_MOST && value <= CHART_MOST ? value : 0;
 }
 
 static double row_sum(const struct bars *bars, int row)
@@ -140,7 +140,7 @@ void bars_svg_write(const struct bars *bars, FILE *stream, double width)
     struct canvas canvas;
     char attributes[128];
 
-    layout.most = bars->most > 0 ? bars->most : longest(bars);
+    layout.most = bars->most > 0 && bars->most <= CHART_MOST ? bars->most : longest(bars);
     layout.top = title_size + 8;
     layout.top += legend_lay(bars, NULL, width, layout.top);
     layout.bottom = layout.top + bars->row_count * row_height;

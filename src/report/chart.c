@@ -28,9 +28,10 @@ struct layout {
 
 /* ---- ranges */
 
+/* Nothing that was measured is beyond: there, differences and ratios are no numbers. */
 static bool is_shown(const struct chart_axis *axis, double value)
 {
-    return isfinite(value) && (axis->scale != CHART_LOG || value > 0);
+    return fabs(value) <= CHART_MOST && (axis->scale != CHART_LOG || value >= 1 / CHART_MOST);
 }
 
 /* Of nothing: from 0 to 1, or a decade. Of one value: something around it. */
@@ -38,7 +39,8 @@ static void range_widen(struct range *range)
 {
     if (range->least > range->most)
         *range = (struct range){range->log ? 0.1 : 0, 1, range->log};
-    if (range->most - range->least > 1e-12 * fmax(fabs(range->least), fabs(range->most)))
+    if (range->most - range->least >
+        fmax(1e-12 * fmax(fabs(range->least), fabs(range->most)), 1 / CHART_MOST))
         return;
     if (range->log) {
         range->least /= 2;

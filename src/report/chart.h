@@ -18,9 +18,11 @@ struct chart_axis {
     bool whole;         /* epochs: no marks between whole numbers */
 };
 
-enum { CHART_INK_BY_PLACE = 0 };
+/* The largest and, by its inverse, the least size of what can be drawn. */
+#define CHART_MOST 1e100
 
-/* Points in the order of x. A NAN, or what a logarithm has no place for, breaks the line. Not
+/* Points in the order of x. A NAN, what is beyond CHART_MOST, or
+ * what a logarithm has no place for breaks the line. Not
  * owned: what it points to lives until the chart is drawn. */
 struct chart_series {
     const char *name; /* in the legend; NULL: not there */

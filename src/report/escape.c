@@ -83,6 +83,17 @@ void escape_html(FILE *stream, const char *text)
     escape_with(stream, text, substitute_html);
 }
 
+void escape_block(FILE *stream, const char *text)
+{
+    for (int length; *text != '\0'; text += length > 0 ? length : 1) {
+        length = escape_character(text);
+        if (length > 0 || *text == '\n' || *text == '\t')
+            fwrite(text, 1, length > 0 ? (size_t)length : 1, stream);
+        else
+            fputs(REPLACEMENT, stream);
+    }
+}
+
 static const char *substitute_csv(char character)
 {
     return character == '"' ? "\"\"" : NULL;

@@ -8,6 +8,9 @@
 /* Inside an element or a quoted attribute of HTML and XML. */
 void escape_html(FILE *stream, const char *text);
 
+/* Lines in a block that is shown as it is: they stay lines. */
+void escape_block(FILE *stream, const char *text);
+
 /* A cell of a CSV; quoted where it has to be. */
 void escape_csv(FILE *stream, const char *text);
 

@@ -44,7 +44,8 @@ static double time_read(const char *text)
     struct tm date = {0};
     double seconds;
     if (sscanf(text, "%d-%d-%dT%d:%d:%lf", &date.tm_year, &date.tm_mon, &date.tm_mday,
-               &date.tm_hour, &date.tm_min, &seconds) != 6)
+               &date.tm_hour, &date.tm_min, &seconds) != 6 ||
+        date.tm_year < 1970 || date.tm_year > 9999 || !(seconds >= 0 && seconds <= 60))
         return NAN;
     date.tm_year -= 1900;
     date.tm_mon -= 1;

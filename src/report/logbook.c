@@ -17,6 +17,7 @@
 #include "core/folder.h"
 #include "core/text.h"
 #include "io/atomic_file.h"
+#include "report/escape.h"
 #include "report/markdown.h"
 #include "report/marked.h"
 #include "report/page.h"
@@ -68,8 +69,15 @@ static void run_identity(const struct record *record, char *text, size_t size)
 {
     char name[256];
     size_t used = 0;
-    for (const char *letter = record->name; *letter != '\0' && used + 1 < sizeof name; letter++)
-        name[used++] = strchr("-<>\n\r", *letter) != NULL ? '_' : *letter;
+    for (const char *letter = record->name; *letter != '\0' && used + 4 < sizeof name;) {
+        int length = escape_character(letter);
+        bool kept = length > 0 && strchr("-<>", *letter) == NULL;
+        for (int i = 0; kept && i < length; i++)
+            name[used++] = letter[i];
+        if (!kept)
+            name[used++] = '_';
+        letter += length > 0 ? length : 1;
+    }
     name[used] = '\0';
     snprintf(text, size, "%s of %s", name, page_started(record));
 }
@@ -144,7 +152,7 @@ static void row_write(FILE *stream, const struct record *record)
 
 static bool page_make(const char *logbook, const struct record *record, struct error *error)
 {
-    char path[PATH_SIZE], identity[512], title[400], *text = NULL;
+    char path[PATH_SIZE], identity[512], *text = NULL, *title = NULL;
     size_t length = 0;
     run_identity(record, identity, sizeof identity);
     if (!page_claim(logbook, record, identity, path, sizeof path, error))
@@ -155,9 +163,14 @@ static bool page_make(const char *logbook, const struct record *record, struct e
     row_write(stream, record);
     page_write(stream, record, logbook);
     ENSURE(fclose(stream) == 0, "no memory for a page of the log book");
-    snprintf(title, sizeof title, "# %.200s\n\nNotes (what stands outside of the marks is kept):\n",
-             record->name);
+    stream = open_memstream(&title, &length);
+    ENSURE(stream != NULL, "no memory for a page of the log book");
+    fputs("# ", stream);
+    markdown_text(stream, record->name);
+    fputs("\n\nNotes (what stands outside of the marks is kept):\n", stream);
+    ENSURE(fclose(stream) == 0, "no memory for a page of the log book");
     bool good = marked_replace(path, title, text, error);
+    free(title);
     free(text);
     return good;
 }

@@ -68,7 +68,10 @@ void markdown_block(FILE *stream, const char *kind, const char *text)
     fputc('\n', stream);
     for (int i = 0; i < marks; i++)
         fputc('`', stream);
-    fprintf(stream, "%s\n%s%s", kind, text, length > 0 && text[length - 1] == '\n' ? "" : "\n");
+    fprintf(stream, "%s\n", kind);
+    escape_block(stream, text);
+    if (length == 0 || text[length - 1] != '\n')
+        fputc('\n', stream);
     for (int i = 0; i < marks; i++)
         fputc('`', stream);
     fputc('\n', stream);

@@ -203,7 +203,7 @@ static void end_write(const struct record *record, const struct counts *counts,
                                    .without_setup_seconds =
                                        record_number(record, "without_setup_seconds"),
                                    .training_seconds = record_number(record, "training_seconds"),
-        .epochs_seconds = sums->seconds,
+                                   .epochs_seconds = sums->seconds,
                                    .top1 = record_number(record, "top1"),
                                    .best_top1 = sums->best_top1,
                                    .plot = plot,
