@@ -19,6 +19,8 @@
 page=$1 long=${TEST_LONG:-0} python=${PYTHON:-python3}
 folder=$work/$(echo "$page" | tr / _)
 mkdir -p "$folder/scratch" || exit 1
+TMPDIR=$(mktemp -d "$work/tXXX") # jobs that begin and end at the same time get in each other's way in one
+export TMPDIR
 awk -v folder="$folder" -f "$TEST_SOURCE/test/book_blocks.awk" "$TEST_SOURCE/$page"
 for name in input jobs test; do ln -s "$TEST_SOURCE/$name" "$folder/scratch/$name"; done
 ln -s "$work/bin/vittrain" "$folder/scratch/vittrain"
