@@ -103,10 +103,13 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double machine_quartile(double *values, int count)
+double machine_typical(double *values, int count)
 {
+    double sum = 0;
     qsort(values, (size_t)count, sizeof *values, by_size);
-    return values[count / 4];
+    for (int i = 0; i < count - 1; i++)
+        sum += values[i];
+    return sum / (count - 1);
 }
 
 /* Of all ranks; what they have is a mean, as who is slow is not always the same one. */
@@ -125,7 +128,7 @@ static double seconds_of(struct machine_bench *self, const struct trial *trial, 
     return (clock_now() - begin) / times;
 }
 
-/* Collective. The lower quartile of rounds of some 12 ms, all ranks at once. The first run is not
+/* Collective. The mean of rounds of some 12 ms, all ranks at once. The first run is not
  * counted: libraries make their plans then. */
 static double trial_seconds(struct machine_bench *self, const struct trial *trial)
 {
@@ -141,7 +144,7 @@ static double trial_seconds(struct machine_bench *self, const struct trial *tria
         comm_barrier(self->world);
         rounds[i] = seconds_of(self, trial, times);
     }
-    return machine_mean(self->world, machine_quartile(rounds, ROUNDS));
+    return machine_mean(self->world, machine_typical(rounds, ROUNDS));
 }
 
 static void counted_keep(struct counter *counter, const struct counted *counted)
@@ -231,7 +234,7 @@ static void alone_measure(struct machine_bench *self)
         double rounds[ROUNDS];
         for (int i = 0; i < ROUNDS; i++)
             rounds[i] = seconds_of(self, &product, (int)fmax(1, 12e-3 / together));
-        alone = machine_quartile(rounds, ROUNDS);
+        alone = machine_typical(rounds, ROUNDS);
     }
     comm_barrier(self->world);
     alone = machine_mean(self->world, alone) / machine_mean(self->world, ranks);

@@ -20,6 +20,7 @@ struct machine_bench {
     /* Tensors for trials, of TRIAL_BYTES each, filled with small numbers; and what operations work
      * in. */
     void *x, *y, *weight, *other, *pre, *gradient, *convolution, *workspace;
+    struct run_place *place; /* device */
 };
 
 enum { TRIAL_BYTES = 28 << 20 };
@@ -49,8 +50,9 @@ void machine_bench_close(struct machine_bench *self);
 /* Collective: the networks that there are, into self->machine. */
 void machine_networks_measure(struct machine_bench *self, struct error *error);
 
-/* The lower quartile, as what disturbs a measurement only makes it longer. Sorts. */
-double machine_quartile(double *values, int count);
+/* Of some (two at least) the mean without the longest: what else a machine does now and then makes
+ * steps longer, too, so a median would foretell too much. Sorts. */
+double machine_typical(double *values, int count);
 
 /* Collective. The mean over ranks. */
 double machine_mean(struct comm *world, double value);

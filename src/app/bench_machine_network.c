@@ -45,7 +45,7 @@ static double collectives_time(struct machine_bench *self, const struct link *li
     return (clock_now() - begin) / times;
 }
 
-/* Collective. The lower quartile of rounds of some 20 ms; the mean of ranks. */
+/* Collective. The mean of rounds of some 20 ms; the mean of ranks. */
 static double collective_seconds(struct machine_bench *self, const struct link *link,
                                  const struct collective *collective)
 {
@@ -57,7 +57,7 @@ static double collective_seconds(struct machine_bench *self, const struct link *
     int times = quick ? 1 : (int)fmax(1, fmin(200, 20e-3 / once)), count = quick ? 1 : ROUNDS;
     for (int i = 0; i < count; i++)
         rounds[i] = collectives_time(self, link, collective, times);
-    return machine_mean(self->world, machine_quartile(rounds, count));
+    return machine_mean(self->world, machine_typical(rounds, count));
 }
 
 /* From messages to the largest that fits: of all ranks' blocks together so many bytes. */

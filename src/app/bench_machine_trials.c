@@ -159,7 +159,7 @@ void trial_dropout_apply(struct machine_bench *self, const int64_t *size)
                                               .rows_per_sample = 1,
                                               .x = self->x,
                                               .y = self->y,
-                                              .dropout = {.rate = 0.1f, .place = self->workspace}});
+                                              .dropout = {.rate = 0.1f, .place = self->place}});
 }
 
 void trial_batch_norm_sums(struct machine_bench *self, const int64_t *size)
@@ -287,7 +287,7 @@ void trial_update(struct machine_bench *self, const int64_t *size)
                                                                  .moment2 = self->other,
                                                                  .segments = &all,
                                                                  .segment_count = 1,
-                                                                 .place = self->workspace,
+                                                                 .place = self->place,
                                                                  .beta2 = 0.999,
                                                                  .epsilon = 1e-8});
     self->device->backend->stream_synchronize(self->stream); /* it reads `all` */
@@ -363,17 +363,18 @@ static void tensors_open(struct machine_bench *self, struct error *error)
     if (error->kind == ERROR_NONE)
         self->convolution = backend->allocate(self->device, convolution_bytes(self), error);
     if (error->kind == ERROR_NONE)
-        self->workspace = backend->allocate(self->device, bytes + sizeof(struct run_place), error);
+        self->place = backend->allocate(self->device, sizeof *self->place, error);
     if (error->kind == ERROR_NONE)
-        backend->workspace_set(self->device,
-                               (unsigned char *)self->workspace + sizeof(struct run_place), bytes);
+        self->workspace = backend->allocate(self->device, bytes + 1, error);
+    if (error->kind == ERROR_NONE)
+        backend->workspace_set(self->device, self->workspace, bytes);
 }
 
 /* Somewhere in a run, for what reads that. */
 static void place_set(const struct machine_bench *self)
 {
     static const struct run_place place = {.update = 1, .rate = 1e-3, .beta1 = 0.9};
-    self->device->backend->copy(self->stream, self->workspace, &place, sizeof place);
+    self->device->backend->copy(self->stream, self->place, &place, sizeof place);
     self->device->backend->stream_synchronize(self->stream);
 }
 
@@ -393,8 +394,9 @@ bool machine_bench_open(struct machine_bench *self, struct error *error)
 
 void machine_bench_close(struct machine_bench *self)
 {
-    void *const memory[] = {self->x,   self->y,        self->weight,      self->other,
-                            self->pre, self->gradient, self->convolution, self->workspace};
+    void *const memory[] = {self->x,           self->y,         self->weight,
+                            self->other,       self->pre,       self->gradient,
+                            self->convolution, self->workspace, self->place};
     if (self->device == NULL)
         return;
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
