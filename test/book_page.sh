@@ -78,6 +78,8 @@ make_tree() {
     [ -d "$folder/tree" ] && return
     mkdir "$folder/tree"
     (cd "$TEST_SOURCE" && tar -cf - --exclude ./.git --exclude ./autom4te.cache --exclude './test/*.log' .) | tar -xf - -C "$folder/tree"
+    # What configure has written down is where it was called.
+    (cd "$folder/tree" && for file in config.status Makefile; do sed -i "s|$TEST_BUILD|$folder/tree|g" $file || exit 1; done)
 }
 
 run_block() {
@@ -89,7 +91,7 @@ run_block() {
     else
         cat "$block.text" >>"$block.script"
     fi
-    (cd "$where" && unset MAKEFLAGS MAKELEVEL && HOME=$PWD BOOK_WITH=$(mark with | tr '\n' ' ') timeout 1200 sh -e "$block.script") \
+    (cd "$where" && unset MAKEFLAGS MAKELEVEL && HOME=$PWD BOOK_WITH=$(mark with | tr '\n' ' ') timeout 2400 sh -e "$block.script") \
         >"$block.log" 2>&1 </dev/null
     status=$?
     newest=$block.log

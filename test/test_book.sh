@@ -114,7 +114,7 @@ if [ $# -eq 0 ]; then
     for page in $every_page; do files_of "$page"; done >"$work/wrong"
     result "files that the book names exist" "$(head -n 1 "$work/wrong")" "$work/wrong"
     bad=$(for patch in docs/examples/*.patch; do
-        patch -p1 --dry-run -f <"$patch" >"$work/patch" 2>&1 || { echo "$patch" && cat "$work/patch" >>"$work/patches"; }
+        patch -p1 -F0 --dry-run -f <"$patch" >"$work/patch" 2>&1 || { echo "$patch" && cat "$work/patch" >>"$work/patches"; }
     done)
     result "the examples fit the sources" "$bad" "$work/patches"
     "$vittrain" --manual >"$work/vittrain.1"
