@@ -284,6 +284,12 @@ static void a_book_that_cannot_be_written_is_an_error(void **state)
     temporary_directory("odd/README.md"); /* a folder in the index's place */
     assert_false(logbook_add(temporary_path("odd"), &record, &error));
     assert_int_equal(error.kind, ERROR_FILE);
+    error_clear(&error);
+    temporary_directory("zeros");
+    temporary_file("zeros/README.md", "a\0b", 3); /* what is behind the zero is not lost */
+    assert_int_equal(mkfifo(temporary_path("zeros/pipe.md"), 0600), 0); /* nor waited for */
+    assert_false(logbook_add(temporary_path("zeros"), &record, &error));
+    assert_int_equal(error.kind, ERROR_FILE);
     record_free(&record);
 }
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -234,6 +235,8 @@ static void cut_run_says_what_is_missing(void **state)
     file_make("cut/epochs.csv", "");
     file_make("cut/run.json", "");
     file_make("cut/result.json", "[1]");
+    assert_int_equal(mkfifo(temporary_path("cut/units.csv"), 0600), 0);
+    assert_int_equal(mkfifo(temporary_path("cut/train.log"), 0600), 0);
     struct record record = record_of("cut");
     assert_null(record.run);
     assert_null(record.result);
@@ -243,7 +246,7 @@ static void cut_run_says_what_is_missing(void **state)
     assert_true(has_line(&record.missing, "epochs.csv has no first line"));
     assert_true(has_line(&record.missing, "run.json: cannot be read"));
     assert_true(has_line(&record.missing, "result.json: cannot be read"));
-    assert_true(has_line(&record.missing, "units.csv: not there"));
+    assert_true(has_line(&record.missing, "units.csv cannot be read: Invalid argument"));
     assert_true(has_line(&record.missing, "monitor.csv: not there"));
     assert_true(has_line(&record.missing, "train.log"));
     assert_int_equal(record.setting_count, 3);

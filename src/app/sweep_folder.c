@@ -16,6 +16,7 @@
 #include "core/folder.h"
 #include "io/atomic_file.h"
 #include "io/run_folder.h"
+#include "io/text_file.h"
 
 static const char above[] = "sweeps";
 
@@ -29,16 +30,9 @@ static void path_in(const char *folder, const char *name, char path[SWEEP_PATH])
 /* The whole file; NULL: there is none. The caller frees it. */
 static char *text_read(const char *folder, const char *name)
 {
-    char path[SWEEP_PATH], *text = NULL;
-    size_t size = 0;
+    char path[SWEEP_PATH];
     path_in(folder, name, path);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return NULL;
-    if (getdelim(&text, &size, '\0', file) < 0 && text != NULL)
-        text[0] = '\0';
-    fclose(file);
-    return text;
+    return text_file_read(path, NULL);
 }
 
 static bool text_write(const char *folder, const char *name, const char *text, struct error *error)

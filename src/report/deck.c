@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/options_table.h"
+#include "io/text_file.h"
 
 static struct record_setting *setting_find(const struct record *record, const char *key)
 {
@@ -88,7 +89,7 @@ void deck_open(struct record *record)
     char path[sizeof record->path + 16], section[64] = "", *line = NULL;
     size_t size = 0;
     snprintf(path, sizeof path, "%s/deck.ini", record->path);
-    FILE *file = fopen(path, "re");
+    FILE *file = text_file_open(path);
     if (file == NULL) {
         lines_add(&record->missing, "deck.ini: cannot be read: %s", strerror(errno));
         return;

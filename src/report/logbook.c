@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -153,6 +154,7 @@ static void row_write(FILE *stream, const struct record *record)
 static bool page_make(const char *logbook, const struct record *record, struct error *error)
 {
     char path[PATH_SIZE], identity[512], *text = NULL, *title = NULL;
+    struct stat status;
     size_t length = 0;
     run_identity(record, identity, sizeof identity);
     if (!page_claim(logbook, record, identity, path, sizeof path, error))
@@ -170,6 +172,8 @@ static bool page_make(const char *logbook, const struct record *record, struct e
     fputs("\n\nNotes (what stands outside of the marks is kept):\n", stream);
     ENSURE(fclose(stream) == 0, "no memory for a page of the log book");
     bool good = marked_replace(path, title, text, error);
+    if (!good && stat(path, &status) == 0 && status.st_size == 0)
+        unlink(path); /* claimed, and nothing came of it */
     free(title);
     free(text);
     return good;

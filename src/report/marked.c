@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/durable.h"
+#include "io/text_file.h"
 
 static const char begin_mark[] = "<!-- vittrain: begin, made anew each time -->\n";
 static const char end_mark[] = "<!-- vittrain: end -->\n";
@@ -18,19 +19,13 @@ static const char end_words[] = "<!-- vittrain: end";
 
 char *marked_read(const char *path)
 {
-    FILE *file = fopen(path, "re");
-    char *text = NULL;
-    size_t size = 0;
-    if (file == NULL)
-        return NULL;
-    ssize_t length = getdelim(&text, &size, '\0', file);
-    bool good = length >= 0 || feof(file);
-    fclose(file);
-    if (length < 0) { /* empty, or a folder */
-        free(text);
-        return good ? strdup("") : NULL;
-    }
-    return text;
+    size_t length;
+    char *text = text_file_read(path, &length);
+    if (text == NULL || strlen(text) == length)
+        return text;
+    free(text);
+    errno = EILSEQ; /* what is behind a zero would be lost */
+    return NULL;
 }
 
 /* The line after the one that `at` is in. */

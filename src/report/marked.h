@@ -14,7 +14,7 @@ bool marked_replace(const char *path, const char *title, const char *text, struc
 /* Does the file hold this text between its marks? */
 bool marked_holds(const char *path, const char *text);
 
-/* The whole file, which the caller frees; NULL: it cannot be read. */
+/* The whole file, which the caller frees; NULL: it cannot be read, or has zeros in it. */
 char *marked_read(const char *path);
 
 #endif

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "core/text.h"
+#include "io/text_file.h"
 #include "report/deck.h"
 #include "report/trouble.h"
 
@@ -79,7 +80,12 @@ static struct json_t *json_open(struct record *record, const char *name, const c
     struct stat status;
     json_error_t why;
     path_of(record, name, path, sizeof path);
-    json_t *json = json_load_file(path, 0, &why);
+    FILE *file = text_file_open(path);
+    json_t *json = file != NULL ? json_loadf(file, 0, &why) : NULL;
+    if (file == NULL)
+        snprintf(why.text, sizeof why.text, "%s", strerror(errno));
+    else
+        fclose(file);
     if (json != NULL && json_is_object(json))
         return json;
     if (stat(path, &status) != 0 && errno == ENOENT)

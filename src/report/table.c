@@ -8,39 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/durable.h"
+#include "io/text_file.h"
 
 static char empty_cell[1];
-
-/* ---- the file */
-
-/* The whole file with a zero behind it; NULL: it cannot be read. */
-static char *text_read(const char *path, size_t *length, struct error *error)
-{
-    FILE *file = fopen(path, "re");
-    char *text = NULL;
-    size_t size = 0;
-    *length = 0;
-    if (file == NULL) {
-        error_set(error, ERROR_FILE, "%s cannot be read: %s", path, strerror(errno));
-        return NULL;
-    }
-    do {
-        size = size == 0 ? 1 << 14 : 2 * size;
-        text = realloc(text, size);
-        ENSURE(text != NULL, "no memory for %s", path);
-        *length += fread(text + *length, 1, size - 1 - *length, file);
-    } while (*length == size - 1);
-    bool failed = ferror(file) != 0;
-    int reason = errno;
-    fclose(file);
-    text[*length] = '\0';
-    if (!failed)
-        return text;
-    error_set(error, ERROR_FILE, "%s cannot be read: %s", path, strerror(reason));
-    free(text);
-    return NULL;
-}
 
 /* ---- cutting it up */
 
@@ -129,9 +99,9 @@ bool table_read(struct table *table, const char *path, struct error *error)
 {
     size_t length;
     *table = (struct table){0};
-    char *text = text_read(path, &length, error), *rest = text;
+    char *text = text_file_read(path, &length), *rest = text;
     if (text == NULL)
-        return false;
+        return error_set(error, ERROR_FILE, "%s cannot be read: %s", path, strerror(errno));
     char *line = line_next(&rest);
     table->torn = line == NULL && length > 0;
     if (line == NULL || *line == '\0') {

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/text_file.h"
+
 enum { TROUBLE_MOST = 200 };
 
 /* "2026-11-21T04:05:06 ", or of output.style=course "2026-11-21 04:05:06,789 - " */
@@ -75,7 +77,7 @@ void trouble_open(struct record *record)
     size_t size = 0;
     ssize_t length;
     snprintf(path, sizeof path, "%s/train.log", record->path);
-    FILE *file = fopen(path, "re");
+    FILE *file = text_file_open(path);
     if (file == NULL) {
         lines_add(&record->missing, "train.log: cannot be read: %s", strerror(errno));
         return;
