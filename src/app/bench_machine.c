@@ -107,9 +107,11 @@ double machine_typical(double *values, int count)
 {
     double sum = 0;
     qsort(values, (size_t)count, sizeof *values, by_size);
-    for (int i = 0; i < count - 1; i++)
+    if (count > 1)
+        count--;
+    for (int i = 0; i < count; i++)
         sum += values[i];
-    return sum / (count - 1);
+    return sum / count;
 }
 
 /* Of all ranks; what they have is a mean, as who is slow is not always the same one. */

@@ -50,8 +50,8 @@ void machine_bench_close(struct machine_bench *self);
 /* Collective: the networks that there are, into self->machine. */
 void machine_networks_measure(struct machine_bench *self, struct error *error);
 
-/* Of some (two at least) the mean without the longest: what else a machine does now and then makes
- * steps longer, too, so a median would foretell too much. Sorts. */
+/* The mean without the longest, where there are several: what else a machine does now and then
+ * makes steps longer, too, so a median would foretell too much. Sorts. */
 double machine_typical(double *values, int count);
 
 /* Collective. The mean over ranks. */
