@@ -493,10 +493,11 @@ void session_upload(struct session *session, struct batch *batch, const struct i
 {
     const struct image_source known = session_source(session, source);
     size_t source_bytes = (size_t)(known.channels * known.height * known.width);
+    int64_t count = batch->count; /* the loader may have the batch back below */
     bool mixed = augmented && session->targets != NULL;
     staging_upload(&session->staging, session->stream, batch, source_bytes, augmented, mixed,
                    loader);
-    session_transform(session, batch->count, source, augmented);
+    session_transform(session, count, source, augmented);
 }
 
 /* Two kinds of losses: of classes, of numbers. */
