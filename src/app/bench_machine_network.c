@@ -111,8 +111,8 @@ static double products_time(struct machine_bench *self, int times)
     return clock_now() - begin;
 }
 
-/* With communication `busy` seconds long, computing `passed`: how fast each was while both went on,
- * of what it is alone. */
+/* How fast computing and communicating are while both go on, of what they are alone. There are more
+ * products than communication lasts: what of them was done beside it is what was not done after. */
 static void beside_measure(struct machine_bench *self, const struct link *link)
 {
     enum { SUMS = 8 };

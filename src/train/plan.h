@@ -44,24 +44,25 @@ void plan_make(const struct plan *plan, enum strategy_choice strategy,
                enum checkpoint_activations_choice checkpoint_activations, size_t room,
                struct plan_entry *entry);
 
-/* How long a step of one way to run takes, on a machine (NULL: its operations are only counted).
- * `known`: what was found out besides, or NULL. False: the error says why; else the
- * caller closes the forecast. */
+/* What is found out of one way to run besides its times. */
 struct plan_model {
     double flops_per_image; /* of a step, by the model's own count */
     int64_t parameters;
     enum data_type compute;
     int64_t batch; /* of a rank and step */
     int replica, shard;
-    size_t needs;
-    char **unit_name; /* [forecast.units], freed by plan_model_close */
+    size_t needs;     /* session_needs */
+    char **unit_name; /* [units] */
     int units;
 };
+void plan_model_close(struct plan_model *known);
+
+/* How long a step of one way to run takes, on a machine (NULL: its operations are only counted).
+ * known: or NULL. False: the error says why; else the caller closes the forecast, and `known`. */
 bool plan_forecast(const struct plan *plan, enum strategy_choice strategy,
                    enum checkpoint_activations_choice checkpoint_activations,
                    const struct machine *machine, struct forecast *forecast,
                    struct plan_model *known, struct error *error);
-void plan_model_close(struct plan_model *known);
 
 /* The options' own way, by rows: those of the arena (ARENA_SHARED_ROW, then a row a unit), which
  * the caller frees, as the session with the units' names, which the caller closes. NULL: the error
