@@ -113,10 +113,15 @@ if [ $# -eq 0 ]; then
     result "options that the book names exist" "$(head -n 1 "$work/wrong")" "$work/wrong"
     for page in $every_page; do files_of "$page"; done >"$work/wrong"
     result "files that the book names exist" "$(head -n 1 "$work/wrong")" "$work/wrong"
-    bad=$(for patch in docs/examples/*.patch; do
-        patch -p1 -F0 --dry-run -f <"$patch" >"$work/patch" 2>&1 || { echo "$patch" && cat "$work/patch" >>"$work/patches"; }
-    done)
-    result "the examples fit the sources" "$bad" "$work/patches"
+    if command -v patch >/dev/null; then
+        bad=$(for patch in docs/examples/*.patch; do
+            patch -p1 -F0 --dry-run -f <"$patch" >"$work/patch" 2>&1 || { echo "$patch" && cat "$work/patch" >>"$work/patches"; }
+        done)
+        result "the examples fit the sources" "$bad" "$work/patches"
+    else
+        number=$((number + 1))
+        echo "ok $number - the examples fit the sources # SKIP needs patch"
+    fi
     "$vittrain" --manual >"$work/vittrain.1"
     if command -v mandoc >/dev/null; then
         result "mandoc finds nothing wrong with the manual page" "$(mandoc -T lint "$work/vittrain.1" 2>/dev/null | head -n 1)"
