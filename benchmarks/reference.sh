@@ -1,0 +1,66 @@
+#!/bin/bash
+# The runs behind the tables of the course projects: CNN-A, CNN-B and the CIFAR ViT with 16 and 64 images a rank on
+# 1 rank, 2 ranks, and 4 ranks of 2 nodes; ViT-B/32 on 2 nodes as DDP and as FSDP. Nodes are made of namespaces of
+# this machine (test/cluster.sh), as root. Run folders go to runs/, pages to logbook/; what is there is gone on with,
+# so that it can be stopped at any time.
+#
+#   benchmarks/reference.sh [RUN...]       in a built checkout with CIFAR-10 in data/cifar-10-batches-bin
+#
+# RUN: cnn_a, cnn_b, vit_cifar, vit_base32; none: all. Environment: EPOCHS (10), FRACTION_cnn_b and so on: the share of
+# the data that is trained on (1), where the whole takes too long: the table then says so in the column `data`.
+set -euo pipefail
+
+here=$(dirname "$(readlink -f "$0")")
+cd "$here/.."
+[ -e data/cifar-10-batches-bin/test_batch.bin ] || { echo "reference.sh: no data/cifar-10-batches-bin: vittrain fetch cifar10" >&2; exit 2; }
+scratch=$(mktemp -d)
+cluster() { TEST_BUILD=$PWD TEST_SOURCE=$PWD sh test/cluster.sh "$scratch" "$@"; }
+trap 'cluster down; rm -rf "$scratch"' EXIT
+cluster up 2
+cluster env >"$scratch/env.sh"
+
+# run NODES RANKS WORD...: trains on the first of the two nodes, or on both.
+run() {
+    local nodes=$1 ranks=$2
+    shift 2
+    cluster hosts $((ranks / nodes)) | head -n "$nodes" >"$scratch/hosts"
+    cat >"$scratch/job.sh" <<END
+. "$scratch/env.sh" && cd "$PWD" &&
+    exec mpirun --oversubscribe -np $ranks -hostfile "$scratch/hosts" ./vittrain $* run.threads=1 data.root=data/cifar-10-batches-bin
+END
+    cluster exec 1 sh "$scratch/job.sh" </dev/null
+}
+
+fraction() { # RUN
+    local name=FRACTION_$1
+    echo "${!name:-1}"
+}
+
+course() { # MODEL
+    local batch layout
+    for batch in 16 64; do
+        for layout in "1 1" "1 2" "2 4"; do
+            set -- "$1" $layout
+            run "$2" "$3" "input/$1.ini" "run.dir=runs/$1-b$batch-n$2-r$3" "train.batch=$batch" train.global_batch=0 \
+                "train.epochs=${EPOCHS:-10}" "debug.fraction=$(fraction "$1")" output.style=course
+        done
+    done
+}
+
+# Published weights may not be had here; from random ones, the rate of the course is kept.
+vit_base32() {
+    local strategy weights=none
+    [ ! -e data/vit_base_patch32_224.safetensors ] || weights=data/vit_base_patch32_224.safetensors
+    for strategy in ddp fsdp; do
+        run 2 2 input/vit_base32_course.ini "run.dir=runs/vit_base32-$strategy" "mesh.strategy=$strategy" "model.init=$weights" \
+            "train.batch=${BATCH:-32}" train.precision=auto train.test=on "train.epochs=${EPOCHS:-10}" "debug.fraction=$(fraction vit_base32)" output.style=lightning
+    done
+}
+
+for what in ${*:-cnn_a cnn_b vit_cifar vit_base32}; do
+    case $what in
+    cnn_a | cnn_b | vit_cifar) course "$what" ;;
+    vit_base32) vit_base32 ;;
+    *) echo "reference.sh: no run $what" >&2; exit 2 ;;
+    esac
+done
