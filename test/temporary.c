@@ -39,6 +39,20 @@ void temporary_close(void)
     nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+int temporary_setup(void **state)
+{
+    (void)state;
+    temporary_open();
+    return 0;
+}
+
+int temporary_teardown(void **state)
+{
+    (void)state;
+    temporary_close();
+    return 0;
+}
+
 const char *temporary_path(const char *name)
 {
     int length = snprintf(path, sizeof path, "%s/%s", root, name);
@@ -65,6 +79,17 @@ const char *temporary_file(const char *name, const void *content, size_t bytes)
     assert_int_equal(fwrite(content, 1, bytes, file), bytes);
     assert_int_equal(fclose(file), 0);
     return path;
+}
+
+const char *temporary_write(const char *name, const char *text)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(name, '/');
+    if (slash != NULL) {
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - name), name);
+        temporary_directory(folder);
+    }
+    return temporary_file(name, text, strlen(text));
 }
 
 char *temporary_text(const char *name)

@@ -8,9 +8,17 @@
 const char *temporary_open(void);
 void temporary_close(void);
 
-/* Makes a file, or a directory with those above it, below it; the path lives until the next call. */
+/* The same as cmocka has it before and after tests that need no more. */
+int temporary_setup(void **state);
+int temporary_teardown(void **state);
+
+/* Makes a file, or a directory with those above it, below it; the path lives until the next call.
+ */
 const char *temporary_file(const char *name, const void *content, size_t bytes);
 const char *temporary_directory(const char *name);
+
+/* The same of text, with the directories above it. */
+const char *temporary_write(const char *name, const char *text);
 
 /* The text of a file, which the caller frees; the test fails when it cannot be read. */
 char *temporary_text(const char *name);

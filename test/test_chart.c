@@ -20,20 +20,6 @@
 #include "report/markdown.h"
 #include "temporary.h"
 
-static int make_folder(void **state)
-{
-    (void)state;
-    temporary_open();
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    temporary_close();
-    return 0;
-}
-
 static void assert_near(double value, double wanted, double tolerance)
 {
     if (!(fabs(value - wanted) <= tolerance))
@@ -394,5 +380,5 @@ int main(void)
         cmocka_unit_test(png_that_cannot_be_written_is_an_error),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, temporary_setup, temporary_teardown);
 }

@@ -145,10 +145,8 @@ static void numa_nodes_are_counted(void **state)
     static const char *const lists[] = {"0-3,8-11\n", "4-7,12-15\n", "\n"};
     for (int i = 0; i < 3; i++) {
         char name[96];
-        snprintf(name, sizeof name, "sys/devices/system/node/node%d", i);
-        temporary_directory(name);
-        strcat(name, "/cpulist");
-        temporary_file(name, lists[i], strlen(lists[i]));
+        snprintf(name, sizeof name, "sys/devices/system/node/node%d/cpulist", i);
+        temporary_write(name, lists[i]);
     }
     struct doctor_facts one = bound(0, 1, 8, 9), both = bound(0, 1, 3, 4);
     doctor_numa_read(root, one.cores, &nodes, &used);

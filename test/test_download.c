@@ -323,7 +323,7 @@ static int set_up_archive(void **state)
     for (int i = 0; i < 2; i++) {
         static const char *const names[] = {"first", "second"};
         const char *text = i == 0 ? first_text : second_text;
-        temporary_file("member", text, strlen(text));
+        temporary_write("member", text);
         checksum_file(temporary_path("member"), "sha256", member_sum[i], &error);
         members[i] = (struct fetch_member){names[i], (int64_t)strlen(text), member_sum[i]};
     }

@@ -16,52 +16,33 @@
 #include "report/compare.h"
 #include "temporary.h"
 
-static int make_folder(void **state)
-{
-    (void)state;
-    temporary_open();
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    temporary_close();
-    return 0;
-}
-
 static const char metrics_head[] = "epoch,step,split,loss,top1,lr,images_per_second,step_seconds,"
                                    "data_seconds,compute_seconds,exposed_comm_seconds,"
                                    "elapsed_seconds\n";
-
-static void put(const char *name, const char *text)
-{
-    temporary_file(name, text, strlen(text));
-}
 
 /* A run of two steps with three classes, one of which has a name that is markup. */
 static void small_run_make(const char *folder, const char *batch)
 {
     char name[128], text[2048];
-    temporary_directory(folder);
     snprintf(name, sizeof name, "%s/metrics.csv", folder);
     snprintf(text, sizeof text,
              "%s0,1,train,2.5,0.25,0.1,100,0.02,0.002,0.01,0.004,1\n"
              "0,2,train,1.5,0.5,0.1,300,0.04,0.002,0.03,0.004,2\n"
              "0,2,val,1.25,0.625,,,,,,,3\n",
              metrics_head);
-    put(name, text);
+    temporary_write(name, text);
     snprintf(name, sizeof name, "%s/deck.ini", folder);
     snprintf(text, sizeof text, "[train]\nglobal_batch = %s\n[run]\nname = %s\n", batch, folder);
-    put(name, text);
+    temporary_write(name, text);
     snprintf(name, sizeof name, "%s/result.json", folder);
-    put(name, "{\"model\": \"vit\", \"ranks\": 2, \"finished\": true, \"split\": \"val\","
+    temporary_write(
+        name, "{\"model\": \"vit\", \"ranks\": 2, \"finished\": true, \"split\": \"val\","
               "\"images_per_second\": 200, \"classes\": [{\"name\": \"<script>alert(1)</script>\","
               "\"f1\": 0.5}, {\"name\": \"cat & \\\"dog\\\"\", \"f1\": null}, {}],"
               "\"confusion_matrix\": [[41, 2, 3], [4, 50, 6], [7, 8, 90]]}");
     snprintf(name, sizeof name, "%s/units.csv", folder);
-    put(name, "unit,parameters,weights_bytes,forward_seconds\n<i>stem,5,1048576,0.001\n"
-              "head,5,3145728,0.004\n");
+    temporary_write(name, "unit,parameters,weights_bytes,forward_seconds\n<i>stem,5,1048576,0.001\n"
+                          "head,5,3145728,0.004\n");
 }
 
 static struct record *records_read(const char *const *folders, int count)
@@ -186,12 +167,12 @@ static void what_is_missing_is_said(void **state)
 {
     static const char text[] = "epoch,step,split,loss\n0,1,train,2.5\n0,2,train,nan\n0,3,tr";
     (void)state;
-    temporary_directory("cut");
-    put("cut/metrics.csv", text);
-    put("cut/result.json", "{\"classes\": 7, \"confusion_matrix\": {}, \"finished\": \"maybe\"");
-    put("cut/monitor.csv", "time,step,rank,gpu_busy\nnonsense,1,-4,0.5\n,,,\n");
-    put("cut/ranks.csv", "rank\n");
-    put("cut/units.csv", "unit\nstem\n");
+    temporary_write("cut/metrics.csv", text);
+    temporary_write("cut/result.json",
+                    "{\"classes\": 7, \"confusion_matrix\": {}, \"finished\": \"maybe\"");
+    temporary_write("cut/monitor.csv", "time,step,rank,gpu_busy\nnonsense,1,-4,0.5\n,,,\n");
+    temporary_write("cut/ranks.csv", "rank\n");
+    temporary_write("cut/units.csv", "unit\nstem\n");
     char *page = page_of((const char *const[]){"cut"}, 1);
     assert_has(page, "cut off, or still running");
     assert_has(page, "metrics.csv: its last line is torn");
@@ -202,8 +183,9 @@ static void what_is_missing_is_said(void **state)
     small_run_make("whole", "64");
     page = page_of((const char *const[]){"cut", "whole"}, 2);
     free(page);
-    put("cut/result.json", "{\"classes\": [1, {\"name\": 3}], \"confusion_matrix\": [[1], \"x\"],"
-                           "\"parts\": {}, \"split\": 4, \"sensors\": []}");
+    temporary_write("cut/result.json",
+                    "{\"classes\": [1, {\"name\": 3}], \"confusion_matrix\": [[1], \"x\"],"
+                    "\"parts\": {}, \"split\": 4, \"sensors\": []}");
     page = page_of((const char *const[]){"cut"}, 1);
     free(page);
 }
@@ -288,5 +270,5 @@ int main(void)
         cmocka_unit_test(a_page_that_cannot_be_written_is_an_error),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, temporary_setup, temporary_teardown);
 }

@@ -29,33 +29,25 @@ static int make_folder(void **state)
     return 0;
 }
 
-static int remove_folder(void **state)
-{
-    (void)state;
-    temporary_close();
-    return 0;
-}
-
 /* A run's folder with no more than its start and one row. */
 static struct record run_make(const char *folder, const char *started, double top1)
 {
     char name[300], text[1024];
     struct record record;
     struct error error = {0};
-    temporary_directory(folder);
     snprintf(name, sizeof name, "%s/run.json", folder);
     snprintf(text, sizeof text,
              "{\"model\": \"vit_cifar\", \"ranks\": 2, \"nodes\": 1, \"image\": 32, \"precision\": "
              "\"fp32\", \"parts\": [{\"started\": \"%s\", \"ended\": \"later\", \"command\": \"run "
              "'a ``` b'\", \"hosts\": [\"one|two\"], \"error\": null}]}",
              started);
-    temporary_file(name, text, strlen(text));
+    temporary_write(name, text);
     snprintf(name, sizeof name, "%s/result.json", folder);
     snprintf(text, sizeof text,
              "{\"finished\": true, \"stop_reason\": \"all | steps -- done\", \"samples\": 10, "
              "\"loss\": 1.5, \"top1\": %g, \"classes\": [{\"name\": \"a|b\", \"accuracy\": 1}]}",
              top1);
-    temporary_file(name, text, strlen(text));
+    temporary_write(name, text);
     if (!record_read(&record, temporary_path(folder), &error))
         fail_msg("%s", error.text);
     return record;
@@ -154,9 +146,8 @@ static void what_people_wrote_stays(void **state)
     static const char before[] =
         "Ours\n<!-- vittrain: begin -->\nold\n<!-- vittrain: end -->\nlast";
     static const char foreign[] = "# My own\n\nno marks here";
-    temporary_directory("book");
-    temporary_file("book/README.md", before, strlen(before));
-    temporary_file("book/own.md", foreign, strlen(foreign));
+    temporary_write("book/README.md", before);
+    temporary_write("book/own.md", foreign);
     run_add("own", "2026-11-20T13:00:00.000Z", 0.1);
     run_add("own", "2026-11-20T13:00:00.000Z", 0.2);
     char *index = temporary_text("book/README.md"), *own = temporary_text("book/own.md");
@@ -177,7 +168,7 @@ static void marks_that_are_gone_come_back_at_the_end(void **state)
     (void)state;
     struct error error = {0};
     static const char cut[] = "a note\n<!-- vittrain: begin -->\nhalf";
-    temporary_file("cut.md", cut, strlen(cut));
+    temporary_write("cut.md", cut);
     assert_true(marked_replace(temporary_path("cut.md"), "# Title\n", "new\n", &error));
     assert_true(marked_replace(temporary_path("cut.md"), "# Title\n", "newer\n", &error));
     char *text = temporary_text("cut.md");
@@ -310,8 +301,7 @@ static void what_searches_found_is_on_the_page(void **state)
                                 .peak_bytes = 1000,
                                 .limit = -1,
                                 .detail = "by trials"};
-    temporary_directory("sought");
-    temporary_file("sought/deck.ini", deck, strlen(deck));
+    temporary_write("sought/deck.ini", deck);
     assert_true(found_add(book, &found, &error));
     run_add("sought", "2026-11-20T16:00:00.000Z", 0.25);
     char *page = temporary_text("book/sought.md");
@@ -330,12 +320,11 @@ static void what_was_sent_and_went_wrong_is_on_the_page(void **state)
     static const char metrics[] = "step,split,skipped_steps\n1,train,0\n2,train,3\n2,val,\n";
     static const char log[] = "2026-11-21T10:00:01 warning: a | slow <disk>\n";
     static const char table[] = "node at time, step 3\n| ``` |\n";
-    temporary_directory("wrong/checkpoints");
-    temporary_file("wrong/.upload.json", sent, strlen(sent));
-    temporary_file("wrong/metrics.csv", metrics, strlen(metrics));
-    temporary_file("wrong/train.log", log, strlen(log));
-    temporary_file("wrong/nvidia-smi.txt", table, strlen(table));
-    temporary_file("wrong/checkpoints/step-00000001.h5", log, strlen(log));
+    temporary_write("wrong/.upload.json", sent);
+    temporary_write("wrong/metrics.csv", metrics);
+    temporary_write("wrong/train.log", log);
+    temporary_write("wrong/nvidia-smi.txt", table);
+    temporary_write("wrong/checkpoints/step-00000001.h5", log);
     run_add("wrong", "2026-11-20T17:00:00.000Z", 0.25);
     char *page = temporary_text("book/wrong.md");
     assert_has(page, "\n* sent: s3://b/step-1.h5\n");
@@ -358,9 +347,8 @@ static void a_cut_run_has_a_page(void **state)
         "\"2026-11-20T15:00:00.000Z\"}]}";
     static const char metrics[] = "epoch,step,split,loss,step_seconds,data_seconds\n"
                                   "0,10,train,2,0.5,0.1\n0,30,train,2,0.2,0\n0,40,tra";
-    temporary_directory("killed");
-    temporary_file("killed/run.json", run, strlen(run));
-    temporary_file("killed/metrics.csv", metrics, strlen(metrics));
+    temporary_write("killed/run.json", run);
+    temporary_write("killed/metrics.csv", metrics);
     assert_true(record_read(&record, temporary_path("killed"), &error));
     assert_true(logbook_add(book, &record, &error));
     record_free(&record);
@@ -391,5 +379,5 @@ int main(void)
         cmocka_unit_test(a_cut_run_has_a_page),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_folder, temporary_teardown);
 }

@@ -19,31 +19,6 @@
 #include "report/found.h"
 #include "temporary.h"
 
-static int make_folder(void **state)
-{
-    (void)state;
-    temporary_open();
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    temporary_close();
-    return 0;
-}
-
-static void file_make(const char *name, const char *text)
-{
-    char folder[256];
-    const char *slash = strrchr(name, '/');
-    if (slash != NULL) {
-        snprintf(folder, sizeof folder, "%.*s", (int)(slash - name), name);
-        temporary_directory(folder);
-    }
-    temporary_file(name, text, strlen(text));
-}
-
 static struct record record_of(const char *name)
 {
     struct record record;
@@ -65,7 +40,7 @@ static struct table table_of(const char *text)
 {
     struct table table;
     struct error error = {0};
-    file_make("some.csv", text);
+    temporary_write("some.csv", text);
     if (!table_read(&table, temporary_path("some.csv"), &error))
         fail_msg("%s", error.text);
     return table;
@@ -155,7 +130,7 @@ static void table_without_a_header_is_an_error(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct table table;
         struct error error = {0};
-        file_make("bad.csv", texts[i]);
+        temporary_write("bad.csv", texts[i]);
         assert_false(table_read(&table, temporary_path("bad.csv"), &error));
         assert_int_equal(error.kind, ERROR_FILE);
         assert_int_equal(table_column(&table, "step"), -1);
@@ -170,33 +145,36 @@ static void whole_run_is_read(void **state)
     options_default(&options);
     options.train.epochs = 3;
     char *deck = options_to_text(&options);
-    file_make("whole/deck.ini", deck);
+    temporary_write("whole/deck.ini", deck);
     free(deck);
-    file_make("whole/run.json", "{\"model\": \"vit\", \"ranks\": 2, \"image\": 32, \"precision\": "
-                                "\"fp32\", \"parts\": [{\"hosts\": [\"a\", \"b\"]}]}");
-    file_make("whole/result.json", "{\"ranks\": 4, \"top1\": null, \"sensors\": {\"gpu_power\": "
-                                   "{\"mean\": 250.5}}}");
-    file_make("whole/metrics.csv", "step,split,loss,top1,elapsed_seconds\n10,train,2,0.9,1\n"
-                                   "10,val,2,0.4,5\n20,val,1.5,0.6,9.5\n30,val,1,0.7,12\n");
-    file_make("whole/epochs.csv", "epoch\n0\n");
-    file_make("whole/monitor.csv", "rank\n0\n");
+    temporary_write("whole/run.json",
+                    "{\"model\": \"vit\", \"ranks\": 2, \"image\": 32, \"precision\": "
+                    "\"fp32\", \"parts\": [{\"hosts\": [\"a\", \"b\"]}]}");
+    temporary_write("whole/result.json",
+                    "{\"ranks\": 4, \"top1\": null, \"sensors\": {\"gpu_power\": "
+                    "{\"mean\": 250.5}}}");
+    temporary_write("whole/metrics.csv", "step,split,loss,top1,elapsed_seconds\n10,train,2,0.9,1\n"
+                                         "10,val,2,0.4,5\n20,val,1.5,0.6,9.5\n30,val,1,0.7,12\n");
+    temporary_write("whole/epochs.csv", "epoch\n0\n");
+    temporary_write("whole/monitor.csv", "rank\n0\n");
     for (int rank = 1; rank <= 10; rank++) {
         char name[64], text[64];
         snprintf(name, sizeof name, "whole/monitor-%d.csv", rank);
         snprintf(text, sizeof text, "rank\n%d\n", rank);
-        file_make(name, text);
+        temporary_write(name, text);
     }
-    file_make("whole/units.csv", "unit\nhead\n");
-    file_make("whole/ranks.csv", "rank\n0\n");
-    file_make("whole/checkpoints/step-000020.h5", "x");
-    file_make("whole/checkpoints/step-000010.h5", "x");
-    file_make("whole/checkpoints/step-000030.h5.part", "x");
-    file_make("whole/train.log", "2026-11-21T10:00:00 run: 30 steps\n"
-                                 "2026-11-21T10:00:01 warning: slow disk\n"
-                                 "2026-11-21T10:00:02 warning: slow disk\n"
-                                 "2026-11-21T10:00:03 resuming from last.h5: step 20, epoch 2\n"
-                                 "2026-11-21T10:00:04 step 7: gradients overflowed in fp16, 1 "
-                                 "update skipped (1 in all)\nwarn");
+    temporary_write("whole/units.csv", "unit\nhead\n");
+    temporary_write("whole/ranks.csv", "rank\n0\n");
+    temporary_write("whole/checkpoints/step-000020.h5", "x");
+    temporary_write("whole/checkpoints/step-000010.h5", "x");
+    temporary_write("whole/checkpoints/step-000030.h5.part", "x");
+    temporary_write("whole/train.log",
+                    "2026-11-21T10:00:00 run: 30 steps\n"
+                    "2026-11-21T10:00:01 warning: slow disk\n"
+                    "2026-11-21T10:00:02 warning: slow disk\n"
+                    "2026-11-21T10:00:03 resuming from last.h5: step 20, epoch 2\n"
+                    "2026-11-21T10:00:04 step 7: gradients overflowed in fp16, 1 "
+                    "update skipped (1 in all)\nwarn");
     struct record record = record_of("whole/");
     assert_string_equal(record.name, "whole");
     assert_int_equal(record.missing.count, 0);
@@ -229,12 +207,12 @@ static void whole_run_is_read(void **state)
 static void cut_run_says_what_is_missing(void **state)
 {
     (void)state;
-    file_make("cut/deck.ini",
-              "[train]\nepochs = 2\n[gone]\nkey = value\nlong = one\nlong += two\n");
-    file_make("cut/metrics.csv", "step,split,loss\n1,train,2.5\n2,tra");
-    file_make("cut/epochs.csv", "");
-    file_make("cut/run.json", "");
-    file_make("cut/result.json", "[1]");
+    temporary_write("cut/deck.ini",
+                    "[train]\nepochs = 2\n[gone]\nkey = value\nlong = one\nlong += two\n");
+    temporary_write("cut/metrics.csv", "step,split,loss\n1,train,2.5\n2,tra");
+    temporary_write("cut/epochs.csv", "");
+    temporary_write("cut/run.json", "");
+    temporary_write("cut/result.json", "[1]");
     assert_int_equal(mkfifo(temporary_path("cut/units.csv"), 0600), 0);
     assert_int_equal(mkfifo(temporary_path("cut/train.log"), 0600), 0);
     struct record record = record_of("cut");
@@ -307,8 +285,8 @@ static void found_rows_are_added(void **state)
     assert_float_equal(table_number(&table, 0, table_column(&table, "peak_bytes")), 123456789012.0,
                        0);
     assert_string_equal(table_text(&table, 0, table_column(&table, "limit")), "");
-    file_make("searched/deck.ini", "[model]\nname = vit_cifar\n[mesh]\nstrategy = ddp\n");
-    file_make("searched/run.json", "{\"image\": 32, \"precision\": \"fp32\", \"ranks\": 2}");
+    temporary_write("searched/deck.ini", "[model]\nname = vit_cifar\n[mesh]\nstrategy = ddp\n");
+    temporary_write("searched/run.json", "{\"image\": 32, \"precision\": \"fp32\", \"ranks\": 2}");
     struct record record = record_of("searched");
     assert_int_equal(found_newest(&table, "batch", &record), 1);
     assert_int_equal(found_newest(&table, "lr", &record), -1);
@@ -321,7 +299,7 @@ static void found_says_what_cannot_be_written(void **state)
     (void)state;
     struct error error = {0};
     const struct found found = found_example("lr", 1e-3);
-    file_make("file", "x");
+    temporary_write("file", "x");
     assert_false(found_add(temporary_path("file"), &found, &error));
     assert_int_equal(error.kind, ERROR_FILE);
     error_clear(&error);
@@ -346,5 +324,5 @@ int main(void)
         cmocka_unit_test(found_says_what_cannot_be_written),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, temporary_setup, temporary_teardown);
 }

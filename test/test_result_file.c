@@ -24,18 +24,6 @@ static int make_folder(void **state)
     return 0;
 }
 
-static int remove_folder(void **state)
-{
-    (void)state;
-    temporary_close();
-    return 0;
-}
-
-static void put(const char *name, const char *text)
-{
-    temporary_file(name, text, strlen(text));
-}
-
 /* 2 epochs of 600 steps, 32 samples a step of 2 ranks; each row stands for 300 steps but those that
  * a checkpoint cut. */
 static void put_run(const char *model)
@@ -45,24 +33,25 @@ static void put_run(const char *model)
              "{\"model\": \"%s\", \"ranks\": 2, \"nodes\": 1, \"global_batch\": 32,"
              " \"steps_per_epoch\": 600, \"total_steps\": 1200}",
              model);
-    put("run/run.json", text);
-    put("run/metrics.csv", "epoch,step,split,loss,top1,images_per_second,step_seconds\n"
-                           "0,100,train,2.25,0.125,1000,0.032\n"
-                           "0,512,train,2.0,0.25,2000,0.016\n"
-                           "0,600,train,1.5,0.5,1000,0.032\n"
-                           "0,600,val,1.4,0.5,1000,\n"
-                           "1,700,train,1.4,0.5,1000,0.032\n"
-                           "1,1112,train,1.30006,0.75,1000,0.032\n"
-                           "1,1200,train,1.2,0.75,1000,0.032\n");
-    put("run/epochs.csv",
-        "epoch,step,train_loss,train_top1,val_loss,val_top1,seconds,eval_seconds\n"
-        "0,600,2.0312,0.3,1.4,0.5,20,2.5\n"
-        "1,1200,1.31,0.7,1.5,0.4,18.25,2.25\n");
+    temporary_write("run/run.json", text);
+    temporary_write("run/metrics.csv", "epoch,step,split,loss,top1,images_per_second,step_seconds\n"
+                                       "0,100,train,2.25,0.125,1000,0.032\n"
+                                       "0,512,train,2.0,0.25,2000,0.016\n"
+                                       "0,600,train,1.5,0.5,1000,0.032\n"
+                                       "0,600,val,1.4,0.5,1000,\n"
+                                       "1,700,train,1.4,0.5,1000,0.032\n"
+                                       "1,1112,train,1.30006,0.75,1000,0.032\n"
+                                       "1,1200,train,1.2,0.75,1000,0.032\n");
+    temporary_write("run/epochs.csv",
+                    "epoch,step,train_loss,train_top1,val_loss,val_top1,seconds,eval_seconds\n"
+                    "0,600,2.0312,0.3,1.4,0.5,20,2.5\n"
+                    "1,1200,1.31,0.7,1.5,0.4,18.25,2.25\n");
 }
 
 static void put_result(void)
 {
-    put("run/result.json",
+    temporary_write(
+        "run/result.json",
         "{\"total_seconds\": 50, \"without_setup_seconds\": 43.5, \"training_seconds\": 38.25,"
         " \"top1\": 0.4, \"classes\": [{\"name\": \"automobile\", \"accuracy\": 0.9,"
         " \"precision\": 0.75, \"recall\": 0.6, \"f1\": 0.66666667, \"specificity\": 0.95},"
@@ -149,7 +138,7 @@ static void a_run_of_a_vit(void **state)
     (void)state;
     struct error error = {0};
     put_run("vit_cifar");
-    put("run/deck.ini", "[output]\nstyle = course\nlog_every = 512\n");
+    temporary_write("run/deck.ini", "[output]\nstyle = course\nlog_every = 512\n");
     put_result();
     assert_true(write_result(&error));
     assert_file("No checkpoint found, starting fresh training\n"
@@ -169,10 +158,10 @@ static void a_run_that_was_cut(void **state)
     (void)state;
     struct error error = {0};
     put_run("cnn_a");
-    put("run/epochs.csv",
-        "epoch,step,train_loss,train_top1,val_loss,val_top1,seconds,eval_seconds\n"
-        "0,600,2.0312,0.3,,,20,\n"
-        "1,12"); /* torn */
+    temporary_write("run/epochs.csv",
+                    "epoch,step,train_loss,train_top1,val_loss,val_top1,seconds,eval_seconds\n"
+                    "0,600,2.0312,0.3,,,20,\n"
+                    "1,12"); /* torn */
     assert_true(write_result(&error));
     assert_file("No checkpoint found. Starting training from scratch\n"
                 "Epoch [1/2], Step [512/600], Loss: 2.0000\n"
@@ -188,7 +177,7 @@ static void a_run_that_tells_too_little(void **state)
     (void)state;
     struct error error = {0};
     put_run("cnn_a");
-    put("run/run.json", "{\"model\": \"cnn_a\", \"ranks\": 2, \"nodes\": 1}");
+    temporary_write("run/run.json", "{\"model\": \"cnn_a\", \"ranks\": 2, \"nodes\": 1}");
     assert_false(write_result(&error));
     assert_int_equal(error.kind, ERROR_FILE);
     assert_non_null(strstr(error.text, "neither run.json nor result.json tells global_batch"));
@@ -215,7 +204,7 @@ static void places_that_cannot_be_written(void **state)
 
 int main(void)
 {
-#define RUN(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+#define RUN(test) cmocka_unit_test_setup_teardown(test, make_folder, temporary_teardown)
     const struct CMUnitTest tests[] = {RUN(a_run_of_a_deep_cnn), RUN(a_run_of_a_vit),
                                        RUN(a_run_that_was_cut), RUN(a_run_that_tells_too_little),
                                        RUN(places_that_cannot_be_written)};

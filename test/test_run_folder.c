@@ -58,7 +58,7 @@ static int leave_folder(void **state)
 static void put_file(const char *name, const char *text)
 {
     if (is_first())
-        temporary_file(name, text, strlen(text));
+        temporary_write(name, text);
     comm_barrier(world);
 }
 

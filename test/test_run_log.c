@@ -36,13 +36,6 @@ static int make_folder(void **state)
     return 0;
 }
 
-static int remove_folder(void **state)
-{
-    (void)state;
-    temporary_close();
-    return 0;
-}
-
 static struct run_log *open_log_at(int64_t step, bool inside)
 {
     struct error error = {0};
@@ -115,11 +108,6 @@ static void close_log(struct run_log *log)
     run_log_close(log);
 }
 
-static void put_file(const char *name, const char *text)
-{
-    temporary_file(name, text, strlen(text));
-}
-
 static void assert_file(const char *name, const char *expected)
 {
     char *text = temporary_text(name);
@@ -181,8 +169,8 @@ static void the_row_of_a_part_of_an_epoch_goes(void **state)
 static void a_torn_last_line_is_dropped(void **state)
 {
     (void)state;
-    put_file("metrics.csv", METRICS_HEADER ROW("0", "5") "1,10,train,2.");
-    put_file("epochs.csv", "epoch,st");
+    temporary_write("metrics.csv", METRICS_HEADER ROW("0", "5") "1,10,train,2.");
+    temporary_write("epochs.csv", "epoch,st");
     close_log(open_log(100));
     assert_file("metrics.csv", METRICS_HEADER ROW("0", "5"));
     assert_file("epochs.csv", EPOCHS_HEADER);
@@ -191,7 +179,7 @@ static void a_torn_last_line_is_dropped(void **state)
 static void lines_without_a_step_are_dropped(void **state)
 {
     (void)state;
-    put_file("metrics.csv", METRICS_HEADER "\nnonsense\n1,,x\n" ROW("0", "5"));
+    temporary_write("metrics.csv", METRICS_HEADER "\nnonsense\n1,,x\n" ROW("0", "5"));
     close_log(open_log(5));
     assert_file("metrics.csv", METRICS_HEADER ROW("0", "5"));
 }
@@ -211,7 +199,7 @@ static void a_run_that_begins_again_cuts_all(void **state)
 static void columns_that_came_later_are_empty(void **state)
 {
     (void)state;
-    put_file("epochs.csv", "epoch,step,train_loss\n0,10,2.5\n1,20,2.25\n2,30,2\n");
+    temporary_write("epochs.csv", "epoch,step,train_loss\n0,10,2.5\n1,20,2.25\n2,30,2\n");
     close_log(open_log(20));
     assert_file("epochs.csv", EPOCHS_HEADER "0,10,2.5,,,,,,,,,,\n1,20,2.25,,,,,,,,,,\n");
 }
@@ -224,7 +212,7 @@ static void other_columns_are_an_error_and_stay(void **state)
     static const char *const tables[] = {"a,b\n1,2\n", "epoch,step,spl\n1,2,train\n"};
     for (int i = 0; i < 2; i++) {
         error_clear(&error);
-        put_file("metrics.csv", tables[i]);
+        temporary_write("metrics.csv", tables[i]);
         assert_null(run_log_open(&folder, &options, 10, false, &error));
         assert_int_equal(error.kind, ERROR_FILE);
         assert_non_null(strstr(error.text, "metrics.csv has other columns"));
@@ -291,7 +279,7 @@ static void a_full_disk_is_an_error(void **state)
 
 int main(void)
 {
-#define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+#define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, make_folder, temporary_teardown)
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(rows_hold_what_was_given),
         FOLDER_TEST(rows_beyond_the_checkpoint_are_cut),

@@ -18,15 +18,6 @@
 
 static struct sensor_reading reading;
 
-static void write_text(const char *name, const char *text)
-{
-    char directory[128];
-    snprintf(directory, sizeof directory, "%s", name);
-    *strrchr(directory, '/') = '\0';
-    temporary_directory(directory);
-    temporary_file(name, text, strlen(text));
-}
-
 /* The process has used so many ticks, 3 of 4 of them its own; its name is made to mislead. */
 static void write_process(int ticks)
 {
@@ -35,9 +26,9 @@ static void write_process(int ticks)
              "77 (a) b 1 2) R 1 77 77 0 -1 4194304 100 0 0 0 %d %d 5 6 20 0 3 0 900 123456789 1000 "
              "18446744073709551615 1\n",
              ticks * 3 / 4, ticks / 4);
-    write_text("proc/self/stat", text);
-    write_text("proc/self/status",
-               "Name:\ta\nCpus_allowed:\tb\nCpus_allowed_list:\t1-2,3\nx:\t0\n");
+    temporary_write("proc/self/stat", text);
+    temporary_write("proc/self/status",
+                    "Name:\ta\nCpus_allowed:\tb\nCpus_allowed_list:\t1-2,3\nx:\t0\n");
 }
 
 /* Four cores; the process may use 1 to 3. `n` intervals of 100 ticks a core have passed: core 0 is
@@ -56,21 +47,21 @@ static void write_times(int n)
              4 * base + 80 * n, 70 * n, 4 * base + 140 * n, 60 * n, 50 * n, /* all cores */
              base, base + 40 * n, 60 * n, base + 30 * n, 70 * n, base, base + 50 * n, base + 50 * n,
              base, base + 50 * n, 50 * n);
-    write_text("proc/stat", text);
+    temporary_write("proc/stat", text);
 }
 
 static void write_energy(const char *package, const char *memory)
 {
-    write_text("sys/class/powercap/intel-rapl:0/name", "package-0\n");
-    write_text("sys/class/powercap/intel-rapl:0/max_energy_range_uj", "1000000000\n");
-    write_text("sys/class/powercap/intel-rapl:0/energy_uj", package);
-    write_text("sys/class/powercap/intel-rapl:0:0/name", "core\n");
-    write_text("sys/class/powercap/intel-rapl:0:0/energy_uj", "5\n");
-    write_text("sys/class/powercap/intel-rapl:0:1/name", "dram\n");
-    write_text("sys/class/powercap/intel-rapl:0:1/max_energy_range_uj", "1000000000\n");
-    write_text("sys/class/powercap/intel-rapl:0:1/energy_uj", memory);
-    write_text("sys/class/powercap/intel-rapl:1/name", "psys\n");
-    write_text("sys/class/powercap/intel-rapl:1/energy_uj", package);
+    temporary_write("sys/class/powercap/intel-rapl:0/name", "package-0\n");
+    temporary_write("sys/class/powercap/intel-rapl:0/max_energy_range_uj", "1000000000\n");
+    temporary_write("sys/class/powercap/intel-rapl:0/energy_uj", package);
+    temporary_write("sys/class/powercap/intel-rapl:0:0/name", "core\n");
+    temporary_write("sys/class/powercap/intel-rapl:0:0/energy_uj", "5\n");
+    temporary_write("sys/class/powercap/intel-rapl:0:1/name", "dram\n");
+    temporary_write("sys/class/powercap/intel-rapl:0:1/max_energy_range_uj", "1000000000\n");
+    temporary_write("sys/class/powercap/intel-rapl:0:1/energy_uj", memory);
+    temporary_write("sys/class/powercap/intel-rapl:1/name", "psys\n");
+    temporary_write("sys/class/powercap/intel-rapl:1/energy_uj", package);
 }
 
 static const char *begin(void)
@@ -78,7 +69,7 @@ static const char *begin(void)
     const char *root = temporary_open();
     write_process(400);
     write_times(0);
-    write_text("proc/meminfo", "MemTotal:  9000 kB\nMemAvailable:  8192 kB\n");
+    temporary_write("proc/meminfo", "MemTotal:  9000 kB\nMemAvailable:  8192 kB\n");
     return root;
 }
 
@@ -127,8 +118,8 @@ static void only_one_rank_reads_what_the_node_has_once(void **state)
     (void)state;
     const char *root = begin();
     write_energy("1000\n", "1000\n");
-    write_text("sys/class/hwmon/hwmon0/name", "coretemp\n");
-    write_text("sys/class/hwmon/hwmon0/temp1_input", "50000\n");
+    temporary_write("sys/class/hwmon/hwmon0/name", "coretemp\n");
+    temporary_write("sys/class/hwmon/hwmon0/temp1_input", "50000\n");
     struct cpu_sensors *sensors = cpu_sensors_open(root, false);
     read_at(sensors, 10);
     write_times(1);
@@ -194,24 +185,24 @@ static void the_temperature_is_a_processors(void **state)
     (void)state;
     const char *root = begin();
     assert_true(isnan(temperature_with(root)));
-    write_text("sys/class/thermal/thermal_zone0/type", "acpitz\n");
-    write_text("sys/class/thermal/thermal_zone0/temp", "99000\n");
+    temporary_write("sys/class/thermal/thermal_zone0/type", "acpitz\n");
+    temporary_write("sys/class/thermal/thermal_zone0/temp", "99000\n");
     assert_true(isnan(temperature_with(root)));
-    write_text("sys/class/thermal/thermal_zone1/type", "cpu-thermal\n");
-    write_text("sys/class/thermal/thermal_zone1/temp", "40500\n");
+    temporary_write("sys/class/thermal/thermal_zone1/type", "cpu-thermal\n");
+    temporary_write("sys/class/thermal/thermal_zone1/temp", "40500\n");
     assert_true(temperature_with(root) == 40.5);
-    write_text("sys/class/hwmon/hwmon0/name", "nvme\n");
-    write_text("sys/class/hwmon/hwmon0/temp1_input", "95000\n");
+    temporary_write("sys/class/hwmon/hwmon0/name", "nvme\n");
+    temporary_write("sys/class/hwmon/hwmon0/temp1_input", "95000\n");
     assert_true(temperature_with(root) == 40.5);
-    write_text("sys/class/hwmon/hwmon1/name", "coretemp\n");
-    write_text("sys/class/hwmon/hwmon1/temp2_input", "55000\n");
-    write_text("sys/class/hwmon/hwmon1/temp2_crit", "100000\n");
+    temporary_write("sys/class/hwmon/hwmon1/name", "coretemp\n");
+    temporary_write("sys/class/hwmon/hwmon1/temp2_input", "55000\n");
+    temporary_write("sys/class/hwmon/hwmon1/temp2_crit", "100000\n");
     assert_true(temperature_with(root) == 55);
-    write_text("sys/class/hwmon/hwmon1/temp1_label", "Package id 0\n");
-    write_text("sys/class/hwmon/hwmon1/temp1_input", "52000\n");
-    write_text("sys/class/hwmon/hwmon2/name", "k10temp\n");
-    write_text("sys/class/hwmon/hwmon2/temp1_label", "Tctl\n");
-    write_text("sys/class/hwmon/hwmon2/temp1_input", "53000\n");
+    temporary_write("sys/class/hwmon/hwmon1/temp1_label", "Package id 0\n");
+    temporary_write("sys/class/hwmon/hwmon1/temp1_input", "52000\n");
+    temporary_write("sys/class/hwmon/hwmon2/name", "k10temp\n");
+    temporary_write("sys/class/hwmon/hwmon2/temp1_label", "Tctl\n");
+    temporary_write("sys/class/hwmon/hwmon2/temp1_input", "53000\n");
     assert_true(temperature_with(root) == 53); /* of whole processors, the hottest */
     temporary_close();
 }
@@ -226,20 +217,20 @@ static void clocks_and_throttling_are_the_ranks_cores(void **state)
     assert_unknown(SENSOR_CPU_THROTTLES);
     assert_unknown(SENSOR_CPU_THROTTLED);
     cpu_sensors_close(sensors);
-    write_text("proc/cpuinfo", "processor\t: 0\ncpu MHz\t\t: 900\n\nprocessor\t: 1\nmodel: x\n"
-                               "cpu MHz\t\t: 2000.5\n\nprocessor\t: 2\ncpu MHz\t\t: 3000\n");
+    temporary_write("proc/cpuinfo", "processor\t: 0\ncpu MHz\t\t: 900\n\nprocessor\t: 1\nmodel: x\n"
+                                    "cpu MHz\t\t: 2000.5\n\nprocessor\t: 2\ncpu MHz\t\t: 3000\n");
     sensors = cpu_sensors_open(root, true);
     read_at(sensors, 10);
     assert_value(SENSOR_CPU_CLOCK, 2500.25);
     cpu_sensors_close(sensors);
-    write_text("sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "800000\n");
-    write_text("sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "2200000\n");
-    write_text("sys/devices/system/cpu/cpu2/cpufreq/scaling_cur_freq", "2600000\n");
-    write_text("sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "77\n");
-    write_text("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "3\n");
-    write_text("sys/devices/system/cpu/cpu2/thermal_throttle/package_throttle_count", "5\n");
-    write_text("sys/devices/system/cpu/cpu2/thermal_throttle/package_throttle_total_time_ms",
-               "1500\n");
+    temporary_write("sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "800000\n");
+    temporary_write("sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "2200000\n");
+    temporary_write("sys/devices/system/cpu/cpu2/cpufreq/scaling_cur_freq", "2600000\n");
+    temporary_write("sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "77\n");
+    temporary_write("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "3\n");
+    temporary_write("sys/devices/system/cpu/cpu2/thermal_throttle/package_throttle_count", "5\n");
+    temporary_write("sys/devices/system/cpu/cpu2/thermal_throttle/package_throttle_total_time_ms",
+                    "1500\n");
     sensors = cpu_sensors_open(root, true);
     read_at(sensors, 10);
     assert_value(SENSOR_CPU_CLOCK, 2400);
@@ -255,11 +246,11 @@ static void few_of_many_cores_are_asked(void **state)
     (void)state;
     char name[96], text[32];
     const char *root = begin();
-    write_text("proc/self/status", "Name:\ta\nCpus_allowed_list:\t0-63\n");
+    temporary_write("proc/self/status", "Name:\ta\nCpus_allowed_list:\t0-63\n");
     for (int core = 0; core < 64; core++) {
         snprintf(name, sizeof name, "sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq", core);
         snprintf(text, sizeof text, "%d\n", core * 1000);
-        write_text(name, text);
+        temporary_write(name, text);
     }
     struct cpu_sensors *sensors = cpu_sensors_open(root, true);
     read_at(sensors, 10);
@@ -277,10 +268,10 @@ static void without_proc_nothing_is_known(void **state)
     for (int i = 0; i < SENSOR_COUNT; i++)
         assert_unknown(i);
     cpu_sensors_close(sensors);
-    write_text("proc/self/stat", "77 nonsense\n");
-    write_text("proc/self/status", "Cpus_allowed_list:\n\nCpus_allowed_list:\t,,x-\n");
-    write_text("proc/stat", "cpu");
-    write_text("proc/cpuinfo", "processor\ncpu MHz");
+    temporary_write("proc/self/stat", "77 nonsense\n");
+    temporary_write("proc/self/status", "Cpus_allowed_list:\n\nCpus_allowed_list:\t,,x-\n");
+    temporary_write("proc/stat", "cpu");
+    temporary_write("proc/cpuinfo", "processor\ncpu MHz");
     sensors = cpu_sensors_open(temporary_path(""), true);
     read_at(sensors, 10);
     read_at(sensors, 11);

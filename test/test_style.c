@@ -48,13 +48,6 @@ static int start(void **state)
     return 0;
 }
 
-static int end(void **state)
-{
-    (void)state;
-    temporary_close();
-    return 0;
-}
-
 static void choose(const char *style, const char *name)
 {
     struct error error = {0};
@@ -567,7 +560,7 @@ static void torchrun_lines(void **state)
 
 int main(void)
 {
-#define LINES(test) cmocka_unit_test_setup_teardown(test, start, end)
+#define LINES(test) cmocka_unit_test_setup_teardown(test, start, temporary_teardown)
     const struct CMUnitTest tests[] = {LINES(lines_come_at_the_steps_of_their_style),
                                        LINES(numbers_look_as_python_prints_them),
                                        LINES(course_cnn_lines),

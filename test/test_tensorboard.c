@@ -40,13 +40,6 @@ static int make_folder(void **state)
     return 0;
 }
 
-static int remove_folder(void **state)
-{
-    (void)state;
-    temporary_close();
-    return 0;
-}
-
 static uint32_t masked_crc32c(const unsigned char *data, size_t bytes)
 {
     uint32_t sum = 0xffffffff;
@@ -222,7 +215,7 @@ static void a_full_disk_is_an_error(void **state)
 
 int main(void)
 {
-#define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+#define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, make_folder, temporary_teardown)
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(events_have_the_published_fields),
         FOLDER_TEST(later_files_sort_behind),
