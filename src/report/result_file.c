@@ -12,7 +12,7 @@
 #include "report/chart.h"
 #include "report/course_lines.h"
 
-enum { PLOT_WIDTH = 1200, PLOT_HEIGHT = 500 };
+enum { PLOT_WIDTH = 1200, PLOT_HEIGHT = 500, EPOCHS_MOST = 1000000 };
 
 /* What the lines count by. */
 struct counts {
@@ -62,6 +62,8 @@ static bool counts_make(const struct record *record, struct counts *counts, stru
     double of[2] = {0};
     if (!numbers_get(record, keys, 2, of, error))
         return false;
+    if (of[0] > EPOCHS_MOST * of[1])
+        return error_set(error, ERROR_FILE, "%s: total_steps of %g cannot be", record->path, of[0]);
     counts->program = course_program_of(model != NULL ? model : "");
     counts->epochs = (int64_t)ceil(of[0] / of[1]);
     counts->epoch_steps = (int64_t)of[1];
@@ -73,13 +75,23 @@ static bool counts_make(const struct record *record, struct counts *counts, stru
 
 /* ---- epochs */
 
+/* A column times a factor; the caller frees it. */
+static double *column_of(const struct table *table, const char *name, double factor, double add)
+{
+    double *values = calloc((size_t)table->rows + 1, sizeof *values);
+    ENSURE(values != NULL, "no memory for %lld rows", (long long)table->rows);
+    for (int64_t row = 0; row < table->rows; row++)
+        values[row] = factor * table_number(table, row, table_column(table, name)) + add;
+    return values;
+}
+
 /* The lines within an epoch; those of steps that are no multiple are passed over. The accuracy is
  * that of the epoch so far, of the samples that each row stands for. */
 static void steps_write(const struct record *record, const struct counts *counts, int64_t epoch,
-                        const struct course_sink *sink)
+                        const double *epochs, const struct course_sink *sink)
 {
     const struct table *table = &record->metrics;
-    const int epochs = table_column(table, "epoch"), steps = table_column(table, "step");
+    const int steps = table_column(table, "step");
     const int split = table_column(table, "split"), loss = table_column(table, "loss");
     const int top1 = table_column(table, "top1");
     const int rate = table_column(table, "images_per_second");
@@ -87,8 +99,7 @@ static void steps_write(const struct record *record, const struct counts *counts
     double right = 0, samples = 0;
     int64_t before = 0;
     for (int64_t row = 0; row < table->rows; row++) {
-        if (table_number(table, row, epochs) != (double)epoch ||
-            strcmp(table_text(table, row, split), "train") != 0)
+        if (epochs[row] != (double)epoch || strcmp(table_text(table, row, split), "train") != 0)
             continue;
         int64_t step = (int64_t)table_number(table, row, steps) - epoch * counts->epoch_steps;
         double seen = table_number(table, row, rate) * table_number(table, row, seconds) *
@@ -134,14 +145,16 @@ static void epochs_write(const struct record *record, const struct counts *count
                          struct course_sums *sums, const struct course_sink *sink)
 {
     const int column = table_column(&record->epochs, "epoch");
+    double *epochs = column_of(&record->metrics, "epoch", 1, 0);
     int64_t row = 0;
     for (int64_t epoch = 0; epoch < counts->epochs; epoch++) {
-        steps_write(record, counts, epoch, sink);
+        steps_write(record, counts, epoch, epochs, sink);
         for (; row < record->epochs.rows &&
                table_number(&record->epochs, row, column) <= (double)epoch;
              row++)
             epoch_write(record, counts, row, sums, sink);
     }
+    free(epochs);
 }
 
 /* ---- the end */
@@ -218,16 +231,6 @@ static void end_write(const struct record *record, const struct counts *counts,
 
 /* ---- plots */
 
-/* A column of epochs.csv times a factor; the caller frees it. */
-static double *column_of(const struct table *table, const char *name, double factor, double add)
-{
-    double *values = calloc((size_t)table->rows + 1, sizeof *values);
-    ENSURE(values != NULL, "no memory for %lld epochs", (long long)table->rows);
-    for (int64_t row = 0; row < table->rows; row++)
-        values[row] = factor * table_number(table, row, table_column(table, name)) + add;
-    return values;
-}
-
 static bool plots_write(const struct record *record, const struct course_sums *sums,
                         const char *folder, struct error *error)
 {
@@ -273,7 +276,7 @@ static bool plots_write(const struct record *record, const struct course_sums *s
 bool result_file_write(const struct record *record, const char *folder, struct error *error)
 {
     char name[96], path[FILE_PATH];
-    struct counts counts;
+    struct counts counts = {0};
     struct course_sums sums = {.best_top1 = NAN};
     struct atomic_file file;
     if (!result_file_name(record, name, sizeof name, error) || !counts_make(record, &counts, error))
