@@ -126,6 +126,8 @@ if command -v gnuplot >/dev/null; then
         grep -q '>vit_cifar, ddp, bf16, weak<' pictures/scaling.svg || echo "no name of a series"
         grep -q '>ideal<' pictures/scaling.svg || echo "no ideal line"
         grep -q '>shared<' pictures/communication.svg || echo "no transport"
+        grep -q 'scaling is not drawn' said && echo "said that it is not drawn"
+        bash $plot -o pictures empty.csv >/dev/null 2>&1 && echo "success where there is nothing"
         grep -q 'torn: left out' said && grep -q 'empty.csv: empty' said || echo "not told")" said
     mkdir run
     printf 'epoch,step,split,step_seconds,data_seconds,compute_seconds,exposed_comm_seconds\n0,1,train,9,0,9,0\n0,2,train,9,0,9,0\n0,3,train,0.2,0.1,0.08,0.01\n0,4,tr' >run/metrics.csv
