@@ -182,8 +182,9 @@ static void a_run_that_tells_too_little(void **state)
     assert_int_equal(error.kind, ERROR_FILE);
     assert_non_null(strstr(error.text, "neither run.json nor result.json tells global_batch"));
     error_clear(&error);
-    put("run/run.json", "{\"ranks\": 2, \"nodes\": 1, \"global_batch\": 32,"
-                        " \"steps_per_epoch\": 600, \"total_steps\": 1e300}"); /* without end */
+    temporary_write("run/run.json",
+                    "{\"ranks\": 2, \"nodes\": 1, \"global_batch\": 32,"
+                    " \"steps_per_epoch\": 600, \"total_steps\": 1e300}"); /* without end */
     assert_false(write_result(&error));
     assert_int_equal(error.kind, ERROR_FILE);
 }
