@@ -160,8 +160,12 @@ static void a_run_that_was_cut(void **state)
     put_run("cnn_a");
     temporary_write("run/epochs.csv",
                     "epoch,step,train_loss,train_top1,val_loss,val_top1,seconds,eval_seconds\n"
+                    "x,600,2.0312,0.3,,,20,\n" /* damaged */
                     "0,600,2.0312,0.3,,,20,\n"
                     "1,12"); /* torn */
+    temporary_write("run/metrics.csv", "epoch,step,split,loss,top1\n"
+                                       "0,512,train,2.0,0.25\n0,1e300,train,1,1\n"
+                                       "0,x,train,1,1\n1,1112,train,1.30006,0.75\n");
     assert_true(write_result(&error));
     assert_file("No checkpoint found. Starting training from scratch\n"
                 "Epoch [1/2], Step [512/600], Loss: 2.0000\n"

@@ -101,7 +101,11 @@ static void steps_write(const struct record *record, const struct counts *counts
     for (int64_t row = 0; row < table->rows; row++) {
         if (epochs[row] != (double)epoch || strcmp(table_text(table, row, split), "train") != 0)
             continue;
-        int64_t step = (int64_t)table_number(table, row, steps) - epoch * counts->epoch_steps;
+        const double in_epoch =
+            table_number(table, row, steps) - (double)epoch * (double)counts->epoch_steps;
+        if (!(in_epoch >= 1 && in_epoch <= (double)counts->epoch_steps))
+            continue; /* a damaged row */
+        const int64_t step = (int64_t)in_epoch;
         double seen = table_number(table, row, rate) * table_number(table, row, seconds) *
                       (double)(step - before);
         right += seen * table_number(table, row, top1);
@@ -150,9 +154,10 @@ static void epochs_write(const struct record *record, const struct counts *count
     for (int64_t epoch = 0; epoch < counts->epochs; epoch++) {
         steps_write(record, counts, epoch, epochs, sink);
         for (; row < record->epochs.rows &&
-               table_number(&record->epochs, row, column) <= (double)epoch;
+               !(table_number(&record->epochs, row, column) > (double)epoch);
              row++)
-            epoch_write(record, counts, row, sums, sink);
+            if (table_number(&record->epochs, row, column) >= 0)
+                epoch_write(record, counts, row, sums, sink);
     }
     free(epochs);
 }
