@@ -56,7 +56,9 @@ static void format_grouped(char *text, double value, const char *unit)
 
 static void format_seconds(char *text, double seconds)
 {
-    if (fabs(seconds) < 0.9995) {
+    if (seconds == 0) {
+        strcpy(text, "0 s");
+    } else if (fabs(seconds) < 0.9995) {
         format_short(text, seconds * 1000, " ms");
     } else if (fabs(seconds) < 99.95) {
         format_short(text, seconds, " s");

@@ -9,13 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/clock.h"
 #include "report/found.h"
 #include "report/markdown.h"
 
 /* ---- values as text; unknown ones are empty */
 
-enum { TURNS = 16, TURN_SIZE = 64 };
+enum { TURNS = 16, TURN_SIZE = FORMAT_TEXT + 16 };
 
 static char *turn_next(void)
 {
@@ -26,11 +25,11 @@ static char *turn_next(void)
     return turns[turn];
 }
 
-const char *page_seconds(double seconds)
+const char *page_figure(enum figure figure, double value)
 {
     char *text = turn_next();
-    if (!isnan(seconds))
-        clock_format(seconds, text, TURN_SIZE);
+    if (!isnan(value))
+        format_figure(text, figure, value);
     return text;
 }
 
@@ -45,14 +44,10 @@ const char *page_number(const char *format, double value)
 }
 #pragma GCC diagnostic pop
 
-const char *page_share(double share)
+double page_number_at(const json_t *object, const char *key)
 {
-    return page_number("%.2f %%", 100 * share);
-}
-
-const char *page_mib(double bytes)
-{
-    return page_number("%.1f MiB", bytes / (1 << 20));
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
 /* Names of an array, as "a, b"; the caller frees. */
@@ -179,15 +174,15 @@ static void parts_write(FILE *stream, const struct record *record)
         snprintf(steps, sizeof steps, "%lld to %s",
                  (long long)json_integer_value(json_object_get(part, "from_step")),
                  json_is_integer(json_object_get(part, "to_step"))
-                     ? page_number("%.0f", json_number_value(json_object_get(part, "to_step")))
+                     ? page_number("%.0f", page_number_at(part, "to_step"))
                      : "?");
         const char *const cells[] = {
             number,
             part_text(part, "started"),
             part_text(part, "ended"),
             steps,
-            page_number("%.0f", json_number_value(json_object_get(part, "ranks"))),
-            page_seconds(json_number_value(json_object_get(part, "setup_seconds"))),
+            page_number("%.0f", page_number_at(part, "ranks")),
+            page_figure(FIGURE_SECONDS, page_number_at(part, "setup_seconds")),
             failure[0] != '\0'  ? failure
             : reason[0] != '\0' ? reason
                                 : "not known: it was cut off"};
@@ -401,20 +396,21 @@ void page_row_write(FILE *stream, const struct record *record)
              page_number(nodes > 1 ? " on %.0f nodes" : " on %.0f node", nodes));
     outcome_text(record, outcome, sizeof outcome);
     outcome[60] = '\0';
-    const char *const cells[] = {started,
-                                 model != NULL ? model : "",
-                                 ranks,
-                                 strategy != NULL ? strategy : "",
-                                 precision != NULL ? precision : "",
-                                 page_number("%.0f", record_number(record, "global_batch")),
-                                 page_number("%.0f", record_number(record, "epochs")),
-                                 page_share(record_number(record, "top1")),
-                                 page_share(record_number(record, "test.top1")),
-                                 page_number("%.4g", record_number(record, "images_per_second")),
-                                 page_share(record_step_mean(record, "peak_share")),
-                                 page_seconds(record_number(record, "total_seconds")),
-                                 page_number("%.4g Wh", record_number(record, "sensors.energy_wh")),
-                                 outcome};
+    const char *const cells[] = {
+        started,
+        model != NULL ? model : "",
+        ranks,
+        strategy != NULL ? strategy : "",
+        precision != NULL ? precision : "",
+        page_number("%.0f", record_number(record, "global_batch")),
+        page_number("%.0f", record_number(record, "epochs")),
+        page_figure(FIGURE_SHARE, record_number(record, "top1")),
+        page_figure(FIGURE_SHARE, record_number(record, "test.top1")),
+        page_figure(FIGURE_RATE, record_number(record, "images_per_second")),
+        page_figure(FIGURE_SHARE, record_step_mean(record, "peak_share")),
+        page_figure(FIGURE_SECONDS, record_number(record, "total_seconds")),
+        page_figure(FIGURE_WATT_HOURS, record_number(record, "sensors.energy_wh")),
+        outcome};
     char *row = NULL;
     size_t length = 0;
     FILE *memory = open_memstream(&row, &length);

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "report/format.h"
 #include "report/record.h"
 
 /* All between the marks, in Markdown. logbook: where found.csv lies, or NULL. */
@@ -22,10 +23,11 @@ const char *page_started(const struct record *record);
 void page_figures_write(FILE *stream, const struct record *record);
 void page_hardware_write(FILE *stream, const struct record *record);
 
-/* "1m05s"; "": NAN. In a buffer of this call's own, one of several in turn. */
-const char *page_seconds(double seconds);
+/* As people read it; "": NAN. In a buffer of this call's own, one of several in turn. */
+const char *page_figure(enum figure figure, double value);
 const char *page_number(const char *format, double value);
-const char *page_share(double share);
-const char *page_mib(double bytes);
+
+/* A number of an object; NAN: it has none of that name. */
+double page_number_at(const struct json_t *object, const char *key);
 
 #endif

@@ -10,12 +10,6 @@
 /* Classes of which a page shows each. */
 enum { CLASSES_MOST = 100, UNITS_MOST = 400 };
 
-static double number_at(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : (double)NAN;
-}
-
 /* ---- metrics */
 
 static void split_row(FILE *stream, const char *name, const json_t *split, const char *remark)
@@ -24,14 +18,14 @@ static void split_row(FILE *stream, const char *name, const json_t *split, const
     if (split == NULL)
         return;
     const char *const cells[] = {name,
-                                 page_number("%.0f", number_at(split, "samples")),
-                                 page_number("%.4f", number_at(split, "loss")),
-                                 page_share(number_at(split, "top1")),
-                                 page_share(number_at(split, "top5")),
-                                 page_number("%.4f", number_at(macro, "precision")),
-                                 page_number("%.4f", number_at(macro, "recall")),
-                                 page_number("%.4f", number_at(macro, "f1")),
-                                 page_number("%.4f", number_at(macro, "specificity")),
+                                 page_number("%.0f", page_number_at(split, "samples")),
+                                 page_number("%.4f", page_number_at(split, "loss")),
+                                 page_figure(FIGURE_SHARE, page_number_at(split, "top1")),
+                                 page_figure(FIGURE_SHARE, page_number_at(split, "top5")),
+                                 page_number("%.4f", page_number_at(macro, "precision")),
+                                 page_number("%.4f", page_number_at(macro, "recall")),
+                                 page_number("%.4f", page_number_at(macro, "f1")),
+                                 page_number("%.4f", page_number_at(macro, "specificity")),
                                  remark};
     markdown_row(stream, sizeof cells / sizeof cells[0], cells);
 }
@@ -55,7 +49,7 @@ static void metrics_write(FILE *stream, const struct record *record)
     if (json_object_get(result, "samples") != NULL)
         split_row(stream, "validation", result, "at the end");
     snprintf(remark, sizeof remark, "with the %s weights, of step %s",
-             weights != NULL ? weights : "?", page_number("%.0f", number_at(test, "step")));
+             weights != NULL ? weights : "?", page_number("%.0f", page_number_at(test, "step")));
     split_row(stream, "test", test, remark);
     if (!isnan(record_number(record, "best.value")))
         fprintf(stream, "\nBest validation %s: %.4f, at step %.0f.\n",
@@ -79,12 +73,13 @@ static void classes_write(FILE *stream, const struct record *record)
     json_array_foreach(classes, index, class_object)
     {
         const char *name = json_string_value(json_object_get(class_object, "name"));
-        const char *const cells[] = {name != NULL ? name : page_number("%.0f", (double)index),
-                                     page_number("%.4f", number_at(class_object, "accuracy")),
-                                     page_number("%.4f", number_at(class_object, "precision")),
-                                     page_number("%.4f", number_at(class_object, "recall")),
-                                     page_number("%.4f", number_at(class_object, "f1")),
-                                     page_number("%.4f", number_at(class_object, "specificity"))};
+        const char *const cells[] = {
+            name != NULL ? name : page_number("%.0f", (double)index),
+            page_number("%.4f", page_number_at(class_object, "accuracy")),
+            page_number("%.4f", page_number_at(class_object, "precision")),
+            page_number("%.4f", page_number_at(class_object, "recall")),
+            page_number("%.4f", page_number_at(class_object, "f1")),
+            page_number("%.4f", page_number_at(class_object, "specificity"))};
         markdown_row(stream, sizeof cells / sizeof cells[0], cells);
     }
 }
@@ -128,7 +123,8 @@ static void target_write(FILE *stream, const struct record *record)
         return;
     double seconds = record_seconds_to(record, "top1", target);
     snprintf(name, sizeof name, "to a top-1 of %.2f %%", 100 * target);
-    markdown_pair(stream, name, "%s", isnan(seconds) ? "not reached" : page_seconds(seconds));
+    markdown_pair(stream, name, "%s",
+                  isnan(seconds) ? "not reached" : page_figure(FIGURE_SECONDS, seconds));
 }
 
 static void times_write(FILE *stream, const struct record *record)
@@ -136,19 +132,21 @@ static void times_write(FILE *stream, const struct record *record)
     double least, most;
     double mean = epochs_mean(record, "seconds", &least, &most);
     markdown_pairs_begin(stream, "Times");
-    markdown_pair(stream, "in all", "%s", page_seconds(record_number(record, "total_seconds")));
-    markdown_pair(stream, "set-up", "%s", page_seconds(setup_seconds(record)));
+    markdown_pair(stream, "in all", "%s",
+                  page_figure(FIGURE_SECONDS, record_number(record, "total_seconds")));
+    markdown_pair(stream, "set-up", "%s", page_figure(FIGURE_SECONDS, setup_seconds(record)));
     markdown_pair(stream, "without set-up", "%s",
-                  page_seconds(record_number(record, "without_setup_seconds")));
+                  page_figure(FIGURE_SECONDS, record_number(record, "without_setup_seconds")));
     markdown_pair(stream, "without set-up, evaluations and checkpoints", "%s",
-                  page_seconds(record_number(record, "training_seconds")));
+                  page_figure(FIGURE_SECONDS, record_number(record, "training_seconds")));
     if (!isnan(mean))
-        markdown_pair(stream, "an epoch", "%s (from %s to %s, %lld epochs)", page_seconds(mean),
-                      page_seconds(least), page_seconds(most), (long long)record->epochs.rows);
+        markdown_pair(stream, "an epoch", "%s (from %s to %s, %lld epochs)",
+                      page_figure(FIGURE_SECONDS, mean), page_figure(FIGURE_SECONDS, least),
+                      page_figure(FIGURE_SECONDS, most), (long long)record->epochs.rows);
     mean = epochs_mean(record, "eval_seconds", &least, &most);
-    markdown_pair(stream, "an evaluation", "%s", page_seconds(mean));
+    markdown_pair(stream, "an evaluation", "%s", page_figure(FIGURE_SECONDS, mean));
     markdown_pair(stream, "a step", "%s",
-                  page_number("%.6g s", record_step_mean(record, "step_seconds")));
+                  page_figure(FIGURE_SECONDS, record_step_mean(record, "step_seconds")));
     target_write(stream, record);
 }
 
@@ -159,8 +157,8 @@ static void share_pair(FILE *stream, const struct record *record, const char *na
 {
     double step = record_step_mean(record, "step_seconds"), part = record_step_mean(record, column);
     if (!isnan(part) && step > 0)
-        markdown_pair(stream, name, "%s of a step (%s)", page_share(part / step),
-                      page_number("%.6g s", part));
+        markdown_pair(stream, name, "%s of a step (%s)", page_figure(FIGURE_SHARE, part / step),
+                      page_figure(FIGURE_SECONDS, part));
 }
 
 /* Of runs that were cut there are only the tables. */
@@ -174,9 +172,10 @@ static double images_per_second(const struct record *record)
 static void speed_write(FILE *stream, const struct record *record)
 {
     markdown_pairs_begin(stream, "Speed");
-    markdown_pair(stream, "images a second", "%s", page_number("%.5g", images_per_second(record)));
+    markdown_pair(stream, "images a second", "%s",
+                  page_figure(FIGURE_RATE, images_per_second(record)));
     markdown_pair(stream, "MFU (products over what the hardware could do)", "%s",
-                  page_share(record_step_mean(record, "peak_share")));
+                  page_figure(FIGURE_SHARE, record_step_mean(record, "peak_share")));
     share_pair(stream, record, "waiting for data", "data_seconds");
     share_pair(stream, record, "waiting for communication", "exposed_comm_seconds");
     share_pair(stream, record, "the communication thread at work", "comm_seconds");
@@ -213,7 +212,7 @@ static void units_write(FILE *stream, const struct record *record)
         const char *cells[sizeof head / sizeof head[0]] = {
             table_text(units, row, table_column(units, "unit")),
             table_text(units, row, table_column(units, "parameters")),
-            page_mib(bytes_of_unit(units, row))};
+            page_figure(FIGURE_BYTES, bytes_of_unit(units, row))};
         for (int i = 0; i < 3; i++)
             cells[3 + i] =
                 page_number("%.4f", 1e3 * table_number(units, row, table_column(units, times[i])));

@@ -19,7 +19,7 @@ enum { RANKS_MOST = 256 };
 static const char *rank_share(const struct table *ranks, int64_t row, const char *name)
 {
     double seconds = table_number(ranks, row, table_column(ranks, "seconds"));
-    return page_share(table_number(ranks, row, table_column(ranks, name)) / seconds);
+    return page_figure(FIGURE_SHARE, table_number(ranks, row, table_column(ranks, name)) / seconds);
 }
 
 static void rank_write(FILE *stream, const struct table *ranks, int64_t row)
@@ -29,14 +29,14 @@ static void rank_write(FILE *stream, const struct table *ranks, int64_t row)
     const char *const cells[] = {TEXT("part"),
                                  TEXT("rank"),
                                  TEXT("host"),
-                                 page_mib(NUMBER("planned_bytes")),
-                                 page_mib(NUMBER("peak_bytes")),
+                                 page_figure(FIGURE_BYTES, NUMBER("planned_bytes")),
+                                 page_figure(FIGURE_BYTES, NUMBER("peak_bytes")),
                                  page_number("%.2f s", NUMBER("user_seconds")),
                                  page_number("%.2f s", NUMBER("system_seconds")),
                                  rank_share(ranks, row, "data_seconds"),
                                  rank_share(ranks, row, "exposed_comm_seconds"),
-                                 page_share(NUMBER("gpu_busy_mean")),
-                                 page_share(NUMBER("gpu_busy_max")),
+                                 page_figure(FIGURE_SHARE, NUMBER("gpu_busy_mean")),
+                                 page_figure(FIGURE_SHARE, NUMBER("gpu_busy_max")),
                                  page_number("%.1f W", NUMBER("gpu_power_mean")),
                                  page_number("%.1f W", NUMBER("gpu_power_max"))};
 #undef TEXT
@@ -117,7 +117,7 @@ static void energy_write(FILE *stream, const struct record *record)
 {
     const char *of = record_text(record, "sensors.energy_of");
     markdown_pair(stream, "energy", "%s%s%s",
-                  page_number("%.4g Wh", record_number(record, "sensors.energy_wh")),
+                  page_figure(FIGURE_WATT_HOURS, record_number(record, "sensors.energy_wh")),
                   of != NULL ? ", of " : "", of != NULL ? of : "");
     markdown_pair(stream, "images a joule", "%s",
                   page_number("%.4g", record_number(record, "sensors.images_per_joule")));
