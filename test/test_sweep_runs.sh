@@ -34,7 +34,7 @@ told() {
     done
 }
 
-echo 1..20
+echo 1..21
 fails 1 'a key that is none' 2 'did you mean optim.lr' sweep $tiny optim.rl=1,2
 fails 1 'a value out of range' 2 'optim.lr=-1: must be' sweep $tiny optim.lr=1,-1
 fails 1 'a combination that cannot work' 2 'with optim.name=adam optim.nesterov=on: optim.nesterov=on needs' \
@@ -61,6 +61,8 @@ bad=$([ $status -eq 0 ] || echo "exit status $status;")
 grep -q '^best: trial' "$run_log" || bad="$bad no table"
 result 'a sweep at its end runs nothing again' "$bad" "$run_log"
 fails 1 'the folder of another sweep' 2 'holds another sweep' sweep $tiny sweep.dir=grid optim.lr=1e-3,2e-3
+echo optim.lr >grid/keys.txt
+fails 1 'what varies, damaged' 5 'keys.txt: optim.lr: no key=VALUES' sweep grid
 sweep all $tiny sweep.dir=all optim.lr=1e30,1e31
 bad=$([ $status -eq 1 ] || echo "exit status $status;")
 grep -q '^vittrain: error: sweep: no trial ended well' "$run_log" || bad="$bad not said"

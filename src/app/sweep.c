@@ -136,9 +136,14 @@ static bool sweep_check(struct sweep *sweep, struct error *error)
 static bool space_read(struct sweep *sweep, struct error *error)
 {
     bool varies;
-    for (int i = 0; i < sweep->keys.count; i++)
+    for (int i = 0; i < sweep->keys.count; i++) {
+        if (strchr(sweep->keys.word[i], '=') == NULL)
+            return error_set(error, ERROR_FILE,
+                             "%s/keys.txt: %.200s: no key=VALUES: mend it, or begin anew",
+                             sweep->folder, sweep->keys.word[i]);
         if (!sweep_space_add(&sweep->space, sweep->keys.word[i], &varies, error))
             return false;
+    }
     return true;
 }
 
