@@ -5,6 +5,7 @@
 #   input.sh ROOT [PAIRS]       ROOT/train/CLASS/FILE; build first: make benchmarks/bench_input
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/common.sh"
 root=$1 pairs=${2:-5}
 build=${BUILD:-$here/..}
 PYTHON=${PYTHON:-python3}
@@ -21,6 +22,5 @@ for pair in $(seq "$pairs"); do
     other=$(grep ' in processor time,' "$work/other" | cut -d, -f14)
     awk -v a="$own" -v b="$other" 'BEGIN { print a / b }' >>"$work/ratios"
 done
-sort -n "$work/ratios" | awk '{ r[NR] = $1 } END { print r[int((NR + 1) / 2)] }' >"$work/median"
 grep ' in processor time,' "$work/other" |
-    sed "s/,torchvision,\([^,]*\),/,vittrain over torchvision,\1,/; s/,crop (2 workers).*/,loader (2 workers) in processor time: median of $pairs pairs,$(cat "$work/median"),ratio/"
+    sed "s/,torchvision,\([^,]*\),/,vittrain over torchvision,\1,/; s/,crop (2 workers).*/,loader (2 workers) in processor time: median of $pairs pairs,$(median <"$work/ratios"),ratio/"

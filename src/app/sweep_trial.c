@@ -69,23 +69,38 @@ static int64_t row_choose(const struct sweep *sweep, struct sweep_table *table)
     return table->count - 1;
 }
 
+/* To be changed: the table, read, and the lock that nobody else changes it; -1: it cannot be. */
+static int table_begin(const struct sweep *sweep, struct sweep_table *table, struct error *error)
+{
+    int lock = sweep_table_lock(sweep, error);
+    if (lock >= 0 && !sweep_table_read(sweep, table, error)) {
+        sweep_table_unlock(lock);
+        lock = -1;
+    }
+    return lock;
+}
+
+static void table_end(struct sweep_table *table, int lock)
+{
+    sweep_table_free(table);
+    sweep_table_unlock(lock);
+}
+
 bool sweep_trial_take(const struct sweep *sweep, int64_t *number, struct sweep_row *row,
                       struct error *error)
 {
     struct sweep_table table;
-    int lock = sweep_table_lock(sweep, error);
+    int lock = table_begin(sweep, &table, error);
     if (lock < 0)
         return false;
-    bool good = sweep_table_read(sweep, &table, error);
-    *number = good ? row_choose(sweep, &table) : -1;
+    bool good = true;
+    *number = row_choose(sweep, &table);
     if (*number >= 0) {
         table.rows[*number].task = sweep->task;
         *row = table.rows[*number];
         good = sweep_table_write(sweep, &table, error);
     }
-    if (good)
-        sweep_table_free(&table);
-    sweep_table_unlock(lock);
+    table_end(&table, lock);
     return good;
 }
 
@@ -93,17 +108,13 @@ bool sweep_trial_note(const struct sweep *sweep, int64_t number, const struct sw
                       struct error *error)
 {
     struct sweep_table table;
-    int lock = sweep_table_lock(sweep, error);
+    int lock = table_begin(sweep, &table, error);
     if (lock < 0)
         return false;
-    bool good = sweep_table_read(sweep, &table, error);
-    if (good) {
-        ENSURE(number < table.count, "trial %lld is not in the table", (long long)number + 1);
-        table.rows[number] = *row;
-        good = sweep_table_write(sweep, &table, error) && sweep_best_write(sweep, &table, error);
-        sweep_table_free(&table);
-    }
-    sweep_table_unlock(lock);
+    ENSURE(number < table.count, "trial %lld is not in the table", (long long)number + 1);
+    table.rows[number] = *row;
+    bool good = sweep_table_write(sweep, &table, error) && sweep_best_write(sweep, &table, error);
+    table_end(&table, lock);
     return good;
 }
 

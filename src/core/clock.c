@@ -2,6 +2,7 @@
 #include "core/clock.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -29,36 +30,36 @@ double clock_wall(void)
     return seconds_of(CLOCK_REALTIME);
 }
 
+/* The moment by a strftime's format; its thousandths of a second. */
+static long moment_format(bool universal, const char *format, char *text, size_t size)
+{
+    struct timespec now;
+    struct tm parts;
+    ENSURE(clock_gettime(CLOCK_REALTIME, &now) == 0 &&
+               (universal ? gmtime_r(&now.tv_sec, &parts) : localtime_r(&now.tv_sec, &parts)) !=
+                   NULL,
+           "the system has no time");
+    ENSURE(strftime(text, size, format, &parts) > 0, "%zu bytes for a time", size);
+    return now.tv_nsec / 1000000;
+}
+
 void clock_stamp(char *text, size_t size)
 {
-    const time_t now = time(NULL);
-    struct tm local;
-    ENSURE(localtime_r(&now, &local) != NULL, "the system's time has no local form");
-    ENSURE(strftime(text, size, "%Y-%m-%dT%H:%M:%S", &local) > 0, "%zu bytes for a time", size);
+    moment_format(false, "%Y-%m-%dT%H:%M:%S", text, size);
 }
 
 void clock_stamp_milliseconds(char *text, size_t size)
 {
-    struct timespec now;
-    struct tm local;
     char seconds[24];
-    ENSURE(clock_gettime(CLOCK_REALTIME, &now) == 0 && localtime_r(&now.tv_sec, &local) != NULL,
-           "the system has no time");
-    ENSURE(strftime(seconds, sizeof seconds, "%Y-%m-%d %H:%M:%S", &local) > 0,
-           "%zu bytes for a time", sizeof seconds);
-    snprintf(text, size, "%s,%03ld - ", seconds, now.tv_nsec / 1000000);
+    const long thousandths = moment_format(false, "%Y-%m-%d %H:%M:%S", seconds, sizeof seconds);
+    snprintf(text, size, "%s,%03ld - ", seconds, thousandths);
 }
 
 void clock_stamp_utc(char *text, size_t size)
 {
-    struct timespec now;
-    struct tm parts;
     char seconds[24];
-    ENSURE(clock_gettime(CLOCK_REALTIME, &now) == 0 && gmtime_r(&now.tv_sec, &parts) != NULL,
-           "the system has no time");
-    ENSURE(strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &parts) > 0,
-           "%zu bytes for a time", sizeof seconds);
-    snprintf(text, size, "%s.%03ldZ", seconds, now.tv_nsec / 1000000);
+    const long thousandths = moment_format(true, "%Y-%m-%dT%H:%M:%S", seconds, sizeof seconds);
+    snprintf(text, size, "%s.%03ldZ", seconds, thousandths);
 }
 
 void clock_format(double seconds, char *text, size_t size)

@@ -308,12 +308,7 @@ void count_open(struct device *device, struct counter *counter)
     active.counter = counter;
 #define REPLACE(name) active.outer.name = told_##name;
     DEVICE_OPERATIONS(REPLACE)
-    REPLACE(copy)
-    REPLACE(zero)
-    REPLACE(convert)
-    REPLACE(add)
-    REPLACE(scaler_update)
-    REPLACE(sum_squares)
+    DEVICE_OTHERS(REPLACE)
     active.outer.range_begin = range_begin;
     active.outer.range_end = range_end;
     active.outer.event_record = event_unrecorded;

@@ -35,16 +35,17 @@
     OPERATION(image_transform)                                                                     \
     OPERATION(images_mix)
 
+/* Those that take something else. */
+#define DEVICE_OTHERS(OPERATION)                                                                   \
+    OPERATION(copy)                                                                                \
+    OPERATION(zero)                                                                                \
+    OPERATION(convert)                                                                             \
+    OPERATION(add)                                                                                 \
+    OPERATION(scaler_update)                                                                       \
+    OPERATION(sum_squares)
+
 #define OPERATION_NUMBER(name) OPERATION_##name,
-enum operation {
-    DEVICE_OPERATIONS(OPERATION_NUMBER) OPERATION_copy,
-    OPERATION_zero,
-    OPERATION_convert,
-    OPERATION_add,
-    OPERATION_scaler_update,
-    OPERATION_sum_squares,
-    OPERATIONS
-};
+enum operation { DEVICE_OPERATIONS(OPERATION_NUMBER) DEVICE_OTHERS(OPERATION_NUMBER) OPERATIONS };
 
 /* "linear_forward" */
 extern const char *const operation_name[OPERATIONS];

@@ -10,8 +10,7 @@
 #include "device/operations.h"
 
 #define NAME(name) #name,
-const char *const operation_name[OPERATIONS] = {
-    DEVICE_OPERATIONS(NAME) "copy", "zero", "convert", "add", "scaler_update", "sum_squares"};
+const char *const operation_name[OPERATIONS] = {DEVICE_OPERATIONS(NAME) DEVICE_OTHERS(NAME)};
 
 /* From `copy` on the device's table holds operations only. */
 _Static_assert(sizeof(struct device_backend) - offsetof(struct device_backend, copy) ==
@@ -113,12 +112,7 @@ struct profile *profile_open(struct device *device, int units)
     profile->unit = -1;
 #define REPLACE(name) profile->outer.name = timed_##name;
     DEVICE_OPERATIONS(REPLACE)
-    REPLACE(copy)
-    REPLACE(zero)
-    REPLACE(convert)
-    REPLACE(add)
-    REPLACE(scaler_update)
-    REPLACE(sum_squares)
+    DEVICE_OTHERS(REPLACE)
     device->backend = &profile->outer;
     active = profile;
     return profile;

@@ -32,29 +32,6 @@ static double metrics_mean(const struct record *record, const char *name, bool s
     return share ? mean / record_step_mean(record, "step_seconds") : mean;
 }
 
-/* Of all rows: the highest, the mean, the sum. */
-struct column_facts {
-    double most, mean, sum;
-};
-
-static struct column_facts column_facts(const struct table *table, const char *name)
-{
-    const int column = table_column(table, name);
-    struct column_facts facts = {NAN, NAN, NAN};
-    int64_t count = 0;
-    for (int64_t row = 0; row < table->rows; row++) {
-        const double value = table_number(table, row, column);
-        if (isnan(value))
-            continue;
-        facts.most = fmax(facts.most, value); /* fmax leaves NAN out */
-        facts.sum = count == 0 ? value : facts.sum + value;
-        count++;
-    }
-    if (count > 0)
-        facts.mean = facts.sum / (double)count;
-    return facts;
-}
-
 static double known(double value, double otherwise)
 {
     return isnan(value) ? otherwise : value;
@@ -102,7 +79,7 @@ NUMBER(epochs)
 NUMBER(best_accuracy)
 {
     (void)first;
-    const double best = column_facts(&record->epochs, "val_top1").most;
+    const double best = table_facts(&record->epochs, "val_top1").most;
     const char *monitor = record_text(record, "best.monitor");
     if (isnan(best) && monitor != NULL && strcmp(monitor, "top1") == 0)
         return record_number(record, "best.value");
@@ -164,13 +141,13 @@ NUMBER(setup_seconds)
 NUMBER(epoch_seconds)
 {
     (void)first;
-    return column_facts(&record->epochs, "seconds").mean;
+    return table_facts(&record->epochs, "seconds").mean;
 }
 
 NUMBER(evaluation_seconds)
 {
     (void)first;
-    return column_facts(&record->epochs, "eval_seconds").sum;
+    return table_facts(&record->epochs, "eval_seconds").sum;
 }
 
 NUMBER(target_seconds)
@@ -234,17 +211,17 @@ NUMBER(waiting_share)
 NUMBER(planned_bytes)
 {
     (void)first;
-    return known(column_facts(&record->ranks, "planned_bytes").most,
+    return known(table_facts(&record->ranks, "planned_bytes").most,
                  record_number(record, "planned_bytes"));
 }
 
 NUMBER(peak_bytes)
 {
     (void)first;
-    return known(column_facts(&record->ranks, "peak_bytes").most,
+    return known(table_facts(&record->ranks, "peak_bytes").most,
                  known(record_number(record, "sensors.gpu_memory_used_bytes.max"),
                        known(record_number(record, "sensors.resident_bytes.max"),
-                             column_facts(&record->monitor, "resident_bytes").most)));
+                             table_facts(&record->monitor, "resident_bytes").most)));
 }
 
 NUMBER(energy)
@@ -258,7 +235,7 @@ NUMBER(busy)
     (void)first;
     return known(record_number(record, "sensors.gpu_busy.mean"),
                  known(record_number(record, "sensors.cores_busy.mean"),
-                       column_facts(&record->monitor, "cores_busy").mean));
+                       table_facts(&record->monitor, "cores_busy").mean));
 }
 
 /* ---- texts */

@@ -86,27 +86,6 @@ static void classes_write(FILE *stream, const struct record *record)
 
 /* ---- times */
 
-/* The mean of a column of epochs.csv, its least and its most. */
-static double epochs_mean(const struct record *record, const char *name, double *least,
-                          double *most)
-{
-    const struct table *epochs = &record->epochs;
-    int column = table_column(epochs, name);
-    double sum = 0, count = 0;
-    *least = INFINITY;
-    *most = -INFINITY;
-    for (int64_t row = 0; row < epochs->rows; row++) {
-        double value = table_number(epochs, row, column);
-        if (isnan(value))
-            continue;
-        sum += value;
-        count++;
-        *least = fmin(*least, value);
-        *most = fmax(*most, value);
-    }
-    return count > 0 ? sum / count : (double)NAN;
-}
-
 /* Over all parts. */
 static double setup_seconds(const struct record *record)
 {
@@ -129,8 +108,7 @@ static void target_write(FILE *stream, const struct record *record)
 
 static void times_write(FILE *stream, const struct record *record)
 {
-    double least, most;
-    double mean = epochs_mean(record, "seconds", &least, &most);
+    const struct column_facts epoch = table_facts(&record->epochs, "seconds");
     markdown_pairs_begin(stream, "Times");
     markdown_pair(stream, "in all", "%s",
                   page_figure(FIGURE_SECONDS, record_number(record, "total_seconds")));
@@ -139,12 +117,13 @@ static void times_write(FILE *stream, const struct record *record)
                   page_figure(FIGURE_SECONDS, record_number(record, "without_setup_seconds")));
     markdown_pair(stream, "without set-up, evaluations and checkpoints", "%s",
                   page_figure(FIGURE_SECONDS, record_number(record, "training_seconds")));
-    if (!isnan(mean))
+    if (!isnan(epoch.mean))
         markdown_pair(stream, "an epoch", "%s (from %s to %s, %lld epochs)",
-                      page_figure(FIGURE_SECONDS, mean), page_figure(FIGURE_SECONDS, least),
-                      page_figure(FIGURE_SECONDS, most), (long long)record->epochs.rows);
-    mean = epochs_mean(record, "eval_seconds", &least, &most);
-    markdown_pair(stream, "an evaluation", "%s", page_figure(FIGURE_SECONDS, mean));
+                      page_figure(FIGURE_SECONDS, epoch.mean),
+                      page_figure(FIGURE_SECONDS, epoch.least),
+                      page_figure(FIGURE_SECONDS, epoch.most), (long long)record->epochs.rows);
+    markdown_pair(stream, "an evaluation", "%s",
+                  page_figure(FIGURE_SECONDS, table_facts(&record->epochs, "eval_seconds").mean));
     markdown_pair(stream, "a step", "%s",
                   page_figure(FIGURE_SECONDS, record_step_mean(record, "step_seconds")));
     target_write(stream, record);

@@ -87,7 +87,6 @@ static struct reading reading_of(const struct record *record, const struct senso
                                        [SENSOR_LEAST] = "min",
                                        [SENSOR_COUNTER] = "total",
                                        [SENSOR_DURATION] = "max"};
-    const struct table *rows = &record->monitor;
     struct reading reading = {NAN, NAN};
     char path[96];
     if (record->result != NULL) {
@@ -99,17 +98,9 @@ static struct reading reading_of(const struct record *record, const struct senso
     }
     if (sensor->kind != SENSOR_LEVEL && sensor->kind != SENSOR_PEAK)
         return reading;
-    int column = table_column(rows, sensor->name);
-    double sum = 0, count = 0;
-    for (int64_t row = 0; row < rows->rows; row++) {
-        double value = table_number(rows, row, column);
-        if (isnan(value))
-            continue;
-        sum += value;
-        count++;
-        reading.most = fmax(reading.most, value);
-    }
-    reading.value = sensor->kind == SENSOR_PEAK ? reading.most : sum / count;
+    const struct column_facts facts = table_facts(&record->monitor, sensor->name);
+    reading.most = facts.most;
+    reading.value = sensor->kind == SENSOR_PEAK ? facts.most : facts.mean;
     return reading;
 }
 

@@ -203,3 +203,22 @@ double table_number(const struct table *table, int64_t row, int column)
     double value = strtod(text, &end);
     return end != text && *end == '\0' ? value : NAN;
 }
+
+struct column_facts table_facts(const struct table *table, const char *name)
+{
+    const int column = table_column(table, name);
+    struct column_facts facts = {NAN, NAN, NAN, NAN};
+    int64_t count = 0;
+    for (int64_t row = 0; row < table->rows; row++) {
+        const double value = table_number(table, row, column);
+        if (isnan(value))
+            continue;
+        facts.least = fmin(facts.least, value); /* fmin and fmax leave NAN out */
+        facts.most = fmax(facts.most, value);
+        facts.sum = count == 0 ? value : facts.sum + value;
+        count++;
+    }
+    if (count > 0)
+        facts.mean = facts.sum / (double)count;
+    return facts;
+}

@@ -34,4 +34,10 @@ int table_column(const struct table *table, const char *name);
 double table_number(const struct table *table, int64_t row, int column);
 const char *table_text(const struct table *table, int64_t row, int column);
 
+/* Of all numbers of a column; NAN: there are none. */
+struct column_facts {
+    double least, most, mean, sum;
+};
+struct column_facts table_facts(const struct table *table, const char *name);
+
 #endif

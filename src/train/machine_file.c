@@ -150,17 +150,24 @@ static int name_number(const char *text, const char *const *names, int count)
     return 0;
 }
 
+/* One more than the number of the type of this name; 0: there is none. */
+static int type_number(const char *text)
+{
+    for (int type = 0; type < MACHINE_TYPES; type++)
+        if (strcmp(text, type_name((enum data_type)type)) == 0)
+            return type + 1;
+    return 0;
+}
+
 /* Tables: "bf16.linear_forward", "inside.all_reduce". */
 static bool table_set(struct machine *machine, const char *where, const char *name,
                       const char *value, struct error *error)
 {
-    static const char *const types[] = {"fp32", "bf16", "fp16"};
     static const char *const networks[] = {"inside", "between"};
     char section[2 * OPTION_KEY];
     const char *key = strchr(name, '.') + 1;
     snprintf(section, sizeof section, "%.*s", (int)(key - name - 1), name);
-    int type = name_number(section, types, MACHINE_TYPES),
-        network = name_number(section, networks, 2);
+    int type = type_number(section), network = name_number(section, networks, 2);
     int operation = name_number(key, operation_name, OPERATIONS);
     int action = name_number(key, action_name, COLLECTIVE_ACTIONS);
     if (type > 0 && operation > 0)
@@ -272,7 +279,6 @@ static void section_write(const char *name, char *section, FILE *file)
 
 void machine_write(const struct machine *machine, FILE *file)
 {
-    static const char *const types[] = {"fp32", "bf16", "fp16"};
     char section[OPTION_KEY] = "";
     for (int i = 0; i < TEXTS; i++) {
         section_write(texts[i].name, section, file);
@@ -286,7 +292,7 @@ void machine_write(const struct machine *machine, FILE *file)
         fprintf(file, "%s = %.6g\n", strchr(numbers[i].name, '.') + 1, number);
     }
     for (int type = 0; type < MACHINE_TYPES; type++) {
-        fprintf(file, "\n[%s]\n", types[type]);
+        fprintf(file, "\n[%s]\n", type_name((enum data_type)type));
         speeds_write(machine, type, file);
     }
     fprintf(file, "\n[inside]\n");
