@@ -2,6 +2,7 @@
  * once. */
 #include "report/logbook.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -345,12 +346,14 @@ static void a_cut_run_has_a_page(void **state)
     static const char run[] =
         "{\"model\": \"vit\", \"global_batch\": 64, \"parts\": [{\"started\": "
         "\"2026-11-20T15:00:00.000Z\"}]}";
-    static const char metrics[] = "epoch,step,split,loss,step_seconds,data_seconds\n"
-                                  "0,10,train,2,0.5,0.1\n0,30,train,2,0.2,0\n0,40,tra";
+    static const char metrics[] =
+        "epoch,step,split,loss,step_seconds,data_seconds,images_per_second\n"
+        "0,10,train,2,0.5,0.1,128\n0,30,train,2,0.2,0,320\n0,40,tra";
     temporary_write("killed/run.json", run);
     temporary_write("killed/metrics.csv", metrics);
     assert_true(record_read(&record, temporary_path("killed"), &error));
     assert_true(logbook_add(book, &record, &error));
+    assert_int_equal(lround(record_images_per_second(&record)), 213); /* 64 x 30 in 9 s */
     record_free(&record);
     char *page = temporary_text("book/killed.md");
     assert_has(page, "| outcome | cut off, or still running |");

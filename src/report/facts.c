@@ -162,8 +162,7 @@ NUMBER(target_seconds)
 NUMBER(images_per_second)
 {
     (void)first;
-    return known(record_number(record, "images_per_second"),
-                 metrics_mean(record, "images_per_second", false));
+    return record_images_per_second(record);
 }
 
 NUMBER(images_per_second_rank)

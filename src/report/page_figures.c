@@ -140,19 +140,11 @@ static void share_pair(FILE *stream, const struct record *record, const char *na
                       page_figure(FIGURE_SECONDS, part));
 }
 
-/* Of runs that were cut there are only the tables. */
-static double images_per_second(const struct record *record)
-{
-    double known = record_number(record, "images_per_second");
-    double step = record_step_mean(record, "step_seconds");
-    return !isnan(known) ? known : record_number(record, "global_batch") / step;
-}
-
 static void speed_write(FILE *stream, const struct record *record)
 {
     markdown_pairs_begin(stream, "Speed");
     markdown_pair(stream, "images a second", "%s",
-                  page_figure(FIGURE_RATE, images_per_second(record)));
+                  page_figure(FIGURE_RATE, record_images_per_second(record)));
     markdown_pair(stream, "MFU (products over what the hardware could do)", "%s",
                   page_figure(FIGURE_SHARE, record_step_mean(record, "peak_share")));
     share_pair(stream, record, "waiting for data", "data_seconds");

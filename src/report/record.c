@@ -285,6 +285,27 @@ double record_step_mean(const struct record *record, const char *name)
     return steps > 0 ? sum / steps : (double)NAN;
 }
 
+double record_images_per_second(const struct record *record)
+{
+    const struct table *metrics = &record->metrics;
+    int split = table_column(metrics, "split"), step = table_column(metrics, "step");
+    int rate = table_column(metrics, "images_per_second");
+    int duration = table_column(metrics, "step_seconds");
+    double images = 0, seconds = 0, before = 0, known = record_number(record, "images_per_second");
+    for (int64_t row = 0; isnan(known) && row < metrics->rows; row++) {
+        double at = table_number(metrics, row, step), lasted = table_number(metrics, row, duration);
+        double seen = table_number(metrics, row, rate) * lasted;
+        if (strcmp(table_text(metrics, row, split), "train") != 0 || !(at > before))
+            continue;
+        if (!isnan(seen)) {
+            images += seen * (at - before);
+            seconds += lasted * (at - before);
+        }
+        before = at;
+    }
+    return isnan(known) && seconds > 0 ? images / seconds : known;
+}
+
 int record_parts(const struct record *record)
 {
     return (int)json_array_size(record_value(record, "parts"));

@@ -62,6 +62,10 @@ const char *record_option(const struct record *record, const char *key);
  * its training rows tell of; NAN: none does. */
 double record_step_mean(const struct record *record, const char *column);
 
+/* Images that trained in a second: as result.json says, or of a run that was cut the images of all
+ * training rows over their time; NAN: unknown. */
+double record_images_per_second(const struct record *record);
+
 /* How many parts the run had, as run.json counts them; 0: unknown. */
 int record_parts(const struct record *record);
 
