@@ -180,6 +180,10 @@ static void what_is_missing_is_said(void **state)
     assert_has(page, "deck.ini");
     assert_has(page, "no result.json tells of classes");
     free(page);
+    temporary_write("cut/run.json", "{\"parts\": [{\"ended\": \"then\", \"error\": \"NaN\"}]}");
+    page = page_of((const char *const[]){"cut"}, 1);
+    assert_has(page, "<span class=\"state no\">failed</span>");
+    free(page);
     small_run_make("whole", "64");
     page = page_of((const char *const[]){"cut", "whole"}, 2);
     free(page);

@@ -243,7 +243,12 @@ NUMBER(busy)
 
 const char *record_ending(const struct record *record)
 {
-    if (record->result == NULL)
+    const struct json_t *parts = record_value(record, "parts");
+    const struct json_t *last =
+        json_array_size(parts) > 0 ? json_array_get(parts, json_array_size(parts) - 1) : NULL;
+    if (json_is_string(json_object_get(last, "error")))
+        return "failed";
+    if (record->result == NULL || (last != NULL && !json_is_string(json_object_get(last, "ended"))))
         return "cut off, or still running";
     const struct json_t *finished = record_value(record, "finished");
     if (finished != NULL && json_is_false(finished))
