@@ -15,7 +15,7 @@
 
 #include "comm/comm.h"
 #include "comm_fixture.h"
-#include "core/log.h"
+#include "model_fixture.h"
 #include "temporary.h"
 #include "train/trainer.h"
 
@@ -272,7 +272,6 @@ static void the_norm_is_that_of_the_gradient(void **state)
 
 int main(int argc, char **argv)
 {
-    struct error error = {0};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_overflow_changes_nothing_but_the_scale),
         cmocka_unit_test(a_record_that_cannot_be_read_is_no_overflow),
@@ -281,13 +280,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(skipped_updates_count_in_other_types),
         cmocka_unit_test(the_norm_is_that_of_the_gradient),
     };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    if (!comm_world_open(&argc, &argv, &world, &error)) {
-        fprintf(stderr, "%s\n", error.text);
-        return 1;
-    }
-    comm_set_timeout(60); /* a test that fails on one rank must not hold up the others */
-    log_open(world->rank, LOG_QUIET);
+    world = fixture_world_open(&argc, &argv);
     int failed = cmocka_run_group_tests(tests, make_data, drop_data);
     comm_world_close(world);
     return failed;

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "comm_fixture.h"
-#include "core/log.h"
+#include "model_fixture.h"
 #include "train/feed.h"
 #include "train/optimizer.h"
 #include "train/step.h"
@@ -303,7 +303,6 @@ static void ranks_that_cannot_run_so_are_an_error(void **state)
 
 int main(int argc, char **argv)
 {
-    struct error error = {0};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_are_what_runs_take),
         cmocka_unit_test(rows_add_up_to_the_arena),
@@ -311,12 +310,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_network_carries_what_leaves_a_node),
         cmocka_unit_test(ranks_that_cannot_run_so_are_an_error),
     };
-    if (!comm_world_open(&argc, &argv, &world, &error)) {
-        fprintf(stderr, "%s\n", error.text);
-        return 1;
-    }
-    log_open(world->rank, LOG_WARN);
-    cmocka_set_message_output(CM_OUTPUT_TAP);
+    world = fixture_world_open(&argc, &argv);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     comm_world_close(world);
     return failed;

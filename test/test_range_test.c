@@ -14,7 +14,7 @@
 
 #include "comm_fixture.h"
 #include "core/crc32c.h"
-#include "core/log.h"
+#include "model_fixture.h"
 #include "train/optimizer.h"
 #include "train/step.h"
 
@@ -195,16 +195,10 @@ static void noise_is_no_fall(void **state)
 
 int main(int argc, char **argv)
 {
-    struct error error = {0};
     const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_changed),
                                        cmocka_unit_test(a_fall_is_found),
                                        cmocka_unit_test(noise_is_no_fall)};
-    if (!comm_world_open(&argc, &argv, &world, &error)) {
-        fprintf(stderr, "%s\n", error.text);
-        return 1;
-    }
-    log_open(world->rank, LOG_WARN);
-    cmocka_set_message_output(CM_OUTPUT_TAP);
+    world = fixture_world_open(&argc, &argv);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     comm_world_close(world);
     return failed;
