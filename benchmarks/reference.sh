@@ -7,7 +7,7 @@
 #   benchmarks/reference.sh [RUN...]       in a built checkout with CIFAR-10 in data/cifar-10-batches-bin
 #
 # RUN: cnn_a, cnn_b, vit_cifar, vit_base32; none: all. Environment: EPOCHS (10), FRACTION_cnn_b and so on: the share of
-# the data that is trained on (1), where the whole takes too long: the table then says so in the column `data`.
+# the data that is trained on (1), where the whole takes too long: pages of the log book tell how many samples that were.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
