@@ -7,10 +7,9 @@ steps="$small train.epochs=2 checkpoint.every=0.2 output.tensorboard=off"
 
 # launch NAME WORD...: like `run`, by `vittrain launch`.
 launch() {
-    run_log=$work/$1.log
+    launch_name=$1
     shift
-    timeout 120 "$vittrain" launch "$@" >"$run_log" 2>&1 </dev/null
-    status=$?
+    run 1 "$launch_name" launch "$@"
 }
 
 # ended STATUS RESTARTS [PATTERN]: what is not so of the newest launch.

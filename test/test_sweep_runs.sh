@@ -8,10 +8,9 @@ tiny="$small debug.batches=5 train.epochs=4 checkpoint.keep=1 output.tensorboard
 
 # sweep NAME WORD...: like `run`.
 sweep() {
-    run_log=$work/$1.log
+    sweep_name=$1
     shift
-    timeout 120 "$vittrain" sweep "$@" >"$run_log" 2>&1 </dev/null
-    status=$?
+    run 1 "$sweep_name" sweep "$@"
 }
 
 # columns FILE NAME...: of a CSV without quotes.

@@ -19,26 +19,10 @@ struct trial {
     int64_t size[6];
 };
 
-#define LINEAR(...)                                                                                \
-    {OPERATION_linear_forward, trial_linear_forward, {__VA_ARGS__}},                               \
+#define BOTH(name, ...)                                                                            \
+    {OPERATION_##name##_forward, trial_##name##_forward, {__VA_ARGS__}},                           \
     {                                                                                              \
-        OPERATION_linear_backward, trial_linear_backward,                                          \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define ATTENTION(...)                                                                             \
-    {OPERATION_attention_forward, trial_attention_forward, {__VA_ARGS__}},                         \
-    {                                                                                              \
-        OPERATION_attention_backward, trial_attention_backward,                                    \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define CONVOLUTION(...)                                                                           \
-    {OPERATION_convolution_forward, trial_convolution_forward, {__VA_ARGS__}},                     \
-    {                                                                                              \
-        OPERATION_convolution_backward, trial_convolution_backward,                                \
+        OPERATION_##name##_backward, trial_##name##_backward,                                      \
         {                                                                                          \
             __VA_ARGS__                                                                            \
         }                                                                                          \
@@ -57,26 +41,26 @@ struct trial {
  * head. Attention (samples, tokens, heads). Convolutions (samples, side, in, out, kernel, stride):
  * ResNet's, and those of small CNNs. Rows and width of what moves numbers. */
 static const struct trial trials[] = {
-    LINEAR(1040, 192, 576),
-    LINEAR(4160, 192, 192),
-    LINEAR(4160, 192, 768),
-    LINEAR(4160, 768, 192),
-    LINEAR(400, 768, 2304),
-    LINEAR(1600, 768, 768),
-    LINEAR(1600, 768, 2304),
-    LINEAR(1600, 768, 3072),
-    LINEAR(1600, 3072, 768),
-    LINEAR(64, 768, 10),
-    ATTENTION(64, 65, 3),
-    ATTENTION(32, 50, 12),
-    ATTENTION(4, 197, 12),
-    CONVOLUTION(8, 56, 64, 64, 3, 1),
-    CONVOLUTION(8, 28, 128, 128, 3, 1),
-    CONVOLUTION(8, 14, 256, 256, 3, 1),
-    CONVOLUTION(8, 7, 512, 512, 3, 1),
-    CONVOLUTION(8, 56, 64, 128, 1, 2),
-    CONVOLUTION(8, 224, 3, 64, 7, 2),
-    CONVOLUTION(64, 32, 3, 16, 3, 1),
+    BOTH(linear, 1040, 192, 576),
+    BOTH(linear, 4160, 192, 192),
+    BOTH(linear, 4160, 192, 768),
+    BOTH(linear, 4160, 768, 192),
+    BOTH(linear, 400, 768, 2304),
+    BOTH(linear, 1600, 768, 768),
+    BOTH(linear, 1600, 768, 2304),
+    BOTH(linear, 1600, 768, 3072),
+    BOTH(linear, 1600, 3072, 768),
+    BOTH(linear, 64, 768, 10),
+    BOTH(attention, 64, 65, 3),
+    BOTH(attention, 32, 50, 12),
+    BOTH(attention, 4, 197, 12),
+    BOTH(convolution, 8, 56, 64, 64, 3, 1),
+    BOTH(convolution, 8, 28, 128, 128, 3, 1),
+    BOTH(convolution, 8, 14, 256, 256, 3, 1),
+    BOTH(convolution, 8, 7, 512, 512, 3, 1),
+    BOTH(convolution, 8, 56, 64, 128, 1, 2),
+    BOTH(convolution, 8, 224, 3, 64, 7, 2),
+    BOTH(convolution, 64, 32, 3, 16, 3, 1),
     ROWS(norm_forward, 4096, 768),
     ROWS(norm_backward, 4096, 768),
     ROWS(dropout_apply, 4096, 768),
@@ -84,8 +68,7 @@ static const struct trial trials[] = {
     ROWS(batch_norm_forward, 25088, 64),
     ROWS(batch_norm_backward_sums, 25088, 64),
     ROWS(batch_norm_backward, 25088, 64),
-    {OPERATION_max_pool_forward, trial_max_pool_forward, {8, 112, 64}},
-    {OPERATION_max_pool_backward, trial_max_pool_backward, {8, 112, 64}},
+    BOTH(max_pool, 8, 112, 64),
     {OPERATION_image_transform, trial_image_transform, {64, 32}},
     {OPERATION_image_transform, trial_image_transform, {16, 224}},
     ROWS(copy, 4096, 768),
@@ -96,6 +79,19 @@ static const struct trial fp32_trials[] = {
     ROWS(update, 7168, 1024),  ROWS(sum_squares, 7168, 1024), ROWS(add, 7168, 1024),
     ROWS(convert, 7168, 1024), ROWS(zero, 7168, 1024),
 };
+
+size_t machine_convolution_bytes(const struct machine_bench *self)
+{
+    size_t most = 1;
+    for (size_t i = 0; i < sizeof trials / sizeof trials[0]; i++)
+        for (int type = 0; type < MACHINE_TYPES; type++) {
+            if (trials[i].run != trial_convolution_forward)
+                continue;
+            size_t bytes = trial_convolution_workspace(self, (enum data_type)type, trials[i].size);
+            most = bytes > most ? bytes : most;
+        }
+    return most;
+}
 
 static int by_size(const void *a, const void *b)
 {

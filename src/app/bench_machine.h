@@ -34,6 +34,9 @@ machine_trial trial_linear_forward, trial_linear_backward;
 machine_trial trial_attention_forward, trial_attention_backward;
 /* Samples, height and width, channels in, out, kernel, stride. */
 machine_trial trial_convolution_forward, trial_convolution_backward;
+/* Bytes that both work in. */
+size_t trial_convolution_workspace(const struct machine_bench *self, enum data_type type,
+                                   const int64_t *size);
 /* Rows, width. */
 machine_trial trial_norm_forward, trial_norm_backward, trial_dropout_apply, trial_batch_norm_sums,
     trial_batch_norm_forward, trial_batch_norm_backward_sums, trial_batch_norm_backward, trial_copy,
@@ -46,6 +49,9 @@ machine_trial trial_image_transform;
 /* Collective. Device and memory; false and an agreed error. Closed whether it was opened or not. */
 bool machine_bench_open(struct machine_bench *self, struct error *error);
 void machine_bench_close(struct machine_bench *self);
+
+/* The most that a convolution of the trials works in. */
+size_t machine_convolution_bytes(const struct machine_bench *self);
 
 /* Collective: the networks that there are, into self->machine. */
 void machine_networks_measure(struct machine_bench *self, struct error *error);

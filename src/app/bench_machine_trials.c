@@ -90,6 +90,13 @@ static struct convolution_shape shape_of(const int64_t *size)
                                       .padding = size[4] / 2};
 }
 
+size_t trial_convolution_workspace(const struct machine_bench *self, enum data_type type,
+                                   const int64_t *size)
+{
+    const struct convolution_shape shape = shape_of(size);
+    return self->device->backend->convolution_workspace(self->device, type, &shape);
+}
+
 void trial_convolution_forward(struct machine_bench *self, const int64_t *size)
 {
     self->device->backend->convolution_forward(
@@ -314,24 +321,6 @@ void trial_zero(struct machine_bench *self, const int64_t *size)
     self->device->backend->zero(self->stream, self->pre, (size_t)(size[0] * size[1]) * 4);
 }
 
-/* The most that a convolution of the trials works in. */
-static size_t convolution_bytes(const struct machine_bench *self)
-{
-    static const int64_t sizes[][6] = {{8, 56, 64, 64, 3, 1},   {8, 28, 128, 128, 3, 1},
-                                       {8, 14, 256, 256, 3, 1}, {8, 7, 512, 512, 3, 1},
-                                       {8, 56, 64, 128, 1, 2},  {8, 224, 3, 64, 7, 2},
-                                       {64, 32, 3, 16, 3, 1}};
-    size_t most = 1;
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        for (int type = 0; type < MACHINE_TYPES; type++) {
-            const struct convolution_shape shape = shape_of(sizes[i]);
-            size_t bytes = self->device->backend->convolution_workspace(
-                self->device, (enum data_type)type, &shape);
-            most = bytes > most ? bytes : most;
-        }
-    return most;
-}
-
 /* Small numbers that look random, since a GPU multiplies zeros faster. The bits are good as any
  * type: in those of 16 bits each half is one. */
 static void tensor_fill(const struct machine_bench *self, void *tensor, float *host)
@@ -361,7 +350,7 @@ static void tensors_open(struct machine_bench *self, struct error *error)
     free(host);
     size_t bytes = backend->workspace_bytes(self->device);
     if (error->kind == ERROR_NONE)
-        self->convolution = backend->allocate(self->device, convolution_bytes(self), error);
+        self->convolution = backend->allocate(self->device, machine_convolution_bytes(self), error);
     if (error->kind == ERROR_NONE)
         self->place = backend->allocate(self->device, sizeof *self->place, error);
     if (error->kind == ERROR_NONE)
