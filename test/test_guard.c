@@ -154,12 +154,53 @@ static void terminate(void)
     sleep(5);
 }
 
+/* The launcher ends the job because of another rank, and kills this one before it is its turn. */
+static void be_told_and_killed(void)
+{
+    static int guards[1];
+    char path[64], name[32] = "";
+    guards[0] = guard_process();
+    snprintf(path, sizeof path, "/proc/%d/comm", guards[0]);
+    for (double start = clock_now(); clock_now() < start + 2; usleep(1000)) {
+        FILE *file = fopen(path, "r");
+        if (file != NULL && fscanf(file, "%31s", name) != 1)
+            name[0] = '\0';
+        if (file != NULL)
+            fclose(file);
+        if (strcmp(name, "vittrain-guard") == 0)
+            break;
+    }
+    guard_meet(guards, 1);
+    guard_tell_end();
+    raise(SIGKILL);
+}
+
 static void known_ends_are_not_told(void **state)
 {
     (void)state;
+    assert_string_equal(said_of(be_told_and_killed), "");
     assert_string_equal(said_of(terminate_late), "");
     assert_string_equal(said_of(say_and_leave), "");
     assert_string_equal(said_of(terminate), "");
+}
+
+/* Whose process has ended, its number may be somebody else's. */
+static void strangers_are_not_signalled(void **state)
+{
+    (void)state;
+    int status, stranger = fork();
+    assert_true(stranger >= 0);
+    if (stranger == 0) {
+        pause();
+        _exit(0);
+    }
+    guard_meet(&stranger, 1);
+    guard_tell_end();
+    guard_meet(NULL, 0);
+    assert_int_equal(waitpid(stranger, &status, WNOHANG), 0);
+    kill(stranger, SIGKILL);
+    assert_int_equal(waitpid(stranger, &status, 0), stranger);
+    assert_int_equal(WTERMSIG(status), SIGKILL);
 }
 
 /* A handler would run on the stack of a thread that computes (signals.c). */
@@ -239,6 +280,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deaths_are_told),
         cmocka_unit_test(known_ends_are_not_told),
+        cmocka_unit_test(strangers_are_not_signalled),
         cmocka_unit_test(signals_interrupt_nobody),
         cmocka_unit_test(guard_outlives_signals_to_the_group),
         cmocka_unit_test(guard_keeps_no_descriptors),

@@ -51,6 +51,7 @@ const char *collective_id(void *id)
 {
     static int made;
     snprintf((char *)id, COLLECTIVE_ID_BYTES, "/vittrain-emulated-%d-%d", (int)getpid(), ++made);
+    shm_unlink((const char *)id); /* of a process of the same number that was killed in its opening */
     return NULL;
 }
 

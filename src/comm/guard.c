@@ -33,6 +33,9 @@ static struct {
     pid_t rank_process, launcher_process;
     int pipe_end; /* the rank's; closed by its end */
     int rank;     /* -1: not known */
+    int process;
+    const int *node; /* the guards of this node's ranks */
+    _Atomic int node_count;
     struct memory_deaths before;
     char events[512]; /* the group's file of counts, or "" */
 } guard = {.rank = -1};
@@ -47,6 +50,51 @@ void guard_tell_silence(void)
 bool guard_is_open(void)
 {
     return guard.open;
+}
+
+/* ---- the end of the job: a launcher kills its ranks as soon as a first one has ended, perhaps before
+ * it is the turn of the others' threads that wait for its SIGTERM; the guards shall not tell that. */
+
+enum { END_SIGNAL = SIGUSR2 };
+
+static const char name_of_guards[] = "vittrain-guard";
+
+int guard_process(void)
+{
+    return guard.open ? guard.process : 0;
+}
+
+void guard_meet(const int *processes, int count)
+{
+    guard.node = processes;
+    guard.node_count = count;
+}
+
+/* Or has somebody else got its number, or is it another's in a container? */
+static bool is_guard(int process)
+{
+    char path[64], name[32] = "";
+    snprintf(path, sizeof path, "/proc/%d/comm", process);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    bool read = fscanf(file, "%31s", name) == 1;
+    fclose(file);
+    return read && strcmp(name, name_of_guards) == 0;
+}
+
+void guard_tell_end(void)
+{
+    for (int i = 0; i < guard.node_count; i++)
+        if (is_guard(guard.node[i]))
+            kill(guard.node[i], END_SIGNAL);
+}
+
+/* By the guard, in which all signals are blocked. */
+static bool end_was_told(void)
+{
+    sigset_t pending;
+    return sigpending(&pending) == 0 && sigismember(&pending, END_SIGNAL) == 1;
 }
 
 /* ---- why */
@@ -227,7 +275,7 @@ static void death_say(void)
     char line[1024], death[256], doing[256], rank[32] = "a rank";
     double now = clock_now();
     int status = wait_status();
-    if (status_ending() != STATUS_RUNS || was_terminated() ||
+    if (status_ending() != STATUS_RUNS || end_was_told() || was_terminated() ||
         heartbeat_has_spoken_of(status_tickless(now)))
         return;
     const struct status last = status_read(now);
@@ -268,8 +316,8 @@ static void rename_process(int argc, char **argv)
         end += strlen(end) + 1;
     size_t size = (size_t)(end - begin);
     memset(begin, 0, size);
-    snprintf(begin, size, "vittrain-guard of %ld", (long)guard.rank_process);
-    prctl(PR_SET_NAME, "vittrain-guard");
+    snprintf(begin, size, "%s of %ld", name_of_guards, (long)guard.rank_process);
+    prctl(PR_SET_NAME, name_of_guards);
 }
 
 static _Noreturn void guard_run(int pipe_end, int argc, char **argv)
@@ -325,6 +373,7 @@ void guard_open(int argc, char **argv)
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(ends[0]);
     guard.open = child > 0;
+    guard.process = child;
     guard.pipe_end = ends[1];
     if (!guard.open)
         close(ends[1]);

@@ -259,6 +259,7 @@ const struct comm_backend comm_mpi = {
 
 static void world_abort(int exit_code)
 {
+    guard_tell_end();
     MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
@@ -266,6 +267,7 @@ void failure_end(void)
 {
     const unsigned patience = 5;
     status_set_ending(STATUS_SAID);
+    guard_tell_end();
     signals_end_after(patience);
     MPI_Abort(MPI_COMM_WORLD, ERROR_PEER);
     _exit(ERROR_PEER);
@@ -313,6 +315,19 @@ static void world_find_hosts(void)
         MPI_Allgather(host, HOST_NAME, MPI_CHAR, groups.host, HOST_NAME, MPI_CHAR, MPI_COMM_WORLD));
 }
 
+/* The guards of one node, who tell each other when the job ends. */
+static void world_meet_guards(void)
+{
+    int own = guard_process(), count = 0;
+    int *guards = calloc((size_t)groups.size, sizeof *guards);
+    ENSURE(guards != NULL, "no memory for the guards of %d ranks", groups.size);
+    MPI_CHECK(MPI_Allgather(&own, 1, MPI_INT, guards, 1, MPI_INT, MPI_COMM_WORLD));
+    for (int rank = 0; rank < groups.size; rank++)
+        if (guards[rank] > 0 && strcmp(world_host(rank), comm_host()) == 0)
+            guards[count++] = guards[rank];
+    guard_meet(guards, count);
+}
+
 bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error *error)
 {
     int threads;
@@ -335,6 +350,7 @@ bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error 
     }
     MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     world_find_hosts();
+    world_meet_guards();
     error_identify(groups.rank, comm_host());
     signals_open(groups.rank, comm_host());
     MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &communicator));

@@ -66,6 +66,7 @@ static void signal_take(int number)
         atomic_store_explicit(&stop_wanted, true, memory_order_relaxed);
         return;
     }
+    guard_tell_end();
     sigset_t own;
     sigemptyset(&own);
     sigaddset(&own, number);
