@@ -120,8 +120,10 @@ double machine_mean(struct comm *world, double value)
 static double seconds_of(struct machine_bench *self, const struct trial *trial, int times)
 {
     double begin = clock_now();
-    for (int i = 0; i < times; i++)
+    for (int i = 0; i < times; i++) {
+        trial_tensors_turn(self, self->counted.bytes);
         trial->run(self, trial->size);
+    }
     self->device->backend->stream_synchronize(self->stream);
     return (clock_now() - begin) / times;
 }
@@ -132,6 +134,8 @@ static double trial_seconds(struct machine_bench *self, const struct trial *tria
 {
     enum { ROUNDS = 7 };
     double rounds[ROUNDS], once = 0;
+    if (!self->bench->options->bench.quick)
+        trial_tensors_fill(self);
     for (int i = 0; i < 2; i++)
         once = seconds_of(self, trial, 1);
     if (self->bench->options->bench.quick)

@@ -1,11 +1,13 @@
 /* What the files of `bench machine` share: bench_machine.c (what is measured),
- * bench_machine_trials.c (operations of device.h at a size), bench_machine_network.c (collectives).
- */
+ * bench_machine_trials.c (operations of device.h at a size), bench_machine_tensors.c (on what),
+ * bench_machine_network.c (collectives). */
 #ifndef VITTRAIN_APP_BENCH_MACHINE_H
 #define VITTRAIN_APP_BENCH_MACHINE_H
 
 #include "app/bench.h"
 #include "train/machine.h"
+
+enum { TRIAL_BYTES = 28 << 20, TRIAL_TENSORS = 6 };
 
 struct machine_bench {
     struct counter counter; /* first: what count.h tells goes to `counted` */
@@ -17,13 +19,18 @@ struct machine_bench {
     struct stream *stream;
     enum data_type type; /* of the trials that have one */
     struct machine machine;
-    /* Tensors for trials, of TRIAL_BYTES each, filled with small numbers; and what operations work
-     * in. */
+    /* Tensors for trials, of TRIAL_BYTES each, somewhere in their pools; what operations work in.
+     */
     void *x, *y, *weight, *other, *pre, *gradient, *convolution, *workspace;
+    unsigned char *pool[TRIAL_TENSORS];
+    uint32_t *numbers; /* of which the pools are filled: TRIAL_BYTES */
+    size_t pool_bytes, turned;
     struct run_place *place; /* device */
 };
 
-enum { TRIAL_BYTES = 28 << 20 };
+/* Fills all anew; moves them on by so many bytes, to where the last runs have not been. */
+void trial_tensors_fill(struct machine_bench *self);
+void trial_tensors_turn(struct machine_bench *self, double bytes);
 
 /* Queues one operation of the size given. */
 typedef void machine_trial(struct machine_bench *self, const int64_t *size);

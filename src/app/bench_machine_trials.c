@@ -1,9 +1,6 @@
 /* Operations of device.h as models queue them, at any size, on tensors that are there for nothing
  * else. */
-#include <stdlib.h>
-
 #include "app/bench_machine.h"
-#include "train/hardware.h"
 
 /* As in a block: the first product of an MLP goes through GELU, the second is added to what came
  * in. */
@@ -319,78 +316,4 @@ void trial_convert(struct machine_bench *self, const int64_t *size)
 void trial_zero(struct machine_bench *self, const int64_t *size)
 {
     self->device->backend->zero(self->stream, self->pre, (size_t)(size[0] * size[1]) * 4);
-}
-
-/* Small numbers that look random, since a GPU multiplies zeros faster. The bits are good as any
- * type: in those of 16 bits each half is one. */
-static void tensor_fill(const struct machine_bench *self, void *tensor, float *host)
-{
-    uint32_t state = 1;
-    for (int i = 0; i < TRIAL_BYTES / (int)sizeof(float); i++) {
-        state = state * 1664525 + 1013904223;
-        uint32_t bits = 0x3c003c00 | (state & 0x80ff80ff);
-        ((uint32_t *)host)[i] = bits;
-    }
-    self->device->backend->copy(self->stream, tensor, host, TRIAL_BYTES);
-    self->device->backend->stream_synchronize(self->stream);
-}
-
-static void tensors_open(struct machine_bench *self, struct error *error)
-{
-    const struct device_backend *backend = self->device->backend;
-    void **const tensors[] = {&self->x,     &self->y,   &self->weight,
-                              &self->other, &self->pre, &self->gradient};
-    float *host = malloc(TRIAL_BYTES);
-    ENSURE(host != NULL, "no memory for random numbers");
-    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0] && error->kind == ERROR_NONE; i++) {
-        *tensors[i] = backend->allocate(self->device, TRIAL_BYTES, error);
-        if (*tensors[i] != NULL)
-            tensor_fill(self, *tensors[i], host);
-    }
-    free(host);
-    size_t bytes = backend->workspace_bytes(self->device);
-    if (error->kind == ERROR_NONE)
-        self->convolution = backend->allocate(self->device, machine_convolution_bytes(self), error);
-    if (error->kind == ERROR_NONE)
-        self->place = backend->allocate(self->device, sizeof *self->place, error);
-    if (error->kind == ERROR_NONE)
-        self->workspace = backend->allocate(self->device, bytes + 1, error);
-    if (error->kind == ERROR_NONE)
-        backend->workspace_set(self->device, self->workspace, bytes);
-}
-
-/* Somewhere in a run, for what reads that. */
-static void place_set(const struct machine_bench *self)
-{
-    static const struct run_place place = {.update = 1, .rate = 1e-3, .beta1 = 0.9};
-    self->device->backend->copy(self->stream, self->place, &place, sizeof place);
-    self->device->backend->stream_synchronize(self->stream);
-}
-
-bool machine_bench_open(struct machine_bench *self, struct error *error)
-{
-    self->device = hardware_open(self->bench->options, self->node, error);
-    if (self->device != NULL) {
-        self->device->backend->limits(self->device, &self->limits);
-        self->stream = self->device->backend->stream_open(self->device);
-        tensors_open(self, error);
-    }
-    if (!comm_agree(self->world, error))
-        return false;
-    place_set(self);
-    return true;
-}
-
-void machine_bench_close(struct machine_bench *self)
-{
-    void *const memory[] = {self->x,           self->y,         self->weight,
-                            self->other,       self->pre,       self->gradient,
-                            self->convolution, self->workspace, self->place};
-    if (self->device == NULL)
-        return;
-    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
-        if (memory[i] != NULL)
-            self->device->backend->release(self->device, memory[i]);
-    self->device->backend->stream_close(self->stream);
-    self->device->backend->close(self->device);
 }

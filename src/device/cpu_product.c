@@ -287,10 +287,11 @@ bool product_multiplies_bf16(void)
 }
 
 /* One thread is measured, for moments so short that the best of them had its core for itself even
- * where others compute too. */
+ * where others compute too; and for long enough that a core is awake. */
 double product_measure_peak(struct product_cache *cache, enum data_type type, int threads)
 {
-    enum { SIZE = 384, ROUNDS = 8 };
+    enum { SIZE = 384 };
+    const double patience = 5e-3;
     const struct product product = {.type = type,
                                     .m = SIZE,
                                     .n = SIZE,
@@ -306,7 +307,7 @@ double product_measure_peak(struct product_cache *cache, enum data_type type, in
     double best = 0;
 
     ENSURE(memory != NULL, "no memory to measure products");
-    for (int round = 0; round < ROUNDS; round++) {
+    for (double start = clock_now(); clock_now() < start + patience;) {
         const double begin = clock_now();
         product_run(plan, 0, memory, memory + operand, (float *)(memory + 2 * operand),
                     memory + 3 * operand);
