@@ -174,6 +174,15 @@ result "and its tags, over both parts" "$(
     differs epochs "$(points "$work/lightning" | awk '$1 == "epoch" { print $2 ":" $3 }' | sort -u | tr '\n' ' ')" \
         "19:0 29:1 39:1 49:2 59:2 9:0 ")"
 
+result "hparams.yaml has the counts of parameters and the deck" "$(
+    file=$work/lightning/hparams.yaml
+    counted '^model/params/(total|trainable): 9986$' "$file" 2
+    counted '^model/params/non_trainable: 0$' "$file" 1
+    counted '^train:$' "$file" 1
+    counted '^  epochs: 3$' "$file" 1
+    counted "^  style: 'lightning'$" "$file" 1
+    differs keys "$(grep -cE "^  [a-z0-9_]+: (true|false|-?[0-9.]+(e[-+][0-9]+)?|'.*')\$" "$file")" "$(grep -cvE '^$|^\[|\+=' "$work/lightning/deck.ini")")"
+
 run 2 failed $tiny run.dir="$work/failed" output.style=lightning train.epochs=2 optim.lr=1e30
 result "exec_time.log is there when a run ends and when it fails" "$(
     [ $status -ne 0 ] || echo "did not fail; "

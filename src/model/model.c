@@ -109,13 +109,37 @@ struct unit_tensor *unit_add_tensor(struct unit *unit, uint32_t *next_index, con
     return tensor;
 }
 
+int64_t unit_parameter_count(const struct unit *unit)
+{
+    int64_t count = 0;
+    for (int t = 0; t < unit->tensor_count; t++)
+        if (unit->tensors[t].kind == TENSOR_PARAMETER)
+            count += unit->tensors[t].count;
+    return count;
+}
+
+int64_t unit_trainable_count(const struct unit *unit)
+{
+    int64_t count = 0;
+    for (int t = 0; t < unit->tensor_count; t++)
+        if (unit->tensors[t].kind == TENSOR_PARAMETER && unit->tensors[t].trainable)
+            count += unit->tensors[t].count;
+    return count;
+}
+
 int64_t model_parameter_count(const struct model *model)
 {
     int64_t count = 0;
     for (int u = 0; u < model->unit_count; u++)
-        for (int t = 0; t < model->units[u].tensor_count; t++)
-            if (model->units[u].tensors[t].kind == TENSOR_PARAMETER)
-                count += model->units[u].tensors[t].count;
+        count += unit_parameter_count(&model->units[u]);
+    return count;
+}
+
+int64_t model_trainable_count(const struct model *model)
+{
+    int64_t count = 0;
+    for (int u = 0; u < model->unit_count; u++)
+        count += unit_trainable_count(&model->units[u]);
     return count;
 }
 

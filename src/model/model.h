@@ -68,7 +68,11 @@ bool model_apply_options(struct model *model, const struct options *options, str
 
 void model_close(struct model *model);
 
+/* Numbers that are learned; those of them that this run trains. */
+int64_t unit_parameter_count(const struct unit *unit);
+int64_t unit_trainable_count(const struct unit *unit);
 int64_t model_parameter_count(const struct model *model);
+int64_t model_trainable_count(const struct model *model);
 
 /* The lowest unit with something to train: backward passes end there. */
 int model_first_trainable(const struct model *model);

@@ -123,13 +123,11 @@ static void model_put(json_t *run, const struct trainer *trainer)
 {
     const struct session *session = &trainer->session;
     const struct model *model = session->model;
-    int64_t all = model_parameter_count(model), trained = 0;
-    for (int u = 0; u < model->unit_count; u++)
-        trained += unit_trainable(&model->units[u]);
+    int64_t all = model_parameter_count(model);
     value_put(run, "model", value_name(trainer->options.model.name));
     value_put(run, "image", json_integer(model->image));
     value_put(run, "parameters", json_integer(all));
-    value_put(run, "trainable_parameters", json_integer(trained));
+    value_put(run, "trainable_parameters", json_integer(model_trainable_count(model)));
     value_put(run, "parameter_mb", value_number((double)all * sizeof(float) / 1e6));
     value_put(run, "flops_per_image", value_number(model->flops_per_image));
     value_put(run, "peak_flops", value_number(session->limits.peak_flops[session->compute]));

@@ -18,24 +18,6 @@ int64_t run_planned_bytes(const struct session *session)
     return (int64_t)(session_needs(session) + session->base);
 }
 
-int64_t unit_trainable(const struct unit *unit)
-{
-    int64_t count = 0;
-    for (int t = 0; t < unit->tensor_count; t++)
-        if (unit->tensors[t].kind == TENSOR_PARAMETER && unit->tensors[t].trainable)
-            count += unit->tensors[t].count;
-    return count;
-}
-
-static int64_t unit_parameters(const struct unit *unit)
-{
-    int64_t count = 0;
-    for (int t = 0; t < unit->tensor_count; t++)
-        if (unit->tensors[t].kind == TENSOR_PARAMETER)
-            count += unit->tensors[t].count;
-    return count;
-}
-
 /* ---- ranks */
 
 static double seconds_of(struct timeval time)
@@ -186,9 +168,9 @@ bool units_write(const struct trainer *trainer, const double *seconds, struct er
     bool good = csv_open(&csv, path, header, 0, 0, error);
     for (int u = 0; good && u < model->unit_count; u++)
         good =
-            unit_write(&csv, model->units[u].name, unit_parameters(&model->units[u]),
-                       unit_trainable(&model->units[u]), session->memory_rows[ARENA_UNIT_ROWS + u],
-                       seconds + UNIT_TIMES * u, error);
+            unit_write(&csv, model->units[u].name, unit_parameter_count(&model->units[u]),
+                       unit_trainable_count(&model->units[u]),
+                       session->memory_rows[ARENA_UNIT_ROWS + u], seconds + UNIT_TIMES * u, error);
     good = good && unit_write(&csv, "(the step)", 0, 0, session->memory_rows[ARENA_SHARED_ROW],
                               seconds + UNIT_TIMES * model->unit_count, error);
     good = good && csv_flush(&csv, error);

@@ -31,7 +31,4 @@ bool ranks_write(const struct trainer *trainer, const struct rank_facts *facts,
 /* What a rank was to take of the memory that counts, with what was taken before. */
 int64_t run_planned_bytes(const struct session *session);
 
-/* Elements of a unit's parameters that are trained. */
-int64_t unit_trainable(const struct unit *unit);
-
 #endif

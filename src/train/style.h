@@ -65,6 +65,8 @@ struct style_end {
 /* NULL: the style says nothing then. All are called on every rank, log_info speaks on the first. */
 struct style {
     void (*start)(const struct style_run *run);
+    /* Rank 0's, then: a file of the style's own. */
+    bool (*begin)(const struct style_run *run, struct error *error);
     void (*epoch_begin)(const struct style_run *run, int64_t epoch);
     void (*step)(const struct style_run *run, const struct style_step *step);
     void (*epoch)(const struct style_run *run, const struct style_epoch *epoch);
@@ -88,6 +90,9 @@ void style_resolve(struct options *options);
 /* Does a log interval end at this step of the run (steps that were done, in all and of the epoch)?
  */
 bool style_is_due(const struct options *options, int64_t step, int64_t epoch_step);
+
+/* hparams.yaml, into the run's folder. */
+bool style_hparams_write(const struct style_run *run, struct error *error);
 
 /* A number as Python's print shows it: the fewest digits that read back, "0.05", "1e-05", "2.0". */
 const char *style_number(double value, char *text, size_t size);

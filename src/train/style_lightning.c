@@ -41,15 +41,6 @@ static void frame_say(const char *left, const char *middle, const char *right, c
     log_info("%s", line);
 }
 
-static int64_t unit_parameters(const struct unit *unit, bool trained)
-{
-    int64_t count = 0;
-    for (int i = 0; i < unit->tensor_count; i++)
-        if (unit->tensors[i].kind == TENSOR_PARAMETER && (!trained || unit->tensors[i].trainable))
-            count += unit->tensors[i].count;
-    return count;
-}
-
 static void row_say(int number, const char *name, const char *type, int64_t count)
 {
     char figure[COUNT_SIZE];
@@ -72,7 +63,7 @@ static void table_say(const struct style_run *run)
             model_parameter_count(model));
     for (int u = 0; u < model->unit_count; u++) {
         snprintf(name, sizeof name, "net.%s", model->units[u].name);
-        row_say(u + 1, name, "Unit", unit_parameters(&model->units[u], false));
+        row_say(u + 1, name, "Unit", unit_parameter_count(&model->units[u]));
     }
     frame_say("\u2514", "\u2534", "\u2518", "\u2500");
 }
@@ -81,11 +72,8 @@ static void start_say(const struct style_run *run)
 {
     const struct model *model = run->model;
     char figure[COUNT_SIZE];
-    double total = 0, trained = 0;
-    for (int u = 0; u < model->unit_count; u++) {
-        total += (double)unit_parameters(&model->units[u], false);
-        trained += (double)unit_parameters(&model->units[u], true);
-    }
+    double total = (double)model_parameter_count(model);
+    double trained = (double)model_trainable_count(model);
     table_say(run);
     log_info("Trainable params: %-10s", count_text(trained, figure, sizeof figure));
     log_info("Non-trainable params: %-10s", count_text(total - trained, figure, sizeof figure));
@@ -149,4 +137,5 @@ static bool time_write(const char *folder, double seconds, struct error *error)
     return atomic_file_write(path, text, error);
 }
 
-const struct style style_lightning = {.start = start_say, .epoch = epoch_say, .close = time_write};
+const struct style style_lightning = {
+    .start = start_say, .begin = style_hparams_write, .epoch = epoch_say, .close = time_write};

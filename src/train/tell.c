@@ -49,8 +49,11 @@ void tell_start(const struct trainer *trainer)
 {
     const struct style *style = style_of(&trainer->options);
     const struct style_run run = run_facts(trainer);
+    struct error error = {.kind = ERROR_NONE};
     if (style->start != NULL)
         style->start(&run);
+    if (style->begin != NULL && trainer->world->rank == 0 && !style->begin(&run, &error))
+        log_warn("%s", error.text);
 }
 
 void tell_step(struct trainer *trainer, const struct metrics_row *row)
