@@ -115,8 +115,8 @@ static bool read_tables(struct packed *self, struct packed_stretch *stretch, str
     return !self->set.encoded || check_offsets(stretch, error);
 }
 
-static bool add_stretch(struct dataset *dataset, const char *name, int64_t file, int split,
-                        struct error *error)
+static bool add_stretch(struct dataset *dataset, const char *name, int64_t file,
+                        enum data_split split, struct error *error)
 {
     struct packed *self = dataset->self;
     struct packed_stretch *stretch = &self->stretches[self->stretch_count];

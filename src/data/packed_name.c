@@ -8,9 +8,9 @@
 #include "core/text.h"
 #include "data/packed.h"
 
-static const char ending[] = ".h5", numbered_ending[] = "-00000-of-00000.h5";
+static const char ending[] = ".h5";
 
-enum { ENDING = sizeof ending - 1, NUMBERED_ENDING = sizeof numbered_ending - 1 };
+enum { ENDING = sizeof ending - 1, NUMBERED_ENDING = sizeof "-00000-of-00000.h5" - 1 };
 
 void packed_path(char path[PACKED_PATH], const char *name, int64_t file, int64_t files)
 {
