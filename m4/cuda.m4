@@ -1,12 +1,16 @@
-# VITTRAIN_EMULATION: a C++ compiler for the tests of the GPU's sources on the host.
+# VITTRAIN_EMULATION: a C++ compiler for the tests of the GPU's sources on the host. GNU's: the checks go by
+# the calls that its -fsanitize=thread makes, and clang makes others.
 # VITTRAIN_CUDA: --with-cuda=auto|yes|no|PREFIX and --with-cuda-arch=LIST: the module for GPUs.
 
 AC_DEFUN([VITTRAIN_EMULATION], [
   AC_LANG_PUSH([C++])
-  AC_MSG_CHECKING([whether $CXX compiles C++17])
+  AC_MSG_CHECKING([whether $CXX is GNU C++17])
   vittrain_save_CXXFLAGS=$CXXFLAGS
   CXXFLAGS="-std=c++17 -fPIC $SANITIZER_CFLAGS"
-  AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <functional>]])],
+  AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <functional>
+#ifdef __clang__
+#error "not GNU's"
+#endif]])],
     [vittrain_emulation=yes], [vittrain_emulation=no])
   CXXFLAGS=$vittrain_save_CXXFLAGS
   AC_MSG_RESULT([$vittrain_emulation])
