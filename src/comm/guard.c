@@ -52,8 +52,9 @@ bool guard_is_open(void)
     return guard.open;
 }
 
-/* ---- the end of the job: a launcher kills its ranks as soon as a first one has ended, perhaps before
- * it is the turn of the others' threads that wait for its SIGTERM; the guards shall not tell that. */
+/* ---- the end of the job: a launcher kills its ranks as soon as a first one has ended, perhaps
+ * before it is the turn of the others' threads that wait for its SIGTERM; the guards shall not tell
+ * that. */
 
 enum { END_SIGNAL = SIGUSR2 };
 
@@ -70,17 +71,26 @@ void guard_meet(const int *processes, int count)
     guard.node_count = count;
 }
 
+enum { PROCESS_NAME = 32 };
+
+/* "" where there is no such process. */
+static void process_name(pid_t process, char name[PROCESS_NAME])
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%ld/comm", (long)process);
+    FILE *file = fopen(path, "re");
+    if (file == NULL || fscanf(file, "%31s", name) != 1)
+        name[0] = '\0';
+    if (file != NULL)
+        fclose(file);
+}
+
 /* Or has somebody else got its number, or is it another's in a container? */
 static bool is_guard(int process)
 {
-    char path[64], name[32] = "";
-    snprintf(path, sizeof path, "/proc/%d/comm", process);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    bool read = fscanf(file, "%31s", name) == 1;
-    fclose(file);
-    return read && strcmp(name, name_of_guards) == 0;
+    char name[PROCESS_NAME];
+    process_name(process, name);
+    return strcmp(name, name_of_guards) == 0;
 }
 
 void guard_tell_end(void)
@@ -213,13 +223,8 @@ static void say(int descriptor, const char *line, int length)
 /* The stderr of mpirun, where that is this rank's parent; -1: it is not. */
 static int launcher_stderr_open(void)
 {
-    char path[64], name[32] = "";
-    snprintf(path, sizeof path, "/proc/%ld/comm", (long)guard.launcher_process);
-    FILE *file = fopen(path, "re");
-    if (file != NULL && fscanf(file, "%31s", name) != 1)
-        name[0] = '\0';
-    if (file != NULL)
-        fclose(file);
+    char path[64], name[PROCESS_NAME];
+    process_name(guard.launcher_process, name);
     if (strcmp(name, "mpirun") != 0 && strcmp(name, "mpiexec") != 0 && strcmp(name, "orterun") != 0)
         return -1;
     snprintf(path, sizeof path, "/proc/%ld/fd/2", (long)guard.launcher_process);

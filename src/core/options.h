@@ -311,6 +311,9 @@ bool options_check(const struct options *options, struct error *error);
  * options_print_differences lists only what differs from the defaults. The caller frees the text.
  */
 char *options_to_text(const struct options *options);
+/* Each option, in the deck's order: its `section.key` and its value as text. */
+typedef void option_visit(void *user, const char *name, const char *value);
+void options_visit(const struct options *options, option_visit *visit, void *user);
 void options_print(const struct options *options, FILE *file);
 
 /* The value of one key as text ("train.batch" -> "64"); aborts on an unknown key. */

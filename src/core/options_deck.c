@@ -214,6 +214,15 @@ static void write_entry(const struct option_entry *entry, const char *text, FILE
     }
 }
 
+void options_visit(const struct options *options, option_visit *visit, void *user)
+{
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        char value[OPTION_TEXT];
+        option_write(entry, options, value, sizeof value);
+        visit(user, entry->name, value);
+    }
+}
+
 char *options_to_text(const struct options *options)
 {
     char *text = NULL;

@@ -9,9 +9,8 @@
 #include "train/style.h"
 
 struct hparams {
-    const struct options *options;
     FILE *file;
-    char section[64], key[128]; /* of the pair before */
+    const char *section; /* with which the option before began */
 };
 
 /* YAML 1.1 knows no number with an exponent and without a point: 1e-05 is 1.0e-05. */
@@ -38,38 +37,15 @@ static void value_put(FILE *file, const char *text)
     }
 }
 
-/* A long text comes in several pairs. */
-static bool pair_put(void *user, const char *where, const char *name, const char *value,
-                     struct error *error)
+static void option_put(void *user, const char *name, const char *value)
 {
     struct hparams *hparams = user;
-    char key[sizeof hparams->key], text[OPTION_TEXT];
-    (void)where, (void)value, (void)error;
-    snprintf(key, sizeof key, "%.*s", (int)strcspn(name, "+ "), name);
-    const int dot = (int)strcspn(key, ".");
-    if (strcmp(key, hparams->key) == 0)
-        return true;
-    strcpy(hparams->key, key);
-    if (strncmp(hparams->section, key, (size_t)dot + 1) != 0) {
-        snprintf(hparams->section, sizeof hparams->section, "%.*s", dot + 1, key);
-        fprintf(hparams->file, "%.*s:\n", dot, key);
-    }
-    options_value_text(hparams->options, key, text, sizeof text);
-    fprintf(hparams->file, "  %s: ", key + dot + 1);
-    value_put(hparams->file, text);
-    return true;
-}
-
-static bool options_put(const struct options *options, FILE *file, struct error *error)
-{
-    struct hparams hparams = {.options = options, .file = file};
-    char *deck = options_to_text(options);
-    FILE *pairs = fmemopen(deck, strlen(deck), "r");
-    ENSURE(pairs != NULL, "no memory to read the deck");
-    bool good = deck_read_pairs(pairs, "the deck", pair_put, &hparams, error);
-    fclose(pairs);
-    free(deck);
-    return good;
+    const size_t dot = strcspn(name, ".");
+    if (strncmp(hparams->section, name, dot + 1) != 0)
+        fprintf(hparams->file, "%.*s:\n", (int)dot, name);
+    hparams->section = name;
+    fprintf(hparams->file, "  %s: ", name + dot + 1);
+    value_put(hparams->file, value);
 }
 
 bool style_hparams_write(const struct style_run *run, struct error *error)
@@ -81,10 +57,7 @@ bool style_hparams_write(const struct style_run *run, struct error *error)
     snprintf(path, sizeof path, "%s/hparams.yaml", run->folder);
     if (!atomic_file_open(&file, path, error))
         return false;
-    if (!options_put(run->options, file.stream, error)) {
-        atomic_file_discard(&file);
-        return false;
-    }
+    options_visit(run->options, option_put, &(struct hparams){.file = file.stream, .section = ""});
     fprintf(file.stream, "model/params/total: %lld\n", (long long)total);
     fprintf(file.stream, "model/params/trainable: %lld\n", (long long)trained);
     fprintf(file.stream, "model/params/non_trainable: %lld\n", (long long)(total - trained));
