@@ -118,24 +118,22 @@ static double processor_seconds(void)
 static double measure(struct bench *bench, int work, double *of_processor_time)
 {
     double begin = clock_now(), waited = 0, before = processor_seconds();
-    int64_t images = 0, steps = sampler_steps(&bench->sampler);
-    for (uint32_t epoch = 0; clock_now() - begin < SECONDS; epoch++) {
-        loader_stop(bench->loader);
-        sampler_set_epoch(&bench->sampler, epoch);
-        loader_start(bench->loader, 0);
-        for (int64_t taken = 0; taken < steps && clock_now() - begin < SECONDS; taken++) {
-            struct batch *batch = loader_next(bench->loader, &waited);
-            ENSURE(batch->error.kind == ERROR_NONE, "%s", batch->error.text);
-            do {
-                if (work & TRANSFORMING)
-                    transform(bench, batch);
-                images += batch->count;
-            } while (!(work & LOADING) && clock_now() - begin < SECONDS);
-            loader_give_back(bench->loader, batch);
-        }
+    int64_t images = 0;
+    loader_start(bench->loader, 0, 0, INT32_MAX);
+    while (clock_now() - begin < SECONDS) {
+        struct batch *batch = loader_next(bench->loader, &waited);
+        ENSURE(batch->error.kind == ERROR_NONE, "%s", batch->error.text);
+        do {
+            if (work & TRANSFORMING)
+                transform(bench, batch);
+            images += batch->count;
+        } while (!(work & LOADING) && clock_now() - begin < SECONDS);
+        loader_give_back(bench->loader, batch);
     }
-    *of_processor_time = (double)images / (processor_seconds() - before);
-    return (double)images / (clock_now() - begin);
+    const double processor = processor_seconds() - before, seconds = clock_now() - begin;
+    loader_stop(bench->loader);
+    *of_processor_time = (double)images / processor;
+    return (double)images / seconds;
 }
 
 static void report(const struct bench *bench, const char *name, const char *of, double value)

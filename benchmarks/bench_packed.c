@@ -84,20 +84,17 @@ static struct rate measure_loader(struct bench *bench, uint32_t *epoch)
     const double cores = cores_now();
     double begin = clock_now(), waited = 0;
     int64_t records = 0;
-    const int64_t steps = sampler_steps(&bench->sampler);
+    loader_start(bench->loader, (*epoch)++, 0, INT32_MAX);
     while (clock_now() - begin < TURN) {
-        loader_stop(bench->loader);
-        sampler_set_epoch(&bench->sampler, (*epoch)++);
-        loader_start(bench->loader, 0);
-        for (int64_t step = 0; step < steps && clock_now() - begin < TURN; step++) {
-            struct batch *batch = loader_next(bench->loader, &waited);
-            ENSURE(batch->error.kind == ERROR_NONE, "%s", batch->error.text);
-            records += batch->count;
-            loader_give_back(bench->loader, batch);
-        }
+        struct batch *batch = loader_next(bench->loader, &waited);
+        ENSURE(batch->error.kind == ERROR_NONE, "%s", batch->error.text);
+        records += batch->count;
+        loader_give_back(bench->loader, batch);
     }
-    return (struct rate){(double)records / (clock_now() - begin),
-                         (double)records / (cores_now() - cores)};
+    const struct rate rate = {(double)records / (clock_now() - begin),
+                              (double)records / (cores_now() - cores)};
+    loader_stop(bench->loader);
+    return rate;
 }
 
 static void *copy_some(void *argument)
@@ -106,10 +103,11 @@ static void *copy_some(void *argument)
     const struct bench *bench = copier->bench;
     const int64_t bytes = bench->record_bytes, threads = bench->options.data.workers;
     const int64_t places = SLOTS * bench->options.train.batch, count = bench->dataset.count;
+    const uint32_t *order = bench->sampler.order[0].samples;
     const double begin = clock_now();
     for (int64_t i = copier->number; clock_now() - begin < TURN; i += threads) {
         memcpy(bench->batches + i % places * bytes,
-               bench->records + (int64_t)bench->sampler.order[i % count] * bytes, (size_t)bytes);
+               bench->records + (int64_t)order[i % count] * bytes, (size_t)bytes);
         copier->copied++;
     }
     return NULL;

@@ -1,6 +1,6 @@
-/* The loader against the sampler: all batches in order, whatever the number of threads; starting
- * anywhere, stopping anywhere; a record that cannot be read. The data set is one of the test's own,
- * so that reads can fail and can be counted. */
+/* The loader against the sampler: all batches in order, whatever the number of threads; from one
+ * epoch to the next; starting anywhere, stopping anywhere; a record that cannot be read. The data
+ * set is one of the test's own, so that reads can fail and can be counted. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -48,8 +49,8 @@ static struct dataset probe = {.format = &probe_format,
 static struct device *device;
 static struct options options;
 static struct augment augment;
-static struct crop crop; /* inactive: as stored */
-static struct sampler sampler;
+static struct crop crop;                 /* inactive: as stored */
+static struct sampler sampler, expected; /* the loader's; the same, with the orders to compare */
 static struct error error;
 
 static int open_device(void **state)
@@ -76,42 +77,59 @@ static int set_up(void **state)
     return 0;
 }
 
+static void open_samplers(int64_t global_batch, int64_t accumulate, int rank, int size)
+{
+    sampler_open(&sampler, 1, SAMPLES, global_batch, accumulate, true, false, rank, size);
+    sampler_open(&expected, 1, SAMPLES, global_batch, accumulate, true, false, rank, size);
+}
+
+static void close_samplers(void)
+{
+    sampler_close(&sampler);
+    sampler_close(&expected);
+}
+
 static struct loader *open_loader(int workers, int slots)
 {
-    struct loader *loader = loader_open(&probe, &sampler, &augment, &crop, device, workers, slots, &error);
+    struct loader *loader =
+        loader_open(&probe, &sampler, &augment, &crop, device, workers, slots, &error);
     assert_non_null(loader);
     return loader;
 }
 
-static void check_batch(const struct batch *batch, int64_t step, int64_t micro)
+static void check_batch(const struct batch *batch, uint32_t epoch, int64_t step, int64_t micro)
 {
-    struct sampler_slice slice = sampler_slice_at(&sampler, step, micro);
+    struct sampler_slice slice = sampler_slice_at(&expected, step, micro);
+    sampler_draw(&expected, epoch);
+    const uint32_t *samples = sampler_order_of(&expected, epoch)->samples;
     assert_int_equal(batch->count, slice.count);
     assert_int_equal(batch->position, slice.position);
     assert_int_equal(batch->global_count, slice.global_count);
     assert_int_equal(batch->error.kind, ERROR_NONE);
     for (int64_t i = 0; i < batch->count; i++) {
-        uint32_t record = sampler.order[slice.begin + i];
+        uint32_t record = samples[slice.begin + i];
         assert_int_equal(batch->records[i], record);
         assert_int_equal(batch->labels[i], record * 2);
         for (int p = 0; p < PIXELS; p++)
             assert_int_equal(batch->pixels[i * PIXELS + p], record & 0xff);
         struct pixel_plan plan;
-        augment_plan(&augment, sampler.epoch, record, &plan);
+        augment_plan(&augment, epoch, record, &plan);
         assert_memory_equal(&batch->plans[i], &plan, sizeof plan);
     }
 }
 
-/* Takes the epoch from first_step on to its end. */
-static void take_epoch(struct loader *loader, int64_t first_step)
+/* Takes some steps, which may begin anywhere in an epoch and go through several. */
+static void take_steps(struct loader *loader, int64_t epoch, int64_t first_step, int64_t steps)
 {
     double waited = 0;
-    loader_start(loader, first_step);
-    for (int64_t step = first_step; step < sampler_steps(&sampler); step++)
+    const int64_t epoch_steps = sampler_steps(&sampler);
+    const int64_t first = epoch * epoch_steps + first_step;
+    loader_start(loader, epoch, first_step, steps);
+    for (int64_t number = first; number < first + steps; number++)
         for (int64_t micro = 0; micro < sampler.accumulate; micro++) {
             struct batch *batch = loader_next(loader, &waited);
             assert_non_null(batch);
-            check_batch(batch, step, micro);
+            check_batch(batch, (uint32_t)(number / epoch_steps), number % epoch_steps, micro);
             loader_give_back(loader, batch);
         }
     assert_null(loader_next(loader, &waited));
@@ -124,16 +142,67 @@ static void test_order(void **state)
     (void)state;
     for (int workers = 1; workers <= 8; workers++)
         for (int size = 1; size <= 8; size += 7) {
-            sampler_open(&sampler, 1, SAMPLES, 20, 3, true, false, size - 1, size);
+            open_samplers(20, 3, size - 1, size);
             struct loader *loader = open_loader(workers, 2 + workers % 3);
-            for (uint32_t epoch = 0; epoch < 3; epoch++) {
-                sampler_set_epoch(&sampler, epoch);
-                take_epoch(loader, epoch);
-            }
+            for (int64_t epoch = 0; epoch < 3; epoch++)
+                take_steps(loader, epoch, epoch, 4 + 5 * epoch);
             loader_close(loader);
-            sampler_close(&sampler);
+            close_samplers();
         }
     assert_int_equal(atomic_load(&signals_open), 0);
+}
+
+/* Epochs of one step, of a few, of more than the ring holds; the first step is an epoch's end, too.
+ */
+static void test_epochs(void **state)
+{
+    (void)state;
+    static const int64_t batches[] = {200, 50, 10};
+    for (int workers = 1; workers <= 5; workers += 2)
+        for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++)
+            for (int64_t accumulate = 1; accumulate <= 2; accumulate++) {
+                open_samplers(batches[b], accumulate, 0, 1);
+                const int64_t epoch_steps = sampler_steps(&sampler);
+                struct loader *loader = open_loader(workers, 4);
+                take_steps(loader, 0, 0, 7 * epoch_steps);
+                take_steps(loader, 3, epoch_steps, 2 * epoch_steps + 1);
+                take_steps(loader, 2, epoch_steps - 1, 0);
+                loader_close(loader);
+                close_samplers();
+            }
+}
+
+/* Waits until so many samples have been read, at most 20 s; returns how many there are. */
+static int wait_for_reads(int count)
+{
+    for (int i = 0; i < 20000 && atomic_load(&reads) < count; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    return atomic_load(&reads);
+}
+
+/* Before each batch is asked for the ring holds it and those that follow, across the ends of
+ * epochs. Nothing is read beyond the last step. */
+static void test_ring_stays_full(void **state)
+{
+    (void)state;
+    enum { SLOTS = 4, BATCH = 20, EPOCH_STEPS = 6, STEPS = 3 * EPOCH_STEPS - 1 };
+    open_samplers(BATCH, 1, 0, 1);
+    struct loader *loader = open_loader(3, SLOTS);
+    double waited = 0;
+    atomic_store(&reads, 0);
+    loader_start(loader, 0, 0, STEPS);
+    for (int number = 0; number < STEPS; number++) {
+        const int end = number + SLOTS < STEPS ? number + SLOTS : STEPS;
+        const int wanted = end / EPOCH_STEPS * SAMPLES + end % EPOCH_STEPS * BATCH;
+        assert_int_equal(wait_for_reads(wanted), wanted);
+        struct batch *batch = loader_next(loader, &waited);
+        check_batch(batch, (uint32_t)(number / EPOCH_STEPS), number % EPOCH_STEPS, 0);
+        loader_give_back(loader, batch);
+    }
+    assert_null(loader_next(loader, &waited));
+    assert_int_equal(atomic_load(&reads), 2 * SAMPLES + (EPOCH_STEPS - 1) * BATCH);
+    loader_close(loader);
+    close_samplers();
 }
 
 /* Eight ranks and batches of 3: most of them get nothing. */
@@ -141,75 +210,75 @@ static void test_empty_batches(void **state)
 {
     (void)state;
     for (int rank = 0; rank < 8; rank++) {
-        sampler_open(&sampler, 1, SAMPLES, 3, 2, true, false, rank, 8);
+        open_samplers(3, 2, rank, 8);
         struct loader *loader = open_loader(2, 3);
         int before = atomic_load(&reads);
-        take_epoch(loader, 0);
+        take_steps(loader, 0, 0, 2 * sampler_steps(&sampler));
         if (rank >= 3)
             assert_int_equal(atomic_load(&reads), before);
         loader_close(loader);
-        sampler_close(&sampler);
+        close_samplers();
     }
 }
 
 static void test_start_again(void **state)
 {
     (void)state;
-    sampler_open(&sampler, 1, SAMPLES, 10, 1, true, false, 0, 1);
+    open_samplers(10, 1, 0, 1);
     struct loader *loader = open_loader(3, 4);
     double waited = 0;
     for (int64_t taken = 0; taken < 6; taken++) {
-        loader_start(loader, taken);
+        loader_start(loader, taken, taken, 30);
         for (int64_t step = taken; step < 2 * taken; step++) {
             struct batch *batch = loader_next(loader, &waited);
-            check_batch(batch, step, 0);
+            check_batch(batch, (uint32_t)taken, step, 0);
             loader_give_back(loader, batch);
         }
         loader_stop(loader);
         assert_null(loader_next(loader, &waited));
-        sampler_set_epoch(&sampler, (uint32_t)taken + 1);
     }
-    take_epoch(loader, 0);
-    take_epoch(loader, 11);
+    take_steps(loader, 6, 0, 11);
+    take_steps(loader, 6, 11, 0);
     loader_close(loader);
-    sampler_close(&sampler);
+    close_samplers();
 }
 
 /* slots - 1 batches may be held; the ring goes no further than its slots. */
 static void test_held_batches(void **state)
 {
     (void)state;
-    sampler_open(&sampler, 1, SAMPLES, 10, 1, true, false, 0, 1);
+    open_samplers(10, 1, 0, 1);
     struct loader *loader = open_loader(2, 4);
     struct batch *held[3];
     double waited = 0;
     int before = atomic_load(&reads);
-    loader_start(loader, 0);
+    loader_start(loader, 0, 0, 11);
     for (int i = 0; i < 3; i++)
         held[i] = loader_next(loader, &waited);
     for (int i = 0; i < 3; i++)
-        check_batch(held[i], i, 0);
+        check_batch(held[i], 0, i, 0);
     assert_in_range(atomic_load(&reads) - before, 30, 40);
     for (int i = 0; i < 3; i++)
         loader_give_back(loader, held[i]);
     for (int step = 3; step < 11; step++) {
         struct batch *batch = loader_next(loader, &waited);
-        check_batch(batch, step, 0);
+        check_batch(batch, 0, step, 0);
         loader_give_back(loader, batch);
     }
     loader_close(loader);
-    sampler_close(&sampler);
+    close_samplers();
 }
 
 static void test_bad_record(void **state)
 {
     (void)state;
     for (int workers = 1; workers <= 4; workers += 3) {
-        sampler_open(&sampler, 1, SAMPLES, 40, 1, true, false, 0, 1);
-        atomic_store(&bad_record, sampler.order[57]);
+        open_samplers(40, 1, 0, 1);
+        sampler_draw(&expected, 0);
+        atomic_store(&bad_record, sampler_order_of(&expected, 0)->samples[57]);
         struct loader *loader = open_loader(workers, 3);
         double waited = 0;
-        loader_start(loader, 0);
+        loader_start(loader, 0, 0, 3);
         for (int step = 0; step < 3; step++) {
             struct batch *batch = loader_next(loader, &waited);
             assert_int_equal(batch->error.kind, step == 1 ? ERROR_DATA : ERROR_NONE);
@@ -221,9 +290,9 @@ static void test_bad_record(void **state)
             loader_give_back(loader, batch);
         }
         atomic_store(&bad_record, -1);
-        take_epoch(loader, 0);
+        take_steps(loader, 0, 0, 3);
         loader_close(loader);
-        sampler_close(&sampler);
+        close_samplers();
     }
 }
 
@@ -231,12 +300,12 @@ static void test_bad_record(void **state)
 static void test_close_anywhere(void **state)
 {
     (void)state;
-    sampler_open(&sampler, 1, SAMPLES, 10, 1, true, false, 0, 1);
+    open_samplers(10, 1, 0, 1);
     for (int taken = -1; taken <= 11; taken++) {
         struct loader *loader = open_loader(1 + (taken & 3), 3);
         double waited = 0;
         if (taken >= 0)
-            loader_start(loader, 0);
+            loader_start(loader, 0, 0, 11);
         for (int i = 0; i < taken; i++) {
             struct batch *batch = loader_next(loader, &waited);
             if (i + 1 < taken)
@@ -245,7 +314,7 @@ static void test_close_anywhere(void **state)
         loader_close(loader);
     }
     loader_close(NULL);
-    sampler_close(&sampler);
+    close_samplers();
 }
 
 static struct device_backend poor_backend;
@@ -263,10 +332,10 @@ static void test_no_memory(void **state)
     poor_backend = *device->backend;
     poor_backend.allocate_pinned = no_memory;
     struct device poor = {.backend = &poor_backend};
-    sampler_open(&sampler, 1, SAMPLES, 10, 1, true, false, 0, 1);
+    open_samplers(10, 1, 0, 1);
     assert_null(loader_open(&probe, &sampler, &augment, &crop, &poor, 2, 2, &error));
     assert_int_equal(error.kind, ERROR_MEMORY);
-    sampler_close(&sampler);
+    close_samplers();
 }
 
 int main(void)
@@ -274,6 +343,8 @@ int main(void)
     cmocka_set_message_output(CM_OUTPUT_TAP);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_order, set_up),
+        cmocka_unit_test_setup(test_epochs, set_up),
+        cmocka_unit_test_setup(test_ring_stays_full, set_up),
         cmocka_unit_test_setup(test_empty_batches, set_up),
         cmocka_unit_test_setup(test_start_again, set_up),
         cmocka_unit_test_setup(test_held_batches, set_up),

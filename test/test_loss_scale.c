@@ -80,8 +80,7 @@ static void run_open(struct trainer *trainer, const char *settings)
     if (!trainer_open(trainer, &options, world, &error))
         fail_msg("%s", error.text);
     session_activations(&trainer->session, true);
-    sampler_set_epoch(&trainer->train.sampler, 0);
-    loader_start(trainer->train.loader, 0);
+    loader_start(trainer->train.loader, 0, 0, trainer->steps_per_epoch);
 }
 
 static bool run_step(struct trainer *trainer, int64_t number, struct error *error)
@@ -175,7 +174,7 @@ static void check_bad_record(const char *precision, const char *mesh, int64_t ba
     const off_t place = (bad_step * BATCH + BATCH - 1) * RECORD;
     assert_true(world->rank != 0 || pwrite(file, &labels[0], 1, place) == 1);
     comm_barrier(world);
-    loader_start(trainer.train.loader, 0);
+    loader_start(trainer.train.loader, 0, 0, trainer.steps_per_epoch);
     for (int64_t step = 0; step <= bad_step + ahead; step++) {
         assert_int_equal(error.kind, ERROR_NONE); /* what is written meanwhile is good */
         assert_int_equal(ranks_where(run_step(&trainer, step, &error)),

@@ -122,8 +122,7 @@ static bool steps_run(struct session *session, struct data_feed *feed,
     flat_refresh(&session->flat);
     step_open(&step, session, feed, &optimizer);
     session_activations(session, true);
-    sampler_set_epoch(&feed->sampler, 0);
-    loader_start(feed->loader, 0);
+    loader_start(feed->loader, 0, 0, sampler_steps(&feed->sampler));
     for (int number = 0; number < 2; number++) {
         shard_counted.sent = replica_counted.sent = 0;
         if (!step_run(&step, number, 1e-3, &times, error))

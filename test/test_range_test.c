@@ -71,8 +71,7 @@ static void steps_run(struct rehearsal *rehearsal, int64_t first, int64_t end)
 {
     struct step_times times = {0};
     struct error error = {0};
-    sampler_set_epoch(&rehearsal->feed.sampler, 0);
-    loader_start(rehearsal->feed.loader, first);
+    loader_start(rehearsal->feed.loader, 0, first, end - first);
     for (int64_t step = first; step < end; step++)
         if (!step_run(&rehearsal->step, step, 1e-2, &times, &error))
             fail_msg("%s", error.text);

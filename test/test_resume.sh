@@ -19,7 +19,7 @@ same() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-echo 1..18
+echo 1..19
 for ranks in 1 2; do
     run $ranks whole$ranks $steps run.dir="$work/whole$ranks"
     result "a run of two epochs on $ranks ranks" "$([ $status -eq 0 ] || echo "status $status")" \
@@ -73,6 +73,15 @@ for step in 1 2 3; do
     [ -e "$work/clock/checkpoints/step-0000000$step.h5" ] || bad="$bad no step $step;"
 done
 result 'checkpoints by the clock, also where an epoch is one step' "$bad" "$work/clock.log"
+
+# The loader of the one run goes on through its epochs; that of the other begins anew with each.
+short="$small debug.fraction=0.03 data.shuffle_block=16 data.drop_last=on train.accumulate=2 data.workers=3 \
+augment.mixup=0.2 augment.rand_augment=2 output.tensorboard=off"
+run 2 through $short run.dir="$work/through" train.epochs=3
+for epochs in 1 2 3; do
+    run 2 anew $short run.dir="$work/anew" train.epochs=$epochs
+done
+same 'three short epochs in one go and one by one, bit for bit' anew through 0
 
 # Evaluations that are only made because a part of the run ends decide nothing: the loss of step 3 is
 # the least of all.

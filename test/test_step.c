@@ -117,8 +117,7 @@ static void a_step_allocates_nothing(void **state)
     if (!trainer_open(&trainer, &options, world, &error))
         fail_msg("%s", error.text);
     session_activations(&trainer.session, true);
-    sampler_set_epoch(&trainer.train.sampler, 0);
-    loader_start(trainer.train.loader, 0);
+    loader_start(trainer.train.loader, 0, 0, trainer.steps_per_epoch);
     steps_run(&trainer, 0, 3);
     long before = allocations;
     steps_run(&trainer, 3, 13);

@@ -17,17 +17,20 @@ enum { CLAIM = 8 };
 
 struct slot {
     struct batch batch;
-    int64_t begin;        /* of the batch's samples in the sampler's order */
+    uint32_t epoch;
+    int64_t step;         /* of the epoch */
+    int64_t begin;        /* of the batch's samples in the epoch's order */
     int64_t unfinished;   /* samples that are not written yet */
     int64_t error_sample; /* the first sample that could not be read */
-    int64_t step;
-    bool announces, starts; /* its step's first micro-batch; of the first step since loader_start */
+    bool announces;       /* first micro-batch of its step */
+    bool starts;          /* first micro-batch of its epoch, or since loader_start */
 };
 
 /* What a thread needs to make samples, kept from one to the next. */
 struct worker {
     struct loader *loader;
     pthread_t thread;
+    uint32_t epoch; /* of the samples that it makes */
     struct byte_buffer file;
     struct crop_scratch scratch;
     uint8_t *planes; /* as large as a sample, where there is a policy */
@@ -35,7 +38,7 @@ struct worker {
 
 struct loader {
     struct dataset *dataset;
-    const struct sampler *sampler;
+    struct sampler *sampler;
     const struct augment *augment;
     const struct crop *crop;
     int64_t sample_bytes; /* of pixels, as they are delivered */
@@ -52,17 +55,21 @@ struct loader {
     pthread_cond_t work;  /* there may be something to claim, or the end */
     pthread_cond_t ready; /* a batch is whole, or a worker has become idle */
     bool closing;
-    int busy;           /* workers with a claim */
-    int64_t end;        /* micro-batches of the epoch */
-    int64_t first_step; /* where it was started */
+    int busy;              /* workers with a claim */
+    int64_t epoch_batches; /* micro-batches of an epoch */
+    int64_t drawn;         /* orders are drawn for epochs before this one */
+    bool drawing;          /* a worker is drawing the order of epoch `drawn` */
+    /* Micro-batches are numbered through all epochs: number 0 is the first of epoch 0. */
+    int64_t first, end; /* what loader_start asked for: first ... end - 1 */
     int64_t filling;    /* the micro-batch whose samples are being claimed */
     int64_t claimed;    /* samples of it that are claimed */
     int64_t taken;      /* the next micro-batch that loader_next gives */
     int64_t given_back; /* micro-batches before this one have free slots */
 };
 
+/* Work for one worker: some samples of a batch, or the order of epoch `drawn`. */
 struct claim {
-    struct slot *slot;
+    struct slot *slot; /* NULL: the order */
     int64_t first, count;
 };
 
@@ -75,17 +82,19 @@ static struct slot *slot_of(struct loader *loader, int64_t micro_batch)
 static void slot_begin(struct loader *loader)
 {
     int64_t accumulate = loader->sampler->accumulate;
-    struct sampler_slice slice = sampler_slice_at(loader->sampler, loader->filling / accumulate,
-                                                  loader->filling % accumulate);
+    int64_t place = loader->filling % loader->epoch_batches;
+    struct sampler_slice slice =
+        sampler_slice_at(loader->sampler, place / accumulate, place % accumulate);
     struct slot *slot = slot_of(loader, loader->filling);
     ENSURE(slice.count <= loader->capacity, "a batch of %lld samples, room for %lld",
            (long long)slice.count, (long long)loader->capacity);
+    slot->epoch = (uint32_t)(loader->filling / loader->epoch_batches);
+    slot->step = place / accumulate;
     slot->begin = slice.begin;
     slot->unfinished = slice.count;
     slot->error_sample = -1;
-    slot->step = loader->filling / accumulate;
-    slot->announces = loader->filling % accumulate == 0;
-    slot->starts = slot->step == loader->first_step;
+    slot->announces = place % accumulate == 0;
+    slot->starts = place == 0 || loader->filling == loader->first;
     slot->batch.count = slice.count;
     slot->batch.position = slice.position;
     slot->batch.global_count = slice.global_count;
@@ -93,12 +102,33 @@ static void slot_begin(struct loader *loader)
     loader->claimed = 0;
 }
 
-/* The next samples to be made, if there are any now. With the mutex. Empty batches are passed over:
- * they are whole as they are. */
+/* True if the order of epoch `drawn` is needed and may be drawn now. It overwrites the order of
+ * epoch `drawn` - 2, so all batches of that epoch must have been taken. */
+static bool order_is_due(const struct loader *loader)
+{
+    return !loader->drawing && loader->drawn * loader->epoch_batches < loader->end &&
+           loader->drawn <= loader->taken / loader->epoch_batches + 1;
+}
+
+/* True if micro-batch `filling` has a free slot and its epoch's order is drawn. */
+static bool can_fill(const struct loader *loader)
+{
+    return loader->filling < loader->end &&
+           loader->filling < loader->given_back + loader->slot_count &&
+           loader->filling < loader->drawn * loader->epoch_batches;
+}
+
+/* Claim the next work, if there is any. The caller holds the mutex. An order that is due comes
+ * before samples: it must be complete when the last samples of this epoch have been claimed. Empty
+ * batches are passed over: they are complete as they are. */
 static bool claim_next(struct loader *loader, struct claim *claim)
 {
-    while (loader->filling < loader->end &&
-           loader->filling < loader->given_back + loader->slot_count) {
+    if (order_is_due(loader)) {
+        *claim = (struct claim){.slot = NULL};
+        loader->drawing = true;
+        return true;
+    }
+    while (can_fill(loader)) {
         if (loader->claimed == 0)
             slot_begin(loader);
         struct slot *slot = slot_of(loader, loader->filling);
@@ -132,7 +162,7 @@ static bool make_from_file(struct worker *worker, int64_t sample, uint8_t *pixel
     struct error reason = {0};
     if (!dataset_load(loader->dataset, sample, &worker->file, label, error))
         return false;
-    if (crop_file(loader->crop, loader->sampler->epoch, dataset_record(loader->dataset, sample),
+    if (crop_file(loader->crop, worker->epoch, dataset_record(loader->dataset, sample),
                   worker->file.data, worker->file.count, &worker->scratch, pixels, &reason))
         return true;
     return name_sample(loader->dataset, sample, &reason, error);
@@ -147,7 +177,7 @@ static bool make_from_pixels(struct worker *worker, int64_t sample, uint8_t *pix
     const size_t bytes = (size_t)(dataset->channels * height * width);
     return byte_buffer_reserve(&worker->file, bytes, error) &&
            dataset_read(dataset, sample, worker->file.data, label, error) &&
-           crop_stored(loader->crop, loader->sampler->epoch, dataset_record(dataset, sample),
+           crop_stored(loader->crop, worker->epoch, dataset_record(dataset, sample),
                        worker->file.data, dataset->channels, height, width, &worker->scratch,
                        pixels, error);
 }
@@ -177,7 +207,7 @@ static void recolour(const struct worker *worker, uint32_t record, uint8_t *pixe
     const int64_t height = cropped ? loader->crop->image : loader->dataset->height;
     const int64_t width = cropped ? loader->crop->image : loader->dataset->width;
     if (loader->augment->policy != NULL)
-        policy_apply(loader->augment->policy, loader->sampler->epoch, record, height, width, pixels,
+        policy_apply(loader->augment->policy, worker->epoch, record, height, width, pixels,
                      worker->planes);
 }
 
@@ -187,18 +217,21 @@ static void recolour(const struct worker *worker, uint32_t record, uint8_t *pixe
 static int64_t fill(struct worker *worker, const struct claim *claim, struct error *error)
 {
     const struct loader *loader = worker->loader;
+    const struct slot *slot = claim->slot;
+    const uint32_t *samples = sampler_order_of(loader->sampler, slot->epoch)->samples;
     int64_t failed = -1;
     struct batch *batch = &claim->slot->batch;
-    if (claim->first == 0 && claim->slot->announces)
-        sampler_ahead(loader->sampler, claim->slot->step, claim->slot->starts, advise,
+    worker->epoch = slot->epoch;
+    if (claim->first == 0 && slot->announces)
+        sampler_ahead(loader->sampler, slot->epoch, slot->step, slot->starts, advise,
                       loader->dataset);
     for (int64_t i = claim->first; i < claim->first + claim->count; i++) {
-        int64_t sample = loader->sampler->order[claim->slot->begin + i];
+        int64_t sample = samples[slot->begin + i];
         batch->records[i] = dataset_record(loader->dataset, sample);
-        augment_plan(loader->augment, loader->sampler->epoch, batch->records[i], &batch->plans[i]);
+        augment_plan(loader->augment, slot->epoch, batch->records[i], &batch->plans[i]);
         if (mix_is_on(&loader->augment->mix) && i % MIX_GROUP == 0)
-            mix_plan(&loader->augment->mix, loader->sampler->epoch,
-                     (uint32_t)(claim->slot->begin + i), &batch->mixes[i / MIX_GROUP]);
+            mix_plan(&loader->augment->mix, slot->epoch, (uint32_t)(slot->begin + i),
+                     &batch->mixes[i / MIX_GROUP]);
         if (make_sample(worker, sample, batch->pixels + i * loader->sample_bytes, &batch->labels[i],
                         error)) {
             recolour(worker, batch->records[i], batch->pixels + i * loader->sample_bytes);
@@ -210,17 +243,34 @@ static int64_t fill(struct worker *worker, const struct claim *claim, struct err
     return failed;
 }
 
-static void finish_claim(struct loader *loader, const struct claim *claim, int64_t failed,
-                         const struct error *error)
+/* Draw the order of the next epoch. The caller holds the mutex; it is released meanwhile. */
+static void draw_order(struct loader *loader)
 {
+    const uint32_t epoch = (uint32_t)loader->drawn;
+    pthread_mutex_unlock(&loader->mutex);
+    sampler_draw(loader->sampler, epoch);
+    pthread_mutex_lock(&loader->mutex);
+    loader->drawn++;
+    loader->drawing = false;
+    pthread_cond_broadcast(&loader->work);
+}
+
+/* Make the claimed samples. The caller holds the mutex; it is released meanwhile. */
+static void make_batch(struct worker *worker, const struct claim *claim)
+{
+    struct loader *loader = worker->loader;
     struct slot *slot = claim->slot;
+    struct error error;
+    error_clear(&error);
+    pthread_mutex_unlock(&loader->mutex);
+    int64_t failed = fill(worker, claim, &error);
+    pthread_mutex_lock(&loader->mutex);
     if (failed >= 0 && (slot->error_sample < 0 || failed < slot->error_sample)) {
         slot->error_sample = failed;
-        slot->batch.error = *error;
+        slot->batch.error = error;
     }
     slot->unfinished -= claim->count;
-    loader->busy--;
-    if (slot->unfinished == 0 || loader->busy == 0)
+    if (slot->unfinished == 0)
         pthread_cond_broadcast(&loader->ready);
 }
 
@@ -236,12 +286,13 @@ static void *worker_run(void *argument)
             continue;
         }
         loader->busy++;
-        pthread_mutex_unlock(&loader->mutex);
-        struct error error;
-        error_clear(&error);
-        int64_t failed = fill(worker, &claim, &error);
-        pthread_mutex_lock(&loader->mutex);
-        finish_claim(loader, &claim, failed, &error);
+        if (claim.slot == NULL)
+            draw_order(loader);
+        else
+            make_batch(worker, &claim);
+        loader->busy--;
+        if (loader->busy == 0)
+            pthread_cond_broadcast(&loader->ready);
     }
     pthread_mutex_unlock(&loader->mutex);
     return NULL;
@@ -333,7 +384,7 @@ static int64_t delivered_bytes(const struct dataset *dataset, const struct crop 
            (crop->active ? crop->image * crop->image : dataset->height * dataset->width);
 }
 
-struct loader *loader_open(struct dataset *dataset, const struct sampler *sampler,
+struct loader *loader_open(struct dataset *dataset, struct sampler *sampler,
                            const struct augment *augment, const struct crop *crop,
                            struct device *device, int workers, int slots, struct error *error)
 {
@@ -402,14 +453,22 @@ void loader_stop(struct loader *loader)
     pthread_mutex_unlock(&loader->mutex);
 }
 
-void loader_start(struct loader *loader, int64_t first_step)
+void loader_start(struct loader *loader, int64_t epoch, int64_t first_step, int64_t steps)
 {
+    struct sampler *sampler = loader->sampler;
+    const int64_t epoch_steps = sampler_steps(sampler);
+    ENSURE(epoch_steps > 0 && epoch >= 0 && first_step >= 0 && steps >= 0,
+           "%lld steps from step %lld of epoch %lld on, with %lld an epoch", (long long)steps,
+           (long long)first_step, (long long)epoch, (long long)epoch_steps);
+    const int64_t first = epoch * epoch_steps + first_step;
     loader_stop(loader);
+    sampler_draw(sampler, (uint32_t)(first / epoch_steps));
     pthread_mutex_lock(&loader->mutex);
-    int64_t accumulate = loader->sampler->accumulate;
-    loader->end = sampler_steps(loader->sampler) * accumulate;
-    loader->first_step = first_step;
-    loader->filling = loader->taken = loader->given_back = first_step * accumulate;
+    loader->epoch_batches = epoch_steps * sampler->accumulate;
+    loader->drawn = first / epoch_steps + 1;
+    loader->first = first * sampler->accumulate;
+    loader->end = (first + steps) * sampler->accumulate;
+    loader->filling = loader->taken = loader->given_back = loader->first;
     loader->claimed = 0;
     pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->mutex);
@@ -435,6 +494,8 @@ struct batch *loader_next(struct loader *loader, double *waited)
             *waited += clock_now() - begin;
         }
         batch = &slot_of(loader, loader->taken++)->batch;
+        if (loader->taken % loader->epoch_batches == 0) /* an order may be due */
+            pthread_cond_broadcast(&loader->work);
     }
     pthread_mutex_unlock(&loader->mutex);
     return batch;

@@ -24,9 +24,10 @@ struct batch {
 
 struct loader;
 
-/* `sampler` must not change while an epoch runs. Where crop is active, the threads decode, cut and
- * resize images. workers >= 1 threads, slots >= 2 batches. */
-struct loader *loader_open(struct dataset *dataset, const struct sampler *sampler,
+/* The loader draws the sampler's orders. Between loader_start and loader_stop nobody else changes
+ * the sampler. Where crop is active, the threads decode, cut and resize images. workers >= 1
+ * threads, slots >= 2 batches. */
+struct loader *loader_open(struct dataset *dataset, struct sampler *sampler,
                            const struct augment *augment, const struct crop *crop,
                            struct device *device, int workers, int slots, struct error *error);
 void loader_close(struct loader *loader);
@@ -35,17 +36,18 @@ void loader_close(struct loader *loader);
  * takes a sample's bytes for each worker. */
 size_t loader_bytes(int64_t sample_bytes, int64_t capacity, int slots);
 
-/* Begins at a step of the sampler's epoch (whatever was prefetched is dropped). The epoch's slices
- * come in order: step by step, micro-batch by micro-batch. */
-void loader_start(struct loader *loader, int64_t first_step);
+/* Load `steps` steps from step `first_step` of an epoch on, through as many epochs as that takes:
+ * the first batches of an epoch are loaded while the last ones of the epoch before are used. Slices
+ * come in order: step by step, micro-batch by micro-batch. Batches loaded before are dropped. */
+void loader_start(struct loader *loader, int64_t epoch, int64_t first_step, int64_t steps);
 
-/* Ends the epoch here: drops what was prefetched and waits until no thread reads the data set or
- * the sampler. Only needed before sampler_set_epoch when the epoch was not taken to its end. */
+/* End the steps here: batches loaded ahead are dropped. Returns when no thread reads the data set
+ * or the sampler any more. */
 void loader_stop(struct loader *loader);
 
-/* The next batch; waits when it is not ready and adds the wait to *waited (seconds). NULL at the
- * end of the epoch. Valid until loader_give_back, in the order taken. At most slots - 1 may be held
- * at a time. */
+/* The next batch; waits when it is not ready and adds the wait to *waited (seconds). NULL after the
+ * last step. Valid until loader_give_back, in the order taken. At most slots - 1 may be held at a
+ * time. */
 struct batch *loader_next(struct loader *loader, double *waited);
 void loader_give_back(struct loader *loader, struct batch *batch);
 

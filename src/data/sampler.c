@@ -43,66 +43,78 @@ void sampler_open(struct sampler *sampler, uint64_t seed, int64_t count, int64_t
         .group = 1,
         .rank = rank,
         .size = size,
-        .order = malloc(((size_t)count + 1) * sizeof *sampler->order),
     };
-    ENSURE(sampler->order != NULL, "no memory for the order of %lld samples", (long long)count);
-    sampler_set_epoch(sampler, 0);
+    for (int i = 0; i < SAMPLER_ORDERS; i++) {
+        struct sampler_order *order = &sampler->order[i];
+        order->epoch = -1;
+        order->samples = malloc(((size_t)count + 1) * sizeof *order->samples);
+        ENSURE(order->samples != NULL, "no memory for the order of %lld samples", (long long)count);
+    }
 }
 
 void sampler_close(struct sampler *sampler)
 {
-    free(sampler->order);
-    free(sampler->blocks);
-    sampler->order = sampler->blocks = NULL;
+    for (int i = 0; i < SAMPLER_ORDERS; i++) {
+        free(sampler->order[i].samples);
+        free(sampler->order[i].blocks);
+        sampler->order[i] = (struct sampler_order){.epoch = -1};
+    }
 }
 
 void sampler_use_blocks(struct sampler *sampler, int64_t block)
 {
-    ENSURE(block > 0 && sampler->shuffle && sampler->blocks == NULL, "blocks of %lld samples",
+    ENSURE(block > 0 && sampler->shuffle && sampler->block == 0, "blocks of %lld samples",
            (long long)block);
     sampler->block = block;
     sampler->block_count = round_up_division(sampler->count, block);
-    sampler->blocks = malloc(((size_t)sampler->block_count + 1) * sizeof *sampler->blocks);
-    ENSURE(sampler->blocks != NULL, "no memory for %lld blocks", (long long)sampler->block_count);
-    sampler_set_epoch(sampler, 0);
+    for (int i = 0; i < SAMPLER_ORDERS; i++) {
+        struct sampler_order *order = &sampler->order[i];
+        ENSURE(order->epoch < 0, "blocks of %lld samples after an epoch was drawn",
+               (long long)block);
+        order->blocks = malloc(((size_t)sampler->block_count + 1) * sizeof *order->blocks);
+        ENSURE(order->blocks != NULL, "no memory for %lld blocks", (long long)sampler->block_count);
+    }
 }
 
 /* Where the block that comes as number `place` begins in the order (before it is mixed). */
-static int64_t block_begin(const struct sampler *sampler, int64_t place)
+static int64_t block_begin(const struct sampler *sampler, const struct sampler_order *order,
+                           int64_t place)
 {
     const int64_t missing = sampler->block_count * sampler->block - sampler->count;
-    return place * sampler->block - (place > sampler->short_place ? missing : 0);
+    return place * sampler->block - (place > order->short_place ? missing : 0);
 }
 
 /* Which block, by its turn, a place of the order lies in (before it is mixed). */
-static int64_t block_at(const struct sampler *sampler, int64_t position)
+static int64_t block_at(const struct sampler *sampler, const struct sampler_order *order,
+                        int64_t position)
 {
     const int64_t missing = sampler->block_count * sampler->block - sampler->count;
-    if (position < block_begin(sampler, sampler->short_place + 1))
+    if (position < block_begin(sampler, order, order->short_place + 1))
         return position / sampler->block;
     return (position + missing) / sampler->block;
 }
 
 /* Numbers of the samples, block after block. */
-static void blocks_draw(struct sampler *sampler)
+static void blocks_draw(const struct sampler *sampler, struct sampler_order *order)
 {
     const int64_t count = sampler->block_count;
-    random_permutation(sampler->seed, RANDOM_SHUFFLE_BLOCKS, sampler->epoch, (uint32_t)count,
-                       sampler->blocks);
+    random_permutation(sampler->seed, RANDOM_SHUFFLE_BLOCKS, (uint32_t)order->epoch,
+                       (uint32_t)count, order->blocks);
     for (int64_t place = 0; place < count; place++)
-        if (sampler->blocks[place] == (uint32_t)count - 1)
-            sampler->short_place = place;
+        if (order->blocks[place] == (uint32_t)count - 1)
+            order->short_place = place;
     for (int64_t place = 0; place < count; place++) {
-        const int64_t first = sampler->blocks[place] * sampler->block;
-        const int64_t begin = block_begin(sampler, place), end = block_begin(sampler, place + 1);
+        const int64_t first = order->blocks[place] * sampler->block;
+        const int64_t begin = block_begin(sampler, order, place);
+        const int64_t end = block_begin(sampler, order, place + 1);
         for (int64_t i = begin; i < end; i++)
-            sampler->order[i] = (uint32_t)(first + i - begin);
+            order->samples[i] = (uint32_t)(first + i - begin);
     }
 }
 
 /* Mixes the samples of each window. A permutation of all places, looked at in its order, gives one
  * of each window's places. */
-static void windows_mix(struct sampler *sampler)
+static void windows_mix(const struct sampler *sampler, struct sampler_order *order)
 {
     const uint32_t count = (uint32_t)sampler->count;
     const int64_t windows = round_up_division(sampler->block_count, SHUFFLE_WINDOW);
@@ -111,13 +123,13 @@ static void windows_mix(struct sampler *sampler)
     int64_t *next = malloc((size_t)windows * sizeof *next);
     ENSURE(draw != NULL && mixed != NULL && next != NULL, "no memory to shuffle %lu samples",
            (unsigned long)count);
-    random_permutation(sampler->seed, RANDOM_SHUFFLE_WINDOW, sampler->epoch, count, draw);
+    random_permutation(sampler->seed, RANDOM_SHUFFLE_WINDOW, (uint32_t)order->epoch, count, draw);
     for (int64_t window = 0; window < windows; window++)
-        next[window] = block_begin(sampler, window * SHUFFLE_WINDOW);
+        next[window] = block_begin(sampler, order, window * SHUFFLE_WINDOW);
     for (uint32_t i = 0; i < count; i++)
-        mixed[next[block_at(sampler, draw[i]) / SHUFFLE_WINDOW]++] = sampler->order[draw[i]];
-    free(sampler->order);
-    sampler->order = mixed;
+        mixed[next[block_at(sampler, order, draw[i]) / SHUFFLE_WINDOW]++] = order->samples[draw[i]];
+    free(order->samples);
+    order->samples = mixed;
     free(draw);
     free(next);
 }
@@ -128,61 +140,74 @@ static int compare_samples(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static void shuffle_blocks(struct sampler *sampler)
+static void shuffle_blocks(const struct sampler *sampler, struct sampler_order *order)
 {
-    blocks_draw(sampler);
-    windows_mix(sampler);
+    blocks_draw(sampler, order);
+    windows_mix(sampler, order);
     for (int64_t begin = 0; begin < sampler->count; begin += sampler->global_batch) {
         const int64_t left = sampler->count - begin;
-        qsort(sampler->order + begin, (size_t)smaller(sampler->global_batch, left),
-              sizeof *sampler->order, compare_samples);
+        qsort(order->samples + begin, (size_t)smaller(sampler->global_batch, left),
+              sizeof *order->samples, compare_samples);
     }
 }
 
 /* A rank's slice of a batch is a part of the window's blocks in the order of the file: is this
  * block one of them? Chance moves the borders somewhat. */
-static bool block_is_own(const struct sampler *sampler, int64_t place)
+static bool block_is_own(const struct sampler *sampler, const struct sampler_order *order,
+                         int64_t place)
 {
     const int64_t begin = place / SHUFFLE_WINDOW * SHUFFLE_WINDOW;
     const int64_t end = smaller(begin + SHUFFLE_WINDOW, sampler->block_count);
     int64_t before = 0;
     for (int64_t other = begin; other < end; other++)
-        before += sampler->blocks[other] < sampler->blocks[place];
+        before += order->blocks[other] < order->blocks[place];
     return before * sampler->size < (sampler->rank + 1) * (end - begin) &&
            (before + 1) * sampler->size > sampler->rank * (end - begin);
 }
 
-void sampler_ahead(const struct sampler *sampler, int64_t step, bool start,
+const struct sampler_order *sampler_order_of(const struct sampler *sampler, uint32_t epoch)
+{
+    const struct sampler_order *order = &sampler->order[epoch % SAMPLER_ORDERS];
+    ENSURE(order->epoch == epoch, "the order of epoch %lu was not drawn", (unsigned long)epoch);
+    return order;
+}
+
+void sampler_ahead(const struct sampler *sampler, uint32_t epoch, int64_t step, bool start,
                    void (*advise)(void *context, int64_t first, int64_t count), void *context)
 {
     if (sampler->block == 0)
         return;
+    const struct sampler_order *order = sampler_order_of(sampler, epoch);
     const int64_t begin = step * sampler->global_batch;
     const int64_t end = smaller(begin + sampler->global_batch, sampler->count);
-    const int64_t now = block_at(sampler, begin);
+    const int64_t now = block_at(sampler, order, begin);
     int64_t place = start ? now / SHUFFLE_WINDOW * SHUFFLE_WINDOW : now + SHUFFLE_WINDOW;
-    const int64_t stop = smaller(block_at(sampler, end) + SHUFFLE_WINDOW, sampler->block_count);
+    const int64_t stop =
+        smaller(block_at(sampler, order, end) + SHUFFLE_WINDOW, sampler->block_count);
     for (; place < stop; place++) {
-        const int64_t first = sampler->blocks[place] * sampler->block;
-        if (block_is_own(sampler, place))
+        const int64_t first = order->blocks[place] * sampler->block;
+        if (block_is_own(sampler, order, place))
             advise(context, first, smaller(sampler->block, sampler->count - first));
     }
 }
 
-void sampler_set_epoch(struct sampler *sampler, uint32_t epoch)
+void sampler_draw(struct sampler *sampler, uint32_t epoch)
 {
-    sampler->epoch = epoch;
+    struct sampler_order *order = &sampler->order[epoch % SAMPLER_ORDERS];
     uint32_t count = (uint32_t)sampler->count;
+    if (order->epoch == epoch)
+        return;
+    order->epoch = epoch;
     if (sampler->block > 0) {
-        shuffle_blocks(sampler);
+        shuffle_blocks(sampler, order);
         return;
     }
     if (sampler->shuffle) {
-        random_permutation(sampler->seed, RANDOM_SHUFFLE, epoch, count, sampler->order);
+        random_permutation(sampler->seed, RANDOM_SHUFFLE, epoch, count, order->samples);
         return;
     }
     for (uint32_t i = 0; i < count; i++)
-        sampler->order[i] = i;
+        order->samples[i] = i;
 }
 
 int64_t sampler_steps(const struct sampler *sampler)

@@ -61,11 +61,11 @@ static void batches_run(const struct pass *pass, struct evaluation *evaluation, 
     struct data_feed *feed = pass->feed;
     int64_t steps = sampler_steps(&feed->sampler);
     double waited = 0;
-    loader_start(feed->loader, 0);
+    loader_start(feed->loader, 0, 0, steps);
     for (int64_t step = 0; step < steps && !evaluation->given_up; step++) {
         stop_ask(pass);
         struct batch *batch = loader_next(feed->loader, &waited);
-        ENSURE(batch != NULL, "the loader's epoch ended inside an evaluation");
+        ENSURE(batch != NULL, "the loader ended inside an evaluation");
         if (batch->error.kind != ERROR_NONE && error->kind == ERROR_NONE)
             *error = batch->error;
         /* A rank that cannot go on still takes part in what the others do. */

@@ -182,17 +182,10 @@ static bool range_step(struct range_run *run, int64_t number, bool *goes_on, str
 static bool range_steps(struct range_run *run, struct error *error)
 {
     struct data_feed *feed = run->feed;
-    int64_t per_epoch = sampler_steps(&feed->sampler);
-    ENSURE(per_epoch > 0, "a range test without batches");
     bool goes_on = true, good = true;
-    for (int64_t number = 0; good && goes_on && number < run->test->steps; number++) {
-        if (number % per_epoch == 0) {
-            loader_stop(feed->loader);
-            sampler_set_epoch(&feed->sampler, (uint32_t)(number / per_epoch));
-            loader_start(feed->loader, 0);
-        }
+    loader_start(feed->loader, 0, 0, run->test->steps);
+    for (int64_t number = 0; good && goes_on && number < run->test->steps; number++)
         good = range_step(run, number, &goes_on, error);
-    }
     staging_finish(&run->session->staging);
     loader_stop(feed->loader);
     return good;

@@ -163,7 +163,7 @@ static void micro_batch_run(struct step_context *step, struct run_place place, i
     struct session *session = step->session;
     status_set_phase(STATUS_DATA);
     struct batch *batch = loader_next(step->loader, &times->data);
-    ENSURE(batch != NULL, "the loader's epoch ended inside a step");
+    ENSURE(batch != NULL, "the loader ended before the last step");
     if (batch->error.kind != ERROR_NONE && step->unread.kind == ERROR_NONE)
         step->unread = batch->error;
     const struct micro_batch micro = {.count = batch->count,

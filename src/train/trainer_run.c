@@ -106,8 +106,6 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
 {
     struct training_state *state = &trainer->state;
     session_activations(&trainer->session, true);
-    sampler_set_epoch(&trainer->train.sampler, (uint32_t)state->epoch);
-    loader_start(trainer->train.loader, state->epoch_step);
     tell_epoch_begin(trainer);
     while (state->epoch_step < trainer->steps_per_epoch && state->step < trainer->total_steps) {
         wishes_ask(trainer);
@@ -309,10 +307,15 @@ static void monitor_start(struct trainer *trainer)
         trainer->monitor = monitor_open(&setup);
 }
 
-/* However they end, the checkpoint that is being written is completed. */
+/* The loader goes on from one epoch to the next, also while an evaluation runs. However the epochs
+ * end, the checkpoint that is being written is completed. */
 static bool epochs_run(struct trainer *trainer, struct error *error)
 {
     struct error late = {.kind = ERROR_NONE};
+    const struct training_state *state = &trainer->state;
+    if (!run_is_over(trainer))
+        loader_start(trainer->train.loader, state->epoch, state->epoch_step,
+                     trainer->total_steps - state->step);
     bool good = !epoch_is_left(trainer) || epoch_finish(trainer, error);
     while (good && !run_is_over(trainer))
         good = epoch_train(trainer, error) && epoch_finish(trainer, error);

@@ -118,8 +118,7 @@ static bool rehearsal_run(struct rehearsal *rehearsal, double *seconds, struct e
     step_open(&step, session, &rehearsal->train, &optimizer);
     session_activations(session, true);
     session->device->backend->zero(session->stream, session->sums, sizeof *session->sums);
-    sampler_set_epoch(&rehearsal->train.sampler, 0);
-    loader_start(rehearsal->train.loader, 0);
+    loader_start(rehearsal->train.loader, 0, 0, sampler_steps(&rehearsal->train.sampler));
     double begin = clock_now();
     if (!step_run(&step, 0, 0, &times, error) || !step_finish(&step, &times, error))
         return false;
@@ -127,7 +126,8 @@ static bool rehearsal_run(struct rehearsal *rehearsal, double *seconds, struct e
     *seconds = clock_now() - begin;
     feed_fill(&rehearsal->train);
     if (rehearsal->validates) {
-        loader_start(rehearsal->validation.loader, 0);
+        loader_start(rehearsal->validation.loader, 0, 0,
+                     sampler_steps(&rehearsal->validation.sampler));
         feed_fill(&rehearsal->validation);
     }
     return true;

@@ -1,0 +1,105 @@
+/* A whole run at the ends of its epochs: while an evaluation runs, the loader reads the first
+ * batches of the next epoch; it reads each epoch's samples once, and nothing beyond the last step.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "comm/comm.h"
+#include "temporary.h"
+#include "train/trainer.h"
+
+enum { EPOCHS = 3, BATCH = 16, EPOCH_STEPS = 6, SAMPLES = EPOCH_STEPS * BATCH };
+
+static struct comm *world;
+static const struct dataset_format *format; /* that really reads */
+static struct dataset_format training_format, validation_format;
+static atomic_int training_reads, validation_reads, evaluations_without;
+static int validation_samples;
+
+static bool training_read(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,
+                          struct error *error)
+{
+    atomic_fetch_add(&training_reads, 1);
+    return format->read(dataset, record, pixels, label, error);
+}
+
+/* The first read of an evaluation waits, at most 20 s, until a batch of the next epoch was read. */
+static bool validation_read(struct dataset *dataset, int64_t record, uint8_t *pixels,
+                            int32_t *label, struct error *error)
+{
+    const int number = atomic_fetch_add(&validation_reads, 1);
+    const int epoch = number / validation_samples + 1;
+    const int wanted = epoch * SAMPLES + (epoch < EPOCHS ? BATCH : 0);
+    if (number % validation_samples == 0) {
+        for (int i = 0; i < 20000 && atomic_load(&training_reads) < wanted; i++)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        atomic_fetch_add(&evaluations_without, atomic_load(&training_reads) < wanted);
+    }
+    return format->read(dataset, record, pixels, label, error);
+}
+
+static void options_make(struct options *options)
+{
+    static const char *const settings[] = {
+        "model.dim=32",          "model.depth=1",        "model.heads=2",      "model.patch=8",
+        "data.format=synthetic", "data.val=test",        "train.batch=16",     "train.epochs=3",
+        "train.precision=fp32",  "output.tensorboard=0", "output.logbook=",    "output.monitor=0",
+        "run.backend=cpu",       "data.samples=96",      "checkpoint.every=1", "checkpoint.keep=1",
+        "run.threads=1"};
+    struct error error = {0};
+    char assignment[OPTION_TEXT];
+    options_default(options);
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        if (!options_set(settings[i], options, &error))
+            fail_msg("%s", error.text);
+    snprintf(assignment, sizeof assignment, "run.dir=%s", temporary_path("run"));
+    assert_true(options_set(assignment, options, &error));
+}
+
+static void the_loader_goes_on_while_an_evaluation_runs(void **state)
+{
+    (void)state;
+    static struct trainer trainer;
+    struct options options;
+    struct error error = {0};
+    options_make(&options);
+    if (!trainer_open(&trainer, &options, world, &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(trainer.steps_per_epoch, EPOCH_STEPS);
+    format = trainer.train.dataset.format;
+    training_format = validation_format = *format;
+    training_format.read = training_read;
+    validation_format.read = validation_read;
+    trainer.train.dataset.format = &training_format;
+    trainer.validation.dataset.format = &validation_format;
+    validation_samples = (int)trainer.validation.dataset.count;
+    if (!trainer_run(&trainer, &error))
+        fail_msg("%s", error.text);
+    trainer_close(&trainer);
+    assert_int_equal(atomic_load(&validation_reads), EPOCHS * validation_samples);
+    assert_int_equal(atomic_load(&evaluations_without), 0);
+    assert_int_equal(atomic_load(&training_reads), EPOCHS * SAMPLES);
+}
+
+int main(int argc, char **argv)
+{
+    struct error error = {0};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_loader_goes_on_while_an_evaluation_runs)};
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    if (!comm_world_open(&argc, &argv, &world, &error)) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    int failed = cmocka_run_group_tests_name("epochs", tests, temporary_setup, temporary_teardown);
+    comm_world_close(world);
+    return failed;
+}
