@@ -30,7 +30,7 @@ aborts() {
     result "$name" "$bad" "$run_log"
 }
 
-echo 1..15
+echo 1..18
 run_log=$work/refused.log
 VITTRAIN_CUDA_MODULE=$work/none.so "$vittrain" plan $gpu >"$run_log" 2>&1
 status=$?
@@ -59,6 +59,14 @@ gpu="$gpu train.global_batch=600"
 refuses 'too little memory for the plan' 6 'its GPU on .* MiB free.*This would fit: train.global_batch=' \
     VITTRAIN_EMULATION_MEMORY=60000000
 gpu="$small run.backend=cuda"
+refuses 'too little memory for one image' 6 'reserve of 5 %.*This would fit: more ranks' \
+    VITTRAIN_EMULATION_MEMORY=30000000
+needs() { awk -v needs="$1" -v times="$2" 'BEGIN { printf "%.0f", needs * times * 1048576 }'; }
+arena=$(sed -n 's/.*a rank needs \([0-9.]*\) MiB.*/\1/p' "$run_log")
+refuses 'memory without a reserve for kernels that libraries load later' 6 'free besides a reserve of 5 %' \
+    VITTRAIN_EMULATION_MEMORY="$(needs "$arena" 1.03)"
+refuses 'memory with the reserve' 1 '' VITTRAIN_EMULATION_MEMORY="$(needs "$arena" 1.08)"
+result 'memory with the reserve is enough' "$([ $status -eq 0 ] || echo "exit status $status")" "$run_log"
 refuses 'memory that another process takes' 6 'no .* MiB of memory on GPU 0 .*find batch' \
     VITTRAIN_EMULATION_FAULT=cudaMalloc:2
 aborts 'an ECC error' 'GPU 0 \(emulated GPU.*ECC error.*out of service' \

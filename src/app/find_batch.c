@@ -11,10 +11,6 @@
 #include "train/hardware.h"
 #include "train/trial.h"
 
-/* Of what a node has available, this much is left to others, so that the system's killer never has
- * to choose. */
-static const double kept_free = 0.05;
-
 struct search {
     struct plan plan;
     struct comm *world;
@@ -33,8 +29,7 @@ static bool limit_find(struct search *search, struct error *error)
     bool good = comm_agree(search->world, error);
     if (good && limit == 0) {
         size_t now = hardware_memory_now(device);
-        size_t room = fit_room(device, node, options, now);
-        limit = (int64_t)(now + (size_t)((double)room * (1 - kept_free)));
+        limit = (int64_t)(now + fit_room(device, node, options, now));
     }
     if (device != NULL)
         device->backend->close(device);

@@ -6,6 +6,7 @@
 #include "app/app.h"
 #include "app/plan_time.h"
 #include "core/text.h"
+#include "train/fit.h"
 #include "train/hardware.h"
 #include "train/plan.h"
 
@@ -127,6 +128,9 @@ static void strategies_print(const struct plan *plan, const struct machine *mach
            recomputes ? "\nblock: train.checkpoint_activations=block." : "");
     if (memory > 0)
         printf(" Largest: train.batch that fits in plan.memory=%.0f MiB.", mib(memory));
+    else
+        printf("\nReserve: train and find batch leave %d %% of the free memory unused.",
+               RESERVE_PERCENT);
     printf("\n\n");
     header_print("MiB of a rank", "");
     printf(" %11s %11s %11s%s%s\n", "sent shard", "replica", "network",

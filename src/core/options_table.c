@@ -507,7 +507,7 @@ const struct option_entry option_table[] = {
     {PLACE(plan, memory), .kind = OPTION_IS_BYTES, .preset = "0", .most = LARGEST,
      .help =
          "Memory that a rank may use. plan says which batch fits into it, find batch tries, and "
-         "train does not start with more; 0: what its node has free."},
+         "train does not start with more; 0: what its GPU or node has free, less a reserve of 5 %."},
     {PLACE(plan, machine), .kind = OPTION_IS_TEXT, .preset = "auto",
      .help = "What `vittrain bench machine` has measured, by which plan says how long a step will "
              "take. auto: machine.ini of the working directory, if it is there; none: no times."},

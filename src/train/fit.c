@@ -11,6 +11,11 @@
 #include "train/hardware.h"
 #include "train/plan.h"
 
+static size_t without_reserve(size_t bytes)
+{
+    return bytes - (size_t)((double)bytes * RESERVE_PERCENT / 100);
+}
+
 size_t fit_room(struct device *device, struct comm *node, const struct options *options,
                 size_t base)
 {
@@ -18,10 +23,10 @@ size_t fit_room(struct device *device, struct comm *node, const struct options *
     if (memory > 0)
         return (size_t)memory > base ? (size_t)memory - base : 1;
     if (hardware_has_memory(device))
-        return device->backend->memory_free(device);
+        return without_reserve(device->backend->memory_free(device));
     int64_t available = (int64_t)memory_available("");
     comm_all_reduce(node, &available, 1, COMM_INT64, COMM_MIN);
-    return (size_t)(available / node->size);
+    return without_reserve((size_t)(available / node->size));
 }
 
 static void advice_add(char *advice, size_t size, const char *text)
@@ -127,11 +132,14 @@ bool fit_check(const struct session *session, const struct image_source *source,
             snprintf(where, sizeof where, "plan.memory leaves %.1f MiB besides its libraries",
                      mib(room));
         else if (hardware_has_memory(session->device))
-            snprintf(where, sizeof where, "its GPU on %s has %.1f MiB free", comm_host(),
-                     mib(room));
+            snprintf(where, sizeof where,
+                     "its GPU on %s has %.1f MiB free besides a reserve of %d %%", comm_host(),
+                     mib(room), RESERVE_PERCENT);
         else
-            snprintf(where, sizeof where, "%s has %.1f MiB available for each of its %d rank%s",
-                     comm_host(), mib(room), node->size, node->size == 1 ? "" : "s");
+            snprintf(
+                where, sizeof where,
+                "%s has %.1f MiB available for each of its %d rank%s besides a reserve of %d %%",
+                comm_host(), mib(room), node->size, node->size == 1 ? "" : "s", RESERVE_PERCENT);
         error_set(error, ERROR_MEMORY,
                   "too little memory: a rank needs %.1f MiB for %lld image%s a pass, and %s. This "
                   "would fit: %s; `vittrain plan` shows more",

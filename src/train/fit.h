@@ -5,9 +5,13 @@
 
 #include "train/session.h"
 
+/* Percent of the free memory that stays unused: libraries load kernels when these are first used,
+ * after the arena was allocated, and other processes of a node must not run out of memory. */
+enum { RESERVE_PERCENT = 5 };
+
 /* Collective over the ranks of a node, before they allocate. Bytes that each of them may still take
- * besides the `base` that it has: of plan.memory, else what its GPU has free, else an equal part of
- * what the node has available. 0: not known. */
+ * besides the `base` that it has: the rest of plan.memory if that is set; else what its GPU has
+ * free, or an equal part of what the node has available, less the reserve. 0: not known. */
 size_t fit_room(struct device *device, struct comm *node, const struct options *options,
                 size_t base);
 
