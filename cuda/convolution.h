@@ -1,11 +1,18 @@
-/* Convolutions: the thin line between our operations and the library, as product.h is for matrix
+/* Convolutions: the interface between our operations and the library, as product.h is for matrix
  * products. convolution_cudnn.cu calls cuDNN; emulation/convolution.cpp does the same arithmetic on
  * the host. The library is opened by the first question about a convolution, so that a run without
  * one does not load it. */
 #ifndef VITTRAIN_CUDA_CONVOLUTION_H
 #define VITTRAIN_CUDA_CONVOLUTION_H
 
-#include "cuda.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "device/device.h"
+
+struct cuda_device;
+struct convolutions;
 
 enum convolution_part {
     CONVOLUTION_FORWARD, /* y = x * filter */
@@ -14,7 +21,8 @@ enum convolution_part {
     CONVOLUTION_PARTS
 };
 
-/* Everything is of `type`, channels last, dense; sums are in fp32. No size is 0. */
+/* Everything is of `type`, channels last, dense, aligned to 16 bytes; sums are in fp32. No size is
+ * 0. */
 struct convolution {
     enum convolution_part part;
     enum data_type type;
@@ -25,13 +33,20 @@ struct convolution {
     void *workspace; /* convolutions_bytes(...) */
 };
 
-/* How many numbers a tensor of one convolution may have, unless it is of one sample. */
+/* Largest number of elements that a tensor of a convolution of several samples may have. */
 int64_t convolutions_numbers(void);
-/* Bytes that any part of such a convolution, with this batch or a smaller one, may use. */
+/* Workspace in bytes for all parts of such a convolution, with this batch or a smaller one. Selects
+ * the algorithms of this batch, so it is called before the run. */
 size_t convolutions_bytes(struct cuda_device *cuda, enum data_type type,
                           const struct convolution_shape *shape);
+/* Allocates no device memory. Legal in stream capture if convolutions_bytes or an earlier call had
+ * the same shape. */
 void convolution_run(struct stream *stream, const struct convolution *convolution);
-/* Of cuda->convolutions, which may be NULL. */
+/* Close cuda->convolutions. NULL does nothing. */
 void convolutions_close(struct convolutions *convolutions);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

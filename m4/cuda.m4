@@ -25,13 +25,16 @@ AC_DEFUN([VITTRAIN_CUDA_LIBRARY], [
     AC_MSG_CHECKING([for $2])
     cat >conftest.cu <<EOF
 #include <$1>
+#if defined CUDNN_VERSION && CUDNN_VERSION < 90800
+#error cuDNN is too old
+#endif
 int main(void) { return 0; }
 EOF
     AS_IF([$NVCC -o conftest$EXEEXT conftest.cu -L$CUDA_LIBRARY_DIR -l$2 >&AS_MESSAGE_LOG_FD 2>&1],
       [AC_MSG_RESULT([yes])],
       [AC_MSG_RESULT([no])
        vittrain_cuda=no
-       vittrain_cuda_summary="no ($2 is missing: $3)"])
+       vittrain_cuda_summary="no ($2 is missing or too old: $3)"])
     rm -f conftest.cu conftest$EXEEXT
   ])
 ])
@@ -82,8 +85,8 @@ AC_DEFUN([VITTRAIN_CUDA], [
     VITTRAIN_CUDA_ARCHITECTURES
   ])
   VITTRAIN_CUDA_LIBRARY([cublasLt.h], [cublasLt], [cuBLAS of the CUDA toolkit])
-  dnl Version 9 brought this header.
-  VITTRAIN_CUDA_LIBRARY([cudnn_graph.h], [cudnn], [cuDNN 9: libcudnn9-dev-cuda-13 or -12])
+  dnl 9.8 introduced device properties (convolution_engine.h).
+  VITTRAIN_CUDA_LIBRARY([cudnn_graph.h], [cudnn], [cuDNN 9.8 or newer: libcudnn9-dev-cuda-13 or -12])
   VITTRAIN_CUDA_LIBRARY([nccl.h], [nccl], [libnccl-dev])
   AS_IF([test "$vittrain_cuda" = yes],
     [vittrain_cuda_summary="yes, by $NVCC, for$vittrain_arch_list"])

@@ -20,7 +20,7 @@ struct convolution_case {
 static const struct convolution_case cases[] = {
     {TYPE_FP32, {2, 9, 7, 3, 4, 3, 1, 1}, true, true, false},
     {TYPE_FP32, {3, 6, 10, 4, 8, 3, 1, 1}, true, true, true},
-    {TYPE_FP32, {16, 8, 8, 4, 8, 3, 1, 1}, false, false, false},
+    {TYPE_FP32, {40, 8, 8, 4, 8, 3, 1, 1}, false, false, false}, /* in pieces */
     {TYPE_FP32, {1, 1, 1, 1, 1, 1, 1, 0}, true, false, false},
     {TYPE_FP32, {1, 1, 12, 5, 3, 1, 1, 0}, false, true, true},
     {TYPE_FP32, {2, 14, 14, 3, 16, 7, 2, 3}, false, false, false},

@@ -1,0 +1,325 @@
+/* Selection of cuDNN's engines (cuda/convolution_engine.c) for the convolutions of the project's
+ * models, with the real library and without a GPU: GPUs are described by their device properties.
+ *   cudnn_engines                      run the tests (test_cudnn_engines.sh)
+ *   cudnn_engines --list [FILE]        print the engines for the GPU here, or the one in FILE, as
+ * CSV cudnn_engines --device-json FILE   write the device properties of the GPU here to FILE */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../cuda/convolution_engine.h"
+#include "model/convnet.h"
+
+/* As CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION has it. */
+#define PROPERTIES(name, version, processors, shared, reserved, threads, blocks, memory, clock,    \
+                   memory_clock, cache)                                                            \
+    "{\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],"                   \
+    "\"regsPerBlock\":65536,\"multiProcessorCount\":" #processors ",\"warpSize\":32,"              \
+    "\"maxSharedMemoryPerBlock\":49152,\"maxSharedMemoryPerBlockOptin\":" #shared ","              \
+    "\"reservedSharedMemoryPerBlock\":" #reserved ",\"maxRegistersPerSM\":65536,"                  \
+    "\"maxCtasPerSM\":" #blocks ",\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":" #threads ","   \
+    "\"pciDeviceId\":0,\"isTccDriver\":0,\"supportCoopLaunch\":1,\"totalGlobalMem\":" #memory ","  \
+    "\"smClockRateKHz\":" #clock ",\"memClockRateKHz\":" #memory_clock ",\"l2CacheSize\":" #cache  \
+    ",\"cudaDeviceId\":0,\"deviceVer\":" #version ",\"driverVer\":13000,"                          \
+    "\"deviceName\":\"" name "\"}"
+
+static const struct gpu {
+    const char *json;
+    bool bf16, tf32;
+} gpus[] = {
+    {PROPERTIES("NVIDIA H100 80GB HBM3", 900, 132, 232448, 1024, 2048, 32, 85029158912, 1980000,
+                2619000, 52428800),
+     true, true},
+    {PROPERTIES("NVIDIA A100-SXM4-40GB", 800, 108, 166912, 1024, 2048, 32, 42405855232, 1410000,
+                1215000, 41943040),
+     true, true},
+    {PROPERTIES("Tesla T4", 750, 40, 65536, 0, 1024, 16, 15835660288, 1590000, 5001000, 4194304),
+     false, false},
+};
+enum { GPUS = sizeof gpus / sizeof gpus[0] };
+
+/* resnet34 has resnet18's shapes. */
+static const char *const models[] = {"cnn_b", "resnet18", "resnet50"};
+enum { MODELS = sizeof models / sizeof models[0] };
+
+static struct engine_device device_open(const char *json)
+{
+    struct engine_device device = {NULL, NULL};
+
+    ENGINE_CHECK(NULL, cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR,
+                                                    &device.properties));
+    ENGINE_CHECK(NULL, cudnnBackendSetAttribute(device.properties,
+                                                CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                                CUDNN_TYPE_CHAR, (int64_t)strlen(json) + 1, json));
+    ENGINE_CHECK(NULL, cudnnBackendFinalize(device.properties));
+    return device;
+}
+
+static void device_close(const struct engine_device *device)
+{
+    ENGINE_CHECK(NULL, cudnnBackendDestroyDescriptor(device->properties));
+}
+
+/* ---- What is known of a selected engine, by its own notes. */
+struct facts {
+    int64_t number;
+    bool tensor_core, deterministic, exact, compiled;
+};
+
+static struct facts facts_of(const struct convolution_engine *engine)
+{
+    cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    cudnnBackendBehaviorNote_t behaviors[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
+    cudnnBackendDescriptor_t part;
+    struct facts facts = {.deterministic = true, .exact = true};
+    int64_t count;
+
+    ENGINE_CHECK(NULL, cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &part));
+    ENGINE_CHECK(NULL, cudnnBackendGetAttribute(engine->config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &part));
+    ENGINE_CHECK(NULL, cudnnBackendGetAttribute(part, CUDNN_ATTR_ENGINE_GLOBAL_INDEX,
+                                                CUDNN_TYPE_INT64, 1, &count, &facts.number));
+    ENGINE_CHECK(NULL, cudnnBackendGetAttribute(part, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                                CUDNN_TYPE_NUMERICAL_NOTE,
+                                                CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes));
+    for (int64_t i = 0; i < count; i++) {
+        facts.tensor_core |= notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+        facts.deterministic &= notes[i] != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
+        facts.exact &= notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE ||
+                       notes[i] == CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP;
+    }
+    ENGINE_CHECK(NULL, cudnnBackendGetAttribute(part, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
+                                                CUDNN_TYPE_BEHAVIOR_NOTE,
+                                                CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &count, behaviors));
+    for (int64_t i = 0; i < count; i++)
+        facts.compiled |= behaviors[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+    ENGINE_CHECK(NULL, cudnnBackendDestroyDescriptor(part));
+    return facts;
+}
+
+/* ---- All shapes of convolutions that a model has for cuDNN, with a batch, in every precision of a
+ * GPU. */
+typedef void visit_problem(const char *model, const struct engine_device *device,
+                           const struct engine_problem *problem, void *user);
+
+static void node_visit(const char *model, const struct engine_device *device,
+                       const struct convnet_node *node, int64_t batch, const struct gpu *gpu,
+                       visit_problem *visit, void *user)
+{
+    static const struct {
+        enum data_type type;
+        bool tf32;
+    } precisions[] = {
+        {TYPE_FP32, false}, {TYPE_FP32, true}, {TYPE_BF16, false}, {TYPE_FP16, false}};
+
+    for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++)
+        for (int part = 0; part < CONVOLUTION_PARTS; part++) {
+            const struct engine_problem problem = {.part = (enum convolution_part)part,
+                                                   .type = precisions[i].type,
+                                                   .tf32 = precisions[i].tf32,
+                                                   .shape = convnet_convolution_shape(node, batch)};
+            if (part == CONVOLUTION_INPUTS && node->input == 0)
+                continue; /* images have no gradient */
+            if ((problem.type != TYPE_BF16 || gpu->bf16) && (!problem.tf32 || gpu->tf32))
+                visit(model, device, &problem, user);
+        }
+}
+
+/* True if an earlier convolution has the node's shape. */
+static bool node_repeats(const struct convnet *convnet, int number)
+{
+    const struct convolution_shape shape = convnet_convolution_shape(&convnet->nodes[number], 1);
+
+    for (int n = 0; n < number; n++)
+        if (convnet->nodes[n].kind == CONVNET_CONVOLUTION) {
+            const struct convolution_shape other = convnet_convolution_shape(&convnet->nodes[n], 1);
+            if (memcmp(&shape, &other, sizeof shape) == 0)
+                return true;
+        }
+    return false;
+}
+
+static void model_visit(const char *name, const struct engine_device *device, int64_t batch,
+                        const struct gpu *gpu, visit_problem *visit, void *user)
+{
+    struct options options;
+    struct error error = {0};
+    struct device none = {NULL};
+    char assignment[64];
+
+    options_default(&options);
+    snprintf(assignment, sizeof assignment, "model.name=%s", name);
+    ENSURE(options_set(assignment, &options, &error), "%s", error.text);
+    struct model *model = model_open(&options, &none, TYPE_FP32, &error);
+    ENSURE(model != NULL, "%s", error.text);
+    const struct convnet *convnet = (const struct convnet *)model;
+    for (int n = 0; n < convnet->node_count; n++) {
+        const struct convnet_node *node = &convnet->nodes[n];
+        if (node->kind == CONVNET_CONVOLUTION && (node->kernel > 1 || node->stride > 1) &&
+            !node_repeats(convnet, n))
+            node_visit(name, device, node, batch, gpu, visit, user);
+    }
+    model_close(model);
+}
+
+static void gpus_visit(int64_t batch, visit_problem *visit, void *user)
+{
+    for (int g = 0; g < GPUS; g++) {
+        const struct engine_device device = device_open(gpus[g].json);
+        for (int m = 0; m < MODELS; m++)
+            model_visit(models[m], &device, batch, &gpus[g], visit, user);
+        device_close(&device);
+    }
+}
+
+/* ---- Tests. */
+static void must(bool holds, const char *model, const struct engine_problem *problem,
+                 const struct facts *facts, const char *what)
+{
+    char name[256];
+
+    engine_problem_name(problem, name, sizeof name);
+    if (!holds)
+        fail_msg("%s, %s: engine %lld %s", model, name, (long long)facts->number, what);
+}
+
+/* Select an engine in at most `limit` bytes and check its notes. */
+static struct facts selected(const char *model, const struct engine_device *device,
+                             const struct engine_problem *problem, size_t limit)
+{
+    struct convolution_engine engine = {NULL, NULL, 0};
+    struct facts facts = {-1, false, false, false, false};
+
+    must(engine_select(device, problem, limit, &engine), model, problem, &facts, "is missing");
+    facts = facts_of(&engine);
+    must(engine.bytes <= limit, model, problem, &facts, "needs too much workspace");
+    must(facts.deterministic, model, problem, &facts, "is not deterministic");
+    must(facts.exact, model, problem, &facts, "is not exact");
+    must(!facts.compiled, model, problem, &facts, "is compiled at run time");
+    must(problem->type != TYPE_FP32 || problem->tf32 || !facts.tensor_core, model, problem, &facts,
+         "rounds fp32 to TF32");
+    engine_close(&engine);
+    return facts;
+}
+
+static void check_whole_batch(const char *model, const struct engine_device *device,
+                              const struct engine_problem *problem, void *user)
+{
+    size_t limit = engine_workspace_limit(problem->type, &problem->shape);
+    const struct facts facts = selected(model, device, problem, limit);
+
+    must((problem->type == TYPE_FP32 && !problem->tf32) || facts.tensor_core, model, problem,
+         &facts, "does not use tensor cores");
+    ++*(int *)user;
+}
+
+static void check_no_workspace(const char *model, const struct engine_device *device,
+                               const struct engine_problem *problem, void *user)
+{
+    selected(model, device, problem, 0);
+    ++*(int *)user;
+}
+
+static void batches_use_deterministic_tensor_core_engines(void **state)
+{
+    int count = 0;
+    (void)state;
+    gpus_visit(256, check_whole_batch, &count);
+    assert_true(count > 300);
+}
+
+static void smaller_batches_need_no_workspace(void **state)
+{
+    int count = 0;
+    (void)state;
+    gpus_visit(7, check_no_workspace, &count);
+    assert_true(count > 300);
+}
+
+/* ---- Tools. */
+static void list_engine(const char *model, const struct engine_device *device,
+                        const struct engine_problem *problem, void *user)
+{
+    static const char *const parts[] = {"forward", "input_gradient", "filter_gradient"};
+    const struct convolution_shape *s = &problem->shape;
+    struct convolution_engine engine = {NULL, NULL, 0};
+    (void)user;
+
+    if (!engine_select(device, problem, engine_workspace_limit(problem->type, s), &engine))
+        return;
+    const struct facts facts = facts_of(&engine);
+    printf("%s,%s,%s,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%s,%zu\n", model, parts[problem->part],
+           problem->tf32 ? "tf32" : type_name(problem->type), (long long)s->batch,
+           (long long)s->height, (long long)s->in, (long long)s->out, (long long)s->kernel,
+           (long long)s->stride, (long long)facts.number, facts.tensor_core ? "yes" : "no",
+           engine.bytes);
+    engine_close(&engine);
+}
+
+/* file: device properties; NULL: those of the GPU here. */
+static void engines_list(const char *file)
+{
+    static const struct gpu every_precision = {NULL, true, true};
+    char json[8192] = "";
+    struct engine_device device = {NULL, NULL};
+
+    if (file != NULL) {
+        FILE *stream = fopen(file, "r");
+        ENSURE(stream != NULL, "cannot open %s", file);
+        json[fread(json, 1, sizeof json - 1, stream)] = '\0';
+        fclose(stream);
+        device = device_open(json);
+    } else {
+        ENGINE_CHECK(NULL, cudnnCreate(&device.handle));
+    }
+    puts("model,part,type,batch,size,in,out,kernel,stride,engine,tensor_core,workspace_bytes");
+    for (int m = 0; m < MODELS; m++)
+        model_visit(models[m], &device, 256, &every_precision, list_engine, NULL);
+}
+
+/* Write the device properties of the first visible GPU. */
+static void device_json_write(const char *path)
+{
+    const int32_t first = 0;
+    char json[8192];
+    int64_t size = 0;
+    cudnnBackendDescriptor_t properties;
+
+    ENGINE_CHECK(NULL,
+                 cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &properties));
+    ENGINE_CHECK(NULL, cudnnBackendSetAttribute(properties, CUDNN_ATTR_DEVICEPROP_DEVICE_ID,
+                                                CUDNN_TYPE_INT32, 1, &first));
+    ENGINE_CHECK(NULL, cudnnBackendFinalize(properties));
+    ENGINE_CHECK(NULL,
+                 cudnnBackendGetAttribute(properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                          CUDNN_TYPE_CHAR, sizeof json, &size, json));
+    ENSURE(size <= (int64_t)sizeof json, "the device properties have %lld bytes", (long long)size);
+    FILE *file = fopen(path, "w");
+    ENSURE(file != NULL, "cannot write %s", path);
+    ENSURE(fprintf(file, "%.*s\n", (int)size, json) > 0 && fclose(file) == 0, "cannot write %s",
+           path);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batches_use_deterministic_tensor_core_engines),
+        cmocka_unit_test(smaller_batches_need_no_workspace),
+    };
+
+    if (argc == 3 && strcmp(argv[1], "--device-json") == 0) {
+        device_json_write(argv[2]);
+        return 0;
+    }
+    if (argc >= 2 && strcmp(argv[1], "--list") == 0) {
+        engines_list(argv[2]);
+        return 0;
+    }
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,8 @@
+#!/bin/sh
+# Which engines of cuDNN are selected for convolutions, with the real library (cudnn_engines.c).
+
+if [ ! -e "$TEST_BUILD/test/cudnn_engines" ]; then
+    echo '1..0 # SKIP cuDNN is not installed'
+    exit 0
+fi
+exec "$TEST_BUILD/test/cudnn_engines"
