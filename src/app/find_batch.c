@@ -28,8 +28,8 @@ static bool limit_find(struct search *search, struct error *error)
     int64_t limit = options->plan.memory;
     bool good = comm_agree(search->world, error);
     if (good && limit == 0) {
-        size_t now = hardware_memory_now(device);
-        limit = (int64_t)(now + fit_room(device, node, options, now));
+        size_t base = hardware_memory_base(device);
+        limit = (int64_t)(base + fit_room(device, node, options, base));
     }
     if (device != NULL)
         device->backend->close(device);

@@ -49,7 +49,7 @@ static bool units_print(const struct plan *plan, size_t *base, bool *own, struct
         return false;
     const struct model *model = session.model;
     size_t arena = session.arena.peak, feeds = session.feed_bytes;
-    *base = hardware_memory_now(session.device);
+    *base = hardware_memory_base(session.device);
     *own = hardware_has_memory(session.device);
     char mesh[256];
     mesh_describe(&session.mesh, mesh, sizeof mesh);
@@ -69,7 +69,10 @@ static bool units_print(const struct plan *plan, size_t *base, bool *own, struct
         last_line_print("snapshot", session.snapshot_bytes,
                         *own ? "  for checkpoints in the background, on the host"
                              : "  for checkpoints in the background");
-    last_line_print(*own ? "context" : "libraries", *base, "  as measured here");
+    if (*own)
+        last_line_print("context", *base, "  as measured here");
+    else
+        last_line_print("libraries", *base, "  private memory here and 24 MiB of library files");
     last_line_print("rank", session_needs(&session) + *base, *own ? "  on the GPU" : "");
     free(rows);
     session_close(&session);

@@ -5,15 +5,32 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-size_t resident_now(void)
+static void resident_read(size_t *all, size_t *shared)
 {
-    unsigned long long total = 0, pages = 0;
+    unsigned long long mapped, pages[2];
+    *all = *shared = 0;
     FILE *file = fopen("/proc/self/statm", "re");
     if (file == NULL)
-        return 0;
-    int read = fscanf(file, "%llu %llu", &total, &pages);
+        return;
+    if (fscanf(file, "%llu %llu %llu", &mapped, &pages[0], &pages[1]) == 3) {
+        *all = (size_t)pages[0] * (size_t)sysconf(_SC_PAGESIZE);
+        *shared = (size_t)pages[1] * (size_t)sysconf(_SC_PAGESIZE);
+    }
     fclose(file);
-    return read == 2 ? (size_t)pages * (size_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+size_t resident_now(void)
+{
+    size_t all, shared;
+    resident_read(&all, &shared);
+    return all;
+}
+
+size_t resident_private(void)
+{
+    size_t all, shared;
+    resident_read(&all, &shared);
+    return all - shared;
 }
 
 size_t resident_peak(void)

@@ -5,8 +5,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Bytes now, and the most so far; 0 where the kernel does not say. */
+/* Bytes of the resident set: all now, those now that no file or other process shares, and the most
+ * so far; 0 if the kernel does not report them. */
 size_t resident_now(void);
+size_t resident_private(void);
 size_t resident_peak(void);
 
 /* From here on resident_peak counts anew; false: the kernel does not let us. */

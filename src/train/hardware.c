@@ -94,6 +94,14 @@ size_t hardware_memory_now(struct device *device)
     return limits.memory_bytes - device->backend->memory_free(device);
 }
 
+size_t hardware_memory_base(struct device *device)
+{
+    const size_t mebibyte = 1 << 20;
+    if (hardware_has_memory(device))
+        return hardware_memory_now(device);
+    return (resident_private() + mebibyte - 1) / mebibyte * mebibyte + LIBRARY_FILES_MIB * mebibyte;
+}
+
 size_t hardware_memory_peak(struct device *device)
 {
     return hardware_has_memory(device) ? hardware_memory_now(device) : resident_peak();

@@ -21,8 +21,15 @@ void hardware_cache_folder(const struct options *options, char *folder, size_t s
 /* Does the device have memory of its own? */
 bool hardware_has_memory(const struct device *device);
 
-/* Bytes that are taken there: on a GPU all that is not free; else this process's resident set, now
- * and at most. */
+/* The allowance for pages of program and library files. Their resident part changes from start to
+ * start, by more than a mebibyte, so plans do not measure it. */
+enum { LIBRARY_FILES_MIB = 24 };
+
+/* Bytes in use before a run allocates its own: on a GPU all that is not free; else the private
+ * memory of this process in whole MiB, plus LIBRARY_FILES_MIB. The same at each start. */
+size_t hardware_memory_base(struct device *device);
+/* Bytes in use now and at most so far: on a GPU all that is not free now; else the resident set of
+ * this process. */
 size_t hardware_memory_now(struct device *device);
 size_t hardware_memory_peak(struct device *device);
 

@@ -96,7 +96,7 @@ static int64_t pass_samples(const struct plan *plan)
 static void entry_fill(const struct plan *plan, struct session *session, size_t room,
                        struct plan_entry *entry)
 {
-    entry->base = hardware_memory_now(session->device);
+    entry->base = hardware_memory_base(session->device);
     entry->replica = session->mesh.replica->size;
     entry->shard = session->mesh.shard->size;
     entry->compute = session->compute;

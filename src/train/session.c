@@ -349,7 +349,7 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
     status_set_phase(STATUS_MEMORY);
     log_info("memory:");
     memory_print(session);
-    session->base = hardware_memory_now(session->device);
+    session->base = hardware_memory_base(session->device);
     if (!fit_check(session, source, training, error))
         return false;
     session->memory = session->device->backend->allocate(session->device, bytes, error);
