@@ -1,6 +1,9 @@
-/* Kernels with a fault on purpose: test_emulation runs each and sees it found. */
+/* Kernels and calls of the runtime library with a fault on purpose: test_emulation runs each and
+ * checks that the emulated GPU reports it. */
 #include "cuda.h"
 #include "kernel.h"
+
+#include <thread>
 
 enum { THREADS = 64 };
 
@@ -89,7 +92,199 @@ __global__ static void host_memory_kernel(float *values, const float *host)
     values[threadIdx.x] = host[threadIdx.x];
 }
 
-/* Runs the kernel of that number on THREADS floats; false when there is none. */
+static void right_launch(cudaStream_t stream, float *values, size_t shared_bytes)
+{
+    KERNEL_LAUNCH(right_kernel, 1, THREADS, shared_bytes, stream, values);
+}
+
+/* ---- Shared memory above 48 KiB. */
+enum { SHARED_PRESET = 48 * 1024, SHARED_WANTED = 64 * 1024 };
+
+static void shared_launch(cudaStream_t stream, float *values)
+{
+    CUDA_CHECK(cudaFuncSetAttribute(right_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    SHARED_WANTED));
+    right_launch(stream, values, SHARED_WANTED);
+}
+
+static void shared_without_attribute(cudaStream_t stream, float *values)
+{
+    right_launch(stream, values, SHARED_PRESET + 4);
+}
+
+static void shared_above_attribute(cudaStream_t stream, float *values)
+{
+    shared_launch(stream, values);
+    right_launch(stream, values, SHARED_WANTED + 4);
+}
+
+static void shared_above_device(cudaStream_t, float *)
+{
+    CUDA_CHECK(cudaFuncSetAttribute(right_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    228 * 1024));
+}
+
+/* ---- Stream capture. */
+static cudaStream_t stream_create(void)
+{
+    cudaStream_t stream;
+    CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    return stream;
+}
+
+static cudaEvent_t event_record(cudaStream_t stream)
+{
+    cudaEvent_t event;
+    CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    CUDA_CHECK(cudaEventRecord(event, stream));
+    return event;
+}
+
+static void capture_begin(cudaStream_t stream)
+{
+    CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+}
+
+static cudaGraph_t capture_end(cudaStream_t stream)
+{
+    cudaGraph_t graph;
+    CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
+    return graph;
+}
+
+/* Another thread may allocate during a capture in mode thread-local. */
+static void captured_fork(cudaStream_t stream, float *values)
+{
+    cudaStream_t fork = stream_create();
+    cudaGraphExec_t executable;
+    void *memory = NULL;
+    capture_begin(stream);
+    CUDA_CHECK(cudaStreamWaitEvent(fork, event_record(stream), 0));
+    right_launch(fork, values, THREADS * sizeof(float));
+    std::thread([&]() { CUDA_CHECK(cudaMalloc(&memory, 1)); }).join();
+    CUDA_CHECK(cudaStreamWaitEvent(stream, event_record(fork), 0));
+    CUDA_CHECK(cudaGraphInstantiate(&executable, capture_end(stream), 0));
+    CUDA_CHECK(cudaGraphLaunch(executable, stream));
+}
+
+static void unjoined_fork(cudaStream_t stream, float *values)
+{
+    cudaStream_t fork = stream_create();
+    capture_begin(stream);
+    CUDA_CHECK(cudaStreamWaitEvent(fork, event_record(stream), 0));
+    CUDA_CHECK(cudaStreamWaitEvent(stream, event_record(fork), 0));
+    right_launch(fork, values, THREADS * sizeof(float)); /* after the join */
+    capture_end(stream);
+}
+
+static void captured_malloc(cudaStream_t stream, float *)
+{
+    void *memory;
+    capture_begin(stream);
+    CUDA_CHECK(cudaMalloc(&memory, 1));
+}
+
+static void captured_free(cudaStream_t stream, float *)
+{
+    void *memory;
+    CUDA_CHECK(cudaMalloc(&memory, 1));
+    capture_begin(stream);
+    CUDA_CHECK(cudaFree(memory));
+}
+
+static void captured_host_alloc(cudaStream_t stream, float *)
+{
+    void *memory;
+    capture_begin(stream);
+    CUDA_CHECK(cudaHostAlloc(&memory, 1, cudaHostAllocDefault));
+}
+
+static void captured_free_host(cudaStream_t stream, float *)
+{
+    void *memory;
+    CUDA_CHECK(cudaHostAlloc(&memory, 1, cudaHostAllocDefault));
+    capture_begin(stream);
+    CUDA_CHECK(cudaFreeHost(memory));
+}
+
+static void malloc_by_another_thread(cudaStream_t stream, float *)
+{
+    void *memory;
+    CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    std::thread([&]() { CUDA_CHECK(cudaMalloc(&memory, 1)); }).join();
+}
+
+static void captured_synchronize(cudaStream_t stream, float *)
+{
+    capture_begin(stream);
+    CUDA_CHECK(cudaStreamSynchronize(stream));
+}
+
+static void query_of_another_stream(cudaStream_t stream, float *)
+{
+    capture_begin(stream);
+    CUDA_CHECK(cudaStreamQuery(stream_create()));
+}
+
+static void query_in_capture(cudaStream_t stream, float *)
+{
+    cudaEvent_t event = event_record(stream);
+    capture_begin(stream);
+    CUDA_CHECK(cudaEventQuery(event));
+}
+
+static void query_of_captured_event(cudaStream_t stream, float *)
+{
+    capture_begin(stream);
+    cudaEvent_t event = event_record(stream);
+    capture_end(stream);
+    CUDA_CHECK(cudaEventQuery(event));
+}
+
+static void synchronize_with_captured_event(cudaStream_t stream, float *)
+{
+    capture_begin(stream);
+    cudaEvent_t event = event_record(stream);
+    capture_end(stream);
+    CUDA_CHECK(cudaEventSynchronize(event));
+}
+
+static void wait_for_ended_capture(cudaStream_t stream, float *)
+{
+    capture_begin(stream);
+    cudaEvent_t event = event_record(stream);
+    CUDA_CHECK(cudaGraphDestroy(capture_end(stream)));
+    capture_begin(stream);
+    CUDA_CHECK(cudaStreamWaitEvent(stream, event, 0));
+}
+
+static void wait_for_event_outside(cudaStream_t stream, float *)
+{
+    cudaEvent_t event = event_record(stream);
+    capture_begin(stream);
+    CUDA_CHECK(cudaStreamWaitEvent(stream, event, 0));
+}
+
+static void wait_for_another_capture(cudaStream_t stream, float *)
+{
+    cudaStream_t other = stream_create();
+    capture_begin(stream);
+    capture_begin(other);
+    CUDA_CHECK(cudaStreamWaitEvent(stream, event_record(other), 0));
+}
+
+static void end_in_another_thread(cudaStream_t stream, float *)
+{
+    capture_begin(stream);
+    std::thread([&]() { capture_end(stream); }).join();
+}
+
+static void legacy_stream(cudaStream_t, float *values)
+{
+    right_launch(NULL, values, THREADS * sizeof(float));
+}
+
+/* Runs fault `number` on THREADS floats; false when there is none. */
 extern "C" bool faulty_kernel_run(struct stream *stream, int number, float *values,
                                   const float *host)
 {
@@ -104,10 +299,36 @@ extern "C" bool faulty_kernel_run(struct stream *stream, int number, float *valu
                                                outside_shared_kernel,
                                                misaligned_kernel,
                                                lone_exchange_kernel};
-    const int count = sizeof kernels / sizeof kernels[0];
-    if (number > count)
+    static void (*const calls[])(cudaStream_t, float *) = {shared_launch,
+                                                           shared_without_attribute,
+                                                           shared_above_attribute,
+                                                           shared_above_device,
+                                                           captured_fork,
+                                                           unjoined_fork,
+                                                           captured_malloc,
+                                                           captured_free,
+                                                           captured_host_alloc,
+                                                           captured_free_host,
+                                                           malloc_by_another_thread,
+                                                           captured_synchronize,
+                                                           query_of_another_stream,
+                                                           query_in_capture,
+                                                           query_of_captured_event,
+                                                           synchronize_with_captured_event,
+                                                           wait_for_ended_capture,
+                                                           wait_for_event_outside,
+                                                           wait_for_another_capture,
+                                                           end_in_another_thread,
+                                                           legacy_stream};
+    const int kernel_count = sizeof kernels / sizeof kernels[0];
+    const int call_count = sizeof calls / sizeof calls[0];
+    if (number > kernel_count + call_count)
         return false;
-    if (number == count) {
+    if (number > kernel_count) {
+        calls[number - kernel_count - 1](stream->handle, values);
+        return true;
+    }
+    if (number == kernel_count) {
         KERNEL_LAUNCH(host_memory_kernel, 1, THREADS, 0, stream->handle, values, host);
         return true;
     }

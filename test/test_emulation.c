@@ -1,6 +1,6 @@
-/* The emulated GPU finds what a real one might let pass: kernels with a fault on purpose
- * (faulty_kernels.cu) each end the program with the right words, and what the host does not wait
- * for is not there. */
+/* The emulated GPU reports faults that a real one reports or lets pass: each kernel and call of
+ * faulty_kernels.cu ends the program with the expected message. Work that the host does not wait
+ * for does not run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,8 +17,8 @@
 
 enum { THREADS = 64 };
 
-/* By number of faulty_kernels.cu; 0 is a kernel without a fault. With AddressSanitizer only those
- * that it knows, too, are looked for. */
+/* By number of faulty_kernels.cu. says: NULL where there is no fault. With AddressSanitizer only
+ * the faults are tested that it reports as well. */
 static const struct {
     const char *what, *says;
     bool sanitized;
@@ -35,6 +35,27 @@ static const struct {
     {"a vector at an odd address", "no multiple of 16", true},
     {"a warp of which half exchanges", "waits for its warp", true},
     {"memory of the host", "not the device's", false},
+    {"shared memory that was asked for", NULL, true},
+    {"49156 bytes of shared memory", "cudaFuncSetAttribute allows 49152", true},
+    {"more shared memory than asked for", "cudaFuncSetAttribute allows 65536", true},
+    {"more shared memory than a GPU has", "cudaErrorInvalidValue", true},
+    {"a captured fork", NULL, true},
+    {"a fork that is not joined", "before all of its streams are joined", true},
+    {"cudaMalloc in a capture", "cudaMalloc during a stream capture", true},
+    {"cudaFree in a capture", "cudaFree during a stream capture", true},
+    {"cudaHostAlloc in a capture", "cudaHostAlloc during a stream capture", true},
+    {"cudaFreeHost in a capture", "cudaFreeHost during a stream capture", true},
+    {"cudaMalloc by another thread in a global capture", "cudaMalloc during a stream", true},
+    {"waiting for a captured stream", "cudaStreamSynchronize on a stream that is being", true},
+    {"querying another stream", "cudaStreamQuery during a stream capture", true},
+    {"querying an event in a capture", "cudaEventQuery during a stream capture", true},
+    {"querying a captured event", "cudaEventQuery on an event that was recorded in", true},
+    {"waiting for a captured event", "cudaEventSynchronize on an event that was", true},
+    {"an event of a capture that has ended", "event of a capture that has ended", true},
+    {"an event from outside", "event from outside of the capture", true},
+    {"an event of another capture", "event of another capture", true},
+    {"the end in another thread", "cudaStreamEndCapture in another thread", true},
+    {"the legacy stream", "on the legacy default stream", true},
 };
 enum { FAULTS = sizeof faults / sizeof faults[0] };
 

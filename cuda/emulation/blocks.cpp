@@ -4,7 +4,6 @@
 #undef _FORTIFY_SOURCE /* its longjmp takes a change of stacks for an error */
 #include "internal.h"
 
-#include <memory>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -293,9 +292,35 @@ static void blocks_run(const char *kernel, dim3 grid, dim3 block, size_t shared_
     state.running = runs_here = false;
 }
 
+/* ---- Launches. */
+
+/* Dynamic shared memory that a kernel may ask for (cudaFuncSetAttribute), by kernel. */
+static std::map<const void *, size_t> shared_allowed;
+
+cudaError_t emulated_shared_allow(const void *function, int bytes)
+{
+    EMULATED_CALL;
+    if (bytes < 0 || bytes > SHARED_MOST)
+        return cudaErrorInvalidValue;
+    shared_allowed[function] = (size_t)bytes;
+    return cudaSuccess;
+}
+
+static void shared_check(const char *kernel, const void *function, size_t bytes)
+{
+    EMULATED_CALL;
+    const auto found = shared_allowed.find(function);
+    const size_t most = found != shared_allowed.end() ? found->second : (size_t)SHARED_PRESET;
+    if (bytes > most)
+        emulated_fault(
+            "kernel %s: %zu bytes of shared memory, of which cudaFuncSetAttribute allows "
+            "%zu",
+            kernel, bytes, most);
+}
+
 /* The limits that every GPU has. */
-void emulated_launch(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
-                     cudaStream_t stream, const struct emulated_call *call)
+void emulated_launch(const char *kernel, const void *function, dim3 grid, dim3 block,
+                     size_t shared_bytes, cudaStream_t stream, const struct emulated_call *call)
 {
     std::shared_ptr<const struct emulated_call> kept(call);
     size_t threads = (size_t)block.x * block.y * block.z;
@@ -304,8 +329,7 @@ void emulated_launch(const char *kernel, dim3 grid, dim3 block, size_t shared_by
     if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffff || grid.y > 65535 ||
         grid.z > 65535)
         emulated_fault("kernel %s: a grid of %ux%ux%u blocks", kernel, grid.x, grid.y, grid.z);
-    if (shared_bytes > 227 * 1024)
-        emulated_fault("kernel %s: %zu bytes of shared memory", kernel, shared_bytes);
+    shared_check(kernel, function, shared_bytes);
     emulated_enqueue(stream, kernel,
                      [=]() { blocks_run(kernel, grid, block, shared_bytes, kept.get()); });
 }

@@ -68,7 +68,7 @@ void memory_release(void *memory, enum memory_kind kind)
     if (found == NULL || found->kind != kind)
         emulated_fault("memory is released that was not allocated so");
     if (kind != EMULATED_SHARED)
-        streams_forget(memory);
+        streams_finish(); /* as the runtime library: queued work may use the memory */
     *at = found->next;
     device_bytes -= kind == EMULATED_DEVICE ? found->bytes : 0;
     free(found->shadow);

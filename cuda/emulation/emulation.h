@@ -161,11 +161,17 @@ static const struct emulated_call *emulated_bind(kernel_type kernel, arguments..
 {
     return new emulated_kernel_call<kernel_type, arguments...>(kernel, given...);
 }
-/* The call is freed when nothing can run it any more. */
-void emulated_launch(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
-                     cudaStream_t stream, const struct emulated_call *call);
+/* The call is freed when nothing can run it any more. `function` identifies the kernel. */
+void emulated_launch(const char *kernel, const void *function, dim3 grid, dim3 block,
+                     size_t shared_bytes, cudaStream_t stream, const struct emulated_call *call);
 #define KERNEL_START(kernel, grid, block, shared_bytes, stream, ...)                               \
-    emulated_launch(#kernel, grid, block, shared_bytes, stream, emulated_bind(kernel, __VA_ARGS__))
+    emulated_launch(#kernel, emulated_address(kernel), grid, block, shared_bytes, stream,          \
+                    emulated_bind(kernel, __VA_ARGS__))
+template <typename... arguments>
+static inline const void *emulated_address(void (*kernel)(arguments...))
+{
+    return reinterpret_cast<const void *>(kernel);
+}
 
 /* Work of a library on a stream, on the host: products. */
 void emulated_enqueue(cudaStream_t stream, const char *what, std::function<void(void)> body);
@@ -190,7 +196,10 @@ typedef enum {
 } cudaError_t;
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
-enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaStreamCaptureMode {
+    cudaStreamCaptureModeGlobal = 0,
+    cudaStreamCaptureModeThreadLocal = 1
+};
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 typedef struct emulated_event *cudaEvent_t;
@@ -242,10 +251,12 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph,
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
-template <typename kernel>
-static inline cudaError_t cudaFuncSetAttribute(kernel, enum cudaFuncAttribute, int)
+cudaError_t emulated_shared_allow(const void *function, int bytes);
+template <typename kernel_type>
+static inline cudaError_t cudaFuncSetAttribute(kernel_type kernel, enum cudaFuncAttribute,
+                                               int value)
 {
-    return cudaSuccess;
+    return emulated_shared_allow(emulated_address(kernel), value);
 }
 
 #endif

@@ -4,7 +4,12 @@
 
 #include "emulation.h"
 
+#include <deque>
+#include <map>
+#include <memory>
 #include <mutex>
+#include <thread>
+#include <vector>
 
 extern "C" {
 #include "core/error.h"
@@ -16,6 +21,9 @@ extern std::recursive_mutex emulated_mutex;
 
 /* Ends the program: "emulated GPU: ..." with the kernel, block and thread where there is one. */
 void emulated_fault(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+/* Bytes of shared memory of a block: without a call of cudaFuncSetAttribute, and with one. */
+enum { SHARED_PRESET = 48 * 1024, SHARED_MOST = 227 * 1024 };
 
 /* blocks.cpp */
 bool blocks_running(void);
@@ -37,6 +45,53 @@ bool memory_is_known(const void *memory, size_t bytes); /* device or pinned, and
 size_t memory_in_use(void);                             /* device's */
 
 /* streams.cpp */
-void streams_forget(const void *memory); /* nothing that waits may use it any more */
+struct operation {
+    const char *what;
+    std::function<bool(void)> body; /* returns true once it is complete; empty: a wait */
+    cudaStream_t waits_for;         /* of a wait: for `until` operations of that stream */
+    uint64_t until;
+};
+
+/* For each captured stream, the number of its operations that come before. */
+typedef std::map<cudaStream_t, uint64_t> captured_order;
+
+struct emulated_stream {
+    std::deque<struct operation> queue;
+    uint64_t done, queued; /* operations since it was created; queue holds the difference */
+    bool running;
+    std::shared_ptr<struct capture> capture; /* receives the operations; NULL: not capturing */
+    captured_order before;                   /* while capturing */
+};
+
+struct emulated_event {
+    cudaStream_t stream; /* of the newest record; NULL: never recorded */
+    uint64_t position;
+    std::shared_ptr<struct capture> capture; /* it was recorded in; NULL: in none */
+    captured_order before;
+};
+
+void stream_push(cudaStream_t stream, const struct operation &operation);
+std::vector<cudaStream_t> &streams_all(void);
+void streams_finish(void); /* run everything that is queued */
+
+/* graphs.cpp */
+struct emulated_graph {
+    std::vector<struct operation> operations;
+};
+
+struct capture {
+    cudaStream_t origin; /* NULL: the capture has ended */
+    bool global;         /* cudaStreamCaptureModeGlobal */
+    std::thread::id thread;
+    struct emulated_graph *graph;
+};
+
+void capture_push(cudaStream_t stream, const struct operation &operation);
+void capture_wait(cudaStream_t stream, const struct emulated_event *event);
+/* Calls on a stream that is being captured. */
+void stream_must_not_capture(cudaStream_t stream, const char *call);
+/* Calls that CUDA prohibits in a thread that captures any stream, and in all threads while a
+ * capture in mode global lasts: those that wait for the device, query it or manage its memory. */
+void thread_must_not_capture(const char *call);
 
 #endif

@@ -104,7 +104,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int numbe
     snprintf(properties->name, sizeof properties->name, "emulated GPU");
     snprintf(properties->uuid.bytes, sizeof properties->uuid.bytes, "emulated-%d", number);
     properties->totalGlobalMem = (size_t)setting("VITTRAIN_EMULATION_MEMORY", 1 << 30);
-    properties->sharedMemPerBlockOptin = 227 * 1024;
+    properties->sharedMemPerBlockOptin = SHARED_MOST;
     properties->major = capability / 10;
     properties->minor = capability % 10;
     properties->multiProcessorCount = 4;
@@ -122,6 +122,7 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
     EMULATED_CALL;
+    thread_must_not_capture("cudaMalloc");
     size_t free = 0, total = 0;
     cudaMemGetInfo(&free, &total);
     if (bytes > free)
@@ -133,6 +134,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes)
 cudaError_t cudaFree(void *memory)
 {
     EMULATED_CALL;
+    thread_must_not_capture("cudaFree");
     if (memory != NULL)
         memory_release(memory, EMULATED_DEVICE);
     return cudaSuccess;
@@ -141,6 +143,7 @@ cudaError_t cudaFree(void *memory)
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned)
 {
     EMULATED_CALL;
+    thread_must_not_capture("cudaHostAlloc");
     *memory = memory_allocate(bytes, EMULATED_PINNED);
     return fault_of("cudaHostAlloc");
 }
@@ -148,6 +151,7 @@ cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned)
 cudaError_t cudaFreeHost(void *memory)
 {
     EMULATED_CALL;
+    thread_must_not_capture("cudaFreeHost");
     if (memory != NULL)
         memory_release(memory, EMULATED_PINNED);
     return cudaSuccess;
