@@ -28,7 +28,7 @@ trains() {
     rm -rf "$work/gpu"
 }
 
-echo 1..15
+echo 1..16
 run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"
 result 'the CPU trains' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/cpu.log"
 trains 'one GPU' 1
@@ -38,6 +38,8 @@ trains 'zero1 on 2 GPUs' 2 mesh.strategy=zero1
 trains 'zero2 on 2 GPUs, in micro-batches' 2 mesh.strategy=zero2 train.accumulate=2
 trains 'fsdp on 4 GPUs' 4 mesh.strategy=fsdp
 trains 'hsdp on 4 GPUs' 4 mesh.strategy=hsdp mesh.shard=2
+run 4 uneven $tiny run.backend=cuda run.dir="$work/uneven" mesh.strategy=ddp train.global_batch=10
+result 'ranks with different numbers of samples' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/uneven.log"
 
 VITTRAIN_EMULATION_DEVICES=1
 export VITTRAIN_EMULATION_DEVICES

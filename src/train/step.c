@@ -102,11 +102,11 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
     times->update += clock_now() - reduced;
 }
 
-/* Has this batch all that a recorded step takes for granted? */
+/* True if a recorded step can take this batch, which has the same number of samples on all ranks:
+ * NCCL allows no collective that only some ranks record. */
 static bool is_regular(const struct step_context *step, const struct micro_batch *micro)
 {
-    return micro->good && micro->count == step->session->batch &&
-           (step->graph == NULL || micro->global_count == step->recorded_count);
+    return micro->good && micro->global_count == step->session->batch * step->sampler->size;
 }
 
 /* Records pass_queue. Waits within it are only for events within it: those of the flat buffers
@@ -120,7 +120,6 @@ static void step_record(struct step_context *step, const struct micro_batch *mic
     flat_updated(&session->flat);
     pass_queue(step, micro, &unused);
     step->graph = backend->graph_end(session->stream);
-    step->recorded_count = micro->global_count;
 }
 
 /* Runs the recorded step, which is recorded when libraries have made all their choices in steps

@@ -17,7 +17,7 @@ struct step_context {
     int first_trainable; /* lowest unit with something to train: backward ends there */
     bool records;        /* steps are recorded and run again */
     struct graph *graph; /* the recorded step, or NULL */
-    int64_t regular_steps, recorded_count;
+    int64_t regular_steps;
     struct error unread; /* a record of a queued step: the error when its outcome is looked at */
 };
 
