@@ -30,6 +30,7 @@ struct collective_call {
 
 /* "NCCL 2.28.9" */
 void collective_library(char *text, size_t size);
+int collective_version(void); /* 22809 */
 
 /* By one rank: what all ranks of a new group need. */
 const char *collective_id(void *id);
@@ -38,6 +39,10 @@ const char *collective_id(void *id);
 const char *collective_open(const void *id, int rank, int size, struct collective **opened);
 /* Collective, after all calls. */
 void collective_close(struct collective *collective);
+
+/* Stops the kernels of all calls on these communicators and frees the communicators, which no
+ * thread may use any more. May block for ever. */
+void collective_abort(struct collective *const *collectives, int count);
 
 /* What calls under way have met, which nobody waits for. */
 const char *collective_error(struct collective *collective);

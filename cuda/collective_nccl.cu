@@ -8,7 +8,7 @@
 struct collective {
     ncclComm_t comm;
     void *registered; /* NCCL's handle, or NULL */
-    int rank;
+    int rank, device;
 };
 
 /* NULL where it went well. */
@@ -23,11 +23,17 @@ static const char *failure(ncclResult_t result, ncclComm_t comm)
     return text;
 }
 
-void collective_library(char *text, size_t size)
+int collective_version(void)
 {
     int version = 0;
     const char *failed = failure(ncclGetVersion(&version), NULL);
     ENSURE(failed == NULL, "NCCL does not know its version: %s", failed);
+    return version;
+}
+
+void collective_library(char *text, size_t size)
+{
+    const int version = collective_version();
     snprintf(text, size, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
 }
 
@@ -51,6 +57,7 @@ const char *collective_open(const void *id, int rank, int size, struct collectiv
         ncclCommInitRankConfig(&collective->comm, size, *(const ncclUniqueId *)id, rank, &config),
         NULL);
     collective->rank = rank;
+    CUDA_CHECK(cudaGetDevice(&collective->device));
     if (failed != NULL)
         free(collective);
     else
@@ -70,6 +77,18 @@ void collective_close(struct collective *collective)
     failed = failure(ncclCommDestroy(collective->comm), NULL);
     ENSURE(failed == NULL, "a group of GPUs cannot be closed: %s", failed);
     free(collective);
+}
+
+/* In one group, NCCL sets the flags that stop the kernels of all communicators before it waits for
+ * any kernel. One after another, the first abort would wait for the kernels of the second. The
+ * process ends anyway, so results are ignored. */
+void collective_abort(struct collective *const *collectives, int count)
+{
+    (void)cudaSetDevice(collectives[0]->device); /* else NCCL opens a context on device 0 */
+    (void)ncclGroupStart();
+    for (int i = 0; i < count; i++)
+        (void)ncclCommAbort(collectives[i]->comm);
+    (void)ncclGroupEnd();
 }
 
 const char *collective_error(struct collective *collective)

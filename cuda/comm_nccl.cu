@@ -1,11 +1,13 @@
 /* The backend "nccl" of comm.h: collectives on memory of GPUs. Each group has a stream of its own,
  * which waits for `after`, runs the collective and records an event; a stream that waits for a
  * ticket waits for that event, and the host for nothing. While a step is recorded, stream and event
- * become part of it. While the host waits for the GPU it looks whether the collectives are still
- * alive (watch.h); it asks who is missing over MPI, in a group of its own. */
+ * become part of it. While the host waits for the GPU it checks that the collectives make progress
+ * (watch.h); it asks over MPI, in a group of its own, which ranks are missing. */
 #include "collective.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -37,16 +39,20 @@ struct nccl_group {
     cudaStream_t stream;
     struct ticket tickets[TICKETS]; /* collective n has number n % TICKETS */
     int64_t started;                /* the first is the opening of the group */
+    int64_t queued;                 /* their events are recorded */
     int64_t over;                   /* as far as the host has seen */
     bool recorded;                  /* a step with collectives of this group was */
     double progress;                /* clock: the newest collective that was seen to end */
     struct nccl_group *next;
 };
 
+/* Two locks, which the thread that ends the job keeps, so that no other thread uses a communicator
+ * that is aborted. `lock` covers the list, tickets and collective_error; `calls` covers all other
+ * calls on a communicator of the list, which may block. */
 static struct {
-    pthread_mutex_t lock;
+    pthread_mutex_t lock, calls;
     struct nccl_group *first;
-} watch = {PTHREAD_MUTEX_INITIALIZER, NULL};
+} watch = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, NULL};
 
 /* Of this thread, while it waits for the GPU. */
 static thread_local struct {
@@ -58,6 +64,49 @@ static struct nccl_group *group_of(struct comm *comm)
     return (struct nccl_group *)comm;
 }
 
+/* ---- The end of the job. */
+
+/* So many seconds from now, for calls that wait until then. */
+static struct timespec time_after(double seconds)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const double end = (double)now.tv_sec + (double)now.tv_nsec * 1e-9 + seconds;
+    return {(time_t)end, (long)((end - (double)(time_t)end) * 1e9)};
+}
+
+static sem_t aborted;
+
+/* Aborts all groups: a kernel of one may wait for a kernel of another. */
+static void *abort_main(void *)
+{
+    enum { GROUPS_MOST = 16 };
+    struct collective *collectives[GROUPS_MOST];
+    int count = 0;
+    for (struct nccl_group *group = watch.first; group != NULL && count < GROUPS_MOST;
+         group = group->next)
+        collectives[count++] = group->collective;
+    pthread_mutex_lock(&watch.calls);
+    if (count > 0)
+        collective_abort(collectives, count);
+    sem_post(&aborted);
+    return NULL;
+}
+
+/* NCCL stops the kernels first, within milliseconds, and may block later: while a recorded step has
+ * its collectives, or in the network. So another thread calls it, which is not waited for long. The
+ * caller holds watch.lock. */
+static void groups_abort(void)
+{
+    const double patience = 0.3; /* less than the grace of comm_give_up */
+    const struct timespec end = time_after(patience);
+    pthread_t thread;
+    if (sem_init(&aborted, 0, 0) != 0 || pthread_create(&thread, NULL, abort_main, NULL) != 0)
+        return;
+    while (sem_timedwait(&aborted, &end) != 0 && errno == EINTR)
+        ;
+}
+
 /* ---- Collectives. */
 static void call_describe(const struct ticket *ticket, char *text, size_t size)
 {
@@ -67,7 +116,7 @@ static void call_describe(const struct ticket *ticket, char *text, size_t size)
              ticket->recorded ? ", or one before it in a recorded step," : "");
 }
 
-/* Ends the job, because of this ticket. */
+/* Ends the job, because of this ticket. The caller holds watch.lock. */
 static void group_give_up(struct nccl_group *group, const struct ticket *ticket, double seconds,
                           const char *failed)
 {
@@ -76,7 +125,8 @@ static void group_give_up(struct nccl_group *group, const struct ticket *ticket,
     if (failed != NULL)
         snprintf(why, sizeof why,
                  "%s; a rank may have died, or the network: NCCL_DEBUG=INFO says more", failed);
-    comm_give_up(group->host, ticket->number, what, seconds, failed != NULL ? why : NULL);
+    comm_give_up(group->host, ticket->number, what, seconds, failed != NULL ? why : NULL,
+                 groups_abort);
 }
 
 static struct ticket *ticket_take(struct nccl_group *group, const struct collective_call *call)
@@ -106,10 +156,17 @@ static struct ticket *group_start(struct comm *comm, const struct collective_cal
     CUDA_CHECK(cudaStreamIsCapturing(group->stream, &capture));
     ticket->recorded = capture == cudaStreamCaptureStatusActive;
     group->recorded = group->recorded || ticket->recorded;
+    pthread_mutex_lock(&watch.calls);
     const char *failed = collective_run(group->collective, call, group->stream);
-    if (failed != NULL)
+    pthread_mutex_unlock(&watch.calls);
+    if (failed != NULL) {
+        pthread_mutex_lock(&watch.lock);
         group_give_up(group, ticket, 0, failed);
+    }
     CUDA_CHECK(cudaEventRecord(ticket->over, group->stream));
+    pthread_mutex_lock(&watch.lock);
+    group->queued = ticket->number;
+    pthread_mutex_unlock(&watch.lock);
     return ticket;
 }
 
@@ -205,7 +262,9 @@ static void group_describe_transport(const struct comm *, char *text, size_t siz
 
 static void group_use_memory(struct comm *comm, void *memory, size_t bytes)
 {
+    pthread_mutex_lock(&watch.calls);
     collective_use_memory(group_of(comm)->collective, memory, bytes);
+    pthread_mutex_unlock(&watch.calls);
 }
 
 /* ---- The watch. */
@@ -216,7 +275,7 @@ static bool group_advance(struct nccl_group *group, double now)
 {
     if (group->over < group->started - TICKETS)
         group->over = group->started - TICKETS;
-    while (group->over < group->started) {
+    while (group->over < group->queued) {
         const struct ticket *next = &group->tickets[(group->over + 1) % TICKETS];
         if (!next->recorded && cudaEventQuery(next->over) == cudaErrorNotReady)
             return true;
@@ -291,20 +350,23 @@ struct guard {
 
 static const char opening[] = "NCCL's start";
 
+/* The group that is being opened is not aborted: NCCL does not allow it. */
+static void opening_give_up(struct nccl_group *group, double seconds, const char *why)
+{
+    pthread_mutex_lock(&watch.lock);
+    comm_give_up(group->host, 1, opening, seconds, why, groups_abort);
+}
+
 static void *guard_main(void *argument)
 {
     struct guard *guard = (struct guard *)argument;
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    const double end = (double)until.tv_sec + (double)until.tv_nsec * 1e-9 + guard->timeout;
-    until.tv_sec = (time_t)end;
-    until.tv_nsec = (long)((end - (double)until.tv_sec) * 1e9);
+    const struct timespec until = time_after(guard->timeout);
     int result = 0;
     pthread_mutex_lock(&guard->lock);
     while (!guard->done && result == 0)
         result = pthread_cond_timedwait(&guard->changed, &guard->lock, &until);
     if (!guard->done)
-        comm_give_up(guard->group->host, 1, opening, guard->timeout, NULL);
+        opening_give_up(guard->group, guard->timeout, NULL);
     pthread_mutex_unlock(&guard->lock);
     return NULL;
 }
@@ -347,13 +409,13 @@ static bool group_connect(struct nccl_group *group, struct error *error)
     if (!comm_agree(group->host, error))
         return false;
     comm_broadcast(group->host, id, sizeof id, COMM_BYTE, 0);
-    comm_entered(group->host, group->started = group->over = 1);
+    comm_entered(group->host, group->started = group->queued = group->over = 1);
     const double begin = clock_now();
     guard_begin(&guard, group);
     failed = collective_open(id, group->comm.rank, group->comm.size, &group->collective);
     guard_end(&guard);
     if (failed != NULL)
-        comm_give_up(group->host, 1, opening, clock_now() - begin, failed);
+        opening_give_up(group, clock_now() - begin, failed);
     return true;
 }
 
@@ -404,6 +466,27 @@ static const struct comm_backend comm_nccl = {
     .use_memory = group_use_memory,
     .close = group_close,
 };
+
+/* For two groups whose collectives overlap; before they are opened. Their kernels may wait for each
+ * other unless they start in the same order on all ranks. With this variable NCCL starts them, also
+ * those of a recorded step, in the order of the host's calls, which is the same on all ranks. */
+extern "C" bool nccl_keep_order(struct error *error)
+{
+    enum { LEAST_VERSION = 22600 };
+    static const char variable[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
+    char library[64];
+    if (getenv(variable) != NULL)
+        return true;
+    collective_library(library, sizeof library);
+    if (collective_version() < LEAST_VERSION)
+        return error_set(error, ERROR_USAGE,
+                         "hsdp may deadlock on GPUs with %s, which does not order the collectives "
+                         "of two groups: use NCCL 2.26 or newer, or another mesh.strategy; or set "
+                         "%s=0 to try",
+                         library, variable);
+    ENSURE(setenv(variable, "1", 0) == 0, "no memory for the environment");
+    return true;
+}
 
 extern "C" struct comm *nccl_open(struct comm *host, struct error *error)
 {

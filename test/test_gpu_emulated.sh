@@ -28,7 +28,7 @@ trains() {
     rm -rf "$work/gpu"
 }
 
-echo 1..16
+echo 1..17
 run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"
 result 'the CPU trains' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/cpu.log"
 trains 'one GPU' 1
@@ -40,6 +40,12 @@ trains 'fsdp on 4 GPUs' 4 mesh.strategy=fsdp
 trains 'hsdp on 4 GPUs' 4 mesh.strategy=hsdp mesh.shard=2
 run 4 uneven $tiny run.backend=cuda run.dir="$work/uneven" mesh.strategy=ddp train.global_batch=10
 result 'ranks with different numbers of samples' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/uneven.log"
+
+VITTRAIN_EMULATION_NCCL=22105
+export VITTRAIN_EMULATION_NCCL
+fails 4 'hsdp with an old NCCL' 2 'hsdp may deadlock on GPUs with .*use NCCL 2.26 or newer' \
+    $tiny run.backend=cuda run.dir="$work/old" mesh.strategy=hsdp mesh.shard=2
+unset VITTRAIN_EMULATION_NCCL
 
 VITTRAIN_EMULATION_DEVICES=1
 export VITTRAIN_EMULATION_DEVICES

@@ -305,6 +305,7 @@ static int sums(void)
     return 0;
 }
 
+/* Not closed. */
 static void recorded_sum(void)
 {
     unsigned char *memory = device_memory(sizeof(float));
@@ -318,10 +319,44 @@ static void recorded_sum(void)
     backend->stream_synchronize(stream);
 }
 
-static void group_of_world_open(bool late)
+static int mixed(void)
+{
+    if (world->rank == 0)
+        recorded_sum();
+    else
+        sum_once();
+    return 0;
+}
+
+static int different(void)
+{
+    unsigned char *memory = device_memory(2 * sizeof(float));
+    group->backend->wait(group->backend->all_reduce(group, memory, world->rank == 0 ? 1 : 2,
+                                                    COMM_FP32, COMM_SUM, NULL),
+                         NULL);
+    return 0;
+}
+
+/* Collectives of two groups that overlap. */
+static int overlapping(void)
+{
+    struct comm *replicas = mesh.replica_data;
+    unsigned char *memory = device_memory(2 * sizeof(float));
+    for (int i = 0; i < 10; i++) {
+        struct ticket *first =
+            group->backend->all_reduce(group, memory, 1, COMM_FP32, COMM_SUM, NULL);
+        struct ticket *second = replicas->backend->all_reduce(replicas, memory + sizeof(float), 1,
+                                                              COMM_FP32, COMM_SUM, NULL);
+        group->backend->wait(first, NULL);
+        replicas->backend->wait(second, NULL);
+    }
+    return 0;
+}
+
+static void groups_open(int shard, bool late)
 {
     struct error error = {0};
-    mesh_split(&mesh, world, world->size);
+    mesh_split(&mesh, world, shard);
     if (late)
         pause();
     ENSURE(mesh_use_device(&mesh, device, &error), "%s", error.text);
@@ -341,7 +376,15 @@ static void device_open(void)
 static int job_run(const char *way)
 {
     comm_set_timeout(2);
-    group_of_world_open(strcmp(way, "late") == 0 && world->rank == world->size - 1);
+    const bool overlaps = strcmp(way, "overlapping") == 0;
+    groups_open(overlaps ? world->size / 2 : world->size,
+                strcmp(way, "late") == 0 && world->rank == world->size - 1);
+    if (overlaps)
+        return overlapping();
+    if (strcmp(way, "mixed") == 0)
+        return mixed();
+    if (strcmp(way, "different") == 0)
+        return different();
     if (strcmp(way, "away") == 0)
         return away();
     if (strcmp(way, "recorded") == 0)
@@ -360,7 +403,7 @@ static int tests_run(void)
         cmocka_unit_test(recorded_steps_have_collectives),
         cmocka_unit_test(the_mesh_says_how_it_goes),
     };
-    group_of_world_open(false);
+    groups_open(world->size, false);
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

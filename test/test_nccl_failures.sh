@@ -1,7 +1,8 @@
 #!/bin/sh
 # Collectives of (emulated) GPUs that fail, or to which a rank does not come, end the job, soon, with
-# one line that says what and who, and exit code 9. The jobs are `test_nccl WAY` (see there), with
-# failures made by VITTRAIN_EMULATION_COLLECTIVE (cuda/emulation/collective.cpp): FAULT:RANK:NUMBER.
+# one line that says what and who, and exit code 9. The rank that prints it aborts its communicators.
+# Uses of NCCL that are not allowed are faults of the emulation. The jobs are `test_nccl WAY` (see
+# there), with failures made by VITTRAIN_EMULATION_COLLECTIVE (cuda/emulation/collective.cpp).
 
 if [ ! -e "$TEST_BUILD/test/emulated-cuda.so" ]; then
     echo '1..0 # SKIP no C++ compiler for the emulated GPU'
@@ -18,31 +19,54 @@ tidy() {
 trap tidy EXIT
 
 number=0
-# check NAME WAY FAULT PATTERN...: of 3 ranks, in 30 s.
-check() {
-    name=$1 way=$2 fault=$3
-    shift 3
-    number=$((number + 1))
-    said=$(VITTRAIN_EMULATION_COLLECTIVE=$fault timeout 30 $MPIRUN -np 3 "$TEST_BUILD/test/test_nccl" \
-        "$way" 2>&1 </dev/null)
+# run RANKS WAY FAULT: sets `said` and `status`; at most 30 s.
+run() {
+    said=$(VITTRAIN_EMULATION_COLLECTIVE=$3 timeout 30 $MPIRUN -np "$1" "$TEST_BUILD/test/test_nccl" \
+        "$2" 2>&1 </dev/null)
     status=$?
-    bad=
-    [ $status -eq 9 ] || bad="exit status $status"
-    lines=$(echo "$said" | grep -c '^vittrain: ')
-    [ "$lines" -eq 1 ] || bad="$bad; $lines lines"
-    for pattern in "$@"; do
-        echo "$said" | grep '^vittrain: ' | grep -qE "$pattern" || bad="$bad; no \"$pattern\""
-    done
-    if [ -z "$bad" ]; then
-        echo "ok $number - $name"
+}
+
+# result NAME BAD: BAD is empty where all is well.
+result() {
+    number=$((number + 1))
+    if [ -z "$2" ]; then
+        echo "ok $number - $1"
     else
-        echo "not ok $number - $name"
-        echo "# $bad"
+        echo "not ok $number - $1"
+        echo "# $2"
         echo "$said" | sed 's/^/# /'
     fi
 }
 
-echo 1..8
+ranks=3
+communicators=1 # that a rank aborts
+lines_most=1     # where several groups fail, each may print a line
+# check NAME WAY FAULT PATTERN...
+check() {
+    name=$1 way=$2 fault=$3
+    shift 3
+    run $ranks "$way" "$fault"
+    bad=
+    [ $status -eq 9 ] || bad="exit status $status"
+    lines=$(echo "$said" | grep -c '^vittrain: ')
+    [ "$lines" -ge 1 ] && [ "$lines" -le $lines_most ] || bad="$bad; $lines lines"
+    for pattern in "$@"; do
+        echo "$said" | grep '^vittrain: ' | grep -qE "$pattern" || bad="$bad; no \"$pattern\""
+    done
+    [ $communicators -eq 0 ] || echo "$said" | grep -q "aborted communicators: $communicators\$" ||
+        bad="$bad; not aborted"
+    result "$name" "$bad"
+}
+
+# faulty NAME RANKS WAY PATTERN: the emulated GPU reports a fault.
+faulty() {
+    run "$2" "$3" none
+    bad=$([ $status -ne 0 ] || echo 'exit status 0')
+    echo "$said" | grep -q "emulated GPU: $4" || bad="$bad; no \"$4\""
+    result "$1" "$bad"
+}
+
+echo 1..14
 check 'what NCCL reports ends the job' sums error:1:3 \
     'rank 1 on .*: GPU all-reduce of 1 fp32 \(number 4 of a group of 3 ranks\) failed after .*: emulated' \
     'remote process has exited; .*NCCL_DEBUG=INFO'
@@ -55,9 +79,21 @@ check 'a recorded collective that hangs ends the job' recorded hang:2:1 \
     'rank 0 on .*: GPU all-reduce of 1 fp32, or one before it in a recorded step, \(number 2 .* has waited'
 check 'a rank that does not come to a collective is named' away none \
     'rank 0 on .*: GPU all-reduce of 1 fp32 \(number 3 .* has waited .*missing: rank 2 on .*no collective'
+check 'an abort that hangs does not hang the job' sums hang:1:3,stuck:0:0 \
+    'rank 0 on .*: GPU all-reduce of 1 fp32 \(number 4 .* has waited for [2-9]\.'
+ranks=4 communicators=2 lines_most=4
+check 'all groups are aborted' overlapping hang:0:4 'rank [01] on .*: GPU all-reduce of 1 fp32 .* has waited'
+ranks=3 communicators=0 lines_most=1
 check 'a start that cannot be ends the job' sums refuse:0:0 \
     "rank 0 on .*: NCCL's start \\(number 1 of a group of 3 ranks\\) failed .*: no shared memory"
 check 'a start that hangs ends the job' sums hang:2:0 \
     "rank 0 on .*: NCCL's start \\(number 1 .* has waited .*nothing arrives"
 check 'a rank that does not come to the start is named' late none \
     'rank 0 on .* has waited .*missing: rank 2 on '
+
+faulty 'a collective that only one rank records' 3 mixed 'a collective is captured in a graph on some ranks only'
+faulty 'ranks that do not call the same' 3 different 'ranks call different collectives'
+faulty 'a group that is closed before a recorded step' 3 recorded 'a communicator is closed before the graphs'
+NCCL_LAUNCH_ORDER_IMPLICIT=0
+export NCCL_LAUNCH_ORDER_IMPLICIT
+faulty 'two groups without an order' 4 overlapping 'collectives of two communicators overlap without'

@@ -1,9 +1,12 @@
 /* Collectives of emulated GPUs, between processes of one machine, over shared memory that the id
  * names: each rank puts a chunk of its elements into its part of it, and when all have, takes what
  * it needs of all of them; sums go by rank. It happens in the stream's turn.
- * VITTRAIN_EMULATION_COLLECTIVE=FAULT:RANK:NUMBER makes that rank of a group fail at its collective
- * of that number, from 1: FAULT is `error`, which nobody hears of but who asks (collective_error);
- * `hang`, which does not begin; `refuse`, which is not queued; number 0 is the opening. */
+ *
+ * VITTRAIN_EMULATION_NCCL is the version, 22809 by default. VITTRAIN_EMULATION_COLLECTIVE is a
+ * comma-separated list of FAULT:RANK:NUMBER. It makes that rank of a group fail at its collective
+ * of that number, from 1; number 0 is the opening. FAULT is `error`, which only collective_error
+ * returns; `hang`: the collective does not begin; `refuse`: it is not queued; `stuck`, with number
+ * 0: collective_abort does not return. */
 #include "../collective.h"
 
 #include <atomic>
@@ -15,6 +18,7 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#include <vector>
 
 #include "internal.h"
 
@@ -24,23 +28,35 @@ enum { AREA = 1 << 20 };
 struct marks {
     alignas(64) std::atomic<uint64_t> put;
     alignas(64) std::atomic<uint64_t> taken;
+    std::atomic<uint64_t> call; /* of the newest chunk: call_signature */
+    std::atomic<bool> aborted;
 };
 
 struct collective {
     int rank, size;
     size_t bytes;
-    unsigned char *memory; /* marks and an area a rank */
-    uint64_t chunks;       /* of all calls so far; the same on all ranks */
-    int64_t calls;
+    unsigned char *memory;  /* marks and an area a rank */
+    uint64_t chunks;        /* of all calls so far; the same on all ranks */
+    int64_t calls, pending; /* pending: queued and not over, outside of captures */
     bool failed;
+    std::vector<std::weak_ptr<struct progress>> captured; /* calls in graphs */
+    struct collective *next;                              /* of the process */
 };
 
 /* Where a call has come to. */
 struct progress {
     struct collective_call call;
     int64_t number, done; /* elements a rank */
-    bool put;
+    bool put, captured;
 };
+
+static struct collective *collectives; /* all that are open */
+
+int collective_version(void)
+{
+    const char *version = getenv("VITTRAIN_EMULATION_NCCL");
+    return version != NULL ? atoi(version) : 22809;
+}
 
 void collective_library(char *text, size_t size)
 {
@@ -51,7 +67,8 @@ const char *collective_id(void *id)
 {
     static int made;
     snprintf((char *)id, COLLECTIVE_ID_BYTES, "/vittrain-emulated-%d-%d", (int)getpid(), ++made);
-    shm_unlink((const char *)id); /* of a process of the same number that was killed in its opening */
+    shm_unlink(
+        (const char *)id); /* of a process of the same number that was killed in its opening */
     return NULL;
 }
 
@@ -59,8 +76,12 @@ static bool fault_is(const struct collective *collective, const char *fault, int
 {
     char wanted[64];
     const char *set = getenv("VITTRAIN_EMULATION_COLLECTIVE");
-    snprintf(wanted, sizeof wanted, "%s:%d:%lld", fault, collective->rank, (long long)number);
-    return set != NULL && strcmp(set, wanted) == 0;
+    const int length =
+        snprintf(wanted, sizeof wanted, "%s:%d:%lld", fault, collective->rank, (long long)number);
+    for (; set != NULL; set = strchr(set, ',') != NULL ? strchr(set, ',') + 1 : NULL)
+        if (strncmp(set, wanted, (size_t)length) == 0 && strchr(",", set[length]) != NULL)
+            return true;
+    return false;
 }
 
 static struct marks *marks_of(const struct collective *collective, int rank)
@@ -90,6 +111,21 @@ static void pause_shortly(void)
     nanosleep(&pause, NULL);
 }
 
+static bool is_aborted(const struct collective *collective)
+{
+    for (int rank = 0; rank < collective->size; rank++)
+        if (marks_of(collective, rank)->aborted.load())
+            return true;
+    return false;
+}
+
+/* With NCCL the communicator is freed. */
+static void must_not_be_aborted(const struct collective *collective)
+{
+    if (marks_of(collective, collective->rank)->aborted.load())
+        emulated_fault("a communicator is used after its abort");
+}
+
 /* All have come when all have put and taken a chunk of nothing. */
 const char *collective_open(const void *id, int rank, int size, struct collective **opened)
 {
@@ -116,19 +152,42 @@ const char *collective_open(const void *id, int rank, int size, struct collectiv
     marks_of(collective, rank)->taken.store(1);
     collective->chunks = 1;
     shm_unlink(name); /* the first one does; it is not needed any more */
+    collective->next = collectives;
+    collectives = collective;
     *opened = collective;
     return NULL;
 }
 
 void collective_close(struct collective *collective)
 {
+    must_not_be_aborted(collective);
+    for (const std::weak_ptr<struct progress> &call : collective->captured)
+        if (!call.expired()) /* NCCL waits for the graph's end */
+            emulated_fault("a communicator is closed before the graphs with its collectives");
+    struct collective **link = &collectives;
+    while (*link != collective)
+        link = &(*link)->next;
+    *link = collective->next;
     munmap(collective->memory, collective->bytes);
     delete collective;
 }
 
+void collective_abort(struct collective *const *collectives, int count)
+{
+    for (int i = 0; i < count; i++) {
+        must_not_be_aborted(collectives[i]);
+        marks_of(collectives[i], collectives[i]->rank)->aborted.store(true);
+    }
+    fprintf(stderr, "emulated NCCL: aborted communicators: %d\n", count);
+    while (fault_is(collectives[0], "stuck", 0))
+        pause_shortly();
+}
+
 const char *collective_error(struct collective *collective)
 {
-    return collective->failed ? "emulated NCCL: remote process has exited" : NULL;
+    must_not_be_aborted(collective);
+    return collective->failed || is_aborted(collective) ? "emulated NCCL: remote process has exited"
+                                                        : NULL;
 }
 
 void collective_use_memory(struct collective *, void *memory, size_t bytes)
@@ -205,11 +264,30 @@ static void chunk_take(const struct collective *collective, const struct progres
     }
 }
 
+/* What must be the same on all ranks of a call. */
+static uint64_t call_signature(const struct progress *progress)
+{
+    const struct collective_call *call = &progress->call;
+    return (uint64_t)call->count << 24 | (uint64_t)call->root << 12 | (uint64_t)call->kind << 9 |
+           (uint64_t)call->type << 5 | (uint64_t)call->operation << 1 | progress->captured;
+}
+
+static void call_compare(const struct collective *collective, uint64_t own)
+{
+    for (int rank = 0; rank < collective->size; rank++) {
+        const uint64_t other = marks_of(collective, rank)->call.load();
+        if ((other ^ own) == 1)
+            emulated_fault("a collective is captured in a graph on some ranks only");
+        if (other != own)
+            emulated_fault("ranks call different collectives");
+    }
+}
+
 /* As far as the other ranks let it: is the call over? Then it can run again, in a graph. */
 static bool call_turn(struct collective *collective, struct progress *progress)
 {
     struct marks *own = marks_of(collective, collective->rank);
-    if (fault_is(collective, "hang", progress->number))
+    if (fault_is(collective, "hang", progress->number) || is_aborted(collective))
         return false;
     collective->failed = collective->failed || fault_is(collective, "error", progress->number);
     while (!collective->failed && progress->done < progress->call.count) {
@@ -217,18 +295,32 @@ static bool call_turn(struct collective *collective, struct progress *progress)
             if (!all_have(collective, &marks::taken, collective->chunks))
                 return false;
             chunk_put(collective, progress);
+            own->call.store(call_signature(progress));
             own->put.store(collective->chunks + 1, std::memory_order_release);
             progress->put = true;
         }
         if (!all_have(collective, &marks::put, collective->chunks + 1))
             return false;
+        call_compare(collective, call_signature(progress));
         chunk_take(collective, progress);
         own->taken.store(++collective->chunks, std::memory_order_release);
         progress->done += chunk_count(collective, progress);
         progress->put = false;
     }
     progress->done = 0;
+    collective->pending -= !collective->failed && !progress->captured;
     return !collective->failed;
+}
+
+/* Kernels of two communicators may wait for each other on a GPU. */
+static void order_check(const struct collective *collective)
+{
+    const char *ordered = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    for (const struct collective *other = collectives; other != NULL; other = other->next)
+        if (other != collective && other->pending > 0 &&
+            (ordered == NULL || strcmp(ordered, "1") != 0))
+            emulated_fault("collectives of two communicators overlap without "
+                           "NCCL_LAUNCH_ORDER_IMPLICIT=1");
 }
 
 const char *collective_run(struct collective *collective, const struct collective_call *call,
@@ -239,11 +331,20 @@ const char *collective_run(struct collective *collective, const struct collectiv
     if (!memory_is_known(call->buffer, (size_t)(elements * comm_type_size(call->type))))
         emulated_fault("a collective of %lld elements outside of device memory",
                        (long long)elements);
+    must_not_be_aborted(collective);
     std::shared_ptr<struct progress> progress(new struct progress());
     progress->call = *call;
     progress->number = ++collective->calls;
+    enum cudaStreamCaptureStatus capture;
+    cudaStreamIsCapturing(stream, &capture);
+    progress->captured = capture == cudaStreamCaptureStatusActive;
     if (fault_is(collective, "refuse", progress->number))
         return "emulated NCCL: unhandled system error";
+    order_check(collective);
+    if (progress->captured)
+        collective->captured.push_back(progress);
+    else
+        collective->pending++;
     emulated_enqueue_turns(stream, "collective",
                            [=]() { return call_turn(collective, progress.get()); });
     return NULL;

@@ -103,9 +103,10 @@ void comm_entered(struct comm *comm, int64_t number);
 
 /* Ends the job as the timeout does, because of collective `number`, `what` it is, that has taken
  * `seconds`. why: NULL, which names the ranks that have not come; or what went wrong. Of several
- * ranks that call it the lowest speaks. */
+ * ranks that call it only the lowest prints its message. That rank calls `before_end` between the
+ * message and the end; it must return within 0.4 s. */
 void comm_give_up(struct comm *comm, int64_t number, const char *what, double seconds,
-                  const char *why) __attribute__((noreturn));
+                  const char *why, void (*before_end)(void)) __attribute__((noreturn));
 
 /* Whose events `after` are; before this is called `after` must be NULL. */
 void comm_set_device(const struct device_backend *device);

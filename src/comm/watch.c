@@ -192,8 +192,8 @@ static bool watch_leaves_to_others(const struct ticket *ticket, const struct ans
 }
 
 /* why: NULL, for `missing`; or what went wrong. */
-static _Noreturn void watch_end(const struct ticket *ticket, double waited, const char *missing,
-                                const char *why)
+static void watch_report(const struct ticket *ticket, double waited, const char *missing,
+                         const char *why)
 {
     char what[192], since[32];
     int self = ticket->group->world_rank[ticket->group->comm.rank];
@@ -213,7 +213,6 @@ static _Noreturn void watch_end(const struct ticket *ticket, double waited, cons
                 missing,
                 ticket->what != NULL ? ", and NCCL_DEBUG=INFO for the network's part in it" : "");
     fflush(stderr);
-    failure_end();
 }
 
 void watch_check(const struct ticket *ticket, double waited)
@@ -230,7 +229,8 @@ void watch_check(const struct ticket *ticket, double waited)
     bool later = watch_leaves_to_others(ticket, answers);
     for (double start = clock_now(); later && clock_now() < start + grace; watch_sleep())
         watch_turn(ticket);
-    watch_end(ticket, waited, missing, NULL);
+    watch_report(ticket, waited, missing, NULL);
+    failure_end();
 }
 
 /* How many ranks before this one have come to the collective, and so will say the same. */
@@ -242,8 +242,10 @@ static int speakers_before(const struct ticket *ticket, const struct answer *ans
     return count;
 }
 
+/* A failure that the library reports (why) may follow from the end of another rank, which prints
+ * its own message first. */
 void comm_give_up(struct comm *comm, int64_t number, const char *what, double seconds,
-                  const char *why)
+                  const char *why, void (*before_end)(void))
 {
     enum { GRACE_MOST = 10 };
     const double grace = 0.5; /* for each of those that speak before */
@@ -252,7 +254,7 @@ void comm_give_up(struct comm *comm, int64_t number, const char *what, double se
     const struct ticket ticket = {.group = (struct group *)comm, .what = what, .sequence = number};
     struct answer *answers = calloc((size_t)comm->size, sizeof *answers);
     ENSURE(answers != NULL, "no memory to ask %d ranks", comm->size);
-    int before = comm->rank;
+    int before = comm->rank + 1;
     if (why == NULL) {
         watch_ask(&ticket, answers);
         watch_list_missing(&ticket, answers, missing, sizeof missing);
@@ -261,5 +263,7 @@ void comm_give_up(struct comm *comm, int64_t number, const char *what, double se
     before = before < GRACE_MOST ? before : GRACE_MOST;
     for (double start = clock_now(); clock_now() < start + before * grace; watch_sleep())
         watch_turn(&ticket);
-    watch_end(&ticket, seconds, missing, why);
+    watch_report(&ticket, seconds, missing, why);
+    before_end();
+    failure_end();
 }

@@ -184,6 +184,7 @@ bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
 
 /* Of cuda/comm_nccl.cu. */
 typedef struct comm *(*nccl_function)(struct comm *host, struct error *error);
+typedef bool (*nccl_order_function)(struct error *error);
 
 /* The same ranks on GPUs; a group of one does nothing anywhere. NULL and an error. */
 static struct comm *group_on_gpus(struct comm *host, struct error *error)
@@ -195,10 +196,23 @@ static struct comm *group_on_gpus(struct comm *host, struct error *error)
     return open != NULL ? open(host, error) : NULL;
 }
 
+/* Collectives of two groups overlap. */
+static void groups_keep_order(struct error *error)
+{
+    nccl_order_function keep_order;
+    *(void **)&keep_order = module_symbol("nccl_keep_order", error);
+    if (keep_order != NULL)
+        keep_order(error);
+}
+
 bool mesh_use_device(struct mesh *mesh, const struct device *device, struct error *error)
 {
     if (mesh->imagined || device->backend->memory_free == NULL)
         return true;
+    if (mesh->shard->size > 1 && mesh->replica->size > 1)
+        groups_keep_order(error);
+    if (!comm_agree(mesh->world, error))
+        return false;
     struct comm *shard = group_on_gpus(mesh->shard, error);
     struct comm *replica = shard != NULL ? group_on_gpus(mesh->replica, error) : NULL;
     mesh->shard_data = shard != NULL ? shard : mesh->shard;
