@@ -98,6 +98,21 @@ static void cuda_products_set(struct device *device, bool tf32, const char *cach
     products_set(cuda->products, tf32, cache);
 }
 
+static char *cuda_choices_export(struct device *device)
+{
+    return products_export(((struct cuda_device *)device)->products);
+}
+
+static bool cuda_choices_are_new(struct device *device)
+{
+    return products_are_new(((struct cuda_device *)device)->products);
+}
+
+static bool cuda_choices_adopt(struct device *device, const char *choices)
+{
+    return products_adopt(((struct cuda_device *)device)->products, choices);
+}
+
 /* ---- Streams and events. */
 static struct stream *cuda_stream_open(struct device *device)
 {
@@ -281,6 +296,9 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .workspace_bytes = cuda_workspace_bytes,
     .workspace_set = cuda_workspace_set,
     .products_set = cuda_products_set,
+    .choices_export = cuda_choices_export,
+    .choices_are_new = cuda_choices_are_new,
+    .choices_adopt = cuda_choices_adopt,
     .stream_open = cuda_stream_open,
     .stream_close = cuda_stream_close,
     .stream_wait = cuda_stream_wait,

@@ -43,8 +43,9 @@ bool choice_open(struct cuda_device *cuda, int number, struct error *error);
 void choice_survey(const struct cuda_device *cuda, struct device_survey *survey);
 
 /* One part for the library of products, one for partial sums; operations of one stream use them
- * after each other, so only one stream of a device may run what needs them. */
-enum { WORKSPACE_PRODUCTS = 32 << 20, WORKSPACE_SUMS = 16 << 20 };
+ * after each other, so only one stream of a device may run what needs them. Split-K of ViT-B's
+ * weight gradients of fc1 and fc2 needs more than 32 MiB. */
+enum { WORKSPACE_PRODUCTS = 64 << 20, WORKSPACE_SUMS = 16 << 20 };
 void *cuda_workspace_products(const struct cuda_device *cuda);
 /* Ends the program when `bytes` is more than WORKSPACE_SUMS. */
 void *cuda_workspace_sums(const struct cuda_device *cuda, size_t bytes);

@@ -214,8 +214,8 @@ void cuda_linear_forward(struct stream *stream, const struct linear_forward *arg
 
 /* ---- Backward. */
 
-/* dweight += dy^T . x, with the sums of dy's columns where `sums` is not NULL. */
-static struct product weight_product(const struct linear_backward *args, float *sums)
+/* dweight += dy^T . x, dbias += column sums of dy. */
+static void backward_weights(struct stream *stream, const struct linear_backward *args)
 {
     struct product product = {};
     product.type = args->type;
@@ -227,30 +227,11 @@ static struct product weight_product(const struct linear_backward *args, float *
     product.a = args->dy;
     product.b = args->x;
     product.add = product.c = args->dweight;
-    product.epilogue = sums != NULL ? EPILOGUE_BIAS_GRADIENT_A : EPILOGUE_NONE;
-    product.bias = sums;
-    return product;
-}
-
-/* The product has dy at hand and gives its column sums for nothing, if the library can do that. */
-static void backward_weights(struct stream *stream, const struct linear_backward *args)
-{
-    size_t bytes = (size_t)args->out * sizeof(float);
-    bool together = args->dweight != NULL && args->dbias != NULL && bytes <= WORKSPACE_SUMS;
-    if (together) {
-        float *sums = (float *)cuda_workspace_sums(stream->cuda, bytes);
-        struct product product = weight_product(args, sums);
-        together = product_possible(stream, &product);
-        if (together) {
-            product_run(stream, &product);
-            columns_add(stream, sums, 1, args->out, args->dbias);
-        }
-    }
-    if (args->dweight != NULL && !together) {
-        struct product product = weight_product(args, NULL);
+    if (args->dweight != NULL && args->dbias != NULL)
+        product_run_sums(stream, &product, args->dbias);
+    else if (args->dweight != NULL)
         product_run(stream, &product);
-    }
-    if (args->dbias != NULL && !together)
+    else if (args->dbias != NULL)
         columns_sum(stream, args->type, args->dy, args->rows, args->out, args->dbias);
 }
 

@@ -1,16 +1,15 @@
-/* Matrix products: the thin line between our operations and the library. product_cublaslt.cu calls
- * cuBLASLt; emulation/product.cpp does the same arithmetic on the host, so that everything above
- * this line (which operand is transposed, what is added, in which order) runs in tests. */
+/* Matrix products: what operations call. A shape gets a plan at its first product: which of the
+ * library's algorithms it takes, by measurement (product.cu). */
 #ifndef VITTRAIN_CUDA_PRODUCT_H
 #define VITTRAIN_CUDA_PRODUCT_H
 
 #include "cuda.h"
 
-/* What else the product does. */
+/* What the library does together with the product. */
 enum product_epilogue {
     EPILOGUE_NONE,
     EPILOGUE_BIAS,           /* + bias[column] */
-    EPILOGUE_BIAS_GRADIENT_A /* bias[row] = sum of row of op(a) over `inner` */
+    EPILOGUE_BIAS_GRADIENT_A /* bias[row] = sum of row of op(a) over `inner`; of product_run_sums */
 };
 
 /* c[rows, columns] = op(a) . op(b) + add, row-major, dense; op(a) is [rows, inner]: `a` is stored
@@ -30,10 +29,17 @@ struct product {
 
 struct products *products_open(struct cuda_device *cuda);
 void products_close(struct products *products);
-/* device.h, products_set. */
+/* device.h: products_set, choices_export, choices_are_new, choices_adopt. */
 void products_set(struct products *products, bool tf32, const char *cache);
-/* Can the library do this one? Without an epilogue it always can. */
-bool product_possible(struct stream *stream, const struct product *product);
+char *products_export(struct products *products);
+bool products_are_new(struct products *products);
+bool products_adopt(struct products *products, const char *choices);
+
 void product_run(struct stream *stream, const struct product *product);
+
+/* The same for a product with a_transposed and no epilogue, and sums[row] += the sum of row of
+ * op(a) over `inner`: in the product where the library can and that is faster, else by columns_sum.
+ */
+void product_run_sums(struct stream *stream, const struct product *product, float *sums);
 
 #endif

@@ -8,6 +8,8 @@ cd "$work" || exit 1 # so that log books of runs lie there, too
 srcdir=$TEST_SOURCE  # where test programs find their vectors
 export srcdir
 vittrain=$TEST_BUILD/vittrain
+XDG_CACHE_HOME=$work/cache # where emulated GPUs remember algorithms
+export XDG_CACHE_HOME
 
 # What makes a run small: 50 steps take about a second. Everything random is on.
 small="model.name=vit_cifar model.dim=32 model.depth=2 model.heads=2 model.patch=8 \

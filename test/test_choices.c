@@ -205,6 +205,104 @@ static void ranks_agree(void **state)
     close(ready[1]);
 }
 
+static void make(struct choices *choices, const char *key, struct trial trial, uint64_t first_word)
+{
+    struct choice chosen;
+    assert_true(choices_make(choices, key, candidates, CANDIDATES, trial_time, trial_usable, &trial,
+                             &chosen));
+    assert_true(chosen.words[0] == first_word);
+}
+
+/* True if `key` is known without a measurement, as the choice with this first word. */
+static bool knows(struct choices *choices, const char *key, uint64_t first_word)
+{
+    struct trial trial = fresh();
+    struct choice chosen;
+    return choices_find(choices, key, trial_usable, &trial, &chosen) &&
+           chosen.words[0] == first_word;
+}
+
+static const struct trial first_fastest = {.seconds = {1, 2, 3}};
+
+/* A rank measures two shapes, and another rank has chosen otherwise for one of them. */
+static void adopted_choices_replace_own(void **state)
+{
+    (void)state;
+    struct choices *giver = choices_open("", "GPU X, 1.2"), *taker = choices_open("", "GPU X, 1.2");
+    make(giver, "both", fresh(), fastest);
+    make(giver, "one", fresh(), fastest);
+    make(taker, "both", first_fastest, 1);
+    make(taker, "own", first_fastest, 1);
+    assert_true(choices_are_new(giver));
+    char *text = choices_export(giver);
+    assert_false(choices_adopt(giver, text)); /* its own: nothing changes */
+    assert_false(choices_are_new(giver));
+    assert_true(choices_adopt(taker, text));
+    assert_true(choices_are_new(taker)); /* "own", which the giver does not have */
+    assert_false(choices_adopt(taker, text));
+    assert_true(knows(taker, "both", fastest));
+    assert_true(knows(taker, "one", fastest));
+    assert_true(knows(taker, "own", 1));
+    free(text);
+    choices_close(giver);
+    choices_close(taker);
+}
+
+/* The file has another choice, and gets none of what was adopted. */
+static void adopted_choices_precede_the_file(void **state)
+{
+    (void)state;
+    struct choices *giver = choices_open("", "GPU X, 1.2");
+    make(giver, "adopted", first_fastest, 1);
+    char *text = choices_export(giver);
+    assert_int_equal(measured_for(cache(), "adopted", fastest), CANDIDATES);
+    struct choices *taker = choices_open(cache(), "GPU X, 1.2");
+    assert_false(choices_adopt(taker, text));
+    make(taker, "another", fresh(), fastest); /* reads the file */
+    make(taker, "adopted", fresh(), 1);
+    char *again = choices_export(taker);
+    assert_non_null(strstr(again, "\nadopted = 0000000000000001 "));
+    assert_null(strstr(again, "whole")); /* in the file, but not in use */
+    assert_int_equal(measured_for(cache(), "adopted", fastest), 0);
+    free(text);
+    free(again);
+    choices_close(giver);
+    choices_close(taker);
+}
+
+static void what_cannot_be_adopted_is_measured(void **state)
+{
+    (void)state;
+    struct choices *giver = choices_open("", "GPU X, 1.2"), *other = choices_open("", "GPU X, 1.3");
+    struct choices *taker = choices_open("", "GPU X, 1.2");
+    struct trial refuses = fresh();
+    refuses.refuses = true;
+    char *none = choices_export(giver);
+    assert_string_equal(none, "");
+    assert_false(choices_adopt(taker, none));
+    make(giver, "a", first_fastest, 1);
+    choices_put(giver, "b", &candidates[0]);
+    char *text = choices_export(giver);
+    assert_false(choices_adopt(other, text)); /* another version of the library */
+    assert_false(knows(other, "a", 1));
+    assert_false(choices_adopt(taker, text));
+    assert_false(choices_are_new(taker));
+    make(taker, "a", refuses, fastest);
+    assert_true(choices_are_new(taker));
+    assert_true(knows(taker, "b", 1));
+    text[strlen(text) - 3] ^= 1; /* in the sum of "b" */
+    struct choices *careful = choices_open("", "GPU X, 1.2");
+    choices_adopt(careful, text);
+    assert_true(knows(careful, "a", 1));
+    assert_false(knows(careful, "b", 1));
+    free(none);
+    free(text);
+    choices_close(giver);
+    choices_close(other);
+    choices_close(taker);
+    choices_close(careful);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -213,6 +311,9 @@ int main(void)
         cmocka_unit_test(damage_is_measured_again),
         cmocka_unit_test(no_file_no_harm),
         cmocka_unit_test(ranks_agree),
+        cmocka_unit_test(adopted_choices_replace_own),
+        cmocka_unit_test(adopted_choices_precede_the_file),
+        cmocka_unit_test(what_cannot_be_adopted_is_measured),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     temporary_open();

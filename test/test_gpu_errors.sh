@@ -57,7 +57,7 @@ refuses 'a device in exclusive use' 2 'exclusive mode.*nvidia-smi' VITTRAIN_EMUL
 refuses 'a GPU that there is no code for' 2 'sm_70.*with-cuda-arch=70' VITTRAIN_EMULATION_CAPABILITY=70
 gpu="$gpu train.global_batch=600"
 refuses 'too little memory for the plan' 6 'its GPU on .* MiB free.*This would fit: train.global_batch=' \
-    VITTRAIN_EMULATION_MEMORY=60000000
+    VITTRAIN_EMULATION_MEMORY=94000000
 gpu="$small run.backend=cuda"
 refuses 'too little memory for one image' 6 'reserve of 5 %.*This would fit: more ranks' \
     VITTRAIN_EMULATION_MEMORY=30000000

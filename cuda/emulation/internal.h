@@ -68,11 +68,17 @@ struct emulated_event {
     uint64_t position;
     std::shared_ptr<struct capture> capture; /* it was recorded in; NULL: in none */
     captured_order before;
+    bool times;
+    double seconds; /* emulated time at which the stream reached it */
 };
 
 void stream_push(cudaStream_t stream, const struct operation &operation);
 std::vector<cudaStream_t> &streams_all(void);
 void streams_finish(void); /* run everything that is queued */
+/* The operation that runs takes so much of the emulated time, which events measure, besides the
+ * microsecond of each operation. */
+void emulated_time_pass(double seconds);
+void streams_forget(const void *memory); /* nothing that waits may use it any more */
 
 /* graphs.cpp */
 struct emulated_graph {

@@ -1,27 +1,50 @@
-/* The products of product.h on the host, for the emulated GPU: the same arithmetic, sums in fp32.
- * It runs in the stream's turn. */
-#include "product.h"
+/* The library of matrix products of product_library.h on the host, for the emulated GPU: the same
+ * arithmetic, sums in fp32. It runs in the stream's turn. It has two algorithms, which differ in
+ * the order of their sums and so in rounding. VITTRAIN_EMULATION_PRODUCT=0 or 1 says which one
+ * takes less of the emulated time (0), and =0apart or =1apart that sums are slow in a product.
+ * VITTRAIN_EMULATION_LIBRARY is its version. */
 #include "internal.h"
+#include "product_library.h"
 #include "value.h"
 
-struct products {
-    bool tf32;
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALGORITHMS = 2 };
+
+struct product_library {
 };
 
-struct products *products_open(struct cuda_device *)
+struct product_descriptors {
+    struct product_shape shape;
+};
+
+struct product_library *product_library_open(void)
 {
-    return new products{false};
+    return new product_library;
 }
 
-/* There is one algorithm only, so none to remember. */
-void products_set(struct products *products, bool tf32, const char *)
+void product_library_close(struct product_library *library)
 {
-    products->tf32 = tf32;
+    delete library;
 }
 
-void products_close(struct products *products)
+void product_library_name(char *text, size_t size)
 {
-    delete products;
+    const char *version = getenv("VITTRAIN_EMULATION_LIBRARY");
+    snprintf(text, size, "emulated products %s", version != NULL ? version : "1");
+}
+
+struct product_descriptors *product_descriptors_open(const struct product_shape *shape,
+                                                     const struct product *)
+{
+    return new product_descriptors{*shape};
+}
+
+void product_descriptors_close(struct product_descriptors *descriptors)
+{
+    delete descriptors;
 }
 
 static void must_hold(const struct product *p, const void *values, int64_t count,
@@ -67,8 +90,9 @@ static float *operand_spread(enum data_type type, const void *values, int64_t ou
     return spread;
 }
 
-/* In eight sums, which is faster and rounds less than one: as on a GPU, whose sums are many. */
-static float sum_of_products(const float *left, const float *right, int64_t count)
+/* In eight sums, which is faster and rounds less than one: as on a GPU, whose sums are many. The
+ * second algorithm adds them up in another order. */
+static float sum_of_products(const float *left, const float *right, int64_t count, int algorithm)
 {
     float sums[8] = {};
     int64_t i = 0;
@@ -77,6 +101,11 @@ static float sum_of_products(const float *left, const float *right, int64_t coun
             sums[lane] += left[i + lane] * right[i + lane];
     for (; i < count; i++)
         sums[i % 8] += left[i] * right[i];
+    if (algorithm == 1) {
+        for (int lane = 1; lane < 8; lane++)
+            sums[0] += sums[lane];
+        return sums[0];
+    }
     float low = (sums[0] + sums[1]) + (sums[2] + sums[3]);
     return low + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
@@ -91,7 +120,7 @@ static void tf32_round(float *values, int64_t count)
     }
 }
 
-static void product_compute(const struct product *p, bool tf32)
+static void product_compute(const struct product *p, bool tf32, int algorithm)
 {
     float *a = operand_spread(p->type, p->a, p->rows, p->inner, p->a_transposed);
     float *b = operand_spread(p->type, p->b, p->columns, p->inner, !p->b_transposed);
@@ -102,7 +131,7 @@ static void product_compute(const struct product *p, bool tf32)
     for (int64_t row = 0; row < p->rows; row++) {
         const float *left = a + row * p->inner;
         for (int64_t column = 0; column < p->columns; column++) {
-            float sum = sum_of_products(left, b + column * p->inner, p->inner);
+            float sum = sum_of_products(left, b + column * p->inner, p->inner, algorithm);
             value_put(p->c_type, p->c, row * p->columns + column,
                       element_finish(p, row, column, sum));
         }
@@ -117,28 +146,83 @@ static void product_compute(const struct product *p, bool tf32)
     delete[] b;
 }
 
-/* As a library that wants operands aligned for its epilogues, so that tests see both answers. */
-bool product_possible(struct stream *, const struct product *p)
+/* An algorithm is its number, and a mark that makes it differ from zeros. */
+static struct choice algorithm_of(int number)
 {
-    return p->epilogue != EPILOGUE_BIAS_GRADIENT_A || (p->rows % 8 == 0 && p->columns % 8 == 0);
+    return (struct choice){{0x70726f64, (uint64_t)number}};
 }
 
-void product_run(struct stream *stream, const struct product *product)
+/* -1: it is none. */
+static int algorithm_number(const struct choice *choice)
 {
-    const struct product p = *product;
-    bool sums_a = p.epilogue == EPILOGUE_BIAS_GRADIENT_A;
-    ENSURE(p.rows > 0 && p.columns > 0 && p.inner > 0, "a product without a size");
-    ENSURE(product_possible(stream, product), "a product that is not possible");
-    ENSURE((p.epilogue != EPILOGUE_NONE) == (p.bias != NULL), "a product's bias");
-    must_hold(&p, p.a, p.rows * p.inner, p.type, "a");
-    must_hold(&p, p.b, p.inner * p.columns, p.type, "b");
-    must_hold(&p, p.c, p.rows * p.columns, p.c_type, "c");
-    if (p.add != NULL)
-        must_hold(&p, p.add, p.rows * p.columns, p.c_type, "add");
-    if (p.bias != NULL)
-        must_hold(&p, p.bias, sums_a ? p.rows : p.columns, sums_a ? TYPE_FP32 : p.c_type, "bias");
-    must_not_overlap(&p, p.a, p.rows * p.inner, "a");
-    must_not_overlap(&p, p.b, p.inner * p.columns, "b");
-    bool tf32 = stream->cuda->products->tf32;
-    emulated_enqueue(stream->handle, "product", [=]() { product_compute(&p, tf32); });
+    for (int i = 0; i < ALGORITHMS; i++) {
+        struct choice algorithm = algorithm_of(i);
+        if (memcmp(&algorithm, choice, sizeof algorithm) == 0)
+            return i;
+    }
+    return -1;
+}
+
+/* As a library that wants operands aligned for its epilogues, so that tests see both answers. */
+int product_algorithms(struct product_library *, const struct product_descriptors *descriptors,
+                       struct choice *algorithms, int most)
+{
+    const struct product_shape *shape = &descriptors->shape;
+    if (shape->epilogue == EPILOGUE_BIAS_GRADIENT_A &&
+        (shape->rows % 8 != 0 || shape->columns % 8 != 0))
+        return 0;
+    int count = most < ALGORITHMS ? most : ALGORITHMS;
+    for (int i = 0; i < count; i++)
+        algorithms[i] = algorithm_of(i);
+    return count;
+}
+
+bool product_algorithm_fits(struct product_library *, const struct product_descriptors *,
+                            const struct choice *algorithm)
+{
+    return algorithm_number(algorithm) >= 0;
+}
+
+/* Of the emulated time. */
+static double product_seconds(const struct product *p, int algorithm)
+{
+    const char *wanted = getenv("VITTRAIN_EMULATION_PRODUCT");
+    bool sums = p->epilogue == EPILOGUE_BIAS_GRADIENT_A;
+    bool slow_sums = wanted != NULL && strstr(wanted, "apart") != NULL;
+    return (algorithm == (wanted != NULL ? atoi(wanted) : 0) ? 10e-6 : 20e-6) +
+           (sums && slow_sums ? 100e-6 : 0);
+}
+
+static void product_check(const struct product *p, void *c)
+{
+    bool sums_a = p->epilogue == EPILOGUE_BIAS_GRADIENT_A;
+    ENSURE(p->rows > 0 && p->columns > 0 && p->inner > 0, "a product without a size");
+    ENSURE((p->epilogue != EPILOGUE_NONE) == (p->bias != NULL), "a product's bias");
+    must_hold(p, p->a, p->rows * p->inner, p->type, "a");
+    must_hold(p, p->b, p->inner * p->columns, p->type, "b");
+    must_hold(p, c, p->rows * p->columns, p->c_type, "c");
+    if (p->add != NULL)
+        must_hold(p, p->add, p->rows * p->columns, p->c_type, "add");
+    if (p->bias != NULL)
+        must_hold(p, p->bias, sums_a ? p->rows : p->columns, sums_a ? TYPE_FP32 : p->c_type,
+                  "bias");
+    must_not_overlap(p, p->a, p->rows * p->inner, "a");
+    must_not_overlap(p, p->b, p->inner * p->columns, "b");
+}
+
+const char *product_queue(struct product_library *, struct stream *stream,
+                          struct product_descriptors *descriptors, const struct choice *choice,
+                          const struct product *product, void *c)
+{
+    struct product p = *product;
+    bool tf32 = descriptors->shape.tf32 != 0;
+    int algorithm = algorithm_number(choice);
+    ENSURE(algorithm >= 0, "no algorithm of the emulated products");
+    product_check(&p, c);
+    p.c = c;
+    emulated_enqueue(stream->handle, "product", [=]() {
+        product_compute(&p, tf32, algorithm);
+        emulated_time_pass(product_seconds(&p, algorithm));
+    });
+    return NULL;
 }

@@ -15,6 +15,14 @@ static bool is_eager(void)
     return wanted != NULL && strcmp(wanted, "eager") == 0;
 }
 
+/* The time that the device has worked: the same in each run, unlike a clock's. */
+static double emulated_seconds;
+
+void emulated_time_pass(double seconds)
+{
+    emulated_seconds += seconds;
+}
+
 /* Runs what comes before `until`; where that waits for other processes: false, unless patient. */
 static bool stream_run(cudaStream_t stream, uint64_t until, bool patient)
 {
@@ -31,6 +39,7 @@ static bool stream_run(cudaStream_t stream, uint64_t until, bool patient)
             over = next.body();
         stream->running = false;
         if (over) {
+            emulated_time_pass(1e-6);
             stream->queue.pop_front();
             stream->done++;
         } else if (patient) {
@@ -138,10 +147,25 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     return cudaErrorNotReady;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     EMULATED_CALL;
     *event = new emulated_event();
+    (*event)->times = (flags & cudaEventDisableTiming) == 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+    return cudaEventCreateWithFlags(event, 0);
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end)
+{
+    EMULATED_CALL;
+    if (!begin->times || !end->times)
+        emulated_fault("cudaEventElapsedTime of an event without times");
+    *milliseconds = (float)((end->seconds - begin->seconds) * 1e3);
     return cudaSuccess;
 }
 
@@ -155,6 +179,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     EMULATED_CALL;
+    if (event->times)
+        emulated_enqueue(stream, "time", [=]() { event->seconds = emulated_seconds; });
     event->capture = stream->capture;
     event->before = stream->before;
     event->stream = stream;

@@ -27,6 +27,18 @@ void comm_broadcast(struct comm *comm, void *buffer, int64_t count, enum comm_ty
     backend->wait(backend->broadcast(comm, buffer, count, type, root, NULL), NULL);
 }
 
+char *comm_broadcast_text(struct comm *comm, const char *text, int root)
+{
+    int64_t size = comm->rank == root ? (int64_t)strlen(text) + 1 : 0;
+    comm_broadcast(comm, &size, 1, COMM_INT64, root);
+    char *copy = malloc((size_t)size);
+    ENSURE(copy != NULL, "no memory for a text of %lld bytes", (long long)size);
+    if (comm->rank == root)
+        memcpy(copy, text, (size_t)size);
+    comm_broadcast(comm, copy, size, COMM_BYTE, root);
+    return copy;
+}
+
 void comm_barrier(struct comm *comm)
 {
     unsigned char nothing = 0;

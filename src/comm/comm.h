@@ -120,6 +120,8 @@ void comm_all_reduce(struct comm *comm, void *buffer, int64_t count, enum comm_t
                      enum comm_operation operation);
 void comm_all_gather(struct comm *comm, void *buffer, int64_t count, enum comm_type type);
 void comm_broadcast(struct comm *comm, void *buffer, int64_t count, enum comm_type type, int root);
+/* Return rank `root`'s text on all ranks, where it is not looked at; the caller frees it. */
+char *comm_broadcast_text(struct comm *comm, const char *text, int root);
 void comm_barrier(struct comm *comm);
 
 /* The ranks that share this rank's node. Collective. */

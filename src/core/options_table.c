@@ -440,7 +440,8 @@ const struct option_entry option_table[] = {
              "bits: some times faster."},
     {PLACE(cuda, cache), .kind = OPTION_IS_TEXT, .preset = "auto",
      .help = "Folder where the fastest algorithms of a GPU's matrix products are remembered. auto: "
-             "~/.cache/vittrain; none: they are measured in each run."},
+             "~/.cache/vittrain; none: they are measured in each run. A resumed run takes those in "
+             "its checkpoint."},
     {PLACE(cuda, share), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Several ranks may compute on one GPU: for tests, it is slower."},
 

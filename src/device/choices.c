@@ -21,15 +21,17 @@
 #include "core/folder.h"
 #include "core/log.h"
 
-enum { LINE = CHOICE_KEY + 17 * CHOICE_WORDS + 32, PATH_SIZE = 1024 };
+enum { LINE = CHOICE_KEY + 17 * CHOICE_WORDS + 32, PATH_SIZE = 1024, OF_SIZE = 256 };
 
 struct entry {
     char key[CHOICE_KEY];
     struct choice choice;
+    bool used;    /* by this process */
+    bool adopted; /* it is in a text that was adopted */
 };
 
 struct choices {
-    char folder[PATH_SIZE], path[PATH_SIZE + 256];
+    char folder[PATH_SIZE], path[PATH_SIZE + 256], of[OF_SIZE];
     bool keeps, warned;
     long read_bytes; /* of the file, so far */
     struct entry *entries;
@@ -45,8 +47,8 @@ static struct entry *entry_find(const struct choices *choices, const char *key)
     return NULL;
 }
 
-/* The last one said counts. */
-static void entry_put(struct choices *choices, const char *key, const struct choice *choice)
+/* The entry of `key`, added where there is none. */
+static struct entry *entry_make(struct choices *choices, const char *key)
 {
     struct entry *entry = entry_find(choices, key);
     if (entry == NULL) {
@@ -57,9 +59,18 @@ static void entry_put(struct choices *choices, const char *key, const struct cho
             ENSURE(choices->entries != NULL, "no memory for choices");
         }
         entry = &choices->entries[choices->count++];
+        *entry = (struct entry){.used = false};
         snprintf(entry->key, sizeof entry->key, "%s", key);
     }
-    entry->choice = *choice;
+    return entry;
+}
+
+/* The last choice in the file counts, but none that this process uses changes. */
+static void entry_read(struct choices *choices, const char *key, const struct choice *choice)
+{
+    struct entry *entry = entry_make(choices, key);
+    if (!entry->used && !entry->adopted)
+        entry->choice = *choice;
 }
 
 /* ---- The file. */
@@ -81,32 +92,30 @@ static int line_write(char *line, const char *key, const struct choice *choice)
     return length + snprintf(line + length, (size_t)(LINE - length), " %08" PRIx32 "\n", sum);
 }
 
-/* Reads its parts and writes them again: what gives the same line was not damaged. */
-static bool line_read(struct choices *choices, const char *line)
+/* Reads key and choice and writes them again: the line is undamaged if that gives the same bytes.
+ */
+static bool line_read(const char *line, char key[CHOICE_KEY], struct choice *choice)
 {
-    char key[CHOICE_KEY], again[LINE];
-    struct choice choice;
+    char again[LINE];
     const char *equals = strstr(line, " = ");
     if (equals == NULL || equals - line >= CHOICE_KEY)
         return false;
-    snprintf(key, sizeof key, "%.*s", (int)(equals - line), line);
+    snprintf(key, CHOICE_KEY, "%.*s", (int)(equals - line), line);
     const char *next = equals + 2;
     for (int i = 0; i < CHOICE_WORDS; i++) {
         char *end;
-        choice.words[i] = strtoull(next, &end, 16);
+        choice->words[i] = strtoull(next, &end, 16);
         next = end;
     }
-    line_write(again, key, &choice);
-    if (strcmp(line, again) != 0)
-        return false;
-    entry_put(choices, key, &choice);
-    return true;
+    const int length = line_write(again, key, choice);
+    return strncmp(line, again, (size_t)length) == 0;
 }
 
 /* What is new in the file; true when its last line is whole. */
 static bool file_read(struct choices *choices, int file)
 {
-    char line[LINE];
+    char line[LINE], key[CHOICE_KEY];
+    struct choice choice;
     bool whole = true;
     const int copy = dup(file);
     FILE *stream = copy >= 0 ? fdopen(copy, "r") : NULL;
@@ -120,7 +129,9 @@ static bool file_read(struct choices *choices, int file)
         warn_once(choices, strerror(errno));
     while (fgets(line, sizeof line, stream) != NULL) {
         whole = strchr(line, '\n') != NULL;
-        if (!line_read(choices, line) && strcmp(line, "\n") != 0)
+        if (line_read(line, key, &choice))
+            entry_read(choices, key, &choice);
+        else if (strcmp(line, "\n") != 0)
             warn_once(choices, "damaged lines are ignored (delete the file to be rid of them)");
     }
     choices->read_bytes = ftell(stream);
@@ -180,6 +191,7 @@ struct choices *choices_open(const char *folder, const char *of)
     for (const char *letter = of; *letter != '\0' && length < sizeof name - 1; letter++)
         name[length++] = isalnum((unsigned char)*letter) ? *letter : '-';
     name[length] = '\0';
+    snprintf(choices->of, sizeof choices->of, "%s", of);
     choices->keeps = folder[0] != '\0' && strlen(folder) < PATH_SIZE;
     snprintf(choices->folder, sizeof choices->folder, "%s", folder);
     snprintf(choices->path, sizeof choices->path, "%s/products-%s", choices->folder, name);
@@ -207,26 +219,109 @@ static bool fastest_find(const struct choice *candidates, int count, choice_time
     return least < INFINITY;
 }
 
+bool choices_find(struct choices *choices, const char *key, choice_usable *usable, void *context,
+                  struct choice *chosen)
+{
+    struct entry *entry = entry_find(choices, key);
+    if (entry == NULL || !usable(context, &entry->choice))
+        return false;
+    entry->used = true;
+    *chosen = entry->choice;
+    return true;
+}
+
+void choices_put(struct choices *choices, const char *key, const struct choice *choice)
+{
+    struct entry *entry = entry_make(choices, key);
+    entry->adopted = false;
+    entry->used = true;
+    entry->choice = *choice;
+}
+
+/* Measures, unless the file has a usable choice by now; `file` is locked, or -1. */
+static bool measure(struct choices *choices, int file, const char *key,
+                    const struct choice *candidates, int count, choice_time *time,
+                    choice_usable *usable, void *context, struct choice *chosen)
+{
+    const bool whole = file < 0 || file_read(choices, file);
+    if (file >= 0 && choices_find(choices, key, usable, context, chosen))
+        return true;
+    if (!fastest_find(candidates, count, time, context, chosen))
+        return false;
+    choices_put(choices, key, chosen);
+    if (file >= 0)
+        file_add(choices, file, whole, key, chosen);
+    return true;
+}
+
 bool choices_make(struct choices *choices, const char *key, const struct choice *candidates,
                   int count, choice_time *time, choice_usable *usable, void *context,
                   struct choice *chosen)
 {
     ENSURE(strlen(key) < CHOICE_KEY && strpbrk(key, "=\n") == NULL, "key '%s' of a choice", key);
+    if (choices_find(choices, key, usable, context, chosen))
+        return true;
     const int file = file_open(choices);
-    const bool whole = file < 0 || file_read(choices, file);
-    const struct entry *known = entry_find(choices, key);
-    bool found = known != NULL && usable(context, &known->choice);
-    if (found) {
-        *chosen = known->choice;
-    } else {
-        found = fastest_find(candidates, count, time, context, chosen);
-        if (found) {
-            entry_put(choices, key, chosen);
-            if (file >= 0)
-                file_add(choices, file, whole, key, chosen);
-        }
-    }
+    const bool found =
+        measure(choices, file, key, candidates, count, time, usable, context, chosen);
     if (file >= 0)
-        close(file); /* and the lock with it */
+        close(file); /* releases the lock */
     return found;
+}
+
+/* ---- As text: a line that says what the choices are valid for, then lines as in the file. */
+char *choices_export(const struct choices *choices)
+{
+    char *text = malloc(OF_SIZE + 1 + (size_t)choices->count * LINE);
+    ENSURE(text != NULL, "no memory for choices");
+    size_t length = (size_t)sprintf(text, "%s\n", choices->of);
+    const size_t head = length;
+    for (int i = 0; i < choices->count; i++) {
+        const struct entry *entry = &choices->entries[i];
+        if (entry->used || entry->adopted)
+            length += (size_t)line_write(text + length, entry->key, &entry->choice);
+    }
+    text[length > head ? length : 0] = '\0';
+    return text;
+}
+
+bool choices_are_new(const struct choices *choices)
+{
+    for (int i = 0; i < choices->count; i++) {
+        const struct entry *entry = &choices->entries[i];
+        if (entry->used && !entry->adopted)
+            return true;
+    }
+    return false;
+}
+
+/* True if it changes a choice in use. */
+static bool entry_adopt(struct choices *choices, const char *key, const struct choice *choice)
+{
+    struct entry *entry = entry_make(choices, key);
+    const bool changes = entry->used && memcmp(&entry->choice, choice, sizeof *choice) != 0;
+    entry->adopted = true;
+    entry->choice = *choice;
+    return changes;
+}
+
+bool choices_adopt(struct choices *choices, const char *text)
+{
+    char key[CHOICE_KEY];
+    struct choice choice;
+    bool changed = false;
+    const size_t head = strcspn(text, "\n");
+    if (text[0] == '\0')
+        return false;
+    if (head != strlen(choices->of) || strncmp(text, choices->of, head) != 0) {
+        log_info("algorithms of matrix products for %.*s do not apply to %s", (int)head, text,
+                 choices->of);
+        return false;
+    }
+    for (const char *line = text + head; *line != '\0'; line += strcspn(line, "\n")) {
+        line++;
+        if (line_read(line, key, &choice))
+            changed = entry_adopt(choices, key, &choice) || changed;
+    }
+    return changed;
 }

@@ -1,6 +1,7 @@
 /* Which of several ways to do something was the fastest, measured once and kept in a text file: for
- * the algorithms of a GPU's library of products. Ranks of a node that share the file take the same
- * way, and so does a run that goes on in a new process. */
+ * the algorithms of a GPU's library of matrix products. Ranks of a node that share the file make
+ * the same choices. All ranks of a run make the same ones by exchanging them as text, and a resumed
+ * run by reading them from its checkpoint. */
 #ifndef VITTRAIN_DEVICE_CHOICES_H
 #define VITTRAIN_DEVICE_CHOICES_H
 
@@ -33,5 +34,24 @@ typedef bool choice_usable(void *context, const struct choice *choice);
 bool choices_make(struct choices *choices, const char *key, const struct choice *candidates,
                   int count, choice_time *time, choice_usable *usable, void *context,
                   struct choice *chosen);
+
+/* The part of choices_make that neither measures nor reads the file: false if this process does not
+ * know a usable choice for `key`. */
+bool choices_find(struct choices *choices, const char *key, choice_usable *usable, void *context,
+                  struct choice *chosen);
+
+/* Keep a choice that was not measured, in this process only. */
+void choices_put(struct choices *choices, const char *key, const struct choice *choice);
+
+/* All choices in use, as text; the caller frees it. "": none. */
+char *choices_export(const struct choices *choices);
+
+/* True if a choice was made here that no adopted text contains yet. */
+bool choices_are_new(const struct choices *choices);
+
+/* Adopt the choices in a text of choices_export. They replace this process's own and take
+ * precedence over the file, unless `usable` refuses one later. Text for another GPU or library
+ * version has no effect but a line in the log. Returns true if a choice in use changed. */
+bool choices_adopt(struct choices *choices, const char *text);
 
 #endif

@@ -549,6 +549,14 @@ struct device_backend {
      * fastest algorithms are remembered (choices.h), "" for nowhere. */
     void (*products_set)(struct device *device, bool tf32, const char *cache);
 
+    /* The algorithms of matrix products that this device has chosen by measurement (choices.h), as
+     * text; other ranks, and a resumed run, adopt them to get the same bits. All NULL where nothing
+     * is chosen. choices_adopt returns true if an algorithm in use changed: what was recorded
+     * before still has the old one. */
+    char *(*choices_export)(struct device *device); /* the caller frees it; "": none */
+    bool (*choices_are_new)(struct device *device); /* some were made since the last adoption */
+    bool (*choices_adopt)(struct device *device, const char *choices);
+
     struct stream *(*stream_open)(struct device *device);
     void (*stream_close)(struct stream *stream);
     void (*stream_wait)(struct stream *stream, struct event *event);

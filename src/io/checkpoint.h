@@ -53,9 +53,11 @@ bool checkpoint_write(const struct checkpoint_target *target, const char *name,
                       struct error *error);
 
 /* Collective. Reads state and tensors into flat (masters, moments, average) whatever mesh wrote it;
- * checks format, model, names, shapes and sums before anything in flat changes.
- * weights_only: neither moments nor state are needed (evaluation, model.init), `state` may be NULL;
- * where flat keeps an average and the file has none, it starts at the masters. */
+ * checks format, model, names, shapes and sums before anything in flat changes. The device adopts
+ * the algorithms in the file (device.h: choices_adopt).
+ * weights_only: neither moments nor state nor algorithms are needed (evaluation, model.init),
+ * `state` may be NULL; where flat keeps an average and the file has none, it starts at the masters.
+ */
 bool checkpoint_read(const char *path, const struct checkpoint_target *target,
                      struct flat_model *flat, struct training_state *state, bool weights_only,
                      struct error *error);

@@ -40,6 +40,7 @@ struct checkpoint_contents {
     /* For the reader's eyes: the compute type, which program wrote it and when. */
     char compute[CHECKPOINT_TEXT], program[CHECKPOINT_TEXT], date[CHECKPOINT_TEXT];
     char *deck;
+    char *algorithms; /* that the device chose (device.h: choices_export); NULL: none */
     struct unit *units;
     bool units_borrowed; /* the units' tensors belong to somebody else */
     int64_t unit_count;

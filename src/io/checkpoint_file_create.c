@@ -69,17 +69,25 @@ static bool write_attributes(hid_t file, const struct checkpoint_contents *conte
     return good;
 }
 
+static bool write_text(hid_t file, const char *name, const char *text)
+{
+    hid_t type = hdf5_text_type(strlen(text) + 1);
+    bool good = type >= 0 && hdf5_table_write(file, name, type, -1, text);
+    H5Tclose(type);
+    return good;
+}
+
 static bool write_frame(hid_t file, void *context)
 {
     struct checkpoint_contents *contents = context;
-    hid_t text = hdf5_text_type(strlen(contents->deck) + 1);
     hid_t units = hdf5_group_make(file, "units");
-    bool good = text >= 0 && units >= 0 && write_attributes(file, contents) &&
-                hdf5_table_write(file, "deck", text, -1, contents->deck);
+    bool good =
+        units >= 0 && write_attributes(file, contents) && write_text(file, "deck", contents->deck);
+    if (good && contents->algorithms != NULL)
+        good = write_text(file, "algorithms", contents->algorithms);
     for (int64_t unit = 0; good && unit < contents->unit_count; unit++)
         good = make_unit(units, contents, unit);
     H5Gclose(units);
-    H5Tclose(text);
     return good;
 }
 
@@ -88,6 +96,8 @@ static int64_t expected_bytes(const struct checkpoint_contents *contents)
 {
     int64_t bytes = (1 << 16) + (int64_t)strlen(contents->deck) +
                     contents->piece_count * (int64_t)sizeof(struct checkpoint_piece);
+    if (contents->algorithms != NULL)
+        bytes += (int64_t)strlen(contents->algorithms) + 4096;
     for (int64_t u = 0; u < contents->unit_count; u++) {
         const struct unit *unit = &contents->units[u];
         bytes += 16384 + unit->tensor_count * (int64_t)sizeof(struct tensor_row);

@@ -107,19 +107,31 @@ static void *read_table(struct reading *reading, hid_t group, const char *name, 
     return data;
 }
 
-static bool read_deck(hid_t file, struct reading *reading)
+/* A text in new memory, its sum compared. */
+static char *read_text(hid_t file, struct reading *reading, const char *name)
 {
-    hid_t dataset = H5Dopen2(file, "deck", H5P_DEFAULT);
+    hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
     hid_t type = dataset < 0 ? -1 : H5Dget_type(dataset);
     int64_t rows;
     bool good = type >= 0 && H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0;
-    char *deck = good ? read_table(reading, file, "deck", type, &rows) : NULL;
-    if (deck != NULL)
-        deck[H5Tget_size(type) * (size_t)rows - 1] = '\0';
-    reading->contents->deck = deck;
+    char *text = good ? read_table(reading, file, name, type, &rows) : NULL;
+    if (text != NULL)
+        text[H5Tget_size(type) * (size_t)rows - 1] = '\0';
     H5Tclose(type);
     H5Dclose(dataset);
-    return deck != NULL;
+    return text;
+}
+
+static bool read_texts(hid_t file, struct reading *reading)
+{
+    struct checkpoint_contents *contents = reading->contents;
+    contents->deck = read_text(file, reading, "deck");
+    if (contents->deck == NULL)
+        return false;
+    const htri_t chosen = H5Lexists(file, "algorithms", H5P_DEFAULT);
+    if (chosen > 0)
+        contents->algorithms = read_text(file, reading, "algorithms");
+    return chosen == 0 || contents->algorithms != NULL;
 }
 
 static bool take_tensor(struct unit_tensor *tensor, const struct tensor_row *row)
@@ -321,7 +333,7 @@ bool checkpoint_file_read(const char *path, struct checkpoint_contents *contents
     hdf5_errors_begin(&errors);
     hid_t access = hdf5_file_access();
     hid_t file = access < 0 ? -1 : H5Fopen(path, H5F_ACC_RDONLY, access);
-    bool good = file >= 0 && read_attributes(file, &reading) && read_deck(file, &reading) &&
+    bool good = file >= 0 && read_attributes(file, &reading) && read_texts(file, &reading) &&
                 read_units(file, &reading);
     H5Fclose(file);
     H5Pclose(access);
@@ -341,5 +353,6 @@ void checkpoint_contents_free(struct checkpoint_contents *contents)
     free(contents->layout);
     free(contents->pieces);
     free(contents->deck);
+    free(contents->algorithms);
     memset(contents, 0, sizeof *contents);
 }

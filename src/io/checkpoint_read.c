@@ -23,6 +23,7 @@ void checkpoint_contents_share(struct checkpoint_contents *contents, struct comm
     comm_broadcast(world, contents, sizeof *contents, COMM_BYTE, 0);
     contents->units_borrowed = mine.units_borrowed;
     contents->deck = mine.deck;
+    contents->algorithms = mine.algorithms;
     contents->units = mine.units;
     contents->layout = mine.layout;
     contents->pieces = mine.pieces;
@@ -282,6 +283,19 @@ static bool seen_by_all(const char *path, struct comm *world)
     return same != 0;
 }
 
+/* Collective. The run goes on with the algorithms of the run that wrote the file. */
+static void algorithms_adopt(const struct checkpoint_contents *contents,
+                             const struct flat_model *flat)
+{
+    const struct device_backend *backend = flat->device->backend;
+    if (backend->choices_adopt == NULL)
+        return;
+    const char *mine = contents->algorithms != NULL ? contents->algorithms : "";
+    char *text = comm_broadcast_text(flat->mesh->world, mine, 0);
+    backend->choices_adopt(flat->device, text);
+    free(text);
+}
+
 bool checkpoint_read(const char *path, const struct checkpoint_target *target,
                      struct flat_model *flat, struct training_state *state, bool weights_only,
                      struct error *error)
@@ -303,6 +317,8 @@ bool checkpoint_read(const char *path, const struct checkpoint_target *target,
     }
     if (good && !contents.averaged)
         vector_restart_average(flat);
+    if (good && !weights_only)
+        algorithms_adopt(&contents, flat);
     if (good && state != NULL)
         *state = contents.state;
     checkpoint_contents_free(&contents);
@@ -330,15 +346,8 @@ bool checkpoint_read_deck(const char *path, struct comm *world, char **deck_text
     if (world->rank == 0)
         checkpoint_file_read(path, &contents, error);
     bool good = comm_agree(world, error);
-    if (good) {
-        int64_t size = world->rank == 0 ? (int64_t)strlen(contents.deck) + 1 : 0;
-        comm_broadcast(world, &size, 1, COMM_INT64, 0);
-        *deck_text = malloc((size_t)size);
-        ENSURE(*deck_text != NULL, "no memory for a deck");
-        if (world->rank == 0)
-            memcpy(*deck_text, contents.deck, (size_t)size);
-        comm_broadcast(world, *deck_text, size, COMM_BYTE, 0);
-    }
+    if (good)
+        *deck_text = comm_broadcast_text(world, contents.deck, 0);
     checkpoint_contents_free(&contents);
     return good;
 }

@@ -102,7 +102,20 @@ static void cut_units(struct checkpoint_writing *writing, const int *rank)
         cut_unit(writing, u, rank);
 }
 
-/* What will be in the file. Collective; the same on all ranks. */
+/* The algorithms of rank 0's device, which makes the frame; NULL: none. */
+static char *algorithms_export(const struct flat_model *flat)
+{
+    const struct device_backend *backend = flat->device->backend;
+    if (backend->choices_export == NULL || flat->mesh->world->rank != 0)
+        return NULL;
+    char *text = backend->choices_export(flat->device);
+    if (text[0] != '\0')
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* What will be in the file. Collective; the same on all ranks, but for the algorithms. */
 static void plan(struct checkpoint_writing *writing, const char *model_name,
                  const struct training_state *state, const char *deck_text)
 {
@@ -120,6 +133,7 @@ static void plan(struct checkpoint_writing *writing, const char *model_name,
     contents->replica = flat->mesh->replica->size;
     contents->shard = flat->mesh->shard->size;
     contents->deck = strdup(deck_text);
+    contents->algorithms = algorithms_export(flat);
     contents->units = calloc(units, sizeof *contents->units);
     contents->units_borrowed = true;
     contents->layout = calloc(units, sizeof *contents->layout);

@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "io/safetensors.h"
+#include "train/algorithms.h"
 #include "train/final_test.h"
 #include "train/progress.h"
 #include "train/run_record.h"
@@ -90,6 +91,10 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     optimizer_follow(&trainer->optimizer, &trainer->schedule, state->step);
     if (!step_run(&trainer->step, state->step, rate, &trainer->interval.times, error))
         return false;
+    /* Shapes may have come for the first time, also if the run was resumed at an epoch's last step,
+     * a smaller batch. A step is recorded later. */
+    if (trainer->part_steps + trainer->interval.steps == 0 || state->epoch_step == 0)
+        algorithms_agree(trainer->session.device, trainer->world);
     trainer->last_rate = rate;
     state->step++;
     state->epoch_step++;
@@ -119,6 +124,7 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
         if (!interval_end(trainer, error) || !trainer_checkpoint(trainer, false, error))
             return false;
     }
+    algorithms_agree(trainer->session.device, trainer->world);
     return interval_end(trainer, error);
 }
 
@@ -156,6 +162,8 @@ static bool validation_run(struct trainer *trainer, struct error *error)
     bool good = evaluation_run(&trainer->session, &trainer->validation, NULL, &trainer->agreement,
                                &trainer->evaluation, error);
     average_swap(trainer);
+    if (good)
+        algorithms_agree(trainer->session.device, trainer->world);
     trainer->evaluation_seconds += trainer->evaluation.seconds;
     if (trainer->evaluation.given_up)
         signal_follow(trainer);

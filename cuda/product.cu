@@ -1,0 +1,346 @@
+/* Plans of matrix products. A shape gets its descriptors and its algorithm at its first product;
+ * from then on a product costs the host a look-up.
+ *
+ * The algorithm is the fastest of those that the library's heuristics propose, measured on the real
+ * operands (device/choices.h). The sums of a gradient's columns come with the product or from a
+ * kernel of their own, whichever was faster. Shapes that first come while a step is recorded take
+ * the library's favourite, since nothing runs then. A choice that was adopted, from other ranks or
+ * a checkpoint, is taken in any case. */
+#include "product_library.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CANDIDATES = 17, ROUNDS = 3, ALIGNMENT_MOST = 16 };
+
+struct plan {
+    struct product_shape shape;
+    struct product_descriptors *descriptors;
+    bool chosen;
+    struct choice choice; /* an algorithm of the library, or `apart` */
+};
+
+struct products {
+    struct cuda_device *cuda;
+    struct product_library *library;
+    bool tf32;
+    struct choices *choices;
+    struct plan **plans;
+    int count, room;
+};
+
+/* In place of an algorithm with sums: the product without them, then columns_sum. */
+static const struct choice apart = {{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
+                                     UINT64_MAX, UINT64_MAX, UINT64_MAX}};
+
+static bool is_apart(const struct choice *choice)
+{
+    return memcmp(choice, &apart, sizeof apart) == 0;
+}
+
+/* ---- Opening. */
+struct products *products_open(struct cuda_device *cuda)
+{
+    struct products *products = (struct products *)calloc(1, sizeof *products);
+    ENSURE(products != NULL, "no memory for products");
+    products->cuda = cuda;
+    products->library = product_library_open();
+    products_set(products, false, "");
+    return products;
+}
+
+void products_set(struct products *products, bool tf32, const char *cache)
+{
+    char library[64], of[256];
+    product_library_name(library, sizeof library);
+    snprintf(of, sizeof of, "%s %s", products->cuda->limits.name, library);
+    choices_close(products->choices);
+    products->choices = choices_open(cache, of);
+    products->tf32 = tf32;
+}
+
+void products_close(struct products *products)
+{
+    for (int i = 0; i < products->count; i++) {
+        product_descriptors_close(products->plans[i]->descriptors);
+        free(products->plans[i]);
+    }
+    choices_close(products->choices);
+    product_library_close(products->library);
+    free(products->plans);
+    free(products);
+}
+
+char *products_export(struct products *products)
+{
+    return choices_export(products->choices);
+}
+
+bool products_are_new(struct products *products)
+{
+    return choices_are_new(products->choices);
+}
+
+bool products_adopt(struct products *products, const char *choices)
+{
+    bool changed = choices_adopt(products->choices, choices);
+    for (int i = 0; i < products->count && changed; i++)
+        products->plans[i]->chosen = false;
+    return changed;
+}
+
+/* ---- Shapes. */
+static int64_t alignment_of(const struct product *p)
+{
+    uintptr_t bits = (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c | (uintptr_t)p->add |
+                     (uintptr_t)p->bias | ALIGNMENT_MOST;
+    return (int64_t)(bits & (~bits + 1)); /* the lowest bit */
+}
+
+static struct product_shape shape_of(const struct products *products, const struct product *p)
+{
+    struct product_shape shape = {};
+    shape.type = p->type;
+    shape.c_type = p->c_type;
+    shape.rows = p->rows;
+    shape.columns = p->columns;
+    shape.inner = p->inner;
+    shape.a_transposed = p->a_transposed;
+    shape.b_transposed = p->b_transposed;
+    shape.adds = p->add != NULL;
+    shape.in_place = p->add == p->c;
+    shape.epilogue = p->epilogue;
+    shape.alignment = alignment_of(p);
+    shape.tf32 = p->type == TYPE_FP32 && products->tf32;
+    return shape;
+}
+
+static void shape_name(const struct product_shape *shape, char *name, size_t size)
+{
+    static const char *const epilogues[] = {"plain", "bias", "sums"};
+    snprintf(name, size, "%s %s %lldx%lldx%lld %c%c %s %s align%d%s",
+             type_name((enum data_type)shape->type), type_name((enum data_type)shape->c_type),
+             (long long)shape->rows, (long long)shape->columns, (long long)shape->inner,
+             shape->a_transposed ? 't' : 'n', shape->b_transposed ? 't' : 'n',
+             !shape->adds      ? "new"
+             : shape->in_place ? "in-place"
+                               : "add",
+             epilogues[shape->epilogue], (int)shape->alignment, shape->tf32 ? " tf32" : "");
+}
+
+/* ---- Running. */
+static const struct plan *plan_find(struct stream *stream, const struct product *product);
+
+/* Queue the product with its result in `c`, and add the sums of op(a) to `sums` (product_run_sums).
+ * Returns NULL, or the library's reason why not. */
+static const char *choice_queue(struct stream *stream, const struct plan *plan,
+                                const struct choice *choice, const struct product *product, void *c,
+                                float *sums)
+{
+    struct product_library *library = stream->cuda->products->library;
+    const char *refused;
+    if (is_apart(choice)) {
+        struct product plain = *product;
+        plain.epilogue = EPILOGUE_NONE;
+        plain.bias = NULL;
+        const struct plan *inner = plan_find(stream, &plain);
+        refused = choice_queue(stream, inner, &inner->choice, &plain, c, NULL);
+        if (refused == NULL)
+            columns_sum(stream, product->type, product->a, product->inner, product->rows, sums);
+        return refused;
+    }
+    refused = product_queue(library, stream, plan->descriptors, choice, product, c);
+    if (refused == NULL && sums != NULL)
+        columns_add(stream, (const float *)product->bias, 1, product->rows, sums);
+    return refused;
+}
+
+static void plan_run(struct stream *stream, const struct product *product, float *sums)
+{
+    const struct plan *plan = plan_find(stream, product);
+    const char *refused = choice_queue(stream, plan, &plan->choice, product, product->c, sums);
+    ENSURE(refused == NULL, "a product of %lld x %lld x %lld cannot be computed: %s",
+           (long long)product->rows, (long long)product->columns, (long long)product->inner,
+           refused);
+}
+
+void product_run(struct stream *stream, const struct product *product)
+{
+    plan_run(stream, product, NULL);
+}
+
+void product_run_sums(struct stream *stream, const struct product *product, float *sums)
+{
+    size_t bytes = (size_t)product->rows * sizeof(float);
+    ENSURE(product->a_transposed && product->epilogue == EPILOGUE_NONE, "sums of a product");
+    if (bytes > WORKSPACE_SUMS) {
+        product_run(stream, product);
+        columns_sum(stream, product->type, product->a, product->inner, product->rows, sums);
+        return;
+    }
+    struct product together = *product;
+    together.epilogue = EPILOGUE_BIAS_GRADIENT_A;
+    together.bias = cuda_workspace_sums(stream->cuda, bytes);
+    plan_run(stream, &together, sums);
+}
+
+/* ---- Measuring. */
+struct trial {
+    struct stream *stream;
+    const struct plan *plan;
+    const struct product *product;
+    const struct choice *candidates;
+    void *c;     /* product->c, or scratch memory if what is added lies there */
+    float *sums; /* scratch memory, or NULL */
+    cudaEvent_t begin, end;
+};
+
+static double trial_time(void *context, int candidate)
+{
+    const struct trial *trial = (const struct trial *)context;
+    double least = INFINITY;
+    for (int round = 0; round <= ROUNDS; round++) { /* the first one does not count */
+        float milliseconds = 0;
+        CUDA_CHECK(cudaEventRecord(trial->begin, trial->stream->handle));
+        if (choice_queue(trial->stream, trial->plan, &trial->candidates[candidate], trial->product,
+                         trial->c, trial->sums) != NULL)
+            return INFINITY;
+        CUDA_CHECK(cudaEventRecord(trial->end, trial->stream->handle));
+        CUDA_CHECK(cudaEventSynchronize(trial->end));
+        CUDA_CHECK(cudaEventElapsedTime(&milliseconds, trial->begin, trial->end));
+        if (round > 0 && milliseconds < least)
+            least = milliseconds;
+    }
+    return least * 1e-3;
+}
+
+static bool trial_usable(void *context, const struct choice *choice)
+{
+    const struct trial *trial = (const struct trial *)context;
+    if (is_apart(choice))
+        return trial->plan->shape.epilogue == EPILOGUE_BIAS_GRADIENT_A;
+    return product_algorithm_fits(trial->stream->cuda->products->library, trial->plan->descriptors,
+                                  choice);
+}
+
+/* Scratch memory for what the product adds to: its result and the sums. *memory is NULL if none is
+ * needed. False: there is none. */
+static bool scratch_open(struct trial *trial, void **memory)
+{
+    const struct product *product = trial->product;
+    size_t of_c = (size_t)(product->rows * product->columns) * type_size(product->c_type);
+    size_t c_bytes = product->add == product->c ? (of_c + 255) / 256 * 256 : 0;
+    size_t bytes = c_bytes;
+    if (product->epilogue == EPILOGUE_BIAS_GRADIENT_A)
+        bytes += (size_t)product->rows * sizeof(float);
+    *memory = NULL;
+    if (bytes > 0 && cudaMalloc(memory, bytes) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return false;
+    }
+    trial->c = c_bytes > 0 ? *memory : product->c;
+    if (bytes > c_bytes) {
+        trial->sums = (float *)((unsigned char *)*memory + c_bytes);
+        cuda_zero(trial->stream, trial->sums, bytes - c_bytes);
+    }
+    return true;
+}
+
+/* The stream's work is waited for before others are kept waiting (choices_make): it may wait for
+ * other ranks. False: no memory for scratch, or no candidate ran. */
+static bool fastest_find(struct trial *trial, const char *name, int count, struct choice *chosen)
+{
+    struct stream *stream = trial->stream;
+    void *scratch;
+    if (!scratch_open(trial, &scratch))
+        return false;
+    CUDA_CHECK(cudaEventCreate(&trial->begin));
+    CUDA_CHECK(cudaEventCreate(&trial->end));
+    stream->cuda->device.backend->stream_synchronize(stream);
+    bool found = choices_make(stream->cuda->products->choices, name, trial->candidates, count,
+                              trial_time, trial_usable, trial, chosen);
+    CUDA_CHECK(cudaEventDestroy(trial->begin));
+    CUDA_CHECK(cudaEventDestroy(trial->end));
+    if (scratch != NULL)
+        CUDA_CHECK(cudaFree(scratch));
+    return found;
+}
+
+static bool is_recorded(struct stream *stream)
+{
+    enum cudaStreamCaptureStatus status;
+    CUDA_CHECK(cudaStreamIsCapturing(stream->handle, &status));
+    return status != cudaStreamCaptureStatusNone;
+}
+
+/* ---- Choosing. */
+
+/* The library's algorithms, its favourite first, and `apart` for a product with sums. Before the
+ * file of choices is locked, the plan that `apart` needs is made. */
+static int candidates_find(struct stream *stream, const struct plan *plan,
+                           const struct product *product, struct choice *candidates)
+{
+    int count = product_algorithms(stream->cuda->products->library, plan->descriptors, candidates,
+                                   CANDIDATES - 1);
+    if (plan->shape.epilogue == EPILOGUE_BIAS_GRADIENT_A) {
+        struct product plain = *product;
+        plain.epilogue = EPILOGUE_NONE;
+        plain.bias = NULL;
+        plan_find(stream, &plain);
+        candidates[count++] = apart;
+    }
+    ENSURE(count > 0, "the library has no product of %lld x %lld x %lld", (long long)product->rows,
+           (long long)product->columns, (long long)product->inner);
+    return count;
+}
+
+static void plan_choose(struct stream *stream, struct plan *plan, const struct product *product)
+{
+    struct choices *choices = stream->cuda->products->choices;
+    struct choice candidates[CANDIDATES];
+    struct trial trial = {stream, plan, product, candidates, product->c, NULL, NULL, NULL};
+    char name[CHOICE_KEY];
+    shape_name(&plan->shape, name, sizeof name);
+    plan->chosen = true;
+    if (choices_find(choices, name, trial_usable, &trial, &plan->choice))
+        return;
+    int count = candidates_find(stream, plan, product, candidates);
+    if (count > 1 && !is_recorded(stream) && fastest_find(&trial, name, count, &plan->choice))
+        return;
+    plan->choice = candidates[0];
+    choices_put(choices, name, &plan->choice);
+}
+
+static struct plan *plan_add(struct products *products)
+{
+    if (products->count == products->room) {
+        products->room = products->room > 0 ? 2 * products->room : 64;
+        products->plans = (struct plan **)realloc(products->plans,
+                                                  (size_t)products->room * sizeof *products->plans);
+        ENSURE(products->plans != NULL, "no memory for products");
+    }
+    struct plan *plan = (struct plan *)calloc(1, sizeof *plan);
+    ENSURE(plan != NULL, "no memory for products");
+    products->plans[products->count++] = plan;
+    return plan;
+}
+
+static const struct plan *plan_find(struct stream *stream, const struct product *product)
+{
+    struct products *products = stream->cuda->products;
+    struct product_shape shape = shape_of(products, product);
+    struct plan *plan = NULL;
+    for (int i = 0; i < products->count && plan == NULL; i++)
+        if (memcmp(&products->plans[i]->shape, &shape, sizeof shape) == 0)
+            plan = products->plans[i];
+    if (plan == NULL) {
+        plan = plan_add(products);
+        plan->shape = shape;
+        plan->descriptors = product_descriptors_open(&shape, product);
+    }
+    if (!plan->chosen)
+        plan_choose(stream, plan, product);
+    return plan;
+}

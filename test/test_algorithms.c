@@ -1,0 +1,177 @@
+/* The algorithms of matrix products on a device: measured, exported, adopted by another process's
+ * device, also for a shape that first comes while a step is recorded. The emulated GPU has two
+ * algorithms whose sums differ in rounding. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device_test.h"
+
+enum { ROWS = 64, IN = 200, OUT = 24 };
+
+struct layer {
+    void *x, *weight, *bias, *dy;
+    float *y, *dweight, *dbias;
+};
+
+static struct layer layer_make(struct device_test *test)
+{
+    return (struct layer){.x = device_test_random(test, TYPE_FP32, ROWS * IN, 1, 1),
+                          .weight = device_test_random(test, TYPE_FP32, OUT * IN, 1, 2),
+                          .bias = device_test_random(test, TYPE_FP32, OUT, 1, 3),
+                          .dy = device_test_random(test, TYPE_FP32, ROWS * OUT, 1, 4),
+                          .y = device_test_zeros(test, TYPE_FP32, ROWS * OUT),
+                          .dweight = device_test_zeros(test, TYPE_FP32, OUT * IN),
+                          .dbias = device_test_zeros(test, TYPE_FP32, OUT)};
+}
+
+static void layer_queue(struct device_test *test, const struct layer *layer)
+{
+    const struct linear_forward forward = {.type = TYPE_FP32,
+                                           .rows = ROWS,
+                                           .in = IN,
+                                           .out = OUT,
+                                           .rows_per_sample = 1,
+                                           .x = layer->x,
+                                           .weight = layer->weight,
+                                           .bias = layer->bias,
+                                           .y = layer->y};
+    const struct linear_backward backward = {.type = TYPE_FP32,
+                                             .rows = ROWS,
+                                             .in = IN,
+                                             .out = OUT,
+                                             .rows_per_sample = 1,
+                                             .x = layer->x,
+                                             .weight = layer->weight,
+                                             .dy = layer->dy,
+                                             .dweight = layer->dweight,
+                                             .dbias = layer->dbias};
+    test->device->backend->linear_forward(test->stream, &forward);
+    test->device->backend->linear_backward(test->stream, &backward);
+}
+
+static struct layer layer_run(struct device_test *test)
+{
+    const struct layer layer = layer_make(test);
+    layer_queue(test, &layer);
+    device_test_wait(test);
+    return layer;
+}
+
+static bool layers_equal(const struct layer *a, const struct layer *b)
+{
+    return memcmp(a->y, b->y, ROWS * OUT * sizeof *a->y) == 0 &&
+           memcmp(a->dweight, b->dweight, OUT * IN * sizeof *a->dweight) == 0 &&
+           memcmp(a->dbias, b->dbias, OUT * sizeof *a->dbias) == 0;
+}
+
+/* A device whose library has this algorithm as the fastest, if it is the emulated one. */
+static void open_preferring(struct device_test *test, const char *algorithm)
+{
+    setenv("VITTRAIN_EMULATION_PRODUCT", algorithm, 1);
+    device_test_open(test, 1);
+    if (test->device->backend->choices_export != NULL)
+        return;
+    device_test_close(test);
+    skip();
+}
+
+static bool is_emulated(struct device_test *test)
+{
+    struct device_limits limits;
+    test->device->backend->limits(test->device, &limits);
+    return strstr(limits.name, "emulated") != NULL;
+}
+
+static void adopted_algorithms_give_the_same_bits(void **state)
+{
+    (void)state;
+    const char *const preferred[] = {"1", "0apart", "1apart"};
+    struct device_test first, second;
+    open_preferring(&first, "0");
+    const struct layer reference = layer_run(&first);
+    char *text = first.device->backend->choices_export(first.device);
+    for (int i = 0; i < 3; i++) {
+        open_preferring(&second, preferred[i]);
+        const struct device_backend *backend = second.device->backend;
+        const struct layer own = layer_run(&second);
+        assert_true(backend->choices_are_new(second.device));
+        if (is_emulated(&second)) {
+            assert_false(layers_equal(&reference, &own));
+            assert_true(backend->choices_adopt(second.device, text));
+        } else {
+            backend->choices_adopt(second.device, text);
+        }
+        const struct layer adopted = layer_run(&second);
+        assert_true(layers_equal(&reference, &adopted));
+        assert_false(backend->choices_are_new(second.device));
+        device_test_close(&second);
+    }
+    free(text);
+    device_test_close(&first);
+}
+
+/* The first product of a shape may be recorded; run later, it has the adopted algorithm. */
+static void recorded_products_take_adopted_algorithms(void **state)
+{
+    (void)state;
+    struct device_test first, second;
+    open_preferring(&first, "1apart");
+    const struct layer reference = layer_run(&first);
+    char *text = first.device->backend->choices_export(first.device);
+    for (int adopts = 0; adopts < 2; adopts++) {
+        open_preferring(&second, "0");
+        const struct device_backend *backend = second.device->backend;
+        if (adopts == 1)
+            assert_false(backend->choices_adopt(second.device, text));
+        const struct layer layer = layer_make(&second);
+        backend->graph_begin(second.stream);
+        layer_queue(&second, &layer);
+        struct graph *graph = backend->graph_end(second.stream);
+        backend->graph_run(graph, second.stream);
+        device_test_wait(&second);
+        backend->graph_close(graph);
+        if (adopts == 1 || is_emulated(&second))
+            assert_int_equal(layers_equal(&reference, &layer), adopts);
+        assert_int_equal(backend->choices_are_new(second.device), !adopts);
+        device_test_close(&second);
+    }
+    free(text);
+    device_test_close(&first);
+}
+
+/* Sums with the product or apart, whichever is faster; the names of shapes are in the text. */
+static void sums_are_timed(void **state)
+{
+    (void)state;
+    for (int apart = 0; apart < 2; apart++) {
+        struct device_test test;
+        open_preferring(&test, apart ? "0apart" : "0");
+        layer_run(&test);
+        char *text = test.device->backend->choices_export(test.device);
+        const char *choice = strstr(text, " sums align");
+        assert_non_null(choice);
+        choice = strstr(choice, " = ");
+        assert_non_null(choice);
+        if (is_emulated(&test))
+            assert_int_equal(strncmp(choice, " = ffffffffffffffff ", 20) == 0, apart);
+        free(text);
+        device_test_close(&test);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(adopted_algorithms_give_the_same_bits),
+        cmocka_unit_test(recorded_products_take_adopted_algorithms),
+        cmocka_unit_test(sums_are_timed),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
