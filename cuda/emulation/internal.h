@@ -78,7 +78,6 @@ void streams_finish(void); /* run everything that is queued */
 /* The operation that runs takes so much of the emulated time, which events measure, besides the
  * microsecond of each operation. */
 void emulated_time_pass(double seconds);
-void streams_forget(const void *memory); /* nothing that waits may use it any more */
 
 /* graphs.cpp */
 struct emulated_graph {
