@@ -181,6 +181,9 @@ static bool plan_print(const struct options *options, int started, int started_o
     strategies_print(&plan, machine, base, own);
     if (!plan_time_print(&plan, machine, error))
         return false;
+    if (options->plan.operations[0] != '\0' &&
+        !plan_operations_write(&plan, options->plan.operations, error))
+        return false;
     return app_output_arrived(error);
 }
 

@@ -17,6 +17,9 @@ bool plan_time_print(const struct plan *plan, const struct machine *machine, str
 bool plan_cluster_print(const struct plan *plan, const struct machine *machine,
                         struct error *error);
 
+/* Write the kernels of one step of the options' own way to a CSV file: a row a kernel, in order. */
+bool plan_operations_write(const struct plan *plan, const char *path, struct error *error);
+
 /* Samples of an epoch, where the data are there; else 0. */
 int64_t plan_epoch_samples(const struct options *options);
 

@@ -229,6 +229,7 @@ struct options {
         char machine[OPTION_TEXT]; /* "auto": machine.ini, if it is there; "none" */
         char cluster[OPTION_TEXT]; /* a described one; empty: none */
         int scaling;               /* enum scaling_choice */
+        char operations[OPTION_TEXT]; /* CSV of a step's kernels; empty: none */
     } plan;
     struct {
         double first, last; /* rates */

@@ -518,6 +518,9 @@ const struct option_entry option_table[] = {
     {PLACE(plan, scaling), CHOICES("weak", "strong"), .preset = "weak",
      .help = "With plan.cluster: weak keeps each rank's batch as ranks become more, strong the "
              "batch of all ranks together."},
+    {PLACE(plan, operations), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "A CSV file that gets the kernels of one training step, each with its floating-point "
+             "operations and the fewest bytes that it moves (benchmarks/README.md). Empty: none."},
 
     {PLACE(find, first), .kind = OPTION_IS_NUMBER, .preset = "1e-08", .most = INFINITY,
      .above_least = true, .help = "find lr: the first learning rate."},

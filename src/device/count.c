@@ -225,6 +225,7 @@ static void tell_fused(const struct counted *counted, enum operation operation, 
     {                                                                                              \
         (void)stream;                                                                              \
         struct counted counted = count_##name(args);                                               \
+        count_kernels(&counted, args);                                                             \
         tell(&counted);                                                                            \
         tell_fused(&counted, OPERATION_##name, args);                                              \
     }
@@ -233,6 +234,7 @@ DEVICE_OPERATIONS(TOLD)
 static void tell_moved(enum operation operation, double bytes)
 {
     struct counted counted = moved(operation, TYPE_FP32, bytes);
+    count_kernels(&counted, NULL);
     tell(&counted);
 }
 

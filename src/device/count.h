@@ -6,6 +6,16 @@
 
 #include "device/operations.h"
 
+/* One kernel of an operation, as the GPU's backend launches them. family: what kind of kernel it is
+ * ("product", "gelu"; the operation's name where an operation is one kernel). result: what it
+ * writes ("dx"), "" where the family says it. bytes: what it reads and writes at least. */
+struct counted_kernel {
+    const char *family, *result;
+    double flops, bytes;
+};
+
+enum { COUNTED_KERNELS = 6 };
+
 /* One operation. flops: multiplications and additions of its products, those that attention's
  * backward pass computes anew not counted (as in model.h's flops_per_image). bytes: each tensor
  * once, as if caches held the rest. size: what a product is like: rows, columns, and what is summed
@@ -16,6 +26,8 @@ struct counted {
     enum data_type type;
     double flops, bytes;
     double size[3];
+    struct counted_kernel kernel[COUNTED_KERNELS]; /* in the order in which they are launched */
+    int kernels;                                   /* 0: part of another kernel, or idle */
 };
 
 /* Who is told, in the order of the calls. range: a phase or unit begins (its name) or ends (NULL).
@@ -29,5 +41,8 @@ struct counter {
  * streams. Memory is not looked at. One device of a process can be counted at a time. */
 void count_open(struct device *device, struct counter *counter);
 void count_close(struct device *device);
+
+/* Fill in the kernels of an operation that `args` describe. */
+void count_kernels(struct counted *counted, const void *args);
 
 #endif

@@ -202,6 +202,17 @@ bool plan_forecast(const struct plan *plan, enum strategy_choice strategy,
     return good;
 }
 
+bool plan_script(const struct plan *plan, struct session *session, struct step_script *script,
+                 struct error *error)
+{
+    *script = (struct step_script){0};
+    if (!session_imagine(session, &plan->options, plan->ranks, plan->node_ranks, true, error))
+        return false;
+    session_measure(session, pass_samples(plan), &plan->source, true, NULL);
+    step_script_make(script, session, &plan->source);
+    return true;
+}
+
 size_t (*plan_rows(const struct plan *plan, struct session *session,
                    struct error *error))[MEMORY_CLASSES]
 {

@@ -64,6 +64,11 @@ bool plan_forecast(const struct plan *plan, enum strategy_choice strategy,
                    const struct machine *machine, struct forecast *forecast,
                    struct plan_model *known, struct error *error);
 
+/* Record one step of the options' own way. False: the error says why. The caller closes script and
+ * session in both cases. */
+bool plan_script(const struct plan *plan, struct session *session, struct step_script *script,
+                 struct error *error);
+
 /* The options' own way, by rows: those of the arena (ARENA_SHARED_ROW, then a row a unit), which
  * the caller frees, as the session with the units' names, which the caller closes. NULL: the error
  * says why. */
