@@ -1,52 +1,65 @@
 #!/bin/sh
-# What nvcc makes of each kernel: registers, spills, stack, and how many warps of a multiprocessor
-# the registers leave room for. CSV on standard output, one row a kernel and architecture.
-#   benchmarks/kernels.sh [ARCHITECTURE...] >FILE     (default: 80 90)
-# spill_bytes are what is stored and what is loaded again, together. Every kernel is in the table;
-# exit status 1 is for those that a step's time hangs on and that spill, named on standard error: all
-# but attention and the norm's way back in fp32, and attention of heads of 128. 77 without nvcc. NVCC
-# names the compiler.
+# Table of the kernels in what the build made: registers, threads, stack, memory accesses and tensor-core
+# instructions, by `cuobjdump`, without compiling anything. CSV on standard output, one row per kernel and architecture.
+#   benchmarks/kernels.sh [FILE...] >TABLE     (a module or objects; default: vittrain-cuda.so)
+# Columns: threads: the largest block that __launch_bounds__ allows, 0 where there is none; local_accesses:
+# instructions that spill or use a stack (LDL, STL); loads_16, stores_16: instructions that move 16 bytes of global
+# memory per thread; warps_by_registers: how many warps of a multiprocessor the registers leave room for.
+# Exit status 77 without cuobjdump. CUOBJDUMP names it; it is in CUDA's toolkit and in PyPI's package triton.
 set -eu
-cd "$(dirname "$0")/.."
-nvcc=${NVCC:-$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc || true)}
-[ -n "$nvcc" ] || { echo "kernels.sh: no nvcc" >&2; exit 77; }
-[ $# -gt 0 ] || set -- 80 90
-said=$(mktemp)
-trap 'rm -f "$said"' EXIT
+tool=${CUOBJDUMP:-$(PATH=$PATH:/usr/local/cuda/bin command -v cuobjdump || true)}
+[ -x "$tool" ] || { echo "kernels.sh: no cuobjdump" >&2; exit 77; }
+[ $# -gt 0 ] || set -- "$(dirname "$0")/../vittrain-cuda.so"
+release() { grep -a -m 1 -o 'Cuda compilation tools, release [0-9.]*' "$1" | sed -n '1s/.* //p'; }
 
-for architecture; do
-    for source in cuda/*.cu; do
-        echo "source $(basename "$source") $architecture"
-        "$nvcc" -std=c++17 -O3 -arch="sm_$architecture" -Icuda -Isrc -Xptxas -v -cubin -o /dev/null \
-            "$source" 2>&1 || { echo "kernels.sh: $source does not compile for sm_$architecture" >&2; exit 1; }
+for file; do
+    for dump in res-usage elf sass; do
+        echo "dump $dump $(release "$file")"
+        "$tool" -$dump "$file" 2>/dev/null || echo "kernels.sh: $tool -$dump $file failed" >&2
     done
-done | c++filt | awk -v date="$(date -u +%Y-%m-%d)" -v compiler="$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')" '
-    BEGIN {
-        print "date,nvcc,architecture,source,kernel,registers,spill_bytes,stack_bytes,warps_by_registers"
+done | awk -v date="$(date -u +%Y-%m-%d)" '
+    function hexadecimal(text,   i, value) {
+        for (i = 3; i <= length(text); i++) value = 16 * value + index("0123456789abcdef", substr(text, i, 1)) - 1
+        return value
     }
-    $1 == "source" { source = $2; architecture = $3 }
-    /Compiling entry function/ {
-        kernel = $0
-        sub(/^[^\047]*\047/, "", kernel)
-        sub(/\047 for .*/, "", kernel)
-        sub(/^void /, "", kernel)
-        sub(/\(.*/, "", kernel)
+    function field(text, name) {
+        return match(text, name ":[0-9]+") ? substr(text, RSTART + length(name) + 1, RLENGTH - length(name) - 1) : 0
     }
-    /bytes stack frame/ {
-        stack = $1
-        for (i = 1; i <= NF; i++) if ($i == "spill") spill += $(i - 2)
+    $1 == "dump" { dump = $2; release = $3; kernel = ""; next }
+    $1 == "arch" { architecture = $3; source = "" }
+    $1 == "identifier" { source = $3; sub(/.*\//, "", source) }
+    dump == "res-usage" && $1 == "Function" {
+        kernel = $2
+        sub(/:$/, "", kernel)
     }
-    /Used [0-9]+ registers/ {
-        for (i = 1; i <= NF; i++) if ($i == "registers,") registers = $(i - 1)
-        most = architecture == 75 ? 32 : architecture == 86 || architecture == 89 ? 48 : 64
-        # Registers are given to a warp by 256.
-        warps = int(65536 / (int((registers * 32 + 255) / 256) * 256))
-        printf "%s,%s,sm_%s,%s,\"%s\",%d,%d,%d,%d\n", date, compiler, architecture, source, kernel,
-            registers, spill, stack, warps < most ? warps : most
-        if (spill > 0 && kernel !~ /^(attention_(float_.*|.*128>$)|backward_kernel<float)/) {
-            print "kernels.sh: " kernel " spills for sm_" architecture >"/dev/stderr"
-            failed = 1
+    dump == "res-usage" && /REG:/ {
+        at = architecture SUBSEP kernel
+        order[++count] = at
+        used[at] = field($0, "REG"); stack[at] = field($0, "STACK"); shared[at] = field($0, "SHARED")
+        head[at] = date "," release "," architecture "," source
+    }
+    dump == "elf" && /^\.nv\.info\./ { at = architecture SUBSEP substr($1, 10) }
+    dump == "elf" { if (bound && $1 == "Value:") { threads[at] = hexadecimal($2) * hexadecimal($3) * hexadecimal($4); bound = 0 } }
+    dump == "elf" && /EIATTR_MAX_THREADS/ { bound = 1 }
+    dump == "sass" && $1 == "Function" { at = architecture SUBSEP $3; disassembled[at] = 1 }
+    dump == "sass" && / (LDL|STL)[. ]/ { local[at]++ }
+    dump == "sass" && / (HMMA|HGMMA|UTCHMMA)[. ]/ { tensor[at]++ }
+    dump == "sass" && / LDG[.A-Z0-9]*\.128/ { loads[at]++ }
+    dump == "sass" && / STG[.A-Z0-9]*\.128/ { stores[at]++ }
+    END {
+        print "date,nvcc,architecture,source,kernel,registers,threads,stack_bytes,shared_bytes,local_accesses," \
+            "tensor_instructions,loads_16,stores_16,warps_by_registers"
+        for (i = 1; i <= count; i++) {
+            at = order[i]
+            split(at, part, SUBSEP)
+            if (!disassembled[at]) {
+                print "kernels.sh: no machine code of " part[2] >"/dev/stderr"
+                continue
+            }
+            most = part[1] == "sm_75" ? 32 : part[1] ~ /sm_(86|89|12)/ ? 48 : 64
+            # Registers are given to a warp by 256.
+            warps = int(65536 / (int((used[at] * 32 + 255) / 256) * 256))
+            printf "%s,\"%s\",%d,%d,%d,%d,%d,%d,%d,%d,%d\n", head[at], part[2], used[at], threads[at], stack[at], shared[at],
+                local[at], tensor[at], loads[at], stores[at], warps < most ? warps : most
         }
-        spill = stack = 0
-    }
-    END { exit failed }'
+    }' | c++filt | sed 's/"void /"/; s/([^"]*"/"/'

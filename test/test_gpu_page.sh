@@ -23,16 +23,25 @@ result 'their operations are those of the plan' "$(awk -F'[ ,]+' '
     END { gap = flops / 1e9 - planned; if (planned <= 0 || gap * gap > 1e-6) print flops / 1e9 " GFLOP, planned " planned }
     ' plan.log operations.csv 2>&1)" plan.log
 # 6 images of 65 tokens: qkv has 390 rows of 192 and 576 columns, no bias, 2 bytes a number.
-result 'operations and bytes of a product' "$(
-    grep -q ',blocks.0,linear_forward,product,y,390x576x192,86261760,820224$' operations.csv || echo other)" operations.csv
+has() { # TEXT...: what no row of the estimates ends with
+    for text; do grep -q -- "$text\$" operations.csv || echo "no $text"; done
+}
+result 'operations and bytes of kernels' "$(
+    has ',blocks.0,linear_forward,product,y,390x576x192,86261760,820224' \
+        ',blocks.0,linear_backward,product,dweight,390x576x192,86261760,1483776' \
+        ',blocks.0,linear_backward,product,dx,390x576x192,86261760,820224' \
+        ',blocks.0,linear_forward,gelu,y,390x768x192,0,1198080' \
+        ',blocks.0,linear_forward,dropout,y,390x192x768,0,449280' \
+        ',blocks.0,linear_backward,gelu_gradient,dx,390x192x768,0,1797120')" operations.csv
 result 'a backward pass is two products, the gradient of the weights first, and the gradient of gelu' "$(
     awk -F, '$5 == "blocks.0" && $6 == "linear_backward" { printf "%s %s;", $7, $8 }' operations.csv |
         grep -q '^product dweight;product dx;gelu_gradient dx;product dweight;product dx;product dweight;' || echo other)" operations.csv
-run 1 convnet plan $synthetic model.name=resnet18 data.image=64 train.batch=2 plan.operations="$work/convnet.csv"
-# 20 convolutions, of which three have single pixels and a stride.
-result 'a convolution turns its filters before' "$(
-    [ "$(awk -F, '$6 == "convolution_forward" { printf "%s %s;", $7, $8 }' convnet.csv | grep -o 'transpose filters;convolution y;' |
-        wc -l)" = 20 ] || echo "not 20 convolutions")" convnet.csv
+run 1 convnet plan $synthetic model.name=resnet50 data.image=64 train.batch=2 plan.operations="$work/convnet.csv"
+# 53 convolutions; 33 have single pixels and no stride.
+result 'a convolution turns its filters before, one of single pixels is a product' "$(
+    awk -F, '$6 == "convolution_forward" { printf "%s %s;", $7, $8 }' convnet.csv >kernels
+    [ "$(grep -o 'transpose filters;convolution y;' kernels | wc -l)" = 20 ] || echo "not 20 convolutions"
+    [ "$(grep -o 'product y;' kernels | wc -l)" = 33 ] || echo "not 33 products")" convnet.csv
 run 1 failing plan $synthetic model.name=vit_cifar data.image=32 plan.operations="$work/none/operations.csv"
 result 'estimates that cannot be written' "$(failed_otherwise 5 'cannot create .*none/operations.csv')"
 

@@ -1,0 +1,65 @@
+#!/bin/sh
+# The machine code of the kernels that the build made for GPUs: tensor cores in attention, no spills in 16-bit kernels,
+# registers that fit the launch, accesses of 16 bytes where memory is the limit. Needs cuobjdump, no GPU.
+#   MACHINE_CODE="FILE..." names other files than vittrain-cuda.so; CUOBJDUMP the program.
+. "$TEST_SOURCE/test/program.sh"
+files=${MACHINE_CODE:-$TEST_BUILD/vittrain-cuda.so}
+if [ ! -e "${files%% *}" ]; then
+    echo '1..0 # SKIP the build has no module for GPUs'
+    exit 0
+fi
+sh "$TEST_SOURCE/benchmarks/kernels.sh" $files >kernels.csv 2>kernels.log
+status=$?
+if [ $status -eq 77 ]; then
+    echo '1..0 # SKIP no cuobjdump: it is in the CUDA toolkit and in the Python package triton'
+    exit 0
+fi
+
+# broken RULE: kernels that break it. Kernels of bf16 for GPUs without bf16 (before sm_80) are empty.
+broken() {
+    awk -F, "$code"'
+        # Commas of template arguments are no separators.
+        function cells(   rest) {
+            kernel = $0
+            sub(/^[^"]*"/, "", kernel)
+            rest = kernel
+            sub(/".*/, "", kernel)
+            sub(/^[^"]*",/, "", rest)
+            split(rest, cell, ",")
+        }
+        NR > 1 {
+            cells()
+            architecture = $3; source = $4
+            registers = cell[1]; threads = cell[2]; shared = cell[4]; local = cell[5]
+            tensor = cell[6]; loads = cell[7]; stores = cell[8]
+            is_16 = kernel ~ /<(bf16|fp16)/
+            if (architecture == "sm_75" && kernel ~ /bf16/) next
+            if ('"$1"') print architecture " " kernel " (" source "): " '"$2"'
+        }' kernels.csv
+}
+
+echo 1..6
+result 'the table has every kernel' "$(
+    [ $status -eq 0 ] || echo "exit status $status"
+    grep -hv KERNEL_LAUNCH "$TEST_SOURCE"/cuda/*.cu | grep -o '[a-z_]*_kernel(' | tr -d '(' | sort -u >sources
+    sed '1d; s/^[^"]*"//; s/[<"].*//' kernels.csv | sort -u >names
+    [ -s sources ] || echo "no sources"
+    [ -n "${MACHINE_CODE:-}" ] || comm -23 sources names
+    [ -s names ] || echo "no kernels")" kernels.log
+result '16-bit attention uses the tensor cores' "$(
+    broken 'is_16 && kernel ~ /^attention/ && tensor == 0' '"no HMMA or HGMMA"')"
+# Attention backward is known to spill a few numbers with heads of 128, and before sm_80.
+known='(kernel ~ /^attention_backward_kernel<.*128>/ || (kernel ~ /^attention_backward/ && architecture == "sm_75")) && local < 50'
+result 'no 16-bit kernel spills' "$(broken "is_16 && local > 0 && !($known)" 'local " accesses to local memory"')"
+# Without __launch_bounds__ a block has 512 threads at most.
+result 'the registers of a block fit a multiprocessor' "$(
+    broken 'registers * (threads > 0 ? threads : 512) > 65536' 'registers " registers, " threads " threads"')"
+# All shared memory is dynamic; from sm_90 on the system takes 1 KiB.
+result 'no kernel has static shared memory' "$(
+    broken 'shared > (architecture ~ /sm_[78]/ ? 0 : 1024)' 'shared " bytes"')"
+reading='^(add|attention|backward|bias_relu|column_sums|drop|dropout|forward|gelu|max|mix|pool|relu|squares|sums|tokens|update)'
+writing='^(add|bias_relu|drop|dropout|forward|gelu|max|mix|pool|relu|tokens|update)'
+result '16-bit kernels that memory limits move 16 bytes at a time' "$(
+    broken "(is_16 || kernel ~ /^(add|squares)_kernel/) && kernel ~ /$reading/ && kernel !~ /finish/ && loads == 0" '"no load of 16 bytes"'
+    broken "(is_16 || kernel ~ /^add_kernel/) && (kernel ~ /$writing/ || kernel ~ /^(attention|backward_(wide_)?kernel)/) && stores == 0" \
+        '"no store of 16 bytes"')"
