@@ -128,21 +128,8 @@ __device__ static inline void eight_store(float *to, const struct eight &eight)
     ((struct vector16 *)to)[1] = high;
 }
 
-/* Store 16 bytes in global memory by one instruction: nvcc splits an assignment into four stores of
- * 4 bytes in some kernels. */
-__device__ static inline void vector16_store(void *to, const struct vector16 &vector)
-{
-#ifdef __CUDACC__
-    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
-                 "r"(vector.word[0]), "r"(vector.word[1]), "r"(vector.word[2]), "r"(vector.word[3])
-                 : "memory");
-#else
-    *(struct vector16 *)to = vector;
-#endif
-}
-
 template <typename narrow>
-__device__ static inline void eight_store(narrow *to, const struct eight &eight)
+__device__ static inline struct vector16 eight_narrow(const struct eight &eight)
 {
     struct vector16 vector;
     for (int i = 0; i < 4; i++) {
@@ -151,7 +138,33 @@ __device__ static inline void eight_store(narrow *to, const struct eight &eight)
         number_store(&high, eight.value[2 * i + 1]);
         vector.word[i] = (uint32_t)low.bits | (uint32_t)high.bits << 16;
     }
-    vector16_store(to, vector);
+    return vector;
+}
+
+template <typename narrow>
+__device__ static inline void eight_store(narrow *to, const struct eight &eight)
+{
+    *(struct vector16 *)to = eight_narrow<narrow>(eight);
+}
+
+/* As eight_store, to global memory. nvcc makes four stores of 4 bytes of a 16-bit eight_store that
+ * has another way to store beside it. */
+__device__ static inline void eight_store_whole(float *to, const struct eight &eight)
+{
+    eight_store(to, eight);
+}
+
+template <typename narrow>
+__device__ static inline void eight_store_whole(narrow *to, const struct eight &eight)
+{
+#ifdef __CUDACC__
+    struct vector16 vector = eight_narrow<narrow>(eight);
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
+                 "r"(vector.word[0]), "r"(vector.word[1]), "r"(vector.word[2]), "r"(vector.word[3])
+                 : "memory");
+#else
+    eight_store(to, eight);
+#endif
 }
 
 /* May rows of so many elements from here on be read eight at a time? The host asks, once a launch.
@@ -179,7 +192,7 @@ __device__ static inline void eight_store_some(number *to, const struct eight &e
                                                bool fits)
 {
     if (fits)
-        eight_store(to, eight);
+        eight_store_whole(to, eight);
     else
         for (int i = 0; i < 8; i++)
             if (i < count)
