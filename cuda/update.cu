@@ -5,21 +5,33 @@
 #include "device/update_rule.h"
 #include "kernel.h"
 
-/* A block takes TILE neighbouring elements of one segment: enough that it does not matter that its
- * first thread makes the segment's coefficients before. */
-enum { THREADS = 256, ROUNDS = 4, TILE = THREADS * ROUNDS * 8, SEGMENTS = 64 };
+/* A block updates TILE neighbouring elements of one segment. */
+enum { THREADS = 256, ROUNDS = 4, TILE = THREADS * ROUNDS * 8, SEGMENTS = 64, BUFFERS = 20 };
 
-/* The segments of one launch; blocks blocks[i] and on are segment i's. */
-struct segments {
-    int count;
-    unsigned blocks[SEGMENTS];
-    struct update_segment segment[SEGMENTS];
+/* The tensors of one struct update. */
+struct buffer {
+    float *weights;
+    const float *gradient;
+    float *moment1, *moment2, *average;
+    void *copy;
+    bool numbers_fit, copy_fits; /* octets of the fp32 tensors, of the copy, are aligned vectors */
 };
 
-/* Addresses at which the buffer's eights are vectors. */
-struct update_fits {
-    bool numbers, copy;
+struct stretch {
+    struct update_segment segment;
+    unsigned block; /* number of its first block */
+    int buffer;
 };
+
+/* The segments of one launch, of any number of buffers. */
+struct stretches {
+    int count, buffer_count;
+    struct buffer buffer[BUFFERS];
+    struct stretch stretch[SEGMENTS];
+};
+
+static_assert(sizeof(struct update) + sizeof(struct stretches) + sizeof(void *) <= 4096,
+              "the parameters of a kernel are 4 KB at most");
 
 /* Eight elements from `first` on, of which low..high - 1 are the segment's. */
 struct octet {
@@ -66,7 +78,7 @@ __device__ static inline void apply_rmsprop(struct element *e, const struct upda
 __device__ static inline void apply(struct element *e, const struct update_coefficients &c,
                                     const struct update &args, bool running)
 {
-    bool momentum = args.moment1 != NULL;
+    bool momentum = args.moment1 != NULL; /* the same for all buffers */
     e->gradient = e->gradient * c.clip + e->weight * c.decay;
     e->weight *= c.shrink;
     if (running)
@@ -111,15 +123,16 @@ __device__ static inline void octet_store(number *to, const struct octet &octet,
 }
 
 template <typename number>
-__device__ static inline void octet_update(const struct update &args, const struct update_coefficients &c,
-                                           const struct octet &octet,
-                                           const struct update_fits &fits, bool running)
+__device__ static inline void octet_update(const struct update &args, const struct buffer &buffer,
+                                           const struct update_coefficients &c,
+                                           const struct octet &octet, bool running)
 {
-    struct eight weights = octet_load(args.weights, octet, fits.numbers);
-    struct eight gradient = octet_load(args.gradient, octet, fits.numbers);
-    struct eight moment1 = octet_load(args.moment1, octet, fits.numbers);
-    struct eight moment2 = octet_load(args.moment2, octet, fits.numbers);
-    struct eight average = octet_load(args.average, octet, fits.numbers);
+    bool fits = buffer.numbers_fit;
+    struct eight weights = octet_load(buffer.weights, octet, fits);
+    struct eight gradient = octet_load(buffer.gradient, octet, fits);
+    struct eight moment1 = octet_load(buffer.moment1, octet, fits);
+    struct eight moment2 = octet_load(buffer.moment2, octet, fits);
+    struct eight average = octet_load(buffer.average, octet, fits);
     for (int i = 0; i < 8; i++) {
         struct element e = {weights.value[i], gradient.value[i], moment1.value[i],
                             moment2.value[i]};
@@ -129,31 +142,48 @@ __device__ static inline void octet_update(const struct update &args, const stru
         moment2.value[i] = e.moment2;
         average.value[i] += (e.weight - average.value[i]) * c.average_new;
     }
-    octet_store(args.weights, octet, weights, fits.numbers);
-    octet_store(args.moment1, octet, moment1, fits.numbers);
-    octet_store(args.moment2, octet, moment2, fits.numbers);
-    octet_store(args.average, octet, average, fits.numbers);
-    octet_store((number *)args.copy, octet, weights, fits.copy);
+    octet_store(buffer.weights, octet, weights, fits);
+    octet_store(buffer.moment1, octet, moment1, fits);
+    octet_store(buffer.moment2, octet, moment2, fits);
+    octet_store(buffer.average, octet, average, fits);
+    octet_store((number *)buffer.copy, octet, weights, buffer.copy_fits);
+}
+
+/* The coefficients of each segment, by one thread each: the update's blocks only read them. */
+__global__ static void coefficients_kernel(struct update args, struct stretches stretches,
+                                           struct update_coefficients *coefficients)
+{
+    if ((int)threadIdx.x < stretches.count)
+        update_coefficients_make(&coefficients[threadIdx.x], &args,
+                                 &stretches.stretch[threadIdx.x].segment);
+}
+
+/* The last stretch that begins at this block or before. */
+__device__ static inline int stretch_find(const struct stretches &stretches, unsigned block)
+{
+    int low = 0, high = stretches.count;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (stretches.stretch[middle].block <= block)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 template <typename number>
 __global__ static void __launch_bounds__(THREADS)
-    update_kernel(struct update args, struct segments segments, struct update_fits fits)
+    update_kernel(struct update args, struct stretches stretches,
+                  const struct update_coefficients *coefficients)
 {
-    SHARED_MEMORY(shared);
-    struct update_coefficients *made = (struct update_coefficients *)shared;
-    int s = 0;
-    while (s + 1 < segments.count && segments.blocks[s + 1] <= blockIdx.x)
-        s++;
-    const struct update_segment &segment = segments.segment[s];
-    if (update_skips(&args)) /* all threads see the same */
+    int s = stretch_find(stretches, blockIdx.x);
+    const struct stretch &stretch = stretches.stretch[s];
+    if (update_skips(&args))
         return;
-    if (threadIdx.x == 0)
-        update_coefficients_make(made, &args, &segment);
-    __syncthreads();
-    struct update_coefficients c = *made;
-    int64_t begin = segment.begin, end = segment.end;
-    int64_t tile = begin / 8 * 8 + (int64_t)(blockIdx.x - segments.blocks[s]) * TILE;
+    struct update_coefficients c = coefficients[s];
+    int64_t begin = stretch.segment.begin, end = stretch.segment.end;
+    int64_t tile = begin / 8 * 8 + (int64_t)(blockIdx.x - stretch.block) * TILE;
     for (int round = 0; round < ROUNDS; round++) {
         struct octet octet = {tile + ((int64_t)round * THREADS + threadIdx.x) * 8, 0, 8};
         if (octet.first >= end)
@@ -162,50 +192,82 @@ __global__ static void __launch_bounds__(THREADS)
             octet.low = (int)(begin - octet.first);
         if (octet.first + 8 > end)
             octet.high = (int)(end - octet.first);
-        octet_update<number>(args, c, octet, fits, segment.running);
+        octet_update<number>(args, stretches.buffer[stretch.buffer], c, octet,
+                             stretch.segment.running);
     }
 }
 
 template <typename number>
 static void update_launch(struct stream *stream, const struct update *args,
-                          const struct segments &segments, unsigned blocks)
+                          const struct stretches &stretches, unsigned blocks)
 {
-    const void *const numbers[] = {args->weights, args->gradient, args->moment1, args->moment2,
-                                   args->average};
-    struct update_fits fits = {true, eight_fits(args->copy, 8)};
-    for (int i = 0; i < 5; i++)
-        fits.numbers = fits.numbers && eight_fits(numbers[i], 8);
-    KERNEL_LAUNCH(update_kernel<number>, blocks, THREADS, sizeof(struct update_coefficients),
-                  stream->handle, *args, segments, fits);
+    struct update_coefficients *coefficients = (struct update_coefficients *)cuda_workspace_sums(
+        stream->cuda, SEGMENTS * sizeof *coefficients);
+    KERNEL_LAUNCH(coefficients_kernel, 1, SEGMENTS, 0, stream->handle, *args, stretches,
+                  coefficients);
+    KERNEL_LAUNCH(update_kernel<number>, blocks, THREADS, 0, stream->handle, *args, stretches,
+                  coefficients);
 }
 
-/* As many segments as one launch takes, from *next on. */
-static unsigned segments_take(const struct update *args, int *next, struct segments *segments)
+static struct buffer buffer_of(const struct update *update)
+{
+    const void *const numbers[] = {update->weights, update->gradient, update->moment1,
+                                   update->moment2, update->average};
+    struct buffer buffer = {update->weights,
+                            update->gradient,
+                            update->moment1,
+                            update->moment2,
+                            update->average,
+                            update->copy,
+                            true,
+                            false};
+    buffer.copy_fits = eight_fits(update->copy, 8);
+    for (int i = 0; i < 5; i++)
+        buffer.numbers_fit = buffer.numbers_fit && eight_fits(numbers[i], 8);
+    return buffer;
+}
+
+/* Fills a launch with segments from segment *next of *update on and advances both; NULL behind the
+ * last. Returns the number of blocks. */
+static unsigned stretches_take(const struct update **update, int *next, struct stretches *stretches)
 {
     unsigned blocks = 0;
-    segments->count = 0;
-    for (; *next < args->segment_count && segments->count < SEGMENTS; ++*next) {
-        const struct update_segment *segment = &args->segments[*next];
-        if (segment->rate_scale == 0 || segment->begin >= segment->end)
-            continue;
-        segments->blocks[segments->count] = blocks;
-        segments->segment[segments->count++] = *segment;
-        blocks += blocks_for(segment->end - segment->begin / 8 * 8, TILE);
+    for (; *update != NULL; *update = (*update)->next, *next = 0) {
+        if (stretches->buffer_count == BUFFERS)
+            return blocks;
+        stretches->buffer[stretches->buffer_count++] = buffer_of(*update);
+        for (; *next < (*update)->segment_count; ++*next) {
+            const struct update_segment *segment = &(*update)->segments[*next];
+            if (segment->rate_scale == 0 || segment->begin >= segment->end)
+                continue;
+            if (stretches->count == SEGMENTS)
+                return blocks;
+            stretches->stretch[stretches->count++] = {*segment, blocks,
+                                                      stretches->buffer_count - 1};
+            blocks += blocks_for(segment->end - segment->begin / 8 * 8, TILE);
+        }
     }
     return blocks;
 }
 
-void cuda_update(struct stream *stream, const struct update *args)
+static void update_check(const struct update *args)
 {
     bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW;
     ENSURE(args->place != NULL, "an update without a place in the run");
     ENSURE(args->moment1 != NULL || !adam, "an update without moment1");
     ENSURE(args->moment2 != NULL || args->rule == UPDATE_SGD, "an update without moment2");
-    for (int next = 0; next < args->segment_count;) {
-        struct segments segments = {};
-        unsigned blocks = segments_take(args, &next, &segments);
+}
+
+void cuda_update(struct stream *stream, const struct update *args)
+{
+    for (const struct update *update = args; update != NULL; update = update->next)
+        update_check(update);
+    const struct update *update = args;
+    for (int next = 0; update != NULL;) {
+        struct stretches stretches = {};
+        unsigned blocks = stretches_take(&update, &next, &stretches);
         if (blocks > 0)
-            NUMBER_SWITCH(args->copy_type, update_launch, stream, args, segments, blocks);
+            NUMBER_SWITCH(args->copy_type, update_launch, stream, args, stretches, blocks);
     }
 }
 

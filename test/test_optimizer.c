@@ -17,8 +17,10 @@ static int asked_count;
 static void write_down(struct stream *stream, const struct update *args)
 {
     assert_ptr_equal(stream, &asked);
-    assert_in_range(asked_count, 0, UNITS - 1);
-    asked[asked_count++] = *args;
+    for (; args != NULL; args = args->next) {
+        assert_in_range(asked_count, 0, UNITS - 1);
+        asked[asked_count++] = *args;
+    }
 }
 
 static bool scaler_updated;

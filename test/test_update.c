@@ -250,6 +250,58 @@ static void segments_are_updated_each_for_itself(void **state)
     device_test_close(&test);
 }
 
+/* Buffer `number` of the chain below, cut out of `all`; some are not aligned. */
+static struct update chain_part(const struct update *all, int number, int64_t count)
+{
+    static const struct update_segment segments[] = {
+        {.begin = 1, .end = 30, .weight_decay = 0.1f, .rate_scale = 1},
+        {.begin = 30, .end = 31, .rate_scale = 1},
+        {.begin = 40, .end = 60, .rate_scale = 0},
+        {.begin = 60, .end = 70, .rate_scale = 0.5f},
+        {.begin = 70, .end = 80, .rate_scale = 1, .running = true, .keep = 0.5f}};
+    const int64_t skipped = number * (count + 8) + number % 2;
+    struct update part = *all;
+    part.count = count;
+    part.weights += skipped;
+    part.gradient += skipped;
+    part.moment1 += skipped;
+    part.moment2 += skipped;
+    part.average += skipped;
+    part.copy = (uint16_t *)part.copy + skipped + number / 2 % 2;
+    part.segments = segments + number % 2;
+    part.segment_count = number == 4 ? 0 : 4;
+    return part;
+}
+
+/* One call for a chain of buffers, more than one launch of a kernel takes: the same as a call for
+ * each. */
+static void chained_buffers_are_updated_like_single_ones(void **state)
+{
+    (void)state;
+    enum { CHAIN = 23, EACH = 88, ELEMENTS = CHAIN * (EACH + 8) };
+    struct device_test test;
+    struct update chain[CHAIN];
+    device_test_open(&test, 1);
+    const struct update together = adamw_of(&test, ELEMENTS, TYPE_BF16);
+    const struct update single = adamw_of(&test, ELEMENTS, TYPE_BF16);
+    for (int i = 0; i < CHAIN; i++) {
+        const struct update part = chain_part(&single, i, EACH);
+        chain[i] = chain_part(&together, i, EACH);
+        chain[i].next = i + 1 < CHAIN ? &chain[i + 1] : NULL;
+        test.device->backend->update(test.stream, &part);
+    }
+    test.device->backend->update(test.stream, chain);
+    device_test_wait(&test);
+    device_test_same("weights", TYPE_FP32, together.weights, single.weights, ELEMENTS);
+    device_test_same("moment1", TYPE_FP32, together.moment1, single.moment1, ELEMENTS);
+    device_test_same("moment2", TYPE_FP32, together.moment2, single.moment2, ELEMENTS);
+    device_test_same("average", TYPE_FP32, together.average, single.average, ELEMENTS);
+    device_test_same("copy", TYPE_BF16, together.copy, single.copy, ELEMENTS);
+    for (int i = 0; i < CHAIN; i++)
+        assert_true((chain[i].moment2[65] != 0) == (i != 4)); /* it was 0 */
+    device_test_close(&test);
+}
+
 /* Everything is as adamw_of made it. */
 static void check_unchanged(struct device_test *test, const struct update *args)
 {
@@ -600,6 +652,7 @@ int main(void)
         cmocka_unit_test(optimizers_are_pytorchs_with_all_kernels),
         cmocka_unit_test(threads_do_not_matter),
         cmocka_unit_test(segments_are_updated_each_for_itself),
+        cmocka_unit_test(chained_buffers_are_updated_like_single_ones),
         cmocka_unit_test(an_infinite_norm_changes_nothing),
         cmocka_unit_test(frozen_segments_and_empty_buffers),
         cmocka_unit_test(clipping_multiplies_the_gradient),

@@ -180,11 +180,15 @@ MOVED(images_mix, T(images, 2 * IMAGES(args->height, args->width)))
 /* Masters, moments and averages are read and written, gradients read, copies written. */
 static struct counted count_update(const struct update *args)
 {
-    double count = (double)args->count;
-    const float *const changed[] = {args->weights, args->moment1, args->moment2, args->average};
-    double bytes = count * sizeof(float) + bytes_of(args->copy_type, args->copy, count);
-    for (size_t i = 0; i < sizeof changed / sizeof changed[0]; i++)
-        bytes += 2 * bytes_of(TYPE_FP32, changed[i], count);
+    double bytes = 0;
+    for (const struct update *update = args; update != NULL; update = update->next) {
+        double count = (double)update->count;
+        const float *const changed[] = {update->weights, update->moment1, update->moment2,
+                                        update->average};
+        bytes += count * sizeof(float) + bytes_of(update->copy_type, update->copy, count);
+        for (size_t i = 0; i < sizeof changed / sizeof changed[0]; i++)
+            bytes += 2 * bytes_of(TYPE_FP32, changed[i], count);
+    }
     return moved(OPERATION_update, TYPE_FP32, bytes);
 }
 

@@ -34,9 +34,8 @@ static void segment_update(const struct cpu_device *cpu, const struct update *ar
         cpu->kernels->update->update(args, coefficients, i, smaller(i + BLOCK, segment->end));
 }
 
-void cpu_update(struct stream *stream, const struct update *args)
+static void buffer_update(const struct cpu_device *cpu, const struct update *args)
 {
-    const struct cpu_device *cpu = stream->cpu;
     check_moments(args);
     if (update_skips(args))
         return;
@@ -51,6 +50,12 @@ void cpu_update(struct stream *stream, const struct update *args)
         update_coefficients_make(&coefficients, args, segment);
         segment_update(cpu, segment->running ? &plain : args, &coefficients, segment);
     }
+}
+
+void cpu_update(struct stream *stream, const struct update *args)
+{
+    for (; args != NULL; args = args->next)
+        buffer_update(stream->cpu, args);
 }
 
 void cpu_scaler_update(struct stream *stream, struct loss_scaler *scaler,

@@ -426,6 +426,9 @@ struct update {
     const double *norm_squared;       /* device, of the gradient as it is; NULL: taken as finite */
     double max_norm;                  /* 0: no clipping; else norm_squared is there */
     const struct loss_scaler *scaler; /* device, or NULL */
+    /* The next buffer of the same step, or NULL: one call updates them all. Of the first one's
+     * fields only the tensors' addresses, `count` and the segments may differ. */
+    const struct update *next;
 };
 
 /* How one sample's pixels are made (by src/data/augment.c). Every stage after the resize moves

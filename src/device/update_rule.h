@@ -1,6 +1,6 @@
 /* The numbers of an update that are the same for a whole stretch of a buffer: coefficients,
- * clipping, the scale of the loss. Written once for the CPU, which makes them before its loops, and
- * the GPU, where a thread of each block makes them, since what they come from lies in the device's
+ * clipping, the scale of the loss. Shared by the CPU, which computes them before its loops, and the
+ * GPU, which computes them in a small kernel before the update, since their inputs are in device
  * memory. */
 #ifndef VITTRAIN_DEVICE_UPDATE_RULE_H
 #define VITTRAIN_DEVICE_UPDATE_RULE_H

@@ -74,37 +74,57 @@ struct run_place optimizer_place(const struct optimizer *optimizer, double rate,
                               .momentum = optimizer->momentum};
 }
 
+static struct update optimizer_update(const struct optimizer *optimizer,
+                                      const struct flat_model *flat, int unit,
+                                      const struct run_place *place,
+                                      const struct loss_scaler *scaler)
+{
+    const struct flat_buffer *buffer = &flat->buffers[unit];
+    bool squares_only = optimizer->rule == UPDATE_RMSPROP && flat->moments == 1;
+
+    return (struct update){
+        .rule = optimizer->rule,
+        .count = buffer->shard_count,
+        .weights = buffer->master,
+        .gradient = buffer->gradient,
+        .moment1 = squares_only ? NULL : buffer->moment1,
+        .moment2 = squares_only ? buffer->moment1 : buffer->moment2,
+        .average = buffer->average,
+        .copy = optimizer_copy(flat, buffer),
+        .copy_type = flat->type,
+        .segments = buffer->segments,
+        .segment_count = buffer->segment_count,
+        .place = place,
+        .beta2 = optimizer->beta2,
+        .epsilon = optimizer->epsilon,
+        .alpha = optimizer->alpha,
+        .average_decay = optimizer->average_decay,
+        .nesterov = optimizer->nesterov,
+        .norm_squared = flat->norm_squared,
+        .max_norm = optimizer->max_norm,
+        .scaler = scaler,
+    };
+}
+
+/* Queues the update of units 0..unit, followed by `next`. The list of units grows on the stack: a
+ * step allocates nothing. */
+static void units_update(const struct optimizer *optimizer, const struct flat_model *flat, int unit,
+                         const struct run_place *place, const struct loss_scaler *scaler,
+                         const struct update *next)
+{
+    struct update update = optimizer_update(optimizer, flat, unit, place, scaler);
+    update.next = next;
+    if (unit > 0)
+        units_update(optimizer, flat, unit - 1, place, scaler, &update);
+    else
+        flat->device->backend->update(flat->stream, &update);
+}
+
 void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat,
                     const struct run_place *place, struct loss_scaler *scaler)
 {
-    bool squares_only = optimizer->rule == UPDATE_RMSPROP && flat->moments == 1;
-
-    for (int unit = 0; unit < flat->count; unit++) {
-        struct flat_buffer *buffer = &flat->buffers[unit];
-        struct update update = {
-            .rule = optimizer->rule,
-            .count = buffer->shard_count,
-            .weights = buffer->master,
-            .gradient = buffer->gradient,
-            .moment1 = squares_only ? NULL : buffer->moment1,
-            .moment2 = squares_only ? buffer->moment1 : buffer->moment2,
-            .average = buffer->average,
-            .copy = optimizer_copy(flat, buffer),
-            .copy_type = flat->type,
-            .segments = buffer->segments,
-            .segment_count = buffer->segment_count,
-            .place = place,
-            .beta2 = optimizer->beta2,
-            .epsilon = optimizer->epsilon,
-            .alpha = optimizer->alpha,
-            .average_decay = optimizer->average_decay,
-            .nesterov = optimizer->nesterov,
-            .norm_squared = flat->norm_squared,
-            .max_norm = optimizer->max_norm,
-            .scaler = scaler,
-        };
-        flat->device->backend->update(flat->stream, &update);
-    }
+    if (flat->count > 0)
+        units_update(optimizer, flat, flat->count - 1, place, scaler, NULL);
     if (scaler != NULL)
         flat->device->backend->scaler_update(flat->stream, scaler, flat->norm_squared);
     flat_updated(flat);
