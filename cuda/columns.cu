@@ -10,14 +10,16 @@ int64_t sum_chunk_rows(int64_t rows)
 }
 
 /* A block takes as many columns as a warp has lanes; each of its warps adds up a stretch of the
- * chunks, so that a column's loads do not wait for each other, and the first adds up the warps. */
+ * chunks, so that a column's loads do not wait for each other, and the first adds up the warps.
+ * Blocks with y = 1 reduce the second set of partial sums. */
 enum { WARPS = 8 };
 
 __global__ static void columns_kernel(const float *partial, int64_t chunks, int64_t width,
-                                      float *sum)
+                                      float *first, float *second)
 {
     SHARED_MEMORY(shared);
-    float *of_warps = (float *)shared;
+    float *of_warps = (float *)shared, *sum = blockIdx.y == 0 ? first : second;
+    partial += (int64_t)blockIdx.y * chunks * width;
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     int64_t column = (int64_t)blockIdx.x * WARP + lane, each = (chunks + WARPS - 1) / WARPS;
     float total = 0;
@@ -33,23 +35,30 @@ __global__ static void columns_kernel(const float *partial, int64_t chunks, int6
     sum[column] += total;
 }
 
-void columns_add(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
-                 float *sum)
+void columns_add_two(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
+                     float *first, float *second)
 {
     size_t room = WARPS * WARP * sizeof(float);
     if (chunks > 0 && width > 0)
-        KERNEL_LAUNCH(columns_kernel, blocks_for(width, WARP), WARPS * WARP, room, stream->handle,
-                      partial, chunks, width, sum);
+        KERNEL_LAUNCH(columns_kernel, dim3(blocks_for(width, WARP), second != NULL ? 2 : 1),
+                      WARPS * WARP, room, stream->handle, partial, chunks, width, first, second);
+}
+
+void columns_add(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
+                 float *sum)
+{
+    columns_add_two(stream, partial, chunks, width, sum, NULL);
 }
 
 /* ---- The first half, where no product or kernel has it at hand: a block takes a chunk of the rows
- * and 256 columns, its warps take turns with the rows. */
+ * and 256 columns, its warps take turns with the rows. With partial NULL there is one chunk, which
+ * is added to sums. */
 enum { SUMS_COLUMNS = WARP * 8 };
 
 template <typename number>
 __global__ static void column_sums_kernel(const number *values, int64_t rows, int64_t width,
                                           int64_t stride, int64_t chunk_rows, float *partial,
-                                          bool fits)
+                                          float *sums, bool fits)
 {
     SHARED_MEMORY(shared);
     float *room = (float *)shared; /* [WARPS, SUMS_COLUMNS] */
@@ -73,8 +82,11 @@ __global__ static void column_sums_kernel(const number *values, int64_t rows, in
     float total = 0;
     for (int i = 0; i < WARPS; i++)
         total += room[i * SUMS_COLUMNS + (int)threadIdx.x];
-    if (column + threadIdx.x < width)
-        partial[(int64_t)blockIdx.y * width + column + threadIdx.x] = total;
+    column += threadIdx.x;
+    if (column < width && partial != NULL)
+        partial[(int64_t)blockIdx.y * width + column] = total;
+    else if (column < width)
+        sums[column] += total;
 }
 
 template <typename number>
@@ -85,14 +97,17 @@ static void columns_sum_launch(struct stream *stream, const void *values, int64_
     int64_t chunk_rows = sum_chunk_rows(rows), chunks = blocks_for(rows, chunk_rows);
     for (int64_t first = 0; first < width; first += most) {
         int64_t here = width - first < most ? width - first : most;
-        float *partial =
-            (float *)cuda_workspace_sums(stream->cuda, (size_t)(chunks * here) * sizeof *partial);
+        float *partial = NULL;
+        if (chunks > 1)
+            partial = (float *)cuda_workspace_sums(stream->cuda,
+                                                   (size_t)(chunks * here) * sizeof *partial);
         KERNEL_LAUNCH(column_sums_kernel<number>,
                       dim3(blocks_for(here, SUMS_COLUMNS), (unsigned)chunks), WARPS * WARP,
                       WARPS * SUMS_COLUMNS * sizeof(float), stream->handle,
                       (const number *)values + first, rows, here, width, chunk_rows, partial,
-                      eight_fits(values, width));
-        columns_add(stream, partial, chunks, here, sum + first);
+                      sum + first, eight_fits(values, width));
+        if (partial != NULL)
+            columns_add(stream, partial, chunks, here, sum + first);
     }
 }
 

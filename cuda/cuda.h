@@ -57,6 +57,9 @@ enum { SUM_CHUNKS = 128 };
 int64_t sum_chunk_rows(int64_t rows); /* of one chunk, for so many rows; the last may be short */
 void columns_add(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
                  float *sum);
+/* The same for two sets of partial sums, [2, chunks, width], in one launch. */
+void columns_add_two(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
+                     float *first, float *second);
 /* sum[column] += the sum over rows of that column of values, [rows, width]. */
 void columns_sum(struct stream *stream, enum data_type type, const void *values, int64_t rows,
                  int64_t width, float *sum);

@@ -241,7 +241,26 @@ template <int octets_held> __device__ static inline void warps_add(struct eight 
     }
 }
 
-/* A block takes a chunk of rows; partial, [2, chunks, width], gets its sums; or is NULL. */
+/* Adds a chunk's sums for the first `count` of the octet at `column`: to the gradients where there
+ * is one chunk (partial is NULL), else to partial, [2, chunks, width]. */
+__device__ static inline void sums_store(const struct norm_backward &args, float *partial,
+                                         int64_t chunk, int64_t chunks, int64_t column,
+                                         const struct eight &dgamma, const struct eight &dbeta,
+                                         int64_t count, bool fits)
+{
+    float *own = partial + chunk * args.width + column;
+    if (partial != NULL) {
+        eight_store_some(own, dgamma, count, fits);
+        eight_store_some(own + chunks * args.width, dbeta, count, fits);
+        return;
+    }
+    for (int i = 0; i < 8 && i < count; i++) {
+        args.dgamma[column + i] += dgamma.value[i];
+        args.dbeta[column + i] += dbeta.value[i];
+    }
+}
+
+/* A block takes a chunk of rows. */
 template <typename number, int octets_held>
 __global__ static void __launch_bounds__(backward_threads(octets_held))
     backward_kernel(struct norm_backward args, int64_t chunk_rows, float *partial)
@@ -254,16 +273,14 @@ __global__ static void __launch_bounds__(backward_threads(octets_held))
     for (int64_t row = (int64_t)blockIdx.x * chunk_rows + warp; row < end && row < args.rows;
          row += blockDim.x / WARP)
         row_backward<number, octets_held>(args, row, dgamma, dbeta);
-    if (partial == NULL)
+    if (args.dgamma == NULL)
         return;
     warps_add<octets_held>(dgamma, (float *)shared);
     warps_add<octets_held>(dbeta, (float *)shared);
-    float *own = partial + (int64_t)blockIdx.x * args.width;
     for (int k = 0; k < octets_held; k++)
-        if (warp == 0 && k * WARP + lane < octets) {
-            eight_store(own + (k * WARP + lane) * 8, dgamma[k]);
-            eight_store(own + gridDim.x * args.width + (k * WARP + lane) * 8, dbeta[k]);
-        }
+        if (warp == 0 && k * WARP + lane < octets)
+            sums_store(args, partial, blockIdx.x, gridDim.x, (k * WARP + lane) * 8, dgamma[k],
+                       dbeta[k], 8, true);
 }
 
 /* ---- Backward for any row: first the sums, since dx may be written over dy. A thread takes an
@@ -288,9 +305,7 @@ __global__ static void backward_sums_wide_kernel(struct norm_backward args, int6
             dbeta.value[i] += dy.value[i];
         }
     }
-    partial += chunk * args.width + column;
-    eight_store_some(partial, dgamma, left, fits);
-    eight_store_some(partial + chunks * args.width, dbeta, left, fits);
+    sums_store(args, partial, chunk, chunks, column, dgamma, dbeta, left, fits);
 }
 
 /* Then dx: a block takes a row. */
@@ -335,7 +350,7 @@ __global__ static void backward_wide_kernel(struct norm_backward args, bool fits
 /* ---- The launches of backward. */
 struct norm_chunks {
     int64_t rows, count;
-    float *partial; /* [2, count, width], or NULL */
+    float *partial; /* [2, count, width]; NULL: one chunk, or no gradients of parameters */
 };
 
 /* Chunks depend on the sizes alone: so do the sums' bits. */
@@ -350,7 +365,7 @@ static struct norm_chunks chunks_of(struct stream *stream, const struct norm_bac
         chunks.rows = chunks.rows < least_rows ? least_rows : chunks.rows;
     }
     chunks.count = (args->rows + chunks.rows - 1) / chunks.rows;
-    if (args->dgamma != NULL)
+    if (args->dgamma != NULL && chunks.count > 1)
         chunks.partial = (float *)cuda_workspace_sums(stream->cuda, (size_t)chunks.count * bytes);
     return chunks;
 }
@@ -370,7 +385,7 @@ static void backward_wide_launch(struct stream *stream, const struct norm_backwa
                                  const struct norm_chunks *chunks, bool fits)
 {
     int64_t octets = chunks->count * ((args->width + 7) / 8);
-    if (chunks->partial != NULL)
+    if (args->dgamma != NULL)
         KERNEL_LAUNCH(backward_sums_wide_kernel<number>, blocks_for(octets, WIDE_THREADS),
                       WIDE_THREADS, 0, stream->handle, *args, chunks->rows, chunks->count,
                       chunks->partial, fits);
@@ -390,10 +405,8 @@ static void backward_launch(struct stream *stream, const struct norm_backward *a
         OCTETS_SWITCH(width, number, backward_held_launch, stream, args, &chunks);
     else
         backward_wide_launch<number>(stream, args, &chunks, fits);
-    if (chunks.partial == NULL)
-        return;
-    columns_add(stream, chunks.partial, chunks.count, width, args->dgamma);
-    columns_add(stream, chunks.partial + chunks.count * width, chunks.count, width, args->dbeta);
+    if (chunks.partial != NULL)
+        columns_add_two(stream, chunks.partial, chunks.count, width, args->dgamma, args->dbeta);
 }
 
 void cuda_norm_backward(struct stream *stream, const struct norm_backward *args)
