@@ -246,7 +246,15 @@ template <typename number> __global__ static void statistics_kernel(struct batch
     args.statistics[2 * channels + channel] = (float)unbiased;
 }
 
-/* ---- y. A row is read before it is written: y may be x. */
+/* ---- y before residual and relu. Forward and backward kernels call this, so that both round
+ * alike.
+ */
+__device__ static inline float normalise(float x, float mean, float scale, float beta)
+{
+    return (x - mean) * scale + beta;
+}
+
+/* y. A row is read before it is written: y may be x. */
 template <typename number>
 __global__ static void forward_kernel(struct grid grid, struct batch_norm_forward args)
 {
@@ -271,7 +279,7 @@ __global__ static void forward_kernel(struct grid grid, struct batch_norm_forwar
         UNROLL for (int k = 0; k < TOGETHER; k++)
         {
             for (int i = 0; i < 8; i++) {
-                float y = (x[k].value[i] - mean.value[i]) * scale.value[i] + beta.value[i] +
+                float y = normalise(x[k].value[i], mean.value[i], scale.value[i], beta.value[i]) +
                           past[k].value[i];
                 x[k].value[i] = args.relu && y < 0 ? 0 : y;
             }
@@ -311,37 +319,67 @@ void cuda_batch_norm_forward(struct stream *stream, const struct batch_norm_forw
         NUMBER_SWITCH(args->type, forward_launch, stream, args);
 }
 
-/* ---- The gradient's first half: dy in place, and its sums. */
-template <typename number>
-__global__ static void backward_sums_kernel(struct grid grid, struct batch_norm_backward_sums args,
-                                            double *partial)
+/* ---- The gradient's first half: dy, in place where it changes, and its sums. The relu's mask is
+ * read from y or, with `computes`, computed: 0 where y is at most `zero`, type_rounds_to_zero. */
+__device__ static inline void mask_compute(struct eight *dy, const struct eight &x,
+                                           const struct eight &mean, const struct eight &scale,
+                                           const struct eight &beta, float zero)
 {
+    for (int i = 0; i < 8; i++) {
+        float y = normalise(x.value[i], mean.value[i], scale.value[i], beta.value[i]);
+        dy->value[i] = y <= zero ? 0 : dy->value[i];
+    }
+}
+
+template <typename number, bool computes>
+__global__ static void backward_sums_kernel(struct grid grid, struct batch_norm_backward_sums args,
+                                            float zero, double *partial)
+{
+    /* Rows under way: with the mask computed, a row has two tensors instead of three. */
+    const int together = computes ? TOGETHER : 1;
     SHARED_MEMORY(shared);
     struct place place = place_of(grid);
-    struct eight mean = {}, rstd = {}, sum = {}, product = {};
+    struct eight mean = {}, rstd = {}, scale = {}, beta = {}, sum = {}, product = {};
     const number *y = (const number *)args.y, *add = (const number *)args.add;
     if (!place.outside) {
         mean = channels_load(args.statistics, grid, place);
         rstd = channels_load(args.statistics + grid.channels, grid, place);
     }
-    for (int64_t row = place.row; row < place.end && !place.outside; row += grid.lines) {
-        struct eight dy = place_load((const number *)args.dy, grid, place, row);
-        struct eight x = place_load((const number *)args.x, grid, place, row);
-        if (add != NULL) {
-            struct eight other = place_load(add, grid, place, row);
-            for (int i = 0; i < 8; i++)
-                dy.value[i] += other.value[i];
+    if (computes && !place.outside) {
+        scale = channels_load((const number *)args.gamma, grid, place);
+        beta = channels_load((const number *)args.beta, grid, place);
+        for (int i = 0; i < 8; i++)
+            scale.value[i] *= rstd.value[i];
+    }
+    int64_t end = place.outside ? 0 : place.end;
+    for (int64_t row = place.row; row < end; row += together * grid.lines) {
+        struct eight x[together] = {}, dy[together] = {};
+        UNROLL for (int k = 0; k < together; k++) if (row + k * grid.lines < end)
+        {
+            dy[k] = place_load((const number *)args.dy, grid, place, row + k * grid.lines);
+            x[k] = place_load((const number *)args.x, grid, place, row + k * grid.lines);
         }
-        if (y != NULL) {
-            struct eight out = place_load(y, grid, place, row);
-            for (int i = 0; i < 8; i++)
-                dy.value[i] = out.value[i] <= 0 ? 0 : dy.value[i];
-        }
-        if (add != NULL || y != NULL)
-            place_store((number *)args.dy, grid, place, row, dy);
-        for (int i = 0; i < 8; i++) {
-            sum.value[i] += dy.value[i];
-            product.value[i] += dy.value[i] * ((x.value[i] - mean.value[i]) * rstd.value[i]);
+        UNROLL for (int k = 0; k < together; k++) if (row + k * grid.lines < end)
+        {
+            if (add != NULL) {
+                struct eight other = place_load(add, grid, place, row + k * grid.lines);
+                for (int i = 0; i < 8; i++)
+                    dy[k].value[i] += other.value[i];
+            }
+            if (computes) {
+                mask_compute(&dy[k], x[k], mean, scale, beta, zero);
+            } else if (y != NULL) {
+                struct eight out = place_load(y, grid, place, row + k * grid.lines);
+                for (int i = 0; i < 8; i++)
+                    dy[k].value[i] = out.value[i] <= 0 ? 0 : dy[k].value[i];
+            }
+            if (add != NULL || y != NULL)
+                place_store((number *)args.dy, grid, place, row + k * grid.lines, dy[k]);
+            for (int i = 0; i < 8; i++) {
+                float normal = (x[k].value[i] - mean.value[i]) * rstd.value[i];
+                sum.value[i] += dy[k].value[i];
+                product.value[i] += dy[k].value[i] * normal;
+            }
         }
     }
     struct two_sums own;
@@ -381,13 +419,19 @@ __global__ static void backward_finish_kernel(struct batch_norm_backward_sums ar
 template <typename number>
 static void backward_sums_launch(struct stream *stream, const struct batch_norm_backward_sums *args)
 {
-    const void *const tensors[] = {args->x, args->y, args->add, args->dy, args->statistics};
+    const void *const tensors[] = {args->x,          args->y,     args->add, args->dy,
+                                   args->statistics, args->gamma, args->beta};
     struct grid grid =
-        grid_of_sums(args->rows, args->channels, all_fit(args->channels, tensors, 5));
+        grid_of_sums(args->rows, args->channels, all_fit(args->channels, tensors, 7));
+    dim3 blocks(grid.chunks, grid.columns);
     double *partial = partial_sums(stream, grid);
-    if (grid.chunks > 0)
-        KERNEL_LAUNCH(backward_sums_kernel<number>, dim3(grid.chunks, grid.columns), THREADS,
-                      SUMS_ROOM, stream->handle, grid, *args, partial);
+    float zero = type_rounds_to_zero(args->type);
+    if (grid.chunks > 0 && args->beta != NULL)
+        KERNEL_LAUNCH((backward_sums_kernel<number, true>), blocks, THREADS, SUMS_ROOM,
+                      stream->handle, grid, *args, zero, partial);
+    else if (grid.chunks > 0)
+        KERNEL_LAUNCH((backward_sums_kernel<number, false>), blocks, THREADS, SUMS_ROOM,
+                      stream->handle, grid, *args, zero, partial);
     KERNEL_LAUNCH(backward_finish_kernel, blocks_for(args->channels, WARP), FINISH_WARPS * WARP,
                   2 * FINISH_WARPS * WARP * sizeof(double), stream->handle, *args, partial,
                   (int64_t)grid.chunks);
@@ -401,8 +445,9 @@ void cuda_batch_norm_backward_sums(struct stream *stream,
 }
 
 /* ---- Its second half: dx, which may be dy. */
-template <typename number>
-__global__ static void backward_kernel(struct grid grid, struct batch_norm_backward args)
+template <typename number, bool computes>
+__global__ static void backward_kernel(struct grid grid, struct batch_norm_backward args,
+                                       float zero)
 {
     struct place place = place_of(grid);
     if (place.outside)
@@ -410,7 +455,9 @@ __global__ static void backward_kernel(struct grid grid, struct batch_norm_backw
     struct eight mean = channels_load(args.statistics, grid, place);
     struct eight rstd = channels_load(args.statistics + grid.channels, grid, place);
     struct eight scale = channels_load((const number *)args.gamma, grid, place);
-    struct eight of_sum = {}, of_product = {};
+    struct eight beta = {}, of_sum = {}, of_product = {};
+    if (computes)
+        beta = channels_load((const number *)args.beta, grid, place);
     for (int i = 0; i < 8; i++) {
         scale.value[i] *= rstd.value[i];
         if (args.sums != NULL && i < place.left) {
@@ -429,6 +476,8 @@ __global__ static void backward_kernel(struct grid grid, struct batch_norm_backw
         }
         UNROLL for (int k = 0; k < TOGETHER; k++)
         {
+            if (computes)
+                mask_compute(&dy[k], x[k], mean, scale, beta, zero);
             for (int i = 0; i < 8; i++) {
                 float off = (x[k].value[i] - mean.value[i]) * of_product.value[i];
                 dy[k].value[i] = scale.value[i] * (dy[k].value[i] - of_sum.value[i] - off);
@@ -442,11 +491,18 @@ __global__ static void backward_kernel(struct grid grid, struct batch_norm_backw
 template <typename number>
 static void backward_launch(struct stream *stream, const struct batch_norm_backward *args)
 {
-    const void *const tensors[] = {args->x, args->gamma, args->statistics, args->dy, args->dx};
+    const void *const tensors[] = {args->x,  args->gamma, args->statistics,
+                                   args->dy, args->dx,    args->beta};
     struct grid grid =
-        grid_of_elements(args->rows, args->channels, all_fit(args->channels, tensors, 5));
-    KERNEL_LAUNCH(backward_kernel<number>, dim3(grid.chunks, grid.columns), THREADS, 0,
-                  stream->handle, grid, *args);
+        grid_of_elements(args->rows, args->channels, all_fit(args->channels, tensors, 6));
+    dim3 blocks(grid.chunks, grid.columns);
+    float zero = type_rounds_to_zero(args->type);
+    if (args->beta != NULL)
+        KERNEL_LAUNCH((backward_kernel<number, true>), blocks, THREADS, 0, stream->handle, grid,
+                      *args, zero);
+    else
+        KERNEL_LAUNCH((backward_kernel<number, false>), blocks, THREADS, 0, stream->handle, grid,
+                      *args, zero);
 }
 
 void cuda_batch_norm_backward(struct stream *stream, const struct batch_norm_backward *args)

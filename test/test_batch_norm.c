@@ -119,8 +119,9 @@ static void add_ranks(struct device_test *test, const struct batch_norm_case *it
         sums[i] *= (double)(it->rows + it->others) / (double)it->rows;
 }
 
+/* computes: the relu's mask is computed from x, not read from y. */
 static void backward(struct device_test *test, const struct batch_norm_case *it,
-                     const struct batch_norm_tensors *t)
+                     const struct batch_norm_tensors *t, bool computes)
 {
     const struct device_backend *backend = test->device->backend;
 
@@ -130,7 +131,9 @@ static void backward(struct device_test *test, const struct batch_norm_case *it,
                                            .rows = it->rows,
                                            .channels = it->channels,
                                            .x = t->x,
-                                           .y = it->relu ? t->y : NULL,
+                                           .y = it->relu && !computes ? t->y : NULL,
+                                           .gamma = computes ? t->gamma : NULL,
+                                           .beta = computes ? t->beta : NULL,
                                            .add = it->add ? t->add : NULL,
                                            .statistics = t->statistics,
                                            .forward_sums = it->running ? NULL : t->sums,
@@ -150,24 +153,31 @@ static void backward(struct device_test *test, const struct batch_norm_case *it,
                                                     .gamma = t->gamma,
                                                     .statistics = t->statistics,
                                                     .sums = it->running ? NULL : t->dsums,
+                                                    .beta = computes ? t->beta : NULL,
                                                     .dy = t->dy,
                                                     .dx = t->dx});
+}
+
+static void run_on(struct device_test *test, const struct batch_norm_case *it,
+                   const struct batch_norm_tensors *t, bool computes)
+{
+    test->device->backend->batch_norm_sums(test->stream,
+                                           &(struct batch_norm_sums){.type = it->type,
+                                                                     .rows = it->rows,
+                                                                     .channels = it->channels,
+                                                                     .x = t->x,
+                                                                     .sums = t->sums});
+    add_ranks(test, it, t->sums);
+    forward(test, it, t, t->y);
+    backward(test, it, t, computes);
+    device_test_wait(test);
 }
 
 static struct batch_norm_tensors run(struct device_test *test, const struct batch_norm_case *it)
 {
     const struct batch_norm_tensors t = make(test, it);
 
-    test->device->backend->batch_norm_sums(test->stream,
-                                           &(struct batch_norm_sums){.type = it->type,
-                                                                     .rows = it->rows,
-                                                                     .channels = it->channels,
-                                                                     .x = t.x,
-                                                                     .sums = t.sums});
-    add_ranks(test, it, t.sums);
-    forward(test, it, &t, t.y);
-    backward(test, it, &t);
-    device_test_wait(test);
+    run_on(test, it, &t, false);
     return t;
 }
 
@@ -346,13 +356,73 @@ static void tensors_can_be_written_over(void **state)
     over.dx = over.dy;
     over.y = t.y;
     forward(&test, it, &over, device_test_zeros(&test, it->type, count));
-    backward(&test, it, &over);
+    backward(&test, it, &over, false);
     device_test_wait(&test);
     device_test_same("dx", it->type, over.dx, t.dx, count);
     forward(&test, it, &over, over.x);
     device_test_wait(&test);
     device_test_same("y", it->type, over.x, t.y, count);
     device_test_close(&test);
+}
+
+static const struct batch_norm_case masked_cases[] = {
+    {TYPE_FP32, 300, 24, false, true, false, false, 0, 0},
+    {TYPE_FP32, 70, 33, false, true, true, false, 1, 0},
+    {TYPE_FP32, 300, 24, false, true, false, true, 0, 0},
+    {TYPE_BF16, 300, 24, false, true, false, false, 0, 0},
+    {TYPE_BF16, 70, 33, false, true, true, false, 1, 0},
+    {TYPE_BF16, 300, 24, false, true, false, true, 0, 0},
+    {TYPE_FP16, 300, 24, false, true, false, false, 0, 0},
+    {TYPE_FP16, 70, 33, false, true, true, false, 1, 0},
+    {TYPE_FP16, 300, 24, false, true, false, true, 0, 0},
+};
+
+/* Parameters with which y is about as small as the smallest number of the type: some that are above
+ * 0 are stored as 0. */
+static void make_small(struct device_test *test, const struct batch_norm_case *it,
+                       struct batch_norm_tensors *t)
+{
+    static const float smallest[] = {0x1p-147f, 0x1p-133f, 0x1p-24f};
+    const float small = smallest[it->type];
+    float *gamma = device_test_zeros(test, TYPE_FP32, it->channels);
+    float *beta = device_test_zeros(test, TYPE_FP32, it->channels);
+
+    for (int64_t i = 0; i < it->channels; i++) {
+        gamma[i] = i % 5 == 0 ? 1 : i % 2 == 0 ? small : -2 * small;
+        beta[i] = i % 3 == 0 ? small : i % 3 == 1 ? 0 : -small;
+    }
+    test->device->backend->convert(test->stream, it->type, t->gamma, TYPE_FP32, gamma,
+                                   it->channels);
+    test->device->backend->convert(test->stream, it->type, t->beta, TYPE_FP32, beta, it->channels);
+}
+
+/* The mask that is computed from x is that of the stored y, bit for bit, where y is near 0, too. */
+static void a_computed_mask_is_the_stored_one(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof masked_cases / sizeof masked_cases[0]; i++) {
+        const struct batch_norm_case *it = &masked_cases[i];
+        const int64_t count = it->rows * it->channels;
+        struct device_test read, computed;
+        device_test_open(&read, 2);
+        device_test_open(&computed, 2);
+        struct batch_norm_tensors a = make(&read, it), b = make(&computed, it);
+        make_small(&read, it, &a);
+        make_small(&computed, it, &b);
+        run_on(&read, it, &a, false);
+        run_on(&computed, it, &b, true);
+        device_test_same("dgamma", TYPE_FP32, a.dgamma, b.dgamma, it->channels);
+        device_test_same("dbeta", TYPE_FP32, a.dbeta, b.dbeta, it->channels);
+        device_test_same("dx", it->type, a.dx, b.dx, count);
+        device_test_close(&read);
+        device_test_close(&computed);
+    }
+}
+
+static void a_computed_mask_is_the_stored_one_with_all_kernels(void **state)
+{
+    device_test_of_cpu();
+    device_test_every_kernels(a_computed_mask_is_the_stored_one, state);
 }
 
 /* A rank without rows sums up nothing. */
@@ -408,6 +478,8 @@ int main(void)
         cmocka_unit_test(batch_norm_is_right_with_all_kernels),
         cmocka_unit_test(threads_do_not_matter),
         cmocka_unit_test(tensors_can_be_written_over),
+        cmocka_unit_test(a_computed_mask_is_the_stored_one),
+        cmocka_unit_test(a_computed_mask_is_the_stored_one_with_all_kernels),
         cmocka_unit_test(no_rows_sum_to_zero),
         cmocka_unit_test(too_many_channels_end_the_program),
     };

@@ -161,8 +161,9 @@ MOVED(pool_forward, T(x, (args->mean ? TOKENS : 0) + (double)(args->batch * args
 MOVED(pool_backward, T(dx, TOKENS))
 MOVED(batch_norm_sums, T(x, ROWS(args->channels)))
 MOVED(batch_norm_forward, T(x, 2 * ROWS(args->channels)) + T(residual, ROWS(args->channels)))
-MOVED(batch_norm_backward_sums, T(x, ROWS(args->channels)) + T(y, ROWS(args->channels)) +
-                                    T(add, ROWS(args->channels)) + T(dy, 2 * ROWS(args->channels)))
+MOVED(batch_norm_backward_sums,
+      T(x, ROWS(args->channels)) + T(y, ROWS(args->channels)) + T(add, ROWS(args->channels)) +
+          T(dy, (args->y != NULL || args->add != NULL ? 2 : 1) * ROWS(args->channels)))
 MOVED(batch_norm_backward, T(x, 3 * ROWS(args->channels)))
 MOVED(max_pool_forward, T(x, IMAGES(args->height, args->width) * 1.25))
 MOVED(max_pool_backward, T(dx, IMAGES(args->height, args->width) * 1.25) +

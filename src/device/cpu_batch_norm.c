@@ -13,11 +13,12 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Rows a task; where tasks have sums, these must fit the workspace. */
+/* Rows a task; where tasks have sums, these and two vectors of channels must fit the workspace. */
 static int64_t task_rows(int64_t rows, int64_t channels, bool sums)
 {
     const int64_t bytes = 2 * channels * (int64_t)sizeof(double);
-    const int64_t fit = smaller(MOST_TASKS, WORKSPACE_SHARED / bytes);
+    const int64_t room = WORKSPACE_SHARED - 2 * channels * (int64_t)sizeof(float);
+    const int64_t fit = smaller(MOST_TASKS, room / bytes);
     const int64_t least = (TASK_ELEMENTS + channels - 1) / channels;
 
     if (!sums)
@@ -158,11 +159,18 @@ void cpu_batch_norm_backward_sums(struct stream *stream,
         return;
     const int64_t step = task_rows(rows, channels, true), count = (rows + step - 1) / step;
     double *tasks = cpu_workspace_shared(cpu, WORKSPACE_SHARED);
+    float *factor = (float *)(tasks + count * 2 * channels), *beta = factor + channels;
+    struct batch_norm_channels shared = {.mean = args->statistics, .factor = factor};
+    if (args->beta != NULL) {
+        make_factor(cpu, args->type, args->gamma, args->statistics + channels, channels, factor);
+        cpu->kernels->convert->to_fp32(beta, args->type, args->beta, channels);
+        shared.beta = beta;
+    }
 #pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, rows *channels))
     for (int64_t task = 0; task < count; task++)
-        cpu->kernels->batch_norm->backward_sums(args, task * step, smaller((task + 1) * step, rows),
-                                                task_sums(tasks, task, channels),
-                                                buffer_of_thread(cpu, channels));
+        cpu->kernels->batch_norm->backward_sums(
+            args, &shared, task * step, smaller((task + 1) * step, rows),
+            task_sums(tasks, task, channels), buffer_of_thread(cpu, channels));
     sums_of_tasks(tasks, count, rows, channels, args->sums);
     add_to_parameters(args);
 }

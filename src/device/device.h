@@ -25,6 +25,12 @@ static inline size_t type_size(enum data_type type)
     return type == TYPE_FP32 ? 4 : 2;
 }
 
+/* The largest fp32 number that is rounded to 0 when it is stored in this type. */
+static inline float type_rounds_to_zero(enum data_type type)
+{
+    return type == TYPE_FP32 ? 0 : type == TYPE_BF16 ? 0x1p-134f : 0x1p-25f;
+}
+
 static inline const char *type_name(enum data_type type)
 {
     return type == TYPE_FP32 ? "fp32" : type == TYPE_BF16 ? "bf16" : "fp16";
@@ -313,37 +319,42 @@ struct batch_norm_forward {
     float *statistics; /* not NULL */
 };
 
-/* First half of the gradient: dy becomes (dy + add) where y > 0 (everywhere if y is NULL), which is
- * also the residual's gradient; sums = [2 * channels + 1], written: sums of that, sums of that
- * times (x - mean) * rstd, rows. dgamma, dbeta get this rank's sums added. drunning_* get this
- * rank's share of the step's statistics, running_weight * rows / all rows * (mean, unbiased
- * variance): added up over ranks like a gradient that is all of them (mesh/unit.h: TENSOR_STATE).
- */
+/* First half of the gradient of y. g = (dy + add) where y > 0, 0 elsewhere (without a relu: dy +
+ * add). y is read or, where forward had no residual, computed from x, gamma and beta with the
+ * rounding of forward, which gives the same mask. dy becomes g, which is also the residual's
+ * gradient; but where y is computed and `add` is NULL, a backend may leave dy as it is. sums =
+ * [2 * channels + 1], written: sums of g, sums of g * (x - mean) * rstd, rows. dgamma, dbeta get
+ * this rank's sums added. drunning_* get this rank's share of the step's statistics, running_weight
+ * * rows / all rows * (mean, unbiased variance): added up over ranks like a gradient that is all of
+ * them (mesh/unit.h: TENSOR_STATE). */
 struct batch_norm_backward_sums {
     enum data_type type;
     int64_t rows, channels;
     const void *x;
-    const void *y;   /* [rows, channels] type: what came out of the relu, or NULL: no relu */
-    const void *add; /* [rows, channels] type, or NULL: y was read twice */
+    const void *y;              /* [rows, channels] type: output of the relu; or NULL */
+    const void *gamma, *beta;   /* to compute that output, with y NULL; or both NULL */
+    const void *add;            /* [rows, channels] type, or NULL: y was read twice */
     const float *statistics;    /* of forward */
     const double *forward_sums; /* of all ranks; NULL: the running ones were used */
     float running_weight;
-    void *dy; /* [rows, channels] type, changed */
+    void *dy; /* [rows, channels] type */
     double *sums;
     float *dgamma, *dbeta;                    /* [channels], or both NULL */
     float *drunning_mean, *drunning_variance; /* [channels], or both NULL */
 };
 
-/* Second half: dx = gamma * rstd * (dy - (sums of dy + xhat * sums of dy xhat) / all rows); without
- * the bracket's second part where sums is NULL (the running statistics were used). */
+/* Second half: dx = gamma * rstd * (g - (sums of g + xhat * sums of g xhat) / all rows); without
+ * the bracket's second part where sums is NULL (the running statistics were used). dy is as
+ * batch_norm_backward_sums left it; with beta it may still have to be masked. */
 struct batch_norm_backward {
     enum data_type type;
     int64_t rows, channels;
     const void *x, *gamma;
     const float *statistics;
     const double *sums; /* of all ranks, or NULL */
-    const void *dy;     /* as batch_norm_backward_sums left it */
-    void *dx;           /* [rows, channels] type; may be dy */
+    const void *beta;   /* [channels] type: as given to batch_norm_backward_sums; or NULL */
+    const void *dy;
+    void *dx; /* [rows, channels] type; may be dy */
 };
 
 /* The largest value of each window, and where in the window it was (row by row; the first of equal

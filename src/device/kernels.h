@@ -115,7 +115,8 @@ struct norm_kernels {
 
 /* kernels_batch_norm.c: rows begin..end. What all rows of a channel share is made fp32 first:
  * y = (x - mean) * factor + beta, factor = rstd * gamma; dx = (dy - mean_dy - (x - mean) * slope) *
- * factor, slope = rstd * (mean of dy * xhat). */
+ * factor, slope = rstd * (mean of dy * xhat). On the way back beta is NULL unless the relu's mask
+ * is computed. */
 struct batch_norm_channels {
     const float *mean, *factor, *beta;
     const float *mean_dy, *slope; /* or both NULL: dx = dy * factor */
@@ -129,7 +130,8 @@ struct batch_norm_kernels {
     void (*forward)(const struct batch_norm_forward *args,
                     const struct batch_norm_channels *channels, int64_t begin, int64_t end);
     /* dy as device.h says; sums[0 .. 2 * channels] += sums of dy, of dy * (x - mean) * rstd. */
-    void (*backward_sums)(const struct batch_norm_backward_sums *args, int64_t begin, int64_t end,
+    void (*backward_sums)(const struct batch_norm_backward_sums *args,
+                          const struct batch_norm_channels *channels, int64_t begin, int64_t end,
                           double *sums, float *buffer);
     void (*backward)(const struct batch_norm_backward *args,
                      const struct batch_norm_channels *channels, int64_t begin, int64_t end);

@@ -68,6 +68,13 @@ static void sums(const struct batch_norm_sums *args, int64_t begin, int64_t end,
     TYPED_CALL(sums_typed, args->type, args, begin, end, sums, buffer);
 }
 
+/* y before residual and relu. Forward and backward pass call this, so that both round alike. */
+KERNEL_INLINE vector_float normalise(vector_float x, vector_float mean, vector_float factor,
+                                     vector_float beta)
+{
+    return (x - mean) * factor + beta;
+}
+
 KERNEL_INLINE void forward_rows(enum data_type type, bool residual, bool relu,
                                 const struct batch_norm_forward *args,
                                 const struct batch_norm_channels *channels, int64_t row, int rows)
@@ -80,7 +87,7 @@ KERNEL_INLINE void forward_rows(enum data_type type, bool residual, bool relu,
         const vector_float beta = typed_load_row(TYPE_FP32, channels->beta, i, width);
         for (int r = 0; r < rows; r++) {
             const int64_t at = (row + r) * width + i, end = (row + r + 1) * width;
-            vector_float y = (typed_load_row(type, args->x, at, end) - mean) * factor + beta;
+            vector_float y = normalise(typed_load_row(type, args->x, at, end), mean, factor, beta);
             if (residual)
                 y += typed_load_row(type, args->residual, at, end);
             if (relu)
@@ -123,9 +130,13 @@ static void forward(const struct batch_norm_forward *args,
     TYPED_CALL(forward_typed, args->type, args, channels, begin, end);
 }
 
+/* How the relu's mask is found. */
+enum relu_mask { MASK_NONE, MASK_READ, MASK_COMPUTED };
+
 /* buffer: sums of dy, of dy * (x - mean). */
-KERNEL_INLINE void gradient_rows(enum data_type type, bool relu, bool add,
-                                 const struct batch_norm_backward_sums *args, int64_t row, int rows,
+KERNEL_INLINE void gradient_rows(enum data_type type, enum relu_mask mask, bool add,
+                                 const struct batch_norm_backward_sums *args,
+                                 const struct batch_norm_channels *channels, int64_t row, int rows,
                                  float *buffer)
 {
     const int64_t width = args->channels;
@@ -133,27 +144,36 @@ KERNEL_INLINE void gradient_rows(enum data_type type, bool relu, bool add,
 
     for (int64_t i = 0; i < width; i += VECTOR_WIDTH) {
         const vector_float mean = typed_load_row(TYPE_FP32, args->statistics, i, width);
+        const vector_float factor =
+            mask == MASK_COMPUTED ? typed_load_row(TYPE_FP32, channels->factor, i, width) : mean;
+        const vector_float beta =
+            mask == MASK_COMPUTED ? typed_load_row(TYPE_FP32, channels->beta, i, width) : mean;
         vector_float sum = typed_load_row(TYPE_FP32, buffer, i, width);
         vector_float product = typed_load_row(TYPE_FP32, products, i, width);
         for (int r = 0; r < rows; r++) {
             const int64_t at = (row + r) * width + i, end = (row + r + 1) * width;
+            const vector_float x = typed_load_row(type, args->x, at, end);
             vector_float dy = typed_load_row(type, args->dy, at, end);
             if (add)
                 dy += typed_load_row(type, args->add, at, end);
-            if (relu)
+            if (mask == MASK_READ)
                 dy = vector_select(typed_load_row(type, args->y, at, end) > 0, dy, vector_all(0));
-            if (add || relu)
+            if (mask == MASK_COMPUTED)
+                dy = vector_select(normalise(x, mean, factor, beta) > type_rounds_to_zero(type), dy,
+                                   vector_all(0));
+            if (add || mask != MASK_NONE)
                 typed_store_row(type, args->dy, at, end, dy);
             sum += dy;
-            product += dy * (typed_load_row(type, args->x, at, end) - mean);
+            product += dy * (x - mean);
         }
         typed_store_row(TYPE_FP32, buffer, i, width, sum);
         typed_store_row(TYPE_FP32, products, i, width, product);
     }
 }
 
-KERNEL_INLINE void gradient_variant(enum data_type type, bool relu, bool add,
-                                    const struct batch_norm_backward_sums *args, int64_t begin,
+KERNEL_INLINE void gradient_variant(enum data_type type, enum relu_mask mask, bool add,
+                                    const struct batch_norm_backward_sums *args,
+                                    const struct batch_norm_channels *shared, int64_t begin,
                                     int64_t end, double *sums, float *buffer)
 {
     const int64_t channels = args->channels;
@@ -164,9 +184,9 @@ KERNEL_INLINE void gradient_variant(enum data_type type, bool relu, bool add,
         int64_t row = block;
         memset(buffer, 0, 2 * (size_t)channels * sizeof *buffer);
         for (; row + ROWS_AT_A_TIME <= block_end; row += ROWS_AT_A_TIME)
-            gradient_rows(type, relu, add, args, row, ROWS_AT_A_TIME, buffer);
+            gradient_rows(type, mask, add, args, shared, row, ROWS_AT_A_TIME, buffer);
         for (; row < block_end; row++)
-            gradient_rows(type, relu, add, args, row, 1, buffer);
+            gradient_rows(type, mask, add, args, shared, row, 1, buffer);
         for (int64_t i = 0; i < channels; i++) {
             sums[i] += (double)buffer[i];
             sums[channels + i] += (double)buffer[channels + i] * (double)rstd[i];
@@ -174,24 +194,36 @@ KERNEL_INLINE void gradient_variant(enum data_type type, bool relu, bool add,
     }
 }
 
-KERNEL_INLINE void backward_sums_typed(enum data_type type,
-                                       const struct batch_norm_backward_sums *args, int64_t begin,
-                                       int64_t end, double *sums, float *buffer)
+/* `mask` is a constant to the compiler. */
+KERNEL_INLINE void gradient_masked(enum data_type type, enum relu_mask mask,
+                                   const struct batch_norm_backward_sums *args,
+                                   const struct batch_norm_channels *channels, int64_t begin,
+                                   int64_t end, double *sums, float *buffer)
 {
-    if (args->y != NULL && args->add != NULL)
-        gradient_variant(type, true, true, args, begin, end, sums, buffer);
-    else if (args->y != NULL)
-        gradient_variant(type, true, false, args, begin, end, sums, buffer);
-    else if (args->add != NULL)
-        gradient_variant(type, false, true, args, begin, end, sums, buffer);
+    if (args->add != NULL)
+        gradient_variant(type, mask, true, args, channels, begin, end, sums, buffer);
     else
-        gradient_variant(type, false, false, args, begin, end, sums, buffer);
+        gradient_variant(type, mask, false, args, channels, begin, end, sums, buffer);
 }
 
-static void backward_sums(const struct batch_norm_backward_sums *args, int64_t begin, int64_t end,
+KERNEL_INLINE void backward_sums_typed(enum data_type type,
+                                       const struct batch_norm_backward_sums *args,
+                                       const struct batch_norm_channels *channels, int64_t begin,
+                                       int64_t end, double *sums, float *buffer)
+{
+    if (args->y != NULL)
+        gradient_masked(type, MASK_READ, args, channels, begin, end, sums, buffer);
+    else if (channels->beta != NULL)
+        gradient_masked(type, MASK_COMPUTED, args, channels, begin, end, sums, buffer);
+    else
+        gradient_masked(type, MASK_NONE, args, channels, begin, end, sums, buffer);
+}
+
+static void backward_sums(const struct batch_norm_backward_sums *args,
+                          const struct batch_norm_channels *channels, int64_t begin, int64_t end,
                           double *sums, float *buffer)
 {
-    TYPED_CALL(backward_sums_typed, args->type, args, begin, end, sums, buffer);
+    TYPED_CALL(backward_sums_typed, args->type, args, channels, begin, end, sums, buffer);
 }
 
 KERNEL_INLINE void backward_rows(enum data_type type, const struct batch_norm_backward *args,

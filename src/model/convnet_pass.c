@@ -115,12 +115,15 @@ static void norm_backward(const struct convnet *convnet, const struct model_pass
     const struct device_backend *backend = convnet->model.device->backend;
     int64_t rows = rows_of(node, pass->batch);
     int number = (int)(node - convnet->nodes);
+    bool computes = node->relu && node->residual == 0; /* the relu's mask */
     const struct batch_norm_backward_sums sums = {
         .type = convnet->model.compute,
         .rows = rows,
         .channels = node->channels,
         .x = x,
-        .y = node->relu ? output_of(convnet, pass, number) : NULL,
+        .y = node->relu && !computes ? output_of(convnet, pass, number) : NULL,
+        .gamma = computes ? parameter(node, pass, 0) : NULL,
+        .beta = computes ? parameter(node, pass, 1) : NULL,
         .add = node->gradient_count > 1 ? gradient_memory(convnet, pass, node->gradient[1]) : NULL,
         .statistics = node->statistics,
         .forward_sums = node->frozen ? NULL : node->sums,
@@ -138,6 +141,7 @@ static void norm_backward(const struct convnet *convnet, const struct model_pass
                                              .gamma = parameter(node, pass, 0),
                                              .statistics = node->statistics,
                                              .sums = node->frozen ? NULL : convnet->sums,
+                                             .beta = sums.beta,
                                              .dy = dy,
                                              .dx = input_gradient(convnet, pass, node)};
     backend->batch_norm_backward_sums(pass->stream, &sums);
