@@ -405,14 +405,16 @@ __global__ static void backward_finish_kernel(struct batch_norm_backward_sums ar
     if (channel == 0)
         args.sums[2 * channels] = (double)args.rows;
     if (args.dgamma != NULL) {
-        args.dgamma[channel] += (float)product;
-        args.dbeta[channel] += (float)sum;
+        gradient_put(&args.dgamma[channel], (float)product, args.overwrite);
+        gradient_put(&args.dbeta[channel], (float)sum, args.overwrite);
     }
     if (args.drunning_mean != NULL && args.forward_sums != NULL) {
         double share = (double)args.rows / args.forward_sums[2 * channels];
         float weight = (float)((double)args.running_weight * share);
-        args.drunning_mean[channel] += weight * args.statistics[channel];
-        args.drunning_variance[channel] += weight * args.statistics[2 * channels + channel];
+        gradient_put(&args.drunning_mean[channel], weight * args.statistics[channel],
+                     args.overwrite);
+        gradient_put(&args.drunning_variance[channel],
+                     weight * args.statistics[2 * channels + channel], args.overwrite);
     }
 }
 

@@ -15,7 +15,7 @@ int64_t sum_chunk_rows(int64_t rows)
 enum { WARPS = 8 };
 
 __global__ static void columns_kernel(const float *partial, int64_t chunks, int64_t width,
-                                      float *first, float *second)
+                                      float *first, float *second, bool overwrite)
 {
     SHARED_MEMORY(shared);
     float *of_warps = (float *)shared, *sum = blockIdx.y == 0 ? first : second;
@@ -32,22 +32,23 @@ __global__ static void columns_kernel(const float *partial, int64_t chunks, int6
         return;
     for (int i = 1; i < WARPS; i++)
         total += of_warps[i * WARP + lane];
-    sum[column] += total;
+    gradient_put(&sum[column], total, overwrite);
 }
 
 void columns_add_two(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
-                     float *first, float *second)
+                     float *first, float *second, bool overwrite)
 {
     size_t room = WARPS * WARP * sizeof(float);
     if (chunks > 0 && width > 0)
         KERNEL_LAUNCH(columns_kernel, dim3(blocks_for(width, WARP), second != NULL ? 2 : 1),
-                      WARPS * WARP, room, stream->handle, partial, chunks, width, first, second);
+                      WARPS * WARP, room, stream->handle, partial, chunks, width, first, second,
+                      overwrite);
 }
 
 void columns_add(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
-                 float *sum)
+                 float *sum, bool overwrite)
 {
-    columns_add_two(stream, partial, chunks, width, sum, NULL);
+    columns_add_two(stream, partial, chunks, width, sum, NULL, overwrite);
 }
 
 /* ---- The first half, where no product or kernel has it at hand: a block takes a chunk of the rows
@@ -58,7 +59,7 @@ enum { SUMS_COLUMNS = WARP * 8 };
 template <typename number>
 __global__ static void column_sums_kernel(const number *values, int64_t rows, int64_t width,
                                           int64_t stride, int64_t chunk_rows, float *partial,
-                                          float *sums, bool fits)
+                                          float *sums, bool overwrite, bool fits)
 {
     SHARED_MEMORY(shared);
     float *room = (float *)shared; /* [WARPS, SUMS_COLUMNS] */
@@ -86,12 +87,12 @@ __global__ static void column_sums_kernel(const number *values, int64_t rows, in
     if (column < width && partial != NULL)
         partial[(int64_t)blockIdx.y * width + column] = total;
     else if (column < width)
-        sums[column] += total;
+        gradient_put(&sums[column], total, overwrite);
 }
 
 template <typename number>
 static void columns_sum_launch(struct stream *stream, const void *values, int64_t rows,
-                               int64_t width, float *sum)
+                               int64_t width, float *sum, bool overwrite)
 {
     const int64_t most = WORKSPACE_SUMS / (SUM_CHUNKS * sizeof(float));
     int64_t chunk_rows = sum_chunk_rows(rows), chunks = blocks_for(rows, chunk_rows);
@@ -105,15 +106,15 @@ static void columns_sum_launch(struct stream *stream, const void *values, int64_
                       dim3(blocks_for(here, SUMS_COLUMNS), (unsigned)chunks), WARPS * WARP,
                       WARPS * SUMS_COLUMNS * sizeof(float), stream->handle,
                       (const number *)values + first, rows, here, width, chunk_rows, partial,
-                      sum + first, eight_fits(values, width));
+                      sum + first, overwrite, eight_fits(values, width));
         if (partial != NULL)
-            columns_add(stream, partial, chunks, here, sum + first);
+            columns_add(stream, partial, chunks, here, sum + first, overwrite);
     }
 }
 
 void columns_sum(struct stream *stream, enum data_type type, const void *values, int64_t rows,
-                 int64_t width, float *sum)
+                 int64_t width, float *sum, bool overwrite)
 {
     if (rows > 0 && width > 0)
-        NUMBER_SWITCH(type, columns_sum_launch, stream, values, rows, width, sum);
+        NUMBER_SWITCH(type, columns_sum_launch, stream, values, rows, width, sum, overwrite);
 }

@@ -86,8 +86,9 @@ static void filter_turn(struct stream *stream, const struct convolution *convolu
     cuda_transpose(stream, &turn);
 }
 
-/* The way back, added to the gradient. */
-static void filter_add(struct stream *stream, const struct convolution *convolution, float *dweight)
+/* The way back, added to the gradient or written there. */
+static void filter_add(struct stream *stream, const struct convolution *convolution, float *dweight,
+                       bool overwrite)
 {
     const struct convolution_shape *shape = &convolution->shape;
     struct transpose turn = {};
@@ -96,11 +97,13 @@ static void filter_add(struct stream *stream, const struct convolution *convolut
     turn.rows = shape->kernel * shape->kernel;
     turn.columns = shape->in;
     turn.x = convolution->filter;
-    cuda_transpose_add(stream, &turn, dweight);
+    cuda_transpose_add(stream, &turn, dweight, overwrite);
 }
 
-/* dweight: where the gradient of the filters is added, NULL for the other parts. */
-static void run_in_pieces(struct stream *stream, const struct convolution *whole, float *dweight)
+/* dweight: where the gradient of the filters is added, NULL for the other parts. With overwrite the
+ * first piece writes it. */
+static void run_in_pieces(struct stream *stream, const struct convolution *whole, float *dweight,
+                          bool overwrite)
 {
     const struct convolution_shape *shape = &whole->shape;
     size_t size = type_size(whole->type);
@@ -115,7 +118,7 @@ static void run_in_pieces(struct stream *stream, const struct convolution *whole
         piece.y = (unsigned char *)whole->y + (size_t)first * y_bytes;
         convolution_run(stream, &piece);
         if (dweight != NULL)
-            filter_add(stream, &piece, dweight);
+            filter_add(stream, &piece, dweight, overwrite && first == 0);
     }
 }
 
@@ -149,7 +152,7 @@ void cuda_convolution_forward(struct stream *stream, const struct convolution_fo
     convolution.x = (void *)args->x;
     convolution.y = args->y;
     filter_turn(stream, &convolution, args->weight);
-    run_in_pieces(stream, &convolution, NULL);
+    run_in_pieces(stream, &convolution, NULL, false);
     if (args->bias != NULL || args->relu)
         cuda_bias_relu(stream, args->type, rows_out(&args->shape), args->shape.out, args->bias,
                        args->relu, args->y);
@@ -171,6 +174,7 @@ static void backward_linear(struct stream *stream, const struct convolution_back
     linear.dx = args->dx;
     linear.dweight = args->dweight;
     linear.dbias = args->dbias;
+    linear.overwrite = args->overwrite;
     cuda_linear_backward(stream, &linear);
 }
 
@@ -188,16 +192,17 @@ void cuda_convolution_backward(struct stream *stream, const struct convolution_b
     convolution.y = (void *)args->dy;
     if (args->dweight != NULL) {
         convolution.x = (void *)args->x;
-        run_in_pieces(stream, &convolution, args->dweight);
+        run_in_pieces(stream, &convolution, args->dweight, args->overwrite);
     }
     if (args->dbias != NULL)
-        columns_sum(stream, args->type, args->dy, rows_out(shape), shape->out, args->dbias);
+        columns_sum(stream, args->type, args->dy, rows_out(shape), shape->out, args->dbias,
+                    args->overwrite);
     if (args->dx == NULL)
         return;
     convolution.part = CONVOLUTION_INPUTS;
     convolution.x = args->dx;
     filter_turn(stream, &convolution, args->weight);
-    run_in_pieces(stream, &convolution, NULL);
+    run_in_pieces(stream, &convolution, NULL, false);
     if (args->x_relu)
         cuda_relu_gradient(stream, args->type, rows_in(shape) * shape->in, args->x, args->dx);
 }

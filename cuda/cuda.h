@@ -50,19 +50,19 @@ void *cuda_workspace_products(const struct cuda_device *cuda);
 /* Ends the program when `bytes` is more than WORKSPACE_SUMS. */
 void *cuda_workspace_sums(const struct cuda_device *cuda, size_t bytes);
 
-/* sum[column] += the partial sums [chunks, width] of that column, in their order (columns.cu). How
- * an operation adds up over rows: it cuts the rows into at most SUM_CHUNKS chunks, writes each
- * one's sums to the workspace, then calls this. */
+/* sum[column] += (or, with overwrite, =) the partial sums [chunks, width] of that column, in their
+ * order (columns.cu). How an operation adds up over rows: it cuts the rows into at most SUM_CHUNKS
+ * chunks, writes each one's sums to the workspace, then calls this. */
 enum { SUM_CHUNKS = 128 };
 int64_t sum_chunk_rows(int64_t rows); /* of one chunk, for so many rows; the last may be short */
 void columns_add(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
-                 float *sum);
+                 float *sum, bool overwrite);
 /* The same for two sets of partial sums, [2, chunks, width], in one launch. */
 void columns_add_two(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
-                     float *first, float *second);
-/* sum[column] += the sum over rows of that column of values, [rows, width]. */
+                     float *first, float *second, bool overwrite);
+/* sum[column] += (or =) the sum over rows of that column of values, [rows, width]. */
 void columns_sum(struct stream *stream, enum data_type type, const void *values, int64_t rows,
-                 int64_t width, float *sum);
+                 int64_t width, float *sum, bool overwrite);
 
 /* What follows a product or a convolution, in place. y, [rows, width], = relus ? max(0, y + bias) :
  * y + bias; bias NULL: 0. dx becomes 0 where x, which came out of a relu, is 0. */
@@ -70,8 +70,9 @@ void cuda_bias_relu(struct stream *stream, enum data_type type, int64_t rows, in
                     const void *bias, bool relus, void *y);
 void cuda_relu_gradient(struct stream *stream, enum data_type type, int64_t count, const void *x,
                         void *dx);
-/* sum[b, column, row], fp32, += x[b, row, column] (pool.cu). */
-void cuda_transpose_add(struct stream *stream, const struct transpose *args, float *sum);
+/* sum[b, column, row], fp32, += (or =) x[b, row, column] (pool.cu). */
+void cuda_transpose_add(struct stream *stream, const struct transpose *args, float *sum,
+                        bool overwrite);
 
 void cuda_zero(struct stream *stream, void *memory, size_t bytes);
 void cuda_convert(struct stream *stream, enum data_type to_type, void *to, enum data_type from_type,

@@ -55,6 +55,12 @@ template <typename number> __device__ static inline number block_sum(number valu
     return sum;
 }
 
+/* Adds to a gradient, or replaces what was there. */
+__device__ static inline void gradient_put(float *gradient, float value, bool overwrite)
+{
+    *gradient = overwrite ? value : *gradient + value;
+}
+
 /* ---- Dropout (device.h, struct dropout). */
 struct mask {
     uint32_t threshold; /* 0: everything is kept */

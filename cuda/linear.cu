@@ -214,7 +214,7 @@ void cuda_linear_forward(struct stream *stream, const struct linear_forward *arg
 
 /* ---- Backward. */
 
-/* dweight += dy^T . x, dbias += column sums of dy. */
+/* dweight += or = dy^T . x, dbias += or = column sums of dy. */
 static void backward_weights(struct stream *stream, const struct linear_backward *args)
 {
     struct product product = {};
@@ -226,13 +226,15 @@ static void backward_weights(struct stream *stream, const struct linear_backward
     product.a_transposed = true;
     product.a = args->dy;
     product.b = args->x;
-    product.add = product.c = args->dweight;
+    product.c = args->dweight;
+    product.add = args->overwrite ? NULL : args->dweight;
     if (args->dweight != NULL && args->dbias != NULL)
         product_run_sums(stream, &product, args->dbias);
     else if (args->dweight != NULL)
         product_run(stream, &product);
     else if (args->dbias != NULL)
-        columns_sum(stream, args->type, args->dy, args->rows, args->out, args->dbias);
+        columns_sum(stream, args->type, args->dy, args->rows, args->out, args->dbias,
+                    args->overwrite);
 }
 
 template <typename number>

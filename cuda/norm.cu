@@ -255,8 +255,8 @@ __device__ static inline void sums_store(const struct norm_backward &args, float
         return;
     }
     for (int i = 0; i < 8 && i < count; i++) {
-        args.dgamma[column + i] += dgamma.value[i];
-        args.dbeta[column + i] += dbeta.value[i];
+        gradient_put(&args.dgamma[column + i], dgamma.value[i], args.overwrite);
+        gradient_put(&args.dbeta[column + i], dbeta.value[i], args.overwrite);
     }
 }
 
@@ -406,7 +406,8 @@ static void backward_launch(struct stream *stream, const struct norm_backward *a
     else
         backward_wide_launch<number>(stream, args, &chunks, fits);
     if (chunks.partial != NULL)
-        columns_add_two(stream, chunks.partial, chunks.count, width, args->dgamma, args->dbeta);
+        columns_add_two(stream, chunks.partial, chunks.count, width, args->dgamma, args->dbeta,
+                        args->overwrite);
 }
 
 void cuda_norm_backward(struct stream *stream, const struct norm_backward *args)

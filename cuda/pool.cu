@@ -224,13 +224,20 @@ template <typename number> __device__ static inline void put(number *to, number 
     *to = value;
 }
 
-/* A sum, which goes to fp32: the tag tells it from a copy. */
+/* Targets in fp32, which are added to or written: the tag tells them from a copy of bits. */
 struct sum_of {
+    float value;
+};
+struct value_of {
     float value;
 };
 template <typename number> __device__ static inline void put(struct sum_of *to, number value)
 {
     to->value += number_load(value);
+}
+template <typename number> __device__ static inline void put(struct value_of *to, number value)
+{
+    to->value = number_load(value);
 }
 
 template <typename source, typename target>
@@ -299,13 +306,18 @@ void cuda_transpose(struct stream *stream, const struct transpose *args)
 }
 
 template <typename number>
-static void transpose_add_launch(struct stream *stream, const struct transpose *args, float *sum)
+static void transpose_add_launch(struct stream *stream, const struct transpose *args, float *sum,
+                                 bool overwrite)
 {
-    transpose_launch<number, struct sum_of>(stream, args, sum);
+    if (overwrite)
+        transpose_launch<number, struct value_of>(stream, args, sum);
+    else
+        transpose_launch<number, struct sum_of>(stream, args, sum);
 }
 
-void cuda_transpose_add(struct stream *stream, const struct transpose *args, float *sum)
+void cuda_transpose_add(struct stream *stream, const struct transpose *args, float *sum,
+                        bool overwrite)
 {
     if (!transposes_nothing(args))
-        NUMBER_SWITCH(args->type, transpose_add_launch, stream, args, sum);
+        NUMBER_SWITCH(args->type, transpose_add_launch, stream, args, sum, overwrite);
 }

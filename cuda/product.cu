@@ -133,7 +133,7 @@ static void shape_name(const struct product_shape *shape, char *name, size_t siz
 /* ---- Running. */
 static const struct plan *plan_find(struct stream *stream, const struct product *product);
 
-/* Queue the product with its result in `c`, and add the sums of op(a) to `sums` (product_run_sums).
+/* Queue the product with its result in `c`, and the sums of op(a) in `sums` (product_run_sums).
  * Returns NULL, or the library's reason why not. */
 static const char *choice_queue(struct stream *stream, const struct plan *plan,
                                 const struct choice *choice, const struct product *product, void *c,
@@ -148,12 +148,13 @@ static const char *choice_queue(struct stream *stream, const struct plan *plan,
         const struct plan *inner = plan_find(stream, &plain);
         refused = choice_queue(stream, inner, &inner->choice, &plain, c, NULL);
         if (refused == NULL)
-            columns_sum(stream, product->type, product->a, product->inner, product->rows, sums);
+            columns_sum(stream, product->type, product->a, product->inner, product->rows, sums,
+                        product->add == NULL);
         return refused;
     }
     refused = product_queue(library, stream, plan->descriptors, choice, product, c);
-    if (refused == NULL && sums != NULL)
-        columns_add(stream, (const float *)product->bias, 1, product->rows, sums);
+    if (refused == NULL && sums != NULL && product->add != NULL)
+        columns_add(stream, (const float *)product->bias, 1, product->rows, sums, false);
     return refused;
 }
 
@@ -177,12 +178,13 @@ void product_run_sums(struct stream *stream, const struct product *product, floa
     ENSURE(product->a_transposed && product->epilogue == EPILOGUE_NONE, "sums of a product");
     if (bytes > WORKSPACE_SUMS) {
         product_run(stream, product);
-        columns_sum(stream, product->type, product->a, product->inner, product->rows, sums);
+        columns_sum(stream, product->type, product->a, product->inner, product->rows, sums,
+                    product->add == NULL);
         return;
     }
     struct product together = *product;
     together.epilogue = EPILOGUE_BIAS_GRADIENT_A;
-    together.bias = cuda_workspace_sums(stream->cuda, bytes);
+    together.bias = product->add == NULL ? sums : cuda_workspace_sums(stream->cuda, bytes);
     plan_run(stream, &together, sums);
 }
 

@@ -37,9 +37,9 @@ bool products_adopt(struct products *products, const char *choices);
 
 void product_run(struct stream *stream, const struct product *product);
 
-/* The same for a product with a_transposed and no epilogue, and sums[row] += the sum of row of
- * op(a) over `inner`: in the product where the library can and that is faster, else by columns_sum.
- */
+/* The same for a product with a_transposed and no epilogue, and the sum of each row of op(a) over
+ * `inner` in sums[row]: added to it if product->add is not NULL. The sums come with the product
+ * where the library can do that and it is faster, else from columns_sum. */
 void product_run_sums(struct stream *stream, const struct product *product, float *sums);
 
 #endif

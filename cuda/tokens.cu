@@ -130,16 +130,16 @@ __global__ static void tokens_backward_kernel(struct tokens_backward args, int64
         if (partial != NULL)
             partial[blockIdx.x * elements + element + i] = sum.value[i];
         if (partial == NULL && args.dposition != NULL)
-            args.dposition[element + i] += sum.value[i];
+            gradient_put(&args.dposition[element + i], sum.value[i], args.overwrite);
         if (partial == NULL && args.dclass_token != NULL && element + i < first)
-            args.dclass_token[element + i] += sum.value[i];
+            gradient_put(&args.dclass_token[element + i], sum.value[i], args.overwrite);
     }
 }
 
 /* From partial sums, which are as wide as a sample: columns_add for the position, and for the class
  * token, whose sums are the first of each chunk, a column a thread. */
 __global__ static void class_token_kernel(const float *partial, int64_t chunks, int64_t elements,
-                                          int64_t width, float *sum)
+                                          int64_t width, float *sum, bool overwrite)
 {
     int64_t column = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     float total = 0;
@@ -147,7 +147,7 @@ __global__ static void class_token_kernel(const float *partial, int64_t chunks, 
         return;
     for (int64_t chunk = 0; chunk < chunks; chunk++)
         total += partial[chunk * elements + column];
-    sum[column] += total;
+    gradient_put(&sum[column], total, overwrite);
 }
 
 template <typename number>
@@ -167,10 +167,11 @@ static void tokens_backward_launch(struct stream *stream, const struct tokens_ba
     KERNEL_LAUNCH(tokens_backward_kernel<number>, grid, THREADS, 0, stream->handle, *args, rows,
                   partial, fits);
     if (partial != NULL && args->dposition != NULL)
-        columns_add(stream, partial, chunks, elements, args->dposition);
+        columns_add(stream, partial, chunks, elements, args->dposition, args->overwrite);
     if (partial != NULL && args->class_token && args->dclass_token != NULL)
         KERNEL_LAUNCH(class_token_kernel, blocks_for(args->width, THREADS), THREADS, 0,
-                      stream->handle, partial, chunks, elements, args->width, args->dclass_token);
+                      stream->handle, partial, chunks, elements, args->width, args->dclass_token,
+                      args->overwrite);
 }
 
 void cuda_tokens_backward(struct stream *stream, const struct tokens_backward *args)

@@ -108,6 +108,7 @@ static void model_open_on(struct vit_fixture *fixture, const char *device, struc
 static double train(struct vit_fixture *fixture, int part, int parts)
 {
     vit_fixture_zero(fixture);
+    vit_fixture_poison(fixture);
     vit_fixture_run(fixture, BATCH / parts * part, BATCH / parts, 0.1, true);
     flat_norm(&fixture->flat);
     double loss = vit_fixture_loss(fixture);
@@ -126,6 +127,9 @@ static void check(enum data_type compute, int64_t steps, double tolerance)
         double own = train(&cpu, 0, 1), other = train(&gpu, world->rank, world->size);
         if (!(fabs(own - other) <= tolerance * own))
             fail_msg("step %d: the loss is %.9g, on the CPU %.9g", (int)step, other, own);
+        if (!isfinite(vit_fixture_norm(&cpu)) || !isfinite(vit_fixture_norm(&gpu)))
+            fail_msg("the norm is %g, on the CPU %g", vit_fixture_norm(&gpu),
+                     vit_fixture_norm(&cpu));
         vit_fixture_compare(&cpu, &gpu, "gradient", vit_fixture_gradient, 10 * tolerance);
         vit_fixture_update(&cpu, 0.1, step);
         vit_fixture_update(&gpu, 0.1, step);

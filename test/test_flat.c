@@ -284,7 +284,7 @@ static void gradients_add(struct house *house, bool last)
 {
     for (int u = UNITS - 1; u >= 0; u--) {
         struct flat_buffer *buffer = &house->flat.buffers[u];
-        flat_gradient_open(&house->flat, u);
+        flat_gradient_open(&house->flat, u, false);
         queue_wait();
         for (int64_t i = 0; i < buffer->padded; i++)
             buffer->whole_gradient[i] += (float)((world->rank + 1) * (i % 11 - 5));
@@ -306,7 +306,7 @@ static int64_t gradients_wrong(int shard, enum policy policy, enum data_type typ
     double squares = 0, sum_squares = 0;
     struct house house;
     house_open(&house, shard, policy, type, true);
-    flat_zero_gradients(&house.flat);
+    flat_begin_gradients(&house.flat);
     for (int micro = 0; micro < micro_batches; micro++)
         gradients_add(&house, micro == micro_batches - 1);
     flat_reduce_wait(&house.flat);
@@ -347,6 +347,66 @@ static void gradients_are_added_over_the_mesh(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
+static void fill_with_nan(const struct flat_buffer *buffer)
+{
+    for (int64_t i = 0; i < buffer->padded; i++)
+        buffer->whole_gradient[i] = NAN;
+}
+
+/* How many elements of an opened gradient are not as they should be, where memory held NaN: zeros
+ * in a pass without samples, else NaN where an operation writes and zeros elsewhere. */
+static int64_t opened_wrong(const struct flat_buffer *buffer, bool samples)
+{
+    int64_t wrong = buffer->overwrites != samples;
+    for (int64_t i = 0; i < buffer->padded; i++) {
+        bool written = false;
+        for (int t = 0; t < buffer->unit->tensor_count; t++) {
+            const struct unit_tensor *tensor = &buffer->unit->tensors[t];
+            written |=
+                tensor->trainable && i >= tensor->offset && i < tensor->offset + tensor->count;
+        }
+        wrong += written && samples ? !isnan(buffer->whole_gradient[i])
+                                    : !(buffer->whole_gradient[i] == 0);
+    }
+    return wrong;
+}
+
+/* Two passes; the second one adds, where whole gradients stay. All memory holds NaN when a unit's
+ * gradient is opened. */
+static int64_t overwriting_wrong(int shard, enum policy policy, bool samples)
+{
+    int64_t wrong = 0;
+    struct house house;
+    house_open(&house, shard, policy, TYPE_FP32, true);
+    bool stays = !house.flat.slots_gradients;
+    for (int u = 0; u < UNITS && stays; u++)
+        fill_with_nan(&house.flat.buffers[u]);
+    flat_begin_gradients(&house.flat);
+    for (int pass = 0; pass < 2; pass++)
+        for (int u = UNITS - 1; u >= 0; u--) {
+            const struct flat_buffer *buffer = &house.flat.buffers[u];
+            flat_gradient_open(&house.flat, u, samples);
+            queue_wait();
+            wrong += stays && pass == 1 ? buffer->overwrites : opened_wrong(buffer, samples);
+            fill_with_nan(buffer);
+            flat_gradient_close(&house.flat, u, pass == 1);
+        }
+    flat_reduce_wait(&house.flat);
+    house_close(&house);
+    return wrong;
+}
+
+static void the_first_pass_overwrites_gradients(void **state)
+{
+    (void)state;
+    int64_t wrong = 0;
+    for (int shard = 1; shard > 0; shard = next_shard(shard))
+        for (int policy = KEEP_ALL; policy < POLICIES; policy++)
+            for (int samples = 0; samples < 2; samples++)
+                wrong += overwriting_wrong(shard, (enum policy)policy, samples);
+    assert_int_equal(all_wrong(wrong), 0);
+}
+
 /* Each rank's number fits fp16, their sum does not: then all ranks see it. */
 static void a_sum_that_overflows_is_seen_by_all(void **state)
 {
@@ -355,10 +415,10 @@ static void a_sum_that_overflows_is_seen_by_all(void **state)
         for (int policy = KEEP_ALL; policy < POLICIES; policy++) {
             struct house house;
             house_open(&house, shard, (enum policy)policy, TYPE_FP16, true);
-            flat_zero_gradients(&house.flat);
+            flat_begin_gradients(&house.flat);
             for (int u = UNITS - 1; u >= 0; u--) {
                 struct flat_buffer *buffer = &house.flat.buffers[u];
-                flat_gradient_open(&house.flat, u);
+                flat_gradient_open(&house.flat, u, false);
                 queue_wait();
                 if (u == 1)
                     buffer->whole_gradient[0] += 60000;
@@ -646,6 +706,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(start_is_the_same_on_every_mesh),
         cmocka_unit_test(gathered_units_are_whole),
         cmocka_unit_test(gradients_are_added_over_the_mesh),
+        cmocka_unit_test(the_first_pass_overwrites_gradients),
         cmocka_unit_test(a_sum_that_overflows_is_seen_by_all),
         cmocka_unit_test(segments_say_what_the_tensors_say),
         cmocka_unit_test(running_statistics_weigh_one),

@@ -49,11 +49,14 @@ static void check_model(const struct vit_shape *shape, enum data_type compute, d
     model_open_on(&gpu, "cuda", shape, compute);
     for (int64_t step = 0; step < STEPS; step++) {
         cpu.step = gpu.step = (uint32_t)step;
+        vit_fixture_poison(&cpu);
+        vit_fixture_poison(&gpu);
         vit_fixture_train(&cpu, 0.1);
         vit_fixture_train(&gpu, 0.1);
         double own = vit_fixture_loss(&cpu), other = vit_fixture_loss(&gpu);
         if (!(fabs(own - other) <= tolerance * own))
             fail_msg("step %d: the loss is %.9g, on the CPU %.9g", (int)step, other, own);
+        assert_true(isfinite(vit_fixture_norm(&cpu)) && isfinite(vit_fixture_norm(&gpu)));
         vit_fixture_compare(&cpu, &gpu, "gradient", vit_fixture_gradient, 10 * tolerance);
         vit_fixture_update(&cpu, 0.1, step);
         vit_fixture_update(&gpu, 0.1, step);
@@ -62,6 +65,24 @@ static void check_model(const struct vit_shape *shape, enum data_type compute, d
     vit_fixture_compare(&cpu, &gpu, "average", vit_fixture_average, 10 * tolerance);
     vit_fixture_close(&cpu);
     vit_fixture_close(&gpu);
+}
+
+/* A rank without samples must give zeros to the sum over ranks. */
+static void an_empty_batch_has_no_gradient(void **state)
+{
+    (void)state;
+    const struct vit_shape shape = vit_fixture_token_shape(2);
+    const char *const devices[] = {"cpu", "cuda"};
+    for (int i = 0; i < 2; i++) {
+        struct vit_fixture fixture;
+        model_open_on(&fixture, devices[i], &shape, TYPE_FP32);
+        vit_fixture_zero(&fixture);
+        vit_fixture_poison(&fixture);
+        vit_fixture_run(&fixture, 0, 0, 0.1, true);
+        flat_norm(&fixture.flat);
+        assert_true(vit_fixture_norm(&fixture) == 0);
+        vit_fixture_close(&fixture);
+    }
 }
 
 static void steps_in_fp32(void **state)
@@ -89,6 +110,7 @@ static void steps_in_fp16(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_batch_has_no_gradient),
         cmocka_unit_test(steps_in_fp32),
         cmocka_unit_test(steps_in_bf16),
         cmocka_unit_test(steps_in_fp16),

@@ -290,7 +290,7 @@ static void run_backward(struct vit_fixture *fixture, const struct model_pass *p
 {
     struct model *model = fixture->model;
     for (int u = model->unit_count - 1; u >= model_first_trainable(model); u--) {
-        flat_gradient_open(&fixture->flat, u);
+        flat_gradient_open(&fixture->flat, u, pass->batch > 0);
         model->type->backward(model, pass, u);
         flat_free(&fixture->flat, u);
         flat_gradient_close(&fixture->flat, u, true);
@@ -324,8 +324,36 @@ void vit_fixture_run(struct vit_fixture *fixture, int64_t first, int64_t count, 
 
 void vit_fixture_zero(struct vit_fixture *fixture)
 {
-    flat_zero_gradients(&fixture->flat);
+    flat_begin_gradients(&fixture->flat);
     fixture->device->backend->zero(fixture->stream, fixture->sums, sizeof *fixture->sums);
+}
+
+double vit_fixture_norm(struct vit_fixture *fixture)
+{
+    double norm_squared;
+    fixture->device->backend->copy(fixture->stream, &norm_squared, fixture->flat.norm_squared,
+                                   sizeof norm_squared);
+    fixture->device->backend->stream_synchronize(fixture->stream);
+    return norm_squared;
+}
+
+static void poison(struct vit_fixture *fixture, float *values, int64_t count)
+{
+    float *nans = malloc((size_t)count * sizeof *nans);
+    ENSURE(nans != NULL, "no memory for %lld numbers", (long long)count);
+    for (int64_t i = 0; i < count; i++)
+        nans[i] = NAN;
+    fixture->device->backend->copy(fixture->stream, values, nans, (size_t)count * sizeof *nans);
+    fixture->device->backend->stream_synchronize(fixture->stream);
+    free(nans);
+}
+
+void vit_fixture_poison(struct vit_fixture *fixture)
+{
+    for (int u = 0; u < fixture->flat.count; u++) {
+        const struct flat_buffer *buffer = &fixture->flat.buffers[u];
+        poison(fixture, buffer->whole_gradient, buffer->padded);
+    }
 }
 
 double vit_fixture_loss(struct vit_fixture *fixture)

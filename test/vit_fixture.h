@@ -76,6 +76,10 @@ void vit_fixture_run(struct vit_fixture *fixture, int64_t first, int64_t count, 
 
 /* Zeroes gradients and sums. */
 void vit_fixture_zero(struct vit_fixture *fixture);
+/* Fills all memory of gradients with NaN. */
+void vit_fixture_poison(struct vit_fixture *fixture);
+/* The squared norm that flat_norm left. */
+double vit_fixture_norm(struct vit_fixture *fixture);
 
 /* The sum of losses so far. */
 double vit_fixture_loss(struct vit_fixture *fixture);

@@ -14,10 +14,10 @@ static double bytes_of(enum data_type type, const void *tensor, double count)
     return tensor == NULL ? 0 : count * (double)type_size(type);
 }
 
-/* fp32 that is added to. */
-static double added(const float *sum, double count)
+/* fp32 that is added to, or written. */
+static double added(const float *sum, bool overwrite, double count)
 {
-    return sum == NULL ? 0 : 2 * count * sizeof(float);
+    return sum == NULL ? 0 : (overwrite ? 1 : 2) * count * sizeof(float);
 }
 
 /* An operation that only moves numbers. */
@@ -53,7 +53,8 @@ static struct counted count_linear_backward(const struct linear_backward *args)
                                      bytes_of(args->type, args->dx, rows * in + in * out) +
                                      bytes_of(args->type, args->pre, rows * in) +
                                      bytes_of(args->type, args->dweight, rows * in) +
-                                     added(args->dweight, in * out) + added(args->dbias, out),
+                                     added(args->dweight, args->overwrite, in * out) +
+                                     added(args->dbias, args->overwrite, out),
                             .size = {rows, out, in}};
 }
 
@@ -135,7 +136,8 @@ static struct counted count_convolution_backward(const struct convolution_backwa
                             .bytes = products * bytes_of(args->type, args->dy, shape.y) +
                                      bytes_of(args->type, args->dx, shape.x + shape.weight) +
                                      bytes_of(args->type, args->dweight, shape.x) +
-                                     added(args->dweight, shape.weight) + added(args->dbias, out),
+                                     added(args->dweight, args->overwrite, shape.weight) +
+                                     added(args->dbias, args->overwrite, out),
                             .size = {shape.y / (out > 0 ? out : 1), out, shape.window}};
 }
 

@@ -129,14 +129,20 @@ void cpu_batch_norm_forward(struct stream *stream, const struct batch_norm_forwa
         cpu->kernels->batch_norm->forward(args, &shared, row, smaller(row + step, rows));
 }
 
+/* Adds to a gradient, or replaces what was there. */
+static void gradient_put(float *gradient, float value, bool overwrite)
+{
+    *gradient = overwrite ? value : *gradient + value;
+}
+
 /* What this rank's sums add to the gradients, and to the running statistics. */
 static void add_to_parameters(const struct batch_norm_backward_sums *args)
 {
     const int64_t channels = args->channels;
 
     for (int64_t i = 0; args->dgamma != NULL && i < channels; i++) {
-        args->dbeta[i] += (float)args->sums[i];
-        args->dgamma[i] += (float)args->sums[channels + i];
+        gradient_put(&args->dbeta[i], (float)args->sums[i], args->overwrite);
+        gradient_put(&args->dgamma[i], (float)args->sums[channels + i], args->overwrite);
     }
     if (args->drunning_mean == NULL || args->rows == 0)
         return;
@@ -144,8 +150,9 @@ static void add_to_parameters(const struct batch_norm_backward_sums *args)
     const float share = (float)((double)args->running_weight * (double)args->rows /
                                 args->forward_sums[2 * channels]);
     for (int64_t i = 0; i < channels; i++) {
-        args->drunning_mean[i] += share * args->statistics[i];
-        args->drunning_variance[i] += share * args->statistics[2 * channels + i];
+        gradient_put(&args->drunning_mean[i], share * args->statistics[i], args->overwrite);
+        gradient_put(&args->drunning_variance[i], share * args->statistics[2 * channels + i],
+                     args->overwrite);
     }
 }
 

@@ -303,6 +303,17 @@ static void backward_copied(const struct cpu_device *cpu, const struct convoluti
         mask_relu(cpu, args->type, args->dx, args->x, elements);
 }
 
+/* All ways to make these gradients add to what is there. */
+static void gradients_zero(struct stream *stream, const struct convolution_backward *args)
+{
+    const size_t weight = (size_t)weight_elements(&args->shape), bias = (size_t)args->shape.out;
+
+    if (args->dweight != NULL)
+        cpu_zero(stream, args->dweight, weight * sizeof *args->dweight);
+    if (args->dbias != NULL)
+        cpu_zero(stream, args->dbias, bias * sizeof *args->dbias);
+}
+
 void cpu_convolution_backward(struct stream *stream, const struct convolution_backward *args)
 {
     const struct cpu_device *cpu = stream->cpu;
@@ -310,6 +321,8 @@ void cpu_convolution_backward(struct stream *stream, const struct convolution_ba
 
     if (shape->batch == 0)
         return;
+    if (args->overwrite)
+        gradients_zero(stream, args);
     if (cpu_convolution_is_narrow(shape)) {
         cpu_convolution_narrow_backward(cpu, args);
         return;

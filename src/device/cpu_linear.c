@@ -350,7 +350,7 @@ static void gradient_of_x(struct cpu_device *cpu, const struct linear_backward *
     run_product(&task, args->weight, args->in);
 }
 
-/* dweight += dy^T . x over some rows of dy and x, as they are or copies in fp32. */
+/* dweight += or = dy^T . x over some rows of dy and x, as they are or copies in fp32. */
 struct weight_task {
     struct cpu_device *cpu;
     enum data_type type; /* of x and dy as they are here */
@@ -358,6 +358,7 @@ struct weight_task {
     struct cut out_cut, in_cut;
     const void *x, *dy;
     float *dweight, *dbias;
+    bool accumulate; /* into dweight; else it is written */
     const struct product_plan *plans[2][2];
 };
 
@@ -374,7 +375,7 @@ static void make_weight_plans(struct weight_task *task)
                                             .b_stride = task->x_stride,
                                             .c_stride = task->in,
                                             .a_transposed = true,
-                                            .accumulate = true};
+                                            .accumulate = task->accumulate};
             task->plans[last_out][last_in] = product_plan(task->cpu->products, &product);
         }
 }
@@ -434,6 +435,7 @@ static void run_weight_tasks_copied(struct weight_task *task, const struct linea
                              element(args->type, args->dy, (row + r) * args->out), args->out);
         }
         run_weight_tasks(task);
+        task->accumulate = true;
     }
 }
 
@@ -455,8 +457,11 @@ static void gradient_of_weight(struct cpu_device *cpu, const struct linear_backw
                                .x = args->x,
                                .dy = args->dy,
                                .dweight = args->dweight,
-                               .dbias = args->dbias};
+                               .dbias = args->dbias,
+                               .accumulate = !args->overwrite};
 
+    if (args->overwrite && args->dbias != NULL)
+        memset(args->dbias, 0, (size_t)args->out * sizeof *args->dbias);
     if (!native || is_slow_stride(args->type, args->in) || is_slow_stride(args->type, args->out))
         run_weight_tasks_copied(&task, args);
     else

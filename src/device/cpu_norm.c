@@ -78,5 +78,9 @@ void cpu_norm_backward(struct stream *stream, const struct norm_backward *args)
         block_rows = BACKWARD_ROWS;
     int64_t blocks = (args->rows + block_rows - 1) / block_rows;
     float *sums = cpu_workspace_shared(stream->cpu, (size_t)(blocks * bytes));
+    if (args->overwrite) {
+        memset(args->dgamma, 0, (size_t)args->width * sizeof(float));
+        memset(args->dbeta, 0, (size_t)args->width * sizeof(float));
+    }
     backward_blocks(stream->cpu, args, blocks, block_rows, sums);
 }

@@ -58,6 +58,17 @@ static void samples_add(const struct cpu_device *cpu, const struct tokens_backwa
                                         args->tokens * args->width, args->width);
 }
 
+/* The gradient of token t's position, or of the class token: += or = sum. */
+static void token_gradient(const struct cpu_device *cpu, const struct tokens_backward *args,
+                           int64_t t, float *sum)
+{
+    if (sum == NULL)
+        return;
+    if (args->overwrite)
+        memset(sum, 0, (size_t)args->width * sizeof *sum);
+    samples_add(cpu, args, t, sum);
+}
+
 void cpu_tokens_backward(struct stream *stream, const struct tokens_backward *args)
 {
     const struct cpu_device *cpu = stream->cpu;
@@ -72,10 +83,10 @@ void cpu_tokens_backward(struct stream *stream, const struct tokens_backward *ar
                    at(args->dx, (b * args->tokens + first) * width, args->type), sample);
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < args->tokens; t++) {
-            if (args->dposition != NULL)
-                samples_add(cpu, args, t, args->dposition + t * width);
-            if (t < first && args->dclass_token != NULL)
-                samples_add(cpu, args, t, args->dclass_token);
+            token_gradient(cpu, args, t,
+                           args->dposition == NULL ? NULL : args->dposition + t * width);
+            if (t < first)
+                token_gradient(cpu, args, t, args->dclass_token);
         }
     }
 }

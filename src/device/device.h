@@ -4,7 +4,8 @@
  * device_open; an operation that needs workspace takes it from what `workspace_bytes` reserved.
  *
  * Tensors are dense and row-major. "type" tensors hold the compute type; sums, statistics and
- * gradients of parameters are fp32. Gradients of parameters are added to what is there. Every
+ * gradients of parameters are fp32. Gradients of parameters are added to what is there, or with
+ * `overwrite` written, whatever was there; with no rows they are not touched either way. Every
  * reduction has a fixed order, so results do not depend on the number of threads.
  * A NULL where a field says "or NULL" switches that part off. Sizes of 0 are legal and do nothing.
  */
@@ -111,6 +112,7 @@ struct linear_backward {
     void *dx;           /* [rows, in] type, or NULL; not dy */
     float *dweight;     /* [out, in], or NULL */
     float *dbias;       /* [out], or NULL */
+    bool overwrite;     /* of dweight, dbias */
     struct dropout dropout;
 };
 
@@ -134,6 +136,7 @@ struct norm_backward {
     const void *add;       /* [rows, width] type, or NULL: what flows past the branch */
     void *dx;              /* [rows, width] type */
     float *dgamma, *dbeta; /* [width], or both NULL */
+    bool overwrite;        /* of dgamma, dbeta */
 };
 
 /* softmax(q k^T * scale) v for each head, dropout on the probabilities (element (h * queries + i) *
@@ -198,6 +201,7 @@ struct tokens_backward {
     void *dpatches;      /* type */
     float *dclass_token; /* [width], or NULL */
     float *dposition;    /* [tokens, width], or NULL */
+    bool overwrite;      /* of dclass_token, dposition */
 };
 
 /* One row a sample: token 0, or the mean of tokens first..tokens-1. */
@@ -277,7 +281,7 @@ struct convolution_forward {
 };
 
 /* dx = gradient of x, where x_relu only where x > 0 (x came out of a relu, whose gradient this then
- * is). dweight, dbias are added to. */
+ * is). */
 struct convolution_backward {
     enum data_type type;
     struct convolution_shape shape;
@@ -286,6 +290,7 @@ struct convolution_backward {
     void *dx;       /* as x, or NULL; not dy */
     float *dweight; /* [out, in, kernel, kernel], or NULL */
     float *dbias;   /* [out], or NULL */
+    bool overwrite; /* of dweight, dbias */
     void *workspace;
 };
 
@@ -341,6 +346,7 @@ struct batch_norm_backward_sums {
     double *sums;
     float *dgamma, *dbeta;                    /* [channels], or both NULL */
     float *drunning_mean, *drunning_variance; /* [channels], or both NULL */
+    bool overwrite;                           /* of these four */
 };
 
 /* Second half: dx = gamma * rstd * (g - (sums of g + xhat * sums of g xhat) / all rows); without

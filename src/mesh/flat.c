@@ -271,6 +271,8 @@ static void buffer_initialize(const struct flat_model *flat, const struct flat_b
         backend->zero(flat->stream, buffer->moment1, part);
     if (buffer->moment2 != NULL)
         backend->zero(flat->stream, buffer->moment2, part);
+    if (buffer->whole_gradient != NULL)
+        backend->zero(flat->stream, buffer->whole_gradient, (size_t)buffer->padded * sizeof(float));
 }
 
 void flat_initialize(struct flat_model *flat, uint64_t seed)
@@ -282,18 +284,13 @@ void flat_initialize(struct flat_model *flat, uint64_t seed)
     for (int i = 0; i < flat->count; i++)
         buffer_initialize(flat, &flat->buffers[i], seed, chunk, CHUNK);
     free(chunk);
-    flat_zero_gradients(flat);
+    flat_begin_gradients(flat);
 }
 
-void flat_zero_gradients(struct flat_model *flat)
+void flat_begin_gradients(struct flat_model *flat)
 {
-    for (int i = 0; i < flat->count; i++) {
-        struct flat_buffer *buffer = &flat->buffers[i];
-        buffer->empty = flat->slots_gradients;
-        if (!buffer->empty && buffer->whole_gradient != NULL)
-            flat->device->backend->zero(flat->stream, buffer->whole_gradient,
-                                        (size_t)buffer->padded * sizeof(float));
-    }
+    for (int i = 0; i < flat->count; i++)
+        flat->buffers[i].empty = flat->training;
 }
 
 void flat_updated(struct flat_model *flat)
@@ -344,4 +341,9 @@ float *flat_gradient(const struct flat_model *flat, int unit, int tensor)
     const struct unit_tensor *described = &buffer->unit->tensors[tensor];
     return described->trainable && flat->training ? buffer->whole_gradient + described->offset
                                                   : NULL;
+}
+
+bool flat_overwrites_gradient(const struct flat_model *flat, int unit)
+{
+    return flat->buffers[unit].overwrites;
 }

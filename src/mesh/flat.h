@@ -40,7 +40,8 @@ struct flat_buffer {
     bool whole;          /* `weights` holds all ranks' parts as they are now */
     bool used;           /* between flat_gather_wait and flat_free */
     bool last;           /* the reduction under way is the step's last */
-    bool empty; /* nothing has come to a `gradient` with memory of its own: it counts as zero */
+    bool empty;          /* no pass of this step has added to `gradient`: it counts as zero */
+    bool overwrites;     /* the pass under way writes `whole_gradient` instead of adding to it */
     enum flat_reduction reduction;
     struct ticket *gathering, *reducing;
     struct event *ready; /* what is sent next stands */
@@ -111,13 +112,17 @@ void flat_gather_start(struct flat_model *flat, int unit);
 void flat_gather_wait(struct flat_model *flat, int unit);
 void flat_free(struct flat_model *flat, int unit);
 
-/* A step begins: all gradients are zero. */
-void flat_zero_gradients(struct flat_model *flat);
+/* A step begins: all gradients count as zero. Their memory keeps old values, which the step's first
+ * pass overwrites. */
+void flat_begin_gradients(struct flat_model *flat);
 
-/* Around a unit's backward pass. open: its whole gradient has memory, which holds what this rank
- * has added up so far, or zeros. close: this pass has added its share; `last`: it was the step's
- * last. Where whole gradients stay, only then they go over the mesh, else after each pass. */
-void flat_gradient_open(struct flat_model *flat, int unit);
+/* Around a unit's backward pass. open: its whole gradient has memory. If this memory holds nothing
+ * of the step yet and the pass has samples, each operation must overwrite its gradients
+ * (flat_overwrites_gradient); what no operation writes, frozen tensors and padding, is zero. Else
+ * it holds what this rank has added up so far, or zeros, and operations add. close: this pass has
+ * added its share; `last`: it was the step's last. Where whole gradients stay, only then they go
+ * over the mesh, else after each pass. */
+void flat_gradient_open(struct flat_model *flat, int unit, bool samples);
 void flat_gradient_close(struct flat_model *flat, int unit, bool last);
 
 /* All gradients are added up over the mesh: `gradient` is the global sum. */
@@ -155,6 +160,7 @@ bool flat_tensor_part(const struct flat_buffer *buffer, const struct unit_tensor
 /* Pointers into the whole unit, by tensor number. */
 const void *flat_weight(const struct flat_model *flat, int unit, int tensor);
 float *flat_gradient(const struct flat_model *flat, int unit, int tensor); /* NULL: frozen */
+bool flat_overwrites_gradient(const struct flat_model *flat, int unit);
 
 /* Names the first tensor (in backward order of the gradients, or forward order of the masters) with
  * a value that is not finite: "blocks.3.mlp.fc1.weight[1234]"; false when there is none. Looks at

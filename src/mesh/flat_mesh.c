@@ -144,7 +144,29 @@ static void reduction_advance(struct flat_model *flat, int unit)
         replicas_start(flat, buffer);
 }
 
-void flat_gradient_open(struct flat_model *flat, int unit)
+static void gradient_zero(const struct flat_model *flat, const struct flat_buffer *buffer,
+                          int64_t begin, int64_t end)
+{
+    if (begin < end)
+        flat->device->backend->zero(flat->stream, buffer->whole_gradient + begin,
+                                    (size_t)(end - begin) * sizeof(float));
+}
+
+/* Zeroes what no operation of a backward pass writes. */
+static void gradient_zero_gaps(const struct flat_model *flat, const struct flat_buffer *buffer)
+{
+    int64_t end = 0;
+    for (int t = 0; t < buffer->unit->tensor_count; t++) {
+        const struct unit_tensor *tensor = &buffer->unit->tensors[t];
+        if (!tensor->trainable)
+            continue;
+        gradient_zero(flat, buffer, end, tensor->offset);
+        end = tensor->offset + tensor->count;
+    }
+    gradient_zero(flat, buffer, end, buffer->padded);
+}
+
+void flat_gradient_open(struct flat_model *flat, int unit, bool samples)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
     struct flat_slot *slot = &flat->slots[unit % FLAT_SLOTS];
@@ -153,13 +175,17 @@ void flat_gradient_open(struct flat_model *flat, int unit)
     /* The unit that had its turn in this slot before. */
     for (int other = unit % FLAT_SLOTS; other < flat->count; other += FLAT_SLOTS)
         reduction_advance(flat, other);
-    if (!flat->slots_gradients)
-        return;
-    ENSURE(slot->gradient_unit < 0, "the gradient of %s has no memory", buffer->unit->name);
-    slot->gradient_unit = unit;
-    buffer->whole_gradient = slot->whole_gradient;
-    flat->device->backend->zero(flat->stream, buffer->whole_gradient,
-                                (size_t)buffer->padded * sizeof(float));
+    if (flat->slots_gradients) {
+        ENSURE(slot->gradient_unit < 0, "the gradient of %s has no memory", buffer->unit->name);
+        slot->gradient_unit = unit;
+        buffer->whole_gradient = slot->whole_gradient;
+    }
+    bool first = flat->slots_gradients || buffer->empty;
+    buffer->overwrites = first && samples;
+    if (buffer->overwrites)
+        gradient_zero_gaps(flat, buffer);
+    else if (first)
+        gradient_zero(flat, buffer, 0, buffer->padded);
 }
 
 void flat_gradient_close(struct flat_model *flat, int unit, bool last)
@@ -167,6 +193,8 @@ void flat_gradient_close(struct flat_model *flat, int unit, bool last)
     struct flat_buffer *buffer = &flat->buffers[unit];
     ENSURE(buffer->reduction == REDUCTION_NONE, "the gradient of %s is already being added up",
            buffer->unit->name);
+    if (!flat->slots_gradients && buffer->learns)
+        buffer->empty = false;
     if (!buffer->learns || (!last && !flat->slots_gradients))
         return;
     buffer->last = last;

@@ -71,6 +71,7 @@ static void convolution_backward(const struct convnet *convnet, const struct mod
         .dx = input_gradient(convnet, pass, node),
         .dweight = parameter_gradient(node, pass, 0),
         .dbias = node->bias ? parameter_gradient(node, pass, 1) : NULL,
+        .overwrite = flat_overwrites_gradient(pass->flat, node->unit),
         .workspace = convnet->workspace};
     convnet->model.device->backend->convolution_backward(pass->stream, &args);
 }
@@ -133,7 +134,8 @@ static void norm_backward(const struct convnet *convnet, const struct model_pass
         .dgamma = parameter_gradient(node, pass, 0),
         .dbeta = parameter_gradient(node, pass, 1),
         .drunning_mean = flat_gradient(pass->flat, node->unit, node->states),
-        .drunning_variance = flat_gradient(pass->flat, node->unit, node->states + 1)};
+        .drunning_variance = flat_gradient(pass->flat, node->unit, node->states + 1),
+        .overwrite = flat_overwrites_gradient(pass->flat, node->unit)};
     const struct batch_norm_backward args = {.type = convnet->model.compute,
                                              .rows = rows,
                                              .channels = node->channels,
@@ -259,7 +261,9 @@ static void linear_backward(const struct convnet *convnet, const struct model_pa
                                          .x_relu = convnet->nodes[node->input].clipped,
                                          .dx = input_gradient(convnet, pass, node),
                                          .dweight = parameter_gradient(node, pass, 0),
-                                         .dbias = parameter_gradient(node, pass, 1)};
+                                         .dbias = parameter_gradient(node, pass, 1),
+                                         .overwrite =
+                                             flat_overwrites_gradient(pass->flat, node->unit)};
     convnet->model.device->backend->linear_backward(pass->stream, &args);
 }
 

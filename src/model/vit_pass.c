@@ -98,7 +98,8 @@ static void norm_gradient(const struct vit *vit, const struct model_pass *pass, 
                                        .add = add,
                                        .dx = dx,
                                        .dgamma = gradient_of(vit, pass, unit, weight),
-                                       .dbeta = gradient_of(vit, pass, unit, weight + 1)};
+                                       .dbeta = gradient_of(vit, pass, unit, weight + 1),
+                                       .overwrite = flat_overwrites_gradient(pass->flat, unit)};
     vit->model.device->backend->norm_backward(pass->stream, &args);
 }
 
@@ -127,7 +128,8 @@ static struct linear_backward linear_gradient(const struct vit *vit, const struc
                                     .rows_per_sample = tokens,
                                     .weight = weight_of(vit, pass, unit, weight),
                                     .dweight = gradient_of(vit, pass, unit, weight),
-                                    .dbias = gradient_of(vit, pass, unit, weight + 1)};
+                                    .dbias = gradient_of(vit, pass, unit, weight + 1),
+                                    .overwrite = flat_overwrites_gradient(pass->flat, unit)};
 }
 
 static void stem_forward(struct vit *vit, const struct model_pass *pass)
@@ -195,7 +197,8 @@ static void stem_backward(struct vit *vit, const struct model_pass *pass)
                                   .dx = vit->dx,
                                   .dpatches = vit->patch_tokens,
                                   .dclass_token = gradient_of(vit, pass, 0, VIT_CLASS_TOKEN),
-                                  .dposition = gradient_of(vit, pass, 0, VIT_POSITION)});
+                                  .dposition = gradient_of(vit, pass, 0, VIT_POSITION),
+                                  .overwrite = flat_overwrites_gradient(pass->flat, 0)});
     struct linear_backward embed =
         linear_gradient(vit, pass, 0, VIT_PATCH_WEIGHT, vit->patches,
                         shape->channels * shape->patch * shape->patch, shape->dim);

@@ -58,7 +58,7 @@ static void step_backward(struct step_context *step, const struct model_pass *pa
         flat_gather_wait(flat, u);
         if (u > step->first_trainable)
             flat_gather_start(flat, u - 1);
-        flat_gradient_open(flat, u);
+        flat_gradient_open(flat, u, pass->batch > 0);
         session_unit_begin(session, u);
         session->model->type->backward(session->model, pass, u);
         session_unit_end(session);
@@ -75,7 +75,7 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
     struct session *session = step->session;
     double begin = clock_now();
     if (micro->first)
-        flat_zero_gradients(&session->flat);
+        flat_begin_gradients(&session->flat);
     struct model_pass pass = session_pass(session, micro->count, true);
     pass.running_weight = micro->running_weight;
     session_phase_begin(session, STATUS_FORWARD);
