@@ -248,6 +248,11 @@ static void (*const cuda_range_begin)(const char *name) = NULL;
 static void (*const cuda_range_end)(void) = NULL;
 #endif
 
+static void cuda_capture(bool on)
+{
+    CUDA_CHECK(on ? cudaProfilerStart() : cudaProfilerStop());
+}
+
 /* ---- The device. */
 static void cuda_limits(struct device *device, struct device_limits *limits)
 {
@@ -314,6 +319,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .graph_close = cuda_graph_close,
     .range_begin = cuda_range_begin,
     .range_end = cuda_range_end,
+    .capture = cuda_capture,
     .copy = cuda_copy,
     .zero = cuda_zero,
     .convert = cuda_convert,

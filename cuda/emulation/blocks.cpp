@@ -330,6 +330,7 @@ void emulated_launch(const char *kernel, const void *function, dim3 grid, dim3 b
         grid.z > 65535)
         emulated_fault("kernel %s: a grid of %ux%ux%u blocks", kernel, grid.x, grid.y, grid.z);
     shared_check(kernel, function, shared_bytes);
+    launch_capture(kernel, grid, block);
     emulated_enqueue(stream, kernel,
                      [=]() { blocks_run(kernel, grid, block, shared_bytes, kept.get()); });
 }

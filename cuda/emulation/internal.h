@@ -99,4 +99,8 @@ void stream_must_not_capture(cudaStream_t stream, const char *call);
  * capture in mode global lasts: those that wait for the device, query it or manage its memory. */
 void thread_must_not_capture(const char *call);
 
+/* runtime.cpp */
+void launch_capture(const char *kernel, dim3 grid,
+                    dim3 block); /* for the list of captured kernels */
+
 #endif

@@ -1,10 +1,14 @@
 /* The emulated devices: one for each rank of the node, or VITTRAIN_EMULATION_DEVICES; its memory, 1
  * GiB, or VITTRAIN_EMULATION_MEMORY bytes; and failures on demand:
- * VITTRAIN_EMULATION_FAULT=CALL:CODE makes that call of the runtime library return that error. */
+ * VITTRAIN_EMULATION_FAULT=CALL:CODE makes that call of the runtime library return that error.
+ * VITTRAIN_EMULATION_CAPTURE=FILE lists the kernels launched between cudaProfilerStart and
+ * cudaProfilerStop. */
 #include "internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+
+static FILE *captured;
 
 static const struct {
     cudaError_t code;
@@ -58,6 +62,34 @@ static long long setting(const char *name, long long preset)
 {
     const char *value = getenv(name);
     return value == NULL ? preset : atoll(value);
+}
+
+cudaError_t cudaProfilerStart(void)
+{
+    EMULATED_CALL;
+    const char *name = getenv("VITTRAIN_EMULATION_CAPTURE");
+    if (name == NULL)
+        return cudaSuccess;
+    captured = fopen(name, "w");
+    ENSURE(captured != NULL, "%s cannot be written", name);
+    return cudaSuccess;
+}
+
+cudaError_t cudaProfilerStop(void)
+{
+    EMULATED_CALL;
+    if (captured != NULL)
+        ENSURE(fclose(captured) == 0, "the list of captured kernels cannot be written");
+    captured = NULL;
+    return cudaSuccess;
+}
+
+void launch_capture(const char *kernel, dim3 grid, dim3 block)
+{
+    EMULATED_CALL;
+    if (captured != NULL)
+        fprintf(captured, "%s,%ux%ux%u,%ux%ux%u\n", kernel, grid.x, grid.y, grid.z, block.x,
+                block.y, block.z);
 }
 
 cudaError_t cudaGetLastError(void)

@@ -195,6 +195,7 @@ struct options {
         double fraction;         /* of the data */
         int64_t overfit;         /* train on the first N batches only, again and again */
         bool profile;            /* time per unit and operation */
+        int64_t capture;         /* the step that an outer profiler records; 0: none */
         int64_t check_weights;   /* every N steps: do all ranks hold the same weights? */
         bool wait;               /* for the device, in each step */
         char pause[OPTION_TEXT]; /* PHASE:STEP:SECONDS (status_pause_at), or none */

@@ -421,6 +421,9 @@ const struct option_entry option_table[] = {
      .help = "Train on the first so many batches again and again; 0: on all."},
     {PLACE(debug, profile), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Time of each unit and operation, printed at the end."},
+    {PLACE(debug, capture), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
+     .help = "The step that an outer profiler records which waits for cudaProfilerStart, such as ncu "
+             "--profile-from-start off; 0: none. cuda.graph=off shows it each kernel."},
     {PLACE(debug, check_weights), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
      .help = "Every so many steps, check that all ranks hold the same weights; 0: never."},
     {PLACE(debug, wait), .kind = OPTION_IS_SWITCH, .preset = "off",

@@ -600,6 +600,9 @@ struct device_backend {
     void (*range_begin)(const char *name);
     void (*range_end)(void);
 
+    /* Starts and stops what a profiler records that waits for it; NULL where there is none. */
+    void (*capture)(bool on);
+
     /* From here on operations only (profile.c counts on it).
      * copy: any direction between device, pinned and plain memory. */
     void (*copy)(struct stream *stream, void *to, const void *from, size_t bytes);

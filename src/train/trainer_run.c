@@ -83,14 +83,28 @@ static bool interval_end(struct trainer *trainer, struct error *error)
     return true;
 }
 
+/* Starts or stops the capture by an outer profiler around the step of debug.capture. The device
+ * finishes earlier work first. */
+static void step_capture(const struct trainer *trainer, bool on)
+{
+    const struct session *session = &trainer->session;
+    const struct device_backend *backend = session->device->backend;
+    if (trainer->state.step + 1 != trainer->options.debug.capture || backend->capture == NULL)
+        return;
+    backend->stream_synchronize(session->stream);
+    backend->capture(on);
+}
+
 static bool step_advance(struct trainer *trainer, struct error *error)
 {
     struct training_state *state = &trainer->state;
     double rate = schedule_rate(&trainer->schedule, state->step);
     status_set_step(state->step + 1);
     optimizer_follow(&trainer->optimizer, &trainer->schedule, state->step);
+    step_capture(trainer, true);
     if (!step_run(&trainer->step, state->step, rate, &trainer->interval.times, error))
         return false;
+    step_capture(trainer, false);
     /* Shapes may have come for the first time, also if the run was resumed at an epoch's last step,
      * a smaller batch. A step is recorded later. */
     if (trainer->part_steps + trainer->interval.steps == 0 || state->epoch_step == 0)
