@@ -2,8 +2,12 @@
  * vit_base_patch32_224 (batch 32) and, on GPUs, vit_base_patch16_224 (batch 256). Each layer, with
  * all that is fused into it, is measured in turn with oneDNN doing just its products on all
  * threads: the ratio is what counts. Prints rows of the common CSV (README.md); the best of some
- * rounds. On GPUs there is nothing beside them but the peak. bench_device [THREADS [fp32|bf16
- * [cpu|cuda]]] */
+ * rounds. On GPUs there is nothing beside them but the peak.
+ *
+ *   bench_device [THREADS [fp32|bf16 [cpu|cuda [WHAT]]]]
+ *
+ * WHAT limits the measurement: product:SIDE is a copy and one square matrix product, the ceilings
+ * of the device; attention:BATCH:TOKENS is attention with 12 heads of 64. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +19,15 @@
 #include "device/cpu.h"
 #include "device/cpu_product.h"
 
-enum { ROUNDS = 12, TENSOR_BYTES = 50432 * 3072 * 4 };
+enum { ROUNDS = 12, HEADS = 12, HEAD_DIM = 64, TENSOR_BYTES = 50432 * 3072 * 4 };
 
 static const size_t cpu_tensor_bytes = 4160 * 3072 * 4;
+
+/* The last argument of the command. */
+struct selection {
+    long side;          /* of the product, or 0 */
+    long batch, tokens; /* of attention, or 0 */
+};
 
 struct layer {
     const char *model, *name;
@@ -49,6 +59,7 @@ struct bench {
     struct device *device;
     const struct device_backend *backend;
     bool cpu;
+    size_t tensor_bytes;
     struct stream *stream;
     struct device_limits limits;
     enum data_type type;
@@ -58,23 +69,49 @@ struct bench {
     struct run_place *place;
 };
 
+/* A tensor of random numbers: GPUs multiply zeros faster. The bits are small numbers in each type,
+ * as in `bench machine`. */
 static char *tensor(const struct bench *bench)
 {
+    enum { COUNT = 1 << 20 };
     struct error error = {0};
-    const size_t bytes = bench->cpu ? cpu_tensor_bytes : TENSOR_BYTES;
-    char *memory = bench->backend->allocate(bench->device, bytes, &error);
+    char *memory = bench->backend->allocate(bench->device, bench->tensor_bytes, &error);
+    uint32_t *numbers = malloc(COUNT * sizeof *numbers);
+    uint32_t state = 1;
 
     ENSURE(memory != NULL, "%s", error.text);
-    bench->backend->zero(bench->stream, memory, bytes);
+    ENSURE(numbers != NULL, "no memory for numbers");
+    for (int i = 0; i < COUNT; i++) {
+        state = state * 1664525 + 1013904223;
+        numbers[i] = 0x3c003c00 | (state & 0x80ff80ff);
+    }
+    for (size_t at = 0; at < bench->tensor_bytes; at += COUNT * sizeof *numbers) {
+        size_t left = bench->tensor_bytes - at, most = COUNT * sizeof *numbers;
+        bench->backend->copy(bench->stream, memory + at, numbers, left < most ? left : most);
+    }
+    bench->backend->stream_synchronize(bench->stream);
+    free(numbers);
     return memory;
 }
 
-static void bench_open(struct bench *bench, const char *backend, int threads, enum data_type type)
+static size_t tensor_bytes(const struct bench *bench, const struct selection *selection)
+{
+    if (selection->side > 0)
+        return (size_t)(selection->side * selection->side) * sizeof(float);
+    if (selection->batch > 0)
+        return (size_t)(selection->batch * selection->tokens * 3 * HEADS * HEAD_DIM) *
+               sizeof(float);
+    return bench->cpu ? cpu_tensor_bytes : TENSOR_BYTES;
+}
+
+static void bench_open(struct bench *bench, const char *backend, int threads, enum data_type type,
+                       const struct selection *selection)
 {
     struct error error = {0};
 
     bench->type = type;
     bench->cpu = strcmp(backend, "cpu") == 0;
+    bench->tensor_bytes = tensor_bytes(bench, selection);
     bench->backend = device_find(backend, &error);
     ENSURE(bench->backend != NULL, "%s", error.text);
     bench->device = bench->backend->open(0, threads, &error);
@@ -94,7 +131,9 @@ static void bench_open(struct bench *bench, const char *backend, int threads, en
     bench->pre = tensor(bench);
     bench->gradient = (float *)tensor(bench);
     bench->scratch = (float *)tensor(bench);
-    bench->place = (struct run_place *)tensor(bench);
+    bench->place = bench->backend->allocate(bench->device, sizeof *bench->place, &error);
+    ENSURE(bench->place != NULL, "%s", error.text);
+    bench->backend->zero(bench->stream, bench->place, sizeof *bench->place);
 }
 
 static void forward(const struct bench *bench, const struct layer *layer)
@@ -262,10 +301,22 @@ static void measure_layer(const struct bench *bench, const struct layer *layer)
     }
 }
 
+/* Launches of a round: so many on a GPU that waiting for it counts little. */
+static int launches_choose(const struct bench *bench, const struct attention_forward *args)
+{
+    if (bench->cpu)
+        return 1;
+    bench->backend->attention_forward(bench->stream, args);
+    bench->backend->stream_synchronize(bench->stream);
+    const double begin = clock_now();
+    bench->backend->attention_forward(bench->stream, args);
+    bench->backend->stream_synchronize(bench->stream);
+    return (int)fmax(1, fmin(20, 5e-3 / (clock_now() - begin)));
+}
+
 static void measure_attention(const struct bench *bench, const char *model, int64_t batch,
                               int64_t tokens, int64_t heads, float dropout)
 {
-    enum { HEAD_DIM = 64 };
     const struct attention_forward forward_args = {
         .type = bench->type,
         .batch = batch,
@@ -293,18 +344,21 @@ static void measure_attention(const struct bench *bench, const char *model, int6
         .dqkv = bench->pre,
         .dropout = {.rate = dropout, .place = bench->place}};
     const double product = 2.0 * (double)(batch * heads * tokens * tokens * HEAD_DIM);
+    const int launches = launches_choose(bench, &forward_args);
     double best[2] = {INFINITY, INFINITY};
     char shape[64];
 
     for (int round = 0; round < ROUNDS; round++) {
         const double begin = clock_now();
-        bench->backend->attention_forward(bench->stream, &forward_args);
+        for (int i = 0; i < launches; i++)
+            bench->backend->attention_forward(bench->stream, &forward_args);
         bench->backend->stream_synchronize(bench->stream);
         const double middle = clock_now();
-        bench->backend->attention_backward(bench->stream, &backward_args);
+        for (int i = 0; i < launches; i++)
+            bench->backend->attention_backward(bench->stream, &backward_args);
         bench->backend->stream_synchronize(bench->stream);
-        best[0] = fmin(best[0], middle - begin);
-        best[1] = fmin(best[1], clock_now() - middle);
+        best[0] = fmin(best[0], (middle - begin) / launches);
+        best[1] = fmin(best[1], (clock_now() - middle) / launches);
     }
     snprintf(shape, sizeof shape, "%lldx%lldx%lldx%d", (long long)batch, (long long)heads,
              (long long)tokens, HEAD_DIM);
@@ -330,7 +384,7 @@ static void measure_attention(const struct bench *bench, const char *model, int6
  * and a write of each number. */
 static void measure_memory(const struct bench *bench)
 {
-    const int64_t count = (bench->cpu ? (int64_t)cpu_tensor_bytes : TENSOR_BYTES) / 4;
+    const int64_t count = (int64_t)(bench->tensor_bytes / sizeof(float));
     double best = INFINITY;
 
     for (int round = 0; round < ROUNDS; round++) {
@@ -348,21 +402,79 @@ static void measure_memory(const struct bench *bench)
                                                       .unit = "GB/s"});
 }
 
+static void measure_copy(const struct bench *bench)
+{
+    double best = INFINITY;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        const double begin = clock_now();
+        bench->backend->copy(bench->stream, bench->x, bench->y, bench->tensor_bytes);
+        bench->backend->stream_synchronize(bench->stream);
+        best = fmin(best, clock_now() - begin);
+    }
+    bench_row_print(&bench->host,
+                    &(struct bench_row){.work = "ceiling: copy",
+                                        .strategy = "none",
+                                        .threads = bench->limits.threads,
+                                        .gpu = bench->cpu ? NULL : bench->limits.name,
+                                        .metric = "bandwidth",
+                                        .value = 2e-9 * (double)bench->tensor_bytes / best,
+                                        .unit = "GB/s"});
+}
+
+static void measure_product(const struct bench *bench, int64_t side)
+{
+    const struct layer square = {.rows = side, .rows_per_sample = 1, .in = side, .out = side};
+    const double count = (double)side * (double)side;
+    double best = INFINITY;
+    char shape[64];
+
+    for (int round = 0; round < ROUNDS; round++)
+        best = fmin(best, seconds_of(forward, bench, &square));
+    snprintf(shape, sizeof shape, "%lldx%lldx%lld", (long long)side, (long long)side,
+             (long long)side);
+    print_rows(bench, &(struct measured){.model = "",
+                                         .operation = "ceiling: product",
+                                         .shape = shape,
+                                         .flops = 2 * count * (double)side,
+                                         .bytes = 3 * count * (double)type_size(bench->type),
+                                         .seconds = best});
+}
+
+static void measure_models(const struct bench *bench)
+{
+    measure_memory(bench);
+    for (size_t i = 0; i < (bench->cpu ? LAYERS_OF_CPU : sizeof layers / sizeof layers[0]); i++)
+        measure_layer(bench, &layers[i]);
+    measure_attention(bench, "vit_cifar", 64, 65, 3, 0.1f);
+    measure_attention(bench, "vit_base_patch32_224", 32, 50, HEADS, 0);
+    measure_attention(bench, "vit_base_patch16_224", bench->cpu ? 8 : 256, 197, HEADS, 0);
+}
+
 int main(int argc, char **argv)
 {
     struct bench bench = {0};
+    struct selection selection = {0};
     const int threads = argc > 1 ? atoi(argv[1]) : 0;
     const char *backend = argc > 3 ? argv[3] : "cpu";
 
+    if (argc > 4 && sscanf(argv[4], "product:%ld", &selection.side) != 1 &&
+        sscanf(argv[4], "attention:%ld:%ld", &selection.batch, &selection.tokens) != 2) {
+        fprintf(stderr, "bench_device: %s is neither product:SIDE nor attention:BATCH:TOKENS\n",
+                argv[4]);
+        return 2;
+    }
     bench_open(&bench, backend, threads,
-               argc > 2 && strcmp(argv[2], "bf16") == 0 ? TYPE_BF16 : TYPE_FP32);
+               argc > 2 && strcmp(argv[2], "bf16") == 0 ? TYPE_BF16 : TYPE_FP32, &selection);
     bench_host_look(&bench.host);
     bench_header_print();
-    measure_memory(&bench);
-    for (size_t i = 0; i < (bench.cpu ? LAYERS_OF_CPU : sizeof layers / sizeof layers[0]); i++)
-        measure_layer(&bench, &layers[i]);
-    measure_attention(&bench, "vit_cifar", 64, 65, 3, 0.1f);
-    measure_attention(&bench, "vit_base_patch32_224", 32, 50, 12, 0);
-    measure_attention(&bench, "vit_base_patch16_224", bench.cpu ? 8 : 256, 197, 12, 0);
+    if (selection.side > 0) {
+        measure_copy(&bench);
+        measure_product(&bench, selection.side);
+    } else if (selection.batch > 0) {
+        measure_attention(&bench, "", selection.batch, selection.tokens, HEADS, 0);
+    } else {
+        measure_models(&bench);
+    }
     return 0;
 }
