@@ -1,73 +1,133 @@
 #!/bin/bash
-# Packs the program with what it needs besides the C library and the GPU's: MPI with its launcher and plugins,
-# HDF5, oneDNN and the rest, the tests of device operations, decks, benchmarks. For a machine with a GPU that
-# has none of these: unpack it anywhere and run benchmarks/gpu.sh in it, which sets up the rest.
+# Packs the built program with everything that benchmarks/gpu.sh needs on a machine with a GPU that has neither MPI nor
+# HDF5 and cannot fetch anything: libraries, MPI's launcher and plugins, tests of operations, headers and flags to build
+# vittrain-cuda.so again, and losses of the CPU to compare with. Sources, scripts and data are not packed: they are
+# tracked and travel with the working tree, in which the bundle is unpacked.
 #
-#   benchmarks/bundle.sh [FILE]        (default: vittrain-bundle.tar.xz)
+#   benchmarks/bundle.sh [FILE]        (default: vittrain-bundle.tar.gz)
 #
-# Build first: make vittrain vittrain-cuda.so, and the tests (make check TESTS=). The C library there must be as new
-# as the one here. Exit status 1 when the file would be larger than 60 MB.
+# Configure with --with-cuda-arch=90 and build first: make, make check TESTS=, make benchmarks/bench_device. The C library
+# of the other machine must be at least as new as the one here. Exit status 1 if the file is larger than 35 MB or if tree
+# and file together are larger than 64 MiB.
+# Environment, for tests: MODULE (in place of vittrain-cuda.so), BUNDLE_LEVEL (of gzip), BUNDLE_MOST (bytes), and what
+# gpu/losses.sh names.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
-out=${1:-vittrain-bundle.tar.xz}
-most=60000000
+out=${1:-vittrain-bundle.tar.gz}
+module=${MODULE:-vittrain-cuda.so}
+bundle_most=${BUNDLE_MOST:-35000000}
+tree_most=$((64 << 20))
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 bundle=$stage/vittrain-bundle
-mkdir -p "$bundle"/{bin,lib/openmpi,lib/pmix,share,test}
+mkdir -p "$bundle"/{bin,lib/openmpi,lib/pmix,share,test,benchmarks,include,losses}
 
-for file in vittrain vittrain-cuda.so; do
-    [[ -e $file ]] || { echo "bundle.sh: no $file: run make first (with nvcc for vittrain-cuda.so)" >&2; exit 2; }
+fail() { echo "bundle.sh: $*" >&2; exit 2; }
+
+# ---- The program and the tests of operations.
+flags=$(make -s nvcc-flags)
+if [[ $module == vittrain-cuda.so ]]; then
+    [[ $(grep -o 'code=sm_[0-9a-z]*' <<<"$flags") == code=sm_90 ]] ||
+        fail "vittrain-cuda.so is not built for sm_90 alone: configure with --with-cuda-arch=90 and build again"
+fi
+tests="$(grep -v '^#' test/devices) test_vit_device test_convnet_device"
+for file in vittrain "$module" benchmarks/bench_device $(printf 'test/%s ' $tests); do
+    [[ -e $file ]] || fail "no $file: run make, make check TESTS= and make benchmarks/bench_device first"
+done
+cp vittrain "$bundle"
+cp "$module" "$bundle/vittrain-cuda.so"
+[[ ! -e test/cudnn_engines ]] || cp test/cudnn_engines "$bundle/test"
+
+# One program holds all tests and bench_device, since each alone contains most of the library: 10 MB less. Its name, a
+# link's, selects the one that runs.
+{
+    echo '#include <string.h>'
+    for name in $tests bench_device; do echo "int main_$name(int argc, char **argv);"; done
+    echo 'int main(int argc, char **argv) {'
+    echo 'const char *slash = strrchr(argv[0], 47), *name = slash != NULL ? slash + 1 : argv[0];'
+    for name in $tests bench_device; do echo "if (strcmp(name, \"$name\") == 0) return main_$name(argc, argv);"; done
+    echo 'return 2; }'
+} >"$stage/main.c"
+cc -c -o "$stage/main.o" "$stage/main.c"
+objects=$stage/main.o
+for file in $(printf 'test/%s ' $tests) benchmarks/bench_device; do
+    name=${file##*/}
+    objcopy --redefine-sym "main=main_$name" "$file.o" "$stage/$name.o"
+    objects="$objects $stage/$name.o"
+    ln -s ../bin/operations "$bundle/$file"
+done
+make -s bundle-link BUNDLE_OUTPUT="$bundle/bin/operations" BUNDLE_OBJECTS="$objects"
+
+# ---- What building vittrain-cuda.so needs besides nvcc and the sources.
+echo "$flags" >"$bundle/nvcc.flags"
+. benchmarks/gpu/build.sh
+sources_sum >"$bundle/sources.sum"
+cp cuda/nvml.module.o "$bundle"
+mapfile -t include < <(grep -o -- '-I[^ ]*' <<<"$flags")
+include+=("-I$(dirname "$(make -s cuda-library-dir)")/include")
+header_folder() { # HEADER: the folder in which the compiler finds it, or nothing
+    echo "#include <$1>" | c++ "${include[@]}" -x c++ -M - 2>/dev/null | tr -s ' \\' '\n' | grep "/$1\$" | head -n 1 |
+        xargs -r dirname
+}
+cp -rL "$(header_folder Random123/philox.h)" "$bundle/include"
+for name in cudnn nccl; do
+    folder=$(header_folder $name.h)
+    [[ -z $folder ]] || cp -L "$folder/$name"*.h "$bundle/include"
 done
 
-# ---- The program, tests of operations, benchmarks.
-cp vittrain vittrain-cuda.so "$bundle"
-cp -rL input benchmarks "$bundle"
-rm -rf "$bundle/benchmarks/results"
-find "$bundle/benchmarks" -type f \( -name '*.o' -o -name 'bench_*' ! -name '*.py' ! -name '*.c' \) -delete
-cp test/devices test/ranks test/run_test.sh "$bundle/test"
-cp -r test/vectors "$bundle/test"
-while read -r name _; do
-    [[ $name == \#* || -z $name ]] && continue
-    [[ -x test/$name ]] || { echo "bundle.sh: no test/$name: make check TESTS=" >&2; exit 2; }
-    cp "test/$name" "$bundle/test"
-done < <(cat test/devices; printf '%s\n' test_vit_device test_convnet_device)
-
-# ---- Open MPI: launcher, daemon, plugins, texts of its errors. It finds them by OPAL_PREFIX and the settings in
-# the file env.
+# ---- Open MPI: launcher, plugins, texts of its errors. It finds them by the settings in `env`.
 asked() { # DIRECTORY
     ompi_info --parsable --path "$1" | sed -n "s/^path:$1://p"
 }
 cp -L "$(command -v orterun || command -v mpirun)" "$bundle/bin/mpirun"
-cp -L "$(command -v orted)" "$bundle/bin/orted"
 cp -L "$(asked pkglibdir)"/mca_*.so "$bundle/lib/openmpi"
 cp -rL "$(asked pkgdatadir)" "$bundle/share/openmpi"
-pmix=$(ldd "$bundle/lib/openmpi/mca_pmix_ext3x.so" 2>/dev/null | sed -n 's/.*libpmix[^ ]* => \([^ ]*\).*/\1/p')
-if [[ -n $pmix ]]; then
-    find "$(dirname "$(readlink -f "$pmix")")" -path '*pmix*/mca_*.so' -exec cp -L {} "$bundle/lib/pmix" \;
-fi
-# Fabrics and accelerators of which one machine has none, with large libraries behind them.
+pmix=$(ldd "$bundle"/lib/openmpi/mca_pmix_ext3x.so 2>/dev/null | sed -n 's/.*libpmix[^ ]* => \([^ ]*\).*/\1/p')
+[[ -z $pmix ]] || cp -L "$(dirname "$(readlink -f "$pmix")")"/pmix/pmix_mca_*.so "$bundle/lib/pmix"
+# One machine needs no fabrics, and no transport for what MPI-IO and one-sided calls do between nodes.
 rm -f "$bundle"/lib/openmpi/mca_{mtl_ofi,mtl_psm*,btl_ofi,btl_openib,btl_usnic,pml_ucx,osc_ucx,atomic_ucx,common_*,spml_*,scoll_*,memheap_*,sshmem_*,fs_*,fbtl_*,fcoll_*,io_*}*.so
 
-# ---- The libraries behind all that, but the C library's own.
+# ---- The libraries that all of these load, except the C library and CUDA's.
 c_library='/(ld-linux|libc\.so|libm\.so|libdl\.so|libpthread|librt\.so|libresolv|libutil\.so|libanl|libnss_|libmvec)'
+compiler_library='/(libstdc\+\+|libgcc_s)' # the machine's may be newer, and what nvcc builds there needs them
 gpu_library='/(libcublas|libcudnn|libnccl|libcuda)'
 { find "$bundle" -type f \( -perm -u+x -o -name '*.so' \) -exec ldd {} + 2>/dev/null || true; } |
-    sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | sort -u | grep -vE "$c_library|$gpu_library" |
-    while read -r library; do cp -L "$library" "$bundle/lib"; done # not found: reported at the start there
+    sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | sort -u | grep -vE "$c_library|$compiler_library|$gpu_library" |
+    while read -r library; do cp -L "$library" "$bundle/lib"; done
+# ICU's tables (31 MB) serve libxml2 for rare character sets, and libxml2 serves libarchive for XAR archives: nothing here
+# reads any. An empty table satisfies the loader; ICU itself reports it as unusable when asked.
+for library in "$bundle"/lib/libicudata.so.*; do
+    [[ -e $library ]] || continue
+    name=$(basename "$library")
+    version=${name#libicudata.so.}
+    echo "const char icudt${version%%.*}_dat[64] = {0};" |
+        cc -shared -fPIC -nostdlib -Wl,-soname,"$name" -o "$library" -x c -
+done
 
 cat >"$bundle/env" <<'END'
-# Source this in the bundle's folder: . ./env
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-export OPAL_PREFIX=$here PATH=$here/bin:$PATH LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export OMPI_MCA_mca_base_component_path=$here/lib/openmpi PMIX_MCA_mca_base_component_path=$here/lib/pmix
-export OMPI_MCA_plm_rsh_agent=/bin/false OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_orte_launch_agent=$here/bin/orted
+# Sourced by benchmarks/gpu.sh for programs of this bundle only; `build` is the bundle's folder.
+export OPAL_PREFIX=$build PATH=$build/bin:$PATH LD_LIBRARY_PATH=$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export OMPI_MCA_mca_base_component_path=$build/lib/openmpi PMIX_MCA_mca_base_component_path=$build/lib/pmix
+export OMPI_MCA_plm=isolated OMPI_MCA_btl_vader_single_copy_mechanism=none
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 END
-find "$bundle/lib" "$bundle/bin" "$bundle/test" -maxdepth 2 -type f -exec strip --strip-unneeded {} + 2>/dev/null || true
+find "$bundle" -type f \( -name '*.so*' -o -perm -u+x \) -exec strip --strip-unneeded {} + 2>/dev/null || true
 
-tar -C "$stage" -cf - vittrain-bundle | xz -T0 -6 >"$out"
+# ---- Losses of the CPU.
+here=$PWD/benchmarks scratch=$stage VITTRAIN=$PWD/vittrain
+. benchmarks/common.sh
+. benchmarks/gpu/losses.sh
+for work in $loss_works; do
+    for precision in $loss_precisions; do
+        losses_reference "${work%:*}" "${work#*:}" "$precision" "$bundle/losses" || fail "no losses of $work in $precision"
+    done
+done
+
+tar -C "$stage" -cf - vittrain-bundle | gzip -"${BUNDLE_LEVEL:-9}" >"$out"
 size=$(stat -c %s "$out")
-echo "$out: $((size / 1000000)) MB"
-((size <= most)) || { echo "bundle.sh: larger than $((most / 1000000)) MB" >&2; exit 1; }
+tree=$(git ls-files -z 2>/dev/null | xargs -0 -r stat -c %s | awk '{ sum += $1 } END { printf "%d", sum }')
+echo "$out: $((size / 1000000)) MB; with the tracked files $(((size + tree) / 1000000)) MB"
+((size <= bundle_most)) || { echo "bundle.sh: $out is larger than $((bundle_most / 1000000)) MB" >&2; exit 1; }
+((size + tree <= tree_most)) ||
+    { echo "bundle.sh: $out and the tracked files are larger than $((tree_most >> 20)) MiB" >&2; exit 1; }

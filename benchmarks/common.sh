@@ -1,6 +1,7 @@
 # What the benchmarks' scripts share: the table that all write and read (README.md has its columns), and short
 # training runs. Sourced by sh and bash after `here` is set to this folder; Python has bench_common.py, C
-# src/app/bench_row.c. Environment: VITTRAIN, MPIRUN, VITTRAIN_BENCH_GPU (the GPU that computes).
+# src/app/bench_row.c. Environment: VITTRAIN, MPIRUN, VITTRAIN_BENCH_GPU (the GPU that computes). The variable `launcher` is
+# a command that starts our programs, or empty.
 
 vittrain=$(readlink -f "${VITTRAIN:-$here/../vittrain}" || true)
 mpirun=${MPIRUN:-mpirun --oversubscribe}
@@ -18,8 +19,8 @@ host_memory=$(awk '$1 == "MemTotal:" { printf "%.0f", $2 / 1048576 }' /proc/memi
 
 # program_look: which program it is: sets `program_version`, `program_commit`.
 program_look() {
-    program_version=$("$vittrain" --version | sed -n '1s/^vittrain \([^ ]*\).*/\1/p')
-    program_commit=$("$vittrain" --version | sed -n '1s/.*(commit \([^)]*\)).*/\1/p')
+    program_version=$(${launcher:-} "$vittrain" --version | sed -n '1s/^vittrain \([^ ]*\).*/\1/p')
+    program_commit=$(${launcher:-} "$vittrain" --version | sed -n '1s/.*(commit \([^)]*\)).*/\1/p')
 }
 
 # row WORK MODEL BATCH PRECISION STRATEGY RANKS THREADS METRIC VALUE UNIT: prints one. The variables framework, version,
@@ -123,6 +124,9 @@ column_of() {
 # The first two steps are longer: memory is touched for the first time.
 median_step() { column_of "$1/metrics.csv" step_seconds 2 | median; } # RUN_FOLDER
 
+# The last lines of a log, which explain a failure.
+explain() { grep -v '^ *$' "$1" | tail -n "${2:-3}" | sed 's/^/    /'; } # FILE [LINES]
+
 # What train.precision=auto chose.
 precision_used() { sed -n 's/.*computing in \(fp32\|bf16\|fp16\).*/\1/p' "$1" | head -n 1; } # LOG
 
@@ -143,9 +147,9 @@ train_steps() {
     # MPIRUN may be several words. One rank needs none.
     # shellcheck disable=SC2086
     if [ "$train_ranks" = 1 ]; then
-        (cd "$scratch/home" && exec timeout "${RUN_LIMIT:-300}" "$vittrain" "$@")
+        (cd "$scratch/home" && exec ${launcher:-} timeout "${RUN_LIMIT:-300}" "$vittrain" "$@")
     else
-        (cd "$scratch/home" && exec timeout "${RUN_LIMIT:-300}" $mpirun "$@")
+        (cd "$scratch/home" && exec ${launcher:-} timeout "${RUN_LIMIT:-300}" $mpirun "$@")
     fi >"$scratch/$train_name.log" 2>&1 </dev/null || train_status=$?
     [ $train_status != 0 ] || return 0
     if [ $train_status = 124 ]; then

@@ -1,8 +1,10 @@
 """Seconds of one training step with PyTorch: forward, cross-entropy, backward, clip to norm 1, AdamW, on one
 synthetic batch. Prints a row of the benchmarks' CSV. With --ranks N: DistributedDataParallel over gloo, or
-fully_shard of each block and of the rest."""
+fully_shard of each block and of the rest. With --serve: reads lines "MODEL BATCH VARIANT SECONDS" from standard
+input (VARIANT: eager, compiled or reduce-overhead) and answers each with a row, or with "failed: REASON"."""
 
 import argparse
+import copy
 import os
 import statistics
 import sys
@@ -17,6 +19,8 @@ def parse():
     parser.add_argument("--batch", type=int, default=32, help="global batch")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--mode", default="default", help="torch.compile's, such as reduce-overhead")
+    parser.add_argument("--serve", action="store_true", help="measure what standard input asks for")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: one GPU, one rank")
     parser.add_argument("--optimizer", choices=["fused", "foreach"], default="fused")
     parser.add_argument("--ranks", type=int, default=1)
@@ -57,7 +61,7 @@ def make_step(options, threads):
         else:
             trained = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
     if options.compile:
-        trained = torch.compile(trained)
+        trained = torch.compile(trained, mode=options.mode, dynamic=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.05,
                                   **{options.optimizer: True})
     batch = options.batch // options.ranks
@@ -94,11 +98,75 @@ def measure_queued(step, options):
     return statistics.median(times)
 
 
+def framework_of(options):
+    if not options.compile:
+        return "pytorch-eager"
+    return "pytorch-compiled" if options.mode == "default" else f"pytorch-{options.mode}"
+
+
+def print_seconds(options, version, threads, metric, value):
+    print_row(framework=framework_of(options), version=version,
+              work="training step" if metric == "step" else "start", model=options.model, batch=options.batch,
+              precision=options.precision, strategy=options.strategy if options.ranks > 1 else "none",
+              ranks=options.ranks, threads=threads, metric=metric, value=f"{value:.4g}", unit="s")
+
+
+def measure(step, options):
+    """Seconds of one step."""
+    if options.device == "cuda":
+        return measure_queued(step, options)
+    times = []
+    for _ in range(options.steps):
+        begin = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def prepare(options, variant, threads):
+    """A step of this variant after its warm-up, the version of PyTorch, and the seconds of a step, roughly."""
+    options = copy.copy(options)
+    options.compile = variant != "eager"
+    options.mode = variant if variant == "reduce-overhead" else "default"
+    step, version = make_step(options, threads)
+    for _ in range(options.warmup + 3):
+        step()
+    options.steps = 3
+    return step, version, options, measure(step, options)
+
+
+def serve(options, threads):
+    """Variants of one model and batch stay ready, so that measurements in turns do not compile again."""
+    import torch
+    ready, prepared = {}, None
+    for line in sys.stdin:
+        try:
+            model, batch, variant, seconds = line.split()
+            if prepared != (model, batch):
+                ready.clear()
+                torch._dynamo.reset()
+                prepared = (model, batch)
+                options.model, options.batch = model, int(batch)
+            if variant not in ready:
+                ready[variant] = prepare(options, variant, threads)
+            step, version, chosen, once = ready[variant]
+            chosen.steps = max(3, int(float(seconds) / once / 5))
+            print_seconds(chosen, version, threads, "step", measure(step, chosen))
+        except Exception as error:  # the next request may work
+            ready.clear()
+            print("failed:", " ".join(f"{type(error).__name__}: {error}".split())[:300], flush=True)
+        if options.device == "cuda":
+            torch.cuda.empty_cache()
+
+
 def main():
     options = parse()
     threads = options.threads or max(1, len(os.sched_getaffinity(0)) // options.ranks)
     if options.ranks > 1 and "RANK" not in os.environ:
         sys.exit(spawn_ranks(options.ranks, threads))
+    if options.serve:
+        serve(options, threads)
+        return
     step, version = make_step(options, threads)
     if options.epoch_seconds_of_start:
         float(step())
@@ -106,18 +174,9 @@ def main():
     else:
         for _ in range(options.warmup):
             step()
-        times = []
-        for _ in range(options.steps if options.device == "cpu" else 0):
-            begin = time.perf_counter()
-            step()
-            times.append(time.perf_counter() - begin)
-        metric = "step"
-        value = statistics.median(times) if times else measure_queued(step, options)
+        metric, value = "step", measure(step, options)
     if int(os.environ.get("RANK", "0")) == 0:
-        print_row(framework="pytorch-compiled" if options.compile else "pytorch-eager", version=version,
-                  work="training step" if metric == "step" else "start", model=options.model, batch=options.batch,
-                  precision=options.precision, strategy=options.strategy if options.ranks > 1 else "none",
-                  ranks=options.ranks, threads=threads, metric=metric, value=f"{value:.4f}", unit="s")
+        print_seconds(options, version, threads, metric, value)
     if options.ranks > 1:
         import torch.distributed as distributed
         distributed.destroy_process_group()

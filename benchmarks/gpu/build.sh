@@ -1,0 +1,48 @@
+# Part build: vittrain-cuda.so from cuda/*.cu by nvcc alone, as the build that made the bundle would (nvcc.flags). CUDA's
+# headers and libraries come from nvcc's folder, from Python's packages, or, headers only, from the bundle. Environment: JOBS.
+# bundle.sh sources this file, too, to note the sources that its module was built from.
+
+sources_sum() { cat cuda/*.cu cuda/*.h src/device/*.h | cksum; }
+
+part_build() {
+    if [[ $(sources_sum) == "$(cat "$build/sources.sum" 2>/dev/null)" ]]; then
+        echo "$build/vittrain-cuda.so is built from these sources"
+        return
+    fi
+    printf '\n== vittrain-cuda.so (%s s)\n' "$SECONDS"
+    module_build && sources_sum >"$build/sources.sum"
+}
+
+cuda_library() { # NAME: the file to link to
+    local folder
+    for folder in ${cuda_libraries//:/ } ; do
+        ls "$folder/lib$1.so"* 2>/dev/null | head -n 1
+    done | head -n 1
+}
+
+module_build() {
+    local nvcc flags folder source name objects=$build/objects libraries=()
+    nvcc=$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc) || { miss "vittrain-cuda.so: no nvcc"; return 1; }
+    [[ -s $build/nvcc.flags ]] || { miss "vittrain-cuda.so: no $build/nvcc.flags (bundle.sh): use make"; return 1; }
+    flags=$(cat "$build/nvcc.flags")
+    for folder in ${python_cuda:+"$python_cuda"/*/include} "$build/include"; do
+        [[ ! -d $folder ]] || flags="$flags -I$folder"
+    done
+    for name in cublasLt cudnn nccl; do
+        libraries+=("$(cuda_library $name)")
+        [[ -n ${libraries[-1]} ]] || { miss "vittrain-cuda.so: no lib$name"; return 1; }
+    done
+    mkdir -p "$objects"
+    # shellcheck disable=SC2086
+    for source in cuda/*.cu; do
+        name=$(basename "$source" .cu)
+        printf '%s\0' "$nvcc $flags -c -o $objects/$name.o $source"
+    done | timeout "$(left)" xargs -0 -n 1 -P "${JOBS:-16}" sh -c >"$scratch/log" 2>&1 ||
+        { fail "vittrain-cuda.so"; explain "$scratch/log" 30; return 1; }
+    cp "$build/nvml.module.o" "$objects/"
+    "$nvcc" -shared -o "$scratch/module" "$objects"/*.o "${libraries[@]}" >"$scratch/log" 2>&1 ||
+        { fail "vittrain-cuda.so"; explain "$scratch/log" 30; return 1; }
+    mv "$scratch/module" "$build/vittrain-cuda.so"
+    grep -E 'warning|error' "$scratch/log"
+    echo "$build/vittrain-cuda.so: $(stat -c %s "$build/vittrain-cuda.so") bytes"
+}

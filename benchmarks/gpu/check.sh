@@ -1,0 +1,63 @@
+# Part check: is the machine sound, what can it reach, and does every operation compute what it should on it?
+# Environment: TESTS (names in test/), STEP_WORKS ("MODEL:BATCH ..."), SIDE (of the product), MODEL_SETTINGS.
+
+part_check() {
+    nvidia-smi | head -n 15
+    stage doctor 20 doctor
+    stage ceilings 20 ceilings
+    local name work
+    for name in ${TESTS:-$(grep -v '^#' test/devices) test_vit_device test_convnet_device}; do
+        stage "operations: $name" 15 operation_test "$name"
+    done
+    for work in ${STEP_WORKS:-vit_cifar:64 vit_base_patch32_224:64 resnet18:64}; do
+        stage "steps of $work, with and without a graph" 30 steps_recorded "${work%:*}" "${work#*:}"
+    done
+    stage "cuDNN's engines" 20 cudnn_engines
+    stage "ceilings of PyTorch" 45 ceilings_pytorch
+}
+
+doctor() {
+    # shellcheck disable=SC2086
+    "$launcher" timeout 60 "$vittrain" doctor $gpu_settings ||
+        { fail "doctor: exit status $?"; return 1; }
+}
+
+# The test prints the device that it ran on.
+operation_test() { # NAME
+    local name=$1 device
+    [[ -x $build/test/$name ]] || { miss "$name: no $build/test/$name"; return 1; }
+    if ! VITTRAIN_TEST_DEVICE=cuda "$launcher" timeout 60 "$build/test/$name" >"$scratch/test" 2>&1; then
+        fail "$name"
+        grep -vE '^(ok|1\.\.)' "$scratch/test" | head -n 20
+        return 1
+    fi
+    device=$(sed -n 's/^# device: //p' "$scratch/test" | head -n 1)
+    [[ -n $device ]] || { fail "$name: did not run on a GPU"; return 1; }
+    echo "$name: $(grep -c '^ok' "$scratch/test") passed on $device"
+}
+
+# A recorded step is the same kernels: the losses have the same bits. The third step is the first to be recorded.
+steps_recorded() { # MODEL BATCH
+    local model=$1 batch=$2 graph
+    for graph in off on; do
+        gpu_steps "$graph" "$model" "$batch" 2 cuda.graph=$graph || { fail "$model, cuda.graph=$graph"; return 1; }
+        column_of "$scratch/$graph/metrics.csv" loss 0 >"$scratch/losses-$graph"
+    done
+    echo "$model, batch $batch: losses $(tr '\n' ' ' <"$scratch/losses-off")"
+    cmp -s "$scratch/losses-off" "$scratch/losses-on" ||
+        { fail "$model: other losses with cuda.graph=on: $(tr '\n' ' ' <"$scratch/losses-on")"; return 1; }
+}
+
+# The properties of this GPU in the form in which cuDNN's heuristics can be asked without one.
+cudnn_engines() {
+    [[ -x $build/test/cudnn_engines ]] || { miss "cuDNN's engines: no $build/test/cudnn_engines"; return 1; }
+    "$launcher" timeout 60 "$build/test/cudnn_engines" --device-json >"$out/cudnn-device.json" 2>"$scratch/log" ||
+        { fail "cuDNN's engines"; explain "$scratch/log"; return 1; }
+}
+
+# By another program on the same machine.
+ceilings_pytorch() {
+    timeout 90 "$python" "$here/gpu/pytorch_kernels.py" product:"$side" >"$scratch/rows" 2>"$scratch/log" ||
+        { miss "ceilings of PyTorch: $(explain "$scratch/log" 1)"; return 1; }
+    tee -a "$csv" <"$scratch/rows"
+}

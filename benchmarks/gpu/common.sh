@@ -1,0 +1,110 @@
+# What the parts of gpu.sh share: the folders, the time that is left, what was done, and how programs are run.
+# Sourced by gpu.sh with `here` set to benchmarks.
+
+out=${OUT:-gpu-results}
+mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
+csv=$out/gpu.csv
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+python=${PYTHON:-python3}
+failed=0 missed=()
+
+# ---- The build: a bundle, or this checkout.
+build=${BUNDLE:-vittrain-bundle}
+[[ -x $build/vittrain ]] || build=.
+build=$(cd "$build" && pwd)
+for file in vittrain vittrain-cuda.so benchmarks/bench_device; do
+    [[ -e $build/$file ]] || { echo "gpu.sh: no $build/$file: build it, or unpack a bundle (bundle.sh)" >&2; exit 2; }
+done
+choices=$build/gpu-choices # cuda.cache
+# CUDA's libraries may be a part of Python's packages.
+python_cuda=$("$python" -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null)
+cuda_libraries=
+for folder in ${python_cuda:+"$python_cuda"/*/lib} /usr/local/cuda/lib64; do
+    [[ ! -d $folder ]] || cuda_libraries=$cuda_libraries${cuda_libraries:+:}$folder
+done
+VITTRAIN=$build/vittrain MPIRUN=${MPIRUN:-mpirun --oversubscribe}
+launcher=$here/gpu/run
+export VITTRAIN_BUILD=$build VITTRAIN_CUDA_LIBRARIES=$cuda_libraries
+export VITTRAIN_CUDA_MODULE=${VITTRAIN_CUDA_MODULE:-$build/vittrain-cuda.so}
+export srcdir=$PWD # where tests find their vectors
+VITTRAIN_BENCH_GPU=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -n 1 | tr -d ,)
+export VITTRAIN_BENCH_GPU
+
+# ---- Time.
+part_begin() { # PART
+    part=$1 begun=$SECONDS
+    case $part in
+    check) limit=240 ;;
+    losses) limit=300 ;;
+    speed) limit=540 ;;
+    *) limit=480 ;;
+    esac
+    limit=${LIMIT:-$limit}
+    build_sum=$(cat "$vittrain" "$VITTRAIN_CUDA_MODULE" | cksum | cut -d ' ' -f 1)
+}
+left() { echo $((limit - (SECONDS - begun))); }
+
+# stage NAME SECONDS COMMAND...: runs the command, which takes about so long, unless an earlier call did it with the same
+# build or too little time is left. It counts as done if it succeeds; what is not possible here is named by `miss` and fails.
+stage() {
+    local name=$1 seconds=$2 done_line
+    shift 2
+    done_line="$build_sum $name"
+    grep -qxsF "$done_line" "$out/gpu-done.txt" && return
+    if (($(left) < seconds)); then
+        missed+=("$name: $limit s of $part are nearly over")
+        return
+    fi
+    printf '\n== %s (%s s)\n' "$name" "$SECONDS"
+    if "$@"; then echo "$done_line" >>"$out/gpu-done.txt"; fi
+}
+fail() { # WHAT: counts a failure, and fails
+    echo "FAILED: $*"
+    failed=$((failed + 1))
+    return 1
+}
+miss() { # WHAT: names what this machine cannot do, and fails
+    missed+=("$*")
+    return 1
+}
+
+report() { row "$1" "$2" "$3" bf16 none 1 1 "$4" "$5" "$6" | tee -a "$csv"; } # WORK MODEL BATCH METRIC VALUE UNIT
+
+# ---- Machine.
+# MPI between ranks, and NCCL between ranks that share a GPU, need the loopback interface. Connecting to a closed port tells
+# whether it is up.
+network_open() {
+    loopback=yes
+    ip link set lo up 2>/dev/null
+    if grep -q unreachable <<<"$( (: </dev/tcp/127.0.0.1/1) 2>&1)"; then loopback=no; fi
+}
+# The algorithms that were chosen on this GPU, for later comparison.
+choices_keep() {
+    [[ -d $choices ]] || return
+    (cd "$choices" && find . -type f -exec sh -c 'for f; do echo "# $f"; cat "$f"; done' sh {} +) >"$out/gpu-choices.txt"
+}
+
+# ---- Programs.
+gpu_settings="run.backend=cuda cuda.cache=$choices output.logbook="
+# gpu_steps NAME MODEL BATCH STEPS [SETTING...]: train_steps of common.sh on the GPU by one rank.
+gpu_steps() {
+    local name=$1 model=$2 batch=$3 steps=$4
+    shift 4
+    # shellcheck disable=SC2086
+    train_steps "$name" 1 auto "$model" "$batch" "$steps" $gpu_settings ${MODEL_SETTINGS:-} "$@" 2>"$scratch/problem" ||
+        { cat "$scratch/problem"; explain "$scratch/$name.log"; return 1; }
+}
+
+# Copies, and the product that all shares are given against.
+side=${SIDE:-8192}
+ceilings() {
+    "$launcher" timeout 60 "$build/benchmarks/bench_device" 0 bf16 cuda "product:$side" >"$scratch/ceilings" 2>"$scratch/log" ||
+        { fail "ceilings"; explain "$scratch/log"; return 1; }
+    grep -v '^date,' "$scratch/ceilings" | tee -a "$csv"
+}
+# FLOP/s of the fastest product measured, or nothing.
+ceiling_of() {
+    table_rows "$csv" | awk -F '\t' -v work="ceiling: product ${side}x${side}x${side}" \
+        '$6 == work && $13 == "speed" && $14 > most { most = $14 } END { if (most > 0) printf "%.0f\n", most * 1e9 }'
+}

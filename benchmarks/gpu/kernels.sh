@@ -1,0 +1,73 @@
+# Part kernels: the kernels of one step of each model by ncu, one row each in gpu-kernels.csv (README.md has its columns);
+# where ncu cannot read counters, the operations' times by debug.profile. Then attention beside PyTorch's.
+# Environment: KERNEL_WORKS ("MODEL:BATCH ..."), TOKENS, ATTENTION_ROWS (batch x tokens), MODEL_SETTINGS.
+
+part_kernels() {
+    local work tokens
+    ncu=$(PATH=$PATH:/usr/local/cuda/bin command -v ncu)
+    for work in ${KERNEL_WORKS:-vit_base_patch32_224:384 vit_base_patch16_224:256 vit_cifar:64 resnet50:256 resnet18:256}; do
+        stage "kernels of $work" 75 kernels_measure "${work%:*}" "${work#*:}"
+    done
+    for tokens in ${TOKENS:-50 65 197 577}; do
+        stage "attention over $tokens tokens" 20 attention_ours "$tokens"
+        stage "attention over $tokens tokens in PyTorch" 30 attention_theirs "$tokens"
+    done
+}
+
+kernels_measure() { # MODEL BATCH
+    local model=$1 batch=$2 table=$out/gpu-kernels.csv
+    [[ -s $table ]] || echo "model,kernel,launch,time_ns,dram_bytes,tensor_pipe_percent,grid,block" >"$table"
+    # Libraries choose their algorithms in this run, outside of the profile.
+    gpu_steps kernels "$model" "$batch" 1 train.precision=bf16 cuda.graph=off ||
+        { fail "kernels of $model"; return 1; }
+    if kernels_ncu "$model" "$batch"; then
+        cat "$scratch/table" >>"$table"
+    else
+        echo "ncu gives no counters: $why; times of operations instead"
+        kernels_profile "$model" "$batch" || { fail "kernels of $model"; return 1; }
+        cat "$scratch/table" >>"$table"
+    fi
+    echo "$model: $(wc -l <"$scratch/table") rows"
+    sort -t, -k 4 -gr "$scratch/table" | head -n 10
+}
+
+metrics=gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum,sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active
+# The third step, by ncu: $scratch/table. Else `why` has the reason.
+kernels_ncu() { # MODEL BATCH
+    local launcher="$ncu --clock-control none --profile-from-start off --target-processes all --metrics $metrics --csv
+        --page raw --print-units base --print-kernel-base function --log-file $scratch/ncu.csv $launcher"
+    rm -f "$scratch/ncu.csv" "$scratch/table"
+    why="not installed"
+    [[ -n $ncu ]] || return 1
+    LC_ALL=C RUN_LIMIT=150 gpu_steps kernels "$1" "$2" 1 train.precision=bf16 cuda.graph=off debug.capture=3 >"$scratch/log"
+    [[ ! -s $scratch/ncu.csv ]] || awk -v model="$1" -f "$here/gpu/ncu_table.awk" "$scratch/ncu.csv" >"$scratch/table"
+    [[ ! -s $scratch/table ]] || return 0
+    why=$(cat "$scratch/ncu.csv" "$scratch/kernels.log" "$scratch/log" 2>/dev/null | grep -m 1 -iE '==error==|==warning==|error')
+    return 1
+}
+
+# Times of operations over twenty steps, with the host waiting for each: seconds of one step in a row for each operation.
+kernels_profile() { # MODEL BATCH
+    local steps=${PROFILE_STEPS:-20}
+    gpu_steps kernels "$1" "$2" $((steps - 2)) train.precision=bf16 cuda.graph=off debug.profile=on || return 1
+    awk -v model="$1" -v steps="$steps" '
+        /^time by operation/ { inside = 1; next }
+        /^time by unit/ { inside = 0 }
+        inside && $3 == "s" { printf "%s,operation %s,%g,%.0f,,,,\n", model, $1, $6 / steps, $6 * $8 * 1000 / steps }' \
+        "$scratch/kernels.log" >"$scratch/table"
+    [[ -s $scratch/table ]]
+}
+
+attention_batch() { # TOKENS: about as many rows as ViT-B/16 has at batch 256
+    echo $(((${ATTENTION_ROWS:-50432} + $1 - 1) / $1))
+}
+attention_ours() { # TOKENS
+    "$launcher" timeout 60 "$build/benchmarks/bench_device" 0 bf16 cuda "attention:$(attention_batch "$1"):$1" \
+        >"$scratch/rows" 2>"$scratch/log" || { fail "attention"; explain "$scratch/log"; return 1; }
+    grep -v '^date,' "$scratch/rows" | tee -a "$csv"
+}
+attention_theirs() { # TOKENS
+    timeout 90 "$python" "$here/gpu/pytorch_kernels.py" "attention:$(attention_batch "$1"):$1" >"$scratch/rows" 2>"$scratch/log" ||
+        { miss "attention of PyTorch over $1 tokens: $(explain "$scratch/log" 1)"; return 1; }
+    tee -a "$csv" <"$scratch/rows"
+}
