@@ -30,6 +30,7 @@ flags=$(make -s nvcc-flags)
 if [[ $module == vittrain-cuda.so ]]; then
     [[ $(grep -o 'code=sm_[0-9a-z]*' <<<"$flags") == code=sm_90 ]] ||
         fail "vittrain-cuda.so is not built for sm_90 alone: configure with --with-cuda-arch=90 and build again"
+    make -q vittrain-cuda.so || fail "vittrain-cuda.so is older than its sources: run make"
 fi
 tests="$(grep -v '^#' test/devices) test_vit_device test_convnet_device"
 for file in vittrain "$module" benchmarks/bench_device $(printf 'test/%s ' $tests); do

@@ -54,8 +54,7 @@ void device_test_open(struct device_test *test, int threads)
     device_test_take(test, device);
 }
 
-/* Prints the name of a GPU once, as proof that the tests ran on it. */
-static void device_print(struct device *device)
+void device_test_print(struct device *device)
 {
     static bool printed;
     struct device_limits limits;
@@ -71,7 +70,7 @@ void device_test_take(struct device_test *test, struct device *device)
     struct error error = {0};
     const struct device_backend *backend = device->backend;
     const size_t bytes = backend->workspace_bytes(device);
-    device_print(device);
+    device_test_print(device);
     *test = (struct device_test){.device = device};
     test->workspace = backend->allocate(device, bytes, &error);
     assert_non_null(test->workspace);

@@ -23,6 +23,9 @@ struct device_test {
 /* The backend that tests are about; NULL and an error when it cannot be had. */
 const struct device_backend *device_test_backend(struct error *error);
 
+/* Prints the name of a GPU once, as proof that the tests ran on it. */
+void device_test_print(struct device *device);
+
 /* Fails the test when the device cannot be opened. */
 void device_test_open(struct device_test *test, int threads);
 /* With a device that was opened otherwise, and is closed with the test. */

@@ -727,6 +727,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", error.text);
         return 1;
     }
+    device_test_print(device);
     stream = device->backend->stream_open(device);
     size_t workspace = device->backend->workspace_bytes(device);
     void *memory = device->backend->allocate(device, workspace, &error);

@@ -74,6 +74,7 @@ static void open_device(struct vit_fixture *fixture, struct comm *world, int64_t
     const struct device_backend *backend = device_test_backend(&error);
     fixture->device = backend != NULL ? backend->open(0, 0, &error) : NULL;
     ENSURE(fixture->device != NULL, "%s", error.text);
+    device_test_print(fixture->device);
     fixture->stream = backend->stream_open(fixture->device);
     fixture->ready = backend->event_open(fixture->device);
     fixture->world = world != NULL ? world : comm_fake_open(0, 1);

@@ -21,16 +21,17 @@ cuda_library() { # NAME: the file to link to
 }
 
 module_build() {
-    local nvcc flags folder source name objects=$build/objects libraries=()
+    local nvcc flags folder source name file objects=$build/objects libraries=()
     nvcc=$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc) || { miss "vittrain-cuda.so: no nvcc"; return 1; }
     [[ -s $build/nvcc.flags ]] || { miss "vittrain-cuda.so: no $build/nvcc.flags (bundle.sh): use make"; return 1; }
     flags=$(cat "$build/nvcc.flags")
     for folder in ${python_cuda:+"$python_cuda"/*/include} "$build/include"; do
-        [[ ! -d $folder ]] || flags="$flags -I$folder"
+        [[ ! -d $folder ]] || flags="$flags -isystem $folder"
     done
     for name in cublasLt cudnn nccl; do
-        libraries+=("$(cuda_library $name)")
-        [[ -n ${libraries[-1]} ]] || { miss "vittrain-cuda.so: no lib$name"; return 1; }
+        file=$(cuda_library $name)
+        [[ -n $file ]] || { miss "vittrain-cuda.so: no lib$name"; return 1; }
+        libraries+=(-Xlinker "$file") # nvcc itself refuses names such as libcudnn.so.9
     done
     mkdir -p "$objects"
     # shellcheck disable=SC2086
@@ -43,6 +44,5 @@ module_build() {
     "$nvcc" -shared -o "$scratch/module" "$objects"/*.o "${libraries[@]}" >"$scratch/log" 2>&1 ||
         { fail "vittrain-cuda.so"; explain "$scratch/log" 30; return 1; }
     mv "$scratch/module" "$build/vittrain-cuda.so"
-    grep -E 'warning|error' "$scratch/log"
     echo "$build/vittrain-cuda.so: $(stat -c %s "$build/vittrain-cuda.so") bytes"
 }

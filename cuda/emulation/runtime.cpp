@@ -88,8 +88,8 @@ void launch_capture(const char *kernel, dim3 grid, dim3 block)
 {
     EMULATED_CALL;
     if (captured != NULL)
-        fprintf(captured, "%s,%ux%ux%u,%ux%ux%u\n", kernel, grid.x, grid.y, grid.z, block.x,
-                block.y, block.z);
+        fprintf(captured, "%ux%ux%u,%ux%ux%u,%s\n", grid.x, grid.y, grid.z, block.x, block.y,
+                block.z, kernel);
 }
 
 cudaError_t cudaGetLastError(void)
