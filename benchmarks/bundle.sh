@@ -26,7 +26,7 @@ mkdir -p "$bundle"/{bin,lib/openmpi,lib/pmix,share,test,benchmarks,include,losse
 fail() { echo "bundle.sh: $*" >&2; exit 2; }
 
 # ---- The program and the tests of operations.
-flags=$(make -s nvcc-flags)
+flags=$(make -s --no-print-directory nvcc-flags)
 if [[ $module == vittrain-cuda.so ]]; then
     [[ $(grep -o 'code=sm_[0-9a-z]*' <<<"$flags") == code=sm_90 ]] ||
         fail "vittrain-cuda.so is not built for sm_90 alone: configure with --with-cuda-arch=90 and build again"
@@ -38,7 +38,7 @@ for file in vittrain "$module" benchmarks/bench_device $(printf 'test/%s ' $test
 done
 cp vittrain "$bundle"
 cp "$module" "$bundle/vittrain-cuda.so"
-[[ ! -e test/cudnn_engines ]] || cp test/cudnn_engines "$bundle/test"
+[[ $module != vittrain-cuda.so ]] || cp test/cudnn_engines "$bundle/test"
 
 # One program holds all tests and bench_device, since each alone contains most of the library: 10 MB less. Its name, a
 # link's, selects the one that runs.
@@ -66,7 +66,7 @@ echo "$flags" >"$bundle/nvcc.flags"
 sources_sum >"$bundle/sources.sum"
 cp cuda/nvml.module.o "$bundle"
 mapfile -t include < <(grep -o -- '-I[^ ]*' <<<"$flags")
-include+=("-I$(dirname "$(make -s cuda-library-dir)")/include")
+include+=("-I$(dirname "$(make -s --no-print-directory cuda-library-dir)")/include")
 header_folder() { # HEADER: the folder in which the compiler finds it, or nothing
     echo "#include <$1>" | c++ "${include[@]}" -x c++ -M - 2>/dev/null | tr -s ' \\' '\n' | grep "/$1\$" | head -n 1 |
         xargs -r dirname

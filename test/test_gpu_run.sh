@@ -39,7 +39,7 @@ exec "$@"
 END
 stand_in nvcc <<END
 echo "\$*" >>$work/compiled
-while [[ \$1 != -o ]]; do shift; done
+while [[ \$# -gt 0 && \$1 != -o ]]; do shift; done
 cp $module "\$2"
 END
 stand_in python <<END
@@ -178,9 +178,9 @@ rm "$out/gpu-done.txt" "$out/gpu-kernels.csv"
 gpu ncu kernels
 result 'the kernels of one step are rows' "$(
     ends 0
-    [ "$(grep -c '^vit_cifar,[^,]*attention_kernel[^,]*,[0-9]*,2000,1536,12.5,[0-9]*x[0-9]*x[0-9]*,[0-9]*x1x1$' "$out/gpu-kernels.csv")" = 1 ] ||
+    [ "$(grep -c '^vit_cifar,"[^"]*attention_kernel[^"]*",[0-9]*,2000,1536,12.5,[0-9]*x[0-9]*x[0-9]*,[0-9]*x1x1$' "$out/gpu-kernels.csv")" = 1 ] ||
         echo "not one launch of attention;"
-    has "$out/gpu-kernels.csv" '^vit_cifar,[a-z_]*update[^,]*,[0-9]+,'
+    has "$out/gpu-kernels.csv" '^vit_cifar,"[^"]*update[^"]*",[0-9]+,'
     [ "$(find "$out" -type f | wc -l)" -le 8 ] || echo "more than 8 files;"
     [ ! -e leaked ] || cat leaked)" ncu.log
 

@@ -2,7 +2,7 @@
 # headers and libraries come from nvcc's folder, from Python's packages, or, headers only, from the bundle. Environment: JOBS.
 # bundle.sh sources this file, too, to note the sources that its module was built from.
 
-sources_sum() { cat cuda/*.cu cuda/*.h src/device/*.h | cksum; }
+sources_sum() { cat cuda/*.cu cuda/*.c cuda/*.h src/device/*.h | cksum; }
 
 part_build() {
     if [[ $(sources_sum) == "$(cat "$build/sources.sum" 2>/dev/null)" ]]; then
@@ -21,12 +21,12 @@ cuda_library() { # NAME: the file to link to
 }
 
 module_build() {
-    local nvcc flags folder source name file objects=$build/objects libraries=()
+    local nvcc flags includes= folder source name file objects=$build/objects libraries=()
     nvcc=$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc) || { miss "vittrain-cuda.so: no nvcc"; return 1; }
     [[ -s $build/nvcc.flags ]] || { miss "vittrain-cuda.so: no $build/nvcc.flags (bundle.sh): use make"; return 1; }
     flags=$(cat "$build/nvcc.flags")
     for folder in ${python_cuda:+"$python_cuda"/*/include} "$build/include"; do
-        [[ ! -d $folder ]] || flags="$flags -isystem $folder"
+        [[ ! -d $folder ]] || includes="$includes -isystem $folder"
     done
     for name in cublasLt cudnn nccl; do
         file=$(cuda_library $name)
@@ -35,10 +35,13 @@ module_build() {
     done
     mkdir -p "$objects"
     # shellcheck disable=SC2086
-    for source in cuda/*.cu; do
-        name=$(basename "$source" .cu)
-        printf '%s\0' "$nvcc $flags -c -o $objects/$name.o $source"
-    done | timeout "$(left)" xargs -0 -n 1 -P "${JOBS:-16}" sh -c >"$scratch/log" 2>&1 ||
+    {
+        for source in cuda/*.cu; do
+            name=$(basename "$source" .cu)
+            printf '%s\0' "$nvcc $flags $includes -c -o $objects/$name.o $source"
+        done
+        printf '%s\0' "$nvcc -O2 -Xcompiler -fPIC,-std=c17 -Icuda -Isrc $includes -c -o $objects/convolution_engine.o cuda/convolution_engine.c"
+    } | timeout "$(left)" xargs -0 -n 1 -P "${JOBS:-16}" sh -c >"$scratch/log" 2>&1 ||
         { fail "vittrain-cuda.so"; explain "$scratch/log" 30; return 1; }
     cp "$build/nvml.module.o" "$objects/"
     "$nvcc" -shared -o "$scratch/module" "$objects"/*.o "${libraries[@]}" >"$scratch/log" 2>&1 ||

@@ -51,8 +51,13 @@ steps_recorded() { # MODEL BATCH
 # The properties of this GPU in the form in which cuDNN's heuristics can be asked without one.
 cudnn_engines() {
     [[ -x $build/test/cudnn_engines ]] || { miss "cuDNN's engines: no $build/test/cudnn_engines"; return 1; }
-    "$launcher" timeout 60 "$build/test/cudnn_engines" --device-json >"$out/cudnn-device.json" 2>"$scratch/log" ||
-        { fail "cuDNN's engines"; explain "$scratch/log"; return 1; }
+    if ! "$launcher" timeout 60 "$build/test/cudnn_engines" --device-json "$out/cudnn-device.json" >"$scratch/log" 2>&1 ||
+        ! "$launcher" timeout 60 "$build/test/cudnn_engines" --list >>"$scratch/log" 2>&1; then
+        fail "cuDNN's engines"
+        explain "$scratch/log"
+        return 1
+    fi
+    cat "$scratch/log"
 }
 
 # By another program on the same machine.

@@ -28,14 +28,13 @@ kernels_measure() { # MODEL BATCH
         cat "$scratch/table" >>"$table"
     fi
     echo "$model: $(wc -l <"$scratch/table") rows"
-    sort -t, -k 4 -gr "$scratch/table" | head -n 10
 }
 
 metrics=gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum,sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active
 # The third step, by ncu: $scratch/table. Else `why` has the reason.
 kernels_ncu() { # MODEL BATCH
     local launcher="$ncu --clock-control none --profile-from-start off --target-processes all --metrics $metrics --csv
-        --page raw --print-units base --print-kernel-base function --log-file $scratch/ncu.csv $launcher"
+        --page raw --print-units base --print-kernel-base demangled --log-file $scratch/ncu.csv $launcher"
     rm -f "$scratch/ncu.csv" "$scratch/table"
     why="not installed"
     [[ -n $ncu ]] || return 1

@@ -38,8 +38,7 @@ function shape(name,    text) { # "(256, 1, 1)" as 256x1x1
 columns && /^"[0-9]+"/ {
     if (cells_read($0) != columns) next # cut
     kernel = cell[at["Kernel Name"]]
-    gsub(/,/, ";", kernel)
-    printf "%s,%s,%d,%.0f,%.0f,%s,%s,%s\n", model, kernel, ++launch, number("gpu__time_duration.sum"),
+    printf "%s,\"%s\",%d,%.0f,%.0f,%s,%s,%s\n", model, kernel, ++launch, number("gpu__time_duration.sum"),
         number("dram__bytes_read.sum") + number("dram__bytes_write.sum"),
         number("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"), shape("Grid Size"), shape("Block Size")
 }
