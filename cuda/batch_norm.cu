@@ -246,12 +246,11 @@ template <typename number> __global__ static void statistics_kernel(struct batch
     args.statistics[2 * channels + channel] = (float)unbiased;
 }
 
-/* ---- y before residual and relu. Forward and backward kernels call this, so that both round
- * alike.
- */
+/* ---- y before residual and relu. Forward and backward kernels must round alike, so the fused
+ * operation is written out instead of being left to the compiler. */
 __device__ static inline float normalise(float x, float mean, float scale, float beta)
 {
-    return (x - mean) * scale + beta;
+    return fmaf(x - mean, scale, beta);
 }
 
 /* y. A row is read before it is written: y may be x. */

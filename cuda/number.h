@@ -149,22 +149,35 @@ __device__ static inline void eight_store(narrow *to, const struct eight &eight)
 
 /* As eight_store, to global memory. nvcc makes four stores of 4 bytes of a 16-bit eight_store that
  * has another way to store beside it. */
+#ifdef __CUDACC__
+__device__ static inline void vector_store_whole(void *to, const struct vector16 &vector)
+{
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
+                 "r"(vector.word[0]), "r"(vector.word[1]), "r"(vector.word[2]), "r"(vector.word[3])
+                 : "memory");
+}
+#else
+static inline void vector_store_whole(void *to, const struct vector16 &vector)
+{
+    *(struct vector16 *)to = vector;
+}
+#endif
+
 __device__ static inline void eight_store_whole(float *to, const struct eight &eight)
 {
-    eight_store(to, eight);
+    struct vector16 low, high;
+    for (int i = 0; i < 4; i++) {
+        low.word[i] = __float_as_uint(eight.value[i]);
+        high.word[i] = __float_as_uint(eight.value[4 + i]);
+    }
+    vector_store_whole(to, low);
+    vector_store_whole(to + 4, high);
 }
 
 template <typename narrow>
 __device__ static inline void eight_store_whole(narrow *to, const struct eight &eight)
 {
-#ifdef __CUDACC__
-    struct vector16 vector = eight_narrow<narrow>(eight);
-    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
-                 "r"(vector.word[0]), "r"(vector.word[1]), "r"(vector.word[2]), "r"(vector.word[3])
-                 : "memory");
-#else
-    eight_store(to, eight);
-#endif
+    vector_store_whole(to, eight_narrow<narrow>(eight));
 }
 
 /* May rows of so many elements from here on be read eight at a time? The host asks, once a launch.

@@ -119,7 +119,7 @@ __global__ static void tokens_backward_kernel(struct tokens_backward args, int64
             eight_load_some((const number *)args.dx + b * elements + element, left, fits);
         number *patches = (number *)args.dpatches + b * (elements - first);
         if (fits && element >= first)
-            eight_store(patches + (element - first), dx);
+            eight_store_whole(patches + (element - first), dx);
         for (int i = 0; i < 8; i++) {
             sum.value[i] += dx.value[i];
             if (!fits && i < left && element + i >= first)

@@ -114,7 +114,7 @@ __device__ static inline void octet_store(number *to, const struct octet &octet,
     if (to == NULL)
         return;
     if (fits && octet.low == 0 && octet.high == 8) {
-        eight_store(to + octet.first, eight);
+        eight_store_whole(to + octet.first, eight);
         return;
     }
     for (int i = 0; i < 8; i++)
