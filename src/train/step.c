@@ -5,6 +5,8 @@
 #include "train/step.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "core/clock.h"
 
@@ -106,7 +108,23 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
  * NCCL allows no collective that only some ranks record. */
 static bool is_regular(const struct step_context *step, const struct micro_batch *micro)
 {
-    return micro->good && micro->global_count == step->session->batch * step->sampler->size;
+    return micro->global_count == step->session->batch * step->sampler->size;
+}
+
+/* Make all pixels of the first image NaN, and so the loss and the gradient. All bits set are a NaN
+ * in each type. The host waits, but the run ends anyway. */
+static void image_poison(struct session *session)
+{
+    const struct device_backend *backend = session->device->backend;
+    const struct model *model = session->model;
+    size_t bytes =
+        (size_t)(model->channels * model->image * model->image) * type_size(session->compute);
+    void *bits = malloc(bytes);
+    ENSURE(bits != NULL, "no memory for an image");
+    memset(bits, 0xff, bytes);
+    backend->copy(session->stream, session->images, bits, bytes);
+    backend->stream_synchronize(session->stream);
+    free(bits);
 }
 
 /* Records pass_queue. Waits within it are only for events within it: those of the flat buffers
@@ -135,6 +153,8 @@ static bool step_replay(struct step_context *step, const struct micro_batch *mic
             return false;
         step_record(step, micro);
     }
+    if (!micro->good) /* the recorded step has the scale of the loss in it */
+        image_poison(session);
     status_set_phase(STATUS_RECORDED);
     session->device->backend->graph_run(step->graph, session->stream);
     flat_updated(&session->flat);
