@@ -11,12 +11,14 @@ static int lowest_with_new(struct device *device, struct comm *world)
     return (int)lowest;
 }
 
-void algorithms_agree(struct device *device, struct comm *world)
+void algorithms_agree(struct device *device, struct stream *stream, struct comm *world)
 {
     const struct device_backend *backend = device->backend;
     int from = world->size;
     if (backend->choices_are_new == NULL)
         return;
+    /* A rank that measures waits for its stream, and so for collectives of all ranks' streams. */
+    backend->stream_synchronize(stream);
     while ((from = lowest_with_new(device, world)) < world->size) {
         char *own = world->rank == from ? backend->choices_export(device) : NULL;
         char *text = comm_broadcast_text(world, own, from);

@@ -5,8 +5,9 @@
 
 #include "comm/comm.h"
 
-/* Collective, cheap where nothing new was chosen. The lowest rank with new choices gives them to
- * all others, until there are none. What was recorded keeps its algorithms: call it before. */
-void algorithms_agree(struct device *device, struct comm *world);
+/* Collective. Waits for the stream; costs one reduction of 8 bytes if no rank has new choices. The
+ * lowest rank with new choices sends them to all others, until there are none. A recorded step
+ * keeps its algorithms, so call this before recording. */
+void algorithms_agree(struct device *device, struct stream *stream, struct comm *world);
 
 #endif

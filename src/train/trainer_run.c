@@ -105,10 +105,11 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     if (!step_run(&trainer->step, state->step, rate, &trainer->interval.times, error))
         return false;
     step_capture(trainer, false);
-    /* Shapes may have come for the first time, also if the run was resumed at an epoch's last step,
-     * a smaller batch. A step is recorded later. */
-    if (trainer->part_steps + trainer->interval.steps == 0 || state->epoch_step == 0)
-        algorithms_agree(trainer->session.device, trainer->world);
+    /* Shapes may have come for the first time: in the first step of this process, or in the first
+     * full batch if the run was resumed at a smaller one. Steps are recorded after that. */
+    if (trainer->part_steps + trainer->interval.steps == 0 ||
+        (state->epoch_step == 0 && trainer->step.graph == NULL))
+        algorithms_agree(trainer->session.device, trainer->session.stream, trainer->world);
     trainer->last_rate = rate;
     state->step++;
     state->epoch_step++;
@@ -138,7 +139,7 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
         if (!interval_end(trainer, error) || !trainer_checkpoint(trainer, false, error))
             return false;
     }
-    algorithms_agree(trainer->session.device, trainer->world);
+    algorithms_agree(trainer->session.device, trainer->session.stream, trainer->world);
     return interval_end(trainer, error);
 }
 
@@ -177,7 +178,7 @@ static bool validation_run(struct trainer *trainer, struct error *error)
                                &trainer->evaluation, error);
     average_swap(trainer);
     if (good)
-        algorithms_agree(trainer->session.device, trainer->world);
+        algorithms_agree(trainer->session.device, trainer->session.stream, trainer->world);
     trainer->evaluation_seconds += trainer->evaluation.seconds;
     if (trainer->evaluation.given_up)
         signal_follow(trainer);
