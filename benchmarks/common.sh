@@ -147,9 +147,9 @@ train_steps() {
     # MPIRUN may be several words. One rank needs none.
     # shellcheck disable=SC2086
     if [ "$train_ranks" = 1 ]; then
-        (cd "$scratch/home" && exec ${launcher:-} timeout "${RUN_LIMIT:-300}" "$vittrain" "$@")
+        (cd "$scratch/home" && exec ${launcher:-} timeout -k 5 "${RUN_LIMIT:-300}" "$vittrain" "$@")
     else
-        (cd "$scratch/home" && exec ${launcher:-} timeout "${RUN_LIMIT:-300}" $mpirun "$@")
+        (cd "$scratch/home" && exec ${launcher:-} timeout -k 5 "${RUN_LIMIT:-300}" $mpirun "$@")
     fi >"$scratch/$train_name.log" 2>&1 </dev/null || train_status=$?
     [ $train_status != 0 ] || return 0
     if [ $train_status = 124 ]; then

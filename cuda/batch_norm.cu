@@ -231,7 +231,7 @@ template <typename number> __global__ static void statistics_kernel(struct batch
     if (channel >= channels)
         return;
     if (args.sums != NULL) {
-        double n = args.sums[2 * channels];
+        double n = args.sums[2 * channels] > 0 ? args.sums[2 * channels] : 1;
         mean = args.sums[channel] / n;
         variance = args.sums[channels + channel] / n - mean * mean;
         variance = variance < 0 ? 0 : variance;
@@ -408,7 +408,8 @@ __global__ static void backward_finish_kernel(struct batch_norm_backward_sums ar
         gradient_put(&args.dbeta[channel], (float)sum, args.overwrite);
     }
     if (args.drunning_mean != NULL && args.forward_sums != NULL) {
-        double share = (double)args.rows / args.forward_sums[2 * channels];
+        double all = args.forward_sums[2 * channels];
+        double share = all > 0 ? (double)args.rows / all : 0;
         float weight = (float)((double)args.running_weight * share);
         gradient_put(&args.drunning_mean[channel], weight * args.statistics[channel],
                      args.overwrite);

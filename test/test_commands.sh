@@ -16,7 +16,7 @@ said() {
     result "$1" "$bad" "$4"
 }
 
-echo 1..58
+echo 1..60
 run 2 train $small train.epochs=1 run.dir="$work/run"
 result 'train on two ranks' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
 bad=
@@ -83,6 +83,9 @@ truncate -s -100 "$work/cut/data_batch_1.bin"
 fails 2 'a truncated data file' 3 'data_batch_1.bin' data.root="$work/cut"
 fails 1 'too few classes' 2 'model.classes=5' $small model.classes=5
 fails 1 'a unit to freeze that is not there' 2 'blocks.9' $small optim.freeze=blocks.9
+fails 1 'one half of a layer norm to freeze' 2 'freeze both with blocks.0.norm1,' $small optim.freeze=blocks.0.norm1.weight
+fails 1 'one half of a batch norm to freeze' 2 'freeze both with [a-z0-9.]*,' model.name=cnn_b data.format=synthetic \
+    optim.freeze=bn1.bias
 fails 2 'weights that are not there' 4 'none.safetensors' $small \
     model.init="$work/none.safetensors" run.dir="$work/unwritten"
 head -c 1000 "$work/run/weights.safetensors" >"$work/cut.safetensors"

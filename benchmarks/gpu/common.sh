@@ -76,7 +76,8 @@ report() { row "$1" "$2" "$3" bf16 none 1 1 "$4" "$5" "$6" | tee -a "$csv"; } # 
 # whether it is up.
 network_open() {
     loopback=yes
-    ip link set lo up 2>/dev/null
+    ip link set lo up 2>/dev/null || "$python" -c 'import fcntl, socket, struct
+fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh22x", b"lo", 0x49)) # SIOCSIFFLAGS: up' 2>/dev/null
     if grep -q unreachable <<<"$( (: </dev/tcp/127.0.0.1/1) 2>&1)"; then loopback=no; fi
 }
 # The algorithms that were chosen on this GPU, for later comparison.
@@ -89,10 +90,12 @@ choices_keep() {
 gpu_settings="run.backend=cuda cuda.cache=$choices output.logbook="
 # gpu_steps NAME MODEL BATCH STEPS [SETTING...]: train_steps of common.sh on the GPU by one rank.
 gpu_steps() {
-    local name=$1 model=$2 batch=$3 steps=$4
+    local name=$1 model=$2 batch=$3 steps=$4 most=$(left)
     shift 4
+    ((most < ${RUN_LIMIT:-90})) || most=${RUN_LIMIT:-90}
+    ((most > 10)) || most=10
     # shellcheck disable=SC2086
-    train_steps "$name" 1 auto "$model" "$batch" "$steps" $gpu_settings ${MODEL_SETTINGS:-} "$@" 2>"$scratch/problem" ||
+    RUN_LIMIT=$most train_steps "$name" 1 auto "$model" "$batch" "$steps" $gpu_settings ${MODEL_SETTINGS:-} "$@" 2>"$scratch/problem" ||
         { cat "$scratch/problem"; explain "$scratch/$name.log"; return 1; }
 }
 

@@ -60,6 +60,24 @@ static bool freeze_list(struct model *model, const char *list, struct error *err
     return true;
 }
 
+/* Operations compute both gradients of a norm or neither. A weight of one dimension is a norm's. */
+static bool norms_check(const struct model *model, struct error *error)
+{
+    for (int u = 0; u < model->unit_count; u++)
+        for (int t = 0; t + 1 < model->units[u].tensor_count; t++) {
+            const struct unit_tensor *weight = &model->units[u].tensors[t], *bias = weight + 1;
+            const char *ending = strrchr(weight->name, '.');
+            if (weight->dimensions == 1 && ending != NULL && strcmp(ending, ".weight") == 0 &&
+                weight->trainable != bias->trainable)
+                return error_set(error, ERROR_USAGE,
+                                 "optim.freeze: only one of %s and %s is frozen: freeze both with "
+                                 "%.*s, or neither",
+                                 weight->name, bias->name, (int)(ending - weight->name),
+                                 weight->name);
+        }
+    return true;
+}
+
 bool model_apply_options(struct model *model, const struct options *options, struct error *error)
 {
     bool any_trainable = false;
@@ -74,7 +92,7 @@ bool model_apply_options(struct model *model, const struct options *options, str
                 tensor->decay = true;
         }
     }
-    if (!freeze_list(model, options->optim.freeze, error))
+    if (!freeze_list(model, options->optim.freeze, error) || !norms_check(model, error))
         return false;
     for (int u = 0; u < model->unit_count; u++)
         for (int t = 0; t < model->units[u].tensor_count; t++)
