@@ -13,6 +13,7 @@
 # gpu/losses.sh names.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
+unset MAKEFLAGS MAKELEVEL MFLAGS # of a make that runs this script: output of make is read below
 
 out=${1:-vittrain-bundle.tar.gz}
 module=${MODULE:-vittrain-cuda.so}
@@ -26,7 +27,7 @@ mkdir -p "$bundle"/{bin,lib/openmpi,lib/pmix,share,test,benchmarks,include,losse
 fail() { echo "bundle.sh: $*" >&2; exit 2; }
 
 # ---- The program and the tests of operations.
-flags=$(make -s --no-print-directory nvcc-flags)
+flags=$(make -s nvcc-flags)
 if [[ $module == vittrain-cuda.so ]]; then
     [[ $(grep -o 'code=sm_[0-9a-z]*' <<<"$flags") == code=sm_90 ]] ||
         fail "vittrain-cuda.so is not built for sm_90 alone: configure with --with-cuda-arch=90 and build again"
@@ -66,7 +67,7 @@ echo "$flags" >"$bundle/nvcc.flags"
 sources_sum >"$bundle/sources.sum"
 cp cuda/nvml.module.o "$bundle"
 mapfile -t include < <(grep -o -- '-I[^ ]*' <<<"$flags")
-include+=("-I$(dirname "$(make -s --no-print-directory cuda-library-dir)")/include")
+include+=("-I$(dirname "$(make -s cuda-library-dir)")/include")
 header_folder() { # HEADER: the folder in which the compiler finds it, or nothing
     echo "#include <$1>" | c++ "${include[@]}" -x c++ -M - 2>/dev/null | tr -s ' \\' '\n' | grep "/$1\$" | head -n 1 |
         xargs -r dirname
