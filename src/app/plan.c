@@ -69,10 +69,10 @@ static bool units_print(const struct plan *plan, size_t *base, bool *own, struct
         last_line_print("snapshot", session.snapshot_bytes,
                         *own ? "  for checkpoints in the background, on the host"
                              : "  for checkpoints in the background");
-    if (*own)
-        last_line_print("context", *base, "  as measured here");
-    else
-        last_line_print("libraries", *base, "  private memory here and 24 MiB of library files");
+    char libraries[64];
+    snprintf(libraries, sizeof libraries, "  private memory here and %d MiB of library files",
+             LIBRARY_FILES_MIB);
+    last_line_print(*own ? "context" : "libraries", *base, *own ? "  as measured here" : libraries);
     last_line_print("rank", session_needs(&session) + *base, *own ? "  on the GPU" : "");
     free(rows);
     session_close(&session);
