@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "app/bench_row.h"
+#include "bench/bench_row.h"
 #include "core/clock.h"
 #include "core/log.h"
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "model/model.h"
 
 enum work { PLAIN, WRITE, WRITE_NODE0, READ, WORKS };

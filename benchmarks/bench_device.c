@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "app/bench_row.h"
+#include "bench/bench_row.h"
 #include "core/clock.h"
 #include "device/cpu.h"
 #include "device/cpu_product.h"

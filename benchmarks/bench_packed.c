@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "app/bench_row.h"
+#include "bench/bench_row.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "data/loader.h"

@@ -1,6 +1,6 @@
 # What the benchmarks' scripts share: the table that all write and read (README.md has its columns), and short
 # training runs. Sourced by sh and bash after `here` is set to this folder; Python has bench_common.py, C
-# src/app/bench_row.c. Environment: VITTRAIN, MPIRUN, VITTRAIN_BENCH_GPU (the GPU that computes). The variable `launcher` is
+# src/bench/bench_row.c. Environment: VITTRAIN, MPIRUN, VITTRAIN_BENCH_GPU (the GPU that computes). The variable `launcher` is
 # a command that starts our programs, or empty.
 
 vittrain=$(readlink -f "${VITTRAIN:-$here/../vittrain}" || true)

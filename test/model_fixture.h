@@ -3,7 +3,7 @@
 #ifndef VITTRAIN_TEST_MODEL_FIXTURE_H
 #define VITTRAIN_TEST_MODEL_FIXTURE_H
 
-#include "io/vectors.h"
+#include "checkpoint/vectors.h"
 #include "mesh/flat.h"
 
 enum { FIXTURE_UNITS = 3, FIXTURE_TENSORS = 6 };

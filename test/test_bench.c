@@ -1,7 +1,7 @@
 /* `bench comm` on any number of ranks: every way is measured and right, the CSV has the schema of
  * all benchmarks. Wrong results are counted and end in an exit code: MPI_Allgather is replaced by
  * one that can be made to lose data or to fail (MPI's profiling interface). */
-#include "app/bench.h"
+#include "bench/bench.h"
 
 #include <mpi.h>
 #include <setjmp.h>

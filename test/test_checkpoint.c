@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "core/log.h"
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "model_fixture.h"
 
 static struct comm *world;

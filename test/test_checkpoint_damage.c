@@ -21,7 +21,7 @@
 #include <cmocka.h>
 
 #include "core/log.h"
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "model_fixture.h"
 
 enum { OLD = 1, NEW = 2 };

@@ -24,8 +24,8 @@
 #include <cmocka.h>
 
 #include "core/log.h"
-#include "io/checkpoint_writer.h"
-#include "io/safetensors.h"
+#include "checkpoint/checkpoint_writer.h"
+#include "checkpoint/safetensors.h"
 #include "model_fixture.h"
 
 static struct comm *world;

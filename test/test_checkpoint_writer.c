@@ -23,7 +23,7 @@
 #include <cmocka.h>
 
 #include "core/log.h"
-#include "io/checkpoint_writer.h"
+#include "checkpoint/checkpoint_writer.h"
 #include "model_fixture.h"
 
 static struct comm *world;

@@ -1,6 +1,6 @@
 /* What doctor makes of what it finds, from made-up nodes: threads crowded on CPUs, slow links and
  * nodes, interfaces, clocks, data that differ, rows as a table and as JSON. */
-#include "app/doctor.h"
+#include "doctor/doctor.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "app/doctor_data.h"
-#include "app/doctor_network.h"
+#include "doctor/doctor_data.h"
+#include "doctor/doctor_network.h"
 #include "core/clock.h"
 #include "temporary.h"
 

@@ -18,7 +18,7 @@
 
 #include "core/log.h"
 #include "data/checksum.h"
-#include "data/fetch.h"
+#include "fetch/download.h"
 #include "temporary.h"
 #include "web_server.h"
 

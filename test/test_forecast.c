@@ -1,6 +1,6 @@
 /* What plan says of time: operations counted from the step's own calls against counts by hand; the
  * two queues against cases worked out by hand; machine files, and what is wrong with them. */
-#include "train/forecast.h"
+#include "plan/forecast.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "core/log.h"
-#include "train/plan.h"
+#include "plan/plan.h"
 
 static void near(double value, double expected)
 {

@@ -1,6 +1,6 @@
 /* The thread that reads sensors, on one rank and on two: its tables, points, warnings and summary,
  * with a made-up /proc and /sys and the library that stands in for NVML. */
-#include "io/monitor.h"
+#include "runlog/monitor.h"
 
 #include <dirent.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* The plan against the truth, on 1, 2 and 4 ranks: what is planned on an imagined mesh is what a
  * session really takes, to the byte, and what its steps really send; the largest batch fits, one
  * more does not. */
-#include "train/plan.h"
+#include "plan/plan.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "train/prediction.h"
+#include "plan/prediction.h"
 
 static float probabilities[] = {0.25f, 0.75f};
 

@@ -1,5 +1,5 @@
 /* result.json, read back by jansson. */
-#include "train/results.h"
+#include "runlog/results.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* The run folder: which one is taken, what is an error, and that all ranks agree. All ranks run the
  * same tests in one temporary folder, which rank 0 makes and fills. */
-#include "io/run_folder.h"
+#include "checkpoint/run_folder.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

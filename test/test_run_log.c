@@ -1,6 +1,6 @@
 /* The tables of a run: what rows look like, and that the parts of a run that was killed and resumed
  * read as one run. */
-#include "io/run_log.h"
+#include "runlog/run_log.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "io/csv.h"
+#include "core/csv.h"
 #include "temporary.h"
 
 #define METRICS_HEADER                                                                             \

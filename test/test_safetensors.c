@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "core/log.h"
-#include "io/safetensors.h"
+#include "checkpoint/safetensors.h"
 #include "model_fixture.h"
 #include "vector_file.h"
 

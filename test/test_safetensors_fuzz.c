@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "core/random.h"
-#include "io/safetensors_header.h"
+#include "checkpoint/safetensors_header.h"
 
 enum { DATA = 64 };
 

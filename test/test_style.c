@@ -1,6 +1,6 @@
 /* The lines of each output.style, to the letter: figures go in that stand in logs of the programs
  * whose lines these are, and those logs' lines come out. Its tags: which points a row becomes. */
-#include "train/style.h"
+#include "runlog/style.h"
 
 #include <fcntl.h>
 #include <math.h>

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "app/sweep_space.h"
-#include "app/sweep_tpe.h"
+#include "sweep/sweep_space.h"
+#include "sweep/sweep_tpe.h"
 
 static void space_make(struct sweep_space *space, const char *const *words)
 {

@@ -1,7 +1,7 @@
 /* TensorBoard's event files, read back byte by byte: framing, checksums (by a plain bitwise CRC32C)
  * and the protobuf fields by their published numbers. The real TensorBoard reads such files in
  * check_tensorboard.py. */
-#include "io/tensorboard.h"
+#include "runlog/tensorboard.h"
 
 #include <dirent.h>
 #include <inttypes.h>

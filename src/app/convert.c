@@ -5,11 +5,11 @@
 #include <sys/stat.h>
 
 #include "app/app.h"
+#include "checkpoint/convert.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/resident.h"
 #include "core/text.h"
-#include "io/convert.h"
 #include "model/model.h"
 #include "train/optimizer.h"
 

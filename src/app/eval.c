@@ -4,8 +4,8 @@
 
 #include "app/app.h"
 #include "core/log.h"
+#include "runlog/results.h"
 #include "train/inference.h"
-#include "train/results.h"
 
 static void evaluation_report(const struct inference *inference,
                               const struct evaluation *evaluation, struct error *error)

@@ -6,10 +6,10 @@
 #include "app/app.h"
 #include "app/find.h"
 #include "core/text.h"
+#include "plan/fit.h"
+#include "plan/trial.h"
 #include "report/found.h"
-#include "train/fit.h"
 #include "train/hardware.h"
-#include "train/trial.h"
 
 struct search {
     struct plan plan;

@@ -6,7 +6,7 @@
 
 #include "app/app.h"
 #include "app/find.h"
-#include "io/csv.h"
+#include "core/csv.h"
 #include "report/found.h"
 #include "store/store.h"
 #include "train/range_test.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "app/find.h"
-#include "io/atomic_file.h"
+#include "core/atomic_file.h"
 #include "report/chart.h"
 #include "train/range_test.h"
 

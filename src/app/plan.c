@@ -6,9 +6,9 @@
 #include "app/app.h"
 #include "app/plan_time.h"
 #include "core/text.h"
-#include "train/fit.h"
+#include "plan/fit.h"
+#include "plan/plan.h"
 #include "train/hardware.h"
-#include "train/plan.h"
 
 static void classes_print(const char *name, const size_t by_class[MEMORY_CLASSES], size_t total)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "app/app.h"
-#include "io/checkpoint_file.h"
+#include "checkpoint/checkpoint_file.h"
 
 static const char *const deck_keys[] = {
     "run.name",      "data.format",        "data.root",        "train.epochs",    "train.steps",
@@ -41,9 +41,10 @@ static void state_print(const struct checkpoint_contents *contents, const struct
            (long long)state->global_batch, (unsigned long long)state->seed,
            state->finished ? "finished" : "not finished");
     if (state->loss_scale > 0)
-        printf("fp16     loss scale %.15g, %lld steps since it changed, %lld steps skipped in all\n",
-               state->loss_scale, (long long)state->loss_scale_good_steps,
-               (long long)state->skipped_steps);
+        printf(
+            "fp16     loss scale %.15g, %lld steps since it changed, %lld steps skipped in all\n",
+            state->loss_scale, (long long)state->loss_scale_good_steps,
+            (long long)state->skipped_steps);
     printf("time     %.1f s in %lld part%s, %.1f s of training alone\n", state->total_seconds,
            (long long)state->parts, state->parts == 1 ? "" : "s", state->train_seconds);
     if (state->epoch_samples > 0)

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "io/csv.h"
+#include "core/csv.h"
 
 static const char header[] =
     "model,batch,precision,call,unit,operation,kernel_family,result,shape,flops,bytes";

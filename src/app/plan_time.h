@@ -2,7 +2,7 @@
 #ifndef VITTRAIN_APP_PLAN_TIME_H
 #define VITTRAIN_APP_PLAN_TIME_H
 
-#include "train/plan.h"
+#include "plan/plan.h"
 
 /* What the times go by: the file of plan.machine or plan.cluster; NULL where there is none. An
  * error where one is named and cannot be read. */

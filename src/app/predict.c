@@ -10,8 +10,8 @@
 
 #include "app/app.h"
 #include "core/log.h"
+#include "plan/prediction.h"
 #include "train/inference.h"
-#include "train/prediction.h"
 
 struct prediction {
     const struct inference *inference;

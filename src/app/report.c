@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "core/atomic_file.h"
 #include "core/log.h"
-#include "io/atomic_file.h"
 #include "report/compare.h"
 #include "report/html.h"
 #include "report/logbook.h"

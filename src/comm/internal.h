@@ -190,9 +190,10 @@ bool guard_is_open(void);
 /* Of a rank that its launcher ends: where others have been silent the guard
  * says so, as long as there still is somebody who reads it. */
 void guard_tell_silence(void);
-/* Its process; 0: there is none. guard_meet: the processes of those of this node's ranks, kept up to
- * the end of this one, as any thread may tell them. guard_tell_end: the job ends, by what has been
- * said or as the launcher will have it; who is killed on this node from now on is not told of. */
+/* Its process; 0: there is none. guard_meet: the processes of those of this node's ranks, kept up
+ * to the end of this one, as any thread may tell them. guard_tell_end: the job ends, by what has
+ * been said or as the launcher will have it; who is killed on this node from now on is not told of.
+ */
 int guard_process(void);
 void guard_meet(const int *processes, int count);
 void guard_tell_end(void);

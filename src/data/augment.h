@@ -20,15 +20,16 @@ struct augment {
     double flip, rotate, translate, erase;
     double erase_scale[2], erase_ratio[2];
     int64_t crop_pad;
-    bool active;    /* false: evaluation, only resize and normalise */
-    struct mix mix; /* off in evaluation */
+    bool active;                 /* false: evaluation, only resize and normalise */
+    struct mix mix;              /* off in evaluation */
     const struct policy *policy; /* what is done to the bytes first (policy.h), or NULL */
 };
 
 void augment_open(struct augment *augment, const struct options *options, int64_t width,
                   int64_t height, bool training);
 
-/* The plan of one sample; `sample` is its record number, so that it does not depend on its place. */
+/* The plan of one sample; `sample` is its record number, so that it does not depend on its place.
+ */
 void augment_plan(const struct augment *augment, uint32_t epoch, uint32_t sample,
                   struct pixel_plan *plan);
 

@@ -1,6 +1,7 @@
-/* Minimax fits of our own for GELU, written once for the vectors of the CPU and the threads of a GPU,
- * so that both give the same to some ulp. Each declares the numerator `p` and denominator `q` of a
- * function of x = sqrt(t), 1/2 + x p / q, for numbers of any kind that can be multiplied and added. */
+/* Minimax fits of our own for GELU, written once for the vectors of the CPU and the threads of a
+ * GPU, so that both give the same to some ulp. Each declares the numerator `p` and denominator `q`
+ * of a function of x = sqrt(t), 1/2 + x p / q, for numbers of any kind that can be multiplied and
+ * added. */
 #ifndef VITTRAIN_DEVICE_GELU_FIT_H
 #define VITTRAIN_DEVICE_GELU_FIT_H
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/atomic_file.h"
+#include "core/atomic_file.h"
 #include "report/canvas.h"
 #include "report/escape.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/options_table.h"
-#include "io/text_file.h"
+#include "core/text_file.h"
 
 static struct record_setting *setting_find(const struct record *record, const char *key)
 {

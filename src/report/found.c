@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/csv.h"
 #include "core/durable.h"
 #include "core/folder.h"
 #include "core/version.h"
-#include "io/csv.h"
 #include "report/logbook.h"
 #include "report/record.h"
 

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/atomic_file.h"
 #include "core/version.h"
-#include "io/atomic_file.h"
 #include "report/canvas.h"
 #include "report/escape.h"
 #include "report/facts.h"

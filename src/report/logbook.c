@@ -13,11 +13,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/durable.h"
 #include "core/folder.h"
 #include "core/text.h"
-#include "io/atomic_file.h"
 #include "report/escape.h"
 #include "report/markdown.h"
 #include "report/marked.h"

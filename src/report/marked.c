@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "core/durable.h"
-#include "io/text_file.h"
+#include "core/text_file.h"
 
 static const char begin_mark[] = "<!-- vittrain: begin, made anew each time -->\n";
 static const char end_mark[] = "<!-- vittrain: end -->\n";

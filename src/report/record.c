@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 
 #include "core/text.h"
-#include "io/text_file.h"
+#include "core/text_file.h"
 #include "report/deck.h"
 #include "report/trouble.h"
 

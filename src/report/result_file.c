@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/atomic_file.h"
+#include "core/atomic_file.h"
 #include "report/chart.h"
 #include "report/course_lines.h"
 

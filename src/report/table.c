@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/text_file.h"
+#include "core/text_file.h"
 
 static char empty_cell[1];
 

@@ -16,7 +16,7 @@
 #include "core/durable.h"
 #include "core/log.h"
 #include "data/checksum.h"
-#include "data/transfer.h"
+#include "fetch/transfer.h"
 #include "store/upload.h"
 
 enum { RANGE = 16 << 20, PATH_SIZE = 4096, REPLACEMENTS = 3 };

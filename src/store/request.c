@@ -18,7 +18,7 @@
 
 #include "core/clock.h"
 #include "core/crc32c.h"
-#include "data/transfer.h"
+#include "fetch/transfer.h"
 #include "store/judge.h"
 
 enum { CONNECT_SECONDS = 10, CHUNK = 1 << 16, URL_SIZE = 8192 };

@@ -11,8 +11,8 @@
 
 #include <jansson.h>
 
+#include "core/atomic_file.h"
 #include "core/log.h"
-#include "io/atomic_file.h"
 
 struct store_state {
     char path[FILE_PATH];

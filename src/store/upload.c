@@ -14,7 +14,7 @@
 #include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/log.h"
-#include "data/transfer.h"
+#include "fetch/transfer.h"
 
 enum { PART = 16 << 20, MEBIBYTE = 1 << 20, CHUNK = 1 << 16 };
 /* Below this asking whether the store has a file costs more than sending it. */

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/checkpoint.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "io/checkpoint.h"
 #include "train/trainer.h"
 
 static bool split_find(const char *name, enum data_split *split, struct error *error)

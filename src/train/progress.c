@@ -7,16 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/status.h"
-#include "io/atomic_file.h"
-#include "io/run_log.h"
 #include "report/record.h"
-#include "train/results.h"
-#include "train/run_record.h"
-#include "train/style.h"
-#include "train/tell.h"
+#include "runlog/results.h"
+#include "runlog/run_log.h"
+#include "runlog/run_record.h"
+#include "runlog/style.h"
+#include "runlog/tell.h"
 
 /* A wait for data that is worth a word: its share of an epoch, and how long it took in all. */
 static const double DATA_SHARE_LARGE = 0.05, DATA_SECONDS_LARGE = 0.5;

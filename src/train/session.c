@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/checkpoint_writer.h"
 #include "core/available.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "io/checkpoint_writer.h"
+#include "plan/fit.h"
 #include "train/feed.h"
-#include "train/fit.h"
 #include "train/hardware.h"
 #include "train/optimizer.h"
 

@@ -6,15 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "checkpoint/safetensors.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "io/safetensors.h"
+#include "runlog/style.h"
+#include "runlog/upload.h"
 #include "train/progress.h"
 #include "train/retrieve.h"
-#include "train/style.h"
-#include "train/upload.h"
 
 static bool data_open(struct trainer *trainer, struct error *error)
 {

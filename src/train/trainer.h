@@ -3,10 +3,10 @@
 #ifndef VITTRAIN_TRAIN_TRAINER_H
 #define VITTRAIN_TRAIN_TRAINER_H
 
-#include "io/checkpoint_writer.h"
-#include "io/monitor.h"
-#include "io/run_folder.h"
-#include "io/run_log.h"
+#include "checkpoint/checkpoint_writer.h"
+#include "checkpoint/run_folder.h"
+#include "runlog/monitor.h"
+#include "runlog/run_log.h"
 #include "store/sender.h"
 #include "train/agreement.h"
 #include "train/evaluate.h"

@@ -6,9 +6,9 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "runlog/tell.h"
 #include "train/progress.h"
 #include "train/retrieve.h"
-#include "train/tell.h"
 #include "train/trainer.h"
 
 bool trainer_find_local(struct trainer *trainer, struct error *error)

@@ -1,0 +1,57 @@
+# benchmarks: `make benchmarks/NAME`
+EXTRA_PROGRAMS += \
+	benchmarks/bench_checkpoint \
+	benchmarks/bench_device \
+	benchmarks/bench_input \
+	benchmarks/bench_packed
+benchmarks_bench_checkpoint_LDADD = $(program_libraries)
+benchmarks_bench_device_LDADD = $(program_libraries)
+benchmarks_bench_input_LDADD = $(program_libraries)
+benchmarks_bench_packed_LDADD = $(program_libraries)
+
+# What this machine does with this program: rows of benchmarks/results (benchmarks/README.md). Minutes; an hour.
+bench bench-full: all $(EXTRA_PROGRAMS)
+	how=`echo $@ | $(SED) 's/^bench$$/quick/; s/^bench-//'` && \
+	MPIRUN="$${MPIRUN:-$(MPIRUN) $(MPIRUN_FLAGS)}" VITTRAIN=$(abs_builddir)/vittrain BENCH_BUILD=$(abs_builddir) \
+		$(abs_srcdir)/benchmarks/bench $$how $(BENCH_PARTS)
+# And its figures into the page.
+bench-readme:
+	BENCH_README=$(abs_srcdir)/benchmarks/README.md $(MAKE) $(AM_MAKEFLAGS) bench
+.PHONY: bench bench-full bench-readme
+
+EXTRA_DIST += \
+	benchmarks/README.md \
+	benchmarks/bench \
+	benchmarks/bench_common.py \
+	benchmarks/bundle.sh \
+	benchmarks/checkpoint_cost.sh \
+	benchmarks/common.sh \
+	benchmarks/compare \
+	benchmarks/gpu \
+	benchmarks/gpu.sh \
+	benchmarks/gpu_page \
+	benchmarks/input.sh \
+	benchmarks/interval.awk \
+	benchmarks/kernels.sh \
+	benchmarks/overlap.sh \
+	benchmarks/plan_check.sh \
+	benchmarks/plot \
+	benchmarks/pytorch_checkpoint.py \
+	benchmarks/pytorch_input.py \
+	benchmarks/pytorch_start.py \
+	benchmarks/pytorch_epoch.py \
+	benchmarks/pytorch_step.py \
+	benchmarks/reference.sh \
+	benchmarks/reference_cnn.py \
+	benchmarks/reference_vit.py \
+	benchmarks/results \
+	benchmarks/scaling.sh \
+	benchmarks/slurm_limit.sh \
+	benchmarks/start.sh \
+	benchmarks/start_nodes.sh \
+	benchmarks/epoch.sh \
+	benchmarks/step.sh \
+	benchmarks/stop.sh \
+	benchmarks/table \
+	benchmarks/two_nodes.sh \
+	benchmarks/upload.py

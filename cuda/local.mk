@@ -1,0 +1,135 @@
+# the module for GPUs: cuda/*.cu by nvcc. Those that call a library have a host's version in
+# cuda/emulation/.
+cuda_sources = \
+	cuda/attention.cu \
+	cuda/attention_backward.cu \
+	cuda/attention_float.cu \
+	cuda/batch_norm.cu \
+	cuda/choice.cu \
+	cuda/columns.cu \
+	cuda/comm_nccl.cu \
+	cuda/convolution.cu \
+	cuda/cuda.cu \
+	cuda/elements.cu \
+	cuda/image.cu \
+	cuda/linear.cu \
+	cuda/loss.cu \
+	cuda/mix.cu \
+	cuda/norm.cu \
+	cuda/pool.cu \
+	cuda/product.cu \
+	cuda/tokens.cu \
+	cuda/update.cu
+cuda_library_sources = \
+	cuda/collective_nccl.cu \
+	cuda/convolution_cudnn.cu \
+	cuda/product_cublaslt.cu
+cuda_headers = \
+	cuda/attention.h \
+	cuda/collective.h \
+	cuda/convolution.h \
+	cuda/convolution_engine.h \
+	cuda/cuda.h \
+	cuda/kernel.h \
+	cuda/number.h \
+	cuda/nvml.h \
+	cuda/portable.h \
+	cuda/product.h \
+	cuda/product_library.h \
+	cuda/tensor_core.h \
+	cuda/watch.h
+cuda_cppflags = -I$(CUDA_LIBRARY_DIR)/../include
+nvcc_flags = -std=c++17 -O3 -lineinfo -Xcompiler -fPIC,-Wall,-Wextra,-Wno-missing-field-initializers -I$(srcdir)/cuda \
+	-I$(srcdir)/src $(RANDOM123_CFLAGS) $(NVCC_ARCH)
+cuda_objects = $(cuda_sources:.cu=.cuda.o) $(cuda_library_sources:.cu=.cuda.o)
+.cu.cuda.o:
+	@$(MKDIR_P) $(@D)
+	$(AM_V_GEN)$(NVCC) $(nvcc_flags) -MMD -MP -MF $@.d -c -o $@ $<
+cuda/nvml.module.o: $(srcdir)/cuda/nvml.c
+	@$(MKDIR_P) $(@D)
+	$(AM_V_CC)$(CC) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -fPIC \
+		-MMD -MP -MF $@.d -c -o $@ $(srcdir)/cuda/nvml.c
+# In C, since a test that is no CUDA program links it, too.
+cuda/convolution_engine.module.o: $(srcdir)/cuda/convolution_engine.c
+	@$(MKDIR_P) $(@D)
+	$(AM_V_CC)$(CC) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(cuda_cppflags) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) \
+		-fPIC -MMD -MP -MF $@.d -c -o $@ $(srcdir)/cuda/convolution_engine.c
+module_objects = $(cuda_objects) cuda/convolution_engine.module.o cuda/nvml.module.o
+vittrain-cuda.so: $(module_objects)
+	$(AM_V_GEN)$(NVCC) -shared -o $@ $(module_objects) -L$(CUDA_LIBRARY_DIR) -lcublasLt -lcudnn -lnccl
+if CUDA
+moduledir = $(pkglibdir)
+module_DATA = vittrain-cuda.so
+# With the real library, but without a GPU.
+EXTRA_PROGRAMS += test/cudnn_engines
+check_DATA += test/cudnn_engines$(EXEEXT)
+endif
+test_cudnn_engines_CPPFLAGS = $(AM_CPPFLAGS) $(cuda_cppflags)
+test_cudnn_engines_LDFLAGS = $(AM_LDFLAGS) -L$(CUDA_LIBRARY_DIR) -Wl,-rpath,$(CUDA_LIBRARY_DIR)
+test_cudnn_engines_LDADD = cuda/convolution_engine.module.o $(LDADD) -lcudnn
+# For benchmarks/bundle.sh.
+nvcc-flags:
+	@echo "$(nvcc_flags)"
+cuda-library-dir:
+	@echo "$(CUDA_LIBRARY_DIR)"
+bundle-link:
+	$(CCLD) $(AM_CFLAGS) $(CFLAGS) $(AM_LDFLAGS) $(LDFLAGS) -o $(BUNDLE_OUTPUT) $(BUNDLE_OBJECTS) $(LDADD) $(LIBS)
+.PHONY: nvcc-flags cuda-library-dir bundle-link
+CLEANFILES += vittrain-cuda.so $(module_objects) $(module_objects:.o=.o.d)
+
+# the GPU's sources for the host, opened by tests as the module (cuda/emulation/emulation.h).
+# Compiled as for ThreadSanitizer, whose calls the emulation answers; or for the sanitizers that the
+# tests are built for.
+emulation_sources = $(cuda_sources) test/faulty_kernels.cu
+emulation_runtime = \
+	cuda/emulation/blocks.cpp \
+	cuda/emulation/check.cpp \
+	cuda/emulation/collective.cpp \
+	cuda/emulation/convolution.cpp \
+	cuda/emulation/graphs.cpp \
+	cuda/emulation/product.cpp \
+	cuda/emulation/runtime.cpp \
+	cuda/emulation/streams.cpp \
+	cuda/emulation/tensor_core.cpp
+emulation_headers = \
+	cuda/emulation/emulation.h \
+	cuda/emulation/internal.h \
+	cuda/emulation/value.h
+emulation_flags = -std=c++17 -O1 -g -fPIC -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -Wno-unknown-pragmas \
+	-I$(srcdir)/cuda -I$(srcdir)/src $(RANDOM123_CFLAGS)
+if EMULATION_CHECKS
+emulation_checked = -DEMULATION_CHECKS -fsanitize=thread
+emulation_plain = -DEMULATION_CHECKS
+else
+emulation_checked = $(SANITIZER_CFLAGS)
+emulation_plain = $(SANITIZER_CFLAGS)
+endif
+emulation_objects = $(emulation_sources:.cu=.emulated.o) $(emulation_runtime:.cpp=.emulated.o)
+SUFFIXES = .cu .cpp .cuda.o .emulated.o
+.cu.emulated.o:
+	@$(MKDIR_P) $(@D)
+	$(AM_V_GEN)$(CXX) $(emulation_flags) $(emulation_checked) -MMD -MP -MF $@.d -x c++ -c -o $@ $<
+.cpp.emulated.o:
+	@$(MKDIR_P) $(@D)
+	$(AM_V_GEN)$(CXX) $(emulation_flags) $(emulation_plain) -O2 -MMD -MP -MF $@.d -c -o $@ $<
+test/emulated-cuda.so: $(emulation_objects) cuda/nvml.module.o
+	@$(MKDIR_P) test
+	$(AM_V_GEN)$(CXX) -shared $(SANITIZER_CFLAGS) -o $@ $(emulation_objects) cuda/nvml.module.o
+if EMULATION
+check_DATA += test/emulated-cuda.so
+# test/test_gpu_run.sh packs it.
+check_DATA += benchmarks/bench_device
+endif
+CLEANFILES += test/emulated-cuda.so $(emulation_objects) $(emulation_objects:.o=.o.d)
+
+# The compilers write which headers each of these objects includes.
+-include $(module_objects:.o=.o.d) $(emulation_objects:.o=.o.d)
+
+EXTRA_DIST += \
+	$(cuda_headers) \
+	$(cuda_library_sources) \
+	cuda/convolution_engine.c \
+	$(emulation_headers) \
+	$(emulation_runtime) \
+	$(emulation_sources) \
+	cuda/README.md

@@ -1,0 +1,325 @@
+/* `bench machine`: how fast this machine computes and communicates, for plan. All ranks measure at
+ * once, as they compute at once in a step: cores share memory, power and caches. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+#include "bench/bench_machine.h"
+#include "core/atomic_file.h"
+#include "core/clock.h"
+#include "core/version.h"
+
+/* Sizes of three dimensions and what is special; see the functions that run them. */
+struct trial {
+    enum operation operation;
+    machine_trial *run;
+    int64_t size[6];
+};
+
+#define BOTH(name, ...)                                                                            \
+    {OPERATION_##name##_forward, trial_##name##_forward, {__VA_ARGS__}},                           \
+    {                                                                                              \
+        OPERATION_##name##_backward, trial_##name##_backward,                                      \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define ROWS(name, ...)                                                                            \
+    {OPERATION_##name, trial_##name, {__VA_ARGS__}},                                               \
+    {                                                                                              \
+        OPERATION_##name, trial_##name,                                                            \
+        {                                                                                          \
+            SMALLER(__VA_ARGS__)                                                                   \
+        }                                                                                          \
+    }
+#define SMALLER(rows, width) (rows) / 16, width
+
+/* Products of ViTs (rows, in, out): vit_cifar's and ViT-B/32's, small and large batches, stem and
+ * head. Attention (samples, tokens, heads). Convolutions (samples, side, in, out, kernel, stride):
+ * ResNet's, and those of small CNNs. Rows and width of what moves numbers. */
+static const struct trial trials[] = {
+    BOTH(linear, 1040, 192, 576),
+    BOTH(linear, 4160, 192, 192),
+    BOTH(linear, 4160, 192, 768),
+    BOTH(linear, 4160, 768, 192),
+    BOTH(linear, 400, 768, 2304),
+    BOTH(linear, 1600, 768, 768),
+    BOTH(linear, 1600, 768, 2304),
+    BOTH(linear, 1600, 768, 3072),
+    BOTH(linear, 1600, 3072, 768),
+    BOTH(linear, 64, 768, 10),
+    BOTH(attention, 64, 65, 3),
+    BOTH(attention, 32, 50, 12),
+    BOTH(attention, 4, 197, 12),
+    BOTH(convolution, 8, 56, 64, 64, 3, 1),
+    BOTH(convolution, 8, 28, 128, 128, 3, 1),
+    BOTH(convolution, 8, 14, 256, 256, 3, 1),
+    BOTH(convolution, 8, 7, 512, 512, 3, 1),
+    BOTH(convolution, 8, 56, 64, 128, 1, 2),
+    BOTH(convolution, 8, 224, 3, 64, 7, 2),
+    BOTH(convolution, 64, 32, 3, 16, 3, 1),
+    ROWS(norm_forward, 4096, 768),
+    ROWS(norm_backward, 4096, 768),
+    ROWS(dropout_apply, 4096, 768),
+    ROWS(batch_norm_sums, 25088, 64),
+    ROWS(batch_norm_forward, 25088, 64),
+    ROWS(batch_norm_backward_sums, 25088, 64),
+    ROWS(batch_norm_backward, 25088, 64),
+    BOTH(max_pool, 8, 112, 64),
+    {OPERATION_image_transform, trial_image_transform, {64, 32}},
+    {OPERATION_image_transform, trial_image_transform, {16, 224}},
+    ROWS(copy, 4096, 768),
+};
+
+/* Of what is fp32 always. */
+static const struct trial fp32_trials[] = {
+    ROWS(update, 7168, 1024),  ROWS(sum_squares, 7168, 1024), ROWS(add, 7168, 1024),
+    ROWS(convert, 7168, 1024), ROWS(zero, 7168, 1024),
+};
+
+size_t machine_convolution_bytes(const struct machine_bench *self)
+{
+    size_t most = 1;
+    for (size_t i = 0; i < sizeof trials / sizeof trials[0]; i++)
+        for (int type = 0; type < MACHINE_TYPES; type++) {
+            if (trials[i].run != trial_convolution_forward)
+                continue;
+            size_t bytes = trial_convolution_workspace(self, (enum data_type)type, trials[i].size);
+            most = bytes > most ? bytes : most;
+        }
+    return most;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double machine_typical(double *values, int count)
+{
+    double sum = 0;
+    qsort(values, (size_t)count, sizeof *values, by_size);
+    if (count > 1)
+        count--;
+    for (int i = 0; i < count; i++)
+        sum += values[i];
+    return sum / count;
+}
+
+/* Of all ranks; what they have is a mean, as who is slow is not always the same one. */
+double machine_mean(struct comm *world, double value)
+{
+    comm_all_reduce(world, &value, 1, COMM_FP64, COMM_SUM);
+    return value / world->size;
+}
+
+static double seconds_of(struct machine_bench *self, const struct trial *trial, int times)
+{
+    double begin = clock_now();
+    for (int i = 0; i < times; i++) {
+        trial_tensors_turn(self, self->counted.bytes);
+        trial->run(self, trial->size);
+    }
+    self->device->backend->stream_synchronize(self->stream);
+    return (clock_now() - begin) / times;
+}
+
+/* Collective. The mean of rounds of some 12 ms, all ranks at once. The first run is not
+ * counted: libraries make their plans then. */
+static double trial_seconds(struct machine_bench *self, const struct trial *trial)
+{
+    enum { ROUNDS = 7 };
+    double rounds[ROUNDS], once = 0;
+    if (!self->bench->options->bench.quick)
+        trial_tensors_fill(self);
+    for (int i = 0; i < 2; i++)
+        once = seconds_of(self, trial, 1);
+    if (self->bench->options->bench.quick)
+        return machine_mean(self->world, once);
+    comm_all_reduce(self->world, &once, 1, COMM_FP64, COMM_MAX);
+    int times = (int)fmax(1, fmin(1000, 12e-3 / once));
+    for (int i = 0; i < ROUNDS; i++) {
+        comm_barrier(self->world);
+        rounds[i] = seconds_of(self, trial, times);
+    }
+    return machine_mean(self->world, machine_typical(rounds, ROUNDS));
+}
+
+static void counted_keep(struct counter *counter, const struct counted *counted)
+{
+    ((struct machine_bench *)counter)->counted = *counted;
+}
+
+/* What a trial comes to, by the count that plan goes by. */
+static struct counted trial_count(struct machine_bench *self, const struct trial *trial)
+{
+    self->counter.operation = counted_keep;
+    count_open(self->device, &self->counter);
+    trial->run(self, trial->size);
+    count_close(self->device);
+    return self->counted;
+}
+
+void machine_row(struct machine_bench *self, const char *work, const char *model,
+                 enum data_type type, double seconds, struct error *error)
+{
+    struct bench_row row = {.work = work,
+                            .model = model,
+                            .precision = type_name(type),
+                            .gpu = self->limits.memory_bytes > 0 ? self->limits.name : NULL,
+                            .threads = self->limits.threads,
+                            .metric = "time",
+                            .value = seconds,
+                            .unit = "s"};
+    if (self->world->rank == 0)
+        bench_write(self->bench, &row, error);
+}
+
+static void trial_run(struct machine_bench *self, const struct trial *trial, struct error *error)
+{
+    if (self->bench->options->bench.quick &&
+        self->machine.speed[self->type][trial->operation].count > 0)
+        return;
+    struct counted counted = trial_count(self, trial);
+    double seconds = trial_seconds(self, trial);
+    double work = counted.flops > 0 ? counted.flops : counted.bytes;
+    struct speed *speed = &self->machine.speed[counted.type][trial->operation];
+    char size[96];
+    snprintf(size, sizeof size, "%.0fx%.0fx%.0f", counted.size[0], counted.size[1],
+             counted.size[2]);
+    ENSURE(speed->count < MACHINE_POINTS, "too many sizes of %s", operation_name[trial->operation]);
+    struct speed_point *point = &speed->point[speed->count++];
+    memcpy(point->size, counted.size, sizeof point->size);
+    point->speed = work / fmax(seconds - self->machine.launch, 0.05 * seconds);
+    if (self->world->rank == 0)
+        printf("%-22s %-5s %-18s %12.2f us %10.2f %s\n", operation_name[trial->operation],
+               type_name(counted.type), size, 1e6 * seconds, 1e-9 * work / seconds,
+               counted.flops > 0 ? "GFLOP/s" : "GB/s");
+    fflush(stdout);
+    machine_row(self, operation_name[trial->operation], size, counted.type, seconds, error);
+}
+
+/* What an operation costs that has nothing to do. */
+static void launch_measure(struct machine_bench *self)
+{
+    static const struct trial nothing = {OPERATION_zero, trial_zero, {1, 1}};
+    self->type = TYPE_FP32;
+    self->machine.launch = trial_seconds(self, &nothing);
+}
+
+static void operations_measure(struct machine_bench *self, struct error *error)
+{
+    for (size_t i = 0; i < sizeof trials / sizeof trials[0]; i++)
+        trial_run(self, &trials[i], error);
+}
+
+/* The bandwidth of a large copy stands for all that was not measured. */
+static void bandwidth_take(struct machine *machine)
+{
+    const struct speed *copy = &machine->speed[TYPE_FP32][OPERATION_copy];
+    machine->memory_bandwidth = copy->point[0].speed;
+}
+
+/* A rank of each node computes while its neighbours rest. */
+static void alone_measure(struct machine_bench *self)
+{
+    static const struct trial product = {
+        OPERATION_linear_forward, trial_linear_forward, {1600, 768, 768}};
+    double together = trial_seconds(self, &product), alone = 0, ranks = self->node->rank == 0;
+    comm_barrier(self->world);
+    if (self->node->rank == 0) {
+        enum { ROUNDS = 7 };
+        double rounds[ROUNDS];
+        for (int i = 0; i < ROUNDS; i++)
+            rounds[i] = seconds_of(self, &product, (int)fmax(1, 12e-3 / together));
+        alone = machine_typical(rounds, ROUNDS);
+    }
+    comm_barrier(self->world);
+    alone = machine_mean(self->world, alone) / machine_mean(self->world, ranks);
+    self->machine.alone = fmin(10, fmax(0.1, together / alone));
+}
+
+/* Precisions that this device multiplies; fp32 always. */
+static bool computes_in(const struct device_limits *limits, int type)
+{
+    return type == TYPE_FP32 || (type == TYPE_BF16 && limits->multiplies_bf16) ||
+           (type == TYPE_FP16 && limits->multiplies_fp16);
+}
+
+static void device_measure(struct machine_bench *self, struct error *error)
+{
+    launch_measure(self);
+    for (int type = TYPE_FP32; type < MACHINE_TYPES; type++) {
+        self->machine.peak[type] = self->limits.peak_flops[type];
+        if (!computes_in(&self->limits, type))
+            continue;
+        self->type = (enum data_type)type;
+        operations_measure(self, error);
+    }
+    bandwidth_take(&self->machine);
+    if (self->world->size > 1)
+        alone_measure(self);
+    self->type = TYPE_FP32;
+    for (size_t i = 0; i < sizeof fp32_trials / sizeof fp32_trials[0]; i++)
+        trial_run(self, &fp32_trials[i], error);
+}
+
+static void machine_describe(struct machine_bench *self, int node_ranks, int nodes)
+{
+    struct machine *machine = &self->machine;
+    const struct network network = {.members = 2, .share = 1, .computes = 1, .sends = 1};
+    *machine = (struct machine){.node_ranks = node_ranks,
+                                .nodes = nodes,
+                                .threads = self->limits.threads > 0 ? self->limits.threads : 1,
+                                .memory = (double)self->limits.memory_bytes,
+                                .alone = 1,
+                                .inside = network,
+                                .between = network};
+    clock_stamp(machine->date, sizeof machine->date);
+    snprintf(machine->host, sizeof machine->host, "%s", comm_host());
+    snprintf(machine->commit, sizeof machine->commit, "%s", version_commit);
+    snprintf(machine->device, sizeof machine->device, "%s", self->limits.name);
+}
+
+/* Collective. Everything, into a file that rank 0 has opened before, as a measurement takes long.
+ */
+static void machine_measure(struct machine_bench *self, int nodes, struct error *error)
+{
+    int64_t node_ranks = self->node->size;
+    struct atomic_file file = {0};
+    bool first = self->world->rank == 0, opened = false;
+    comm_all_reduce(self->world, &node_ranks, 1, COMM_INT64, COMM_MIN);
+    if (first)
+        opened = atomic_file_open(&file, self->bench->options->bench.machine, error);
+    if (comm_agree(self->world, error)) {
+        machine_describe(self, (int)node_ranks, nodes);
+        device_measure(self, error);
+        machine_networks_measure(self, error);
+    }
+    if (!opened)
+        return;
+    if (error->kind != ERROR_NONE) {
+        atomic_file_discard(&file);
+        return;
+    }
+    machine_write(&self->machine, file.stream);
+    if (atomic_file_commit(&file, error))
+        printf("written to %s\n", self->bench->options->bench.machine);
+}
+
+bool bench_machine(struct bench *bench, struct error *error)
+{
+    static struct machine_bench self;
+    int node_index, nodes = comm_node_count(bench->world, &node_index);
+    self = (struct machine_bench){.bench = bench, .world = bench->world};
+    self.node = comm_split_node(bench->world);
+    if (machine_bench_open(&self, error))
+        machine_measure(&self, nodes, error);
+    machine_bench_close(&self);
+    self.node->backend->close(self.node);
+    return comm_agree(bench->world, error);
+}

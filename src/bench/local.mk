@@ -1,0 +1,12 @@
+# bench: the command bench
+libvittrain_a_SOURCES += \
+	src/bench/bench.c \
+	src/bench/bench.h \
+	src/bench/bench_comm.c \
+	src/bench/bench_machine.c \
+	src/bench/bench_machine.h \
+	src/bench/bench_machine_network.c \
+	src/bench/bench_machine_tensors.c \
+	src/bench/bench_machine_trials.c \
+	src/bench/bench_row.c \
+	src/bench/bench_row.h

@@ -1,0 +1,275 @@
+/* The files of a folder of checkpoints: links to some of them, which is the newest good one, which
+ * are no longer needed. Rank 0 looks at the folder and tells the others, as two nodes may see a
+ * folder differently for a while. */
+#include "checkpoint/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/checkpoint_load.h"
+#include "core/durable.h"
+#include "core/text.h"
+
+struct training_state training_state_begin(int64_t global_batch, uint64_t seed)
+{
+    return (struct training_state){.global_batch = global_batch,
+                                   .seed = seed,
+                                   .best_metric = NAN,
+                                   .plateau_rate_factor = 1,
+                                   .plateau_best = NAN};
+}
+
+static bool join(char *path, size_t size, const char *directory, const char *name)
+{
+    return snprintf(path, size, "%s/%s", directory, name) < (int)size;
+}
+
+/* ---- links ---- */
+
+static void make_link(const char *directory, const char *name, const char *link_name,
+                      struct error *error)
+{
+    char path[PATH_MAX], part[PATH_MAX];
+    if (!join(path, sizeof path, directory, link_name) ||
+        snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part) {
+        error_set(error, ERROR_FILE, "the name %s/%s is too long", directory, link_name);
+        return;
+    }
+    unlink(part);
+    if (symlink(name, part) != 0)
+        durable_failed(error, "link", path, errno);
+    else if (!durable_rename(part, path, error))
+        unlink(part);
+}
+
+/* ---- the folder ---- */
+
+struct listed {
+    char name[NAME_MAX + 1];
+    char points_to[NAME_MAX + 1]; /* of a link; empty for a file */
+    int64_t number;               /* of step-NUMBER.h5, else -1; for `find` the step in the file */
+    struct timespec changed;
+};
+
+struct listing {
+    struct listed *entry;
+    int count;
+};
+
+static int64_t step_number(const char *name)
+{
+    int end = 0;
+    long long number = -1;
+    if (sscanf(name, "step-%lld.h5%n", &number, &end) == 1 && end > 0 && name[end] == '\0')
+        return number;
+    return -1;
+}
+
+static void examine_entry(const char *directory, const char *name, struct listing *listing)
+{
+    char path[PATH_MAX];
+    struct stat file;
+    if (!(text_ends_with(name, ".h5") || text_ends_with(name, ".h5.part")) ||
+        !join(path, sizeof path, directory, name) || lstat(path, &file) != 0)
+        return;
+    struct listed *grown = realloc(listing->entry, (size_t)(listing->count + 1) * sizeof *grown);
+    ENSURE(grown != NULL, "no memory for the list of checkpoints");
+    listing->entry = grown;
+    struct listed *entry = &grown[listing->count++];
+    snprintf(entry->name, sizeof entry->name, "%s", name);
+    ssize_t length =
+        S_ISLNK(file.st_mode) ? readlink(path, entry->points_to, sizeof entry->points_to - 1) : 0;
+    entry->points_to[length < 0 ? 0 : length] = '\0';
+    entry->number = step_number(name);
+    entry->changed = file.st_mtim;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    const struct listed *left = a, *right = b;
+    if (left->number != right->number)
+        return left->number > right->number ? -1 : 1;
+    if (left->changed.tv_sec != right->changed.tv_sec)
+        return left->changed.tv_sec > right->changed.tv_sec ? -1 : 1;
+    if (left->changed.tv_nsec != right->changed.tv_nsec)
+        return left->changed.tv_nsec > right->changed.tv_nsec ? -1 : 1;
+    return strcmp(left->name, right->name);
+}
+
+/* Checkpoints, links and parts of a folder; a folder that is not there is empty. */
+static bool list_folder(const char *directory, struct listing *listing, struct error *error)
+{
+    DIR *folder = opendir(directory);
+    if (folder == NULL)
+        return errno == ENOENT ||
+               error_set(error, ERROR_CHECKPOINT, "cannot read the folder %s: %s", directory,
+                         strerror(errno));
+    for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder))
+        examine_entry(directory, entry->d_name, listing);
+    closedir(folder);
+    return true;
+}
+
+static bool is_link(const struct listed *entry)
+{
+    return entry->points_to[0] != '\0';
+}
+
+/* ---- the newest good one ---- */
+
+struct report {
+    char *text;
+    size_t size;
+};
+
+__attribute__((format(printf, 2, 3))) static void report_line(struct report *report,
+                                                              const char *format, ...)
+{
+    va_list arguments;
+    size_t used = strlen(report->text);
+    va_start(arguments, format);
+    vsnprintf(report->text + used, report->size - used, format, arguments);
+    va_end(arguments);
+}
+
+/* Keeps the entries of a listing whose frame is good, newest first; the others are reported. */
+static void keep_candidates(const char *directory, const char *model, struct listing *listing,
+                            struct report *report)
+{
+    int kept = 0;
+    for (int n = 0; n < listing->count; n++) {
+        struct listed *entry = &listing->entry[n];
+        struct checkpoint_contents contents = {.unit_count = 0};
+        struct error error = {.kind = ERROR_NONE};
+        char path[PATH_MAX];
+        if (is_link(entry) || !join(path, sizeof path, directory, entry->name))
+            continue;
+        if (text_ends_with(entry->name, ".part"))
+            report_line(report, "%s: it was not written to its end\n", path);
+        else if (!checkpoint_file_read(path, &contents, &error))
+            report_line(report, "%s\n", error.text);
+        else if (model != NULL && strcmp(model, contents.model) != 0)
+            report_line(report, "%s: it is of model %s, this run's is %s\n", path, contents.model,
+                        model);
+        else {
+            entry->number = contents.state.step;
+            listing->entry[kept++] = *entry;
+        }
+        checkpoint_contents_free(&contents);
+    }
+    listing->count = kept;
+    if (kept > 0)
+        qsort(listing->entry, (size_t)kept, sizeof *listing->entry, newest_first);
+}
+
+/* Collective: is every byte of this file right? Rank 0 reports what is not. */
+static bool is_good(const char *path, const struct checkpoint_target *target, struct comm *world,
+                    struct report *report)
+{
+    struct checkpoint_contents contents = {.unit_count = 0};
+    struct error error = {.kind = ERROR_NONE};
+    if (world->rank == 0)
+        checkpoint_file_read(path, &contents, &error);
+    bool good = comm_agree(world, &error);
+    if (good) {
+        checkpoint_contents_share(&contents, world);
+        good = checkpoint_contents_verify(path, target->writers, world, &contents,
+                                          (1u << VECTOR_KINDS) - 1, &error);
+    }
+    checkpoint_contents_free(&contents);
+    if (!good && world->rank == 0)
+        report_line(report, "%s\n", error.text);
+    return good;
+}
+
+bool checkpoint_find(const struct checkpoint_target *target, struct comm *world, char *path,
+                     size_t size, char *report_text, size_t report_size, struct error *error)
+{
+    struct listing listing = {.count = 0};
+    struct report report = {.text = report_text, .size = report_size};
+    bool found = false;
+    path[0] = '\0';
+    report_text[0] = '\0';
+    if (world->rank == 0 && list_folder(target->directory, &listing, error))
+        keep_candidates(target->directory, target->model, &listing, &report);
+    if (comm_agree(world, error)) {
+        int64_t count = listing.count;
+        comm_broadcast(world, &count, 1, COMM_INT64, 0);
+        for (int64_t n = 0; n < count && !found; n++) {
+            char candidate[PATH_MAX] = "";
+            if (world->rank == 0)
+                join(candidate, sizeof candidate, target->directory, listing.entry[n].name);
+            comm_broadcast(world, candidate, sizeof candidate, COMM_BYTE, 0);
+            found = is_good(candidate, target, world, &report);
+            if (found)
+                snprintf(path, size, "%s", candidate);
+        }
+        comm_broadcast(world, report_text, (int64_t)report_size, COMM_BYTE, 0);
+    }
+    free(listing.entry);
+    return found;
+}
+
+int64_t checkpoint_newest_step(const struct checkpoint_target *target, struct comm *world)
+{
+    struct listing listing = {.count = 0};
+    struct error ignored = {.kind = ERROR_NONE};
+    int64_t newest = -1;
+    if (world->rank == 0)
+        list_folder(target->directory, &listing, &ignored);
+    for (int n = 0; n < listing.count; n++)
+        if (listing.entry[n].number > newest)
+            newest = listing.entry[n].number;
+    free(listing.entry);
+    comm_broadcast(world, &newest, 1, COMM_INT64, 0);
+    return newest;
+}
+
+/* ---- what is no longer needed ---- */
+
+static bool is_linked(const struct listing *listing, const char *name)
+{
+    for (int n = 0; n < listing->count; n++)
+        if (strcmp(listing->entry[n].points_to, name) == 0)
+            return true;
+    return false;
+}
+
+void checkpoint_prune(const char *directory, int64_t keep)
+{
+    struct listing listing = {.count = 0};
+    struct error error = {.kind = ERROR_NONE};
+    int64_t seen = 0;
+    if (list_folder(directory, &listing, &error) && listing.count > 0)
+        qsort(listing.entry, (size_t)listing.count, sizeof *listing.entry, newest_first);
+    for (int n = 0; n < listing.count; n++) {
+        const struct listed *entry = &listing.entry[n];
+        char path[PATH_MAX];
+        bool stale = text_ends_with(entry->name, ".part");
+        bool surplus = entry->number >= 0 && !is_link(entry) && keep > 0 && ++seen > keep &&
+                       !is_linked(&listing, entry->name);
+        if ((stale || surplus) && join(path, sizeof path, directory, entry->name))
+            unlink(path);
+    }
+    free(listing.entry);
+}
+
+bool checkpoint_publish(const char *directory, const char *name, bool best, int64_t keep,
+                        struct error *error)
+{
+    make_link(directory, name, "last.h5", error);
+    if (error->kind == ERROR_NONE && best)
+        make_link(directory, name, "best.h5", error);
+    if (error->kind != ERROR_NONE)
+        return false;
+    checkpoint_prune(directory, keep);
+    return true;
+}

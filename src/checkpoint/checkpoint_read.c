@@ -1,0 +1,353 @@
+/* Reads a checkpoint on any mesh. Rank 0 reads the frame and compares it with the model; then all
+ * ranks read all pieces once to compare their sums, and only when every one is right each rank
+ * reads the part that is its own, whatever mesh wrote it. (The second reading comes from the node's
+ * memory as a rule; a model that is half old and half damaged would cost more.) Where the folder is
+ * private to rank 0's node, rank 0 reads and sends each block to everybody. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/checkpoint_load.h"
+#include "core/crc32c.h"
+#include "core/durable.h"
+
+/* ---- the frame ---- */
+
+void checkpoint_contents_share(struct checkpoint_contents *contents, struct comm *world)
+{
+    struct checkpoint_contents mine = *contents;
+    comm_broadcast(world, contents, sizeof *contents, COMM_BYTE, 0);
+    contents->units_borrowed = mine.units_borrowed;
+    contents->deck = mine.deck;
+    contents->algorithms = mine.algorithms;
+    contents->units = mine.units;
+    contents->layout = mine.layout;
+    contents->pieces = mine.pieces;
+    if (world->rank != 0) {
+        contents->layout = calloc((size_t)contents->unit_count, sizeof *contents->layout);
+        contents->pieces = calloc((size_t)contents->piece_count, sizeof *contents->pieces);
+        ENSURE(contents->layout != NULL && contents->pieces != NULL,
+               "no memory for the tables of a checkpoint");
+    }
+    comm_broadcast(world, contents->layout,
+                   contents->unit_count * (int64_t)sizeof *contents->layout, COMM_BYTE, 0);
+    comm_broadcast(world, contents->pieces,
+                   contents->piece_count * (int64_t)sizeof *contents->pieces, COMM_BYTE, 0);
+}
+
+static void describe_shape(const struct unit_tensor *tensor, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "[");
+    for (int d = 0; d < tensor->dimensions && used < size; d++)
+        used += (size_t)snprintf(text + used, size - used, "%s%lld", d > 0 ? ", " : "",
+                                 (long long)tensor->shape[d]);
+    if (used < size)
+        snprintf(text + used, size - used, "]");
+}
+
+static bool tensors_equal(const struct unit_tensor *a, const struct unit_tensor *b)
+{
+    if (strcmp(a->name, b->name) != 0 || a->dimensions != b->dimensions || a->count != b->count ||
+        a->offset != b->offset || a->kind != b->kind)
+        return false;
+    for (int d = 0; d < a->dimensions; d++)
+        if (a->shape[d] != b->shape[d])
+            return false;
+    return true;
+}
+
+/* The first difference between a unit in the file and ours, as text; false: there is one. */
+static bool compare_unit(const struct unit *theirs, const struct unit *ours, char *text,
+                         size_t size)
+{
+    char there[64], here[64];
+    if (strcmp(theirs->name, ours->name) != 0) {
+        snprintf(text, size, "it holds unit %s where this model has %s", theirs->name, ours->name);
+        return false;
+    }
+    for (int t = 0; t < theirs->tensor_count && t < ours->tensor_count; t++) {
+        const struct unit_tensor *a = &theirs->tensors[t], *b = &ours->tensors[t];
+        if (tensors_equal(a, b))
+            continue;
+        describe_shape(a, there, sizeof there);
+        describe_shape(b, here, sizeof here);
+        snprintf(text, size, "it holds %s %s where this model has %s %s", a->name, there, b->name,
+                 here);
+        return false;
+    }
+    if (theirs->tensor_count == ours->tensor_count && theirs->count == ours->count)
+        return true;
+    snprintf(text, size, "its unit %s has %d tensors, this model's has %d", theirs->name,
+             theirs->tensor_count, ours->tensor_count);
+    return false;
+}
+
+static bool check_model(const char *path, const struct checkpoint_contents *contents,
+                        const struct flat_model *flat, const char *model, bool weights_only,
+                        struct error *error)
+{
+    char difference[512] = "";
+    if (model != NULL && strcmp(model, contents->model) != 0)
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s is of model %s, this run's is %s; set model.name=%s or choose another "
+                         "checkpoint",
+                         path, contents->model, model, contents->model);
+    for (int64_t u = 0; u < contents->unit_count && u < flat->count; u++)
+        if (!compare_unit(&contents->units[u], flat->buffers[u].unit, difference,
+                          sizeof difference))
+            break;
+    if (difference[0] == '\0' && contents->unit_count != flat->count)
+        snprintf(difference, sizeof difference, "it has %lld units, this model has %d, and %s %s",
+                 (long long)contents->unit_count, flat->count,
+                 contents->unit_count < flat->count ? "it lacks" : "no",
+                 contents->unit_count < flat->count ? flat->buffers[contents->unit_count].unit->name
+                                                    : contents->units[flat->count].name);
+    if (difference[0] != '\0')
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s (model %s) does not fit: %s; set the model's name and shape as in the "
+                         "deck saved in it%s",
+                         path, contents->model, difference,
+                         weights_only
+                             ? ", or give weights as safetensors: their head and positions "
+                               "may be of another size"
+                             : "");
+    return true;
+}
+
+static bool check_state(const char *path, const struct checkpoint_contents *contents,
+                        const struct flat_model *flat, struct error *error)
+{
+    if (contents->moments != flat->moments)
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s holds %lld moments a weight, the optimizer of this run keeps %d; set "
+                         "optim as in the deck saved in it",
+                         path, (long long)contents->moments, flat->moments);
+    if (flat->averaged && !contents->averaged)
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s holds no moving average of the weights; set optim.ema=0 to go on "
+                         "without one",
+                         path);
+    return true;
+}
+
+/* ---- the sums ---- */
+
+bool checkpoint_piece_read(int descriptor, const char *path,
+                           const struct checkpoint_contents *contents, int64_t u, int64_t p,
+                           enum vector_kind kind, float *block, struct error *error)
+{
+    const struct checkpoint_piece *piece = &contents->pieces[p];
+    size_t bytes = (size_t)piece->count * sizeof(float);
+    int64_t offset = contents->layout[u].offset[kind] + piece->begin * (int64_t)sizeof(float);
+    if (!durable_read(descriptor, path, block, bytes, offset, error))
+        return false;
+    if (crc32c_update(0, block, bytes) == piece->crc[kind])
+        return true;
+    return error_set(error, ERROR_CHECKPOINT,
+                     "%s is damaged: the sum of bytes %lld to %lld is wrong (%s of unit %s); use "
+                     "another checkpoint",
+                     path, (long long)offset, (long long)offset + (long long)bytes - 1,
+                     vector_name[kind], contents->layout[u].name);
+}
+
+static void verify_piece(int descriptor, const char *path,
+                         const struct checkpoint_contents *contents, int64_t u, int64_t p,
+                         unsigned wanted, float *staging, struct error *error)
+{
+    for (enum vector_kind kind = 0; kind < VECTOR_KINDS && error->kind == ERROR_NONE; kind++)
+        if ((wanted >> kind & 1) != 0 && contents->layout[u].offset[kind] >= 0)
+            checkpoint_piece_read(descriptor, path, contents, u, p, kind, staging, error);
+}
+
+static int open_file(const char *path, struct error *error)
+{
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", path, strerror(errno));
+    return descriptor;
+}
+
+bool checkpoint_contents_verify(const char *path, enum writers_choice writers, struct comm *world,
+                                const struct checkpoint_contents *contents, unsigned wanted,
+                                struct error *error)
+{
+    int sharers = writers == WRITERS_NODE0 ? 1 : world->size;
+    int descriptor = world->rank < sharers ? open_file(path, error) : -1;
+    float *staging = malloc(VECTOR_BLOCK * sizeof(float));
+    ENSURE(staging != NULL, "no memory to check a checkpoint");
+    for (int64_t u = 0; descriptor >= 0 && u < contents->unit_count; u++) {
+        const struct checkpoint_layout *layout = &contents->layout[u];
+        int64_t end = layout->first_piece + layout->piece_count;
+        for (int64_t p = layout->first_piece; error->kind == ERROR_NONE && p < end; p++)
+            if (p % sharers == world->rank)
+                verify_piece(descriptor, path, contents, u, p, wanted, staging, error);
+    }
+    free(staging);
+    if (descriptor >= 0)
+        close(descriptor);
+    return comm_agree(world, error);
+}
+
+/* ---- the vectors ---- */
+
+struct loading {
+    const char *path;
+    const struct checkpoint_contents *contents;
+    const struct flat_model *flat;
+    float *staging;
+    int descriptor; /* -1: rank 0 reads for this one */
+    bool by_all;
+};
+
+static void read_block(const struct loading *loading, int u, enum vector_kind kind, int64_t begin,
+                       int64_t count, struct error *error)
+{
+    int64_t offset = loading->contents->layout[u].offset[kind] + begin * (int64_t)sizeof(float);
+    if (loading->descriptor >= 0 && error->kind == ERROR_NONE)
+        durable_read(loading->descriptor, loading->path, loading->staging,
+                     (size_t)count * sizeof(float), offset, error);
+}
+
+/* By all: each rank reads its own part. Else every block goes from rank 0 to every rank, which
+ * keeps what is its own. */
+static void load_vector(const struct loading *loading, int u, enum vector_kind kind,
+                        struct error *error)
+{
+    const struct flat_model *flat = loading->flat;
+    const struct flat_buffer *buffer = &flat->buffers[u];
+    int64_t begin = 0, end = buffer->unit->count;
+    if (loading->by_all) {
+        begin = buffer->shard_begin;
+        if (end > begin + buffer->shard_count)
+            end = begin + buffer->shard_count;
+    }
+    for (; begin < end; begin += VECTOR_BLOCK) {
+        int64_t count = end - begin < VECTOR_BLOCK ? end - begin : VECTOR_BLOCK;
+        read_block(loading, u, kind, begin, count, error);
+        if (!loading->by_all)
+            comm_broadcast(flat->mesh->world, loading->staging, count, COMM_FP32, 0);
+        vector_keep(flat, u, kind, begin, count, loading->staging);
+    }
+    vector_clear_padding(flat, u, kind);
+}
+
+/* Collective. */
+static bool load_vectors(const char *path, bool by_all, const struct checkpoint_contents *contents,
+                         const struct flat_model *flat, unsigned wanted, struct error *error)
+{
+    struct comm *world = flat->mesh->world;
+    struct loading loading = {.path = path, .contents = contents, .flat = flat, .by_all = by_all};
+    loading.descriptor = by_all || world->rank == 0 ? open_file(path, error) : -1;
+    loading.staging = calloc(VECTOR_BLOCK, sizeof(float));
+    ENSURE(loading.staging != NULL, "no memory to read a checkpoint");
+    for (int u = 0; u < flat->count; u++)
+        for (enum vector_kind kind = 0; kind < VECTOR_KINDS; kind++)
+            if (wanted >> kind & 1)
+                load_vector(&loading, u, kind, error);
+    flat->device->backend->stream_synchronize(flat->stream);
+    free(loading.staging);
+    if (loading.descriptor >= 0)
+        close(loading.descriptor);
+    return comm_agree(world, error);
+}
+
+/* Which vectors of the file this model wants, one bit each. */
+static unsigned wanted_vectors(const struct checkpoint_contents *contents,
+                               const struct flat_model *flat, bool weights_only)
+{
+    unsigned wanted = 1u << VECTOR_MASTER;
+    if (!weights_only && flat->moments >= 1)
+        wanted |= 1u << VECTOR_MOMENT1;
+    if (!weights_only && flat->moments >= 2)
+        wanted |= 1u << VECTOR_MOMENT2;
+    if (flat->averaged && contents->averaged)
+        wanted |= 1u << VECTOR_AVERAGE;
+    return wanted;
+}
+
+/* Collective: do all ranks see the file that rank 0 sees? Folders of the same name on the private
+ * disks of nodes may hold other files. */
+static bool seen_by_all(const char *path, struct comm *world)
+{
+    struct stat file = {.st_size = -1};
+    stat(path, &file);
+    const int64_t mine[] = {file.st_size, file.st_mtim.tv_sec, file.st_mtim.tv_nsec};
+    int64_t first[] = {mine[0], mine[1], mine[2]}, same;
+    comm_broadcast(world, first, 3, COMM_INT64, 0);
+    same = mine[0] >= 0 && memcmp(first, mine, sizeof mine) == 0;
+    comm_all_reduce(world, &same, 1, COMM_INT64, COMM_MIN);
+    return same != 0;
+}
+
+/* Collective. The run goes on with the algorithms of the run that wrote the file. */
+static void algorithms_adopt(const struct checkpoint_contents *contents,
+                             const struct flat_model *flat)
+{
+    const struct device_backend *backend = flat->device->backend;
+    if (backend->choices_adopt == NULL)
+        return;
+    const char *mine = contents->algorithms != NULL ? contents->algorithms : "";
+    char *text = comm_broadcast_text(flat->mesh->world, mine, 0);
+    backend->choices_adopt(flat->device, text);
+    free(text);
+}
+
+bool checkpoint_read(const char *path, const struct checkpoint_target *target,
+                     struct flat_model *flat, struct training_state *state, bool weights_only,
+                     struct error *error)
+{
+    struct comm *world = flat->mesh->world;
+    enum writers_choice readers = target->writers;
+    if (readers == WRITERS_AUTO)
+        readers = seen_by_all(path, world) ? WRITERS_ALL : WRITERS_NODE0;
+    struct checkpoint_contents contents = {.unit_count = 0};
+    if (world->rank == 0 && checkpoint_file_read(path, &contents, error) &&
+        check_model(path, &contents, flat, target->model, weights_only, error) && !weights_only)
+        check_state(path, &contents, flat, error);
+    bool good = comm_agree(world, error);
+    if (good) {
+        checkpoint_contents_share(&contents, world);
+        unsigned wanted = wanted_vectors(&contents, flat, weights_only);
+        good = checkpoint_contents_verify(path, readers, world, &contents, wanted, error) &&
+               load_vectors(path, readers == WRITERS_ALL, &contents, flat, wanted, error);
+    }
+    if (good && !contents.averaged)
+        vector_restart_average(flat);
+    if (good && !weights_only)
+        algorithms_adopt(&contents, flat);
+    if (good && state != NULL)
+        *state = contents.state;
+    checkpoint_contents_free(&contents);
+    return good;
+}
+
+bool checkpoint_read_state(const char *path, struct comm *world, struct training_state *state,
+                           struct error *error)
+{
+    struct checkpoint_contents contents = {.unit_count = 0};
+    if (world->rank == 0)
+        checkpoint_file_read(path, &contents, error);
+    bool good = comm_agree(world, error);
+    *state = contents.state;
+    comm_broadcast(world, state, sizeof *state, COMM_BYTE, 0);
+    checkpoint_contents_free(&contents);
+    return good;
+}
+
+bool checkpoint_read_deck(const char *path, struct comm *world, char **deck_text,
+                          struct error *error)
+{
+    struct checkpoint_contents contents = {.unit_count = 0};
+    *deck_text = NULL;
+    if (world->rank == 0)
+        checkpoint_file_read(path, &contents, error);
+    bool good = comm_agree(world, error);
+    if (good)
+        *deck_text = comm_broadcast_text(world, contents.deck, 0);
+    checkpoint_contents_free(&contents);
+    return good;
+}

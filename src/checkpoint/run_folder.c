@@ -1,0 +1,372 @@
+/* The folder of a run: rank 0 decides which and tells the others; the first rank of each node makes
+ * it there (where the disk is shared it finds it made) and tries to write, since a disk that is
+ * full or not writable must be found now and not at the first checkpoint. */
+#include "checkpoint/run_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/atomic_file.h"
+#include "core/clock.h"
+#include "core/durable.h"
+#include "core/folder.h"
+#include "core/log.h"
+#include "data/directory.h"
+
+static const char runs_folder[] = "runs";
+
+/* YYYYmmdd-HHMMSS */
+enum { DATE_LENGTH = 15, LAST_SUFFIX = 999 };
+
+/* ---- looking into folders */
+
+static bool path_exists(const char *folder, const char *name)
+{
+    char path[FILE_PATH];
+    struct stat status;
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return stat(path, &status) == 0;
+}
+
+static bool has_suffix(const char *text, const char *suffix)
+{
+    size_t length = strlen(text), tail = strlen(suffix);
+
+    return length >= tail && strcmp(text + length - tail, suffix) == 0;
+}
+
+/* Is there a checkpoint that was finished? */
+static bool holds_checkpoints(const char *folder)
+{
+    char path[FILE_PATH];
+    bool found = false;
+
+    snprintf(path, sizeof path, "%s/checkpoints", folder);
+    DIR *entries = opendir(path);
+    if (entries == NULL)
+        return false;
+    for (struct dirent *entry; !found && (entry = readdir(entries)) != NULL;)
+        found = entry->d_name[0] != '.' && !has_suffix(entry->d_name, ".part");
+    closedir(entries);
+    return found;
+}
+
+static bool holds_run(const char *folder)
+{
+    return path_exists(folder, "deck.ini") || path_exists(folder, "metrics.csv") ||
+           path_exists(folder, "result.json") || holds_checkpoints(folder);
+}
+
+/* The steps that a finished run's result.json tells of; -1: it has none, or one that says that it
+ * is not finished (train.max_seconds ended it). A damaged one tells of a finished run, of 0 steps.
+ */
+static int64_t finished_steps(const char *folder)
+{
+    char path[FILE_PATH];
+
+    snprintf(path, sizeof path, "%s/result.json", folder);
+    if (access(path, F_OK) != 0)
+        return -1;
+    json_t *result = json_load_file(path, 0, NULL);
+    bool unfinished = json_is_false(json_object_get(result, "finished"));
+    int64_t steps = json_integer_value(json_object_get(result, "steps"));
+    json_decref(result);
+    return unfinished ? -1 : steps;
+}
+
+/* ---- keeping a second run out */
+
+/* Takes the folder's lock: false and no error when another job holds it. File systems without locks
+ * keep nobody out. */
+static bool lock_folder(const char *path, struct run_folder *folder, struct error *error)
+{
+    char name[FILE_PATH];
+
+    snprintf(name, sizeof name, "%s/.lock", path);
+    int lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock < 0)
+        return error_set(error, ERROR_FILE,
+                         "the run folder %s is not writable (%s): choose another by run.dir", path,
+                         strerror(errno));
+    if (flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        close(lock);
+        return false;
+    }
+    run_folder_close(folder);
+    folder->lock = lock;
+    folder->locked = true;
+    return true;
+}
+
+void run_folder_close(struct run_folder *folder)
+{
+    if (folder->locked)
+        close(folder->lock);
+    folder->locked = false;
+}
+
+/* ---- making folders */
+
+static const char advice[] = "choose another by run.dir";
+
+/* Really writes, since permissions say nothing of quotas, read-only mounts and full disks. */
+static bool try_writing(const char *folder, struct error *error)
+{
+    static const char block[4096];
+    char path[FILE_PATH];
+
+    snprintf(path, sizeof path, "%s/.probe-%s-%ld", folder, comm_host(), (long)getpid());
+    int file = durable_create(path, error);
+    if (file < 0)
+        return false;
+    bool good =
+        durable_write(file, path, block, sizeof block, 0, error) && durable_sync(file, path, error);
+    good = durable_close(file, path, error) && good;
+    unlink(path);
+    return good;
+}
+
+/* ---- which folder */
+
+/* Equal but for what may change between the parts of a run and does not say what is learnt. */
+static bool same_deck(const char *folder, const struct options *options)
+{
+    char path[FILE_PATH];
+    struct options saved;
+    struct error ignored = {0};
+
+    options_default(&saved);
+    snprintf(path, sizeof path, "%s/deck.ini", folder);
+    if (!options_read_file(path, &saved, &ignored))
+        return false;
+    memcpy(saved.run.dir, options->run.dir, sizeof saved.run.dir);
+    saved.run.threads = options->run.threads;
+    saved.data.workers = options->data.workers;
+    saved.train.epochs = options->train.epochs;
+    saved.train.steps = options->train.steps;
+    saved.train.max_seconds = options->train.max_seconds;
+    saved.train.accumulate = options->train.accumulate;
+    saved.train.early_stop = options->train.early_stop;
+    saved.train.test = options->train.test;
+    saved.mesh = options->mesh;
+    saved.checkpoint = options->checkpoint;
+    saved.output = options->output;
+    saved.debug.profile = options->debug.profile;
+    saved.debug.check_weights = options->debug.check_weights;
+    memcpy(saved.debug.pause, options->debug.pause, sizeof saved.debug.pause);
+    saved.fetch = options->fetch;
+    saved.plan = options->plan;
+    saved.predict = options->predict;
+    saved.convert = options->convert;
+    saved.bench = options->bench;
+    saved.report = options->report;
+    char *saved_text = options_to_text(&saved), *text = options_to_text(options);
+    bool same = strcmp(saved_text, text) == 0;
+    free(saved_text);
+    free(text);
+    return same;
+}
+
+/* run.dir as given. */
+static bool take_given(struct run_folder *folder, const struct options *options,
+                       struct error *error)
+{
+    snprintf(folder->path, sizeof folder->path, "%s", options->run.dir);
+    if (strcmp(options->checkpoint.resume, "never") == 0 && holds_run(folder->path))
+        return error_set(error, ERROR_USAGE,
+                         "run.dir: %s holds a run already: choose another folder, remove it, or "
+                         "go on with it by checkpoint.resume=auto",
+                         folder->path);
+    if (!folder_make(folder->path, advice, error))
+        return false;
+    if (!lock_folder(folder->path, folder, error))
+        return error_set(error, ERROR_USAGE,
+                         "run.dir: another job is writing to %s: wait for its end or choose "
+                         "another folder",
+                         folder->path);
+    folder->resuming = holds_checkpoints(folder->path);
+    folder->finished_steps = finished_steps(folder->path);
+    if (folder->resuming && !same_deck(folder->path, options))
+        log_warn("%s was begun with another deck (%s/deck.ini): it goes on as the options say now",
+                 folder->path, folder->path);
+    return true;
+}
+
+/* The rank of a folder's name among the runs of one name: later dates, then higher suffixes, are
+ * newer. False when it is no such name. */
+static bool run_age(const char *folder, const char *name, char date[DATE_LENGTH + 1], long *suffix)
+{
+    size_t length = strlen(name);
+    char *end;
+
+    if (strncmp(folder, name, length) != 0 || folder[length] != '-')
+        return false;
+    folder += length + 1;
+    if (strlen(folder) < DATE_LENGTH || strspn(folder, "0123456789") != 8 || folder[8] != '-' ||
+        strspn(folder + 9, "0123456789") != 6)
+        return false;
+    memcpy(date, folder, DATE_LENGTH);
+    date[DATE_LENGTH] = '\0';
+    folder += DATE_LENGTH;
+    *suffix = 1;
+    if (*folder == '\0')
+        return true;
+    *suffix = strtol(folder + 1, &end, 10);
+    return *folder == '-' && end != folder + 1 && *end == '\0';
+}
+
+bool run_folder_is_of(const char *folder, const char *name)
+{
+    char date[DATE_LENGTH + 1];
+    long suffix;
+    return run_age(folder, name, date, &suffix);
+}
+
+/* Could this folder be gone on with? Takes its lock, and lets go of the one that `folder` had. */
+static bool take_unfinished(struct run_folder *folder, const char *path,
+                            const struct options *options)
+{
+    struct error ignored = {0};
+
+    return holds_checkpoints(path) && finished_steps(path) < 0 && same_deck(path, options) &&
+           lock_folder(path, folder, &ignored);
+}
+
+/* The newest unfinished run of the same name and deck. */
+static bool find_unfinished(struct run_folder *folder, const struct options *options)
+{
+    char best_date[DATE_LENGTH + 1] = "", date[DATE_LENGTH + 1];
+    long best_suffix = 0, suffix;
+    DIR *entries = opendir(runs_folder);
+
+    if (entries == NULL)
+        return false;
+    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+        char path[sizeof runs_folder + 1 + sizeof entry->d_name];
+
+        if (!run_age(entry->d_name, options->run.name, date, &suffix))
+            continue;
+        int newer = strcmp(date, best_date);
+        snprintf(path, sizeof path, "%s/%s", runs_folder, entry->d_name);
+        if (newer < 0 || (newer == 0 && suffix < best_suffix) ||
+            !take_unfinished(folder, path, options))
+            continue;
+        snprintf(folder->path, sizeof folder->path, "%s", path);
+        memcpy(best_date, date, sizeof date);
+        best_suffix = suffix;
+    }
+    closedir(entries);
+    folder->resuming = best_suffix > 0;
+    return folder->resuming;
+}
+
+/* runs/NAME-DATE; mkdir decides who gets a name that two jobs want. */
+static bool make_new(struct run_folder *folder, const struct options *options, struct error *error)
+{
+    char stamp[32], date[DATE_LENGTH + 1];
+    size_t used = 0;
+
+    clock_stamp(stamp, sizeof stamp);
+    for (const char *letter = stamp; *letter != '\0' && used < DATE_LENGTH; letter++)
+        if (*letter == 'T')
+            date[used++] = '-';
+        else if (*letter >= '0' && *letter <= '9')
+            date[used++] = *letter;
+    date[used] = '\0';
+    if (!folder_make(runs_folder, advice, error))
+        return false;
+    for (int suffix = 1; suffix <= LAST_SUFFIX; suffix++) {
+        char tail[8] = "";
+
+        if (suffix > 1)
+            snprintf(tail, sizeof tail, "-%d", suffix);
+        int length = snprintf(folder->path, sizeof folder->path, "%s/%s-%s%s", runs_folder,
+                              options->run.name, date, tail);
+        if (length >= (int)sizeof folder->path)
+            return error_set(error, ERROR_USAGE, "run.name is too long: shorten it");
+        if (mkdir(folder->path, 0777) == 0)
+            return lock_folder(folder->path, folder, error);
+        if (errno != EEXIST)
+            break;
+    }
+    return error_set(error, ERROR_FILE, "%s: cannot be made a directory: %s; %s", folder->path,
+                     strerror(errno), advice);
+}
+
+static bool decide_folder(struct run_folder *folder, const struct options *options,
+                          struct error *error)
+{
+    const char *name = options->run.name;
+
+    if (options->run.dir[0] != '\0')
+        return take_given(folder, options, error);
+    if (name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL)
+        return error_set(error, ERROR_USAGE,
+                         "run.name=%s: it becomes the name of a folder in %s/, so it may not be "
+                         "empty, begin with a dot or hold a slash (run.dir takes a path)",
+                         name, runs_folder);
+    if (strcmp(options->checkpoint.resume, "auto") == 0 && find_unfinished(folder, options))
+        return true;
+    return make_new(folder, options, error);
+}
+
+/* ---- all ranks together */
+
+/* Rank 0: the log from here on. */
+static void begin_log(const struct run_folder *folder, struct error *error)
+{
+    char path[FILE_PATH];
+
+    snprintf(path, sizeof path, "%s/train.log", folder->path);
+    log_to_file(path, error);
+}
+
+bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
+                          struct error *error)
+{
+    char *text = options_to_text(options);
+    bool good = run_folder_write(folder, "deck.ini", text, error);
+
+    free(text);
+    return good;
+}
+
+bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct options *options,
+                     struct error *error)
+{
+    struct comm *world = mesh->world;
+
+    *folder = (struct run_folder){.finished_steps = -1};
+    if (world->rank == 0)
+        decide_folder(folder, options, error);
+    if (comm_agree(world, error)) {
+        comm_broadcast(world, folder, sizeof *folder, COMM_BYTE, 0);
+        folder->locked = folder->locked && world->rank == 0;
+        snprintf(folder->checkpoints, sizeof folder->checkpoints, "%s/checkpoints", folder->path);
+        if (mesh->node->rank == 0 && folder_make(folder->checkpoints, advice, error) &&
+            try_writing(folder->path, error) && world->rank == 0)
+            begin_log(folder, error);
+        if (comm_agree(world, error))
+            return true;
+    }
+    run_folder_close(folder);
+    return false;
+}
+
+bool run_folder_write(const struct run_folder *folder, const char *name, const char *text,
+                      struct error *error)
+{
+    char path[FILE_PATH];
+
+    snprintf(path, sizeof path, "%s/%s", folder->path, name);
+    return atomic_file_write(path, text, error);
+}

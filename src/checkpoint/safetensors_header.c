@@ -1,0 +1,216 @@
+/* Checks the header of a safetensors file before anything in it is believed. The length comes first
+ * (a header may say that it is 2 GB long), then the JSON, then each tensor, then that they fill the
+ * file. */
+#include "checkpoint/safetensors_header.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/durable.h"
+
+/* The format's own limit. */
+enum { HEADER_LIMIT = 100 * 1000 * 1000 };
+
+static const struct {
+    const char *name;
+    int64_t bytes;
+} dtypes[] = {{"F32", 4}, {"F16", 2}, {"BF16", 2},        {"F64", 8},        {"BOOL", 1},
+              {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1},     {"F8_E5M2", 1},    {"F8_E8M0", 1},
+              {"I16", 2}, {"U16", 2}, {"I32", 4},         {"U32", 4},        {"I64", 8},
+              {"U64", 8}, {"C64", 8}, {"F8_E4M3FNUZ", 1}, {"F8_E5M2FNUZ", 1}};
+
+bool safetensors_is_weight(const struct safetensors_entry *entry, enum safetensors_type *type)
+{
+    for (int known = SAFETENSORS_F32; known <= SAFETENSORS_F64; known++)
+        if (strcmp(entry->dtype, dtypes[known].name) == 0) {
+            *type = (enum safetensors_type)known;
+            return true;
+        }
+    return false;
+}
+
+static bool bad(struct error *error, const char *path, const char *name, const char *what)
+{
+    return error_set(error, ERROR_CHECKPOINT,
+                     "%s is no good safetensors file: tensor '%.64s' %s; get the file again", path,
+                     name, what);
+}
+
+static bool take_type(const json_t *json, struct safetensors_entry *entry)
+{
+    const char *dtype = json_string_value(json_object_get(json, "dtype"));
+    for (size_t n = 0; dtype != NULL && n < sizeof dtypes / sizeof *dtypes; n++)
+        if (strcmp(dtype, dtypes[n].name) == 0) {
+            entry->dtype = dtype;
+            entry->element = dtypes[n].bytes;
+            return true;
+        }
+    return false;
+}
+
+/* The shape and how many elements it has; false where that is none or too many for 63 bits. */
+static bool take_shape(const json_t *json, struct safetensors_entry *entry)
+{
+    const json_t *shape = json_object_get(json, "shape");
+    size_t dimensions = json_array_size(shape);
+    if (!json_is_array(shape) || dimensions > SAFETENSORS_DIMENSIONS)
+        return false;
+    entry->dimensions = (int)dimensions;
+    entry->count = 1;
+    for (size_t d = 0; d < dimensions; d++) {
+        const json_t *extent = json_array_get(shape, d);
+        entry->shape[d] = json_integer_value(extent);
+        if (!json_is_integer(extent) || entry->shape[d] < 0 ||
+            __builtin_mul_overflow(entry->count, entry->shape[d], &entry->count))
+            return false;
+    }
+    return true;
+}
+
+static bool take_offsets(const json_t *json, int64_t *begin, int64_t *end)
+{
+    const json_t *offsets = json_object_get(json, "data_offsets");
+    const json_t *first = json_array_get(offsets, 0), *second = json_array_get(offsets, 1);
+    if (json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(second))
+        return false;
+    *begin = json_integer_value(first);
+    *end = json_integer_value(second);
+    return *begin >= 0 && *begin <= *end;
+}
+
+static bool take_entry(const char *path, const char *name, const json_t *json, int64_t data_bytes,
+                       struct safetensors_entry *entry, struct error *error)
+{
+    int64_t end, bytes;
+    entry->name = name;
+    if (!json_is_object(json))
+        return bad(error, path, name, "is not described by an object");
+    if (!take_type(json, entry))
+        return bad(error, path, name, "has a missing or unknown dtype");
+    if (!take_shape(json, entry))
+        return bad(error, path, name, "has a missing, negative or too large shape");
+    if (!take_offsets(json, &entry->begin, &end))
+        return bad(error, path, name, "has missing, negative or reversed data_offsets");
+    if (end > data_bytes)
+        return bad(error, path, name, "lies beyond the end of the file");
+    if (__builtin_mul_overflow(entry->count, entry->element, &bytes) || bytes != end - entry->begin)
+        return bad(error, path, name,
+                   "has data_offsets that do not agree with its dtype and shape");
+    return true;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const struct safetensors_entry *left = a, *right = b;
+    if (left->begin != right->begin)
+        return left->begin < right->begin ? -1 : 1;
+    return (left->count > 0) - (right->count > 0); /* empty ones first */
+}
+
+/* With the entries sorted: each begins where the one before it ends. */
+static bool check_filling(const struct safetensors_header *header, int64_t data_bytes,
+                          const char *path, struct error *error)
+{
+    int64_t next = 0;
+    for (int64_t n = 0; n < header->count; n++) {
+        const struct safetensors_entry *entry = &header->entry[n];
+        if (entry->begin < next)
+            return bad(error, path, entry->name, "overlaps another one");
+        if (entry->begin > next)
+            return bad(error, path, entry->name, "has a hole in front of it");
+        next = entry->begin + entry->count * entry->element;
+    }
+    if (next != data_bytes)
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s is no good safetensors file: %lld bytes follow its last tensor; get "
+                         "the file again",
+                         path, (long long)(data_bytes - next));
+    return true;
+}
+
+static bool take_entries(struct safetensors_header *header, int64_t data_bytes, const char *path,
+                         struct error *error)
+{
+    const char *name;
+    json_t *value;
+    header->entry = calloc(json_object_size(header->json) + 1, sizeof *header->entry);
+    if (header->entry == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory for the header of %s", path);
+    json_object_foreach(header->json, name, value)
+    {
+        if (strcmp(name, "__metadata__") == 0)
+            continue;
+        if (!take_entry(path, name, value, data_bytes, &header->entry[header->count], error))
+            return false;
+        header->count++;
+    }
+    qsort(header->entry, (size_t)header->count, sizeof *header->entry, by_begin);
+    return check_filling(header, data_bytes, path, error);
+}
+
+bool safetensors_header_parse(const char *text, size_t length, int64_t data_bytes, const char *path,
+                              struct safetensors_header *header, struct error *error)
+{
+    json_error_t reason;
+    *header = (struct safetensors_header){.data_offset = 8 + (int64_t)length};
+    header->json = json_loadb(text, length, JSON_REJECT_DUPLICATES, &reason);
+    if (header->json == NULL)
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s is no good safetensors file: its header is not JSON (%s, byte %d)",
+                         path, reason.text, reason.position);
+    if (!json_is_object(header->json))
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s is no good safetensors file: its header is not a JSON object", path);
+    return take_entries(header, data_bytes, path, error);
+}
+
+bool safetensors_header_read(int descriptor, const char *path, struct safetensors_header *header,
+                             struct error *error)
+{
+    unsigned char prefix[8];
+    struct stat file;
+    uint64_t length = 0;
+    *header = (struct safetensors_header){.count = 0};
+    if (fstat(descriptor, &file) != 0)
+        return error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", path, strerror(errno));
+    if (!S_ISREG(file.st_mode))
+        return error_set(error, ERROR_CHECKPOINT, "cannot read %s: it is not a file", path);
+    if (file.st_size < 8)
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s is no safetensors file: it is shorter than 8 bytes", path);
+    if (!durable_read(descriptor, path, prefix, sizeof prefix, 0, error))
+        return false;
+    for (int byte = 7; byte >= 0; byte--)
+        length = length << 8 | prefix[byte];
+    if (length > HEADER_LIMIT || (int64_t)length > file.st_size - 8)
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s is no good safetensors file: it says that its header has %llu bytes, "
+                         "the file has %lld and the format allows %d",
+                         path, (unsigned long long)length, (long long)file.st_size, HEADER_LIMIT);
+    char *text = malloc(length + 1);
+    if (text == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory for the header of %s", path);
+    bool good = durable_read(descriptor, path, text, length, 8, error) &&
+                safetensors_header_parse(text, length, file.st_size - 8 - (int64_t)length, path,
+                                         header, error);
+    free(text);
+    return good;
+}
+
+void safetensors_header_free(struct safetensors_header *header)
+{
+    json_decref(header->json);
+    free(header->entry);
+    *header = (struct safetensors_header){.count = 0};
+}
+
+const struct safetensors_entry *safetensors_find(const struct safetensors_header *header,
+                                                 const char *name)
+{
+    for (int64_t n = 0; n < header->count; n++)
+        if (strcmp(header->entry[n].name, name) == 0)
+            return &header->entry[n];
+    return NULL;
+}

@@ -1,0 +1,22 @@
+# comm: groups of ranks and their collectives
+libvittrain_a_SOURCES += \
+	src/comm/combine.c \
+	src/comm/combine.h \
+	src/comm/comm.c \
+	src/comm/comm.h \
+	src/comm/fake.c \
+	src/comm/guard.c \
+	src/comm/heartbeat.c \
+	src/comm/hierarchical.c \
+	src/comm/internal.h \
+	src/comm/lane.c \
+	src/comm/mpi.c \
+	src/comm/mpi_check.h \
+	src/comm/progress.c \
+	src/comm/ring.c \
+	src/comm/shared.c \
+	src/comm/signals.c \
+	src/comm/transport.c \
+	src/comm/tree.c \
+	src/comm/watch.c \
+	src/comm/window.c

@@ -1,0 +1,171 @@
+/* Tables that grow by rows. What a killed run left behind is put right once, when the table is
+ * opened again, by rewriting it; after that rows are only added. */
+#include "core/csv.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/durable.h"
+
+/* A whole line whose number in `column` is at most `last`. */
+static bool row_stays(const char *line, size_t length, int column, int64_t last)
+{
+    const char *cell = line;
+    char *end;
+
+    if (length == 0 || line[length - 1] != '\n')
+        return false;
+    for (; column > 0 && cell != NULL; column--) {
+        cell = strchr(cell, ',');
+        cell = cell == NULL ? NULL : cell + 1;
+    }
+    if (cell == NULL)
+        return false;
+    long long value = strtoll(cell, &end, 10);
+    return end != cell && value <= last && last > 0;
+}
+
+/* How many columns at the end of `header` the line of an old table's header lacks, as one that an
+ * older program wrote may; -1: it is another table's. */
+static int columns_lacking(const char *line, ssize_t length, const char *header)
+{
+    size_t common = (size_t)length - 1;
+    int count = 0;
+
+    if (strncmp(line, header, common) != 0 || (header[common] != '\0' && header[common] != ','))
+        return -1;
+    for (const char *rest = header + common; *rest != '\0'; rest++)
+        count += *rest == ',';
+    return count;
+}
+
+static void copy_row(FILE *to, const char *line, size_t length, int lacking)
+{
+    fwrite(line, 1, length - 1, to);
+    for (int i = 0; i < lacking; i++)
+        fputc(',', to);
+    fputc('\n', to);
+}
+
+/* Copies what stays of the old table to the new one. A file without even a whole first line (killed
+ * while it was made) holds nothing. */
+static bool copy_rows(FILE *from, FILE *to, const char *path, const char *header, int column,
+                      int64_t last, struct error *error)
+{
+    char *line = NULL;
+    size_t size = 0;
+    ssize_t length = getline(&line, &size, from);
+    bool good = true;
+    int lacking = 0;
+
+    if (length > 0 && line[length - 1] == '\n')
+        lacking = columns_lacking(line, length, header);
+    if (lacking < 0)
+        good = error_set(error, ERROR_FILE,
+                         "%s has other columns than this program writes: move it away", path);
+    fprintf(to, "%s\n", header);
+    while (good && (length = getline(&line, &size, from)) >= 0)
+        if (row_stays(line, (size_t)length, column, last))
+            copy_row(to, line, (size_t)length, lacking);
+    if (good && ferror(from))
+        good = durable_failed(error, "read", path, errno);
+    free(line);
+    return good;
+}
+
+/* Makes the table anew: its header and, of an old one, the rows that stay. */
+static bool csv_rewrite(const char *path, const char *header, int column, int64_t last,
+                        struct error *error)
+{
+    FILE *old = fopen(path, "re");
+    struct atomic_file file;
+
+    if (old == NULL && errno != ENOENT)
+        return durable_failed(error, "read", path, errno);
+    if (!atomic_file_open(&file, path, error)) {
+        if (old != NULL)
+            fclose(old);
+        return false;
+    }
+    bool good = true;
+    if (old == NULL) {
+        fprintf(file.stream, "%s\n", header);
+    } else {
+        good = copy_rows(old, file.stream, path, header, column, last, error);
+        fclose(old);
+    }
+    if (!good) {
+        atomic_file_discard(&file);
+        return false;
+    }
+    return atomic_file_commit(&file, error);
+}
+
+bool csv_open(struct csv *csv, const char *path, const char *header, int column, int64_t last,
+              struct error *error)
+{
+    memset(csv, 0, sizeof *csv);
+    if (!csv_rewrite(path, header, column, last, error))
+        return false;
+    snprintf(csv->path, sizeof csv->path, "%s", path);
+    csv->stream = fopen(path, "ae");
+    return csv->stream != NULL || durable_failed(error, "write", path, errno);
+}
+
+static void csv_separate(struct csv *csv)
+{
+    if (csv->row_begun)
+        fputc(',', csv->stream);
+    csv->row_begun = true;
+}
+
+void csv_text(struct csv *csv, const char *text)
+{
+    csv_separate(csv);
+    bool quoted = strpbrk(text, ",\"\r\n") != NULL;
+    if (quoted)
+        fputc('"', csv->stream);
+    for (; *text != '\0'; text++) {
+        if (*text == '"')
+            fputc('"', csv->stream);
+        fputc(*text == '\n' || *text == '\r' ? ' ' : *text, csv->stream);
+    }
+    if (quoted)
+        fputc('"', csv->stream);
+}
+
+void csv_integer(struct csv *csv, int64_t value)
+{
+    csv_separate(csv);
+    fprintf(csv->stream, "%" PRId64, value);
+}
+
+void csv_number(struct csv *csv, double value)
+{
+    csv_separate(csv);
+    if (!isnan(value))
+        fprintf(csv->stream, "%.9g", value);
+}
+
+bool csv_end_row(struct csv *csv, struct error *error)
+{
+    csv->row_begun = false;
+    fputc('\n', csv->stream);
+    return !ferror(csv->stream) || durable_failed(error, "write", csv->path, errno);
+}
+
+bool csv_flush(struct csv *csv, struct error *error)
+{
+    return fflush(csv->stream) == 0 || durable_failed(error, "write", csv->path, errno);
+}
+
+void csv_close(struct csv *csv)
+{
+    if (csv->stream != NULL)
+        fclose(csv->stream);
+    csv->stream = NULL;
+}

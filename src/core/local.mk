@@ -1,0 +1,64 @@
+# core: options, log, errors, random numbers, memory arena, clock, files, sensors
+libvittrain_a_SOURCES += \
+	src/core/arena.c \
+	src/core/arena.h \
+	src/core/atomic_file.c \
+	src/core/atomic_file.h \
+	src/core/available.c \
+	src/core/available.h \
+	src/core/clock.c \
+	src/core/clock.h \
+	src/core/crc32c.c \
+	src/core/crc32c.h \
+	src/core/csv.c \
+	src/core/csv.h \
+	src/core/durable.c \
+	src/core/durable.h \
+	src/core/error.c \
+	src/core/error.h \
+	src/core/folder.c \
+	src/core/folder.h \
+	src/core/hdf5_file.c \
+	src/core/hdf5_file.h \
+	src/core/log.c \
+	src/core/log.h \
+	src/core/options.c \
+	src/core/options.h \
+	src/core/options_check.c \
+	src/core/options_deck.c \
+	src/core/options_help.c \
+	src/core/options_table.c \
+	src/core/options_table.h \
+	src/core/options_value.c \
+	src/core/random.c \
+	src/core/random.h \
+	src/core/resident.c \
+	src/core/resident.h \
+	src/core/sensors.c \
+	src/core/sensors.h \
+	src/core/sensors_cpu.c \
+	src/core/sensors_cpu.h \
+	src/core/status.c \
+	src/core/status.h \
+	src/core/text.c \
+	src/core/text.h \
+	src/core/text_file.c \
+	src/core/text_file.h \
+	src/core/thread.c \
+	src/core/thread.h \
+	src/core/value.c \
+	src/core/value.h \
+	src/core/version.c \
+	src/core/version.h
+
+# The commit that is built: looked up each time, written only when it is another one.
+src/core/version.$(OBJEXT): version_commit.h
+version_commit.h: FORCE
+	@commit=`cd $(srcdir) && { cat .commit 2>/dev/null || { test -e .git && \
+		git describe --always --dirty --exclude='*' 2>/dev/null; }; }`; \
+	echo "#define VERSION_COMMIT \"$$commit\"" >$@.new; \
+	if cmp -s $@.new $@; then rm -f $@.new; else mv -f $@.new $@; fi
+FORCE:
+dist-hook:
+	$(SED) 's/.*"\(.*\)"/\1/' version_commit.h >$(distdir)/.commit
+CLEANFILES += version_commit.h

@@ -1,0 +1,62 @@
+/* JSON as this program writes it. */
+#include "core/value.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+
+/* Digits that tell two floats apart. */
+enum { DIGITS = 9 };
+
+/* Every jansson call that makes or stores something ends here: it only fails without memory. */
+void value_put(json_t *object, const char *key, json_t *value)
+{
+    ENSURE(value != NULL && json_object_set_new(object, key, value) == 0, "no memory for JSON");
+}
+
+void value_append(json_t *array, json_t *value)
+{
+    ENSURE(value != NULL && json_array_append_new(array, value) == 0, "no memory for JSON");
+}
+
+json_t *value_number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+json_t *value_count(int64_t value)
+{
+    return value >= 0 ? json_integer(value) : json_null();
+}
+
+json_t *value_text(const char *text)
+{
+    return text == NULL ? json_null() : value_name(text);
+}
+
+json_t *value_name(const char *text)
+{
+    json_t *value = json_string(text);
+    if (value != NULL)
+        return value;
+    char *plain = strdup(text);
+    ENSURE(plain != NULL, "no memory for JSON");
+    for (char *letter = plain; *letter != '\0'; letter++)
+        if ((unsigned char)*letter >= 0x80)
+            *letter = '?';
+    value = json_string(plain);
+    ENSURE(value != NULL, "no memory for JSON");
+    free(plain);
+    return value;
+}
+
+char *value_to_text(json_t *object)
+{
+    char *text = json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
+    ENSURE(text != NULL, "no memory for JSON");
+    json_decref(object);
+    return text;
+}

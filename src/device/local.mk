@@ -1,0 +1,78 @@
+# device: the table of operations and its CPU implementation
+libvittrain_a_SOURCES += \
+	src/device/choices.c \
+	src/device/choices.h \
+	src/device/count.c \
+	src/device/count.h \
+	src/device/count_kernels.c \
+	src/device/cpu.c \
+	src/device/cpu.h \
+	src/device/cpu_attention.c \
+	src/device/cpu_batch_norm.c \
+	src/device/cpu_convolution.c \
+	src/device/cpu_convolution_amx.c \
+	src/device/cpu_convolution_amx.h \
+	src/device/cpu_convolution_narrow.c \
+	src/device/cpu_convolution_plan.c \
+	src/device/cpu_convolution_plan.h \
+	src/device/cpu_dropout.c \
+	src/device/cpu_image.c \
+	src/device/cpu_linear.c \
+	src/device/cpu_loss.c \
+	src/device/cpu_mix.c \
+	src/device/cpu_norm.c \
+	src/device/cpu_onednn.h \
+	src/device/cpu_pool.c \
+	src/device/cpu_product.c \
+	src/device/cpu_product.h \
+	src/device/cpu_tokens.c \
+	src/device/cpu_update.c \
+	src/device/device.c \
+	src/device/device.h \
+	src/device/image.c \
+	src/device/image.h \
+	src/device/module.c \
+	src/device/module.h \
+	src/device/operations.h \
+	src/device/profile.c \
+	src/device/profile.h
+
+# Vectorised loops, compiled once for each level of the instruction set: -DKERNELS=LEVEL names the
+# copy (src/device/cpu*.c picks one at run time). Only files src/device/kernels_*.c.
+kernel_sources = \
+	src/device/kernels.h \
+	src/device/kernels_attention.c \
+	src/device/kernels_batch_norm.c \
+	src/device/kernels_colour.c \
+	src/device/kernels_convert.c \
+	src/device/kernels_convolution.c \
+	src/device/kernels_elements.c \
+	src/device/kernels_image.c \
+	src/device/kernels_linear.c \
+	src/device/kernels_loss.c \
+	src/device/kernels_norm.c \
+	src/device/kernels_pool.c \
+	src/device/kernels_random.c \
+	src/device/kernels_table.c \
+	src/device/kernels_update.c \
+	src/device/gelu_fit.h \
+	src/device/update_rule.h \
+	src/device/vector.h
+kernel_cflags = $(AM_CFLAGS) -O3 -fno-math-errno -fno-trapping-math
+kernel_libraries = libkernels_baseline.a
+libkernels_baseline_a_SOURCES = $(kernel_sources)
+libkernels_baseline_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERNELS=baseline
+libkernels_baseline_a_CFLAGS = $(kernel_cflags)
+if KERNELS_AVX2
+kernel_libraries += libkernels_avx2.a
+libkernels_avx2_a_SOURCES = $(kernel_sources)
+libkernels_avx2_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERNELS=avx2
+libkernels_avx2_a_CFLAGS = $(kernel_cflags) -march=x86-64-v3
+endif
+if KERNELS_AVX512
+kernel_libraries += libkernels_avx512.a
+libkernels_avx512_a_SOURCES = $(kernel_sources)
+libkernels_avx512_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERNELS=avx512
+libkernels_avx512_a_CFLAGS = $(kernel_cflags) -march=x86-64-v4 -mprefer-vector-width=512
+endif
+noinst_LIBRARIES += $(kernel_libraries)

@@ -1,0 +1,228 @@
+/* The row about the data set: is it there on every node, and the same? Names and sizes of all files
+ * are summed up, and what is in some of them, which the names choose: so all nodes choose the same
+ * ones whatever order their disks list them in. A node looks at so many files and for so long. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/crc32c.h"
+#include "data/dataset.h"
+#include "data/packed.h"
+#include "doctor/doctor_data.h"
+
+static const double patience = 2.5; /* for a node's files */
+
+/* Of a name below the root, and a size: order does not matter for the sum of these. */
+static uint64_t hash(const char *name, uint64_t size)
+{
+    uint64_t value = UINT64_C(0xcbf29ce484222325) ^ size; /* FNV-1a, then mixed */
+    for (; *name != '\0'; name++)
+        value = (value ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
+    value = (value ^ value >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return value ^ value >> 32;
+}
+
+/* Keeps those with the lowest hashes, in their order. */
+static void sample_keep(struct data_look *look, uint64_t order, const char *path)
+{
+    int place = look->samples;
+    if (place == DATA_SAMPLES && order >= look->sample[place - 1].order)
+        return;
+    if (place == DATA_SAMPLES)
+        place--;
+    else
+        look->samples++;
+    for (; place > 0 && look->sample[place - 1].order > order; place--)
+        look->sample[place] = look->sample[place - 1];
+    look->sample[place] = (struct data_sample){.order = order};
+    snprintf(look->sample[place].path, sizeof look->sample[place].path, "%s", path);
+}
+
+static void file_add(struct data_look *look, const char *path, const struct stat *status)
+{
+    const char *name = path + look->root_length;
+    uint64_t order = hash(name, 0);
+    look->files++;
+    look->bytes += status->st_size;
+    look->names += hash(name, (uint64_t)status->st_size);
+    sample_keep(look, order, path);
+}
+
+static bool late(struct data_look *look)
+{
+    look->cut = look->cut || clock_now() > look->start + look->seconds;
+    return look->cut;
+}
+
+static void folder_add(struct data_look *look, const char *folder, int depth)
+{
+    enum { DEEPEST = 16 };
+    DIR *entries = opendir(folder);
+    if (entries == NULL) {
+        error_set(&look->error, ERROR_DATA, "%s: %s", folder, strerror(errno));
+        return;
+    }
+    for (struct dirent *entry; !late(look) && (entry = readdir(entries)) != NULL;) {
+        char path[PATH_MAX];
+        struct stat status;
+        int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (entry->d_name[0] == '.' || length >= (int)sizeof path || stat(path, &status) != 0)
+            continue;
+        if (S_ISDIR(status.st_mode) && depth < DEEPEST)
+            folder_add(look, path, depth + 1);
+        else if (S_ISREG(status.st_mode))
+            file_add(look, path, &status);
+    }
+    closedir(entries);
+}
+
+/* The whole of a small file; of a large one pieces from its beginning to its end. */
+static uint32_t sample_sum(const char *path)
+{
+    enum { PIECE = 64 << 10, PIECES = 16 };
+    unsigned char *piece = malloc(PIECE);
+    struct stat status;
+    uint32_t crc = 0;
+    ENSURE(piece != NULL, "no memory to read a sample");
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file >= 0 && fstat(file, &status) == 0)
+        for (int64_t i = 0; i < PIECES; i++) {
+            int64_t last = status.st_size > PIECE ? status.st_size - PIECE : 0;
+            int64_t offset =
+                status.st_size <= (int64_t)PIECE * PIECES ? i * PIECE : last * i / (PIECES - 1);
+            ssize_t got = pread(file, piece, PIECE, (off_t)offset);
+            if (got > 0)
+                crc = crc32c_update(crc, piece, (size_t)got);
+        }
+    if (file >= 0)
+        close(file);
+    free(piece);
+    return crc;
+}
+
+static void samples_read(struct data_look *look)
+{
+    for (int i = 0; i < look->samples && !late(look); i++)
+        look->sample[i].sum = sample_sum(look->sample[i].path);
+}
+
+static bool packed_add(struct data_look *look)
+{
+    char name[PACKED_PATH], path[PACKED_PATH];
+    int64_t files;
+    if (!packed_find(look->root, name, &files, &look->error))
+        return false;
+    const char *slash = strrchr(name, '/');
+    look->root_length = slash != NULL ? (size_t)(slash - name) : 0;
+    for (int64_t i = 0; i < files; i++) {
+        struct stat status;
+        packed_path(path, name, i, files);
+        if (stat(path, &status) != 0)
+            return error_set(&look->error, ERROR_DATA, "%s: %s", path, strerror(errno));
+        file_add(look, path, &status);
+    }
+    return true;
+}
+
+void doctor_data_read(void *argument)
+{
+    struct data_look *look = argument;
+    struct stat status;
+    look->start = clock_now();
+    look->root_length = strlen(look->root);
+    if (look->packed)
+        packed_add(look);
+    else if (stat(look->root, &status) != 0)
+        error_set(&look->error, ERROR_DATA, "%s: %s", look->root, strerror(errno));
+    else
+        folder_add(look, look->root, 0);
+    if (look->error.kind == ERROR_NONE && look->files == 0 && !look->cut)
+        error_set(&look->error, ERROR_DATA, "%s: no file there", look->root);
+    samples_read(look);
+}
+
+bool doctor_data_differs(const struct data_look *own, const struct data_look *first, char *text,
+                         size_t size)
+{
+    text[0] = '\0';
+    if (own->error.kind != ERROR_NONE || first->error.kind != ERROR_NONE || own->cut || first->cut)
+        return false;
+    if (own->files != first->files || own->bytes != first->bytes) {
+        snprintf(text, size, "%lld files of %lld bytes, the first node has %lld of %lld",
+                 (long long)own->files, (long long)own->bytes, (long long)first->files,
+                 (long long)first->bytes);
+        return true;
+    }
+    if (own->names != first->names) {
+        snprintf(text, size, "files with other names or sizes than the first node's");
+        return true;
+    }
+    for (int i = 0; i < own->samples; i++)
+        if (own->sample[i].sum != first->sample[i].sum) {
+            snprintf(text, size, "%.200s has another content than on the first node",
+                     own->sample[i].path);
+            return true;
+        }
+    return false;
+}
+
+/* Collective over the leaders. */
+static void data_say(struct doctor *doctor, const struct data_look *look, bool back,
+                     struct doctor_row *row)
+{
+    struct data_look *first = malloc(sizeof *first);
+    char text[256];
+    bool good = back && look->error.kind == ERROR_NONE;
+    ENSURE(first != NULL, "no memory to compare data");
+    *first = *look;
+    first->cut = first->cut || !back;
+    comm_broadcast(doctor->leaders, first, sizeof *first, COMM_BYTE, 0);
+    snprintf(text, sizeof text, "%.200s does not answer", back ? "" : look->root);
+    doctor_say_of_nodes(doctor, row, back ? "" : text, DOCTOR_FAIL,
+                        "is its server on? Or choose another folder by data.root");
+    snprintf(text, sizeof text, "%.255s", back && !good ? look->error.text : "");
+    doctor_say_of_nodes(doctor, row, text, DOCTOR_FAIL,
+                        "copy the data set there (vittrain fetch cifar10), or set data.root");
+    if (good)
+        doctor_data_differs(look, first, text, sizeof text);
+    doctor_say_of_nodes(doctor, row, good ? text : "", DOCTOR_FAIL,
+                        "copy the data set anew from one node to the others");
+    bool cut = good && look->cut;
+    doctor_say_of_nodes(
+        doctor, row, cut ? "too many files, or too slow a disk, to compare all" : "", DOCTOR_WARN,
+        "pack them into few files: vittrain convert data (docs/data.md)");
+    if (good)
+        doctor_say(row, DOCTOR_PASS, NULL, "%s: %lld file%s of %.4g MB%s, %d of them read in part",
+                   look->root, (long long)look->files, look->files == 1 ? "" : "s",
+                   (double)look->bytes / 1e6, doctor->node_count > 1 ? ", equal on all nodes" : "",
+                   look->samples);
+    free(first);
+}
+
+void doctor_look_data(struct doctor *doctor, struct doctor_row *row)
+{
+    const struct options *options = doctor->options;
+    if (strcmp(options->data.format, "synthetic") == 0) {
+        doctor_say(row, DOCTOR_PASS, NULL, "synthetic data: no files");
+        return;
+    }
+    if (doctor->leaders == NULL)
+        return;
+    struct data_look *look = calloc(1, sizeof *look);
+    ENSURE(look != NULL, "no memory to look at data");
+    const char *root = options->data.root;
+    snprintf(look->root, sizeof look->root, "%s",
+             root[0] != '\0' ? root : dataset_sample_directory());
+    look->packed = strcmp(options->data.format, "packed") == 0;
+    look->seconds = patience;
+    bool back = doctor_bounded(doctor_data_read, look, 2 * patience);
+    data_say(doctor, look, back, row);
+    if (back)
+        free(look);
+}

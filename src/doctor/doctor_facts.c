@@ -1,0 +1,214 @@
+/* What a rank says of itself, from the kernel and the launcher's environment. */
+#define _GNU_SOURCE /* sched_getaffinity */
+#include <dirent.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "core/available.h"
+#include "doctor/doctor.h"
+#include "train/hardware.h"
+
+static const char shared_folder[] = "/dev/shm";
+
+static void cores_read(struct doctor_facts *facts)
+{
+    cpu_set_t allowed;
+    facts->online = sysconf(_SC_NPROCESSORS_ONLN);
+    facts->quota = cores_quota("");
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        CPU_ZERO(&allowed);
+    for (size_t core = 0; core < DOCTOR_CORES && core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &allowed))
+            facts->cores[core / 64] |= UINT64_C(1) << (core % 64);
+}
+
+/* Adds "0-3,8" to a set. */
+static void list_read(const char *text, uint64_t set[DOCTOR_CORE_WORDS])
+{
+    while (*text >= '0' && *text <= '9') {
+        char *end;
+        long first = strtol(text, &end, 10), last = first;
+        if (*end == '-')
+            last = strtol(end + 1, &end, 10);
+        for (long core = first; core <= last && core < DOCTOR_CORES; core++)
+            set[core / 64] |= UINT64_C(1) << (core % 64);
+        text = *end == ',' ? end + 1 : end;
+    }
+}
+
+/* Adds what NUMA node `name` has of CPUs. */
+static void numa_read_one(const char *folder, const char *name,
+                          const uint64_t set[DOCTOR_CORE_WORDS], int64_t *nodes, int64_t *used)
+{
+    char path[4096], line[1024] = "";
+    uint64_t cores[DOCTOR_CORE_WORDS] = {0};
+    bool any = false, ours = false;
+    snprintf(path, sizeof path, "%s/%s/cpulist", folder, name);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return;
+    if (fgets(line, sizeof line, file) != NULL)
+        list_read(line, cores);
+    fclose(file);
+    for (int word = 0; word < DOCTOR_CORE_WORDS; word++) {
+        any = any || cores[word] != 0;
+        ours = ours || (cores[word] & set[word]) != 0;
+    }
+    *nodes += any;
+    *used += ours;
+}
+
+void doctor_numa_read(const char *root, const uint64_t set[DOCTOR_CORE_WORDS], int64_t *nodes,
+                      int64_t *used)
+{
+    char folder[2048];
+    *nodes = *used = 0;
+    snprintf(folder, sizeof folder, "%s/sys/devices/system/node", root);
+    DIR *entries = opendir(folder);
+    for (struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;)
+        if (strncmp(entry->d_name, "node", 4) == 0 &&
+            strspn(entry->d_name + 4, "0123456789") == strlen(entry->d_name + 4))
+            numa_read_one(folder, entry->d_name, set, nodes, used);
+    if (entries != NULL)
+        closedir(entries);
+}
+
+static void limits_read(struct doctor_facts *facts)
+{
+    static const int resources[DOCTOR_LIMITS] = {[DOCTOR_LIMIT_FILES] = RLIMIT_NOFILE,
+                                                 [DOCTOR_LIMIT_PROCESSES] = RLIMIT_NPROC,
+                                                 [DOCTOR_LIMIT_FILE_SIZE] = RLIMIT_FSIZE,
+                                                 [DOCTOR_LIMIT_LOCKED] = RLIMIT_MEMLOCK,
+                                                 [DOCTOR_LIMIT_MEMORY] = RLIMIT_AS};
+    for (int i = 0; i < DOCTOR_LIMITS; i++) {
+        struct rlimit limit;
+        bool bounded = getrlimit((__rlimit_resource_t)resources[i], &limit) == 0 &&
+                       limit.rlim_cur != RLIM_INFINITY;
+        facts->limit[i] = bounded ? (uint64_t)limit.rlim_cur : UINT64_MAX;
+    }
+}
+
+static int64_t infiniband_count(void)
+{
+    int64_t count = 0;
+    DIR *entries = opendir("/sys/class/infiniband");
+    for (struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;)
+        count += entry->d_name[0] != '.';
+    if (entries != NULL)
+        closedir(entries);
+    return count;
+}
+
+/* Slots of all nodes: mpirun's, or Slurm's tasks. */
+static int64_t slots_read(void)
+{
+    const char *slots = getenv("OMPI_UNIVERSE_SIZE");
+    if (slots == NULL)
+        slots = getenv("SLURM_NTASKS");
+    return slots != NULL ? atoll(slots) : 0;
+}
+
+static void facts_read(struct doctor *doctor, struct doctor_facts *facts)
+{
+    struct statvfs system;
+    memset(facts, 0, sizeof *facts);
+    snprintf(facts->host, sizeof facts->host, "%.*s", DOCTOR_HOST - 1, comm_host());
+    facts->node = doctor->node_index;
+    facts->threads = hardware_threads(doctor->options, doctor->node);
+    facts->slots = slots_read();
+    facts->infiniband = infiniband_count();
+    cores_read(facts);
+    doctor_numa_read("", facts->cores, &facts->numa_nodes, &facts->numa_used);
+    limits_read(facts);
+    if (statvfs(shared_folder, &system) == 0) {
+        facts->shared_bytes = (uint64_t)system.f_blocks * system.f_frsize;
+        facts->shared_free = (uint64_t)system.f_bavail * system.f_frsize;
+    }
+}
+
+void doctor_gather_facts(struct doctor *doctor)
+{
+    struct comm *world = doctor->world;
+    doctor->owns_node = doctor->node == NULL;
+    if (doctor->owns_node) {
+        doctor->node_count = comm_node_count(world, &doctor->node_index);
+        doctor->node = comm_split_node(world);
+    }
+    bool leads = doctor->node->rank == 0;
+    struct comm *group = world->backend->split(world, leads ? 0 : 1, world->rank);
+    if (leads)
+        doctor->leaders = group;
+    else
+        group->backend->close(group);
+    doctor->facts = calloc((size_t)world->size, sizeof *doctor->facts);
+    doctor->first_rank = calloc((size_t)doctor->node_count, sizeof *doctor->first_rank);
+    ENSURE(doctor->facts != NULL && doctor->first_rank != NULL, "no memory for %d ranks",
+           world->size);
+    facts_read(doctor, &doctor->facts[world->rank]);
+    comm_all_gather(world, doctor->facts, sizeof *doctor->facts, COMM_BYTE);
+    for (int rank = world->size - 1; rank >= 0; rank--)
+        doctor->first_rank[doctor->facts[rank].node] = rank;
+}
+
+void doctor_free_facts(struct doctor *doctor)
+{
+    free(doctor->facts);
+    free(doctor->first_rank);
+    if (doctor->leaders != NULL)
+        doctor->leaders->backend->close(doctor->leaders);
+    if (doctor->owns_node)
+        doctor->node->backend->close(doctor->node);
+}
+
+const char *doctor_host(const struct doctor *doctor, int node)
+{
+    return doctor->facts[doctor->first_rank[node]].host;
+}
+
+/* Collective over `group`, whose rank 0 is the world's. */
+static void say_of(struct doctor *doctor, struct comm *group, struct doctor_row *row,
+                   const char *text, enum doctor_verdict verdict, const char *advice)
+{
+    enum { SIZE = 256, MOST = 3 };
+    int said = 0, more = 0;
+    char(*texts)[SIZE] = calloc((size_t)group->size, SIZE);
+    ENSURE(texts != NULL, "no memory for what %d ranks say", group->size);
+    snprintf(texts[group->rank], SIZE, "%s", text);
+    comm_all_gather(group, texts, SIZE, COMM_BYTE);
+    for (int i = 0; i < group->size; i++) {
+        bool of_nodes = group != doctor->world;
+        int node = of_nodes ? i : (int)doctor->facts[i].node;
+        if (texts[i][0] == '\0')
+            continue;
+        if (said == MOST) {
+            more++;
+            continue;
+        }
+        said++;
+        if (of_nodes)
+            doctor_say(row, verdict, advice, "%s: %s", doctor_host(doctor, node), texts[i]);
+        else
+            doctor_say(row, verdict, advice, "rank %d on %s: %s", i, doctor->facts[i].host,
+                       texts[i]);
+    }
+    if (more > 0)
+        doctor_say(row, verdict, NULL, "and %d more", more);
+    free(texts);
+}
+
+void doctor_say_of_ranks(struct doctor *doctor, struct doctor_row *row, const char *text,
+                         enum doctor_verdict verdict, const char *advice)
+{
+    say_of(doctor, doctor->world, row, text, verdict, advice);
+}
+
+void doctor_say_of_nodes(struct doctor *doctor, struct doctor_row *row, const char *text,
+                         enum doctor_verdict verdict, const char *advice)
+{
+    if (doctor->leaders != NULL)
+        say_of(doctor, doctor->leaders, row, text, verdict, advice);
+}

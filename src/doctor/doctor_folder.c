@@ -1,0 +1,319 @@
+/* Rows about the run folder: can each node write there, is it one and the same on all of them, does
+ * a rename replace a file at once for the other nodes, do locks of one node keep the others out;
+ * and is there room for checkpoints. Where the folder is not there yet, the nearest one above it
+ * that is there is looked at; nothing is left behind. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "core/durable.h"
+#include "doctor/doctor.h"
+#include "train/session.h"
+
+static const char hangs[] = "is its server on? Unmount it, or choose another folder by run.dir";
+static const double patience = 3;
+
+/* What one node does there, by a thread that may never come back: so it lies on the heap. */
+struct trial {
+    char folder[OPTION_TEXT];
+    char token[24];
+    int node, nodes;
+    int lock;             /* descriptor; node 0 holds the lock meanwhile */
+    bool locks;           /* the file system has locks */
+    struct error error;   /* cannot be written */
+    char problem[256];    /* of renaming or locking */
+    bool sees_first;      /* node 0's file */
+    int64_t unseen;       /* node 0: nodes whose files it does not see */
+    uint64_t free, files; /* bytes, and files that can be made */
+};
+
+static const char *wanted_folder(const struct doctor *doctor)
+{
+    return doctor->options->run.dir[0] != '\0' ? doctor->options->run.dir : "runs";
+}
+
+/* The folder itself, or the nearest above it. */
+static bool nearest_folder(char folder[OPTION_TEXT], struct error *error)
+{
+    struct stat status;
+    for (int missing; (missing = stat(folder, &status)) != 0 || !S_ISDIR(status.st_mode);) {
+        if (missing == 0)
+            return error_set(error, ERROR_FILE, "%s is no folder", folder);
+        char *slash = strrchr(folder, '/');
+        if (slash == NULL)
+            strcpy(folder, ".");
+        else if (slash == folder)
+            folder[1] = '\0';
+        else
+            *slash = '\0';
+        if (strcmp(folder, ".") == 0 || strcmp(folder, "/") == 0)
+            return true;
+    }
+    return true;
+}
+
+static void trial_path(const struct trial *trial, const char *what, int node, char path[PATH_MAX])
+{
+    snprintf(path, PATH_MAX, "%s/.doctor-%s-%s%d", trial->folder, trial->token, what, node);
+}
+
+static bool leave(const char *path, const char *text, struct error *error)
+{
+    int file = durable_create(path, error);
+    if (file < 0)
+        return false;
+    bool good = durable_write(file, path, text, strlen(text), 0, error);
+    return durable_close(file, path, error) && good;
+}
+
+/* What the file holds: 0 what is expected, else errno or EIO. */
+static int compare(const char *path, const char *expected)
+{
+    char text[64] = "";
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return errno;
+    ssize_t got = read(file, text, sizeof text - 1);
+    int reason = got < 0 ? errno : 0;
+    close(file);
+    return reason != 0 || strcmp(text, expected) == 0 ? reason : EIO;
+}
+
+/* Writes this node's file anew under another name and renames it over the old one. */
+static bool replace(struct trial *trial)
+{
+    char path[PATH_MAX], part[PATH_MAX];
+    trial_path(trial, "node", trial->node, path);
+    trial_path(trial, "part", trial->node, part);
+    return leave(part, trial->token, &trial->error) &&
+           (rename(part, path) == 0 || durable_failed(&trial->error, "rename", part, errno));
+}
+
+static void trial_begin(void *argument)
+{
+    struct trial *trial = argument;
+    char path[PATH_MAX], lock[PATH_MAX];
+    if (!nearest_folder(trial->folder, &trial->error))
+        return;
+    trial_path(trial, "node", trial->node, path);
+    trial_path(trial, "lock", 0, lock);
+    if (!leave(path, "old", &trial->error) || !replace(trial))
+        return;
+    int reason = compare(path, trial->token);
+    if (reason != 0)
+        snprintf(trial->problem, sizeof trial->problem, "a file that was renamed over another: %s",
+                 reason == EIO ? "the old one is still there" : strerror(reason));
+    if (trial->node == 0) {
+        trial->lock = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        trial->locks = trial->lock >= 0 && flock(trial->lock, LOCK_EX | LOCK_NB) == 0;
+    }
+}
+
+/* Beside node 0, which replaces its file all the time: it must always be there, and whole. */
+static void watch_first(struct trial *trial)
+{
+    enum { LOOKS = 40 };
+    char path[PATH_MAX], lock_path[PATH_MAX];
+    trial_path(trial, "node", 0, path);
+    trial_path(trial, "lock", 0, lock_path);
+    trial->sees_first = compare(path, trial->token) == 0;
+    for (int i = 0; trial->sees_first && i < LOOKS; i++) {
+        int reason = compare(path, trial->token);
+        if (reason != 0 && reason != ESTALE) {
+            snprintf(trial->problem, sizeof trial->problem,
+                     "while the first node replaces a file by renaming: %s",
+                     reason == EIO ? "it is not whole" : strerror(reason));
+            return;
+        }
+    }
+    int lock = trial->sees_first ? open(lock_path, O_RDWR | O_CLOEXEC) : -1;
+    trial->locks = lock < 0 || flock(lock, LOCK_EX | LOCK_NB) != 0;
+    if (lock >= 0)
+        close(lock);
+}
+
+static void trial_meet(void *argument)
+{
+    enum { REPLACED = 40 };
+    struct trial *trial = argument;
+    if (trial->node != 0) {
+        watch_first(trial);
+        return;
+    }
+    trial->sees_first = true;
+    for (int i = 0; i < REPLACED && trial->error.kind == ERROR_NONE; i++)
+        replace(trial);
+    for (int node = 1; node < trial->nodes; node++) {
+        char path[PATH_MAX];
+        trial_path(trial, "node", node, path);
+        trial->unseen += compare(path, trial->token) != 0;
+    }
+}
+
+static void trial_end(void *argument)
+{
+    struct trial *trial = argument;
+    static const char *const names[] = {"node", "part", "lock"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[PATH_MAX];
+        trial_path(trial, names[i], trial->node, path);
+        unlink(path);
+    }
+    if (trial->lock >= 0)
+        close(trial->lock);
+}
+
+static struct trial *trial_make(const struct doctor *doctor)
+{
+    struct trial *trial = calloc(1, sizeof *trial);
+    uint64_t random = 0;
+    ENSURE(trial != NULL, "no memory to try the run folder");
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        random = (uint64_t)getpid();
+    snprintf(trial->token, sizeof trial->token, "%016llx", (unsigned long long)random);
+    comm_broadcast(doctor->leaders, trial->token, sizeof trial->token, COMM_BYTE, 0);
+    snprintf(trial->folder, sizeof trial->folder, "%s", wanted_folder(doctor));
+    trial->node = doctor->node_index;
+    trial->nodes = doctor->node_count;
+    trial->lock = -1;
+    return trial;
+}
+
+/* What came of it, on all leaders; rank 0's row says it. */
+static void trial_say(struct doctor *doctor, const struct trial *trial, bool back,
+                      struct doctor_row *row)
+{
+    char text[256];
+    snprintf(text, sizeof text, "%.200s does not answer", back ? "" : wanted_folder(doctor));
+    doctor_say_of_nodes(doctor, row, back ? "" : text, DOCTOR_FAIL, hangs);
+    bool writes = back && trial->error.kind == ERROR_NONE;
+    snprintf(text, sizeof text, "%.255s", back && !writes ? trial->error.text : "");
+    doctor_say_of_nodes(doctor, row, text, DOCTOR_FAIL,
+                        "make it writable there, free some space, or choose another run.dir");
+    snprintf(text, sizeof text, "%.255s", writes ? trial->problem : "");
+    doctor_say_of_nodes(doctor, row, text, DOCTOR_FAIL,
+                        "checkpoints need a file system that renames at once: choose another by "
+                        "run.dir");
+    bool apart = writes && trial->node > 0 && !trial->sees_first;
+    snprintf(text, sizeof text, "%.200s is not the first node's",
+             apart ? wanted_folder(doctor) : "");
+    doctor_say_of_nodes(doctor, row, apart ? text : "", DOCTOR_WARN,
+                        "name a shared folder by run.dir; with disks of its own on each node the "
+                        "first one writes all checkpoints");
+    bool unlocked = writes && !trial->locks;
+    doctor_say_of_nodes(doctor, row, unlocked ? "locks do not keep others out" : "", DOCTOR_WARN,
+                        "start no second job in the same run folder, or mount with locks (nolock "
+                        "is set?)");
+}
+
+void doctor_look_folder(struct doctor *doctor, struct doctor_row *row)
+{
+    if (doctor->leaders == NULL)
+        return;
+    struct trial *trial = trial_make(doctor);
+    bool back = doctor_bounded(trial_begin, trial, patience);
+    comm_barrier(doctor->leaders);
+    back = back && doctor_bounded(trial_meet, trial, patience);
+    comm_barrier(doctor->leaders);
+    back = back && doctor_bounded(trial_end, trial, patience);
+    trial_say(doctor, trial, back, row);
+    if (trial->unseen > 0)
+        doctor_say(row, DOCTOR_WARN, NULL, "%s does not see the files of %lld other nodes",
+                   doctor_host(doctor, 0), (long long)trial->unseen);
+    doctor_say(row, DOCTOR_PASS, NULL, "%s (%s): written, renamed and locked%s",
+               wanted_folder(doctor), back ? trial->folder : "",
+               doctor->node_count > 1 ? ", one and the same on all nodes" : "");
+    if (back)
+        free(trial);
+}
+
+/* ---- room */
+static void room_read(void *argument)
+{
+    struct trial *trial = argument;
+    struct statvfs system;
+    if (!nearest_folder(trial->folder, &trial->error))
+        return;
+    if (statvfs(trial->folder, &system) != 0) {
+        durable_failed(&trial->error, "look at", trial->folder, errno);
+        return;
+    }
+    trial->free = (uint64_t)system.f_bavail * system.f_frsize;
+    /* Some file systems do not count files. */
+    trial->files = system.f_files > 0 ? (uint64_t)system.f_favail : UINT64_MAX;
+}
+
+size_t doctor_checkpoint_bytes(const struct flat_model *flat)
+{
+    size_t elements = 0;
+    for (int i = 0; i < flat->count; i++)
+        elements += (size_t)flat->buffers[i].unit->count;
+    return elements * sizeof(float) * (size_t)(1 + flat->moments + flat->averaged);
+}
+
+/* 0 where the options do not tell (classes that only the data know). */
+static size_t checkpoint_size(const struct doctor *doctor)
+{
+    static struct session session;
+    static struct options options;
+    struct error error = {0};
+    if (doctor->flat != NULL)
+        return doctor_checkpoint_bytes(doctor->flat);
+    options = *doctor->options;
+    options.run.backend = BACKEND_CPU;
+    options.run.threads = 1;
+    if (!session_imagine(&session, &options, 1, 1, true, &error))
+        return 0;
+    size_t bytes = doctor_checkpoint_bytes(&session.flat);
+    session_close(&session);
+    return bytes;
+}
+
+void doctor_judge_space(struct doctor_row *row, uint64_t free_bytes, size_t checkpoint,
+                        int64_t keep, const char *folder)
+{
+    static const char advice[] = "free some space, set checkpoint.keep lower, or choose another "
+                                 "run.dir";
+    /* Those that are kept, the best one, and the one that is being written. */
+    double needed = (double)checkpoint * (double)(keep + 2), has = (double)free_bytes;
+    enum doctor_verdict verdict = has < (double)checkpoint + (1 << 20) ? DOCTOR_FAIL
+                                  : has < needed + (1 << 20)           ? DOCTOR_WARN
+                                                                       : DOCTOR_PASS;
+    doctor_say(row, verdict, verdict > DOCTOR_PASS ? advice : NULL,
+               "%.4g GB free for %s; %lld checkpoints of %.2f MB take %.4g GB", has / 1e9, folder,
+               (long long)keep + 2, (double)checkpoint / 1e6, ceil(needed / 1e6) / 1e3);
+}
+
+void doctor_look_space(struct doctor *doctor, struct doctor_row *row)
+{
+    enum { FILES_LEAST = 100 };
+    if (doctor->leaders == NULL)
+        return;
+    struct trial *trial = trial_make(doctor);
+    char text[256];
+    bool back = doctor_bounded(room_read, trial, patience);
+    snprintf(text, sizeof text, "%.200s does not answer", back ? "" : wanted_folder(doctor));
+    doctor_say_of_nodes(doctor, row, back ? "" : text, DOCTOR_FAIL, hangs);
+    snprintf(text, sizeof text, "%.255s", back ? trial->error.text : "");
+    doctor_say_of_nodes(doctor, row, text, DOCTOR_FAIL, "choose another run.dir");
+    bool few = back && trial->files < FILES_LEAST;
+    doctor_say_of_nodes(doctor, row, few ? "no more files can be made (df -i)" : "", DOCTOR_WARN,
+                        "remove some, or choose another run.dir");
+    /* The others write a few tables at most: the checkpoints are the first node's. */
+    bool full = back && trial->node > 0 && trial->error.kind == ERROR_NONE && trial->free < 1 << 20;
+    doctor_say_of_nodes(doctor, row, full ? "the disk of the run folder is full" : "", DOCTOR_FAIL,
+                        "free some space, or choose another run.dir");
+    if (doctor->world->rank == 0 && back && trial->error.kind == ERROR_NONE)
+        doctor_judge_space(row, trial->free, checkpoint_size(doctor),
+                           doctor->options->checkpoint.keep, wanted_folder(doctor));
+    if (back)
+        free(trial);
+}

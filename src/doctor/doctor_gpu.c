@@ -1,0 +1,117 @@
+/* The row about GPUs, by what the device module tells: which ones ranks get, driver and libraries,
+ * and whether GPUs of a node reach each other. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/device.h"
+#include "doctor/doctor.h"
+
+/* Of one rank; sent as it is. */
+struct gpu_facts {
+    struct device_limits limits;
+    struct device_survey survey;
+    int64_t has;
+    char why[256]; /* it has none */
+};
+
+static void gpu_read(const struct doctor *doctor, struct gpu_facts *facts)
+{
+    struct error error = {0};
+    memset(facts, 0, sizeof *facts);
+    const struct device_backend *cuda = device_find("cuda", &error);
+    struct device *device = cuda == NULL ? NULL : cuda->open(doctor->node->rank, 1, &error);
+    if (device == NULL) {
+        snprintf(facts->why, sizeof facts->why, "%.255s", error.text);
+        return;
+    }
+    facts->has = 1;
+    cuda->limits(device, &facts->limits);
+    if (cuda->survey != NULL)
+        cuda->survey(device, &facts->survey);
+    cuda->close(device);
+}
+
+static void judge_versions(const struct doctor *doctor, const struct gpu_facts *gpu,
+                           struct doctor_row *row)
+{
+    for (int rank = 1; rank < doctor->world->size; rank++) {
+        const char *host = doctor->facts[rank].host;
+        if (!gpu[rank].has || !gpu[0].has)
+            continue;
+        if (strcmp(gpu[rank].survey.software, gpu[0].survey.software) != 0)
+            doctor_say(row, DOCTOR_FAIL, "install the same driver and libraries on all nodes",
+                       "rank %d on %s has %s, rank 0 %s", rank, host, gpu[rank].survey.software,
+                       gpu[0].survey.software);
+        if (strcmp(gpu[rank].limits.instructions, gpu[0].limits.instructions) != 0)
+            doctor_say(row, DOCTOR_FAIL, "take nodes with the same GPUs",
+                       "rank %d on %s has %s (%s), rank 0 %s (%s)", rank, host,
+                       gpu[rank].limits.name, gpu[rank].limits.instructions, gpu[0].limits.name,
+                       gpu[0].limits.instructions);
+    }
+}
+
+static void judge_one(const struct doctor *doctor, const struct gpu_facts *gpu, int rank,
+                      struct doctor_row *row)
+{
+    const char *host = doctor->facts[rank].host;
+    int here = 0, same = 0;
+    for (int other = 0; other < doctor->world->size; other++) {
+        bool neighbour = doctor->facts[other].node == doctor->facts[rank].node;
+        here += neighbour;
+        same += neighbour && gpu[other].has &&
+                strcmp(gpu[other].limits.identity, gpu[rank].limits.identity) == 0;
+    }
+    if (same > 1 && !doctor->options->cuda.share)
+        doctor_say(row, DOCTOR_FAIL,
+                   "start as many ranks on a node as it has GPUs, look at CUDA_VISIBLE_DEVICES, or "
+                   "set cuda.share=yes",
+                   "%d ranks on %s have the same GPU (%s)", same, host, gpu[rank].limits.identity);
+    if (gpu[rank].survey.visible > here)
+        doctor_say(row, DOCTOR_WARN, "start a rank for each GPU", "%s has %d GPUs for %d rank%s",
+                   host, gpu[rank].survey.visible, here, here == 1 ? "" : "s");
+    if (gpu[rank].survey.unreached > 0)
+        doctor_say(row, DOCTOR_WARN,
+                   "look at `nvidia-smi topo -m`, at IOMMU and ACS settings (NCCL's guide, "
+                   "\"PCI access control\"): what they send goes through the host",
+                   "%s: GPUs do not reach each other directly", host);
+}
+
+static void judge(const struct doctor *doctor, const struct gpu_facts *gpu, struct doctor_row *row)
+{
+    int ranks = doctor->world->size, count = 0, without = -1;
+    for (int rank = 0; rank < ranks; rank++) {
+        count += gpu[rank].has != 0;
+        without = gpu[rank].has || without >= 0 ? without : rank;
+    }
+    if (count == 0) {
+        bool wanted = doctor->options->run.backend == BACKEND_CUDA;
+        doctor_say(row, wanted ? DOCTOR_FAIL : DOCTOR_PASS, NULL, "no rank has one: %s",
+                   gpu[0].why);
+        return;
+    }
+    if (without >= 0)
+        doctor_say(row, DOCTOR_FAIL, "take nodes that all have GPUs, or set run.backend=cpu",
+                   "%d of %d ranks have a GPU; rank %d on %s has none: %s", count, ranks, without,
+                   doctor->facts[without].host, gpu[without].why);
+    judge_versions(doctor, gpu, row);
+    for (int rank = 0; rank < ranks; rank++)
+        if (gpu[rank].has)
+            judge_one(doctor, gpu, rank, row);
+    doctor_say(row, DOCTOR_PASS, NULL, "each rank has one: %s; %s", gpu[0].limits.name,
+               gpu[0].survey.software);
+}
+
+void doctor_look_gpus(struct doctor *doctor, struct doctor_row *row)
+{
+    if (doctor->options->run.backend == BACKEND_CPU) {
+        doctor_say(row, DOCTOR_PASS, NULL, "not asked for: run.backend=cpu");
+        return;
+    }
+    struct comm *world = doctor->world;
+    struct gpu_facts *gpu = calloc((size_t)world->size, sizeof *gpu);
+    ENSURE(gpu != NULL, "no memory for the GPUs of %d ranks", world->size);
+    gpu_read(doctor, &gpu[world->rank]);
+    comm_all_gather(world, gpu, sizeof *gpu, COMM_BYTE);
+    judge(doctor, gpu, row);
+    free(gpu);
+}

@@ -1,0 +1,165 @@
+/* No check lasts for ever. A thread looks whether what is under way is over in time: MPI itself
+ * waits without end for a node that it cannot reach. What only this process waits for, files on a
+ * server that is gone, is done by a thread that can be left behind. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/status.h"
+#include "doctor/doctor.h"
+
+static struct {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    bool open, stop;
+    bool said; /* the last words: what comes now comes too late */
+    char what[128];
+    double start, seconds, grace;
+    int rank; /* -1: not known yet */
+    void (*last_words)(const char *what, double seconds);
+} watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .rank = -1};
+
+static _Noreturn void give_up(void)
+{
+    char who[32] = "";
+    if (watch.rank >= 0)
+        snprintf(who, sizeof who, "rank %d on ", watch.rank);
+    fprintf(stderr,
+            "vittrain: failure: %s%s: doctor: %s is not over after %.0f s: do all nodes reach each "
+            "other by the interface that MPI takes (OMPI_MCA_btl_tcp_if_include)? Are they on?\n",
+            who, comm_host(), watch.what, watch.seconds);
+    fflush(stderr);
+    status_set_ending(STATUS_SAID);
+    _exit(ERROR_PEER);
+}
+
+static void *watch_main(void *unused)
+{
+    (void)unused;
+    for (;;) {
+        nanosleep(&(struct timespec){.tv_nsec = 50 * 1000 * 1000}, NULL);
+        pthread_mutex_lock(&watch.lock);
+        double late = clock_now() - watch.start - watch.seconds;
+        bool stop = watch.stop, speak = !stop && late > 0 && !watch.said;
+        watch.said = watch.said || speak;
+        pthread_mutex_unlock(&watch.lock);
+        if (stop)
+            return NULL;
+        if (speak && watch.last_words != NULL)
+            watch.last_words(watch.what, watch.seconds);
+        /* Nobody else ends what hangs before MPI has started. */
+        double wait = watch.rank >= 0 ? watch.grace : 0;
+        if (late > wait + (app_is_first_rank() ? 0 : watch.grace))
+            give_up();
+    }
+}
+
+void doctor_watch(const char *what, double seconds)
+{
+    pthread_mutex_lock(&watch.lock);
+    bool said = watch.said;
+    if (!said)
+        snprintf(watch.what, sizeof watch.what, "%s", what);
+    watch.start = said ? watch.start : clock_now();
+    watch.seconds = said ? watch.seconds : seconds;
+    pthread_mutex_unlock(&watch.lock);
+    if (said)
+        give_up();
+}
+
+void doctor_watch_open(double patience, double grace)
+{
+    watch.grace = grace;
+    doctor_watch("starting MPI", patience);
+    ENSURE(pthread_create(&watch.thread, NULL, watch_main, NULL) == 0, "no thread");
+    watch.open = true;
+}
+
+void doctor_watch_speaker(int rank, void (*last_words)(const char *what, double seconds))
+{
+    pthread_mutex_lock(&watch.lock);
+    watch.rank = rank;
+    watch.last_words = rank == 0 ? last_words : NULL;
+    pthread_mutex_unlock(&watch.lock);
+}
+
+void doctor_watch_close(void)
+{
+    pthread_mutex_lock(&watch.lock);
+    watch.stop = true;
+    pthread_mutex_unlock(&watch.lock);
+    if (watch.open)
+        pthread_join(watch.thread, NULL);
+    watch.open = watch.stop = false;
+}
+
+struct bounded {
+    pthread_mutex_t lock;
+    pthread_cond_t over;
+    bool done, left; /* left: nobody waits any more, and this is the thread's */
+    void (*work)(void *);
+    void *argument;
+};
+
+static void bounded_free(struct bounded *bounded)
+{
+    pthread_mutex_destroy(&bounded->lock);
+    pthread_cond_destroy(&bounded->over);
+    free(bounded);
+}
+
+static void *bounded_main(void *argument)
+{
+    struct bounded *bounded = argument;
+    bounded->work(bounded->argument);
+    pthread_mutex_lock(&bounded->lock);
+    bounded->done = true;
+    bool left = bounded->left;
+    pthread_cond_signal(&bounded->over);
+    pthread_mutex_unlock(&bounded->lock);
+    if (left)
+        bounded_free(bounded);
+    return NULL;
+}
+
+static struct bounded *bounded_make(void (*work)(void *), void *argument)
+{
+    pthread_condattr_t attributes;
+    struct bounded *bounded = calloc(1, sizeof *bounded);
+    ENSURE(bounded != NULL, "no memory for a thread");
+    *bounded = (struct bounded){.work = work, .argument = argument};
+    pthread_mutex_init(&bounded->lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&bounded->over, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return bounded;
+}
+
+bool doctor_bounded(void (*work)(void *), void *argument, double seconds)
+{
+    pthread_t thread;
+    struct timespec until;
+    struct bounded *bounded = bounded_make(work, argument);
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+    until.tv_sec += (time_t)seconds + until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    ENSURE(pthread_create(&thread, NULL, bounded_main, bounded) == 0, "no thread");
+    pthread_mutex_lock(&bounded->lock);
+    for (int late = 0; !bounded->done && late == 0;)
+        late = pthread_cond_timedwait(&bounded->over, &bounded->lock, &until);
+    bool done = bounded->done;
+    bounded->left = !done;
+    if (!done)
+        pthread_detach(thread);
+    pthread_mutex_unlock(&bounded->lock);
+    if (!done)
+        return false;
+    pthread_join(thread, NULL);
+    bounded_free(bounded);
+    return true;
+}

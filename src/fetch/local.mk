@@ -1,0 +1,9 @@
+# fetch: the command fetch: downloads
+libvittrain_a_SOURCES += \
+	src/fetch/archive.c \
+	src/fetch/download.c \
+	src/fetch/download.h \
+	src/fetch/fetch.c \
+	src/fetch/sources.c \
+	src/fetch/transfer.c \
+	src/fetch/transfer.h

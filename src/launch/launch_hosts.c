@@ -1,0 +1,260 @@
+/* The hosts of an mpirun line: read from its host file, tried by the agent that mpirun itself would
+ * use, and left out while they do not answer. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "launch/launch.h"
+
+/* Seconds for a host to answer: a login on a loaded node takes some. */
+static const double patience_seconds = 10;
+
+enum { AGENT_WORDS = 32 };
+
+/* ---- the words */
+
+static bool is_one_of(const char *word, const char *const *names)
+{
+    /* Open MPI takes one dash or two. */
+    const char *name = word + (word[0] == '-') + (word[0] == '-' && word[1] == '-');
+    for (; word[0] == '-' && *names != NULL; names++)
+        if (strcmp(name, *names) == 0)
+            return true;
+    return false;
+}
+
+static bool is_mpirun(const char *word)
+{
+    const char *slash = strrchr(word, '/'), *name = slash != NULL ? slash + 1 : word;
+    return strcmp(name, "mpirun") == 0 || strcmp(name, "mpiexec") == 0 ||
+           strcmp(name, "orterun") == 0 || strcmp(name, "prterun") == 0;
+}
+
+/* What mpirun would start programs by: the first of alternatives that colons part. */
+static void agent_find(struct launched_hosts *hosts, int count, char *const *words)
+{
+    static const char *const variables[] = {"OMPI_MCA_plm_rsh_agent", "OMPI_MCA_orte_rsh_agent",
+                                            "PRTE_MCA_plm_ssh_agent"};
+    static const char *const names[] = {"mca", "gmca", "prtemca", NULL};
+    const char *agent = NULL;
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0] && agent == NULL; i++)
+        agent = getenv(variables[i]);
+    for (int i = 0; i + 2 < count; i++)
+        if (is_one_of(words[i], names) && (strcmp(words[i + 1], "plm_rsh_agent") == 0 ||
+                                           strcmp(words[i + 1], "orte_rsh_agent") == 0 ||
+                                           strcmp(words[i + 1], "plm_ssh_agent") == 0))
+            agent = words[i + 2];
+    if (agent == NULL || agent[0] == '\0')
+        agent = "ssh";
+    snprintf(hosts->agent, sizeof hosts->agent, "%.*s", (int)strcspn(agent, ":"), agent);
+}
+
+static void words_search(struct launched_hosts *hosts, int count, char *const *words)
+{
+    static const char *const files[] = {"hostfile", "machinefile", "default-hostfile", NULL};
+    static const char *const ranks[] = {"np", "n", "c", NULL};
+    for (int i = 0; i + 1 < count && strcmp(words[i], ":") != 0; i++) {
+        if (hosts->file_at == 0 && is_one_of(words[i], files))
+            hosts->file_at = i + 1;
+        if (hosts->ranks_at == 0 && is_one_of(words[i], ranks)) {
+            hosts->ranks_at = i + 1;
+            hosts->ranks = strtoll(words[i + 1], NULL, 10);
+        }
+    }
+}
+
+/* "node1 slots=4": several programs in one line, or an unusual file, are left to mpirun. */
+static bool line_read(const char *text, struct launched_host *host)
+{
+    char name[HOST_NAME];
+    if (sscanf(text, " %255[^ \t\r\n#]", name) != 1)
+        return false;
+    const char *slots = strstr(text, "slots"), *at = strchr(name, '@');
+    while (slots != NULL && slots > text && slots[-1] != ' ' && slots[-1] != '\t')
+        slots = strstr(slots + 1, "slots"); /* max_slots is another */
+    snprintf(host->name, sizeof host->name, "%s", name);
+    snprintf(host->line, sizeof host->line, "%.*s", (int)strcspn(text, "\r\n#"), text);
+    host->slots = 1;
+    if (slots != NULL)
+        host->slots = strtoll(slots + strcspn(slots, "0123456789"), NULL, 10);
+    return at == NULL || at > name;
+}
+
+static bool file_read(struct launched_hosts *hosts, const char *path, struct error *error)
+{
+    char text[512];
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return error_set(error, ERROR_USAGE, "launch: cannot read the host file %s: %s", path,
+                         strerror(errno));
+    while (hosts->count < HOSTS_MOST && fgets(text, sizeof text, file) != NULL)
+        hosts->count += line_read(text, &hosts->host[hosts->count]);
+    fclose(file);
+    return true;
+}
+
+bool launched_hosts_open(struct launched_hosts *hosts, int count, char *const *words,
+                         struct error *error)
+{
+    memset(hosts, 0, sizeof *hosts);
+    if (!is_mpirun(words[0]) || getenv("SLURM_JOB_ID") != NULL)
+        return true;
+    words_search(hosts, count, words);
+    if (hosts->file_at == 0)
+        return true;
+    agent_find(hosts, count, words);
+    hosts->host = calloc(HOSTS_MOST, sizeof *hosts->host);
+    return (hosts->host != NULL && file_read(hosts, words[hosts->file_at], error)) ||
+           error_set(error, ERROR_MEMORY, "launch: no memory for %d hosts", HOSTS_MOST);
+}
+
+void launched_hosts_close(struct launched_hosts *hosts)
+{
+    if (hosts->part[0] != '\0')
+        unlink(hosts->part);
+    free(hosts->host);
+    hosts->host = NULL;
+    hosts->part[0] = '\0';
+}
+
+/* ---- do they answer? */
+
+/* mpirun itself runs on this one. */
+static bool is_here(const char *name)
+{
+    char own[HOST_NAME] = "";
+    gethostname(own, sizeof own - 1);
+    size_t length = strcspn(own, ".");
+    return strcmp(name, "localhost") == 0 || strcmp(name, own) == 0 ||
+           (strncmp(name, own, length) == 0 && (name[length] == '\0' || name[length] == '.'));
+}
+
+/* In the child: agent, host, `true`; nobody is asked for a password. */
+static _Noreturn void host_ask(const struct launched_hosts *hosts, const char *name)
+{
+    char agent[OPTION_TEXT], program[] = "true", *words[AGENT_WORDS + 3], *rest = agent;
+    int count = 0, nothing = open("/dev/null", O_RDWR);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    setsid();
+    dup2(nothing, STDIN_FILENO);
+    dup2(nothing, STDOUT_FILENO);
+    dup2(nothing, STDERR_FILENO);
+    snprintf(agent, sizeof agent, "%s", hosts->agent);
+    for (char *word; count < AGENT_WORDS && (word = strtok_r(rest, " \t", &rest)) != NULL;)
+        words[count++] = word;
+    words[count++] = (char *)name;
+    words[count++] = program;
+    words[count] = NULL;
+    execvp(words[0], words);
+    _exit(127);
+}
+
+/* Waits for the children until the time is over, and ends those that are left. */
+static void answers_take(struct launched_hosts *hosts, pid_t *process, int asked)
+{
+    double end = clock_now() + patience_seconds;
+    while (asked > 0) {
+        bool over = clock_now() > end;
+        for (int i = 0; i < hosts->count; i++) {
+            int status;
+            if (process[i] <= 0)
+                continue;
+            if (over)
+                kill(-process[i], SIGKILL);
+            if (waitpid(process[i], &status, over ? 0 : WNOHANG) == 0)
+                continue;
+            hosts->host[i].answers = !over && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+            process[i] = 0;
+            asked--;
+        }
+        if (asked > 0)
+            poll(NULL, 0, 20);
+    }
+}
+
+int launched_hosts_try(struct launched_hosts *hosts)
+{
+    int asked = 0, missing = 0;
+    pid_t *process = calloc((size_t)hosts->count + 1, sizeof *process);
+    ENSURE(process != NULL, "no memory for %d hosts", hosts->count);
+    for (int i = 0; i < hosts->count; i++) {
+        hosts->host[i].answers = is_here(hosts->host[i].name);
+        if (hosts->host[i].answers)
+            continue;
+        process[i] = fork();
+        if (process[i] == 0)
+            host_ask(hosts, hosts->host[i].name);
+        asked += process[i] > 0;
+    }
+    answers_take(hosts, process, asked);
+    free(process);
+    for (int i = 0; i < hosts->count; i++)
+        missing += !hosts->host[i].answers;
+    return missing;
+}
+
+void launched_hosts_missing(const struct launched_hosts *hosts, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < hosts->count && used < size; i++)
+        if (!hosts->host[i].answers)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "",
+                                     hosts->host[i].name);
+}
+
+/* ---- going on with those that do */
+
+static bool part_write(struct launched_hosts *hosts, struct error *error)
+{
+    const char *folder = getenv("TMPDIR");
+    if (hosts->part[0] != '\0')
+        unlink(hosts->part);
+    snprintf(hosts->part, sizeof hosts->part, "%s/vittrain-hosts-XXXXXX",
+             folder != NULL && folder[0] != '\0' ? folder : "/tmp");
+    int descriptor = mkstemp(hosts->part);
+    FILE *file = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
+    for (int i = 0; file != NULL && i < hosts->count; i++)
+        if (hosts->host[i].answers)
+            fprintf(file, "%s\n", hosts->host[i].line);
+    if (file != NULL && fclose(file) == 0)
+        return true;
+    return error_set(error, ERROR_FILE, "launch: cannot write a host file to %s: %s", hosts->part,
+                     strerror(errno));
+}
+
+int64_t launched_hosts_use(struct launched_hosts *hosts, char **words, char *const *original,
+                           struct error *error)
+{
+    int64_t all = 0, there = 0;
+    for (int i = 0; i < hosts->count; i++) {
+        all += hosts->host[i].slots;
+        there += hosts->host[i].answers ? hosts->host[i].slots : 0;
+    }
+    words[hosts->file_at] = original[hosts->file_at];
+    if (hosts->ranks_at > 0)
+        words[hosts->ranks_at] = original[hosts->ranks_at];
+    int64_t ranks = hosts->ranks_at > 0 ? hosts->ranks : all;
+    if (there == all || there == 0)
+        return there == 0 ? 0 : ranks;
+    if (!part_write(hosts, error))
+        return 0;
+    /* More ranks than slots: the remaining hosts get their share. */
+    int64_t most = ranks > all ? ranks * there / all : there;
+    ranks = ranks < most ? ranks : most;
+    snprintf(hosts->ranks_text, sizeof hosts->ranks_text, "%lld", (long long)ranks);
+    words[hosts->file_at] = hosts->part;
+    if (hosts->ranks_at > 0)
+        words[hosts->ranks_at] = hosts->ranks_text;
+    return ranks;
+}

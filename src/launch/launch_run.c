@@ -1,0 +1,117 @@
+/* What a launched command trains: its options, its folder, and how far it is. Read from the words
+ * of the command and from the folder alone, so that a run needs to know nothing of its supervisor.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "app/app.h"
+#include "checkpoint/run_folder.h"
+#include "core/clock.h"
+#include "core/options_table.h"
+#include "launch/launch.h"
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+/* Where this program stands in the command, however it is called there; -1: nowhere. */
+static int program_find(int count, char *const *words)
+{
+    char self[OPTION_TEXT];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[length > 0 ? length : 0] = '\0';
+    for (int i = 0; i < count; i++)
+        if (strcmp(base_name(words[i]), length > 0 ? base_name(self) : "vittrain") == 0)
+            return i;
+    return -1;
+}
+
+void launched_run_read(struct launched_run *run, int count, char *const *words)
+{
+    struct command_line line;
+    struct error ignored = {0};
+    memset(run, 0, sizeof *run);
+    run->since = clock_wall();
+    int program = program_find(count, words);
+    run->known = program >= 0 &&
+                 options_parse(count - program, (char **)words + program, app_command_names(),
+                               &run->options, &line, &ignored) &&
+                 line.command != NULL && strcmp(line.command, "train") == 0;
+    if (run->known)
+        snprintf(run->folder, sizeof run->folder, "%s", run->options.run.dir);
+}
+
+/* The folder runs/NAME-... that changed last since the launch. */
+static void folder_find(struct launched_run *run)
+{
+    const char *name = run->options.run.name;
+    double newest = run->since - 1;
+    DIR *entries = opendir("runs");
+    if (entries == NULL)
+        return;
+    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+        char path[sizeof "runs/" + sizeof entry->d_name];
+        struct stat status;
+        snprintf(path, sizeof path, "runs/%s", entry->d_name);
+        if (!run_folder_is_of(entry->d_name, name) || stat(path, &status) != 0)
+            continue;
+        double changed = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
+        if (changed < newest)
+            continue;
+        newest = changed;
+        snprintf(run->folder, sizeof run->folder, "%s", path);
+    }
+    closedir(entries);
+}
+
+int64_t launched_run_step(struct launched_run *run)
+{
+    char path[OPTION_TEXT + 16];
+    long long newest = -1, step;
+    int end;
+    if (run->known && run->options.run.dir[0] == '\0')
+        folder_find(run);
+    if (run->folder[0] == '\0')
+        return -1;
+    snprintf(path, sizeof path, "%s/checkpoints", run->folder);
+    DIR *entries = opendir(path);
+    if (entries == NULL)
+        return -1;
+    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+        end = 0;
+        if (sscanf(entry->d_name, "step-%lld.h5%n", &step, &end) == 1 && end > 0 &&
+            entry->d_name[end] == '\0' && step > newest)
+            newest = step;
+    }
+    closedir(entries);
+    return newest;
+}
+
+static bool folder_is_held(const char *folder)
+{
+    char path[OPTION_TEXT + 16];
+    snprintf(path, sizeof path, "%s/.lock", folder);
+    int lock = open(path, O_RDWR | O_CLOEXEC);
+    if (lock < 0)
+        return false;
+    bool held = flock(lock, LOCK_EX | LOCK_NB) != 0;
+    close(lock);
+    return held;
+}
+
+bool launched_run_wait(const struct launched_run *run, double seconds)
+{
+    if (run->folder[0] == '\0')
+        return true;
+    for (double end = clock_now() + seconds; folder_is_held(run->folder);)
+        if (clock_now() > end || attempt_sleep(0.2))
+            return false;
+    return true;
+}

@@ -1,0 +1,11 @@
+# mesh: the mesh of ranks, units, flat buffers
+libvittrain_a_SOURCES += \
+	src/mesh/flat.c \
+	src/mesh/flat.h \
+	src/mesh/flat_mesh.c \
+	src/mesh/flat_traffic.c \
+	src/mesh/initial.c \
+	src/mesh/initial.h \
+	src/mesh/mesh.c \
+	src/mesh/mesh.h \
+	src/mesh/unit.h

@@ -1,0 +1,229 @@
+/* Planning: sessions on imagined meshes, measured and thrown away. */
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/feed.h"
+#include "train/hardware.h"
+
+bool plan_open(struct plan *plan, const struct options *options, int ranks, int node_ranks,
+               struct error *error)
+{
+    struct dataset described;
+    *plan = (struct plan){
+        .options = *options, .ranks = ranks, .node_ranks = node_ranks, .training = true};
+    if (!dataset_describe(&described, options, error))
+        return false;
+    plan->source = feed_source(options, &described);
+    return session_resolve(&plan->options, &described, error);
+}
+
+/* How many nodes a group lies on, whose members are `stride` ranks apart, the first of them rank 0.
+ */
+static int group_nodes(const struct plan *plan, int size, int stride)
+{
+    int nodes = 0, before = -1;
+    for (int member = 0; member < size; member++) {
+        int node = member * stride / plan->node_ranks;
+        nodes += node != before;
+        before = node;
+    }
+    return nodes;
+}
+
+/* Of what a ring of `size` sends, the part that leaves a node: with N bytes of each rank for all
+ * others, a node gets those of the other nodes. */
+static double network_share(int nodes, int size)
+{
+    return size > 1 ? (double)(nodes - 1) / (size - 1) : 0;
+}
+
+static void traffic_plan(const struct plan *plan, const struct session *session,
+                         struct plan_entry *entry)
+{
+    const struct mesh *mesh = &session->mesh;
+    struct flat_traffic traffic = flat_traffic(&session->flat, plan->options.train.accumulate,
+                                               model_first_trainable(session->model));
+    int shard_nodes = group_nodes(plan, mesh->shard->size, 1);
+    int replica_nodes = group_nodes(plan, mesh->replica->size, mesh->shard->size);
+    entry->sent_shard = traffic.shard;
+    entry->sent_replica = traffic.replica;
+    entry->sent_network = traffic.shard * network_share(shard_nodes, mesh->shard->size) +
+                          traffic.replica * network_share(replica_nodes, mesh->replica->size);
+}
+
+static bool fits(const struct plan *plan, struct session *session, int64_t batch, size_t room)
+{
+    session_measure(session, batch, &plan->source, plan->training, NULL);
+    return session_needs(session) <= room;
+}
+
+/* The most samples a pass that fit, 0: not even one. No batch is measured that is much larger than
+ * what fits, so no size overflows. */
+static int64_t largest_pass(const struct plan *plan, struct session *session, size_t room)
+{
+    int64_t good = 0, bad = 1;
+    while (bad <= BATCH_MOST && fits(plan, session, bad, room)) {
+        good = bad;
+        bad *= 2;
+    }
+    if (bad > BATCH_MOST)
+        bad = BATCH_MOST + 1;
+    while (bad - good > 1) {
+        int64_t middle = good + (bad - good) / 2;
+        *(fits(plan, session, middle, room) ? &good : &bad) = middle;
+    }
+    return good;
+}
+
+static int64_t largest_batch(const struct plan *plan, struct session *session, size_t room)
+{
+    int64_t pieces = plan->training ? plan->options.train.accumulate : 1;
+    int64_t batch = largest_pass(plan, session, room) * pieces;
+    return batch < BATCH_MOST ? batch : BATCH_MOST;
+}
+
+/* Samples of a pass as the options have it. */
+static int64_t pass_samples(const struct plan *plan)
+{
+    const struct options *options = &plan->options;
+    if (!plan->training)
+        return options->train.batch;
+    return feed_pass_samples(options, feed_global_batch(options, plan->ranks), plan->ranks);
+}
+
+static void entry_fill(const struct plan *plan, struct session *session, size_t room,
+                       struct plan_entry *entry)
+{
+    entry->base = hardware_memory_base(session->device);
+    entry->replica = session->mesh.replica->size;
+    entry->shard = session->mesh.shard->size;
+    entry->compute = session->compute;
+    entry->batch = pass_samples(plan);
+    session_measure(session, entry->batch, &plan->source, plan->training, NULL);
+    for (int i = 0; i < MEMORY_CLASSES; i++)
+        entry->by_class[i] = session->arena.by_class[i];
+    entry->arena = session->arena.peak;
+    entry->feeds = session->feed_bytes;
+    entry->snapshot = session->snapshot_bytes;
+    entry->needs = session_needs(session);
+    if (plan->training)
+        traffic_plan(plan, session, entry);
+    if (room > 0)
+        entry->largest_batch = largest_batch(plan, session, room);
+}
+
+/* The deck's options with another strategy, which shards as it does by itself. */
+static struct options options_with(const struct plan *plan, enum strategy_choice strategy,
+                                   enum checkpoint_activations_choice checkpoint_activations)
+{
+    struct options options = plan->options;
+    if (options.mesh.strategy != (int)strategy)
+        options.mesh.shard = 0;
+    options.mesh.strategy = (int)strategy;
+    options.train.checkpoint_activations = (int)checkpoint_activations;
+    return options;
+}
+
+void plan_make(const struct plan *plan, enum strategy_choice strategy,
+               enum checkpoint_activations_choice checkpoint_activations, size_t room,
+               struct plan_entry *entry)
+{
+    struct options options = options_with(plan, strategy, checkpoint_activations);
+    struct session session;
+    *entry =
+        (struct plan_entry){.strategy = strategy, .checkpoint_activations = checkpoint_activations};
+    if (session_imagine(&session, &options, plan->ranks, plan->node_ranks, plan->training,
+                        &entry->error))
+        entry_fill(plan, &session, room, entry);
+    session_close(&session);
+}
+
+static void model_tell(const struct session *session, struct plan_model *known)
+{
+    const struct model *model = session->model;
+    *known = (struct plan_model){.flops_per_image = model->flops_per_image,
+                                 .parameters = model_parameter_count(model),
+                                 .compute = session->compute,
+                                 .batch = session->batch * session->options->train.accumulate,
+                                 .replica = session->mesh.replica->size,
+                                 .shard = session->mesh.shard->size,
+                                 .needs = session_needs(session),
+                                 .units = model->unit_count};
+    known->unit_name = calloc((size_t)model->unit_count + 1, sizeof *known->unit_name);
+    ENSURE(known->unit_name != NULL, "no memory for names");
+    for (int u = 0; u < model->unit_count; u++) {
+        known->unit_name[u] = strdup(model->units[u].name);
+        ENSURE(known->unit_name[u] != NULL, "no memory for names");
+    }
+}
+
+void plan_model_close(struct plan_model *known)
+{
+    for (int u = 0; u < known->units; u++)
+        free(known->unit_name[u]);
+    free(known->unit_name);
+    *known = (struct plan_model){0};
+}
+
+static bool session_forecast(const struct plan *plan, struct session *session,
+                             const struct machine *machine, struct forecast *forecast,
+                             struct error *error)
+{
+    struct step_script script;
+    const struct forecast_mesh mesh =
+        forecast_mesh(plan->ranks, plan->node_ranks, session->mesh.shard->size);
+    step_script_make(&script, session, &plan->source);
+    bool good = forecast_make(forecast, &script, session->model->unit_count, machine, &mesh, error);
+    step_script_close(&script);
+    if (good && machine != NULL)
+        forecast_load(forecast, machine, session->batch * session->options->train.accumulate);
+    return good;
+}
+
+bool plan_forecast(const struct plan *plan, enum strategy_choice strategy,
+                   enum checkpoint_activations_choice checkpoint_activations,
+                   const struct machine *machine, struct forecast *forecast,
+                   struct plan_model *known, struct error *error)
+{
+    struct options options = options_with(plan, strategy, checkpoint_activations);
+    struct session session;
+    bool good = session_imagine(&session, &options, plan->ranks, plan->node_ranks, true, error);
+    if (good) {
+        session_measure(&session, pass_samples(plan), &plan->source, true, NULL);
+        if (known != NULL)
+            model_tell(&session, known);
+        good = session_forecast(plan, &session, machine, forecast, error);
+        if (!good && known != NULL)
+            plan_model_close(known);
+    }
+    session_close(&session);
+    return good;
+}
+
+bool plan_script(const struct plan *plan, struct session *session, struct step_script *script,
+                 struct error *error)
+{
+    *script = (struct step_script){0};
+    if (!session_imagine(session, &plan->options, plan->ranks, plan->node_ranks, true, error))
+        return false;
+    session_measure(session, pass_samples(plan), &plan->source, true, NULL);
+    step_script_make(script, session, &plan->source);
+    return true;
+}
+
+size_t (*plan_rows(const struct plan *plan, struct session *session,
+                   struct error *error))[MEMORY_CLASSES]
+{
+    size_t(*rows)[MEMORY_CLASSES] = NULL;
+    if (!session_imagine(session, &plan->options, plan->ranks, plan->node_ranks, plan->training,
+                         error)) {
+        session_close(session);
+        return NULL;
+    }
+    rows = calloc((size_t)session->model->unit_count + ARENA_UNIT_ROWS, sizeof *rows);
+    ENSURE(rows != NULL, "no memory for a plan");
+    session_measure(session, pass_samples(plan), &plan->source, plan->training, rows);
+    return rows;
+}

@@ -1,0 +1,46 @@
+# runlog: console, metrics, TensorBoard, Prometheus, sensors
+libvittrain_a_SOURCES += \
+	src/runlog/monitor.c \
+	src/runlog/monitor.h \
+	src/runlog/monitor_summary.c \
+	src/runlog/prometheus.c \
+	src/runlog/prometheus.h \
+	src/runlog/results.c \
+	src/runlog/results.h \
+	src/runlog/run_log.c \
+	src/runlog/run_log.h \
+	src/runlog/run_log_tags.c \
+	src/runlog/run_log_tags.h \
+	src/runlog/run_record.c \
+	src/runlog/run_record.h \
+	src/runlog/run_tables.c \
+	src/runlog/run_tables.h \
+	src/runlog/smi.c \
+	src/runlog/smi.h \
+	src/runlog/style.c \
+	src/runlog/style.h \
+	src/runlog/style_course.c \
+	src/runlog/style_hparams.c \
+	src/runlog/style_imagenet.c \
+	src/runlog/style_lightning.c \
+	src/runlog/style_torchrun.c \
+	src/runlog/style_vittrain.c \
+	src/runlog/tell.c \
+	src/runlog/tell.h \
+	src/runlog/tensorboard.c \
+	src/runlog/tensorboard.h \
+	src/runlog/upload.c \
+	src/runlog/upload.h
+EXTRA_DIST += src/runlog/events.proto
+nodist_libvittrain_a_SOURCES = \
+	src/runlog/events.pb-c.c \
+	src/runlog/events.pb-c.h
+
+src/runlog/events.pb-c.c: $(srcdir)/src/runlog/events.proto
+	$(AM_V_GEN)$(MKDIR_P) src/runlog && \
+	$(PROTOC_C) --proto_path=$(srcdir)/src --c_out=src $(srcdir)/src/runlog/events.proto
+src/runlog/events.pb-c.h: src/runlog/events.pb-c.c
+BUILT_SOURCES += src/runlog/events.pb-c.h
+CLEANFILES += \
+	src/runlog/events.pb-c.c \
+	src/runlog/events.pb-c.h

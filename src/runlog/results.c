@@ -1,0 +1,198 @@
+/* The outcome of a run as JSON. loss, top1 and top5 of the last evaluation stand at the top, since
+ * they are what most readers want; the rest is grouped below. */
+#include "runlog/results.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/value.h"
+
+static json_t *class_to_json(const struct class_metrics *metrics, const char *name)
+{
+    json_t *object = json_object();
+
+    if (name != NULL)
+        value_put(object, "name", value_name(name));
+    value_put(object, "accuracy", value_number(metrics->accuracy));
+    value_put(object, "precision", value_number(metrics->precision));
+    value_put(object, "recall", value_number(metrics->recall));
+    value_put(object, "f1", value_number(metrics->f1));
+    value_put(object, "specificity", value_number(metrics->specificity));
+    return object;
+}
+
+static json_t *classes_to_json(const struct evaluation *evaluation, const struct dataset *dataset)
+{
+    json_t *array = json_array();
+
+    for (int64_t i = 0; i < evaluation->classes; i++) {
+        struct class_metrics metrics;
+        bool named = dataset != NULL && dataset->class_name != NULL && i < dataset->classes;
+
+        evaluation_class(evaluation, i, &metrics);
+        value_append(array, class_to_json(&metrics, named ? dataset->class_name[i] : NULL));
+    }
+    return array;
+}
+
+static json_t *confusion_to_json(const struct evaluation *evaluation)
+{
+    json_t *rows = json_array();
+
+    for (int64_t i = 0; i < evaluation->classes; i++) {
+        json_t *row = json_array();
+
+        for (int64_t j = 0; j < evaluation->classes; j++)
+            value_append(row, json_integer(evaluation->confusion[i * evaluation->classes + j]));
+        value_append(rows, row);
+    }
+    return rows;
+}
+
+static void put_evaluation(json_t *object, const struct evaluation *evaluation, const char *split,
+                           const struct dataset *dataset)
+{
+    struct class_metrics macro;
+
+    value_put(object, "split", value_text(split));
+    value_put(object, "samples", json_integer(evaluation->samples));
+    value_put(object, "loss", value_number(evaluation->loss));
+    value_put(object, "top1", value_number(evaluation->top1));
+    value_put(object, "top5", value_number(evaluation->top5));
+    value_put(object, "evaluation_seconds", value_number(evaluation->seconds));
+    if (evaluation->confusion == NULL || evaluation->classes == 0)
+        return;
+    evaluation_macro(evaluation, &macro);
+    value_put(object, "macro", class_to_json(&macro, NULL));
+    value_put(object, "classes", classes_to_json(evaluation, dataset));
+    value_put(object, "confusion_matrix", confusion_to_json(evaluation));
+}
+
+static void put_run(json_t *object, const struct results *results)
+{
+    value_put(object, "name", value_text(results->name));
+    value_put(object, "model", value_text(results->model));
+    value_put(object, "parameters", value_count(results->parameters));
+    value_put(object, "backend", value_text(results->backend));
+    value_put(object, "precision", value_text(results->precision));
+    value_put(object, "seed", json_integer(results->seed));
+    value_put(object, "ranks", value_count(results->ranks));
+    value_put(object, "nodes", value_count(results->nodes));
+    value_put(object, "threads", value_count(results->threads));
+    value_put(object, "global_batch", value_count(results->global_batch));
+    value_put(object, "epochs", value_count(results->epochs));
+    value_put(object, "steps", value_count(results->steps));
+    value_put(object, "finished", json_boolean(!results->unfinished));
+    value_put(object, "stop_reason", value_text(results->stop_reason));
+    value_put(object, "total_seconds", value_number(results->total_seconds));
+    value_put(object, "without_setup_seconds", value_number(results->without_setup_seconds));
+    value_put(object, "training_seconds", value_number(results->training_seconds));
+    value_put(object, "images_per_second", value_number(results->images_per_second));
+}
+
+static json_t *training_to_json(const struct results *results)
+{
+    json_t *object = json_object();
+
+    value_put(object, "loss", value_number(results->train_loss));
+    value_put(object, "top1", value_number(results->train_top1));
+    value_put(object, "top5", value_number(results->train_top5));
+    return object;
+}
+
+static json_t *best_to_json(const struct results *results)
+{
+    json_t *object = json_object();
+
+    value_put(object, "monitor", value_text(results->monitor));
+    value_put(object, "value", value_number(results->best));
+    value_put(object, "step", value_count(results->best_step));
+    return object;
+}
+
+/* The test split at the end of the run, and with which weights. */
+static json_t *test_to_json(const struct results *results, const struct dataset *dataset)
+{
+    json_t *object = json_object();
+
+    put_evaluation(object, results->test, "test", dataset);
+    value_put(object, "weights", value_text(results->test_weights));
+    value_put(object, "step", value_count(results->test_step));
+    return object;
+}
+
+static json_t *sensor_to_json(enum sensor_kind kind, double value, double most)
+{
+    static const char *const keys[] = {[SENSOR_LEVEL] = "mean",
+                                       [SENSOR_PEAK] = "max",
+                                       [SENSOR_LEAST] = "min",
+                                       [SENSOR_COUNTER] = "total",
+                                       [SENSOR_DURATION] = "max"};
+    json_t *object = json_object();
+
+    value_put(object, keys[kind], value_number(value));
+    if (kind == SENSOR_LEVEL)
+        value_put(object, "max", value_number(most));
+    return object;
+}
+
+static json_t *sensors_to_json(const struct monitor_summary *summary, int64_t images)
+{
+    json_t *object = json_object();
+    double joules = summary->joules;
+
+    value_put(object, "seconds", value_number(summary->seconds));
+    value_put(object, "readings", value_count(summary->readings));
+    value_put(object, "reading_seconds", value_number(summary->reading_seconds));
+    for (int i = 0; i < SENSOR_COUNT; i++)
+        if (sensor_columns[i].kind != SENSOR_STATE)
+            value_put(
+                object, sensor_columns[i].name,
+                isnan(summary->value[i])
+                    ? json_null()
+                    : sensor_to_json(sensor_columns[i].kind, summary->value[i], summary->most[i]));
+    value_put(object, "energy_of", value_text(summary->joules_of));
+    value_put(object, "energy_wh", value_number(joules / 3600));
+    value_put(object, "images_per_joule", value_number((double)images / joules));
+    return object;
+}
+
+char *results_to_text(const struct results *results, const struct dataset *dataset)
+{
+    json_t *object = json_object();
+
+    put_run(object, results);
+    value_put(object, "train", training_to_json(results));
+    value_put(object, "best", best_to_json(results));
+    if (results->evaluation != NULL)
+        put_evaluation(object, results->evaluation, results->split, dataset);
+    if (results->test != NULL)
+        value_put(object, "test", test_to_json(results, dataset));
+    value_put(object, "target_top1", value_number(results->target));
+    value_put(object, "target_seconds", value_number(results->target_seconds));
+    value_put(object, "sensors",
+              results->sensors != NULL ? sensors_to_json(results->sensors, results->run_images)
+                                       : json_null());
+    return value_to_text(object);
+}
+
+char *evaluation_to_text(const struct evaluation *evaluation, const char *split,
+                         const struct dataset *dataset)
+{
+    json_t *object = json_object();
+
+    put_evaluation(object, evaluation, split, dataset);
+    return value_to_text(object);
+}
+
+bool results_write(const struct run_folder *folder, const struct results *results,
+                   const struct dataset *dataset, struct error *error)
+{
+    char *text = results_to_text(results, dataset);
+    bool good = run_folder_write(folder, "result.json", text, error);
+
+    free(text);
+    return good;
+}

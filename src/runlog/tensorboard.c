@@ -1,0 +1,156 @@
+/* TensorBoard event files. TensorBoard reads the files of a run in the order of their names, in
+ * which the time stands first; a clock that goes back, or two starts in one second, must not change
+ * that order, so a new file's time is later than that of every file that is there. */
+#include "runlog/tensorboard.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/atomic_file.h"
+#include "core/clock.h"
+#include "core/crc32c.h"
+#include "core/durable.h"
+#include "runlog/events.pb-c.h"
+
+/* A record: 8 bytes of length, its sum, the event, its sum; little-endian. */
+enum { LENGTH_BYTES = 8, SUM_BYTES = 4, EVENT_BYTES = TENSORBOARD_TAG + 128 };
+enum { HEADER_BYTES = LENGTH_BYTES + SUM_BYTES };
+
+static const char name_prefix[] = "events.out.tfevents.";
+static const int64_t ten_digits = 9999999999;
+
+struct tensorboard {
+    FILE *stream;
+    char path[FILE_PATH + 2 * HOST_NAME_MAX];
+};
+
+static void put_little_endian(unsigned char *bytes, uint64_t value, int count)
+{
+    for (int i = 0; i < count; i++)
+        bytes[i] = (unsigned char)(value >> (8 * i));
+}
+
+/* A plain sum of data that holds sums is weak, so the format turns and shifts it. */
+static uint32_t masked_sum(const void *data, size_t bytes)
+{
+    uint32_t sum = crc32c_update(0, data, bytes);
+
+    return ((sum >> 15) | (sum << 17)) + 0xa282ead8U;
+}
+
+static bool write_event(struct tensorboard *board, Tensorboard__Event *event, struct error *error)
+{
+    unsigned char record[HEADER_BYTES + EVENT_BYTES + SUM_BYTES];
+
+    event->wall_time = clock_wall();
+    size_t length = tensorboard__event__get_packed_size(event);
+    ENSURE(length <= EVENT_BYTES, "an event of %zu bytes", length);
+    put_little_endian(record, length, LENGTH_BYTES);
+    put_little_endian(record + LENGTH_BYTES, masked_sum(record, LENGTH_BYTES), SUM_BYTES);
+    tensorboard__event__pack(event, record + HEADER_BYTES);
+    put_little_endian(record + HEADER_BYTES + length, masked_sum(record + HEADER_BYTES, length),
+                      SUM_BYTES);
+    size_t whole = HEADER_BYTES + length + SUM_BYTES;
+    if (fwrite(record, 1, whole, board->stream) != whole)
+        return durable_failed(error, "write", board->path, errno);
+    return true;
+}
+
+/* The latest time in the names of event files; -1: there are none. */
+static int64_t latest_time(const char *directory)
+{
+    DIR *entries = opendir(directory);
+    int64_t latest = -1;
+
+    if (entries == NULL)
+        return -1;
+    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+        if (strncmp(entry->d_name, name_prefix, sizeof name_prefix - 1) != 0)
+            continue;
+        int64_t time = strtoll(entry->d_name + sizeof name_prefix - 1, NULL, 10);
+        if (time > latest && time < ten_digits)
+            latest = time;
+    }
+    closedir(entries);
+    return latest;
+}
+
+bool tensorboard_is_there(const char *directory)
+{
+    return latest_time(directory) >= 0;
+}
+
+struct tensorboard *tensorboard_open(const char *directory, struct error *error)
+{
+    struct tensorboard *board = calloc(1, sizeof *board);
+    char host[HOST_NAME_MAX + 1] = "host";
+    int64_t latest = latest_time(directory), now = (int64_t)clock_wall();
+
+    ENSURE(board != NULL, "out of memory");
+    gethostname(host, sizeof host - 1);
+    snprintf(board->path, sizeof board->path, "%s/%s%010" PRId64 ".%s.%ld", directory, name_prefix,
+             now > latest ? now : latest + 1, host, (long)getpid());
+    board->stream = fopen(board->path, "wxe");
+    if (board->stream == NULL) {
+        durable_failed(error, "create", board->path, errno);
+        free(board);
+        return NULL;
+    }
+    Tensorboard__Event version = TENSORBOARD__EVENT__INIT;
+    version.file_version = (char[]){"brain.Event:2"};
+    if (!write_event(board, &version, error) || !tensorboard_flush(board, error)) {
+        tensorboard_close(board);
+        return NULL;
+    }
+    return board;
+}
+
+bool tensorboard_restart(struct tensorboard *board, int64_t step, struct error *error)
+{
+    Tensorboard__SessionLog log = TENSORBOARD__SESSION_LOG__INIT;
+    Tensorboard__Event event = TENSORBOARD__EVENT__INIT;
+
+    log.has_status = true;
+    log.status = TENSORBOARD__SESSION_LOG__STATUS__START;
+    event.has_step = true;
+    event.step = step;
+    event.session_log = &log;
+    return write_event(board, &event, error);
+}
+
+bool tensorboard_scalar(struct tensorboard *board, const char *tag, int64_t step, double value,
+                        struct error *error)
+{
+    Tensorboard__Summary__Value point = TENSORBOARD__SUMMARY__VALUE__INIT;
+    Tensorboard__Summary summary = TENSORBOARD__SUMMARY__INIT;
+    Tensorboard__Event event = TENSORBOARD__EVENT__INIT;
+
+    point.tag = (char *)tag;
+    point.has_simple_value = true;
+    point.simple_value = (float)value;
+    summary.n_value = 1;
+    summary.value = (Tensorboard__Summary__Value *[]){&point};
+    event.has_step = true;
+    event.step = step;
+    event.summary = &summary;
+    return write_event(board, &event, error);
+}
+
+bool tensorboard_flush(struct tensorboard *board, struct error *error)
+{
+    if (fflush(board->stream) != 0)
+        return durable_failed(error, "write", board->path, errno);
+    return true;
+}
+
+void tensorboard_close(struct tensorboard *board)
+{
+    fclose(board->stream);
+    free(board);
+}

@@ -1,0 +1,339 @@
+/* The command `sweep`: reads what is to be tried, checks all of it before anything starts, and has
+ * one trial after another run; or hands that to Slurm. */
+#include "sweep/sweep.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/app.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "sweep/sweep_tpe.h"
+
+/* ---- the command line */
+
+static bool word_add(struct sweep_words *words, char *word, struct error *error)
+{
+    if (words->count == SWEEP_WORDS)
+        return error_set(error, ERROR_USAGE, "sweep: more than %d words", SWEEP_WORDS);
+    if (strchr(word, '\n') != NULL)
+        return error_set(error, ERROR_USAGE, "sweep: a word with a line's end in it");
+    words->word[words->count++] = word;
+    return true;
+}
+
+/* A deck, a setting, what varies, or the folder of a sweep that is gone on with. */
+static bool word_read(struct sweep *sweep, char *word, struct error *error)
+{
+    bool varies = false;
+    if (word[0] == '-')
+        return error_set(error, ERROR_USAGE, "sweep: no such flag as %s; %s", word,
+                         command_sweep.synopsis);
+    if (!option_is_setting(word) && !text_ends_with(word, ".ini")) {
+        if (sweep->folder[0] != '\0')
+            return error_set(error, ERROR_USAGE, "sweep: %s: neither a deck nor key=value", word);
+        snprintf(sweep->folder, sizeof sweep->folder, "%s", word);
+        return true;
+    }
+    if (option_is_setting(word) && !sweep_space_add(&sweep->space, word, &varies, error))
+        return false;
+    return word_add(varies ? &sweep->keys : &sweep->extra, word, error);
+}
+
+static bool line_read(struct sweep *sweep, int count, char **words, struct error *error)
+{
+    int i = 0;
+    for (; i < count && strcmp(words[i], "--") != 0; i++)
+        if (!word_read(sweep, words[i], error))
+            return false;
+    for (i++; i < count; i++)
+        if (!word_add(&sweep->command, words[i], error))
+            return false;
+    return !attempt_is_inside() ||
+           error_set(error, ERROR_USAGE,
+                     "sweep: it starts mpirun or srun and is not started by them: vittrain sweep "
+                     "... -- mpirun -np 4");
+}
+
+/* The first values of what varies stand in the shared options, too, so that these are complete. */
+static bool options_make(struct sweep *sweep, struct error *error)
+{
+    struct command_line line;
+    char *words[SWEEP_WORDS + 2] = {"vittrain", "train"};
+    struct sweep_point first = {{0}};
+    for (int i = 0; i < sweep->extra.count; i++)
+        words[i + 2] = sweep->extra.word[i];
+    for (int k = 0; k < sweep->space.count; k++)
+        first.value[k] = sweep->space.keys[k].count > 0 ? 0 : sweep->space.keys[k].low;
+    return options_parse(sweep->extra.count + 2, words, app_command_names(), &sweep->options, &line,
+                         error) &&
+           sweep_point_apply(&sweep->space, &first, &sweep->options, error);
+}
+
+/* ---- checks before the first trial */
+
+static bool combination_fail(const struct sweep *sweep, const struct sweep_point *point,
+                             const struct error *why, struct error *error)
+{
+    char text[ERROR_TEXT_SIZE / 2] = "";
+    for (int k = 0; k < sweep->space.count; k++) {
+        char value[OPTION_TEXT];
+        size_t used = strlen(text);
+        sweep_value_text(&sweep->space.keys[k], point->value[k], value, sizeof value);
+        snprintf(text + used, sizeof text - used, "%s%s=%.200s", k > 0 ? " " : "",
+                 sweep->space.keys[k].entry->name, value);
+    }
+    return error_set(error, why->kind, "sweep: with %s: %.900s", text, why->text);
+}
+
+/* Values that cannot go together. Of a grid all are tried, else random ones. */
+static bool combinations_check(const struct sweep *sweep, struct error *error)
+{
+    static struct options options;
+    for (int64_t i = 0; i < sweep->trials; i++) {
+        struct sweep_point point = {{0}};
+        struct error why = {0};
+        if (sweep->options.sweep.method == SWEEP_GRID)
+            sweep_grid_point(&sweep->space, i, &point);
+        else
+            sweep_random_point(&sweep->space, (uint64_t)sweep->options.sweep.seed, i, &point);
+        options = sweep->options;
+        if (!sweep_point_apply(&sweep->space, &point, &options, &why) ||
+            !options_check(&options, &why))
+            return combination_fail(sweep, &point, &why, error);
+    }
+    return true;
+}
+
+static bool sweep_check(struct sweep *sweep, struct error *error)
+{
+    const struct options *options = &sweep->options;
+    bool less;
+    if (sweep->space.count == 0)
+        return error_set(error, ERROR_USAGE,
+                         "sweep: nothing varies: give some key=a,b,c or key=LOW..HIGH");
+    if (options->run.dir[0] != '\0')
+        return error_set(error, ERROR_USAGE,
+                         "sweep: each trial has a folder of its own in the "
+                         "sweep's: leave run.dir out, or use sweep.dir");
+    if (options->data.val == VALIDATION_NONE)
+        return error_set(error, ERROR_USAGE,
+                         "sweep: data.val=none: trials are compared by their "
+                         "best %s on validation data",
+                         sweep_metric(sweep, &less));
+    sweep->trials = options->sweep.trials;
+    if (options->sweep.method == SWEEP_GRID)
+        sweep->trials = sweep_grid_size(&sweep->space, error);
+    return sweep->trials > 0 && combinations_check(sweep, error);
+}
+
+/* ---- a new sweep, or one that is gone on with */
+
+static bool space_read(struct sweep *sweep, struct error *error)
+{
+    bool varies;
+    for (int i = 0; i < sweep->keys.count; i++) {
+        if (strchr(sweep->keys.word[i], '=') == NULL)
+            return error_set(error, ERROR_FILE,
+                             "%s/keys.txt: %.200s: no key=VALUES: mend it, or begin anew",
+                             sweep->folder, sweep->keys.word[i]);
+        if (!sweep_space_add(&sweep->space, sweep->keys.word[i], &varies, error))
+            return false;
+    }
+    return true;
+}
+
+/* Settings beside the folder are for all trials, and tried now; those of the sweep itself take the
+ * place of its own: sweep.trials=40 makes more of it. */
+static bool sweep_continue(struct sweep *sweep, struct error *error)
+{
+    static struct options scratch;
+    if (sweep->keys.count > 0)
+        return error_set(error, ERROR_USAGE, "sweep: %s holds what varies: it cannot be given anew",
+                         sweep->folder);
+    if (!sweep_folder_read(sweep, error) || !space_read(sweep, error))
+        return false;
+    scratch = sweep->options;
+    for (int i = 0; i < sweep->extra.count; i++)
+        if (text_ends_with(sweep->extra.word[i], ".ini")
+                ? !options_read_file(sweep->extra.word[i], &scratch, error)
+                : !options_set(sweep->extra.word[i], &scratch, error))
+            return false;
+    sweep->options.sweep = scratch.sweep;
+    return sweep_check(sweep, error);
+}
+
+static bool sweep_begin(struct sweep *sweep, struct error *error)
+{
+    if (!options_make(sweep, error) || !sweep_check(sweep, error))
+        return false;
+    sweep->extra.count = 0; /* they are in the shared options */
+    return sweep_folder_begin(sweep, error);
+}
+
+static bool program_find(struct sweep *sweep, struct error *error)
+{
+    ssize_t length = readlink("/proc/self/exe", sweep->program, sizeof sweep->program - 1);
+    if (length <= 0)
+        return error_set(error, ERROR_INTERNAL, "sweep: /proc does not tell where this program is");
+    sweep->program[length] = '\0';
+    return true;
+}
+
+static bool sweep_open(struct sweep *sweep, int count, char **words, struct error *error)
+{
+    const char *task = getenv("SLURM_ARRAY_TASK_ID");
+    sweep->task = task != NULL ? strtoll(task, NULL, 10) : 0;
+    return program_find(sweep, error) && line_read(sweep, count, words, error) &&
+           (sweep->folder[0] != '\0' ? sweep_continue(sweep, error) : sweep_begin(sweep, error));
+}
+
+/* ---- trials */
+
+static void sweep_say(const struct sweep *sweep)
+{
+    static const char *const methods[] = {"grid", "random", "tpe"};
+    bool less;
+    const char *metric = sweep_metric(sweep, &less);
+    printf("sweep: %s: %s of %lld trials, the %s best %s wins; over", sweep->folder,
+           methods[sweep->options.sweep.method], (long long)sweep->trials,
+           less ? "lowest" : "highest", metric);
+    for (int i = 0; i < sweep->keys.count; i++)
+        printf(" %s", sweep->keys.word[i]);
+    printf("\n");
+    fflush(stdout);
+}
+
+static void trial_say(const struct sweep *sweep, int64_t number, const struct sweep_row *row)
+{
+    char folder[SWEEP_PATH];
+    printf("trial %lld of %lld:", (long long)number + 1, (long long)sweep->trials);
+    for (int k = 0; k < sweep->space.count; k++) {
+        char text[OPTION_TEXT];
+        sweep_value_text(&sweep->space.keys[k], row->point.value[k], text, sizeof text);
+        printf(" %s=%s", sweep->space.keys[k].entry->name, text);
+    }
+    sweep_trial_path(sweep, number, "", folder, sizeof folder);
+    printf("%s\n", access(folder, F_OK) == 0 ? " (going on)" : "");
+    fflush(stdout);
+}
+
+static void end_say(const struct sweep *sweep, const struct sweep_row *row)
+{
+    char time[32];
+    bool less;
+    clock_format(row->seconds, time, sizeof time);
+    if (row->state == SWEEP_FINISHED)
+        printf("    %s %.6g in %s\n", sweep_metric(sweep, &less), row->metric, time);
+    else if (row->state == SWEEP_FAILED)
+        printf("    failed after %s: %s\n", time, row->reason);
+    else
+        printf("    stopped after %s\n", time);
+    fflush(stdout);
+}
+
+/* Until nothing is left, or a signal came. */
+static bool trials_run(struct sweep *sweep, bool *asked, struct error *error)
+{
+    *asked = false;
+    while (!*asked) {
+        int64_t number;
+        struct sweep_row row;
+        if (!sweep_trial_take(sweep, &number, &row, error))
+            return false;
+        if (number < 0)
+            return true;
+        trial_say(sweep, number, &row);
+        if (!sweep_trial_run(sweep, number, &row, asked, error) ||
+            !sweep_trial_note(sweep, number, &row, error))
+            return false;
+        end_say(sweep, &row);
+        *asked = *asked || attempt_sleep(0.001);
+    }
+    return true;
+}
+
+static bool sweep_conclude(const struct sweep *sweep, struct error *error)
+{
+    struct sweep_table table;
+    if (!sweep_table_read(sweep, &table, error))
+        return false;
+    int64_t best = sweep_table_best(sweep, &table);
+    int64_t running = sweep_table_count(&table, SWEEP_RUNNING);
+    int64_t unbegun = sweep->trials > table.count ? sweep->trials - table.count : 0;
+    int64_t left = unbegun + running;
+    sweep_table_print(sweep, &table);
+    if (best >= 0)
+        printf("\nbest: trial %lld; its deck: %s/best.ini\n", (long long)best + 1, sweep->folder);
+    if (left > 0)
+        printf("%lld of %lld trials have not ended; go on with: vittrain sweep %s\n",
+               (long long)left, (long long)sweep->trials, sweep->folder);
+    else if (best < 0)
+        error_set(error, ERROR_INTERNAL,
+                  "sweep: no trial ended well: %s/trials.csv says why, and the trials' logs beside "
+                  "it",
+                  sweep->folder);
+    sweep_table_free(&table);
+    return app_output_arrived(error) && error->kind == ERROR_NONE;
+}
+
+/* The script's jobs come back to this command, with the folder, by VITTRAIN_SWEEP (jobs/common.sh).
+ */
+static bool slurm_submit(const struct sweep *sweep, struct error *error)
+{
+    char array[64], path[OPTION_TEXT];
+    int64_t tasks =
+        sweep->options.sweep.tasks < sweep->trials ? sweep->options.sweep.tasks : sweep->trials;
+    snprintf(array, sizeof array, "--array=1-%lld", (long long)tasks);
+    if (realpath(sweep->folder, path) == NULL || setenv("VITTRAIN_SWEEP", path, 1) != 0)
+        return error_set(error, ERROR_FILE, "sweep: %s: %s", sweep->folder, strerror(errno));
+    sweep_say(sweep);
+    execlp("sbatch", "sbatch", array, sweep->options.sweep.slurm, (char *)NULL);
+    return error_set(error, ERROR_USAGE, "sweep: sweep.slurm: cannot start sbatch: %s",
+                     strerror(errno));
+}
+
+static bool sweep_go(struct sweep *sweep, struct error *error)
+{
+    bool asked;
+    if (sweep->options.sweep.slurm[0] != '\0' && getenv("SLURM_JOB_ID") == NULL)
+        return slurm_submit(sweep, error);
+    if (!sweep_task_hold(sweep, error))
+        return false;
+    attempt_prepare();
+    sweep_say(sweep);
+    return trials_run(sweep, &asked, error) && sweep_conclude(sweep, error);
+}
+
+static int sweep_run(int count, char **words)
+{
+    static struct sweep sweep;
+    struct error error = {0};
+    if (count > 0 && (strcmp(words[0], "--help") == 0 || strcmp(words[0], "-h") == 0))
+        return app_inform(&(struct command_line){.command = command_sweep.name, .help = true});
+    if (!sweep_open(&sweep, count, words, &error) || !sweep_go(&sweep, &error))
+        log_error(&error);
+    sweep_space_free(&sweep.space);
+    return (int)error.kind;
+}
+
+const struct command command_sweep = {
+    .name = "sweep",
+    .synopsis = "sweep [DECK.ini ...] [section.key=value ...] key=A,B,C key=LOW..HIGH[:log] [-- "
+                "COMMAND...]",
+    .summary = "train with many settings, and tell which is the best",
+    .detail =
+        "Trains once for each combination of values (sweep.method=grid), for random ones, or for "
+        "those that a tree-structured Parzen estimator suggests (tpe), each in a run folder of its "
+        "own below sweeps/NAME-DATE. key=A,B,C are values (with ; between them where they have "
+        "commas themselves), key=LOW..HIGH a range, :log behind it in its logarithm, :N behind it "
+        "N values of it. What follows -- is put in front of the program: -- mpirun -np 4. "
+        "trials.csv has a row a trial, best.ini the best deck; the best value of "
+        "checkpoint.monitor decides. The same command, or `vittrain sweep FOLDER`, goes on with a "
+        "sweep that was cut off. SIGINT and SIGTERM stop the trial with a checkpoint. A trial that "
+        "fails is told in the table, and the sweep goes on.",
+    .run_alone = sweep_run};

@@ -1,0 +1,318 @@
+/* The words of a sweep: which vary something, and what. All values are tried on the options table
+ * before anything starts. */
+#include "sweep/sweep_space.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Digits of numbers from ranges: more would only make long decks. */
+enum { DIGITS = 4 };
+
+enum { WORD = 4 * OPTION_TEXT };
+
+/* ---- ranges */
+
+static bool is_number_kind(const struct option_entry *entry)
+{
+    return entry->kind == OPTION_IS_NUMBER || entry->kind == OPTION_IS_INTEGER ||
+           entry->kind == OPTION_IS_SECONDS;
+}
+
+/* A number as such: the kinds of a range have no others. */
+static bool number_read(const char *text, size_t length, double *value)
+{
+    char copy[64], *end;
+    if (length == 0 || length >= sizeof copy)
+        return false;
+    snprintf(copy, sizeof copy, "%.*s", (int)length, text);
+    *value = strtod(copy, &end);
+    return *end == '\0' && isfinite(*value);
+}
+
+/* Is the value within what the option may be? */
+static bool value_try(const struct option_entry *entry, const char *text, struct error *error)
+{
+    static struct options scratch;
+    options_default(&scratch);
+    return option_read(entry, "", text, &scratch, error);
+}
+
+static bool range_fail(const struct sweep_key *key, const char *text, const char *why,
+                       struct error *error)
+{
+    return error_set(error, ERROR_USAGE,
+                     "%s=%s: %s: a range is LOW..HIGH, LOW..HIGH:log, and with "
+                     ":N behind it N values of it",
+                     key->entry->name, text, why);
+}
+
+/* What is behind the range: ":log", ":N", ":log:N". */
+static bool range_flags(struct sweep_key *key, const char *text, const char *flags, int *points,
+                        struct error *error)
+{
+    double number;
+    *points = 0;
+    if (strncmp(flags, ":log", 4) == 0) {
+        key->log = true;
+        flags += 4;
+    }
+    if (flags[0] == ':' && number_read(flags + 1, strlen(flags + 1), &number) &&
+        number == rint(number) && number >= 2 && number <= SWEEP_CHOICES) {
+        *points = (int)number;
+        return true;
+    }
+    return flags[0] == '\0' || range_fail(key, text, "what is behind it is unknown", error);
+}
+
+static bool choice_add(struct sweep_key *key, const char *text, struct error *error);
+
+/* The points of a range as choices. */
+static bool range_spread(struct sweep_key *key, int points, struct error *error)
+{
+    struct sweep_key range = *key;
+    double low = key->log ? log(key->low) : key->low, high = key->log ? log(key->high) : key->high;
+    for (int i = 0; i < points; i++) {
+        char text[OPTION_TEXT];
+        double value = low + (high - low) * i / (points - 1);
+        sweep_value_text(&range, key->log ? exp(value) : value, text, sizeof text);
+        if (!choice_add(key, text, error))
+            return false;
+    }
+    return true;
+}
+
+static bool range_read(struct sweep_key *key, const char *text, struct error *error)
+{
+    const char *dots = strstr(text, ".."), *high = dots + 2, *flags = high + strcspn(high, ":");
+    char ends[2][OPTION_TEXT];
+    int points;
+    if (!number_read(text, (size_t)(dots - text), &key->low) ||
+        !number_read(high, (size_t)(flags - high), &key->high))
+        return range_fail(key, text, "its ends are no numbers", error);
+    key->whole = key->entry->kind == OPTION_IS_INTEGER;
+    if (!range_flags(key, text, flags, &points, error))
+        return false;
+    if (!(key->low < key->high))
+        return range_fail(key, text, "its first end is not below the other", error);
+    if (key->log && key->low <= 0)
+        return range_fail(key, text, "a logarithm needs ends above 0", error);
+    snprintf(ends[0], OPTION_TEXT, "%.*s", (int)(dots - text), text);
+    snprintf(ends[1], OPTION_TEXT, "%.*s", (int)(flags - high), high);
+    if (!value_try(key->entry, ends[0], error) || !value_try(key->entry, ends[1], error))
+        return false;
+    return points == 0 || range_spread(key, points, error);
+}
+
+/* ---- choices */
+
+/* As the options write it, so that 0.1 and 1e-1 are one. */
+static bool choice_normalise(const struct sweep_key *key, const char *text, char value[OPTION_TEXT],
+                             struct error *error)
+{
+    static struct options scratch;
+    options_default(&scratch);
+    if (!option_read(key->entry, "", text, &scratch, error))
+        return false;
+    option_write(key->entry, &scratch, value, OPTION_TEXT);
+    return true;
+}
+
+static bool choice_add(struct sweep_key *key, const char *text, struct error *error)
+{
+    char value[OPTION_TEXT];
+    if (!choice_normalise(key, text, value, error))
+        return false;
+    for (int i = 0; i < key->count; i++)
+        if (strcmp(key->choices[i], value) == 0)
+            return error_set(error, ERROR_USAGE, "%s: the value %s stands there twice",
+                             key->entry->name, value);
+    if (key->count == SWEEP_CHOICES)
+        return error_set(error, ERROR_USAGE, "%s: more than %d values", key->entry->name,
+                         SWEEP_CHOICES);
+    char **choices = realloc(key->choices, (size_t)(key->count + 1) * sizeof *choices);
+    ENSURE(choices != NULL, "no memory for values of %s", key->entry->name);
+    key->choices = choices;
+    choices[key->count] = strdup(value);
+    ENSURE(choices[key->count] != NULL, "no memory for a value of %s", key->entry->name);
+    key->count++;
+    return true;
+}
+
+/* What separates values: lists have commas of their own. 0: the word is one value. */
+static char separator_of(const struct option_entry *entry, const char *text)
+{
+    if (strchr(text, ';') != NULL)
+        return ';';
+    return entry->kind != OPTION_IS_LIST && strchr(text, ',') != NULL ? ',' : '\0';
+}
+
+static bool choices_read(struct sweep_key *key, const char *text, char separator,
+                         struct error *error)
+{
+    char piece[OPTION_TEXT];
+    for (;;) {
+        const char *end = strchr(text, separator);
+        size_t length = end != NULL ? (size_t)(end - text) : strlen(text);
+        if (length == 0)
+            return error_set(error, ERROR_USAGE, "%s: an empty value among those to try",
+                             key->entry->name);
+        if (length >= sizeof piece)
+            return error_set(error, ERROR_USAGE, "%s: a value of %zu characters", key->entry->name,
+                             length);
+        snprintf(piece, sizeof piece, "%.*s", (int)length, text);
+        if (!choice_add(key, piece, error))
+            return false;
+        if (end == NULL)
+            return true;
+        text = end + 1;
+    }
+}
+
+/* ---- keys */
+
+static bool key_fits(const struct sweep_space *space, const struct option_entry *entry,
+                     struct error *error)
+{
+    static const char *const own[] = {
+        "run.dir",        "run.name", "checkpoint.resume", "checkpoint.monitor", "data.val",
+        "output.logbook", NULL};
+    bool refused = strncmp(entry->name, "sweep.", 6) == 0;
+    for (int i = 0; own[i] != NULL; i++)
+        refused = refused || strcmp(entry->name, own[i]) == 0;
+    if (refused)
+        return error_set(error, ERROR_USAGE,
+                         "%s is not what trials of one sweep can differ in: give it one value",
+                         entry->name);
+    for (int i = 0; i < space->count; i++)
+        if (space->keys[i].entry == entry)
+            return error_set(error, ERROR_USAGE, "%s is varied twice: give all values at once",
+                             entry->name);
+    return space->count < SWEEP_KEYS ||
+           error_set(error, ERROR_USAGE, "more than %d keys are varied", SWEEP_KEYS);
+}
+
+/* The error of a key that is none has the nearest one. */
+static bool key_find(const char *word, size_t length, const struct option_entry **entry,
+                     struct error *error)
+{
+    static struct options scratch;
+    char name[2 * OPTION_KEY];
+    snprintf(name, sizeof name, "%.*s", (int)length, word);
+    *entry = option_find(name);
+    return *entry != NULL || option_assign(name, "", "", &scratch, error);
+}
+
+bool sweep_space_add(struct sweep_space *space, const char *word, bool *varies, struct error *error)
+{
+    const char *equals = strchr(word, '='), *text = equals + 1;
+    const struct option_entry *entry;
+    *varies = false;
+    ENSURE(equals != NULL, "%s is no setting", word);
+    if (equals > word && equals[-1] == '+')
+        return true; /* more of a text */
+    if (strlen(word) >= WORD)
+        return error_set(error, ERROR_USAGE, "%.40s...: too long", word);
+    if (!key_find(word, (size_t)(equals - word), &entry, error))
+        return false;
+    bool range = is_number_kind(entry) && strstr(text, "..") != NULL;
+    char separator = separator_of(entry, text);
+    if (!range && separator == '\0')
+        return true;
+    *varies = true;
+    if (!key_fits(space, entry, error))
+        return false;
+    struct sweep_key *key = &space->keys[space->count++];
+    *key = (struct sweep_key){.entry = entry};
+    return range ? range_read(key, text, error) : choices_read(key, text, separator, error);
+}
+
+void sweep_space_free(struct sweep_space *space)
+{
+    for (int k = 0; k < space->count; k++) {
+        for (int i = 0; i < space->keys[k].count; i++)
+            free(space->keys[k].choices[i]);
+        free(space->keys[k].choices);
+    }
+    memset(space, 0, sizeof *space);
+}
+
+/* ---- values */
+
+void sweep_value_text(const struct sweep_key *key, double value, char *text, size_t size)
+{
+    if (key->count > 0)
+        snprintf(text, size, "%s", key->choices[(int)value]);
+    else if (key->whole)
+        snprintf(text, size, "%.0f", value);
+    else
+        snprintf(text, size, "%.*g", DIGITS, value);
+}
+
+double sweep_value_round(const struct sweep_key *key, double value)
+{
+    char text[64];
+    if (key->count > 0)
+        return value;
+    sweep_value_text(key, value, text, sizeof text);
+    value = strtod(text, NULL);
+    return fmin(fmax(value, key->low), key->high);
+}
+
+bool sweep_value_read(const struct sweep_key *key, const char *text, double *value)
+{
+    for (int i = 0; i < key->count; i++)
+        if (strcmp(key->choices[i], text) == 0) {
+            *value = i;
+            return true;
+        }
+    return key->count == 0 && number_read(text, strlen(text), value) && *value >= key->low &&
+           *value <= key->high;
+}
+
+bool sweep_point_apply(const struct sweep_space *space, const struct sweep_point *point,
+                       struct options *options, struct error *error)
+{
+    char text[OPTION_TEXT];
+    for (int k = 0; k < space->count; k++) {
+        sweep_value_text(&space->keys[k], point->value[k], text, sizeof text);
+        if (!option_read(space->keys[k].entry, "", text, options, error))
+            return false;
+    }
+    return true;
+}
+
+/* ---- the grid */
+
+int64_t sweep_grid_size(const struct sweep_space *space, struct error *error)
+{
+    int64_t size = 1;
+    for (int k = 0; k < space->count; k++) {
+        const struct sweep_key *key = &space->keys[k];
+        if (key->count == 0) {
+            error_set(error, ERROR_USAGE,
+                      "%s: a range has no grid: say of how many values by :N behind it, or choose "
+                      "sweep.method=random or tpe",
+                      key->entry->name);
+            return -1;
+        }
+        size *= key->count;
+        if (size > SWEEP_TRIALS) {
+            error_set(error, ERROR_USAGE,
+                      "the grid has more than %d points: choose "
+                      "sweep.method=random or tpe",
+                      SWEEP_TRIALS);
+            return -1;
+        }
+    }
+    return size;
+}
+
+void sweep_grid_point(const struct sweep_space *space, int64_t number, struct sweep_point *point)
+{
+    for (int k = space->count - 1; k >= 0; k--) {
+        point->value[k] = (double)(number % space->keys[k].count);
+        number /= space->keys[k].count;
+    }
+}

@@ -1,0 +1,299 @@
+/* One trial: its place in the table, its command, and what came of it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "sweep/sweep.h"
+#include "sweep/sweep_tpe.h"
+
+/* Seconds: what a trial may take to end after a failure; for its folder to be free of the one whose
+ * supervisor was killed. */
+static const double grace = 10, lock_patience = 60;
+
+void sweep_trial_path(const struct sweep *sweep, int64_t number, const char *ending, char *path,
+                      size_t size)
+{
+    snprintf(path, size, "%s/trial-%03lld%s", sweep->folder, (long long)number + 1, ending);
+}
+
+/* ---- which */
+
+static void point_suggest(const struct sweep *sweep, const struct sweep_table *table,
+                          struct sweep_point *point)
+{
+    const struct options *options = &sweep->options;
+    uint64_t seed = (uint64_t)options->sweep.seed;
+    if (options->sweep.method == SWEEP_GRID) {
+        sweep_grid_point(&sweep->space, table->count, point);
+        return;
+    }
+    if (options->sweep.method == SWEEP_RANDOM) {
+        sweep_random_point(&sweep->space, seed, table->count, point);
+        return;
+    }
+    bool less;
+    sweep_metric(sweep, &less);
+    struct sweep_seen *seen = calloc((size_t)table->count + 1, sizeof *seen);
+    ENSURE(seen != NULL, "no memory for %lld trials", (long long)table->count);
+    for (int64_t i = 0; i < table->count; i++) {
+        const struct sweep_row *row = &table->rows[i];
+        seen[i].point = row->point;
+        seen[i].value = row->state == SWEEP_FINISHED ? (less ? -row->metric : row->metric)
+                        : row->state == SWEEP_FAILED ? -INFINITY
+                                                     : NAN;
+    }
+    sweep_tpe_point(&sweep->space, seed, table->count, seen, table->count, point);
+    free(seen);
+}
+
+/* One that this task left, or a task that is dead; else a new one; -1: there is none. */
+static int64_t row_choose(const struct sweep *sweep, struct sweep_table *table)
+{
+    for (int64_t i = 0; i < table->count; i++) {
+        struct sweep_row *row = &table->rows[i];
+        if (row->state == SWEEP_RUNNING &&
+            (row->task == sweep->task || !sweep_task_lives(sweep, row->task)))
+            return i;
+    }
+    if (table->count >= sweep->trials)
+        return -1;
+    struct sweep_point point = {{0}};
+    point_suggest(sweep, table, &point);
+    sweep_table_add(table)->point = point;
+    return table->count - 1;
+}
+
+/* To be changed: the table, read, and the lock that nobody else changes it; -1: it cannot be. */
+static int table_begin(const struct sweep *sweep, struct sweep_table *table, struct error *error)
+{
+    int lock = sweep_table_lock(sweep, error);
+    if (lock >= 0 && !sweep_table_read(sweep, table, error)) {
+        sweep_table_unlock(lock);
+        lock = -1;
+    }
+    return lock;
+}
+
+static void table_end(struct sweep_table *table, int lock)
+{
+    sweep_table_free(table);
+    sweep_table_unlock(lock);
+}
+
+bool sweep_trial_take(const struct sweep *sweep, int64_t *number, struct sweep_row *row,
+                      struct error *error)
+{
+    struct sweep_table table;
+    int lock = table_begin(sweep, &table, error);
+    if (lock < 0)
+        return false;
+    bool good = true;
+    *number = row_choose(sweep, &table);
+    if (*number >= 0) {
+        table.rows[*number].task = sweep->task;
+        *row = table.rows[*number];
+        good = sweep_table_write(sweep, &table, error);
+    }
+    table_end(&table, lock);
+    return good;
+}
+
+bool sweep_trial_note(const struct sweep *sweep, int64_t number, const struct sweep_row *row,
+                      struct error *error)
+{
+    struct sweep_table table;
+    int lock = table_begin(sweep, &table, error);
+    if (lock < 0)
+        return false;
+    ENSURE(number < table.count, "trial %lld is not in the table", (long long)number + 1);
+    table.rows[number] = *row;
+    bool good = sweep_table_write(sweep, &table, error) && sweep_best_write(sweep, &table, error);
+    table_end(&table, lock);
+    return good;
+}
+
+/* ---- its command */
+
+struct trial_words {
+    char *word[2 * SWEEP_WORDS + SWEEP_KEYS + 16];
+    int count;
+    char own[SWEEP_KEYS + 8][OPTION_TEXT + 2 * OPTION_KEY]; /* what is made here */
+    int own_count;
+};
+
+static void word_add(struct trial_words *words, const char *word)
+{
+    words->word[words->count++] = (char *)(uintptr_t)word;
+}
+
+static void __attribute__((format(printf, 2, 3)))
+word_make(struct trial_words *words, const char *format, ...)
+{
+    va_list values;
+    char *word = words->own[words->own_count++];
+    va_start(values, format);
+    vsnprintf(word, sizeof words->own[0], format, values);
+    va_end(values);
+    word_add(words, word);
+}
+
+/* What trials must not share. */
+static void words_part(const struct sweep *sweep, int64_t number, const char *folder,
+                       struct trial_words *words)
+{
+    const char *upload = sweep->options.output.upload;
+    const char *slash = strrchr(sweep->folder, '/');
+    word_make(words, "run.dir=%s", folder);
+    word_make(words, "output.logbook=");
+    if (upload[0] != '\0')
+        word_make(words, "output.upload=%.600s%s%.255s/trial-%03lld", upload,
+                  upload[strlen(upload) - 1] == '/' ? "" : "/",
+                  slash != NULL ? slash + 1 : sweep->folder, (long long)number + 1);
+}
+
+static void words_fill(const struct sweep *sweep, int64_t number, const struct sweep_row *row,
+                       bool again, struct trial_words *words)
+{
+    char folder[SWEEP_PATH];
+    sweep_trial_path(sweep, number, "", folder, sizeof folder);
+    memset(words, 0, sizeof *words);
+    for (int i = 0; i < sweep->command.count; i++)
+        word_add(words, sweep->command.word[i]);
+    word_add(words, sweep->program);
+    word_add(words, "train");
+    word_make(words, "%s/base.ini", sweep->folder);
+    for (int i = 0; i < sweep->extra.count; i++)
+        word_add(words, sweep->extra.word[i]);
+    for (int k = 0; k < sweep->space.count; k++) {
+        char text[OPTION_TEXT];
+        sweep_value_text(&sweep->space.keys[k], row->point.value[k], text, sizeof text);
+        word_make(words, "%s=%s", sweep->space.keys[k].entry->name, text);
+    }
+    words_part(sweep, number, folder, words);
+    if (again)
+        word_add(words, "checkpoint.resume=auto");
+}
+
+/* ---- what came of it */
+
+struct outcome {
+    bool known, finished, signalled;
+    double best, seconds;
+};
+
+static struct outcome outcome_read(const char *folder)
+{
+    char path[SWEEP_PATH + 16];
+    struct outcome outcome = {.best = NAN};
+    snprintf(path, sizeof path, "%s/result.json", folder);
+    json_t *json = json_load_file(path, 0, NULL);
+    json_t *best = json_object_get(json_object_get(json, "best"), "value");
+    const char *reason = json_string_value(json_object_get(json, "stop_reason"));
+    outcome.known = json != NULL;
+    outcome.finished = json_is_true(json_object_get(json, "finished"));
+    outcome.signalled = !outcome.finished && reason != NULL && strstr(reason, "signal") != NULL;
+    if (json_is_number(best))
+        outcome.best = json_number_value(best);
+    outcome.seconds = json_number_value(json_object_get(json, "total_seconds"));
+    json_decref(json);
+    return outcome;
+}
+
+/* A run that its own time limit has ended is judged by what it came to. */
+static void row_conclude(struct sweep_row *row, const struct attempt *attempt,
+                         const struct outcome *outcome)
+{
+    row->state = SWEEP_FAILED;
+    if (attempt->code != 0 || attempt->failure[0] != '\0' || attempt->mistake[0] != '\0')
+        attempt_reason(attempt, row->reason, sizeof row->reason);
+    else if (!outcome->known)
+        snprintf(row->reason, sizeof row->reason, "it left no result.json");
+    else if (isnan(outcome->best))
+        snprintf(row->reason, sizeof row->reason, "nothing was evaluated");
+    else {
+        row->state = SWEEP_FINISHED;
+        row->metric = outcome->best;
+        row->seconds = fmax(row->seconds, outcome->seconds); /* also of parts that were killed */
+        row->reason[0] = '\0';
+    }
+}
+
+static int log_open_for(const struct sweep *sweep, int64_t number, struct error *error)
+{
+    char path[SWEEP_PATH];
+    sweep_trial_path(sweep, number, ".log", path, sizeof path);
+    int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (log < 0)
+        error_set(error, ERROR_FILE, "%s: cannot be written: %s", path, strerror(errno));
+    return log;
+}
+
+/* Who trains there may outlive the supervisor that was killed. */
+static bool folder_await(const char *folder, struct error *error)
+{
+    struct launched_run run = {.known = false};
+    snprintf(run.folder, sizeof run.folder, "%.1023s", folder);
+    if (launched_run_wait(&run, lock_patience))
+        return true;
+    return error_set(error, ERROR_PEER,
+                     "sweep: another process still trains in %s: find it (fuser %s/.lock) and end "
+                     "it",
+                     folder, folder);
+}
+
+/* Has the trial something to go on with? Else it begins as the deck has it, which may name a
+ * checkpoint; but never would refuse a folder that is there. */
+static bool goes_on(const struct sweep *sweep, const char *folder)
+{
+    struct launched_run run = {.known = false};
+    snprintf(run.folder, sizeof run.folder, "%.1023s", folder);
+    return access(folder, F_OK) == 0 &&
+           (strcmp(sweep->options.checkpoint.resume, "never") == 0 || launched_run_step(&run) >= 0);
+}
+
+/* A launcher that fails before the program says anything is started once more. */
+static bool command_run(char *const *words, const char *folder, int log, struct attempt *attempt,
+                        struct error *error)
+{
+    const struct attempt_manner manner = {
+        .who = "sweep", .grace = grace, .output = log, .gently = true};
+    bool silent = true, good = true;
+    for (int i = 0; good && silent && i < 2; i++) {
+        good = attempt_run(words, &manner, attempt, error);
+        silent = attempt->code != 0 && !attempt->asked && attempt->failure[0] == '\0' &&
+                 attempt->mistake[0] == '\0' && access(folder, F_OK) != 0;
+    }
+    return good;
+}
+
+bool sweep_trial_run(const struct sweep *sweep, int64_t number, struct sweep_row *row, bool *asked,
+                     struct error *error)
+{
+    static struct trial_words words;
+    struct attempt attempt;
+    char folder[SWEEP_PATH];
+    sweep_trial_path(sweep, number, "", folder, sizeof folder);
+    if (!folder_await(folder, error))
+        return false;
+    words_fill(sweep, number, row, goes_on(sweep, folder), &words);
+    int log = log_open_for(sweep, number, error);
+    if (log < 0)
+        return false;
+    bool good = command_run(words.word, folder, log, &attempt, error);
+    close(log);
+    if (!good)
+        return false;
+    row->seconds += attempt.seconds;
+    const struct outcome outcome = outcome_read(folder);
+    bool whole = outcome.finished && attempt.code == 0;
+    *asked = attempt.asked || (attempt.code == 0 && outcome.signalled);
+    if (whole || !*asked)
+        row_conclude(row, &attempt, &outcome);
+    return true;
+}

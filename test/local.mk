@@ -1,0 +1,257 @@
+# tests: programs with TAP output (cmocka) and scripts *.sh with TAP output.
+# Add a program's name here (its source is test/NAME.c), and to test/ranks if it is for several ranks.
+LDADD = test/libsupport.a $(program_libraries) $(CMOCKA_LIBS)
+check_LIBRARIES = test/libsupport.a
+test_libsupport_a_SOURCES = \
+	test/comm_fixture.c \
+	test/comm_fixture.h \
+	test/markup.c \
+	test/markup.h \
+	test/model_fixture.c \
+	test/model_fixture.h \
+	test/device_test.c \
+	test/device_test.h \
+	test/temporary.c \
+	test/temporary.h \
+	test/vector_file.c \
+	test/vector_file.h \
+	test/vit_fixture.c \
+	test/vit_fixture.h \
+	test/web_server.c \
+	test/web_server.h
+
+check_PROGRAMS = \
+	test/test_activations \
+	test/test_agreement \
+	test/test_algorithms \
+	test/test_arena \
+	test/test_attention \
+	test/test_available \
+	test/test_augment \
+	test/test_batch_norm \
+	test/test_bench \
+	test/test_chart \
+	test/test_checkpoint \
+	test/test_checkpoint_damage \
+	test/test_checkpoint_faults \
+	test/test_checkpoint_writer \
+	test/test_choices \
+	test/test_comm \
+	test/test_convnet_device \
+	test/test_convolution \
+	test/test_crc32c \
+	test/test_crop \
+	test/test_dataset \
+	test/test_directory \
+	test/test_doctor \
+	test/test_download \
+	test/test_dropout \
+	test/test_elements \
+	test/test_emulation \
+	test/test_epochs \
+	test/test_error \
+	test/test_flat \
+	test/test_forecast \
+	test/test_guard \
+	test/test_hardware \
+	test/test_html \
+	test/test_image \
+	test/test_image_file \
+	test/test_image_folder \
+	test/test_linear \
+	test/test_linear_relu \
+	test/test_overwrite \
+	test/test_loader \
+	test/test_log \
+	test/test_logbook \
+	test/test_loss \
+	test/test_loss_scale \
+	test/test_max_pool \
+	test/test_metrics \
+	test/test_mix \
+	test/test_model \
+	test/test_model_random \
+	test/test_nccl \
+	test/test_monitor \
+	test/test_norm \
+	test/test_nvml \
+	test/test_optimizer \
+	test/test_options \
+	test/test_options_fuzz \
+	test/test_packed \
+	test/test_place \
+	test/test_plan \
+	test/test_policy \
+	test/test_prediction \
+	test/test_product \
+	test/test_random \
+	test/test_range_test \
+	test/test_record \
+	test/test_result_file \
+	test/test_results \
+	test/test_run_folder \
+	test/test_run_log \
+	test/test_safetensors \
+	test/test_safetensors_fuzz \
+	test/test_sampler \
+	test/test_schedule \
+	test/test_sensors \
+	test/test_status \
+	test/test_step \
+	test/test_store_sign \
+	test/test_store_text \
+	test/test_sweep \
+	test/test_straggler \
+	test/test_style \
+	test/test_tensorboard \
+	test/test_text \
+	test/test_squared_error \
+	test/test_tokens \
+	test/test_transport \
+	test/test_vit_device \
+	test/test_update
+
+# MPI's functions that it replaces must not get into other tests.
+test_test_transport_SOURCES = test/test_transport.c test/fake_network.c test/fake_network.h
+
+# Of the module for GPUs.
+test_test_monitor_SOURCES = test/test_monitor.c cuda/nvml.c cuda/nvml.h
+test_test_nvml_SOURCES = test/test_nvml.c cuda/nvml.c cuda/nvml.h
+
+# What stands in for the driver's library, a present one and one as it was years ago.
+nvml_libraries = \
+	test/nvml/libnvidia-ml.so.1 \
+	test/nvml_old/libnvidia-ml.so.1
+check_DATA = $(nvml_libraries)
+CLEANFILES += $(nvml_libraries)
+test/nvml/libnvidia-ml.so.1: $(srcdir)/test/nvml_stand_in.c
+	$(AM_V_CCLD)$(MKDIR_P) test/nvml && \
+	$(CC) $(CFLAGS) -shared -fPIC -Wl,-soname,libnvidia-ml.so.1 \
+		$(srcdir)/test/nvml_stand_in.c -o $@
+test/nvml_old/libnvidia-ml.so.1: $(srcdir)/test/nvml_stand_in.c
+	$(AM_V_CCLD)$(MKDIR_P) test/nvml_old && \
+	$(CC) $(CFLAGS) -DOLD -shared -fPIC -Wl,-soname,libnvidia-ml.so.1 \
+		$(srcdir)/test/nvml_stand_in.c -o $@
+
+check_DATA += test/node_stand_in.so
+CLEANFILES += test/node_stand_in.so
+test/node_stand_in.so: $(srcdir)/test/node_stand_in.c
+	$(AM_V_CCLD)$(CC) $(CFLAGS) -shared -fPIC $(srcdir)/test/node_stand_in.c -o $@
+
+# What scripts need: it looks at pictures.
+EXTRA_PROGRAMS = test/look_at_picture
+check_DATA += test/look_at_picture$(EXEEXT)
+
+test_scripts = \
+	test/test_command_line.sh \
+	test/test_fetch.sh \
+	test/test_gpu_errors.sh \
+	test/test_monitor_runs.sh \
+	test/test_plan_runs.sh
+# Many runs of the whole program, of which sanitizers would make minutes each.
+long_test_scripts = \
+	test/test_background.sh \
+	test/test_bench_scripts.sh \
+	test/test_book.sh \
+	test/test_checkpoint_kill.sh \
+	test/test_comm_death.sh \
+	test/test_commands.sh \
+	test/test_convert.sh \
+	test/test_convnets.sh \
+	test/test_cudnn_engines.sh \
+	test/test_dependencies.sh \
+	test/test_doctor_runs.sh \
+	test/test_find_lr.sh \
+	test/test_fit.sh \
+	test/test_fp16.sh \
+	test/test_gpu_algorithms.sh \
+	test/test_gpu_emulated.sh \
+	test/test_gpu_page.sh \
+	test/test_gpu_run.sh \
+	test/test_images.sh \
+	test/test_launch.sh \
+	test/test_launch_nodes.sh \
+	test/test_layouts.sh \
+	test/test_machine_code.sh \
+	test/test_mix_runs.sh \
+	test/test_nccl_failures.sh \
+	test/test_node_death.sh \
+	test/test_nodes.sh \
+	test/test_packed_runs.sh \
+	test/test_recompute.sh \
+	test/test_report.sh \
+	test/test_resume.sh \
+	test/test_run_pages.sh \
+	test/test_shared_memory.sh \
+	test/test_store.sh \
+	test/test_slurm.sh \
+	test/test_stop.sh \
+	test/test_strategies.sh \
+	test/test_style_runs.sh \
+	test/test_sweep_runs.sh \
+	test/test_trajectory.sh
+
+TESTS = $(check_PROGRAMS) $(test_scripts)
+if !SANITIZERS
+TESTS += $(long_test_scripts)
+endif
+TEST_EXTENSIONS = .sh
+# With comments: what a test says of its failure stands beside it, also where only that output is kept.
+tap_driver = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+LOG_DRIVER = $(tap_driver) --merge --comments
+LOG_COMPILER = $(SHELL) $(srcdir)/test/run_test.sh
+SH_LOG_DRIVER = $(tap_driver) --merge --comments
+SH_LOG_COMPILER = $(SHELL)
+AM_TESTS_ENVIRONMENT = \
+	MPIRUN='$(MPIRUN) $(MPIRUN_FLAGS)'; export MPIRUN; \
+	TEST_SOURCE='$(abs_top_srcdir)'; export TEST_SOURCE; \
+	TEST_BUILD='$(abs_top_builddir)'; export TEST_BUILD; \
+	. $(srcdir)/test/environment.sh;
+
+# Two tests whose names differ in their endings alone would have one log, and only one of them would run.
+check-local:
+	@twice=`for test in $(TESTS); do echo "$$test"; done | $(SED) 's/\.sh$$//' | sort | uniq -d`; \
+	if test -n "$$twice"; then echo "ERROR: tests of the same name: $$twice" >&2; exit 1; fi
+
+# What clusters do to runs, all of it (half an hour; root): a table goes to FAULTS_CSV.
+check-faults: vittrain
+	cd $(abs_builddir) && TEST_SOURCE=$(abs_srcdir) TEST_BUILD=$(abs_builddir) sh $(abs_srcdir)/test/check_faults.sh
+.PHONY: check-faults
+
+# Also the tests that take long or need much memory.
+check-long:
+	TEST_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check
+.PHONY: check-long
+
+EXTRA_DIST += \
+	$(long_test_scripts) \
+	$(test_scripts) \
+	test/book_blocks.awk \
+	test/book_page.sh \
+	test/check_colours.py \
+	test/check_convnets.py \
+	test/check_h5py.py \
+	test/check_images.py \
+	test/check_packed.py \
+	test/check_pretrained.py \
+	test/check_safetensors.py \
+	test/check_tensorboard.py \
+	test/check_wandb.py \
+	test/check_with_python.sh \
+	test/environment.sh \
+	test/http_server.py \
+	test/s3_endpoint.py \
+	test/lsan.supp \
+	test/check_faults.sh \
+	test/plant_nan.py \
+	test/cluster.sh \
+	test/node_agent.sh \
+	test/node_stand_in.c \
+	test/nvml_stand_in.c \
+	test/program.sh \
+	test/make_sample.py \
+	test/devices \
+	test/ranks \
+	test/run_test.sh \
+	test/tsan.supp \
+	test/vectors
