@@ -66,7 +66,7 @@ struct bench {
     struct product_cache *alone; /* oneDNN's products without us */
     char *x, *y, *weight, *bias, *residual, *pre;
     float *gradient, *scratch;
-    struct run_place *place;
+    struct step_params *place;
 };
 
 /* A tensor of random numbers: GPUs multiply zeros faster. The bits are small numbers in each type,
@@ -151,7 +151,7 @@ static void forward(const struct bench *bench, const struct layer *layer)
                                  .residual = layer->residual ? bench->residual : NULL,
                                  .pre = layer->gelu ? bench->pre : NULL,
                                  .y = bench->y,
-                                 .dropout = {.rate = layer->dropout, .place = bench->place}});
+                                 .dropout = {.rate = layer->dropout, .params = bench->place}});
 }
 
 static void backward(const struct bench *bench, const struct layer *layer)
@@ -328,7 +328,7 @@ static void measure_attention(const struct bench *bench, const char *model, int6
         .qkv = bench->x,
         .out = bench->y,
         .lse = bench->gradient,
-        .dropout = {.rate = dropout, .place = bench->place}};
+        .dropout = {.rate = dropout, .params = bench->place}};
     const struct attention_backward backward_args = {
         .type = bench->type,
         .batch = batch,
@@ -342,7 +342,7 @@ static void measure_attention(const struct bench *bench, const char *model, int6
         .dout = bench->residual,
         .lse = bench->gradient,
         .dqkv = bench->pre,
-        .dropout = {.rate = dropout, .place = bench->place}};
+        .dropout = {.rate = dropout, .params = bench->place}};
     const double product = 2.0 * (double)(batch * heads * tokens * tokens * HEAD_DIM);
     const int launches = launches_choose(bench, &forward_args);
     double best[2] = {INFINITY, INFINITY};

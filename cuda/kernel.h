@@ -68,7 +68,7 @@ struct mask {
     float rate;         /* of drop path */
     uint64_t seed;
     uint32_t layer;
-    const struct run_place *place;
+    const struct step_params *params;
 };
 
 static inline struct mask mask_of(const struct dropout *dropout)
@@ -81,7 +81,7 @@ static inline struct mask mask_of(const struct dropout *dropout)
     mask.rate = dropout->rate;
     mask.seed = dropout->seed;
     mask.layer = dropout->layer;
-    mask.place = dropout->place;
+    mask.params = dropout->params;
     return mask;
 }
 
@@ -103,8 +103,8 @@ __device__ static inline struct random_block block_draw(uint64_t seed, enum rand
 __device__ static inline struct random_block mask_draw(const struct mask &mask, int64_t sample,
                                                        int64_t octet)
 {
-    return block_draw(mask.seed, RANDOM_DROPOUT, mask.layer, mask.place->step,
-                      mask.place->position + (uint32_t)sample, (uint32_t)octet);
+    return block_draw(mask.seed, RANDOM_DROPOUT, mask.layer, mask.params->step,
+                      mask.params->position + (uint32_t)sample, (uint32_t)octet);
 }
 
 /* What element `lane` of the octet is multiplied by: 0 or the scale. */
@@ -132,8 +132,8 @@ __device__ static inline float path_factor(const struct mask &path, int64_t samp
     if (path.rate == 0)
         return 1;
     struct random_block drawn =
-        block_draw(path.seed, RANDOM_DROP_PATH, path.layer, path.place->step,
-                   path.place->position + (uint32_t)sample, 0);
+        block_draw(path.seed, RANDOM_DROP_PATH, path.layer, path.params->step,
+                   path.params->position + (uint32_t)sample, 0);
     float uniform = (float)(drawn.word[0] >> 8) * 0x1p-24f;
     return uniform < path.rate ? 0 : 1 / (1 - path.rate);
 }

@@ -253,7 +253,7 @@ static unsigned stretches_take(const struct update **update, int *next, struct s
 static void update_check(const struct update *args)
 {
     bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW;
-    ENSURE(args->place != NULL, "an update without a place in the run");
+    ENSURE(args->params != NULL, "an update without step parameters");
     ENSURE(args->moment1 != NULL || !adam, "an update without moment1");
     ENSURE(args->moment2 != NULL || args->rule == UPDATE_SGD, "an update without moment2");
 }

@@ -155,13 +155,14 @@ double *device_test_number(struct device_test *test, double value)
     return device_test_copy(test, TYPE_FP32, &value, sizeof value / sizeof(float));
 }
 
-struct run_place *device_test_place(struct device_test *test, uint32_t step, uint32_t position,
-                                    double rate, int64_t update)
+struct step_params *device_test_params(struct device_test *test, uint32_t step, uint32_t position,
+                                       double rate, int64_t update)
 {
-    struct run_place *place =
-        device_test_zeros(test, TYPE_FP32, (int64_t)(sizeof *place / sizeof(float)));
-    *place = (struct run_place){.step = step, .position = position, .update = update, .rate = rate};
-    return place;
+    struct step_params *params =
+        device_test_zeros(test, TYPE_FP32, (int64_t)(sizeof *params / sizeof(float)));
+    *params =
+        (struct step_params){.step = step, .position = position, .update = update, .rate = rate};
+    return params;
 }
 
 void device_test_every_kernels(void (*test)(void **state), void **state)
@@ -250,8 +251,8 @@ double device_test_dropout(const struct dropout *dropout, int64_t sample, int64_
         return 1;
     const double threshold = round((double)dropout->rate * 65536);
     const struct random_block block =
-        random_block_at(dropout->seed, RANDOM_DROPOUT, dropout->layer, dropout->place->step,
-                        dropout->place->position + (uint32_t)sample, (uint32_t)(element / 8));
+        random_block_at(dropout->seed, RANDOM_DROPOUT, dropout->layer, dropout->params->step,
+                        dropout->params->position + (uint32_t)sample, (uint32_t)(element / 8));
     const int lane = (int)(element % 8);
     const uint32_t bits = block.word[lane / 2] >> (lane % 2 * 16) & 0xffff;
     return bits >= threshold ? 65536 / (65536 - threshold) : 0;
@@ -262,7 +263,7 @@ double device_test_drop_path(const struct dropout *dropout, int64_t sample)
     if (dropout->rate == 0)
         return 1;
     const struct random_block block =
-        random_block_at(dropout->seed, RANDOM_DROP_PATH, dropout->layer, dropout->place->step,
-                        dropout->place->position + (uint32_t)sample, 0);
+        random_block_at(dropout->seed, RANDOM_DROP_PATH, dropout->layer, dropout->params->step,
+                        dropout->params->position + (uint32_t)sample, 0);
     return random_uniform(block.word[0]) < dropout->rate ? 0 : 1 / (1 - (double)dropout->rate);
 }

@@ -54,8 +54,8 @@ void *device_test_copy(struct device_test *test, enum data_type type, const void
 double *device_test_number(struct device_test *test, double value);
 
 /* A place in the run, in memory like the tensors'; beta1 and momentum are 0. */
-struct run_place *device_test_place(struct device_test *test, uint32_t step, uint32_t position,
-                                    double rate, int64_t update);
+struct step_params *device_test_params(struct device_test *test, uint32_t step, uint32_t position,
+                                       double rate, int64_t update);
 
 /* Runs a test once for each instruction set that this processor has; devices opened in it use it.
  * On other devices: once. */

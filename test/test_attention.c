@@ -38,7 +38,7 @@ static struct dropout dropout_of(struct device_test *test, const struct attentio
     return (struct dropout){.rate = it->dropout,
                             .seed = 0xfedcba987654321ULL,
                             .layer = 3,
-                            .place = device_test_place(test, 5, 77, 0, 1)};
+                            .params = device_test_params(test, 5, 77, 0, 1)};
 }
 
 static int64_t qkv_count(const struct attention_case *it)

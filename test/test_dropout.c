@@ -18,7 +18,7 @@ static struct dropout dropout_of(struct device_test *test, float rate, uint32_t 
                             .seed = 0x8877665544332211ULL,
                             .layer = layer,
                             /* The position wraps: counters are 32 bits wide. */
-                            .place = device_test_place(test, 0xfffffff0, 0xfffffffe, 0, 1)};
+                            .params = device_test_params(test, 0xfffffff0, 0xfffffffe, 0, 1)};
 }
 
 /* Applies to ones, so that the result is the factors. */

@@ -55,7 +55,7 @@ static struct dropout dropout_of(struct device_test *test, float rate)
     return (struct dropout){.rate = rate,
                             .seed = 0x123456789abcdefULL,
                             .layer = 7,
-                            .place = device_test_place(test, 12, 1000, 0, 1)};
+                            .params = device_test_params(test, 12, 1000, 0, 1)};
 }
 
 static double gelu(double x)

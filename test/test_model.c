@@ -185,7 +185,7 @@ static void train_steps(struct vit_fixture *fixture, double smoothing, int64_t s
     for (int64_t step = 0; step < steps; step++) {
         train_pieces(fixture, smoothing);
         optimizer_follow(&optimizer, &schedule, step);
-        const struct run_place place =
+        const struct step_params place =
             optimizer_place(&optimizer, schedule_rate(&schedule, step), step);
         vit_fixture_set_place(fixture, &place);
         optimizer_step(&optimizer, &fixture->flat, fixture->place, NULL);

@@ -55,7 +55,7 @@ static struct options options;
 static float memory[UNITS][PADDED];
 static uint16_t copies[UNITS][PADDED];
 static double norm_squared;
-static const struct run_place place;
+static const struct step_params place;
 static struct loss_scaler scaler;
 static struct update_segment segments[UNITS];
 static struct flat_buffer buffers[UNITS];
@@ -136,7 +136,7 @@ static void each_unit_is_updated_where_this_rank_owns_it(void **state)
         assert_ptr_equal(asked[i].segments, &segments[i]);
         assert_int_equal(asked[i].segment_count, 1);
         assert_ptr_equal(asked[i].norm_squared, &norm_squared);
-        assert_ptr_equal(asked[i].place, &place);
+        assert_ptr_equal(asked[i].params, &place);
         assert_null(asked[i].scaler);
         assert_true(asked[i].beta2 == 0.99 && asked[i].epsilon == 1e-8 &&
                     asked[i].average_decay == 0.999);
@@ -225,7 +225,7 @@ static void a_place_says_what_schedules_move(void **state)
 
     options.optim.momentum = 0.75;
     optimizer_open(&optimizer, &options);
-    const struct run_place at = optimizer_place(&optimizer, 0.25, 6);
+    const struct step_params at = optimizer_place(&optimizer, 0.25, 6);
     assert_int_equal(at.step, 6);
     assert_int_equal(at.update, 7);
     assert_true(at.rate == 0.25 && at.beta1 == 0.9 && at.momentum == 0.75);

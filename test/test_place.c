@@ -62,13 +62,13 @@ static void event_synchronize(struct event *event)
 {
     waits += done_count < event->recorded_after;
     for (; done_count < event->recorded_after; done_count++)
-        memcpy(queued[done_count].to, queued[done_count].from, sizeof(struct run_place));
+        memcpy(queued[done_count].to, queued[done_count].from, sizeof(struct step_params));
 }
 
 static void copy_queue(struct stream *stream, void *to, const void *from, size_t bytes)
 {
     (void)stream;
-    assert_int_equal(bytes, sizeof(struct run_place));
+    assert_int_equal(bytes, sizeof(struct step_params));
     queued[queued_count].to = to;
     queued[queued_count++].from = from;
 }
@@ -87,10 +87,10 @@ static void each_place_arrives_as_it_was(void **state)
     (void)state;
     struct place_ring ring;
     struct error error = {0};
-    struct run_place arrived[UPLOADS] = {{0}};
+    struct step_params arrived[UPLOADS] = {{0}};
     assert_true(place_open(&ring, &device, &error));
     for (int i = 0; i < UPLOADS; i++) {
-        const struct run_place place = {.step = (uint32_t)i, .update = i + 1, .rate = 0.5 * i};
+        const struct step_params place = {.step = (uint32_t)i, .update = i + 1, .rate = 0.5 * i};
         place_upload(&ring, NULL, &arrived[i], &place);
         assert_int_equal(waits, i < PLACE_SLOTS ? 0 : i - PLACE_SLOTS + 1);
     }

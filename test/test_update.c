@@ -15,7 +15,7 @@
 struct update_case {
     const char *name;
     struct update settings;
-    struct run_place place;
+    struct step_params params;
     float decay;
     bool moment1, moment2;
 };
@@ -101,11 +101,11 @@ static void check_optimizer(const struct update_case *it, const struct vector_fi
     float *weights = device_test_zeros(&test, TYPE_FP32, PADDED);
     float *gradient = device_test_random(&test, TYPE_FP32, PADDED, 1, 1);
     double average[COUNT], *norm_squared = device_test_number(&test, 0);
-    struct run_place *place = device_test_place(&test, 0, 0, it->place.rate, 0);
-    place->beta1 = it->place.beta1;
-    place->momentum = it->place.momentum;
+    struct step_params *params = device_test_params(&test, 0, 0, it->params.rate, 0);
+    params->beta1 = it->params.beta1;
+    params->momentum = it->params.momentum;
     struct update args = it->settings;
-    args.place = place;
+    args.params = params;
     args.count = PADDED;
     args.weights = weights;
     args.gradient = gradient;
@@ -127,7 +127,7 @@ static void check_optimizer(const struct update_case *it, const struct vector_fi
             gradient[padded_index(i)] = gradients[step * COUNT + i];
         *norm_squared = norm_squared_of(
             &test, device_test_copy(&test, TYPE_FP32, gradients + step * COUNT, COUNT), COUNT);
-        place->update = step + 1;
+        params->update = step + 1;
         test.device->backend->update(test.stream, &args);
         device_test_wait(&test);
         for (int i = 0; i < COUNT; i++) {
@@ -165,8 +165,8 @@ static void optimizers_are_pytorchs_with_all_kernels(void **state)
 /* Memory of an AdamW update of `count` elements, copy in this type. */
 static struct update adamw_of(struct device_test *test, int64_t count, enum data_type copy_type)
 {
-    struct run_place *place = device_test_place(test, 0, 0, 0.01, 3);
-    place->beta1 = 0.9;
+    struct step_params *params = device_test_params(test, 0, 0, 0.01, 3);
+    params->beta1 = 0.9;
     return (struct update){.rule = UPDATE_ADAMW,
                            .count = count,
                            .weights = device_test_random(test, TYPE_FP32, count, 1, 1),
@@ -176,7 +176,7 @@ static struct update adamw_of(struct device_test *test, int64_t count, enum data
                            .average = device_test_random(test, TYPE_FP32, count, 1, 4),
                            .copy = device_test_zeros(test, copy_type, count),
                            .copy_type = copy_type,
-                           .place = place,
+                           .params = params,
                            .beta2 = 0.99,
                            .epsilon = 1e-8,
                            .average_decay = 0.9};
@@ -372,7 +372,7 @@ static void clipping_multiplies_the_gradient(void **state)
                               .gradient = device_test_copy(&test, TYPE_FP32, slopes, 3),
                               .segments = &segment,
                               .segment_count = 1,
-                              .place = device_test_place(&test, 0, 0, 1, 1),
+                              .params = device_test_params(&test, 0, 0, 1, 1),
                               .norm_squared = device_test_number(&test, 16),
                               .max_norm = max_norms[i]};
         test.device->backend->update(test.stream, &args);
@@ -461,9 +461,9 @@ static void the_scale_leaves_no_trace(void **state)
         scaled.norm_squared = device_test_number(&test, scaled_norm);
         scaled.gradient = gradient;
         scaled.scaler = scaler;
-        struct run_place *later = device_test_place(&test, 0, 0, 0.01, 3 + 4);
+        struct step_params *later = device_test_params(&test, 0, 0, 0.01, 3 + 4);
         later->beta1 = 0.9;
-        scaled.place = later;
+        scaled.params = later;
         test.device->backend->update(test.stream, &plain);
         test.device->backend->update(test.stream, &scaled);
         device_test_wait(&test);
@@ -572,8 +572,8 @@ static void scaling_is_pytorchs(void **state)
     float *gradient = device_test_zeros(&test, TYPE_FP32, WEIGHTS);
     double *norm_squared = device_test_number(&test, 0);
     struct loss_scaler *scaler = scaler_of(&test, (struct loss_scaler){65536, 0, 0});
-    struct run_place *place = device_test_place(&test, 0, 0, 0.01, 0);
-    place->beta1 = 0.9;
+    struct step_params *params = device_test_params(&test, 0, 0, 0.01, 0);
+    params->beta1 = 0.9;
     const struct update args = {.rule = UPDATE_ADAMW,
                                 .count = WEIGHTS,
                                 .weights = weights,
@@ -582,7 +582,7 @@ static void scaling_is_pytorchs(void **state)
                                 .moment2 = device_test_zeros(&test, TYPE_FP32, WEIGHTS),
                                 .segments = &segment,
                                 .segment_count = 1,
-                                .place = place,
+                                .params = params,
                                 .beta2 = 0.999,
                                 .epsilon = 1e-8,
                                 .norm_squared = norm_squared,
@@ -590,7 +590,7 @@ static void scaling_is_pytorchs(void **state)
                                 .scaler = scaler};
     for (int64_t step = 0; step < run.steps; step++) {
         scaler_run_gradient(&run, step, scaler->scale, gradient);
-        place->update = step + 1;
+        params->update = step + 1;
         *norm_squared = 0;
         backend->sum_squares(test.stream, gradient, WEIGHTS, norm_squared);
         backend->update(test.stream, &args);
@@ -624,10 +624,10 @@ static void adam_without_moment2(struct device_test *test)
 
 static void sgd_without_buffer(struct device_test *test)
 {
-    struct run_place *place = device_test_place(test, 0, 0, 1, 1);
-    place->momentum = 0.9;
+    struct step_params *params = device_test_params(test, 0, 0, 1, 1);
+    params->momentum = 0.9;
     test->device->backend->update(test->stream,
-                                  &(struct update){.rule = UPDATE_SGD, .place = place});
+                                  &(struct update){.rule = UPDATE_SGD, .params = params});
 }
 
 static void mistakes_end_the_program(void **state)

@@ -263,7 +263,7 @@ void vit_fixture_set_batch(struct vit_fixture *fixture, const float *images, con
     backend->stream_synchronize(fixture->stream);
 }
 
-void vit_fixture_set_place(struct vit_fixture *fixture, const struct run_place *place)
+void vit_fixture_set_place(struct vit_fixture *fixture, const struct step_params *place)
 {
     fixture->device->backend->copy(fixture->stream, fixture->place, place, sizeof *place);
     fixture->device->backend->stream_synchronize(fixture->stream);
@@ -274,8 +274,8 @@ static struct model_pass pass_over(struct vit_fixture *fixture, int64_t first, i
     const struct model *model = fixture->model;
     int64_t pixels = model->channels * model->image * model->image;
     size_t size = type_size(model->compute);
-    vit_fixture_set_place(fixture,
-                          &(struct run_place){.step = fixture->step, .position = (uint32_t)first});
+    vit_fixture_set_place(
+        fixture, &(struct step_params){.step = fixture->step, .position = (uint32_t)first});
     return (struct model_pass){.stream = fixture->stream,
                                .flat = &fixture->flat,
                                .batch = count,
@@ -414,7 +414,7 @@ void vit_fixture_update(struct vit_fixture *fixture, double rate, int64_t step)
 {
     struct optimizer optimizer;
     optimizer_open(&optimizer, &fixture->options);
-    struct run_place place = optimizer_place(&optimizer, rate, step);
+    struct step_params place = optimizer_place(&optimizer, rate, step);
     vit_fixture_set_place(fixture, &place);
     optimizer_step(&optimizer, &fixture->flat, fixture->place, NULL);
 }

@@ -28,10 +28,10 @@ struct vit_fixture {
     void *images, *logits; /* device, compute type */
     int32_t *labels;       /* device */
     struct loss_sums *sums;
-    bool training;           /* of the next pass: dropout on */
-    double running_weight;   /* of the next pass */
-    uint32_t step;           /* keys dropout */
-    struct run_place *place; /* device */
+    bool training;             /* of the next pass: dropout on */
+    double running_weight;     /* of the next pass */
+    uint32_t step;             /* keys dropout */
+    struct step_params *place; /* device */
 };
 
 /* Opens everything for `batch` samples; `assignments` (NULL-terminated, or NULL) are options as on
@@ -64,7 +64,7 @@ void vit_fixture_load(struct vit_fixture *fixture, const struct vector_file *fil
 void vit_fixture_set_training(struct vit_fixture *fixture, bool training);
 
 /* Tells the device where in the run it is; vit_fixture_run does so for its pass. */
-void vit_fixture_set_place(struct vit_fixture *fixture, const struct run_place *place);
+void vit_fixture_set_place(struct vit_fixture *fixture, const struct step_params *place);
 
 /* Images and labels of the batch from host memory. */
 void vit_fixture_set_batch(struct vit_fixture *fixture, const float *images, const int32_t *labels);

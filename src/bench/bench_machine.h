@@ -25,7 +25,7 @@ struct machine_bench {
     unsigned char *pool[TRIAL_TENSORS];
     uint32_t *numbers; /* of which the pools are filled: TRIAL_BYTES */
     size_t pool_bytes, turned;
-    struct run_place *place; /* device */
+    struct step_params *place; /* device */
 };
 
 /* Fills all anew; moves them on by so many bytes, to where the last runs have not been. */

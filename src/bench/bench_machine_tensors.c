@@ -86,7 +86,7 @@ static void memory_open(struct machine_bench *self, struct error *error)
 /* Somewhere in a run, for what reads that. */
 static void place_set(const struct machine_bench *self)
 {
-    static const struct run_place place = {.update = 1, .rate = 1e-3, .beta1 = 0.9};
+    static const struct step_params place = {.update = 1, .rate = 1e-3, .beta1 = 0.9};
     self->device->backend->copy(self->stream, self->place, &place, sizeof place);
     self->device->backend->stream_synchronize(self->stream);
 }

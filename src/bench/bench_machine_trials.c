@@ -163,7 +163,7 @@ void trial_dropout_apply(struct machine_bench *self, const int64_t *size)
                                               .rows_per_sample = 1,
                                               .x = self->x,
                                               .y = self->y,
-                                              .dropout = {.rate = 0.1f, .place = self->place}});
+                                              .dropout = {.rate = 0.1f, .params = self->place}});
 }
 
 void trial_batch_norm_sums(struct machine_bench *self, const int64_t *size)
@@ -291,7 +291,7 @@ void trial_update(struct machine_bench *self, const int64_t *size)
                                                                  .moment2 = self->other,
                                                                  .segments = &all,
                                                                  .segment_count = 1,
-                                                                 .place = self->place,
+                                                                 .params = self->place,
                                                                  .beta2 = 0.999,
                                                                  .epsilon = 1e-8});
     self->device->backend->stream_synchronize(self->stream); /* it reads `all` */

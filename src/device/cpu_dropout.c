@@ -2,10 +2,10 @@
 #include "core/random.h"
 #include "device/cpu.h"
 
-static struct run_place place_of(const struct dropout *dropout)
+static struct step_params params_of(const struct dropout *dropout)
 {
-    ENSURE(dropout->place != NULL, "dropout without a place in the run");
-    return *dropout->place;
+    ENSURE(dropout->params != NULL, "dropout without step parameters");
+    return *dropout->params;
 }
 
 struct mask_source cpu_mask_source(const struct dropout *dropout, int64_t sample)
@@ -17,7 +17,7 @@ struct mask_source cpu_mask_source(const struct dropout *dropout, int64_t sample
         .threshold = threshold,
         .scale = threshold < all ? (float)all / (float)(all - threshold) : 0,
         .key = {(uint32_t)dropout->seed, (uint32_t)(dropout->seed >> 32)},
-        .counter = {place_of(dropout).position + (uint32_t)sample, place_of(dropout).step,
+        .counter = {params_of(dropout).position + (uint32_t)sample, params_of(dropout).step,
                     RANDOM_DROPOUT + (dropout->layer << 8)}};
 }
 
@@ -25,10 +25,10 @@ float cpu_path_scale(const struct dropout *drop_path, int64_t sample)
 {
     if (drop_path->rate == 0)
         return 1;
-    const struct run_place place = place_of(drop_path);
+    const struct step_params params = params_of(drop_path);
     const struct random_block drawn =
-        random_block_at(drop_path->seed, RANDOM_DROP_PATH, drop_path->layer, place.step,
-                        place.position + (uint32_t)sample, 0);
+        random_block_at(drop_path->seed, RANDOM_DROP_PATH, drop_path->layer, params.step,
+                        params.position + (uint32_t)sample, 0);
     return random_uniform(drawn.word[0]) < drop_path->rate ? 0 : 1 / (1 - drop_path->rate);
 }
 

@@ -16,9 +16,9 @@ static inline int64_t smaller(int64_t a, int64_t b)
 
 static void check_moments(const struct update *args)
 {
-    ENSURE(args->place != NULL, "an update without a place in the run");
+    ENSURE(args->params != NULL, "an update without step parameters");
     bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW;
-    ENSURE(args->moment1 != NULL || (!adam && args->place->momentum == 0),
+    ENSURE(args->moment1 != NULL || (!adam && args->params->momentum == 0),
            "an update without moment1");
     ENSURE(args->moment2 != NULL || args->rule == UPDATE_SGD, "an update without moment2");
 }

@@ -40,7 +40,7 @@ static inline const char *type_name(enum data_type type)
 /* Where in the run a pass or an update is. It lies in device memory, and operations read it when
  * the stream comes to them, not when they are queued: so a recorded step can run again elsewhere.
  * The host writes it through the stream (train/place.h). */
-struct run_place {
+struct step_params {
     uint32_t step;          /* keys random numbers */
     uint32_t position;      /* of the device batch's first sample in the global batch */
     int64_t update;         /* number of the update, from 1 */
@@ -66,19 +66,19 @@ enum { LOSS_SCALER_GOOD_STEPS = 2000 };
 
 /* Dropout as part of an operation. Element e of sample b (e counts the operation's elements of one
  * sample, row-major, the last dimension rounded up to a multiple of 8) is kept when lane e % 8 of
- * random_block_at(seed, RANDOM_DROPOUT, layer, place->step, place->position + b, e / 8) is >=
+ * random_block_at(seed, RANDOM_DROPOUT, layer, params->step, params->position + b, e / 8) is >=
  * round(rate * 65536), a lane being 16 bits (lane l: word l / 2, low half first). Kept elements are
  * multiplied by 65536 / (65536 - threshold). The mask is never stored: backward draws it again. */
 struct dropout {
     float rate; /* 0: off, the other fields are not looked at */
     uint64_t seed;
-    uint32_t layer;                /* which dropout of the model */
-    const struct run_place *place; /* device; its step and position are read */
+    uint32_t layer;                   /* which dropout of the model */
+    const struct step_params *params; /* device; its step and position are read */
 };
 
 /* Stochastic depth: the whole branch of sample b is dropped when random_uniform(word 0 of
- * random_block_at(seed, RANDOM_DROP_PATH, layer, place->step, place->position + b, 0)) < rate, else
- * divided by 1 - rate (Huang et al. 2016). Same fields as dropout. */
+ * random_block_at(seed, RANDOM_DROP_PATH, layer, params->step, params->position + b, 0)) < rate,
+ * else divided by 1 - rate (Huang et al. 2016). Same fields as dropout. */
 
 /* y = x . weight^T + bias, then one of
  *   pre != NULL:      pre gets that sum, y = dropout(gelu(pre)), exact gelu (erf);
@@ -437,7 +437,7 @@ struct update {
     enum data_type copy_type;
     const struct update_segment *segments; /* host memory, must live until the stream has run */
     int segment_count;
-    const struct run_place *place; /* device: update, rate, beta1, momentum are read */
+    const struct step_params *params; /* device: update, rate, beta1, momentum are read */
     double beta2, epsilon, alpha, average_decay;
     bool nesterov;
     const double *norm_squared;       /* device, of the gradient as it is; NULL: taken as finite */

@@ -49,13 +49,14 @@ UPDATE_FUNCTION void update_coefficients_make(struct update_coefficients *c,
                                               const struct update *args,
                                               const struct update_segment *segment)
 {
-    const struct run_place *place = args->place;
-    double rate = place->rate * segment->rate_scale, decay = segment->weight_decay;
+    const struct step_params *params = args->params;
+    double rate = params->rate * segment->rate_scale, decay = segment->weight_decay;
     bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW;
     bool decoupled = args->rule == UPDATE_ADAMW, running = segment->running;
-    double keep1 = adam ? place->beta1 : place->momentum, keep2 = adam ? args->beta2 : args->alpha;
-    double updates = (double)(place->update - (args->scaler != NULL ? args->scaler->skipped : 0));
-    double correction1 = adam ? 1 - pow(place->beta1, updates) : 1;
+    double keep1 = adam ? params->beta1 : params->momentum,
+           keep2 = adam ? args->beta2 : args->alpha;
+    double updates = (double)(params->update - (args->scaler != NULL ? args->scaler->skipped : 0));
+    double correction1 = adam ? 1 - pow(params->beta1, updates) : 1;
     double correction2 = adam ? 1 - pow(args->beta2, updates) : 1;
     float shrink = decoupled ? (float)(1 - rate * decay) : 1;
     c->clip = running ? 1 : update_clip(args);

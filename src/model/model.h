@@ -23,8 +23,8 @@ struct model_pass {
      * norms that do not look at other ranks' samples that times this rank's share of all. */
     double running_weight;
     uint64_t seed;
-    const struct run_place *place; /* device: keys dropout; not read unless training */
-    const void *images;            /* [batch, channels, image, image] compute type */
+    const struct step_params *place; /* device: keys dropout; not read unless training */
+    const void *images;              /* [batch, channels, image, image] compute type */
     void *logits; /* [batch, classes] compute type: forward writes, backward reads the gradient
                      from it */
 };

@@ -37,7 +37,7 @@ static struct dropout dropout_at(const struct model_pass *pass, double rate, uin
     return (struct dropout){.rate = pass->training ? (float)rate : 0,
                             .seed = pass->seed,
                             .layer = layer,
-                            .place = pass->place};
+                            .params = pass->place};
 }
 
 /* The rate of elementwise dropout at a place of a block; see vit_shape.reference. */

@@ -65,18 +65,18 @@ static void *optimizer_copy(const struct flat_model *flat, const struct flat_buf
     return (unsigned char *)buffer->weights + skipped;
 }
 
-struct run_place optimizer_place(const struct optimizer *optimizer, double rate, int64_t update)
+struct step_params optimizer_place(const struct optimizer *optimizer, double rate, int64_t update)
 {
-    return (struct run_place){.step = (uint32_t)update,
-                              .update = update + 1,
-                              .rate = rate,
-                              .beta1 = optimizer->beta1,
-                              .momentum = optimizer->momentum};
+    return (struct step_params){.step = (uint32_t)update,
+                                .update = update + 1,
+                                .rate = rate,
+                                .beta1 = optimizer->beta1,
+                                .momentum = optimizer->momentum};
 }
 
 static struct update optimizer_update(const struct optimizer *optimizer,
                                       const struct flat_model *flat, int unit,
-                                      const struct run_place *place,
+                                      const struct step_params *place,
                                       const struct loss_scaler *scaler)
 {
     const struct flat_buffer *buffer = &flat->buffers[unit];
@@ -94,7 +94,7 @@ static struct update optimizer_update(const struct optimizer *optimizer,
         .copy_type = flat->type,
         .segments = buffer->segments,
         .segment_count = buffer->segment_count,
-        .place = place,
+        .params = place,
         .beta2 = optimizer->beta2,
         .epsilon = optimizer->epsilon,
         .alpha = optimizer->alpha,
@@ -109,7 +109,7 @@ static struct update optimizer_update(const struct optimizer *optimizer,
 /* Queues the update of units 0..unit, followed by `next`. The list of units grows on the stack: a
  * step allocates nothing. */
 static void units_update(const struct optimizer *optimizer, const struct flat_model *flat, int unit,
-                         const struct run_place *place, const struct loss_scaler *scaler,
+                         const struct step_params *place, const struct loss_scaler *scaler,
                          const struct update *next)
 {
     struct update update = optimizer_update(optimizer, flat, unit, place, scaler);
@@ -121,7 +121,7 @@ static void units_update(const struct optimizer *optimizer, const struct flat_mo
 }
 
 void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat,
-                    const struct run_place *place, struct loss_scaler *scaler)
+                    const struct step_params *place, struct loss_scaler *scaler)
 {
     if (flat->count > 0)
         units_update(optimizer, flat, flat->count - 1, place, scaler, NULL);

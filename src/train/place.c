@@ -27,8 +27,8 @@ void place_close(struct place_ring *ring)
 }
 
 /* An event that was never recorded is done. */
-void place_upload(struct place_ring *ring, struct stream *stream, struct run_place *place,
-                  const struct run_place *value)
+void place_upload(struct place_ring *ring, struct stream *stream, struct step_params *place,
+                  const struct step_params *value)
 {
     const struct device_backend *backend = ring->device->backend;
     int slot = ring->next;

@@ -9,7 +9,7 @@ enum { PLACE_SLOTS = 8 };
 
 struct place_ring {
     struct device *device;
-    struct run_place *slots; /* [PLACE_SLOTS] pinned */
+    struct step_params *slots; /* [PLACE_SLOTS] pinned */
     struct event *uploaded[PLACE_SLOTS];
     int next;
 };
@@ -20,7 +20,7 @@ bool place_open(struct place_ring *ring, struct device *device, struct error *er
 void place_close(struct place_ring *ring);
 
 /* Queues the upload of `value`; waits for the device only when it is PLACE_SLOTS uploads behind. */
-void place_upload(struct place_ring *ring, struct stream *stream, struct run_place *place,
-                  const struct run_place *value);
+void place_upload(struct place_ring *ring, struct stream *stream, struct step_params *place,
+                  const struct step_params *value);
 
 #endif

@@ -60,7 +60,7 @@ struct session {
     void *images, *logits;
     struct loss_sums *sums;
     int64_t *nonfinite_index;
-    struct run_place *place;    /* device: of the pass and the update that the stream comes to */
+    struct step_params *place;  /* device: of the pass and the update that the stream comes to */
     struct place_ring places;   /* on their way there */
     struct loss_scaler *scaler; /* device; NULL: the compute type needs none, or no training */
 

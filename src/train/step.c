@@ -176,7 +176,7 @@ static double running_weight(const struct step_context *step, const struct batch
     return weight;
 }
 
-static void micro_batch_run(struct step_context *step, struct run_place place, int64_t number,
+static void micro_batch_run(struct step_context *step, struct step_params place, int64_t number,
                             struct step_times *times)
 {
     struct session *session = step->session;
@@ -342,7 +342,7 @@ bool step_run(struct step_context *step, int64_t number, double rate, struct ste
 {
     struct session *session = step->session;
     int64_t accumulate = session->options->train.accumulate;
-    struct run_place place = optimizer_place(step->optimizer, rate, number);
+    struct step_params place = optimizer_place(step->optimizer, rate, number);
     if (session->scaler == NULL) /* else the device knows */
         place.update -= session->outcome.scaler.skipped;
     struct step_times before = {0}, none = {0};
