@@ -2,7 +2,7 @@
  *   confusion = [[5, 1, 0, 0], [2, 3, 1, 0], [0, 0, 4, 0], [1, 0, 1, 0]]
  *   tp = diag; fp = columns - tp; fn = rows - tp; tn = all - tp - fp - fn
  * The last class is never predicted (precision 0 / 0). */
-#include "train/metrics.h"
+#include "runlog/metrics.h"
 
 #include <math.h>
 #include <setjmp.h>

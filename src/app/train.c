@@ -4,7 +4,7 @@
 #include "app/app.h"
 #include "core/log.h"
 #include "report/logbook.h"
-#include "runlog/run_record.h"
+#include "train/run_record.h"
 #include "train/trainer.h"
 
 /* A run is not worse for a log book that cannot be written. */

@@ -1,5 +1,7 @@
 # runlog: console, metrics, TensorBoard, Prometheus, sensors
 libvittrain_a_SOURCES += \
+	src/runlog/metrics.c \
+	src/runlog/metrics.h \
 	src/runlog/monitor.c \
 	src/runlog/monitor.h \
 	src/runlog/monitor_summary.c \
@@ -11,10 +13,6 @@ libvittrain_a_SOURCES += \
 	src/runlog/run_log.h \
 	src/runlog/run_log_tags.c \
 	src/runlog/run_log_tags.h \
-	src/runlog/run_record.c \
-	src/runlog/run_record.h \
-	src/runlog/run_tables.c \
-	src/runlog/run_tables.h \
 	src/runlog/smi.c \
 	src/runlog/smi.h \
 	src/runlog/style.c \

@@ -9,8 +9,8 @@
 #include "checkpoint/run_folder.h"
 #include "core/error.h"
 #include "data/dataset.h"
+#include "runlog/metrics.h"
 #include "runlog/monitor.h"
-#include "train/metrics.h"
 
 /* NULL, NAN and negative counts: unknown, null in the JSON. */
 struct results {

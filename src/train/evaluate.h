@@ -2,9 +2,9 @@
 #ifndef VITTRAIN_TRAIN_EVALUATE_H
 #define VITTRAIN_TRAIN_EVALUATE_H
 
+#include "runlog/metrics.h"
 #include "train/agreement.h"
 #include "train/feed.h"
-#include "train/metrics.h"
 #include "train/session.h"
 
 /* Sees each batch of this rank after its forward pass: for predictions. probabilities:

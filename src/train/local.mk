@@ -14,8 +14,6 @@ libvittrain_a_SOURCES += \
 	src/train/hardware.h \
 	src/train/inference.c \
 	src/train/inference.h \
-	src/train/metrics.c \
-	src/train/metrics.h \
 	src/train/optimizer.c \
 	src/train/optimizer.h \
 	src/train/outcome.c \
@@ -28,6 +26,8 @@ libvittrain_a_SOURCES += \
 	src/train/range_test.h \
 	src/train/retrieve.c \
 	src/train/retrieve.h \
+	src/train/run_record.c \
+	src/train/run_record.h \
 	src/train/schedule.c \
 	src/train/schedule.h \
 	src/train/session.c \

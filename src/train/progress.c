@@ -14,9 +14,9 @@
 #include "report/record.h"
 #include "runlog/results.h"
 #include "runlog/run_log.h"
-#include "runlog/run_record.h"
 #include "runlog/style.h"
 #include "runlog/tell.h"
+#include "train/run_record.h"
 
 /* A wait for data that is worth a word: its share of an epoch, and how long it took in all. */
 static const double DATA_SHARE_LARGE = 0.05, DATA_SECONDS_LARGE = 0.5;

@@ -6,12 +6,12 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/status.h"
-#include "runlog/run_record.h"
 #include "runlog/style.h"
 #include "runlog/tell.h"
 #include "train/algorithms.h"
 #include "train/final_test.h"
 #include "train/progress.h"
+#include "train/run_record.h"
 #include "train/trainer.h"
 
 static const char early_stop_reason[] = "no gain for train.early_stop evaluations";

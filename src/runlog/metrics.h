@@ -1,7 +1,7 @@
 /* What is known after a split was evaluated: loss, shares of right answers, the confusion matrix
  * and what follows from it for each class. */
-#ifndef VITTRAIN_TRAIN_METRICS_H
-#define VITTRAIN_TRAIN_METRICS_H
+#ifndef VITTRAIN_RUNLOG_METRICS_H
+#define VITTRAIN_RUNLOG_METRICS_H
 
 #include <stdint.h>
 

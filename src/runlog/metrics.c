@@ -1,6 +1,6 @@
 /* Per-class metrics from the confusion matrix: each class against all others, by the four counts of
  * right and wrong answers. */
-#include "train/metrics.h"
+#include "runlog/metrics.h"
 
 #include <inttypes.h>
 #include <stdio.h>

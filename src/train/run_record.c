@@ -1,0 +1,416 @@
+/* run.json is read, extended and replaced as a whole by rank 0, so that earlier attempts are kept.
+ */
+#include "train/run_record.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "core/atomic_file.h"
+#include "core/clock.h"
+#include "core/csv.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "core/value.h"
+#include "core/version.h"
+#include "train/hardware.h"
+
+static const char file_name[] = "run.json";
+
+enum { FORMAT = 1, RANKS_LOGGED = 64, UNIT_TIMES = 3 };
+
+/* Figures of one rank. Times are of this attempt, in seconds. */
+struct rank_facts {
+    char device[128];
+    double threads, planned_bytes, peak_bytes;
+    double user_seconds, system_seconds; /* of the process since its start */
+    double steps, step_seconds, data_seconds, compute_seconds, exposed_seconds;
+    double gpu_busy, gpu_busy_most, gpu_power, gpu_power_most; /* NAN: unknown */
+};
+
+/* ---- ranks.csv */
+
+/* Memory that the memory limit counts: the run's plan and what was in use before it. */
+static int64_t planned_bytes(const struct session *session)
+{
+    return (int64_t)(session_needs(session) + session->base);
+}
+
+static double timeval_seconds(struct timeval time)
+{
+    return (double)time.tv_sec + 1e-6 * (double)time.tv_usec;
+}
+
+/* Return the figures of all ranks, on all ranks; the caller frees them. Collective. */
+static struct rank_facts *rank_facts_gather(const struct trainer *trainer)
+{
+    const struct session *session = &trainer->session;
+    const struct step_times *times = &trainer->part_times;
+    struct comm *world = trainer->world;
+    struct rank_facts *facts = calloc((size_t)world->size, sizeof *facts);
+    ENSURE(facts != NULL, "out of memory for the figures of %d ranks", world->size);
+    struct rank_facts *own = &facts[world->rank];
+    struct rusage usage = {0};
+    getrusage(RUSAGE_SELF, &usage);
+    *own = (struct rank_facts){.threads = session->limits.threads,
+                               .planned_bytes = (double)planned_bytes(session),
+                               .peak_bytes = (double)hardware_memory_peak(session->device),
+                               .user_seconds = timeval_seconds(usage.ru_utime),
+                               .system_seconds = timeval_seconds(usage.ru_stime),
+                               .steps = (double)trainer->part_steps,
+                               .step_seconds = trainer->part_step_seconds,
+                               .data_seconds = times->data,
+                               .compute_seconds = times->forward + times->backward + times->reduce +
+                                                  times->update - times->exposed,
+                               .exposed_seconds = times->exposed};
+    memcpy(own->device, session->limits.name, sizeof own->device);
+    monitor_own(trainer->monitor, SENSOR_GPU_BUSY, &own->gpu_busy, &own->gpu_busy_most);
+    monitor_own(trainer->monitor, SENSOR_GPU_POWER, &own->gpu_power, &own->gpu_power_most);
+    comm_all_gather(world, facts, sizeof *facts, COMM_BYTE);
+    return facts;
+}
+
+static void rank_facts_log(const struct rank_facts *facts, int ranks)
+{
+    for (int rank = 0; rank < ranks && rank < RANKS_LOGGED; rank++)
+        log_info("rank %d on %s: processor time user %.2f s, system %.2f s; memory %.1f MiB "
+                 "planned, at most %.1f MiB",
+                 rank, comm_host_of(rank), facts[rank].user_seconds, facts[rank].system_seconds,
+                 mib((size_t)facts[rank].planned_bytes), mib((size_t)facts[rank].peak_bytes));
+    if (ranks > RANKS_LOGGED)
+        log_info("ranks %d to %d: see ranks.csv", RANKS_LOGGED, ranks - 1);
+}
+
+/* Append the ranks of this attempt to ranks.csv. */
+static bool ranks_write(const struct trainer *trainer, const struct rank_facts *facts,
+                        struct error *error)
+{
+    static const char header[] =
+        "part,rank,host,device,threads,planned_bytes,peak_bytes,user_seconds,system_seconds,steps,"
+        "seconds,data_seconds,compute_seconds,exposed_comm_seconds,gpu_busy_mean,gpu_busy_max,"
+        "gpu_power_mean,gpu_power_max";
+    char path[FILE_PATH];
+    struct csv csv;
+    snprintf(path, sizeof path, "%s/ranks.csv", trainer->folder.path);
+    bool good = csv_open(&csv, path, header, 0, trainer->part - 1, error);
+    for (int rank = 0; good && rank < trainer->world->size; rank++) {
+        const struct rank_facts *one = &facts[rank];
+        csv_integer(&csv, trainer->part);
+        csv_integer(&csv, rank);
+        csv_text(&csv, comm_host_of(rank));
+        csv_text(&csv, one->device);
+        csv_integer(&csv, (int64_t)one->threads);
+        csv_integer(&csv, (int64_t)one->planned_bytes);
+        csv_integer(&csv, (int64_t)one->peak_bytes);
+        csv_number(&csv, one->user_seconds);
+        csv_number(&csv, one->system_seconds);
+        csv_integer(&csv, (int64_t)one->steps);
+        csv_number(&csv, one->step_seconds);
+        csv_number(&csv, one->data_seconds);
+        csv_number(&csv, one->compute_seconds);
+        csv_number(&csv, one->exposed_seconds);
+        csv_number(&csv, one->gpu_busy);
+        csv_number(&csv, one->gpu_busy_most);
+        csv_number(&csv, one->gpu_power);
+        csv_number(&csv, one->gpu_power_most);
+        good = csv_end_row(&csv, error);
+    }
+    good = good && csv_flush(&csv, error);
+    csv_close(&csv);
+    return good;
+}
+
+/* ---- units.csv */
+
+/* Return forward, backward and waiting seconds per step of each unit, then of the rest of the step
+ * (images, loss, norm, update), as means over the ranks; NAN where unknown. The caller frees the
+ * array. Collective. */
+static double *unit_seconds_reduce(const struct trainer *trainer)
+{
+    const struct session *session = &trainer->session;
+    const struct step_times *times = &trainer->part_times;
+    int units = session->model->unit_count;
+    int64_t count = (int64_t)UNIT_TIMES * (units + 1);
+    double *seconds = calloc((size_t)count, sizeof *seconds);
+    ENSURE(seconds != NULL, "out of memory for the times of %d units", units);
+    double *rest = seconds + (size_t)UNIT_TIMES * (size_t)units;
+    rest[0] = times->forward;
+    rest[1] = times->backward + times->reduce + times->update - times->exposed;
+    rest[2] = times->exposed;
+    for (int u = 0; session->unit_seconds != NULL && u < units; u++) {
+        const struct unit_seconds *unit = &session->unit_seconds[u];
+        double *into = seconds + (size_t)UNIT_TIMES * (size_t)u;
+        into[0] = unit->forward;
+        into[1] = unit->backward;
+        into[2] = unit->forward_waiting + unit->backward_waiting;
+        rest[0] -= unit->forward + unit->forward_waiting;
+        rest[1] -= unit->backward - unit->forward_waiting;
+        rest[2] -= into[2];
+    }
+    comm_all_reduce(trainer->world, seconds, count, COMM_FP64, COMM_SUM);
+    double each = (double)trainer->world->size * (double)trainer->part_steps;
+    for (int64_t i = 0; i < count; i++)
+        seconds[i] = session->unit_seconds != NULL && each > 0 ? seconds[i] / each : (double)NAN;
+    return seconds;
+}
+
+static bool unit_write(struct csv *csv, const char *name, int64_t parameters, int64_t trained,
+                       const size_t bytes[MEMORY_CLASSES], const double seconds[UNIT_TIMES],
+                       struct error *error)
+{
+    csv_text(csv, name);
+    csv_integer(csv, parameters);
+    csv_integer(csv, trained);
+    for (int i = 0; i < MEMORY_CLASSES; i++)
+        csv_integer(csv, (int64_t)bytes[i]);
+    for (int i = 0; i < UNIT_TIMES; i++)
+        csv_number(csv, seconds[i]);
+    return csv_end_row(csv, error);
+}
+
+static bool units_write(const struct trainer *trainer, const double *seconds, struct error *error)
+{
+    const struct session *session = &trainer->session;
+    const struct model *model = session->model;
+    char path[FILE_PATH], header[512] = "unit,parameters,trainable_parameters";
+    struct csv csv;
+    for (int i = 0; i < MEMORY_CLASSES; i++) {
+        size_t used = strlen(header);
+        snprintf(header + used, sizeof header - used, ",%s_bytes", memory_class_name[i]);
+    }
+    size_t used = strlen(header);
+    snprintf(header + used, sizeof header - used,
+             ",forward_seconds,backward_seconds,waiting_seconds");
+    snprintf(path, sizeof path, "%s/units.csv", trainer->folder.path);
+    bool good = csv_open(&csv, path, header, 0, 0, error);
+    for (int u = 0; good && u < model->unit_count; u++)
+        good =
+            unit_write(&csv, model->units[u].name, unit_parameter_count(&model->units[u]),
+                       unit_trainable_count(&model->units[u]),
+                       session->memory_rows[ARENA_UNIT_ROWS + u], seconds + UNIT_TIMES * u, error);
+    good = good && unit_write(&csv, "(the step)", 0, 0, session->memory_rows[ARENA_SHARED_ROW],
+                              seconds + UNIT_TIMES * model->unit_count, error);
+    good = good && csv_flush(&csv, error);
+    csv_close(&csv);
+    return good;
+}
+
+/* ---- run.json */
+
+/* Write one word of a command line, quoted for a POSIX shell where necessary. */
+static void word_write(FILE *stream, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-+=./:,@%";
+    if (*word != '\0' && strspn(word, plain) == strlen(word)) {
+        fputs(word, stream);
+        return;
+    }
+    fputc('\'', stream);
+    for (; *word != '\0'; word++)
+        fputs(*word == '\'' ? "'\\''" : (const char[]){*word, '\0'}, stream);
+    fputc('\'', stream);
+}
+
+/* Return the process's command line; null without /proc. */
+static json_t *command_line(void)
+{
+    char *word = NULL, *text = NULL;
+    size_t size = 0, length = 0;
+    FILE *file = fopen("/proc/self/cmdline", "re");
+    if (file == NULL)
+        return json_null();
+    FILE *stream = open_memstream(&text, &length);
+    ENSURE(stream != NULL, "out of memory for the command line");
+    for (int i = 0; getdelim(&word, &size, '\0', file) >= 0; i++) {
+        if (i > 0)
+            fputc(' ', stream);
+        word_write(stream, word);
+    }
+    free(word);
+    fclose(file);
+    ENSURE(fclose(stream) == 0, "out of memory for the command line");
+    json_t *value = value_name(text);
+    free(text);
+    return value;
+}
+
+/* Append a name unless the array has it. */
+static void name_add(json_t *names, const char *name)
+{
+    for (size_t i = json_array_size(names); i-- > 0;)
+        if (strcmp(json_string_value(json_array_get(names, i)), name) == 0)
+            return;
+    value_append(names, value_name(name));
+}
+
+static json_t *attempt_to_json(const struct trainer *trainer, const struct rank_facts *facts)
+{
+    json_t *attempt = json_object(), *hosts = json_array(), *devices = json_array();
+    const struct session *session = &trainer->session;
+    const char *resumed = trainer->resume_path;
+    for (int rank = 0; rank < trainer->world->size; rank++) {
+        name_add(hosts, comm_host_of(rank));
+        name_add(devices, facts[rank].device);
+    }
+    value_put(attempt, "started", json_string(trainer->started));
+    value_put(attempt, "command", command_line());
+    value_put(attempt, "version", value_name(version_number));
+    value_put(attempt, "commit", value_name(version_commit));
+    value_put(attempt, "job", value_text(getenv("SLURM_JOB_ID")));
+    value_put(attempt, "hosts", hosts);
+    value_put(attempt, "devices", devices);
+    value_put(attempt, "ranks", json_integer(trainer->world->size));
+    value_put(attempt, "nodes", json_integer(session->mesh.node_count));
+    value_put(attempt, "threads", json_integer(session->limits.threads));
+    value_put(attempt, "from_step", json_integer(trainer->state.step));
+    value_put(attempt, "resumed_from", resumed[0] != '\0' ? value_name(resumed) : json_null());
+    value_put(attempt, "setup_seconds", value_number(clock_now() - trainer->opened_at));
+    return attempt;
+}
+
+static void model_put(json_t *run, const struct trainer *trainer)
+{
+    const struct session *session = &trainer->session;
+    const struct model *model = session->model;
+    int64_t parameters = model_parameter_count(model);
+    value_put(run, "model", value_name(trainer->options.model.name));
+    value_put(run, "image", json_integer(model->image));
+    value_put(run, "parameters", json_integer(parameters));
+    value_put(run, "trainable_parameters", json_integer(model_trainable_count(model)));
+    value_put(run, "parameter_mb", value_number((double)parameters * sizeof(float) / 1e6));
+    value_put(run, "flops_per_image", value_number(model->flops_per_image));
+    value_put(run, "peak_flops", value_number(session->limits.peak_flops[session->compute]));
+}
+
+static void data_put(json_t *run, const struct trainer *trainer)
+{
+    const struct dataset *train = &trainer->train.dataset;
+    const struct dataset *validation = &trainer->validation.dataset;
+    const bool validates = trainer->validates;
+    const bool is_test = trainer->options.data.val == VALIDATION_TEST;
+    json_t *names = json_array();
+    for (int64_t i = 0; train->class_name != NULL && i < train->classes; i++)
+        value_append(names, value_name(train->class_name[i]));
+    value_put(run, "train_samples", json_integer(train->count));
+    value_put(run, "val_samples", value_count(validates ? validation->count : -1));
+    value_put(run, "val_steps",
+              value_count(validates ? sampler_steps(&trainer->validation.sampler) : -1));
+    value_put(run, "test_samples", value_count(is_test ? validation->count : -1));
+    value_put(run, "class_names", names);
+    value_put(run, "global_batch", json_integer(trainer->global_batch));
+    value_put(run, "base_lr",
+              value_number(schedule_base_rate(&trainer->options, trainer->global_batch)));
+    value_put(run, "steps_per_epoch", json_integer(trainer->steps_per_epoch));
+    value_put(run, "total_steps", json_integer(trainer->total_steps));
+}
+
+static void layout_put(json_t *run, const struct trainer *trainer)
+{
+    const struct session *session = &trainer->session;
+    const struct mesh *mesh = &session->mesh;
+    char transport[256];
+    mesh_describe_transport(mesh, transport, sizeof transport);
+    value_put(run, "backend", value_name(session->device->backend->name));
+    value_put(run, "precision", value_name(type_name(session->compute)));
+    value_put(run, "strategy", value_name(mesh->strategy));
+    value_put(run, "replica", json_integer(mesh->replica->size));
+    value_put(run, "shard", json_integer(mesh->shard->size));
+    value_put(run, "transport", value_text(trainer->world->size > 1 ? transport : NULL));
+    value_put(run, "ranks", json_integer(trainer->world->size));
+    value_put(run, "nodes", json_integer(mesh->node_count));
+    value_put(run, "threads", json_integer(session->limits.threads));
+    value_put(run, "planned_bytes", json_integer(planned_bytes(session)));
+    json_t *planned = json_object();
+    for (int i = 0; i < MEMORY_CLASSES; i++)
+        value_put(planned, memory_class_name[i],
+                  json_integer((json_int_t)session->arena.by_class[i]));
+    value_put(planned, "loaders", json_integer((json_int_t)session->feed_bytes));
+    value_put(planned, "snapshot", json_integer((json_int_t)session->snapshot_bytes));
+    value_put(run, "planned", planned);
+}
+
+/* Takes ownership of the JSON object. */
+static bool record_write(const struct trainer *trainer, json_t *run, struct error *error)
+{
+    char *text = value_to_text(run);
+    bool good = run_folder_write(&trainer->folder, file_name, text, error);
+    free(text);
+    return good;
+}
+
+bool run_record_begin(struct trainer *trainer, struct error *error)
+{
+    struct rank_facts *facts = rank_facts_gather(trainer);
+    if (trainer->world->rank == 0) {
+        char path[FILE_PATH];
+        snprintf(path, sizeof path, "%s/%s", trainer->folder.path, file_name);
+        json_t *run = json_object(), *old = json_load_file(path, 0, NULL);
+        json_t *attempts = json_incref(json_object_get(old, "parts"));
+        json_decref(old);
+        if (!json_is_array(attempts)) { /* first attempt, or an unreadable file */
+            json_decref(attempts);
+            attempts = json_array();
+        }
+        value_append(attempts, attempt_to_json(trainer, facts));
+        trainer->part = (int64_t)json_array_size(attempts);
+        value_put(run, "format", json_integer(FORMAT));
+        value_put(run, "name", value_name(trainer->options.run.name));
+        model_put(run, trainer);
+        layout_put(run, trainer);
+        data_put(run, trainer);
+        value_put(run, "parts", attempts);
+        record_write(trainer, run, error);
+    }
+    free(facts);
+    return comm_agree(trainer->world, error);
+}
+
+/* Complete the newest attempt in run.json. NULL: no stop reason, no failure. */
+static bool attempt_end(const struct trainer *trainer, const char *reason, const char *failure,
+                        struct error *error)
+{
+    char path[FILE_PATH], stamp[32];
+    snprintf(path, sizeof path, "%s/%s", trainer->folder.path, file_name);
+    json_t *run = json_load_file(path, 0, NULL), *attempts = json_object_get(run, "parts");
+    json_t *attempt = json_array_get(attempts, json_array_size(attempts) - 1);
+    if (!json_is_object(attempt)) {
+        json_decref(run);
+        return error_set(error, ERROR_FILE,
+                         "cannot update %s: the file was removed or damaged during the run", path);
+    }
+    clock_stamp_utc(stamp, sizeof stamp);
+    value_put(attempt, "ended", json_string(stamp));
+    value_put(attempt, "seconds", value_number(clock_now() - trainer->opened_at));
+    value_put(attempt, "to_step", json_integer(trainer->state.step));
+    value_put(attempt, "stop_reason", value_text(reason));
+    value_put(attempt, "error", value_text(failure));
+    if (trainer->test.confusion != NULL)
+        value_put(run, "test_samples", json_integer(trainer->test.samples));
+    return record_write(trainer, run, error);
+}
+
+bool run_record_end(struct trainer *trainer, struct error *error)
+{
+    const char *reason = trainer->stop_reason != NULL ? trainer->stop_reason : "all steps done";
+    struct rank_facts *facts = rank_facts_gather(trainer);
+    rank_facts_log(facts, trainer->world->size);
+    double *seconds = unit_seconds_reduce(trainer);
+    if (trainer->world->rank == 0 && attempt_end(trainer, reason, NULL, error) &&
+        trainer->options.output.csv && units_write(trainer, seconds, error))
+        ranks_write(trainer, facts, error);
+    free(seconds);
+    free(facts);
+    return comm_agree(trainer->world, error);
+}
+
+void run_record_fail(struct trainer *trainer, const struct error *why)
+{
+    struct error error = {.kind = ERROR_NONE};
+    if (trainer->world->rank == 0 && trainer->part > 0 &&
+        !attempt_end(trainer, NULL, why->text, &error))
+        log_warn("%s", error.text);
+}

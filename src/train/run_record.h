@@ -1,0 +1,21 @@
+/* The run's description of itself: run.json (setup, written once per attempt), units.csv (memory
+ * and time by unit) and ranks.csv (memory and time by rank), written at the end of an attempt. An
+ * attempt is one start of the run; resuming begins a new one ("parts" in run.json, `part` in
+ * ranks.csv). The log book and the report read these files (report/record.h). */
+#ifndef VITTRAIN_TRAIN_RUN_RECORD_H
+#define VITTRAIN_TRAIN_RUN_RECORD_H
+
+#include "train/trainer.h"
+
+/* Append this attempt to run.json, after set-up. Sets trainer->part on rank 0. Collective. */
+bool run_record_begin(struct trainer *trainer, struct error *error);
+
+/* Complete the attempt in run.json, write units.csv and ranks.csv and log the processor time of the
+ * ranks. For an attempt that ended without an error, after monitor_stop. Collective. */
+bool run_record_end(struct trainer *trainer, struct error *error);
+
+/* Record the error of a failed attempt in run.json. A failure to write is a warning. Local; only
+ * rank 0 writes. */
+void run_record_fail(struct trainer *trainer, const struct error *why);
+
+#endif
