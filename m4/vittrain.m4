@@ -119,6 +119,28 @@ AC_DEFUN([VITTRAIN_SANITIZERS], [
   AM_CONDITIONAL([SANITIZERS], [test "$enable_sanitizers" != no])
 ])
 
+# Full RELRO, stack protector and _FORTIFY_SOURCE where compiler and linker have them. Sanitizers replace
+# the two latter.
+AC_DEFUN([VITTRAIN_HARDENING], [
+  AS_IF([test "$enable_sanitizers" = no], [
+    VITTRAIN_HARDENING_FLAG([CFLAGS], [-fstack-protector-strong])
+    VITTRAIN_HARDENING_FLAG([CFLAGS], [-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2])])
+  VITTRAIN_HARDENING_FLAG([LDFLAGS], [-Wl,-z,relro,-z,now])
+  AC_SUBST([HARDENING_CFLAGS])
+  AC_SUBST([HARDENING_LDFLAGS])
+])
+
+# VITTRAIN_HARDENING_FLAG(CFLAGS or LDFLAGS, FLAGS): add FLAGS if a program links with them without a warning.
+AC_DEFUN([VITTRAIN_HARDENING_FLAG], [
+  AC_MSG_CHECKING([whether $CC takes $2])
+  vittrain_save_CFLAGS=$CFLAGS
+  CFLAGS="-O2 $CFLAGS $2 -Werror"
+  AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <string.h>]])],
+    [AC_MSG_RESULT([yes]); HARDENING_$1="$HARDENING_$1 $2"],
+    [AC_MSG_RESULT([no])])
+  CFLAGS=$vittrain_save_CFLAGS
+])
+
 AC_DEFUN([VITTRAIN_WARNINGS], [
   AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror], [warnings are errors])],
     [], [enable_werror=no])

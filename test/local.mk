@@ -185,6 +185,7 @@ long_test_scripts = \
 	test/test_shared_memory.sh \
 	test/test_store.sh \
 	test/test_slurm.sh \
+	test/test_source.sh \
 	test/test_stop.sh \
 	test/test_strategies.sh \
 	test/test_style_runs.sh \
@@ -217,6 +218,18 @@ check-local:
 check-faults: vittrain
 	cd $(abs_builddir) && TEST_SOURCE=$(abs_srcdir) TEST_BUILD=$(abs_builddir) sh $(abs_srcdir)/test/check_faults.sh
 .PHONY: check-faults
+
+# Every test program, without the emulated GPU, and a few short scripts: under 2 minutes on 2 cores.
+fast_scripts = test/test_command_line.sh test/test_source.sh test/test_trajectory.sh
+check-fast:
+	TEST_FAST=1 $(MAKE) $(AM_MAKEFLAGS) -O -j 2 check check_DATA='$(nvml_libraries)' TESTS='$(check_PROGRAMS) $(fast_scripts)'
+.PHONY: check-fast
+
+# For test/run.
+check-data: $(check_DATA)
+run-test:
+	@$(AM_TESTS_ENVIRONMENT) $(TEST_COMMAND)
+.PHONY: check-data run-test
 
 # Also the tests that take long or need much memory.
 check-long:
@@ -252,6 +265,7 @@ EXTRA_DIST += \
 	test/make_sample.py \
 	test/devices \
 	test/ranks \
+	test/run \
 	test/run_test.sh \
 	test/tsan.supp \
 	test/vectors

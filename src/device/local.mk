@@ -58,7 +58,7 @@ kernel_sources = \
 	src/device/gelu_fit.h \
 	src/device/update_rule.h \
 	src/device/vector.h
-kernel_cflags = $(AM_CFLAGS) -O3 -fno-math-errno -fno-trapping-math
+kernel_cflags = $(AM_CFLAGS) -O3 -fno-math-errno -fno-trapping-math -fno-stack-protector
 kernel_libraries = libkernels_baseline.a
 libkernels_baseline_a_SOURCES = $(kernel_sources)
 libkernels_baseline_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERNELS=baseline

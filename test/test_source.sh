@@ -1,0 +1,52 @@
+#!/bin/sh
+# Checks of the sources: format, direction of includes; and of the program file: hardening.
+. "$TEST_SOURCE/test/program.sh"
+echo 1..3
+cd "$TEST_SOURCE" || exit 1
+
+# Modules of src/ by level. A file includes headers of its own module and of lower levels only. The kernels of
+# cuda/ implement interfaces of device and comm.
+levels='core
+config
+device
+comm
+data
+mesh
+model
+checkpoint
+runlog
+train
+plan
+report
+app launch
+bench doctor fetch sweep'
+
+# level MODULE: its number, from 1.
+level() { echo "$levels" | awk -v module="$1" '{ for (i = 1; i <= NF; i++) if ($i == module) print NR }'; }
+
+for folder in src/*/; do
+    module=$(basename "$folder")
+    own=$(level "$module")
+    [ -n "$own" ] || { echo "$module has no level in test/test_source.sh"; continue; }
+    for other in $(cat "$folder"*.[ch] | sed -nE 's|^#include "([a-z_]+)/.*|\1|p' | sort -u); do
+        below=$(level "$other")
+        [ "$other" = "$module" ] || [ "${below:-99}" -lt "$own" ] ||
+            grep -n "^#include \"$other/" "$folder"*.[ch]
+    done
+done >"$work/includes" 2>&1
+result 'no module includes a header of a higher one' "$(head -n 3 "$work/includes" | tr '\n' ';')" "$work/includes"
+
+format=$(command -v clang-format-14 || command -v clang-format)
+case $("$format" --version 2>/dev/null) in
+*' version 14.'*)
+    find src cuda test benchmarks -name '*.[ch]' ! -name '*.pb-c.[ch]' -exec "$format" --dry-run {} + 2>"$work/format"
+    result 'clang-format 14 changes nothing' "$(grep -c 'clang-format-violations' "$work/format" | grep -vx 0)" "$work/format"
+    ;;
+*) result 'clang-format 14 changes nothing # SKIP no clang-format 14' '' ;;
+esac
+
+if command -v readelf >/dev/null && [ "$(uname -s)" = Linux ] && grep -q 'HARDENING_LDFLAGS = .*now' "$TEST_BUILD/Makefile"; then
+    result 'the program is linked with full RELRO' "$(readelf -d "$vittrain" | grep -q BIND_NOW || echo 'no BIND_NOW')"
+else
+    result 'the program is linked with full RELRO # SKIP no readelf, or a linker without it' ''
+fi
