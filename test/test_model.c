@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "model/registry.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
 #include "vit_fixture.h"
@@ -356,13 +357,13 @@ static const struct {
     {"vit_base_patch32_224", 88224232, 87462922, HALF, HALF},
     {"cnn_a", 9986, 9986, HALF, HALF},
     {"cnn_a_lenet", 58742, 58742, HALF, HALF},
+    {"linear", 21, 210, {0, 0, 0}, {1, 1, 1}},
     {"cnn_b", 11173962, 11173962, HALF, HALF},
     {"resnet18", 11689512, 11181642, IMAGENET},
     {"resnet34", 21797672, 21289802, IMAGENET},
     {"resnet50", 25557032, 23528522, IMAGENET},
     {"resnet101", 44549160, 42520650, IMAGENET},
     {"resnet152", 60192808, 58164298, IMAGENET},
-    {"linear", 21, 210, {0, 0, 0}, {1, 1, 1}},
 };
 
 static int64_t parameters_of(const char *name, const char *assignment, const float **mean,

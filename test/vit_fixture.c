@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "device_test.h"
+#include "model/registry.h"
 #include "train/optimizer.h"
 
 static void *allocate(struct device *device, size_t bytes)
@@ -214,10 +215,10 @@ struct convnet_shape vit_fixture_convnet_shape(const struct vector_file *file)
     shape.channels = number[1];
     shape.classes = number[2];
     shape.width = number[3];
-    shape.describe = strcmp(table, "cnn_a") == 0         ? cnn_a_describe
-                     : strcmp(table, "cnn_a_lenet") == 0 ? cnn_a_lenet_describe
-                     : strcmp(table, "cnn_b") == 0       ? cnn_b_describe
-                                                         : resnet_describe;
+    const struct model_entry *entry = registry_find(table);
+    if (entry == NULL) /* "basic" or "bottleneck" */
+        entry = registry_find("resnet18");
+    shape.describe = ((const struct convnet_shape *)entry->shape)->describe;
     return shape;
 }
 

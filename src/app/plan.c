@@ -6,6 +6,7 @@
 #include "app/app.h"
 #include "app/plan_time.h"
 #include "core/text.h"
+#include "model/registry.h"
 #include "plan/fit.h"
 #include "plan/plan.h"
 #include "train/hardware.h"

@@ -1,4 +1,4 @@
-/* The small models: the reference's CNN-A of CIFAR-10, its older form after LeNet-5 (LeCun et al.
+/* Small models: the reference's CNN-A for CIFAR-10, its older form after LeNet-5 (LeCun et al.
  * 1998), and one linear layer for regression. Tensors are named as in the obvious torch module. */
 #include "model/convnet.h"
 
@@ -35,7 +35,7 @@ static int flatten(struct convnet *convnet, int input)
     return convnet_add(convnet, &(struct convnet_node){.kind = CONVNET_FLATTEN, .input = input});
 }
 
-/* Convolutions of these many channels, each with a pool behind it, then a flat row. */
+/* Two convolutions, each followed by a pool, then a flat row per sample. */
 static int convolutions(struct convnet *convnet, int64_t first, int64_t second, int64_t kernel)
 {
     convnet_unit(convnet, "stem");
@@ -45,14 +45,14 @@ static int convolutions(struct convnet *convnet, int64_t first, int64_t second, 
     return flatten(convnet, node);
 }
 
-void cnn_a_describe(struct convnet *convnet, const struct convnet_shape *shape)
+static void cnn_a_describe(struct convnet *convnet, const struct convnet_shape *shape)
 {
     int node = convolutions(convnet, 4, 8, 3);
     node = linear(convnet, "fc1", node, 32, true);
     linear(convnet, "fc2", node, shape->classes, false);
 }
 
-void cnn_a_lenet_describe(struct convnet *convnet, const struct convnet_shape *shape)
+static void cnn_a_lenet_describe(struct convnet *convnet, const struct convnet_shape *shape)
 {
     int node = convolutions(convnet, 6, 16, 5);
     node = linear(convnet, "fc1", node, 120, true);
@@ -61,8 +61,32 @@ void cnn_a_lenet_describe(struct convnet *convnet, const struct convnet_shape *s
     linear(convnet, "fc4", node, shape->classes, false);
 }
 
-void linear_describe(struct convnet *convnet, const struct convnet_shape *shape)
+static void linear_describe(struct convnet *convnet, const struct convnet_shape *shape)
 {
     convnet_unit(convnet, "head");
     linear(convnet, "", flatten(convnet, 0), shape->classes, false);
 }
+
+#define CIFAR_MODEL(name_, describe_)                                                              \
+    {                                                                                              \
+        .name = name_, .type = &convnet_type, .mean = {0.5f, 0.5f, 0.5f},                          \
+        .std = {0.5f, 0.5f, 0.5f}, .shape = &(const struct convnet_shape)                          \
+        {                                                                                          \
+            .describe = describe_, .image = 32, .channels = 3, .classes = 10                       \
+        }                                                                                          \
+    }
+
+const struct model_entry cnn_models[] = {
+    CIFAR_MODEL("cnn_a", cnn_a_describe),
+    CIFAR_MODEL("cnn_a_lenet", cnn_a_lenet_describe),
+    {.name = "linear",
+     .type = &convnet_type,
+     .shape = &(const struct convnet_shape){.describe = linear_describe,
+                                            .image = 1,
+                                            .channels = 20,
+                                            .classes = 1,
+                                            .loss = LOSS_SQUARED_ERROR},
+     .mean = {0, 0, 0},
+     .std = {1, 1, 1}},
+    {.name = NULL},
+};

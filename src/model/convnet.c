@@ -1,11 +1,11 @@
-/* Convolutional models: from the table of nodes to units and their tensors. */
+/* Convolutional models: the table of nodes, and the units and tensors derived from it. */
 #include "model/convnet.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A unit's parameters and running statistics while they are added. */
+/* Appends the tensors of all units. */
 struct tensors {
     struct convnet *convnet;
     uint32_t next_index;
@@ -35,7 +35,7 @@ void convnet_unit(struct convnet *convnet, const char *name)
     snprintf(convnet->unit_name[unit], TENSOR_NAME, "%s", name);
 }
 
-/* Rows and columns that leave a node. */
+/* Set height and width of a node's output. */
 static void node_measure(struct convnet *convnet, struct convnet_node *node)
 {
     switch (node->kind) {
@@ -55,7 +55,6 @@ static void node_measure(struct convnet *convnet, struct convnet_node *node)
         node->width = node->in_width;
         break;
     }
-    /* Divisions round towards zero. */
     int64_t reach = node->in_height + 2 * node->padding;
     if (node->height < 1 || node->width < 1 || reach < node->kernel)
         convnet->too_small = true;
@@ -92,16 +91,16 @@ int convnet_add(struct convnet *convnet, const struct convnet_node *described)
              node->kind == CONVNET_MEAN_POOL)
         node->channels = node->in;
     node_measure(convnet, node);
-    /* The largest of a window came out of the relu, too; a norm masks by itself. */
+    /* Max pool and flatten pass on values of a relu. A norm masks its own relu. */
     bool passes = node->kind == CONVNET_MAX_POOL || node->kind == CONVNET_FLATTEN;
     node->clipped = passes ? input->clipped : node->relu && node->kind != CONVNET_BATCH_NORM;
     ENSURE(!input->clipped || number == 0 || node->kind == CONVNET_CONVOLUTION ||
                node->kind == CONVNET_LINEAR || passes,
-           "node %d reads what came out of a relu and cannot mask its gradient", number);
+           "node %d reads the output of a relu and cannot mask its gradient", number);
     return number;
 }
 
-/* A tensor of a node: its name with the node's before it. */
+/* Append a tensor NODE.name. */
 static struct unit_tensor *node_tensor(struct tensors *tensors, const struct convnet_node *node,
                                        const char *name, int dimensions, const int64_t *shape)
 {
@@ -155,7 +154,7 @@ static void norm_states(struct tensors *tensors, const struct convnet_node *node
     tensor->decay = false;
 }
 
-/* All parameters of a unit, behind them its running statistics. */
+/* All parameters of a unit, followed by its running statistics. */
 static void unit_describe(struct tensors *tensors, int number)
 {
     struct convnet *convnet = tensors->convnet;
@@ -192,8 +191,8 @@ static void units_describe(struct convnet *convnet)
         unit_describe(&tensors, u);
 }
 
-/* Multiplications and additions of products, forward and twice as many backward; what reads the
- * images needs no gradient of them. */
+/* FLOPs of convolutions and linear layers, forward and twice as many backward; no gradient of the
+ * images is computed. */
 static double flops_per_image(const struct convnet *convnet)
 {
     double flops = 0;
@@ -208,31 +207,23 @@ static double flops_per_image(const struct convnet *convnet)
     return flops;
 }
 
-/* A norm's two running statistics are frozen together: else one would follow other data than the
- * other. */
-static void norm_configure(struct convnet *convnet, struct convnet_node *node)
-{
-    struct unit_tensor *states = &convnet->model.units[node->unit].tensors[node->states];
-    node->frozen = !states[0].trainable || !states[1].trainable;
-    states[0].trainable = states[1].trainable = !node->frozen;
-}
-
 static bool convnet_configure(struct model *model, const struct options *options,
                               struct error *error)
 {
+    (void)error;
     struct convnet *convnet = (struct convnet *)model;
-    if (options->train.checkpoint_activations != CHECKPOINT_ACTIVATIONS_NONE)
-        return error_set(error, ERROR_USAGE,
-                         "train.checkpoint_activations=block is for ViTs, and model.name=%s is "
-                         "none: leave it out",
-                         options->model.name);
     convnet->sync = options->model.sync_bn != SWITCH_OFF;
-    for (int n = 0; n < convnet->node_count; n++)
-        if (convnet->nodes[n].kind == CONVNET_BATCH_NORM) {
-            model->batch_norms = true;
-            model->local_norms = !convnet->sync;
-            norm_configure(convnet, &convnet->nodes[n]);
-        }
+    for (int n = 0; n < convnet->node_count; n++) {
+        struct convnet_node *node = &convnet->nodes[n];
+        if (node->kind != CONVNET_BATCH_NORM)
+            continue;
+        model->batch_norms = true;
+        model->local_norms = !convnet->sync;
+        /* The two running statistics of a norm are frozen together. */
+        struct unit_tensor *states = &model->units[node->unit].tensors[node->states];
+        node->frozen = !states[0].trainable || !states[1].trainable;
+        states[0].trainable = states[1].trainable = !node->frozen;
+    }
     convnet->first_trainable = model_first_trainable(model);
     return true;
 }
@@ -245,13 +236,47 @@ static void convnet_close(struct model *model)
     free(model);
 }
 
-static const struct model_type convnet_type = {.name = "convnet",
-                                               .configure = convnet_configure,
-                                               .activations = convnet_activations,
-                                               .forward = convnet_forward,
-                                               .backward = convnet_backward,
-                                               .output = convnet_output,
-                                               .close = convnet_close};
+static struct model *convnet_open_entry(const struct model_entry *entry,
+                                        const struct options *options, struct device *device,
+                                        enum data_type compute, struct error *error)
+{
+    struct convnet_shape shape = *(const struct convnet_shape *)entry->shape;
+    const struct {
+        const char *name;
+        bool given;
+    } vit_options[] = {
+        {"model.patch", options->model.patch > 0},
+        {"model.dim", options->model.dim > 0},
+        {"model.depth", options->model.depth > 0},
+        {"model.heads", options->model.heads > 0},
+        {"model.mlp_ratio", options->model.mlp_ratio > 0},
+        {"model.dropout", options->model.dropout >= 0},
+        {"model.drop_path", options->model.drop_path >= 0},
+        {"model.qkv_bias", options->model.qkv_bias != SWITCH_AUTO},
+        {"model.class_token", options->model.class_token != SWITCH_AUTO},
+        {"model.embed_norm", options->model.embed_norm != SWITCH_AUTO},
+        {"model.pool", options->model.pool != POOL_AUTO},
+    };
+    bool good = shape.width > 0 || options->model.width == 0 ||
+                model_refuse_option(options, "model.width", "ResNets", error);
+    for (size_t i = 0; good && i < sizeof vit_options / sizeof vit_options[0]; i++)
+        good = !vit_options[i].given ||
+               model_refuse_option(options, vit_options[i].name, "ViTs", error);
+    model_override(&shape.width, options->model.width);
+    model_override(&shape.image, options->model.image);
+    model_override(&shape.channels, options->model.channels);
+    model_override(&shape.classes, options->model.classes);
+    return good ? convnet_open(entry->name, &shape, device, compute, error) : NULL;
+}
+
+const struct model_type convnet_type = {.name = "convnet",
+                                        .open = convnet_open_entry,
+                                        .configure = convnet_configure,
+                                        .activations = convnet_activations,
+                                        .forward = convnet_forward,
+                                        .backward = convnet_backward,
+                                        .output = convnet_output,
+                                        .close = convnet_close};
 
 struct model *convnet_open(const char *name, const struct convnet_shape *shape,
                            struct device *device, enum data_type compute, struct error *error)

@@ -1,53 +1,54 @@
-/* Convolutional models. A model is a flat table of nodes in topological order, cut into units; from
- * it come tensors, activations and both passes, so that a model is nothing but the function that
- * fills its table (cnn.c, resnet.c). Activations are channels last. */
+/* Convolutional models. A model is a table of nodes in topological order, divided into units. The
+ * tensors, the activations and both passes are derived from the table, so a model only needs a
+ * function that fills it (cnn.c, resnet.c). Activations are channels last. */
 #ifndef VITTRAIN_MODEL_CONVNET_H
 #define VITTRAIN_MODEL_CONVNET_H
 
 #include "model/model.h"
 
 enum convnet_kind {
-    CONVNET_IMAGES,      /* what comes in, from channels first to channels last */
+    CONVNET_IMAGES,      /* input; converts from channels first to channels last */
     CONVNET_CONVOLUTION, /* weight, bias */
     CONVNET_BATCH_NORM,  /* weight, bias, running_mean, running_var */
     CONVNET_MAX_POOL,
     CONVNET_MEAN_POOL, /* over all pixels */
-    CONVNET_FLATTEN,   /* to one row a sample, channel by channel as in torch */
-    CONVNET_LINEAR     /* weight, bias; of one row a sample */
+    CONVNET_FLATTEN,   /* one row per sample, channel by channel as in torch */
+    CONVNET_LINEAR     /* weight, bias; one row per sample */
 };
 
 enum convnet_initial {
-    CONVNET_UNIFORM,        /* torch's own start: within 1 / sqrt(fan in), the bias too */
-    CONVNET_KAIMING_FAN_OUT /* He et al. 2015: normal with variance 2 / fan out, for relu */
+    CONVNET_UNIFORM,        /* torch's default: within 1 / sqrt(fan in), also for the bias */
+    CONVNET_KAIMING_FAN_OUT /* He et al. 2015: normal with variance 2 / fan out */
 };
 
-/* What a model's function says of a node, and below what convnet.c makes of it. */
 struct convnet_node {
+    /* Set by the model's function. */
     enum convnet_kind kind;
-    const char *name; /* what its tensors' names begin with, "" for nothing; copied */
-    int input;        /* the node whose output it reads, a lower number */
-    int residual;     /* batch norm: the node whose output is added before the relu; 0: none */
-    bool relu;        /* of batch norm, convolution and linear */
-    bool bias;        /* of a convolution: has one */
+    const char *name; /* prefix of the names of its tensors, "" for none; copied */
+    int input;        /* number of the node whose output it reads; lower than its own */
+    int residual;     /* batch norm: node whose output is added before the relu; 0: none */
+    bool relu;        /* batch norm, convolution, linear: apply relu to the output */
+    bool bias;        /* convolution: has a bias */
     int64_t channels; /* convolution, linear: of the output */
     int64_t kernel, stride, padding; /* convolution, max pool */
     enum convnet_initial initial;
 
+    /* Derived by convnet.c and convnet_activations.c. */
     int unit;
     char prefix[TENSOR_NAME];
     int64_t in, in_height, in_width; /* of the input */
     int64_t height, width;           /* of the output */
-    int readers;                     /* of the output, 2 at most */
-    int parameters;                  /* number of the first tensor in the unit */
-    int states;                      /* the same of running_mean */
+    int readers;                     /* nodes that read the output, 2 at most */
+    int parameters;                  /* number of its first parameter in the unit */
+    int states;                      /* batch norm: number of running_mean in the unit */
     bool frozen;                     /* batch norm: normalises with the running statistics */
-    bool clipped; /* the output's gradient is to be masked by those who read it: x_relu */
+    bool clipped; /* output of a relu, whose gradient the readers mask (x_relu) */
     int slot;     /* of the output in evaluation */
-    /* Where the output's gradient comes to: a slot for each reader; -1: the logits. */
-    int gradient[2], gradient_count;
-    int input_gradient; /* the slot of what this node gives its input */
+    int gradient[2],
+        gradient_count; /* slots of the output's gradient, one per reader; -1: logits */
+    int input_gradient; /* slot of the gradient of the input; -1: none */
 
-    void *y;           /* training: its own memory */
+    void *y;           /* output, in training */
     uint8_t *index;    /* max pool */
     float *statistics; /* [3 * channels] batch norm */
     double *sums;      /* [2 * channels + 1] batch norm, of all ranks */
@@ -55,7 +56,7 @@ struct convnet_node {
 
 enum { CONVNET_NODES = 384, CONVNET_SLOTS = 8 };
 
-/* Memory that outputs, or gradients, take turns at: so many elements a sample. */
+/* Buffers shared by outputs, or by gradients; sizes in elements per sample. */
 struct convnet_slots {
     int64_t size[CONVNET_SLOTS];
     bool busy[CONVNET_SLOTS];
@@ -68,49 +69,46 @@ struct convnet {
     struct convnet_node nodes[CONVNET_NODES];
     int node_count;
     char unit_name[CONVNET_NODES][TENSOR_NAME];
-    bool too_small; /* an image left nothing for a node */
-    bool sync;      /* statistics of batch norm are those of all ranks */
-    int first_trainable;
-    int64_t batch; /* of the last forward pass */
+    bool too_small;      /* the image is too small for a node */
+    bool sync;           /* batch norm uses the statistics of all ranks */
+    int first_trainable; /* unit */
+    int64_t batch;       /* of the last forward pass */
     struct convnet_slots outputs, gradients;
-    float *statistics; /* in evaluation */
-    double *sums;      /* of backward passes */
-    void *workspace;   /* of convolutions */
+    float *statistics; /* batch norm, evaluation */
+    double *sums;      /* batch norm, backward */
+    void *workspace;   /* convolutions */
 };
 
-/* A model's numbers, as the registry and the options have them. */
 struct convnet_shape {
-    /* Fills the table: begins units and adds nodes to node 0, the images. The last one added gives
-     * the logits. */
+    /* Fills the table by convnet_unit and convnet_add. Node 0, the images, exists already; the
+     * output of the last node is the logits. */
     void (*describe)(struct convnet *convnet, const struct convnet_shape *shape);
     int64_t image, channels, classes;
-    int64_t width;   /* ResNets: channels of the first stage; each next one has twice as many */
-    int blocks[4];   /* ResNets: of each stage */
+    int64_t width;   /* channels of the first stage, doubled at each next one; 0: not an option */
+    int blocks[4];   /* ResNets: blocks per stage */
     bool bottleneck; /* ResNets: 1x1, 3x3, 1x1 */
     enum model_loss loss;
 };
 
+/* The type of a registered model whose shape is a struct convnet_shape. */
+extern const struct model_type convnet_type;
+
+/* Describe a model of this shape; `name` is for messages. Returns NULL and sets the error if the
+ * image is too small. device may be NULL. The caller closes the model. */
 struct model *convnet_open(const char *name, const struct convnet_shape *shape,
                            struct device *device, enum data_type compute, struct error *error);
 
-/* What follows belongs to the unit of this name. */
+/* Begin a unit, to which the nodes added next belong. */
 void convnet_unit(struct convnet *convnet, const char *name);
-/* Gives the node's number. */
+/* Add a node and return its number. */
 int convnet_add(struct convnet *convnet, const struct convnet_node *node);
 
-/* The models: cnn.c, resnet.c. */
-void cnn_a_describe(struct convnet *convnet, const struct convnet_shape *shape);
-void cnn_a_lenet_describe(struct convnet *convnet, const struct convnet_shape *shape);
-void linear_describe(struct convnet *convnet, const struct convnet_shape *shape);
-void cnn_b_describe(struct convnet *convnet, const struct convnet_shape *shape);
-void resnet_describe(struct convnet *convnet, const struct convnet_shape *shape);
+/* The rest is private to convnet.c, convnet_activations.c (memory) and convnet_pass.c (passes). */
 
-/* Below: shared by convnet.c, convnet_activations.c (memory) and convnet_pass.c (both passes). */
-
-/* Elements of a sample that leave this node. */
+/* Elements per sample of a node's output. */
 int64_t convnet_elements(const struct convnet_node *node);
 
-/* Decides, once, which memory outputs and gradients take turns at. */
+/* Assign slots to outputs (evaluation) and gradients. */
 void convnet_plan_slots(struct convnet *convnet);
 void convnet_activations(struct model *model, struct arena *arena, int64_t batch, bool training);
 struct convolution_shape convnet_convolution_shape(const struct convnet_node *node, int64_t batch);

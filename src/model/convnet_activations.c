@@ -1,10 +1,10 @@
-/* Convolutional models' memory. In training each node keeps its output for the backward pass;
- * in evaluation outputs take turns at a few slots, as gradients always do: a slot is taken when a
- * node writes it and is free when its last reader is done. */
+/* Activations of convolutional models. In training each node keeps its output for the backward
+ * pass. In evaluation outputs share a few slots, and gradients always do: a slot is allocated when
+ * a node writes it and released after its last reader. */
 #include "model/convnet.h"
 
-/* A free slot of so many elements a sample: the smallest that is large enough, else the largest is
- * made larger. */
+/* Allocate a slot of `size` elements per sample: the smallest free one that is large enough, else
+ * the largest free one, which is enlarged. */
 static int slot_take(struct convnet_slots *slots, int64_t size)
 {
     int best = -1;
@@ -17,8 +17,7 @@ static int slot_take(struct convnet_slots *slots, int64_t size)
             best = s;
     }
     if (best < 0) {
-        ENSURE(slots->count < CONVNET_SLOTS, "a model that needs more than %d slots",
-               CONVNET_SLOTS);
+        ENSURE(slots->count < CONVNET_SLOTS, "a model needs more than %d slots", CONVNET_SLOTS);
         best = slots->count++;
     }
     if (slots->size[best] < size)
@@ -27,7 +26,7 @@ static int slot_take(struct convnet_slots *slots, int64_t size)
     return best;
 }
 
-/* One of the node's readers is done with it. */
+/* Drop one reader's reference to a node's output. */
 static void output_leave(struct convnet *convnet, int *readers, int number)
 {
     if (--readers[number] == 0)
@@ -42,7 +41,7 @@ static void outputs_plan(struct convnet *convnet)
         readers[n] = node->readers;
         if (n == convnet->node_count - 1) /* the logits */
             break;
-        if (node->kind == CONVNET_BATCH_NORM) { /* in place: nobody else reads its convolution */
+        if (node->kind == CONVNET_BATCH_NORM) { /* in place: the only reader of its convolution */
             node->slot = convnet->nodes[node->input].slot;
         } else {
             node->slot = slot_take(&convnet->outputs, convnet_elements(node));
@@ -54,7 +53,8 @@ static void outputs_plan(struct convnet *convnet)
     }
 }
 
-static void gradient_give(struct convnet *convnet, int number, int slot)
+/* Append a slot to those of the node's output gradient. */
+static void gradient_add(struct convnet *convnet, int number, int slot)
 {
     struct convnet_node *node = &convnet->nodes[number];
     node->gradient[node->gradient_count++] = slot;
@@ -63,19 +63,19 @@ static void gradient_give(struct convnet *convnet, int number, int slot)
 static void gradients_plan(struct convnet *convnet)
 {
     struct convnet_slots *slots = &convnet->gradients;
-    gradient_give(convnet, convnet->node_count - 1, -1);
+    gradient_add(convnet, convnet->node_count - 1, -1);
     for (int n = convnet->node_count - 1; n > 0; n--) {
         struct convnet_node *node = &convnet->nodes[n];
         int own = node->gradient[0];
         bool norm = node->kind == CONVNET_BATCH_NORM;
         bool in_place = norm && node->residual == 0;
-        if (norm && node->residual > 0) /* once masked it is the residual's gradient, too */
-            gradient_give(convnet, node->residual, own);
+        if (norm && node->residual > 0) /* after masking, also the residual's gradient */
+            gradient_add(convnet, node->residual, own);
         node->input_gradient = -1;
-        if (node->input > 0) { /* images have none */
+        if (node->input > 0) { /* images need no gradient */
             int64_t size = convnet_elements(&convnet->nodes[node->input]);
             node->input_gradient = in_place ? own : slot_take(slots, size);
-            gradient_give(convnet, node->input, node->input_gradient);
+            gradient_add(convnet, node->input, node->input_gradient);
         }
         if (own >= 0 && !norm)
             slots->busy[own] = false;
@@ -95,22 +95,6 @@ static void *take(struct arena *arena, int64_t elements, size_t size)
     return arena_take(arena, MEMORY_ACTIVATIONS, (size_t)elements * size);
 }
 
-static void slots_allocate(struct convnet_slots *slots, struct arena *arena, int64_t batch,
-                           size_t size)
-{
-    for (int s = 0; s < slots->count; s++)
-        slots->memory[s] = take(arena, batch * slots->size[s], size);
-}
-
-static int64_t most_channels(const struct convnet *convnet)
-{
-    int64_t most = 0;
-    for (int n = 0; n < convnet->node_count; n++)
-        if (convnet->nodes[n].kind == CONVNET_BATCH_NORM && convnet->nodes[n].channels > most)
-            most = convnet->nodes[n].channels;
-    return most;
-}
-
 static void node_allocate(struct convnet *convnet, struct convnet_node *node, struct arena *arena,
                           int64_t batch)
 {
@@ -124,34 +108,32 @@ static void node_allocate(struct convnet *convnet, struct convnet_node *node, st
     node->sums = take(arena, 2 * node->channels + 1, sizeof *node->sums);
 }
 
-static size_t workspace_bytes(const struct convnet *convnet, int64_t batch)
-{
-    struct device *device = convnet->model.device;
-    size_t most = 0;
-    for (int n = 0; n < convnet->node_count; n++) {
-        if (convnet->nodes[n].kind != CONVNET_CONVOLUTION)
-            continue;
-        const struct convolution_shape shape = convnet_convolution_shape(&convnet->nodes[n], batch);
-        size_t bytes =
-            device->backend->convolution_workspace(device, convnet->model.compute, &shape);
-        if (bytes > most)
-            most = bytes;
-    }
-    return most;
-}
-
 void convnet_activations(struct model *model, struct arena *arena, int64_t batch, bool training)
 {
     struct convnet *convnet = (struct convnet *)model;
-    int64_t channels = most_channels(convnet);
+    struct convnet_slots *slots = training ? &convnet->gradients : &convnet->outputs;
+    int64_t channels = 0; /* most of any norm */
+    size_t workspace = 0;
+    for (int n = 0; n < convnet->node_count; n++) {
+        const struct convnet_node *node = &convnet->nodes[n];
+        if (node->kind == CONVNET_BATCH_NORM && node->channels > channels)
+            channels = node->channels;
+        if (node->kind != CONVNET_CONVOLUTION)
+            continue;
+        const struct convolution_shape shape = convnet_convolution_shape(node, batch);
+        size_t bytes =
+            model->device->backend->convolution_workspace(model->device, model->compute, &shape);
+        if (bytes > workspace)
+            workspace = bytes;
+    }
     for (int n = 0; training && n < convnet->node_count - 1; n++) {
         arena_for_unit(arena, convnet->nodes[n].unit);
         node_allocate(convnet, &convnet->nodes[n], arena, batch);
     }
     arena_for_all(arena);
-    slots_allocate(training ? &convnet->gradients : &convnet->outputs, arena, batch,
-                   type_size(model->compute));
+    for (int s = 0; s < slots->count; s++)
+        slots->memory[s] = take(arena, batch * slots->size[s], type_size(model->compute));
     convnet->statistics = take(arena, training ? 0 : 3 * channels, sizeof(float));
     convnet->sums = take(arena, training ? 2 * channels + 1 : 0, sizeof(double));
-    convnet->workspace = take(arena, (int64_t)workspace_bytes(convnet, batch), 1);
+    convnet->workspace = take(arena, (int64_t)workspace, 1);
 }

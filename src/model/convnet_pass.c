@@ -1,6 +1,5 @@
-/* Convolutional models' forward and backward pass, node by node, as operations of the device. The
- * gradient of a node's output comes from one reader or two, each of which wrote its own; the node
- * adds them. Where a relu came before a norm nothing masks: norms have theirs behind them. */
+/* Forward and backward pass of convolutional models, node by node. Each reader of a node's output
+ * writes its gradient to a slot of its own; the node adds them up if it has two readers. */
 #include "model/convnet.h"
 
 static const float norm_epsilon = 1e-5f; /* torch's */
@@ -17,7 +16,7 @@ static float *parameter_gradient(const struct convnet_node *node, const struct m
     return flat_gradient(pass->flat, node->unit, node->parameters + which);
 }
 
-/* What a node wrote in the forward pass. */
+/* A node's output. */
 static void *output_of(const struct convnet *convnet, const struct model_pass *pass, int number)
 {
     const struct convnet_node *node = &convnet->nodes[number];
@@ -31,17 +30,12 @@ static void *gradient_memory(const struct convnet *convnet, const struct model_p
     return slot < 0 ? pass->logits : convnet->gradients.memory[slot];
 }
 
-/* Where the gradient of the node's input goes; NULL: nothing below needs it. */
+/* The gradient of the node's input, or NULL if no lower unit is trained. */
 static void *input_gradient(const struct convnet *convnet, const struct model_pass *pass,
                             const struct convnet_node *node)
 {
     bool needed = node->input > 0 && convnet->nodes[node->input].unit >= convnet->first_trainable;
     return needed ? gradient_memory(convnet, pass, node->input_gradient) : NULL;
-}
-
-static int64_t rows_of(const struct convnet_node *node, int64_t batch)
-{
-    return batch * node->height * node->width;
 }
 
 static void convolution_forward(const struct convnet *convnet, const struct model_pass *pass,
@@ -80,8 +74,8 @@ static void norm_forward(const struct convnet *convnet, const struct model_pass 
                          const struct convnet_node *node, const void *x, void *y)
 {
     const struct device_backend *backend = convnet->model.device->backend;
-    int64_t rows = rows_of(node, pass->batch);
-    bool follows = pass->training && !node->frozen;
+    int64_t rows = pass->batch * node->height * node->width;
+    bool follows = pass->training && !node->frozen; /* update the running statistics */
     const struct batch_norm_sums sums = {.type = convnet->model.compute,
                                          .rows = rows,
                                          .channels = node->channels,
@@ -114,9 +108,9 @@ static void norm_backward(const struct convnet *convnet, const struct model_pass
                           const struct convnet_node *node, const void *x, void *dy)
 {
     const struct device_backend *backend = convnet->model.device->backend;
-    int64_t rows = rows_of(node, pass->batch);
+    int64_t rows = pass->batch * node->height * node->width;
     int number = (int)(node - convnet->nodes);
-    bool computes = node->relu && node->residual == 0; /* the relu's mask */
+    bool computes = node->relu && node->residual == 0; /* recompute the relu's mask from x */
     const struct batch_norm_backward_sums sums = {
         .type = convnet->model.compute,
         .rows = rows,
@@ -217,9 +211,9 @@ static void mean_pool_backward(const struct convnet *convnet, const struct model
         convnet->model.device->backend->pool_backward(pass->stream, &args);
 }
 
-/* Of each sample's [rows, columns]. */
-static void turn(const struct convnet *convnet, const struct model_pass *pass, int64_t rows,
-                 int64_t columns, const void *x, void *y)
+/* Transpose [rows, columns] of each sample. */
+static void transpose(const struct convnet *convnet, const struct model_pass *pass, int64_t rows,
+                      int64_t columns, const void *x, void *y)
 {
     const struct transpose args = {.type = convnet->model.compute,
                                    .batch = pass->batch,
@@ -275,7 +269,7 @@ static void node_forward(const struct convnet *convnet, const struct model_pass 
     void *y = output_of(convnet, pass, number);
     switch (node->kind) {
     case CONVNET_IMAGES:
-        turn(convnet, pass, node->channels, pixels, x, y);
+        transpose(convnet, pass, node->channels, pixels, x, y);
         break;
     case CONVNET_CONVOLUTION:
         convolution_forward(convnet, pass, node, x, y);
@@ -290,7 +284,7 @@ static void node_forward(const struct convnet *convnet, const struct model_pass 
         mean_pool_forward(convnet, pass, node, x, y);
         break;
     case CONVNET_FLATTEN:
-        turn(convnet, pass, pixels, node->in, x, y);
+        transpose(convnet, pass, pixels, node->in, x, y);
         break;
     case CONVNET_LINEAR:
         linear_forward(convnet, pass, node, x, y);
@@ -319,8 +313,8 @@ static void node_backward(const struct convnet *convnet, const struct model_pass
         mean_pool_backward(convnet, pass, node, dy);
         break;
     case CONVNET_FLATTEN:
-        turn(convnet, pass, node->in, node->in_height * node->in_width, dy,
-             input_gradient(convnet, pass, node));
+        transpose(convnet, pass, node->in, node->in_height * node->in_width, dy,
+                  input_gradient(convnet, pass, node));
         break;
     case CONVNET_LINEAR:
         linear_backward(convnet, pass, node, x, dy);

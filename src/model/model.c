@@ -1,5 +1,5 @@
-/* What holds for models of every kind: what the options of training say of their tensors, counts,
- * and the summary that is printed at the start. */
+/* Functions for models of every kind: options that apply to their tensors, parameter counts, and
+ * the summary that is logged at the start. */
 #include "model/model.h"
 
 #include <math.h>
@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "model/registry.h"
 
-/* Tensors begin at multiples of this many elements, so that vector loads are aligned. */
+/* Tensors begin at multiples of this number of elements, which aligns vector loads. */
 enum { TENSOR_ALIGNMENT = 16 };
 
 void model_close(struct model *model)
@@ -17,8 +18,45 @@ void model_close(struct model *model)
         model->type->close(model);
 }
 
-/* Is this tensor named by one item of optim.freeze: its unit, or the beginning of its name up to a
- * dot? */
+struct model *model_open(const struct options *options, struct device *device,
+                         enum data_type compute, struct error *error)
+{
+    const char *name = options->model.name;
+    const struct model_entry *entry = registry_find(name);
+    if (entry == NULL) {
+        const char *nearest = options_nearest(name, model_names());
+        error_set(error, ERROR_USAGE,
+                  "model.name=%s is no known model%s%s%s: `vittrain --help model` lists them", name,
+                  nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
+                  nearest != NULL ? "?" : "");
+        return NULL;
+    }
+    struct model *model = entry->type->open(entry, options, device, compute, error);
+    if (model == NULL)
+        return NULL;
+    model->mean = entry->mean;
+    model->std = entry->std;
+    if (model_apply_options(model, options, error))
+        return model;
+    model_close(model);
+    return NULL;
+}
+
+void model_override(int64_t *field, int64_t option)
+{
+    if (option > 0)
+        *field = option;
+}
+
+bool model_refuse_option(const struct options *options, const char *key, const char *kind,
+                         struct error *error)
+{
+    return error_set(error, ERROR_USAGE, "%s is for %s, and model.name=%s is none: leave it out",
+                     key, kind, options->model.name);
+}
+
+/* True if the item of optim.freeze is the tensor's unit, its name, or a prefix of its name that
+ * ends before a dot. */
 static bool name_matches(const char *item, size_t length, const struct unit *unit,
                          const struct unit_tensor *tensor)
 {
@@ -28,28 +66,21 @@ static bool name_matches(const char *item, size_t length, const struct unit *uni
            (tensor->name[length] == '\0' || tensor->name[length] == '.');
 }
 
-/* Freezes what one item names; false when it names nothing. */
-static bool freeze_item(struct model *model, const char *item, size_t length)
-{
-    bool found = false;
-    for (int u = 0; u < model->unit_count; u++) {
-        struct unit *unit = &model->units[u];
-        for (int t = 0; t < unit->tensor_count; t++) {
-            if (!name_matches(item, length, unit, &unit->tensors[t]))
-                continue;
-            unit->tensors[t].trainable = false;
-            found = true;
-        }
-    }
-    return found;
-}
-
 static bool freeze_list(struct model *model, const char *list, struct error *error)
 {
     while (*list != '\0') {
         list += strspn(list, ", ");
         size_t length = strcspn(list, ", ");
-        if (length > 0 && !freeze_item(model, list, length))
+        bool found = length == 0;
+        for (int u = 0; u < model->unit_count; u++) {
+            struct unit *unit = &model->units[u];
+            for (int t = 0; length > 0 && t < unit->tensor_count; t++)
+                if (name_matches(list, length, unit, &unit->tensors[t])) {
+                    unit->tensors[t].trainable = false;
+                    found = true;
+                }
+        }
+        if (!found)
             return error_set(error, ERROR_USAGE,
                              "optim.freeze: the model has no unit or tensor \"%.*s\": units are "
                              "%s, ..., %s",
@@ -60,7 +91,8 @@ static bool freeze_list(struct model *model, const char *list, struct error *err
     return true;
 }
 
-/* Operations compute both gradients of a norm or neither. A weight of one dimension is a norm's. */
+/* Weight and bias of a norm must both be frozen or both be trainable, since the device operations
+ * compute both gradients or neither. Only norms have a weight of one dimension. */
 static bool norms_check(const struct model *model, struct error *error)
 {
     for (int u = 0; u < model->unit_count; u++)
@@ -80,8 +112,9 @@ static bool norms_check(const struct model *model, struct error *error)
 
 bool model_apply_options(struct model *model, const struct options *options, struct error *error)
 {
-    bool any_trainable = false;
     model->recompute = options->train.checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK;
+    if (model->recompute && !model->type->recomputes)
+        return model_refuse_option(options, "train.checkpoint_activations=block", "ViTs", error);
     for (int u = 0; u < model->unit_count; u++) {
         struct unit *unit = &model->units[u];
         int from_top = model->unit_count - 1 - unit->depth;
@@ -94,11 +127,7 @@ bool model_apply_options(struct model *model, const struct options *options, str
     }
     if (!freeze_list(model, options->optim.freeze, error) || !norms_check(model, error))
         return false;
-    for (int u = 0; u < model->unit_count; u++)
-        for (int t = 0; t < model->units[u].tensor_count; t++)
-            any_trainable = any_trainable || (model->units[u].tensors[t].trainable &&
-                                              model->units[u].tensors[t].kind == TENSOR_PARAMETER);
-    if (!any_trainable)
+    if (model_trainable_count(model) == 0)
         return error_set(error, ERROR_USAGE,
                          "optim.freeze=%s leaves nothing to train: name fewer units",
                          options->optim.freeze);
@@ -127,22 +156,24 @@ struct unit_tensor *unit_add_tensor(struct unit *unit, uint32_t *next_index, con
     return tensor;
 }
 
-int64_t unit_parameter_count(const struct unit *unit)
+/* Parameters of a unit; only those that are trained if `trainable`. */
+static int64_t parameters_count(const struct unit *unit, bool trainable)
 {
     int64_t count = 0;
     for (int t = 0; t < unit->tensor_count; t++)
-        if (unit->tensors[t].kind == TENSOR_PARAMETER)
+        if (unit->tensors[t].kind == TENSOR_PARAMETER && (unit->tensors[t].trainable || !trainable))
             count += unit->tensors[t].count;
     return count;
 }
 
+int64_t unit_parameter_count(const struct unit *unit)
+{
+    return parameters_count(unit, false);
+}
+
 int64_t unit_trainable_count(const struct unit *unit)
 {
-    int64_t count = 0;
-    for (int t = 0; t < unit->tensor_count; t++)
-        if (unit->tensors[t].kind == TENSOR_PARAMETER && unit->tensors[t].trainable)
-            count += unit->tensors[t].count;
-    return count;
+    return parameters_count(unit, true);
 }
 
 int64_t model_parameter_count(const struct model *model)
@@ -170,38 +201,29 @@ int model_first_trainable(const struct model *model)
     return model->unit_count;
 }
 
-/* "2 x [576, 192], ..." would not fit a line: tensors are counted, the largest is shown. */
-static void unit_print(const struct unit *unit)
-{
-    int64_t count = 0, trainable = 0;
-    const struct unit_tensor *largest = &unit->tensors[0];
-    for (int t = 0; t < unit->tensor_count; t++) {
-        const struct unit_tensor *tensor = &unit->tensors[t];
-        if (tensor->kind == TENSOR_STATE)
-            continue;
-        count += tensor->count;
-        trainable += tensor->trainable ? tensor->count : 0;
-        if (tensor->count > largest->count)
-            largest = tensor;
-    }
-    char shape[64] = "";
-    for (int d = 0; d < largest->dimensions; d++) {
-        size_t used = strlen(shape);
-        snprintf(shape + used, sizeof shape - used, "%s%lld", d > 0 ? "x" : "",
-                 (long long)largest->shape[d]);
-    }
-    log_info("  %-10s %7d %12lld %9.2f   %s [%s]%s", unit->name, unit->tensor_count,
-             (long long)count, (double)count * 4 / 1e6, largest->name, shape,
-             trainable == 0      ? ", frozen"
-             : trainable < count ? ", partly frozen"
-                                 : "");
-}
-
 void model_print_summary(const struct model *model)
 {
     log_info("  unit       tensors   parameters   MB fp32   largest tensor");
-    for (int u = 0; u < model->unit_count; u++)
-        unit_print(&model->units[u]);
+    for (int u = 0; u < model->unit_count; u++) {
+        const struct unit *unit = &model->units[u];
+        int64_t count = unit_parameter_count(unit), trainable = unit_trainable_count(unit);
+        const struct unit_tensor *largest = &unit->tensors[0];
+        for (int t = 0; t < unit->tensor_count; t++)
+            if (unit->tensors[t].kind == TENSOR_PARAMETER &&
+                unit->tensors[t].count > largest->count)
+                largest = &unit->tensors[t];
+        char shape[64] = "";
+        for (int d = 0; d < largest->dimensions; d++) {
+            size_t used = strlen(shape);
+            snprintf(shape + used, sizeof shape - used, "%s%lld", d > 0 ? "x" : "",
+                     (long long)largest->shape[d]);
+        }
+        log_info("  %-10s %7d %12lld %9.2f   %s [%s]%s", unit->name, unit->tensor_count,
+                 (long long)count, (double)count * 4 / 1e6, largest->name, shape,
+                 trainable == 0      ? ", frozen"
+                 : trainable < count ? ", partly frozen"
+                                     : "");
+    }
     int64_t total = model_parameter_count(model);
     log_info("  total              %12lld %9.2f   %.2f GFLOP an image and step", (long long)total,
              (double)total * 4 / 1e6, model->flops_per_image / 1e9);

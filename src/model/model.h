@@ -1,5 +1,5 @@
-/* What a model is to the step: a list of units, each of which can be run forward and backward when
- * its weights are whole. The model owns its activations; it knows nothing of ranks. */
+/* A model as the training step sees it: a list of units, each of which runs forward and backward
+ * while its weights are gathered. The model owns its activations and does not know about ranks. */
 #ifndef VITTRAIN_MODEL_MODEL_H
 #define VITTRAIN_MODEL_MODEL_H
 
@@ -10,37 +10,55 @@
 #include "mesh/unit.h"
 
 struct model;
+struct model_entry;
 
 enum model_loss { LOSS_CROSS_ENTROPY, LOSS_SQUARED_ERROR };
 
-/* What one batch's pass needs to know. */
+/* Arguments of one forward or backward pass over a micro-batch. */
 struct model_pass {
     struct stream *stream;
     const struct flat_model *flat;
     int64_t batch; /* samples, may be 0 */
-    bool training; /* dropout on, activations kept for backward */
-    /* What this rank's batch weighs in the running statistics of norms: flat_running_weight, and of
-     * norms that do not look at other ranks' samples that times this rank's share of all. */
+    bool training; /* apply dropout, keep activations for backward */
+    /* Weight of this rank's batch in the running statistics: flat_running_weight; for norms that
+     * are not synchronised, multiplied by this rank's share of the samples. */
     double running_weight;
     uint64_t seed;
-    const struct step_params *place; /* device: keys dropout; not read unless training */
-    const void *images;              /* [batch, channels, image, image] compute type */
-    void *logits; /* [batch, classes] compute type: forward writes, backward reads the gradient
-                     from it */
+    const struct step_params *place; /* device memory: keys dropout; read only in training */
+    const void *images;              /* [batch, channels, image, image], compute type */
+    void *logits; /* [batch, classes], compute type: written by forward; holds their gradient for
+                     backward */
 };
 
+/* The functions of one kind of model. Pointers may not be NULL unless noted. */
 struct model_type {
     const char *name;
-    /* Takes from the options what is this kind's affair, after tensors know whether they are
-     * frozen. NULL: nothing. */
+    bool recomputes; /* supports train.checkpoint_activations=block */
+    /* Describes the units of a registered model, with the entry's default shape overridden by the
+     * options. Allocates no device memory. device is NULL if the model is only described. Returns
+     * NULL and sets the error if the shape is invalid or an option does not apply. */
+    struct model *(*open)(const struct model_entry *entry, const struct options *options,
+                          struct device *device, enum data_type compute, struct error *error);
+    /* Reads the options that depend on which tensors are frozen. May be NULL. */
     bool (*configure)(struct model *model, const struct options *options, struct error *error);
+    /* Takes all activation memory from the arena, for batches of at most `batch` samples. Called
+     * once to measure and once to allocate. */
     void (*activations)(struct model *model, struct arena *arena, int64_t batch, bool training);
+    /* Queue the operations of one unit on pass->stream. */
     void (*forward)(struct model *model, const struct model_pass *pass, int unit);
     void (*backward)(struct model *model, const struct model_pass *pass, int unit);
-    /* What a unit's last forward pass in training gave, in the compute type, and how many elements;
-     * NULL where it is not kept. To find where values that are not finite began. */
+    /* Returns a unit's output of the last forward pass in training (compute type, *count elements),
+     * or NULL if it was not kept. Used to locate non-finite values. */
     const void *(*output)(const struct model *model, int unit, int64_t *count);
     void (*close)(struct model *model);
+};
+
+/* A name in the registry (registry.c). */
+struct model_entry {
+    const char *name; /* value of model.name */
+    const struct model_type *type;
+    const void *shape;     /* default shape; its type depends on type->open */
+    float mean[3], std[3]; /* default normalisation of the images */
 };
 
 struct model {
@@ -52,46 +70,47 @@ struct model {
     int64_t image, channels, classes;
     enum model_loss loss;
     const float *mean, *std; /* [3], of the registry's entry */
-    double flops_per_image;  /* products only, forward + backward; none counted twice */
-    bool recompute;          /* a block keeps its output only, backward computes the rest anew */
-    bool batch_norms;        /* there are norms over the samples of a piece of the batch */
-    bool local_norms;        /* there are norms that see the samples of their own rank only */
+    double flops_per_image;  /* of matrix products, forward and backward, without recomputation */
+    bool recompute;   /* keep only the output of a block and recompute the rest in backward */
+    bool batch_norms; /* has batch norms */
+    bool local_norms; /* has batch norms whose statistics are not synchronised over ranks */
 };
 
-/* A model by its registry name with the options' overrides of its shape; describes the units, takes
- * no memory. Unknown names: the error names the nearest. */
+/* Open the registered model options->model.name and apply the options to it. Only describes the
+ * units; allocates no device memory. Returns NULL and sets the error if the name is unknown or an
+ * option does not apply; the caller closes the model. */
 struct model *model_open(const struct options *options, struct device *device,
                          enum data_type compute, struct error *error);
 
-/* Sets what the options of training say: decay, layer-wise rate, frozen units, recomputation. */
+/* Set weight decay, layer-wise learning rates, frozen tensors and recomputation from the options.
+ * model_open has done so already. */
 bool model_apply_options(struct model *model, const struct options *options, struct error *error);
 
 void model_close(struct model *model);
 
-/* Numbers that are learned; those of them that this run trains. */
+/* Number of parameters, without running statistics; `trainable`: without frozen tensors. */
 int64_t unit_parameter_count(const struct unit *unit);
 int64_t unit_trainable_count(const struct unit *unit);
 int64_t model_parameter_count(const struct model *model);
 int64_t model_trainable_count(const struct model *model);
 
-/* The lowest unit with something to train: backward passes end there. */
+/* The lowest unit with a trainable tensor, at which backward passes end. */
 int model_first_trainable(const struct model *model);
 
-/* Describes one more tensor behind the last: a parameter that starts at zero, decays and is
- * trained, numbered *next_index. The unit has memory for it. */
+/* Append a tensor to a unit: by default a parameter that starts at zero, decays and is trainable.
+ * unit->tensors must have room for it. Increments *next_index, the tensor's number in the model. */
 struct unit_tensor *unit_add_tensor(struct unit *unit, uint32_t *next_index, const char *name,
                                     int dimensions, const int64_t *shape);
 
-/* The table of units: name, tensors, parameters, MB. */
+/* Log the table of units: name, tensors, parameters, MB. */
 void model_print_summary(const struct model *model);
 
-/* Is the model of this name a Vision Transformer? */
-bool model_is_vit(const char *name);
+/* Replace a field of a shape by an option, if the option is set (value > 0). */
+void model_override(int64_t *field, int64_t option);
 
-/* Does train.checkpoint_activations=block exist for the model of this name? */
-bool model_recomputes(const char *name);
-
-/* The registry's names, NULL at the end. */
-const char *const *model_names(void);
+/* Set the error for an option that is meant for another `kind` of model, such as "ViTs". Returns
+ * false. */
+bool model_refuse_option(const struct options *options, const char *key, const char *kind,
+                         struct error *error);
 
 #endif

@@ -1,18 +1,17 @@
 /* Residual networks (He et al. 2016): torchvision's, with the stride of a bottleneck in its 3x3
- * convolution, and the reference's CNN-B, a ResNet-18 whose stem leaves images of 32 pixels as
- * large as they are. A unit is the stem, a block, or the head. */
+ * convolution, and the reference's CNN-B, a ResNet-18 for 32 x 32 images whose stem does not
+ * downsample. A unit is the stem, a block, or the head. */
 #include <stdio.h>
 
 #include "model/convnet.h"
 
-/* Where a family's models differ besides the numbers of blocks. */
 struct resnet {
     struct convnet *convnet;
     const struct convnet_shape *shape;
-    const char *shortcut; /* what the two nodes of a block's projection are called: "%s.%s.0" */
+    const char *shortcut; /* name of a block's projection: BLOCK.shortcut.0 and .1 */
 };
 
-/* A convolution and its norm, without bias; names follow the unit's. */
+/* A convolution without bias and its batch norm. */
 static int convolution_and_norm(struct convnet *convnet, const char *convolution, const char *norm,
                                 struct convnet_node node, int residual, bool relu)
 {
@@ -27,7 +26,7 @@ static int convolution_and_norm(struct convnet *convnet, const char *convolution
                                                        .relu = relu});
 }
 
-/* Number `number` of a block's convolutions: conv1 and bn1, ... */
+/* Convolution number `number` of a block: conv1 and bn1, ... */
 static int block_convolution(const struct resnet *resnet, const char *block, int number,
                              struct convnet_node node, int residual)
 {
@@ -38,8 +37,7 @@ static int block_convolution(const struct resnet *resnet, const char *block, int
     return convolution_and_norm(resnet->convnet, convolution, norm, node, residual, true);
 }
 
-/* What is added to the block's branch: its input, by a convolution of 1x1 where the shape changes.
- */
+/* The residual of a block: its input, or a 1x1 convolution of it if the shape changes. */
 static int block_shortcut(const struct resnet *resnet, const char *block, int input,
                           int64_t channels, int64_t stride)
 {
@@ -90,7 +88,7 @@ static void stages_and_head(const struct resnet *resnet, int node)
                                                         .channels = shape->classes});
 }
 
-void cnn_b_describe(struct convnet *convnet, const struct convnet_shape *shape)
+static void cnn_b_describe(struct convnet *convnet, const struct convnet_shape *shape)
 {
     const struct resnet resnet = {convnet, shape, "shortcut"};
     convnet_unit(convnet, "stem");
@@ -99,7 +97,7 @@ void cnn_b_describe(struct convnet *convnet, const struct convnet_shape *shape)
     stages_and_head(&resnet, convolution_and_norm(convnet, "conv1", "bn1", first, 0, true));
 }
 
-void resnet_describe(struct convnet *convnet, const struct convnet_shape *shape)
+static void resnet_describe(struct convnet *convnet, const struct convnet_shape *shape)
 {
     const struct resnet resnet = {convnet, shape, "downsample"};
     convnet_unit(convnet, "stem");
@@ -112,3 +110,34 @@ void resnet_describe(struct convnet *convnet, const struct convnet_shape *shape)
             .kind = CONVNET_MAX_POOL, .input = node, .kernel = 3, .stride = 2, .padding = 1});
     stages_and_head(&resnet, node);
 }
+
+#define RESNET(name_, bottleneck_, ...)                                                            \
+    {                                                                                              \
+        .name = name_, .type = &convnet_type, .mean = {0.485f, 0.456f, 0.406f},                    \
+        .std = {0.229f, 0.224f, 0.225f}, .shape = &(const struct convnet_shape)                    \
+        {                                                                                          \
+            .describe = resnet_describe, .image = 224, .channels = 3, .classes = 1000,             \
+            .width = 64, .bottleneck = bottleneck_, .blocks = {                                    \
+                __VA_ARGS__                                                                        \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+const struct model_entry resnet_models[] = {
+    {.name = "cnn_b",
+     .type = &convnet_type,
+     .shape = &(const struct convnet_shape){.describe = cnn_b_describe,
+                                            .image = 32,
+                                            .channels = 3,
+                                            .classes = 10,
+                                            .width = 64,
+                                            .blocks = {2, 2, 2, 2}},
+     .mean = {0.5f, 0.5f, 0.5f},
+     .std = {0.5f, 0.5f, 0.5f}},
+    RESNET("resnet18", false, 2, 2, 2, 2),
+    RESNET("resnet34", false, 3, 4, 6, 3),
+    RESNET("resnet50", true, 3, 4, 6, 3),
+    RESNET("resnet101", true, 3, 4, 23, 3),
+    RESNET("resnet152", true, 3, 8, 36, 3),
+    {.name = NULL},
+};

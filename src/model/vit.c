@@ -1,5 +1,6 @@
-/* The vision transformer's table of tensors: one unit for the stem, one for each block, one for the
- * head. The table drives allocation, initial values, checkpoint and the names in safetensors. */
+/* Registered Vision Transformers and their tensors: one unit for the stem, one for each block, one
+ * for the head. The list of tensors drives allocation, initialisation, checkpoints and the names in
+ * safetensors files. */
 #include "model/vit.h"
 
 #include <math.h>
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How the tensors of a unit are added one after another. */
+/* Appends the tensors of a unit. */
 struct unit_builder {
     struct unit *unit;
     int *slot;
@@ -21,7 +22,7 @@ static struct unit_tensor *tensor_add(struct unit_builder *builder, enum vit_ten
     return unit_add_tensor(builder->unit, builder->next_index, name, dimensions, shape);
 }
 
-/* Weight and bias of a product; `bias` false: none. */
+/* Weight and, if `bias`, bias of a linear layer. */
 static void linear_add(struct unit_builder *builder, enum vit_tensor weight, const char *prefix,
                        int64_t out, int64_t in, bool bias)
 {
@@ -52,8 +53,8 @@ static void norm_add(struct unit_builder *builder, enum vit_tensor weight, const
     tensor->decay = false;
 }
 
-/* The patch embedding is a convolution in timm: its shape, and torch's start of a convolution
- * (uniform within 1 / sqrt(fan in)), unless the reference's is asked for. */
+/* The patch embedding has the shape and initialisation of a torch convolution, as in timm: uniform
+ * within 1 / sqrt(fan in). */
 static void patch_embedding_add(struct unit_builder *builder, const struct vit_shape *shape)
 {
     const int64_t weight_shape[] = {shape->dim, shape->channels, shape->patch, shape->patch};
@@ -155,7 +156,6 @@ static bool shape_check(const struct vit_shape *shape, struct error *error)
     return true;
 }
 
-/* device is NULL where a model is only described. */
 static bool attention_check(const struct vit *vit, struct device *device, struct error *error)
 {
     if (device == NULL ||
@@ -170,9 +170,8 @@ static bool attention_check(const struct vit *vit, struct device *device, struct
                      (long long)vit->shape.patch, (long long)(vit->shape.dim / vit->shape.heads));
 }
 
-/* Multiplications and additions of the model's products, forward and twice as many backward (the
- * stem needs no gradient of its input). The usual count: what the last block leaves out is in it.
- */
+/* FLOPs of the matrix products, forward and twice as many backward; the stem needs no gradient of
+ * its input. The tokens that the last block skips are counted, as is usual. */
 static double flops_per_image(const struct vit *vit)
 {
     const struct vit_shape *shape = &vit->shape;
@@ -195,24 +194,94 @@ static void vit_close(struct model *model)
     free(vit);
 }
 
-static bool vit_configure(struct model *model, const struct options *options, struct error *error)
+static struct model *vit_open_entry(const struct model_entry *entry, const struct options *options,
+                                    struct device *device, enum data_type compute,
+                                    struct error *error)
 {
-    (void)model;
-    if (options->model.sync_bn == SWITCH_AUTO)
-        return true;
-    return error_set(error, ERROR_USAGE,
-                     "model.sync_bn is for models with batch norm, and model.name=%s has none: "
-                     "leave it out",
-                     options->model.name);
+    struct vit_shape shape = *(const struct vit_shape *)entry->shape;
+    double ratio = options->model.mlp_ratio > 0 ? options->model.mlp_ratio
+                                                : (double)shape.hidden / (double)shape.dim;
+    if (options->model.width > 0) {
+        model_refuse_option(options, "model.width", "ResNets", error);
+        return NULL;
+    }
+    if (options->model.sync_bn != SWITCH_AUTO) {
+        error_set(error, ERROR_USAGE,
+                  "model.sync_bn is for models with batch norm, and model.name=%s has none: leave "
+                  "it out",
+                  options->model.name);
+        return NULL;
+    }
+    model_override(&shape.image, options->model.image);
+    model_override(&shape.channels, options->model.channels);
+    model_override(&shape.patch, options->model.patch);
+    model_override(&shape.dim, options->model.dim);
+    model_override(&shape.depth, options->model.depth);
+    model_override(&shape.heads, options->model.heads);
+    model_override(&shape.classes, options->model.classes);
+    shape.hidden = llround(ratio * (double)shape.dim);
+    if (options->model.dropout >= 0)
+        shape.dropout = options->model.dropout;
+    if (options->model.drop_path >= 0)
+        shape.drop_path = options->model.drop_path;
+    if (options->model.qkv_bias != SWITCH_AUTO)
+        shape.qkv_bias = options->model.qkv_bias == SWITCH_ON;
+    if (options->model.class_token != SWITCH_AUTO)
+        shape.class_token = options->model.class_token == SWITCH_ON;
+    if (options->model.embed_norm != SWITCH_AUTO)
+        shape.embed_norm = options->model.embed_norm == SWITCH_ON;
+    if (options->model.pool != POOL_AUTO)
+        shape.pool_mean = options->model.pool == POOL_MEAN;
+    return vit_open(&shape, device, compute, error);
 }
 
 static const struct model_type vit_type = {.name = "vit",
-                                           .configure = vit_configure,
+                                           .recomputes = true,
+                                           .open = vit_open_entry,
                                            .activations = vit_activations,
                                            .forward = vit_forward,
                                            .backward = vit_backward,
                                            .output = vit_output,
                                            .close = vit_close};
+
+/* timm's plain ViTs for 224 x 224 images: biases everywhere, epsilon 1e-6. */
+#define VIT(name_, patch_, dim_, heads_)                                                           \
+    {                                                                                              \
+        .name = name_, .type = &vit_type, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.5f, 0.5f, 0.5f},   \
+        .shape = &(const struct vit_shape)                                                         \
+        {                                                                                          \
+            .image = 224, .channels = 3, .patch = patch_, .dim = dim_, .depth = 12,                \
+            .heads = heads_, .hidden = 4 * dim_, .classes = 1000, .qkv_bias = true,                \
+            .class_token = true, .norm_epsilon = 1e-6f                                             \
+        }                                                                                          \
+    }
+
+const struct model_entry vit_models[] = {
+    {.name = "vit_cifar",
+     .type = &vit_type,
+     .shape = &(const struct vit_shape){.image = 32,
+                                        .channels = 3,
+                                        .patch = 4,
+                                        .dim = 192,
+                                        .depth = 6,
+                                        .heads = 3,
+                                        .hidden = 768,
+                                        .classes = 10,
+                                        .dropout = 0.1,
+                                        .drop_path = 0.1,
+                                        .class_token = true,
+                                        .embed_norm = true,
+                                        .norm_epsilon = 1e-5f,
+                                        .reference = true},
+     .mean = {0.5f, 0.5f, 0.5f},
+     .std = {0.5f, 0.5f, 0.5f}},
+    VIT("vit_tiny_patch16_224", 16, 192, 3),
+    VIT("vit_small_patch16_224", 16, 384, 6),
+    VIT("vit_small_patch32_224", 32, 384, 6),
+    VIT("vit_base_patch16_224", 16, 768, 12),
+    VIT("vit_base_patch32_224", 32, 768, 12),
+    {.name = NULL},
+};
 
 struct model *vit_open(const struct vit_shape *shape, struct device *device, enum data_type compute,
                        struct error *error)

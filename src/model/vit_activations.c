@@ -1,6 +1,6 @@
-/* The vision transformer's activations: what lies in memory between a unit's forward and backward
- * pass. In training each block has a set of its own; where only a block's output is kept
- * (model.recompute, and in evaluation) all blocks take turns at one set. */
+/* Activations of the Vision Transformer: memory that is written in a unit's forward pass and read
+ * in its backward pass. In training each block has its own set. With model.recompute and in
+ * evaluation all blocks share one set. */
 #include "model/vit.h"
 
 int64_t vit_tokens_after(const struct vit *vit, int unit)
@@ -14,7 +14,7 @@ static void *take(struct arena *arena, int64_t elements, size_t size)
     return arena_take(arena, MEMORY_ACTIVATIONS, (size_t)elements * size);
 }
 
-/* All but the output. `kept`: tokens of a sample that are computed behind the attention. */
+/* All activations of a block except its output. `kept`: tokens per sample after the attention. */
 static void block_take_inner(const struct vit *vit, struct vit_block *block, struct arena *arena,
                              int64_t batch, int64_t kept, bool training)
 {
@@ -37,8 +37,7 @@ static void block_take_inner(const struct vit *vit, struct vit_block *block, str
     block->rstd2 = take(arena, kept_rows, sizeof(float));
 }
 
-/* Only the last block computes fewer tokens than the others, so what the first one needs is enough
- * for all. */
+/* If blocks share activations, they share those of the first block: no block has more tokens. */
 static void blocks_take(struct vit *vit, struct arena *arena, int64_t batch, bool training)
 {
     const struct vit_shape *shape = &vit->shape;

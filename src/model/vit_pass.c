@@ -1,15 +1,15 @@
-/* The vision transformer's forward and backward pass, unit by unit, as operations of the device.
- * x flows from block to block; each block keeps what its backward needs, or computes it anew there
- * (model.recompute). The order of a block:
+/* Forward and backward pass of the Vision Transformer, unit by unit. Each block keeps the
+ * activations that its backward pass reads, or recomputes them there (model.recompute). A block:
  *   norm1 = N(x);  middle = x + drop(proj(attention(qkv(norm1))));
  *   norm2 = N(middle);  out = middle + drop(fc2(gelu(fc1(norm2))))
- * Where the head reads the class token only, the last block computes that token alone from the
- * attention on: the other tokens' results would be thrown away. */
+ * If the head reads only the class token, the last block computes only that token after the
+ * attention. */
 #include "model/vit.h"
 
 #include <math.h>
 
-/* Which dropout of the model draws: the embedding's, then four for each block. */
+/* Numbers of the dropouts of block 0, which key their random numbers. Number 0 is the embedding's.
+ */
 enum {
     DROPOUT_ATTENTION = 1,
     DROPOUT_PROJECTION,
@@ -40,32 +40,32 @@ static struct dropout dropout_at(const struct model_pass *pass, double rate, uin
                             .params = pass->place};
 }
 
-/* The rate of elementwise dropout at a place of a block; see vit_shape.reference. */
+/* Elementwise dropout number `site` of a block; see vit_shape.reference for the rates. */
 static struct dropout block_dropout(const struct vit *vit, const struct model_pass *pass, int unit,
-                                    uint32_t place)
+                                    uint32_t site)
 {
     const struct vit_shape *shape = &vit->shape;
     double rate = shape->dropout;
-    if (shape->reference && place == DROPOUT_PROJECTION)
+    if (shape->reference && site == DROPOUT_PROJECTION)
         rate = shape->drop_path;
-    if (shape->reference && place == DROPOUT_HIDDEN)
+    if (shape->reference && site == DROPOUT_HIDDEN)
         rate = 0;
-    if (shape->reference && place == DROPOUT_OUT) /* two in a row are one that keeps the product */
+    /* Two consecutive dropouts equal one whose keep rate is the product of both. */
+    if (shape->reference && site == DROPOUT_OUT)
         rate = 1 - (1 - shape->dropout) * (1 - shape->drop_path);
-    return dropout_at(pass, rate, (uint32_t)(unit - 1) * DROPOUTS_PER_BLOCK + place);
+    return dropout_at(pass, rate, (uint32_t)(unit - 1) * DROPOUTS_PER_BLOCK + site);
 }
 
-/* Stochastic depth of a block's two branches: the rate grows linearly to the last block's. */
+/* Stochastic depth (Huang et al. 2016) of a branch: the rate grows linearly with depth. */
 static struct dropout block_drop_path(const struct vit *vit, const struct model_pass *pass,
-                                      int unit, uint32_t place)
+                                      int unit, uint32_t site)
 {
     const struct vit_shape *shape = &vit->shape;
     double depth = (double)(shape->depth > 1 ? shape->depth - 1 : 1);
     double rate = shape->reference ? 0 : shape->drop_path * (unit - 1) / depth;
-    return dropout_at(pass, rate, (uint32_t)(unit - 1) * DROPOUTS_PER_BLOCK + place);
+    return dropout_at(pass, rate, (uint32_t)(unit - 1) * DROPOUTS_PER_BLOCK + site);
 }
 
-/* A norm of this unit over `rows` rows. */
 static void norm(const struct vit *vit, const struct model_pass *pass, int unit,
                  enum vit_tensor weight, int64_t rows, const void *x, void *y, float *mean,
                  float *rstd)
@@ -103,8 +103,8 @@ static void norm_gradient(const struct vit *vit, const struct model_pass *pass, 
     vit->model.device->backend->norm_backward(pass->stream, &args);
 }
 
-/* A product with the weight and bias at `weight`, `weight + 1` of a unit; the caller fills in the
- * rest. */
+/* Arguments of a linear layer with tensors `weight` and `weight + 1` (bias) of a unit. The caller
+ * sets x, y and what else the layer needs. */
 static struct linear_forward linear(const struct vit *vit, const struct model_pass *pass, int unit,
                                     enum vit_tensor weight, int64_t tokens, int64_t in, int64_t out)
 {
@@ -207,7 +207,7 @@ static void stem_backward(struct vit *vit, const struct model_pass *pass)
     backend->linear_backward(pass->stream, &embed);
 }
 
-/* What a block adds to: all of x, or the rows of the tokens that are kept. */
+/* The residual input of a block: x, or its rows of the class token. */
 static const void *block_residual(struct vit *vit, const struct model_pass *pass, int unit,
                                   const void *x)
 {
@@ -294,10 +294,9 @@ static void mlp_out(struct vit *vit, const struct model_pass *pass, int unit)
     vit->model.device->backend->linear_forward(pass->stream, &fc2);
 }
 
-/* The gradient of what a branch added, before its dropout: `dx` itself where nothing was dropped.
- */
+/* The gradient of a branch's output before its dropout: `dx` if there is no dropout. */
 static const void *branch_gradient(struct vit *vit, const struct model_pass *pass, int unit,
-                                   uint32_t place, const void *dx)
+                                   uint32_t site, const void *dx)
 {
     int64_t kept = vit_tokens_after(vit, unit);
     const struct dropout_apply drop = {.type = vit->model.compute,
@@ -306,15 +305,15 @@ static const void *branch_gradient(struct vit *vit, const struct model_pass *pas
                                        .rows_per_sample = kept,
                                        .x = dx,
                                        .y = vit->dbranch,
-                                       .dropout = block_dropout(vit, pass, unit, place),
-                                       .drop_path = block_drop_path(vit, pass, unit, place)};
+                                       .dropout = block_dropout(vit, pass, unit, site),
+                                       .drop_path = block_drop_path(vit, pass, unit, site)};
     if (drop.dropout.rate == 0 && drop.drop_path.rate == 0)
         return dx;
     vit->model.device->backend->dropout_apply(pass->stream, &drop);
     return vit->dbranch;
 }
 
-/* From the gradient of `out` in dx to the gradient of `middle` in dx. */
+/* vit->dx: in, the gradient of `out`; out, the gradient of `middle`. */
 static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, int unit)
 {
     const struct vit_shape *shape = &vit->shape;
@@ -339,7 +338,7 @@ static void mlp_branch_backward(struct vit *vit, const struct model_pass *pass, 
                   block->mean2, block->rstd2, vit->dbranch, vit->dx, vit->dx);
 }
 
-/* From the gradient of `middle` in dx to the gradient of the block's x in dx. */
+/* vit->dx: in, the gradient of `middle`; out, the gradient of the block's input x. */
 static void attention_branch_backward(struct vit *vit, const struct model_pass *pass, int unit,
                                       const void *x)
 {
@@ -374,7 +373,7 @@ static void attention_branch_backward(struct vit *vit, const struct model_pass *
     qkv.dy = vit->dqkv;
     qkv.dx = vit->dbranch;
     backend->linear_backward(pass->stream, &qkv);
-    const void *past = vit->dx; /* what flows past the branch */
+    const void *residual = vit->dx; /* gradient through the residual connection */
     if (kept < vit->tokens) {
         const struct pool_backward spread = {.type = vit->model.compute,
                                              .batch = pass->batch,
@@ -383,10 +382,10 @@ static void attention_branch_backward(struct vit *vit, const struct model_pass *
                                              .dy = vit->dx,
                                              .dx = vit->dspread};
         backend->pool_backward(pass->stream, &spread);
-        past = vit->dspread;
+        residual = vit->dspread;
     }
     norm_gradient(vit, pass, unit, VIT_NORM1_WEIGHT, pass->batch * vit->tokens, x, block->mean1,
-                  block->rstd1, vit->dbranch, past, vit->dx);
+                  block->rstd1, vit->dbranch, residual, vit->dx);
 }
 
 static void head_forward(struct vit *vit, const struct model_pass *pass, int unit)
@@ -442,13 +441,13 @@ static void head_backward(struct vit *vit, const struct model_pass *pass, int un
     backend->pool_backward(pass->stream, &pool);
 }
 
-/* What a block reads: the stem's x, or the output of the block before. */
+/* Input of a block: the stem's output for block 0, else the previous block's output. */
 static const void *block_input(const struct vit *vit, int unit)
 {
     return unit == 1 ? vit->x : vit->blocks[unit - 2].out;
 }
 
-/* What the block's backward pass reads: all but its output. */
+/* Compute all activations of a block except its output. */
 static void block_inner(struct vit *vit, const struct model_pass *pass, int unit)
 {
     attention_branch(vit, pass, unit, block_input(vit, unit));

@@ -8,6 +8,7 @@
 
 #include "core/available.h"
 #include "core/text.h"
+#include "model/registry.h"
 #include "plan/plan.h"
 #include "train/hardware.h"
 

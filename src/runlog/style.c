@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "model/registry.h"
 
 /* From which step on a line's steps are counted. */
 enum counting {

@@ -6,6 +6,7 @@
 
 #include "core/atomic_file.h"
 #include "core/log.h"
+#include "model/registry.h"
 #include "runlog/style.h"
 
 enum { NAME_WIDTH = 28, TYPE_WIDTH = 17, COUNT_WIDTH = 6, COUNT_SIZE = 40 };
