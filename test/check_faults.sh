@@ -129,8 +129,9 @@ judge() {
         sleep 0.5
         remains=$(left_over | grep vittrain)
     done
-    lines=$(sed '/^vittrain: launch: restart/,$d; /^vittrain: error: launch/,$d' "$run_log" | grep -cE 'vittrain: (failure|error): ')
-    named=$(grep -E 'vittrain: (failure|error): ' "$run_log" | head -n 1 | { grep -cE "$4" || true; })
+    reports='vittrain: (failure|error): |mpirun noticed that process rank '
+    lines=$(sed '/^vittrain: launch: restart/,$d; /^vittrain: error: launch/,$d' "$run_log" | grep -cE "$reports")
+    named=$(grep -E "$reports" "$run_log" | head -n 1 | { grep -cE "$4" || true; })
     undo
     tries=0
     until [ -n "$remains" ] || [ -z "$(left_over)" ] || [ $tries -gt 20 ]; do
@@ -183,7 +184,7 @@ for fault in $faults; do
                 job cut debug.pause=$phase:$pause
                 at "$phase" "$rank" || continue
                 cluster exec $((rank / 4 + 1)) kill -9 "$(process_of_rank "$rank")"
-                judge kill "$rank" "${phase%:*}" "rank $rank on $(host_of "$rank") was killed" 1
+                judge kill "$rank" "${phase%:*}" "rank $rank with PID [0-9]* on node $(host_of "$rank") exited on signal 9" 1
             done
         done
         ;;

@@ -52,7 +52,6 @@ check_PROGRAMS = \
 	test/test_error \
 	test/test_flat \
 	test/test_forecast \
-	test/test_guard \
 	test/test_hardware \
 	test/test_html \
 	test/test_image \

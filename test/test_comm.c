@@ -359,7 +359,7 @@ static int die(const char *way)
     if (chosen && strcmp(way, "kill") == 0)
         raise(SIGKILL);
     if (strncmp(way, "silent", strlen("silent")) == 0) {
-        comm_set_silence(1.5);
+        comm_set_heartbeat_timeout(1.5);
         sleep(1); /* so that all are heard once */
         if (world->rank == (strcmp(way, "silent0") == 0 ? 0 : world->size - 1))
             raise(SIGSTOP);

@@ -1,11 +1,10 @@
 #!/bin/sh
-# A job of which one rank dies or stays away ends, soon, with a message that names it; nobody hangs.
-# The jobs are `test_comm WAY` and `test_transport TRANSPORT RANKS_A_NODE` (see there): the last rank is
-# the one.
+# A job in which one rank dies or does not come ends soon, with a message that names the rank; no rank hangs.
+# The message is mpirun's if the rank was killed. The jobs are `test_comm WAY` and
+# `test_transport TRANSPORT RANKS_A_NODE`: the last rank fails.
 
 number=0
-# check_job NAME RANKS JOB PATTERN...: the job fails within 30 s, and its stderr has a line with each
-# pattern.
+# check_job NAME RANKS JOB PATTERN...: the job fails within 30 s, and its stderr has a line with each pattern.
 check_job() {
     name=$1 ranks=$2 job=$3
     shift 3
@@ -26,7 +25,7 @@ check_job() {
     fi
 }
 
-# check NAME WAY PATTERN...: of 3 ranks.
+# check NAME WAY PATTERN...: the same with 3 ranks of test_comm.
 check() {
     name=$1 way=$2
     shift 2
@@ -34,17 +33,18 @@ check() {
 }
 
 echo 1..15
-check 'a killed rank is named' kill 'vittrain: failure: rank 2 on .* was killed \(signal 9'
+check 'a killed rank is named' kill 'mpirun noticed that process rank 2 with PID [0-9]+ on node [^ ]+ exited on signal 9'
 check 'a stopped rank is named' silent 'vittrain: failure: rank 2 on .* has not been heard of for [1-9]'
 check 'a stopped rank 0 is named by the next' silent0 'vittrain: failure: rank 0 on .* has not been heard of for [1-9]'
 check 'a rank that MPI says is gone is not a mistake of the program' broken \
     'vittrain: failure: rank 2 on .* can no longer reach other ranks: MPI_Send'
-check 'a fault names its rank' fault 'vittrain: failure: rank 2 on .* segmentation fault'
+check 'a fault names its rank' fault 'vittrain: failure: rank 2 on .*: segmentation fault' \
+    'mpirun noticed that process rank 2 .* exited on signal 11'
 check 'a broken condition names rank and place' ensure \
     'rank 2 on .*: a condition of the test .*test_comm.c:'
 check 'a rank that does not come is named' absent \
     'vittrain: failure: rank 0 on .*: all-reduce of 100000 fp32 .*missing: rank 2 on .*in no collective; in its command, for'
-# Whoever's time is over first speaks: of the other side.
+# The side whose timeout expires first names the other one.
 check 'a rank that waits elsewhere is named with its place' elsewhere \
     'missing: rank 2 on .*in receiving of 1 bytes|rank 2 on .*missing: rank 0 on .*in all-reduce of'
 check 'a rank that does not answer is named' stopped 'missing: rank 2 on .*does not answer'
@@ -52,7 +52,7 @@ check 'the rank that all others wait for is named, by one that knows' beyond \
     'rank 1 on .*missing: rank 2 on .*does not answer'
 check 'a message that does not come names its sender' alone \
     'rank 1 on .*: receiving of 1 bytes .*missing: rank 2 on .*in no collective'
-name='without a launcher, and so without a guard, a fault says so itself'
+name='a fault is named without a launcher'
 number=$((number + 1))
 said=$("$TEST_BUILD/test/test_comm" fault 2>&1 </dev/null)
 if [ "$(echo "$said" | grep -cE '^vittrain: failure: rank 0 on .*: segmentation fault')" = 1 ]; then

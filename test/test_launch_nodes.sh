@@ -40,7 +40,7 @@ echo 1..4
 launch elastic -- $mpirun_4 "$vittrain" run.dir="$work/elastic" $steps mesh.elastic=yes debug.pause=backward:13:3
 line 'debug.pause: rank 3'
 cluster crash 2
-bad=$(line "launch: no answer from $second: it goes on with 2 ranks")
+bad=$(line "launch: no answer from $second: continuing with 2 ranks")
 ended
 result 'without the node that is off, on fewer ranks' "$bad" "$run_log"
 bad=$(grep -q '2 ranks on 1 node' "$run_log" || echo 'not 2 ranks')
@@ -50,7 +50,7 @@ cluster boot 2
 launch waits -- $mpirun_4 "$vittrain" run.dir="$work/waits" $steps debug.pause=backward:13:3
 line 'debug.pause: rank 3'
 cluster crash 2
-bad=$(line "launch: no answer from $second: waiting for them, 300 s at most")
+bad=$(line "launch: no answer from $second: waiting for at most 300 s")
 cluster boot 2
 ended
 result 'a node is waited for' "$bad" "$run_log"

@@ -1,4 +1,4 @@
-/* The record of what a process is doing: what it tells, and that a forked process sees it. */
+/* The record of what a process is doing, and its description. */
 #include "core/status.h"
 
 #include <setjmp.h>
@@ -7,8 +7,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -99,44 +97,6 @@ static void names_are_cut_and_numbers_bounded(void **state)
     assert_string_equal(text, "forward of unit 512, for 0.0 s");
 }
 
-static void sign_of_life_ages(void **state)
-{
-    (void)state;
-    assert_true(status_tickless(100) <= 0);
-    status_tick(100);
-    assert_true(status_tickless(103) == 3);
-}
-
-/* What was set before and after the record was shared is seen in a process forked before. */
-static void forked_process_sees_it(void **state)
-{
-    (void)state;
-    int ends[2];
-    char byte = 0;
-    status_set_step(7);
-    status_set_ending(STATUS_RUNS);
-    assert_true(status_share());
-    assert_int_equal(pipe(ends), 0);
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        const bool read_it = read(ends[0], &byte, 1) == 1;
-        const struct status seen = status_read(clock_now());
-        _exit(read_it && seen.step == 7 && seen.phase == STATUS_EVALUATION && seen.unit == 1 &&
-                      status_ending() == STATUS_SAID && status_fault() == 11
-                  ? 0
-                  : 1);
-    }
-    status_set_phase(STATUS_EVALUATION);
-    status_set_unit(1);
-    status_set_ending(STATUS_SAID);
-    status_set_fault(11);
-    assert_int_equal(write(ends[1], &byte, 1), 1);
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -144,8 +104,6 @@ int main(void)
         cmocka_unit_test(every_phase_has_a_name),
         cmocka_unit_test(a_pause_is_taken_once),
         cmocka_unit_test(names_are_cut_and_numbers_bounded),
-        cmocka_unit_test(sign_of_life_ages),
-        cmocka_unit_test(forked_process_sees_it),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,9 +93,10 @@ bool comm_stop_wanted(void);
 void comm_set_timeout(double seconds);
 double comm_timeout(void);
 
-/* A rank that has not been heard of for so long (its machine, its cable, its process) ends the job,
- * with a message that names it and what it did last. 0, the start: never. The same on all ranks. */
-void comm_set_silence(double seconds);
+/* Heartbeat timeout: if a rank sends nothing for this long (node down, network cut, process
+ * stopped), the job ends with a message that names the rank and its last status. 0 (the initial
+ * value): never. Must be the same on all ranks. */
+void comm_set_heartbeat_timeout(double seconds);
 
 /* For a backend of another room (the GPU's), which has such a group for itself to ask about
  * collectives that go another way: this rank has come to its collective `number`, from 1. */

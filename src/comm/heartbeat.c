@@ -1,10 +1,13 @@
-/* Who is still there? Each rank's communication thread tells two judges about once a second that it
- * lives and what its rank is doing: rank 0, and for the case that rank 0 is the lost one a second
- * rank, on another node where there is one. Who has not been heard of for too long (a machine that
- * is off, a cable that is out, a process that is stopped) ends the job, with a line that names all
- * such ranks. Rank 0 answers; ranks that hear nothing of it, nor of an end, end by themselves, so
- * that nothing is left on a node that is cut off. A message is a few bytes, there are two a rank,
- * and the more ranks there are the rarer they come. Errors of MPI count as silence. */
+/* Heartbeats: find ranks whose node is down, whose network is cut or whose process is stopped.
+ *
+ * About once per second the communication thread of each rank sends its status to two monitor
+ * ranks: rank 0 and the first rank of another node (rank 1 if there is only one node). When a rank
+ * has sent nothing for longer than the heartbeat timeout, a monitor rank prints all silent ranks
+ * and ends the job. Rank 0 acknowledges each heartbeat; a rank that receives no acknowledgement for
+ * longer than the timeout ends itself, so that no process is left on a node that is cut off.
+ *
+ * Beyond 1000 ranks the period grows with their number, which bounds the load of rank 0. An error
+ * of MPI counts as a missing message. */
 #include "comm/internal.h"
 
 #include <math.h>
@@ -13,203 +16,154 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/status.h"
 
-enum { TAG_BEAT = 3, TAG_ECHO = 4 }; /* the watch's communicator has more */
-enum { JUDGES = 2 };
-enum { RANKS_MOST = 65536 }; /* that a guard can tell of */
+enum { TAG_HEARTBEAT = 3, TAG_ACKNOWLEDGE = 4 }; /* watch.c uses 1 and 2 */
+enum { MONITORS = 2 };
 
-/* What a judge knows of a rank. */
+/* The last heartbeat of one rank, as a monitor rank knows it. */
 struct heard {
-    _Atomic double at; /* clock */
-    struct status status;
-    char host[HOST_NAME];
-};
-
-/* Shared with the guard, which tells who was silent when the launcher ended the job; atomic where
- * the handler of a signal reads it. */
-struct table {
-    _Atomic int size;
-    int rank, backup;
-    _Atomic double turned, period, silence; /* turned: the newest turn, clock */
-    struct heard rank_heard[];
-};
-
-struct beat {
-    MPI_Request request;
+    _Atomic double at; /* clock_now() of its arrival */
     struct status status;
 };
 
 static struct {
-    struct table *table;
-    bool shared;
+    _Atomic bool open;
     MPI_Comm communicator;
-    bool open;
-    struct beat beat[JUDGES];
-    double next_beat, root_heard; /* clock; root_heard: an echo of rank 0 */
+    int rank, size;
+    int monitor[MONITORS];
+    bool is_monitor;
+    _Atomic double timeout, period; /* seconds; timeout 0: off */
+    _Atomic double turned;          /* clock_now() of the last turn */
+    double next;                    /* clock_now() of the next heartbeat */
+    double root_heard;              /* clock_now() of rank 0's last acknowledgement */
+    struct {
+        MPI_Request request;
+        struct status status;
+    } message[MONITORS];
+    struct heard *heard; /* [size] on monitor ranks, else NULL */
 } heart;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* one turn at a time */
-static _Atomic double wanted_silence;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held during a turn */
+static _Atomic double wanted_timeout;
 
-static size_t table_bytes(int ranks)
+void comm_set_heartbeat_timeout(double seconds)
 {
-    return sizeof(struct table) + (size_t)ranks * sizeof(struct heard);
-}
-
-void comm_set_silence(double seconds)
-{
-    wanted_silence = seconds;
-}
-
-/* Pages are taken when they are written to: by judges. */
-void heartbeat_share(void)
-{
-    void *memory = mmap(NULL, table_bytes(RANKS_MOST), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
-        return;
-    heart.table = memory;
-    heart.shared = true;
-}
-
-/* ---- the start */
-
-/* The first rank of another node than rank 0's, else rank 1. */
-static int backup_choose(int size)
-{
-    for (int rank = 1; rank < size; rank++)
-        if (strcmp(world_host(rank), world_host(0)) != 0)
-            return rank;
-    return 1;
-}
-
-static bool is_judge(const struct table *table)
-{
-    return table->rank == 0 || table->rank == table->backup;
+    wanted_timeout = seconds;
 }
 
 void heartbeat_open(MPI_Comm communicator, int rank, int size)
 {
-    if (heart.table == NULL || size > RANKS_MOST) {
-        heart.table = calloc(1, table_bytes(size));
-        ENSURE(heart.table != NULL, "no memory for signs of life of %d ranks", size);
-        heart.shared = false;
-    }
-    struct table *table = heart.table;
-    table->rank = rank;
-    table->backup = backup_choose(size);
-    table->turned = clock_now();
-    for (int r = 0; is_judge(table) && r < size; r++)
-        strcpy(table->rank_heard[r].host, world_host(r));
+    int second = 1;
+    while (second < size && strcmp(comm_host_of(second), comm_host_of(0)) == 0)
+        second++;
     heart.communicator = communicator;
-    for (int j = 0; j < JUDGES; j++)
-        heart.beat[j].request = MPI_REQUEST_NULL;
-    table->size = size; /* from here on the guard looks at it */
+    heart.rank = rank;
+    heart.size = size;
+    heart.monitor[0] = 0;
+    heart.monitor[1] = second < size ? second : 1;
+    heart.is_monitor = rank == 0 || rank == heart.monitor[1];
+    heart.timeout = 0;
+    heart.turned = clock_now();
+    for (int m = 0; m < MONITORS; m++)
+        heart.message[m].request = MPI_REQUEST_NULL;
+    if (heart.is_monitor) {
+        heart.heard = calloc((size_t)size, sizeof *heart.heard);
+        ENSURE(heart.heard != NULL, "no memory for the heartbeats of %d ranks", size);
+    }
     heart.open = true;
 }
 
-/* All ranks have come to their end, with their threads running. */
 void heartbeat_close(void)
 {
     pthread_mutex_lock(&lock);
-    heart.open = false;
+    if (heart.open)
+        for (int m = 0; m < MONITORS; m++)
+            if (heart.message[m].request != MPI_REQUEST_NULL)
+                MPI_Request_free(&heart.message[m].request);
+    heart.open = false; /* heart.heard is kept: the signal thread may be reading it */
     pthread_mutex_unlock(&lock);
-    if (heart.table == NULL)
-        return;
-    for (int j = 0; j < JUDGES; j++)
-        if (heart.beat[j].request != MPI_REQUEST_NULL)
-            MPI_Request_free(&heart.beat[j].request); /* sent, or nobody waits for it */
-    heart.table->size = 0;
-    if (!heart.shared)
-        free(heart.table);
-    heart.table = NULL;
 }
 
-/* From now on silence counts. */
-static void silence_set(struct table *table, double now)
+/* Start to measure silence from `now`. */
+static void timeout_set(double seconds, double now)
 {
-    const double often = 1, ranks_a_second = 1000;
-    table->silence = wanted_silence;
-    table->period = fmax(often, table->size / ranks_a_second);
-    table->period = fmin(table->period, table->silence / 4);
-    heart.root_heard = heart.next_beat = now;
-    for (int rank = 0; is_judge(table) && rank < table->size; rank++)
-        table->rank_heard[rank].at = now;
+    const double shortest = 1, ranks_per_second = 1000;
+    heart.timeout = seconds;
+    heart.period = fmin(fmax(shortest, heart.size / ranks_per_second), seconds / 4);
+    heart.root_heard = heart.next = now;
+    for (int rank = 0; heart.is_monitor && rank < heart.size; rank++)
+        heart.heard[rank].at = now;
 }
 
-/* ---- messages */
-
-static void beats_send(const struct table *table, double now)
+static void heartbeats_send(double now)
 {
-    const int judge[JUDGES] = {0, table->backup};
-    if (now < heart.next_beat)
+    if (now < heart.next)
         return;
-    heart.next_beat = now + table->period;
-    for (int j = 0; j < JUDGES; j++) {
-        struct beat *beat = &heart.beat[j];
-        int over = 1;
-        if (judge[j] == table->rank)
+    heart.next = now + heart.period;
+    for (int m = 0; m < MONITORS; m++) {
+        MPI_Request *request = &heart.message[m].request;
+        int done = 1;
+        if (heart.monitor[m] == heart.rank)
             continue;
-        if (beat->request != MPI_REQUEST_NULL &&
-            MPI_Test(&beat->request, &over, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-            beat->request = MPI_REQUEST_NULL;
-        if (!over)
-            continue; /* nobody takes it */
-        beat->status = status_read(now);
-        if (MPI_Isend(&beat->status, (int)sizeof beat->status, MPI_BYTE, judge[j], TAG_BEAT,
-                      heart.communicator, &beat->request) != MPI_SUCCESS)
-            beat->request = MPI_REQUEST_NULL;
+        if (*request != MPI_REQUEST_NULL &&
+            MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            *request = MPI_REQUEST_NULL;
+        if (!done)
+            continue; /* the monitor rank has not received the previous one */
+        heart.message[m].status = status_read(now);
+        if (MPI_Isend(&heart.message[m].status, (int)sizeof(struct status), MPI_BYTE,
+                      heart.monitor[m], TAG_HEARTBEAT, heart.communicator, request) != MPI_SUCCESS)
+            *request = MPI_REQUEST_NULL;
     }
 }
 
-/* Is there a message? Then takes it. */
-static bool message_take(int tag, void *data, size_t bytes, int *from)
+/* Receive a message if one has arrived; false if there is none. */
+static bool message_receive(int tag, void *data, size_t bytes, int *from)
 {
-    int there = 0;
+    int arrived = 0;
     MPI_Status status;
-    if (MPI_Iprobe(MPI_ANY_SOURCE, tag, heart.communicator, &there, &status) != MPI_SUCCESS ||
-        !there)
+    if (MPI_Iprobe(MPI_ANY_SOURCE, tag, heart.communicator, &arrived, &status) != MPI_SUCCESS ||
+        !arrived)
         return false;
     *from = status.MPI_SOURCE;
     return MPI_Recv(data, (int)bytes, MPI_BYTE, *from, tag, heart.communicator,
                     MPI_STATUS_IGNORE) == MPI_SUCCESS;
 }
 
-static void messages_take(struct table *table, double now)
+static void messages_receive(double now)
 {
     int from = 0;
     struct status status;
-    char nothing = 0;
-    while (is_judge(table) && message_take(TAG_BEAT, &status, sizeof status, &from)) {
-        table->rank_heard[from].at = now;
-        table->rank_heard[from].status = status;
-        /* Short, and to one that has just been heard: leaves at once. */
-        if (table->rank == 0)
-            MPI_Send(&nothing, 1, MPI_BYTE, from, TAG_ECHO, heart.communicator);
+    char empty = 0;
+    while (heart.is_monitor && message_receive(TAG_HEARTBEAT, &status, sizeof status, &from)) {
+        heart.heard[from].at = now;
+        heart.heard[from].status = status;
+        /* A small message to a rank with a recent heartbeat: MPI_Send does not block. */
+        if (heart.rank == 0)
+            MPI_Send(&empty, 1, MPI_BYTE, from, TAG_ACKNOWLEDGE, heart.communicator);
     }
-    while (table->rank != 0 && message_take(TAG_ECHO, &nothing, 1, &from))
+    while (heart.rank != 0 && message_receive(TAG_ACKNOWLEDGE, &empty, 1, &from))
         heart.root_heard = now;
 }
 
-/* ---- who is silent */
+/* ---- silent ranks, on monitor ranks */
 
-/* Judges hear themselves. */
-static double silence_of(const struct table *table, int rank, double now)
+/* Seconds since the last heartbeat of a rank. */
+static double silence_of(int rank, double now)
 {
-    return rank == table->rank ? 0 : now - table->rank_heard[rank].at;
+    return rank == heart.rank ? 0 : now - heart.heard[rank].at;
 }
 
-static double longest_silence(const struct table *table, double now)
+static double silence_longest(double now)
 {
     double longest = 0;
-    for (int rank = 0; rank < table->size; rank++)
-        longest = fmax(longest, silence_of(table, rank, now));
+    for (int rank = 0; rank < heart.size; rank++)
+        longest = fmax(longest, silence_of(rank, now));
     return longest;
 }
 
@@ -230,22 +184,21 @@ __attribute__((format(printf, 2, 3))) static void text_add(struct text *text, co
         text->used = text->size - 1;
 }
 
-static bool is_silent_on(const struct table *table, int rank, double least, double now,
-                         const char *host)
+/* True if the rank is on `host` and has been silent for `least` seconds. */
+static bool is_silent_on(int rank, double least, double now, const char *host)
 {
-    return silence_of(table, rank, now) >= least && strcmp(table->rank_heard[rank].host, host) == 0;
+    return silence_of(rank, now) >= least && strcmp(comm_host_of(rank), host) == 0;
 }
 
-/* "4-7 on node2": the silent ranks of a host. */
-static void host_describe(const struct table *table, int first, double least, double now,
-                          struct text *text)
+/* Append "4-7 on node2", the silent ranks of the host of rank `first`. */
+static void text_add_host(struct text *text, int first, double least, double now)
 {
-    const char *host = table->rank_heard[first].host;
-    for (int rank = first; rank < table->size; rank++) {
-        if (!is_silent_on(table, rank, least, now, host))
+    const char *host = comm_host_of(first);
+    for (int rank = first; rank < heart.size; rank++) {
+        if (!is_silent_on(rank, least, now, host))
             continue;
         int last = rank;
-        while (last + 1 < table->size && is_silent_on(table, last + 1, least, now, host))
+        while (last + 1 < heart.size && is_silent_on(last + 1, least, now, host))
             last++;
         text_add(text, rank == first ? "%d" : ", %d", rank);
         if (last > rank)
@@ -255,170 +208,134 @@ static void host_describe(const struct table *table, int first, double least, do
     text_add(text, " on %s", host);
 }
 
-static bool host_is_listed(const struct table *table, int rank, double least, double now)
+/* Describe all ranks that have been silent for `least` seconds; false if there is none. */
+static bool silent_describe(double least, double now, char *buffer, size_t size)
 {
-    for (int before = 0; before < rank; before++)
-        if (is_silent_on(table, before, least, now, table->rank_heard[rank].host))
-            return true;
-    return false;
-}
-
-/* All that have been silent for `least` seconds; false: none. */
-static bool silent_describe(const struct table *table, double least, double now, char *buffer,
-                            size_t size)
-{
-    enum { DOINGS = 8 };
-    int count = 0, first = -1, told = 0;
-    double longest = 0;
+    enum { STATUSES_MAX = 8 };
+    int count = 0, first = -1, listed = 0;
+    double longest = silence_longest(now);
     struct text text = {.at = buffer, .size = size};
-    for (int rank = 0; rank < table->size; rank++) {
-        double silence = silence_of(table, rank, now);
-        if (silence < least)
-            continue;
-        count++;
-        first = first < 0 ? rank : first;
-        longest = fmax(longest, silence);
-    }
+    for (int rank = heart.size - 1; rank >= 0; rank--)
+        if (silence_of(rank, now) >= least) {
+            count++;
+            first = rank;
+        }
     if (count == 0)
         return false;
     text_add(&text, count == 1 ? "rank " : "ranks ");
-    for (int rank = first; rank < table->size; rank++)
-        if (silence_of(table, rank, now) >= least && !host_is_listed(table, rank, least, now)) {
-            text_add(&text, rank == first ? "" : ", ");
-            host_describe(table, rank, least, now, &text);
-        }
-    text_add(&text, " ha%s not been heard of for %.1f s; last:", count == 1 ? "s" : "ve", longest);
-    for (int rank = first; rank < table->size && told < DOINGS; rank++) {
-        char doing[256];
-        if (silence_of(table, rank, now) < least)
+    for (int rank = first; rank < heart.size; rank++) {
+        int before = first; /* the first silent rank of the same host */
+        while (!is_silent_on(before, least, now, comm_host_of(rank)) && before < rank)
+            before++;
+        if (before < rank || silence_of(rank, now) < least)
             continue;
-        status_describe(&table->rank_heard[rank].status, doing, sizeof doing);
-        text_add(&text, "%s rank %d in %s", told++ > 0 ? ";" : "", rank, doing);
+        text_add(&text, rank == first ? "" : ", ");
+        text_add_host(&text, rank, least, now);
+    }
+    text_add(&text, " ha%s not been heard of for %.1f s; last:", count == 1 ? "s" : "ve", longest);
+    for (int rank = first; rank < heart.size && listed < STATUSES_MAX; rank++) {
+        char status[256];
+        if (silence_of(rank, now) < least)
+            continue;
+        status_describe(&heart.heard[rank].status, status, sizeof status);
+        text_add(&text, "%s rank %d in %s", listed++ > 0 ? ";" : "", rank, status);
     }
     return true;
 }
 
-/* Three messages that did not come. */
-static double silence_least(const struct table *table)
+void heartbeat_report_silent(void)
 {
-    return 3 * fmax(table->period, 1);
+    char text[4096];
+    if (!heart.open || heart.timeout <= 0 || !heart.is_monitor)
+        return;
+    /* Three missing heartbeats. Rank 0 reports unless it is silent itself. */
+    double least = 3 * fmax(heart.period, 1), now = heart.turned;
+    if ((heart.rank == 0 || silence_of(0, now) >= least) &&
+        silent_describe(least, now, text, sizeof text))
+        fprintf(stderr, "vittrain: failure: %s; the launcher has ended the job\n", text);
 }
 
-bool heartbeat_hears_silence(void)
-{
-    const struct table *table = heart.table;
-    if (table == NULL || table->size == 0 || table->silence <= 0 || !is_judge(table))
-        return false;
-    double least = silence_least(table), longest = longest_silence(table, table->turned);
-    /* Of two judges rank 0 says it, if it can. */
-    return longest >= least && (table->rank == 0 || silence_of(table, 0, table->turned) >= least);
-}
-
-bool heartbeat_describe_silent(char *text, size_t size)
-{
-    const struct table *table = heart.table;
-    return heartbeat_hears_silence() &&
-           silent_describe(table, silence_least(table), table->turned, text, size);
-}
-
-bool heartbeat_has_spoken_of(double tickless)
-{
-    return heart.table != NULL && heart.table->silence > 0 && tickless >= heart.table->silence;
-}
-
-/* ---- the verdict */
+/* Seconds that the second monitor rank waits for the first one to report. */
+static const double PRECEDENCE = 3;
 
 static _Noreturn void job_end(const char *text)
 {
-    char line[4400];
-    int length = snprintf(line, sizeof line, "vittrain: failure: %s; see mesh.silence\n", text);
-    status_set_ending(STATUS_SAID); /* else SIGTERM would have the guard say it again */
     if (text[0] != '\0')
-        length = (int)write(STDERR_FILENO, line, (size_t)length);
-    (void)length;
+        fprintf(stderr, "vittrain: failure: %s; see mesh.silence\n", text);
+    fflush(stderr);
     failure_end();
 }
 
-/* Seconds that a judge leaves to the one before it. */
-static const double PRECEDENCE = 3;
-
-/* Before a launcher that has lost a machine, too, ends the job: what is said then may get lost. */
-static void suspicion_say(const struct table *table, double longest, double now)
+/* Warn before the launcher notices a lost node: lines printed while it ends the job may be lost. */
+static void silent_warn(double longest, double now)
 {
     const double suspicious = 5;
-    static bool said;
+    static bool warned;
     char text[3072];
-    /* The second judge speaks where the first cannot. */
-    bool speaks = table->rank == 0 || silence_of(table, 0, now) >= suspicious;
-    double least = fmax(suspicious - 2 * table->period, suspicious / 2);
-    if (!said && speaks && longest >= suspicious &&
-        silent_describe(table, least, now, text, sizeof text))
+    bool reports = heart.rank == 0 || silence_of(0, now) >= suspicious;
+    double least = fmax(suspicious - 2 * heart.period, suspicious / 2);
+    if (!warned && reports && longest >= suspicious &&
+        silent_describe(least, now, text, sizeof text))
         log_alarm("%s", text);
-    else if (said && longest < suspicious)
+    else if (warned && longest < suspicious)
         log_alarm("all ranks are heard of again");
-    said = longest >= suspicious && (said || speaks);
+    warned = longest >= suspicious && (warned || reports);
 }
 
-static void judge(const struct table *table, double now)
+/* On a monitor rank: end the job if a rank has been silent for too long. */
+static void silent_check(double now)
 {
     char text[4096];
-    double patience = table->silence + (table->rank == 0 ? 0 : PRECEDENCE);
-    double longest = longest_silence(table, now);
-    suspicion_say(table, longest, now);
-    if (longest < patience)
+    double longest = silence_longest(now);
+    silent_warn(longest, now);
+    if (longest < heart.timeout + (heart.rank == 0 ? 0 : PRECEDENCE))
         return;
-    /* Ranks of one node fall silent together and are heard at different moments. */
-    double least = fmax(table->silence - 2 * table->period, table->silence / 2);
-    if (silent_describe(table, least, now, text, sizeof text))
+    /* Ranks of one node fail together, but their last heartbeats arrived at different times. */
+    double least = fmax(heart.timeout - 2 * heart.period, heart.timeout / 2);
+    if (silent_describe(least, now, text, sizeof text))
         job_end(text);
 }
 
-/* This node is cut off, or no judge is left. */
-static void root_follow(const struct table *table, double now)
+/* End this rank if rank 0 has not acknowledged for too long: its node is cut off, or neither
+ * monitor rank is left. The first rank of each node prints the reason. */
+static void root_check(double now)
 {
     char text[512] = "";
     double silence = now - heart.root_heard;
-    bool speaks = true;
-    if (table->rank == 0 || silence < table->silence + 2 * PRECEDENCE)
+    const char *host = comm_host();
+    int first = 0;
+    if (heart.rank == 0 || silence < heart.timeout + 2 * PRECEDENCE)
         return;
-    for (int rank = 0; rank < table->rank; rank++)
-        speaks = speaks && strcmp(world_host(rank), world_host(table->rank)) != 0;
-    if (speaks)
+    while (strcmp(comm_host_of(first), host) != 0)
+        first++;
+    if (first == heart.rank)
         snprintf(text, sizeof text,
                  "rank %d on %s has heard nothing of rank 0 on %s for %.1f s: the ranks of %s end",
-                 table->rank, world_host(table->rank), world_host(0), silence,
-                 world_host(table->rank));
+                 heart.rank, host, comm_host_of(0), silence, host);
     job_end(text);
-}
-
-/* Who has not run itself does not blame others for it. */
-static void pause_forgive(struct table *table, double seconds)
-{
-    heart.root_heard += seconds;
-    for (int rank = 0; is_judge(table) && rank < table->size; rank++)
-        table->rank_heard[rank].at = table->rank_heard[rank].at + seconds;
 }
 
 void heartbeat_turn(double now)
 {
     const double pause = 1;
-    status_tick(now);
     if (pthread_mutex_trylock(&lock) != 0)
         return;
-    struct table *table = heart.table;
     if (heart.open) {
-        if (now - table->turned > pause)
-            pause_forgive(table, now - table->turned);
-        table->turned = now;
-        if (table->silence != wanted_silence)
-            silence_set(table, now);
-        if (table->silence > 0)
-            beats_send(table, now);
-        messages_take(table, now);
-        if (table->silence > 0 && is_judge(table))
-            judge(table, now);
-        if (table->silence > 0)
-            root_follow(table, now);
+        /* This process was stopped itself, so its clock says nothing about the others. */
+        double stopped = now - heart.turned > pause ? now - heart.turned : 0;
+        heart.root_heard += stopped;
+        for (int rank = 0; stopped > 0 && heart.is_monitor && rank < heart.size; rank++)
+            heart.heard[rank].at = heart.heard[rank].at + stopped;
+        heart.turned = now;
+        if (heart.timeout != wanted_timeout)
+            timeout_set(wanted_timeout, now);
+        if (heart.timeout > 0)
+            heartbeats_send(now);
+        messages_receive(now);
+        if (heart.timeout > 0 && heart.is_monitor)
+            silent_check(now);
+        if (heart.timeout > 0)
+            root_check(now);
     }
     pthread_mutex_unlock(&lock);
 }

@@ -158,55 +158,32 @@ void watch_close(void);
 void watch_turn(const struct ticket *current);
 void watch_check(const struct ticket *ticket, double waited);
 
-/* mpi.c: the last collective that this rank began in the group with that identity, 0 when it is in
- * none such; hosts by world rank. */
+/* mpi.c: the last collective that this rank started in the group with that identity; 0 if the rank
+ * is not in such a group. */
 int64_t groups_entered(int64_t identity);
 int world_size(void);
-const char *world_host(int rank);
 
-/* heartbeat.c: ranks tell judges that they live, over the watch's communicator; who is silent for
- * too long ends the job (comm_set_silence). heartbeat_share: before the guard is forked, which then
- * sees what this rank knows. heartbeat_turn: by any thread, often; costs nothing when nothing is
- * due. */
-void heartbeat_share(void);
+/* mpi.c: end the job with ERROR_PEER after its cause has been printed. Ends at least this process
+ * within seconds. */
+void failure_end(void) __attribute__((noreturn));
+/* True once this rank has printed why it ends the job. */
+bool failure_is_reported(void);
+
+/* heartbeat.c: finds ranks that have stopped sending, over the communicator of watch.c
+ * (comm_set_heartbeat_timeout). heartbeat_turn may be called by any thread, often; it costs nothing
+ * when no message is due. */
 void heartbeat_open(MPI_Comm communicator, int rank, int size);
 void heartbeat_close(void);
 void heartbeat_turn(double now);
-/* Of a rank that its launcher ends: have others been silent, and is this rank the one to say it?
- * Then who (for the guard). */
-bool heartbeat_hears_silence(void);
-bool heartbeat_describe_silent(char *text, size_t size);
-/* Would the others have said so, if a rank had not been heard of for so long? */
-bool heartbeat_has_spoken_of(double tickless);
+/* Print the silent ranks when the launcher ends the job before the timeout. */
+void heartbeat_report_silent(void);
 
-/* mpi.c: this rank has said why: ends the job with ERROR_PEER, and at least itself within
- * seconds. */
-void failure_end(void) __attribute__((noreturn));
-
-/* guard.c: starts the guard, before MPI and threads are there. The command line is overwritten in
- * the guard. Without one (no process to be had) a rank that is killed is missed by others only. */
-void guard_open(int argc, char **argv);
-bool guard_is_open(void);
-/* Of a rank that its launcher ends: where others have been silent the guard
- * says so, as long as there still is somebody who reads it. */
-void guard_tell_silence(void);
-/* Its process; 0: there is none. guard_meet: the processes of those of this node's ranks, kept up
- * to the end of this one, as any thread may tell them. guard_tell_end: the job ends, by what has
- * been said or as the launcher will have it; who is killed on this node from now on is not told of.
- */
-int guard_process(void);
-void guard_meet(const int *processes, int count);
-void guard_tell_end(void);
-
-/* signals.c: before MPI starts, and so as early as can be: keeps SIGUSR1 and SIGTERM from this
- * thread and all that it starts; and, when the guard is forked, has a thread wait for them. */
-void signals_prepare(void);
-void signals_wait(void);
-/* Ends this process so much later, with ERROR_PEER, whatever its threads hang in. */
+/* signals.c. Call before MPI starts: block SIGUSR1 and SIGTERM in this thread and all threads
+ * that it creates, and start the thread that waits for them. */
+void signals_open(void);
+/* Make SIGSEGV and other faults print rank and host before they end the process. */
+void signals_report_faults(int rank, const char *host);
+/* End this process after that time with ERROR_PEER, even if all its threads hang. */
 void signals_end_after(unsigned seconds);
-/* What a signal of a fault means; NULL: it is none. */
-const char *signals_meaning(int signal);
-/* SIGSEGV and the like say who died, then do what they would have done. */
-void signals_open(int rank, const char *host);
 
 #endif

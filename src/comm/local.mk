@@ -5,7 +5,6 @@ libvittrain_a_SOURCES += \
 	src/comm/comm.c \
 	src/comm/comm.h \
 	src/comm/fake.c \
-	src/comm/guard.c \
 	src/comm/heartbeat.c \
 	src/comm/hierarchical.c \
 	src/comm/internal.h \

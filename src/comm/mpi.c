@@ -19,15 +19,15 @@ static struct {
     char (*host)[HOST_NAME]; /* [size] */
 } groups = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* A message failed, as a rule because the rank at its other end is gone: whoever knows that rank's
- * fate (its guard, the heartbeat, the launcher) has the first word, and most often the last. */
+/* A message failed, usually because the other rank has died. Wait first: the launcher then reports
+ * that rank and ends this one. */
 static _Noreturn void peer_failed(const char *call, const char *text)
 {
     const struct timespec patience = {.tv_sec = 3};
     nanosleep(&patience, NULL);
     fprintf(stderr,
-            "vittrain: failure: rank %d on %s can no longer reach other ranks: %.*s: %s; nothing "
-            "is known of why\n",
+            "vittrain: failure: rank %d on %s can no longer reach other ranks: %.*s: %s; the "
+            "cause is unknown\n",
             groups.rank, comm_host(), (int)strcspn(call, "("), call, text);
     failure_end();
 }
@@ -52,14 +52,9 @@ const char *comm_host(void)
     return host;
 }
 
-const char *world_host(int rank)
-{
-    return groups.host[rank];
-}
-
 const char *comm_host_of(int rank)
 {
-    return world_host(rank);
+    return groups.host[rank];
 }
 
 int world_size(void)
@@ -257,17 +252,23 @@ const struct comm_backend comm_mpi = {
     .close = group_close,
 };
 
+static _Atomic bool failure_reported;
+
+bool failure_is_reported(void)
+{
+    return failure_reported;
+}
+
 static void world_abort(int exit_code)
 {
-    guard_tell_end();
+    failure_reported = true;
     MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
 void failure_end(void)
 {
     const unsigned patience = 5;
-    status_set_ending(STATUS_SAID);
-    guard_tell_end();
+    failure_reported = true;
     signals_end_after(patience);
     MPI_Abort(MPI_COMM_WORLD, ERROR_PEER);
     _exit(ERROR_PEER);
@@ -315,44 +316,25 @@ static void world_find_hosts(void)
         MPI_Allgather(host, HOST_NAME, MPI_CHAR, groups.host, HOST_NAME, MPI_CHAR, MPI_COMM_WORLD));
 }
 
-/* The guards of one node, who tell each other when the job ends. */
-static void world_meet_guards(void)
-{
-    int own = guard_process(), count = 0;
-    int *guards = calloc((size_t)groups.size, sizeof *guards);
-    ENSURE(guards != NULL, "no memory for the guards of %d ranks", groups.size);
-    MPI_CHECK(MPI_Allgather(&own, 1, MPI_INT, guards, 1, MPI_INT, MPI_COMM_WORLD));
-    for (int rank = 0; rank < groups.size; rank++)
-        if (guards[rank] > 0 && strcmp(world_host(rank), comm_host()) == 0)
-            guards[count++] = guards[rank];
-    guard_meet(guards, count);
-}
-
 bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error *error)
 {
     int threads;
     MPI_Comm communicator;
-    signals_prepare();
-    if (!world_is_alone())
-        guard_open(*argc, *argv);
-    signals_wait();
+    status_set_phase(STATUS_START);
+    signals_open();
     world_set_environment();
-    if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &threads) != MPI_SUCCESS) {
-        status_set_ending(STATUS_SAID);
+    if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &threads) != MPI_SUCCESS)
         return error_set(error, ERROR_INTERNAL, "MPI does not start");
-    }
     error_on_abort(world_abort);
     if (threads < MPI_THREAD_MULTIPLE) {
         MPI_Finalize();
-        status_set_ending(STATUS_SAID);
         return error_set(error, ERROR_INTERNAL,
                          "this MPI library was built without MPI_THREAD_MULTIPLE: use another one");
     }
     MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     world_find_hosts();
-    world_meet_guards();
     error_identify(groups.rank, comm_host());
-    signals_open(groups.rank, comm_host());
+    signals_report_faults(groups.rank, comm_host());
     MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &communicator));
     *world = group_open(communicator);
     status_set_phase(STATUS_COMMAND);
@@ -381,6 +363,5 @@ void comm_world_close(struct comm *world)
     if (__lsan_do_leak_check != NULL)
         __lsan_do_leak_check();
     MPI_CHECK(MPI_Finalize());
-    status_set_ending(STATUS_SAID);
     error_on_abort(NULL);
 }

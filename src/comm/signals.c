@@ -1,9 +1,10 @@
-/* What signals do. SIGUSR1 asks for a graceful stop; SIGTERM does, too, where the launcher waits
- * for it, and else ends the process as it always did. Both are waited for by a thread of their own
- * and never handled: a handler's frame would lie on the stack of whoever computes, where oneDNN's
- * products in fp32 keep numbers below the stack pointer, further than any ABI protects. A rank that
- * dies of a fault leaves word of it for its guard, or without one says it itself; then the signal
- * does what it would have done, which ends the process, and mpirun ends the others. */
+/* Signals. SIGUSR1 asks for a graceful stop. SIGTERM does too if the launcher waits after it;
+ * otherwise it ends the process as usual. A fault (SIGSEGV and the like) prints rank, host and
+ * signal before it ends the process; the launcher then ends the other ranks.
+ *
+ * SIGUSR1 and SIGTERM are blocked in all threads and received by one thread with sigwait(). A
+ * handler would run on the stack of a computing thread, where fp32 GEMM kernels of oneDNN keep data
+ * further below the stack pointer than the ABI's red zone protects. */
 #include "comm/internal.h"
 
 #include <pthread.h>
@@ -14,14 +15,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/status.h"
-
 static const struct {
     int signal;
     const char *meaning;
 } faults[] = {
-    {SIGSEGV, "segmentation fault (memory that is not ours)"},
-    {SIGBUS, "bus error (a mapped file was cut, or memory failed)"},
+    {SIGSEGV, "segmentation fault (invalid memory access)"},
+    {SIGBUS, "bus error (a mapped file was truncated, /dev/shm is full or memory failed)"},
     {SIGFPE, "arithmetic fault"},
     {SIGILL, "illegal instruction"},
     {SIGABRT, "aborted"},
@@ -29,17 +28,9 @@ static const struct {
 
 enum { FAULTS = sizeof faults / sizeof faults[0] };
 
-/* All made beforehand: a handler may call next to nothing. */
+/* Prepared in advance: snprintf() is not async-signal-safe. */
 static char message[FAULTS][256];
 static struct sigaction before[FAULTS];
-
-const char *signals_meaning(int signal)
-{
-    for (int i = 0; i < FAULTS; i++)
-        if (faults[i].signal == signal)
-            return faults[i].meaning;
-    return NULL;
-}
 
 static bool launcher_waits;
 static _Atomic bool stop_wanted;
@@ -55,56 +46,44 @@ bool comm_stop_wanted(void)
     return atomic_load_explicit(&stop_wanted, memory_order_relaxed);
 }
 
-static void signal_take(int number)
-{
-    /* Also comes back from the launcher that was told to end the job. */
-    if (number == SIGTERM && status_ending() != STATUS_SAID) {
-        status_set_ending(STATUS_TERMINATED); /* SIGKILL may follow */
-        guard_tell_silence();
-    }
-    if (number == SIGUSR1 || launcher_waits) {
-        atomic_store_explicit(&stop_wanted, true, memory_order_relaxed);
-        return;
-    }
-    guard_tell_end();
-    sigset_t own;
-    sigemptyset(&own);
-    sigaddset(&own, number);
-    signal(number, SIG_DFL);
-    pthread_sigmask(SIG_UNBLOCK, &own, NULL);
-    raise(number);
-}
-
 static void *signals_main(void *argument)
 {
     int number;
     (void)argument;
-    while (sigwait(&waited_for, &number) == 0)
-        signal_take(number);
+    while (sigwait(&waited_for, &number) == 0) {
+        if (number == SIGTERM && !failure_is_reported())
+            heartbeat_report_silent();
+        if (number == SIGUSR1 || launcher_waits) {
+            atomic_store_explicit(&stop_wanted, true, memory_order_relaxed);
+            continue;
+        }
+        sigset_t own;
+        sigemptyset(&own);
+        sigaddset(&own, number);
+        signal(number, SIG_DFL);
+        pthread_sigmask(SIG_UNBLOCK, &own, NULL);
+        raise(number);
+    }
     return NULL;
 }
 
-void signals_prepare(void)
+void signals_open(void)
 {
-    /* mpirun kills a second after SIGTERM. */
+    pthread_t thread;
+    /* mpirun sends SIGKILL one second after SIGTERM. */
     launcher_waits = getenv("OMPI_COMM_WORLD_SIZE") == NULL &&
                      (getenv("SLURM_PROCID") != NULL || getenv("PMIX_RANK") != NULL);
     sigemptyset(&waited_for);
     sigaddset(&waited_for, SIGUSR1);
     sigaddset(&waited_for, SIGTERM);
-    /* Threads inherit it, those of libraries, too. */
+    /* Inherited by all threads, including those created by libraries. */
     ENSURE(pthread_sigmask(SIG_BLOCK, &waited_for, NULL) == 0, "cannot block signals");
-}
-
-void signals_wait(void)
-{
-    pthread_t thread;
     int failed = pthread_create(&thread, NULL, signals_main, NULL);
-    ENSURE(failed == 0, "cannot start the thread that waits for signals (error %d)", failed);
+    ENSURE(failed == 0, "cannot start the signal thread (error %d)", failed);
     pthread_detach(thread);
 }
 
-static void end_handle(int number)
+static void alarm_handle(int number)
 {
     (void)number;
     _exit(ERROR_PEER);
@@ -112,7 +91,7 @@ static void end_handle(int number)
 
 void signals_end_after(unsigned seconds)
 {
-    signal(SIGALRM, end_handle);
+    signal(SIGALRM, alarm_handle);
     alarm(seconds);
 }
 
@@ -120,16 +99,14 @@ static void fault_handle(int number)
 {
     for (int i = 0; i < FAULTS; i++)
         if (faults[i].signal == number) {
-            ssize_t written =
-                guard_is_open() ? 0 : write(STDERR_FILENO, message[i], strlen(message[i]));
+            ssize_t written = write(STDERR_FILENO, message[i], strlen(message[i]));
             (void)written;
-            status_set_fault(number);
             sigaction(number, &before[i], NULL);
         }
     raise(number);
 }
 
-void signals_open(int rank, const char *host)
+void signals_report_faults(int rank, const char *host)
 {
     struct sigaction action = {.sa_handler = fault_handle};
     sigemptyset(&action.sa_mask);

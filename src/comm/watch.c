@@ -169,7 +169,7 @@ static void watch_list_missing(const struct ticket *ticket, const struct answer 
             snprintf(place, sizeof place, "in %s; in %s", answers[rank].doing, doing);
         int length =
             snprintf(text + used, size - used, "%srank %d on %s (%s)", used > 0 ? ", " : "",
-                     group->world_rank[rank], world_host(group->world_rank[rank]), place);
+                     group->world_rank[rank], comm_host_of(group->world_rank[rank]), place);
         used += length > 0 ? (size_t)length : 0;
     }
 }
@@ -203,12 +203,12 @@ static void watch_report(const struct ticket *ticket, double waited, const char 
     strftime(since, sizeof since, "%H:%M:%S", localtime_r(&start, &calendar));
     if (why != NULL)
         fprintf(stderr, "vittrain: failure: rank %d on %s: %s failed after %.1f s (since %s): %s\n",
-                self, world_host(self), what, waited, since, why);
+                self, comm_host_of(self), what, waited, since, why);
     else
         fprintf(stderr,
                 "vittrain: failure: rank %d on %s: %s has waited for %.1f s (since %s); %s%s; see "
                 "mesh.timeout%s\n",
-                self, world_host(self), what, waited, since,
+                self, comm_host_of(self), what, waited, since,
                 missing[0] != '\0' ? "missing: " : "all ranks are in it, but nothing arrives",
                 missing,
                 ticket->what != NULL ? ", and NCCL_DEBUG=INFO for the network's part in it" : "");

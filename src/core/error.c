@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/status.h"
 
 enum { HOST_SIZE = 256 };
 
@@ -77,7 +76,6 @@ void error_abort(const char *file, int line, const char *format, ...)
     fprintf(stderr, "vittrain: internal error: rank %d on %s: %s (%s:%d)\n", own_rank, own_host,
             text, file, line);
     fflush(stderr);
-    status_set_ending(STATUS_SAID);
     if (abort_handler != NULL)
         abort_handler(ERROR_INTERNAL);
     _Exit(ERROR_INTERNAL);

@@ -1,25 +1,21 @@
-/* The record of what this process is doing: atomic words, which lie in shared memory after
- * status_share. Each is true for itself; read together they may be of two moments. */
+/* The record of what this process is doing: atomic words. Each is consistent by itself; words that
+ * are read together may be from two moments. */
 #include "core/status.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "core/clock.h"
 
-struct record {
-    _Atomic double since, tick;
+static struct {
+    _Atomic double since;
     _Atomic int64_t step;
-    _Atomic int32_t phase, unit, background, ending, fault;
+    _Atomic int32_t phase, unit, background;
     char name[STATUS_UNITS][STATUS_NAME];
-};
-
-static struct record private_record = {.unit = -1};
-static struct record *record = &private_record;
+} record = {.unit = -1};
 
 static const struct {
     const char *word, *name; /* for debug.pause; for messages */
@@ -61,8 +57,8 @@ const char *status_phase_name(enum status_phase phase)
 }
 
 /* Nobody waits for these words, so no order between them is needed. */
-#define STORE(word, value) atomic_store_explicit(&record->word, value, memory_order_relaxed)
-#define LOAD(word) atomic_load_explicit(&record->word, memory_order_relaxed)
+#define STORE(word, value) atomic_store_explicit(&record.word, value, memory_order_relaxed)
+#define LOAD(word) atomic_load_explicit(&record.word, memory_order_relaxed)
 
 void status_set_step(int64_t step)
 {
@@ -124,43 +120,12 @@ void status_set_unit(int unit)
 void status_name_unit(int unit, const char *name)
 {
     if (unit >= 0 && unit < STATUS_UNITS)
-        snprintf(record->name[unit], STATUS_NAME, "%s", name);
+        snprintf(record.name[unit], STATUS_NAME, "%s", name);
 }
 
 void status_set_background(enum status_phase phase)
 {
     STORE(background, (int32_t)phase);
-}
-
-void status_tick(double now)
-{
-    STORE(tick, now);
-}
-
-double status_tickless(double now)
-{
-    double tick = LOAD(tick);
-    return tick > 0 ? now - tick : 0;
-}
-
-void status_set_ending(enum status_ending ending)
-{
-    STORE(ending, (int32_t)ending);
-}
-
-enum status_ending status_ending(void)
-{
-    return (enum status_ending)LOAD(ending);
-}
-
-void status_set_fault(int signal)
-{
-    STORE(fault, signal);
-}
-
-int status_fault(void)
-{
-    return LOAD(fault);
 }
 
 struct status status_read(double now)
@@ -177,8 +142,8 @@ static int unit_describe(int unit, char *text, size_t size)
 {
     if (unit < 0)
         return snprintf(text, size, "%s", "");
-    if (unit < STATUS_UNITS && record->name[unit][0] != '\0')
-        return snprintf(text, size, " of %.*s", STATUS_NAME, record->name[unit]);
+    if (unit < STATUS_UNITS && record.name[unit][0] != '\0')
+        return snprintf(text, size, " of %.*s", STATUS_NAME, record.name[unit]);
     return snprintf(text, size, " of unit %d", unit);
 }
 
@@ -194,17 +159,4 @@ void status_describe(const struct status *status, char *text, size_t size)
     snprintf(text, size, "%s%s%s, for %.1f s%s",
              status_phase_name((enum status_phase)status->phase), unit, step, status->seconds,
              background);
-}
-
-bool status_share(void)
-{
-    if (record != &private_record)
-        return true;
-    struct record *shared =
-        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED)
-        return false;
-    memcpy(shared, record, sizeof *shared);
-    record = shared;
-    return true;
 }

@@ -1,6 +1,5 @@
-/* What this process is doing, for those who must tell it when the process cannot: its guard, the
- * other ranks. Stores to a few words that may be shared memory; no calls, no locks. The main thread
- * says where it is, the communication thread that the process lives. */
+/* What this process is doing: the current phase, unit and step. Other ranks print it when this one
+ * stops responding. The main thread stores to a few atomic words, without calls or locks. */
 #ifndef VITTRAIN_CORE_STATUS_H
 #define VITTRAIN_CORE_STATUS_H
 
@@ -56,23 +55,6 @@ void status_name_unit(int unit, const char *name);
 /* A thread that works beside the main one: STATUS_CHECKPOINT_*; STATUS_START: rests. */
 void status_set_background(enum status_phase phase);
 
-/* A sign of life, and how long ago it was given: seconds, 0 before the first. */
-void status_tick(double now);
-double status_tickless(double now);
-
-/* How a process ends, as far as it can tell itself. */
-enum status_ending {
-    STATUS_RUNS,
-    STATUS_SAID,      /* it has come to its end, or has said why it ends */
-    STATUS_TERMINATED /* its launcher ends it (SIGTERM), or lets it end itself */
-};
-void status_set_ending(enum status_ending ending);
-enum status_ending status_ending(void);
-
-/* The signal of a fault, from its handler; 0: none. */
-void status_set_fault(int signal);
-int status_fault(void);
-
 /* A moment's status: may be sent to other ranks, whose units have the same names. */
 struct status {
     double seconds; /* since the phase, or the unit in it, began */
@@ -83,8 +65,5 @@ struct status status_read(double now);
 
 /* "backward of blocks.3, step 120, for 0.5 s" */
 void status_describe(const struct status *status, char *text, size_t size);
-
-/* Moves the record to memory that processes forked from now on see, too. False: there is none. */
-bool status_share(void);
 
 #endif

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "core/clock.h"
-#include "core/status.h"
 #include "doctor/doctor.h"
 
 static struct {
@@ -32,7 +31,6 @@ static _Noreturn void give_up(void)
             "other by the interface that MPI takes (OMPI_MCA_btl_tcp_if_include)? Are they on?\n",
             who, comm_host(), watch.what, watch.seconds);
     fflush(stderr);
-    status_set_ending(STATUS_SAID);
     _exit(ERROR_PEER);
 }
 

@@ -1,6 +1,5 @@
-/* `vittrain launch`: a supervisor outside of mpirun or srun, without MPI and without ranks. It runs
- * the command, reads what its ranks say last on stderr, and starts it again after a failure. Below:
- * what is between launch*.c. */
+/* `vittrain launch`: runs mpirun or srun without being a rank itself, and starts the command again
+ * after a failure. This header is shared by launch*.c and by src/sweep. */
 #ifndef VITTRAIN_LAUNCH_LAUNCH_H
 #define VITTRAIN_LAUNCH_LAUNCH_H
 
@@ -10,97 +9,127 @@
 #include "core/options.h"
 
 enum { LAUNCH_LINE = 1024 };
+enum { HOSTS_MOST = 4096, HOST_NAME = 256 };
 
-/* How one start of the command went. */
-struct attempt {
-    int code;                  /* its exit code; 128 + N: ended by signal N */
-    double seconds;            /* from start to end */
-    double failed_at;          /* seconds from its start to the first line of a failure */
-    char failure[LAUNCH_LINE]; /* the first "vittrain: failure: " on its stderr; "": none */
-    char mistake[LAUNCH_LINE]; /* the first "vittrain: error: "; "": none */
-    char lost[LAUNCH_LINE];    /* mpirun's words on a node that it has lost; "": none */
-    bool failure_first;        /* of the two, if there are both */
-    bool asked;                /* a signal to end came from outside */
-    bool killed;               /* it did not end by itself in time after a failure */
+/* ---- launch_cause.c */
+
+/* Processes that the kernel's out-of-memory killer has ended so far: in this process's cgroup and
+ * on this host. -1: unknown. */
+struct oom_kills {
+    long long cgroup, host;
 };
 
-/* How a command is run. */
-struct attempt_manner {
-    const char *who; /* runs it, for messages: "launch" */
-    double grace;    /* seconds that it may take to end after a failure */
-    int output;      /* descriptor that its stdout and stderr go to; -1: ours */
-    /* The first signal to end is passed on as SIGUSR1, by which training stops with a checkpoint,
-     * whatever it was; later ones as they are. */
+struct oom_kills oom_kills_read(void);
+
+/* A death by a signal. */
+struct death {
+    char text[LAUNCH_LINE]; /* "rank 5 on node2 was killed by signal 9 (Killed)"; "": none */
+    char host[HOST_NAME];
+    int signal;
+};
+
+/* Parse a line of mpirun or srun; false if it reports no death. */
+bool death_read(const char *line, struct death *death);
+
+/* Append the probable cause to death->text. `before`: read before the ranks were started. */
+void death_explain(struct death *death, const struct oom_kills *before);
+
+/* ---- launch_attempt.c */
+
+/* The result of one execution of the command. */
+struct attempt {
+    int code;                  /* exit code of the command; 128 + N: ended by signal N */
+    double seconds;            /* duration */
+    char failure[LAUNCH_LINE]; /* the first "vittrain: failure: " line on stderr; "": none */
+    char mistake[LAUNCH_LINE]; /* the first "vittrain: error: " line; "": none */
+    char lost[LAUNCH_LINE];    /* mpirun's line about a lost node; "": none */
+    struct death death;        /* the first death that mpirun or srun reported */
+    bool failure_first;        /* failure was printed before mistake */
+    bool asked;                /* a signal asked this process to end */
+    bool killed;               /* the command did not end in time after a failure */
+};
+
+struct attempt_options {
+    const char *who; /* the calling command, for messages: "launch" */
+    double grace;    /* seconds that the command may take to end after a failure */
+    int output;      /* file descriptor for its stdout and stderr; -1: inherited */
+    /* Pass on the first signal to end as SIGUSR1, which stops training with a checkpoint. */
     bool gently;
 };
 
-/* Runs the words in a process group of their own, stdin passed through, stdout and stderr too
- * (stderr read and passed on line by line), signals to end or stop passed on. When this returns, no
- * process of the command is left on this machine. ERROR_USAGE: there is no such program. */
-bool attempt_run(char *const *words, const struct attempt_manner *manner, struct attempt *attempt,
+/* Run the command `words` in a new process group and wait for it. stdin and stdout are inherited,
+ * stderr is read and passed on by line, signals are passed on. On return no process of the command
+ * is left on this host. ERROR_USAGE: the program cannot be executed. */
+bool attempt_run(char *const *words, const struct attempt_options *options, struct attempt *attempt,
                  struct error *error);
 
-/* Why it ended, for people. */
+/* Describe in one line why the attempt ended. */
 void attempt_reason(const struct attempt *attempt, char *text, size_t size);
 
-/* Is this process a rank, which must not launch ranks? A batch script of Slurm is none. */
+/* True in a rank, which must not start other ranks. A batch script of Slurm is not a rank. */
 bool attempt_is_inside(void);
 
-/* Sleeps; true if a signal to end came meanwhile. Only where attempt_run has blocked the signals
- * (attempt_prepare). */
+/* Block the signals that attempt_run and attempt_sleep read. Call once before both. */
 void attempt_prepare(void);
+
+/* Sleep; true if a signal asked this process to end. */
 bool attempt_sleep(double seconds);
 
-/* What the command's own words tell of the run. */
+/* ---- launch_run.c */
+
+/* The training run that the command starts, as far as its command line shows. */
 struct launched_run {
-    bool known; /* the words hold this program, training, with words that it understands */
+    bool known; /* the command line contains this program with valid options of `train` */
     struct options options;
-    double since;             /* clock_wall of the launch: older folders are other runs' */
-    char folder[OPTION_TEXT]; /* run.dir, or where it was found; "": not yet */
+    double since;             /* clock_wall() of the launch; older run folders are ignored */
+    char folder[OPTION_TEXT]; /* run.dir, or the folder that was found; "": not yet known */
 };
 
 void launched_run_read(struct launched_run *run, int count, char *const *words);
 
-/* The newest checkpoint's step, -1: none (or the run is not known). Finds the folder. */
+/* Return the step of the newest checkpoint, -1 if there is none or the run is unknown. Also finds
+ * the run folder. */
 int64_t launched_run_step(struct launched_run *run);
 
-/* Waits until no process holds the run's folder; false: it is still held after so many seconds. */
+/* Wait until no process holds the lock of the run folder; false: still held after `seconds`. */
 bool launched_run_wait(const struct launched_run *run, double seconds);
 
-/* The hosts of an mpirun line with a host file. */
-enum { HOSTS_MOST = 4096, HOST_NAME = 256 };
+/* ---- launch_hosts.c */
 
+/* The hosts of an mpirun command with a host file. */
 struct launched_hosts {
-    int count; /* 0: there is no host file, or somebody else knows the hosts (Slurm): all is as the
-                  words say */
+    int count; /* 0: no host file, or Slurm chooses the hosts */
     struct launched_host {
         char name[HOST_NAME];
-        char line[HOST_NAME + 128]; /* as the file has it */
+        char line[HOST_NAME + 128]; /* its line in the host file */
         int64_t slots;
         bool answers;
     } * host;
-    int file_at;  /* which of the words names the file, */
-    int ranks_at; /* and which the number of ranks; 0: none does */
+    int file_at;  /* index of the word that names the host file */
+    int ranks_at; /* index of the word with the number of ranks; 0: none */
     int64_t ranks;
-    char agent[OPTION_TEXT]; /* how mpirun starts programs on other hosts: "ssh" and words */
-    char part[OPTION_TEXT];  /* the file of those that answer; "": none was made */
+    char agent[OPTION_TEXT];   /* command by which mpirun reaches other hosts: "ssh" and options */
+    char reduced[OPTION_TEXT]; /* temporary host file without the missing hosts; "": none */
     char ranks_text[24];
 };
 
-/* Reads the mpirun line. ERROR_USAGE: a host file that cannot be read. */
+/* Read the command line and the host file. ERROR_USAGE: the host file cannot be read. */
 bool launched_hosts_open(struct launched_hosts *hosts, int count, char *const *words,
                          struct error *error);
 void launched_hosts_close(struct launched_hosts *hosts);
 
-/* Tries all hosts at once, in a bounded time; gives how many do not answer. */
+/* Try to reach all hosts at once, in bounded time; return the number that do not answer. */
 int launched_hosts_try(struct launched_hosts *hosts);
 
-/* "n2, n3": those that do not. */
+/* List the hosts that do not answer: "n2, n3". */
 void launched_hosts_missing(const struct launched_hosts *hosts, char *text, size_t size);
 
-/* Lets the words name a file of the hosts that answer, and so many ranks as those have slots; the
- * whole file again where all answer. Gives the number of ranks, 0: of no host. */
+/* Change `words` to a host file with only the hosts that answer, and to at most as many ranks as
+ * these have slots. Restores `original` if all answer. Return the number of ranks, 0 on error or if
+ * no host answers. */
 int64_t launched_hosts_use(struct launched_hosts *hosts, char **words, char *const *original,
                            struct error *error);
+
+bool launched_host_is_local(const char *name);
 
 #endif

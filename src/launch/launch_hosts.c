@@ -1,5 +1,5 @@
-/* The hosts of an mpirun line: read from its host file, tried by the agent that mpirun itself would
- * use, and left out while they do not answer. */
+/* The hosts of an mpirun command: read its host file, try to reach each host with the agent that
+ * mpirun uses, and leave out hosts that do not answer. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,16 +13,16 @@
 #include "core/clock.h"
 #include "launch/launch.h"
 
-/* Seconds for a host to answer: a login on a loaded node takes some. */
+/* Seconds for a host to answer; a login on a loaded node takes a while. */
 static const double patience_seconds = 10;
 
 enum { AGENT_WORDS = 32 };
 
-/* ---- the words */
+/* ---- the command line */
 
 static bool is_one_of(const char *word, const char *const *names)
 {
-    /* Open MPI takes one dash or two. */
+    /* Open MPI accepts one dash or two. */
     const char *name = word + (word[0] == '-') + (word[0] == '-' && word[1] == '-');
     for (; word[0] == '-' && *names != NULL; names++)
         if (strcmp(name, *names) == 0)
@@ -37,7 +37,7 @@ static bool is_mpirun(const char *word)
            strcmp(name, "orterun") == 0 || strcmp(name, "prterun") == 0;
 }
 
-/* What mpirun would start programs by: the first of alternatives that colons part. */
+/* Find the remote agent of mpirun; of alternatives separated by colons, take the first. */
 static void agent_find(struct launched_hosts *hosts, int count, char *const *words)
 {
     static const char *const variables[] = {"OMPI_MCA_plm_rsh_agent", "OMPI_MCA_orte_rsh_agent",
@@ -70,7 +70,7 @@ static void words_search(struct launched_hosts *hosts, int count, char *const *w
     }
 }
 
-/* "node1 slots=4": several programs in one line, or an unusual file, are left to mpirun. */
+/* Parse a line like "node1 slots=4"; false for a line without a host. */
 static bool line_read(const char *text, struct launched_host *host)
 {
     char name[HOST_NAME];
@@ -78,7 +78,7 @@ static bool line_read(const char *text, struct launched_host *host)
         return false;
     const char *slots = strstr(text, "slots"), *at = strchr(name, '@');
     while (slots != NULL && slots > text && slots[-1] != ' ' && slots[-1] != '\t')
-        slots = strstr(slots + 1, "slots"); /* max_slots is another */
+        slots = strstr(slots + 1, "slots"); /* skip max_slots */
     snprintf(host->name, sizeof host->name, "%s", name);
     snprintf(host->line, sizeof host->line, "%.*s", (int)strcspn(text, "\r\n#"), text);
     host->slots = 1;
@@ -117,17 +117,16 @@ bool launched_hosts_open(struct launched_hosts *hosts, int count, char *const *w
 
 void launched_hosts_close(struct launched_hosts *hosts)
 {
-    if (hosts->part[0] != '\0')
-        unlink(hosts->part);
+    if (hosts->reduced[0] != '\0')
+        unlink(hosts->reduced);
     free(hosts->host);
     hosts->host = NULL;
-    hosts->part[0] = '\0';
+    hosts->reduced[0] = '\0';
 }
 
-/* ---- do they answer? */
+/* ---- reaching the hosts */
 
-/* mpirun itself runs on this one. */
-static bool is_here(const char *name)
+bool launched_host_is_local(const char *name)
 {
     char own[HOST_NAME] = "";
     gethostname(own, sizeof own - 1);
@@ -136,8 +135,8 @@ static bool is_here(const char *name)
            (strncmp(name, own, length) == 0 && (name[length] == '\0' || name[length] == '.'));
 }
 
-/* In the child: agent, host, `true`; nobody is asked for a password. */
-static _Noreturn void host_ask(const struct launched_hosts *hosts, const char *name)
+/* In the child: run `AGENT HOST true` without a terminal, so that no password is asked for. */
+static _Noreturn void host_try(const struct launched_hosts *hosts, const char *name)
 {
     char agent[OPTION_TEXT], program[] = "true", *words[AGENT_WORDS + 3], *rest = agent;
     int count = 0, nothing = open("/dev/null", O_RDWR);
@@ -159,11 +158,11 @@ static _Noreturn void host_ask(const struct launched_hosts *hosts, const char *n
     _exit(127);
 }
 
-/* Waits for the children until the time is over, and ends those that are left. */
-static void answers_take(struct launched_hosts *hosts, pid_t *process, int asked)
+/* Wait for `pending` children; kill those that have not ended in time. */
+static void answers_wait(struct launched_hosts *hosts, pid_t *process, int pending)
 {
     double end = clock_now() + patience_seconds;
-    while (asked > 0) {
+    while (pending > 0) {
         bool over = clock_now() > end;
         for (int i = 0; i < hosts->count; i++) {
             int status;
@@ -175,28 +174,28 @@ static void answers_take(struct launched_hosts *hosts, pid_t *process, int asked
                 continue;
             hosts->host[i].answers = !over && WIFEXITED(status) && WEXITSTATUS(status) == 0;
             process[i] = 0;
-            asked--;
+            pending--;
         }
-        if (asked > 0)
+        if (pending > 0)
             poll(NULL, 0, 20);
     }
 }
 
 int launched_hosts_try(struct launched_hosts *hosts)
 {
-    int asked = 0, missing = 0;
+    int pending = 0, missing = 0;
     pid_t *process = calloc((size_t)hosts->count + 1, sizeof *process);
     ENSURE(process != NULL, "no memory for %d hosts", hosts->count);
     for (int i = 0; i < hosts->count; i++) {
-        hosts->host[i].answers = is_here(hosts->host[i].name);
+        hosts->host[i].answers = launched_host_is_local(hosts->host[i].name);
         if (hosts->host[i].answers)
             continue;
         process[i] = fork();
         if (process[i] == 0)
-            host_ask(hosts, hosts->host[i].name);
-        asked += process[i] > 0;
+            host_try(hosts, hosts->host[i].name);
+        pending += process[i] > 0;
     }
-    answers_take(hosts, process, asked);
+    answers_wait(hosts, process, pending);
     free(process);
     for (int i = 0; i < hosts->count; i++)
         missing += !hosts->host[i].answers;
@@ -213,47 +212,47 @@ void launched_hosts_missing(const struct launched_hosts *hosts, char *text, size
                                      hosts->host[i].name);
 }
 
-/* ---- going on with those that do */
+/* ---- continuing without missing hosts */
 
-static bool part_write(struct launched_hosts *hosts, struct error *error)
+static bool reduced_write(struct launched_hosts *hosts, struct error *error)
 {
     const char *folder = getenv("TMPDIR");
-    if (hosts->part[0] != '\0')
-        unlink(hosts->part);
-    snprintf(hosts->part, sizeof hosts->part, "%s/vittrain-hosts-XXXXXX",
+    if (hosts->reduced[0] != '\0')
+        unlink(hosts->reduced);
+    snprintf(hosts->reduced, sizeof hosts->reduced, "%s/vittrain-hosts-XXXXXX",
              folder != NULL && folder[0] != '\0' ? folder : "/tmp");
-    int descriptor = mkstemp(hosts->part);
+    int descriptor = mkstemp(hosts->reduced);
     FILE *file = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
     for (int i = 0; file != NULL && i < hosts->count; i++)
         if (hosts->host[i].answers)
             fprintf(file, "%s\n", hosts->host[i].line);
     if (file != NULL && fclose(file) == 0)
         return true;
-    return error_set(error, ERROR_FILE, "launch: cannot write a host file to %s: %s", hosts->part,
-                     strerror(errno));
+    return error_set(error, ERROR_FILE, "launch: cannot write a host file to %s: %s",
+                     hosts->reduced, strerror(errno));
 }
 
 int64_t launched_hosts_use(struct launched_hosts *hosts, char **words, char *const *original,
                            struct error *error)
 {
-    int64_t all = 0, there = 0;
+    int64_t all = 0, available = 0;
     for (int i = 0; i < hosts->count; i++) {
         all += hosts->host[i].slots;
-        there += hosts->host[i].answers ? hosts->host[i].slots : 0;
+        available += hosts->host[i].answers ? hosts->host[i].slots : 0;
     }
     words[hosts->file_at] = original[hosts->file_at];
     if (hosts->ranks_at > 0)
         words[hosts->ranks_at] = original[hosts->ranks_at];
     int64_t ranks = hosts->ranks_at > 0 ? hosts->ranks : all;
-    if (there == all || there == 0)
-        return there == 0 ? 0 : ranks;
-    if (!part_write(hosts, error))
+    if (available == all || available == 0)
+        return available == 0 ? 0 : ranks;
+    if (!reduced_write(hosts, error))
         return 0;
-    /* More ranks than slots: the remaining hosts get their share. */
-    int64_t most = ranks > all ? ranks * there / all : there;
+    /* If there were more ranks than slots, keep that ratio. */
+    int64_t most = ranks > all ? ranks * available / all : available;
     ranks = ranks < most ? ranks : most;
     snprintf(hosts->ranks_text, sizeof hosts->ranks_text, "%lld", (long long)ranks);
-    words[hosts->file_at] = hosts->part;
+    words[hosts->file_at] = hosts->reduced;
     if (hosts->ranks_at > 0)
         words[hosts->ranks_at] = hosts->ranks_text;
     return ranks;

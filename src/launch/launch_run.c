@@ -1,6 +1,5 @@
-/* What a launched command trains: its options, its folder, and how far it is. Read from the words
- * of the command and from the folder alone, so that a run needs to know nothing of its supervisor.
- */
+/* The training run that a launched command starts: its options, its folder and its newest
+ * checkpoint. Read from the command line and the folder only; the run does not know of `launch`. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,7 +20,7 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* Where this program stands in the command, however it is called there; -1: nowhere. */
+/* Return the index of this program in the command, by its file name; -1 if it is not there. */
 static int program_find(int count, char *const *words)
 {
     char self[OPTION_TEXT];
@@ -48,7 +47,7 @@ void launched_run_read(struct launched_run *run, int count, char *const *words)
         snprintf(run->folder, sizeof run->folder, "%s", run->options.run.dir);
 }
 
-/* The folder runs/NAME-... that changed last since the launch. */
+/* Find the folder runs/NAME-... that was modified last, after the launch. */
 static void folder_find(struct launched_run *run)
 {
     const char *name = run->options.run.name;
@@ -94,7 +93,7 @@ int64_t launched_run_step(struct launched_run *run)
     return newest;
 }
 
-static bool folder_is_held(const char *folder)
+static bool folder_is_locked(const char *folder)
 {
     char path[OPTION_TEXT + 16];
     snprintf(path, sizeof path, "%s/.lock", folder);
@@ -110,7 +109,7 @@ bool launched_run_wait(const struct launched_run *run, double seconds)
 {
     if (run->folder[0] == '\0')
         return true;
-    for (double end = clock_now() + seconds; folder_is_held(run->folder);)
+    for (double end = clock_now() + seconds; folder_is_locked(run->folder);)
         if (clock_now() > end || attempt_sleep(0.2))
             return false;
     return true;

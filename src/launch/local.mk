@@ -3,5 +3,6 @@ libvittrain_a_SOURCES += \
 	src/launch/launch.c \
 	src/launch/launch.h \
 	src/launch/launch_attempt.c \
+	src/launch/launch_cause.c \
 	src/launch/launch_hosts.c \
 	src/launch/launch_run.c

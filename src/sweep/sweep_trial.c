@@ -261,13 +261,14 @@ static bool goes_on(const struct sweep *sweep, const char *folder)
 static bool command_run(char *const *words, const char *folder, int log, struct attempt *attempt,
                         struct error *error)
 {
-    const struct attempt_manner manner = {
+    const struct attempt_options options = {
         .who = "sweep", .grace = grace, .output = log, .gently = true};
     bool silent = true, good = true;
     for (int i = 0; good && silent && i < 2; i++) {
-        good = attempt_run(words, &manner, attempt, error);
+        good = attempt_run(words, &options, attempt, error);
         silent = attempt->code != 0 && !attempt->asked && attempt->failure[0] == '\0' &&
-                 attempt->mistake[0] == '\0' && access(folder, F_OK) != 0;
+                 attempt->death.text[0] == '\0' && attempt->mistake[0] == '\0' &&
+                 access(folder, F_OK) != 0;
     }
     return good;
 }

@@ -1,0 +1,100 @@
+/* Deaths of ranks as mpirun and srun report them, and their probable cause. Open MPI 4 and 5:
+ *   mpirun noticed that process rank 5 with PID 17 on node n2 exited on signal 9 (Killed).
+ * Slurm:
+ *   srun: error: n2: task 5: Killed */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "launch/launch.h"
+
+/* The value of `key` in a file with lines "key value"; -1 if the file or the key is missing. */
+static long long count_read(const char *path, const char *key)
+{
+    char line[256], name[64];
+    long long value, found = -1;
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return -1;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "%63s %lld", name, &value) == 2 && strcmp(name, key) == 0)
+            found = value;
+    fclose(file);
+    return found;
+}
+
+struct oom_kills oom_kills_read(void)
+{
+    char line[400], path[512];
+    long long cgroup = -1;
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL && cgroup < 0) {
+        line[strcspn(line, "\n")] = '\0';
+        const char *v1 = strstr(line, ":memory:");
+        if (v1 != NULL) {
+            snprintf(path, sizeof path, "/sys/fs/cgroup/memory%s/memory.oom_control",
+                     v1 + strlen(":memory:"));
+            cgroup = count_read(path, "oom_kill");
+            if (cgroup < 0) /* in a container the path on the host may not exist */
+                cgroup = count_read("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill");
+        } else if (strncmp(line, "0::", 3) == 0) {
+            snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.events", line + 3);
+            cgroup = count_read(path, "oom_kill");
+        }
+    }
+    if (file != NULL)
+        fclose(file);
+    return (struct oom_kills){.cgroup = cgroup, .host = count_read("/proc/vmstat", "oom_kill")};
+}
+
+bool death_read(const char *line, struct death *death)
+{
+    char ranks[64], how[256];
+    int rank;
+    const char *mpirun = strstr(line, "noticed that process rank ");
+    const char *srun = strstr(line, "srun: error: ");
+    if (mpirun != NULL && sscanf(mpirun,
+                                 "noticed that process rank %d with PID %*d on node %255s exited "
+                                 "on signal %d",
+                                 &rank, death->host, &death->signal) == 3) {
+        snprintf(death->text, sizeof death->text, "rank %d on %s was killed by signal %d (%s)",
+                 rank, death->host, death->signal, strsignal(death->signal));
+        return true;
+    }
+    if (srun == NULL || sscanf(srun, "srun: error: %255[^: ]: task%*1[s ] %63[^:]: %255[^\n]",
+                               death->host, ranks, how) != 3)
+        return false;
+    death->signal = strncmp(how, "Out Of Memory", strlen("Out Of Memory")) == 0 ? SIGKILL : 0;
+    for (int signal = 1; signal < NSIG && death->signal == 0; signal++)
+        if (signal != SIGTERM && strncmp(how, strsignal(signal), strlen(strsignal(signal))) == 0)
+            death->signal = signal;
+    snprintf(death->text, sizeof death->text, "rank %s on %s was killed: %s", ranks, death->host,
+             how);
+    return death->signal != 0; /* "Exited with exit code 2": the rank has printed the reason */
+}
+
+void death_explain(struct death *death, const struct oom_kills *before)
+{
+    const struct oom_kills now = oom_kills_read();
+    char cause[HOST_NAME + 128] = "";
+    bool here = launched_host_is_local(death->host);
+    if (death->signal == SIGKILL && here && now.cgroup > before->cgroup)
+        strcpy(cause, "out of memory (the memory limit of the job or container)");
+    else if (death->signal == SIGKILL && here && now.host > before->host)
+        strcpy(cause, "out of memory (the kernel has killed processes on this host)");
+    else if (death->signal == SIGKILL && here)
+        strcpy(cause, "a kill from outside; the kernel did not run out of memory");
+    else if (death->signal == SIGKILL)
+        snprintf(cause, sizeof cause, "out of memory, or a kill from outside: see dmesg on %s",
+                 death->host);
+    else if (death->signal == SIGBUS)
+        strcpy(cause, "a full /dev/shm, or a mapped file that was truncated");
+    else if (death->signal == SIGXCPU)
+        strcpy(cause, "the CPU time limit (ulimit -t)");
+    else if (death->signal == SIGXFSZ)
+        strcpy(cause, "the file size limit (ulimit -f)");
+    else
+        return;
+    size_t used = strlen(death->text);
+    snprintf(death->text + used, sizeof death->text - used, "; probable cause: %s", cause);
+}
