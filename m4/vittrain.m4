@@ -158,6 +158,7 @@ vittrain $PACKAGE_VERSION
   HDF5             $vittrain_hdf5_version
   oneDNN           $vittrain_onednn_version
   CUDA             $vittrain_cuda_summary
+  Cairo            $vittrain_cairo_summary
   sanitizers       $enable_sanitizers
 
 Now: make, make check, make install"])

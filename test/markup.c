@@ -24,7 +24,7 @@ static const char *complain(const char *what, const char *at)
 
 static bool is_void(const char *name)
 {
-    return strcmp(name, "meta") == 0 || strcmp(name, "br") == 0;
+    return strcmp(name, "meta") == 0 || strcmp(name, "img") == 0;
 }
 
 static void name_read(struct markup *markup, char name[NAME_SIZE])

@@ -77,10 +77,12 @@ result 'of several ranks one makes it' "$([ $status = 0 ] && [ "$(grep -c '^| St
 for browser in chromium chromium-browser google-chrome ''; do
     command -v "${browser:-true}" >/dev/null && break
 done
+reason='no chromium'
+if [ -n "$browser" ] && grep -q 'built without Cairo' report.html; then browser= reason='no Cairo'; fi
 if [ -z "$browser" ]; then
     for name in curves 'curves, dark' phone 'phone, dark' 'no scrolling sideways' colours matrices printing; do
         number=$((number + 1))
-        echo "ok $number - in a browser: $name # SKIP no chromium"
+        echo "ok $number - in a browser: $name # SKIP $reason"
     done
     exit 0
 fi
@@ -106,8 +108,8 @@ browse() {
     for (const frame of document.querySelectorAll("iframe")) {
         const page = frame.contentDocument, width = frame.contentWindow.innerWidth;
         text += `page ${width} ${page.documentElement.scrollWidth}\n`;
-        for (const chart of page.querySelectorAll("svg[data-frame]")) {
-            const box = chart.getBoundingClientRect(), unit = box.width / chart.viewBox.baseVal.width;
+        for (const chart of page.querySelectorAll("img[data-frame]")) {
+            const box = chart.getBoundingClientRect(), unit = box.width / chart.getAttribute("width");
             text += `chart ${width} ${chart.id} ${box.left} ${box.top} ${unit} ${chart.dataset.frame} ${chart.dataset.range}\n`;
         }
         for (const cell of page.querySelectorAll("tbody[id^=confusion] td"))
@@ -169,7 +171,7 @@ END
 }
 for width in 1280 390; do
     result "curves lie where metrics.csv says, $width wide" "$(curves_differ $width light ffffff 0067ac ce5400 | tr "\n" " ")"
-    result "and in the dark, $width wide" "$(curves_differ $width dark 161a1f 5cb2f5 ff8f4a | tr "\n" " ")"
+    result "and in the dark, $width wide" "$(curves_differ $width dark 161a1f 53baff fd832f | tr "\n" " ")"
 done
 
 wide=$(grep '^page' places | sort | tr '\n' ' ')

@@ -39,8 +39,8 @@ static void curve_fill(struct curve *curve, const struct range_test *test,
 
 static bool svg_write(const struct chart *chart, const char *path, struct error *error)
 {
-    char *text = chart_svg(chart, WIDTH, HEIGHT);
-    bool good = atomic_file_write(path, text, error);
+    char *text = chart_svg(chart, WIDTH, HEIGHT, NULL);
+    bool good = text == NULL || atomic_file_write(path, text, error);
     free(text);
     return good;
 }

@@ -1,55 +1,61 @@
-/* Line charts: the ranges and the room that the words take are settled first, then all is drawn. Of
- * more points than the frame has columns only each column's first, last, highest and lowest are
- * drawn, which looks the same: a run of 100,000 rows makes a small page. */
+/* Line charts. The ranges and the space for labels are computed first, then everything is drawn. If
+ * a series has more points than the plot area has pixel columns, each column keeps its first, last,
+ * lowest and highest point: the picture looks the same and the file stays small. */
 #include "report/chart.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
-#include "report/canvas.h"
+#include "config.h"
+#include "core/atomic_file.h"
+#include "core/log.h"
+
+/* Each colour has a contrast of 3:1 on white. Any two differ by at least 16 in CIELAB, also for
+ * protanopes, deuteranopes and tritanopes (Machado, Oliveira and Fernandes, IEEE TVCG 15, 2009). */
+const unsigned chart_colours[CHART_COLOURS] = {0x0067ac, 0xce5400, 0x22a868, 0xa47b9b,
+                                               0x60502c, 0x043551, 0x8200f9, 0x343537};
+
+#ifdef HAVE_CAIRO
+
+#include <cairo-svg.h>
+
+#include "report/ticks.h"
+
+const bool chart_available = true;
 
 static const double title_size = 13, label_size = 11, legend_line = 15, swatch = 18;
+static const unsigned text_colour = 0x1b1f24, label_colour = 0x57606a, grid_colour = 0xd5dbe1;
 
-enum { LEGEND_NAME = 96, ATTRIBUTES = 512, FEW_POINTS = 40 };
+enum { FEW_POINTS = 40 };
+
+enum alignment { LEFT, CENTRE, RIGHT };
 
 struct range {
     double least, most;
     bool log;
 };
 
-struct layout {
+struct drawing {
+    const struct chart *chart;
+    cairo_t *cairo;
+    double width, height;
+    double left, top, right, bottom; /* of the plot area */
+    double legend_top;
     struct range x, y;
     struct ticks x_ticks, y_ticks;
-    double left, top, right, bottom; /* of the frame */
-    double legend_top;
+};
+
+struct point {
+    double x, y; /* x NAN: the line is interrupted */
 };
 
 /* ---- ranges */
 
-/* Nothing that was measured is beyond: there, differences and ratios are no numbers. */
-static bool is_shown(const struct chart_axis *axis, double value)
+static bool can_be_drawn(const struct chart_axis *axis, double value)
 {
     return fabs(value) <= CHART_MOST && (axis->scale != CHART_LOG || value >= 1 / CHART_MOST);
-}
-
-/* Of nothing: from 0 to 1, or a decade. Of one value: something around it. */
-static void range_widen(struct range *range)
-{
-    if (range->least > range->most)
-        *range = (struct range){range->log ? 0.1 : 0, 1, range->log};
-    if (range->most - range->least >
-        fmax(1e-12 * fmax(fabs(range->least), fabs(range->most)), 1 / CHART_MOST))
-        return;
-    if (range->log) {
-        range->least /= 2;
-        range->most *= 2;
-    } else {
-        const double around = range->least == 0 ? 1 : fabs(range->least) * 0.1;
-        range->least -= around;
-        range->most += around;
-    }
 }
 
 static struct range range_of(const struct chart *chart, bool of_y)
@@ -60,120 +66,153 @@ static struct range range_of(const struct chart *chart, bool of_y)
     for (int i = 0; i < chart->series_count; i++)
         for (int64_t k = 0; k < chart->series[i].count; k++) {
             const double x = chart->series[i].x[k], y = chart->series[i].y[k];
-            if (!is_shown(&chart->x, x) || !is_shown(&chart->y, y))
+            if (!can_be_drawn(&chart->x, x) || !can_be_drawn(&chart->y, y))
                 continue;
             range.least = fmin(range.least, of_y ? y : x);
             range.most = fmax(range.most, of_y ? y : x);
         }
-    if (axis->least != axis->most)
-        range = (struct range){axis->least, axis->most, range.log};
-    else if (axis->from_zero && !range.log && range.least <= range.most) {
+    if (axis->least != axis->most) {
+        range.least = axis->least;
+        range.most = axis->most;
+    } else if (axis->from_zero && !range.log && range.least <= range.most) {
         range.least = fmin(range.least, 0);
         range.most = fmax(range.most, 0);
     }
-    range_widen(&range);
+    if (range.least > range.most) { /* no data */
+        range.least = range.log ? 0.1 : 0;
+        range.most = 1;
+    }
+    /* Widen the range around a single value. */
+    const double size = fmax(fabs(range.least), fabs(range.most));
+    if (range.most - range.least <= fmax(1e-12 * size, 1 / CHART_MOST)) {
+        const double margin = range.least == 0 ? 1 : fabs(range.least) * 0.1;
+        range.least = range.log ? range.least / 2 : range.least - margin;
+        range.most = range.log ? range.most * 2 : range.most + margin;
+    }
     return range;
 }
 
-/* A little air above and below the data, but none below a 0 that they start at. */
-static void range_pad(struct range *range, const struct chart_axis *axis)
+/* Add a margin above and below the data, except at an edge that is 0. */
+static void range_pad(struct range *range)
 {
-    if (axis->least != axis->most)
-        return;
     if (range->log) {
         const double factor = pow(range->most / range->least, 0.04);
         range->least /= factor;
         range->most *= factor;
-        return;
-    }
-    const double air = (range->most - range->least) * 0.05;
-    range->most += range->most == 0 ? 0 : air;
-    range->least -= range->least == 0 ? 0 : air;
-}
-
-/* Where in the range, 0 to 1. */
-static double range_share(const struct range *range, double value)
-{
-    const double share = range->log ? log(value / range->least) / log(range->most / range->least)
-                                    : (value - range->least) / (range->most - range->least);
-    return fmin(fmax(share, 0), 1);
-}
-
-static double place_x(const struct layout *layout, double value)
-{
-    return layout->left + range_share(&layout->x, value) * (layout->right - layout->left);
-}
-
-static double place_y(const struct layout *layout, double value)
-{
-    return layout->bottom - range_share(&layout->y, value) * (layout->bottom - layout->top);
-}
-
-/* ---- the room that words take */
-
-/* As much of the name as fits. */
-static void name_fit(const char *name, double width, char *text)
-{
-    snprintf(text, LEGEND_NAME, "%s", name);
-    size_t length = strlen(text);
-    while (length > 4 && canvas_text_width(text, label_size) > width) {
-        length--;
-        while (length > 0 && ((unsigned char)text[length] & 0xC0) == 0x80)
-            length--; /* not inside a character */
-        memcpy(text + length, "...", 4);
-        if (canvas_text_width(text, label_size) <= width)
-            return;
+    } else {
+        const double margin = (range->most - range->least) * 0.05;
+        range->most += range->most == 0 ? 0 : margin;
+        range->least -= range->least == 0 ? 0 : margin;
     }
 }
 
-static double line_width(const struct chart_series *series)
+/* Position of the value in the range, 0 to 1. */
+static double range_position(const struct range *range, double value)
 {
-    return series->thin ? 1 : 1.7 + 1.9 * (series->covered < 2 ? series->covered : 2);
+    const double position = range->log ? log(value / range->least) / log(range->most / range->least)
+                                       : (value - range->least) / (range->most - range->least);
+    return fmin(fmax(position, 0), 1);
 }
 
-static int named_series(const struct chart *chart)
+/* Coordinates are multiples of 1/8, which keeps SVG files small. */
+static double x_of(const struct drawing *drawing, double value)
 {
-    int count = 0;
-    for (int i = 0; i < chart->series_count; i++)
-        count += chart->series[i].name != NULL;
-    return count;
+    const double width = drawing->right - drawing->left;
+    return round(8 * (drawing->left + range_position(&drawing->x, value) * width)) / 8;
 }
 
-/* Lays the legend's entries out; draws them where there is a canvas. Gives its height. */
-static double legend_lay(const struct chart *chart, struct canvas *canvas, double width, double top)
+static double y_of(const struct drawing *drawing, double value)
 {
-    const double left = 4;
-    double x = left, y = top + legend_line - 4;
+    const double height = drawing->bottom - drawing->top;
+    return round(8 * (drawing->bottom - range_position(&drawing->y, value) * height)) / 8;
+}
 
-    if (named_series(chart) == 0)
-        return 0;
-    for (int i = 0; i < chart->series_count; i++) {
-        const struct chart_series *series = &chart->series[i];
-        char name[LEGEND_NAME];
-        if (series->name == NULL)
+/* ---- text and lines */
+
+static void colour_set(cairo_t *cairo, unsigned colour)
+{
+    cairo_set_source_rgb(cairo, (colour >> 16 & 255) / 255.0, (colour >> 8 & 255) / 255.0,
+                         (colour & 255) / 255.0);
+}
+
+static double text_width(cairo_t *cairo, const char *text)
+{
+    cairo_text_extents_t extents;
+    cairo_text_extents(cairo, text, &extents);
+    return extents.x_advance;
+}
+
+static void text_draw(cairo_t *cairo, unsigned colour, enum alignment alignment, double x, double y,
+                      const char *text)
+{
+    const double width = alignment == LEFT ? 0 : text_width(cairo, text);
+    colour_set(cairo, colour);
+    cairo_move_to(cairo, alignment == CENTRE ? x - width / 2 : x - width, y);
+    cairo_show_text(cairo, text);
+}
+
+static void line_draw(cairo_t *cairo, unsigned colour, double x0, double y0, double x1, double y1)
+{
+    colour_set(cairo, colour);
+    cairo_set_line_width(cairo, 1);
+    cairo_move_to(cairo, x0, y0);
+    cairo_line_to(cairo, x1, y1);
+    cairo_stroke(cairo);
+}
+
+static unsigned series_colour(const struct chart *chart, int i)
+{
+    const int colour = chart->series[i].colour;
+    return chart_colours[(colour > 0 ? colour - 1 : i) % CHART_COLOURS];
+}
+
+/* Stroke the current path in the series' colour, width and dashes. */
+static void series_stroke(const struct drawing *drawing, int i)
+{
+    static const double dashes[] = {5, 4};
+    const struct chart_series *series = &drawing->chart->series[i];
+    cairo_t *cairo = drawing->cairo;
+    colour_set(cairo, series_colour(drawing->chart, i));
+    cairo_set_line_width(
+        cairo, series->thin ? 1 : 1.7 + 1.9 * (series->covered < 2 ? series->covered : 2));
+    cairo_set_dash(cairo, dashes, series->dashed ? 2 : 0, 0);
+    cairo_set_line_cap(cairo, series->dashed ? CAIRO_LINE_CAP_BUTT : CAIRO_LINE_CAP_ROUND);
+    cairo_stroke(cairo);
+    cairo_set_dash(cairo, NULL, 0, 0);
+}
+
+/* Place the legend's entries in rows, and draw them if `draw` is set. Return its height. */
+static double legend_place(const struct drawing *drawing, bool draw)
+{
+    const double left = 4, gap = 14;
+    double x = left, y = drawing->legend_top + legend_line - 4;
+    bool any = false;
+
+    for (int i = 0; i < drawing->chart->series_count; i++) {
+        const char *name = drawing->chart->series[i].name;
+        if (name == NULL)
             continue;
-        name_fit(series->name, width - left - swatch - 10, name);
-        const double wide = swatch + 5 + canvas_text_width(name, label_size) + 14;
-        if (x > left && x + wide - 14 > width) {
+        const double width = swatch + 5 + text_width(drawing->cairo, name);
+        if (x > left && x + width > drawing->width) {
             x = left;
             y += legend_line;
         }
-        if (canvas != NULL) {
-            const enum ink ink = ink_of_series(series->colour > 0 ? series->colour - 1 : i);
-            canvas_line(canvas, (struct pen){ink, line_width(series), series->dashed}, x, y - 4,
-                        x + swatch, y - 4);
-            canvas_text(canvas, (struct lettering){INK_TEXT, label_size, ANCHOR_START, false},
-                        x + swatch + 5, y, name);
+        if (draw) {
+            cairo_move_to(drawing->cairo, x, y - 4);
+            cairo_line_to(drawing->cairo, x + swatch, y - 4);
+            series_stroke(drawing, i);
+            text_draw(drawing->cairo, text_colour, LEFT, x + swatch + 5, y, name);
         }
-        x += wide;
+        x += width + gap;
+        any = true;
     }
-    return y + 6 - top;
+    return any ? y + 6 - drawing->legend_top : 0;
 }
 
-static void ticks_of(struct ticks *ticks, const struct range *range, bool whole, double length,
-                     double apart)
+static void ticks_place(struct ticks *ticks, const struct range *range, bool whole, double length,
+                        double distance)
 {
-    int wanted = (int)(length / apart);
+    int wanted = (int)(length / distance);
     if (whole && wanted > range->most - range->least)
         wanted = (int)(range->most - range->least);
     if (range->log)
@@ -182,282 +221,262 @@ static void ticks_of(struct ticks *ticks, const struct range *range, bool whole,
         ticks_linear(ticks, range->least, range->most, wanted);
 }
 
-static double ticks_width(const struct ticks *ticks)
+static void layout_make(struct drawing *drawing)
 {
-    double most = 0;
-    for (int i = 0; i < ticks->count; i++)
-        most = fmax(most, canvas_text_width(ticks->text[i], label_size));
-    return most;
+    const struct chart *chart = drawing->chart;
+    double ticks_width = 0;
+
+    drawing->x = range_of(chart, false);
+    drawing->y = range_of(chart, true);
+    if (chart->y.least == chart->y.most)
+        range_pad(&drawing->y);
+    drawing->legend_top = chart->title == NULL ? 2 : title_size + 8;
+    drawing->top = drawing->legend_top + legend_place(drawing, false) +
+                   (chart->y.label == NULL ? 6 : label_size + 9);
+    drawing->bottom = drawing->height - (chart->x.label == NULL ? 20 : 36);
+    ticks_place(&drawing->y_ticks, &drawing->y, chart->y.whole, drawing->bottom - drawing->top, 30);
+    for (int i = 0; i < drawing->y_ticks.count; i++)
+        ticks_width = fmax(ticks_width, text_width(drawing->cairo, drawing->y_ticks.text[i]));
+    drawing->left = ceil(ticks_width) + 10;
+    drawing->right = drawing->width - 14;
+    ticks_place(&drawing->x_ticks, &drawing->x, chart->x.whole, drawing->right - drawing->left, 62);
 }
 
-static void layout_make(struct layout *layout, const struct chart *chart, double width,
-                        double height)
-{
-    layout->x = range_of(chart, false);
-    layout->y = range_of(chart, true);
-    range_pad(&layout->y, &chart->y);
-    layout->legend_top = chart->title == NULL ? 2 : title_size + 8;
-    const double legend = legend_lay(chart, NULL, width, layout->legend_top);
-    layout->top = layout->legend_top + legend + (chart->y.label == NULL ? 6 : label_size + 9);
-    layout->bottom = height - (chart->x.label == NULL ? 20 : 36);
-    ticks_of(&layout->y_ticks, &layout->y, chart->y.whole, layout->bottom - layout->top, 30);
-    layout->left = ceil(ticks_width(&layout->y_ticks)) + 10;
-    layout->right = width - 14;
-    ticks_of(&layout->x_ticks, &layout->x, chart->x.whole, layout->right - layout->left, 62);
-}
+/* ---- the curves */
 
-/* ---- the lines */
-
-/* What of a column's points is drawn: the first, the last, and between them the lowest and the
- * highest in their order. */
+/* The points of one pixel column. */
 struct column {
-    double at; /* its number */
-    int64_t count, lowest, highest;
+    int64_t count, lowest, highest; /* indices of the lowest and the highest point */
     struct point first, low, high, last;
 };
 
-static void column_end(struct column *column, struct point *points, int64_t *count)
+static int64_t column_finish(const struct column *column, struct point *points, int64_t count)
 {
     const int64_t last = column->count - 1;
     const bool low_first = column->lowest < column->highest;
     if (column->count == 0)
-        return;
-    points[(*count)++] = column->first;
+        return count;
+    points[count++] = column->first;
     for (int i = 0; i < 2; i++) {
         const bool low = (i == 0) == low_first;
-        const int64_t at = low ? column->lowest : column->highest;
-        if (at > 0 && at < last)
-            points[(*count)++] = low ? column->low : column->high;
+        const int64_t index = low ? column->lowest : column->highest;
+        if (index > 0 && index < last)
+            points[count++] = low ? column->low : column->high;
     }
     if (last > 0)
-        points[(*count)++] = column->last;
-    column->count = 0;
-}
-
-static void column_add(struct column *column, struct point point)
-{
-    if (column->count == 0) {
-        column->first = column->low = column->high = point;
-        column->lowest = column->highest = 0;
-    }
-    if (point.y < column->low.y) {
-        column->low = point;
-        column->lowest = column->count;
-    }
-    if (point.y > column->high.y) {
-        column->high = point;
-        column->highest = column->count;
-    }
-    column->last = point;
-    column->count++;
-}
-
-/* The series on the canvas, thinned; gives how many points. */
-static int64_t series_points(const struct chart *chart, const struct chart_series *series,
-                             const struct layout *layout, struct point *points)
-{
-    struct column column = {.count = 0};
-    int64_t count = 0;
-    bool broken = false;
-
-    for (int64_t i = 0; i < series->count; i++) {
-        if (!is_shown(&chart->x, series->x[i]) || !is_shown(&chart->y, series->y[i])) {
-            broken = true;
-            continue;
-        }
-        const struct point point = {place_x(layout, series->x[i]), place_y(layout, series->y[i])};
-        const double at = floor(point.x);
-        if (column.count > 0 && at != column.at) {
-            column_end(&column, points, &count);
-            if (broken)
-                points[count++] = (struct point){NAN, NAN};
-        }
-        broken = false; /* a gap inside a column is not to be seen */
-        column.at = at;
-        column_add(&column, point);
-    }
-    column_end(&column, points, &count);
+        points[count++] = column->last;
     return count;
 }
 
-/* Few points are marked each, as what lies between them was not measured. */
-static void markers_draw(struct canvas *canvas, enum ink ink, const struct point *points,
-                         int64_t count)
+/* Thin the series to what can be seen. Return the number of points. */
+static int64_t series_thin(const struct drawing *drawing, const struct chart_series *series,
+                           struct point *points)
 {
-    struct point *dots = calloc((size_t)count * 2, sizeof *dots);
-    ENSURE(dots != NULL, "no memory for a chart");
-    for (int64_t i = 0; i < count; i++) {
-        dots[2 * i] = points[i];
-        dots[2 * i + 1] = (struct point){NAN, NAN};
+    struct column column = {.count = 0};
+    double place = 0;
+    int64_t count = 0;
+    bool interrupted = false;
+
+    for (int64_t i = 0; i < series->count; i++) {
+        if (!can_be_drawn(&drawing->chart->x, series->x[i]) ||
+            !can_be_drawn(&drawing->chart->y, series->y[i])) {
+            interrupted = true;
+            continue;
+        }
+        const struct point point = {x_of(drawing, series->x[i]), y_of(drawing, series->y[i])};
+        if (column.count > 0 && floor(point.x) != place) {
+            count = column_finish(&column, points, count);
+            column.count = 0;
+            if (interrupted)
+                points[count++] = (struct point){NAN, NAN};
+        }
+        interrupted = false; /* a gap inside a column is not visible */
+        place = floor(point.x);
+        if (column.count == 0)
+            column = (struct column){.first = point, .low = point, .high = point};
+        if (point.y < column.low.y) {
+            column.low = point;
+            column.lowest = column.count;
+        }
+        if (point.y > column.high.y) {
+            column.high = point;
+            column.highest = column.count;
+        }
+        column.last = point;
+        column.count++;
     }
-    canvas_polyline(canvas, (struct pen){ink, 4.5, false}, dots, count * 2);
-    free(dots);
+    return column_finish(&column, points, count);
 }
 
-static void series_draw(const struct chart *chart, int place, const struct layout *layout,
-                        struct canvas *canvas)
+static void series_draw(const struct drawing *drawing, int place)
 {
-    const struct chart_series *series = &chart->series[place];
-    const enum ink ink = ink_of_series(series->colour > 0 ? series->colour - 1 : place);
-    /* A column gives at most four and a break, or as many as it has. */
+    const struct chart_series *series = &drawing->chart->series[place];
+    cairo_t *cairo = drawing->cairo;
+    /* At most two per point: a column has at most four points and one interruption. */
     struct point *points = calloc((size_t)series->count * 2 + 1, sizeof *points);
     ENSURE(points != NULL, "no memory for a chart");
-    const int64_t count = series_points(chart, series, layout, points);
-    canvas_polyline(canvas, (struct pen){ink, line_width(series), series->dashed}, points, count);
-    if (count > 0 && count <= FEW_POINTS && !series->thin)
-        markers_draw(canvas, ink, points, count);
+    const int64_t count = series_thin(drawing, series, points);
+    for (int64_t i = 0; i < count; i++) {
+        if (isnan(points[i].x))
+            continue;
+        if (i == 0 || isnan(points[i - 1].x)) /* a point between two gaps becomes a dot */
+            cairo_move_to(cairo, points[i].x, points[i].y);
+        cairo_line_to(cairo, points[i].x, points[i].y);
+    }
+    series_stroke(drawing, place);
+    /* Mark each of a few points, since nothing was measured between them. */
+    for (int64_t i = 0; i < count && count <= FEW_POINTS && !series->thin; i++)
+        if (!isnan(points[i].x)) {
+            cairo_arc(cairo, points[i].x, points[i].y, 2.25, 0, 2 * M_PI);
+            cairo_fill(cairo);
+        }
     free(points);
 }
 
-/* ---- what is around them */
+/* ---- the whole chart */
 
-static void grid_draw(const struct layout *layout, struct canvas *canvas)
+static void grid_draw(const struct drawing *drawing)
 {
-    const struct pen grid = {INK_GRID, 1, false};
-    for (int i = 0; i < layout->y_ticks.count; i++) {
-        const double y = place_y(layout, layout->y_ticks.at[i]);
-        canvas_line(canvas, grid, layout->left, y, layout->right, y);
-        canvas_text(canvas, (struct lettering){INK_QUIET, label_size, ANCHOR_END, false},
-                    layout->left - 6, y + 4, layout->y_ticks.text[i]);
+    cairo_t *cairo = drawing->cairo;
+    for (int i = 0; i < drawing->y_ticks.count; i++) {
+        const double y = y_of(drawing, drawing->y_ticks.at[i]);
+        line_draw(cairo, grid_colour, drawing->left, y, drawing->right, y);
+        text_draw(cairo, label_colour, RIGHT, drawing->left - 6, y + 4, drawing->y_ticks.text[i]);
     }
-    for (int i = 0; i < layout->x_ticks.count; i++) {
-        const double x = place_x(layout, layout->x_ticks.at[i]);
-        canvas_line(canvas, grid, x, layout->top, x, layout->bottom);
-        canvas_text(canvas, (struct lettering){INK_QUIET, label_size, ANCHOR_MIDDLE, false}, x,
-                    layout->bottom + 15, layout->x_ticks.text[i]);
+    for (int i = 0; i < drawing->x_ticks.count; i++) {
+        const double x = x_of(drawing, drawing->x_ticks.at[i]);
+        line_draw(cairo, grid_colour, x, drawing->top, x, drawing->bottom);
+        text_draw(cairo, label_colour, CENTRE, x, drawing->bottom + 15, drawing->x_ticks.text[i]);
     }
-    canvas_line(canvas, (struct pen){INK_QUIET, 1, false}, layout->left, layout->bottom,
-                layout->right, layout->bottom);
+    line_draw(cairo, label_colour, drawing->left, drawing->bottom, drawing->right, drawing->bottom);
 }
 
-static void words_draw(const struct chart *chart, const struct layout *layout,
-                       struct canvas *canvas)
+/* Draw the chart on the surface with the given size in CSS pixels. */
+static void chart_draw(const struct chart *chart, cairo_t *cairo, double width, double height,
+                       struct chart_frame *frame)
 {
-    if (chart->title != NULL)
-        canvas_text(canvas, (struct lettering){INK_TEXT, title_size, ANCHOR_START, true}, 4,
-                    title_size + 2, chart->title);
-    if (chart->y.label != NULL)
-        canvas_text(canvas, (struct lettering){INK_QUIET, label_size, ANCHOR_START, false}, 4,
-                    layout->top - 8, chart->y.label);
-    if (chart->x.label != NULL)
-        canvas_text(canvas, (struct lettering){INK_QUIET, label_size, ANCHOR_END, false},
-                    layout->right, canvas->height - 5, chart->x.label);
-    legend_lay(chart, canvas, canvas->width, layout->legend_top);
-}
-
-static void chart_draw(const struct chart *chart, const struct layout *layout,
-                       struct canvas *canvas)
-{
+    struct drawing drawing = {.chart = chart, .cairo = cairo, .width = width, .height = height};
     int64_t points = 0;
-    grid_draw(layout, canvas);
-    words_draw(chart, layout, canvas);
+
+    cairo_set_line_join(cairo, CAIRO_LINE_JOIN_ROUND);
+    cairo_select_font_face(cairo, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
+    cairo_set_font_size(cairo, label_size);
+    layout_make(&drawing);
+    grid_draw(&drawing);
+    if (chart->y.label != NULL)
+        text_draw(cairo, label_colour, LEFT, 4, drawing.top - 7, chart->y.label);
+    if (chart->x.label != NULL)
+        text_draw(cairo, label_colour, RIGHT, drawing.right, height - 5, chart->x.label);
+    legend_place(&drawing, true);
     for (int i = 0; i < chart->series_count; i++) {
         points += chart->series[i].count;
-        series_draw(chart, i, layout, canvas);
+        series_draw(&drawing, i);
     }
     if (points == 0)
-        canvas_text(canvas, (struct lettering){INK_QUIET, title_size, ANCHOR_MIDDLE, false},
-                    (layout->left + layout->right) / 2, (layout->top + layout->bottom) / 2,
-                    "nothing measured");
+        text_draw(cairo, label_colour, CENTRE, (drawing.left + drawing.right) / 2,
+                  (drawing.top + drawing.bottom) / 2, "no data");
+    if (chart->title != NULL) {
+        cairo_select_font_face(cairo, "sans-serif", CAIRO_FONT_SLANT_NORMAL,
+                               CAIRO_FONT_WEIGHT_BOLD);
+        cairo_set_font_size(cairo, title_size);
+        text_draw(cairo, text_colour, LEFT, 4, title_size + 2, chart->title);
+    }
+    if (frame != NULL)
+        *frame =
+            (struct chart_frame){drawing.left,    drawing.top,    drawing.right,   drawing.bottom,
+                                 drawing.x.least, drawing.x.most, drawing.y.least, drawing.y.most};
 }
 
-/* ---- SVG and PNG */
-
-/* The last value of a series that is one; NAN: none. */
-static double series_last(const struct chart_series *series)
+/* Errors are detected when the stream is closed. */
+static cairo_status_t bytes_write(void *stream, const unsigned char *bytes, unsigned length)
 {
-    for (int64_t i = series->count; i > 0; i--)
-        if (!isnan(series->y[i - 1]))
-            return series->y[i - 1];
-    return NAN;
+    return fwrite(bytes, 1, length, stream) == length ? CAIRO_STATUS_SUCCESS
+                                                      : CAIRO_STATUS_WRITE_ERROR;
 }
 
-static char *chart_description(const struct chart *chart, const struct layout *layout)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *stream = open_memstream(&text, &size);
-    ENSURE(stream != NULL, "no memory for a chart");
-    fprintf(stream, "%s from %.4g to %.4g, %s from %.4g to %.4g.",
-            chart->x.label == NULL ? "x" : chart->x.label, layout->x.least, layout->x.most,
-            chart->y.label == NULL ? "y" : chart->y.label, layout->y.least, layout->y.most);
-    for (int i = 0; i < chart->series_count; i++)
-        if (chart->series[i].name != NULL)
-            fprintf(stream, " %s: %lld points, last %.4g.", chart->series[i].name,
-                    (long long)chart->series[i].count, series_last(&chart->series[i]));
-    fclose(stream);
-    return text;
-}
-
-static void chart_to_svg(const struct chart *chart, FILE *stream, double width, double height,
-                         bool alone)
-{
-    struct layout layout;
-    struct canvas canvas;
-    char attributes[ATTRIBUTES];
-
-    layout_make(&layout, chart, width, height);
-    snprintf(attributes, sizeof attributes,
-             " class=\"chart\"%s%s%s data-frame=\"%.2f %.2f %.2f %.2f\""
-             " data-range=\"%.9g %.9g %.9g %.9g\"",
-             chart->id == NULL ? "" : " id=\"", chart->id == NULL ? "" : chart->id,
-             chart->id == NULL ? "" : "\"", layout.left, layout.top, layout.right, layout.bottom,
-             layout.x.least, layout.x.most, layout.y.least, layout.y.most);
-    char *description = chart_description(chart, &layout);
-    canvas_svg_open(&canvas, stream, width, height, chart->title == NULL ? "" : chart->title,
-                    description, attributes, alone);
-    free(description);
-    chart_draw(chart, &layout, &canvas);
-    canvas_svg_close(&canvas);
-}
-
-void chart_svg_write(const struct chart *chart, FILE *stream, double width, double height)
-{
-    chart_to_svg(chart, stream, width, height, false);
-}
-
-char *chart_svg(const struct chart *chart, double width, double height)
+char *chart_svg(const struct chart *chart, double width, double height, struct chart_frame *frame)
 {
     char *text = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
     ENSURE(stream != NULL, "no memory for a chart");
-    chart_to_svg(chart, stream, width, height, true);
-    fclose(stream);
+    cairo_surface_t *surface =
+        cairo_svg_surface_create_for_stream(bytes_write, stream, width, height);
+    cairo_svg_surface_set_document_unit(surface, CAIRO_SVG_UNIT_PX);
+    cairo_t *cairo = cairo_create(surface);
+    chart_draw(chart, cairo, width, height, frame);
+    cairo_destroy(cairo);
+    cairo_surface_finish(surface);
+    const cairo_status_t status = cairo_surface_status(surface);
+    cairo_surface_destroy(surface);
+    ENSURE(fclose(stream) == 0 && status == CAIRO_STATUS_SUCCESS, "a chart cannot be drawn: %s",
+           cairo_status_to_string(status));
     return text;
-}
-
-/* Words are as large as on a page 640 wide, or smaller where the picture is. */
-static bool part_draw(const struct chart *chart, struct canvas *whole, int left, int width,
-                      int height, struct error *error)
-{
-    const double scale = fmax(1, fmin(width / 640.0, height / 400.0));
-    struct layout layout;
-    struct canvas canvas;
-
-    if (!canvas_pixels_open(&canvas, width, height, scale, error))
-        return false;
-    layout_make(&layout, chart, canvas.width, canvas.height);
-    chart_draw(chart, &layout, &canvas);
-    canvas_pixels_paste(whole, &canvas, left);
-    canvas_pixels_free(&canvas);
-    return true;
 }
 
 bool charts_png(const struct chart *charts, int count, const char *path, int width, int height,
                 struct error *error)
 {
-    struct canvas whole;
-    bool good = canvas_pixels_open(&whole, width, height, 1, error);
+    /* Large pictures have larger text: it is scaled as on a page 640 pixels wide. */
+    const int part = width / count;
+    const double scale = fmax(1, fmin(part / 640.0, height / 400.0));
+    struct atomic_file file;
 
-    if (!good)
+    if (!atomic_file_open(&file, path, error))
         return false;
-    for (int i = 0; i < count && good; i++)
-        good = part_draw(&charts[i], &whole, i * (width / count), width / count, height, error);
-    good = good && canvas_pixels_write(&whole, path, error);
-    canvas_pixels_free(&whole);
-    return good;
+    cairo_surface_t *surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, width, height);
+    cairo_t *cairo = cairo_create(surface);
+    cairo_set_source_rgb(cairo, 1, 1, 1);
+    cairo_paint(cairo);
+    cairo_scale(cairo, scale, scale);
+    for (int i = 0; i < count; i++) {
+        chart_draw(&charts[i], cairo, part / scale, height / scale, NULL);
+        cairo_translate(cairo, part / scale, 0);
+    }
+    cairo_status_t status = cairo_status(cairo);
+    cairo_destroy(cairo);
+    if (status == CAIRO_STATUS_SUCCESS)
+        status = cairo_surface_write_to_png_stream(surface, bytes_write, file.stream);
+    cairo_surface_destroy(surface);
+    /* atomic_file_commit reports a failed write with its reason. */
+    if (status == CAIRO_STATUS_SUCCESS || status == CAIRO_STATUS_WRITE_ERROR)
+        return atomic_file_commit(&file, error);
+    atomic_file_discard(&file);
+    return error_set(error, status == CAIRO_STATUS_NO_MEMORY ? ERROR_MEMORY : ERROR_FILE,
+                     "cannot draw %s: %s", path, cairo_status_to_string(status));
 }
+
+#else
+
+const bool chart_available = false;
+
+char *chart_svg(const struct chart *chart, double width, double height, struct chart_frame *frame)
+{
+    (void)chart;
+    (void)width;
+    (void)height;
+    (void)frame;
+    return NULL;
+}
+
+bool charts_png(const struct chart *charts, int count, const char *path, int width, int height,
+                struct error *error)
+{
+    static bool warned;
+    (void)charts;
+    (void)count;
+    (void)width;
+    (void)height;
+    (void)error;
+    if (!warned)
+        log_warn("%s and other pictures are not written: vittrain was built without Cairo "
+                 "(libcairo2-dev)",
+                 path);
+    warned = true;
+    return true;
+}
+
+#endif
 
 bool chart_png(const struct chart *chart, const char *path, int width, int height,
                struct error *error)

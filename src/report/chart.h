@@ -1,10 +1,9 @@
-/* Line charts, as SVG and as PNG, of the same drawing code. */
+/* Line charts, drawn by Cairo as SVG and as PNG. */
 #ifndef VITTRAIN_REPORT_CHART_H
 #define VITTRAIN_REPORT_CHART_H
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "core/error.h"
 
@@ -13,64 +12,58 @@ enum chart_scale { CHART_LINEAR, CHART_LOG };
 struct chart_axis {
     const char *label; /* with the unit: "time, min" */
     enum chart_scale scale;
-    double least, most; /* both 0: from the data; what lies outside is drawn at the edge */
-    bool from_zero;     /* linear, of the data: 0 is on it */
-    bool whole;         /* epochs: no marks between whole numbers */
+    double least, most; /* both 0: the range of the data; points outside are drawn at the edge */
+    bool from_zero;     /* linear axes without a fixed range: include 0 */
+    bool whole;         /* ticks at whole numbers only, as for epochs */
 };
 
-/* The largest and, by its inverse, the least size of what can be drawn. */
+/* Values with a larger magnitude are not drawn, on a logarithmic axis also not below its inverse.
+ */
 #define CHART_MOST 1e100
 
-/* Points in the order of x. A NAN, what is beyond CHART_MOST, or
- * what a logarithm has no place for breaks the line. Not
- * owned: what it points to lives until the chart is drawn. */
+/* The points are sorted by x. The line is interrupted at NAN and at values that cannot be drawn.
+ * The arrays belong to the caller and must live until the chart is drawn. */
 struct chart_series {
-    const char *name; /* in the legend; NULL: not there */
+    const char *name; /* in the legend; NULL: no entry */
     const double *x, *y;
     int64_t count;
     bool dashed;
     bool thin;
-    int covered; /* by so many others, below which it is to be seen: drawn as much wider */
-    int colour;  /* 1, 2, ...: the n-th colour; 0: that of its place */
+    int covered; /* number of later series with the same curve; the line is drawn wider */
+    int colour;  /* 1, 2, ...: index into chart_colours plus 1; 0: by position */
 };
 
 struct chart {
-    const char *title;
+    const char *title; /* NULL: none */
     struct chart_axis x, y;
     int series_count;
     const struct chart_series *series;
-    const char *id; /* of the SVG element; NULL: none. Letters, digits and - */
 };
 
-/* Into a page, which has the colours once (canvas_svg_style). Width and height: of the drawing,
- * which is then as wide as its place. The element's data-frame has left, top, right, bottom of the
- * axes' frame in the drawing, data-range the values there: x from, to, y from, to. */
-void chart_svg_write(const struct chart *chart, FILE *stream, double width, double height);
+/* The plot area inside the drawing, and the values at its edges. */
+struct chart_frame {
+    double left, top, right, bottom;
+    double x_least, x_most, y_least, y_most;
+};
 
-/* A whole SVG file as text, light and dark; the caller frees it. */
-char *chart_svg(const struct chart *chart, double width, double height);
+/* Colours of the series, 0xRRGGBB. Repeated when there are more series. */
+enum { CHART_COLOURS = 8 };
+extern const unsigned chart_colours[CHART_COLOURS];
 
-/* A PNG of so many pixels, light; whole or not at all. ERROR_FILE, ERROR_MEMORY. */
+/* False if vittrain was built without Cairo. */
+extern const bool chart_available;
+
+/* Return an SVG file with a transparent background as text, to be freed by the caller; NULL without
+ * Cairo. Sizes are in CSS pixels. `frame`: output, may be NULL. */
+char *chart_svg(const struct chart *chart, double width, double height, struct chart_frame *frame);
+
+/* Write a PNG on white paper, atomically. Without Cairo nothing is written, one warning is logged
+ * and the result is true. ERROR_FILE, ERROR_MEMORY. */
 bool chart_png(const struct chart *chart, const char *path, int width, int height,
                struct error *error);
 
-/* Several in one picture, from left to right, each as wide as the others. */
+/* The same for several charts side by side, of equal width. */
 bool charts_png(const struct chart *charts, int count, const char *path, int width, int height,
                 struct error *error);
-
-/* ---- between chart*.c, bars.c */
-
-struct canvas;
-
-enum { TICKS_MOST = 32, TICK_TEXT = 24 };
-struct ticks {
-    int count;
-    double at[TICKS_MOST];
-    char text[TICKS_MOST][TICK_TEXT];
-};
-
-/* Round numbers from least to most, about `wanted`: 1, 2, 5 times powers of ten. */
-void ticks_linear(struct ticks *ticks, double least, double most, int wanted);
-void ticks_log(struct ticks *ticks, double least, double most, int wanted);
 
 #endif

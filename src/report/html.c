@@ -6,7 +6,7 @@
 
 #include "core/atomic_file.h"
 #include "core/version.h"
-#include "report/canvas.h"
+#include "report/chart.h"
 #include "report/escape.h"
 #include "report/facts.h"
 
@@ -32,8 +32,8 @@ void html_section_end(const struct page *page)
 
 static void key_write(const struct page *page, int run)
 {
-    fprintf(page->stream, "<span class=\"key %s\"><b>%c</b></span>",
-            ink_table[ink_of_series(run)].name, html_letter(run));
+    fprintf(page->stream, "<span class=\"key s%d\"><b>%c</b></span>", run % CHART_COLOURS,
+            html_letter(run));
 }
 
 void html_run_title(const struct page *page, int run)
@@ -69,14 +69,6 @@ void html_table_begin(const struct page *page, const char *class, const char *na
 void html_table_end(const struct page *page)
 {
     fputs("</table></div>\n", page->stream);
-}
-
-struct time_unit html_time_unit(double seconds)
-{
-    if (seconds < 300)
-        return (struct time_unit){1, "seconds"};
-    return seconds < 4 * 3600 ? (struct time_unit){60, "minutes"}
-                              : (struct time_unit){3600, "hours"};
 }
 
 void html_cell(const struct page *page, const char *text)

@@ -49,13 +49,6 @@ void html_table_end(const struct page *page);
 /* The cell of a run's column: "<th ...>A</th>" with its colour. */
 void html_run_head(const struct page *page, int run);
 
-/* What time is measured in on an axis that is so long. */
-struct time_unit {
-    double seconds;
-    const char *label;
-};
-struct time_unit html_time_unit(double seconds);
-
 /* A cell with escaped text. */
 void html_cell(const struct page *page, const char *text);
 

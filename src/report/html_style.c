@@ -1,13 +1,17 @@
-/* How the report looks. Colours are the charts' (canvas_svg_style); what is wider than a phone
- * scrolls in its own box, so that the page itself never does. */
-#include "report/canvas.h"
+/* The style sheet of the report. Charts have the colours of light pages and a transparent
+ * background; on dark pages a filter inverts their lightness and keeps their hues. Tables wider
+ * than the page scroll in a box of their own. */
+#include "report/chart.h"
 #include "report/html.h"
 
 static const char style[] =
     "*{box-sizing:border-box}\n"
-    ":root{--card:#f6f8fa;--fill:70%;--bad:#b3261e;--good:#1a7f37}\n"
+    ":root{color-scheme:light dark;--paper:#fff;--text:#1b1f24;--quiet:#57606a;--grid:#e1e5ea;"
+    "--link:#0067ac;--card:#f6f8fa;--fill:70%;--bad:#b3261e;--good:#1a7f37}\n"
     "@media screen and (prefers-color-scheme:dark){\n"
-    ":root{--card:#1e242b;--fill:50%;--bad:#ff8a80;--good:#56d364}}\n"
+    ":root{--paper:#161a1f;--text:#e6eaef;--quiet:#9ba4af;--grid:#343b44;"
+    "--link:#5cb2f5;--card:#1e242b;--fill:50%;--bad:#ff8a80;--good:#56d364}\n"
+    ".chart,.key,.bar,i{filter:invert(1) hue-rotate(180deg)}}\n"
     "html{-webkit-text-size-adjust:100%}\n"
     "body{margin:0;background:var(--paper);color:var(--text);"
     "font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif}\n"
@@ -17,9 +21,9 @@ static const char style[] =
     "h2{font-size:19px;margin:44px 0 4px;padding-top:14px;border-top:1px solid var(--grid)}\n"
     "h3{font-size:15px;margin:22px 0 6px;overflow-wrap:anywhere}\n"
     "p{margin:4px 0 10px;max-width:75ch}\n"
-    ".note,figcaption,caption{color:var(--quiet);font-size:13px}\n"
+    ".note,caption{color:var(--quiet);font-size:13px}\n"
     "nav{margin:14px 0 0;font-size:14px;display:flex;flex-wrap:wrap;gap:2px 16px}\n"
-    "a{color:var(--s0)}\n"
+    "a{color:var(--link)}\n"
     "nav a{text-decoration:none}\n"
     "nav a:hover,nav a:focus{text-decoration:underline}\n"
     /* the runs */
@@ -30,7 +34,7 @@ static const char style[] =
     ".run p{margin:2px 0 12px;color:var(--quiet);font-size:14px;overflow-wrap:anywhere}\n"
     ".key{display:inline-block;min-width:1.7em;padding:0 .45em;margin-right:.5em;"
     "border-radius:5px;text-align:center;font-weight:600;background:currentColor}\n"
-    ".key b{color:var(--paper)}\n"
+    ".key b{color:#fff}\n"
     ".state{white-space:nowrap;font-weight:600}\n"
     ".state.ok{color:var(--good)}.state.no{color:var(--bad)}\n"
     ".tiles{display:flex;flex-wrap:wrap;gap:10px 36px;margin:0}\n"
@@ -68,8 +72,20 @@ static const char style[] =
     /* charts */
     ".charts{display:grid;gap:20px 24px;margin:10px 0 0;"
     "grid-template-columns:repeat(auto-fill,minmax(min(100%,350px),1fr));align-items:start}\n"
-    "figure{margin:0;min-width:0}\n"
-    "svg{display:block;width:100%;height:auto;max-width:640px}\n"
+    "figure{margin:0;min-width:0;max-width:640px}\n"
+    "figcaption{font-weight:600;font-size:14px;color:var(--text)}\n"
+    "figcaption small{font-weight:400;color:var(--quiet);margin-left:.5em}\n"
+    ".chart{display:block;width:100%;height:auto}\n"
+    "figure p{display:flex;flex-wrap:wrap;gap:0 14px;font-size:12px;margin:4px 0 6px}\n"
+    "i{display:inline-block;background:currentColor}\n"
+    "figure p i{width:10px;height:10px;margin-right:5px}\n"
+    ".bars{width:100%;font-size:12px}.bars th,.bars td{border:0;padding:2px 0;line-height:1.4;"
+    "vertical-align:middle}\n"
+    ".bars th span{display:flex;justify-content:flex-end;max-width:130px;overflow:hidden;"
+    "white-space:nowrap;padding-right:8px}.bars th span:empty{padding:0}\n"
+    ".bars .track{width:100%;white-space:nowrap;font-size:0}\n"
+    ".bars i{height:14px;border-right:1px solid var(--paper)}\n"
+    ".bars td.n{padding-left:8px;color:var(--quiet)}\n"
     /* confusion */
     ".pair{display:grid;gap:6px 32px;"
     "grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr))}\n"
@@ -81,7 +97,7 @@ static const char style[] =
     ".confusion thead span{writing-mode:vertical-rl;transform:rotate(180deg);max-height:130px;"
     "overflow:hidden;text-overflow:ellipsis}\n"
     ".confusion td{min-width:34px;height:30px;border-radius:3px;"
-    "background:color-mix(in srgb,var(--s0) calc(var(--v)*var(--fill)),var(--card))}\n"
+    "background:color-mix(in srgb,var(--link) calc(var(--v)*var(--fill)),var(--card))}\n"
     ".bar{display:inline-block;height:8px;width:calc(var(--v)*64px);background:currentColor;"
     "border-radius:2px}td.m{padding:3px 0;min-width:68px}\n"
     "ul{padding-left:20px;margin:4px 0 10px}\n"
@@ -101,7 +117,7 @@ static const char style[] =
     "body{zoom:.7}nav{display:none}main,header,footer{max-width:none;padding:0}\n"
     "h2{margin-top:26px}h2,h3,caption{break-after:avoid}\n"
     "figure,tr,.run,.groups>div,.confusion{break-inside:avoid}\n"
-    ".run,.confusion td,.bar,.key{print-color-adjust:exact;-webkit-print-color-adjust:exact}\n"
+    ".run,.confusion td,.bar,.key,i{print-color-adjust:exact;-webkit-print-color-adjust:exact}\n"
     ".charts{grid-template-columns:1fr 1fr 1fr}.note{break-after:avoid}.scroll{overflow:visible}\n"
     "td.m{display:none}.classes td.n,.classes th.n{padding:3px 5px}\n"
     ".ranks td,.ranks th{white-space:normal}.ranks td.n,.ranks th.n{padding:3px 5px}}\n";
@@ -109,7 +125,8 @@ static const char style[] =
 void html_style(FILE *stream)
 {
     fputs("<style>\n", stream);
-    canvas_svg_style(stream);
     fputs(style, stream);
+    for (int i = 0; i < CHART_COLOURS; i++)
+        fprintf(stream, ".s%d{color:#%06x}\n", i, chart_colours[i]);
     fputs("</style>\n", stream);
 }

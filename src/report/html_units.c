@@ -1,16 +1,79 @@
-/* Where a step's time and a rank's memory go: by phase, by unit of the model, by rank. Columns of
- * units.csv that end in _seconds are parts of the time, those in _bytes parts of the memory. */
+/* Time per step and memory per rank: by phase, by unit of the model, by rank. Columns of units.csv
+ * that end in _seconds are parts of the time, columns that end in _bytes are parts of the memory.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/text.h"
-#include "report/bars.h"
 #include "report/escape.h"
 #include "report/facts.h"
 #include "report/html.h"
 
-enum { BARS_WIDTH = 400, PARTS_MOST = 12, ROWS_MOST = 48, ROW_NAME = 96, RANKS_MOST = 64 };
+enum { PARTS_MOST = 12, ROWS_MOST = 48, ROW_NAME = 96, RANKS_MOST = 64 };
+
+/* ---- stacked bars */
+
+struct bars {
+    const char *title, *id;
+    const char *unit;
+    int row_count, part_count;
+    char rows[ROWS_MOST][ROW_NAME];        /* names */
+    char parts[PARTS_MOST][64];            /* names, for the legend */
+    int colours[PARTS_MOST];               /* of the parts: 0 to 7 */
+    double values[ROWS_MOST * PARTS_MOST]; /* [rows][parts], NAN: unknown */
+    double most;                           /* length of the axis; 0: the longest row */
+};
+
+static double bars_sum(const struct bars *bars, int row)
+{
+    double sum = 0;
+    for (int part = 0; part < bars->part_count; part++) {
+        const double value = bars->values[row * bars->part_count + part];
+        sum += value > 0 && isfinite(value) ? value : 0;
+    }
+    return sum;
+}
+
+static double bars_longest(const struct bars *bars)
+{
+    double longest = 0;
+    for (int row = 0; row < bars->row_count; row++)
+        longest = fmax(longest, bars_sum(bars, row));
+    return longest;
+}
+
+/* Write a table with one bar per row, and the legend above it. */
+static void bars_write(const struct bars *bars, FILE *stream)
+{
+    const double most = bars->most > 0 ? bars->most : bars_longest(bars);
+    fprintf(stream, "<figure id=\"%s\"><figcaption>%s <small>%s</small></figcaption>\n<p>",
+            bars->id, bars->title, bars->unit);
+    for (int part = 0; part < bars->part_count; part++) {
+        fprintf(stream, "<span><i class=\"s%d\"></i>", bars->colours[part]);
+        escape_html(stream, bars->parts[part]);
+        fputs("</span>\n", stream);
+    }
+    fputs("</p><table class=\"bars\">\n", stream);
+    for (int row = 0; row < bars->row_count; row++) {
+        fputs("<tr><th><span>", stream);
+        escape_html(stream, bars->rows[row]);
+        fputs("</span></th><td class=\"track\">", stream);
+        for (int part = 0; part < bars->part_count; part++) {
+            const double value = bars->values[row * bars->part_count + part];
+            if (!(value / most >= 0.0003) || !isfinite(value / most))
+                continue;
+            fprintf(stream, "<i class=\"s%d\" style=\"width:%.2f%%\" title=\"", bars->colours[part],
+                    100 * value / most);
+            escape_html(stream, bars->rows[row]);
+            fputs(bars->rows[row][0] == '\0' ? "" : ", ", stream);
+            escape_html(stream, bars->parts[part]);
+            fprintf(stream, ": %.4g %s\"></i>", value, bars->unit);
+        }
+        fprintf(stream, "</td><td class=\"n\">%.3g</td></tr>\n", bars_sum(bars, row));
+    }
+    fputs("</table></figure>\n", stream);
+}
 
 /* ---- the step, by phase */
 
@@ -19,224 +82,156 @@ struct phase {
     int colour;
 };
 
-static double milliseconds(const struct record *record, const char *name)
-{
-    return 1000 * record_step_mean(record, name);
-}
-
-/* A row for each run; what the phases leave of the step is the last part. */
+/* Draw one row per run. The last part is the time of the step outside of all phases. */
 static void phases_draw(const struct page *page, const char *title, const char *id,
                         const struct phase *phases, int count)
 {
-    double values[HTML_RUNS_MOST * PARTS_MOST];
-    char names[HTML_RUNS_MOST][ROW_NAME];
-    const char *rows[HTML_RUNS_MOST], *parts[PARTS_MOST];
-    int colours[PARTS_MOST];
-    bool known = false;
+    struct bars bars = {.title = title,
+                        .id = id,
+                        .unit = "ms per step",
+                        .row_count = page->count,
+                        .part_count = count + 1};
+    bool any = false;
 
     for (int run = 0; run < page->count; run++) {
-        double *own = values + run * (count + 1);
-        double rest = milliseconds(&page->records[run], "step_seconds");
-        bool of_run = false;
+        const struct record *record = &page->records[run];
+        double *values = bars.values + run * (count + 1);
+        double rest = 1000 * record_step_mean(record, "step_seconds");
+        bool known = false;
         for (int i = 0; i < count; i++) {
-            own[i] = milliseconds(&page->records[run], phases[i].column);
-            of_run = of_run || (i > 0 && !isnan(own[i]));
-            rest -= isnan(own[i]) ? 0 : own[i];
+            values[i] = 1000 * record_step_mean(record, phases[i].column);
+            known = known || (i > 0 && !isnan(values[i]));
+            rest -= isnan(values[i]) ? 0 : values[i];
         }
-        own[count] = of_run ? fmax(rest, 0) : NAN;
-        known = known || of_run;
-        snprintf(names[run], ROW_NAME, "%c", html_letter(run));
-        rows[run] = page->count == 1 ? "" : names[run];
+        values[count] = known ? fmax(rest, 0) : NAN;
+        any = any || known;
+        snprintf(bars.rows[run], ROW_NAME, page->count == 1 ? "" : "%c", html_letter(run));
     }
     for (int i = 0; i < count; i++) {
-        parts[i] = phases[i].name;
-        colours[i] = phases[i].colour;
+        snprintf(bars.parts[i], sizeof bars.parts[i], "%s", phases[i].name);
+        bars.colours[i] = phases[i].colour;
     }
-    parts[count] = "the rest";
-    colours[count] = 8;
-    if (!known)
-        return;
-    fputs("<figure>", page->stream);
-    bars_svg_write(&(struct bars){.title = title,
-                                  .id = id,
-                                  .label = "ms a step",
-                                  .row_count = page->count,
-                                  .part_count = count + 1,
-                                  .rows = rows,
-                                  .parts = parts,
-                                  .values = values,
-                                  .colours = colours},
-                   page->stream, BARS_WIDTH);
-    fputs("</figure>\n", page->stream);
+    strcpy(bars.parts[count], "other");
+    bars.colours[count] = 7;
+    if (any)
+        bars_write(&bars, page->stream);
 }
 
 /* ---- by unit */
 
-/* The parts of units.csv with this ending that are not 0 everywhere. */
-struct unit_parts {
-    int count;
-    int columns[PARTS_MOST], colours[PARTS_MOST];
-    char names[PARTS_MOST][64];
-};
-
-/* The same part has the same colour in all charts. */
+/* Return the colour of a part, the same in all charts. */
 static int part_colour(const char *name, int place)
 {
-    static const char *const names[][8] = {
+    static const char *const names[][6] = {
         {"backward", "waiting", "", "", "", "forward"},
         {"weights", "gradients", "optimizer", "gathered", "buffers", "activations"}};
     for (int kind = 0; kind < 2; kind++)
-        for (int i = 0; i < 8 && names[kind][i] != NULL; i++)
+        for (int i = 0; i < 6; i++)
             if (strcmp(names[kind][i], name) == 0)
-                return i + 1;
-    return place + 1;
+                return i;
+    return place % 8;
 }
 
-static bool column_counts(const struct table *units, int column)
-{
-    for (int64_t row = 0; row < units->rows; row++)
-        if (table_number(units, row, column) > 0)
-            return true;
-    return false;
-}
-
-static void unit_parts_find(const struct table *units, const char *ending, struct unit_parts *parts)
-{
-    parts->count = 0;
-    for (int i = 0; i < units->columns && parts->count < PARTS_MOST; i++) {
-        const char *name = units->names[i];
-        if (!text_ends_with(name, ending) || !column_counts(units, i))
-            continue;
-        char *to = parts->names[parts->count];
-        snprintf(to, sizeof parts->names[0], "%.*s", (int)(strlen(name) - strlen(ending)), name);
-        for (; *to != '\0'; to++)
-            *to = (char)(*to == '_' ? ' ' : *to);
-        parts->colours[parts->count] = part_colour(parts->names[parts->count], parts->count);
-        parts->columns[parts->count++] = i;
-    }
-}
-
-/* Units in as many rows as the picture has: where there are more units, neighbours share one. */
-struct unit_rows {
-    int count;
-    char names[ROWS_MOST][ROW_NAME];
-    double values[ROWS_MOST * PARTS_MOST]; /* [count][parts] */
-    double most;                           /* the longest row */
-};
-
-static void unit_rows_take(const struct table *units, const struct unit_parts *parts, double scale,
-                           struct unit_rows *rows)
-{
-    const int64_t each = (units->rows + ROWS_MOST - 1) / ROWS_MOST;
-    const int name = table_column(units, "unit");
-    *rows = (struct unit_rows){0};
-    for (int64_t row = 0; row < units->rows; row++) {
-        const int place = (int)(row / each);
-        double *own = rows->values + place * parts->count, sum = 0;
-        for (int i = 0; i < parts->count; i++) {
-            const double value = table_number(units, row, parts->columns[i]);
-            own[i] += isnan(value) ? 0 : value * scale;
-            sum += own[i];
-        }
-        rows->most = fmax(rows->most, sum);
-        if (row % each == 0)
-            snprintf(rows->names[place], ROW_NAME, "%.80s%s", table_text(units, row, name),
-                     each > 1 ? " ..." : "");
-        rows->count = place + 1;
-    }
-}
-
-/* What a chart of units shows. */
 struct unit_chart {
-    const char *ending, *title, *label;
+    const char *ending, *title, *unit; /* ending: of the columns in units.csv */
     double scale;
 };
 
-/* `most`: of the axis, the same for all runs. */
-static void units_draw(const struct page *page, int run, const struct unit_chart *chart,
-                       double most)
+/* Replace the underscores of a column's name without its last `ending` bytes by spaces. */
+static void column_words(const char *name, size_t ending, char *words, size_t size)
 {
-    const char *rows[ROWS_MOST], *part_names[PARTS_MOST];
-    char id[32], title[64];
-    struct unit_parts parts;
-    struct unit_rows taken;
-
-    unit_parts_find(&page->records[run].units, chart->ending, &parts);
-    if (parts.count == 0)
-        return;
-    unit_rows_take(&page->records[run].units, &parts, chart->scale, &taken);
-    for (int i = 0; i < taken.count; i++)
-        rows[i] = taken.names[i];
-    for (int i = 0; i < parts.count; i++)
-        part_names[i] = parts.names[i];
-    snprintf(id, sizeof id, "units-%s-%c", chart->ending + 1, html_letter(run));
-    snprintf(title, sizeof title, page->count > 1 ? "%s, %c" : "%s", chart->title,
-             html_letter(run));
-    fputs("<figure>", page->stream);
-    bars_svg_write(&(struct bars){.title = title,
-                                  .id = id,
-                                  .label = chart->label,
-                                  .row_count = taken.count,
-                                  .part_count = parts.count,
-                                  .rows = rows,
-                                  .parts = part_names,
-                                  .values = taken.values,
-                                  .most = most,
-                                  .colours = parts.colours},
-                   page->stream, BARS_WIDTH);
-    fputs("</figure>\n", page->stream);
+    snprintf(words, size, "%.*s", (int)(strlen(name) - ending), name);
+    for (; *words != '\0'; words++)
+        if (*words == '_')
+            *words = ' ';
 }
 
-static bool units_known(const struct page *page)
+/* Fill the rows and parts from the columns of units.csv that are not 0 everywhere. If there are
+ * more units than rows, neighbours share a row. */
+static void unit_bars_fill(const struct table *units, const struct unit_chart *chart,
+                           struct bars *bars)
 {
-    for (int i = 0; i < page->count; i++)
-        if (page->records[i].units.rows > 0)
-            return true;
-    return false;
+    const int64_t each = (units->rows + ROWS_MOST - 1) / ROWS_MOST;
+    const int name = table_column(units, "unit");
+    int columns[PARTS_MOST];
+
+    for (int i = 0; i < units->columns && bars->part_count < PARTS_MOST; i++) {
+        const int part = bars->part_count;
+        if (!text_ends_with(units->names[i], chart->ending) ||
+            !(table_facts(units, units->names[i]).most > 0))
+            continue;
+        column_words(units->names[i], strlen(chart->ending), bars->parts[part],
+                     sizeof bars->parts[part]);
+        bars->colours[part] = part_colour(bars->parts[part], part);
+        columns[bars->part_count++] = i;
+    }
+    for (int64_t row = 0; row < units->rows; row++) {
+        const int place = (int)(row / each);
+        double *values = bars->values + place * bars->part_count;
+        for (int i = 0; i < bars->part_count; i++) {
+            const double value = table_number(units, row, columns[i]);
+            values[i] += isnan(value) ? 0 : value * chart->scale;
+        }
+        if (row % each == 0)
+            snprintf(bars->rows[place], ROW_NAME, "%.80s%s", table_text(units, row, name),
+                     each > 1 ? " ..." : "");
+        bars->row_count = place + 1;
+    }
 }
 
-static void units_of_all(const struct page *page, const struct unit_chart *chart)
+/* Draw one chart per run, with the same axis in all. */
+static void units_draw(const struct page *page, const struct unit_chart *chart)
 {
+    struct bars *all = calloc((size_t)page->count, sizeof *all);
     double most = 0;
-    struct unit_parts parts;
-    struct unit_rows taken;
-    if (!units_known(page)) {
-        fputs("<p>By unit: not known, there is no units.csv.</p>\n", page->stream);
-        return;
+    bool known = false;
+    ENSURE(all != NULL, "no memory for a chart");
+    for (int run = 0; run < page->count; run++) {
+        unit_bars_fill(&page->records[run].units, chart, &all[run]);
+        most = fmax(most, bars_longest(&all[run]));
+        known = known || page->records[run].units.rows > 0;
     }
-    for (int i = 0; i < page->count; i++) {
-        unit_parts_find(&page->records[i].units, chart->ending, &parts);
-        unit_rows_take(&page->records[i].units, &parts, chart->scale, &taken);
-        most = fmax(most, taken.most);
+    for (int run = 0; run < page->count; run++) {
+        char id[32], title[64];
+        snprintf(id, sizeof id, "units-%s-%c", chart->ending + 1, html_letter(run));
+        snprintf(title, sizeof title, page->count > 1 ? "%s, %c" : "%s", chart->title,
+                 html_letter(run));
+        all[run].id = id;
+        all[run].title = title;
+        all[run].unit = chart->unit;
+        all[run].most = most;
+        if (all[run].part_count > 0)
+            bars_write(&all[run], page->stream);
     }
-    for (int i = 0; i < page->count; i++)
-        units_draw(page, i, chart, most);
+    if (!known)
+        fputs("<p>By unit: unknown, units.csv is missing.</p>\n", page->stream);
+    free(all);
 }
 
 void html_steps(const struct page *page)
 {
-    static const struct phase work[] = {{"data", "data_seconds", 5},
-                                        {"computing", "compute_seconds", 1},
-                                        {"waiting for ranks", "exposed_comm_seconds", 2}};
-    static const struct phase phases[] = {{"data", "data_seconds", 5},
-                                          {"forward", "forward_seconds", 6},
-                                          {"backward", "backward_seconds", 1},
-                                          {"reducing", "reduce_seconds", 2},
-                                          {"update", "update_seconds", 3}};
+    static const struct phase work[] = {{"data", "data_seconds", 4},
+                                        {"compute", "compute_seconds", 0},
+                                        {"communication", "exposed_comm_seconds", 1}};
+    static const struct phase phases[] = {{"data", "data_seconds", 4},
+                                          {"forward", "forward_seconds", 5},
+                                          {"backward", "backward_seconds", 0},
+                                          {"reduce", "reduce_seconds", 1},
+                                          {"update", "update_seconds", 2}};
     html_section(page, "steps", "Step time");
-    fputs("<p class=\"note\">Means of all training steps. Phases include the waiting in them."
+    fputs("<p class=\"note\">Means over all training steps. Phases include time spent waiting."
           "</p>\n<div class=\"charts\">\n",
           page->stream);
-    phases_draw(page, "Working and waiting", "steps-work", work, 3);
+    phases_draw(page, "Computing and waiting", "steps-work", work, 3);
     phases_draw(page, "By phase", "steps-phases", phases, 5);
-    if (page->count > 1) /* those of the units begin a row of their own */
+    if (page->count > 1) /* start a new row */
         fputs("</div>\n<div class=\"charts\">\n", page->stream);
-    units_of_all(page, &(struct unit_chart){"_seconds", "By unit", "ms a step", 1000});
+    units_draw(page, &(struct unit_chart){"_seconds", "By unit", "ms per step", 1000});
     fputs("</div>\n", page->stream);
     html_section_end(page);
 }
 
-/* ---- ranks.csv as it is, its units in words */
+/* ---- ranks.csv */
 
 static enum figure figure_of(const char *name)
 {
@@ -254,18 +249,6 @@ static enum figure figure_of(const char *name)
     return FIGURE_TEXT;
 }
 
-/* "exposed comm" of exposed_comm_seconds: the figures have their units. */
-static void words_of(const char *name, char *words, size_t size)
-{
-    static const char *const units[] = {"_bytes", "_seconds"};
-    snprintf(words, size, "%s", name);
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (text_ends_with(words, units[i]))
-            words[strlen(words) - strlen(units[i])] = '\0';
-    for (; *words != '\0'; words++)
-        *words = (char)(*words == '_' ? ' ' : *words);
-}
-
 /* Numbers stand under each other. */
 static const char *alignment(const struct table *ranks, int column)
 {
@@ -279,7 +262,11 @@ static void ranks_head(const struct page *page, const struct table *ranks, const
     for (int i = 0; i < ranks->columns; i++) {
         if (!shown[i])
             continue;
-        words_of(ranks->names[i], words, sizeof words);
+        const char *name = ranks->names[i];
+        const size_t ending = text_ends_with(name, "_bytes")     ? strlen("_bytes")
+                              : text_ends_with(name, "_seconds") ? strlen("_seconds")
+                                                                 : 0;
+        column_words(name, ending, words, sizeof words);
         fprintf(page->stream, "<th scope=\"col\"%s>", alignment(ranks, i));
         escape_html(page->stream, words);
         fputs("</th>", page->stream);
@@ -335,8 +322,8 @@ void html_memory(const struct page *page)
 {
     html_section(page, "memory", "Memory and ranks");
     fputs("<div class=\"charts\">\n", page->stream);
-    units_of_all(page, &(struct unit_chart){"_bytes", "Memory by unit", "MiB of a rank, as planned",
-                                            1.0 / (1 << 20)});
+    units_draw(page, &(struct unit_chart){"_bytes", "Planned memory by unit", "MiB per rank",
+                                          1.0 / (1 << 20)});
     fputs("</div>\n", page->stream);
     for (int i = 0; i < page->count; i++)
         ranks_write(page, i);

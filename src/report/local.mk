@@ -1,11 +1,5 @@
 # report: log book, HTML report, comparison of runs
 libvittrain_a_SOURCES += \
-	src/report/bars.c \
-	src/report/bars.h \
-	src/report/canvas.c \
-	src/report/canvas.h \
-	src/report/canvas_png.c \
-	src/report/canvas_svg.c \
 	src/report/chart.c \
 	src/report/chart.h \
 	src/report/compare.c \
@@ -24,9 +18,8 @@ libvittrain_a_SOURCES += \
 	src/report/found.h \
 	src/report/html.c \
 	src/report/html.h \
+	src/report/html_charts.c \
 	src/report/html_classes.c \
-	src/report/html_curves.c \
-	src/report/html_hardware.c \
 	src/report/html_style.c \
 	src/report/html_tables.c \
 	src/report/html_units.c \
@@ -44,9 +37,9 @@ libvittrain_a_SOURCES += \
 	src/report/record.h \
 	src/report/result_file.c \
 	src/report/result_file.h \
-	src/report/stroke_font.c \
 	src/report/table.c \
 	src/report/table.h \
 	src/report/ticks.c \
+	src/report/ticks.h \
 	src/report/trouble.c \
 	src/report/trouble.h

@@ -1,12 +1,11 @@
-/* Where axes are marked, and how the numbers there are written: as short as they can be told apart.
- */
+/* Positions and labels of ticks. A label has as few digits as keep neighbours distinct. */
+#include "report/ticks.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "report/chart.h"
-
-/* 1, 2 or 5 times a power of ten, at least `rough`. */
+/* Round up to 1, 2 or 5 times a power of ten. */
 static double step_round(double rough)
 {
     const double power = pow(10, floor(log10(rough)));
@@ -15,7 +14,7 @@ static double step_round(double rough)
     return rounded * power;
 }
 
-/* The largest of 1, k, M, G, T that the number has whole. */
+/* Return the largest prefix of 1, k, M, G, T that is not above the number, and its value. */
 static const char *prefix_of(double magnitude, double *unit)
 {
     static const char *const prefixes[] = {"", "k", "M", "G", "T"};
@@ -28,7 +27,7 @@ static const char *prefix_of(double magnitude, double *unit)
     return prefixes[i];
 }
 
-/* 1e-08 is 1e-8. */
+/* Replace 1e-08 by 1e-8. */
 static void exponent_shorten(char *text)
 {
     char *sign = strpbrk(text, "e");
@@ -36,7 +35,7 @@ static void exponent_shorten(char *text)
         memmove(sign + 2, sign + 3, strlen(sign + 3) + 1);
 }
 
-/* `step`: what the numbers of the axis differ by. */
+/* `step`: distance between two ticks; `magnitude`: largest absolute value on the axis. */
 static void tick_write(char *text, double value, double step, double magnitude)
 {
     double unit = 1;

@@ -1,0 +1,17 @@
+/* Tick marks of an axis. */
+#ifndef VITTRAIN_REPORT_TICKS_H
+#define VITTRAIN_REPORT_TICKS_H
+
+enum { TICKS_MOST = 32, TICK_TEXT = 24 };
+
+struct ticks {
+    int count;
+    double at[TICKS_MOST];
+    char text[TICKS_MOST][TICK_TEXT];
+};
+
+/* Place about `wanted` ticks between least and most, at 1, 2 or 5 times a power of ten. */
+void ticks_linear(struct ticks *ticks, double least, double most, int wanted);
+void ticks_log(struct ticks *ticks, double least, double most, int wanted);
+
+#endif
