@@ -64,7 +64,7 @@ static bool driver_check(struct error *error)
     CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
     if (driver == 0)
         return error_set(error, ERROR_USAGE,
-                         "GPU: no NVIDIA driver here: use run.backend=cpu, or a machine with one");
+                         "GPU: no NVIDIA driver: use run.backend=cpu, or a machine with one");
     /* Within a major version any driver runs any toolkit's code. */
     if (driver / 1000 >= runtime / 1000)
         return true;

@@ -318,7 +318,7 @@ static bool sums_have_an_order(const struct device_test *test, const struct conv
 {
     const struct cpu_device *cpu = (const struct cpu_device *)test->device;
 
-    return cpu_convolution_is_narrow(&it->shape) || (it->type == TYPE_BF16 && cpu->tiles);
+    return cpu_convolution_is_direct(&it->shape) || (it->type == TYPE_BF16 && cpu->tiles);
 }
 
 static void threads_do_not_matter(void **state)

@@ -38,19 +38,19 @@ result 'a module that is not there' "$(failed_otherwise 2 'cannot be opened: .*n
 cp "$vittrain" "$work/vittrain"
 "$work/vittrain" plan $gpu >"$run_log" 2>&1
 status=$?
-result 'a program without a module' "$(failed_otherwise 2 'no module for GPUs.*run.backend=cpu')" "$run_log"
+result 'a program without a module' "$(failed_otherwise 2 'no GPU module.*run.backend=cpu')" "$run_log"
 cp "$module" "$work/vittrain-cuda.so"
 if [ -e /dev/nvidiactl ] || ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then
     result 'a machine without a driver # SKIP there is a driver here'
 else
     "$work/vittrain" plan $gpu >"$run_log" 2>&1
     status=$?
-    result 'a machine without a driver' "$(failed_otherwise 2 'no NVIDIA driver here.*run.backend=cpu')" "$run_log"
+    result 'a machine without a driver' "$(failed_otherwise 2 'no NVIDIA driver.*run.backend=cpu')" "$run_log"
 fi
 refuses 'no device is visible' 2 'no GPU is visible.*CUDA_VISIBLE_DEVICES' VITTRAIN_EMULATION_DEVICES=0
 refuses 'a driver of an older CUDA' 2 'driver is for CUDA 11.8, this program was built with CUDA 13.0' \
     VITTRAIN_EMULATION_DRIVER=11080
-refuses 'a module named by hand where no driver is' 2 'no NVIDIA driver here.*run.backend=cpu' \
+refuses 'a module named by hand where no driver is' 2 'no NVIDIA driver.*run.backend=cpu' \
     VITTRAIN_EMULATION_DRIVER=0
 refuses 'a driver that is too old' 2 'update the driver' VITTRAIN_EMULATION_FAULT=cudaGetDeviceCount:35
 refuses 'a device in exclusive use' 2 'exclusive mode.*nvidia-smi' VITTRAIN_EMULATION_FAULT=cudaSetDevice:46

@@ -1,6 +1,6 @@
-/* The file has a line a choice, added at its end under a lock:
- *     KEY = 16 hexadecimal digits (8 times) CRC-32C of what stands before, 8 digits
- * so that nothing is ever written over, and a line that was cut off is known by its sum. */
+/* The file has one line per choice, appended under a lock:
+ *     KEY = 16 hexadecimal digits (8 times) CRC-32C of the preceding text, 8 digits
+ * Lines are never overwritten, and the checksum detects truncated lines. */
 #include "device/choices.h"
 
 #include <ctype.h>
@@ -26,19 +26,19 @@ enum { LINE = CHOICE_KEY + 17 * CHOICE_WORDS + 32, PATH_SIZE = 1024, OF_SIZE = 2
 struct entry {
     char key[CHOICE_KEY];
     struct choice choice;
-    bool used;    /* by this process */
-    bool adopted; /* it is in a text that was adopted */
+    bool used;    /* in use by this process */
+    bool adopted; /* contained in an adopted text */
 };
 
 struct choices {
     char folder[PATH_SIZE], path[PATH_SIZE + 256], of[OF_SIZE];
     bool keeps, warned;
-    long read_bytes; /* of the file, so far */
+    long read_bytes; /* bytes of the file read so far */
     struct entry *entries;
     int count, room;
 };
 
-/* ---- In memory. */
+/* ---- Entries in memory */
 static struct entry *entry_find(const struct choices *choices, const char *key)
 {
     for (int i = 0; i < choices->count; i++)
@@ -47,7 +47,7 @@ static struct entry *entry_find(const struct choices *choices, const char *key)
     return NULL;
 }
 
-/* The entry of `key`, added where there is none. */
+/* Return the entry of `key`; create it if necessary. */
 static struct entry *entry_make(struct choices *choices, const char *key)
 {
     struct entry *entry = entry_find(choices, key);
@@ -65,7 +65,7 @@ static struct entry *entry_make(struct choices *choices, const char *key)
     return entry;
 }
 
-/* The last choice in the file counts, but none that this process uses changes. */
+/* The last line of a key in the file wins, but an entry in use does not change. */
 static void entry_read(struct choices *choices, const char *key, const struct choice *choice)
 {
     struct entry *entry = entry_make(choices, key);
@@ -73,11 +73,11 @@ static void entry_read(struct choices *choices, const char *key, const struct ch
         entry->choice = *choice;
 }
 
-/* ---- The file. */
+/* ---- The file */
 static void warn_once(struct choices *choices, const char *what)
 {
     if (!choices->warned)
-        log_warn("%s: %s; fastest algorithms are measured again where it has none", choices->path,
+        log_warn("%s: %s; algorithms that it does not contain are measured again", choices->path,
                  what);
     choices->warned = true;
 }
@@ -92,8 +92,7 @@ static int line_write(char *line, const char *key, const struct choice *choice)
     return length + snprintf(line + length, (size_t)(LINE - length), " %08" PRIx32 "\n", sum);
 }
 
-/* Reads key and choice and writes them again: the line is undamaged if that gives the same bytes.
- */
+/* Parse a line and format it again: the line is valid if the bytes are equal. */
 static bool line_read(const char *line, char key[CHOICE_KEY], struct choice *choice)
 {
     char again[LINE];
@@ -111,7 +110,7 @@ static bool line_read(const char *line, char key[CHOICE_KEY], struct choice *cho
     return strncmp(line, again, (size_t)length) == 0;
 }
 
-/* What is new in the file; true when its last line is whole. */
+/* Read the lines added since the last call. Return true if the last line is complete. */
 static bool file_read(struct choices *choices, int file)
 {
     char line[LINE], key[CHOICE_KEY];
@@ -132,15 +131,15 @@ static bool file_read(struct choices *choices, int file)
         if (line_read(line, key, &choice))
             entry_read(choices, key, &choice);
         else if (strcmp(line, "\n") != 0)
-            warn_once(choices, "damaged lines are ignored (delete the file to be rid of them)");
+            warn_once(choices, "damaged lines are ignored; delete the file to remove them");
     }
     choices->read_bytes = ftell(stream);
     fclose(stream);
     return whole;
 }
 
-/* Does not wait for ever: a process that was stopped may hold the lock, and some file systems have
- * none. Without it two may measure the same. */
+/* Lock the file, but give up after a while: a stopped process may hold the lock, and some file
+ * systems do not support locks. Without the lock two processes may measure the same key. */
 static void file_lock(int file)
 {
     enum { TRIES = 600 };
@@ -152,12 +151,12 @@ static void file_lock(int file)
     }
 }
 
-/* The file, locked; -1: there is none. */
+/* Open and lock the file; -1 if nothing is stored. */
 static int file_open(struct choices *choices)
 {
     if (!choices->keeps)
         return -1;
-    struct error unmade = {0}; /* shows when the file is opened */
+    struct error unmade = {0}; /* ignored: open fails then */
     folder_make(choices->folder, "", &unmade);
     const int file = open(choices->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (file < 0) {
@@ -173,7 +172,7 @@ static void file_add(struct choices *choices, int file, bool whole, const char *
                      const struct choice *choice)
 {
     char line[LINE + 1] = "\n";
-    const int start = whole ? 0 : 1; /* a line that was cut off ends here */
+    const int start = whole ? 0 : 1; /* ends a truncated line */
     const int length = start + line_write(line + start, key, choice);
     errno = 0;
     if (write(file, line, (size_t)length) != length)
@@ -238,7 +237,7 @@ void choices_put(struct choices *choices, const char *key, const struct choice *
     entry->choice = *choice;
 }
 
-/* Measures, unless the file has a usable choice by now; `file` is locked, or -1. */
+/* Measure unless the file has a usable choice by now; `file` is locked, or -1. */
 static bool measure(struct choices *choices, int file, const char *key,
                     const struct choice *candidates, int count, choice_time *time,
                     choice_usable *usable, void *context, struct choice *chosen)
@@ -258,7 +257,8 @@ bool choices_make(struct choices *choices, const char *key, const struct choice 
                   int count, choice_time *time, choice_usable *usable, void *context,
                   struct choice *chosen)
 {
-    ENSURE(strlen(key) < CHOICE_KEY && strpbrk(key, "=\n") == NULL, "key '%s' of a choice", key);
+    ENSURE(strlen(key) < CHOICE_KEY && strpbrk(key, "=\n") == NULL, "invalid key of a choice: '%s'",
+           key);
     if (choices_find(choices, key, usable, context, chosen))
         return true;
     const int file = file_open(choices);
@@ -269,7 +269,7 @@ bool choices_make(struct choices *choices, const char *key, const struct choice 
     return found;
 }
 
-/* ---- As text: a line that says what the choices are valid for, then lines as in the file. */
+/* ---- As text: one line that identifies the GPU and library, then lines as in the file */
 char *choices_export(const struct choices *choices)
 {
     char *text = malloc(OF_SIZE + 1 + (size_t)choices->count * LINE);
@@ -295,7 +295,7 @@ bool choices_are_new(const struct choices *choices)
     return false;
 }
 
-/* True if it changes a choice in use. */
+/* Return true if a choice in use changes. */
 static bool entry_adopt(struct choices *choices, const char *key, const struct choice *choice)
 {
     struct entry *entry = entry_make(choices, key);

@@ -1,5 +1,5 @@
-/* The counting backend. Bytes are those of an ideal cache: each tensor that an operation names is
- * read or written once, what is changed both. */
+/* The counting backend. Bytes assume an ideal cache: each tensor of an operation is read or written
+ * once, an updated tensor both. */
 #include "device/count.h"
 
 static struct {
@@ -8,19 +8,19 @@ static struct {
     struct counter *counter;
 } active;
 
-/* Bytes of `count` elements; of none where there is no such tensor. */
+/* Return the bytes of `count` elements; 0 if the tensor is NULL. */
 static double bytes_of(enum data_type type, const void *tensor, double count)
 {
     return tensor == NULL ? 0 : count * (double)type_size(type);
 }
 
-/* fp32 that is added to, or written. */
+/* Return the bytes of an fp32 tensor that is accumulated (read and written) or overwritten. */
 static double added(const float *sum, bool overwrite, double count)
 {
     return sum == NULL ? 0 : (overwrite ? 1 : 2) * count * sizeof(float);
 }
 
-/* An operation that only moves numbers. */
+/* An operation without matrix products. */
 static struct counted moved(enum operation operation, enum data_type type, double bytes)
 {
     return (struct counted){
@@ -58,7 +58,7 @@ static struct counted count_linear_backward(const struct linear_backward *args)
                             .size = {rows, out, in}};
 }
 
-/* q of those who ask, k and v of all. */
+/* Elements of q for the queries, and of k and v for all tokens. */
 static double attention_inputs(int64_t batch, int64_t tokens, int64_t queries, int64_t heads,
                                int64_t head_dim)
 {
@@ -97,7 +97,7 @@ static struct counted count_attention_backward(const struct attention_backward *
 }
 
 struct convolved {
-    double x, y, weight, window; /* elements; window: what one of y is summed over */
+    double x, y, weight, window; /* numbers of elements; window: inner dimension of one output */
 };
 
 static struct convolved convolved(const struct convolution_shape *shape)
@@ -180,7 +180,7 @@ MOVED(image_transform,
           T(images, IMAGES(args->height, args->width)))
 MOVED(images_mix, T(images, 2 * IMAGES(args->height, args->width)))
 
-/* Masters, moments and averages are read and written, gradients read, copies written. */
+/* Master weights, moments and averages are read and written, gradients read, copies written. */
 static struct counted count_update(const struct update *args)
 {
     double bytes = 0;
@@ -195,93 +195,95 @@ static struct counted count_update(const struct update *args)
     return moved(OPERATION_update, TYPE_FP32, bytes);
 }
 
-static void tell(const struct counted *counted)
+static void report(const struct counted *counted)
 {
     active.counter->operation(active.counter, counted);
 }
 
-/* Dropout within another operation costs its random numbers: told as an operation of its own, on so
- * many elements. */
-static void tell_dropout(enum data_type type, const struct dropout *dropout, double elements)
+/* Dropout fused into another operation costs its random numbers: report it as a separate operation.
+ */
+static void report_dropout(enum data_type type, const struct dropout *dropout, double elements)
 {
     struct counted counted =
         moved(OPERATION_dropout_apply, type, 2 * elements * (double)type_size(type));
     if (dropout->rate > 0)
-        tell(&counted);
+        report(&counted);
 }
 
-static void tell_fused(const struct counted *counted, enum operation operation, const void *args)
+static void report_fused_dropout(const struct counted *counted, enum operation operation,
+                                 const void *args)
 {
     double rows = counted->size[0], tokens = counted->size[1];
     const struct linear_forward *forward = args;
     const struct linear_backward *backward = args;
-    const struct attention_forward *asked = args;
-    const struct attention_backward *answered = args;
+    const struct attention_forward *attention = args;
+    const struct attention_backward *attention_gradient = args;
     if (operation == OPERATION_linear_forward)
-        tell_dropout(counted->type, &forward->dropout, rows * counted->size[1]);
+        report_dropout(counted->type, &forward->dropout, rows * counted->size[1]);
     else if (operation == OPERATION_linear_backward && backward->pre != NULL)
-        tell_dropout(counted->type, &backward->dropout, rows * counted->size[2]);
+        report_dropout(counted->type, &backward->dropout, rows * counted->size[2]);
     else if (operation == OPERATION_attention_forward)
-        tell_dropout(counted->type, &asked->dropout, rows * tokens * tokens);
+        report_dropout(counted->type, &attention->dropout, rows * tokens * tokens);
     else if (operation == OPERATION_attention_backward)
-        tell_dropout(counted->type, &answered->dropout, rows * tokens * tokens);
+        report_dropout(counted->type, &attention_gradient->dropout, rows * tokens * tokens);
 }
 
-#define TOLD(name)                                                                                 \
-    static void told_##name(struct stream *stream, const struct name *args)                        \
+#define COUNTED(name)                                                                              \
+    static void counted_##name(struct stream *stream, const struct name *args)                     \
     {                                                                                              \
         (void)stream;                                                                              \
         struct counted counted = count_##name(args);                                               \
         count_kernels(&counted, args);                                                             \
-        tell(&counted);                                                                            \
-        tell_fused(&counted, OPERATION_##name, args);                                              \
+        report(&counted);                                                                          \
+        report_fused_dropout(&counted, OPERATION_##name, args);                                    \
     }
-DEVICE_OPERATIONS(TOLD)
+DEVICE_OPERATIONS(COUNTED)
 
-static void tell_moved(enum operation operation, double bytes)
+static void report_moved(enum operation operation, double bytes)
 {
     struct counted counted = moved(operation, TYPE_FP32, bytes);
     count_kernels(&counted, NULL);
-    tell(&counted);
+    report(&counted);
 }
 
-static void told_copy(struct stream *stream, void *to, const void *from, size_t bytes)
+static void counted_copy(struct stream *stream, void *to, const void *from, size_t bytes)
 {
     (void)stream, (void)to, (void)from;
-    tell_moved(OPERATION_copy, 2 * (double)bytes);
+    report_moved(OPERATION_copy, 2 * (double)bytes);
 }
 
-static void told_zero(struct stream *stream, void *memory, size_t bytes)
+static void counted_zero(struct stream *stream, void *memory, size_t bytes)
 {
     (void)stream, (void)memory;
-    tell_moved(OPERATION_zero, (double)bytes);
+    report_moved(OPERATION_zero, (double)bytes);
 }
 
-static void told_convert(struct stream *stream, enum data_type to_type, void *to,
-                         enum data_type from_type, const void *from, int64_t count)
+static void counted_convert(struct stream *stream, enum data_type to_type, void *to,
+                            enum data_type from_type, const void *from, int64_t count)
 {
     (void)stream, (void)to, (void)from;
-    tell_moved(OPERATION_convert,
-               (double)count * (double)(type_size(to_type) + type_size(from_type)));
+    report_moved(OPERATION_convert,
+                 (double)count * (double)(type_size(to_type) + type_size(from_type)));
 }
 
-static void told_add(struct stream *stream, float *sum, const float *addend, int64_t count)
+static void counted_add(struct stream *stream, float *sum, const float *addend, int64_t count)
 {
     (void)stream, (void)sum, (void)addend;
-    tell_moved(OPERATION_add, 3 * (double)count * sizeof(float));
+    report_moved(OPERATION_add, 3 * (double)count * sizeof(float));
 }
 
-static void told_scaler_update(struct stream *stream, struct loss_scaler *scaler,
-                               const double *norm_squared)
+static void counted_scaler_update(struct stream *stream, struct loss_scaler *scaler,
+                                  const double *norm_squared)
 {
     (void)stream, (void)scaler, (void)norm_squared;
-    tell_moved(OPERATION_scaler_update, sizeof(struct loss_scaler));
+    report_moved(OPERATION_scaler_update, sizeof(struct loss_scaler));
 }
 
-static void told_sum_squares(struct stream *stream, const float *values, int64_t count, double *sum)
+static void counted_sum_squares(struct stream *stream, const float *values, int64_t count,
+                                double *sum)
 {
     (void)stream, (void)values, (void)sum;
-    tell_moved(OPERATION_sum_squares, (double)count * sizeof(float));
+    report_moved(OPERATION_sum_squares, (double)count * sizeof(float));
 }
 
 static void range_begin(const char *name)
@@ -294,17 +296,17 @@ static void range_end(void)
     active.counter->range(active.counter, NULL);
 }
 
-static void event_unrecorded(struct event *event, struct stream *stream)
+static void event_ignored(struct event *event, struct stream *stream)
 {
     (void)event, (void)stream;
 }
 
-static void stream_unwaited(struct stream *stream, struct event *event)
+static void wait_ignored(struct stream *stream, struct event *event)
 {
     (void)stream, (void)event;
 }
 
-static void workspace_unset(struct device *device, void *memory, size_t bytes)
+static void workspace_ignored(struct device *device, void *memory, size_t bytes)
 {
     (void)device, (void)memory, (void)bytes;
 }
@@ -315,14 +317,14 @@ void count_open(struct device *device, struct counter *counter)
     active.inner = device->backend;
     active.outer = *device->backend;
     active.counter = counter;
-#define REPLACE(name) active.outer.name = told_##name;
+#define REPLACE(name) active.outer.name = counted_##name;
     DEVICE_OPERATIONS(REPLACE)
     DEVICE_OTHERS(REPLACE)
     active.outer.range_begin = range_begin;
     active.outer.range_end = range_end;
-    active.outer.event_record = event_unrecorded;
-    active.outer.stream_wait = stream_unwaited;
-    active.outer.workspace_set = workspace_unset;
+    active.outer.event_record = event_ignored;
+    active.outer.stream_wait = wait_ignored;
+    active.outer.workspace_set = workspace_ignored;
     device->backend = &active.outer;
 }
 

@@ -1,6 +1,7 @@
-/* The kernels of each operation, with the bytes that each moves: what a profile of a step on a GPU
- * is compared with (benchmarks/gpu_page). cuda/linear.cu and cuda/convolution.cu launch them in
- * this order. Small kernels that finish sums are left out: their bytes stay in the L2 cache. */
+/* The kernels of each operation and the bytes that each moves, for comparison with the profile of a
+ * step on a GPU (benchmarks/gpu_page). The order is the launch order of cuda/linear.cu and
+ * cuda/convolution.cu. Small kernels that finish sums are left out: their data stays in the L2
+ * cache. */
 #include "device/count.h"
 
 static void kernel_add(struct counted *counted, const char *family, const char *result,
@@ -46,7 +47,7 @@ static void linear_backward_kernels(struct counted *counted, const struct linear
         kernel_add(counted, "relu_gradient", "dx", 0, 3 * x);
 }
 
-/* A convolution of single pixels is a linear layer over pixels. */
+/* A 1 x 1 convolution is a linear layer over pixels. */
 static bool is_linear(const struct convolution_shape *shape)
 {
     return shape->kernel == 1 && shape->stride == 1 && shape->padding == 0;

@@ -1,5 +1,5 @@
-/* The CPU backend: what it is to open a device, its memory, and the table of operations. The
- * operations are in cpu_*.c. */
+/* The CPU backend: opening a device, memory, and the table of operations, which are implemented in
+ * cpu_*.c. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "device/cpu.h"
 
@@ -16,8 +16,8 @@
 #include "device/cpu_convolution_plan.h"
 #include "device/cpu_product.h"
 
-/* NULL when they are not in the program (configure asks the compiler), or this processor cannot run
- * them. */
+/* Return NULL if the kernels are not compiled in (configure tests the compiler) or this processor
+ * does not support them. */
 static const struct cpu_kernels *kernels_by_name(const char *name)
 {
     if (strcmp(name, "baseline") == 0)
@@ -40,16 +40,16 @@ static const struct cpu_kernels *kernels_by_name(const char *name)
 const struct cpu_kernels *cpu_kernels_choose(struct error *error)
 {
     const char *names[] = {"avx512", "avx2", "baseline"};
-    const char *wanted = getenv("VITTRAIN_CPU");
+    const char *name = getenv("VITTRAIN_CPU");
     const struct cpu_kernels *kernels = NULL;
 
-    if (wanted != NULL && wanted[0] != '\0') {
-        kernels = kernels_by_name(wanted);
+    if (name != NULL && name[0] != '\0') {
+        kernels = kernels_by_name(name);
         if (kernels == NULL)
             error_set(error, ERROR_USAGE,
                       "VITTRAIN_CPU=%s: this processor cannot run these kernels; use baseline, "
                       "avx2 or avx512, or unset it",
-                      wanted);
+                      name);
         return kernels;
     }
     for (int i = 0; kernels == NULL; i++)
@@ -57,7 +57,7 @@ const struct cpu_kernels *cpu_kernels_choose(struct error *error)
     return kernels;
 }
 
-/* All processors that this process may run on: what mpirun or taskset left it. */
+/* Count the processors that this process may use: those that mpirun or taskset assigned. */
 static int threads_allowed(void)
 {
     cpu_set_t set;
@@ -67,7 +67,8 @@ static int threads_allowed(void)
     return CPU_COUNT(&set);
 }
 
-/* "AMD EPYC 9354 32-Core Processor", from the kernel's list; false where it has none. */
+/* Read the processor's name, such as "AMD EPYC 9354 32-Core Processor"; return false if the kernel
+ * reports none. */
 static bool processor_name(char *name, size_t size)
 {
     char line[256];
@@ -130,7 +131,7 @@ static void cpu_close(struct device *device)
     free(cpu);
 }
 
-/* The peaks are measured when somebody asks for the first time. */
+/* Peak rates are measured at the first call. */
 static void cpu_limits(struct device *device, struct device_limits *limits)
 {
     struct cpu_device *cpu = (struct cpu_device *)device;
@@ -141,14 +142,13 @@ static void cpu_limits(struct device *device, struct device_limits *limits)
         peak[TYPE_BF16] = cpu->limits.multiplies_bf16
                               ? product_measure_peak(cpu->products, TYPE_BF16, cpu->threads)
                               : peak[TYPE_FP32];
-        peak[TYPE_FP16] = peak[TYPE_FP32]; /* multiplied in fp32 */
+        peak[TYPE_FP16] = peak[TYPE_FP32]; /* computed in fp32 */
     }
     *limits = cpu->limits;
 }
 
-/* The arena lies in huge pages where the system gives them: memory is there sooner at its first
- * touch, and messages between ranks of a node, which the kernel copies page by page, go three times
- * as fast. */
+/* The arena uses huge pages if the system provides them: the first touch is faster, and messages
+ * between ranks of a node, which the kernel copies page by page, are three times as fast. */
 static void *cpu_allocate(struct device *device, size_t bytes, struct error *error)
 {
     const size_t page = 4096, huge_page = (size_t)2 << 20;
@@ -163,7 +163,7 @@ static void *cpu_allocate(struct device *device, size_t bytes, struct error *err
         return NULL;
     }
     if (large)
-        madvise(memory, bytes, MADV_HUGEPAGE); /* advice: no matter if it is not taken */
+        madvise(memory, bytes, MADV_HUGEPAGE); /* only advice: failure is harmless */
     return memory;
 }
 
@@ -190,15 +190,15 @@ static void cpu_workspace_set(struct device *device, void *memory, size_t bytes)
 
 void *cpu_workspace_shared(const struct cpu_device *cpu, size_t bytes)
 {
-    ENSURE(cpu->workspace != NULL, "an operation before workspace_set");
-    ENSURE(bytes <= WORKSPACE_SHARED, "%zu bytes of shared workspace", bytes);
+    ENSURE(cpu->workspace != NULL, "operation before workspace_set");
+    ENSURE(bytes <= WORKSPACE_SHARED, "%zu bytes exceed the shared workspace", bytes);
     return cpu->workspace;
 }
 
 void *cpu_workspace_thread(const struct cpu_device *cpu, size_t bytes)
 {
-    ENSURE(cpu->workspace != NULL, "an operation before workspace_set");
-    ENSURE(bytes <= WORKSPACE_THREAD, "%zu bytes of a thread's workspace", bytes);
+    ENSURE(cpu->workspace != NULL, "operation before workspace_set");
+    ENSURE(bytes <= WORKSPACE_THREAD, "%zu bytes exceed a thread's workspace", bytes);
     return cpu->workspace + WORKSPACE_SHARED + (size_t)omp_get_thread_num() * WORKSPACE_THREAD;
 }
 
@@ -216,7 +216,7 @@ static void cpu_stream_close(struct stream *stream)
     free(stream);
 }
 
-/* All that was queued on the other stream is done already. */
+/* Work queued on the other stream has already completed. */
 static void cpu_stream_wait(struct stream *stream, struct event *event)
 {
     (void)stream;
@@ -228,7 +228,7 @@ static void cpu_stream_synchronize(struct stream *stream)
     (void)stream;
 }
 
-/* What was recorded is done when event_record returns: an event needs no state, only an address. */
+/* All work is complete when event_record returns: an event is only an address. */
 struct event {
     char unused;
 };

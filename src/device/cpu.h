@@ -1,7 +1,7 @@
-/* Internal header of the CPU backend: what its operations (cpu_*.c) share. An operation splits its
- * work over threads and calls kernels (kernels.h), which are single-threaded loops compiled once
- * per instruction set. Splits have fixed sizes where a sum goes over them, so that results do not
- * depend on the number of threads. */
+/* Internal header of the CPU backend: declarations shared by its operations (cpu_*.c). An operation
+ * distributes its work over threads and calls kernels (kernels.h), single-threaded loops compiled
+ * once per instruction set. Partial sums cover blocks of fixed size, so that results do not depend
+ * on the number of threads. */
 #ifndef VITTRAIN_DEVICE_CPU_H
 #define VITTRAIN_DEVICE_CPU_H
 
@@ -12,41 +12,41 @@ struct product_cache;
 struct convolution_cache;
 
 struct cpu_device {
-    struct device device; /* first: a struct device * is a struct cpu_device * */
+    struct device device; /* first member: a struct device * can be cast to struct cpu_device * */
     int threads;
     const struct cpu_kernels *kernels;
     struct product_cache *products;
     struct convolution_cache *convolutions;
-    bool tiles; /* AMX multiplies bf16 here */
+    bool tiles; /* AMX for bf16 is available */
     unsigned char *workspace;
     struct device_limits limits;
 };
 
-/* The CPU runs every operation before it returns, so streams and events have no state. */
+/* The CPU completes every operation before it returns, so streams and events have no state. */
 struct stream {
     struct cpu_device *cpu;
 };
 
-/* For `#pragma omp parallel num_threads(...)`: all of the device's threads, or one when there is
- * less work (in elements, roughly) than starting the threads costs. */
+/* For `#pragma omp parallel num_threads(...)`: all threads of the device, or one if the work
+ * (roughly, in elements) is less than starting threads costs. */
 static inline int cpu_threads_for(const struct cpu_device *cpu, int64_t elements)
 {
     enum { ELEMENTS_WORTH_THREADS = 8192 };
     return elements < ELEMENTS_WORTH_THREADS ? 1 : cpu->threads;
 }
 
-/* The workspace is one part that all threads share and one part a thread; fixed sizes, because the
- * device does not know the model. What needs more works in pieces. */
+/* The workspace has one part shared by all threads and one part per thread. Their sizes are fixed
+ * because the device does not know the model; larger problems are processed in blocks. */
 enum { WORKSPACE_SHARED = 16 << 20, WORKSPACE_THREAD = 4 << 20 };
 
-/* Aborts when `bytes` is more than there is. */
+/* Abort if `bytes` exceeds WORKSPACE_SHARED. */
 void *cpu_workspace_shared(const struct cpu_device *cpu, size_t bytes);
-/* Called by a thread of a parallel region: its own part. */
+/* Return the calling thread's part in a parallel region; abort if `bytes` exceeds it. */
 void *cpu_workspace_thread(const struct cpu_device *cpu, size_t bytes);
 
-/* Where sample `sample` of the batch draws its mask for a dropout with rate > 0. */
+/* Return the source of sample `sample`'s mask for a dropout with rate > 0. */
 struct mask_source cpu_mask_source(const struct dropout *dropout, int64_t sample);
-/* What drop path multiplies the branch of this sample by: 1 when it is off. */
+/* Return the drop path factor of this sample's branch: 1 if drop path is off. */
 float cpu_path_scale(const struct dropout *drop_path, int64_t sample);
 
 void cpu_zero(struct stream *stream, void *memory, size_t bytes);
@@ -70,12 +70,12 @@ size_t cpu_convolution_workspace(struct device *device, enum data_type type,
                                  const struct convolution_shape *shape);
 void cpu_convolution_forward(struct stream *stream, const struct convolution_forward *args);
 void cpu_convolution_backward(struct stream *stream, const struct convolution_backward *args);
-/* Few channels: computed by kernels of our own, without workspace (cpu_convolution_narrow.c). The
- * shape alone decides. */
-bool cpu_convolution_is_narrow(const struct convolution_shape *shape);
-void cpu_convolution_narrow_forward(const struct cpu_device *cpu,
+/* Direct convolution for few channels, without workspace (cpu_convolution_direct.c). The shape
+ * alone decides. */
+bool cpu_convolution_is_direct(const struct convolution_shape *shape);
+void cpu_convolution_direct_forward(const struct cpu_device *cpu,
                                     const struct convolution_forward *args);
-void cpu_convolution_narrow_backward(const struct cpu_device *cpu,
+void cpu_convolution_direct_backward(const struct cpu_device *cpu,
                                      const struct convolution_backward *args);
 void cpu_batch_norm_sums(struct stream *stream, const struct batch_norm_sums *args);
 void cpu_batch_norm_forward(struct stream *stream, const struct batch_norm_forward *args);

@@ -1,7 +1,7 @@
-/* Attention on the CPU: each head of each sample is one task for one thread. */
+/* Attention on the CPU: a task is one head of one sample. */
 #include "device/cpu.h"
 
-/* The first element of a head of a sample: `part` is 0, 1, 2 for q, k, v. */
+/* Return the index of the first element of a sample's head. part: 0, 1, 2 for q, k, v. */
 static int64_t head_begin(int64_t tokens, int64_t heads, int64_t head_dim, int64_t sample,
                           int64_t part, int64_t head)
 {
@@ -18,8 +18,7 @@ static void *element_to_write(enum data_type type, void *tensor, int64_t index)
     return (char *)tensor + index * (int64_t)type_size(type);
 }
 
-/* What both passes need of head `task` of all. `memory` is looked for by the thread that runs it.
- */
+/* Describe head number `task`. The calling thread's workspace is assigned to it. */
 static struct attention_head head_of(const struct cpu_device *cpu,
                                      const struct attention_forward *args, int64_t task,
                                      bool backward)
@@ -51,7 +50,7 @@ static struct attention_head head_of(const struct cpu_device *cpu,
     return it;
 }
 
-/* The backward pass with all queries needs the most. */
+/* The backward pass with all queries needs the most memory. */
 bool cpu_attention_fits(struct device *device, int64_t tokens, int64_t head_dim)
 {
     const struct cpu_device *cpu = (struct cpu_device *)device;
@@ -61,7 +60,7 @@ bool cpu_attention_fits(struct device *device, int64_t tokens, int64_t head_dim)
            WORKSPACE_THREAD;
 }
 
-/* Where a sample's head begins in out and dout. */
+/* Return the index in out and dout of a sample's head. */
 static int64_t out_begin(const struct attention_forward *args, int64_t task)
 {
     const int64_t sample = task / args->heads, head = task % args->heads;

@@ -1,6 +1,6 @@
-/* Batch normalisation over threads. Rows are cut into tasks of a size that the shape alone decides;
- * each makes its own sums in double, which are added in order. What the rows of a channel share is
- * worked out in double, once a call, before the pass over the rows. */
+/* Batch normalisation over threads. Rows are split into tasks whose size depends on the shape only.
+ * Each task accumulates in double, and the tasks are added in order. Values shared by all rows of a
+ * channel are computed once per call in double. */
 #include <math.h>
 #include <string.h>
 
@@ -13,7 +13,8 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Rows a task; where tasks have sums, these and two vectors of channels must fit the workspace. */
+/* Return the rows per task. If tasks have sums, these and two vectors of channels must fit into the
+ * workspace. */
 static int64_t task_rows(int64_t rows, int64_t channels, bool sums)
 {
     const int64_t bytes = 2 * channels * (int64_t)sizeof(double);
@@ -23,12 +24,12 @@ static int64_t task_rows(int64_t rows, int64_t channels, bool sums)
 
     if (!sums)
         return least;
-    ENSURE(fit > 0, "batch normalisation of %lld channels", (long long)channels);
+    ENSURE(fit > 0, "batch normalisation: %lld channels exceed the workspace", (long long)channels);
     const int64_t even = (rows + fit - 1) / fit;
     return even > least ? even : least;
 }
 
-/* sums = [2 * channels + 1]: those of the tasks, and how many rows there were. */
+/* sums = [2 * channels + 1]: the sum over tasks, and the number of rows. */
 static void sums_of_tasks(const double *tasks, int64_t count, int64_t rows, int64_t channels,
                           double *sums)
 {
@@ -69,7 +70,7 @@ void cpu_batch_norm_sums(struct stream *stream, const struct batch_norm_sums *ar
     sums_of_tasks(tasks, count, rows, channels, args->sums);
 }
 
-/* Fills in args->statistics. */
+/* Compute args->statistics. */
 static void statistics_of_sums(const struct batch_norm_forward *args)
 {
     const int64_t channels = args->channels;
@@ -97,7 +98,7 @@ static void statistics_of_running(const struct cpu_device *cpu,
         rstd[i] = (float)(1 / sqrt((double)variance[i] + (double)args->epsilon));
 }
 
-/* gamma as fp32 at `factor`, and there multiplied by rstd. */
+/* factor = gamma * rstd in fp32. */
 static void make_factor(const struct cpu_device *cpu, enum data_type type, const void *gamma,
                         const float *rstd, int64_t channels, float *factor)
 {
@@ -129,13 +130,13 @@ void cpu_batch_norm_forward(struct stream *stream, const struct batch_norm_forwa
         cpu->kernels->batch_norm->forward(args, &shared, row, smaller(row + step, rows));
 }
 
-/* Adds to a gradient, or replaces what was there. */
+/* Accumulate or overwrite a gradient. */
 static void gradient_put(float *gradient, float value, bool overwrite)
 {
     *gradient = overwrite ? value : *gradient + value;
 }
 
-/* What this rank's sums add to the gradients, and to the running statistics. */
+/* Add this rank's sums to the gradients and the running statistics. */
 static void add_to_parameters(const struct batch_norm_backward_sums *args)
 {
     const int64_t channels = args->channels;
@@ -146,7 +147,7 @@ static void add_to_parameters(const struct batch_norm_backward_sums *args)
     }
     if (args->drunning_mean == NULL || args->rows == 0)
         return;
-    ENSURE(args->forward_sums != NULL, "running statistics of a frozen batch normalisation");
+    ENSURE(args->forward_sums != NULL, "running statistics need forward_sums");
     const float share = (float)((double)args->running_weight * (double)args->rows /
                                 args->forward_sums[2 * channels]);
     for (int64_t i = 0; i < channels; i++) {

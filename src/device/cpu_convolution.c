@@ -1,17 +1,17 @@
-/* Convolutions on the CPU, by oneDNN's plans; few channels by our own kernels. Types that the
- * processor cannot multiply are converted to fp32, some samples at a time. The weight's gradient in
- * bf16 is made by our own kernels where the processor has AMX. Elsewhere its sums are oneDNN's,
- * whose order depends on the number of threads: these bits may differ between numbers of threads,
- * all others do not. */
+/* Convolutions on the CPU by oneDNN; few channels by kernels_convolution.c. Types that the
+ * processor cannot multiply are converted to fp32, a few samples at a time. On processors with AMX
+ * the bf16 gradient of the weight is computed by cpu_convolution_amx.c. On other processors oneDNN
+ * computes it, in an order that depends on the number of threads: these are the only results whose
+ * bits may differ between numbers of threads. */
 #include <string.h>
 
 #include "device/cpu.h"
 #include "device/cpu_convolution_amx.h"
 #include "device/cpu_convolution_plan.h"
 
-enum { ELEMENTS_A_BLOCK = 16384 };
+enum { BLOCK_ELEMENTS = 16384 };
 
-/* Of copies in fp32 at most this many elements of x, or one sample's. */
+/* Maximum number of elements of x in an fp32 copy, but at least one sample. */
 enum { COPIED_ELEMENTS = 4 << 20 };
 
 static bool is_native(const struct cpu_device *cpu, enum data_type type)
@@ -45,7 +45,7 @@ static int64_t weight_elements(const struct convolution_shape *s)
     return s->out * s->in * s->kernel * s->kernel;
 }
 
-/* How many samples are computed at a time. */
+/* Return the number of samples that are processed at a time. */
 static int64_t samples_at_a_time(const struct cpu_device *cpu, enum data_type type,
                                  const struct convolution_shape *shape)
 {
@@ -62,14 +62,14 @@ static size_t aligned(int64_t elements)
     return ((size_t)elements * sizeof(float) + 4095) / 4096 * 4096;
 }
 
-/* fp32 copies of what is not multiplied as it is; they lie at the beginning of the workspace. */
+/* fp32 copies of operands that the processor cannot multiply, at the start of the workspace. */
 struct copies {
     float *x, *weight, *bias, *y;
-    char *rest; /* of the workspace */
+    char *rest; /* rest of the workspace */
 };
 
-static struct copies copies_place(const struct cpu_device *cpu, enum data_type type,
-                                  const struct convolution_shape *shape, void *workspace)
+static struct copies copies_layout(const struct cpu_device *cpu, enum data_type type,
+                                   const struct convolution_shape *shape, void *workspace)
 {
     struct convolution_shape part = *shape;
     struct copies copies = {.rest = workspace};
@@ -99,15 +99,15 @@ static size_t copies_bytes(const struct cpu_device *cpu, enum data_type type,
                                       aligned(part.out) + aligned(y_elements(&part));
 }
 
-/* Is the gradient of the weight made by cpu_convolution_amx.c? */
-static bool multiplies_tiles(const struct cpu_device *cpu, enum data_type type,
-                             const struct convolution_shape *shape)
+/* True if cpu_convolution_amx.c computes the weight's gradient. */
+static bool uses_amx(const struct cpu_device *cpu, enum data_type type,
+                     const struct convolution_shape *shape)
 {
     return type == TYPE_BF16 && cpu->tiles && is_native(cpu, type) &&
            convolution_amx_workspace(shape) > 0;
 }
 
-/* What oneDNN, or the tiles, need for a part of the batch. */
+/* Return the workspace that oneDNN or AMX needs for one block of the batch. */
 static size_t plans_bytes(const struct cpu_device *cpu, enum data_type type,
                           const struct convolution_shape *part)
 {
@@ -124,14 +124,14 @@ static size_t plans_bytes(const struct cpu_device *cpu, enum data_type type,
             const size_t bytes = convolution_plan_workspace(cpu->convolutions, &convolution);
             most = bytes > most ? bytes : most;
         }
-    if (multiplies_tiles(cpu, type, part)) {
+    if (uses_amx(cpu, type, part)) {
         const size_t bytes = convolution_amx_workspace(part);
         most = bytes > most ? bytes : most;
     }
     return most;
 }
 
-/* The last part of the batch may be smaller than the others. */
+/* The last block of the batch may be smaller than the others. */
 size_t cpu_convolution_workspace(struct device *device, enum data_type type,
                                  const struct convolution_shape *shape)
 {
@@ -139,7 +139,7 @@ size_t cpu_convolution_workspace(struct device *device, enum data_type type,
     struct convolution_shape part = *shape;
     size_t most;
 
-    if (shape->batch == 0 || cpu_convolution_is_narrow(shape))
+    if (shape->batch == 0 || cpu_convolution_is_direct(shape))
         return 0;
     part.batch = samples_at_a_time(cpu, type, shape);
     most = plans_bytes(cpu, type, &part);
@@ -153,7 +153,7 @@ size_t cpu_convolution_workspace(struct device *device, enum data_type type,
 
 static int64_t block_end(int64_t begin, int64_t count)
 {
-    return begin + ELEMENTS_A_BLOCK < count ? begin + ELEMENTS_A_BLOCK : count;
+    return begin + BLOCK_ELEMENTS < count ? begin + BLOCK_ELEMENTS : count;
 }
 
 static void convert(const struct cpu_device *cpu, enum data_type to_type, void *to,
@@ -162,7 +162,7 @@ static void convert(const struct cpu_device *cpu, enum data_type to_type, void *
     const struct convert_kernels *kernels = cpu->kernels->convert;
 
 #pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
-    for (int64_t i = 0; i < count; i += ELEMENTS_A_BLOCK)
+    for (int64_t i = 0; i < count; i += BLOCK_ELEMENTS)
         if (to_type == TYPE_FP32)
             kernels->to_fp32((float *)to + i, from_type, at(from, i, from_type),
                              block_end(i, count) - i);
@@ -171,12 +171,12 @@ static void convert(const struct cpu_device *cpu, enum data_type to_type, void *
                                block_end(i, count) - i);
 }
 
-/* dx = 0 where x, which came out of a relu, is 0. */
+/* Set dx to 0 where x, the output of a ReLU, is 0. */
 static void mask_relu(const struct cpu_device *cpu, enum data_type type, void *dx, const void *x,
                       int64_t count)
 {
 #pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
-    for (int64_t i = 0; i < count; i += ELEMENTS_A_BLOCK)
+    for (int64_t i = 0; i < count; i += BLOCK_ELEMENTS)
         cpu->kernels->elements->relu_backward(type, at_written(dx, i, type), at(x, i, type),
                                               block_end(i, count) - i);
 }
@@ -194,7 +194,7 @@ static const struct convolution_plan *plan_of(const struct cpu_device *cpu, enum
     return convolution_plan(cpu->convolutions, &convolution);
 }
 
-/* A part of the batch. */
+/* Forward pass of one block of the batch. */
 static void forward_part(const struct cpu_device *cpu, const struct convolution_forward *args,
                          const struct copies *copies)
 {
@@ -222,11 +222,11 @@ void cpu_convolution_forward(struct stream *stream, const struct convolution_for
 
     if (shape->batch == 0)
         return;
-    if (cpu_convolution_is_narrow(shape)) {
-        cpu_convolution_narrow_forward(cpu, args);
+    if (cpu_convolution_is_direct(shape)) {
+        cpu_convolution_direct_forward(cpu, args);
         return;
     }
-    const struct copies copies = copies_place(cpu, args->type, shape, args->workspace);
+    const struct copies copies = copies_layout(cpu, args->type, shape, args->workspace);
     const int64_t step = samples_at_a_time(cpu, args->type, shape);
     for (int64_t sample = 0; sample < shape->batch; sample += step) {
         const int64_t left = shape->batch - sample;
@@ -238,7 +238,8 @@ void cpu_convolution_forward(struct stream *stream, const struct convolution_for
     }
 }
 
-/* dbias += sums over pixels; parts of them, of a number that the shape decides, in order. */
+/* dbias += sums over pixels. Partial sums, whose number depends on the shape only, are added in
+ * order. */
 static void gradient_of_bias(const struct cpu_device *cpu, const struct convolution_backward *args)
 {
     enum { MOST_PARTS = 64 };
@@ -265,7 +266,7 @@ static void backward_native(const struct cpu_device *cpu, const struct convoluti
 
     if (args->dbias != NULL)
         gradient_of_bias(cpu, args);
-    if (args->dweight != NULL && multiplies_tiles(cpu, args->type, shape))
+    if (args->dweight != NULL && uses_amx(cpu, args->type, shape))
         convolution_amx_weight(cpu, args, workspace);
     else if (args->dweight != NULL)
         convolution_run_weight(plan_of(cpu, args->type, shape, CONVOLUTION_WEIGHT, false, false),
@@ -278,7 +279,7 @@ static void backward_native(const struct cpu_device *cpu, const struct convoluti
         mask_relu(cpu, args->type, args->dx, args->x, x_elements(shape));
 }
 
-/* x's copy becomes dx, once the weight's gradient is made. */
+/* The copy of x is overwritten by dx after the weight's gradient is computed. */
 static void backward_copied(const struct cpu_device *cpu, const struct convolution_backward *args,
                             const struct copies *copies)
 {
@@ -303,7 +304,7 @@ static void backward_copied(const struct cpu_device *cpu, const struct convoluti
         mask_relu(cpu, args->type, args->dx, args->x, elements);
 }
 
-/* All ways to make these gradients add to what is there. */
+/* The functions below always accumulate, so overwriting starts from zero. */
 static void gradients_zero(struct stream *stream, const struct convolution_backward *args)
 {
     const size_t weight = (size_t)weight_elements(&args->shape), bias = (size_t)args->shape.out;
@@ -323,11 +324,11 @@ void cpu_convolution_backward(struct stream *stream, const struct convolution_ba
         return;
     if (args->overwrite)
         gradients_zero(stream, args);
-    if (cpu_convolution_is_narrow(shape)) {
-        cpu_convolution_narrow_backward(cpu, args);
+    if (cpu_convolution_is_direct(shape)) {
+        cpu_convolution_direct_backward(cpu, args);
         return;
     }
-    const struct copies copies = copies_place(cpu, args->type, shape, args->workspace);
+    const struct copies copies = copies_layout(cpu, args->type, shape, args->workspace);
     const int64_t step = samples_at_a_time(cpu, args->type, shape);
     for (int64_t sample = 0; sample < shape->batch; sample += step) {
         const int64_t left = shape->batch - sample;

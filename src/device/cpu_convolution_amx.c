@@ -1,13 +1,13 @@
-/* The pixels of a group of samples are one row of numbers q: images lie one behind the other, rows
- * of images too, with so many zeros between them that a place of the kernel is a shift of q,
- * whatever the pixel: dweight[o, c, place] = sum over q of dy[q, o] * x[q + shift(place), c]. With
- * a stride, x is cut into stride * stride images of every stride-th row and column, each with some
- * of the places.
+/* Gradient of a convolution's weight as a matrix product over pixels. The pixels of a group of
+ * samples are numbered q = 0, 1, ..., row by row and image by image, with enough zeros in between
+ * that a kernel tap is a constant shift of q: dweight[o, c, tap] = sum over q of dy[q, o] * x[q +
+ * shift(tap), c]. With a stride, x is split into stride * stride images of every stride-th row and
+ * column, each used by some of the taps.
  *
- * A tile of the processor multiplies 16 rows of 32 pixels of dy with 16 columns of 32 pixels of x.
- * It wants dy as [o][q] and x as pairs of pixels, [q / 2][c][2]. As a shift may be odd, x is kept
- * in pairs from even and from odd q. A chunk of pixels is arranged so in the thread's workspace and
- * then multiplied for all of the task's channels, while it is in the second-level cache. */
+ * An AMX tile multiplies 16 rows of 32 pixels of dy with 16 columns of 32 pixels of x. It requires
+ * dy as [o][q] and x as pairs of pixels, [q / 2][c][2]. A shift may be odd, so x is stored in pairs
+ * starting at even and at odd q. A chunk of pixels is packed in this layout into the thread's
+ * workspace and then multiplied for all channels of the task while it is in the L2 cache. */
 #define _GNU_SOURCE /* syscall */
 #include "device/cpu_convolution_amx.h"
 
@@ -23,10 +23,9 @@
 #define WITH_AMX __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,amx-tile,amx-bf16")))
 
 enum { TILE = 16, TILE_FLOATS = TILE * TILE, TILE_PIXELS = 2 * TILE };
-/* Channels of dy and of x that a task has at most; tasks there should be; bytes that a chunk takes.
- */
+/* Maximum channels of dy and x in a task; target number of tasks; bytes of a chunk. */
 enum { TASK_OUT = 128, TASK_IN = 64, TASKS = 32, CHUNK_BYTES = 640 << 10 };
-enum { LEAST_PIXELS = 256, MOST_PIXELS = 4096, MOST_PLACES = 64, MOST_STRIDE = 2 };
+enum { LEAST_PIXELS = 256, MOST_PIXELS = 4096, MOST_TAPS = 64, MOST_STRIDE = 2 };
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -43,17 +42,17 @@ static int64_t tiles_of(int64_t channels)
     return (channels + TILE - 1) / TILE;
 }
 
-/* How a shape is cut. */
+/* How a shape is split into tasks and chunks. */
 struct plan {
     const struct convolution_shape *shape;
     int64_t out_height, out_width;
-    int64_t pitch, sample;         /* numbers q from a row to the next, from sample to sample */
+    int64_t pitch, sample;         /* distance in q between rows, between samples */
     int64_t out_parts, in_parts;   /* tasks of TASK_OUT, TASK_IN channels */
-    int64_t groups, group_samples; /* tasks of so many samples */
-    int64_t places, images, reach; /* images x is cut into; reach: the largest shift */
+    int64_t groups, group_samples; /* tasks of group_samples samples */
+    int64_t taps, images, reach;   /* images into which x is split; reach: largest shift */
     int64_t chunk;                 /* pixels */
     int64_t out_tiles, in_tiles;   /* of the largest task */
-    int64_t pairs;                 /* of x that a chunk needs */
+    int64_t pairs;                 /* pairs of x that a chunk needs */
     int64_t sums;                  /* floats of a task's gradient */
 };
 
@@ -66,7 +65,7 @@ static void cut_task(struct plan *plan)
     plan->groups = (s->batch + plan->group_samples - 1) / plan->group_samples;
     plan->out_tiles = tiles_of(smaller(s->out, TASK_OUT));
     plan->in_tiles = tiles_of(smaller(s->in, TASK_IN));
-    plan->sums = plan->places * plan->out_tiles * plan->in_tiles * TILE_FLOATS;
+    plan->sums = plan->taps * plan->out_tiles * plan->in_tiles * TILE_FLOATS;
     const int64_t pixel = 2 * TILE * (plan->out_tiles + 2 * plan->images * plan->in_tiles);
     int64_t chunk = CHUNK_BYTES / pixel;
     chunk = chunk > MOST_PIXELS ? MOST_PIXELS : chunk < LEAST_PIXELS ? LEAST_PIXELS : chunk;
@@ -82,10 +81,10 @@ static struct plan plan_of(const struct convolution_shape *s)
                         .out_width = convolved_size(s->width, s->kernel, s->stride, s->padding),
                         .out_parts = (s->out + TASK_OUT - 1) / TASK_OUT,
                         .in_parts = (s->in + TASK_IN - 1) / TASK_IN,
-                        .places = s->kernel * s->kernel};
+                        .taps = s->kernel * s->kernel};
     const int64_t over = (s->kernel - 1) / s->stride, phases = smaller(s->stride, s->kernel);
 
-    /* With stride 1 the zeros behind a row are those before the next. */
+    /* With stride 1 the zeros after a row are also those before the next one. */
     plan.pitch = s->stride == 1 ? s->width + s->padding : plan.out_width + over;
     plan.sample = plan.pitch * (s->stride == 1 ? s->height + s->padding : plan.out_height + over);
     plan.images = phases * phases;
@@ -94,7 +93,7 @@ static struct plan plan_of(const struct convolution_shape *s)
     return plan;
 }
 
-/* Bytes of a thread's workspace: dy's tiles, x's pairs, and where each pixel lies. */
+/* Bytes of a thread's workspace: tiles of dy, pairs of x, and the address of each pixel. */
 static size_t thread_bytes(const struct plan *plan)
 {
     const int64_t dy = plan->out_tiles * plan->chunk * TILE * 2;
@@ -106,7 +105,7 @@ static size_t thread_bytes(const struct plan *plan)
 
 size_t convolution_amx_workspace(const struct convolution_shape *s)
 {
-    if (s->batch == 0 || s->kernel * s->kernel > MOST_PLACES || s->stride > MOST_STRIDE ||
+    if (s->batch == 0 || s->kernel * s->kernel > MOST_TAPS || s->stride > MOST_STRIDE ||
         s->padding >= s->kernel || (s->stride > 1 && s->kernel == 1 && s->padding > 0))
         return 0;
     const struct plan plan = plan_of(s);
@@ -115,12 +114,12 @@ size_t convolution_amx_workspace(const struct convolution_shape *s)
     return (size_t)(plan.groups * plan.out_parts * plan.in_parts * plan.sums) * sizeof(float);
 }
 
-/* A task: samples, and channels of dy and x. */
+/* A task: a range of samples and of channels of dy and x. */
 struct task {
     const struct plan *plan;
     const struct convolution_backward *args;
     int64_t first_sample, samples, out, out_count, in, in_count;
-    float *sums;           /* [places, out tiles, in tiles, 16, 16] */
+    float *sums;           /* [taps, out tiles, in tiles, 16, 16] */
     uint16_t *dy;          /* [out tiles, chunk / 32, 16, 32] */
     uint32_t *x;           /* [images, even and odd, in tiles, pairs, 16] */
     const uint16_t **from; /* [pixels] */
@@ -128,32 +127,32 @@ struct task {
 
 static const uint16_t zeros[TASK_OUT] = {0};
 
-/* Where numbers begin .. begin + count lie: every `stride`-th pixel of an image of height x width
- * that begins at row `top` and column `left` (below 0: zeros). */
-struct lattice {
-    const uint16_t *tensor; /* at the task's first sample and channel */
+/* The pixels of an image: every `stride`-th pixel of height x width, starting at row `top` and
+ * column `left` (negative: padding). */
+struct pixels {
+    const uint16_t *tensor; /* at the first sample and channel of the task */
     int64_t height, width, channels, stride, top, left;
 };
 
-static void find_pixels(const struct task *task, const struct lattice *it, int64_t begin,
-                        int64_t count)
+static void locate_pixels(const struct task *task, const struct pixels *it, int64_t begin,
+                          int64_t count)
 {
     const int64_t pitch = task->plan->pitch, sample = task->plan->sample;
 
     for (int64_t i = 0; i < count;) {
         const int64_t q = begin + i, b = q / sample, row = q % sample / pitch;
         const int64_t y = row * it->stride + it->top;
-        const bool is_there = b < task->samples && y >= 0 && y < it->height;
+        const bool inside = b < task->samples && y >= 0 && y < it->height;
         const uint16_t *line =
-            it->tensor + (b * it->height + y) * it->width * it->channels * is_there;
+            it->tensor + (b * it->height + y) * it->width * it->channels * inside;
         for (int64_t column = q % pitch; column < pitch && i < count; column++, i++) {
             const int64_t x = column * it->stride + it->left;
-            task->from[i] = is_there && x >= 0 && x < it->width ? line + x * it->channels : zeros;
+            task->from[i] = inside && x >= 0 && x < it->width ? line + x * it->channels : zeros;
         }
     }
 }
 
-/* 16 channels of a pixel, of which `mask` are there, each in the low half of 32 bits. */
+/* Load 16 channels of a pixel into the low halves of 32-bit lanes; lanes outside `mask` are 0. */
 WITH_AMX static inline __m512i pixel(const uint16_t *from, __mmask16 mask)
 {
     return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from));
@@ -171,8 +170,8 @@ static __mmask16 tile_mask(int64_t channels, int64_t tile)
     return (__mmask16)(left >= TILE ? 0xffff : (1 << left) - 1);
 }
 
-/* So many pixels ahead of those that are arranged, they are fetched from memory. */
-enum { AHEAD = 32, LINE = 32 /* numbers in a line of the cache */ };
+/* Prefetch distance in pixels. */
+enum { AHEAD = 32, LINE = 32 /* elements per cache line */ };
 
 static void fetch(const uint16_t *pixel, int64_t channels)
 {
@@ -180,8 +179,8 @@ static void fetch(const uint16_t *pixel, int64_t channels)
         __builtin_prefetch(pixel + c);
 }
 
-/* Pairs of the pixels in task->from, from even and from odd numbers. */
-WITH_AMX static void arrange_x(const struct task *task, uint32_t *even, uint32_t *odd)
+/* Pack the pixels in task->from as pairs that start at even and at odd numbers. */
+WITH_AMX static void pack_x(const struct task *task, uint32_t *even, uint32_t *odd)
 {
     const int64_t pairs = task->plan->pairs, tiles = tiles_of(task->in_count);
     const int64_t last = 2 * pairs + 1;
@@ -202,8 +201,8 @@ WITH_AMX static void arrange_x(const struct task *task, uint32_t *even, uint32_t
     }
 }
 
-/* 16 x 16 numbers of 32 bits turned round: first within quarters of registers, then these. */
-WITH_AMX static inline void turn(__m512i rows[TILE])
+/* Transpose 16 x 16 values of 32 bits: first within 128-bit lanes, then the lanes. */
+WITH_AMX static inline void transpose_tile(__m512i rows[TILE])
 {
     __m512i a[TILE], b[TILE];
 
@@ -232,8 +231,8 @@ WITH_AMX static inline void turn(__m512i rows[TILE])
     }
 }
 
-/* Tiles of the pixels in task->from. */
-WITH_AMX static void arrange_dy(const struct task *task, int64_t blocks)
+/* Pack the pixels in task->from into tiles. */
+WITH_AMX static void pack_dy(const struct task *task, int64_t blocks)
 {
     const int64_t most = task->plan->chunk / TILE_PIXELS;
 
@@ -248,7 +247,7 @@ WITH_AMX static void arrange_dy(const struct task *task, int64_t blocks)
             for (int i = 0; i < TILE; i++)
                 rows[i] = pair(pixel(from[2 * i] + tile * TILE, mask),
                                pixel(from[2 * i + 1] + tile * TILE, mask));
-            turn(rows);
+            transpose_tile(rows);
 #pragma GCC unroll 16
             for (int i = 0; i < TILE; i++)
                 _mm512_storeu_si512(task->dy + ((tile * most + block) * TILE + i) * TILE_PIXELS,
@@ -257,14 +256,14 @@ WITH_AMX static void arrange_dy(const struct task *task, int64_t blocks)
     }
 }
 
-/* sums += dy . x for up to 2 x 2 tiles over all blocks of pixels; tiles of dy lie dy_step, those of
- * x x_step, those of the sums sums_step floats apart. */
+/* sums += dy . x for up to 2 x 2 tiles over all blocks of pixels. Distances between tiles, in
+ * elements: dy_step, x_step, sums_step. */
 struct operands {
     const uint16_t *dy;
     const uint32_t *x;
     float *sums;
     int64_t dy_step, x_step, sums_step, blocks;
-    bool begin; /* sums are 0, whatever is there */
+    bool begin; /* sums start at 0 */
 };
 
 WITH_AMX static void multiply_4(const struct operands *it)
@@ -336,9 +335,9 @@ WITH_AMX static void multiply_1(const struct operands *it)
     _tile_stored(0, it->sums, 64);
 }
 
-/* All tiles of one place of the kernel; x is at the place's shift. */
-WITH_AMX static void multiply_place(const struct task *task, const uint32_t *x, float *sums,
-                                    int64_t blocks, bool begin)
+/* Multiply all tiles of one kernel tap; x is already shifted. */
+WITH_AMX static void multiply_tap(const struct task *task, const uint32_t *x, float *sums,
+                                  int64_t blocks, bool begin)
 {
     const struct plan *plan = task->plan;
     const int64_t out_tiles = tiles_of(task->out_count), in_tiles = tiles_of(task->in_count);
@@ -366,7 +365,7 @@ WITH_AMX static void multiply_place(const struct task *task, const uint32_t *x, 
         }
 }
 
-/* Pixels begin .. begin + 32 * blocks of the task. */
+/* Process pixels begin .. begin + 32 * blocks of the task. */
 static void run_chunk(const struct task *task, int64_t begin, int64_t blocks)
 {
     const struct plan *plan = task->plan;
@@ -376,45 +375,45 @@ static void run_chunk(const struct task *task, int64_t begin, int64_t blocks)
     const uint16_t *x = (const uint16_t *)task->args->x + task->in;
     const uint16_t *dy = (const uint16_t *)task->args->dy + task->out;
     const int64_t y_sample = plan->out_height * plan->out_width * s->out;
-    const struct lattice of_dy = {.tensor = dy + task->first_sample * y_sample,
-                                  .height = plan->out_height,
-                                  .width = plan->out_width,
-                                  .channels = s->out,
-                                  .stride = 1};
+    const struct pixels dy_image = {.tensor = dy + task->first_sample * y_sample,
+                                    .height = plan->out_height,
+                                    .width = plan->out_width,
+                                    .channels = s->out,
+                                    .stride = 1};
 
-    find_pixels(task, &of_dy, begin, blocks * TILE_PIXELS);
-    arrange_dy(task, blocks);
+    locate_pixels(task, &dy_image, begin, blocks * TILE_PIXELS);
+    pack_dy(task, blocks);
     for (int64_t image = 0; image < plan->images; image++) {
         const int64_t top = image / phases, left = image % phases;
-        const struct lattice of_x = {.tensor =
-                                         x + task->first_sample * s->height * s->width * s->in,
-                                     .height = s->height,
-                                     .width = s->width,
-                                     .channels = s->in,
-                                     .stride = s->stride,
-                                     .top = top - s->padding,
-                                     .left = left - s->padding};
-        find_pixels(task, &of_x, begin, 2 * plan->pairs + 2);
-        arrange_x(task, task->x, task->x + image_numbers);
+        const struct pixels x_image = {.tensor =
+                                           x + task->first_sample * s->height * s->width * s->in,
+                                       .height = s->height,
+                                       .width = s->width,
+                                       .channels = s->in,
+                                       .stride = s->stride,
+                                       .top = top - s->padding,
+                                       .left = left - s->padding};
+        locate_pixels(task, &x_image, begin, 2 * plan->pairs + 2);
+        pack_x(task, task->x, task->x + image_numbers);
         for (int64_t row = top; row < s->kernel; row += s->stride)
             for (int64_t column = left; column < s->kernel; column += s->stride) {
                 const int64_t shift = row / s->stride * plan->pitch + column / s->stride;
-                multiply_place(task, task->x + shift % 2 * image_numbers + shift / 2 * TILE,
-                               task->sums + (row * s->kernel + column) * plan->out_tiles *
-                                                plan->in_tiles * TILE_FLOATS,
-                               blocks, begin == 0);
+                multiply_tap(task, task->x + shift % 2 * image_numbers + shift / 2 * TILE,
+                             task->sums + (row * s->kernel + column) * plan->out_tiles *
+                                              plan->in_tiles * TILE_FLOATS,
+                             blocks, begin == 0);
             }
     }
 }
 
-/* All tiles whole. */
+/* Operand of LDTILECFG: all tiles at full size. */
 struct tile_configuration {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
 };
 
-/* What oneDNN has configured for this thread is as it was, afterwards. */
+/* The tile configuration that oneDNN left in this thread is restored afterwards. */
 WITH_AMX static void run_task(struct task *task)
 {
     const struct plan *plan = task->plan;
@@ -459,10 +458,10 @@ static struct task task_open(const struct cpu_device *cpu, const struct plan *pl
     return task;
 }
 
-/* Floats that a thread adds up at a time. */
+/* Floats that a thread adds at a time. */
 enum { SLICE = 4096 };
 
-/* The groups' sums of a part become those of its first group: a slice of them. */
+/* Add all groups' sums to those of the first group, for one slice of one task's sums. */
 static void add_groups(const struct cpu_device *cpu, const struct plan *plan, float *sums,
                        int64_t number)
 {
@@ -474,7 +473,7 @@ static void add_groups(const struct cpu_device *cpu, const struct plan *plan, fl
         cpu->kernels->elements->add(TYPE_FP32, first, first, first + group * plan->sums, count);
 }
 
-/* Adds the sums for channel o of dy and a part of x's channels to the gradient. */
+/* Add the sums of channel o of dy and of one block of x's channels to the gradient. */
 static void add_channel(const struct plan *plan, const float *sums, int64_t o, int64_t in_part,
                         float *dweight)
 {
@@ -484,14 +483,14 @@ static void add_channel(const struct plan *plan, const float *sums, int64_t o, i
     const int64_t end = smaller(TASK_IN, s->in - in_part * TASK_IN);
     const float *first =
         sums + part * plan->groups * plan->sums + tile * TILE_FLOATS + o % TILE * TILE;
-    float *to = dweight + (o * s->in + in_part * TASK_IN) * plan->places;
+    float *to = dweight + (o * s->in + in_part * TASK_IN) * plan->taps;
 
     for (int64_t c = 0; c < end; c += TILE)
-        for (int64_t place = 0; place < plan->places; place++) {
+        for (int64_t tap = 0; tap < plan->taps; tap++) {
             const float *from =
-                first + (place * plan->out_tiles * plan->in_tiles + c / TILE) * TILE_FLOATS;
+                first + (tap * plan->out_tiles * plan->in_tiles + c / TILE) * TILE_FLOATS;
             for (int64_t i = 0; i < smaller(TILE, end - c); i++)
-                to[(c + i) * plan->places + place] += from[i];
+                to[(c + i) * plan->taps + tap] += from[i];
         }
 }
 
@@ -517,7 +516,7 @@ void convolution_amx_weight(const struct cpu_device *cpu, const struct convoluti
     }
 }
 
-/* Linux gives a process the tiles' registers when it asks for them; threads inherit them. */
+/* Linux grants a process the tile registers on request; threads inherit the permission. */
 static bool tiles_granted(void)
 {
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };

@@ -1,17 +1,17 @@
-/* Gradients of convolutions' weights in bf16 on processors with AMX: a product over pixels, of dy
- * turned round with x moved by each place of the kernel. oneDNN 2.6 reaches a tenth to a third of
- * this speed. Threads take parts of the weight and of the batch; how these are cut, and so the
- * order of all sums, depends on the shape alone. */
+/* Gradients of convolution weights in bf16 on processors with AMX, as a matrix product of dy^T with
+ * x shifted by each kernel tap. oneDNN 2.6 reaches a tenth to a third of this speed. Threads
+ * process parts of the weight and of the batch; the split, and with it the order of all sums,
+ * depends on the shape only. */
 #ifndef VITTRAIN_DEVICE_CPU_CONVOLUTION_AMX_H
 #define VITTRAIN_DEVICE_CPU_CONVOLUTION_AMX_H
 
 #include "device/cpu.h"
 
-/* Has this processor AMX with bf16, may this process use it, and do the device's kernels go as far?
- */
+/* True if the processor has AMX with bf16, this process may use it, and the AVX-512 kernels are
+ * selected. */
 bool convolution_amx_usable(const struct cpu_device *cpu);
 
-/* Bytes of workspace; 0: not for this shape. */
+/* Return the bytes of workspace; 0 if the shape is not supported. */
 size_t convolution_amx_workspace(const struct convolution_shape *shape);
 
 /* Adds to args->dweight. */

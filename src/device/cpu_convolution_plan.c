@@ -1,6 +1,5 @@
-/* Convolutions by oneDNN, 2.6 and 3.x. A plan holds the primitives (the convolution, the reorder of
- * its weight) and the memory objects that say where their operands are, so that a run creates
- * nothing. */
+/* Convolutions by oneDNN 2.6 and 3.x. A plan holds the primitives (the convolution, the reorder of
+ * its weight) and the memory objects of their operands, so that a run creates nothing. */
 #include "device/cpu_convolution_plan.h"
 
 #include <omp.h>
@@ -10,7 +9,7 @@
 
 #include "device/cpu_onednn.h"
 
-/* weight: in oneDNN's layout; plain: in torch's. */
+/* weight: in oneDNN's layout; plain: in PyTorch's layout. */
 enum operand {
     OPERAND_IMAGE,
     OPERAND_WEIGHT,
@@ -21,7 +20,7 @@ enum operand {
     OPERAND_REORDER_SCRATCH,
     OPERANDS
 };
-enum { CONVOLVED_OPERANDS = OPERAND_PLAIN }; /* those of the convolution itself */
+enum { CONVOLVED_OPERANDS = OPERAND_PLAIN }; /* operands of the convolution itself */
 
 static const int operand_name[3][CONVOLVED_OPERANDS] = {
     [CONVOLUTION_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST,
@@ -38,7 +37,7 @@ struct convolution_plan {
     dnnl_primitive_t primitive, reorder;
     char implementation[64];
     dnnl_memory_t memory[OPERANDS];
-    size_t bytes[OPERANDS]; /* of workspace */
+    size_t bytes[OPERANDS]; /* in the workspace */
 };
 
 struct convolution_cache {
@@ -82,7 +81,7 @@ void convolution_cache_close(struct convolution_cache *cache)
     free(cache);
 }
 
-/* Descriptions of image, weight (of any layout), bias and result, as far as there are any. */
+/* Memory descriptions of image, weight (any layout), bias and result. */
 struct described {
     dnnl_memory_desc_t image, weight, bias, result;
     dnnl_dims_t strides, dilations, padding;
@@ -97,25 +96,26 @@ static dnnl_status_t describe_memory(dnnl_memory_desc_t *description, int dimens
     return dnnl_memory_desc_create_with_tag(description, dimensions, sizes, type, tag);
 }
 
-/* The gradients' descriptions want to know the forward pass that they belong to. */
+/* Gradients need the description of the forward pass as a hint. */
 static dnnl_status_t describe_pass(dnnl_primitive_desc_t *result, dnnl_engine_t engine,
                                    const struct described *it, enum convolution_pass pass,
                                    bool bias, dnnl_primitive_desc_t forward,
-                                   dnnl_primitive_attr_t how)
+                                   dnnl_primitive_attr_t attributes)
 {
     description_handle with_bias = bias ? it->bias : NULL;
 
     if (pass == CONVOLUTION_FORWARD)
         return dnnl_convolution_forward_primitive_desc_create(
             result, engine, dnnl_forward_training, dnnl_convolution_direct, it->image, it->weight,
-            with_bias, it->result, it->strides, it->dilations, it->padding, it->padding, how);
+            with_bias, it->result, it->strides, it->dilations, it->padding, it->padding,
+            attributes);
     if (pass == CONVOLUTION_INPUT)
         return dnnl_convolution_backward_data_primitive_desc_create(
             result, engine, dnnl_convolution_direct, it->image, it->weight, it->result, it->strides,
-            it->dilations, it->padding, it->padding, forward, how);
+            it->dilations, it->padding, it->padding, forward, attributes);
     return dnnl_convolution_backward_weights_primitive_desc_create(
         result, engine, dnnl_convolution_direct, it->image, it->weight, with_bias, it->result,
-        it->strides, it->dilations, it->padding, it->padding, forward, how);
+        it->strides, it->dilations, it->padding, it->padding, forward, attributes);
 }
 
 #else
@@ -130,7 +130,7 @@ static dnnl_status_t describe_memory(dnnl_memory_desc_t *description, int dimens
 static dnnl_status_t describe_pass(dnnl_primitive_desc_t *result, dnnl_engine_t engine,
                                    const struct described *it, enum convolution_pass pass,
                                    bool bias, dnnl_primitive_desc_t forward,
-                                   dnnl_primitive_attr_t how)
+                                   dnnl_primitive_attr_t attributes)
 {
     const dnnl_memory_desc_t *with_bias = bias ? &it->bias : NULL;
     dnnl_convolution_desc_t operation;
@@ -150,7 +150,7 @@ static dnnl_status_t describe_pass(dnnl_primitive_desc_t *result, dnnl_engine_t 
             it->strides, it->dilations, it->padding, it->padding);
     if (status != dnnl_success)
         return status;
-    return dnnl_primitive_desc_create(result, &operation, how, engine, forward);
+    return dnnl_primitive_desc_create(result, &operation, attributes, engine, forward);
 }
 
 #endif
@@ -195,15 +195,16 @@ static void described_free(struct described *described)
     onednn_description_free(&described->result);
 }
 
-/* Scratchpads are ours; relu of a convolution, and += of a reorder, are post-operations. */
+/* The scratchpad is supplied by the caller. ReLU after a convolution and accumulation by a reorder
+ * are post-operations. */
 static dnnl_primitive_attr_t attributes_open(bool relu, bool accumulate)
 {
-    dnnl_primitive_attr_t how;
+    dnnl_primitive_attr_t attributes;
     dnnl_post_ops_t operations;
 
-    onednn_check(dnnl_primitive_attr_create(&how), "attributes");
+    onednn_check(dnnl_primitive_attr_create(&attributes), "attributes");
     onednn_check(dnnl_post_ops_create(&operations), "post-operations");
-    onednn_check(dnnl_primitive_attr_set_scratchpad_mode(how, dnnl_scratchpad_mode_user),
+    onednn_check(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user),
                  "scratchpad mode");
 #if DNNL_VERSION_MAJOR >= 3
     if (relu)
@@ -214,9 +215,9 @@ static dnnl_primitive_attr_t attributes_open(bool relu, bool accumulate)
 #endif
     if (accumulate)
         onednn_check(onednn_accumulate(operations), "sum");
-    onednn_check(dnnl_primitive_attr_set_post_ops(how, operations), "post-operations");
+    onednn_check(dnnl_primitive_attr_set_post_ops(attributes, operations), "post-operations");
     onednn_check(dnnl_post_ops_destroy(operations), "post-operations");
-    return how;
+    return attributes;
 }
 
 static dnnl_primitive_desc_t pass_describe(const struct convolution_cache *cache,
@@ -226,19 +227,19 @@ static dnnl_primitive_desc_t pass_describe(const struct convolution_cache *cache
     struct convolution forward_of = *it;
     dnnl_primitive_desc_t forward = NULL, description;
     dnnl_primitive_attr_t plain = attributes_open(false, false);
-    dnnl_primitive_attr_t how = attributes_open(it->relu, false);
+    dnnl_primitive_attr_t attributes = attributes_open(it->relu, false);
     struct described described = describe(it);
 
     if (it->pass != CONVOLUTION_FORWARD) {
         forward_of.pass = CONVOLUTION_FORWARD;
-        struct described there = describe(&forward_of);
-        onednn_check(describe_pass(&forward, cache->engine, &there, CONVOLUTION_FORWARD, it->bias,
-                                   NULL, plain),
+        struct described forward_shapes = describe(&forward_of);
+        onednn_check(describe_pass(&forward, cache->engine, &forward_shapes, CONVOLUTION_FORWARD,
+                                   it->bias, NULL, plain),
                      "forward convolution");
-        described_free(&there);
+        described_free(&forward_shapes);
     }
-    dnnl_status_t status =
-        describe_pass(&description, cache->engine, &described, it->pass, it->bias, forward, how);
+    dnnl_status_t status = describe_pass(&description, cache->engine, &described, it->pass,
+                                         it->bias, forward, attributes);
     ENSURE(status == dnnl_success,
            "oneDNN has no convolution of %lld x %lld pixels, %lld to %lld channels: status %d",
            (long long)s->height, (long long)s->width, (long long)s->in, (long long)s->out,
@@ -247,28 +248,28 @@ static dnnl_primitive_desc_t pass_describe(const struct convolution_cache *cache
     if (forward != NULL)
         onednn_check(dnnl_primitive_desc_destroy(forward), "description");
     onednn_check(dnnl_primitive_attr_destroy(plain), "attributes");
-    onednn_check(dnnl_primitive_attr_destroy(how), "attributes");
+    onednn_check(dnnl_primitive_attr_destroy(attributes), "attributes");
     return description;
 }
 
-/* The reorder of the weight before the convolution, or of its gradient behind it. */
+/* Describe the reorder of the weight before the convolution, or of its gradient after it. */
 static dnnl_primitive_desc_t reorder_describe(const struct convolution_cache *cache,
                                               const struct convolution *it,
                                               description_handle weight, description_handle plain)
 {
-    const bool behind = it->pass == CONVOLUTION_WEIGHT;
-    dnnl_primitive_attr_t how = attributes_open(false, behind);
+    const bool after = it->pass == CONVOLUTION_WEIGHT;
+    dnnl_primitive_attr_t attributes = attributes_open(false, after);
     dnnl_primitive_desc_t description;
 
-    onednn_check(dnnl_reorder_primitive_desc_create(&description, behind ? weight : plain,
-                                                    cache->engine, behind ? plain : weight,
-                                                    cache->engine, how),
+    onednn_check(dnnl_reorder_primitive_desc_create(&description, after ? weight : plain,
+                                                    cache->engine, after ? plain : weight,
+                                                    cache->engine, attributes),
                  "reorder of a weight");
-    onednn_check(dnnl_primitive_attr_destroy(how), "attributes");
+    onednn_check(dnnl_primitive_attr_destroy(attributes), "attributes");
     return description;
 }
 
-static description_handle queried(dnnl_primitive_desc_t description, dnnl_query_t what)
+static description_handle query_memory(dnnl_primitive_desc_t description, dnnl_query_t what)
 {
     return dnnl_primitive_desc_query_md(description, what, 0);
 }
@@ -286,7 +287,7 @@ static size_t aligned(size_t bytes)
     return (bytes + 4095) / 4096 * 4096;
 }
 
-/* The descriptions of a plan, and the bytes of workspace that its operands take. */
+/* The descriptions of a plan, and the workspace bytes of its operands. */
 struct plan_description {
     dnnl_primitive_desc_t convolution, reorder;
     dnnl_memory_desc_t plain;
@@ -302,15 +303,15 @@ static struct plan_description plan_describe(const struct convolution_cache *cac
     struct plan_description plan = {.convolution = pass_describe(cache, it)};
 
     plan.weight =
-        queried(plan.convolution, it->pass == CONVOLUTION_WEIGHT ? dnnl_query_diff_weights_md
-                                                                 : dnnl_query_weights_md);
+        query_memory(plan.convolution, it->pass == CONVOLUTION_WEIGHT ? dnnl_query_diff_weights_md
+                                                                      : dnnl_query_weights_md);
     onednn_check(describe_memory(&plan.plain, 4, sizes, weight_type(it), dnnl_oihw), "weight");
     plan.reorder = reorder_describe(cache, it, plan.weight, onednn_handle(&plan.plain));
     plan.bytes[OPERAND_WEIGHT] = aligned(dnnl_memory_desc_get_size(plan.weight));
-    plan.bytes[OPERAND_SCRATCH] =
-        aligned(dnnl_memory_desc_get_size(queried(plan.convolution, dnnl_query_scratchpad_md)));
+    plan.bytes[OPERAND_SCRATCH] = aligned(
+        dnnl_memory_desc_get_size(query_memory(plan.convolution, dnnl_query_scratchpad_md)));
     plan.bytes[OPERAND_REORDER_SCRATCH] =
-        aligned(dnnl_memory_desc_get_size(queried(plan.reorder, dnnl_query_scratchpad_md)));
+        aligned(dnnl_memory_desc_get_size(query_memory(plan.reorder, dnnl_query_scratchpad_md)));
     return plan;
 }
 
@@ -344,10 +345,11 @@ static struct convolution_plan *plan_open(const struct convolution_cache *cache,
     if (it->bias)
         memory_open(plan, OPERAND_BIAS, onednn_handle(&operands.bias));
     memory_open(plan, OPERAND_RESULT, onednn_handle(&operands.result));
-    memory_open(plan, OPERAND_SCRATCH, queried(described.convolution, dnnl_query_scratchpad_md));
+    memory_open(plan, OPERAND_SCRATCH,
+                query_memory(described.convolution, dnnl_query_scratchpad_md));
     memory_open(plan, OPERAND_PLAIN, onednn_handle(&described.plain));
     memory_open(plan, OPERAND_REORDER_SCRATCH,
-                queried(described.reorder, dnnl_query_scratchpad_md));
+                query_memory(described.reorder, dnnl_query_scratchpad_md));
     described_free(&operands);
     plan_description_free(&described);
     return plan;
@@ -394,33 +396,34 @@ const char *convolution_implementation(const struct convolution_plan *plan)
     return plan->implementation;
 }
 
-/* oneDNN takes all operands as void *, those that it only reads, too. */
-static void place(const struct convolution_plan *plan, enum operand operand, const void *memory)
+/* oneDNN takes all operands as void *, including those that it only reads. */
+static void operand_set(const struct convolution_plan *plan, enum operand operand,
+                        const void *memory)
 {
-    void *where;
+    void *address;
 
-    memcpy(&where, &memory, sizeof where);
+    memcpy(&address, &memory, sizeof address);
     if (plan->memory[operand] != NULL)
-        onednn_check(dnnl_memory_set_data_handle(plan->memory[operand], where), "operand");
+        onednn_check(dnnl_memory_set_data_handle(plan->memory[operand], address), "operand");
 }
 
-/* Gives operands that lie in the workspace their place, one behind the other. */
-static void *place_workspace(const struct convolution_plan *plan, enum operand operand,
-                             char **workspace)
+/* Assign the next part of the workspace to an operand. */
+static void *operand_take_workspace(const struct convolution_plan *plan, enum operand operand,
+                                    char **workspace)
 {
     void *memory = *workspace;
 
-    place(plan, operand, memory);
+    operand_set(plan, operand, memory);
     *workspace += plan->bytes[operand];
     return memory;
 }
 
 static void run_reorder(const struct convolution_plan *plan)
 {
-    const bool behind = plan->convolution.pass == CONVOLUTION_WEIGHT;
+    const bool after = plan->convolution.pass == CONVOLUTION_WEIGHT;
     const dnnl_exec_arg_t arguments[] = {
-        {DNNL_ARG_FROM, plan->memory[behind ? OPERAND_WEIGHT : OPERAND_PLAIN]},
-        {DNNL_ARG_TO, plan->memory[behind ? OPERAND_PLAIN : OPERAND_WEIGHT]},
+        {DNNL_ARG_FROM, plan->memory[after ? OPERAND_WEIGHT : OPERAND_PLAIN]},
+        {DNNL_ARG_TO, plan->memory[after ? OPERAND_PLAIN : OPERAND_WEIGHT]},
         {DNNL_ARG_SCRATCHPAD, plan->memory[OPERAND_REORDER_SCRATCH]}};
 
     onednn_check(dnnl_primitive_execute(plan->reorder, plan->cache->stream, 3, arguments),
@@ -440,14 +443,14 @@ static void run_convolution(const struct convolution_plan *plan)
                  "convolution");
 }
 
-/* Forward, and the gradient of the image: the weight is reordered first. */
+/* Run forward or the gradient of the image: the weight is reordered first. */
 static void run_with_weight(const struct convolution_plan *plan, const void *weight,
                             char *workspace)
 {
-    place_workspace(plan, OPERAND_WEIGHT, &workspace);
-    place_workspace(plan, OPERAND_SCRATCH, &workspace);
-    place_workspace(plan, OPERAND_REORDER_SCRATCH, &workspace);
-    place(plan, OPERAND_PLAIN, weight);
+    operand_take_workspace(plan, OPERAND_WEIGHT, &workspace);
+    operand_take_workspace(plan, OPERAND_SCRATCH, &workspace);
+    operand_take_workspace(plan, OPERAND_REORDER_SCRATCH, &workspace);
+    operand_set(plan, OPERAND_PLAIN, weight);
     omp_set_num_threads(plan->cache->threads);
     run_reorder(plan);
     run_convolution(plan);
@@ -456,17 +459,17 @@ static void run_with_weight(const struct convolution_plan *plan, const void *wei
 void convolution_run_forward(const struct convolution_plan *plan, const void *x, const void *weight,
                              const void *bias, void *y, void *workspace)
 {
-    place(plan, OPERAND_IMAGE, x);
-    place(plan, OPERAND_BIAS, bias);
-    place(plan, OPERAND_RESULT, y);
+    operand_set(plan, OPERAND_IMAGE, x);
+    operand_set(plan, OPERAND_BIAS, bias);
+    operand_set(plan, OPERAND_RESULT, y);
     run_with_weight(plan, weight, workspace);
 }
 
 void convolution_run_input(const struct convolution_plan *plan, void *dx, const void *weight,
                            const void *dy, void *workspace)
 {
-    place(plan, OPERAND_IMAGE, dx);
-    place(plan, OPERAND_RESULT, dy);
+    operand_set(plan, OPERAND_IMAGE, dx);
+    operand_set(plan, OPERAND_RESULT, dy);
     run_with_weight(plan, weight, workspace);
 }
 
@@ -475,12 +478,12 @@ void convolution_run_weight(const struct convolution_plan *plan, const void *x, 
 {
     char *free_space = workspace;
 
-    place_workspace(plan, OPERAND_WEIGHT, &free_space);
-    place_workspace(plan, OPERAND_SCRATCH, &free_space);
-    place_workspace(plan, OPERAND_REORDER_SCRATCH, &free_space);
-    place(plan, OPERAND_IMAGE, x);
-    place(plan, OPERAND_RESULT, dy);
-    place(plan, OPERAND_PLAIN, dweight);
+    operand_take_workspace(plan, OPERAND_WEIGHT, &free_space);
+    operand_take_workspace(plan, OPERAND_SCRATCH, &free_space);
+    operand_take_workspace(plan, OPERAND_REORDER_SCRATCH, &free_space);
+    operand_set(plan, OPERAND_IMAGE, x);
+    operand_set(plan, OPERAND_RESULT, dy);
+    operand_set(plan, OPERAND_PLAIN, dweight);
     omp_set_num_threads(plan->cache->threads);
     run_convolution(plan);
     run_reorder(plan);

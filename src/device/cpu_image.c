@@ -1,13 +1,14 @@
-/* From stored pixels to a batch of images. The resize is Pillow's (src/libImaging/Resample.c), bit
- * for bit, horizontal pass first (as all versions before 13): what torchvision's transforms make of
- * PIL images is the truth for trained weights. What follows the resize moves whole pixels, so it is
- * one look-up a pixel; the numbers come from a table of the 256 levels. */
+/* Convert stored pixels to a batch of images. The resize is bit-identical to Pillow's
+ * (src/libImaging/Resample.c), horizontal pass first as in all versions before 13, because
+ * pretrained weights expect what torchvision's transforms produce from PIL images. The stages after
+ * the resize move whole pixels: one lookup per pixel, with values from a table of the 256 levels.
+ */
 #include "device/cpu.h"
 #include "device/image.h"
 
 #include <string.h>
 
-enum { PIECE = 256 /* pixels followed at a time */ };
+enum { PIECE = 256 /* pixels processed at a time */ };
 
 static void axis_make(struct resize_axis *axis, int64_t source, int64_t size, uint8_t *memory)
 {
@@ -15,7 +16,7 @@ static void axis_make(struct resize_axis *axis, int64_t source, int64_t size, ui
     resize_axis_make(axis, &span, 0, size, (int32_t *)(void *)memory);
 }
 
-/* Planes lie line behind line. */
+/* Rows of a plane are contiguous. */
 static void resize_across(const struct image_kernels *kernels, const struct resize_axis *axis,
                           int64_t rows, const uint8_t *from, uint8_t *to)
 {
@@ -23,17 +24,17 @@ static void resize_across(const struct image_kernels *kernels, const struct resi
     kernels->resize_horizontal(axis, &lines, to);
 }
 
-/* What a call prepares once for all samples. */
+/* State prepared once per call for all samples. */
 struct transform_state {
     const struct image_transform *args;
     const struct image_kernels *kernels;
     union pixel_table tables[IMAGE_CHANNELS];
     struct resize_axis across, down;
     struct image_scratch scratch;
-    uint8_t *memory; /* the scratch's first aligned byte */
+    uint8_t *memory; /* first aligned byte of the scratch */
 };
 
-/* ToTensor, then Normalize, in fp32 as torch does them. */
+/* ToTensor, then Normalize, in fp32 as in torchvision. */
 static void tables_make(struct transform_state *state, const struct convert_kernels *convert)
 {
     const struct image_transform *args = state->args;
@@ -46,7 +47,7 @@ static void tables_make(struct transform_state *state, const struct convert_kern
     }
 }
 
-/* The sample's planes in the output's size: resized in the slot, or as they are. */
+/* Return the sample's planes in the output size: resized in the slot, or the source. */
 static const uint8_t *sample_resize(const struct transform_state *state, const uint8_t *source,
                                     int64_t slot)
 {
@@ -72,7 +73,7 @@ static const uint8_t *sample_resize(const struct transform_state *state, const u
     return resized;
 }
 
-/* Pixels x.. of one line, in all channels. */
+/* Write `count` pixels of one row from (x, y) on, in all channels. */
 static void piece_write(const struct transform_state *state, const struct pixel_plan *plan,
                         const uint8_t *planes, int64_t x, int64_t y, int64_t count, char *images)
 {

@@ -1,26 +1,27 @@
-/* Linear layers on the CPU. A product is cut into tasks: some rows times some columns of the
- * result, of a size that depends on the shape only. A thread multiplies its task and goes on with
- * what follows the product (bias, GELU, dropout, residual) while the result is in its cache. Types
- * that the processor cannot multiply are converted to fp32 on the way in: weights once a call, the
- * rest task by task. What would be slow to multiply where it lies is copied the same way. */
+/* Linear layers on the CPU. A matrix product is split into tasks: tiles of the result whose size
+ * depends on the shape only. A thread computes its tile and then the epilogue (bias, GELU, dropout,
+ * residual) while the tile is in its cache. Types that the processor cannot multiply are converted
+ * to fp32: weights once per call, the rest per task. Operands with a slow stride are copied in the
+ * same way. */
 #include <omp.h>
 #include <string.h>
 
 #include "device/cpu.h"
 #include "device/cpu_product.h"
 
-/* About how many rows and at most how many columns a task has: rows x columns x fp32 fit into the
- * second-level cache. The faster the products, the more rows are needed to be worth packing the
- * other operand. Rows are cut into a multiple of `parts`, which spread evenly over threads. */
+/* Target number of rows and maximum number of columns of a task: rows x columns x fp32 fit into the
+ * L2 cache. The faster the multiplication, the more rows are needed to amortise packing the other
+ * operand. The number of row blocks is a multiple of `parts`, so that tasks spread evenly over
+ * threads. */
 struct task_size {
     int64_t rows, columns, parts;
 };
 
 static const struct task_size task_size_fp32 = {96, 768, 8}, task_size_bf16 = {448, 384, 4};
 
-enum { PANEL_COLUMNS = 768 }; /* the most of both */
+enum { PANEL_COLUMNS = 768 }; /* the larger of both */
 
-/* `total` rows or columns cut into `count` parts of `size`; the last one may be shorter. */
+/* `total` rows or columns in `count` blocks of `size`; the last one may be shorter. */
 struct cut {
     int64_t total, size, count;
 };
@@ -60,23 +61,23 @@ static int64_t part_size(const struct cut *cut, int64_t part)
 struct linear_task {
     struct cpu_device *cpu;
     enum data_type type;
-    bool native; /* operands are multiplied as they are */
+    bool native; /* operands are multiplied without conversion */
     const struct task_size *size;
     int64_t inner; /* columns of a */
     struct cut rows, columns;
     const void *a;
-    const void *b; /* as oneDNN gets it: fp32 when not native */
+    const void *b; /* operand of oneDNN: fp32 if not native */
     int64_t b_stride;
     bool b_transposed;
-    int64_t first_column, row_width; /* where these columns are in a whole row of the result */
+    int64_t first_column, row_width; /* position of these columns in a full row of the result */
     int64_t rows_per_sample;
     struct dropout dropout, drop_path;
-    struct linear_row operands; /* of the whole tensors */
+    struct linear_row operands; /* pointers to whole tensors */
     void (*epilogue)(const struct linear_row *row);
     const struct product_plan *plans[2][2]; /* [last rows][last columns] */
 };
 
-/* Does this device multiply operands of this type? */
+/* True if the processor multiplies this type. */
 static bool is_native(const struct cpu_device *cpu, enum data_type type)
 {
     return type == TYPE_FP32 || (type == TYPE_BF16 && cpu->limits.multiplies_bf16);
@@ -87,27 +88,29 @@ static const struct task_size *task_size_of(const struct cpu_device *cpu, enum d
     return type == TYPE_BF16 && is_native(cpu, type) ? &task_size_bf16 : &task_size_fp32;
 }
 
-/* A product's multiplications cost much less than an element elsewhere. */
-static int threads_for(const struct cpu_device *cpu, int64_t products)
+/* A multiplication in a matrix product costs much less than an element of other operations. */
+static int threads_for(const struct cpu_device *cpu, int64_t multiplications)
 {
-    enum { PRODUCTS_AN_ELEMENT = 64 };
-    return cpu_threads_for(cpu, products / PRODUCTS_AN_ELEMENT);
+    enum { MULTIPLICATIONS_PER_ELEMENT = 64 };
+    return cpu_threads_for(cpu, multiplications / MULTIPLICATIONS_PER_ELEMENT);
 }
 
-/* oneDNN's fp32 products of few rows read operands where they are. Columns of a matrix whose rows
- * are a multiple of 4 KiB apart share a few places of the cache: less than half the speed. */
+/* For few rows oneDNN's fp32 product does not pack its operands. Columns of a matrix with a row
+ * stride that is a multiple of 4 KiB map to few cache sets, which costs more than half the speed.
+ */
 static bool is_slow_stride(enum data_type type, int64_t stride)
 {
     return type == TYPE_FP32 && stride % 1024 == 0;
 }
 
-/* The stride of a copy of rows of this width. */
+/* Return the row stride of a copy of a matrix of this width. */
 static int64_t copy_stride(int64_t width)
 {
     return is_slow_stride(TYPE_FP32, width) ? width + 16 : width;
 }
 
-/* The product can be left where it belongs, if nobody needs what was there. */
+/* True if the product can be written directly to the result because its old contents are not
+ * needed. */
 static bool writes_in_place(const struct linear_task *task)
 {
     return task->type == TYPE_FP32 && task->operands.residual == NULL;
@@ -173,14 +176,14 @@ static struct task_memory task_memory(const struct linear_task *task)
         .a = (float *)(memory + PRODUCT_SCRATCH + MASK_BYTES + sum_bytes(task))};
 }
 
-/* Very wide layers: tasks of fewer rows, so that a task fits into the workspace. */
+/* For very wide layers, reduce the rows per task until a task fits into the workspace. */
 static void fit_rows(struct linear_task *task)
 {
     while (task_bytes(task) > WORKSPACE_THREAD && task->rows.size > 4)
         task->rows = cut_by_size(task->rows.total, 2 * task->rows.count, 4);
 }
 
-/* What follows the product, for `count` columns from `column` of row r of the whole result. */
+/* Run the epilogue for `count` columns from `column` in row r of the result. */
 static void finish_row(const struct linear_task *task, int64_t r, int64_t column, int64_t count,
                        const float *sum, float *mask)
 {
@@ -242,13 +245,13 @@ static void run_task(const struct linear_task *task, int64_t chunk, int64_t pane
             finish_row(task, row + r, column, count, sum + r * sum_stride, memory.mask);
 }
 
-/* Must the weight be copied (and converted) first? */
+/* True if the weight must be copied (and converted) first. */
 static bool copies_weight(const struct linear_task *task, int64_t weight_stride)
 {
     return !task->native || (!task->b_transposed && is_slow_stride(task->type, weight_stride));
 }
 
-/* All tasks of a product with the part of the weight that begins at `weight`. */
+/* Run all tasks of a product with the part of the weight that starts at `weight`. */
 static void run_tasks(struct linear_task *task, const void *weight, int64_t weight_stride)
 {
     const struct cpu_device *cpu = task->cpu;
@@ -282,16 +285,16 @@ static void run_tasks(struct linear_task *task, const void *weight, int64_t weig
     }
 }
 
-/* Runs the product with as many of its columns at a time as the converted weights have room for. */
+/* Run the product in blocks of columns whose converted weights fit into the workspace. */
 static void run_product(struct linear_task *task, const void *weight, int64_t weight_stride)
 {
-    /* inner rows or columns, each a little longer in the copy */
+    /* stride of the copy: up to 16 more than inner */
     const int64_t room = WORKSPACE_SHARED / (int64_t)sizeof(float);
     const int64_t fit = (room / (task->inner + 16) - 16) / 16 * 16;
     const bool whole = !copies_weight(task, weight_stride) || fit > task->row_width;
     const int64_t step = whole ? task->row_width : fit;
 
-    ENSURE(step > 0, "a linear layer of %lld inputs", (long long)task->inner);
+    ENSURE(step > 0, "linear layer: %lld inputs exceed the workspace", (long long)task->inner);
     for (int64_t column = 0; column < task->row_width; column += step) {
         const int64_t left = task->row_width - column;
         const int64_t first = task->b_transposed ? column * weight_stride : column;
@@ -342,7 +345,7 @@ static void gradient_of_x(struct cpu_device *cpu, const struct linear_backward *
                                .epilogue = cpu->kernels->linear->backward};
 
     if (args->pre != NULL) {
-        /* Only read, by this epilogue. */
+        /* This epilogue only reads it. */
         memcpy(&task.operands.pre, &args->pre, sizeof args->pre);
         task.dropout = args->dropout;
     }
@@ -350,15 +353,15 @@ static void gradient_of_x(struct cpu_device *cpu, const struct linear_backward *
     run_product(&task, args->weight, args->in);
 }
 
-/* dweight += or = dy^T . x over some rows of dy and x, as they are or copies in fp32. */
+/* dweight += or = dy^T . x over some rows of dy and x, in place or as fp32 copies. */
 struct weight_task {
     struct cpu_device *cpu;
-    enum data_type type; /* of x and dy as they are here */
+    enum data_type type; /* of x and dy */
     int64_t rows, in, out, x_stride, dy_stride;
     struct cut out_cut, in_cut;
     const void *x, *dy;
     float *dweight, *dbias;
-    bool accumulate; /* into dweight; else it is written */
+    bool accumulate; /* into dweight; otherwise it is overwritten */
     const struct product_plan *plans[2][2];
 };
 
@@ -409,14 +412,15 @@ static void run_weight_tasks(struct weight_task *task)
         run_weight_task(task, t % task->out_cut.count, t / task->out_cut.count);
 }
 
-/* As many rows at a time as have room in fp32, in even parts. */
+/* Process as many rows at a time as fit in fp32, in equal blocks. */
 static void run_weight_tasks_copied(struct weight_task *task, const struct linear_backward *args)
 {
     const struct convert_kernels *convert = task->cpu->kernels->convert;
     const int64_t x_stride = copy_stride(args->in), dy_stride = copy_stride(args->out);
     const int64_t fit = WORKSPACE_SHARED / (int64_t)sizeof(float) / (x_stride + dy_stride);
 
-    ENSURE(fit > 0, "a linear layer of %lld columns", (long long)(args->in + args->out));
+    ENSURE(fit > 0, "linear layer: %lld columns exceed the workspace",
+           (long long)(args->in + args->out));
     const int64_t parts = (args->rows + fit - 1) / fit, step = (args->rows + parts - 1) / parts;
     float *x =
         cpu_workspace_shared(task->cpu, (size_t)(step * (x_stride + dy_stride)) * sizeof(float));

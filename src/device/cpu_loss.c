@@ -1,5 +1,5 @@
-/* The loss over threads: blocks of rows of a fixed size count for themselves, and the counts are
- * added in order. */
+/* The loss over threads: each block of rows of fixed size has its own counters, which are added in
+ * order. */
 #include "device/cpu.h"
 
 enum { LOSS_ROWS = 16 };
@@ -12,7 +12,7 @@ static void sums_add(struct loss_sums *sums, const struct loss_sums *block)
     sums->samples += block->samples;
 }
 
-/* A label outside would be read, and written, outside the logits. */
+/* A label out of range would access memory outside the logits. */
 static void check_labels(const struct cross_entropy *args)
 {
     for (int64_t i = 0; args->targets == NULL && i < args->batch; i++)
@@ -27,7 +27,7 @@ void cpu_cross_entropy(struct stream *stream, const struct cross_entropy *args)
     const int64_t most = WORKSPACE_SHARED / (int64_t)sizeof(struct loss_sums);
     const size_t bytes = LOSS_BUFFERS * (size_t)loss_stride(args->classes) * sizeof(float);
     int64_t blocks = (args->batch + LOSS_ROWS - 1) / LOSS_ROWS;
-    ENSURE(blocks <= most, "a batch of %lld", (long long)args->batch);
+    ENSURE(blocks <= most, "a batch of %lld samples exceeds the workspace", (long long)args->batch);
     check_labels(args);
     struct loss_sums *sums = cpu_workspace_shared(cpu, WORKSPACE_SHARED);
 #pragma omp parallel for schedule(static)                                                          \
@@ -43,10 +43,10 @@ void cpu_cross_entropy(struct stream *stream, const struct cross_entropy *args)
         sums_add(args->sums, &sums[block]);
 }
 
-/* Outputs that are made fp32 at a time. */
+/* Outputs converted to fp32 at a time. */
 enum { ERROR_OUTPUTS = 256 };
 
-/* The sum of squared errors of one sample, whose gradient is factor * error. */
+/* Return the sum of squared errors of one sample. Its gradient is factor * error. */
 static double squared_errors(const struct convert_kernels *convert,
                              const struct squared_error *args, int64_t sample, float factor)
 {
@@ -70,7 +70,7 @@ static double squared_errors(const struct convert_kernels *convert,
     return sum;
 }
 
-/* A model's outputs are few: one thread. */
+/* Models have few outputs: one thread suffices. */
 void cpu_squared_error(struct stream *stream, const struct squared_error *args)
 {
     const float scale = args->scaler != NULL ? args->scaler->scale : 1;

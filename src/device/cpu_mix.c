@@ -1,10 +1,10 @@
-/* Mixup and CutMix over threads: a plane of a pair each, then the targets. */
+/* Mixup and CutMix over threads: one plane of a pair per task, then the targets. */
 #include "device/cpu.h"
 
 #include <string.h>
 
-/* `count` bytes change places. */
-static void bytes_exchange(char *a, char *b, size_t count)
+/* Swap `count` bytes. */
+static void bytes_swap(char *a, char *b, size_t count)
 {
     char between[256];
     for (size_t done = 0; done < count;) {
@@ -22,15 +22,15 @@ static void plane_mix(const struct images_mix *args, const struct element_kernel
     const struct mix_plan *plan = &args->plans[pair];
     const size_t size = type_size(args->type), plane = (size_t)(args->height * args->width) * size;
     const size_t channels = (size_t)args->channels;
-    char *own = (char *)args->images + ((size_t)(2 * pair) * channels + (size_t)channel) * plane;
-    char *partner = own + channels * plane;
+    char *image = (char *)args->images + ((size_t)(2 * pair) * channels + (size_t)channel) * plane;
+    char *partner = image + channels * plane;
     if (!plan->cut) {
-        kernels->mix(args->type, own, partner, plan->share, args->height * args->width);
+        kernels->mix(args->type, image, partner, plan->share, args->height * args->width);
         return;
     }
     for (int64_t y = plan->y; y < plan->y + plan->height; y++) {
         size_t at = (size_t)(y * args->width + plan->x) * size;
-        bytes_exchange(own + at, partner + at, (size_t)plan->width * size);
+        bytes_swap(image + at, partner + at, (size_t)plan->width * size);
     }
 }
 

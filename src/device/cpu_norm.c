@@ -1,13 +1,14 @@
 /* Layer normalisation over threads. The gradients of gamma and beta are sums over all rows: each of
- * a fixed number of blocks of rows makes its own, and those are added in order. */
+ * a fixed number of row blocks computes a partial sum, and the partial sums are added in order. */
 #include "device/cpu.h"
 
 #include <string.h>
 
-/* Rows that a thread takes at a time. */
+/* Rows per task. */
 enum { FORWARD_ROWS = 16 };
 
-/* Blocks of rows with sums of their own: as many as threads may be, and no smaller than pays. */
+/* Maximum number of row blocks with partial sums, minimum rows per block, columns added at a time.
+ */
 enum { BACKWARD_BLOCKS = 128, BACKWARD_ROWS = 16, SUM_COLUMNS = 64 };
 
 static inline int64_t smaller(int64_t a, int64_t b)
@@ -25,7 +26,7 @@ void cpu_norm_forward(struct stream *stream, const struct norm_forward *args)
         cpu->kernels->norm->forward(args, row, smaller(row + FORWARD_ROWS, args->rows));
 }
 
-/* Without the parameters' gradients the rows have nothing to do with each other. */
+/* Without gradients of the parameters, rows are independent. */
 static void backward_rows(const struct cpu_device *cpu, const struct norm_backward *args)
 {
 #pragma omp parallel for schedule(static)                                                          \
@@ -72,7 +73,7 @@ void cpu_norm_backward(struct stream *stream, const struct norm_backward *args)
     }
     int64_t bytes = 2 * args->width * (int64_t)sizeof(float);
     int64_t most = smaller(BACKWARD_BLOCKS, WORKSPACE_SHARED / bytes);
-    ENSURE(most > 0, "a norm of width %lld does not fit the workspace", (long long)args->width);
+    ENSURE(most > 0, "norm: width %lld exceeds the workspace", (long long)args->width);
     int64_t block_rows = (args->rows + most - 1) / most;
     if (block_rows < BACKWARD_ROWS)
         block_rows = BACKWARD_ROWS;

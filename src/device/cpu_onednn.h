@@ -1,5 +1,5 @@
-/* What the two files that know oneDNN (cpu_product.c, cpu_convolution_plan.c) share: what changed
- * between oneDNN 2 and 3, where a memory description became opaque. No other file includes this. */
+/* Differences between oneDNN 2 and 3, where memory descriptions became opaque. Included only by the
+ * files that use oneDNN: cpu_product.c and cpu_convolution_plan.c. */
 #ifndef VITTRAIN_DEVICE_CPU_ONEDNN_H
 #define VITTRAIN_DEVICE_CPU_ONEDNN_H
 

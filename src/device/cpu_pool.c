@@ -1,4 +1,4 @@
-/* Max pooling over threads, and the change between channels first and channels last. */
+/* Max pooling over threads, and transposition between channels first and channels last. */
 #include "device/cpu.h"
 
 void cpu_max_pool_forward(struct stream *stream, const struct max_pool_forward *args)
@@ -6,8 +6,9 @@ void cpu_max_pool_forward(struct stream *stream, const struct max_pool_forward *
     const struct cpu_device *cpu = stream->cpu;
     const int64_t down = convolved_size(args->height, args->kernel, args->stride, args->padding);
 
-    ENSURE(args->kernel <= 15 && args->padding < args->kernel, "a max pool of %lld x %lld",
-           (long long)args->kernel, (long long)args->kernel);
+    ENSURE(args->kernel <= 15 && args->padding < args->kernel,
+           "max pool: kernel %lld, padding %lld not supported", (long long)args->kernel,
+           (long long)args->padding);
 #pragma omp parallel for schedule(static)                                                          \
     num_threads(cpu_threads_for(cpu, args->batch * args->height * args->width * args->channels))
     for (int64_t row = 0; row < args->batch * down; row++)
@@ -26,7 +27,7 @@ void cpu_max_pool_backward(struct stream *stream, const struct max_pool_backward
             cpu_workspace_thread(cpu, (size_t)(args->width * args->channels) * sizeof(float)));
 }
 
-/* Rows and columns of a tile, which stays in the first-level cache. */
+/* Size of a tile, which fits into the L1 cache. */
 enum { TILE = 64 };
 
 static int64_t tile_end(int64_t begin, int64_t size)

@@ -1,6 +1,5 @@
-/* Matrix products by oneDNN, 2.6 and 3.x. A plan is a oneDNN primitive and, for each thread, the
- * memory objects that say where its operands are; so that after a plan was made, a product creates
- * nothing. */
+/* Matrix products by oneDNN 2.6 and 3.x. A plan holds a oneDNN primitive and, for each thread, the
+ * memory objects of its operands, so that running it creates nothing. */
 #include "device/cpu_product.h"
 
 #include <omp.h>
@@ -26,14 +25,14 @@ struct product_plan {
     struct product_plan *next;
     dnnl_primitive_t primitive;
     char implementation[64];
-    bool own_scratch; /* the memory objects hold scratchpads, of more than PRODUCT_SCRATCH */
+    bool own_scratch; /* the memory objects own scratchpads larger than PRODUCT_SCRATCH */
     struct product_thread *threads;
 };
 
 struct product_cache {
     dnnl_engine_t engine;
     int threads;
-    dnnl_stream_t *streams; /* one a thread */
+    dnnl_stream_t *streams; /* one per thread */
     struct product_plan *plans;
 };
 
@@ -77,14 +76,14 @@ void product_cache_close(struct product_cache *cache)
     free(cache);
 }
 
-/* A matrix of rows x columns whose rows (transposed: columns) lie `stride` apart. */
+/* A rows x columns matrix. stride: distance between rows (transposed: between columns). */
 struct matrix {
     int64_t rows, columns, stride;
     bool transposed;
     dnnl_data_type_t type;
 };
 
-/* What changed between oneDNN 2 and 3: the step of an operation description went away. */
+/* oneDNN 3 removed operation descriptions. */
 #if DNNL_VERSION_MAJOR >= 3
 
 static dnnl_status_t describe_strided(dnnl_memory_desc_t *description, const dnnl_dims_t sizes,
@@ -94,10 +93,11 @@ static dnnl_status_t describe_strided(dnnl_memory_desc_t *description, const dnn
 }
 
 static dnnl_status_t describe_product(dnnl_primitive_desc_t *result, dnnl_engine_t engine,
-                                      dnnl_memory_desc_t matrices[3], dnnl_primitive_attr_t how)
+                                      dnnl_memory_desc_t matrices[3],
+                                      dnnl_primitive_attr_t attributes)
 {
     return dnnl_matmul_primitive_desc_create(result, engine, matrices[0], matrices[1], NULL,
-                                             matrices[2], how);
+                                             matrices[2], attributes);
 }
 
 #else
@@ -109,7 +109,8 @@ static dnnl_status_t describe_strided(dnnl_memory_desc_t *description, const dnn
 }
 
 static dnnl_status_t describe_product(dnnl_primitive_desc_t *result, dnnl_engine_t engine,
-                                      dnnl_memory_desc_t matrices[3], dnnl_primitive_attr_t how)
+                                      dnnl_memory_desc_t matrices[3],
+                                      dnnl_primitive_attr_t attributes)
 {
     dnnl_matmul_desc_t operation;
     dnnl_status_t status =
@@ -117,7 +118,7 @@ static dnnl_status_t describe_product(dnnl_primitive_desc_t *result, dnnl_engine
 
     if (status != dnnl_success)
         return status;
-    return dnnl_primitive_desc_create(result, &operation, how, engine, NULL);
+    return dnnl_primitive_desc_create(result, &operation, attributes, engine, NULL);
 }
 
 #endif
@@ -133,38 +134,38 @@ static dnnl_memory_desc_t describe(struct matrix matrix)
     return description;
 }
 
-/* `place`: DNNL_MEMORY_NONE, or DNNL_MEMORY_ALLOCATE. */
+/* allocation: DNNL_MEMORY_NONE or DNNL_MEMORY_ALLOCATE. */
 static dnnl_memory_t memory_open(const struct product_cache *cache, description_handle description,
-                                 void *place)
+                                 void *allocation)
 {
     dnnl_memory_t memory;
 
-    onednn_check(dnnl_memory_create(&memory, description, cache->engine, place), "memory");
+    onednn_check(dnnl_memory_create(&memory, description, cache->engine, allocation), "memory");
     return memory;
 }
 
-/* The scratchpads are ours: with oneDNN's, a primitive could only run on the thread that made it.
- */
+/* The caller supplies the scratchpad: with oneDNN's own, a primitive could only run on the thread
+ * that created it. */
 static dnnl_primitive_desc_t product_describe(struct product_cache *cache,
                                               const struct product *product,
                                               dnnl_memory_desc_t matrices[3])
 {
-    dnnl_primitive_attr_t how;
+    dnnl_primitive_attr_t attributes;
     dnnl_post_ops_t operations;
     dnnl_primitive_desc_t description;
 
-    onednn_check(dnnl_primitive_attr_create(&how), "attributes");
+    onednn_check(dnnl_primitive_attr_create(&attributes), "attributes");
     onednn_check(dnnl_post_ops_create(&operations), "post-operations");
-    onednn_check(dnnl_primitive_attr_set_scratchpad_mode(how, dnnl_scratchpad_mode_user),
+    onednn_check(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user),
                  "scratchpad mode");
     if (product->accumulate)
         onednn_check(onednn_accumulate(operations), "sum");
-    onednn_check(dnnl_primitive_attr_set_post_ops(how, operations), "post-operations");
-    dnnl_status_t status = describe_product(&description, cache->engine, matrices, how);
+    onednn_check(dnnl_primitive_attr_set_post_ops(attributes, operations), "post-operations");
+    dnnl_status_t status = describe_product(&description, cache->engine, matrices, attributes);
     ENSURE(status == dnnl_success, "oneDNN has no product %lld x %lld x %lld: status %d",
            (long long)product->m, (long long)product->n, (long long)product->k, (int)status);
     onednn_check(dnnl_post_ops_destroy(operations), "post-operations");
-    onednn_check(dnnl_primitive_attr_destroy(how), "attributes");
+    onednn_check(dnnl_primitive_attr_destroy(attributes), "attributes");
     return description;
 }
 
@@ -181,12 +182,12 @@ static void plan_open_memory(struct product_cache *cache, struct product_plan *p
 
     plan->own_scratch = dnnl_memory_desc_get_size(scratchpad) > PRODUCT_SCRATCH;
     for (int thread = 0; thread < cache->threads; thread++) {
-        struct product_thread *mine = &plan->threads[thread];
-        mine->stream = cache->streams[thread];
+        struct product_thread *state = &plan->threads[thread];
+        state->stream = cache->streams[thread];
         for (int operand = 0; operand < OPERANDS - 1; operand++)
-            mine->memory[operand] =
+            state->memory[operand] =
                 memory_open(cache, onednn_handle(&matrices[operand]), DNNL_MEMORY_NONE);
-        mine->memory[OPERANDS - 1] = memory_open(
+        state->memory[OPERANDS - 1] = memory_open(
             cache, scratchpad, plan->own_scratch ? DNNL_MEMORY_ALLOCATE : DNNL_MEMORY_NONE);
     }
 }
@@ -250,25 +251,25 @@ const struct product_plan *product_plan(struct product_cache *cache, const struc
 void product_run(const struct product_plan *plan, int thread, const void *a, const void *b,
                  float *c, void *scratch)
 {
-    const struct product_thread *mine = &plan->threads[thread];
+    const struct product_thread *state = &plan->threads[thread];
     /* oneDNN takes operands as void *, and only reads the first two. */
-    void *place[OPERANDS];
+    void *address[OPERANDS];
     dnnl_exec_arg_t arguments[OPERANDS];
 
-    memcpy(&place[0], &a, sizeof a);
-    memcpy(&place[1], &b, sizeof b);
-    place[2] = c;
-    place[3] = scratch;
+    memcpy(&address[0], &a, sizeof a);
+    memcpy(&address[1], &b, sizeof b);
+    address[2] = c;
+    address[3] = scratch;
     for (int operand = 0; operand < OPERANDS; operand++) {
         if (operand < OPERANDS - 1 || !plan->own_scratch)
-            onednn_check(dnnl_memory_set_data_handle(mine->memory[operand], place[operand]),
+            onednn_check(dnnl_memory_set_data_handle(state->memory[operand], address[operand]),
                          "operand");
         arguments[operand].arg = operand_name[operand];
-        arguments[operand].memory = mine->memory[operand];
+        arguments[operand].memory = state->memory[operand];
     }
-    /* In a team of one thread, which is no parallel region, oneDNN would start all it may. */
+    /* Outside a parallel region oneDNN would start as many threads as it may. */
     omp_set_num_threads(threads_of(&plan->product));
-    onednn_check(dnnl_primitive_execute(plan->primitive, mine->stream, OPERANDS, arguments),
+    onednn_check(dnnl_primitive_execute(plan->primitive, state->stream, OPERANDS, arguments),
                  "product");
 }
 
@@ -286,12 +287,12 @@ bool product_multiplies_bf16(void)
 #endif
 }
 
-/* One thread is measured, for moments so short that the best of them had its core for itself even
- * where others compute too; and for long enough that a core is awake. */
+/* One thread is measured, in runs so short that the best one had its core to itself even if other
+ * processes compute, over a period long enough for the core to reach its full clock. */
 double product_measure_peak(struct product_cache *cache, enum data_type type, int threads)
 {
     enum { SIZE = 384 };
-    const double patience = 5e-3;
+    const double duration = 5e-3;
     const struct product product = {.type = type,
                                     .m = SIZE,
                                     .n = SIZE,
@@ -307,7 +308,7 @@ double product_measure_peak(struct product_cache *cache, enum data_type type, in
     double best = 0;
 
     ENSURE(memory != NULL, "no memory to measure products");
-    for (double start = clock_now(); clock_now() < start + patience;) {
+    for (double start = clock_now(); clock_now() < start + duration;) {
         const double begin = clock_now();
         product_run(plan, 0, memory, memory + operand, (float *)(memory + 2 * operand),
                     memory + 3 * operand);

@@ -1,5 +1,5 @@
-/* Between images and tokens, and between tokens and the head: patches, token sequences, pooling.
- * Rows are moved and added; sums over samples run column by column in a fixed order. */
+/* Patches, token sequences and pooling. Rows are copied and added; sums over samples are computed
+ * per column in a fixed order. */
 #include "device/cpu.h"
 
 #include <string.h>
@@ -49,7 +49,7 @@ void cpu_tokens_forward(struct stream *stream, const struct tokens_forward *args
     }
 }
 
-/* sum[j] += the sum over samples of x[b, token, j]. */
+/* sum[j] += sum over samples of x[b, token, j]. */
 static void samples_add(const struct cpu_device *cpu, const struct tokens_backward *args,
                         int64_t token, float *sum)
 {
@@ -58,7 +58,7 @@ static void samples_add(const struct cpu_device *cpu, const struct tokens_backwa
                                         args->tokens * args->width, args->width);
 }
 
-/* The gradient of token t's position, or of the class token: += or = sum. */
+/* Accumulate or overwrite the gradient of token t's position, or of the class token. */
 static void token_gradient(const struct cpu_device *cpu, const struct tokens_backward *args,
                            int64_t t, float *sum)
 {

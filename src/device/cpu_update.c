@@ -1,6 +1,6 @@
-/* What is done with flat buffers: the optimizer's step, the scale of the loss, sums of squares, the
- * search for values that are not finite, zeroing, conversion, addition. Memory-bound: blocks of a
- * fixed size go over the threads. */
+/* Operations on flat buffers: optimizer step, loss scale, sums of squares, search for non-finite
+ * values, zeroing, conversion, addition. They are memory-bound; blocks of a fixed size are
+ * distributed over the threads. */
 #include "device/cpu.h"
 
 #include <string.h>
@@ -16,11 +16,11 @@ static inline int64_t smaller(int64_t a, int64_t b)
 
 static void check_moments(const struct update *args)
 {
-    ENSURE(args->params != NULL, "an update without step parameters");
+    ENSURE(args->params != NULL, "update without step parameters");
     bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW;
     ENSURE(args->moment1 != NULL || (!adam && args->params->momentum == 0),
-           "an update without moment1");
-    ENSURE(args->moment2 != NULL || args->rule == UPDATE_SGD, "an update without moment2");
+           "update without moment1");
+    ENSURE(args->moment2 != NULL || args->rule == UPDATE_SGD, "update without moment2");
 }
 
 /* One stretch, over the threads. */
@@ -39,7 +39,7 @@ static void buffer_update(const struct cpu_device *cpu, const struct update *arg
     check_moments(args);
     if (update_skips(args))
         return;
-    struct update plain = *args; /* the rule of running statistics */
+    struct update plain = *args; /* running statistics use SGD without moments */
     plain.rule = UPDATE_SGD;
     plain.moment1 = plain.moment2 = NULL;
     for (int s = 0; s < args->segment_count; s++) {
@@ -65,7 +65,8 @@ void cpu_scaler_update(struct stream *stream, struct loss_scaler *scaler,
     loss_scaler_follow(scaler, *norm_squared);
 }
 
-/* Each block's sum, added in order of the blocks: groups of blocks, as the workspace holds them. */
+/* Blocks are summed in parallel and added in order. A pass handles as many blocks as the workspace
+ * has room for. */
 void cpu_sum_squares(struct stream *stream, const float *values, int64_t count, double *sum)
 {
     const struct cpu_device *cpu = stream->cpu;
@@ -105,7 +106,7 @@ void cpu_convert(struct stream *stream, enum data_type to_type, void *to, enum d
     const struct cpu_device *cpu = stream->cpu;
     const struct convert_kernels *convert = cpu->kernels->convert;
     ENSURE(to_type == TYPE_FP32 || from_type == TYPE_FP32 || to_type == from_type,
-           "a conversion between two 16-bit types");
+           "conversion between two 16-bit types");
     if (to_type == from_type) {
         if (count > 0)
             memcpy(to, from, (size_t)count * type_size(to_type));

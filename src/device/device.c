@@ -11,6 +11,6 @@ const struct device_backend *device_find(const char *name, struct error *error)
         return &device_cpu;
     if (strcmp(name, "cuda") == 0)
         return module_symbol("vittrain_device_cuda", error);
-    error_set(error, ERROR_USAGE, "no backend is called %s: use cpu or cuda", name);
+    error_set(error, ERROR_USAGE, "unknown backend %s: use cpu or cuda", name);
     return NULL;
 }

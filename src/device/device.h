@@ -1,14 +1,14 @@
-/* The table of operations: all that a model or the step asks of the hardware. A backend is one
- * `const struct device_backend`. Operations are queued on a stream and return at once; the CPU runs
- * them before it returns, which is a legal order. Nothing here allocates except *_allocate and
- * device_open; an operation that needs workspace takes it from what `workspace_bytes` reserved.
+/* The table of operations: everything that a model or a training step asks of the hardware. A
+ * backend is one `const struct device_backend`. Operations are queued on a stream and return at
+ * once. The CPU backend runs them before it returns, which is a legal order. Only *_allocate and
+ * device_open allocate memory. An operation that needs workspace uses the memory given to
+ * workspace_set.
  *
- * Tensors are dense and row-major. "type" tensors hold the compute type; sums, statistics and
- * gradients of parameters are fp32. Gradients of parameters are added to what is there, or with
- * `overwrite` written, whatever was there; with no rows they are not touched either way. Every
- * reduction has a fixed order, so results do not depend on the number of threads.
- * A NULL where a field says "or NULL" switches that part off. Sizes of 0 are legal and do nothing.
- */
+ * Tensors are dense and row-major. "type" tensors have the compute type; sums, statistics and
+ * gradients of parameters are fp32. Gradients of parameters are accumulated, or replaced if
+ * `overwrite` is set. With 0 rows they are left unchanged in both cases. Every reduction has a
+ * fixed order, so results do not depend on the number of threads. NULL disables a field that is
+ * documented as "or NULL". Sizes of 0 are legal and do nothing. */
 #ifndef VITTRAIN_DEVICE_DEVICE_H
 #define VITTRAIN_DEVICE_DEVICE_H
 
@@ -26,7 +26,7 @@ static inline size_t type_size(enum data_type type)
     return type == TYPE_FP32 ? 4 : 2;
 }
 
-/* The largest fp32 number that is rounded to 0 when it is stored in this type. */
+/* Return the largest fp32 number that is rounded to 0 when it is stored in this type. */
 static inline float type_rounds_to_zero(enum data_type type)
 {
     return type == TYPE_FP32 ? 0 : type == TYPE_BF16 ? 0x1p-134f : 0x1p-25f;
@@ -37,51 +37,52 @@ static inline const char *type_name(enum data_type type)
     return type == TYPE_FP32 ? "fp32" : type == TYPE_BF16 ? "bf16" : "fp16";
 }
 
-/* Where in the run a pass or an update is. It lies in device memory, and operations read it when
- * the stream comes to them, not when they are queued: so a recorded step can run again elsewhere.
- * The host writes it through the stream (train/place.h). */
+/* Step parameters in device memory. Operations read them when the stream executes the operation,
+ * not when it is queued, so a captured graph can run again for another step. The host writes them
+ * through the stream (train/place.h). */
 struct step_params {
-    uint32_t step;          /* keys random numbers */
-    uint32_t position;      /* of the device batch's first sample in the global batch */
-    int64_t update;         /* number of the update, from 1 */
-    double rate;            /* the learning rate */
-    double beta1, momentum; /* schedules move these too */
+    uint32_t step;          /* key of random numbers */
+    uint32_t position;      /* index of the device batch's first sample in the global batch */
+    int64_t update;         /* number of the update, counted from 1 */
+    double rate;            /* learning rate */
+    double beta1, momentum; /* changed by schedules */
 };
 
-/* Dynamic loss scaling (Micikevicius et al. 2018) by the rules of PyTorch's GradScaler, in device
- * memory: cross_entropy multiplies the gradient by the scale, so that fp16 does not lose what is
- * small; update divides by it; scaler_update follows what came of it. The scale is always a power
- * of two, so neither changes a digit. */
+/* Dynamic loss scaling (Micikevicius et al. 2018) with the rules of PyTorch's GradScaler, in device
+ * memory. cross_entropy multiplies the gradient by the scale, so that small values do not vanish in
+ * fp16. update divides by it, and scaler_update adjusts it afterwards. The scale is always a power
+ * of two, so neither operation changes a mantissa. */
 struct loss_scaler {
     float scale;
-    int32_t good_steps; /* in a row, since the scale was changed */
-    int64_t skipped;    /* updates that changed nothing, since the run began */
+    int32_t good_steps; /* consecutive, since the scale was changed */
+    int64_t skipped;    /* updates skipped since the start of the run */
 };
 
 enum { LOSS_SCALER_GOOD_STEPS = 2000 };
-/* Between which it moves: at the lowest all that fp16 holds of a gradient has vanished, at the
- * highest all above 2^-24 overflows. What trains comes near neither. */
+/* Limits of the scale. At the lower limit every fp16 gradient has vanished; at the upper one
+ * everything above 2^-24 overflows. Training that works stays far from both. */
 #define LOSS_SCALE_LEAST 0x1p-24f
 #define LOSS_SCALE_MOST 0x1p+40f
 
-/* Dropout as part of an operation. Element e of sample b (e counts the operation's elements of one
- * sample, row-major, the last dimension rounded up to a multiple of 8) is kept when lane e % 8 of
- * random_block_at(seed, RANDOM_DROPOUT, layer, params->step, params->position + b, e / 8) is >=
- * round(rate * 65536), a lane being 16 bits (lane l: word l / 2, low half first). Kept elements are
- * multiplied by 65536 / (65536 - threshold). The mask is never stored: backward draws it again. */
+/* Dropout fused into an operation. Element e of sample b (e counts the operation's elements of one
+ * sample in row-major order, with the last dimension rounded up to a multiple of 8) is kept if lane
+ * e % 8 of random_block_at(seed, RANDOM_DROPOUT, layer, params->step, params->position + b, e / 8)
+ * is >= round(rate * 65536). A lane has 16 bits (lane l: word l / 2, low half first). Kept elements
+ * are multiplied by 65536 / (65536 - threshold). The mask is never stored: backward draws it again.
+ */
 struct dropout {
-    float rate; /* 0: off, the other fields are not looked at */
+    float rate; /* 0: no dropout, and the other fields are not read */
     uint64_t seed;
-    uint32_t layer;                   /* which dropout of the model */
-    const struct step_params *params; /* device; its step and position are read */
+    uint32_t layer;                   /* index of the dropout in the model */
+    const struct step_params *params; /* device memory; step and position are read */
 };
 
-/* Stochastic depth: the whole branch of sample b is dropped when random_uniform(word 0 of
- * random_block_at(seed, RANDOM_DROP_PATH, layer, params->step, params->position + b, 0)) < rate,
- * else divided by 1 - rate (Huang et al. 2016). Same fields as dropout. */
+/* Stochastic depth (Huang et al. 2016) uses the same struct: the branch of sample b is dropped if
+ * random_uniform(word 0 of random_block_at(seed, RANDOM_DROP_PATH, layer, params->step,
+ * params->position + b, 0)) < rate, else divided by 1 - rate. */
 
-/* y = x . weight^T + bias, then one of
- *   pre != NULL:      pre gets that sum, y = dropout(gelu(pre)), exact gelu (erf);
+/* y = x . weight^T + bias, followed by one of
+ *   pre != NULL:      pre = sum, y = dropout(gelu(pre)) with the exact GELU (erf);
  *   residual != NULL: y = residual + drop_path(dropout(sum)); y may be residual;
  *   neither:          y = dropout(sum).
  * rows = batch * rows_per_sample. */
@@ -93,13 +94,13 @@ struct linear_forward {
     const void *bias;     /* [out] type, or NULL */
     const void *residual; /* [rows, out] type, or NULL */
     void *pre;            /* [rows, out] type, or NULL */
-    bool relu;            /* y = max(0, sum); with none of the others */
+    bool relu;            /* y = max(0, sum); not combined with the other variants */
     void *y;              /* [rows, out] type */
     struct dropout dropout, drop_path;
 };
 
-/* dx = dy . weight; where pre != NULL (the pre-activation of the layer that made x, dropout its
- * dropout): dx = dropout(dy . weight) * gelu'(pre), the gradient of that pre-activation.
+/* dx = dy . weight. If pre != NULL (the pre-activation of the layer that produced x, with that
+ * layer's dropout): dx = dropout(dy . weight) * gelu'(pre), the gradient of the pre-activation.
  * dweight += dy^T . x, dbias += column sums of dy. */
 struct linear_backward {
     enum data_type type;
@@ -108,11 +109,11 @@ struct linear_backward {
     const void *weight; /* [out, in] type */
     const void *dy;     /* [rows, out] type */
     const void *pre;    /* [rows, in] type, or NULL */
-    bool x_relu;        /* x came out of a relu: dx is 0 where x is; with pre NULL */
+    bool x_relu;        /* x is the output of a ReLU: dx is 0 where x is 0; requires pre == NULL */
     void *dx;           /* [rows, in] type, or NULL; not dy */
     float *dweight;     /* [out, in], or NULL */
     float *dbias;       /* [out], or NULL */
-    bool overwrite;     /* of dweight, dbias */
+    bool overwrite;     /* applies to dweight and dbias */
     struct dropout dropout;
 };
 
@@ -131,18 +132,18 @@ struct norm_forward {
 struct norm_backward {
     enum data_type type;
     int64_t rows, width;
-    const void *x, *gamma, *dy; /* as forward */
+    const void *x, *gamma, *dy; /* as in forward */
     const float *mean, *rstd;
-    const void *add;       /* [rows, width] type, or NULL: what flows past the branch */
+    const void *add;       /* [rows, width] type: gradient of the residual path; or NULL */
     void *dx;              /* [rows, width] type */
     float *dgamma, *dbeta; /* [width], or both NULL */
-    bool overwrite;        /* of dgamma, dbeta */
+    bool overwrite;        /* applies to dgamma and dbeta */
 };
 
-/* softmax(q k^T * scale) v for each head, dropout on the probabilities (element (h * queries + i) *
- * round_up(tokens, 8) + j of a sample). qkv is [batch, tokens, 3, heads, head_dim]. Only the first
- * `queries` tokens of a sample ask (1 <= queries <= tokens): where just the class token is read
- * afterwards, the rest need not be computed. */
+/* softmax(q k^T * scale) v for each head, with dropout on the probabilities (element (h * queries +
+ * i) * round_up(tokens, 8) + j of a sample). qkv is [batch, tokens, 3, heads, head_dim]. Only the
+ * first `queries` tokens of a sample are queries (1 <= queries <= tokens), which saves work if only
+ * the class token is used afterwards. */
 struct attention_forward {
     enum data_type type;
     int64_t batch, tokens, queries, heads, head_dim;
@@ -159,11 +160,12 @@ struct attention_backward {
     float scale;
     const void *qkv, *out, *dout;
     const float *lse;
-    void *dqkv; /* as qkv, all of it is written: zero where a token did not ask */
+    void *dqkv; /* shape of qkv, written completely: zero for tokens that are not queries */
     struct dropout dropout;
 };
 
-/* y = drop_path(dropout(x)), elementwise; y may be x. Its own backward. rows as in linear. */
+/* y = drop_path(dropout(x)), elementwise; y may be x. The operation is its own gradient. rows as in
+ * linear_forward. */
 struct dropout_apply {
     enum data_type type;
     int64_t rows, width, rows_per_sample;
@@ -172,9 +174,9 @@ struct dropout_apply {
     struct dropout dropout, drop_path;
 };
 
-/* Images to rows: [batch, channels, height, width] -> [batch * patches, channels * patch * patch],
- * patches row by row, a patch's elements as (channel, y, x): the order of a convolution's weight.
- */
+/* Convert images to rows: [batch, channels, height, width] -> [batch * patches, channels * patch *
+ * patch]. Patches are in row-major order. A patch's elements are ordered (channel, y, x), as in a
+ * convolution's weight. */
 struct patches_forward {
     enum data_type type;
     int64_t batch, channels, height, width, patch;
@@ -182,8 +184,8 @@ struct patches_forward {
     void *rows;
 };
 
-/* Token sequence: x[b, 0] = class_token + position[0] (when there is one), then patch rows + their
- * positions. tokens = patches + (class_token != NULL). */
+/* Build the token sequence: x[b, 0] = class_token + position[0] (if there is a class token), then
+ * patch rows + their positions. tokens = patches + (class_token != NULL). */
 struct tokens_forward {
     enum data_type type;
     int64_t batch, tokens, width;
@@ -201,10 +203,10 @@ struct tokens_backward {
     void *dpatches;      /* type */
     float *dclass_token; /* [width], or NULL */
     float *dposition;    /* [tokens, width], or NULL */
-    bool overwrite;      /* of dclass_token, dposition */
+    bool overwrite;      /* applies to dclass_token and dposition */
 };
 
-/* One row a sample: token 0, or the mean of tokens first..tokens-1. */
+/* Reduce each sample to one row: token 0, or the mean of tokens first..tokens-1. */
 struct pool_forward {
     enum data_type type;
     int64_t batch, tokens, width, first;
@@ -218,23 +220,23 @@ struct pool_backward {
     int64_t batch, tokens, width, first;
     bool mean;
     const void *dy;
-    void *dx; /* all of it is written */
+    void *dx; /* written completely */
 };
 
-/* What a batch is counted by; lies on the device, added up over batches. */
+/* Loss and accuracy counters in device memory, accumulated over batches. */
 struct loss_sums {
     double loss;       /* sum over samples */
-    double top1, top5; /* how many were right */
+    double top1, top5; /* numbers of correct samples */
     double samples;
 };
 
-/* Softmax cross-entropy. Targets are one class a sample (labels), smoothed by `smoothing`
+/* Softmax cross-entropy. Targets are one class per sample (labels), smoothed by `smoothing`
  * (Szegedy et al. 2016: 1 - s on the label plus s / classes everywhere), or any distribution
- * (targets). dlogits = scale * scaler->scale * d(loss of the sample); scale is 1 / the global
- * batch; what is counted, and losses, know nothing of the scaler. A sample counts for top-k when
- * fewer than k classes beat its label (a tie is won by the lower index); with `targets` the label
- * is their largest. A label that is no class is a programmer's mistake: the CPU ends the program,
- * a GPU, which sees it late, makes the sample's loss and gradient NaN. */
+ * (targets). dlogits = scale * scaler->scale * d(loss of the sample), where scale is 1 / the global
+ * batch. Counters and losses are not scaled. A sample counts for top-k if fewer than k classes beat
+ * its label (of equal logits the lower index wins); with `targets` the label is the largest target.
+ * A label outside 0..classes-1 is a programming error: the CPU aborts; a GPU, which detects it
+ * late, sets the sample's loss and gradient to NaN. */
 struct cross_entropy {
     enum data_type type;
     int64_t batch, classes;
@@ -242,7 +244,7 @@ struct cross_entropy {
     const void *logits;               /* [batch, classes] type */
     const int32_t *labels;            /* [batch], or NULL */
     const float *targets;             /* [batch, classes], or NULL */
-    void *dlogits;                    /* type, may be logits; or NULL */
+    void *dlogits;                    /* type; may be logits; or NULL */
     const struct loss_scaler *scaler; /* device, or NULL */
     struct loss_sums *sums;
     float *losses;        /* [batch], or NULL */
@@ -250,25 +252,25 @@ struct cross_entropy {
     float *probabilities; /* [batch, classes], or NULL */
 };
 
-/* What convolutions work on is channels last: [batch, height, width, channels], so that a pixel is
- * a row, and products, norms and pools see rows. Kernels, strides and padding are the same in both
- * directions; zeros are outside the image. */
+/* Convolutions use channels-last tensors, [batch, height, width, channels]: a pixel is a row for
+ * matrix products, norms and pools. Kernel, stride and padding are the same in both directions;
+ * padding is zeros. */
 struct convolution_shape {
     int64_t batch, height, width; /* of x */
     int64_t in, out;              /* channels */
     int64_t kernel, stride, padding;
 };
 
-/* Rows or columns that come out of so many: (size + 2 padding - kernel) / stride + 1, rounded down,
- * of convolutions and of max_pool. */
+/* Return the output size of a convolution or max pool: (size + 2 padding - kernel) / stride + 1,
+ * rounded down. */
 static inline int64_t convolved_size(int64_t size, int64_t kernel, int64_t stride, int64_t padding)
 {
     return (size + 2 * padding - kernel) / stride + 1;
 }
 
-/* y = relu ? max(0, sum) : sum with sum = x * weight + bias, the cross-correlation of torch's
+/* y = relu ? max(0, sum) : sum with sum = x * weight + bias, the cross-correlation of PyTorch's
  * Conv2d. `workspace`: convolution_workspace(...) bytes of device memory, which other convolutions
- * of the stream may use too. */
+ * on the same stream may share. */
 struct convolution_forward {
     enum data_type type;
     struct convolution_shape shape;
@@ -280,26 +282,24 @@ struct convolution_forward {
     void *workspace;
 };
 
-/* dx = gradient of x, where x_relu only where x > 0 (x came out of a relu, whose gradient this then
- * is). */
+/* dx = gradient of x. With x_relu, x is the output of a ReLU and dx is 0 where x is 0. */
 struct convolution_backward {
     enum data_type type;
     struct convolution_shape shape;
     const void *x, *weight, *dy;
     bool x_relu;
-    void *dx;       /* as x, or NULL; not dy */
+    void *dx;       /* shape of x, or NULL; not dy */
     float *dweight; /* [out, in, kernel, kernel], or NULL */
     float *dbias;   /* [out], or NULL */
-    bool overwrite; /* of dweight, dbias */
+    bool overwrite; /* applies to dweight and dbias */
     void *workspace;
 };
 
-/* Batch normalisation (Ioffe and Szegedy 2015) over the rows of all ranks, in parts between which
- * the caller adds `sums` up over ranks (that is synchronised batch norm; local is the same
- * without).
+/* Batch normalisation (Ioffe and Szegedy 2015) over the rows of all ranks, in steps between which
+ * the caller all-reduces `sums` (synchronised batch norm; local batch norm skips the all-reduce).
  *
- * sums = [2 * channels + 1] doubles, written: sums of x, sums of x^2 of this rank's rows, how many
- * rows these are. Accurate where the mean is large against the deviation. */
+ * sums = [2 * channels + 1] doubles, written: sums of x, sums of x^2 over this rank's rows, number
+ * of rows. Accurate even if the mean is large compared to the standard deviation. */
 struct batch_norm_sums {
     enum data_type type;
     int64_t rows, channels;
@@ -307,84 +307,86 @@ struct batch_norm_sums {
     double *sums;
 };
 
-/* y = relu?((x - mean) * rstd * gamma + beta + residual). Mean and (biased) variance come from
- * `sums`, or, where that is NULL, from the running ones. statistics = [3 * channels], written:
- * mean, 1 / sqrt(variance + epsilon), unbiased variance (n / max(n - 1, 1) times the biased). */
+/* y = relu?((x - mean) * rstd * gamma + beta + residual). Mean and biased variance are computed
+ * from `sums`, or are the running statistics if `sums` is NULL. statistics = [3 * channels],
+ * written: mean, 1 / sqrt(variance + epsilon), unbiased variance (n / max(n - 1, 1) times the
+ * biased). */
 struct batch_norm_forward {
     enum data_type type;
     int64_t rows, channels;
     float epsilon;
     const void *x;                               /* [rows, channels] type */
     const void *gamma, *beta;                    /* [channels] type */
-    const double *sums;                          /* of all ranks, or NULL */
-    const void *running_mean, *running_variance; /* [channels] type; read where sums is NULL */
+    const double *sums;                          /* summed over all ranks, or NULL */
+    const void *running_mean, *running_variance; /* [channels] type; read if sums is NULL */
     const void *residual;                        /* [rows, channels] type, or NULL */
     bool relu;
     void *y;           /* [rows, channels] type; may be x in evaluation */
     float *statistics; /* not NULL */
 };
 
-/* First half of the gradient of y. g = (dy + add) where y > 0, 0 elsewhere (without a relu: dy +
- * add). y is read or, where forward had no residual, computed from x, gamma and beta with the
- * rounding of forward, which gives the same mask. dy becomes g, which is also the residual's
- * gradient; but where y is computed and `add` is NULL, a backend may leave dy as it is. sums =
- * [2 * channels + 1], written: sums of g, sums of g * (x - mean) * rstd, rows. dgamma, dbeta get
- * this rank's sums added. drunning_* get this rank's share of the step's statistics, running_weight
- * * rows / all rows * (mean, unbiased variance): added up over ranks like a gradient that is all of
- * them (mesh/unit.h: TENSOR_STATE). */
+/* First step of the gradient. g = dy + add where y > 0, 0 elsewhere (without a ReLU: g = dy + add
+ * everywhere). y is read or, if forward had no residual, recomputed from x, gamma and beta with the
+ * rounding of forward, which gives the same mask. g replaces dy and is also the residual's
+ * gradient; if y is recomputed and `add` is NULL, a backend may leave dy unchanged. sums = [2 *
+ * channels + 1], written: sums of g, sums of g * (x - mean) * rstd, rows. This rank's sums are
+ * added to dgamma and dbeta. drunning_* receive this rank's share of the step's statistics,
+ * running_weight * rows / all rows * (mean, unbiased variance): the sum over ranks, which the
+ * gradient reduction forms, is the step's statistics (mesh/unit.h: TENSOR_STATE). */
 struct batch_norm_backward_sums {
     enum data_type type;
     int64_t rows, channels;
     const void *x;
-    const void *y;              /* [rows, channels] type: output of the relu; or NULL */
-    const void *gamma, *beta;   /* to compute that output, with y NULL; or both NULL */
-    const void *add;            /* [rows, channels] type, or NULL: y was read twice */
-    const float *statistics;    /* of forward */
-    const double *forward_sums; /* of all ranks; NULL: the running ones were used */
+    const void *y;            /* [rows, channels] type: output of the ReLU; or NULL */
+    const void *gamma, *beta; /* to recompute that output if y is NULL; or both NULL */
+    const void *add; /* [rows, channels] type: gradient of a second consumer of y; or NULL */
+    const float *statistics;    /* from forward */
+    const double *forward_sums; /* summed over all ranks; NULL: running statistics were used */
     float running_weight;
     void *dy; /* [rows, channels] type */
     double *sums;
     float *dgamma, *dbeta;                    /* [channels], or both NULL */
     float *drunning_mean, *drunning_variance; /* [channels], or both NULL */
-    bool overwrite;                           /* of these four */
+    bool overwrite;                           /* applies to these four */
 };
 
-/* Second half: dx = gamma * rstd * (g - (sums of g + xhat * sums of g xhat) / all rows); without
- * the bracket's second part where sums is NULL (the running statistics were used). dy is as
- * batch_norm_backward_sums left it; with beta it may still have to be masked. */
+/* Second step: dx = gamma * rstd * (g - (sums of g + xhat * sums of g xhat) / all rows). If sums is
+ * NULL (running statistics were used), the subtracted term is dropped. dy is the one that
+ * batch_norm_backward_sums produced; if beta is set, the ReLU's mask may still have to be applied.
+ */
 struct batch_norm_backward {
     enum data_type type;
     int64_t rows, channels;
     const void *x, *gamma;
     const float *statistics;
-    const double *sums; /* of all ranks, or NULL */
-    const void *beta;   /* [channels] type: as given to batch_norm_backward_sums; or NULL */
+    const double *sums; /* summed over all ranks, or NULL */
+    const void *beta;   /* [channels] type: same value as in batch_norm_backward_sums; or NULL */
     const void *dy;
     void *dx; /* [rows, channels] type; may be dy */
 };
 
-/* The largest value of each window, and where in the window it was (row by row; the first of equal
- * ones; NaN is larger than all). Windows may hang over the edge by `padding`, which holds nothing.
- */
+/* Maximum of each window and its index in the window (row-major; the first of equal values; NaN is
+ * larger than all numbers). Windows may extend past the edge by `padding`; pixels outside are
+ * ignored. */
 struct max_pool_forward {
     enum data_type type;
     int64_t batch, height, width, channels, kernel, stride, padding;
     const void *x;  /* [batch, height, width, channels] type */
     void *y;        /* [batch, out height, out width, channels] type */
-    uint8_t *index; /* as y, in evaluation NULL; kernel <= 15 */
+    uint8_t *index; /* shape of y, NULL in evaluation; kernel <= 15 */
 };
 
-/* dx = sum of (dy + add) over the windows whose largest value was there. */
+/* dx = sum of (dy + add) over the windows whose maximum was at this pixel. */
 struct max_pool_backward {
     enum data_type type;
     int64_t batch, height, width, channels, kernel, stride, padding;
     const void *dy;
-    const void *add; /* as dy, or NULL: y was read twice */
+    const void *add; /* shape of dy: gradient of a second consumer of y; or NULL */
     const uint8_t *index;
-    void *dx; /* all of it is written */
+    void *dx; /* written completely */
 };
 
-/* y[b, column, row] = x[b, row, column]: between channels first and channels last. */
+/* y[b, column, row] = x[b, row, column]: converts between channels first and channels last. */
 struct transpose {
     enum data_type type;
     int64_t batch, rows, columns;
@@ -392,10 +394,9 @@ struct transpose {
     void *y; /* not x */
 };
 
-/* Mean squared error over the outputs of a sample, torch's MSELoss: loss = mean((prediction -
- * target)^2), where a sample's one target stands for all its outputs: target = labels * label_unit.
- * dpredictions = scale * scaler->scale * d(loss of the sample). Only loss and samples are counted.
- */
+/* Mean squared error over the outputs of a sample, PyTorch's MSELoss: loss = mean((prediction -
+ * target)^2). All outputs of a sample have the same target, labels * label_unit. dpredictions =
+ * scale * scaler->scale * d(loss of the sample). Only loss and samples are counted. */
 struct squared_error {
     enum data_type type;
     int64_t batch, outputs;
@@ -403,69 +404,70 @@ struct squared_error {
     double label_unit;
     const void *predictions;          /* [batch, outputs] type */
     const int32_t *labels;            /* [batch] */
-    void *dpredictions;               /* type, may be predictions; or NULL */
+    void *dpredictions;               /* type; may be predictions; or NULL */
     const struct loss_scaler *scaler; /* device, or NULL */
     struct loss_sums *sums;
 };
 
 enum update_rule { UPDATE_SGD, UPDATE_ADAM, UPDATE_ADAMW, UPDATE_RMSPROP };
 
-/* A stretch of a flat buffer that is updated alike. */
+/* A range of a flat buffer with the same hyperparameters. */
 struct update_segment {
     int64_t begin, end;
-    float weight_decay, rate_scale; /* rate_scale 0: frozen, nothing in it changes */
-    /* Running statistics: weights = keep * weights + gradient, as it is (not clipped, not divided
-     * by the scale); moments stay, average and copy follow. */
+    float weight_decay, rate_scale; /* rate_scale 0: frozen, nothing changes */
+    /* Running statistics: weights = keep * weights + gradient, without clipping and loss scale.
+     * Moments are unchanged; average and copy are updated. */
     bool running;
     float keep;
 };
 
-/* One step of an optimizer over a flat buffer, rules and defaults as torch.optim's. With s the
- * scaler's scale (1 without one), the gradient is first multiplied by the clip coefficient
- * min(1, max_norm / (sqrt(*norm_squared) / s + 1e-6)) / s, one factor rounded to fp32; bias
- * corrections count place->update - scaler->skipped updates. Nothing changes when *norm_squared is
- * not finite. Elements outside all segments are padding. */
+/* One optimizer step over a flat buffer, with the rules and defaults of torch.optim. With s the
+ * scaler's scale (1 without a scaler), the gradient is first multiplied by the clip coefficient
+ * min(1, max_norm / (sqrt(*norm_squared) / s + 1e-6)) / s, one factor rounded to fp32. Bias
+ * corrections count params->update - scaler->skipped updates. If *norm_squared is not finite,
+ * nothing changes. Elements outside all segments are padding. */
 struct update {
     enum update_rule rule;
     int64_t count;
-    float *weights; /* fp32 master */
+    float *weights; /* fp32 master weights */
     const float *gradient;
-    float *moment1; /* momentum buffer or exp_avg; NULL: the rule has none, place->momentum is 0 */
-    float *moment2; /* exp_avg_sq or square_avg; NULL where the rule has none */
+    float *moment1; /* momentum buffer or exp_avg; NULL: the rule has none, params->momentum is 0 */
+    float *moment2; /* exp_avg_sq or square_avg; NULL if the rule has none */
     float *average; /* EMA of the weights, or NULL */
-    void *copy;     /* compute copy, or NULL when weights are used as they are */
+    void *copy;     /* copy in the compute type, or NULL if the fp32 weights are used directly */
     enum data_type copy_type;
-    const struct update_segment *segments; /* host memory, must live until the stream has run */
+    const struct update_segment
+        *segments; /* host memory, valid until the stream has executed the update */
     int segment_count;
-    const struct step_params *params; /* device: update, rate, beta1, momentum are read */
+    const struct step_params *params; /* device memory; update, rate, beta1 and momentum are read */
     double beta2, epsilon, alpha, average_decay;
     bool nesterov;
-    const double *norm_squared;       /* device, of the gradient as it is; NULL: taken as finite */
-    double max_norm;                  /* 0: no clipping; else norm_squared is there */
+    const double *norm_squared;       /* device: of the scaled gradient; NULL: assumed finite */
+    double max_norm;                  /* 0: no clipping; otherwise norm_squared is required */
     const struct loss_scaler *scaler; /* device, or NULL */
-    /* The next buffer of the same step, or NULL: one call updates them all. Of the first one's
-     * fields only the tensors' addresses, `count` and the segments may differ. */
+    /* Next buffer of the same step, or NULL: one call updates the whole list. Only tensors, `count`
+     * and segments may differ from the first buffer. */
     const struct update *next;
 };
 
-/* How one sample's pixels are made (by src/data/augment.c). Every stage after the resize moves
- * whole pixels, so an output pixel is followed back to one pixel of the resized image, stage by
- * stage; a stage that leads outside the image gives 0: erased rectangle -> 0;  translate: (x -
- * translate_x, y - translate_y); rotate: ((m0 x + m1 y + m2) >> 16, (m3 x + m4 y + m5) >> 16);
+/* How one sample's pixels are produced (filled in by src/data/augment.c). Every stage after the
+ * resize moves whole pixels, so each output pixel is traced back to one pixel of the resized image,
+ * stage by stage. A stage that leads outside the image yields 0: erased rectangle -> 0;  translate:
+ * (x - translate_x, y - translate_y); rotate: ((m0 x + m1 y + m2) >> 16, (m3 x + m4 y + m5) >> 16);
  * flip: width - 1 - x; crop with padding: (x + shift_x, y + shift_y). */
 struct pixel_plan {
     int16_t shift_x, shift_y;
     bool flip, rotate;
-    int32_t matrix[6]; /* 16.16 fixed point, as PIL's nearest affine; looked at when rotate */
+    int32_t matrix[6]; /* 16.16 fixed point, as in PIL's nearest affine; read if rotate */
     int16_t translate_x, translate_y;
     int16_t erase_x, erase_y, erase_width, erase_height; /* width 0: nothing is erased */
 };
 
-/* uint8 images [batch, channels, source_height, source_width] to [batch, channels, height, width]
- * type: resize (bilinear with antialiasing, bit for bit PIL's up to version 12; 13 turns the passes
- * round where an image gets much less high than wide), crop with zero padding (`shift`), flip,
- * rotation (nearest, zero outside), translation (nearest, zero outside), / 255, erase (zero),
- * (v - mean) / std. */
+/* Convert uint8 images [batch, channels, source_height, source_width] to [batch, channels, height,
+ * width] type: resize (bilinear with antialiasing, bit-identical to PIL up to version 12; version
+ * 13 swaps the two passes if an image is reduced much more in height than in width), crop with zero
+ * padding (`shift`), flip, rotation (nearest, zero outside), translation (nearest, zero outside), /
+ * 255, erase (zero), (v - mean) / std. */
 struct image_transform {
     enum data_type type;
     int64_t batch, channels, source_height, source_width, height, width;
@@ -473,36 +475,36 @@ struct image_transform {
     const struct pixel_plan *plans; /* [batch], or NULL: only resize and normalise */
     const float *mean, *std;        /* [channels], host memory */
     void *images;
-    uint8_t *scratch; /* device, image_transform_scratch(...) bytes; may be NULL when that is 0 */
+    uint8_t *scratch; /* device, image_transform_scratch(...) bytes; may be NULL if that is 0 */
 };
 
-/* Workspace of image_transform: 0 when no resize is needed. */
+/* Return the bytes of scratch memory that image_transform needs: 0 without a resize. */
 size_t image_transform_scratch(const struct image_transform *transform);
 
-/* How two neighbours of a batch are mixed (by src/data/augment.c). */
+/* How two neighbours in a batch are mixed (filled in by src/data/augment.c). */
 struct mix_plan {
-    float share;                 /* of a sample's own target; the rest is its partner's */
-    bool cut;                    /* the two exchange a rectangle; else their pixels are blended */
-    int16_t x, y, width, height; /* of the rectangle, within the image; it may be empty */
+    float share; /* weight of the sample's own target; the partner has the rest */
+    bool cut;    /* CutMix: the samples exchange a rectangle; otherwise Mixup blends their pixels */
+    int16_t x, y, width, height; /* the rectangle, inside the image; may be empty */
 };
 
-/* Mixup (Zhang et al. 2018) and CutMix (Yun et al. 2019) of samples 2k and 2k + 1, in place, with
- * plans[k]: images become share * own + (1 - share) * partner's (in fp32, then rounded), or
- * exchange a rectangle; targets[b, c] = (1 - smoothing) * (share * [c is b's label] + (1 - share) *
- * [c is its partner's]) + smoothing / classes. The last sample of an odd batch is its own partner:
- * only its target is made. A label that is no class: as in cross_entropy, on a GPU by NaN in the
- * targets. */
+/* Mixup (Zhang et al. 2018) and CutMix (Yun et al. 2019) of samples 2k and 2k + 1 with plans[k], in
+ * place. An image becomes share * image + (1 - share) * partner's image (in fp32, then rounded), or
+ * both exchange a rectangle. targets[b, c] = (1 - smoothing) * (share * [c is b's label] + (1 -
+ * share) * [c is its partner's label]) + smoothing / classes. The last sample of an odd batch has
+ * no partner: only its target is written. Labels outside 0..classes-1: as in cross_entropy, with
+ * NaN targets on a GPU. */
 struct images_mix {
     enum data_type type;
     int64_t batch, channels, height, width, classes;
     float smoothing;
-    const struct mix_plan *plans; /* [(batch + 1) / 2]; the last of an odd batch is not looked at */
+    const struct mix_plan *plans; /* [(batch + 1) / 2]; of an odd batch the last one is not read */
     const int32_t *labels;        /* [batch] */
     void *images;                 /* [batch, channels, height, width] type */
     float *targets;               /* [batch, classes] */
 };
 
-/* Where values that are not finite begin: the lowest index, or -1. */
+/* Find the first value that is not finite: the lowest index, or -1. */
 struct nonfinite {
     enum data_type type;
     int64_t count;
@@ -516,95 +518,99 @@ struct event;
 struct graph;
 
 struct device_limits {
-    int threads;           /* CPU: threads of the pool */
+    int threads;           /* CPU: size of the thread pool */
     char name[128];        /* "AMD EPYC 9354, AVX2, 2 threads" */
-    char instructions[16]; /* "avx2": devices with the same ones give the same bits */
-    char identity[48];     /* which device of the world this is, or "" (CPUs) */
-    size_t memory_bytes;   /* of its own; 0: it has the host's */
-    bool multiplies_bf16, multiplies_fp16; /* in hardware */
-    double peak_flops[3];                  /* by data_type, nominal or measured once; 0: unknown */
+    char instructions[16]; /* "avx2": devices with equal names give identical bits */
+    char identity[48];     /* globally unique name of the device, or "" (CPU) */
+    size_t memory_bytes;   /* dedicated memory; 0: the device uses the host's */
+    bool multiplies_bf16, multiplies_fp16; /* supported in hardware */
+    double peak_flops[3]; /* indexed by data_type, nominal or measured once; 0: unknown */
 };
 
-/* What is installed, and how devices of a node reach each other. */
+/* Installed software, and how the devices of a node are connected. */
 struct device_survey {
     char software[128]; /* "driver for CUDA 13.0, CUDA 12.8, NCCL 2.28.9" */
-    int visible;        /* devices of the node that this process sees */
-    int unreached;      /* of them, those that this one has no direct access to */
+    int visible;        /* devices of the node that are visible to this process */
+    int unreached;      /* those of them that this device cannot access directly */
 };
 
 struct device_backend {
     const char *name; /* "cpu" */
-    /* `number`: which device of the node; threads: CPU only, 0 = all that this process may use. */
+    /* `number`: index of the device in the node. threads: CPU only, 0 = all processors available to
+     * this process. */
     struct device *(*open)(int number, int threads, struct error *error);
     void (*close)(struct device *device);
     void (*limits)(struct device *device, struct device_limits *limits);
-    /* NULL: there is nothing to tell. */
+    /* NULL if the backend has nothing to report. */
     void (*survey)(struct device *device, struct device_survey *survey);
-    /* Fills in what the device itself can measure (core/sensors.h), now: seconds of clock_now. May
-     * take long; called by one thread at a time, beside the operations. NULL: nothing (the host's
-     * sensors are read whatever computes). */
+    /* Fill in what the device itself can measure (core/sensors.h); now: seconds of clock_now. May
+     * be slow; called by one thread at a time, concurrently with operations. NULL: no device
+     * sensors (the host's are read in any case). */
     void (*sensors)(struct device *device, double now, struct sensor_reading *reading);
-    /* Can attention over so many tokens in heads of this width be computed? */
+    /* Return true if attention over this many tokens with heads of this width is supported. */
     bool (*attention_fits)(struct device *device, int64_t tokens, int64_t head_dim);
 
-    /* Bytes of workspace that a convolution of this shape needs, forward and backward. */
+    /* Return the bytes of workspace that a convolution of this shape needs, forward and backward.
+     */
     size_t (*convolution_workspace)(struct device *device, enum data_type type,
                                     const struct convolution_shape *shape);
 
-    /* Device memory and pinned host memory; NULL and an error when there is too little. */
+    /* Device memory and pinned host memory; NULL and an error if memory is short. */
     void *(*allocate)(struct device *device, size_t bytes, struct error *error);
     void (*release)(struct device *device, void *memory);
     void *(*allocate_pinned)(struct device *device, size_t bytes, struct error *error);
     void (*release_pinned)(struct device *device, void *memory);
-    /* Bytes of the device's own memory that are free; NULL: it has the host's. */
+    /* Free bytes of dedicated device memory; NULL: the device uses the host's. */
     size_t (*memory_free)(struct device *device);
 
-    /* The largest workspace that any operation with at most these sizes needs; given once, before
-     * the first operation, as `bytes` of device memory from the arena. */
+    /* The largest workspace that any operation needs. Set once before the first operation, to
+     * device memory from the arena. */
     size_t (*workspace_bytes)(struct device *device);
     void (*workspace_set)(struct device *device, void *memory, size_t bytes);
 
-    /* How matrix products are made, and convolutions, before the first one; NULL where there is no
-     * choice. tf32: fp32 operands may be rounded to TF32's 10 bits. cache: the folder where the
-     * fastest algorithms are remembered (choices.h), "" for nowhere. */
+    /* Set how matrix products and convolutions are computed; called before the first one. NULL if
+     * there is no choice. tf32: fp32 operands may be rounded to TF32's 10 bits. cache: folder in
+     * which the fastest algorithms are stored (choices.h), "" for none. */
     void (*products_set)(struct device *device, bool tf32, const char *cache);
 
     /* The algorithms of matrix products that this device has chosen by measurement (choices.h), as
-     * text; other ranks, and a resumed run, adopt them to get the same bits. All NULL where nothing
-     * is chosen. choices_adopt returns true if an algorithm in use changed: what was recorded
-     * before still has the old one. */
-    char *(*choices_export)(struct device *device); /* the caller frees it; "": none */
-    bool (*choices_are_new)(struct device *device); /* some were made since the last adoption */
+     * text. Other ranks and resumed runs adopt them to get identical bits. All NULL if the backend
+     * does not choose. choices_adopt returns true if an algorithm in use changed: graphs captured
+     * before still use the old one. */
+    char *(*choices_export)(struct device *device); /* the caller frees it; "" if empty */
+    bool (*choices_are_new)(
+        struct device *device); /* true if choices were made since the last adoption */
     bool (*choices_adopt)(struct device *device, const char *choices);
 
     struct stream *(*stream_open)(struct device *device);
     void (*stream_close)(struct stream *stream);
     void (*stream_wait)(struct stream *stream, struct event *event);
-    void (*stream_synchronize)(struct stream *stream); /* the host waits */
+    void (*stream_synchronize)(struct stream *stream); /* blocks the host */
     struct event *(*event_open)(struct device *device);
     void (*event_close)(struct event *event);
     void (*event_record)(struct event *event, struct stream *stream);
-    void (*event_synchronize)(struct event *event); /* the host waits */
+    void (*event_synchronize)(struct event *event); /* blocks the host */
     bool (*event_done)(struct event *event);
 
-    /* Recorded steps; all NULL where there are none. What is put on the stream between begin and
-     * end, and on streams that wait for its events and that it waits for, is not run but recorded;
-     * run puts all of it on the stream. Addresses and numbers of the host are as they were when it
-     * was recorded; what lies in memory is read when it runs. */
+    /* Graphs, as in CUDA; all NULL if not supported. Work put on the stream between begin and end,
+     * and on streams joined to it by events, is captured instead of executed; run launches all of
+     * it on the stream. Host addresses and values are fixed at capture; memory contents are read at
+     * execution. */
     void (*graph_begin)(struct stream *stream);
     struct graph *(*graph_end)(struct stream *stream);
     void (*graph_run)(struct graph *graph, struct stream *stream);
     void (*graph_close)(struct graph *graph);
 
-    /* Marks for a profiler's timeline, nested; NULL where there is none. */
+    /* Nested ranges on a profiler's timeline; NULL if not supported. */
     void (*range_begin)(const char *name);
     void (*range_end)(void);
 
-    /* Starts and stops what a profiler records that waits for it; NULL where there is none. */
+    /* Start and stop a profiler that waits for this call (cudaProfilerStart); NULL if not
+     * supported. */
     void (*capture)(bool on);
 
-    /* From here on operations only (profile.c counts on it).
-     * copy: any direction between device, pinned and plain memory. */
+    /* From here on only operations follow (profile.c relies on it).
+     * copy: any direction between device, pinned and pageable memory. */
     void (*copy)(struct stream *stream, void *to, const void *from, size_t bytes);
     void (*zero)(struct stream *stream, void *memory, size_t bytes);
     void (*convert)(struct stream *stream, enum data_type to_type, void *to,
@@ -636,12 +642,13 @@ struct device_backend {
     void (*cross_entropy)(struct stream *stream, const struct cross_entropy *args);
     void (*squared_error)(struct stream *stream, const struct squared_error *args);
     void (*update)(struct stream *stream, const struct update *args);
-    /* After all updates of a step. Where *norm_squared is not finite the scale is halved (not below
-     * LOSS_SCALE_LEAST), good_steps 0, skipped one more; else good_steps is one more, and at
-     * LOSS_SCALER_GOOD_STEPS the scale is doubled (not above LOSS_SCALE_MOST) and good_steps 0. */
+    /* Called after all updates of a step. If *norm_squared is not finite, the scale is halved (not
+     * below LOSS_SCALE_LEAST), good_steps is reset and skipped incremented. Otherwise good_steps is
+     * incremented, and at LOSS_SCALER_GOOD_STEPS it is reset and the scale doubled (not above
+     * LOSS_SCALE_MOST). */
     void (*scaler_update)(struct stream *stream, struct loss_scaler *scaler,
                           const double *norm_squared);
-    /* Adds to *sum (device). */
+    /* Add to *sum in device memory. */
     void (*sum_squares)(struct stream *stream, const float *values, int64_t count, double *sum);
     void (*nonfinite)(struct stream *stream, const struct nonfinite *args);
     void (*image_transform)(struct stream *stream, const struct image_transform *args);
@@ -654,8 +661,8 @@ struct device {
 
 extern const struct device_backend device_cpu;
 
-/* The backend of that name, "cpu" or "cuda" (whose module is opened); NULL and an error that says
- * what is missing. */
+/* Return the backend named "cpu" or "cuda" (whose module is opened), or NULL and an error that
+ * names what is missing. */
 const struct device_backend *device_find(const char *name, struct error *error);
 
 #endif

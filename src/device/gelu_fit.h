@@ -1,12 +1,11 @@
-/* Minimax fits of our own for GELU, written once for the vectors of the CPU and the threads of a
- * GPU, so that both give the same to some ulp. Each declares the numerator `p` and denominator `q`
- * of a function of x = sqrt(t), 1/2 + x p / q, for numbers of any kind that can be multiplied and
- * added. */
+/* Minimax fits for GELU, written once for the vectors of the CPU and the threads of a GPU; both
+ * agree to a few ulp. Each macro declares the numerator `p` and denominator `q` of the function 1/2
+ * + x p / q of x = sqrt(t), for any type with multiplication and addition. */
 #ifndef VITTRAIN_DEVICE_GELU_FIT_H
 #define VITTRAIN_DEVICE_GELU_FIT_H
 
-/* The standard normal distribution's cumulative function Phi, to 1.7e-7 absolute for |x| <=
- * NORMAL_FIT_END, beyond which it is 0 or 1 to that accuracy. */
+/* Standard normal cumulative distribution function Phi, absolute error 1.7e-7 for |x| <=
+ * NORMAL_FIT_END; beyond that it is 0 or 1 to that accuracy. */
 #define NORMAL_FIT_END 5.3f
 #define NORMAL_FIT(number, t, p, q)                                                                \
     number p = t * 1.21139461e-10f - 2.25143168e-8f;                                               \
@@ -20,7 +19,7 @@
     q = q * t + 2.51045403e-1f;                                                                    \
     q = q * t + 1.0f
 
-/* The derivative of x Phi(x), to 2e-7 absolute for |x| <= GELU_SLOPE_FIT_END. */
+/* Derivative of x Phi(x), absolute error 2e-7 for |x| <= GELU_SLOPE_FIT_END. */
 #define GELU_SLOPE_FIT_END 6.0f
 #define GELU_SLOPE_FIT(number, t, p, q)                                                            \
     number p = t * -1.53916896e-11f + 2.79184839e-9f;                                              \

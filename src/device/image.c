@@ -1,13 +1,13 @@
-/* The weights of a resize on the host, as Pillow's (src/libImaging/Resample.c). And the scratch of
- * image_transform, the same for all backends: what a run takes from its arena does
- * not depend on which one it opens. */
+/* Weights of a resize, computed on the host as in Pillow (src/libImaging/Resample.c), and the
+ * scratch layout of image_transform. The layout is the same for all backends, so the memory plan
+ * does not depend on the backend. */
 #include "device/image.h"
 
 #include <math.h>
 
 #include "device/kernels.h"
 
-enum { SLOTS = 64 /* samples that are resized at a time */ };
+enum { SLOTS = 64 /* samples resized at a time */ };
 
 static size_t align(size_t bytes)
 {
@@ -46,15 +46,15 @@ size_t resize_axis_numbers(const struct resize_span *span, int64_t count)
     return (size_t)(count * (2 + taps_of(span_support(span))));
 }
 
-/* The triangle around `center`, as wide as `reach`, at the middle of input `i`. */
+/* Triangle filter around `center` with half-width `reach`, evaluated at the centre of input `i`. */
 static double triangle(double center, double reach, int64_t i)
 {
     double distance = fabs(((double)i - center + 0.5) * (1 / reach));
     return distance < 1 ? 1 - distance : 0;
 }
 
-/* The weights of one output pixel; they add up to 1. Wider than one input where the image becomes
- * smaller: antialiasing. */
+/* Compute the weights of one output pixel; their sum is 1. If the image shrinks, the filter covers
+ * more than one input (antialiasing). */
 static void axis_weigh(struct resize_axis *axis, const struct resize_span *span, int64_t at,
                        int64_t output)
 {

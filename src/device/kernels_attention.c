@@ -1,6 +1,6 @@
-/* Attention of one head of one sample. Everything is done in fp32 for some queries at a time: their
- * scores against all tokens fit into the second-level cache, and the tokens x tokens matrix never
- * exists. All products are one kernel that holds a tile of the result in registers. */
+/* Attention of one head of one sample in fp32. Queries are processed in blocks whose scores against
+ * all tokens fit into the L2 cache; the tokens x tokens matrix is never stored. All matrix products
+ * use one kernel that holds a tile of the result in registers. */
 #include <math.h>
 
 #include "device/kernels.h"
@@ -8,7 +8,8 @@
 
 extern const struct random_kernels KERNEL(random_kernels);
 
-/* The sums of a tile, a row of b and one factor must fit into the registers: 32, or 16. */
+/* A tile of accumulators, a row of b and one broadcast factor must fit into the 32 or 16 registers.
+ */
 #if defined(__AVX512F__) || defined(__aarch64__)
 #define TILE_ROWS 6
 #define TILE_VECTORS 4
@@ -26,11 +27,11 @@ extern const struct random_kernels KERNEL(random_kernels);
 #define UNROLL _Pragma("GCC unroll 8")
 #endif
 
-/* Whole tiles of 4 and of 6 rows; fewer where a row of scores is long. */
+/* Multiples of tiles of 4 and of 6 rows; smaller if a row of scores is long. */
 enum { QUERIES_AT_A_TIME = 72, QUERIES_OF_MANY_TOKENS = 24, MANY_TOKENS = 1100 };
 
-/* c [rows, columns] = or += a . b, with a(r, k) at a[r * a_row + k * a_inner], b [inner, columns]
- * and c by rows. columns is a multiple of VECTOR_WIDTH. */
+/* c [rows, columns] = or += a . b, with a(r, k) at a[r * a_row + k * a_inner], and row-major b
+ * [inner, columns] and c. columns is a multiple of VECTOR_WIDTH. */
 struct small_product {
     int64_t rows, inner, columns;
     const float *a;
@@ -75,7 +76,7 @@ KERNEL_INLINE void tile(const struct small_product *product, int64_t row, int64_
             vector_store(c + r * product->c_row + v * VECTOR_WIDTH, sum[r][v]);
 }
 
-/* The tiles of some columns: whole ones, then the rows that are left. */
+/* All tiles of a block of columns: full tiles, then the remaining rows. */
 KERNEL_INLINE void tile_column(const struct small_product *product, int64_t column,
                                const int vectors)
 {
@@ -122,13 +123,13 @@ static int64_t round_up(int64_t count, int64_t multiple)
     return (count + multiple - 1) / multiple * multiple;
 }
 
-/* How the numbers of a head lie in fp32: rows of q, k, v and of what is made of them, `width`
- * apart; rows of scores, `scores` apart; rows of masks, `mask` apart, as device.h says. */
+/* Layout of a head's fp32 copies. Distances between rows: `width` for q, k, v and their products,
+ * `scores` for scores, `mask` for masks (device.h). */
 struct layout {
     int64_t width, scores, mask, queries;
 };
 
-/* Queries are cut into even parts. */
+/* Queries are split into equal blocks. */
 static struct layout layout_of(const struct attention_head *head)
 {
     const int64_t most = head->tokens > MANY_TOKENS ? QUERIES_OF_MANY_TOKENS : QUERIES_AT_A_TIME;
@@ -141,7 +142,7 @@ static struct layout layout_of(const struct attention_head *head)
                            .queries = round_up(even, TILE_ROWS)};
 }
 
-/* A row of head_dim elements to fp32 times `scale`, padded with zeros to whole vectors. */
+/* Convert a row of `count` elements to fp32, times `scale`, padded with zeros to whole vectors. */
 KERNEL_INLINE void pack_row(enum data_type type, const void *from, int64_t count, float scale,
                             float *row)
 {
@@ -153,7 +154,7 @@ KERNEL_INLINE void pack_row(enum data_type type, const void *from, int64_t count
         vector_store(row + d, typed_load_part(type, from, d, count - d) * scale);
 }
 
-/* Rows of a head lie far apart, where the hardware does not look ahead: we do. */
+/* The rows of a head are far apart in memory, which defeats the hardware prefetcher. */
 KERNEL_INLINE void fetch_row(const char *row, int64_t bytes)
 {
     enum { CACHE_LINE = 64 };
@@ -162,7 +163,7 @@ KERNEL_INLINE void fetch_row(const char *row, int64_t bytes)
         __builtin_prefetch(row + i);
 }
 
-/* [count, head_dim] rows to fp32 times `scale`. */
+/* Convert [count, head_dim] rows to fp32, times `scale`. */
 static void pack(const struct attention_head *head, const void *first, int64_t stride,
                  int64_t count, float scale, float *packed)
 {
@@ -195,7 +196,7 @@ KERNEL_INLINE void unpack_row(enum data_type type, const float *row, int64_t cou
         typed_store_part(type, to, d, vector_load(row + d) * scale, count - d);
 }
 
-/* Rows of fp32 times `scale`, or each times its own of `scales`, to where they belong. */
+/* Convert fp32 rows back, times `scale` or, per row, times `scales`. */
 static void unpack(const struct attention_head *head, const float *packed, float scale,
                    const float *scales, int64_t count, void *first, int64_t stride)
 {
@@ -220,11 +221,11 @@ typedef float vector_four __attribute__((vector_size(16)));
 #ifdef __clang__
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-typedef int32_t vector_four_places __attribute__((vector_size(16)));
-#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vector_four_places){__VA_ARGS__})
+typedef int32_t vector_four_index __attribute__((vector_size(16)));
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vector_four_index){__VA_ARGS__})
 #endif
 
-/* Four rows of four, `from_row` apart, to four rows `to_row` apart. */
+/* Transpose 4 x 4 elements; from_row and to_row are the row strides. */
 KERNEL_INLINE void transpose_four(const float *from, int64_t from_row, float *to, int64_t to_row)
 {
     vector_four row[4], pair[4];
@@ -243,7 +244,7 @@ KERNEL_INLINE void transpose_four(const float *from, int64_t from_row, float *to
         memcpy(to + r * to_row, &row[r], sizeof row[r]);
 }
 
-/* Packed rows of all tokens to [width, scores], columns padded with zeros. */
+/* Transpose the packed rows of all tokens to [width, scores], with zeros in the padding. */
 static void transpose(const struct attention_head *head, const float *packed, float *transposed)
 {
     const struct layout layout = layout_of(head);
@@ -260,7 +261,7 @@ static void transpose(const struct attention_head *head, const float *packed, fl
     }
 }
 
-/* scores [count, tokens] = rows . transposed; columns up to a whole vector are written. */
+/* scores [count, tokens] = rows . transposed; whole vectors of columns are written. */
 static void scores_make(const struct attention_head *head, const float *rows, int64_t count,
                         const float *transposed, float *scores)
 {
@@ -315,7 +316,7 @@ static void scores_gather(const struct attention_head *head, const float *scores
                                      .accumulate = accumulate});
 }
 
-/* Makes the mask of queries first .. first + count; NULL without dropout. */
+/* Compute the mask of queries first .. first + count; NULL without dropout. */
 static const float *mask_make(const struct attention_head *head, int64_t first, int64_t count,
                               float *memory)
 {
@@ -328,8 +329,8 @@ static const float *mask_make(const struct attention_head *head, int64_t first, 
     return memory;
 }
 
-/* A row of scores becomes exp(score - maximum), masked where there is a mask. Returns the sum
- * before the mask, and the maximum. Columns beyond the tokens become 0. */
+/* Replace a row of scores by exp(score - maximum), times the mask if there is one. Return the sum
+ * before masking; *maximum is set. Padding columns become 0. */
 static float exponentials(const struct attention_head *head, float *row, const float *mask,
                           float *maximum)
 {
@@ -367,24 +368,24 @@ static int64_t attention_memory(const struct attention_head *head, bool backward
     return tensor + transposed + 2 * rows + scores + mask;
 }
 
-/* The next `count` elements of the workspace. */
-static float *take(float **memory, int64_t count)
+/* Return the next `count` elements of the workspace. */
+static float *memory_next(float **memory, int64_t count)
 {
-    float *taken = *memory;
+    float *first = *memory;
 
     *memory += count;
-    return taken;
+    return first;
 }
 
 static void forward(const struct attention_head *head)
 {
     const struct layout layout = layout_of(head);
     float *memory = head->memory;
-    float *v = take(&memory, head->tokens * layout.width);
-    float *k_transposed = take(&memory, layout.width * layout.scores);
-    float *q = take(&memory, layout.queries * layout.width);
-    float *out = take(&memory, layout.queries * layout.width);
-    float *scores = take(&memory, layout.queries * layout.scores);
+    float *v = memory_next(&memory, head->tokens * layout.width);
+    float *k_transposed = memory_next(&memory, layout.width * layout.scores);
+    float *q = memory_next(&memory, layout.queries * layout.width);
+    float *out = memory_next(&memory, layout.queries * layout.width);
+    float *scores = memory_next(&memory, layout.queries * layout.scores);
 
     pack(head, head->k, head->stride, head->tokens, 1, v);
     transpose(head, v, k_transposed);
@@ -412,8 +413,8 @@ static void forward(const struct attention_head *head)
     }
 }
 
-/* From a row of scores and of d(loss)/d(masked probability) to masked probabilities in `scores` and
- * d(loss)/d(score) in `slopes`. */
+/* Given a row of scores and of d(loss)/d(masked probability), compute the masked probabilities in
+ * `scores` and d(loss)/d(score) in `slopes`. */
 static void softmax_backward(const struct attention_head *head, float lse, const float *mask,
                              float *scores, float *slopes)
 {
@@ -426,7 +427,7 @@ static void softmax_backward(const struct attention_head *head, float lse, const
     for (int64_t t = 0; t < end; t += VECTOR_WIDTH) {
         const vector_float p = vector_exp(vector_load(scores + t) - lse);
         vector_store(scores + t, p);
-        sum += p * vector_load(slopes + t); /* 0 in the columns beyond the tokens */
+        sum += p * vector_load(slopes + t); /* slopes are 0 in the padding */
     }
     const float mean = vector_sum(sum);
     for (int64_t t = 0; t < end; t += VECTOR_WIDTH)
@@ -436,10 +437,10 @@ static void softmax_backward(const struct attention_head *head, float lse, const
             scores[t] *= mask[t];
 }
 
-/* The fp32 copies of a head in the backward pass. */
+/* fp32 copies of a head in the backward pass. */
 struct backward_memory {
-    float *k, *k_transposed, *v_transposed, *dk, *dv; /* of all tokens */
-    float *q, *dout, *dq, *scores, *slopes, *mask;    /* of some queries */
+    float *k, *k_transposed, *v_transposed, *dk, *dv; /* all tokens */
+    float *q, *dout, *dq, *scores, *slopes, *mask;    /* a block of queries */
 };
 
 static struct backward_memory backward_memory(const struct attention_head *head)
@@ -451,16 +452,16 @@ static struct backward_memory backward_memory(const struct attention_head *head)
     const int64_t scores = layout.queries * layout.scores;
     float *memory = head->memory;
 
-    struct backward_memory parts = {.k = take(&memory, tensor)};
-    parts.k_transposed = take(&memory, transposed);
-    parts.v_transposed = take(&memory, transposed);
-    parts.dk = take(&memory, tensor);
-    parts.dv = take(&memory, tensor);
-    parts.q = take(&memory, rows);
-    parts.dout = take(&memory, rows);
-    parts.dq = take(&memory, rows);
-    parts.scores = take(&memory, scores);
-    parts.slopes = take(&memory, scores);
+    struct backward_memory parts = {.k = memory_next(&memory, tensor)};
+    parts.k_transposed = memory_next(&memory, transposed);
+    parts.v_transposed = memory_next(&memory, transposed);
+    parts.dk = memory_next(&memory, tensor);
+    parts.dv = memory_next(&memory, tensor);
+    parts.q = memory_next(&memory, rows);
+    parts.dout = memory_next(&memory, rows);
+    parts.dq = memory_next(&memory, rows);
+    parts.scores = memory_next(&memory, scores);
+    parts.slopes = memory_next(&memory, scores);
     parts.mask = memory;
     return parts;
 }

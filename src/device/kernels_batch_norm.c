@@ -1,13 +1,12 @@
-/* Batch normalisation of some rows. All passes are bound by memory: each reads its rows once, from
- * the first column to the last, a few rows at a time. Sums over rows are fp32 for a block of rows
- * only, of values near 0 (of x, its difference to the block's first row), and are then added up in
- * double. */
+/* Batch normalisation of a range of rows. All passes are memory-bound: each reads its rows once, a
+ * few rows at a time. Sums over a block of rows are accumulated in fp32 from values near 0 (x minus
+ * the block's first row) and then added in double. */
 #include "device/kernels.h"
 #include "device/vector.h"
 
 enum { BLOCK_ROWS = 64, ROWS_AT_A_TIME = 4 };
 
-/* sums += those of `rows` rows of x - shift, and of their squares; buffer: shift, sums, squares. */
+/* Add x - shift and its square for `rows` rows; buffer: shift, sums, squares. */
 KERNEL_INLINE void sums_rows(enum data_type type, const void *x, int64_t row, int rows,
                              int64_t channels, float *buffer)
 {
@@ -28,7 +27,7 @@ KERNEL_INLINE void sums_rows(enum data_type type, const void *x, int64_t row, in
     }
 }
 
-/* What a block's shifted sums say about x itself. */
+/* Convert a block's shifted sums to sums of x and x^2. */
 static void sums_add(int64_t channels, int64_t rows, const float *buffer, double *sums)
 {
     const float *shifted = buffer + channels, *squares = shifted + channels;
@@ -68,7 +67,7 @@ static void sums(const struct batch_norm_sums *args, int64_t begin, int64_t end,
     TYPED_CALL(sums_typed, args->type, args, begin, end, sums, buffer);
 }
 
-/* y before residual and relu. Forward and backward pass call this, so that both round alike. */
+/* y before residual and ReLU. Shared by forward and backward, so that both round identically. */
 KERNEL_INLINE vector_float normalise(vector_float x, vector_float mean, vector_float factor,
                                      vector_float beta)
 {
@@ -91,7 +90,7 @@ KERNEL_INLINE void forward_rows(enum data_type type, bool residual, bool relu,
             if (residual)
                 y += typed_load_row(type, args->residual, at, end);
             if (relu)
-                y = vector_max(vector_all(0), y); /* in this order NaN gets through */
+                y = vector_max(vector_all(0), y); /* operand order preserves NaN */
             typed_store_row(type, args->y, at, end, y);
         }
     }
@@ -130,7 +129,7 @@ static void forward(const struct batch_norm_forward *args,
     TYPED_CALL(forward_typed, args->type, args, channels, begin, end);
 }
 
-/* How the relu's mask is found. */
+/* Source of the ReLU's mask. */
 enum relu_mask { MASK_NONE, MASK_READ, MASK_COMPUTED };
 
 /* buffer: sums of dy, of dy * (x - mean). */
@@ -194,7 +193,7 @@ KERNEL_INLINE void gradient_variant(enum data_type type, enum relu_mask mask, bo
     }
 }
 
-/* `mask` is a constant to the compiler. */
+/* `mask` is a compile-time constant. */
 KERNEL_INLINE void gradient_masked(enum data_type type, enum relu_mask mask,
                                    const struct batch_norm_backward_sums *args,
                                    const struct batch_norm_channels *channels, int64_t begin,
@@ -245,7 +244,7 @@ KERNEL_INLINE void backward_rows(enum data_type type, const struct batch_norm_ba
     }
 }
 
-/* With the running statistics x has no part in it. */
+/* With running statistics dx does not depend on x. */
 KERNEL_INLINE void scale_row(enum data_type type, const struct batch_norm_backward *args,
                              const float *factor, int64_t row)
 {

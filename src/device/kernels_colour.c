@@ -1,10 +1,10 @@
-/* Colours of planes of bytes, bit for bit as Pillow has them (src/libImaging: Convert.c, Blend.c,
- * Filter.c), whatever the instruction set: products that are added to are rounded first, by way of
- * double, so that no compiler makes one fused operation of the two. */
+/* Colour operations on planes of bytes, bit-identical to Pillow (src/libImaging: Convert.c,
+ * Blend.c, Filter.c) on every instruction set: products are rounded via double before they are
+ * added, so that no compiler fuses multiplication and addition. */
 #include "device/kernels.h"
 #include "device/vector.h"
 
-/* L of RGB: ITU-R 601, in 1 / 65536. */
+/* RGB to luminance: ITU-R 601 in units of 1 / 65536. */
 static void grey(int64_t plane, const uint8_t *planes, uint8_t *levels)
 {
     const uint8_t *red = planes, *green = red + plane, *blue = green + plane;
@@ -36,7 +36,7 @@ KERNEL_INLINE int32_t least(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
-/* 0..255: the hue of a pixel that is not grey. */
+/* Return the hue, 0..255, of a pixel that is not grey. */
 KERNEL_INLINE int32_t hue_of(int32_t red, int32_t green, int32_t blue, int32_t most, float range)
 {
     float from_red = (float)(most - red) / range, from_green = (float)(most - green) / range;
@@ -49,14 +49,14 @@ KERNEL_INLINE int32_t hue_of(int32_t red, int32_t green, int32_t blue, int32_t m
     return (int32_t)((double)hue * 255.0);
 }
 
-/* A level that the sixth's other two colours have: `value` less a part of it. */
+/* Return `value` reduced by the fraction `part`. */
 KERNEL_INLINE int32_t level_less(int32_t value, double part)
 {
     return (int32_t)((double)value * (1.0 - part) + 0.5);
 }
 
-/* Red, green and blue are the same colour wheel, turned by a third each: what a channel has in a
- * sixth of it, counted from its own. */
+/* HSV to RGB. The three channels use the same wheel, rotated by a third: return a channel's level
+ * in the given sixth, counted from the channel's own hue. */
 KERNEL_INLINE uint8_t wheel(int32_t sixth, int32_t value, int32_t low, int32_t falling,
                             int32_t rising)
 {
@@ -94,7 +94,8 @@ static void hue(int64_t plane, uint8_t *planes, uint8_t shift)
     }
 }
 
-/* Weights of 1 around a 5, by 13; the edge stays. Halves do not occur, so integers do. */
+/* 3 x 3 filter with weights 1 around 5, divided by 13; edge pixels are copied. Halves do not occur,
+ * so integer arithmetic is exact. */
 static void smooth(int64_t height, int64_t width, const uint8_t *from, uint8_t *to)
 {
     for (int64_t y = 1; y + 1 < height; y++) {

@@ -1,4 +1,4 @@
-/* Conversion of ranges between fp32 and the other types. */
+/* Conversion between fp32 and the other types. */
 #include "device/kernels.h"
 #include "device/vector.h"
 

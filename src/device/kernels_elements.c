@@ -1,5 +1,5 @@
-/* Kernels that take elements one by one, or add them up: sums of tensors, sums of columns, sums of
- * squares, the search for values that are not finite. */
+/* Elementwise kernels and reductions: sums of tensors, columns and squares, search for non-finite
+ * values. */
 #include "device/kernels.h"
 #include "device/vector.h"
 
@@ -44,10 +44,10 @@ static void relu_backward(enum data_type type, void *dx, const void *x, int64_t 
 KERNEL_INLINE void mix_typed(enum data_type type, void *a, void *b, float share, int64_t count)
 {
     for (int64_t i = 0; i < count; i += VECTOR_WIDTH) {
-        vector_float own = typed_load_row(type, a, i, count);
-        vector_float partner = typed_load_row(type, b, i, count);
-        typed_store_row(type, a, i, count, own * share + partner * (1 - share));
-        typed_store_row(type, b, i, count, partner * share + own * (1 - share));
+        vector_float first = typed_load_row(type, a, i, count);
+        vector_float second = typed_load_row(type, b, i, count);
+        typed_store_row(type, a, i, count, first * share + second * (1 - share));
+        typed_store_row(type, b, i, count, second * share + first * (1 - share));
     }
 }
 
@@ -56,8 +56,8 @@ static void mix(enum data_type type, void *a, void *b, float share, int64_t coun
     TYPED_CALL(mix_typed, type, a, b, share, count);
 }
 
-/* Four vectors of columns at a time stay in registers while the rows go by. Sums are kept over
- * SUM_ROWS rows only, so that rounding grows with the number of blocks and not of rows. */
+/* Four vectors of columns stay in registers while rows are added. Each accumulator covers only
+ * SUM_ROWS rows, so rounding errors grow with the number of blocks, not of rows. */
 enum { SUM_ROWS = 64, SUM_VECTORS = 4 };
 
 KERNEL_INLINE void add_columns_typed(enum data_type type, float *sum, const void *x, int64_t rows,
@@ -92,8 +92,8 @@ static void add_columns(enum data_type type, float *sum, const void *x, int64_t 
     TYPED_CALL(add_columns_typed, type, sum, x, rows, stride, count);
 }
 
-/* In double: a gradient's square may be beyond fp32. Four sums run side by side, because one would
- * wait for itself. */
+/* In double, because a gradient's square may overflow fp32. Four independent sums hide the latency
+ * of the addition. */
 static double sum_squares(const float *values, int64_t count)
 {
     int64_t quarter = count / 4;
@@ -113,8 +113,8 @@ static double sum_squares(const float *values, int64_t count)
     return (sum0 + sum1) + (sum2 + sum3);
 }
 
-/* A value is not finite when all bits of its exponent are set. Whole blocks are looked through
- * first, without branches. */
+/* A value is not finite if all exponent bits are set. Whole blocks are tested first without
+ * branches. */
 enum { FIND_BLOCK = 1024 };
 
 static int64_t find_nonfinite_fp32(const void *values, int64_t count)
@@ -140,7 +140,7 @@ static int64_t find_nonfinite_half(const void *values, int64_t count, uint16_t e
 
     for (int64_t begin = 0; begin < count; begin += FIND_BLOCK) {
         int64_t end = begin + FIND_BLOCK < count ? begin + FIND_BLOCK : count;
-        int16_t largest = 0; /* with its sign, because every instruction set has that maximum */
+        int16_t largest = 0; /* signed, because every instruction set has a signed maximum */
         for (int64_t i = begin; i < end; i++) {
             int16_t masked = (int16_t)(bits[i] & exponent);
             largest = masked > largest ? masked : largest;

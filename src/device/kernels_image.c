@@ -1,9 +1,10 @@
-/* Pixels: both passes of a resize, the way back from a pixel of the output to one of the input, and
- * the table from levels to numbers. */
+/* Image kernels: both passes of a resize, tracing output pixels back to input pixels, and the
+ * lookup from levels to values. */
 #include "device/kernels.h"
 #include "device/vector.h"
 
-/* Pillow's Resample.c: weights in 1 / 2^22, half of that added for rounding, cut to 0..255. */
+/* As in Pillow's Resample.c: weights in units of 1 / 2^22, rounded to nearest, clamped to 0..255.
+ */
 enum { PRECISION = 22, COLUMNS = 64 };
 
 KERNEL_INLINE uint8_t level(int32_t sum)
@@ -13,23 +14,23 @@ KERNEL_INLINE uint8_t level(int32_t sum)
     return (uint8_t)(value > 255 ? 255 : value);
 }
 
-/* Lines are turned, so that the pixels that stand above each other are neighbours and one weight
- * meets LINES of them at once: a block of TURNED_COLUMNS columns, [column][line]. */
-enum { LINES = 32, TURNED_COLUMNS = 1024 };
+/* Rows are transposed in blocks of TRANSPOSED_COLUMNS columns, [column][line], so that one weight
+ * is applied to LINES adjacent pixels at once. */
+enum { LINES = 32, TRANSPOSED_COLUMNS = 1024 };
 
-KERNEL_INLINE void turn_lines(const struct resize_lines *lines, int64_t lines_there, int64_t begin,
-                              int64_t columns, uint8_t *turned)
+KERNEL_INLINE void transpose_lines(const struct resize_lines *lines, int64_t line_count,
+                                   int64_t begin, int64_t columns, uint8_t *transposed)
 {
-    for (int64_t line = 0; line < lines_there; line++) {
+    for (int64_t line = 0; line < line_count; line++) {
         const uint8_t *from = lines->from + line * lines->row_stride + begin * lines->pixel_stride;
         for (int64_t x = 0; x < columns; x++)
-            turned[x * LINES + line] = from[x * lines->pixel_stride];
+            transposed[x * LINES + line] = from[x * lines->pixel_stride];
     }
 }
 
-/* One output of LINES lines. */
-KERNEL_INLINE void resize_turned(int32_t taps, const int32_t *weights, const uint8_t *turned,
-                                 uint8_t *to)
+/* Compute one output column of LINES rows. */
+KERNEL_INLINE void resize_transposed(int32_t taps, const int32_t *weights,
+                                     const uint8_t *transposed, uint8_t *to)
 {
     int32_t sums[LINES];
 
@@ -37,16 +38,16 @@ KERNEL_INLINE void resize_turned(int32_t taps, const int32_t *weights, const uin
         sums[line] = 1 << (PRECISION - 1);
     for (int32_t tap = 0; tap < taps; tap++)
         for (int line = 0; line < LINES; line++)
-            sums[line] += turned[tap * LINES + line] * weights[tap];
+            sums[line] += transposed[tap * LINES + line] * weights[tap];
     for (int line = 0; line < LINES; line++)
         to[line] = level(sums[line]);
 }
 
-/* An output whose inputs are too many for a block. */
+/* Compute one output whose inputs exceed a block. */
 static void resize_long(const struct resize_axis *axis, const struct resize_lines *lines,
-                        int64_t lines_there, int64_t x, uint8_t *to)
+                        int64_t line_count, int64_t x, uint8_t *to)
 {
-    for (int64_t line = 0; line < lines_there; line++) {
+    for (int64_t line = 0; line < line_count; line++) {
         const uint8_t *from =
             lines->from + line * lines->row_stride + axis->first[x] * lines->pixel_stride;
         int32_t sum = 1 << (PRECISION - 1);
@@ -56,24 +57,26 @@ static void resize_long(const struct resize_axis *axis, const struct resize_line
     }
 }
 
-/* The outputs from `begin` on whose inputs are in one block; returns where they end. */
+/* Compute the outputs from `begin` on whose inputs fit into one block; return the end of the range.
+ */
 static int64_t resize_block(const struct resize_axis *axis, const struct resize_lines *lines,
-                            int64_t lines_there, int64_t begin, uint8_t *turned, uint8_t *to)
+                            int64_t line_count, int64_t begin, uint8_t *transposed, uint8_t *to)
 {
     int64_t first = axis->first[begin], last = first, end = begin;
     uint8_t column[LINES];
 
-    for (; end < axis->size && axis->first[end] + axis->count[end] - first <= TURNED_COLUMNS; end++)
+    for (; end < axis->size && axis->first[end] + axis->count[end] - first <= TRANSPOSED_COLUMNS;
+         end++)
         last = axis->first[end] + axis->count[end];
     if (end == begin) {
-        resize_long(axis, lines, lines_there, begin, to);
+        resize_long(axis, lines, line_count, begin, to);
         return begin + 1;
     }
-    turn_lines(lines, lines_there, first, last - first, turned);
+    transpose_lines(lines, line_count, first, last - first, transposed);
     for (int64_t x = begin; x < end; x++) {
-        resize_turned(axis->count[x], axis->weights + x * axis->taps,
-                      turned + (axis->first[x] - first) * LINES, column);
-        for (int64_t line = 0; line < lines_there; line++)
+        resize_transposed(axis->count[x], axis->weights + x * axis->taps,
+                          transposed + (axis->first[x] - first) * LINES, column);
+        for (int64_t line = 0; line < line_count; line++)
             to[line * axis->size + x] = column[line];
     }
     return end;
@@ -82,19 +85,19 @@ static int64_t resize_block(const struct resize_axis *axis, const struct resize_
 static void resize_horizontal(const struct resize_axis *axis, const struct resize_lines *lines,
                               uint8_t *to)
 {
-    uint8_t turned[TURNED_COLUMNS * LINES] = {0};
+    uint8_t transposed[TRANSPOSED_COLUMNS * LINES] = {0};
 
     for (int64_t line = 0; line < lines->count; line += LINES) {
-        const struct resize_lines some = {.from = lines->from + line * lines->row_stride,
-                                          .row_stride = lines->row_stride,
-                                          .pixel_stride = lines->pixel_stride};
-        const int64_t there = lines->count - line < LINES ? lines->count - line : LINES;
+        const struct resize_lines block = {.from = lines->from + line * lines->row_stride,
+                                           .row_stride = lines->row_stride,
+                                           .pixel_stride = lines->pixel_stride};
+        const int64_t line_count = lines->count - line < LINES ? lines->count - line : LINES;
         for (int64_t x = 0; x < axis->size;)
-            x = resize_block(axis, &some, there, x, turned, to + line * axis->size);
+            x = resize_block(axis, &block, line_count, x, transposed, to + line * axis->size);
     }
 }
 
-/* Up to COLUMNS pixels of one output row. */
+/* Compute up to COLUMNS pixels of one output row. */
 KERNEL_INLINE void resize_columns(int32_t taps, const int32_t *weights, int64_t width,
                                   const uint8_t *from, int64_t columns, uint8_t *to)
 {
@@ -129,8 +132,8 @@ KERNEL_INLINE int32_t inside(int32_t x, int32_t y, int32_t width, int32_t height
     return (x >= 0) & (x < width) & (y >= 0) & (y < height);
 }
 
-/* device.h, struct pixel_plan: stage by stage from the output back. Without branches, so that many
- * pixels go side by side. */
+/* Trace pixels back stage by stage (device.h, struct pixel_plan). Branch-free, so that the loop is
+ * vectorised. */
 KERNEL_INLINE void follow_pixels(const struct pixel_plan *plan, bool rotate, int32_t width,
                                  int32_t height, int32_t begin, int32_t line, int32_t count,
                                  int32_t *origin)
@@ -146,7 +149,7 @@ KERNEL_INLINE void follow_pixels(const struct pixel_plan *plan, bool rotate, int
         y -= plan->translate_y;
         int32_t valid = inside(x, y, width, height) & (erased ^ 1);
         if (rotate) {
-            x = valid ? x : 0; /* far outside the products would not fit */
+            x = valid ? x : 0; /* otherwise the products overflow far outside the image */
             y = valid ? y : 0;
             int32_t rotated_x = (m[0] * x + m[1] * y + m[2]) >> 16;
             int32_t rotated_y = (m[3] * x + m[4] * y + m[5]) >> 16;

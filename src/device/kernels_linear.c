@@ -1,8 +1,8 @@
-/* What comes after the products of a linear layer, row by row while the row is in the cache. */
+/* Epilogues of linear layers, row by row while the row is in the cache. */
 #include "device/kernels.h"
 #include "device/vector.h"
 
-/* Elements index .. index + count of an operand: whole vectors, or what is left of a row. */
+/* Load elements index .. index + count of an operand: a whole vector, or the rest of a row. */
 KERNEL_INLINE vector_float part_load(enum data_type type, const void *from, int64_t index,
                                      int64_t count)
 {
@@ -35,7 +35,7 @@ KERNEL_INLINE vector_float forward_part(const struct linear_row *row, enum data_
     if (row->residual != NULL)
         value = value * row->path_scale + part_load(type, row->residual, i, count);
     if (row->relu)
-        value = vector_max(vector_all(0), value); /* in this order NaN gets through */
+        value = vector_max(vector_all(0), value); /* operand order preserves NaN */
     return value;
 }
 
@@ -83,7 +83,7 @@ KERNEL_INLINE void row_part(const struct linear_row *row, enum data_type type,
 KERNEL_INLINE void row_run(const struct linear_row *row, enum data_type type,
                            enum row_operation operation)
 {
-    const struct linear_row here = *row; /* so that stores cannot change it */
+    const struct linear_row here = *row; /* local copy: stores cannot alias it */
     int64_t i = 0;
 
     for (; i + VECTOR_WIDTH <= here.count; i += VECTOR_WIDTH)
@@ -117,7 +117,7 @@ static void drop(const struct linear_row *row)
     row_of_type(row, ROW_DROP);
 }
 
-/* Adds the columns of some rows; one vector of columns, or one column. */
+/* Add one vector of columns, or one column, over `rows` rows. */
 KERNEL_INLINE void column_add(enum data_type type, int64_t rows, int64_t stride, const void *x,
                               int64_t begin, int64_t count, float *sums)
 {
@@ -128,8 +128,8 @@ KERNEL_INLINE void column_add(enum data_type type, int64_t rows, int64_t stride,
     part_store(TYPE_FP32, sums, 0, part_load(TYPE_FP32, sums, 0, count) + sum, count);
 }
 
-/* A few rows at a time: they stay in the cache from one column to the next, and a sum of sums loses
- * less than one long sum. */
+/* A few rows at a time: they stay in the cache from one column to the next, and blocked summation
+ * rounds less than one long sum. */
 KERNEL_INLINE void column_sums_of(enum data_type type, int64_t rows, int64_t columns,
                                   int64_t stride, const void *x, int64_t begin, float *sums)
 {

@@ -1,5 +1,5 @@
-/* Softmax and cross-entropy of a row at a time, in fp32 from beginning to end: a row's logits are
- * made fp32 in a buffer that is padded to whole vectors, so that no loop has a rest. */
+/* Softmax and cross-entropy of one row at a time in fp32. A row's logits are converted into a
+ * buffer that is padded to whole vectors, so that loops need no remainder. */
 #include <math.h>
 
 #include "device/kernels.h"
@@ -7,7 +7,7 @@
 
 extern const struct convert_kernels KERNEL(convert_kernels);
 
-/* What a row's passes hand on. */
+/* State of a row between passes. */
 struct loss_row {
     int64_t classes, stride;
     const float *logits; /* [stride], padded with -infinity */
@@ -15,7 +15,7 @@ struct loss_row {
     float maximum, sum;
 };
 
-/* The largest value; NaN may be passed over (the loss finds it). */
+/* Return the largest value. NaN may be ignored here: the loss detects it. */
 static float row_maximum(const float *values, int64_t stride)
 {
     vector_float most = vector_load(values);
@@ -29,7 +29,7 @@ static float row_maximum(const float *values, int64_t stride)
     return maximum;
 }
 
-/* The lowest index that has this value; 0 when none has. */
+/* Return the lowest index of `value`; 0 if it does not occur. */
 static int64_t row_find(const float *values, int64_t count, float value)
 {
     for (int64_t i = 0; i < count; i++)
@@ -51,7 +51,7 @@ static void row_exponentials(struct loss_row *row)
     row->sum = vector_sum(sums);
 }
 
-/* How many classes beat `label`: larger, or equal with a lower index. NaN is beaten by all. */
+/* Count the classes that beat `label`: larger, or equal with a lower index. NaN loses to all. */
 static int64_t row_rank(const struct loss_row *row, int64_t label)
 {
     float value = row->logits[label];
@@ -62,7 +62,7 @@ static int64_t row_rank(const struct loss_row *row, int64_t label)
     return rank;
 }
 
-/* -sum of targets * log(probabilities); the targets are smoothed labels, or given. */
+/* -sum of targets * log(probabilities); targets are smoothed labels or a distribution. */
 static double row_loss(const struct loss_row *row, const struct cross_entropy *args, int64_t label,
                        const float *targets)
 {
@@ -85,7 +85,7 @@ static double row_loss(const struct loss_row *row, const struct cross_entropy *a
     return loss;
 }
 
-/* gradient = scale * (probability * sum of targets - target), where the exponentials were. */
+/* gradient = scale * (probability * sum of targets - target); overwrites the exponentials. */
 static void row_gradient(struct loss_row *row, const struct cross_entropy *args, int64_t label,
                          const float *targets)
 {

@@ -1,7 +1,7 @@
-/* Layer normalisation of a row at a time. The row stays in the first-level cache between the passes
- * over it, so the variance is taken around the mean (two passes) and not from a sum of squares.
- * A pass is one inline function for a vector of the row that ends at `end`; the loops call it with
- * whole vectors, so that only the last call looks where the row ends. */
+/* Layer normalisation of one row at a time. The row stays in the L1 cache between passes, so the
+ * variance is computed around the mean (two passes) instead of from a sum of squares. A pass is one
+ * inline function for one vector of the row that ends at `end`; loops call it with whole vectors,
+ * so that only the last call tests for the end of the row. */
 #include "device/kernels.h"
 #include "device/vector.h"
 
@@ -75,17 +75,18 @@ static void forward(const struct norm_forward *args, int64_t begin, int64_t end)
     TYPED_CALL(forward_typed, args->type, args, begin, end);
 }
 
-/* One row on the way back. */
+/* One row of the backward pass. */
 struct norm_row {
     const char *x, *dy, *gamma, *add;
     char *dx;
     float *dgamma, *dbeta;
     float mean, rstd;
-    vector_float sum, product; /* of g = dy * gamma, and of g * x^, where x^ is the normalised x */
+    vector_float sum,
+        product; /* sums of g = dy * gamma and of g * xhat, xhat being the normalised x */
     float mean_sum, mean_product;
 };
 
-/* On the way dy * x^ and dy are added to dgamma and dbeta. */
+/* Also adds dy * xhat and dy to dgamma and dbeta. */
 KERNEL_INLINE void row_sums(enum data_type type, struct norm_row *row, bool parameters, int64_t i,
                             int64_t end)
 {
@@ -103,7 +104,7 @@ KERNEL_INLINE void row_sums(enum data_type type, struct norm_row *row, bool para
     }
 }
 
-/* dx = add + rstd (g - mean(g) - x^ mean(g x^)) */
+/* dx = add + rstd (g - mean(g) - xhat mean(g xhat)) */
 KERNEL_INLINE void row_gradient(enum data_type type, const struct norm_row *row, int64_t i,
                                 int64_t end)
 {

@@ -1,13 +1,12 @@
-/* Max pooling of rows of pixels, a vector of channels at a time. Backward adds the
- * windows of a row of dx up in fp32, in their order, and writes it once.
- */
+/* Max pooling of rows of pixels, one vector of channels at a time. Backward accumulates the windows
+ * of a row of dx in fp32, in a fixed order, and writes the row once. */
 #include "device/kernels.h"
 #include "device/vector.h"
 
-/* Vector types cannot be named without a typedef. */
+/* The vector_size attribute requires a typedef. */
 typedef uint8_t vector_byte __attribute__((vector_size(VECTOR_WIDTH)));
 
-/* By steps of twice the width, which are one instruction where others are many. */
+/* Convert in steps of a factor of two in width, each of which is one instruction. */
 KERNEL_INLINE void index_store(uint8_t *to, int64_t count, vector_int index)
 {
     const vector_half halves = __builtin_convertvector(index, vector_half);
@@ -23,9 +22,9 @@ KERNEL_INLINE vector_int index_load(const uint8_t *from, int64_t count)
     return __builtin_convertvector(halves, vector_int);
 }
 
-/* A pixel of y: its window, cut at the image's edges. */
+/* The window of a pixel of y, clipped to the image. */
 struct window {
-    int64_t top, bottom, left, right; /* rows and columns of x, the last ones excluded */
+    int64_t top, bottom, left, right; /* rows and columns of x, ends exclusive */
     int64_t first;                    /* index of (top, left) in the window */
 };
 
@@ -45,7 +44,7 @@ KERNEL_INLINE struct window window_at(const struct max_pool_forward *args, int64
     return window;
 }
 
-/* `count` channels from c on. */
+/* Process `count` channels from c on. */
 KERNEL_INLINE void forward_part(enum data_type type, const struct max_pool_forward *args,
                                 const struct window *window, const void *x, int64_t y, int64_t c,
                                 int64_t count)
@@ -73,7 +72,8 @@ KERNEL_INLINE void forward_part(enum data_type type, const struct max_pool_forwa
 KERNEL_INLINE void forward_typed(enum data_type type, const struct max_pool_forward *given,
                                  int64_t begin, int64_t end)
 {
-    const struct max_pool_forward here = *given, *args = &here; /* that no store can change */
+    const struct max_pool_forward here = *given,
+                                  *args = &here; /* local copy: stores cannot alias it */
     const int64_t down = convolved_size(args->height, args->kernel, args->stride, args->padding);
     const int64_t across = convolved_size(args->width, args->kernel, args->stride, args->padding);
     const int64_t channels = args->channels, sample = args->height * args->width * channels;
@@ -92,17 +92,17 @@ KERNEL_INLINE void forward_typed(enum data_type type, const struct max_pool_forw
     }
 }
 
-/* Fewer channels than a vector, in fp32: four at a time. */
+/* For fewer channels than a vector, in fp32: four channels at a time. */
 typedef float vector_four __attribute__((vector_size(16)));
 typedef int32_t vector_four_int __attribute__((vector_size(16)));
 typedef uint8_t vector_four_byte __attribute__((vector_size(4)));
 
-static bool goes_by_four(enum data_type type, int64_t channels)
+static bool uses_four_lanes(enum data_type type, int64_t channels)
 {
     return type == TYPE_FP32 && channels < VECTOR_WIDTH && channels % 4 == 0;
 }
 
-/* x, y, index: at the first pixel of the sample, at four elements of y. */
+/* x is at the sample's first pixel, y and index at four elements of the output. */
 KERNEL_INLINE void forward_four(const struct max_pool_forward *args, const struct window *window,
                                 const float *x, float *y, uint8_t *index)
 {
@@ -147,16 +147,16 @@ static void forward_by_four(const struct max_pool_forward *args, int64_t begin, 
 
 static void forward(const struct max_pool_forward *args, int64_t begin, int64_t end)
 {
-    if (goes_by_four(args->type, args->channels)) {
+    if (uses_four_lanes(args->type, args->channels)) {
         forward_by_four(args, begin, end);
         return;
     }
     TYPED_CALL(forward_typed, args->type, args, begin, end);
 }
 
-/* Adds `count` channels of a window's gradient, from element `window` on, to the pixels of its row
- * `number` / kernel that are in the image; sums are at the window's first pixel, columns first to
- * last of it are in the image. */
+/* Add `count` channels of a window's gradient, starting at element `window`, to the pixels of the
+ * window's row `number` / kernel. sums is at the window's first pixel; columns first to last are
+ * inside the image. */
 KERNEL_INLINE void backward_part(enum data_type type, const struct max_pool_backward *args,
                                  int64_t window, int64_t count, int64_t first, int64_t last,
                                  int64_t number, float *sums)
@@ -167,15 +167,15 @@ KERNEL_INLINE void backward_part(enum data_type type, const struct max_pool_back
     if (args->add != NULL)
         dy += typed_load_row(type, args->add, window, window + count);
     for (int64_t k = first; k < last; k++) {
-        const vector_int is_it = index == (int32_t)(number + k);
+        const vector_int is_maximum = index == (int32_t)(number + k);
         float *sum = sums + k * args->channels;
         vector_float value = typed_load_row(TYPE_FP32, sum, 0, count);
-        value += vector_select(is_it, dy, vector_all(0));
+        value += vector_select(is_maximum, dy, vector_all(0));
         typed_store_row(TYPE_FP32, sum, 0, count, value);
     }
 }
 
-/* Adds the gradients of a row of windows to the sums of a row of dx. */
+/* Add the gradients of a row of windows to the sums of a row of dx. */
 KERNEL_INLINE void backward_windows(enum data_type type, const struct max_pool_backward *args,
                                     int64_t windows, int64_t across, int64_t number, float *sums)
 {
@@ -197,7 +197,8 @@ KERNEL_INLINE void backward_windows(enum data_type type, const struct max_pool_b
 KERNEL_INLINE void backward_typed(enum data_type type, const struct max_pool_backward *given,
                                   int64_t begin, int64_t end, float *sums)
 {
-    const struct max_pool_backward here = *given, *args = &here; /* that no store can change */
+    const struct max_pool_backward here = *given,
+                                   *args = &here; /* local copy: stores cannot alias it */
     const int64_t down = convolved_size(args->height, args->kernel, args->stride, args->padding);
     const int64_t across = convolved_size(args->width, args->kernel, args->stride, args->padding);
     const int64_t width = args->width * args->channels;
@@ -216,7 +217,7 @@ KERNEL_INLINE void backward_typed(enum data_type type, const struct max_pool_bac
     }
 }
 
-/* One row of a window that has no pixel with another in common: its row `number` / kernel. */
+/* One row (`number` / kernel) of a window that does not overlap others. */
 KERNEL_INLINE void backward_four(const struct max_pool_backward *args, int64_t window, float *dx,
                                  int64_t left, int64_t number)
 {
@@ -230,8 +231,8 @@ KERNEL_INLINE void backward_four(const struct max_pool_backward *args, int64_t w
     dy += add;
     const vector_four_int index = __builtin_convertvector(bytes, vector_four_int);
     for (int64_t k = 0; k < args->kernel; k++) {
-        const vector_four_int is_it = index == (int32_t)(number + k);
-        const vector_four value = (vector_four)(is_it & (vector_four_int)dy);
+        const vector_four_int is_maximum = index == (int32_t)(number + k);
+        const vector_four value = (vector_four)(is_maximum & (vector_four_int)dy);
         if (left + k >= 0 && left + k < args->width)
             memcpy(dx + (left + k) * args->channels, &value, sizeof value);
     }
@@ -259,7 +260,7 @@ static void backward_by_four(const struct max_pool_backward *args, int64_t begin
 
 static void backward(const struct max_pool_backward *args, int64_t begin, int64_t end, float *sums)
 {
-    if (goes_by_four(args->type, args->channels) && args->stride >= args->kernel) {
+    if (uses_four_lanes(args->type, args->channels) && args->stride >= args->kernel) {
         backward_by_four(args, begin, end);
         return;
     }

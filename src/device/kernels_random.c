@@ -1,5 +1,5 @@
-/* Dropout masks: Philox 4x32-10 (Salmon et al., SC'11) over several blocks at a time, the same
- * numbers as core/random.h gives one block at a time. */
+/* Dropout masks: Philox 4x32-10 (Salmon et al., SC'11) over several blocks at a time, with the same
+ * numbers as core/random.h. */
 #include "device/kernels.h"
 #include "device/vector.h"
 
@@ -7,15 +7,15 @@
 #include <immintrin.h>
 #endif
 
-/* A product of two 32-bit words fills a 64-bit lane. Several vectors are drawn at a time, because
- * each waits for its own products. */
+/* The product of two 32-bit words fills a 64-bit lane. Several independent vectors hide the latency
+ * of the multiplication. */
 enum { LANES = VECTOR_WIDTH / 2, VECTORS = 2, BLOCKS = LANES * VECTORS };
 typedef uint64_t vector_wide __attribute__((vector_size(LANES * 8)));
 
 static const uint64_t philox_multiplier[2] = {0xD2511F53, 0xCD9E8D57};
 static const uint32_t philox_weyl[2] = {0x9E3779B9, 0xBB67AE85};
 
-/* The products of the lower halves of the lanes. GCC does not see that one instruction does it. */
+/* Multiply the low halves of the lanes. GCC does not recognise that one instruction does this. */
 KERNEL_INLINE vector_wide multiply_low_halves(vector_wide lanes, uint64_t factor)
 {
 #if defined(__AVX512F__)
@@ -29,8 +29,7 @@ KERNEL_INLINE vector_wide multiply_low_halves(vector_wide lanes, uint64_t factor
 #endif
 }
 
-/* One round of all vectors. The upper halves of the lanes are not looked at, and hold what is left
- * there. */
+/* One round on all vectors. The upper halves of the lanes are undefined. */
 KERNEL_INLINE void philox_round(vector_wide word[4][VECTORS], const uint32_t key[2])
 {
     for (int v = 0; v < VECTORS; v++) {

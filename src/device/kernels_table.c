@@ -1,5 +1,5 @@
-/* The table of one instruction set's kernels. Compiled, as all kernels_*.c, once per instruction
- * set. */
+/* The table of one instruction set's kernels; compiled once per instruction set like all
+ * kernels_*.c. */
 #include "device/kernels.h"
 
 #define KERNEL_STRING(name) #name

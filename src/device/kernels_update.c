@@ -1,11 +1,11 @@
-/* One step of an optimizer over a range: everything that happens to an element - clip, decay,
- * moments, weight, moving average, compute copy - in one pass over memory. The rules are those of
- * torch.optim (single tensor), the coefficients those of update_rule.h. */
+/* One optimizer step over a range: clipping, weight decay, moments, weight, moving average and
+ * compute copy in one pass over memory. The rules are those of torch.optim (single tensor), with
+ * coefficients from update_rule.h. */
 #include "device/kernels.h"
 #include "device/update_rule.h"
 #include "device/vector.h"
 
-/* A vector of elements on its way through the rule. */
+/* A vector of elements during the update. */
 struct update_vector {
     vector_float weight, gradient, moment1, moment2;
 };
@@ -41,7 +41,7 @@ KERNEL_INLINE void apply_rmsprop(struct update_vector *v, const struct update_co
     v->weight -= direction * c->rate;
 }
 
-/* `rule` and `copy_type` are constants to the compiler. */
+/* `rule` and `copy_type` are compile-time constants. */
 KERNEL_INLINE void update_typed(enum data_type copy_type, enum update_rule rule,
                                 const struct update *args, const struct update_coefficients *c,
                                 int64_t begin, int64_t end)

@@ -12,7 +12,7 @@ libvittrain_a_SOURCES += \
 	src/device/cpu_convolution.c \
 	src/device/cpu_convolution_amx.c \
 	src/device/cpu_convolution_amx.h \
-	src/device/cpu_convolution_narrow.c \
+	src/device/cpu_convolution_direct.c \
 	src/device/cpu_convolution_plan.c \
 	src/device/cpu_convolution_plan.h \
 	src/device/cpu_dropout.c \

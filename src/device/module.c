@@ -1,4 +1,4 @@
-/* Finds and opens the module for GPUs. */
+/* Find and open the GPU module. */
 #include "device/module.h"
 
 #include <dlfcn.h>
@@ -9,17 +9,17 @@
 
 #include "device/choices.h"
 
-/* What the module calls of the program: so it is linked into every program that may open one. */
+/* Referenced by the module: this links choices.c into every program that may open it. */
 struct choices *(*const module_needs_open)(const char *, const char *) = choices_open;
 
 static const char module_file[] = "vittrain-cuda.so";
 
-/* "" where there is none. */
+/* Set path to "" if the module is not found. */
 static void module_path(char *path, size_t size)
 {
-    const char *wanted = getenv("VITTRAIN_CUDA_MODULE");
-    if (wanted != NULL && wanted[0] != '\0') {
-        snprintf(path, size, "%s", wanted);
+    const char *named = getenv("VITTRAIN_CUDA_MODULE");
+    if (named != NULL && named[0] != '\0') {
+        snprintf(path, size, "%s", named);
         return;
     }
     char program[1024];
@@ -35,7 +35,7 @@ static void module_path(char *path, size_t size)
         path[0] = '\0';
 }
 
-static bool driver_is_there(void)
+static bool driver_exists(void)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (driver != NULL)
@@ -43,7 +43,7 @@ static bool driver_is_there(void)
     return driver != NULL;
 }
 
-/* NULL: not opened, the error says why. */
+/* Return NULL and an error if the module cannot be opened. */
 static void *module_open(struct error *error)
 {
     static void *module;
@@ -53,21 +53,21 @@ static void *module_open(struct error *error)
     module_path(path, sizeof path);
     if (path[0] == '\0') {
         error_set(error, ERROR_USAGE,
-                  "this program has no module for GPUs (%s): build it --with-cuda=yes, or use "
+                  "no GPU module (%s): configure with --with-cuda=yes, or use "
                   "run.backend=cpu",
                   module_file);
         return NULL;
     }
-    if (getenv("VITTRAIN_CUDA_MODULE") == NULL && !driver_is_there()) {
+    if (getenv("VITTRAIN_CUDA_MODULE") == NULL && !driver_exists()) {
         error_set(error, ERROR_USAGE,
-                  "no NVIDIA driver here (libcuda.so.1 is missing): use run.backend=cpu, or a "
+                  "no NVIDIA driver (libcuda.so.1 not found): use run.backend=cpu, or a "
                   "machine with a GPU");
         return NULL;
     }
     module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (module == NULL)
         error_set(error, ERROR_USAGE,
-                  "the module for GPUs cannot be opened: %s: put CUDA's libraries on "
+                  "cannot open the GPU module: %s: add the CUDA libraries to "
                   "LD_LIBRARY_PATH",
                   dlerror());
     return module;
@@ -81,8 +81,8 @@ void *module_symbol(const char *name, struct error *error)
     void *symbol = dlsym(module, name);
     if (symbol == NULL)
         error_set(error, ERROR_USAGE,
-                  "the module for GPUs lacks %s: it is of another version than the program; "
-                  "install both anew",
+                  "the GPU module has no symbol %s: its version differs from the program; "
+                  "reinstall both",
                   name);
     return symbol;
 }

@@ -1,13 +1,13 @@
-/* The module for GPUs, vittrain-cuda.so: opened when it is wanted and a driver is there, because
- * the CUDA libraries cost half a second and 150 MB a process, which runs on CPUs need not pay. */
+/* The GPU module, vittrain-cuda.so. It is opened on demand and only if a driver exists, because
+ * loading the CUDA libraries takes half a second and 150 MB per process. */
 #ifndef VITTRAIN_DEVICE_MODULE_H
 #define VITTRAIN_DEVICE_MODULE_H
 
 #include "core/error.h"
 
-/* A symbol of the module; NULL and an error that says what is missing: module, driver, a version
- * that fits. The module lies beside the program, or where it was installed, or is the file that
- * VITTRAIN_CUDA_MODULE names (which is then opened without looking for a driver). */
+/* Return a symbol of the module, or NULL and an error: module missing, no driver, or a different
+ * version. The module is searched for next to the program and in the installation directory.
+ * VITTRAIN_CUDA_MODULE names another file, which is opened without searching for a driver. */
 void *module_symbol(const char *name, struct error *error);
 
 #endif

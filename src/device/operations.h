@@ -1,11 +1,11 @@
-/* The operations of device.h by number and name: for the backends that stand in front of another
- * and look at each (profile.c, count.c). */
+/* The operations of device.h by number and name, for backends that wrap another one (profile.c,
+ * count.c). */
 #ifndef VITTRAIN_DEVICE_OPERATIONS_H
 #define VITTRAIN_DEVICE_OPERATIONS_H
 
 #include "device/device.h"
 
-/* Operations that take (stream, arguments): the function's name is also its argument's type. */
+/* Operations with arguments (stream, args): the function's name is also the name of the struct. */
 #define DEVICE_OPERATIONS(OPERATION)                                                               \
     OPERATION(linear_forward)                                                                      \
     OPERATION(linear_backward)                                                                     \
@@ -35,7 +35,7 @@
     OPERATION(image_transform)                                                                     \
     OPERATION(images_mix)
 
-/* Those that take something else. */
+/* Operations with other arguments. */
 #define DEVICE_OTHERS(OPERATION)                                                                   \
     OPERATION(copy)                                                                                \
     OPERATION(zero)                                                                                \

@@ -1,4 +1,4 @@
-/* The profiling backend: each operation that does work is replaced by one that measures it. */
+/* The profiling backend: replaces each operation by one that measures it. */
 #include "device/profile.h"
 
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #define NAME(name) #name,
 const char *const operation_name[OPERATIONS] = {DEVICE_OPERATIONS(NAME) DEVICE_OTHERS(NAME)};
 
-/* From `copy` on the device's table holds operations only. */
+/* From `copy` on, the table contains only operations. */
 _Static_assert(sizeof(struct device_backend) - offsetof(struct device_backend, copy) ==
                    OPERATIONS * sizeof(void (*)(void)),
                "an operation of device.h is missing in operations.h");
@@ -28,7 +28,7 @@ struct profile {
     struct device_backend outer;
     int units, unit;
     struct tally operation[OPERATIONS];
-    struct tally *per_unit; /* [units + 1]: the last one is for none */
+    struct tally *per_unit; /* [units + 1]: the last one counts operations outside units */
 };
 
 static struct profile *active;
@@ -134,7 +134,7 @@ void profile_unit(struct profile *profile, int unit)
         profile->unit = unit;
 }
 
-/* Prints `count` tallies, longest first. */
+/* Print `count` tallies, longest first. */
 static void tallies_print(const struct tally *tally, int count, const char *const *names,
                           double total)
 {
@@ -162,7 +162,7 @@ void profile_print(const struct profile *profile, const char *const *unit_names)
         total += profile->operation[i].seconds;
     if (total <= 0)
         return;
-    log_info("time by operation (%.3f s in all):", total);
+    log_info("time by operation (total %.3f s):", total);
     tallies_print(profile->operation, OPERATIONS, operation_name, total);
     log_info("time by unit:");
     tallies_print(profile->per_unit, profile->units + 1, unit_names, total);

@@ -1,6 +1,6 @@
-/* Time per unit and operation (debug.profile): a backend around the device's own, which measures
- * each operation from its start until the stream has run it. Slower than the plain backend where
- * streams run behind the host, and only then. */
+/* Time per unit and operation (debug.profile): a backend that wraps the device's own and measures
+ * each operation until the stream has completed it. This serialises asynchronous streams, but only
+ * while profiling. */
 #ifndef VITTRAIN_DEVICE_PROFILE_H
 #define VITTRAIN_DEVICE_PROFILE_H
 
@@ -8,15 +8,16 @@
 
 struct profile;
 
-/* From here on the device's operations are timed. `units`: how many the model has. One device of a
+/* Start timing the device's operations. `units`: number of units of the model. Only one device per
  * process can be profiled at a time. */
 struct profile *profile_open(struct device *device, int units);
 void profile_close(struct profile *profile);
 
-/* Which unit the next operations belong to; -1: to none (update, reduction). NULL: nothing. */
+/* Assign the following operations to a unit; -1: to none (update, reduction). No effect if profile
+ * is NULL. */
 void profile_unit(struct profile *profile, int unit);
 
-/* A line for each operation and each unit, longest first, as log lines. */
+/* Log one line per operation and per unit, longest first. */
 void profile_print(const struct profile *profile, const char *const *unit_names);
 
 #endif

@@ -1,7 +1,6 @@
-/* The numbers of an update that are the same for a whole stretch of a buffer: coefficients,
- * clipping, the scale of the loss. Shared by the CPU, which computes them before its loops, and the
- * GPU, which computes them in a small kernel before the update, since their inputs are in device
- * memory. */
+/* Values of an update that are the same for a whole segment: coefficients, clipping, loss scale.
+ * Shared by the CPU, which computes them before its loops, and the GPU, which computes them in a
+ * small kernel before the update because their inputs are in device memory. */
 #ifndef VITTRAIN_DEVICE_UPDATE_RULE_H
 #define VITTRAIN_DEVICE_UPDATE_RULE_H
 
@@ -16,24 +15,24 @@
 #endif
 
 struct update_coefficients {
-    float clip;        /* the gradient's factor */
-    float decay;       /* added to the gradient: this times the weight */
-    float shrink;      /* the weight's factor (AdamW; what is kept of running statistics) */
-    float rate;        /* of the step; Adam's divided by the first bias correction */
+    float clip;        /* factor of the gradient */
+    float decay;       /* gradient += decay * weight */
+    float shrink;      /* factor of the weight (AdamW; keep of running statistics) */
+    float rate;        /* learning rate; Adam: divided by the first bias correction */
     float keep1, new1; /* moment 1 = keep1 * moment 1 + new1 * gradient */
     float keep2, new2; /* moment 2 = keep2 * moment 2 + new2 * gradient squared */
     float root_scale;  /* 1 / sqrt(second bias correction) */
     float epsilon;
-    float average_new; /* average += this times (weight - average) */
+    float average_new; /* average += average_new * (weight - average) */
 };
 
-/* Is nothing to change? */
+/* True if the update must be skipped. */
 UPDATE_FUNCTION bool update_skips(const struct update *args)
 {
     return args->norm_squared != NULL && !isfinite(*args->norm_squared);
 }
 
-/* What the gradient is multiplied by: clipping, and back from the scale of the loss. */
+/* Return the factor of the gradient: clipping, and division by the loss scale. */
 UPDATE_FUNCTION float update_clip(const struct update *args)
 {
     double scale = args->scaler != NULL ? (double)args->scaler->scale : 1;
@@ -43,8 +42,8 @@ UPDATE_FUNCTION float update_clip(const struct update *args)
     return (float)((clip < 1 ? clip : 1) / scale);
 }
 
-/* Of a stretch of parameters; of one that is `running` the caller applies SGD's rule without
- * moments: running statistics follow as by a step that shrinks weights and has the rate -1. */
+/* Compute a segment's coefficients. For a `running` segment the caller applies SGD without moments:
+ * running statistics are a step with weight shrinkage and rate -1. */
 UPDATE_FUNCTION void update_coefficients_make(struct update_coefficients *c,
                                               const struct update *args,
                                               const struct update_segment *segment)
@@ -72,7 +71,7 @@ UPDATE_FUNCTION void update_coefficients_make(struct update_coefficients *c,
     c->average_new = (float)(1 - args->average_decay);
 }
 
-/* After the updates of a step (device.h: scaler_update). */
+/* Called after the updates of a step (device.h: scaler_update). */
 UPDATE_FUNCTION void loss_scaler_follow(struct loss_scaler *scaler, double norm_squared)
 {
     if (!isfinite(norm_squared)) {

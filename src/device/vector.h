@@ -1,5 +1,5 @@
-/* Vectors for kernels, by the compiler's vector extensions: as wide as the instruction set that the
- * file is compiled for, and the same code for all of them. Only kernels_*.c include this. */
+/* Vectors of the compiler's vector extensions, as wide as the instruction set that the file is
+ * compiled for. Only kernels_*.c include this. */
 #ifndef VITTRAIN_DEVICE_VECTOR_H
 #define VITTRAIN_DEVICE_VECTOR_H
 
@@ -17,7 +17,7 @@ enum { VECTOR_WIDTH = 8 };
 enum { VECTOR_WIDTH = 4 };
 #endif
 
-/* Vector types cannot be named without a typedef. */
+/* The vector_size attribute requires a typedef. */
 typedef float vector_float __attribute__((vector_size(VECTOR_WIDTH * 4)));
 typedef int32_t vector_int __attribute__((vector_size(VECTOR_WIDTH * 4)));
 typedef uint32_t vector_word __attribute__((vector_size(VECTOR_WIDTH * 4)));
@@ -59,7 +59,7 @@ KERNEL_INLINE vector_float vector_min(vector_float a, vector_float b)
     return vector_select(a < b, a, b);
 }
 
-/* The square root of each lane; the compiler makes one instruction of the loop. */
+/* Square root per lane; the compiler turns the loop into one instruction. */
 KERNEL_INLINE vector_float vector_sqrt(vector_float vector)
 {
     float lanes[VECTOR_WIDTH];
@@ -69,7 +69,7 @@ KERNEL_INLINE vector_float vector_sqrt(vector_float vector)
     return vector_load(lanes);
 }
 
-/* The sum of the lanes. By fours, because a loop over lanes is left a loop by some compilers. */
+/* Sum of the lanes, four at a time, because some compilers do not unroll a loop over lanes. */
 KERNEL_INLINE float vector_sum(vector_float vector)
 {
     typedef float vector_four __attribute__((vector_size(16)));
@@ -80,8 +80,8 @@ KERNEL_INLINE float vector_sum(vector_float vector)
     return (fours[0][0] + fours[0][2]) + (fours[0][1] + fours[0][3]);
 }
 
-/* bf16 is the upper half of fp32. Widening each element twice and masking is two instructions where
- * some compilers make five of a conversion. */
+/* bf16 is the upper half of fp32. Duplicating each element and masking takes two instructions; some
+ * compilers need five for a conversion. */
 KERNEL_INLINE vector_float vector_from_bf16(const uint16_t *from)
 {
     vector_half half;
@@ -103,7 +103,7 @@ KERNEL_INLINE vector_float vector_from_bf16(const uint16_t *from)
 #endif
 }
 
-/* Rounded to nearest even, NaN stays NaN. */
+/* Round to nearest even; NaN stays NaN. */
 KERNEL_INLINE void vector_to_bf16(uint16_t *to, vector_float vector)
 {
     vector_word bits = (vector_word)vector;
@@ -115,8 +115,8 @@ KERNEL_INLINE void vector_to_bf16(uint16_t *to, vector_float vector)
     memcpy(to, &half, sizeof half);
 }
 
-/* fp16 by integer steps, for want of hardware that every processor has: exponents are moved by a
- * multiplication (which also makes subnormals right), infinity and NaN are put in by hand. */
+/* fp16 by integer arithmetic, because not every processor has a conversion. The exponent is moved
+ * by a multiplication, which also handles subnormals; infinity and NaN are handled separately. */
 KERNEL_INLINE vector_float vector_from_fp16(const uint16_t *from)
 {
     vector_half half;
@@ -129,7 +129,7 @@ KERNEL_INLINE vector_float vector_from_fp16(const uint16_t *from)
     return (vector_float)(value | special | sign);
 }
 
-/* Rounded to nearest even. Subnormals are rounded by adding 0.5, whose last place is theirs. */
+/* Round to nearest even. Subnormals are rounded by adding 0.5, whose last bit has their weight. */
 KERNEL_INLINE void vector_to_fp16(uint16_t *to, vector_float vector)
 {
     vector_word bits = (vector_word)vector;
@@ -146,8 +146,8 @@ KERNEL_INLINE void vector_to_fp16(uint16_t *to, vector_float vector)
     memcpy(to, &half, sizeof half);
 }
 
-/* Element `index` and those behind it of a tensor of any type. `type` should be known when the
- * kernel is compiled: the caller is an always_inline function called once per type. */
+/* Load the vector at element `index` of a tensor of any type. `type` should be a compile-time
+ * constant: the caller is an always_inline function called once per type. */
 KERNEL_INLINE vector_float typed_load(enum data_type type, const void *tensor, int64_t index)
 {
     if (type == TYPE_FP32)
@@ -168,7 +168,7 @@ KERNEL_INLINE void typed_store(enum data_type type, void *tensor, int64_t index,
         vector_to_fp16((uint16_t *)tensor + index, vector);
 }
 
-/* The last elements of a row, fewer than a vector: lanes behind `count` are 0 or not stored. */
+/* The last elements of a row, fewer than a vector: lanes from `count` on are 0 or not stored. */
 KERNEL_INLINE vector_float typed_load_part(enum data_type type, const void *tensor, int64_t index,
                                            int64_t count)
 {
@@ -187,7 +187,7 @@ KERNEL_INLINE void typed_store_part(enum data_type type, void *tensor, int64_t i
     memcpy((char *)tensor + (size_t)index * size, whole, (size_t)count * size);
 }
 
-/* The same for any vector of a row that ends at `end`, whole or not. */
+/* A vector of a row that ends at `end`, whole or partial. */
 KERNEL_INLINE vector_float typed_load_row(enum data_type type, const void *tensor, int64_t index,
                                           int64_t end)
 {
@@ -205,7 +205,7 @@ KERNEL_INLINE void typed_store_row(enum data_type type, void *tensor, int64_t in
         typed_store_part(type, tensor, index, vector, end - index);
 }
 
-/* Calls an always_inline kernel whose first parameter is the type, with the type as a constant. */
+/* Call an always_inline kernel whose first parameter is the type, with the type as a constant. */
 #define TYPED_CALL(function, type, ...)                                                            \
     do {                                                                                           \
         if ((type) == TYPE_FP32)                                                                   \
@@ -216,12 +216,13 @@ KERNEL_INLINE void typed_store_row(enum data_type type, void *tensor, int64_t in
             function(TYPE_FP16, __VA_ARGS__);                                                      \
     } while (0)
 
-/* e^x to 2 ulp; 0 below -87.3, and no infinity: x is cut at 88.3; NaN stays NaN. x = n ln 2 + r,
- * |r| <= ln 2 / 2, Taylor's polynomial of degree 7 for e^r (Cody and Waite's two-part ln 2). */
+/* e^x to 2 ulp; 0 below -87.3; x is clamped to 88.3, so the result is never infinite; NaN stays
+ * NaN. x = n ln 2 + r, |r| <= ln 2 / 2, degree 7 Taylor polynomial for e^r (Cody and Waite's
+ * two-part ln 2). */
 KERNEL_INLINE vector_float vector_exp(vector_float x)
 {
     const float round_shift = 0x1.8p23f;
-    x = vector_min(vector_all(88.3f), x); /* in this order NaN gets through */
+    x = vector_min(vector_all(88.3f), x); /* operand order preserves NaN */
     vector_int underflow = x < vector_all(-87.3f);
     x = vector_max(vector_all(-87.3f), x);
     vector_float n = x * 0x1.715476p0f + round_shift;
@@ -239,7 +240,7 @@ KERNEL_INLINE vector_float vector_exp(vector_float x)
     return vector_select(underflow, vector_all(0), p * (vector_float)exponent);
 }
 
-/* The standard normal distribution's cumulative function. */
+/* Standard normal cumulative distribution function. */
 KERNEL_INLINE vector_float vector_normal_below(vector_float x)
 {
     const float end = NORMAL_FIT_END;
@@ -250,7 +251,7 @@ KERNEL_INLINE vector_float vector_normal_below(vector_float x)
     return vector_select(x < -end, vector_all(0), below);
 }
 
-/* The derivative of x Phi(x), Phi being vector_normal_below. */
+/* Derivative of x Phi(x), Phi being vector_normal_below. */
 KERNEL_INLINE vector_float vector_gelu_slope(vector_float x)
 {
     const float end = GELU_SLOPE_FIT_END;
