@@ -9,9 +9,10 @@
 #include <unistd.h>
 
 #include "bench/bench_row.h"
+#include "checkpoint/checkpoint.h"
+#include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"
-#include "checkpoint/checkpoint.h"
 #include "model/model.h"
 
 enum work { PLAIN, WRITE, WRITE_NODE0, READ, WORKS };

@@ -8,6 +8,8 @@
 #include <time.h>
 
 #include "bench/bench_row.h"
+#include "config/command_line.h"
+#include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "data/loader.h"

@@ -16,6 +16,7 @@
 
 extern "C" {
 #include "core/clock.h"
+#include "config/mesh_options.h"
 }
 
 /* Started and not waited for. flat_mesh.c has a few a unit under way at most. */

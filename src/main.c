@@ -5,6 +5,10 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "config/command_line.h"
+#include "config/option.h"
+#include "config/options.h"
+#include "config/phase.h"
 #include "core/log.h"
 
 static const struct command *command_of(const struct command_line *line)
@@ -32,6 +36,7 @@ static int run(struct comm *world, const struct options *options, const struct c
 {
     const struct command *command = command_of(line);
     log_open(world->rank, LOG_INFO);
+    option_warn_old_names();
     if ((command != NULL && command->compares) || agree(world, options, line, error)) {
         ENSURE(command != NULL, "no command %s", line->command);
         if (command->run != NULL)
@@ -65,6 +70,7 @@ int main(int argc, char **argv)
     const struct command *first = argc > 1 ? app_find(argv[1]) : NULL;
     if (first != NULL && first->run_alone != NULL)
         return first->run_alone(argc - 2, argv + 2);
+    status_set_phases(phase_table, PHASE_COUNT);
     static struct options options;
     struct command_line line;
     struct error error = {0};

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "../cuda/convolution_engine.h"
+#include "config/options.h"
 #include "model/convnet.h"
 
 /* As CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION has it. */

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "data/augment.h"
 #include "device_test.h"
 #include "vector_file.h"

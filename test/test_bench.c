@@ -17,6 +17,8 @@
 #include <cmocka.h>
 
 #include "app/app.h"
+#include "config/command_line.h"
+#include "config/options.h"
 #include "temporary.h"
 
 static struct comm *world;

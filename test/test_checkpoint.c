@@ -13,8 +13,9 @@
 
 #include <cmocka.h>
 
-#include "core/log.h"
 #include "checkpoint/checkpoint.h"
+#include "config/run_options.h"
+#include "core/log.h"
 #include "model_fixture.h"
 
 static struct comm *world;

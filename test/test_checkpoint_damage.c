@@ -20,8 +20,9 @@
 
 #include <cmocka.h>
 
-#include "core/log.h"
 #include "checkpoint/checkpoint.h"
+#include "config/run_options.h"
+#include "core/log.h"
 #include "model_fixture.h"
 
 enum { OLD = 1, NEW = 2 };

@@ -23,9 +23,10 @@
 
 #include <cmocka.h>
 
-#include "core/log.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/safetensors.h"
+#include "config/run_options.h"
+#include "core/log.h"
 #include "model_fixture.h"
 
 static struct comm *world;

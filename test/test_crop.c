@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "data/crop.h"
 #include "device_test.h"
 #include "vector_file.h"

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "core/random.h"
 #include "data/dataset.h"
 #include "temporary.h"

@@ -15,9 +15,9 @@
 
 #include <cmocka.h>
 
+#include "core/clock.h"
 #include "doctor/doctor_data.h"
 #include "doctor/doctor_network.h"
-#include "core/clock.h"
 #include "temporary.h"
 
 /* ---- rows */

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "comm/comm.h"
+#include "config/options.h"
 #include "temporary.h"
 #include "train/trainer.h"
 

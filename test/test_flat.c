@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "core/random.h"
 #include "device_test.h"
 #include "mesh/initial.h"
@@ -635,7 +636,7 @@ static const char *imagined(int ranks, int node_ranks, int strategy, int64_t sha
     struct options options = {.mesh = {.strategy = strategy, .shard = shard}};
     struct mesh mesh;
     error = (struct error){0};
-    if (!mesh_imagine(&mesh, ranks - 1, ranks, node_ranks, &options, &error))
+    if (!mesh_imagine(&mesh, ranks - 1, ranks, node_ranks, &options.mesh, &error))
         return error.text;
     mesh_describe(&mesh, described, 128);
     assert_int_equal(mesh.shard->size * mesh.replica->size, ranks);
@@ -689,7 +690,7 @@ static void meshes_are_described(void **state)
     struct error error = {0};
     struct mesh mesh;
     char text[128], expected[128];
-    assert_true(mesh_open(&mesh, world, &options, &error));
+    assert_true(mesh_open(&mesh, world, &options.mesh, &error));
     mesh_describe(&mesh, text, sizeof text);
     snprintf(expected, sizeof expected, "hsdp, %d rank%s on 1 node: replica 1 x shard %d",
              world->size, world->size > 1 ? "s" : "", world->size);

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "core/log.h"
 #include "plan/plan.h"
 

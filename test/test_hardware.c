@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "device_test.h"
 
 static struct comm *world;

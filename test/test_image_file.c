@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "core/random.h"
 #include "data/crop.h"
 #include "vector_file.h"

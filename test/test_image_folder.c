@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "data/dataset.h"
 #include "temporary.h"
 #include "vector_file.h"

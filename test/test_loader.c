@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "data/loader.h"
 
 enum { SIDE = 4, PIXELS = 3 * SIDE * SIDE, SAMPLES = 103 };

@@ -15,6 +15,7 @@
 
 #include "comm/comm.h"
 #include "comm_fixture.h"
+#include "config/options.h"
 #include "model_fixture.h"
 #include "temporary.h"
 #include "train/trainer.h"

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "model/registry.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "core/random.h"
 #include "vit_fixture.h"
 

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "../cuda/nvml.h"
+#include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "temporary.h"

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
+
 enum { UNITS = 2, PADDED = 64, SHARD = 32 };
 
 static struct update asked[UNITS];

@@ -1,6 +1,5 @@
 /* Options: defaults, values of each kind, decks, the command line, the resolved deck, and what is
  * said about mistakes. */
-#include "core/options.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +11,10 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "config/command_line.h"
+#include "config/options.h"
+#include "core/text.h"
 
 static const char *const commands[] = {"train", "eval", "predict", "fetch", "help", NULL};
 
@@ -191,9 +194,9 @@ static void unknown_keys_get_the_nearest(void **state)
     refuses("zzz.qqqqqq=1", "no option zzz.qqqqqq; `vittrain --help` lists all");
     refuses("=1", "no option ; `vittrain --help` lists all");
     refuses("train.batch", "train.batch: not section.key=value");
-    refuses("train.batch+=1", "train.batch: only a text can be added to");
-    assert_string_equal(options_nearest("evla", commands), "eval");
-    assert_null(options_nearest("something", commands));
+    refuses("train.batch+=1", "train.batch: only a text can be appended to");
+    assert_string_equal(text_nearest("evla", commands), "eval");
+    assert_null(text_nearest("something", commands));
 }
 
 static void deck_is_read(void **state)

@@ -1,6 +1,5 @@
 /* The reader of decks under a few thousand damaged decks (the same ones each time): it must come
  * back, say what is wrong in one line, and leave options that can be written and read again. */
-#include "core/options.h"
 #include "core/random.h"
 
 #include <setjmp.h>
@@ -11,6 +10,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "config/options.h"
 
 enum { CASES = 3000, CHANGES = 6 };
 

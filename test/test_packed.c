@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "core/random.h"
 #include "data/crop.h"
 #include "data/packed.h"

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "comm_fixture.h"
+#include "config/options.h"
 #include "model_fixture.h"
 #include "train/feed.h"
 #include "train/optimizer.h"

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "data/policy.h"
 #include "vector_file.h"
 

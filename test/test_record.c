@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "core/options.h"
+#include "config/options.h"
 #include "report/found.h"
 #include "temporary.h"
 

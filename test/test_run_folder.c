@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "core/log.h"
 #include "temporary.h"
 

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "core/csv.h"
 #include "temporary.h"
 

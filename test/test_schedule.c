@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "vector_file.h"
 
 /* As in make_schedule.py. */

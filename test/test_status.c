@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "config/phase.h"
 #include "core/clock.h"
 
 /* As it will be described `seconds` from now. */
@@ -27,27 +28,27 @@ static void phase_unit_step_and_time_are_told(void **state)
     assert_says(7, "the start, for 0.0 s");
     status_name_unit(0, "stem");
     status_name_unit(1, "blocks.0");
-    status_set_phase(STATUS_DATA_OPEN);
+    status_set_phase(PHASE_DATA_OPEN);
     assert_says(3, "the opening of the data, for 3.0 s");
     status_set_step(120);
-    status_set_phase(STATUS_BACKWARD);
+    status_set_phase(PHASE_BACKWARD);
     assert_says(0, "backward, step 120, for 0.0 s");
     status_set_unit(1);
     assert_says(0.5, "backward of blocks.0, step 120, for 0.5 s");
     status_set_unit(2);
     assert_says(0, "backward of unit 2, step 120, for 0.0 s");
-    status_set_phase(STATUS_UPDATE);
-    status_set_background(STATUS_CHECKPOINT_WRITE);
+    status_set_phase(PHASE_UPDATE);
+    status_set_background(PHASE_CHECKPOINT_WRITE);
     assert_says(0, "update, step 120, for 0.0 s, beside the writing of a checkpoint");
-    status_set_background(STATUS_START);
+    status_set_background(PHASE_START);
     assert_says(0, "update, step 120, for 0.0 s");
 }
 
 static void every_phase_has_a_name(void **state)
 {
     (void)state;
-    for (int phase = 0; phase < STATUS_PHASES; phase++)
-        assert_non_null(status_phase_name((enum status_phase)phase));
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        assert_non_null(status_phase_name(phase));
     /* As another rank may send it. */
     char text[256];
     status_describe(&(struct status){.phase = 1000, .unit = 1 << 30}, text, sizeof text);
@@ -69,15 +70,15 @@ static void a_pause_is_taken_once(void **state)
     assert_true(status_pause_at("checkpoint_name:3:0.2", &error));
     double begin = clock_now();
     status_set_step(2);
-    status_set_phase(STATUS_CHECKPOINT_NAME);
+    status_set_phase(PHASE_CHECKPOINT_NAME);
     status_set_step(3);
-    status_set_phase(STATUS_CHECKPOINT_WRITE);
+    status_set_phase(PHASE_CHECKPOINT_WRITE);
     assert_true(clock_now() - begin < 0.2);
     begin = clock_now();
-    status_set_phase(STATUS_CHECKPOINT_NAME);
+    status_set_phase(PHASE_CHECKPOINT_NAME);
     assert_true(clock_now() - begin >= 0.2);
     begin = clock_now();
-    status_set_phase(STATUS_CHECKPOINT_NAME);
+    status_set_phase(PHASE_CHECKPOINT_NAME);
     assert_true(clock_now() - begin < 0.2);
 }
 
@@ -90,9 +91,9 @@ static void names_are_cut_and_numbers_bounded(void **state)
     status_name_unit(3, longer);
     status_name_unit(-1, "below");
     status_name_unit(STATUS_UNITS, "above");
-    status_describe(&(struct status){.phase = STATUS_FORWARD, .unit = 3}, text, sizeof text);
+    status_describe(&(struct status){.phase = PHASE_FORWARD, .unit = 3}, text, sizeof text);
     assert_int_equal(strlen(text), strlen("forward of , for 0.0 s") + STATUS_NAME - 1);
-    status_describe(&(struct status){.phase = STATUS_FORWARD, .unit = STATUS_UNITS}, text,
+    status_describe(&(struct status){.phase = PHASE_FORWARD, .unit = STATUS_UNITS}, text,
                     sizeof text);
     assert_string_equal(text, "forward of unit 512, for 0.0 s");
 }
@@ -105,6 +106,7 @@ int main(void)
         cmocka_unit_test(a_pause_is_taken_once),
         cmocka_unit_test(names_are_cut_and_numbers_bounded),
     };
+    status_set_phases(phase_table, PHASE_COUNT);
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

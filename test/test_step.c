@@ -15,6 +15,7 @@
 #include <dnnl.h>
 
 #include "comm/comm.h"
+#include "config/options.h"
 #include "temporary.h"
 #include "train/trainer.h"
 

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "core/log.h"
 #include "report/course_lines.h"
 #include "temporary.h"

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "sweep/sweep_space.h"
 #include "sweep/sweep_tpe.h"
 

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "comm_fixture.h"
+#include "config/options.h"
 #include "core/random.h"
 #include "fake_network.h"
 

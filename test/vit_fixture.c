@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "config/options.h"
 #include "device_test.h"
 #include "model/registry.h"
 #include "train/optimizer.h"
@@ -79,7 +80,7 @@ static void open_device(struct vit_fixture *fixture, struct comm *world, int64_t
     fixture->stream = backend->stream_open(fixture->device);
     fixture->ready = backend->event_open(fixture->device);
     fixture->world = world != NULL ? world : comm_fake_open(0, 1);
-    ENSURE(mesh_open(&fixture->mesh, fixture->world, &fixture->options, &error) &&
+    ENSURE(mesh_open(&fixture->mesh, fixture->world, &fixture->options.mesh, &error) &&
                (world == NULL || mesh_use_device(&fixture->mesh, fixture->device, &error)),
            "%s", error.text);
 }

@@ -2,6 +2,7 @@
 #ifndef VITTRAIN_TEST_VIT_FIXTURE_H
 #define VITTRAIN_TEST_VIT_FIXTURE_H
 
+#include "config/options.h"
 #include "mesh/flat.h"
 #include "mesh/mesh.h"
 #include "model/convnet.h"

@@ -6,7 +6,9 @@
 #include <stdio.h>
 
 #include "comm/comm.h"
-#include "core/options.h"
+
+struct command_line;
+struct options;
 
 struct command {
     const char *name;

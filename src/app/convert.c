@@ -6,6 +6,8 @@
 
 #include "app/app.h"
 #include "checkpoint/convert.h"
+#include "config/command_line.h"
+#include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/resident.h"

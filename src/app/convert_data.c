@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "app/app.h"
+#include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/text.h"

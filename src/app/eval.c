@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "app/app.h"
+#include "config/command_line.h"
 #include "core/log.h"
 #include "runlog/results.h"
 #include "train/inference.h"

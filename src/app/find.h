@@ -3,7 +3,8 @@
 #define VITTRAIN_APP_FIND_H
 
 #include "comm/comm.h"
-#include "core/options.h"
+
+struct options;
 
 /* Collective. Print what they find on rank 0's standard output. */
 void find_batch(const struct options *options, struct comm *world, struct error *error);

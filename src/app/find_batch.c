@@ -5,6 +5,7 @@
 
 #include "app/app.h"
 #include "app/find.h"
+#include "config/options.h"
 #include "core/text.h"
 #include "plan/fit.h"
 #include "plan/trial.h"

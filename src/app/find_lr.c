@@ -6,6 +6,7 @@
 
 #include "app/app.h"
 #include "app/find.h"
+#include "config/options.h"
 #include "core/csv.h"
 #include "report/found.h"
 #include "store/store.h"

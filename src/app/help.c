@@ -4,7 +4,11 @@
 #include <string.h>
 
 #include "app/app.h"
+#include "config/command_line.h"
+#include "config/option.h"
+#include "config/options.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "core/version.h"
 
 bool app_is_first_rank(void)
@@ -53,7 +57,9 @@ static int help_about(const char *word)
     if (options_help_key(word, stdout))
         return ERROR_NONE;
     struct error error = {0};
-    const char *nearest = options_nearest_topic(word, app_command_names());
+    const char *nearest = text_nearest(word, app_command_names());
+    if (nearest == NULL)
+        nearest = option_find_nearest(word);
     error_set(&error, ERROR_USAGE,
               "%s: neither a command nor a section or key of the options%s%s%s", word,
               nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",

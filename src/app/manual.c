@@ -1,6 +1,8 @@
 /* The manual page in mdoc: the commands and options from their tables, the rest is here. */
 #include "app/app.h"
 
+#include "config/options.h"
+
 static const char opening[] =
     ".Dd November 21, 2026\n"
     ".Dt VITTRAIN 1\n"

@@ -5,6 +5,8 @@
 
 #include "app/app.h"
 #include "app/plan_time.h"
+#include "config/command_line.h"
+#include "config/options.h"
 #include "core/text.h"
 #include "model/registry.h"
 #include "plan/fit.h"

@@ -6,6 +6,7 @@
 
 #include "app/app.h"
 #include "checkpoint/checkpoint_file.h"
+#include "config/options.h"
 
 static const char *const deck_keys[] = {
     "run.name",      "data.format",        "data.root",        "train.epochs",    "train.steps",

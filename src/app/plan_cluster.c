@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/options.h"
 #include "core/text.h"
 #include "train/feed.h"
 

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "config/options.h"
 #include "core/csv.h"
 
 static const char header[] =

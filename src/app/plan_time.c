@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "train/feed.h"

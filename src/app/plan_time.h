@@ -4,6 +4,8 @@
 
 #include "plan/plan.h"
 
+struct options;
+
 /* What the times go by: the file of plan.machine or plan.cluster; NULL where there is none. An
  * error where one is named and cannot be read. */
 bool plan_machine_find(const struct options *options, const struct machine **machine,

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "config/command_line.h"
+#include "config/options.h"
 #include "core/log.h"
 #include "plan/prediction.h"
 #include "train/inference.h"

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "config/command_line.h"
+#include "config/options.h"
 #include "core/atomic_file.h"
 #include "core/log.h"
 #include "report/compare.h"

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "app/app.h"
+#include "config/command_line.h"
+#include "config/options.h"
 #include "core/crc32c.h"
 #include "core/version.h"
 

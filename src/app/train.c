@@ -2,6 +2,8 @@
 #include <stdio.h>
 
 #include "app/app.h"
+#include "config/command_line.h"
+#include "config/options.h"
 #include "core/log.h"
 #include "report/logbook.h"
 #include "train/run_record.h"

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "app/app.h"
+#include "config/command_line.h"
+#include "config/options.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "store/run_upload.h"

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "app/app.h"
+#include "config/command_line.h"
+#include "config/options.h"
 
 void bench_write(struct bench *bench, const struct bench_row *row, struct error *error)
 {

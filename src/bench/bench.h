@@ -5,8 +5,9 @@
 
 #include "bench/bench_row.h"
 #include "comm/comm.h"
-#include "core/options.h"
 #include "device/device.h"
+
+struct options;
 
 struct bench {
     const struct options *options;

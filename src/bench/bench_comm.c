@@ -8,6 +8,7 @@
 
 #include "bench/bench.h"
 #include "comm/mpi_check.h"
+#include "config/options.h"
 #include "core/clock.h"
 #include "core/version.h"
 

@@ -8,6 +8,7 @@
 
 #include "bench/bench.h"
 #include "bench/bench_machine.h"
+#include "config/options.h"
 #include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/version.h"

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "bench/bench_machine.h"
+#include "config/options.h"
 #include "core/clock.h"
 #include "mesh/mesh.h"
 

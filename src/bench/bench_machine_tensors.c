@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "bench/bench_machine.h"
+#include "config/options.h"
 #include "train/hardware.h"
 
 /* A GPU multiplies zeros faster. The bits are good as any type: in those of 16 bits each half is

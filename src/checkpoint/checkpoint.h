@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "config/run_options.h"
 #include "core/error.h"
-#include "core/options.h"
 #include "mesh/flat.h"
 
 /* Format 1 is read, too: it has no loss scale. */

@@ -4,6 +4,7 @@
 
 #include "checkpoint/checkpoint_file.h"
 #include "comm/comm.h"
+#include "config/run_options.h"
 
 /* Collective. What rank 0 read of a file's frame, on all ranks (without deck, names and tensors).
  */

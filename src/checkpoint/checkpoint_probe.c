@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint.h"
+#include "config/run_options.h"
 #include "core/durable.h"
 #include "core/log.h"
 

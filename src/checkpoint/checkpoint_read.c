@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_load.h"
+#include "config/run_options.h"
 #include "core/crc32c.h"
 #include "core/durable.h"
 

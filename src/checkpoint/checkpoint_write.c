@@ -13,6 +13,8 @@
 
 #include "checkpoint/checkpoint_writing.h"
 #include "config.h"
+#include "config/phase.h"
+#include "config/run_options.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/durable.h"
@@ -315,7 +317,7 @@ static bool finish(struct checkpoint_writing *writing, struct error *error)
     checkpoint_writing_close(writing, error);
     if (!comm_agree(world, error))
         return false;
-    status_set_phase(STATUS_CHECKPOINT_NAME);
+    status_set_phase(PHASE_CHECKPOINT_NAME);
     if (world->rank == 0)
         durable_rename(writing->part, writing->final, error);
     return comm_agree(world, error);

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "checkpoint/checkpoint_writing.h"
+#include "config/phase.h"
+#include "config/run_options.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/durable.h"
@@ -125,10 +127,10 @@ static void *thread_main(void *argument)
             continue;
         }
         pthread_mutex_unlock(&writer->lock);
-        status_set_background(writer->stage == STAGE_PIECES ? STATUS_CHECKPOINT_WRITE
-                                                            : STATUS_CHECKPOINT_NAME);
+        status_set_background(writer->stage == STAGE_PIECES ? PHASE_CHECKPOINT_WRITE
+                                                            : PHASE_CHECKPOINT_NAME);
         (writer->stage == STAGE_PIECES ? pieces_work : name_work)(writer);
-        status_set_background(STATUS_START);
+        status_set_background(PHASE_START);
         pthread_mutex_lock(&writer->lock);
         writer->busy = false;
         pthread_cond_signal(&writer->rest);
@@ -197,7 +199,7 @@ static bool finish(struct checkpoint_writer *writer, struct error *error)
     double begin = clock_now();
     bool good = true, waits = writer->stage != STAGE_NONE;
     if (waits)
-        status_set_phase(STATUS_CHECKPOINT_WAIT);
+        status_set_phase(PHASE_CHECKPOINT_WAIT);
     while (good && writer->stage != STAGE_NONE) {
         thread_wait(writer);
         good = stage_end(writer, error);
@@ -215,11 +217,11 @@ static bool write_now(struct checkpoint_writer *writer, const struct checkpoint_
                       struct error *error)
 {
     struct comm *world = writer->flat->mesh->world;
-    status_set_phase(STATUS_CHECKPOINT_WRITE);
+    status_set_phase(PHASE_CHECKPOINT_WRITE);
     if (!checkpoint_write(&writer->target, order->name, writer->flat, order->model_name,
                           order->state, order->deck_text, error))
         return false;
-    status_set_phase(STATUS_CHECKPOINT_NAME);
+    status_set_phase(PHASE_CHECKPOINT_NAME);
     if (world->rank == 0)
         checkpoint_publish(writer->target.directory, order->name, order->best, order->keep, error);
     return comm_agree(world, error);
@@ -230,7 +232,7 @@ static bool start(struct checkpoint_writer *writer, const struct checkpoint_orde
 {
     if (!finish(writer, error))
         return false;
-    status_set_phase(STATUS_CHECKPOINT_BEGIN);
+    status_set_phase(PHASE_CHECKPOINT_BEGIN);
     snprintf(writer->name, sizeof writer->name, "%s", order->name);
     writer->best = order->best;
     writer->keep = order->keep;

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/options.h"
 #include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/durable.h"

@@ -7,8 +7,10 @@
 #include <stdint.h>
 
 #include "comm/comm.h"
-#include "core/options.h"
+#include "config/option_types.h"
 #include "mesh/mesh.h"
+
+struct options;
 
 struct run_folder {
     char path[OPTION_TEXT];

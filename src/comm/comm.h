@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/mesh_options.h"
 #include "core/error.h"
-#include "core/options.h"
 #include "device/device.h"
 
 /* Numbers of 16 bits are added in fp32, and each sum of two is rounded to nearest even; in fp16 one

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/mesh_options.h"
+
 static struct ticket *fake_all_reduce(struct comm *comm, void *buffer, int64_t count,
                                       enum comm_type type, enum comm_operation operation,
                                       struct event *after)

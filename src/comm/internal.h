@@ -10,6 +10,7 @@
 #include "comm/combine.h"
 #include "comm/comm.h"
 #include "comm/mpi_check.h"
+#include "config/mesh_options.h"
 
 extern const struct comm_backend comm_mpi, comm_fake;
 

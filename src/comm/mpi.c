@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "config/phase.h"
 #include "core/status.h"
 
 static struct {
@@ -320,7 +321,7 @@ bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error 
 {
     int threads;
     MPI_Comm communicator;
-    status_set_phase(STATUS_START);
+    status_set_phase(PHASE_START);
     signals_open();
     world_set_environment();
     if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &threads) != MPI_SUCCESS)
@@ -337,7 +338,7 @@ bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error 
     signals_report_faults(groups.rank, comm_host());
     MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &communicator));
     *world = group_open(communicator);
-    status_set_phase(STATUS_COMMAND);
+    status_set_phase(PHASE_COMMAND);
     if (groups.size > 1) {
         watch_open(groups.rank);
         progress_open();
@@ -353,7 +354,7 @@ void comm_world_close(struct comm *world)
     /* As long as one still works the others' signs of life go on. */
     comm_set_timeout(0);
     comm_barrier(world);
-    status_set_phase(STATUS_END);
+    status_set_phase(PHASE_END);
     progress_close();
     watch_close();
     world->backend->close(world);

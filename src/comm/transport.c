@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/mesh_options.h"
+
 int64_t stage_part(const struct stage *stage, int64_t block, int64_t first, int64_t count,
                    unsigned char **part)
 {

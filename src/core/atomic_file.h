@@ -6,9 +6,9 @@
 #include <stdio.h>
 
 #include "core/error.h"
-#include "core/options.h"
 
-enum { FILE_PATH = OPTION_TEXT + 128 };
+/* Bytes of a path: a folder given as an option and a name in it. */
+enum { FILE_PATH = 1152 };
 
 struct atomic_file {
     FILE *stream; /* write here */

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 enum { HOST_SIZE = 256 };
 
 static int own_rank = 0;

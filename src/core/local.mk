@@ -1,4 +1,3 @@
-# core: options, log, errors, random numbers, memory arena, clock, files, sensors
 libvittrain_a_SOURCES += \
 	src/core/arena.c \
 	src/core/arena.h \
@@ -22,14 +21,6 @@ libvittrain_a_SOURCES += \
 	src/core/hdf5_file.h \
 	src/core/log.c \
 	src/core/log.h \
-	src/core/options.c \
-	src/core/options.h \
-	src/core/options_check.c \
-	src/core/options_deck.c \
-	src/core/options_help.c \
-	src/core/options_table.c \
-	src/core/options_table.h \
-	src/core/options_value.c \
 	src/core/random.c \
 	src/core/random.h \
 	src/core/resident.c \

@@ -17,32 +17,8 @@ static struct {
     char name[STATUS_UNITS][STATUS_NAME];
 } record = {.unit = -1};
 
-static const struct {
-    const char *word, *name; /* for debug.pause; for messages */
-} phases[STATUS_PHASES] = {
-    [STATUS_START] = {"start", "the start"},
-    [STATUS_COMMAND] = {"command", "its command"},
-    [STATUS_DATA_OPEN] = {"data_open", "the opening of the data"},
-    [STATUS_MODEL_OPEN] = {"model_open", "the opening of device and model"},
-    [STATUS_MEMORY] = {"memory", "the allocation of memory"},
-    [STATUS_FOLDER] = {"folder", "the opening of the run folder"},
-    [STATUS_WEIGHTS_READ] = {"weights_read", "the reading of the weights"},
-    [STATUS_DATA] = {"data", "the wait for data"},
-    [STATUS_FORWARD] = {"forward", "forward"},
-    [STATUS_BACKWARD] = {"backward", "backward"},
-    [STATUS_REDUCE] = {"reduce", "the wait for gradients"},
-    [STATUS_UPDATE] = {"update", "update"},
-    [STATUS_RECORDED] = {"recorded", "a recorded step"},
-    [STATUS_REPORT] = {"report", "the report of the log"},
-    [STATUS_EVALUATION] = {"evaluation", "evaluation"},
-    [STATUS_CHECKPOINT_BEGIN] = {"checkpoint_begin", "the begin of a checkpoint"},
-    [STATUS_CHECKPOINT_WRITE] = {"checkpoint_write", "the writing of a checkpoint"},
-    [STATUS_CHECKPOINT_NAME] = {"checkpoint_name", "the naming of a checkpoint"},
-    [STATUS_CHECKPOINT_WAIT] = {"checkpoint_wait", "the wait for a checkpoint"},
-    [STATUS_WEIGHTS_WRITE] = {"weights_write", "the writing of the weights"},
-    [STATUS_RESULTS] = {"results", "the writing of the results"},
-    [STATUS_END] = {"end", "the end"},
-};
+static const struct status_phase *phases;
+static int phase_count;
 
 /* Of debug.pause; phase -1: none. */
 static struct {
@@ -51,9 +27,15 @@ static struct {
     double seconds;
 } pause_place = {.phase = -1};
 
-const char *status_phase_name(enum status_phase phase)
+void status_set_phases(const struct status_phase *table, int count)
 {
-    return phase >= 0 && phase < STATUS_PHASES ? phases[phase].name : "an unknown phase";
+    phases = table;
+    phase_count = count;
+}
+
+const char *status_phase_name(int phase)
+{
+    return phase >= 0 && phase < phase_count ? phases[phase].name : "an unknown phase";
 }
 
 /* Nobody waits for these words, so no order between them is needed. */
@@ -78,12 +60,12 @@ static void pause_take(void)
         continue; /* a signal */
 }
 
-void status_set_phase(enum status_phase phase)
+void status_set_phase(int phase)
 {
     STORE(unit, -1);
-    STORE(phase, (int32_t)phase);
+    STORE(phase, phase);
     STORE(since, clock_now());
-    if ((int)phase == pause_place.phase && LOAD(step) == pause_place.step)
+    if (phase == pause_place.phase && LOAD(step) == pause_place.step)
         pause_take();
 }
 
@@ -98,7 +80,7 @@ bool status_pause_at(const char *text, struct error *error)
         return true;
     if (sscanf(text, "%31[a-z_]:%lld:%lf%n", word, &step, &seconds, &end) == 3 &&
         text[end] == '\0' && step >= 0 && seconds >= 0 && seconds < 1e6)
-        for (int phase = 0; phase < STATUS_PHASES; phase++)
+        for (int phase = 0; phase < phase_count; phase++)
             if (strcmp(phases[phase].word, word) == 0) {
                 pause_place.phase = phase;
                 pause_place.step = step;
@@ -123,9 +105,9 @@ void status_name_unit(int unit, const char *name)
         snprintf(record.name[unit], STATUS_NAME, "%s", name);
 }
 
-void status_set_background(enum status_phase phase)
+void status_set_background(int phase)
 {
-    STORE(background, (int32_t)phase);
+    STORE(background, phase);
 }
 
 struct status status_read(double now)
@@ -153,10 +135,9 @@ void status_describe(const struct status *status, char *text, size_t size)
     unit_describe(status->unit, unit, sizeof unit);
     if (status->step > 0)
         snprintf(step, sizeof step, ", step %lld", (long long)status->step);
-    if (status->background != STATUS_START)
+    if (status->background != 0)
         snprintf(background, sizeof background, ", beside %s",
-                 status_phase_name((enum status_phase)status->background));
-    snprintf(text, size, "%s%s%s, for %.1f s%s",
-             status_phase_name((enum status_phase)status->phase), unit, step, status->seconds,
-             background);
+                 status_phase_name(status->background));
+    snprintf(text, size, "%s%s%s, for %.1f s%s", status_phase_name(status->phase), unit, step,
+             status->seconds, background);
 }

@@ -9,39 +9,22 @@
 
 #include "core/error.h"
 
-enum status_phase {
-    STATUS_START,
-    STATUS_COMMAND, /* of a command that tells no more */
-    STATUS_DATA_OPEN,
-    STATUS_MODEL_OPEN,
-    STATUS_MEMORY,
-    STATUS_FOLDER,
-    STATUS_WEIGHTS_READ,
-    STATUS_DATA,
-    STATUS_FORWARD,
-    STATUS_BACKWARD,
-    STATUS_REDUCE,
-    STATUS_UPDATE,
-    STATUS_RECORDED, /* a step that the device runs from a recording */
-    STATUS_REPORT,
-    STATUS_EVALUATION,
-    STATUS_CHECKPOINT_BEGIN,
-    STATUS_CHECKPOINT_WRITE,
-    STATUS_CHECKPOINT_NAME,
-    STATUS_CHECKPOINT_WAIT,
-    STATUS_WEIGHTS_WRITE,
-    STATUS_RESULTS,
-    STATUS_END,
-    STATUS_PHASES
+/* A phase of the program. Phases are numbered from 0, which is also the phase at the start. */
+struct status_phase {
+    const char *word; /* in debug.pause: "backward" */
+    const char *name; /* in messages: "backward", "the wait for data" */
 };
 
-/* "backward" */
-const char *status_phase_name(enum status_phase phase);
+/* Set the table of phases, which must stay valid. Without a table phases have no names. */
+void status_set_phases(const struct status_phase *phases, int count);
+
+/* Return a phase's name in messages. */
+const char *status_phase_name(int phase);
 
 /* The main thread's. A phase begins without a unit; steps count from 1, 0 is none; -1 is no unit.
  */
 void status_set_step(int64_t step);
-void status_set_phase(enum status_phase phase);
+void status_set_phase(int phase);
 void status_set_unit(int unit);
 /* debug.pause: this process waits, once, where it comes to a phase of a step, and says so on
  * stderr: to be looked at by a debugger, or to be killed there. "PHASE:STEP:SECONDS", as
@@ -52,8 +35,8 @@ bool status_pause_at(const char *text, struct error *error);
 enum { STATUS_UNITS = 512, STATUS_NAME = 48 };
 void status_name_unit(int unit, const char *name);
 
-/* A thread that works beside the main one: STATUS_CHECKPOINT_*; STATUS_START: rests. */
-void status_set_background(enum status_phase phase);
+/* Set the phase of the background thread; 0: idle. */
+void status_set_background(int phase);
 
 /* A moment's status: may be sent to other ranks, whose units have the same names. */
 struct status {

@@ -1,4 +1,4 @@
-/* Endings of names: the kind of a file is known by them. */
+/* Small functions on text. */
 #include "core/text.h"
 
 #include <string.h>
@@ -7,4 +7,47 @@ bool text_ends_with(const char *text, const char *ending)
 {
     const size_t length = strlen(text), tail = strlen(ending);
     return length > tail && strcmp(text + length - tail, ending) == 0;
+}
+
+/* Return the edit distance: insertions, deletions, replacements and swaps of two neighbours that
+ * turn one word into the other. Words longer than LONGEST are far from all others. */
+static int edit_distance(const char *one, const char *other)
+{
+    enum { LONGEST = 128 };
+    int rows[3][LONGEST + 1];
+    const int width = (int)strlen(other);
+    if (strlen(one) > LONGEST || width > LONGEST)
+        return LONGEST;
+    for (int j = 0; j <= width; j++)
+        rows[0][j] = j;
+    for (int i = 1; one[i - 1] != '\0'; i++) {
+        int *row = rows[i % 3], *above = rows[(i + 2) % 3], *above_two = rows[(i + 1) % 3];
+        row[0] = i;
+        for (int j = 1; j <= width; j++) {
+            int best = above[j - 1] + (one[i - 1] != other[j - 1]);
+            best = above[j] + 1 < best ? above[j] + 1 : best;
+            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+            if (i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] &&
+                above_two[j - 2] + 1 < best)
+                best = above_two[j - 2] + 1;
+            row[j] = best;
+        }
+    }
+    return rows[strlen(one) % 3][width];
+}
+
+const char *text_nearest(const char *word, const char *const *candidates)
+{
+    /* A third of the letters may differ, but at least one. */
+    const int third = (int)strlen(word) / 3;
+    const char *nearest = NULL;
+    int least = (third < 1 ? 1 : third) + 1;
+    for (; *candidates != NULL; candidates++) {
+        const int distance = edit_distance(word, *candidates);
+        if (distance < least) {
+            least = distance;
+            nearest = *candidates;
+        }
+    }
+    return nearest;
 }

@@ -1,15 +1,18 @@
-/* What several rooms ask of names and say of sizes. */
+/* Small functions on text. */
 #ifndef VITTRAIN_CORE_TEXT_H
 #define VITTRAIN_CORE_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Does a name end so, with something before it? ".h5" is a file without a name, not a checkpoint.
- */
+/* True if a name ends so and has something before the ending: ".h5" alone is no checkpoint. */
 bool text_ends_with(const char *text, const char *ending);
 
-/* Bytes as all tables and messages show memory: MiB. */
+/* Return the candidate nearest to `word` by edit distance, or NULL if none is near. The list of
+ * candidates ends with NULL. */
+const char *text_nearest(const char *word, const char *const *candidates);
+
+/* Convert bytes to MiB, the unit of memory in tables and messages. */
 static inline double mib(size_t bytes)
 {
     return (double)bytes / (1 << 20);

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "config/options.h"
 #include "core/error.h"
 #include "core/random.h"
 

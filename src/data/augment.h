@@ -8,9 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/options.h"
 #include "data/mix.h"
 #include "device/device.h"
+
+struct options;
 
 struct policy;
 

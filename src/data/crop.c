@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/options.h"
 #include "core/random.h"
 #include "device/image.h"
 #include "device/kernels.h"

@@ -6,8 +6,9 @@
 #ifndef VITTRAIN_DATA_CROP_H
 #define VITTRAIN_DATA_CROP_H
 
-#include "core/options.h"
 #include "data/image_file.h"
+
+struct options;
 
 /* The rules of one split, from the options. */
 struct crop {

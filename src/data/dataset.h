@@ -4,10 +4,12 @@
 #define VITTRAIN_DATA_DATASET_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "core/error.h"
-#include "core/options.h"
+
+struct options;
 
 enum data_split { SPLIT_TRAIN, SPLIT_VALIDATION, SPLIT_TEST };
 

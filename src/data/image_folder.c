@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/options.h"
 #include "core/crc32c.h"
 
 enum { PATH_SIZE = 4096 };

@@ -5,6 +5,8 @@
 
 #include "data/dataset.h"
 
+struct options;
+
 /* One file: its folder and where its name begins in `names`. */
 struct folder_record {
     uint64_t name;

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/options.h"
 #include "core/log.h"
 #include "data/image_file.h"
 #include "data/image_folder.h"

@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "config/options.h"
 #include "core/random.h"
 
 /* Blocks of the pair's stream. An attempt succeeds with a probability of more than 0.95, so that

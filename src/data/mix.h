@@ -7,8 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/options.h"
 #include "device/device.h"
+
+struct options;
 
 enum { MIX_GROUP = 2 };
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/options.h"
 #include "core/crc32c.h"
 #include "core/log.h"
 

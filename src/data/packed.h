@@ -4,7 +4,10 @@
 #define VITTRAIN_DATA_PACKED_H
 
 #include "comm/comm.h"
+#include "config/option_types.h"
 #include "data/dataset.h"
+
+struct options;
 
 enum { PACKED_VERSION = 1, PACKED_SPLITS = 3, PACKED_TEXT = 2 * OPTION_TEXT };
 enum { PACKED_PATH = OPTION_TEXT + 64, PACKED_MOST_FILES = 99999, PACKED_CHANNELS = 4 };

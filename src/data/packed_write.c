@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "config/options.h"
 #include "core/clock.h"
 #include "core/durable.h"
 #include "core/log.h"

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "config/options.h"
 #include "core/random.h"
 #include "data/geometry.h"
 

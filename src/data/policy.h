@@ -7,8 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/options.h"
 #include "data/colour.h"
+
+struct options;
 
 /* The first POLICY_OPERATIONS are RandAugment's, in torchvision's order. */
 enum image_change_kind {

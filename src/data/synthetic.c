@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/options.h"
 #include "core/random.h"
 #include "data/dataset.h"
 

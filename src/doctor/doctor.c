@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/command_line.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "doctor/doctor_network.h"

@@ -12,6 +12,9 @@
 #include "app/app.h"
 #include "mesh/flat.h"
 
+struct command_line;
+struct options;
+
 /* ---- rows */
 enum doctor_verdict { DOCTOR_SKIP, DOCTOR_PASS, DOCTOR_WARN, DOCTOR_FAIL };
 enum { DOCTOR_TEXT = 768, DOCTOR_CHECKS = 24 };

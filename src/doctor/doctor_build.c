@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/options.h"
 #include "core/crc32c.h"
 #include "core/version.h"
 #include "doctor/doctor.h"

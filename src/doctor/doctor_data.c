@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/options.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
 #include "data/dataset.h"

@@ -2,6 +2,7 @@
 #ifndef VITTRAIN_DOCTOR_DOCTOR_DATA_H
 #define VITTRAIN_DOCTOR_DOCTOR_DATA_H
 
+#include "config/option_types.h"
 #include "doctor/doctor.h"
 
 enum { DATA_SAMPLES = 64 };

@@ -14,6 +14,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "config/options.h"
 #include "core/durable.h"
 #include "doctor/doctor.h"
 #include "train/session.h"

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/options.h"
 #include "device/device.h"
 #include "doctor/doctor.h"
 

@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "app/app.h"
+#include "config/command_line.h"
+#include "config/options.h"
 #include "core/log.h"
 #include "data/directory.h"
 #include "fetch/download.h"

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "app/app.h"
+#include "config/command_line.h"
+#include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/options.h"
+#include "config/options.h"
 
 enum { LAUNCH_LINE = 1024 };
 enum { HOSTS_MOST = 4096, HOST_NAME = 256 };

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "config/options.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "launch/launch.h"

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "config/option_types.h"
 #include "core/clock.h"
 #include "launch/launch.h"
 

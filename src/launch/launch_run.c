@@ -10,8 +10,9 @@
 
 #include "app/app.h"
 #include "checkpoint/run_folder.h"
+#include "config/command_line.h"
+#include "config/options.h"
 #include "core/clock.h"
-#include "core/options_table.h"
 #include "launch/launch.h"
 
 static const char *base_name(const char *path)

@@ -59,11 +59,11 @@ static struct placement placement_find(const struct mesh *mesh)
 }
 
 /* How many ranks hold one copy together, or 0 and an error. */
-static int shard_size(const struct options *options, int ranks, const struct placement *placement,
-                      struct error *error)
+static int shard_size(const struct mesh_options *options, int ranks,
+                      const struct placement *placement, struct error *error)
 {
-    const struct strategy *strategy = &strategies[options->mesh.strategy];
-    int shard = (int)options->mesh.shard;
+    const struct strategy *strategy = &strategies[options->strategy];
+    int shard = (int)options->shard;
     if (shard == 0 && strategy->within_node && placement->node_ranks == 0) {
         error_set(error, ERROR_USAGE,
                   "mesh.strategy=hsdp shards over the ranks of a node, but the nodes have %d to %d "
@@ -95,13 +95,13 @@ const char *mesh_strategy_name(enum strategy_choice strategy)
     return strategies[strategy].name;
 }
 
-static void policy_set(struct mesh *mesh, const struct options *options)
+static void policy_set(struct mesh *mesh, const struct mesh_options *options)
 {
-    const struct strategy *strategy = &strategies[options->mesh.strategy];
+    const struct strategy *strategy = &strategies[options->strategy];
     mesh->strategy = strategy->name;
     mesh->shard_weights = strategy->shard_weights;
     mesh->shard_gradients = strategy->shard_gradients;
-    mesh->reduce_compute = options->mesh.reduce == REDUCE_COMPUTE;
+    mesh->reduce_compute = options->reduce == REDUCE_COMPUTE;
 }
 
 /* A fake's partners say nothing about their colors, so what it would get is said here. */
@@ -138,10 +138,10 @@ void mesh_split(struct mesh *mesh, struct comm *world, int shard)
     mesh->strategy = "split";
 }
 
-bool mesh_open(struct mesh *mesh, struct comm *world, const struct options *options,
+bool mesh_open(struct mesh *mesh, struct comm *world, const struct mesh_options *options,
                struct error *error)
 {
-    comm_set_timeout(options->mesh.timeout);
+    comm_set_timeout(options->timeout);
     world_enter(mesh, world);
     struct placement placement = placement_find(mesh);
     int shard = shard_size(options, world->size, &placement, error);
@@ -152,7 +152,7 @@ bool mesh_open(struct mesh *mesh, struct comm *world, const struct options *opti
     }
     groups_open(mesh, placement.place, shard);
     policy_set(mesh, options);
-    enum transport_choice transport = (enum transport_choice)options->mesh.transport;
+    enum transport_choice transport = (enum transport_choice)options->transport;
     mesh->shard->backend->set_transport(mesh->shard, transport, error);
     mesh->replica->backend->set_transport(mesh->replica, transport, error);
     if (comm_agree(world, error))
@@ -162,7 +162,7 @@ bool mesh_open(struct mesh *mesh, struct comm *world, const struct options *opti
 }
 
 bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
-                  const struct options *options, struct error *error)
+                  const struct mesh_options *options, struct error *error)
 {
     int rest = ranks % node_ranks;
     struct placement placement = {.place = rank,

@@ -4,7 +4,7 @@
 #define VITTRAIN_MESH_MESH_H
 
 #include "comm/comm.h"
-#include "core/options.h"
+#include "config/mesh_options.h"
 
 struct mesh {
     struct comm *world;
@@ -33,13 +33,13 @@ void mesh_split(struct mesh *mesh, struct comm *world, int shard);
 
 /* The mesh of mesh.strategy. Collective; a combination that cannot work is an error, the same on
  * all ranks. */
-bool mesh_open(struct mesh *mesh, struct comm *world, const struct options *options,
+bool mesh_open(struct mesh *mesh, struct comm *world, const struct mesh_options *options,
                struct error *error);
 
 /* The mesh as rank `rank` of `ranks` would see it, `node_ranks` of them on a node, without the
  * others: for planning. Its world belongs to it. */
 bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
-                  const struct options *options, struct error *error);
+                  const struct mesh_options *options, struct error *error);
 void mesh_close(struct mesh *mesh);
 
 /* Makes the groups for the memory of this device. Collective; an error is the same on all ranks. */

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "config/options.h"
+
 /* Appends the tensors of all units. */
 struct tensors {
     struct convnet *convnet;

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/options.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "model/registry.h"
 
 /* Tensors begin at multiples of this number of elements, which aligns vector loads. */
@@ -24,7 +26,7 @@ struct model *model_open(const struct options *options, struct device *device,
     const char *name = options->model.name;
     const struct model_entry *entry = registry_find(name);
     if (entry == NULL) {
-        const char *nearest = options_nearest(name, model_names());
+        const char *nearest = text_nearest(name, model_names());
         error_set(error, ERROR_USAGE,
                   "model.name=%s is no known model%s%s%s: `vittrain --help model` lists them", name,
                   nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",

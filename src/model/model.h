@@ -4,10 +4,11 @@
 #define VITTRAIN_MODEL_MODEL_H
 
 #include "core/arena.h"
-#include "core/options.h"
 #include "device/device.h"
 #include "mesh/flat.h"
 #include "mesh/unit.h"
+
+struct options;
 
 struct model;
 struct model_entry;

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/options.h"
+
 /* Appends the tensors of a unit. */
 struct unit_builder {
     struct unit *unit;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/options.h"
 #include "core/available.h"
 #include "core/text.h"
 #include "model/registry.h"

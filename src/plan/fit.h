@@ -5,6 +5,8 @@
 
 #include "train/session.h"
 
+struct options;
+
 /* Percent of the free memory that stays unused: libraries load kernels when these are first used,
  * after the arena was allocated, and other processes of a node must not run out of memory. */
 enum { RESERVE_PERCENT = 5 };

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/options.h"
+#include "config/deck.h"
+#include "config/option_types.h"
 #include "plan/machine.h"
 
 static const char *const action_name[] = {"all_reduce", "reduce_scatter", "all_gather"};

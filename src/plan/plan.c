@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/options.h"
 #include "train/feed.h"
 #include "train/hardware.h"
 

@@ -4,6 +4,7 @@
 #ifndef VITTRAIN_PLAN_PLAN_H
 #define VITTRAIN_PLAN_PLAN_H
 
+#include "config/options.h"
 #include "plan/forecast.h"
 #include "train/session.h"
 

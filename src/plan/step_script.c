@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "config/options.h"
+#include "config/phase.h"
 #include "train/optimizer.h"
 #include "train/step.h"
 
@@ -42,12 +44,12 @@ static void operation_note(struct counter *counter, const struct counted *counte
 static void phase_begin(const char *name)
 {
     static const struct {
-        enum status_phase status;
+        enum phase status;
         enum rehearsed_phase phase;
-    } phases[] = {{STATUS_DATA, REHEARSED_DATA},
-                  {STATUS_FORWARD, REHEARSED_FORWARD},
-                  {STATUS_BACKWARD, REHEARSED_BACKWARD},
-                  {STATUS_UPDATE, REHEARSED_UPDATE}};
+    } phases[] = {{PHASE_DATA, REHEARSED_DATA},
+                  {PHASE_FORWARD, REHEARSED_FORWARD},
+                  {PHASE_BACKWARD, REHEARSED_BACKWARD},
+                  {PHASE_UPDATE, REHEARSED_UPDATE}};
     for (size_t i = 0; i < sizeof phases / sizeof phases[0]; i++)
         if (strcmp(name, status_phase_name(phases[i].status)) == 0)
             active.phase = phases[i].phase;

@@ -9,6 +9,7 @@
 #include <malloc.h>
 #endif
 
+#include "config/options.h"
 #include "core/clock.h"
 #include "core/resident.h"
 #include "train/feed.h"

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/options_table.h"
+#include "config/option.h"
+#include "config/options.h"
 #include "core/text_file.h"
 
 static struct record_setting *setting_find(const struct record *record, const char *key)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/option_types.h"
 #include "core/atomic_file.h"
 
 enum { LABELS_SIZE = 2 * OPTION_TEXT };

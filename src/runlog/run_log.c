@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/options.h"
 #include "core/clock.h"
 #include "core/csv.h"
 #include "runlog/run_log_tags.h"

@@ -9,7 +9,8 @@
 
 #include "checkpoint/run_folder.h"
 #include "core/error.h"
-#include "core/options.h"
+
+struct options;
 
 /* One row of metrics.csv: training over a log interval, or an evaluation. NAN: empty cell. */
 struct metrics_row {

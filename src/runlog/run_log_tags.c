@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "config/run_options.h"
+
 struct tag {
     const char *name;
     const char *split; /* whose rows; NULL ends the table */

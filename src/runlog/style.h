@@ -7,11 +7,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/options.h"
 #include "data/dataset.h"
 #include "model/model.h"
 #include "runlog/results.h"
 #include "runlog/run_log.h"
+
+struct options;
 
 /* What does not change while a part of a run goes. */
 struct style_run {

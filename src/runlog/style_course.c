@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "config/options.h"
 #include "core/atomic_file.h"
 #include "core/log.h"
 #include "report/course_lines.h"

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/options.h"
 #include "core/atomic_file.h"
 #include "runlog/style.h"
 

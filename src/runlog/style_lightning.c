@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/options.h"
 #include "core/atomic_file.h"
 #include "core/log.h"
 #include "model/registry.h"

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/options.h"
 #include "core/log.h"
 #include "runlog/style.h"
 

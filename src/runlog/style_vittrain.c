@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "runlog/style.h"

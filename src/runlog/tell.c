@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "config/options.h"
 #include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/log.h"

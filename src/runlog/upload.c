@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "config/options.h"
+#include "config/phase.h"
 #include "core/log.h"
 #include "core/status.h"
 
@@ -56,7 +58,7 @@ void upload_start(struct trainer *trainer)
 
 void upload_end(struct trainer *trainer)
 {
-    status_set_phase(STATUS_END);
+    status_set_phase(PHASE_END);
     store_run_close(trainer->upload);
     store_sender_close(trainer->sender,
                        trainer->succeeded ? trainer->options.output.upload_wait : 0);

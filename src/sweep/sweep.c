@@ -9,6 +9,9 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "config/command_line.h"
+#include "config/option.h"
+#include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/text.h"

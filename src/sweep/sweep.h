@@ -10,6 +10,7 @@
 #ifndef VITTRAIN_SWEEP_SWEEP_H
 #define VITTRAIN_SWEEP_SWEEP_H
 
+#include "config/options.h"
 #include "launch/launch.h"
 #include "sweep/sweep_space.h"
 

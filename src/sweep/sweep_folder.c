@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "checkpoint/run_folder.h"
+#include "config/options.h"
 #include "core/atomic_file.h"
 #include "core/folder.h"
 #include "core/text_file.h"

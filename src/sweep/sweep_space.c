@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/option.h"
+#include "config/options.h"
+
 /* Digits of numbers from ranges: more would only make long decks. */
 enum { DIGITS = 4 };
 
@@ -216,6 +219,8 @@ bool sweep_space_add(struct sweep_space *space, const char *word, bool *varies, 
         return error_set(error, ERROR_USAGE, "%.40s...: too long", word);
     if (!key_find(word, (size_t)(equals - word), &entry, error))
         return false;
+    if (entry == NULL)
+        return true; /* a removed option */
     bool range = is_number_kind(entry) && strstr(text, "..") != NULL;
     char separator = separator_of(entry, text);
     if (!range && separator == '\0')

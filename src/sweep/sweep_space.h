@@ -11,7 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/options_table.h"
+#include "config/option.h"
+
+struct options;
 
 enum { SWEEP_KEYS = 16, SWEEP_CHOICES = 256, SWEEP_TRIALS = 100000 };
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/options.h"
 #include "core/atomic_file.h"
 #include "report/escape.h"
 #include "report/table.h"

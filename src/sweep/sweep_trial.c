@@ -9,6 +9,7 @@
 
 #include <jansson.h>
 
+#include "config/options.h"
 #include "sweep/sweep.h"
 #include "sweep/sweep_tpe.h"
 

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "config/phase.h"
 #include "core/clock.h"
 #include "core/status.h"
 
@@ -121,7 +122,7 @@ bool evaluation_run(struct session *session, struct data_feed *feed,
                     struct evaluation *evaluation, struct error *error)
 {
     double begin = clock_now();
-    status_set_phase(STATUS_EVALUATION);
+    status_set_phase(PHASE_EVALUATION);
     struct pass pass = {
         .session = session, .feed = feed, .visitor = visitor, .agreement = agreement};
     const struct model *model = session->model;

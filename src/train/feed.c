@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "config/options.h"
+
 enum { BATCHES_AHEAD = 4 };
 
 struct image_source feed_source(const struct options *options, const struct dataset *dataset)

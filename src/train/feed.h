@@ -7,6 +7,8 @@
 #include "data/policy.h"
 #include "train/session.h"
 
+struct options;
+
 struct data_feed {
     struct dataset dataset;
     struct sampler sampler;

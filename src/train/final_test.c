@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "config/options.h"
+#include "config/phase.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "train/progress.h"
@@ -30,7 +32,7 @@ static bool best_read(struct trainer *trainer, struct error *error)
     trainer->test_step = trainer->state.best_step;
     if (trainer->state.best_step == trainer->state.step)
         return true;
-    status_set_phase(STATUS_WEIGHTS_READ);
+    status_set_phase(PHASE_WEIGHTS_READ);
     if (!checkpoint_read(path, &trainer->target, &session->flat, NULL, true, error))
         return false;
     flat_refresh(&session->flat);

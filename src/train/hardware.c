@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/options.h"
 #include "core/log.h"
 #include "core/resident.h"
 

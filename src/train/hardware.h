@@ -5,6 +5,8 @@
 #include "comm/comm.h"
 #include "device/device.h"
 
+struct options;
+
 /* The device of run.backend: the GPU of this rank's place on its node, or the CPU with this rank's
  * share of the node's cores; auto takes a GPU where there is one, and says why not. Not collective;
  * NULL and an error. */

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "checkpoint/checkpoint.h"
+#include "config/command_line.h"
+#include "config/options.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "train/trainer.h"

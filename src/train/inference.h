@@ -2,7 +2,10 @@
 #ifndef VITTRAIN_TRAIN_INFERENCE_H
 #define VITTRAIN_TRAIN_INFERENCE_H
 
+#include "config/options.h"
 #include "train/evaluate.h"
+
+struct command_line;
 
 struct inference {
     struct options options; /* the deck that was trained with but for `mesh`, overridden by the

@@ -2,6 +2,8 @@
  * is handed over with the part of the gradient that this rank owns. */
 #include "train/optimizer.h"
 
+#include "config/options.h"
+
 static enum update_rule optimizer_rule(const struct options *options)
 {
     switch ((enum optimizer_choice)options->optim.name) {

@@ -2,9 +2,10 @@
 #ifndef VITTRAIN_TRAIN_OPTIMIZER_H
 #define VITTRAIN_TRAIN_OPTIMIZER_H
 
-#include "core/options.h"
 #include "mesh/flat.h"
 #include "train/schedule.h"
+
+struct options;
 
 struct optimizer {
     enum update_rule rule;

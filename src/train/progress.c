@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/options.h"
+#include "config/phase.h"
 #include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/log.h"
@@ -315,7 +317,7 @@ void progress_test(struct trainer *trainer)
 
 bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error)
 {
-    status_set_phase(STATUS_REPORT);
+    status_set_phase(PHASE_REPORT);
     const struct training_state *state = &trainer->state;
     const struct evaluation *evaluation = &trainer->evaluation;
     const struct epoch_clock *clock = &trainer->epoch_clock;
@@ -436,7 +438,7 @@ static void checkpoints_say(const struct trainer *trainer)
 
 bool progress_result(struct trainer *trainer, struct error *error)
 {
-    status_set_phase(STATUS_RESULTS);
+    status_set_phase(PHASE_RESULTS);
     struct results results = results_collect(trainer);
     struct monitor_summary sensors;
     monitor_stop(trainer->monitor);

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "config/options.h"
 #include "train/optimizer.h"
 #include "train/step.h"
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/options.h"
 #include "core/durable.h"
 #include "core/folder.h"
 #include "core/log.h"

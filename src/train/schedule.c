@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "config/options.h"
 #include "core/error.h"
 
 /* torch.optim.lr_scheduler.OneCycleLR's base_momentum and max_momentum. */

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/options.h"
+struct options;
 
 struct schedule {
     const struct options *options;

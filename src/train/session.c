@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "checkpoint/checkpoint_writer.h"
+#include "config/options.h"
+#include "config/phase.h"
 #include "core/available.h"
 #include "core/clock.h"
 #include "core/log.h"
@@ -143,8 +145,8 @@ bool session_open(struct session *session, const struct options *options, struct
                   bool training, struct error *error)
 {
     *session = (struct session){.options = options};
-    status_set_phase(STATUS_MODEL_OPEN);
-    return mesh_open(&session->mesh, world, options, error) &&
+    status_set_phase(PHASE_MODEL_OPEN);
+    return mesh_open(&session->mesh, world, &options->mesh, error) &&
            session_prepare(session, training, error);
 }
 
@@ -152,7 +154,7 @@ bool session_imagine(struct session *session, const struct options *options, int
                      int node_ranks, bool training, struct error *error)
 {
     *session = (struct session){.options = options};
-    return mesh_imagine(&session->mesh, 0, ranks, node_ranks, options, error) &&
+    return mesh_imagine(&session->mesh, 0, ranks, node_ranks, &options->mesh, error) &&
            session_prepare(session, training, error);
 }
 
@@ -346,7 +348,7 @@ bool session_allocate(struct session *session, int64_t batch, const struct image
     session_measure(session, batch, &known, training, session->memory_rows);
     snapshot_decide(session);
     size_t bytes = session->arena.peak;
-    status_set_phase(STATUS_MEMORY);
+    status_set_phase(PHASE_MEMORY);
     log_info("memory:");
     memory_print(session);
     session->base = hardware_memory_base(session->device);
@@ -580,7 +582,7 @@ static double exposed_now(const struct session *session)
 static void unit_clock_begin(struct session *session, int unit)
 {
     struct unit_seconds *seconds = &session->unit_seconds[unit];
-    bool forward = session->phase == STATUS_FORWARD;
+    bool forward = session->phase == PHASE_FORWARD;
     session->unit_into = forward ? &seconds->forward : &seconds->backward;
     session->unit_waiting = forward ? &seconds->forward_waiting : &seconds->backward_waiting;
     session->unit_exposed = exposed_now(session);
@@ -598,7 +600,7 @@ static void unit_clock_end(struct session *session)
     session->unit_into = NULL;
 }
 
-void session_phase_begin(struct session *session, enum status_phase phase)
+void session_phase_begin(struct session *session, enum phase phase)
 {
     status_set_phase(phase);
     range_begin(session, status_phase_name(phase));
@@ -609,7 +611,7 @@ void session_phase_begin(struct session *session, enum status_phase phase)
 
 void session_phase_end(struct session *session)
 {
-    session->phase = STATUS_START;
+    session->phase = PHASE_START;
     range_end(session);
 }
 
@@ -618,7 +620,7 @@ void session_unit_begin(struct session *session, int unit)
     profile_unit(session->profile, unit);
     status_set_unit(unit);
     range_begin(session, session->model->units[unit].name);
-    if (session->unit_seconds != NULL && session->phase != STATUS_START)
+    if (session->unit_seconds != NULL && session->phase != PHASE_START)
         unit_clock_begin(session, unit);
 }
 

@@ -4,8 +4,8 @@
 #ifndef VITTRAIN_TRAIN_SESSION_H
 #define VITTRAIN_TRAIN_SESSION_H
 
+#include "config/phase.h"
 #include "core/arena.h"
-#include "core/options.h"
 #include "core/status.h"
 #include "data/loader.h"
 #include "device/device.h"
@@ -17,6 +17,8 @@
 #include "train/outcome.h"
 #include "train/place.h"
 #include "train/staging.h"
+
+struct options;
 
 /* Where this rank's time went in a unit, in training: seconds, added up over the steps. */
 struct unit_seconds {
@@ -37,7 +39,7 @@ struct session {
      * needed to add to them. */
     struct unit_seconds *unit_seconds;
     double *unit_into, *unit_waiting; /* the running unit's, of the phase; NULL: none runs */
-    enum status_phase phase;
+    enum phase phase;
     double unit_began, unit_exposed, exposed_seen; /* clock; of the group's times */
     size_t (*memory_rows)[MEMORY_CLASSES]; /* [ARENA_UNIT_ROWS + units] the arena by units */
     struct flat_model flat;
@@ -145,7 +147,7 @@ void session_forward(struct session *session, const struct model_pass *pass);
 
 /* Around what is queued for a phase of the step, for a unit: for the profile, and a profiler's
  * timeline; their begin is this process's status. */
-void session_phase_begin(struct session *session, enum status_phase phase);
+void session_phase_begin(struct session *session, enum phase phase);
 void session_phase_end(struct session *session);
 void session_unit_begin(struct session *session, int unit);
 void session_unit_end(struct session *session);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/options.h"
+#include "config/phase.h"
 #include "core/clock.h"
 
 /* What must be known of a batch to queue its pass. */
@@ -80,15 +82,15 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
         flat_begin_gradients(&session->flat);
     struct model_pass pass = session_pass(session, micro->count, true);
     pass.running_weight = micro->running_weight;
-    session_phase_begin(session, STATUS_FORWARD);
+    session_phase_begin(session, PHASE_FORWARD);
     session_forward(session, &pass);
     loss_and_gradient(step, micro);
     session_phase_end(session);
     double middle = clock_now();
-    session_phase_begin(session, STATUS_BACKWARD);
+    session_phase_begin(session, PHASE_BACKWARD);
     step_backward(step, &pass, micro->last);
     session_phase_end(session);
-    status_set_phase(STATUS_REDUCE);
+    status_set_phase(PHASE_REDUCE);
     double end = clock_now();
     times->forward += middle - begin;
     times->backward += end - middle;
@@ -97,7 +99,7 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
     flat_reduce_wait(&session->flat);
     double reduced = clock_now();
     times->reduce += reduced - end;
-    session_phase_begin(session, STATUS_UPDATE);
+    session_phase_begin(session, PHASE_UPDATE);
     flat_norm(&session->flat);
     optimizer_step(step->optimizer, &session->flat, session->place, session->scaler);
     session_phase_end(session);
@@ -155,7 +157,7 @@ static bool step_replay(struct step_context *step, const struct micro_batch *mic
     }
     if (!micro->good) /* the recorded step has the scale of the loss in it */
         image_poison(session);
-    status_set_phase(STATUS_RECORDED);
+    status_set_phase(PHASE_RECORDED);
     session->device->backend->graph_run(step->graph, session->stream);
     flat_updated(&session->flat);
     return true;
@@ -180,7 +182,7 @@ static void micro_batch_run(struct step_context *step, struct step_params place,
                             struct step_times *times)
 {
     struct session *session = step->session;
-    status_set_phase(STATUS_DATA);
+    status_set_phase(PHASE_DATA);
     struct batch *batch = loader_next(step->loader, &times->data);
     ENSURE(batch != NULL, "the loader ended before the last step");
     if (batch->error.kind != ERROR_NONE && step->unread.kind == ERROR_NONE)
@@ -214,7 +216,7 @@ void step_rehearse(struct step_context *step)
                                           .good = true,
                                           .first = number == 0,
                                           .last = number == accumulate - 1};
-        session_phase_begin(session, STATUS_DATA);
+        session_phase_begin(session, PHASE_DATA);
         if (!step->records)
             flat_gather_start(&session->flat, 0);
         session_transform(session, micro.count, &step->source, true);

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "checkpoint/safetensors.h"
+#include "config/options.h"
+#include "config/phase.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/status.h"
@@ -120,7 +122,7 @@ bool weights_read(const char *path, struct session *session, struct error *error
 static bool state_prepare(struct trainer *trainer, struct error *error)
 {
     bool resumed = false;
-    status_set_phase(STATUS_WEIGHTS_READ);
+    status_set_phase(PHASE_WEIGHTS_READ);
     trainer->state =
         training_state_begin(trainer->global_batch, (uint64_t)trainer->options.run.seed);
     if (!trainer_resume(trainer, &resumed, error))
@@ -160,7 +162,7 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
 {
     struct session *session = &trainer->session;
     const struct options *options = &trainer->options;
-    status_set_phase(STATUS_FOLDER);
+    status_set_phase(PHASE_FOLDER);
     if (!run_folder_open(&trainer->folder, &session->mesh, options, error))
         return false;
     log_info("run folder: %s%s", trainer->folder.path,
@@ -192,7 +194,7 @@ static bool trainer_prepare(struct trainer *trainer, struct error *error)
 {
     struct session *session = &trainer->session;
     const struct options *options = &trainer->options;
-    status_set_phase(STATUS_DATA_OPEN);
+    status_set_phase(PHASE_DATA_OPEN);
     if (!data_open(trainer, error) || !session_open(session, options, trainer->world, true, error))
         return false;
     if (session->model->loss != LOSS_CROSS_ENTROPY && options->checkpoint.monitor == MONITOR_TOP1)
@@ -242,7 +244,7 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
 void trainer_close(struct trainer *trainer)
 {
     progress_end(trainer);
-    status_set_phase(STATUS_END);
+    status_set_phase(PHASE_END);
     agreement_close(&trainer->agreement);
     monitor_close(trainer->monitor);
     checkpoint_writer_close(trainer->writer);

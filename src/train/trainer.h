@@ -5,6 +5,7 @@
 
 #include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/run_folder.h"
+#include "config/options.h"
 #include "runlog/monitor.h"
 #include "runlog/run_log.h"
 #include "store/sender.h"

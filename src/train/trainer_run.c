@@ -3,6 +3,8 @@
 #include <stdio.h>
 
 #include "checkpoint/safetensors.h"
+#include "config/options.h"
+#include "config/phase.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/status.h"
@@ -75,7 +77,7 @@ static bool weights_compare(struct trainer *trainer, struct error *error)
 /* The host waits for the device here. */
 static bool interval_end(struct trainer *trainer, struct error *error)
 {
-    status_set_phase(STATUS_REPORT);
+    status_set_phase(PHASE_REPORT);
     if (!step_finish(&trainer->step, &trainer->interval.times, error))
         return false;
     trainer->last_norm = step_norm(&trainer->session);
@@ -267,7 +269,7 @@ static bool weights_export(struct trainer *trainer, struct error *error)
     char path[OPTION_TEXT + 32];
     if (!trainer->options.output.weights)
         return true;
-    status_set_phase(STATUS_WEIGHTS_WRITE);
+    status_set_phase(PHASE_WEIGHTS_WRITE);
     snprintf(path, sizeof path, "%s/weights.safetensors", trainer->folder.path);
     average_swap(trainer);
     bool good = safetensors_write(path, &trainer->session.flat, error);

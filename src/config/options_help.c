@@ -1,8 +1,9 @@
 /* The table as help on a terminal and as a part of the manual page (mdoc). */
-#include "core/options_table.h"
+#include "config/options.h"
 
-#include <stdio.h>
 #include <string.h>
+
+#include "config/option.h"
 
 enum { HELP_WIDTH = 88, MANUAL_WIDTH = 64 };
 
@@ -39,11 +40,6 @@ static void section_name(const struct option_entry *entry, char name[OPTION_KEY]
     snprintf(name, OPTION_KEY, "%.*s", section_length(entry), entry->name);
 }
 
-static bool begins_section(const struct option_entry *entry)
-{
-    return entry == option_table || !option_same_section(entry, entry - 1);
-}
-
 static void help_heading(const struct option_entry *entry, FILE *file)
 {
     char section[OPTION_KEY];
@@ -63,7 +59,7 @@ void options_help(FILE *file)
                   "value.\nOn the command line: section.key=value. `vittrain --help KEY` says what "
                   "a key may be.\n");
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
-        if (begins_section(entry))
+        if (option_begins_section(entry))
             help_heading(entry, file);
         help_line(entry, file);
     }
@@ -143,7 +139,7 @@ void options_manual(FILE *file)
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
         char section[OPTION_KEY], allowed[512];
         section_name(entry, section);
-        if (begins_section(entry))
+        if (option_begins_section(entry))
             fprintf(file, ".Ss %s: %s\n.Bl -tag -width Ds\n", section,
                     option_section_help(section));
         option_describe(entry, allowed, sizeof allowed);
@@ -154,7 +150,7 @@ void options_manual(FILE *file)
         fprintf(file, ".\nDefault: ");
         options_manual_text(file, preset_text(entry));
         fprintf(file, ".\n");
-        if (entry[1].name == NULL || begins_section(entry + 1))
+        if (entry[1].name == NULL || option_begins_section(entry + 1))
             fprintf(file, ".El\n");
     }
 }

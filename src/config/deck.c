@@ -1,8 +1,8 @@
-/* Decks: INI files read by inih, and the resolved deck. inih cuts lines that do not fit its buffer
- * and takes an indented line as more of the value before, both without a word; so it gets its lines
- * from a reader of ours, which counts them and refuses those. A text that is longer than a line
- * goes on with "key += more". */
-#include "core/options_table.h"
+/* Read and write decks. The parser is inih, which silently truncates lines that do not fit its
+ * buffer and appends an indented line to the previous value. Its line reader is therefore replaced
+ * by one that counts lines and rejects both. A value that is longer than a line continues with
+ * "key += more". */
+#include "config/deck.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -14,17 +14,19 @@
 
 #include <ini.h>
 
-/* inih's buffer has 200 bytes in the distributions' builds; "section key += " and a margin go off.
- */
+#include "config/option_types.h"
+
+/* Bytes of a value on one line. inih's buffer has 200 bytes in the builds of the distributions; it
+ * also holds the key. */
 enum { TEXT_PIECE = 120 };
 
 struct deck {
     FILE *file;
     const char *name;
     int line_number;
-    char *line; /* getline's */
+    char *line; /* allocated by getline */
     size_t size;
-    deck_pair *pair; /* gets what is read */
+    deck_pair *pair;
     void *user;
     struct error *error;
 };
@@ -34,7 +36,7 @@ static void where_in(const struct deck *deck, char *text, size_t size)
     snprintf(text, size, "%s:%d: ", deck->name, deck->line_number);
 }
 
-/* Takes off the line's end and a comment: '#' or ';' at the beginning or after a space. */
+/* Strip trailing space and a comment: '#' or ';' at the beginning or after a space. */
 static void strip_end(char *line)
 {
     bool after_space = true;
@@ -72,7 +74,7 @@ static bool line_is_fit(const struct deck *deck, ssize_t length, int room)
     return true;
 }
 
-/* inih's fgets. */
+/* Line reader for inih, with the signature of fgets. */
 static char *deck_read_line(char *buffer, int room, void *stream)
 {
     struct deck *deck = stream;
@@ -93,7 +95,7 @@ static char *deck_read_line(char *buffer, int room, void *stream)
     return buffer;
 }
 
-/* inih's handler: 1 is good. */
+/* Handler of inih; returns 1 on success. */
 static int deck_set(void *user, const char *section, const char *key, const char *value)
 {
     struct deck *deck = user;
@@ -106,29 +108,17 @@ static int deck_set(void *user, const char *section, const char *key, const char
     return deck->pair(deck->user, where, name, value, deck->error);
 }
 
-static bool option_pair(void *user, const char *where, const char *name, const char *value,
-                        struct error *error)
-{
-    return option_assign(name, where, value, user, error);
-}
-
-static bool deck_read(struct deck *deck)
-{
-    const int bad_line = ini_parse_stream(deck_read_line, deck, deck_set, deck);
-    free(deck->line);
-    /* inih goes on after a line that it does not understand: what comes later is not the cause. */
-    if (bad_line != 0 && (deck->error->kind == ERROR_NONE || bad_line < deck->line_number)) {
-        error_clear(deck->error);
-        error_set(deck->error, ERROR_USAGE, "%s:%d: neither [section] nor key = value", deck->name,
-                  bad_line);
-    }
-    return deck->error->kind == ERROR_NONE;
-}
-
 bool deck_read_pairs(FILE *file, const char *name, deck_pair *pair, void *user, struct error *error)
 {
     struct deck deck = {.file = file, .name = name, .pair = pair, .user = user, .error = error};
-    return deck_read(&deck);
+    const int bad_line = ini_parse_stream(deck_read_line, &deck, deck_set, &deck);
+    free(deck.line);
+    /* inih continues after a syntax error, so an error of a later line is not the first one. */
+    if (bad_line != 0 && (error->kind == ERROR_NONE || bad_line < deck.line_number)) {
+        error_clear(error);
+        error_set(error, ERROR_USAGE, "%s:%d: neither [section] nor key = value", name, bad_line);
+    }
+    return error->kind == ERROR_NONE;
 }
 
 FILE *deck_file_open(const char *path, struct error *error)
@@ -145,33 +135,8 @@ FILE *deck_file_open(const char *path, struct error *error)
     return file;
 }
 
-bool options_read_file(const char *path, struct options *options, struct error *error)
-{
-    FILE *file = deck_file_open(path, error);
-    if (file == NULL)
-        return false;
-    const bool good = deck_read_pairs(file, path, option_pair, options, error);
-    fclose(file);
-    return good;
-}
-
-bool options_read_text(const char *text, const char *name, struct options *options,
-                       struct error *error)
-{
-    const size_t length = strlen(text);
-    if (length == 0)
-        return true;
-    FILE *file = fmemopen((void *)(uintptr_t)text, length, "r");
-    if (file == NULL)
-        return error_set(error, ERROR_MEMORY, "%s: cannot read the deck: %s", name,
-                         strerror(errno));
-    const bool good = deck_read_pairs(file, name, option_pair, options, error);
-    fclose(file);
-    return good;
-}
-
-/* How much of a text a line of a deck can take: all of it, or up to a place with no space and no
- * comment sign at either side. 0: there is no such place. */
+/* Return the number of bytes of a value that go on one line. A cut must have no space on either
+ * side and no comment sign after it; 0 if there is no such place. */
 static size_t text_cut(const char *text)
 {
     const size_t length = strlen(text);
@@ -203,40 +168,13 @@ bool deck_can_hold(const char *text)
     return true;
 }
 
-static void write_entry(const struct option_entry *entry, const char *text, FILE *file)
+void deck_write_pair(FILE *file, const char *key, const char *value)
 {
-    size_t cut = text_cut(text);
-    fprintf(file, "%s = %.*s\n", option_key(entry), (int)cut, text);
-    while (text[cut] != '\0') {
-        text += cut;
-        cut = text_cut(text);
-        fprintf(file, "%s += %.*s\n", option_key(entry), (int)cut, text);
+    size_t cut = text_cut(value);
+    fprintf(file, "%s = %.*s\n", key, (int)cut, value);
+    while (value[cut] != '\0') {
+        value += cut;
+        cut = text_cut(value);
+        fprintf(file, "%s += %.*s\n", key, (int)cut, value);
     }
-}
-
-void options_visit(const struct options *options, option_visit *visit, void *user)
-{
-    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
-        char value[OPTION_TEXT];
-        option_write(entry, options, value, sizeof value);
-        visit(user, entry->name, value);
-    }
-}
-
-char *options_to_text(const struct options *options)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *file = open_memstream(&text, &size);
-    ENSURE(file != NULL, "no memory for the resolved deck");
-    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
-        if (entry == option_table || !option_same_section(entry, entry - 1))
-            fprintf(file, "%s[%.*s]\n", entry == option_table ? "" : "\n",
-                    (int)(option_key(entry) - entry->name - 1), entry->name);
-        char value[OPTION_TEXT];
-        option_write(entry, options, value, sizeof value);
-        write_entry(entry, value, file);
-    }
-    ENSURE(fclose(file) == 0, "no memory for the resolved deck");
-    return text;
 }

@@ -1,6 +1,6 @@
-/* One option's value from text and back. Numbers are read whole: no trailing letters, no NaN, no
- * hexadecimal, nothing out of range. */
-#include "core/options_table.h"
+/* Find options by name, read their values from text and write them. A number must be plain decimal
+ * and in range: trailing letters, NaN and hexadecimal are errors. */
+#include "config/option.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -10,16 +10,170 @@
 #include <string.h>
 #include <strings.h>
 
-static void *value_of(const struct option_entry *entry, struct options *options)
+#include "config/deck.h"
+#include "config/options.h"
+#include "core/log.h"
+#include "core/text.h"
+
+enum { ALIASES_MOST = 256 };
+
+/* Old names that were read; each is logged once. */
+static struct {
+    bool used[ALIASES_MOST], logged[ALIASES_MOST];
+    bool log_is_open;
+} old_names;
+
+/* ---- names */
+
+void option_warn_old_names(void)
 {
-    return (char *)options + entry->offset;
+    old_names.log_is_open = true;
+    for (int i = 0; option_aliases[i].old != NULL; i++) {
+        const struct option_alias *alias = &option_aliases[i];
+        if (!old_names.used[i] || old_names.logged[i])
+            continue;
+        old_names.logged[i] = true;
+        if (alias->now != NULL)
+            log_warn("option %s is now called %s; the old name still works", alias->old,
+                     alias->now);
+        else
+            log_warn("option %s no longer exists and is ignored", alias->old);
+    }
 }
 
-static const void *constant_value_of(const struct option_entry *entry,
-                                     const struct options *options)
+static void old_name_used(const struct option_alias *alias)
 {
-    return (const char *)options + entry->offset;
+    ENSURE(alias - option_aliases < ALIASES_MOST, "more aliases than expected");
+    old_names.used[alias - option_aliases] = true;
+    if (old_names.log_is_open)
+        option_warn_old_names();
 }
+
+/* Replace old names of section and key in `name` by the current ones. Return false if the option
+ * was removed. */
+static bool name_update(char name[2 * OPTION_KEY], bool warn)
+{
+    for (const struct option_alias *alias = option_aliases; alias->old != NULL; alias++) {
+        const bool is_section = strchr(alias->old, '.') == NULL;
+        const size_t length = is_section ? strcspn(name, ".") : strlen(name);
+        if (strlen(alias->old) != length || strncmp(alias->old, name, length) != 0)
+            continue;
+        if (warn)
+            old_name_used(alias);
+        if (alias->now == NULL)
+            return false;
+        char rest[2 * OPTION_KEY];
+        snprintf(rest, sizeof rest, "%s", name + length);
+        snprintf(name, (size_t)2 * OPTION_KEY, "%.60s%.60s", alias->now, rest);
+    }
+    return true;
+}
+
+/* Return the current word for a value, which may be an old word. */
+static const char *value_update(const struct option_entry *entry, const char *text)
+{
+    const size_t length = strlen(entry->name);
+    for (const struct option_alias *alias = option_aliases; alias->old != NULL; alias++) {
+        if (strncmp(alias->old, entry->name, length) != 0 || alias->old[length] != '=' ||
+            strcasecmp(alias->old + length + 1, text) != 0)
+            continue;
+        old_name_used(alias);
+        text = strchr(alias->now, '=') + 1;
+    }
+    return text;
+}
+
+static const struct option_entry *entry_find(const char *name)
+{
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++)
+        if (strcmp(entry->name, name) == 0)
+            return entry;
+    return NULL;
+}
+
+const struct option_entry *option_find(const char *name)
+{
+    char current[2 * OPTION_KEY];
+    snprintf(current, sizeof current, "%s", name);
+    return name_update(current, false) ? entry_find(current) : NULL;
+}
+
+const char *option_key(const struct option_entry *entry)
+{
+    return strchr(entry->name, '.') + 1;
+}
+
+bool option_begins_section(const struct option_entry *entry)
+{
+    const size_t length = (size_t)(option_key(entry) - entry->name);
+    return entry == option_table || strncmp(entry->name, entry[-1].name, length) != 0;
+}
+
+bool option_is_setting(const char *word)
+{
+    const size_t length = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                       "0123456789._-");
+    return length > 0 && word[length] == '=' && word[0] != '-';
+}
+
+/* A known key in a wrong section, or without one, is nearer than any misspelt key. */
+const char *option_find_nearest(const char *name)
+{
+    const char *dot = strchr(name, '.');
+    const char *key = dot != NULL ? dot + 1 : name;
+    const char *names[512], *keys[512];
+    size_t count = 0;
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        if (strcmp(option_key(entry), key) == 0 && key[0] != '\0')
+            return entry->name;
+        ENSURE(count < 511, "more options than expected");
+        names[count] = entry->name;
+        keys[count++] = option_key(entry);
+    }
+    names[count] = keys[count] = NULL;
+    const char *nearest = text_nearest(name, names);
+    if (nearest != NULL || dot != NULL)
+        return nearest;
+    const char *nearest_key = text_nearest(key, keys);
+    for (size_t i = 0; nearest_key != NULL && i < count; i++)
+        if (keys[i] == nearest_key)
+            return names[i];
+    return NULL;
+}
+
+bool option_assign(const char *name, const char *where, const char *text, struct options *options,
+                   struct error *error)
+{
+    char plain[2 * OPTION_KEY];
+    snprintf(plain, sizeof plain, "%s", name);
+    size_t length = strlen(plain);
+    const bool appends = length > 0 && plain[length - 1] == '+';
+    if (appends)
+        plain[--length] = '\0';
+    while (length > 0 && isspace((unsigned char)plain[length - 1]))
+        plain[--length] = '\0';
+    if (!name_update(plain, true))
+        return true;
+    const struct option_entry *entry = entry_find(plain);
+    if (entry == NULL) {
+        const char *nearest = option_find_nearest(plain);
+        if (nearest != NULL)
+            return error_set(error, ERROR_USAGE, "%sno option %s; did you mean %s?", where, plain,
+                             nearest);
+        return error_set(error, ERROR_USAGE, "%sno option %s; `vittrain --help` lists all", where,
+                         plain);
+    }
+    if (!appends)
+        return option_read(entry, where, text, options, error);
+    if (entry->kind != OPTION_IS_TEXT)
+        return error_set(error, ERROR_USAGE, "%s%s: only a text can be appended to", where, plain);
+    char whole[2 * OPTION_TEXT], before[OPTION_TEXT];
+    option_write(entry, options, before, sizeof before);
+    snprintf(whole, sizeof whole, "%s%s", before, text);
+    return option_read(entry, where, whole, options, error);
+}
+
+/* ---- values from text */
 
 static bool is_automatic(const struct option_entry *entry, const char *text)
 {
@@ -35,20 +189,14 @@ static bool in_range(const struct option_entry *entry, double value)
     return entry->below_most ? value < entry->most : value <= entry->most;
 }
 
-/* A plain decimal number at the start of text; *end is behind it. */
+/* Read the decimal number at the start of text; *end points behind it. */
 static bool read_decimal(const char *text, double *value, char **end)
 {
-    /* strtod also takes "inf", "nan" and "0x1p3". */
+    /* strtod also accepts "inf", "nan" and "0x1p3". */
     const size_t length = strspn(text, "+-.0123456789eE");
     errno = 0;
     *value = strtod(text, end);
     return *end != text && *end <= text + length && isfinite(*value);
-}
-
-static bool read_number(const struct option_entry *entry, const char *text, double *value)
-{
-    char *end;
-    return read_decimal(text, value, &end) && *end == '\0' && in_range(entry, *value);
 }
 
 static bool read_integer(const struct option_entry *entry, const char *text, int64_t *value)
@@ -119,14 +267,15 @@ static bool read_switch(const char *text, bool *value)
 
 static bool read_choice(const struct option_entry *entry, const char *text, int *value)
 {
-    for (int i = 0; entry->choices[i] != NULL; i++) {
-        if (strcasecmp(text, entry->choices[i]) == 0) {
-            *value = entry->first_choice + i;
+    for (const struct option_choice *choice = entry->choices; choice->word != NULL; choice++) {
+        if (strcasecmp(text, choice->word) == 0) {
+            *value = choice->value;
             return true;
         }
     }
+    /* A switch with "auto" also accepts yes, no, true, false, 1 and 0. */
     bool on;
-    if (entry->first_choice != SWITCH_AUTO || !read_switch(text, &on))
+    if (entry->choices[0].value != SWITCH_AUTO || !read_switch(text, &on))
         return false;
     *value = on ? SWITCH_ON : SWITCH_OFF;
     return true;
@@ -153,13 +302,12 @@ static bool read_list(const struct option_entry *entry, const char *text, struct
     return false;
 }
 
-/* A text must be such that a deck can hold it. */
+/* Read a text that a deck can hold. */
 static bool read_text(const char *text, char value[OPTION_TEXT])
 {
     const size_t length = strlen(text);
     if (length >= OPTION_TEXT || !deck_can_hold(text))
         return false;
-    /* Equal options are equal byte by byte. */
     memset(value, 0, OPTION_TEXT);
     memcpy(value, text, length);
     return true;
@@ -167,7 +315,8 @@ static bool read_text(const char *text, char value[OPTION_TEXT])
 
 static bool read_value(const struct option_entry *entry, const char *text, struct options *options)
 {
-    void *value = value_of(entry, options);
+    void *value = (char *)options + entry->offset;
+    char *end;
     switch (entry->kind) {
     case OPTION_IS_TEXT:
         return read_text(text, value);
@@ -182,7 +331,7 @@ static bool read_value(const struct option_entry *entry, const char *text, struc
             *(double *)value = entry->automatic;
             return true;
         }
-        return read_number(entry, text, value);
+        return read_decimal(text, value, &end) && *end == '\0' && in_range(entry, *(double *)value);
     case OPTION_IS_SECONDS:
         return read_seconds(entry, text, value);
     case OPTION_IS_BYTES:
@@ -201,7 +350,7 @@ bool option_read(const struct option_entry *entry, const char *where, const char
                  struct options *options, struct error *error)
 {
     const struct options before = *options;
-    if (read_value(entry, text, options))
+    if (read_value(entry, value_update(entry, text), options))
         return true;
     *options = before;
     char expected[512];
@@ -209,7 +358,9 @@ bool option_read(const struct option_entry *entry, const char *where, const char
     return error_set(error, ERROR_USAGE, "%s%s=%s: must be %s", where, entry->name, text, expected);
 }
 
-/* The shortest decimal that reads back to the same bits. */
+/* ---- values to text */
+
+/* Write the shortest decimal that reads back to the same bits. */
 static void write_number(double value, char *text, size_t size)
 {
     if (value == rint(value) && fabs(value) < 1e16) {
@@ -223,7 +374,7 @@ static void write_number(double value, char *text, size_t size)
     }
 }
 
-/* In the largest unit that gives a whole number. */
+/* Write a size in the largest unit that gives a whole number. */
 static void write_bytes(int64_t value, char *text, size_t size)
 {
     int i = 0;
@@ -246,7 +397,7 @@ static void write_list(const struct option_list *list, char *text, size_t size)
 void option_write(const struct option_entry *entry, const struct options *options, char *text,
                   size_t size)
 {
-    const void *value = constant_value_of(entry, options);
+    const void *value = (const char *)options + entry->offset;
     switch (entry->kind) {
     case OPTION_IS_TEXT:
         snprintf(text, size, "%s", (const char *)value);
@@ -271,7 +422,9 @@ void option_write(const struct option_entry *entry, const struct options *option
         snprintf(text, size, "%s", *(const bool *)value ? "on" : "off");
         return;
     case OPTION_IS_CHOICE:
-        snprintf(text, size, "%s", entry->choices[*(const int *)value - entry->first_choice]);
+        for (const struct option_choice *choice = entry->choices; choice->word != NULL; choice++)
+            if (choice->value == *(const int *)value)
+                snprintf(text, size, "%s", choice->word);
         return;
     case OPTION_IS_LIST:
         write_list(value, text, size);
@@ -296,10 +449,10 @@ static void describe_range(const struct option_entry *entry, char *text, size_t 
 static void describe_choices(const struct option_entry *entry, char *text, size_t size)
 {
     text[0] = '\0';
-    for (int i = 0; entry->choices[i] != NULL; i++) {
-        const char *joint = i == 0 ? "" : entry->choices[i + 1] == NULL ? " or " : ", ";
+    for (int i = 0; entry->choices[i].word != NULL; i++) {
+        const char *joint = i == 0 ? "" : entry->choices[i + 1].word == NULL ? " or " : ", ";
         const size_t used = strlen(text);
-        snprintf(text + used, size - used, "%s%s", joint, entry->choices[i]);
+        snprintf(text + used, size - used, "%s%s", joint, entry->choices[i].word);
     }
 }
 

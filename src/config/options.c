@@ -1,9 +1,144 @@
-/* Combinations of options that cannot work, as far as they can be known without a model, files or
- * ranks. */
-#include "core/options.h"
+/* Operations on all options: defaults, checks, the resolved deck and comparison. */
+#include "config/options.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <math.h>
-#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/deck.h"
+#include "config/option.h"
+
+void options_default(struct options *options)
+{
+    struct error error = {0};
+    memset(options, 0, sizeof *options);
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++)
+        option_read(entry, "default: ", entry->preset, options, &error);
+    ENSURE(error.kind == ERROR_NONE, "%s", error.text);
+}
+
+bool options_set(const char *assignment, struct options *options, struct error *error)
+{
+    const char *equals = strchr(assignment, '=');
+    if (equals == NULL)
+        return error_set(error, ERROR_USAGE, "%s: not section.key=value", assignment);
+    char name[2 * OPTION_KEY], value[2 * OPTION_TEXT];
+    snprintf(name, sizeof name, "%.*s", (int)(equals - assignment), assignment);
+    snprintf(value, sizeof value, "%s", equals + 1 + strspn(equals + 1, " \t"));
+    size_t length = strlen(value);
+    while (length > 0 && isspace((unsigned char)value[length - 1]))
+        value[--length] = '\0';
+    return option_assign(name, "", value, options, error);
+}
+
+static bool pair_assign(void *user, const char *where, const char *name, const char *value,
+                        struct error *error)
+{
+    return option_assign(name, where, value, user, error);
+}
+
+bool options_read_file(const char *path, struct options *options, struct error *error)
+{
+    FILE *file = deck_file_open(path, error);
+    if (file == NULL)
+        return false;
+    const bool good = deck_read_pairs(file, path, pair_assign, options, error);
+    fclose(file);
+    return good;
+}
+
+bool options_read_text(const char *text, const char *name, struct options *options,
+                       struct error *error)
+{
+    const size_t length = strlen(text);
+    if (length == 0)
+        return true;
+    FILE *file = fmemopen((void *)(uintptr_t)text, length, "r");
+    if (file == NULL)
+        return error_set(error, ERROR_MEMORY, "%s: cannot read the deck: %s", name,
+                         strerror(errno));
+    const bool good = deck_read_pairs(file, name, pair_assign, options, error);
+    fclose(file);
+    return good;
+}
+
+void options_visit(const struct options *options, option_visit *visit, void *user)
+{
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        char value[OPTION_TEXT];
+        option_write(entry, options, value, sizeof value);
+        visit(user, entry->name, value);
+    }
+}
+
+char *options_to_text(const struct options *options)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    ENSURE(file != NULL, "no memory for the resolved deck");
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        if (option_begins_section(entry))
+            fprintf(file, "%s[%.*s]\n", entry == option_table ? "" : "\n",
+                    (int)(option_key(entry) - entry->name - 1), entry->name);
+        char value[OPTION_TEXT];
+        option_write(entry, options, value, sizeof value);
+        deck_write_pair(file, option_key(entry), value);
+    }
+    ENSURE(fclose(file) == 0, "no memory for the resolved deck");
+    return text;
+}
+
+void options_value_text(const struct options *options, const char *key, char *text, size_t size)
+{
+    const struct option_entry *entry = option_find(key);
+    ENSURE(entry != NULL, "no option %s", key);
+    option_write(entry, options, text, size);
+}
+
+bool options_difference(const struct options *one, const struct options *other, char *text,
+                        size_t size)
+{
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        char values[2][OPTION_TEXT];
+        option_write(entry, one, values[0], sizeof values[0]);
+        option_write(entry, other, values[1], sizeof values[1]);
+        if (strcmp(values[0], values[1]) == 0)
+            continue;
+        snprintf(text, size, "%s=%s, but %s", entry->name, values[0], values[1]);
+        return true;
+    }
+    return false;
+}
+
+void options_print(const struct options *options, FILE *file)
+{
+    enum { WIDTH = 100, INDENT = 10 };
+    struct options defaults;
+    size_t column = 0;
+    options_default(&defaults);
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        char value[OPTION_TEXT], preset[OPTION_TEXT], text[OPTION_KEY + OPTION_TEXT];
+        option_write(entry, options, value, sizeof value);
+        option_write(entry, &defaults, preset, sizeof preset);
+        snprintf(text, sizeof text, " %s=%s%s", option_key(entry), value,
+                 strcmp(value, preset) != 0 ? "*" : "");
+        const bool begins = option_begins_section(entry);
+        if (begins || column + strlen(text) > WIDTH) {
+            const int length = begins ? (int)(option_key(entry) - entry->name - 1) : 0;
+            fprintf(file, "%s%-*.*s", entry == option_table ? "" : "\n", INDENT, length,
+                    entry->name);
+            column = INDENT;
+        }
+        column += strlen(text);
+        fputs(text, file);
+    }
+    fputc('\n', file);
+}
+
+/* ---- combinations that cannot work */
 
 static bool check_model(const struct options *options, struct error *error)
 {

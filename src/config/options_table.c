@@ -1,19 +1,24 @@
 /* The table of all options. What is not here does not exist: the reader of decks, the help, the
  * manual page and the resolved deck come from it. */
-#include "core/options_table.h"
-
 #include <math.h>
 #include <string.h>
+
+#include "config/option.h"
+#include "config/options.h"
+#include "config/phase.h"
 
 #define PLACE(section, member)                                                                     \
     .name = #section "." #member, .offset = offsetof(struct options, section.member)
 #define AUTOMATIC(value) .has_automatic = true, .automatic = (value)
-#define CHOICES(...)                                                                               \
-    .kind = OPTION_IS_CHOICE, .choices = (const char *const[])                                     \
+#define CHOICE(constant, word) {constant, word},
+#define CHOICES(LIST)                                                                              \
+    .kind = OPTION_IS_CHOICE, .choices = (const struct option_choice[])                            \
     {                                                                                              \
-        __VA_ARGS__, NULL                                                                          \
+        LIST(CHOICE)                                                                               \
+        {                                                                                          \
+            0, NULL                                                                                \
+        }                                                                                          \
     }
-#define SWITCH_OR_AUTO CHOICES("auto", "off", "on"), .first_choice = SWITCH_AUTO
 
 /* 2^53: every whole number up to here is a double, too. */
 #define LARGEST 9007199254740992.0
@@ -26,7 +31,7 @@ const struct option_entry option_table[] = {
     {PLACE(run, seed), .kind = OPTION_IS_INTEGER, .preset = "42", .most = LARGEST,
      .help = "All random numbers follow from it: first weights, order of the samples, "
              "augmentation, dropout."},
-    {PLACE(run, backend), CHOICES("auto", "cpu", "cuda"), .preset = "auto",
+    {PLACE(run, backend), CHOICES(BACKEND_CHOICES), .preset = "auto",
      .help = "What computes: cuda is NVIDIA GPUs, a rank each. auto: a GPU where the program finds "
              "one (it says why not), else the CPU."},
     {PLACE(run, threads), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 4096,
@@ -42,7 +47,8 @@ const struct option_entry option_table[] = {
          "ViTs only."},
     {PLACE(model, init), .kind = OPTION_IS_TEXT, .preset = "none",
      .help = "Where the first weights come from: none (random), a FILE.safetensors or a checkpoint "
-             "of a model of the same shape, also s3://BUCKET/KEY in an object store. From safetensors a head of another size starts at random, "
+             "of a model of the same shape, also s3://BUCKET/KEY in an object store. From "
+             "safetensors a head of another size starts at random, "
              "positions of another grid are resized."},
     {PLACE(model, image), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 8192,
      .help = "Height and width of the model's images in pixels. auto, here and below: as the "
@@ -68,17 +74,17 @@ const struct option_entry option_table[] = {
      .below_most = true,
      .help = "Rate of stochastic depth at the last block; it grows linearly from 0 at the first. "
              "vit_cifar: of a dropout of single values behind both branches of each block."},
-    {PLACE(model, qkv_bias), SWITCH_OR_AUTO, .preset = "auto",
+    {PLACE(model, qkv_bias), CHOICES(SWITCH_CHOICES), .preset = "auto",
      .help = "Bias in the projection to queries, keys and values."},
-    {PLACE(model, class_token), SWITCH_OR_AUTO, .preset = "auto",
+    {PLACE(model, class_token), CHOICES(SWITCH_CHOICES), .preset = "auto",
      .help = "A class token before the patches."},
-    {PLACE(model, embed_norm), SWITCH_OR_AUTO, .preset = "auto",
+    {PLACE(model, embed_norm), CHOICES(SWITCH_CHOICES), .preset = "auto",
      .help = "A layer norm on the embedded patches."},
-    {PLACE(model, pool), CHOICES("auto", "token", "mean"), .preset = "auto",
+    {PLACE(model, pool), CHOICES(POOL_CHOICES), .preset = "auto",
      .help = "What the head sees: the class token, or the mean of the patches."},
     {PLACE(model, width), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 4096,
      .help = "ResNets: channels of the first stage; each next one has twice as many."},
-    {PLACE(model, sync_bn), SWITCH_OR_AUTO, .preset = "auto",
+    {PLACE(model, sync_bn), CHOICES(SWITCH_CHOICES), .preset = "auto",
      .help = "Batch norm: do statistics come from the samples of all ranks (of a piece, where "
              "train.accumulate cuts)? off: of their own rank alone, so that results depend on how "
              "many ranks there are. auto: on."},
@@ -103,7 +109,7 @@ const struct option_entry option_table[] = {
              "among each other."},
     {PLACE(data, drop_last), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Leave out the last batch of an epoch when it is not full."},
-    {PLACE(data, val), CHOICES("test", "reference", "none", "val"), .preset = "test",
+    {PLACE(data, val), CHOICES(VALIDATION_CHOICES), .preset = "test",
      .help =
          "What is evaluated while training: the test set; the middle part of a random split of all "
          "samples, 75 % to train, 8.3 % to evaluate, 16.7 % to test (reference); nothing; "
@@ -116,7 +122,7 @@ const struct option_entry option_table[] = {
      .help = "Synthetic data: height and width."},
     {PLACE(data, classes), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1, .most = 5e5,
      .help = "Synthetic data: classes."},
-    {PLACE(data, task), CHOICES("classes", "regression"), .preset = "classes",
+    {PLACE(data, task), CHOICES(TASK_CHOICES), .preset = "classes",
      .help = "Synthetic data: what is to be learnt. regression: a random target from 0 to 1 for "
              "20 random numbers (or model.channels of them); for model.name=linear."},
     {PLACE(data, skip_broken), .kind = OPTION_IS_SWITCH, .preset = "off",
@@ -125,12 +131,12 @@ const struct option_entry option_table[] = {
          "are cut or damaged, too (the log says how many); off: they end the run."},
     {PLACE(data, allow_empty), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Folders of images: classes without images are classes; off: they end the run."},
-    {PLACE(data, check), CHOICES("none", "header", "full"), .preset = "header",
+    {PLACE(data, check), CHOICES(CHECK_CHOICES), .preset = "header",
      .help =
          "Folders of images: what of the files is looked at before training: nothing, format "
          "and size, or all of them decoded. Packed pixels: full compares the sum of a record each "
          "time it is read and not the first time only."},
-    {PLACE(data, truncated), CHOICES("error", "accept"), .preset = "error",
+    {PLACE(data, truncated), CHOICES(TRUNCATED_CHOICES), .preset = "error",
      .help = "An image file that ends inside the image, where that is found: ends the run "
              "(error), or is taken as far as it goes (accept)."},
     {PLACE(data, scaled_decode), .kind = OPTION_IS_SWITCH, .preset = "on",
@@ -185,12 +191,10 @@ const struct option_entry option_table[] = {
     {PLACE(augment, resize), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0),
      .most = 8192,
      .help = "What training images are resized to first (see resize_to). auto: the model's size."},
-    {PLACE(augment, resize_to), CHOICES("square", "shorter"), .first_choice = RESIZE_SQUARE,
-     .preset = "square",
+    {PLACE(augment, resize_to), CHOICES(RESIZE_CHOICES), .preset = "square",
      .help = "What augment.resize is: height and width, or the shorter side, the longer one in "
              "proportion."},
-    {PLACE(augment, crop), CHOICES("none", "center", "random"), .first_choice = CROP_NONE,
-     .preset = "none",
+    {PLACE(augment, crop), CHOICES(CROP_CHOICES), .preset = "none",
      .help = "What of the resized image is taken: all, or a square of the model's size from its "
              "middle or from anywhere, there after padding with augment.crop_pad."},
     {PLACE(augment, random_resized_crop), .kind = OPTION_IS_SWITCH, .preset = "off",
@@ -213,9 +217,9 @@ const struct option_entry option_table[] = {
     {PLACE(eval, resize), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 8192,
      .help = "What images are resized to first in evaluation. auto: as augment.resize has it, with "
              "random_resized_crop the model's size."},
-    {PLACE(eval, resize_to), CHOICES("auto", "square", "shorter"), .preset = "auto",
+    {PLACE(eval, resize_to), CHOICES(RESIZE_OR_AUTO_CHOICES), .preset = "auto",
      .help = "What eval.resize is. auto: as augment.resize_to has it."},
-    {PLACE(eval, crop), CHOICES("auto", "none", "center", "random"), .preset = "auto",
+    {PLACE(eval, crop), CHOICES(CROP_OR_AUTO_CHOICES), .preset = "auto",
      .help = "What of the resized image is taken. auto: as augment.crop has it, center in place of "
              "random. random makes evaluations depend on run.seed."},
     {PLACE(eval, crop_pad), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 4096,
@@ -233,7 +237,7 @@ const struct option_entry option_table[] = {
              "losses on any number of ranks need the same value here."},
     {PLACE(train, accumulate), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 65536,
      .help = "Pieces that a rank's batch is cut into, to save memory; the result is the same."},
-    {PLACE(train, precision), CHOICES("auto", "fp32", "bf16", "fp16"), .preset = "auto",
+    {PLACE(train, precision), CHOICES(PRECISION_CHOICES), .preset = "auto",
      .help = "Type of weights and activations in products; sums and updates are always fp32. auto: "
              "bf16 where the hardware multiplies it, else fp16 where it does, else fp32. fp16 on a "
              "CPU is for tests: it is multiplied in fp32."},
@@ -242,7 +246,8 @@ const struct option_entry option_table[] = {
      .help = "fp16: what the loss is multiplied by at the start, a power of two. It is halved when "
              "gradients overflow, which skips the update, and doubled after 2,000 updates in a row "
              "that did not."},
-    {PLACE(train, checkpoint_activations), CHOICES("none", "block"), .preset = "none",
+    {PLACE(train, checkpoint_activations), CHOICES(CHECKPOINT_ACTIVATIONS_CHOICES),
+     .preset = "none",
      .help = "block: of a block only the output is kept for the backward pass, which computes the "
              "rest anew: less memory, about a quarter more time, the same result."},
     {PLACE(train, clip_norm), .kind = OPTION_IS_NUMBER, .preset = "0", .most = INFINITY,
@@ -261,11 +266,11 @@ const struct option_entry option_table[] = {
      .help = "When all steps are done, evaluate the test split once, with the best weights by "
              "checkpoint.monitor where a checkpoint has them, else the last."},
 
-    {PLACE(optim, name), CHOICES("sgd", "adam", "adamw", "rmsprop"), .preset = "adamw",
+    {PLACE(optim, name), CHOICES(OPTIMIZER_CHOICES), .preset = "adamw",
      .help = "The optimizer, with PyTorch's rules and defaults."},
     {PLACE(optim, lr), .kind = OPTION_IS_NUMBER, .preset = "0.0003", .most = INFINITY,
      .help = "Learning rate."},
-    {PLACE(optim, lr_scale), CHOICES("none", "linear", "sqrt"), .preset = "none",
+    {PLACE(optim, lr_scale), CHOICES(RATE_SCALE_CHOICES), .preset = "none",
      .help = "How the learning rate grows with the global batch, from the one it is meant for "
              "(optim.lr_batch)."},
     {PLACE(optim, lr_batch), .kind = OPTION_IS_INTEGER, .preset = "64", .least = 1, .most = 1e9,
@@ -295,9 +300,9 @@ const struct option_entry option_table[] = {
     {PLACE(optim, alpha), .kind = OPTION_IS_NUMBER, .preset = "0.99", .most = 1, .below_most = true,
      .help = "Smoothing of rmsprop."},
 
-    {PLACE(schedule, name), CHOICES("constant", "cosine", "step", "onecycle", "plateau", "linear"),
-     .preset = "constant", .help = "How the learning rate moves."},
-    {PLACE(schedule, per), CHOICES("step", "epoch"), .preset = "step",
+    {PLACE(schedule, name), CHOICES(SCHEDULE_CHOICES), .preset = "constant",
+     .help = "How the learning rate moves."},
+    {PLACE(schedule, per), CHOICES(SCHEDULE_PER_CHOICES), .preset = "step",
      .help =
          "Whether it moves at each step or at each epoch, and what warmup and step_size count."},
     {PLACE(schedule, warmup), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
@@ -323,16 +328,16 @@ const struct option_entry option_table[] = {
     {PLACE(schedule, end_factor), .kind = OPTION_IS_NUMBER, .preset = "0", .most = INFINITY,
      .help = "linear: factor of the rate at the end."},
 
-    {PLACE(mesh, strategy), CHOICES("ddp", "zero1", "zero2", "fsdp", "hsdp"), .preset = "ddp",
+    {PLACE(mesh, strategy), CHOICES(STRATEGY_CHOICES), .preset = "ddp",
      .help = "How ranks share the work. ddp: each has the whole model, gradients are added; zero1: "
              "each updates a part of it; zero2: and keeps only that part's gradients; fsdp: and "
              "only that part's weights; hsdp: fsdp inside each node, ddp between them."},
     {PLACE(mesh, shard), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e6,
      .help = "How many ranks hold one copy of the model together; 0: all, with hsdp those of a "
              "node."},
-    {PLACE(mesh, reduce), CHOICES("fp32", "compute"), .preset = "fp32",
+    {PLACE(mesh, reduce), CHOICES(REDUCE_CHOICES), .preset = "fp32",
      .help = "Type in which gradients are added up over ranks; compute: that of train.precision."},
-    {PLACE(mesh, transport), CHOICES("auto", "ring", "shared", "hierarchical"), .preset = "auto",
+    {PLACE(mesh, transport), CHOICES(TRANSPORT_CHOICES), .preset = "auto",
      .help = "How ranks exchange large data. ring: messages from rank to rank. shared: memory that "
              "the ranks of a node share. hierarchical: inside each node first, then between nodes. "
              "auto: for each group of ranks the fastest that its layout allows; the log says "
@@ -356,21 +361,21 @@ const struct option_entry option_table[] = {
     {PLACE(checkpoint, keep), .kind = OPTION_IS_INTEGER, .preset = "3", .least = 1, .most = 1e6,
      .help = "How many of the newest checkpoints are kept, besides the best."},
     {PLACE(checkpoint, resume), .kind = OPTION_IS_TEXT, .preset = "auto",
-     .help = "auto: the newest good checkpoint of the run's folder, or of the newest unfinished "
-             "run of this name and deck; never; a checkpoint's FILE or s3://BUCKET/KEY.h5; or "
-             "s3://BUCKET/PREFIX that output.upload has sent to: its newest good checkpoint, unless "
-             "the run's folder has a newer one."},
-    {PLACE(checkpoint, monitor), CHOICES("top1", "loss"), .preset = "top1",
+     .help =
+         "auto: the newest good checkpoint of the run's folder, or of the newest unfinished "
+         "run of this name and deck; never; a checkpoint's FILE or s3://BUCKET/KEY.h5; or "
+         "s3://BUCKET/PREFIX that output.upload has sent to: its newest good checkpoint, unless "
+         "the run's folder has a newer one."},
+    {PLACE(checkpoint, monitor), CHOICES(MONITOR_CHOICES), .preset = "top1",
      .help = "The value of an evaluation that tells which checkpoint is the best."},
-    {PLACE(checkpoint, writers), CHOICES("auto", "all", "node0"), .preset = "auto",
+    {PLACE(checkpoint, writers), CHOICES(WRITERS_CHOICES), .preset = "auto",
      .help = "Who writes: all ranks into one file on a shared disk, or the first node for all, "
              "where nodes have private disks. auto finds out."},
-    {PLACE(checkpoint, background), CHOICES("auto", "yes", "no"), .preset = "auto",
+    {PLACE(checkpoint, background), CHOICES(BACKGROUND_CHOICES), .preset = "auto",
      .help = "Are checkpoints written while the next steps run? It takes host memory for a copy of "
              "what a rank writes. auto: with a GPU. Where nodes have private disks: never."},
 
-    {PLACE(output, style), CHOICES("vittrain", "course", "imagenet", "lightning", "torchrun"),
-     .preset = "vittrain",
+    {PLACE(output, style), CHOICES(STYLE_CHOICES), .preset = "vittrain",
      .help = "Whose lines the console and train.log have while the run goes, and whose tags "
              "TensorBoard, for scripts that read them (docs/outputs.md): this program's; those of "
              "a course's CNNs and ViT on CIFAR-10, with its result file and plots; of PyTorch's "
@@ -394,9 +399,10 @@ const struct option_entry option_table[] = {
      .help = "A top-1 accuracy from 0 to 1: log book and result.json tell how long the run took to "
              "reach it in an evaluation. 0: none."},
     {PLACE(output, prometheus), .kind = OPTION_IS_TEXT, .preset = "",
-     .help = "FILE.prom in the folder of a node exporter's textfile collector: step, loss, speed and "
-             "sensors, replaced every output.monitor seconds by rank 0, removed at the end. %h "
-             "in the name stands for the host: then each node's first rank writes its own."},
+     .help =
+         "FILE.prom in the folder of a node exporter's textfile collector: step, loss, speed and "
+         "sensors, replaced every output.monitor seconds by rank 0, removed at the end. %h "
+         "in the name stands for the host: then each node's first rank writes its own."},
     {PLACE(output, weights), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "The final weights as safetensors."},
     {PLACE(output, upload), .kind = OPTION_IS_TEXT, .preset = "",
@@ -422,18 +428,20 @@ const struct option_entry option_table[] = {
     {PLACE(debug, profile), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Time of each unit and operation, printed at the end."},
     {PLACE(debug, capture), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
-     .help = "The step that an outer profiler records which waits for cudaProfilerStart, such as ncu "
-             "--profile-from-start off; 0: none. cuda.graph=off shows it each kernel."},
+     .help =
+         "The step that an outer profiler records which waits for cudaProfilerStart, such as ncu "
+         "--profile-from-start off; 0: none. cuda.graph=off shows it each kernel."},
     {PLACE(debug, check_weights), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
      .help = "Every so many steps, check that all ranks hold the same weights; 0: never."},
     {PLACE(debug, wait), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Wait for the GPU in each step: a value that is not finite is then found where it "
              "begins, and times are those of the step that they stand for."},
     {PLACE(debug, pause), .kind = OPTION_IS_TEXT, .preset = "none",
-     .help = "PHASE:STEP:SECONDS, as backward:20:60: each rank waits there, once, and says so, to be "
-             "looked at by a debugger or to be killed. Phases: data_open, model_open, memory, "
-             "folder, weights_read (step 0), data, forward, backward, reduce, update, evaluation, "
-             "checkpoint_write, checkpoint_name, weights_write, results, end."},
+     .help =
+         "PHASE:STEP:SECONDS, as backward:20:60: each rank waits there, once, and says so, to be "
+         "looked at by a debugger or to be killed. Phases: data_open, model_open, memory, "
+         "folder, weights_read (step 0), data, forward, backward, reduce, update, evaluation, "
+         "checkpoint_write, checkpoint_name, weights_write, results, end."},
 
     {PLACE(cuda, graph), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Record a step as a CUDA graph and run that again: small models are faster. Not with "
@@ -464,13 +472,12 @@ const struct option_entry option_table[] = {
 
     {PLACE(convert, output), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "convert data: the file to make, .h5."},
-    {PLACE(convert, kind), CHOICES("auto", "encoded", "decoded"), .preset = "auto",
+    {PLACE(convert, kind), CHOICES(KIND_CHOICES), .preset = "auto",
      .help = "convert data: what is stored of a record, its JPEG or PNG file as it is (encoded) or "
              "its pixels (decoded). auto: the file, where there is one and convert.size is 0."},
     {PLACE(convert, size), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 8192,
      .help = "convert data: height and width of stored pixels. 0: as they are."},
-    {PLACE(convert, resize_to), CHOICES("square", "shorter"), .first_choice = RESIZE_SQUARE,
-     .preset = "shorter",
+    {PLACE(convert, resize_to), CHOICES(RESIZE_CHOICES), .preset = "shorter",
      .help = "convert data: how images get there. square: resized to it; shorter: the shorter side "
              "is, and the middle taken."},
     {PLACE(convert, file_size), .kind = OPTION_IS_BYTES, .preset = "0", .most = LARGEST,
@@ -480,8 +487,7 @@ const struct option_entry option_table[] = {
              "data.shuffle_block. Off: in the order of the source, and training with them is the "
              "same as with it."},
 
-    {PLACE(bench, collective),
-     CHOICES("all", "all_reduce", "reduce_scatter", "all_gather", "broadcast"), .preset = "all",
+    {PLACE(bench, collective), CHOICES(COLLECTIVE_CHOICES), .preset = "all",
      .help = "Which collective is measured."},
     {PLACE(bench, min), .kind = OPTION_IS_BYTES, .preset = "8", .least = 4, .most = 0x1p40,
      .help = "The smallest buffer."},
@@ -511,14 +517,15 @@ const struct option_entry option_table[] = {
     {PLACE(plan, memory), .kind = OPTION_IS_BYTES, .preset = "0", .most = LARGEST,
      .help =
          "Memory that a rank may use. plan says which batch fits into it, find batch tries, and "
-         "train does not start with more; 0: what its GPU or node has free, less a reserve of 5 %."},
+         "train does not start with more; 0: what its GPU or node has free, less a reserve of 5 "
+         "%."},
     {PLACE(plan, machine), .kind = OPTION_IS_TEXT, .preset = "auto",
      .help = "What `vittrain bench machine` has measured, by which plan says how long a step will "
              "take. auto: machine.ini of the working directory, if it is there; none: no times."},
     {PLACE(plan, cluster), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "A file that describes a cluster (input/clusters/*.ini, or what bench machine wrote): "
              "plan says what this run would do on 1 to 4096 ranks of it. Empty: none."},
-    {PLACE(plan, scaling), CHOICES("weak", "strong"), .preset = "weak",
+    {PLACE(plan, scaling), CHOICES(SCALING_CHOICES), .preset = "weak",
      .help = "With plan.cluster: weak keeps each rank's batch as ranks become more, strong the "
              "batch of all ranks together."},
     {PLACE(plan, operations), .kind = OPTION_IS_TEXT, .preset = "",
@@ -543,15 +550,16 @@ const struct option_entry option_table[] = {
              "Empty: it leaves no files."},
 
     {PLACE(report, output), .kind = OPTION_IS_TEXT, .preset = "",
-     .help = "The HTML file that report writes. Empty: RUN/report.html, of several runs report.html "
-             "in the working directory."},
+     .help =
+         "The HTML file that report writes. Empty: RUN/report.html, of several runs report.html "
+         "in the working directory."},
     {PLACE(report, csv), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "A CSV file for the summary, a row a run. Empty: none."},
     {PLACE(report, result_file), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Also the result file and the plots of output.style=course (docs/outputs.md), into "
              "each run's folder."},
 
-    {PLACE(sweep, method), CHOICES("grid", "random", "tpe"), .preset = "grid",
+    {PLACE(sweep, method), CHOICES(SWEEP_CHOICES), .preset = "grid",
      .help = "How a sweep chooses its trials. grid: all combinations; random; tpe: where earlier "
              "trials were good, after 10 random ones."},
     {PLACE(sweep, trials), .kind = OPTION_IS_INTEGER, .preset = "20", .least = 1, .most = 100000,
@@ -604,30 +612,9 @@ const char *option_section_help(const char *section)
     error_abort(__FILE__, __LINE__, "no section %s", section);
 }
 
-const struct option_entry *option_find(const char *name)
-{
-    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++)
-        if (strcmp(entry->name, name) == 0)
-            return entry;
-    return NULL;
-}
+const struct option_alias option_aliases[] = {
+    {NULL, NULL},
+};
 
-const char *option_key(const struct option_entry *entry)
-{
-    return strchr(entry->name, '.') + 1;
-}
-
-bool option_same_section(const struct option_entry *one, const struct option_entry *other)
-{
-    const size_t length = (size_t)(option_key(one) - one->name);
-    return strncmp(one->name, other->name, length) == 0;
-}
-
-void options_default(struct options *options)
-{
-    struct error error = {0};
-    memset(options, 0, sizeof *options);
-    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++)
-        option_read(entry, "default: ", entry->preset, options, &error);
-    ENSURE(error.kind == ERROR_NONE, "%s", error.text);
-}
+#define PHASE_ROW(constant, word, name) [constant] = {word, name},
+const struct status_phase phase_table[PHASE_COUNT] = {PHASES(PHASE_ROW)};

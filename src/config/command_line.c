@@ -1,0 +1,104 @@
+/* Parse the command line: commands, decks, settings and operands. */
+#include "config/command_line.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "config/option.h"
+#include "config/options.h"
+#include "core/text.h"
+
+static bool is_deck(const char *word)
+{
+    return text_ends_with(word, ".ini") && !option_is_setting(word);
+}
+
+static bool parse_flag(const char *word, struct command_line *line, struct error *error)
+{
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+        line->help = true;
+    else if (strcmp(word, "--version") == 0)
+        line->version = true;
+    else if (strcmp(word, "--manual") == 0)
+        line->manual = true;
+    else if (strcmp(word, "--json") == 0)
+        line->json = true;
+    else
+        return error_set(error, ERROR_USAGE,
+                         "%s: no such flag; settings are section.key=value, see `vittrain --help`",
+                         word);
+    return true;
+}
+
+static bool parse_word(const char *word, const char *const *commands, struct command_line *line,
+                       struct error *error)
+{
+    if (word[0] == '-' && word[1] != '\0')
+        return parse_flag(word, line, error);
+    if (option_is_setting(word) || is_deck(word)) {
+        if (line->setting_count == COMMAND_SETTINGS)
+            return error_set(error, ERROR_USAGE, "%s: more than %d decks and settings", word,
+                             COMMAND_SETTINGS);
+        line->setting[line->setting_count++] = word;
+        return true;
+    }
+    if (line->command == NULL && line->operand_count == 0) {
+        if (strcmp(word, "help") == 0) {
+            line->help = true;
+            return true;
+        }
+        for (int i = 0; commands[i] != NULL; i++)
+            if (strcmp(word, commands[i]) == 0) {
+                line->command = word;
+                return true;
+            }
+    }
+    if (line->operand_count == COMMAND_OPERANDS)
+        return error_set(error, ERROR_USAGE, "%s: more than %d files or names", word,
+                         COMMAND_OPERANDS);
+    line->operand[line->operand_count++] = word;
+    return true;
+}
+
+bool options_apply(const struct command_line *line, struct options *options, struct error *error)
+{
+    for (int i = 0; i < line->setting_count; i++) {
+        const char *setting = line->setting[i];
+        if (is_deck(setting) ? !options_read_file(setting, options, error)
+                             : !options_set(setting, options, error))
+            return false;
+    }
+    return true;
+}
+
+bool options_parse(int argc, char **argv, const char *const *commands, struct options *options,
+                   struct command_line *line, struct error *error)
+{
+    static const char default_deck[] = "vittrain.ini";
+    memset(line, 0, sizeof *line);
+    options_default(options);
+    for (int i = 1; i < argc; i++)
+        if (!parse_word(argv[i], commands, line, error))
+            return false;
+    if (line->help || line->version || line->manual)
+        return true;
+    if (line->command == NULL && line->operand_count > 0) {
+        const char *word = line->operand[0], *nearest = text_nearest(word, commands);
+        if (nearest != NULL)
+            return error_set(error, ERROR_USAGE, "%s: no such command; did you mean %s?", word,
+                             nearest);
+        return error_set(error, ERROR_USAGE,
+                         "%s: neither a command nor a deck (a file *.ini) nor section.key=value; "
+                         "see `vittrain --help`",
+                         word);
+    }
+    if (line->command == NULL)
+        line->command = "train";
+    bool has_deck = false;
+    for (int i = 0; i < line->setting_count; i++)
+        has_deck = has_deck || is_deck(line->setting[i]);
+    if (!has_deck && access(default_deck, F_OK) == 0 &&
+        !options_read_file(default_deck, options, error))
+        return false;
+    return options_apply(line, options, error) && options_check(options, error);
+}

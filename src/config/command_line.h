@@ -1,0 +1,36 @@
+/* The command line: `[COMMAND] [DECK.ini ...] [section.key=value ...]`. */
+#ifndef VITTRAIN_CONFIG_COMMAND_LINE_H
+#define VITTRAIN_CONFIG_COMMAND_LINE_H
+
+#include <stdbool.h>
+
+#include "core/error.h"
+
+struct options;
+
+enum { COMMAND_OPERANDS = 8, COMMAND_SETTINGS = 256 };
+
+/* The words of the command line; they point into argv. */
+struct command_line {
+    const char *command;                   /* "train" if none was given; with help: NULL */
+    const char *operand[COMMAND_OPERANDS]; /* words that are neither decks nor key=value */
+    int operand_count;
+    const char *setting[COMMAND_SETTINGS]; /* decks and section.key=value, in their order */
+    int setting_count;
+    bool help;    /* --help, -h or help; the topic is `command` or the first operand */
+    bool version; /* --version */
+    bool manual;  /* --manual: the manual page */
+    bool json;    /* --json: print the command's result as JSON */
+};
+
+/* Parse the command line and read its decks and settings over the defaults; later ones win.
+ * `commands` is a NULL-terminated list of the commands' names. Without a deck, ./vittrain.ini is
+ * read if it exists. An error names the file and line, or the argument, and the nearest known key
+ * or command. */
+bool options_parse(int argc, char **argv, const char *const *commands, struct options *options,
+                   struct command_line *line, struct error *error);
+
+/* Read the line's decks and settings over the current values, as over a checkpoint's deck. */
+bool options_apply(const struct command_line *line, struct options *options, struct error *error);
+
+#endif

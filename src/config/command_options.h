@@ -1,0 +1,86 @@
+/* Options of the commands other than train: [fetch], [predict], [convert], [bench], [plan],
+ * [find], [report] and [sweep]. A run's deck leaves them out. */
+#ifndef VITTRAIN_CONFIG_COMMAND_OPTIONS_H
+#define VITTRAIN_CONFIG_COMMAND_OPTIONS_H
+
+#include "config/option_types.h"
+
+#define KIND_CHOICES(X) X(KIND_AUTO, "auto") X(KIND_ENCODED, "encoded") X(KIND_DECODED, "decoded")
+enum kind_choice { KIND_CHOICES(OPTION_CONSTANT) };
+
+#define COLLECTIVE_CHOICES(X)                                                                      \
+    X(COLLECTIVE_ALL, "all")                                                                       \
+    X(COLLECTIVE_ALL_REDUCE, "all_reduce")                                                         \
+    X(COLLECTIVE_REDUCE_SCATTER, "reduce_scatter")                                                 \
+    X(COLLECTIVE_ALL_GATHER, "all_gather")                                                         \
+    X(COLLECTIVE_BROADCAST, "broadcast")
+enum collective_choice { COLLECTIVE_CHOICES(OPTION_CONSTANT) };
+
+#define SCALING_CHOICES(X) X(SCALING_WEAK, "weak") X(SCALING_STRONG, "strong")
+enum scaling_choice { SCALING_CHOICES(OPTION_CONSTANT) };
+
+#define SWEEP_CHOICES(X) X(SWEEP_GRID, "grid") X(SWEEP_RANDOM, "random") X(SWEEP_TPE, "tpe")
+enum sweep_choice { SWEEP_CHOICES(OPTION_CONSTANT) };
+
+struct fetch_options {
+    char url[OPTION_TEXT]; /* empty: the official site */
+    char dir[OPTION_TEXT];
+};
+
+struct predict_options {
+    char split[OPTION_TEXT];  /* train, val or test */
+    char output[OPTION_TEXT]; /* "-": standard output */
+};
+
+struct convert_options {
+    bool average;             /* convert the EMA of the weights if the checkpoint has it */
+    char output[OPTION_TEXT]; /* of `convert data`, as all members below */
+    int kind;                 /* enum kind_choice */
+    int64_t size;             /* decoded: height and width in pixels; 0: unchanged */
+    int resize_to;            /* enum resize_choice */
+    int64_t file_size;        /* bytes; 0: one file */
+    bool shuffle;
+};
+
+struct bench_options {
+    int collective;           /* enum collective_choice */
+    int64_t min, max, factor; /* bytes; ratio of two consecutive sizes */
+    double seconds;           /* for one size */
+    bool overlap;
+    char output[OPTION_TEXT];  /* CSV; empty: none */
+    char machine[OPTION_TEXT]; /* output of `bench machine` */
+    bool quick;                /* bench machine: measure each operation once */
+};
+
+struct plan_options {
+    int64_t ranks;                /* 0: the number of ranks that were started */
+    int64_t node_ranks;           /* 0: as started, or all on one node */
+    int64_t memory;               /* bytes a rank may use; 0: the memory of its GPU or node */
+    char machine[OPTION_TEXT];    /* "auto": machine.ini if it exists; "none" */
+    char cluster[OPTION_TEXT];    /* description of a cluster; empty: none */
+    int scaling;                  /* enum scaling_choice */
+    char operations[OPTION_TEXT]; /* CSV of a step's kernels; empty: none */
+};
+
+struct find_options {
+    double first, last; /* learning rates */
+    int64_t steps;      /* 0: those of an epoch */
+    double beta, stop;
+    char output[OPTION_TEXT]; /* prefix of the files' names; empty: none */
+};
+
+struct report_options {
+    char output[OPTION_TEXT]; /* HTML; empty: in the run's folder, or here */
+    char csv[OPTION_TEXT];    /* empty: none */
+    bool result_file;
+};
+
+struct sweep_options {
+    int method; /* enum sweep_choice */
+    int64_t trials, seed;
+    char dir[OPTION_TEXT];   /* empty: sweeps/NAME-DATE */
+    char slurm[OPTION_TEXT]; /* a job script; empty: no Slurm */
+    int64_t tasks;
+};
+
+#endif

@@ -1,0 +1,69 @@
+/* Options of the data set and its images: [data], [augment] and [eval]. */
+#ifndef VITTRAIN_CONFIG_DATA_OPTIONS_H
+#define VITTRAIN_CONFIG_DATA_OPTIONS_H
+
+#include "config/option_types.h"
+
+#define VALIDATION_CHOICES(X)                                                                      \
+    X(VALIDATION_TEST, "test")                                                                     \
+    X(VALIDATION_REFERENCE, "reference")                                                           \
+    X(VALIDATION_NONE, "none")                                                                     \
+    X(VALIDATION_VAL, "val")
+enum validation_choice { VALIDATION_CHOICES(OPTION_CONSTANT) };
+
+#define TASK_CHOICES(X) X(TASK_CLASSES, "classes") X(TASK_REGRESSION, "regression")
+enum task_choice { TASK_CHOICES(OPTION_CONSTANT) };
+
+#define CHECK_CHOICES(X) X(CHECK_NONE, "none") X(CHECK_HEADER, "header") X(CHECK_FULL, "full")
+enum check_choice { CHECK_CHOICES(OPTION_CONSTANT) };
+
+#define TRUNCATED_CHOICES(X) X(TRUNCATED_ERROR, "error") X(TRUNCATED_ACCEPT, "accept")
+enum truncated_choice { TRUNCATED_CHOICES(OPTION_CONSTANT) };
+
+#define RESIZE_CHOICES(X) X(RESIZE_SQUARE, "square") X(RESIZE_SHORTER, "shorter")
+#define RESIZE_OR_AUTO_CHOICES(X) X(RESIZE_AUTO, "auto") RESIZE_CHOICES(X)
+enum resize_choice { RESIZE_OR_AUTO_CHOICES(OPTION_CONSTANT) };
+
+#define CROP_CHOICES(X) X(CROP_NONE, "none") X(CROP_CENTER, "center") X(CROP_RANDOM, "random")
+#define CROP_OR_AUTO_CHOICES(X) X(CROP_AUTO, "auto") CROP_CHOICES(X)
+enum crop_choice { CROP_OR_AUTO_CHOICES(OPTION_CONSTANT) };
+
+struct data_options {
+    char format[OPTION_TEXT];
+    char root[OPTION_TEXT]; /* empty: the sample of CIFAR-10 installed with the program */
+    int64_t workers;
+    bool shuffle, drop_last;
+    int64_t shuffle_block;           /* samples; 0: the whole set is shuffled */
+    int val;                         /* enum validation_choice */
+    int64_t samples, image, classes; /* of synthetic data */
+    int task;                        /* enum task_choice, of synthetic data */
+    bool skip_broken, allow_empty;   /* of image folders, as all members below */
+    int check;                       /* enum check_choice */
+    int truncated;                   /* enum truncated_choice */
+    bool scaled_decode;
+    int64_t max_pixels;
+};
+
+struct augment_options {
+    double flip, rotate, translate, erase;
+    struct option_list erase_scale, erase_ratio;
+    int64_t crop_pad;
+    int64_t rand_augment, rand_magnitude;
+    double brightness, contrast, saturation, hue, greyscale;
+    double mixup, cutmix, mix_switch;
+    int64_t resize; /* pixels; 0: the model's image size */
+    int resize_to;  /* enum resize_choice */
+    int crop;       /* enum crop_choice */
+    bool random_resized_crop;
+    struct option_list crop_scale, crop_ratio;
+    struct option_list mean, std; /* empty: the model's */
+};
+
+struct eval_options {
+    int64_t resize; /* pixels; 0: the value of augment */
+    int resize_to;  /* enum resize_choice; auto: the value of augment */
+    int crop;       /* enum crop_choice; auto: the value of augment, center in place of random */
+    int64_t crop_pad;
+};
+
+#endif

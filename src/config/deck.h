@@ -1,0 +1,28 @@
+/* Decks: INI files of sections and keys. */
+#ifndef VITTRAIN_CONFIG_DECK_H
+#define VITTRAIN_CONFIG_DECK_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "core/error.h"
+
+/* Called with each `section.key` of a deck and its value; a key may come several times. `where`
+ * is the start of an error's text: "FILE:12: ". */
+typedef bool deck_pair(void *user, const char *where, const char *name, const char *value,
+                       struct error *error);
+
+/* Open a deck for reading; NULL with an error if it is not a readable file. */
+FILE *deck_file_open(const char *path, struct error *error);
+
+/* Read all pairs of a deck; stop at the first error. `name` is the file's name for messages. */
+bool deck_read_pairs(FILE *file, const char *name, deck_pair *pair, void *user,
+                     struct error *error);
+
+/* Write "key = value", on as many lines as the value needs. */
+void deck_write_pair(FILE *file, const char *key, const char *value);
+
+/* True if a deck can hold this text as a value, in lines that inih accepts. */
+bool deck_can_hold(const char *text);
+
+#endif

@@ -1,0 +1,23 @@
+/* Options of the model: [model]. */
+#ifndef VITTRAIN_CONFIG_MODEL_OPTIONS_H
+#define VITTRAIN_CONFIG_MODEL_OPTIONS_H
+
+#include "config/option_types.h"
+
+#define POOL_CHOICES(X) X(POOL_AUTO, "auto") X(POOL_TOKEN, "token") X(POOL_MEAN, "mean")
+enum pool_choice { POOL_CHOICES(OPTION_CONSTANT) };
+
+struct model_options {
+    char name[OPTION_TEXT];
+    char init[OPTION_TEXT]; /* "none", FILE.safetensors or a checkpoint */
+    /* The shape; 0 (or auto): the registry's value for this name. */
+    int64_t image, channels, patch, dim, depth, heads, classes;
+    double mlp_ratio;
+    double dropout, drop_path;             /* negative: the registry's value */
+    int qkv_bias, class_token, embed_norm; /* enum switch_choice */
+    int pool;                              /* enum pool_choice */
+    int64_t width;                         /* of ResNets */
+    int sync_bn;                           /* enum switch_choice; auto: on */
+};
+
+#endif

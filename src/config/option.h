@@ -1,0 +1,94 @@
+/* One option: its entry in the table, and how its value is read from text and written. */
+#ifndef VITTRAIN_CONFIG_OPTION_H
+#define VITTRAIN_CONFIG_OPTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "config/option_types.h"
+#include "core/error.h"
+
+struct options;
+
+enum option_kind {
+    OPTION_IS_TEXT,    /* char[OPTION_TEXT] */
+    OPTION_IS_INTEGER, /* int64_t */
+    OPTION_IS_NUMBER,  /* double */
+    OPTION_IS_SECONDS, /* double; 90, 90s, 1.5m or 2h */
+    OPTION_IS_BYTES,   /* int64_t; 4096, 64KiB, 1.5MiB or 2GiB */
+    OPTION_IS_SWITCH,  /* bool */
+    OPTION_IS_CHOICE,  /* int: a constant of `choices` */
+    OPTION_IS_LIST     /* struct option_list */
+};
+
+struct option_choice {
+    int value;
+    const char *word;
+};
+
+struct option_entry {
+    const char *name; /* "train.batch" */
+    size_t offset;    /* in struct options */
+    enum option_kind kind;
+    const char *preset;           /* the default, as written in a deck */
+    double least, most;           /* range of a number, or of each number of a list */
+    bool above_least, below_most; /* the bound itself is not allowed */
+    bool has_automatic;           /* the word "auto" stands for `automatic` */
+    double automatic;
+    int least_count, most_count;         /* of a list */
+    const struct option_choice *choices; /* ends with a NULL word */
+    const char *help;                    /* one or two sentences */
+};
+
+/* Ends with an entry whose name is NULL. The entries of a section are consecutive. */
+extern const struct option_entry option_table[];
+
+/* Old names. Each entry is a section, a key or a key with a value:
+ *     {"old", "new"}, {"train.old", "train.new"}, {"train.key=old", "train.key=new"}
+ * and `now` is NULL for a key that was removed and is ignored. An old name is accepted in decks, on
+ * the command line and in the decks of checkpoints, with one warning that gives the new name.
+ * Sections come first, then keys, then values; the last entry has a NULL `old`. */
+struct option_alias {
+    const char *old, *now;
+};
+extern const struct option_alias option_aliases[];
+
+/* Return the help text of a section: "the optimizer"; aborts on an unknown section. */
+const char *option_section_help(const char *section);
+
+/* Return the option of that name or old name; NULL if there is none. */
+const struct option_entry *option_find(const char *name);
+
+/* Return the name of the option nearest to an unknown name ("optim.lr" for "train.lr" and
+ * "optim.rl"), or NULL. */
+const char *option_find_nearest(const char *name);
+
+/* Return the part of an entry's name after the section. */
+const char *option_key(const struct option_entry *entry);
+
+/* True if a word is key=value with a key that an option could have; a file name may contain '='. */
+bool option_is_setting(const char *word);
+
+/* True if this is the first entry of its section. */
+bool option_begins_section(const struct option_entry *entry);
+
+/* Set the option from text. `where` is the start of the error's text: "deck.ini:12: ". */
+bool option_read(const struct option_entry *entry, const char *where, const char *text,
+                 struct options *options, struct error *error);
+
+/* Write the option's value as text that option_read accepts; at most OPTION_TEXT bytes. */
+void option_write(const struct option_entry *entry, const struct options *options, char *text,
+                  size_t size);
+
+/* Set the option of that name or old name. A name that ends with '+' appends to a text. */
+bool option_assign(const char *name, const char *where, const char *text, struct options *options,
+                   struct error *error);
+
+/* Describe the allowed values: "a whole number from 1 to 8", "auto, cpu or cuda". */
+void option_describe(const struct option_entry *entry, char *text, size_t size);
+
+/* Log a warning for each old name that was read, now and from now on. Call it once the log is
+ * open; until then, warnings are held back. */
+void option_warn_old_names(void);
+
+#endif

@@ -1,0 +1,27 @@
+/* Types shared by the headers of the options' sections. */
+#ifndef VITTRAIN_CONFIG_OPTION_TYPES_H
+#define VITTRAIN_CONFIG_OPTION_TYPES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    OPTION_TEXT = 1024, /* bytes of a text, with the final zero */
+    OPTION_LIST = 16,   /* numbers of a list */
+    OPTION_KEY = 64     /* bytes of a section's or a key's name */
+};
+
+struct option_list {
+    int count;
+    double value[OPTION_LIST];
+};
+
+/* The values of an option with choices are one list, LIST(X): X(CONSTANT, "word") for each choice.
+ * Both its enum and the table's list of words are generated from it. */
+#define OPTION_CONSTANT(constant, word) constant,
+
+/* On, off or decided by the program. */
+#define SWITCH_CHOICES(X) X(SWITCH_AUTO, "auto") X(SWITCH_OFF, "off") X(SWITCH_ON, "on")
+enum switch_choice { SWITCH_BEFORE_FIRST = -2, SWITCH_CHOICES(OPTION_CONSTANT) };
+
+#endif

@@ -1,0 +1,78 @@
+/* Options of a run as a whole: [run], [checkpoint], [output], [debug] and [cuda]. */
+#ifndef VITTRAIN_CONFIG_RUN_OPTIONS_H
+#define VITTRAIN_CONFIG_RUN_OPTIONS_H
+
+#include "config/option_types.h"
+
+#define BACKEND_CHOICES(X) X(BACKEND_AUTO, "auto") X(BACKEND_CPU, "cpu") X(BACKEND_CUDA, "cuda")
+enum backend_choice { BACKEND_CHOICES(OPTION_CONSTANT) };
+
+#define MONITOR_CHOICES(X) X(MONITOR_TOP1, "top1") X(MONITOR_LOSS, "loss")
+enum monitor_choice { MONITOR_CHOICES(OPTION_CONSTANT) };
+
+#define WRITERS_CHOICES(X) X(WRITERS_AUTO, "auto") X(WRITERS_ALL, "all") X(WRITERS_NODE0, "node0")
+enum writers_choice { WRITERS_CHOICES(OPTION_CONSTANT) };
+
+#define BACKGROUND_CHOICES(X)                                                                      \
+    X(BACKGROUND_AUTO, "auto") X(BACKGROUND_YES, "yes") X(BACKGROUND_NO, "no")
+enum background_choice { BACKGROUND_CHOICES(OPTION_CONSTANT) };
+
+#define STYLE_CHOICES(X)                                                                           \
+    X(STYLE_VITTRAIN, "vittrain")                                                                  \
+    X(STYLE_COURSE, "course")                                                                      \
+    X(STYLE_IMAGENET, "imagenet")                                                                  \
+    X(STYLE_LIGHTNING, "lightning")                                                                \
+    X(STYLE_TORCHRUN, "torchrun")
+enum style_choice { STYLE_CHOICES(OPTION_CONSTANT) };
+
+struct run_options {
+    char name[OPTION_TEXT]; /* also the prefix of the run folder */
+    char dir[OPTION_TEXT];  /* empty: runs/NAME-DATE */
+    int64_t seed;
+    int backend;     /* enum backend_choice */
+    int64_t threads; /* per rank; 0: the rank's share of the node's cores */
+};
+
+struct checkpoint_options {
+    double every; /* epochs; 0: only at the end */
+    double every_seconds;
+    int64_t keep;
+    char resume[OPTION_TEXT]; /* auto, never, a file or s3://... */
+    int monitor;              /* enum monitor_choice */
+    int writers;              /* enum writers_choice */
+    int background;           /* enum background_choice */
+};
+
+struct output_options {
+    int style;         /* enum style_choice */
+    int64_t log_every; /* steps; 0: the output format's default */
+    double monitor;    /* seconds between readings of the sensors; 0: none */
+    bool tensorboard, csv, weights;
+    char logbook[OPTION_TEXT];    /* a folder; empty: none */
+    double target;                /* top-1 accuracy; 0: none */
+    char upload[OPTION_TEXT];     /* s3://...; empty: none */
+    double upload_every;          /* seconds */
+    double upload_wait;           /* seconds, at the end */
+    int64_t upload_rate;          /* bytes a second; 0: no limit */
+    char prometheus[OPTION_TEXT]; /* a file; empty: none */
+};
+
+struct debug_options {
+    int64_t batches;       /* maximum number of batches in an epoch and in an evaluation; 0: all */
+    double fraction;       /* of the data */
+    int64_t overfit;       /* train on the first N batches only; 0: on all */
+    bool profile;          /* time each unit and operation */
+    int64_t capture;       /* the step that an external profiler records; 0: none */
+    int64_t check_weights; /* steps between comparisons of the ranks' weights; 0: never */
+    bool wait;             /* synchronize with the device in each step */
+    char pause[OPTION_TEXT]; /* PHASE:STEP:SECONDS (status_pause_at), or none */
+};
+
+struct cuda_options {
+    bool graph; /* record steps as CUDA graphs */
+    bool tf32;
+    char cache[OPTION_TEXT]; /* "auto", "none" or a folder */
+    bool share;              /* several ranks on one GPU */
+};
+
+#endif

@@ -1,0 +1,85 @@
+/* Options of training: [train], [optim] and [schedule]. */
+#ifndef VITTRAIN_CONFIG_TRAIN_OPTIONS_H
+#define VITTRAIN_CONFIG_TRAIN_OPTIONS_H
+
+#include "config/option_types.h"
+
+/* Maximum of train.batch; a search for the largest batch ends there too. */
+enum { BATCH_MOST = 1000000 };
+
+#define PRECISION_CHOICES(X)                                                                       \
+    X(PRECISION_AUTO, "auto")                                                                      \
+    X(PRECISION_FP32, "fp32")                                                                      \
+    X(PRECISION_BF16, "bf16")                                                                      \
+    X(PRECISION_FP16, "fp16")
+enum precision_choice { PRECISION_CHOICES(OPTION_CONSTANT) };
+
+#define CHECKPOINT_ACTIVATIONS_CHOICES(X)                                                          \
+    X(CHECKPOINT_ACTIVATIONS_NONE, "none") X(CHECKPOINT_ACTIVATIONS_BLOCK, "block")
+enum checkpoint_activations_choice { CHECKPOINT_ACTIVATIONS_CHOICES(OPTION_CONSTANT) };
+
+#define OPTIMIZER_CHOICES(X)                                                                       \
+    X(OPTIMIZER_SGD, "sgd")                                                                        \
+    X(OPTIMIZER_ADAM, "adam")                                                                      \
+    X(OPTIMIZER_ADAMW, "adamw")                                                                    \
+    X(OPTIMIZER_RMSPROP, "rmsprop")
+enum optimizer_choice { OPTIMIZER_CHOICES(OPTION_CONSTANT) };
+
+#define RATE_SCALE_CHOICES(X)                                                                      \
+    X(RATE_SCALE_NONE, "none") X(RATE_SCALE_LINEAR, "linear") X(RATE_SCALE_SQRT, "sqrt")
+enum rate_scale_choice { RATE_SCALE_CHOICES(OPTION_CONSTANT) };
+
+#define SCHEDULE_CHOICES(X)                                                                        \
+    X(SCHEDULE_CONSTANT, "constant")                                                               \
+    X(SCHEDULE_COSINE, "cosine")                                                                   \
+    X(SCHEDULE_STEP, "step")                                                                       \
+    X(SCHEDULE_ONECYCLE, "onecycle")                                                               \
+    X(SCHEDULE_PLATEAU, "plateau")                                                                 \
+    X(SCHEDULE_LINEAR, "linear")
+enum schedule_choice { SCHEDULE_CHOICES(OPTION_CONSTANT) };
+
+#define SCHEDULE_PER_CHOICES(X) X(SCHEDULE_PER_STEP, "step") X(SCHEDULE_PER_EPOCH, "epoch")
+enum schedule_per_choice { SCHEDULE_PER_CHOICES(OPTION_CONSTANT) };
+
+struct train_options {
+    int64_t epochs, steps, batch, global_batch, accumulate;
+    int precision;              /* enum precision_choice */
+    double loss_scale;          /* fp16: the initial scale */
+    int checkpoint_activations; /* enum checkpoint_activations_choice */
+    double clip_norm, label_smoothing;
+    int64_t eval_every; /* epochs; 0: only at the end */
+    double max_seconds; /* 0: no limit */
+    int64_t early_stop; /* evaluations without improvement; 0: never */
+    bool test;          /* evaluate the test split at the end */
+};
+
+struct optim_options {
+    int name; /* enum optimizer_choice */
+    double lr;
+    int lr_scale;     /* enum rate_scale_choice */
+    int64_t lr_batch; /* the global batch size that lr is meant for */
+    double weight_decay;
+    bool no_decay;
+    double layer_decay;       /* 1: none */
+    char freeze[OPTION_TEXT]; /* comma-separated unit names or prefixes of tensor names */
+    double ema;               /* decay; 0: none */
+    double momentum;
+    bool nesterov;
+    struct option_list betas;
+    double eps, alpha;
+};
+
+struct schedule_options {
+    int name;       /* enum schedule_choice */
+    int per;        /* enum schedule_per_choice: the unit of warmup and step_size */
+    int64_t warmup; /* steps or epochs */
+    double min_lr;
+    int64_t step_size; /* steps or epochs */
+    double gamma;
+    double pct_start, div_factor, final_div_factor; /* onecycle */
+    double factor, threshold;                       /* plateau */
+    int64_t patience;
+    double end_factor; /* linear */
+};
+
+#endif
