@@ -1,6 +1,6 @@
-# Cuts the blocks of code out of a Markdown page, for test_book.sh: block N of the page becomes the files
-# FOLDER/N.text, FOLDER/N.line (where it begins) and FOLDER/N.marks (the comments `<!-- ... -->` just before it, one
-# a line, as they stand between the arrows).
+# Extract the code blocks of a Markdown page for test_book.sh. Block N of the page becomes the files FOLDER/N.text,
+# FOLDER/N.line (its line number) and FOLDER/N.marks (the comments `<!-- ... -->` directly before it, one per line,
+# without the arrows).
 #   awk -v folder=FOLDER -f book_blocks.awk PAGE.md
 
 function begin() {

@@ -1,42 +1,42 @@
 #!/bin/sh
-# Runs the commands of one page of the book, in their order, in a folder of their own; called by test_book.sh, which
-# has set work, PATH and what the stand-ins for `vittrain` and `mpirun` there read. Prints a line a block: `ok`, `not ok`
-# or `skip`, where it stands, and the reason; FOLDER/NNN.log has what it said.
+# Run the commands of one page of the manual in order, in a folder of its own. Called by test_book.sh, which sets work
+# and PATH and the environment of the stand-ins for `vittrain` and `mpirun`. Prints one line per block: `ok`, `not ok`
+# or `skip`, the position, and the reason. FOLDER/NNN.log has the output of the block.
 #   book_page.sh PAGE.md
 #
-# Comments before a block say how it is run; none: as it stands, and it must end well.
+# Comments before a block control how it runs. Without a comment it runs unchanged and must succeed.
 #   <!-- not run: REASON -->    not run by the tests
-#   <!-- needs: WORD... -->     only where these programs are; python:NAME is a module of Python
-#   <!-- with: WORD... -->      appended to the words of each `vittrain`, to make it small
-#   <!-- before: COMMAND -->    run before it: what the reader has, and the test has not
-#   <!-- exits: N -->           ends with this status
-#   <!-- tree -->               in a copy of the source tree, which the page changes
+#   <!-- needs: WORD... -->     only if these programs exist; python:NAME is a Python module
+#   <!-- with: WORD... -->      arguments added to each `vittrain`, to make it small
+#   <!-- before: COMMAND -->    run first, to create what the reader already has
+#   <!-- exits: N -->           must end with this status
+#   <!-- tree -->               in a copy of the source tree that the page changes
 #   <!-- long -->               only with TEST_LONG=1
-#   <!-- output -->             no command: part of the output of the block before. Numbers may differ; `...` stands for any text
-#   <!-- text -->               no command, though it looks like one
-# Python is run where the modules that it imports are there.
+#   <!-- output -->             not a command: part of the output of the block before. Numbers may differ; `...` matches any text
+#   <!-- text -->               not a command, although it looks like one
+# Python blocks run if the modules that they import are installed.
 
 page=$1 long=${TEST_LONG:-0} python=${PYTHON:-python3}
 folder=$work/$(echo "$page" | tr / _)
 mkdir -p "$folder/scratch" || exit 1
-TMPDIR=$(mktemp -d "$work/tXXX") # jobs that begin and end at the same time get in each other's way in one
+TMPDIR=$(mktemp -d "$work/tXXX") # concurrent jobs conflict in a common one
 export TMPDIR
 awk -v folder="$folder" -f "$TEST_SOURCE/test/book_blocks.awk" "$TEST_SOURCE/$page"
 for name in input jobs test; do ln -s "$TEST_SOURCE/$name" "$folder/scratch/$name"; done
 ln -s "$work/bin/vittrain" "$folder/scratch/vittrain"
-# A cluster of one machine, data and weights that the reader has fetched.
+# A cluster of one machine, and the data and weights that the reader has downloaded.
 echo "localhost slots=16" >"$folder/scratch/hosts"
 mkdir "$folder/scratch/data"
 ln -s "$TEST_SOURCE/input/data/cifar-10-sample" "$folder/scratch/data/cifar-10-batches-bin"
 
-# tell VERDICT [REASON [FILE]]
+# tell VERDICT [REASON [FILE]]: print the result of a block.
 tell() { printf '%s %s%s%s\n' "$1" "$title" "${2:+ # $2}" "${3:+ #$3}"; }
 
-# mark NAME: what the block's comment `NAME: ...` says.
+# mark NAME: print the text of the block's comment `NAME: ...`.
 mark() { sed -n "s/^$1: *//p" "$block.marks"; }
 has() { grep -qx "$1" "$block.marks"; }
 
-# The first word that is no assignment.
+# first_word: the first word that is not an assignment.
 first_word() {
     for word in $(head -n 1 "$block.text"); do
         case $word in *=*) ;; *) echo "$word" && return ;; esac
@@ -56,7 +56,7 @@ kind_of_block() {
     esac
 }
 
-# What is not there of what the block needs.
+# missing: print the programs and modules that the block needs and that are not installed.
 missing() {
     if has tree && [ "$TEST_SOURCE" != "$TEST_BUILD" ]; then echo "a build in the source's folder"; fi
     for word in $(mark needs); do
@@ -73,12 +73,12 @@ missing() {
     fi
 }
 
-# make_tree: a copy of source and build, in $folder/tree; as make sees it nothing has changed.
+# make_tree: copy source and build to $folder/tree, with times for which make rebuilds nothing.
 make_tree() {
     [ -d "$folder/tree" ] && return
     mkdir "$folder/tree"
     (cd "$TEST_SOURCE" && tar -cf - --exclude ./.git --exclude ./autom4te.cache --exclude './test/*.log' .) | tar -xf - -C "$folder/tree"
-    # What configure has written down is where it was called.
+    # configure has written the path of the folder it ran in.
     (cd "$folder/tree" && for file in config.status Makefile; do sed -i "s|$TEST_BUILD|$folder/tree|g" $file || exit 1; done)
 }
 
@@ -106,7 +106,7 @@ check_output() {
     without_numbers "$block.text" | grep -v '^\.\.\.$' | grep -v '^$' >"$block.lines"
     lost=$(awk '
         NR == FNR { log_line[++lines] = $0; next }
-        # The pieces between `...` follow each other in one line of the log.
+        # The texts between `...` must follow each other in one line of the log.
         function found(text, line, pieces, count, i, at) {
             count = split(text, pieces, /\.\.\./)
             for (i = 1; i <= count; i++) {

@@ -1,16 +1,15 @@
 #!/bin/sh
-# What a run leaves, read by the Python programs that people will read it with: TensorBoard's events by
-# TensorBoard, checkpoints by h5py, weights by safetensors; and convolutional models beside PyTorch. Not
-# part of `make check`, which needs no Python. TAP output.
+# Files of a run, read by the Python programs that people use: events by TensorBoard, checkpoints by h5py, weights by
+# safetensors; convolutional models compared with PyTorch. Not part of `make check`, which needs no Python. TAP output.
 #   PYTHON=python TEST_SOURCE=/src TEST_BUILD=/build [VITTRAIN_IMAGES=/folder] sh check_with_python.sh
-# VITTRAIN_IMAGES: folders of image files, one a class, which are then compared with Pillow, too.
+# VITTRAIN_IMAGES: folders of image files, one per class, which are compared with Pillow, too.
 
 PYTHON=${PYTHON:-python3}
 MPIRUN=${MPIRUN:-mpirun --oversubscribe}
 . "$TEST_SOURCE/test/environment.sh"
 . "$TEST_SOURCE/test/program.sh"
 
-# read_by NAME SCRIPT WORD...: the script ends with 0.
+# read_by NAME SCRIPT WORD...: the script ends with status 0.
 read_by() {
     name=$1 script=$2
     shift 2
@@ -18,7 +17,7 @@ read_by() {
     result "$name" "$bad" "$work/said"
 }
 
-# by_torch NAME SCRIPT WORD...: the same where there is PyTorch.
+# by_torch NAME SCRIPT WORD...: the same, if PyTorch is installed.
 by_torch() {
     if "$PYTHON" -c 'import torch, torchvision' 2>/dev/null; then
         read_by "$@"
@@ -38,7 +37,7 @@ read_by "h5py reads a checkpoint" check_h5py.py "$folder/checkpoints/last.h5"
 read_by "safetensors reads the weights" check_safetensors.py "$folder/weights.safetensors" \
     "$folder/checkpoints/last.h5" average
 
-# As if it had been killed in its second epoch: the newest checkpoint is of the first.
+# As if killed in its second epoch: the newest checkpoint is that of the first.
 for file in "$folder"/checkpoints/step-*.h5; do newest=$file; done
 rm "$newest" "$folder/result.json"
 run 2 second $steps
@@ -46,7 +45,7 @@ grep -q 'resuming from' "$work/second.log" && bad= || bad="not resumed"
 result "the run goes on" "$bad" "$work/second.log"
 read_by "TensorBoard sees no step twice in a resumed run" check_tensorboard.py "$folder" --parts 2
 
-# And a third part, after two checkpoints were lost, by a rank that is killed.
+# A third attempt after two checkpoints were lost, ended by a killed rank.
 for i in 1 2; do for file in "$folder"/checkpoints/step-*.h5; do newest=$file; done; rm "$newest"; done
 rm "$folder/result.json"
 timeout 120 "$vittrain" launch -- $MPIRUN -np 2 "$vittrain" $steps debug.pause=backward:46:4 >"$work/third.log" 2>&1 </dev/null &
@@ -78,7 +77,7 @@ read_by "h5py reads packed data" check_packed.py "$work/packed.h5" "$sample"
 
 by_torch "real images get the colours that Pillow gives them" check_colours.py "$TEST_BUILD/test/test_policy"
 
-# images NAME ROOT SIZE: what is decoded and resized, against Pillow; real images where VITTRAIN_IMAGES has them.
+# images NAME ROOT SIZE: decoded and resized images compared with Pillow; real images if VITTRAIN_IMAGES has them.
 images() {
     rm -f "$work/images.h5"
     run 2 images convert data data.format=imagefolder data.root="$2" data.scaled_decode=off data.val=none \

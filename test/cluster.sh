@@ -1,25 +1,25 @@
 #!/bin/sh
-# Several nodes on one machine, for tests: a node is a set of namespaces (net, pid, mount, ipc, uts) with an
-# sshd, its own host name, /tmp, /run and /dev/shm, and a cable to a switch. All else of the file system is shared.
-# Slurm can be started on them. Needs root; nothing outside of DIR and of the namespaces is changed.
+# Several nodes on one machine, for tests. A node is a set of namespaces (net, pid, mount, ipc, uts) with an sshd, a
+# host name, /tmp, /run and /dev/shm, and a cable to a switch. The rest of the file system is shared. Slurm can be
+# started on the nodes. Needs root; changes nothing outside DIR and the namespaces.
 #
-#   cluster.sh DIR usable [slurm]     prints why nodes (with Slurm) are not possible here and fails, else nothing
-#   cluster.sh DIR up N [slurm]       makes nodes 1..N; slurm: and node N+1, the head, with Slurm on all
-#   cluster.sh DIR down               takes everything away
-#   cluster.sh DIR exec I COMMAND...  runs the command in node I
-#   cluster.sh DIR env                the shell's settings for mpirun in a node, to be read by eval
-#   cluster.sh DIR hosts SLOTS        a host file
-#   cluster.sh DIR name I             the host name of node I; address I: its address
-#   cluster.sh DIR link I up|down     the cable of node I, in and out
-#   cluster.sh DIR shape I RATE       a slow cable (tc: 100mbit); RATE none: as before
-#   cluster.sh DIR wire I J           a second cable between two nodes, eth1 (10.91.0.I and J) on both
-#   cluster.sh DIR crash I            cable out and all processes killed at once: the power is off
-#   cluster.sh DIR boot I             a node that crashed is there again, its /tmp empty
-#   cluster.sh DIR head COMMAND...    runs the command (sbatch, squeue, scontrol) on the head
-#   cluster.sh DIR slurmd I           starts Slurm's daemon there again, after boot
-#   cluster.sh DIR wait JOB SECONDS   waits until the job has left the queue; prints its state
+#   cluster.sh DIR usable [slurm]     fail and print the reason if nodes (with Slurm) are impossible here
+#   cluster.sh DIR up N [slurm]       create nodes 1..N; slurm: also node N+1, the head, with Slurm on all
+#   cluster.sh DIR down               remove everything
+#   cluster.sh DIR exec I COMMAND...  run the command in node I
+#   cluster.sh DIR env                print shell settings for mpirun in a node, for eval
+#   cluster.sh DIR hosts SLOTS        print a host file
+#   cluster.sh DIR name I             print the host name of node I; address I: its address
+#   cluster.sh DIR link I up|down     connect or disconnect the cable of node I
+#   cluster.sh DIR shape I RATE       limit the rate of the cable (tc: 100mbit); RATE none: no limit
+#   cluster.sh DIR wire I J           add a second cable between two nodes: eth1 (10.91.0.I and J) on both
+#   cluster.sh DIR crash I            disconnect the cable and kill all processes: power failure
+#   cluster.sh DIR boot I             restart a crashed node with an empty /tmp
+#   cluster.sh DIR head COMMAND...    run the command (sbatch, squeue, scontrol) on the head
+#   cluster.sh DIR slurmd I           restart Slurm's daemon after boot
+#   cluster.sh DIR wait JOB SECONDS   wait until the job has left the queue; print its state
 #
-# Also visible in the nodes although under /tmp: DIR, TEST_BUILD, TEST_SOURCE and the folders of CLUSTER_SHARED.
+# DIR, TEST_BUILD, TEST_SOURCE and the folders of CLUSTER_SHARED are visible in the nodes even if they are under /tmp.
 set -eu
 self=$(cd "$(dirname "$0")" && pwd)/$(basename "$0")
 [ $# -ge 2 ] || { sed -n '2,25s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -34,7 +34,7 @@ fail() { echo "cluster.sh: $*" >&2; exit 1; }
 process_of() { cat "$state/$prefix$1/pid" 2>/dev/null || echo 0; }
 runs() { [ -d "/proc/$(process_of "$1")/ns" ]; }
 
-# enter I COMMAND...: in all namespaces of the node.
+# enter I COMMAND...: run the command in all namespaces of the node.
 enter() {
     runs "$1" || fail "node $1 is off"
     process=$(process_of "$1")
@@ -122,10 +122,10 @@ boot() {
     done
 }
 
-# The first process of a node; it adopts and buries what others leave.
+# First process of a node: adopts and reaps orphans.
 init() {
     folder=$state/$prefix$1
-    read -r outer rest </proc/self/stat # /proc is still the one outside
+    read -r outer rest </proc/self/stat # /proc is still the one outside the namespace
     hostname "$prefix$1"
     mount --bind "$folder/hosts" /etc/hosts
     mount -t proc proc /proc
@@ -186,7 +186,7 @@ up() {
     chmod 755 "$dir" "$state"
     computing=$1 nodes=$1 prefix=n$$x
     [ "${2:-}" != slurm ] || { nodes=$((nodes + 1)); head_node=$nodes; }
-    # Those under /tmp, which a node has for itself; one inside of another comes with it.
+    # Folders under /tmp, which is private to a node. A folder inside another one is visible with it.
     for path in "$dir" ${TEST_BUILD:-} ${TEST_SOURCE:-} ${CLUSTER_SHARED:-}; do
         path=$(cd "$path" && pwd)
         case " $shared " in *" $path "*) continue ;; esac
@@ -212,7 +212,7 @@ down() {
     rm -rf "$state"
 }
 
-# Keep-alive lets mpirun see a lost cable in seconds; interfaces as a user's job would choose them.
+# TCP keep-alive lets mpirun notice a disconnected cable within seconds. The interfaces are those a user's job would set.
 environment() {
     cat <<END
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -262,7 +262,7 @@ JobRequeue=1
 NodeName=$prefix[1-$computing] CPUs=8 Boards=1 SocketsPerBoard=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=8000
 PartitionName=main Nodes=$prefix[1-$computing] Default=YES MaxTime=INFINITE State=UP
 END
-    echo CgroupPlugin=cgroup/v1 >"$state/slurm/cgroup.conf" # the one that does not mind where there are none
+    echo CgroupPlugin=cgroup/v1 >"$state/slurm/cgroup.conf" # the plugin that works without cgroups
 }
 
 munged() {

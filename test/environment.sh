@@ -1,22 +1,21 @@
-# The environment of all tests, read by the Makefile before each one (and by .ci/run).
+# Environment of all tests, sourced by the Makefile before each test and by .ci/run.
 
-# Tests as root in a container, more ranks than cores, no shared cores to bind to.
+# Allow tests as root in a container, with more ranks than cores and without binding.
 OMPI_ALLOW_RUN_AS_ROOT=1
 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 OMPI_MCA_mpi_yield_when_idle=1
 OMPI_MCA_hwloc_base_binding_policy=none
-# Containers often forbid one process to read another's memory.
+# Containers often prohibit reading the memory of other processes.
 OMPI_MCA_btl_vader_single_copy_mechanism=none
 export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_mpi_yield_when_idle
 export OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_btl_vader_single_copy_mechanism
 
-# Where there is a GPU: the tests are about CPUs and the emulated GPU; benchmarks/gpu.sh is about real ones.
+# Hide real GPUs: the tests are for CPUs and the emulated GPU; benchmarks/gpu.sh tests real GPUs.
 CUDA_VISIBLE_DEVICES=
 export CUDA_VISIBLE_DEVICES
 
-# With sanitizers: what MPI and its helpers leave behind is not ours.
-# Slow unwinding sees through functions of libraries without frame pointers. Too large a request for
-# memory is refused, as the C library does it.
+# Sanitizers: ignore leaks of MPI and its helpers. Slow unwinding passes through library functions without frame
+# pointers. Requests for too much memory return NULL, as in the C library.
 ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:fast_unwind_on_malloc=0:allocator_may_return_null=1
 LSAN_OPTIONS=suppressions=$TEST_SOURCE/test/lsan.supp:print_suppressions=0
 UBSAN_OPTIONS=print_stacktrace=1

@@ -1,7 +1,7 @@
 #!/bin/sh
-# What mpirun calls instead of ssh in test_nodes.sh: `node_agent.sh HOST COMMAND...` runs the command on
-# a "node" of this machine, a process with a host name of its own (UTS namespace) and a disk of its
-# own (mount namespace: $NODE_DISK is a different folder, $NODE_DISK-HOST, on each).
+# Replaces ssh for mpirun in test_nodes.sh: `node_agent.sh HOST COMMAND...` runs the command on a "node" of this
+# machine, a process with its own host name (UTS namespace) and its own disk (mount namespace: $NODE_DISK is the
+# folder $NODE_DISK-HOST on each node).
 host=$1
 shift
 export NODE_HOST="$host" NODE_COMMAND="$*"

@@ -1,22 +1,22 @@
-# What the tests of the whole program share: a small model on a part of the sample, TAP results, and
-# comparisons of runs. Sourced; the caller prints its own plan.
+# Shared by the tests of the whole program: a small model on part of the sample, TAP results, and comparisons of
+# runs. Sourced; the caller prints its own plan.
 
 number=0
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1 # so that log books of runs lie there, too
-srcdir=$TEST_SOURCE  # where test programs find their vectors
+cd "$work" || exit 1 # log books of runs are written here
+srcdir=$TEST_SOURCE # where test programs find their vectors
 export srcdir
 vittrain=$TEST_BUILD/vittrain
-XDG_CACHE_HOME=$work/cache # where emulated GPUs remember algorithms
+XDG_CACHE_HOME=$work/cache # where emulated GPUs cache algorithms
 export XDG_CACHE_HOME
 
-# What makes a run small: 50 steps take about a second. Everything random is on.
+# Options of a small run with all random features on: 50 steps take about a second.
 small="model.name=vit_cifar model.dim=32 model.depth=2 model.heads=2 model.patch=8 \
 data.format=cifar10 debug.fraction=0.15 train.precision=fp32 train.global_batch=24 \
 output.log_every=1 run.seed=7 run.threads=1 optim.lr=3e-3"
 
-# result NAME PROBLEM [FILE]: a TAP line; the problem is empty when all is well, the file explains.
+# result NAME PROBLEM [FILE]: print a TAP line. It is ok if PROBLEM is empty; otherwise FILE is printed as explanation.
 result() {
     number=$((number + 1))
     if [ -z "$2" ]; then
@@ -28,7 +28,7 @@ result() {
     [ -z "$3" ] || sed 's/^/# /' "$3"
 }
 
-# run RANKS NAME WORD...: runs the program; its output lies in $work/NAME.log, its status in $status.
+# run RANKS NAME WORD...: run the program; set $status, write the output to $work/NAME.log.
 run() {
     run_ranks=$1 run_log=$work/$2.log
     shift 2
@@ -40,8 +40,8 @@ run() {
     status=$?
 }
 
-# failed_otherwise STATUS PATTERN: what is not so when the newest run is to have ended with this
-# status and one line of error that has the pattern; nothing when all is.
+# failed_otherwise STATUS PATTERN: print the differences if the newest run did not end with STATUS and exactly one
+# error line that matches PATTERN.
 failed_otherwise() {
     [ $status -eq "$1" ] || echo "exit status $status, not $1;"
     lines=$(grep -c '^vittrain: error: ' "$run_log")
@@ -49,7 +49,7 @@ failed_otherwise() {
     grep '^vittrain: error: ' "$run_log" | grep -qE "$2" || echo "no $2"
 }
 
-# fails RANKS NAME STATUS PATTERN WORD...: the command ends with this status and one line of error.
+# fails RANKS NAME STATUS PATTERN WORD...: the command ends with STATUS and one error line that matches PATTERN.
 fails() {
     on=$1 title=$2 expected=$3 pattern=$4
     shift 4
@@ -57,8 +57,8 @@ fails() {
     result "$title" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
 }
 
-# killed WORD...: two ranks train in $work/killed, one is killed when the first checkpoint is there; prints
-# what is wrong with the job's end, and leaves what it said in $work/killed.log.
+# killed WORD...: train on two ranks in $work/killed and kill one after the first checkpoint. Print what is wrong with
+# the end of the job; its output is in $work/killed.log.
 killed() {
     timeout 60 $MPIRUN -np 2 "$vittrain" run.dir="$work/killed" "$@" >"$work/killed.log" 2>&1 </dev/null &
     job=$!
@@ -75,7 +75,7 @@ killed() {
     [ ! -e "$work/killed/result.json" ] || echo "it had ended before"
 }
 
-# wait_for PATTERN FILE: until a line of the file has the pattern; at most 30 s.
+# wait_for PATTERN FILE: wait until a line of FILE matches PATTERN, at most 30 s.
 wait_for() {
     tries=0
     until grep -qs "$1" "$2" || [ $tries -gt 1500 ]; do
@@ -84,8 +84,8 @@ wait_for() {
     done
 }
 
-# take_nodes N [slurm]: starts N nodes, with Slurm, that `cluster` reaches (cluster.sh), with settings for mpirun in
-# $work/env.sh; ends the test where there can be none.
+# take_nodes N [slurm]: start N nodes (cluster.sh), with Slurm if requested, for `cluster`. Settings for mpirun are in
+# $work/env.sh. Skip the test if nodes cannot be started.
 take_nodes() {
     node_count=$1
     shift
@@ -100,7 +100,7 @@ take_nodes() {
     cluster env >"$work/env.sh"
 }
 
-# take_emulated_gpu: sets $module to the emulated GPU's; ends the test where there is none.
+# take_emulated_gpu: set $module to the module of the emulated GPU. Skip the test if it was not built.
 take_emulated_gpu() {
     module=$TEST_BUILD/test/emulated-cuda.so
     if [ ! -e "$module" ]; then
@@ -109,15 +109,15 @@ take_emulated_gpu() {
     fi
 }
 
-# column FILE SPLIT NAME: a column of metrics.csv for one split, one value a line.
+# column FILE SPLIT NAME: print a column of metrics.csv for one split, one value per line.
 column() {
     awk -F, -v split_="$2" -v name="$3" '
         NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
         $at["split"] == split_ { print $at["step"], $at[name] }' "$1"
 }
 
-# differ A B TOLERANCE: prints the first pair of values (as `column` gives them) that are further
-# apart than TOLERANCE of the larger, or a difference in number; nothing when they agree.
+# differ A B TOLERANCE: print the first pair of values in two files of `column` whose difference exceeds TOLERANCE of
+# the larger value, or the difference in length. Print nothing if the files agree.
 differ() {
     paste -d' ' "$1" "$2" | awk -v tolerance="$3" '
         NF != 4 { print "line " NR ": " $0; exit }
@@ -130,14 +130,14 @@ differ() {
         END { if (NR == 0) print "nothing to compare" }'
 }
 
-# losses_of NAME: of the newest run, if it ended well: its losses lie in $work/NAME.loss and NAME.val.
+# losses_of NAME: if the newest run succeeded, write its losses to $work/NAME.loss and $work/NAME.val.
 losses_of() {
     [ $status -eq 0 ] || return
     column "$work/$1/metrics.csv" train loss >"$work/$1.loss"
     column "$work/$1/metrics.csv" val loss >"$work/$1.val"
 }
 
-# compare NAME RUN REFERENCE TOLERANCE: the newest run, RUN, ended well and has the REFERENCE's losses.
+# compare NAME RUN REFERENCE TOLERANCE: the newest run, RUN, succeeded and has the losses of REFERENCE.
 compare() {
     bad=
     [ $status -eq 0 ] || bad="exit status $status"

@@ -1,15 +1,15 @@
 #!/bin/sh
-# The book is true: every command of README.md and docs/*.md is run, page by page, or says why not (book_page.sh);
-# links lead somewhere, options and files that are named exist.
-#   test_book.sh [PAGE.md ...]    only the commands of these pages; PYTHON: which one runs the book's Python
+# Every command of README.md and docs/*.md runs, or a comment gives the reason why it does not (book_page.sh). Links
+# have targets; options and files named in the pages exist.
+#   test_book.sh [PAGE.md ...]    only the commands of these pages. PYTHON: the interpreter for Python blocks
 . "$TEST_SOURCE/test/program.sh"
 
 cd "$TEST_SOURCE" || exit 1
 every_page=$(ls README.md docs/*.md)
 mkdir "$work/bin"
 
-# Stand-ins, so that what is printed can be run as it stands, small. Training takes a hundredth of the sample and, of the
-# built-in deck, a model of one block; mpirun starts two ranks at most.
+# Stand-ins that make printed commands small. Training uses 1 % of the sample and, without a deck, a model of one
+# block; mpirun starts at most two ranks.
 cat >"$work/bin/vittrain" <<END
 #!/bin/sh
 command=train own=no
@@ -54,7 +54,7 @@ chmod +x "$work/bin/vittrain" "$work/bin/mpirun"
 PATH=$work/bin:$PATH
 export PATH work
 
-# say FILE: what book_page.sh found as TAP.
+# say FILE: convert the results of book_page.sh to TAP.
 say() {
     while IFS= read -r line; do
         number=$((number + 1))
@@ -74,11 +74,11 @@ pages=${*:-$every_page}
 echo "$pages" | tr ' ' '\n' | xargs -P 2 -I PAGE sh -c 'sh "$TEST_SOURCE/test/book_page.sh" PAGE >"$work/said-$(echo PAGE | tr / _)"'
 for page in $pages; do say "$work/said-$(echo "$page" | tr / _)"; done
 
-# ---- What the pages say of themselves and of the program.
+# ---- Links, options and files named in the pages.
 "$vittrain" --help | sed -n 's/^  \([a-z_]*\.[a-z0-9_]*\) = .*/\1/p' >"$work/keys"
 sections=$(cut -d. -f1 "$work/keys" | sort -u | tr '\n' '|' | sed 's/|$//')
 
-# anchors PAGE: those of its headings, as GitHub and most others make them.
+# anchors PAGE: the anchors of its headings, as GitHub makes them.
 anchors() { sed -n 's/^#\{1,6\} //p' "$1" | tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9 _-]//g; s/ /-/g'; }
 
 links_of() {
@@ -90,7 +90,7 @@ links_of() {
     done
 }
 
-# Words such as train.batch, but no files (train.log), no calls (run.log(...)) and not what the page says is none.
+# Options such as train.batch, except file names (train.log), calls (run.log(...)) and words that the page marks as no option.
 keys_of() {
     grep -oE "(^|[^A-Za-z0-9_./-])($sections)\.[a-z0-9_]+([^a-z0-9_]|\$)" "$1" | grep -vE '[(]$' |
         grep -oE "($sections)\.[a-z0-9_]+" | sort -u |

@@ -1,13 +1,12 @@
 #!/bin/sh
-# Training in fp16: the losses of fp32 up to rounding; the same losses, scales and skipped updates with
-# every strategy on any number of ranks, overflows included; and a run that goes on bit for bit after
-# updates were skipped.
+# Training in fp16 has the losses of fp32 up to rounding. Losses, scales and skipped updates are the same with every
+# strategy on any number of ranks, overflows included. A run resumes bit for bit after skipped updates.
 . "$TEST_SOURCE/test/program.sh"
 
 steps="$small train.precision=fp16 train.clip_norm=1 schedule.warmup=5 optim.ema=0.9 \
 debug.check_weights=1 output.tensorboard=off"
 
-# train RANKS NAME WORD...: columns of the run lie in $work/NAME.COLUMN.
+# train RANKS NAME WORD...: write columns of the run to $work/NAME.COLUMN.
 train() {
     on=$1 name=$2
     shift 2
@@ -18,7 +17,7 @@ train() {
     done
 }
 
-# compare NAME RUN REFERENCE TOLERANCE: the losses; scales and skipped updates to the last digit.
+# compare NAME RUN REFERENCE TOLERANCE: compare losses; scales and skipped updates must be equal.
 compare() {
     bad=
     [ $status -eq 0 ] || bad="exit status $status"
@@ -28,10 +27,10 @@ compare() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-# skipped NAME: how many updates the run skipped.
+# skipped NAME: number of updates that the run skipped.
 skipped() { tail -1 "$work/$1.skipped_steps" | cut -d' ' -f2; }
 
-# Without overflow, against fp32.
+# Without overflow, compared with fp32.
 train 1 plain train.steps=50 train.loss_scale=128
 train 1 wide train.steps=50 train.precision=fp32
 bad="exit status $status"
@@ -46,7 +45,7 @@ result 'fp32 has no scale' "$bad"
 bad=$([ -n "$(differ "$work/wide.loss" "$work/plain.loss" 1e-7)" ] || echo "the same losses")
 result 'fp16 rounds' "$bad"
 
-# A start so high that the first updates are skipped.
+# The initial scale is so high that the first updates are skipped.
 high="train.steps=25 train.loss_scale=65536"
 train 1 one $high
 compare 'a run that begins with overflows' one one 0
@@ -67,7 +66,7 @@ for setting in "2 ddp" "4 ddp" "2 zero1" "4 zero1" "2 zero2" "4 zero2" "2 fsdp" 
     compare "$strategy on $ranks ranks${1:+, $1}" mesh one 2e-4
     rm -rf "$work/mesh"
 done
-# Gradients in fp16 on their way, which overflow sooner.
+# Gradients reduced in fp16, which overflow earlier.
 train 2 narrow $high mesh.reduce=compute
 bad="exit status $status"
 [ $status -ne 0 ] || bad=
@@ -82,7 +81,7 @@ for setting in "2 fsdp" "4 zero2" "4 hsdp mesh.shard=2"; do
     rm -rf "$work/mesh"
 done
 
-# On from the middle, after updates were skipped and before the last one is.
+# Resume after updates were skipped and before the last one is.
 for setting in "1 ddp" "2 fsdp"; do
     set -- $setting
     train "$1" whole $high mesh.strategy="$2"
@@ -109,7 +108,7 @@ bad="exit status $status"
 [ $status -ne 0 ] || bad=$(grep -q 'resuming from .*step-00000025.h5' "$work/whole.log" || echo "not resumed")
 result 'the run goes on in fp32' "$bad" "$work/whole.log"
 
-# Weights that fp16 cannot hold: no scale helps.
+# Weights that fp16 cannot represent: no scale helps.
 train 2 hopeless optim.lr=1e30 train.loss_scale=1 train.steps=60
 bad=$([ $status -eq 7 ] || echo "exit status $status")
 [ "$(grep -c '^vittrain: error: .*NaN or infinity' "$work/hopeless.log")" = 1 ] || bad="$bad; not one line of error"

@@ -1,7 +1,6 @@
 #!/bin/sh
-# Image files as data, by the whole program: the same losses on any number of ranks and threads,
-# evaluation and prediction from a folder, files that cannot be used, ranks that find different data,
-# and the word about a wait for data.
+# Image files as data: the same losses on any number of ranks and threads, evaluation and prediction from a folder,
+# unusable files, ranks that find different data, and the warning about waiting for data.
 . "$TEST_SOURCE/test/program.sh"
 
 tree=$work/tree
@@ -54,13 +53,13 @@ grep -q "1 of 91 files are left out" "$work/skipped.log" && bad= || bad="not sai
 result "what is left out is said" "$bad" "$work/skipped.log"
 rm "$tree/train/cat/900.jpg"
 
-# Its header is good: it is found while training.
+# Its header is valid, so the damage is found during training.
 mv "$tree/train/cat/001.jpg" "$work/whole.jpg"
 head -c 700 "$tree/train/dog/014.jpg" >"$tree/train/cat/001.jpg"
 fails 2 "a cut file is named where it is found" 3 "train/cat/001.jpg: is cut" $folder run.dir="$work/cut"
 mv "$work/whole.jpg" "$tree/train/cat/001.jpg"
 
-# Each rank in its own directory, where data.root=. is another tree.
+# Each rank in its own directory, where data.root=. is a different tree.
 mkdir "$work/other" && cp -r "$tree/." "$work/other" && mv "$work/other/train/cat/001.jpg" "$work/other/train/cat/002.jpg"
 (cd "$tree" && timeout 120 $MPIRUN -np 1 -wdir "$tree" "$vittrain" $folder data.root=. run.dir="$work/differ" : \
     -np 1 -wdir "$work/other" "$vittrain" $folder data.root=. run.dir="$work/differ") >"$work/differ.log" 2>&1

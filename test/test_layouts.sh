@@ -1,10 +1,10 @@
 #!/bin/sh
-# Layout does not change the result: the losses of 50 steps, with dropout, augmentation, clipping,
-# accumulation and a short last batch, are those of one rank on any number of ranks and with every
-# strategy; and all ranks hold identical weights after every step. `make check` takes half of the meshes; TEST_LONG=1 all.
+# The layout does not change the result: the losses of 50 steps with dropout, augmentation, clipping, accumulation and a
+# short last batch are the same on any number of ranks and with every strategy, and all ranks hold identical weights
+# after every step. `make check` tests half of the meshes; TEST_LONG=1 tests all.
 . "$TEST_SOURCE/test/program.sh"
 
-# 600 samples: 21 batches of 28 and one of 12 an epoch.
+# 600 samples: 21 batches of 28 and one of 12 per epoch.
 steps="$small train.global_batch=28 train.steps=50 train.clip_norm=1 train.label_smoothing=0.1 schedule.name=cosine \
 schedule.warmup=5 debug.check_weights=1 output.tensorboard=off"
 
@@ -17,7 +17,7 @@ train 1 one ""
 compare 'one rank trains, 50 rows' one one 0
 [ "$(wc -l <"$work/one.loss")" = 50 ] && bad= || bad="not 50 rows"
 result 'each step has a row' "$bad" "$work/one.log"
-# With a row for each step: how many samples it counted. What is evaluated in between does not count.
+# One row per step, with the samples it counted. Evaluations in between do not count.
 column "$work/one/metrics.csv" train images_per_second >"$work/speed"
 column "$work/one/metrics.csv" train step_seconds | paste -d' ' "$work/speed" - >"$work/counts"
 bad=$(awk '{ n = $2 * $4; m = $1 % 22 == 0 ? 12 : 28; if (n < m - 0.01 || n > m + 0.01)
@@ -33,7 +33,7 @@ for ranks in 2 3 8; do
     train $ranks "ranks$ranks" ""
     compare "losses on $ranks ranks" "ranks$ranks" one 1e-5
 done
-# STRATEGY RANKS SHARD ACCUMULATE; a shard of 0 is the strategy's own.
+# STRATEGY RANKS SHARD ACCUMULATE. Shard 0: the default of the strategy.
 while read -r strategy ranks shard pieces long <&3; do
     [ -z "$long" ] || [ -n "$TEST_LONG" ] || continue
     name=$strategy-$ranks-$shard-$pieces

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Mixed and recoloured samples: with mixup, CutMix, RandAugment and jitter, an odd global batch and a
-# short last one the losses are those of one rank and thread on any number of ranks and threads, in
-# micro-batches and on an emulated GPU whose steps are recorded.
+# With Mixup, CutMix, RandAugment and colour jitter, an odd global batch and a short last one, the losses are those of
+# one rank and one thread on any number of ranks and threads, with micro-batches, and on an emulated GPU that replays
+# recorded steps.
 . "$TEST_SOURCE/test/program.sh"
 
-# 80 samples: three batches of 23 and one of 11 an epoch.
+# 80 samples: three batches of 23 and one of 11 per epoch.
 steps="$small debug.fraction=0.02 train.global_batch=23 train.steps=9 train.label_smoothing=0.1 data.val=none \
 augment.mixup=0.4 augment.cutmix=1 augment.mix_switch=0.6 augment.rand_augment=2 augment.brightness=0.4 augment.hue=0.1 \
 output.tensorboard=off debug.check_weights=1"
@@ -18,7 +18,7 @@ train() {
     column "$work/$name/metrics.csv" train loss >"$work/$name.loss"
 }
 
-# same NAME RUN TOLERANCE: as on one rank.
+# same NAME RUN TOLERANCE: the losses equal those of one rank.
 same() {
     bad=
     [ $status -eq 0 ] || bad="exit status $status"

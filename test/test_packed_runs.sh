@@ -1,12 +1,12 @@
 #!/bin/sh
-# vittrain convert data, and training with what it makes: the losses are those of the source, to the
-# bit where the layout is the same, in blocks on any number of ranks; mistakes are one line of error.
+# vittrain convert data, and training with its output: the losses are those of the source data, bit for bit if the
+# layout is the same, in blocks on any number of ranks. Mistakes give one error line.
 . "$TEST_SOURCE/test/program.sh"
 
 sample=$TEST_SOURCE/input/data/cifar-10-sample
 steps="$small train.steps=10 checkpoint.every=0 output.tensorboard=off output.weights=off"
 
-# losses RANKS NAME WORD...: trains and keeps the losses in $work/NAME.loss, evaluations too.
+# losses RANKS NAME WORD...: train and write the losses and evaluations to $work/NAME.loss.
 losses() {
     ranks=$1 kept=$2
     shift 2

@@ -1,7 +1,7 @@
 #!/bin/sh
-# train.checkpoint_activations=block changes memory and time only: the same losses and final weights to
-# the last bit on one rank and on two, with dropout, accumulation, clipping and a short last batch; the
-# plan shows less memory; a run goes on with either; a NaN is found where it began.
+# train.checkpoint_activations=block changes memory and time only: losses and final weights are bit-identical on one
+# rank and on two, with dropout, accumulation, clipping and a short last batch. The plan shows less memory, a run can
+# be resumed with the other setting, and the first tensor with a NaN is named.
 . "$TEST_SOURCE/test/program.sh"
 
 steps="$small train.global_batch=28 train.accumulate=3 train.steps=30 train.clip_norm=1 model.depth=4 \
@@ -12,7 +12,7 @@ train() {
     [ $status -eq 0 ] && column "$work/$2/metrics.csv" train loss >"$work/$2.loss"
 }
 
-# same NAME RUN REFERENCE
+# same NAME RUN REFERENCE: both runs have the same bits.
 same() {
     bad=$(differ "$work/$3.loss" "$work/$2.loss" 0)
     [ -n "$bad" ] || bad=$(cmp "$work/$3/weights.safetensors" "$work/$2/weights.safetensors" 2>&1)
@@ -20,7 +20,7 @@ same() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-# planned NAME RUN: MiB of this kind in a rank's arena
+# planned NAME RUN: MiB of this kind in the arena of a rank.
 planned() {
     awk -v name="$1" '$1 == name && $3 == "MiB" { print $2 }' "$work/$2.log"
 }

@@ -1,17 +1,17 @@
 #!/bin/sh
-# A /dev/shm that is too small, as containers often have it: auto takes the ring and says why;
-# mesh.transport=shared is refused by one message.
+# A /dev/shm that is too small, as in many containers: mesh.transport=auto uses the ring and logs the reason;
+# mesh.transport=shared is one error.
 . "$TEST_SOURCE/test/program.sh"
 
 if ! unshare --mount true 2>/dev/null; then
     echo "1..0 # SKIP needs root, for a namespace"
     exit 0
 fi
-# MPI's own shared memory lies elsewhere meanwhile.
+# MPI's own shared memory uses another folder.
 OMPI_MCA_btl_vader_backing_directory=$work
 export OMPI_MCA_btl_vader_backing_directory
 
-# cramped NAME WORD...: 2 ranks with a /dev/shm of 64 KiB.
+# cramped NAME WORD...: run 2 ranks with a /dev/shm of 64 KiB.
 cramped() {
     run_log=$work/$1.log
     shift
@@ -31,7 +31,7 @@ bad=$([ $status -eq 2 ] || echo "exit status $status")
 [ "$(grep -c 'error: .*mesh.transport=shared: .*no room in /dev/shm' "$work/shared.log")" = 1 ] ||
     bad="$bad; not one message"
 result 'shared is refused' "$bad" "$work/shared.log"
-# Runs of other tests have names there for a moment.
+# Runs of other tests have files there for a moment.
 ls /dev/shm | grep '^vittrain-' | grep -vxFf "$work/before" >"$work/after"
 sleep 1
 bad=$(ls /dev/shm | grep -xFf "$work/after")

@@ -1,12 +1,12 @@
 #!/bin/sh
-# A job of jobs/ on two nodes under a real Slurm: warned before its limit it stops, goes back to the queue, goes
-# on, and ends with the weights of a job that was left alone, bit for bit. `vittrain launch` starts srun again.
+# A job of jobs/ on two nodes under a real Slurm: warned before its time limit, it stops, is requeued, resumes, and
+# ends with the weights of an undisturbed job, bit for bit. `vittrain launch` restarts srun.
 . "$TEST_SOURCE/test/program.sh"
 
 take_nodes 2 slurm
 export VITTRAIN_HOME="$TEST_SOURCE" VITTRAIN="$vittrain" VITTRAIN_BIND=none VITTRAIN_INTERFACE=eth0
 steps="$small data.root= train.epochs=12 optim.ema=0.9 output.monitor=0"
-# An empty deck, so that the options alone count: without one the scripts take that of CIFAR-10.
+# An empty deck, so that only the options count. Without a deck the scripts use the one of CIFAR-10.
 deck="$work/small.ini"
 : >"$deck"
 
@@ -14,7 +14,7 @@ echo 1..6
 job=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps)
 wait_for 'set-up took' "runs/ddp_2node-$job/train.log"
 cluster head scancel --batch --signal=USR1 "$job"
-# In the meantime, since a job that was put back waits some seconds.
+# Meanwhile, because a requeued job waits some seconds.
 alone=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps)
 wait_for 'goes back to the queue' "ddp_2node.$job.log"
 bad=
@@ -54,7 +54,7 @@ grep -q 'resuming from launched/checkpoints/step-00000010.h5' launch.log || bad=
 [ -s launched/result.json ] || bad="$bad no result"
 result 'srun is started again when a rank was killed' "$bad" launch.log
 
-# A sweep as an array of two jobs of one node each, of which one is warned in the middle of a trial.
+# A sweep as an array of two jobs of one node each; one of them is warned in the middle of a trial.
 tiny="$small data.root= train.epochs=6 output.monitor=0 output.tensorboard=off output.weights=off"
 cluster head "$vittrain" sweep $tiny optim.lr=1e-3,2e-3,3e-3,4e-3 sweep.dir=swept sweep.tasks=2 \
     sweep.slurm="$TEST_SOURCE/jobs/ddp_1node.sh" >sweep.log 2>&1

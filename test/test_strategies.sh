@@ -1,7 +1,7 @@
 #!/bin/sh
-# A checkpoint of any strategy on any number of ranks is gone on with under any other: the next losses
-# are those of a run that was never stopped, the predictions those of one rank.
-# `make check` takes two others for each; TEST_LONG=1 takes all.
+# A checkpoint of any strategy on any number of ranks can be resumed with any other: the next losses equal those of an
+# uninterrupted run, the predictions those of one rank.
+# `make check` tests two combinations for each strategy; TEST_LONG=1 tests all.
 . "$TEST_SOURCE/test/program.sh"
 
 # NAME RANKS STRATEGY SHARD
@@ -15,18 +15,18 @@ fsdp-2 2 fsdp 0"
 count=7
 steps="$small optim.ema=0.9 train.clip_norm=1 train.epochs=1 output.tensorboard=off"
 
-# place NUMBER: sets name, ranks and mesh to those of the mesh on that line, counted round and round.
+# place NUMBER: set name, ranks and mesh to those of line NUMBER, modulo the number of lines.
 place() {
     set -- $(echo "$meshes" | sed -n "$(($1 % count + 1))p")
     name=$1 ranks=$2 mesh="mesh.strategy=$3 mesh.shard=$4"
 }
 
-# probabilities FILE: those of predictions in CSV, to compare by what they differ from 1.
+# probabilities FILE: print 1 - p for predictions in CSV, to compare small differences.
 probabilities() {
     awk -F, 'NR > 1 { for (i = NF - 9; i <= NF; i++) print NR "-" i, 1 + $i }' "$1"
 }
 
-# others: how far apart the meshes are that read each other's.
+# others: distances between the meshes that read each other's checkpoints.
 if [ -n "$TEST_LONG" ]; then others="1 2 3 4 5 6"; else others="1 4"; fi
 set -- $others
 echo 1..$((count * (2 + 2 * $#) + 8))
@@ -42,7 +42,7 @@ while [ $from -lt $count ]; do
     head -5 "$work/whole.loss" >"$work/b"
     result "$source trains as one rank" "$(differ "$work/a" "$work/b" 1e-5)" "$work/$source.log"
     checkpoint=$work/$source/checkpoints/last.h5
-    # The deck in it says how many ranks it was; that is of no concern here.
+    # The number of ranks in the stored deck is ignored.
     run 1 predict predict "$checkpoint" predict.output="$work/one.csv"
     result "one rank predicts with $source's" "$([ $status -eq 0 ] || echo "status $status")" \
         "$work/predict.log"
@@ -63,7 +63,7 @@ while [ $from -lt $count ]; do
     from=$((from + 1))
 done
 
-# Without run.dir: the newest unfinished run of this name and deck, under another strategy.
+# Without run.dir: the newest unfinished run of the same name and deck, with another strategy.
 run 2 stopped $steps mesh.strategy=fsdp train.steps=8 checkpoint.every_seconds=1e-9 \
     train.max_seconds=0.0001
 run 3 goes-on $steps mesh.strategy=zero1 train.steps=8
@@ -72,7 +72,7 @@ bad=$(differ "$work/a" "$work/whole.loss" 1e-5)
 grep -q 'resuming from' "$work/goes-on.log" || bad="$bad; not resumed"
 result 'a stopped run is found and gone on with under another strategy' "$bad" "$work/goes-on.log"
 
-# What is in a checkpoint.
+# The contents of a checkpoint.
 run 1 plan plan "$work/hsdp-4/checkpoints/last.h5"
 bad=
 for line in 'hsdp, replica 2 x shard 2, computing in fp32' 'model    vit_cifar' \
@@ -92,7 +92,7 @@ done
 "$vittrain" plan "$work/hsdp-4/checkpoints/last.h5" >/dev/full 2>"$work/full.log" </dev/null
 result 'plan on a full device' "$([ $? -eq 5 ] || echo 'not exit status 5')" "$work/full.log"
 
-# A shard that is missing: all ranks end, one speaks.
+# A missing shard: all ranks end, one reports the error.
 head -c 100000 "$work/fsdp-4/checkpoints/last.h5" >"$work/cut.h5"
 for command in "eval $work/cut.h5" \
     "train $small optim.ema=0.9 checkpoint.resume=$work/cut.h5 run.dir=$work/none"; do
@@ -102,7 +102,7 @@ for command in "eval $work/cut.h5" \
     result "${command%% *} with a checkpoint that is cut, on 4 ranks" "$bad" "$work/cut.log"
 done
 
-# The decks of ViT-B/32 are one recipe.
+# The decks of ViT-B/32 contain the same recipe.
 bad=
 for strategy in zero1 zero2 fsdp hsdp; do
     for deck in ddp $strategy; do

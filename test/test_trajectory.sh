@@ -1,8 +1,8 @@
 #!/bin/sh
-# The losses of 50 steps of training are PyTorch's (test/vectors/make_trajectory.py) to 1e-5, with every
-# strategy on every number of ranks, also where the epoch's last batch has fewer samples than there are
-# ranks. AdamW, clipping, label smoothing, warm-up and cosine; no dropout, since its draws are our own.
-# `make check` takes two numbers of ranks for each strategy; TEST_LONG=1 takes all.
+# The losses of 50 training steps equal PyTorch's (test/vectors/make_trajectory.py) to 1e-5, with every strategy on
+# every number of ranks, also if the last batch of an epoch has fewer samples than there are ranks. AdamW, clipping,
+# label smoothing, warm-up and cosine; no dropout, because its random numbers differ from PyTorch's.
+# `make check` tests two numbers of ranks for each strategy; TEST_LONG=1 tests all.
 . "$TEST_SOURCE/test/program.sh"
 
 vectors=$TEST_SOURCE/test/vectors
@@ -20,7 +20,7 @@ train.precision=fp32 train.global_batch=28 train.steps=50 train.clip_norm=2 trai
 optim.name=adamw optim.lr=3e-3 optim.weight_decay=0.05 schedule.name=cosine schedule.warmup=5 \
 output.log_every=1 output.tensorboard=off run.threads=1"
 
-# train RANKS NAME [WORD...]: the run's losses lie in $work/NAME.loss.
+# train RANKS NAME [WORD...]: write the losses of the run to $work/NAME.loss.
 train() {
     on=$1 name=$2
     shift 2
@@ -28,7 +28,7 @@ train() {
     [ $status -eq 0 ] && column "$work/$name/metrics.csv" train loss >"$work/$name.loss"
 }
 
-# check NAME RUN: the run's losses are PyTorch's.
+# check NAME RUN: the losses of the run equal PyTorch's.
 check() {
     bad="exit status $status"
     [ $status -ne 0 ] || bad=$(differ "$vectors/trajectory.txt" "$work/$2.loss" 1e-5)
