@@ -3,7 +3,7 @@
 #ifndef VITTRAIN_TEST_MODEL_FIXTURE_H
 #define VITTRAIN_TEST_MODEL_FIXTURE_H
 
-#include "checkpoint/vectors.h"
+#include "checkpoint/state.h"
 #include "mesh/flat.h"
 
 enum { FIXTURE_UNITS = 3, FIXTURE_TENSORS = 6 };
@@ -42,8 +42,8 @@ void fixture_fill(struct fixture *fixture, uint32_t salt);
 
 /* How many elements of this rank's part of a vector are not bit for bit what fixture_fill(salt)
  * gave them; of vector `kind` when compared with what was filled into vector `as`. */
-int64_t fixture_wrong(const struct fixture *fixture, uint32_t salt, enum vector_kind kind,
-                      enum vector_kind as);
+int64_t fixture_wrong(const struct fixture *fixture, uint32_t salt, enum state_kind kind,
+                      enum state_kind as);
 
 /* How many elements of this rank's part of all vectors are wrong. */
 int64_t fixture_all_wrong(const struct fixture *fixture, uint32_t salt);

@@ -20,7 +20,8 @@
 
 #include <cmocka.h>
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_read.h"
+#include "checkpoint/checkpoint_writer.h"
 #include "config/run_options.h"
 #include "core/log.h"
 #include "model_fixture.h"
@@ -148,7 +149,7 @@ static void test_flipped_bits_in_data(void **state)
         *place ^= 1;
         fixture_fill(&fixture, NEW);
         assert_false(read_checkpoint(&fixture, file, &error));
-        assert_error(&error, ERROR_CHECKPOINT, file, "is damaged: the sum of bytes");
+        assert_error(&error, ERROR_CHECKPOINT, file, "is damaged: the checksum of bytes");
         assert_int_equal(fixture_all_wrong(&fixture, NEW), 0);
     }
     free(bytes);
@@ -170,7 +171,7 @@ static void test_cut_files(void **state)
         assert_error(&error, ERROR_CHECKPOINT, file,
                      length == 0    ? "is empty"
                      : length < 100 ? "cannot be used"
-                                    : "it is cut: ");
+                                    : "it is truncated: ");
     }
     free(bytes);
     fixture_close(&fixture);
@@ -210,11 +211,11 @@ static void test_files_of_another_kind(void **state)
     (void)state;
     write_first(&fixture, &tiny);
     set_number("shard", 0);
-    assert_not_read(&fixture, file, "a mesh of replica");
+    assert_not_read(&fixture, file, "mesh of replica");
     set_number("format", CHECKPOINT_FORMAT + 1);
     assert_not_read(&fixture, file, "its format is 3, this program reads 1 to 2");
     make_foreign();
-    assert_not_read(&fixture, file, "no checkpoint of vittrain");
+    assert_not_read(&fixture, file, "not a checkpoint of vittrain");
     store((const unsigned char *)"[run]\n", 6);
     assert_not_read(&fixture, file, "cannot be used as a checkpoint");
     store((const unsigned char *)"", 0);
@@ -351,7 +352,7 @@ static void test_missing_shards(void **state)
     }
     write_first(&fixture, &tiny);
     leave_first_piece("/units/blocks.0/pieces");
-    assert_not_read(&other, file, "the table of pieces of unit blocks.0 makes no sense");
+    assert_not_read(&other, file, "the table of pieces of unit blocks.0 is invalid");
     fixture_close(&fixture);
     fixture_close(&other);
 }
@@ -364,7 +365,7 @@ static void test_tensors_that_overlap(void **state)
     fixture_open(&fixture, world, 1, &tiny, 0, false);
     fixture.tensors[1][1].offset = 0;
     assert_true(write_checkpoint(&fixture, folder, "step-00000001.h5", &error));
-    assert_not_read(&fixture, file, "the table of tensors of unit blocks.0 makes no sense");
+    assert_not_read(&fixture, file, "the table of tensors of unit blocks.0 is invalid");
     fixture_close(&fixture);
 }
 

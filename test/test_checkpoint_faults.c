@@ -23,6 +23,7 @@
 
 #include <cmocka.h>
 
+#include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/safetensors.h"
 #include "config/run_options.h"

@@ -22,6 +22,7 @@
 
 #include <cmocka.h>
 
+#include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "config/run_options.h"
 #include "core/log.h"

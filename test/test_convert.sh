@@ -83,7 +83,7 @@ bad=$bad$(echo "$small_memory $large_memory $(resident)" | awk '
 result 'memory does not grow with the model' "$bad"
 
 head -c 200000 "$work/large/checkpoints/last.h5" >"$work/cut.h5"
-refuses 'a checkpoint that is cut' 4 'cut.h5 .*it is cut' "$work/cut.h5" "$made/no.safetensors"
+refuses 'a truncated checkpoint' 4 'cut.h5 .*it is truncated' "$work/cut.h5" "$made/no.safetensors"
 cp "$work/large/checkpoints/last.h5" "$work/flipped.h5"
 printf '\377\377\377' | dd of="$work/flipped.h5" bs=1 seek=100000000 conv=notrunc 2>/dev/null
 refuses 'a checkpoint with a flipped byte' 4 'flipped.h5 is damaged' "$work/flipped.h5" \

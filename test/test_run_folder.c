@@ -379,7 +379,7 @@ static void names_must_be_names(void **state)
     memset(options.run.name, 'x', sizeof options.run.name - 1);
     assert_refused(ERROR_USAGE, "run.name is too long");
     options.run.name[300] = '\0';
-    assert_refused(ERROR_FILE, "cannot be made");
+    assert_refused(ERROR_FILE, "cannot create the folder");
 }
 
 static void files_are_replaced_whole(void **state)

@@ -37,8 +37,8 @@ static void write_on_one_read_on_other(int from_shard, int to_shard,
     assert_string_equal(error.text, "");
     safetensors_read(path, &to.flat, &error);
     assert_string_equal(error.text, "");
-    assert_int_equal(fixture_total(world, fixture_wrong(&to, 7, VECTOR_MASTER, VECTOR_MASTER)), 0);
-    assert_int_equal(fixture_total(world, fixture_wrong(&to, 7, VECTOR_AVERAGE, VECTOR_MASTER)), 0);
+    assert_int_equal(fixture_total(world, fixture_wrong(&to, 7, STATE_PARAMETER, STATE_PARAMETER)), 0);
+    assert_int_equal(fixture_total(world, fixture_wrong(&to, 7, STATE_EMA, STATE_PARAMETER)), 0);
     fixture_close(&to);
     fixture_close(&from);
 }
@@ -276,11 +276,11 @@ static void test_files_that_are_none(void **state)
     snprintf(path, sizeof path, "%s/bad.safetensors", folder);
     assert_refused(&usual, path, "cannot read", "");
     make_file(path, (uint64_t)2 << 30, "{}", 0);
-    assert_refused(&usual, path, "says that its header has 2147483648 bytes", "");
+    assert_refused(&usual, path, "states that its header has 2147483648 bytes", "");
     make_file(path, UINT64_MAX, "{}", 0);
-    assert_refused(&usual, path, "says that its header has", "");
+    assert_refused(&usual, path, "states that its header has", "");
     make_file(path, 3, "{}", 0);
-    assert_refused(&usual, path, "says that its header has 3 bytes", "");
+    assert_refused(&usual, path, "states that its header has 3 bytes", "");
     make_file(path, 2, "{}", 0);
     assert_refused(&usual, path, "cls_token is missing", "");
     make_file(path, 2, "{}", 1);

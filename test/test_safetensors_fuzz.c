@@ -91,7 +91,7 @@ static void test_lies(void **state)
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[15],\"data_offsets\":[0,64]}}", "do not agree"},
         {"{\"a\":{\"dtype\":\"F64\",\"shape\":[2305843009213693952],\"data_offsets\":[0,0]}}",
          "do not agree"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[60],\"data_offsets\":[4,64]}}", "hole"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[60],\"data_offsets\":[4,64]}}", "gap"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[60],\"data_offsets\":[0,60]}}", "4 bytes follow"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[40],\"data_offsets\":[0,40]},"
          "\"b\":{\"dtype\":\"U8\",\"shape\":[25],\"data_offsets\":[39,64]}}",

@@ -65,7 +65,7 @@ static void state_print(const struct checkpoint_contents *contents, const struct
 static int vector_count(const struct checkpoint_contents *contents)
 {
     int count = 0;
-    for (enum vector_kind kind = 0; kind < VECTOR_KINDS; kind++)
+    for (enum state_kind kind = 0; kind < STATE_KINDS; kind++)
         count += checkpoint_has(contents, kind);
     return count;
 }
@@ -84,9 +84,9 @@ static void head_print(const char *path, const struct checkpoint_contents *conte
     state_print(contents, deck);
     deck_print(deck);
     printf("vectors ");
-    for (enum vector_kind kind = 0; kind < VECTOR_KINDS; kind++)
+    for (enum state_kind kind = 0; kind < STATE_KINDS; kind++)
         if (checkpoint_has(contents, kind))
-            printf(" %s", vector_name[kind]);
+            printf(" %s", state_name[kind]);
     printf(" (fp32, each as long as its unit)\n\n");
 }
 
@@ -112,7 +112,7 @@ static void parts_print(const struct checkpoint_contents *contents, int64_t u)
     for (int64_t shard = 0; shard < contents->shard; shard++)
         for (int64_t replica = 0; replica < contents->replica; replica++) {
             int64_t begin, end, pieces = 0;
-            checkpoint_part(contents, u, shard, replica, &begin, &end);
+            checkpoint_range(contents, u, shard, replica, &begin, &end);
             for (; piece < last && piece->begin < end; piece++)
                 pieces++;
             if (begin < end)

@@ -1,21 +1,25 @@
-/* The files of a folder of checkpoints: links to some of them, which is the newest good one, which
- * are no longer needed. Rank 0 looks at the folder and tells the others, as two nodes may see a
- * folder differently for a while. */
+/* The folder of checkpoints: links, the newest valid file, pruning, and whether all nodes share it.
+ * Only rank 0 lists the folder, since nodes may see different contents of a network file system for
+ * a while. */
 #include "checkpoint/checkpoint.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/checkpoint_load.h"
+#include "checkpoint/checkpoint_read.h"
+#include "config/run_options.h"
 #include "core/durable.h"
+#include "core/log.h"
 #include "core/text.h"
 
 struct training_state training_state_begin(int64_t global_batch, uint64_t seed)
@@ -32,30 +36,12 @@ static bool join(char *path, size_t size, const char *directory, const char *nam
     return snprintf(path, size, "%s/%s", directory, name) < (int)size;
 }
 
-/* ---- links ---- */
-
-static void make_link(const char *directory, const char *name, const char *link_name,
-                      struct error *error)
-{
-    char path[PATH_MAX], part[PATH_MAX];
-    if (!join(path, sizeof path, directory, link_name) ||
-        snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part) {
-        error_set(error, ERROR_FILE, "the name %s/%s is too long", directory, link_name);
-        return;
-    }
-    unlink(part);
-    if (symlink(name, part) != 0)
-        durable_failed(error, "link", path, errno);
-    else if (!durable_rename(part, path, error))
-        unlink(part);
-}
-
-/* ---- the folder ---- */
+/* ---- the list of files ---- */
 
 struct listed {
     char name[NAME_MAX + 1];
-    char points_to[NAME_MAX + 1]; /* of a link; empty for a file */
-    int64_t number;               /* of step-NUMBER.h5, else -1; for `find` the step in the file */
+    char points_to[NAME_MAX + 1]; /* target of a link; empty for a file */
+    int64_t number;               /* of step-NUMBER.h5, else -1; in checkpoint_find the step */
     struct timespec changed;
 };
 
@@ -64,16 +50,8 @@ struct listing {
     int count;
 };
 
-static int64_t step_number(const char *name)
-{
-    int end = 0;
-    long long number = -1;
-    if (sscanf(name, "step-%lld.h5%n", &number, &end) == 1 && end > 0 && name[end] == '\0')
-        return number;
-    return -1;
-}
-
-static void examine_entry(const char *directory, const char *name, struct listing *listing)
+/* Append the file if it is a checkpoint, a link to one, or a part. */
+static void listing_add(const char *directory, const char *name, struct listing *listing)
 {
     char path[PATH_MAX];
     struct stat file;
@@ -88,7 +66,10 @@ static void examine_entry(const char *directory, const char *name, struct listin
     ssize_t length =
         S_ISLNK(file.st_mode) ? readlink(path, entry->points_to, sizeof entry->points_to - 1) : 0;
     entry->points_to[length < 0 ? 0 : length] = '\0';
-    entry->number = step_number(name);
+    int end = 0;
+    long long number = -1;
+    bool numbered = sscanf(name, "step-%lld.h5%n", &number, &end) == 1 && end > 0;
+    entry->number = numbered && name[end] == '\0' ? number : -1;
     entry->changed = file.st_mtim;
 }
 
@@ -104,7 +85,7 @@ static int newest_first(const void *a, const void *b)
     return strcmp(left->name, right->name);
 }
 
-/* Checkpoints, links and parts of a folder; a folder that is not there is empty. */
+/* List a folder; a missing folder counts as empty. */
 static bool list_folder(const char *directory, struct listing *listing, struct error *error)
 {
     DIR *folder = opendir(directory);
@@ -113,7 +94,7 @@ static bool list_folder(const char *directory, struct listing *listing, struct e
                error_set(error, ERROR_CHECKPOINT, "cannot read the folder %s: %s", directory,
                          strerror(errno));
     for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder))
-        examine_entry(directory, entry->d_name, listing);
+        listing_add(directory, entry->d_name, listing);
     closedir(folder);
     return true;
 }
@@ -123,7 +104,7 @@ static bool is_link(const struct listed *entry)
     return entry->points_to[0] != '\0';
 }
 
-/* ---- the newest good one ---- */
+/* ---- the newest valid checkpoint ---- */
 
 struct report {
     char *text;
@@ -140,7 +121,7 @@ __attribute__((format(printf, 2, 3))) static void report_line(struct report *rep
     va_end(arguments);
 }
 
-/* Keeps the entries of a listing whose frame is good, newest first; the others are reported. */
+/* Keep the files with a valid frame, newest first, and report the others. */
 static void keep_candidates(const char *directory, const char *model, struct listing *listing,
                             struct report *report)
 {
@@ -153,7 +134,7 @@ static void keep_candidates(const char *directory, const char *model, struct lis
         if (is_link(entry) || !join(path, sizeof path, directory, entry->name))
             continue;
         if (text_ends_with(entry->name, ".part"))
-            report_line(report, "%s: it was not written to its end\n", path);
+            report_line(report, "%s: it was not written completely\n", path);
         else if (!checkpoint_file_read(path, &contents, &error))
             report_line(report, "%s\n", error.text);
         else if (model != NULL && strcmp(model, contents.model) != 0)
@@ -170,9 +151,9 @@ static void keep_candidates(const char *directory, const char *model, struct lis
         qsort(listing->entry, (size_t)kept, sizeof *listing->entry, newest_first);
 }
 
-/* Collective: is every byte of this file right? Rank 0 reports what is not. */
-static bool is_good(const char *path, const struct checkpoint_target *target, struct comm *world,
-                    struct report *report)
+/* Collective. Verify all checksums of a file; on failure rank 0 reports the reason. */
+static bool is_valid(const char *path, const struct checkpoint_target *target, struct comm *world,
+                     struct report *report)
 {
     struct checkpoint_contents contents = {.unit_count = 0};
     struct error error = {.kind = ERROR_NONE};
@@ -182,7 +163,7 @@ static bool is_good(const char *path, const struct checkpoint_target *target, st
     if (good) {
         checkpoint_contents_share(&contents, world);
         good = checkpoint_contents_verify(path, target->writers, world, &contents,
-                                          (1u << VECTOR_KINDS) - 1, &error);
+                                          (1u << STATE_KINDS) - 1, &error);
     }
     checkpoint_contents_free(&contents);
     if (!good && world->rank == 0)
@@ -208,7 +189,7 @@ bool checkpoint_find(const struct checkpoint_target *target, struct comm *world,
             if (world->rank == 0)
                 join(candidate, sizeof candidate, target->directory, listing.entry[n].name);
             comm_broadcast(world, candidate, sizeof candidate, COMM_BYTE, 0);
-            found = is_good(candidate, target, world, &report);
+            found = is_valid(candidate, target, world, &report);
             if (found)
                 snprintf(path, size, "%s", candidate);
         }
@@ -233,7 +214,23 @@ int64_t checkpoint_newest_step(const struct checkpoint_target *target, struct co
     return newest;
 }
 
-/* ---- what is no longer needed ---- */
+/* ---- links and pruning ---- */
+
+static void make_link(const char *directory, const char *name, const char *link_name,
+                      struct error *error)
+{
+    char path[PATH_MAX], part[PATH_MAX];
+    if (!join(path, sizeof path, directory, link_name) ||
+        snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part) {
+        error_set(error, ERROR_FILE, "the name %s/%s is too long", directory, link_name);
+        return;
+    }
+    unlink(part);
+    if (symlink(name, part) != 0)
+        durable_failed(error, "link", path, errno);
+    else if (!durable_rename(part, path, error))
+        unlink(part);
+}
 
 static bool is_linked(const struct listing *listing, const char *name)
 {
@@ -272,4 +269,108 @@ bool checkpoint_publish(const char *directory, const char *name, bool best, int6
         return false;
     checkpoint_prune(directory, keep);
     return true;
+}
+
+/* ---- a folder shared by all nodes ---- */
+
+/* Each node creates a file and checks that it sees those of the others. Without a shared folder, a
+ * checkpoint written by all ranks would be in pieces on different disks. */
+struct probe {
+    const char *directory;
+    const struct mesh *mesh;
+    char token[32]; /* random, the same on all ranks */
+    bool leader;    /* first rank of its node */
+};
+
+static void probe_path(const struct probe *probe, int node, const char *ending, char *path,
+                       size_t size)
+{
+    snprintf(path, size, "%s/.probe-%s-node%d%s", probe->directory, probe->token, node, ending);
+}
+
+/* Create this node's file, with a rename as for checkpoints. */
+static bool probe_create(const struct probe *probe, struct error *error)
+{
+    char path[PATH_MAX], part[PATH_MAX];
+    probe_path(probe, probe->mesh->node_index, "", path, sizeof path);
+    probe_path(probe, probe->mesh->node_index, ".part", part, sizeof part);
+    int descriptor = durable_create(part, error);
+    if (descriptor < 0)
+        return false;
+    bool good = durable_write(descriptor, part, probe->token, sizeof probe->token, 0, error);
+    good = durable_close(descriptor, part, error) && good;
+    good = good && durable_rename(part, path, error);
+    if (!good)
+        unlink(part);
+    return good;
+}
+
+static void probe_remove(const struct probe *probe)
+{
+    char path[PATH_MAX];
+    probe_path(probe, probe->mesh->node_index, "", path, sizeof path);
+    unlink(path);
+}
+
+/* True if this node sees the file of another node with the right content. */
+static bool probe_sees(const struct probe *probe, int node)
+{
+    char path[PATH_MAX], content[sizeof probe->token] = "";
+    struct error error = {.kind = ERROR_NONE};
+    probe_path(probe, node, "", path, sizeof path);
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return false;
+    bool good = durable_read(descriptor, path, content, sizeof content, 0, &error);
+    close(descriptor);
+    return good && memcmp(content, probe->token, sizeof content) == 0;
+}
+
+/* Collective. True if every node sees rank 0's file and rank 0 sees theirs. */
+static bool probe_is_shared(const struct probe *probe)
+{
+    const struct mesh *mesh = probe->mesh;
+    struct error error = {.kind = ERROR_NONE};
+    bool takes_part = probe->leader && mesh->node_index != 0;
+    int64_t good = !takes_part || probe_create(probe, &error);
+    comm_barrier(mesh->world);
+    if (takes_part)
+        good = good && probe_sees(probe, 0);
+    for (int node = 1; mesh->world->rank == 0 && node < mesh->node_count; node++)
+        good = good && probe_sees(probe, node);
+    comm_all_reduce(mesh->world, &good, 1, COMM_INT64, COMM_MIN);
+    if (takes_part)
+        probe_remove(probe);
+    return good != 0;
+}
+
+bool checkpoint_probe(const char *directory, struct mesh *mesh, enum writers_choice asked,
+                      enum writers_choice *decided, struct error *error)
+{
+    struct comm *world = mesh->world;
+    struct probe probe = {.directory = directory, .mesh = mesh};
+    probe.leader = mesh->node->rank == 0;
+    if (world->rank == 0) {
+        uint64_t random = 0;
+        if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+            random = (uint64_t)getpid();
+        snprintf(probe.token, sizeof probe.token, "%016llx", (unsigned long long)random);
+    }
+    comm_broadcast(world, probe.token, sizeof probe.token, COMM_BYTE, 0);
+    if (world->rank == 0)
+        probe_create(&probe, error);
+    bool good = comm_agree(world, error);
+    bool shared = good && asked != WRITERS_NODE0 && probe_is_shared(&probe);
+    if (good && world->rank == 0)
+        probe_remove(&probe);
+    if (good && asked == WRITERS_ALL && !shared)
+        error_set(error, ERROR_USAGE,
+                  "the folder %s is not shared by all nodes; set "
+                  "checkpoint.writers=auto or node0, or run.dir to a shared folder",
+                  directory);
+    *decided = shared ? WRITERS_ALL : WRITERS_NODE0;
+    if (good && asked == WRITERS_AUTO && !shared)
+        log_info("%s is not shared by all nodes: %s writes the checkpoints of all ranks", directory,
+                 comm_host());
+    return comm_agree(world, error);
 }

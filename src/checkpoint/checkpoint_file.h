@@ -1,7 +1,7 @@
-/* What a checkpoint file holds, and the HDF5 side of it: for the checkpoint itself and for who
- * looks into one without a mesh. HDF5 makes the file's frame (groups, attributes, tables, and space
- * for the vectors) and finds it again; the vectors themselves are read and written with pread and
- * pwrite at the offsets that HDF5 gave. Nothing here is collective: one rank calls it. */
+/* The contents of a checkpoint file, and its HDF5 frame: groups, attributes, tables, and space for
+ * the state vectors. HDF5 creates and parses the frame; the vectors are read and written with pread
+ * and pwrite at the offsets that HDF5 assigned. Nothing here is collective: one rank calls it, from
+ * its main thread. Layout of the file: docs/checkpoint.md. */
 #ifndef VITTRAIN_CHECKPOINT_CHECKPOINT_FILE_H
 #define VITTRAIN_CHECKPOINT_CHECKPOINT_FILE_H
 
@@ -9,23 +9,23 @@
 #include <stdint.h>
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/vectors.h"
+#include "checkpoint/state.h"
 #include "core/error.h"
 #include "mesh/unit.h"
 
-/* What one rank writes of a unit's vectors in one go (at most VECTOR_BLOCK elements), and its
- * CRC32C in each vector (0 where there is no such vector). */
+/* Elements [begin, begin + count) of a unit, at most STATE_BLOCK, written by one rank; and their
+ * CRC32C in the vector of each kind (0 if there is none). */
 struct checkpoint_piece {
     int64_t begin, count;
-    uint32_t crc[VECTOR_KINDS];
+    uint32_t crc[STATE_KINDS];
 };
 
-/* Where a unit lies in the file, and which of the pieces are its own. */
+/* Where a unit is stored in the file. */
 struct checkpoint_layout {
-    char name[TENSOR_NAME]; /* the unit's */
-    int64_t count;
-    int64_t offset[VECTOR_KINDS]; /* in the file, bytes; -1: no such vector */
-    int64_t table_offset;         /* of the table of pieces */
+    char name[TENSOR_NAME];      /* of the unit */
+    int64_t count;               /* elements of each vector */
+    int64_t offset[STATE_KINDS]; /* of each vector, bytes; -1: no such vector */
+    int64_t table_offset;        /* of the table of pieces, bytes */
     int64_t first_piece, piece_count;
 };
 
@@ -33,63 +33,50 @@ enum { CHECKPOINT_TEXT = 64 };
 
 struct checkpoint_contents {
     char model[CHECKPOINT_TEXT];
-    int64_t format; /* that it was read in */
+    int64_t format; /* of a file that was read */
     struct training_state state;
-    int64_t finished; /* state.finished, as it is stored */
+    int64_t finished; /* state.finished as an attribute */
     int64_t moments, averaged, replica, shard;
-    /* For the reader's eyes: the compute type, which program wrote it and when. */
+    /* Information for users: compute type, version of the program, local time. */
     char compute[CHECKPOINT_TEXT], program[CHECKPOINT_TEXT], date[CHECKPOINT_TEXT];
     char *deck;
-    char *algorithms; /* that the device chose (device.h: choices_export); NULL: none */
+    char *algorithms; /* chosen by the device (device.h: choices_export), or NULL */
     struct unit *units;
-    bool units_borrowed; /* the units' tensors belong to somebody else */
+    bool units_borrowed; /* the units' tensors are not freed with the contents */
     int64_t unit_count;
     struct checkpoint_layout *layout; /* [unit_count] */
-    struct checkpoint_piece *pieces;  /* [piece_count], unit by unit, by `begin` in a unit */
+    struct checkpoint_piece *pieces;  /* [piece_count], by unit, then by `begin` */
     int64_t piece_count;
     int64_t bytes; /* of the whole file */
 };
 
-static inline bool checkpoint_has(const struct checkpoint_contents *contents, enum vector_kind kind)
-{
-    switch (kind) {
-    case VECTOR_MASTER:
-        return true;
-    case VECTOR_MOMENT1:
-        return contents->moments >= 1;
-    case VECTOR_MOMENT2:
-        return contents->moments >= 2;
-    default:
-        return contents->averaged != 0;
-    }
-}
+/* True if the file has vectors of this kind. */
+bool checkpoint_has(const struct checkpoint_contents *contents, enum state_kind kind);
 
-/* Where piece number p, which is of unit u, lies in the file: bytes from its beginning. */
-static inline int64_t checkpoint_piece_offset(const struct checkpoint_contents *contents, int64_t u,
-                                              enum vector_kind kind, int64_t p)
-{
-    return contents->layout[u].offset[kind] + contents->pieces[p].begin * (int64_t)sizeof(float);
-}
+/* The offset in the file, in bytes, of piece p, which belongs to unit u. */
+int64_t checkpoint_piece_offset(const struct checkpoint_contents *contents, int64_t u,
+                                enum state_kind kind, int64_t p);
 
-/* Elements [*begin, *end) of a unit's vectors are written by replica number `replica` of shard
- * number `shard`: ranks that hold the same shard divide it. May be none. */
-void checkpoint_part(const struct checkpoint_contents *contents, int64_t u, int64_t shard,
-                     int64_t replica, int64_t *begin, int64_t *end);
+/* Elements [*begin, *end) of unit u that the rank at this mesh position writes. Ranks that hold the
+ * same shard divide it. May be empty. */
+void checkpoint_range(const struct checkpoint_contents *contents, int64_t u, int64_t shard,
+                      int64_t replica, int64_t *begin, int64_t *end);
 
-/* Makes the file with all but the vectors and the sums of pieces, and fills in layout[].offset,
- * table_offset and bytes. The space for the rest is reserved where the file system can. */
+/* Create the file with everything except the vectors and the tables of pieces, and set
+ * layout[].offset, table_offset and bytes. Reserves the disk space of the whole file if the file
+ * system supports it. */
 bool checkpoint_file_create(const char *path, struct checkpoint_contents *contents,
                             struct error *error);
 
-/* Reads all but the vectors, and checks that it is consistent. Give it to checkpoint_contents_free
- * in any case. */
+/* Read everything except the vectors, and check that it is consistent: all offsets and counts can
+ * be trusted. Always pass the contents to checkpoint_contents_free, also on failure. */
 bool checkpoint_file_read(const char *path, struct checkpoint_contents *contents,
                           struct error *error);
 
-/* Reads piece number p, which is of unit u, of one vector and compares its sum. */
+/* Read piece p, which belongs to unit u, of one vector and verify its CRC32C. */
 bool checkpoint_piece_read(int descriptor, const char *path,
                            const struct checkpoint_contents *contents, int64_t u, int64_t p,
-                           enum vector_kind kind, float *block, struct error *error);
+                           enum state_kind kind, float *block, struct error *error);
 
 void checkpoint_contents_free(struct checkpoint_contents *contents);
 

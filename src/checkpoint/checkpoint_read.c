@@ -1,8 +1,7 @@
-/* Reads a checkpoint on any mesh. Rank 0 reads the frame and compares it with the model; then all
- * ranks read all pieces once to compare their sums, and only when every one is right each rank
- * reads the part that is its own, whatever mesh wrote it. (The second reading comes from the node's
- * memory as a rule; a model that is half old and half damaged would cost more.) Where the folder is
- * private to rank 0's node, rank 0 reads and sends each block to everybody. */
+/* Rank 0 reads the frame and compares it with the model. Then all ranks together read all pieces to
+ * verify their checksums, and only if all are valid each rank reads its shard: usually from the
+ * page cache, as the file was just read. If the folder is private to rank 0's node, rank 0 reads
+ * and broadcasts each block. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,12 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/checkpoint_load.h"
+#include "checkpoint/checkpoint_read.h"
 #include "config/run_options.h"
-#include "core/crc32c.h"
 #include "core/durable.h"
-
-/* ---- the frame ---- */
 
 void checkpoint_contents_share(struct checkpoint_contents *contents, struct comm *world)
 {
@@ -61,7 +57,7 @@ static bool tensors_equal(const struct unit_tensor *a, const struct unit_tensor 
     return true;
 }
 
-/* The first difference between a unit in the file and ours, as text; false: there is one. */
+/* Compare a unit of the file with the model's. Return false and describe the first difference. */
 static bool compare_unit(const struct unit *theirs, const struct unit *ours, char *text,
                          size_t size)
 {
@@ -135,34 +131,7 @@ static bool check_state(const char *path, const struct checkpoint_contents *cont
     return true;
 }
 
-/* ---- the sums ---- */
-
-bool checkpoint_piece_read(int descriptor, const char *path,
-                           const struct checkpoint_contents *contents, int64_t u, int64_t p,
-                           enum vector_kind kind, float *block, struct error *error)
-{
-    const struct checkpoint_piece *piece = &contents->pieces[p];
-    size_t bytes = (size_t)piece->count * sizeof(float);
-    int64_t offset = contents->layout[u].offset[kind] + piece->begin * (int64_t)sizeof(float);
-    if (!durable_read(descriptor, path, block, bytes, offset, error))
-        return false;
-    if (crc32c_update(0, block, bytes) == piece->crc[kind])
-        return true;
-    return error_set(error, ERROR_CHECKPOINT,
-                     "%s is damaged: the sum of bytes %lld to %lld is wrong (%s of unit %s); use "
-                     "another checkpoint",
-                     path, (long long)offset, (long long)offset + (long long)bytes - 1,
-                     vector_name[kind], contents->layout[u].name);
-}
-
-static void verify_piece(int descriptor, const char *path,
-                         const struct checkpoint_contents *contents, int64_t u, int64_t p,
-                         unsigned wanted, float *staging, struct error *error)
-{
-    for (enum vector_kind kind = 0; kind < VECTOR_KINDS && error->kind == ERROR_NONE; kind++)
-        if ((wanted >> kind & 1) != 0 && contents->layout[u].offset[kind] >= 0)
-            checkpoint_piece_read(descriptor, path, contents, u, p, kind, staging, error);
-}
+/* ---- checksums ---- */
 
 static int open_file(const char *path, struct error *error)
 {
@@ -178,14 +147,16 @@ bool checkpoint_contents_verify(const char *path, enum writers_choice writers, s
 {
     int sharers = writers == WRITERS_NODE0 ? 1 : world->size;
     int descriptor = world->rank < sharers ? open_file(path, error) : -1;
-    float *staging = malloc(VECTOR_BLOCK * sizeof(float));
+    float *staging = malloc(STATE_BLOCK * sizeof(float));
     ENSURE(staging != NULL, "no memory to check a checkpoint");
     for (int64_t u = 0; descriptor >= 0 && u < contents->unit_count; u++) {
         const struct checkpoint_layout *layout = &contents->layout[u];
         int64_t end = layout->first_piece + layout->piece_count;
         for (int64_t p = layout->first_piece; error->kind == ERROR_NONE && p < end; p++)
-            if (p % sharers == world->rank)
-                verify_piece(descriptor, path, contents, u, p, wanted, staging, error);
+            for (enum state_kind kind = 0; p % sharers == world->rank && kind < STATE_KINDS; kind++)
+                if ((wanted >> kind & 1) != 0 && layout->offset[kind] >= 0 &&
+                    error->kind == ERROR_NONE)
+                    checkpoint_piece_read(descriptor, path, contents, u, p, kind, staging, error);
     }
     free(staging);
     if (descriptor >= 0)
@@ -193,47 +164,40 @@ bool checkpoint_contents_verify(const char *path, enum writers_choice writers, s
     return comm_agree(world, error);
 }
 
-/* ---- the vectors ---- */
+/* ---- vectors ---- */
 
 struct loading {
     const char *path;
     const struct checkpoint_contents *contents;
     const struct flat_model *flat;
     float *staging;
-    int descriptor; /* -1: rank 0 reads for this one */
-    bool by_all;
+    int descriptor; /* -1: rank 0 reads for this rank */
+    bool by_all;    /* each rank reads its shard; else rank 0 broadcasts each block */
 };
 
-static void read_block(const struct loading *loading, int u, enum vector_kind kind, int64_t begin,
-                       int64_t count, struct error *error)
-{
-    int64_t offset = loading->contents->layout[u].offset[kind] + begin * (int64_t)sizeof(float);
-    if (loading->descriptor >= 0 && error->kind == ERROR_NONE)
-        durable_read(loading->descriptor, loading->path, loading->staging,
-                     (size_t)count * sizeof(float), offset, error);
-}
-
-/* By all: each rank reads its own part. Else every block goes from rank 0 to every rank, which
- * keeps what is its own. */
-static void load_vector(const struct loading *loading, int u, enum vector_kind kind,
+static void load_vector(const struct loading *loading, int u, enum state_kind kind,
                         struct error *error)
 {
     const struct flat_model *flat = loading->flat;
     const struct flat_buffer *buffer = &flat->buffers[u];
+    int64_t offset = loading->contents->layout[u].offset[kind];
     int64_t begin = 0, end = buffer->unit->count;
     if (loading->by_all) {
         begin = buffer->shard_begin;
         if (end > begin + buffer->shard_count)
             end = begin + buffer->shard_count;
     }
-    for (; begin < end; begin += VECTOR_BLOCK) {
-        int64_t count = end - begin < VECTOR_BLOCK ? end - begin : VECTOR_BLOCK;
-        read_block(loading, u, kind, begin, count, error);
+    for (; begin < end; begin += STATE_BLOCK) {
+        int64_t count = end - begin < STATE_BLOCK ? end - begin : STATE_BLOCK;
+        if (loading->descriptor >= 0 && error->kind == ERROR_NONE)
+            durable_read(loading->descriptor, loading->path, loading->staging,
+                         (size_t)count * sizeof(float), offset + begin * (int64_t)sizeof(float),
+                         error);
         if (!loading->by_all)
             comm_broadcast(flat->mesh->world, loading->staging, count, COMM_FP32, 0);
-        vector_keep(flat, u, kind, begin, count, loading->staging);
+        state_store(flat, u, kind, begin, count, loading->staging);
     }
-    vector_clear_padding(flat, u, kind);
+    state_clear_padding(flat, u, kind);
 }
 
 /* Collective. */
@@ -243,10 +207,10 @@ static bool load_vectors(const char *path, bool by_all, const struct checkpoint_
     struct comm *world = flat->mesh->world;
     struct loading loading = {.path = path, .contents = contents, .flat = flat, .by_all = by_all};
     loading.descriptor = by_all || world->rank == 0 ? open_file(path, error) : -1;
-    loading.staging = calloc(VECTOR_BLOCK, sizeof(float));
+    loading.staging = calloc(STATE_BLOCK, sizeof(float));
     ENSURE(loading.staging != NULL, "no memory to read a checkpoint");
     for (int u = 0; u < flat->count; u++)
-        for (enum vector_kind kind = 0; kind < VECTOR_KINDS; kind++)
+        for (enum state_kind kind = 0; kind < STATE_KINDS; kind++)
             if (wanted >> kind & 1)
                 load_vector(&loading, u, kind, error);
     flat->device->backend->stream_synchronize(flat->stream);
@@ -256,22 +220,21 @@ static bool load_vectors(const char *path, bool by_all, const struct checkpoint_
     return comm_agree(world, error);
 }
 
-/* Which vectors of the file this model wants, one bit each. */
+/* The state kinds to load, as a bit mask. */
 static unsigned wanted_vectors(const struct checkpoint_contents *contents,
                                const struct flat_model *flat, bool weights_only)
 {
-    unsigned wanted = 1u << VECTOR_MASTER;
+    unsigned wanted = 1u << STATE_PARAMETER;
     if (!weights_only && flat->moments >= 1)
-        wanted |= 1u << VECTOR_MOMENT1;
+        wanted |= 1u << STATE_MOMENT1;
     if (!weights_only && flat->moments >= 2)
-        wanted |= 1u << VECTOR_MOMENT2;
+        wanted |= 1u << STATE_MOMENT2;
     if (flat->averaged && contents->averaged)
-        wanted |= 1u << VECTOR_AVERAGE;
+        wanted |= 1u << STATE_EMA;
     return wanted;
 }
 
-/* Collective: do all ranks see the file that rank 0 sees? Folders of the same name on the private
- * disks of nodes may hold other files. */
+/* Collective. True if all ranks see the same file, by size and modification time. */
 static bool seen_by_all(const char *path, struct comm *world)
 {
     struct stat file = {.st_size = -1};
@@ -284,7 +247,7 @@ static bool seen_by_all(const char *path, struct comm *world)
     return same != 0;
 }
 
-/* Collective. The run goes on with the algorithms of the run that wrote the file. */
+/* Collective. Use the matrix product algorithms of the run that wrote the file. */
 static void algorithms_adopt(const struct checkpoint_contents *contents,
                              const struct flat_model *flat)
 {
@@ -317,7 +280,7 @@ bool checkpoint_read(const char *path, const struct checkpoint_target *target,
                load_vectors(path, readers == WRITERS_ALL, &contents, flat, wanted, error);
     }
     if (good && !contents.averaged)
-        vector_restart_average(flat);
+        state_reset_ema(flat);
     if (good && !weights_only)
         algorithms_adopt(&contents, flat);
     if (good && state != NULL)

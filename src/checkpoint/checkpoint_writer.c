@@ -1,8 +1,7 @@
-/* Checkpoints in the background. Each goes through two stages, in which threads work alone: all
- * ranks write and sync their pieces; rank 0 writes the tables and gives the file its name. Between
- * them the ranks' main threads agree on errors and bring the sums together. Collectives are started
- * by the main thread alone: started by two threads they would come in another order on each rank.
- */
+/* A checkpoint in the background has two stages: the threads of all ranks write and sync their
+ * pieces; then rank 0's thread writes the tables and renames the file. Between them the main
+ * threads agree on errors and combine the checksums. Only main threads start collectives, since two
+ * threads would start them in a different order on each rank. */
 #include "checkpoint/checkpoint_writer.h"
 
 #include <pthread.h>
@@ -10,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/checkpoint_writing.h"
+#include "checkpoint/checkpoint_part.h"
 #include "config/phase.h"
 #include "config/run_options.h"
 #include "core/clock.h"
@@ -25,94 +24,110 @@ enum stage { STAGE_NONE, STAGE_PIECES, STAGE_NAME };
 struct checkpoint_writer {
     struct checkpoint_target target;
     const struct flat_model *flat;
-    float *snapshot;     /* NULL: all is written at once */
-    struct event *taken; /* the snapshot stands */
-    double stood, waited;
+    float *snapshot;        /* NULL: write in the foreground */
+    struct event *taken;    /* recorded after the copies to the snapshot */
+    double blocked, waited; /* seconds, see checkpoint_writer_times */
 
-    /* The checkpoint that is being written. While the thread is busy this is the thread's. */
+    /* The current checkpoint. Used only by the thread while it is busy. */
     enum stage stage;
-    struct checkpoint_writing writing;
+    struct checkpoint_part part;
     char name[NAME_MAX + 1];
     bool best;
     int64_t keep;
-    double began, stood_before;
-    struct error error; /* the thread's */
+    double began, blocked_before;
+    struct error error; /* of the thread */
 
     bool has_thread;
     pthread_t thread;
-    pthread_mutex_t lock; /* for what follows */
+    pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t work, rest;
     bool busy, stop;
 };
 
+size_t checkpoint_snapshot_bytes(const struct flat_model *flat)
+{
+    int64_t elements = 0, vectors = 1 + flat->moments + flat->averaged;
+    for (int u = 0; u < flat->count; u++) {
+        struct unit unit = *flat->buffers[u].unit;
+        const struct checkpoint_contents one = {
+            .units = &unit, .shard = flat->mesh->shard->size, .replica = flat->mesh->replica->size};
+        int64_t most = 0;
+        for (int64_t replica = 0; replica < one.replica; replica++) {
+            int64_t begin, end; /* in shard 0; no shard is longer */
+            checkpoint_range(&one, 0, 0, replica, &begin, &end);
+            most = end - begin > most ? end - begin : most;
+        }
+        elements += most;
+    }
+    return (size_t)(elements * vectors) * sizeof(float);
+}
+
 /* ---- pieces ---- */
 
-/* Something is done with piece number p, of unit u, of this rank, and its place in the snapshot. */
-typedef void piece_action(struct checkpoint_writer *writer, int64_t u, enum vector_kind kind,
-                          int64_t p, float *place);
+/* Called for each piece p (of unit u) that this rank owns, with its memory in the snapshot. */
+typedef void piece_action(struct checkpoint_writer *writer, int64_t u, enum state_kind kind,
+                          int64_t p, float *memory);
 
-static void own_pieces(struct checkpoint_writer *writer, piece_action *action)
+static void owned_pieces_visit(struct checkpoint_writer *writer, piece_action *action)
 {
-    const struct checkpoint_writing *writing = &writer->writing;
-    const struct checkpoint_contents *contents = &writing->contents;
-    float *place = writer->snapshot;
+    const struct checkpoint_part *part = &writer->part;
+    const struct checkpoint_contents *contents = &part->contents;
+    float *memory = writer->snapshot;
     for (int64_t u = 0; u < contents->unit_count; u++) {
         int64_t first = contents->layout[u].first_piece, count = contents->layout[u].piece_count;
-        for (enum vector_kind kind = 0; kind < VECTOR_KINDS; kind++)
+        for (enum state_kind kind = 0; kind < STATE_KINDS; kind++)
             for (int64_t p = first; checkpoint_has(contents, kind) && p < first + count; p++)
-                if (writing->owner[p] == writing->world->rank) {
-                    action(writer, u, kind, p, place);
-                    place += contents->pieces[p].count;
+                if (part->owner[p] == part->world->rank) {
+                    action(writer, u, kind, p, memory);
+                    memory += contents->pieces[p].count;
                 }
     }
-    ENSURE((size_t)(place - writer->snapshot) * sizeof *place <=
+    ENSURE((size_t)(memory - writer->snapshot) * sizeof *memory <=
                checkpoint_snapshot_bytes(writer->flat),
            "a snapshot is larger than was planned");
 }
 
-static void piece_take(struct checkpoint_writer *writer, int64_t u, enum vector_kind kind,
-                       int64_t p, float *place)
+static void piece_copy(struct checkpoint_writer *writer, int64_t u, enum state_kind kind, int64_t p,
+                       float *memory)
 {
-    const struct checkpoint_piece *piece = &writer->writing.contents.pieces[p];
-    vector_take_start(writer->flat, (int)u, kind, piece->begin, piece->count, place);
+    const struct checkpoint_piece *piece = &writer->part.contents.pieces[p];
+    state_copy_start(writer->flat, (int)u, kind, piece->begin, piece->count, memory);
 }
 
-static void piece_write(struct checkpoint_writer *writer, int64_t u, enum vector_kind kind,
-                        int64_t p, float *place)
+static void piece_write(struct checkpoint_writer *writer, int64_t u, enum state_kind kind,
+                        int64_t p, float *memory)
 {
-    struct checkpoint_writing *writing = &writer->writing;
-    struct checkpoint_piece *piece = &writing->contents.pieces[p];
+    struct checkpoint_part *part = &writer->part;
+    struct checkpoint_piece *piece = &part->contents.pieces[p];
     size_t bytes = (size_t)piece->count * sizeof(float);
     if (writer->error.kind != ERROR_NONE)
         return;
-    piece->crc[kind] = crc32c_update(0, place, bytes);
-    durable_write(writing->descriptor, writing->part, place, bytes,
-                  checkpoint_piece_offset(&writing->contents, u, kind, p), &writer->error);
+    piece->crc[kind] = crc32c_update(0, memory, bytes);
+    durable_write(part->descriptor, part->path, memory, bytes,
+                  checkpoint_piece_offset(&part->contents, u, kind, p), &writer->error);
 }
 
 /* ---- the thread ---- */
 
-/* Every rank syncs what it wrote: nobody need wait for the others of its node first. */
 static void pieces_work(struct checkpoint_writer *writer)
 {
-    struct checkpoint_writing *writing = &writer->writing;
+    struct checkpoint_part *part = &writer->part;
     writer->flat->device->backend->event_synchronize(writer->taken);
-    own_pieces(writer, piece_write);
+    owned_pieces_visit(writer, piece_write);
     if (writer->error.kind == ERROR_NONE)
-        durable_sync(writing->descriptor, writing->part, &writer->error);
-    if (writing->world->rank != 0)
-        checkpoint_writing_close(writing, &writer->error);
+        durable_sync(part->descriptor, part->path, &writer->error);
+    if (part->world->rank != 0)
+        checkpoint_part_close(part, &writer->error);
 }
 
-/* Rank 0. The rename comes after all bytes of all ranks are on the disk. */
+/* Rank 0, after all ranks have synced their pieces. */
 static void name_work(struct checkpoint_writer *writer)
 {
-    struct checkpoint_writing *writing = &writer->writing;
+    struct checkpoint_part *part = &writer->part;
     struct error *error = &writer->error;
-    if (checkpoint_writing_put_tables(writing, error) &&
-        durable_sync(writing->descriptor, writing->part, error) &&
-        checkpoint_writing_close(writing, error) &&
-        durable_rename(writing->part, writing->final, error))
+    if (checkpoint_part_put_tables(part, error) &&
+        durable_sync(part->descriptor, part->path, error) && checkpoint_part_close(part, error) &&
+        durable_rename(part->path, part->final_path, error))
         checkpoint_publish(writer->target.directory, writer->name, writer->best, writer->keep,
                            error);
 }
@@ -139,17 +154,6 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-static bool thread_open(struct checkpoint_writer *writer, struct error *error)
-{
-    int failed = thread_start(&writer->thread, thread_main, writer);
-    writer->has_thread = failed == 0;
-    return writer->has_thread ||
-           error_set(error, ERROR_MEMORY,
-                     "cannot start the thread that writes checkpoints: %s; set "
-                     "checkpoint.background=no",
-                     strerror(failed));
-}
-
 static void thread_begin(struct checkpoint_writer *writer)
 {
     pthread_mutex_lock(&writer->lock);
@@ -166,31 +170,31 @@ static void thread_wait(struct checkpoint_writer *writer)
     pthread_mutex_unlock(&writer->lock);
 }
 
-/* ---- what ranks do together ---- */
+/* ---- collective stages ---- */
 
-/* All threads rest: what comes next. */
+/* Collective, when all threads are idle: agree on errors and begin the next stage. */
 static bool stage_end(struct checkpoint_writer *writer, struct error *error)
 {
-    struct checkpoint_writing *writing = &writer->writing;
+    struct checkpoint_part *part = &writer->part;
     if (writer->error.kind != ERROR_NONE)
         *error = writer->error;
-    bool good = comm_agree(writing->world, error);
+    bool good = comm_agree(part->world, error);
     if (good && writer->stage == STAGE_PIECES) {
-        checkpoint_writing_gather_sums(writing);
+        checkpoint_part_gather_sums(part);
         writer->stage = STAGE_NAME;
-        if (writing->world->rank == 0)
+        if (part->world->rank == 0)
             thread_begin(writer);
         return true;
     }
-    checkpoint_writing_end(writing, good);
+    checkpoint_part_end(part, good);
     writer->stage = STAGE_NONE;
     return good;
 }
 
-static void completion_say(const struct checkpoint_writer *writer, double stood)
+static void completion_log(const struct checkpoint_writer *writer, double blocked)
 {
-    log_debug("checkpoint %s in %.2f s, for %.2f s of them the run stood still%s", writer->name,
-              clock_now() - writer->began, stood - writer->stood_before,
+    log_debug("checkpoint %s in %.2f s, of which training was blocked for %.2f s%s", writer->name,
+              clock_now() - writer->began, blocked - writer->blocked_before,
               writer->best ? "; the best so far" : "");
 }
 
@@ -207,29 +211,91 @@ static bool finish(struct checkpoint_writer *writer, struct error *error)
     double seconds = clock_now() - begin;
     writer->waited += seconds;
     if (good && waits)
-        completion_say(writer, writer->stood + seconds);
+        completion_log(writer, writer->blocked + seconds);
     return good;
 }
 
-/* ---- at once ---- */
+/* ---- in the foreground ---- */
 
-static bool write_now(struct checkpoint_writer *writer, const struct checkpoint_order *order,
-                      struct error *error)
+/* Send a piece from its owner to the rank that writes, and write it. After an error pieces are
+ * still sent, since other ranks wait for them, but not written. */
+static void put_piece(struct checkpoint_part *part, float *staging, int64_t u, enum state_kind kind,
+                      int64_t p, struct error *error)
 {
-    struct comm *world = writer->flat->mesh->world;
-    status_set_phase(PHASE_CHECKPOINT_WRITE);
-    if (!checkpoint_write(&writer->target, order->name, writer->flat, order->model_name,
-                          order->state, order->deck_text, error))
+    struct checkpoint_piece *piece = &part->contents.pieces[p];
+    size_t bytes = (size_t)piece->count * sizeof(float);
+    int rank = part->world->rank, owner = part->owner[p];
+    int writer = part->by_all ? owner : 0;
+    if (owner == rank) {
+        state_copy(part->flat, (int)u, kind, piece->begin, piece->count, staging);
+        piece->crc[kind] = crc32c_update(0, staging, bytes);
+        if (writer != rank)
+            comm_send(part->world, staging, bytes, writer);
+    }
+    if (writer != rank)
+        return;
+    if (owner != rank)
+        comm_receive(part->world, staging, bytes, owner);
+    int64_t offset = checkpoint_piece_offset(&part->contents, u, kind, p);
+    if (error->kind == ERROR_NONE)
+        durable_write(part->descriptor, part->path, staging, bytes, offset, error);
+}
+
+/* Collective. Write all vectors. */
+static bool put_vectors(struct checkpoint_part *part, struct error *error)
+{
+    const struct checkpoint_contents *contents = &part->contents;
+    float *staging = malloc(STATE_BLOCK * sizeof(float));
+    ENSURE(staging != NULL, "no memory for a piece of a checkpoint");
+    for (int64_t u = 0; u < contents->unit_count; u++) {
+        const struct checkpoint_layout *layout = &contents->layout[u];
+        for (enum state_kind kind = 0; kind < STATE_KINDS; kind++)
+            for (int64_t p = 0; checkpoint_has(contents, kind) && p < layout->piece_count; p++)
+                put_piece(part, staging, u, kind, layout->first_piece + p, error);
+    }
+    free(staging);
+    return comm_agree(part->world, error);
+}
+
+/* Collective. Write the tables, sync and rename. One rank per node syncs, since the page cache is
+ * the node's. */
+static bool part_finish(struct checkpoint_part *part, struct error *error)
+{
+    struct comm *world = part->world;
+    checkpoint_part_gather_sums(part);
+    if (world->rank == 0)
+        checkpoint_part_put_tables(part, error);
+    if (!comm_agree(world, error))
+        return false;
+    bool syncs = part->flat->mesh->node->rank == 0 || world->rank == 0;
+    if (part->descriptor >= 0 && syncs)
+        durable_sync(part->descriptor, part->path, error);
+    checkpoint_part_close(part, error);
+    if (!comm_agree(world, error))
         return false;
     status_set_phase(PHASE_CHECKPOINT_NAME);
     if (world->rank == 0)
-        checkpoint_publish(writer->target.directory, order->name, order->best, order->keep, error);
+        durable_rename(part->path, part->final_path, error);
     return comm_agree(world, error);
+}
+
+bool checkpoint_write(const struct checkpoint_target *target, const char *name,
+                      const struct flat_model *flat, const char *model_name,
+                      const struct training_state *state, const char *deck_text,
+                      struct error *error)
+{
+    struct checkpoint_part part;
+    bool good =
+        checkpoint_part_begin(&part, target, name, flat, model_name, state, deck_text, error) &&
+        put_vectors(&part, error) && part_finish(&part, error);
+    checkpoint_part_end(&part, good);
+    return good;
 }
 
 static bool start(struct checkpoint_writer *writer, const struct checkpoint_order *order,
                   struct error *error)
 {
+    struct comm *world = writer->flat->mesh->world;
     if (!finish(writer, error))
         return false;
     status_set_phase(PHASE_CHECKPOINT_BEGIN);
@@ -237,16 +303,25 @@ static bool start(struct checkpoint_writer *writer, const struct checkpoint_orde
     writer->best = order->best;
     writer->keep = order->keep;
     writer->began = clock_now();
-    writer->stood_before = writer->stood;
+    writer->blocked_before = writer->blocked;
     error_clear(&writer->error);
-    if (writer->snapshot == NULL)
-        return write_now(writer, order, error);
-    if (!checkpoint_writing_begin(&writer->writing, &writer->target, order->name, writer->flat,
-                                  order->model_name, order->state, order->deck_text, error)) {
-        checkpoint_writing_end(&writer->writing, false);
+    if (writer->snapshot == NULL) {
+        status_set_phase(PHASE_CHECKPOINT_WRITE);
+        if (!checkpoint_write(&writer->target, order->name, writer->flat, order->model_name,
+                              order->state, order->deck_text, error))
+            return false;
+        status_set_phase(PHASE_CHECKPOINT_NAME);
+        if (world->rank == 0)
+            checkpoint_publish(writer->target.directory, order->name, order->best, order->keep,
+                               error);
+        return comm_agree(world, error);
+    }
+    if (!checkpoint_part_begin(&writer->part, &writer->target, order->name, writer->flat,
+                               order->model_name, order->state, order->deck_text, error)) {
+        checkpoint_part_end(&writer->part, false);
         return false;
     }
-    own_pieces(writer, piece_take);
+    owned_pieces_visit(writer, piece_copy);
     writer->flat->device->backend->event_record(writer->taken, writer->flat->stream);
     writer->stage = STAGE_PIECES;
     thread_begin(writer);
@@ -270,8 +345,13 @@ struct checkpoint_writer *checkpoint_writer_open(const struct checkpoint_target 
         return writer;
     writer->snapshot = snapshot;
     writer->taken = flat->device->backend->event_open(flat->device);
-    if (thread_open(writer, error))
+    int failed = thread_start(&writer->thread, thread_main, writer);
+    writer->has_thread = failed == 0;
+    if (writer->has_thread)
         return writer;
+    error_set(error, ERROR_MEMORY,
+              "cannot start the thread that writes checkpoints: %s; set checkpoint.background=no",
+              strerror(failed));
     checkpoint_writer_close(writer);
     return NULL;
 }
@@ -281,9 +361,9 @@ bool checkpoint_writer_start(struct checkpoint_writer *writer, const struct chec
 {
     double begin = clock_now();
     bool good = start(writer, order, error);
-    writer->stood += clock_now() - begin;
+    writer->blocked += clock_now() - begin;
     if (good && writer->stage == STAGE_NONE)
-        completion_say(writer, writer->stood);
+        completion_log(writer, writer->blocked);
     return good;
 }
 
@@ -303,9 +383,9 @@ bool checkpoint_writer_follow(struct checkpoint_writer *writer, bool busy, struc
         return true;
     double begin = clock_now();
     bool good = stage_end(writer, error);
-    writer->stood += clock_now() - begin;
+    writer->blocked += clock_now() - begin;
     if (good && writer->stage == STAGE_NONE)
-        completion_say(writer, writer->stood);
+        completion_log(writer, writer->blocked);
     return good;
 }
 
@@ -313,13 +393,14 @@ bool checkpoint_writer_finish(struct checkpoint_writer *writer, struct error *er
 {
     double begin = clock_now();
     bool good = finish(writer, error);
-    writer->stood += clock_now() - begin;
+    writer->blocked += clock_now() - begin;
     return good;
 }
 
-void checkpoint_writer_times(const struct checkpoint_writer *writer, double *stood, double *waited)
+void checkpoint_writer_times(const struct checkpoint_writer *writer, double *blocked,
+                             double *waited)
 {
-    *stood = writer->stood;
+    *blocked = writer->blocked;
     *waited = writer->waited;
 }
 
@@ -329,7 +410,7 @@ void checkpoint_writer_close(struct checkpoint_writer *writer)
         return;
     if (writer->stage != STAGE_NONE) {
         thread_wait(writer);
-        checkpoint_writing_end(&writer->writing, false);
+        checkpoint_part_end(&writer->part, false);
     }
     if (writer->has_thread) {
         pthread_mutex_lock(&writer->lock);

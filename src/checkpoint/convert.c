@@ -1,4 +1,3 @@
-/* Weights from a checkpoint into safetensors and back, in blocks. */
 #include "checkpoint/convert.h"
 
 #include <errno.h>
@@ -19,14 +18,13 @@
 
 static float *block_open(void)
 {
-    float *block = malloc(VECTOR_BLOCK * sizeof *block);
+    float *block = malloc(STATE_BLOCK * sizeof *block);
     ENSURE(block != NULL, "no memory to convert weights");
     return block;
 }
 
-/* What of a tensor lies in elements [begin, begin + count) of its unit: its elements [*first,
- * *first
- * + *length), the first of which is number *at of those. */
+/* Intersect a tensor with elements [begin, begin + count) of its unit: tensor elements [*first,
+ * *first + *length), which begin at element *at of that range. */
 static void tensor_overlap(const struct unit_tensor *tensor, int64_t begin, int64_t count,
                            int64_t *first, int64_t *at, int64_t *length)
 {
@@ -38,31 +36,29 @@ static void tensor_overlap(const struct unit_tensor *tensor, int64_t begin, int6
     *length = to > from ? to - from : 0;
 }
 
-/* ---- to weights ---- */
+/* ---- checkpoint to safetensors ---- */
 
-/* Pieces and tensors lie in the same order, so what they have in common is simply appended. */
-static void append_piece(const struct unit *unit, const struct checkpoint_piece *piece,
-                         const float *block, struct weights_output *output, struct error *error)
-{
-    for (int t = 0; t < unit->tensor_count; t++) {
-        int64_t first, at, length;
-        tensor_overlap(&unit->tensors[t], piece->begin, piece->count, &first, &at, &length);
-        if (length > 0)
-            weights_output_append(output, block + at, length, error);
-    }
-}
-
+/* Tensors have the same order in both files, so the parts of each piece are appended. */
 static void copy_vectors(int descriptor, const char *path,
-                         const struct checkpoint_contents *contents, enum vector_kind kind,
-                         struct weights_output *output, struct error *error)
+                         const struct checkpoint_contents *contents, enum state_kind kind,
+                         struct safetensors_output *output, struct error *error)
 {
     float *block = block_open();
     for (int64_t u = 0; u < contents->unit_count; u++) {
         const struct checkpoint_layout *layout = &contents->layout[u];
+        const struct unit *unit = &contents->units[u];
         int64_t end = layout->first_piece + layout->piece_count;
-        for (int64_t p = layout->first_piece; p < end && error->kind == ERROR_NONE; p++)
-            if (checkpoint_piece_read(descriptor, path, contents, u, p, kind, block, error))
-                append_piece(&contents->units[u], &contents->pieces[p], block, output, error);
+        for (int64_t p = layout->first_piece; p < end && error->kind == ERROR_NONE; p++) {
+            const struct checkpoint_piece *piece = &contents->pieces[p];
+            if (!checkpoint_piece_read(descriptor, path, contents, u, p, kind, block, error))
+                break;
+            for (int t = 0; t < unit->tensor_count; t++) {
+                int64_t first, at, length;
+                tensor_overlap(&unit->tensors[t], piece->begin, piece->count, &first, &at, &length);
+                if (length > 0)
+                    safetensors_output_append(output, block + at, length, error);
+            }
+        }
     }
     free(block);
 }
@@ -71,17 +67,17 @@ bool convert_to_weights(const char *checkpoint, const char *weights, bool averag
                         struct error *error)
 {
     struct checkpoint_contents contents;
-    struct weights_output output;
+    struct safetensors_output output;
     int descriptor = -1;
     if (checkpoint_file_read(checkpoint, &contents, error) &&
         (descriptor = open(checkpoint, O_RDONLY | O_CLOEXEC)) < 0)
         error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", checkpoint, strerror(errno));
-    if (descriptor >= 0 &&
-        weights_output_open(&output, weights, contents.units, (int)contents.unit_count, error)) {
+    if (descriptor >= 0 && safetensors_output_open(&output, weights, contents.units,
+                                                   (int)contents.unit_count, error)) {
         bool averaged = average && contents.averaged;
-        copy_vectors(descriptor, checkpoint, &contents, averaged ? VECTOR_AVERAGE : VECTOR_MASTER,
+        copy_vectors(descriptor, checkpoint, &contents, averaged ? STATE_EMA : STATE_PARAMETER,
                      &output, error);
-        weights_output_close(&output, error);
+        safetensors_output_close(&output, error);
     }
     if (descriptor >= 0)
         close(descriptor);
@@ -89,31 +85,16 @@ bool convert_to_weights(const char *checkpoint, const char *weights, bool averag
     return error->kind == ERROR_NONE;
 }
 
-/* ---- to a checkpoint ---- */
+/* ---- safetensors to checkpoint ---- */
 
 struct making {
-    struct weights_input input;
+    struct safetensors_input input;
     struct checkpoint_contents contents;
     uint64_t seed;
     float *block, *zeros;
     int descriptor;
     char part[PATH_MAX];
 };
-
-static void plan_pieces(struct checkpoint_contents *contents)
-{
-    contents->piece_count = 0;
-    for (int64_t u = 0; u < contents->unit_count; u++) {
-        struct checkpoint_layout *layout = &contents->layout[u];
-        snprintf(layout->name, sizeof layout->name, "%s", contents->units[u].name);
-        layout->count = contents->units[u].count;
-        layout->first_piece = contents->piece_count;
-        layout->piece_count = (layout->count + VECTOR_BLOCK - 1) / VECTOR_BLOCK;
-        contents->piece_count += layout->piece_count;
-    }
-    contents->pieces = calloc((size_t)contents->piece_count, sizeof *contents->pieces);
-    ENSURE(contents->pieces != NULL, "no memory for a checkpoint's plan");
-}
 
 static void plan_contents(struct checkpoint_contents *contents, const struct convert_start *start)
 {
@@ -135,16 +116,25 @@ static void plan_contents(struct checkpoint_contents *contents, const struct con
     snprintf(contents->compute, sizeof contents->compute, "fp32");
     snprintf(contents->program, sizeof contents->program, "%s", PACKAGE_STRING);
     clock_stamp(contents->date, sizeof contents->date);
-    plan_pieces(contents);
+    for (size_t u = 0; u < units; u++) {
+        struct checkpoint_layout *layout = &contents->layout[u];
+        snprintf(layout->name, sizeof layout->name, "%s", contents->units[u].name);
+        layout->count = contents->units[u].count;
+        layout->first_piece = contents->piece_count;
+        layout->piece_count = (layout->count + STATE_BLOCK - 1) / STATE_BLOCK;
+        contents->piece_count += layout->piece_count;
+    }
+    contents->pieces = calloc((size_t)contents->piece_count, sizeof *contents->pieces);
+    ENSURE(contents->pieces != NULL, "no memory for a checkpoint's plan");
 }
 
-/* A piece of a unit's weights, with zeros between tensors. */
+/* Read a piece of a unit's parameters, with zeros between tensors. */
 static void gather_piece(struct making *making, int64_t u, const struct checkpoint_piece *piece,
                          struct error *error)
 {
     memset(making->block, 0, (size_t)piece->count * sizeof *making->block);
     for (int s = 0; s < making->input.source_count; s++) {
-        struct weights_source *source = &making->input.source[s];
+        struct safetensors_source *source = &making->input.source[s];
         int64_t first, at, length;
         tensor_overlap(source->tensor, piece->begin, piece->count, &first, &at, &length);
         if (source->u != u || length == 0)
@@ -152,36 +142,33 @@ static void gather_piece(struct making *making, int64_t u, const struct checkpoi
         if (source->kind == SOURCE_NONE)
             initial_draw(source->tensor, making->seed, first, length, making->block + at);
         else
-            weights_input_read(&making->input, source, first, length, making->block + at, error);
-    }
-}
-
-static void put_piece(struct making *making, int64_t u, struct checkpoint_piece *piece,
-                      struct error *error)
-{
-    const struct checkpoint_contents *contents = &making->contents;
-    size_t bytes = (size_t)piece->count * sizeof(float);
-    gather_piece(making, u, piece, error);
-    for (enum vector_kind kind = 0; kind < VECTOR_KINDS; kind++) {
-        bool weights = kind == VECTOR_MASTER || kind == VECTOR_AVERAGE;
-        const float *block = weights ? making->block : making->zeros;
-        int64_t offset = contents->layout[u].offset[kind] + piece->begin * (int64_t)sizeof(float);
-        if (!checkpoint_has(contents, kind) || error->kind != ERROR_NONE)
-            continue;
-        piece->crc[kind] = crc32c_update(0, block, bytes);
-        durable_write(making->descriptor, making->part, block, bytes, offset, error);
+            safetensors_input_read(&making->input, source, first, length, making->block + at,
+                                   error);
     }
 }
 
 static void put_unit(struct making *making, int64_t u, struct error *error)
 {
-    const struct checkpoint_layout *layout = &making->contents.layout[u];
-    struct checkpoint_piece *pieces = making->contents.pieces + layout->first_piece;
+    const struct checkpoint_contents *contents = &making->contents;
+    const struct checkpoint_layout *layout = &contents->layout[u];
+    struct checkpoint_piece *pieces = contents->pieces + layout->first_piece;
     for (int64_t p = 0; p < layout->piece_count && error->kind == ERROR_NONE; p++) {
-        int64_t begin = p * VECTOR_BLOCK, left = layout->count - begin;
-        pieces[p].begin = begin;
-        pieces[p].count = left < VECTOR_BLOCK ? left : VECTOR_BLOCK;
-        put_piece(making, u, &pieces[p], error);
+        struct checkpoint_piece *piece = &pieces[p];
+        int64_t begin = p * STATE_BLOCK, left = layout->count - begin;
+        *piece = (struct checkpoint_piece){.begin = begin,
+                                           .count = left < STATE_BLOCK ? left : STATE_BLOCK};
+        size_t bytes = (size_t)piece->count * sizeof(float);
+        gather_piece(making, u, piece, error);
+        for (enum state_kind kind = 0; kind < STATE_KINDS; kind++) {
+            bool weights = kind == STATE_PARAMETER || kind == STATE_EMA;
+            const float *block = weights ? making->block : making->zeros;
+            if (!checkpoint_has(contents, kind) || error->kind != ERROR_NONE)
+                continue;
+            piece->crc[kind] = crc32c_update(0, block, bytes);
+            durable_write(making->descriptor, making->part, block, bytes,
+                          checkpoint_piece_offset(contents, u, kind, layout->first_piece + p),
+                          error);
+        }
     }
     if (error->kind == ERROR_NONE)
         durable_write(making->descriptor, making->part, pieces,
@@ -195,7 +182,7 @@ static void make_checkpoint(struct making *making, const char *path, struct erro
         return;
     making->block = block_open();
     making->zeros = block_open();
-    memset(making->zeros, 0, VECTOR_BLOCK * sizeof *making->zeros);
+    memset(making->zeros, 0, STATE_BLOCK * sizeof *making->zeros);
     for (int64_t u = 0; u < making->contents.unit_count; u++)
         put_unit(making, u, error);
     free(making->block);
@@ -211,14 +198,14 @@ bool convert_to_checkpoint(const char *weights, const char *checkpoint,
     struct making making = {.seed = start->seed};
     if (snprintf(making.part, sizeof making.part, "%s.part", checkpoint) >= (int)sizeof making.part)
         return error_set(error, ERROR_FILE, "the name %s is too long", checkpoint);
-    weights_input_list(&making.input, weights, start->units, start->unit_count);
+    safetensors_input_list(&making.input, weights, start->units, start->unit_count);
     plan_contents(&making.contents, start);
-    if (weights_input_open(&making.input, error)) {
+    if (safetensors_input_open(&making.input, error)) {
         make_checkpoint(&making, checkpoint, error);
         if (error->kind != ERROR_NONE)
             unlink(making.part);
     }
-    weights_input_close(&making.input);
+    safetensors_input_close(&making.input);
     checkpoint_contents_free(&making.contents);
     return error->kind == ERROR_NONE;
 }

@@ -1,5 +1,5 @@
-/* Position embeddings on another grid. Keys' cubic kernel with a = -1/2, widened by the ratio when
- * the grid shrinks, weights normalised at the border: as PIL's and torch's antialiased resize. */
+/* Bicubic interpolation as in PIL and torch (antialias=True): Keys' kernel with a = -1/2, widened
+ * by the ratio if the grid shrinks, with weights normalised at the border. */
 #include "checkpoint/position_resize.h"
 
 #include <math.h>
@@ -20,8 +20,7 @@ static double cubic(double x)
     return 0;
 }
 
-/* weight[i * from + j]: how much of old place j goes into new place i. Dense, as grids are small.
- */
+/* weight[i * from + j]: weight of old position j in new position i. */
 static void fill_weights(double *weight, int64_t from, int64_t to)
 {
     double scale = (double)from / (double)to;
@@ -41,7 +40,9 @@ static void fill_weights(double *weight, int64_t from, int64_t to)
     }
 }
 
-/* to[i] = sum over j of weight[i, j] * from[j]; an element is `width` numbers, `stride` apart. */
+/* to[i] = sum over j of weight[i, j] * from[j]; elements have `width` numbers and are `stride`
+ * apart.
+ */
 static void resize_line(const double *weight, int64_t from_count, int64_t to_count,
                         const float *from, float *to, int64_t stride, int64_t width)
 {

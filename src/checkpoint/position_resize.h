@@ -1,4 +1,4 @@
-/* Learned position embeddings of a vision transformer for another grid of patches. */
+/* Resize learned position embeddings to another grid of patches. */
 #ifndef VITTRAIN_CHECKPOINT_POSITION_RESIZE_H
 #define VITTRAIN_CHECKPOINT_POSITION_RESIZE_H
 

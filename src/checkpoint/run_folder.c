@@ -1,6 +1,7 @@
-/* The folder of a run: rank 0 decides which and tells the others; the first rank of each node makes
- * it there (where the disk is shared it finds it made) and tries to write, since a disk that is
- * full or not writable must be found now and not at the first checkpoint. */
+/* Rank 0 chooses the folder. The first rank of each node creates it, if it does not exist, and
+ * writes a test file, so that a full or read-only disk is found at the start and not at the first
+ * checkpoint.
+ */
 #include "checkpoint/run_folder.h"
 
 #include <dirent.h>
@@ -20,6 +21,7 @@
 #include "core/durable.h"
 #include "core/folder.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "data/directory.h"
 
 static const char runs_folder[] = "runs";
@@ -27,7 +29,7 @@ static const char runs_folder[] = "runs";
 /* YYYYmmdd-HHMMSS */
 enum { DATE_LENGTH = 15, LAST_SUFFIX = 999 };
 
-/* ---- looking into folders */
+/* ---- contents of a folder ---- */
 
 static bool path_exists(const char *folder, const char *name)
 {
@@ -38,14 +40,7 @@ static bool path_exists(const char *folder, const char *name)
     return stat(path, &status) == 0;
 }
 
-static bool has_suffix(const char *text, const char *suffix)
-{
-    size_t length = strlen(text), tail = strlen(suffix);
-
-    return length >= tail && strcmp(text + length - tail, suffix) == 0;
-}
-
-/* Is there a checkpoint that was finished? */
+/* True if the folder has a complete checkpoint. */
 static bool holds_checkpoints(const char *folder)
 {
     char path[FILE_PATH];
@@ -56,7 +51,7 @@ static bool holds_checkpoints(const char *folder)
     if (entries == NULL)
         return false;
     for (struct dirent *entry; !found && (entry = readdir(entries)) != NULL;)
-        found = entry->d_name[0] != '.' && !has_suffix(entry->d_name, ".part");
+        found = entry->d_name[0] != '.' && !text_ends_with(entry->d_name, ".part");
     closedir(entries);
     return found;
 }
@@ -67,9 +62,8 @@ static bool holds_run(const char *folder)
            path_exists(folder, "result.json") || holds_checkpoints(folder);
 }
 
-/* The steps that a finished run's result.json tells of; -1: it has none, or one that says that it
- * is not finished (train.max_seconds ended it). A damaged one tells of a finished run, of 0 steps.
- */
+/* The number of steps in result.json; -1 if there is none or it says that the run is not finished
+ * (train.max_seconds). A damaged result.json counts as a finished run of 0 steps. */
 static int64_t finished_steps(const char *folder)
 {
     char path[FILE_PATH];
@@ -84,10 +78,10 @@ static int64_t finished_steps(const char *folder)
     return unfinished ? -1 : steps;
 }
 
-/* ---- keeping a second run out */
+/* ---- lock ---- */
 
-/* Takes the folder's lock: false and no error when another job holds it. File systems without locks
- * keep nobody out. */
+/* Lock a folder and release the previous lock. Return false without an error if another job holds
+ * the lock. On file systems without locks this always succeeds. */
 static bool lock_folder(const char *path, struct run_folder *folder, struct error *error)
 {
     char name[FILE_PATH];
@@ -115,11 +109,9 @@ void run_folder_close(struct run_folder *folder)
     folder->locked = false;
 }
 
-/* ---- making folders */
-
 static const char advice[] = "choose another by run.dir";
 
-/* Really writes, since permissions say nothing of quotas, read-only mounts and full disks. */
+/* Write a test file: permissions do not show quotas, read-only mounts and full disks. */
 static bool try_writing(const char *folder, struct error *error)
 {
     static const char block[4096];
@@ -136,9 +128,9 @@ static bool try_writing(const char *folder, struct error *error)
     return good;
 }
 
-/* ---- which folder */
+/* ---- choice of the folder ---- */
 
-/* Equal but for what may change between the parts of a run and does not say what is learnt. */
+/* True if the deck is equal to the options, except for those that may change between attempts. */
 static bool same_deck(const char *folder, const struct options *options)
 {
     char path[FILE_PATH];
@@ -177,34 +169,33 @@ static bool same_deck(const char *folder, const struct options *options)
     return same;
 }
 
-/* run.dir as given. */
-static bool take_given(struct run_folder *folder, const struct options *options,
-                       struct error *error)
+/* Use run.dir. */
+static bool use_given(struct run_folder *folder, const struct options *options, struct error *error)
 {
     snprintf(folder->path, sizeof folder->path, "%s", options->run.dir);
     if (strcmp(options->checkpoint.resume, "never") == 0 && holds_run(folder->path))
         return error_set(error, ERROR_USAGE,
                          "run.dir: %s holds a run already: choose another folder, remove it, or "
-                         "go on with it by checkpoint.resume=auto",
+                         "resume it with checkpoint.resume=auto",
                          folder->path);
     if (!folder_make(folder->path, advice, error))
         return false;
     if (!lock_folder(folder->path, folder, error))
         return error_set(error, ERROR_USAGE,
-                         "run.dir: another job is writing to %s: wait for its end or choose "
+                         "run.dir: another job is writing to %s: wait until it ends or choose "
                          "another folder",
                          folder->path);
     folder->resuming = holds_checkpoints(folder->path);
     folder->finished_steps = finished_steps(folder->path);
     if (folder->resuming && !same_deck(folder->path, options))
-        log_warn("%s was begun with another deck (%s/deck.ini): it goes on as the options say now",
+        log_warn("%s was started with another deck (%s/deck.ini): the current options are used",
                  folder->path, folder->path);
     return true;
 }
 
-/* The rank of a folder's name among the runs of one name: later dates, then higher suffixes, are
- * newer. False when it is no such name. */
-static bool run_age(const char *folder, const char *name, char date[DATE_LENGTH + 1], long *suffix)
+/* Parse NAME-DATE[-SUFFIX]. Return false if the folder has another form. */
+static bool folder_name_parse(const char *folder, const char *name, char date[DATE_LENGTH + 1],
+                              long *suffix)
 {
     size_t length = strlen(name);
     char *end;
@@ -229,24 +220,15 @@ bool run_folder_is_of(const char *folder, const char *name)
 {
     char date[DATE_LENGTH + 1];
     long suffix;
-    return run_age(folder, name, date, &suffix);
+    return folder_name_parse(folder, name, date, &suffix);
 }
 
-/* Could this folder be gone on with? Takes its lock, and lets go of the one that `folder` had. */
-static bool take_unfinished(struct run_folder *folder, const char *path,
-                            const struct options *options)
-{
-    struct error ignored = {0};
-
-    return holds_checkpoints(path) && finished_steps(path) < 0 && same_deck(path, options) &&
-           lock_folder(path, folder, &ignored);
-}
-
-/* The newest unfinished run of the same name and deck. */
+/* Find and lock the newest unfinished run with the same name and deck. */
 static bool find_unfinished(struct run_folder *folder, const struct options *options)
 {
     char best_date[DATE_LENGTH + 1] = "", date[DATE_LENGTH + 1];
     long best_suffix = 0, suffix;
+    struct error ignored = {0};
     DIR *entries = opendir(runs_folder);
 
     if (entries == NULL)
@@ -254,12 +236,13 @@ static bool find_unfinished(struct run_folder *folder, const struct options *opt
     for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
         char path[sizeof runs_folder + 1 + sizeof entry->d_name];
 
-        if (!run_age(entry->d_name, options->run.name, date, &suffix))
+        if (!folder_name_parse(entry->d_name, options->run.name, date, &suffix))
             continue;
         int newer = strcmp(date, best_date);
         snprintf(path, sizeof path, "%s/%s", runs_folder, entry->d_name);
-        if (newer < 0 || (newer == 0 && suffix < best_suffix) ||
-            !take_unfinished(folder, path, options))
+        if (newer < 0 || (newer == 0 && suffix < best_suffix) || !holds_checkpoints(path) ||
+            finished_steps(path) >= 0 || !same_deck(path, options) ||
+            !lock_folder(path, folder, &ignored))
             continue;
         snprintf(folder->path, sizeof folder->path, "%s", path);
         memcpy(best_date, date, sizeof date);
@@ -270,7 +253,7 @@ static bool find_unfinished(struct run_folder *folder, const struct options *opt
     return folder->resuming;
 }
 
-/* runs/NAME-DATE; mkdir decides who gets a name that two jobs want. */
+/* Create runs/NAME-DATE. If two jobs choose the same name, mkdir fails for one of them. */
 static bool make_new(struct run_folder *folder, const struct options *options, struct error *error)
 {
     char stamp[32], date[DATE_LENGTH + 1];
@@ -299,7 +282,7 @@ static bool make_new(struct run_folder *folder, const struct options *options, s
         if (errno != EEXIST)
             break;
     }
-    return error_set(error, ERROR_FILE, "%s: cannot be made a directory: %s; %s", folder->path,
+    return error_set(error, ERROR_FILE, "cannot create the folder %s: %s; %s", folder->path,
                      strerror(errno), advice);
 }
 
@@ -309,7 +292,7 @@ static bool decide_folder(struct run_folder *folder, const struct options *optio
     const char *name = options->run.name;
 
     if (options->run.dir[0] != '\0')
-        return take_given(folder, options, error);
+        return use_given(folder, options, error);
     if (name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL)
         return error_set(error, ERROR_USAGE,
                          "run.name=%s: it becomes the name of a folder in %s/, so it may not be "
@@ -320,16 +303,7 @@ static bool decide_folder(struct run_folder *folder, const struct options *optio
     return make_new(folder, options, error);
 }
 
-/* ---- all ranks together */
-
-/* Rank 0: the log from here on. */
-static void begin_log(const struct run_folder *folder, struct error *error)
-{
-    char path[FILE_PATH];
-
-    snprintf(path, sizeof path, "%s/train.log", folder->path);
-    log_to_file(path, error);
-}
+/* ---- the interface ---- */
 
 bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
                           struct error *error)
@@ -354,8 +328,11 @@ bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct 
         folder->locked = folder->locked && world->rank == 0;
         snprintf(folder->checkpoints, sizeof folder->checkpoints, "%s/checkpoints", folder->path);
         if (mesh->node->rank == 0 && folder_make(folder->checkpoints, advice, error) &&
-            try_writing(folder->path, error) && world->rank == 0)
-            begin_log(folder, error);
+            try_writing(folder->path, error) && world->rank == 0) {
+            char path[FILE_PATH];
+            snprintf(path, sizeof path, "%s/train.log", folder->path);
+            log_to_file(path, error);
+        }
         if (comm_agree(world, error))
             return true;
     }

@@ -1,6 +1,5 @@
-/* Weights as safetensors (https://github.com/huggingface/safetensors): 8 bytes of header length, a
- * JSON header, the tensors. The header is not trusted: offsets, overlaps, overflow and sizes are
- * checked before a byte of data is read. */
+/* Weights in the safetensors format (https://github.com/huggingface/safetensors): 8 bytes of header
+ * length, a JSON header, the tensors. Here: read and write them on a mesh. */
 #ifndef VITTRAIN_CHECKPOINT_SAFETENSORS_H
 #define VITTRAIN_CHECKPOINT_SAFETENSORS_H
 
@@ -9,14 +8,15 @@
 #include "core/error.h"
 #include "mesh/flat.h"
 
-/* Collective; rank 0 writes (fp32) to path.part, syncs, renames. Memory: one unit at a time. */
+/* Collective. Rank 0 writes the parameters in fp32 to path.part, syncs and renames. Uses a few MiB,
+ * whatever the size of the model. */
 bool safetensors_write(const char *path, const struct flat_model *flat, struct error *error);
 
-/* Collective; rank 0 reads and sends each rank its part. FP32, FP16, BF16 and FP64 are taken. A
- * missing or misshapen tensor is an error that lists them all; a head of another size keeps its
- * random start, positions of another grid are resized (bicubic with antialiasing, as timm's
- * resample_abs_pos_embed): both are said in the log. Extra tensors are named and ignored. A moving
- * average starts at what was read. */
+/* Collective. Rank 0 reads the parameters and broadcasts them; F32, F16, BF16 and F64 are accepted.
+ * Missing tensors and wrong shapes are one error that lists them all. A head for another number of
+ * classes keeps its random initialisation, and position embeddings of another grid are resized
+ * (timm's resample_abs_pos_embed); both are logged. Extra tensors are ignored with a warning. The
+ * EMA, if there is one, is set to the parameters. */
 bool safetensors_read(const char *path, struct flat_model *flat, struct error *error);
 
 #endif

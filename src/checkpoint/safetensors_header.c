@@ -1,6 +1,5 @@
-/* Checks the header of a safetensors file before anything in it is believed. The length comes first
- * (a header may say that it is 2 GB long), then the JSON, then each tensor, then that they fill the
- * file. */
+/* The header is not trusted. Its length is checked first, then the JSON, each tensor, and that the
+ * tensors fill the file. */
 #include "checkpoint/safetensors_header.h"
 
 #include <errno.h>
@@ -10,7 +9,7 @@
 
 #include "core/durable.h"
 
-/* The format's own limit. */
+/* Limit of the format. */
 enum { HEADER_LIMIT = 100 * 1000 * 1000 };
 
 static const struct {
@@ -34,11 +33,11 @@ bool safetensors_is_weight(const struct safetensors_entry *entry, enum safetenso
 static bool bad(struct error *error, const char *path, const char *name, const char *what)
 {
     return error_set(error, ERROR_CHECKPOINT,
-                     "%s is no good safetensors file: tensor '%.64s' %s; get the file again", path,
-                     name, what);
+                     "%s is not a valid safetensors file: tensor '%.64s' %s; get the file again",
+                     path, name, what);
 }
 
-static bool take_type(const json_t *json, struct safetensors_entry *entry)
+static bool type_parse(const json_t *json, struct safetensors_entry *entry)
 {
     const char *dtype = json_string_value(json_object_get(json, "dtype"));
     for (size_t n = 0; dtype != NULL && n < sizeof dtypes / sizeof *dtypes; n++)
@@ -50,8 +49,8 @@ static bool take_type(const json_t *json, struct safetensors_entry *entry)
     return false;
 }
 
-/* The shape and how many elements it has; false where that is none or too many for 63 bits. */
-static bool take_shape(const json_t *json, struct safetensors_entry *entry)
+/* Parse the shape and compute the number of elements; false if it overflows 63 bits. */
+static bool shape_parse(const json_t *json, struct safetensors_entry *entry)
 {
     const json_t *shape = json_object_get(json, "shape");
     size_t dimensions = json_array_size(shape);
@@ -69,7 +68,7 @@ static bool take_shape(const json_t *json, struct safetensors_entry *entry)
     return true;
 }
 
-static bool take_offsets(const json_t *json, int64_t *begin, int64_t *end)
+static bool offsets_parse(const json_t *json, int64_t *begin, int64_t *end)
 {
     const json_t *offsets = json_object_get(json, "data_offsets");
     const json_t *first = json_array_get(offsets, 0), *second = json_array_get(offsets, 1);
@@ -80,21 +79,21 @@ static bool take_offsets(const json_t *json, int64_t *begin, int64_t *end)
     return *begin >= 0 && *begin <= *end;
 }
 
-static bool take_entry(const char *path, const char *name, const json_t *json, int64_t data_bytes,
-                       struct safetensors_entry *entry, struct error *error)
+static bool entry_parse(const char *path, const char *name, const json_t *json, int64_t data_bytes,
+                        struct safetensors_entry *entry, struct error *error)
 {
     int64_t end, bytes;
     entry->name = name;
     if (!json_is_object(json))
         return bad(error, path, name, "is not described by an object");
-    if (!take_type(json, entry))
+    if (!type_parse(json, entry))
         return bad(error, path, name, "has a missing or unknown dtype");
-    if (!take_shape(json, entry))
+    if (!shape_parse(json, entry))
         return bad(error, path, name, "has a missing, negative or too large shape");
-    if (!take_offsets(json, &entry->begin, &end))
+    if (!offsets_parse(json, &entry->begin, &end))
         return bad(error, path, name, "has missing, negative or reversed data_offsets");
     if (end > data_bytes)
-        return bad(error, path, name, "lies beyond the end of the file");
+        return bad(error, path, name, "is beyond the end of the file");
     if (__builtin_mul_overflow(entry->count, entry->element, &bytes) || bytes != end - entry->begin)
         return bad(error, path, name,
                    "has data_offsets that do not agree with its dtype and shape");
@@ -106,10 +105,10 @@ static int by_begin(const void *a, const void *b)
     const struct safetensors_entry *left = a, *right = b;
     if (left->begin != right->begin)
         return left->begin < right->begin ? -1 : 1;
-    return (left->count > 0) - (right->count > 0); /* empty ones first */
+    return (left->count > 0) - (right->count > 0); /* empty tensors first */
 }
 
-/* With the entries sorted: each begins where the one before it ends. */
+/* Check that each entry begins where the previous one ends; entries are sorted. */
 static bool check_filling(const struct safetensors_header *header, int64_t data_bytes,
                           const char *path, struct error *error)
 {
@@ -117,21 +116,22 @@ static bool check_filling(const struct safetensors_header *header, int64_t data_
     for (int64_t n = 0; n < header->count; n++) {
         const struct safetensors_entry *entry = &header->entry[n];
         if (entry->begin < next)
-            return bad(error, path, entry->name, "overlaps another one");
+            return bad(error, path, entry->name, "overlaps another tensor");
         if (entry->begin > next)
-            return bad(error, path, entry->name, "has a hole in front of it");
+            return bad(error, path, entry->name, "has a gap before it");
         next = entry->begin + entry->count * entry->element;
     }
     if (next != data_bytes)
-        return error_set(error, ERROR_CHECKPOINT,
-                         "%s is no good safetensors file: %lld bytes follow its last tensor; get "
-                         "the file again",
-                         path, (long long)(data_bytes - next));
+        return error_set(
+            error, ERROR_CHECKPOINT,
+            "%s is not a valid safetensors file: %lld bytes follow its last tensor; get "
+            "the file again",
+            path, (long long)(data_bytes - next));
     return true;
 }
 
-static bool take_entries(struct safetensors_header *header, int64_t data_bytes, const char *path,
-                         struct error *error)
+static bool entries_parse(struct safetensors_header *header, int64_t data_bytes, const char *path,
+                          struct error *error)
 {
     const char *name;
     json_t *value;
@@ -142,7 +142,7 @@ static bool take_entries(struct safetensors_header *header, int64_t data_bytes, 
     {
         if (strcmp(name, "__metadata__") == 0)
             continue;
-        if (!take_entry(path, name, value, data_bytes, &header->entry[header->count], error))
+        if (!entry_parse(path, name, value, data_bytes, &header->entry[header->count], error))
             return false;
         header->count++;
     }
@@ -158,12 +158,13 @@ bool safetensors_header_parse(const char *text, size_t length, int64_t data_byte
     header->json = json_loadb(text, length, JSON_REJECT_DUPLICATES, &reason);
     if (header->json == NULL)
         return error_set(error, ERROR_CHECKPOINT,
-                         "%s is no good safetensors file: its header is not JSON (%s, byte %d)",
+                         "%s is not a valid safetensors file: its header is not JSON (%s, byte %d)",
                          path, reason.text, reason.position);
     if (!json_is_object(header->json))
         return error_set(error, ERROR_CHECKPOINT,
-                         "%s is no good safetensors file: its header is not a JSON object", path);
-    return take_entries(header, data_bytes, path, error);
+                         "%s is not a valid safetensors file: its header is not a JSON object",
+                         path);
+    return entries_parse(header, data_bytes, path, error);
 }
 
 bool safetensors_header_read(int descriptor, const char *path, struct safetensors_header *header,
@@ -179,16 +180,17 @@ bool safetensors_header_read(int descriptor, const char *path, struct safetensor
         return error_set(error, ERROR_CHECKPOINT, "cannot read %s: it is not a file", path);
     if (file.st_size < 8)
         return error_set(error, ERROR_CHECKPOINT,
-                         "%s is no safetensors file: it is shorter than 8 bytes", path);
+                         "%s is not a safetensors file: it is shorter than 8 bytes", path);
     if (!durable_read(descriptor, path, prefix, sizeof prefix, 0, error))
         return false;
     for (int byte = 7; byte >= 0; byte--)
         length = length << 8 | prefix[byte];
     if (length > HEADER_LIMIT || (int64_t)length > file.st_size - 8)
-        return error_set(error, ERROR_CHECKPOINT,
-                         "%s is no good safetensors file: it says that its header has %llu bytes, "
-                         "the file has %lld and the format allows %d",
-                         path, (unsigned long long)length, (long long)file.st_size, HEADER_LIMIT);
+        return error_set(
+            error, ERROR_CHECKPOINT,
+            "%s is not a valid safetensors file: it states that its header has %llu bytes, "
+            "the file has %lld and the format allows %d",
+            path, (unsigned long long)length, (long long)file.st_size, HEADER_LIMIT);
     char *text = malloc(length + 1);
     if (text == NULL)
         return error_set(error, ERROR_MEMORY, "no memory for the header of %s", path);

@@ -1,5 +1,4 @@
-/* The header of a safetensors file, checked: what it says can be relied on. Private to safetensors.
- */
+/* Parse and validate the header of a safetensors file. Nothing here is collective. */
 #ifndef VITTRAIN_CHECKPOINT_SAFETENSORS_HEADER_H
 #define VITTRAIN_CHECKPOINT_SAFETENSORS_HEADER_H
 
@@ -14,9 +13,9 @@ enum { SAFETENSORS_DIMENSIONS = 8 };
 enum safetensors_type { SAFETENSORS_F32, SAFETENSORS_F16, SAFETENSORS_BF16, SAFETENSORS_F64 };
 
 struct safetensors_entry {
-    const char *name;  /* belongs to the header */
-    const char *dtype; /* as the file says; belongs to the header */
-    int64_t element;   /* bytes of one */
+    const char *name;  /* owned by the header */
+    const char *dtype; /* as in the file; owned by the header */
+    int64_t element;   /* bytes per element */
     int dimensions;
     int64_t shape[SAFETENSORS_DIMENSIONS];
     int64_t count; /* elements */
@@ -25,27 +24,28 @@ struct safetensors_entry {
 
 struct safetensors_header {
     json_t *json;
-    struct safetensors_entry *entry; /* by `begin` */
+    struct safetensors_entry *entry; /* [count], sorted by `begin` */
     int64_t count;
     int64_t data_offset; /* of the first byte after the header */
 };
 
-/* Checks a header's text for a file with `data_bytes` bytes after it: every tensor's type, shape
- * and bytes agree, and the tensors fill the data from begin to end without overlap or hole, as the
- * format demands. `path` is for messages. Give the header to _free in any case. */
+/* Parse the text of a header for a file with `data_bytes` bytes after it. Checks that the size of
+ * each tensor agrees with its type and shape, and that the tensors fill the data without overlaps
+ * or gaps, as the format requires. `path` is for messages. Always call safetensors_header_free. */
 bool safetensors_header_parse(const char *text, size_t length, int64_t data_bytes, const char *path,
                               struct safetensors_header *header, struct error *error);
 
-/* The same for an open file. */
+/* Read and parse the header of an open file. */
 bool safetensors_header_read(int descriptor, const char *path, struct safetensors_header *header,
                              struct error *error);
 
 void safetensors_header_free(struct safetensors_header *header);
 
+/* Return the entry of this name, or NULL. */
 const struct safetensors_entry *safetensors_find(const struct safetensors_header *header,
                                                  const char *name);
 
-/* Is this a type of which weights can be read, and which? */
+/* True if weights of this data type can be read; sets *type. */
 bool safetensors_is_weight(const struct safetensors_entry *entry, enum safetensors_type *type);
 
 #endif

@@ -1,5 +1,6 @@
 /* The test split at the end, with the weights that a person would take. */
 #include "train/final_test.h"
+#include "checkpoint/checkpoint_read.h"
 
 #include <stdio.h>
 #include <unistd.h>

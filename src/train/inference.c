@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_read.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/log.h"

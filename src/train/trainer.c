@@ -1,6 +1,7 @@
 /* Sets a training run up: data, model, memory, run folder, and what it goes on from. Everything
  * that can be wrong is found here, before anything starts. */
 #include "train/trainer.h"
+#include "checkpoint/checkpoint_read.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/checkpoint_read.h"
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"

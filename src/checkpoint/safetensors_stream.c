@@ -1,8 +1,8 @@
-/* Reads weights from safetensors for a model: decides for each of the model's tensors where it
- * comes from, and lists all that cannot be before anything is read; then gives them block by block.
- */
+#include "checkpoint/safetensors_stream.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,21 +11,21 @@
 #include <unistd.h>
 
 #include "checkpoint/position_resize.h"
-#include "checkpoint/safetensors_stream.h"
-#include "checkpoint/vectors.h"
+#include "checkpoint/state.h"
 #include "core/durable.h"
 #include "core/log.h"
 #include "core/text.h"
 
-/* ---- the plan ---- */
+/* ---- sources of the tensors ---- */
 
+/* The square root of n, or -1 if it is no integer. */
 static int64_t exact_root(int64_t n)
 {
     int64_t root = n < 0 ? -1 : (int64_t)llround(sqrt((double)n));
     return root * root == n ? root : -1;
 }
 
-static bool model_has(const struct weights_input *input, const char *name)
+static bool model_has(const struct safetensors_input *input, const char *name)
 {
     for (int s = 0; s < input->source_count; s++)
         if (strcmp(input->source[s].tensor->name, name) == 0)
@@ -33,8 +33,8 @@ static bool model_has(const struct weights_input *input, const char *name)
     return false;
 }
 
-/* Rows of position embeddings that belong to no patch. */
-static int64_t prefix_tokens(const struct weights_input *input)
+/* Number of rows of the position embeddings before those of the patches. */
+static int64_t prefix_tokens(const struct safetensors_input *input)
 {
     return model_has(input, "cls_token") ? 1 : 0;
 }
@@ -50,9 +50,10 @@ static bool same_shape(const struct unit_tensor *tensor, const struct safetensor
     return true;
 }
 
-/* The classifier's last layer, with another number of classes: the model's last tensor, and what
- * has the same name up to the last dot. */
-static bool is_other_head(const struct weights_input *input, const struct weights_source *source)
+/* True for the classifier with another number of classes. The classifier is the model's last tensor
+ * and those with the same name up to the last dot. */
+static bool is_other_head(const struct safetensors_input *input,
+                          const struct safetensors_source *source)
 {
     const char *last = input->source[input->source_count - 1].tensor->name;
     const char *dot = strrchr(last, '.');
@@ -62,7 +63,9 @@ static bool is_other_head(const struct weights_input *input, const struct weight
            same_shape(source->tensor, source->entry, 1);
 }
 
-static bool is_other_grid(const struct weights_input *input, const struct weights_source *source)
+/* True for position embeddings of another square grid. */
+static bool is_other_grid(const struct safetensors_input *input,
+                          const struct safetensors_source *source)
 {
     const struct unit_tensor *tensor = source->tensor;
     const struct safetensors_entry *entry = source->entry;
@@ -82,10 +85,10 @@ static void shape_text(const int64_t *shape, int dimensions, char *text, size_t 
         snprintf(text + used, size - used, "]");
 }
 
-/* A list in one line, which a person can read: the first few, the others are counted. */
+/* A list for a message: the first LIST_MOST items and the number of others. */
 enum { LIST_MOST = 6 };
 struct list {
-    char text[ERROR_TEXT_SIZE - 512];
+    char text[ERROR_TEXT_SIZE - 512], rest[64];
     int count, left_out;
 };
 
@@ -106,15 +109,16 @@ __attribute__((format(printf, 2, 3))) static void list_add(struct list *list, co
     snprintf(list->text + used, sizeof list->text - used, "%s%s", used > 0 ? ", " : "", item);
 }
 
-static void list_end(struct list *list, char *rest, size_t size)
+/* The end of the list's text: " and N more", or empty. */
+static const char *list_rest(struct list *list)
 {
-    rest[0] = '\0';
     if (list->left_out > 0)
-        snprintf(rest, size, " and %d more", list->left_out);
+        snprintf(list->rest, sizeof list->rest, " and %d more", list->left_out);
+    return list->rest;
 }
 
-/* Decides for one tensor; what cannot be is added to `bad`. */
-static void choose_source(const struct weights_input *input, struct weights_source *source,
+/* Choose the source of a tensor, or add the reason why there is none to `bad`. */
+static void choose_source(const struct safetensors_input *input, struct safetensors_source *source,
                           struct list *bad)
 {
     const struct unit_tensor *tensor = source->tensor;
@@ -133,7 +137,7 @@ static void choose_source(const struct weights_input *input, struct weights_sour
     else if (same_shape(tensor, entry, 0))
         source->kind = SOURCE_COPY;
     else if (is_other_head(input, source))
-        log_info("%s: %s is %s there and %s here: it keeps its random start", input->path,
+        log_info("%s: %s is %s there and %s here: it keeps its random initialisation", input->path,
                  tensor->name, there, here);
     else if (is_other_grid(input, source)) {
         source->kind = SOURCE_RESIZE;
@@ -143,37 +147,28 @@ static void choose_source(const struct weights_input *input, struct weights_sour
         list_add(bad, "%s is %s instead of %s", tensor->name, there, here);
 }
 
-static void name_extra(const struct weights_input *input)
+static bool choose_sources(struct safetensors_input *input, struct error *error)
 {
-    struct list extra = {.left_out = 0};
-    char rest[64];
-    for (int64_t n = 0; n < input->header.count; n++)
-        if (!model_has(input, input->header.entry[n].name) &&
-            !text_ends_with(input->header.entry[n].name,
-                            ".num_batches_tracked")) /* torch's norms */
-            list_add(&extra, "%.64s", input->header.entry[n].name);
-    list_end(&extra, rest, sizeof rest);
-    if (extra.text[0] != '\0')
-        log_warn("%s: ignored, as this model has no such tensors: %s%s", input->path, extra.text,
-                 rest);
-}
-
-static bool choose_sources(struct weights_input *input, struct error *error)
-{
-    struct list bad = {.left_out = 0};
-    char rest[64];
+    struct list bad = {.left_out = 0}, extra = {.left_out = 0};
     for (int s = 0; s < input->source_count; s++)
         choose_source(input, &input->source[s], &bad);
-    list_end(&bad, rest, sizeof rest);
     if (bad.text[0] != '\0')
         return error_set(error, ERROR_CHECKPOINT,
                          "%s does not fit this model: %s%s; set model.name and its shape to fit",
-                         input->path, bad.text, rest);
-    name_extra(input);
+                         input->path, bad.text, list_rest(&bad));
+    for (int64_t n = 0; n < input->header.count; n++) {
+        const char *name = input->header.entry[n].name;
+        /* torch's batch norms have a counter that is not needed. */
+        if (!model_has(input, name) && !text_ends_with(name, ".num_batches_tracked"))
+            list_add(&extra, "%.64s", name);
+    }
+    if (extra.text[0] != '\0')
+        log_warn("%s: ignored, as this model has no such tensors: %s%s", input->path, extra.text,
+                 list_rest(&extra));
     return true;
 }
 
-/* ---- the numbers ---- */
+/* ---- conversion to fp32 ---- */
 
 static float from_half(uint16_t half)
 {
@@ -217,8 +212,8 @@ static void to_floats(enum safetensors_type type, const unsigned char *raw, int6
     }
 }
 
-/* Elements [begin, begin + count) of an entry; at most a block. */
-static void read_entry(const struct weights_input *input, const struct safetensors_entry *entry,
+/* Read elements [begin, begin + count) of an entry; count is at most STATE_BLOCK. */
+static void read_entry(const struct safetensors_input *input, const struct safetensors_entry *entry,
                        int64_t begin, int64_t count, float *to, struct error *error)
 {
     enum safetensors_type type = SAFETENSORS_F32;
@@ -229,58 +224,55 @@ static void read_entry(const struct weights_input *input, const struct safetenso
         to_floats(type, input->raw, count, to);
 }
 
-static int64_t block_length(int64_t total, int64_t done)
-{
-    return total - done < VECTOR_BLOCK ? total - done : VECTOR_BLOCK;
-}
-
-/* The whole tensor, resized; to be freed. */
-static float *read_resized(const struct weights_input *input, const struct weights_source *source,
-                           struct error *error)
+/* Read and resize position embeddings; the caller frees the result. */
+static float *read_resized(const struct safetensors_input *input,
+                           const struct safetensors_source *source, struct error *error)
 {
     const struct safetensors_entry *entry = source->entry;
     int64_t prefix = prefix_tokens(input), width = entry->shape[2];
     float *from = calloc((size_t)entry->count, sizeof *from);
     float *to = calloc((size_t)source->tensor->count, sizeof *to);
     ENSURE(from != NULL && to != NULL, "no memory for position embeddings");
-    for (int64_t done = 0; done < entry->count; done += VECTOR_BLOCK)
-        read_entry(input, entry, done, block_length(entry->count, done), from + done, error);
+    for (int64_t done = 0; done < entry->count; done += STATE_BLOCK) {
+        int64_t left = entry->count - done, count = left < STATE_BLOCK ? left : STATE_BLOCK;
+        read_entry(input, entry, done, count, from + done, error);
+    }
     position_resize(from, exact_root(entry->shape[1] - prefix), to,
                     exact_root(source->tensor->shape[1] - prefix), prefix, width);
     free(from);
     return to;
 }
 
-void weights_input_list(struct weights_input *input, const char *path, const struct unit *units,
-                        int unit_count)
+void safetensors_input_list(struct safetensors_input *input, const char *path,
+                            const struct unit *units, int unit_count)
 {
-    *input = (struct weights_input){
+    *input = (struct safetensors_input){
         .path = path, .units = units, .unit_count = unit_count, .descriptor = -1};
     for (int u = 0; u < unit_count; u++)
         input->source_count += units[u].tensor_count;
     input->source = calloc((size_t)input->source_count, sizeof *input->source);
     ENSURE(input->source != NULL, "no memory for a list of tensors");
-    struct weights_source *source = input->source;
+    struct safetensors_source *source = input->source;
     for (int u = 0; u < unit_count; u++)
         for (int t = 0; t < units[u].tensor_count; t++)
-            *source++ = (struct weights_source){.u = u, .tensor = &units[u].tensors[t]};
+            *source++ = (struct safetensors_source){.u = u, .tensor = &units[u].tensors[t]};
 }
 
-bool weights_input_open(struct weights_input *input, struct error *error)
+bool safetensors_input_open(struct safetensors_input *input, struct error *error)
 {
-    /* not waiting for who writes to a pipe */
+    /* O_NONBLOCK: opening a FIFO must not block. */
     input->descriptor = open(input->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (input->descriptor < 0)
         return error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", input->path,
                          strerror(errno));
-    input->raw = malloc(VECTOR_BLOCK * sizeof(double));
+    input->raw = malloc(STATE_BLOCK * sizeof(double));
     ENSURE(input->raw != NULL, "no memory to read weights");
     return safetensors_header_read(input->descriptor, input->path, &input->header, error) &&
            choose_sources(input, error);
 }
 
-void weights_input_read(struct weights_input *input, struct weights_source *source, int64_t begin,
-                        int64_t count, float *to, struct error *error)
+void safetensors_input_read(struct safetensors_input *input, struct safetensors_source *source,
+                            int64_t begin, int64_t count, float *to, struct error *error)
 {
     if (source->kind == SOURCE_RESIZE && source->resized == NULL)
         source->resized = read_resized(input, source, error);
@@ -290,7 +282,7 @@ void weights_input_read(struct weights_input *input, struct weights_source *sour
         read_entry(input, source->entry, begin, count, to, error);
 }
 
-void weights_input_close(struct weights_input *input)
+void safetensors_input_close(struct safetensors_input *input)
 {
     for (int s = 0; s < input->source_count; s++)
         free(input->source[s].resized);
@@ -299,4 +291,105 @@ void weights_input_close(struct weights_input *input)
         close(input->descriptor);
     free(input->source);
     free(input->raw);
+}
+
+/* ---- writing ---- */
+
+static json_t *describe_tensor(const struct unit_tensor *tensor, int64_t begin)
+{
+    json_t *shape = json_array();
+    for (int d = 0; d < tensor->dimensions; d++) {
+        int failed = json_array_append_new(shape, json_integer(tensor->shape[d]));
+        ENSURE(failed == 0, "no memory for the header of weights");
+    }
+    int64_t end = begin + tensor->count * (int64_t)sizeof(float);
+    return json_pack("{s:s, s:o, s:[I,I]}", "dtype", "F32", "shape", shape, "data_offsets",
+                     (json_int_t)begin, (json_int_t)end);
+}
+
+/* Return the header's text, which the caller frees, and the size of all tensors in bytes. NULL if
+ * two tensors have the same name. */
+static char *make_header(const struct unit *units, int unit_count, int64_t *data_bytes)
+{
+    json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
+    int64_t begin = 0;
+    size_t tensors = 0;
+    for (int u = 0; u < unit_count; u++)
+        for (int t = 0; t < units[u].tensor_count; t++) {
+            const struct unit_tensor *tensor = &units[u].tensors[t];
+            int failed = json_object_set_new(header, tensor->name, describe_tensor(tensor, begin));
+            ENSURE(failed == 0, "no memory for the header of weights");
+            begin += tensor->count * (int64_t)sizeof(float);
+            tensors++;
+        }
+    bool different = json_object_size(header) == tensors + 1;
+    char *text = json_dumps(header, JSON_COMPACT);
+    ENSURE(text != NULL, "no memory for the header of weights");
+    json_decref(header);
+    *data_bytes = begin;
+    if (different)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* Write the length of the header and the header, padded with blanks to a multiple of 8 bytes. */
+static bool write_header(struct safetensors_output *output, const char *text, size_t length,
+                         struct error *error)
+{
+    char *bytes = malloc(8 + length);
+    ENSURE(bytes != NULL, "no memory for the header of %s", output->path);
+    for (int byte = 0; byte < 8; byte++)
+        bytes[byte] = (char)(length >> (8 * byte) & 0xff);
+    memset(bytes + 8, ' ', length);
+    memcpy(bytes + 8, text, strlen(text));
+    bool good = durable_write(output->descriptor, output->part, bytes, 8 + length, 0, error);
+    free(bytes);
+    return good;
+}
+
+bool safetensors_output_open(struct safetensors_output *output, const char *path,
+                             const struct unit *units, int unit_count, struct error *error)
+{
+    int64_t data_bytes;
+    output->descriptor = -1;
+    if (snprintf(output->part, sizeof output->part, "%s.part", path) >= (int)sizeof output->part)
+        return error_set(error, ERROR_FILE, "the name %s is too long", path);
+    snprintf(output->path, sizeof output->path, "%s", path);
+    char *text = make_header(units, unit_count, &data_bytes);
+    if (text == NULL)
+        return error_set(error, ERROR_CHECKPOINT,
+                         "%s cannot be written: two tensors of the model have the same name", path);
+    size_t length = (strlen(text) + 7) / 8 * 8;
+    output->offset = 8 + (int64_t)length;
+    output->descriptor = durable_create(output->part, error);
+    bool good =
+        output->descriptor >= 0 &&
+        durable_reserve(output->descriptor, output->part, output->offset + data_bytes, error) &&
+        write_header(output, text, length, error);
+    free(text);
+    if (!good)
+        safetensors_output_close(output, error);
+    return good;
+}
+
+void safetensors_output_append(struct safetensors_output *output, const float *block, int64_t count,
+                               struct error *error)
+{
+    size_t bytes = (size_t)count * sizeof(float);
+    if (error->kind == ERROR_NONE)
+        durable_write(output->descriptor, output->part, block, bytes, output->offset, error);
+    output->offset += (int64_t)bytes;
+}
+
+bool safetensors_output_close(struct safetensors_output *output, struct error *error)
+{
+    if (output->descriptor < 0)
+        return false;
+    bool good = error->kind == ERROR_NONE && durable_sync(output->descriptor, output->part, error);
+    good = durable_close(output->descriptor, output->part, error) && good &&
+           durable_rename(output->part, output->path, error);
+    if (!good)
+        unlink(output->part);
+    return good;
 }

@@ -1,0 +1,207 @@
+/* Rank 0 creates the frame of NAME.part; then each rank writes its pieces of each vector at their
+ * offsets in the file. Ranks that hold the same shard divide it. If the folder is private to rank
+ * 0's node, the pieces are sent there. After each stage all ranks agree on errors, so that no rank
+ * waits for one that failed. */
+#include "checkpoint/checkpoint_part.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "config/run_options.h"
+#include "core/clock.h"
+#include "core/durable.h"
+
+/* Append pieces for elements [begin, end) of unit u, owned by a rank. Only count them while
+ * contents->pieces is NULL. */
+static void range_divide(struct checkpoint_part *part, int64_t u, int64_t begin, int64_t end,
+                         int owner)
+{
+    struct checkpoint_contents *contents = &part->contents;
+    for (int64_t next = begin; next < end; next += STATE_BLOCK) {
+        int64_t left = end - next;
+        if (contents->pieces != NULL) {
+            struct checkpoint_piece *piece = &contents->pieces[contents->piece_count];
+            piece->begin = next;
+            piece->count = left < STATE_BLOCK ? left : STATE_BLOCK;
+            part->owner[contents->piece_count] = owner;
+        }
+        contents->layout[u].piece_count++;
+        contents->piece_count++;
+    }
+}
+
+static void unit_divide(struct checkpoint_part *part, int64_t u, const int *rank)
+{
+    struct checkpoint_contents *contents = &part->contents;
+    struct checkpoint_layout *layout = &contents->layout[u];
+    snprintf(layout->name, sizeof layout->name, "%s", contents->units[u].name);
+    layout->count = contents->units[u].count;
+    layout->first_piece = contents->piece_count;
+    layout->piece_count = 0;
+    for (int64_t shard = 0; shard < contents->shard; shard++)
+        for (int64_t replica = 0; replica < contents->replica; replica++) {
+            int64_t begin, end;
+            checkpoint_range(contents, u, shard, replica, &begin, &end);
+            range_divide(part, u, begin, end, rank[shard * contents->replica + replica]);
+        }
+}
+
+static void units_divide(struct checkpoint_part *part, const int *rank)
+{
+    part->contents.piece_count = 0;
+    for (int64_t u = 0; u < part->contents.unit_count; u++)
+        unit_divide(part, u, rank);
+}
+
+/* The matrix product algorithms of rank 0's device; NULL on other ranks or if there are none. */
+static char *algorithms_export(const struct flat_model *flat)
+{
+    const struct device_backend *backend = flat->device->backend;
+    if (backend->choices_export == NULL || flat->mesh->world->rank != 0)
+        return NULL;
+    char *text = backend->choices_export(flat->device);
+    if (text[0] != '\0')
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* Collective. Fill in the contents; the same on all ranks except the algorithms. */
+static void contents_plan(struct checkpoint_part *part, const char *model_name,
+                          const struct training_state *state, const char *deck_text)
+{
+    const struct flat_model *flat = part->flat;
+    struct checkpoint_contents *contents = &part->contents;
+    size_t units = (size_t)flat->count;
+    snprintf(contents->model, sizeof contents->model, "%s", model_name);
+    snprintf(contents->compute, sizeof contents->compute, "%s", type_name(flat->type));
+    snprintf(contents->program, sizeof contents->program, "%s", PACKAGE_STRING);
+    clock_stamp(contents->date, sizeof contents->date);
+    contents->state = *state;
+    contents->finished = state->finished;
+    contents->moments = flat->moments;
+    contents->averaged = flat->averaged;
+    contents->replica = flat->mesh->replica->size;
+    contents->shard = flat->mesh->shard->size;
+    contents->deck = strdup(deck_text);
+    contents->algorithms = algorithms_export(flat);
+    contents->units = calloc(units, sizeof *contents->units);
+    contents->units_borrowed = true;
+    contents->layout = calloc(units, sizeof *contents->layout);
+    ENSURE(contents->deck != NULL && contents->units != NULL && contents->layout != NULL,
+           "no memory for a checkpoint's plan");
+    contents->unit_count = flat->count;
+    for (size_t u = 0; u < units; u++)
+        contents->units[u] = *flat->buffers[u].unit;
+    int *rank = state_ranks(flat->mesh);
+    units_divide(part, rank);
+    contents->pieces = calloc((size_t)contents->piece_count, sizeof *contents->pieces);
+    part->owner = calloc((size_t)contents->piece_count, sizeof *part->owner);
+    ENSURE(contents->pieces != NULL && part->owner != NULL, "no memory for a checkpoint's plan");
+    units_divide(part, rank);
+    free(rank);
+}
+
+/* Open the file and check that it is the one that rank 0 created. */
+static bool open_part(struct checkpoint_part *part, struct error *error)
+{
+    struct stat file;
+    part->descriptor = durable_open(part->path, error);
+    if (part->descriptor < 0)
+        return false;
+    if (fstat(part->descriptor, &file) != 0)
+        return durable_failed(error, "examine", part->path, errno);
+    if (file.st_size != part->contents.bytes)
+        return error_set(error, ERROR_FILE,
+                         "%s is not the file that rank 0 created: the folder is not shared by all "
+                         "nodes; set checkpoint.writers=node0",
+                         part->path);
+    return true;
+}
+
+/* Collective. Create the frame and open the file on the ranks that write. */
+static bool make_frame(struct checkpoint_part *part, struct error *error)
+{
+    struct checkpoint_contents *contents = &part->contents;
+    struct comm *world = part->world;
+    if (world->rank == 0)
+        checkpoint_file_create(part->path, contents, error);
+    if (!comm_agree(world, error))
+        return false;
+    comm_broadcast(world, contents->layout,
+                   contents->unit_count * (int64_t)sizeof *contents->layout, COMM_BYTE, 0);
+    comm_broadcast(world, &contents->bytes, 1, COMM_INT64, 0);
+    if (part->by_all || world->rank == 0)
+        open_part(part, error);
+    return comm_agree(world, error);
+}
+
+bool checkpoint_part_begin(struct checkpoint_part *part, const struct checkpoint_target *target,
+                           const char *name, const struct flat_model *flat, const char *model_name,
+                           const struct training_state *state, const char *deck_text,
+                           struct error *error)
+{
+    *part = (struct checkpoint_part){.flat = flat,
+                                     .world = flat->mesh->world,
+                                     .by_all = target->writers != WRITERS_NODE0,
+                                     .descriptor = -1};
+    if (part->by_all || part->world->rank == 0) {
+        int length = snprintf(part->path, sizeof part->path, "%s/%s.part", target->directory, name);
+        snprintf(part->final_path, sizeof part->final_path, "%s/%s", target->directory, name);
+        if (length >= (int)sizeof part->path)
+            error_set(error, ERROR_FILE, "the name %s/%s is too long", target->directory, name);
+    }
+    contents_plan(part, model_name, state, deck_text);
+    return comm_agree(part->world, error) && make_frame(part, error);
+}
+
+void checkpoint_part_gather_sums(struct checkpoint_part *part)
+{
+    const struct checkpoint_contents *contents = &part->contents;
+    int64_t sums = contents->piece_count * STATE_KINDS;
+    int64_t *sum = calloc((size_t)sums, sizeof *sum);
+    ENSURE(sum != NULL, "no memory for a checkpoint's sums");
+    for (int64_t n = 0; n < sums; n++)
+        sum[n] = contents->pieces[n / STATE_KINDS].crc[n % STATE_KINDS];
+    comm_all_reduce(part->world, sum, sums, COMM_INT64, COMM_SUM);
+    for (int64_t n = 0; n < sums; n++)
+        contents->pieces[n / STATE_KINDS].crc[n % STATE_KINDS] = (uint32_t)sum[n];
+    free(sum);
+}
+
+bool checkpoint_part_put_tables(const struct checkpoint_part *part, struct error *error)
+{
+    const struct checkpoint_contents *contents = &part->contents;
+    for (int64_t u = 0; u < contents->unit_count; u++) {
+        const struct checkpoint_layout *layout = &contents->layout[u];
+        if (!durable_write(part->descriptor, part->path, contents->pieces + layout->first_piece,
+                           (size_t)layout->piece_count * sizeof *contents->pieces,
+                           layout->table_offset, error))
+            return false;
+    }
+    return true;
+}
+
+bool checkpoint_part_close(struct checkpoint_part *part, struct error *error)
+{
+    if (part->descriptor < 0)
+        return true;
+    bool good = durable_close(part->descriptor, part->path, error);
+    part->descriptor = -1;
+    return good;
+}
+
+void checkpoint_part_end(struct checkpoint_part *part, bool good)
+{
+    if (part->descriptor >= 0)
+        close(part->descriptor);
+    if (!good && part->world->rank == 0)
+        unlink(part->path);
+    checkpoint_contents_free(&part->contents);
+    free(part->owner);
+}

@@ -1,0 +1,39 @@
+/* One checkpoint file while it is written: NAME.part, which is renamed when it is complete. */
+#ifndef VITTRAIN_CHECKPOINT_CHECKPOINT_PART_H
+#define VITTRAIN_CHECKPOINT_CHECKPOINT_PART_H
+
+#include <limits.h>
+
+#include "checkpoint/checkpoint_file.h"
+#include "comm/comm.h"
+
+struct checkpoint_part {
+    const struct flat_model *flat;
+    struct comm *world;
+    bool by_all; /* each rank writes; else rank 0 writes for all */
+    char path[PATH_MAX], final_path[PATH_MAX];
+    struct checkpoint_contents contents;
+    int *owner;     /* [piece_count]: the rank that holds the piece and computes its checksum */
+    int descriptor; /* of the part; -1: not open on this rank */
+};
+
+/* Collective. Plan the file, create its frame (rank 0, HDF5) and open it on the ranks that write.
+ * Always call checkpoint_part_end, also on failure. */
+bool checkpoint_part_begin(struct checkpoint_part *part, const struct checkpoint_target *target,
+                           const char *name, const struct flat_model *flat, const char *model_name,
+                           const struct training_state *state, const char *deck_text,
+                           struct error *error);
+
+/* Collective. Combine the checksums that the ranks computed, on all ranks. */
+void checkpoint_part_gather_sums(struct checkpoint_part *part);
+
+/* Rank 0, not collective. Write the tables of pieces. */
+bool checkpoint_part_put_tables(const struct checkpoint_part *part, struct error *error);
+
+/* Not collective. Close the file if it is open. */
+bool checkpoint_part_close(struct checkpoint_part *part, struct error *error);
+
+/* Not collective. Free everything; if not `good`, rank 0 removes the file. */
+void checkpoint_part_end(struct checkpoint_part *part, bool good);
+
+#endif

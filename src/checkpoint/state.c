@@ -1,0 +1,127 @@
+#include "checkpoint/state.h"
+
+#include <stdlib.h>
+
+#include "core/error.h"
+
+const char *const state_name[STATE_KINDS] = {"master", "moment1", "moment2", "average"};
+
+float *state_memory(const struct flat_buffer *buffer, enum state_kind kind)
+{
+    switch (kind) {
+    case STATE_PARAMETER:
+        return buffer->master;
+    case STATE_MOMENT1:
+        return buffer->moment1;
+    case STATE_MOMENT2:
+        return buffer->moment2;
+    default:
+        return buffer->average;
+    }
+}
+
+int *state_ranks(const struct mesh *mesh)
+{
+    struct comm *world = mesh->world;
+    int64_t *position = calloc((size_t)world->size, sizeof *position);
+    int *ranks = calloc((size_t)world->size, sizeof *ranks);
+    ENSURE(position != NULL && ranks != NULL, "no memory for a list of ranks");
+    position[world->rank] = mesh->shard->rank * (int64_t)mesh->replica->size + mesh->replica->rank;
+    comm_all_gather(world, position, 1, COMM_INT64);
+    for (int rank = 0; rank < world->size; rank++) {
+        ENSURE(position[rank] >= 0 && position[rank] < world->size,
+               "the mesh does not fill the world");
+        ranks[position[rank]] = rank;
+    }
+    free(position);
+    return ranks;
+}
+
+/* Intersect [begin, begin + count) with the shard that begins at shard_begin. Return its first
+ * element; *length may be 0. */
+static int64_t overlap(const struct flat_buffer *buffer, int64_t shard_begin, int64_t begin,
+                       int64_t count, int64_t *length)
+{
+    int64_t end = begin + count, shard_end = shard_begin + buffer->shard_count;
+    int64_t first = begin > shard_begin ? begin : shard_begin;
+    int64_t last = end < shard_end ? end : shard_end;
+    *length = last > first ? last - first : 0;
+    return first;
+}
+
+void state_store(const struct flat_model *flat, int u, enum state_kind kind, int64_t begin,
+                 int64_t count, const float *block)
+{
+    const struct flat_buffer *buffer = &flat->buffers[u];
+    int64_t length, first = overlap(buffer, buffer->shard_begin, begin, count, &length);
+    if (length == 0)
+        return;
+    flat->device->backend->copy(flat->stream,
+                                state_memory(buffer, kind) + (first - buffer->shard_begin),
+                                block + (first - begin), (size_t)length * sizeof(float));
+    flat->device->backend->stream_synchronize(flat->stream);
+}
+
+void state_copy_start(const struct flat_model *flat, int u, enum state_kind kind, int64_t begin,
+                      int64_t count, float *block)
+{
+    const struct flat_buffer *buffer = &flat->buffers[u];
+    const float *memory = state_memory(buffer, kind);
+    int64_t first = begin - buffer->shard_begin;
+    ENSURE(memory != NULL && first >= 0 && first + count <= buffer->shard_count,
+           "unit %s: this rank has no %s [%lld]", buffer->unit->name, state_name[kind],
+           (long long)begin);
+    if (count > 0)
+        flat->device->backend->copy(flat->stream, block, memory + first,
+                                    (size_t)count * sizeof(float));
+}
+
+void state_copy(const struct flat_model *flat, int u, enum state_kind kind, int64_t begin,
+                int64_t count, float *block)
+{
+    state_copy_start(flat, u, kind, begin, count, block);
+    flat->device->backend->stream_synchronize(flat->stream);
+}
+
+void state_clear_padding(const struct flat_model *flat, int u, enum state_kind kind)
+{
+    const struct flat_buffer *buffer = &flat->buffers[u];
+    int64_t used = buffer->unit->count - buffer->shard_begin;
+    used = used < 0 ? 0 : used;
+    if (used < buffer->shard_count)
+        flat->device->backend->zero(flat->stream, state_memory(buffer, kind) + used,
+                                    (size_t)(buffer->shard_count - used) * sizeof(float));
+}
+
+void state_reset_ema(const struct flat_model *flat)
+{
+    for (int u = 0; flat->averaged && u < flat->count; u++) {
+        const struct flat_buffer *buffer = &flat->buffers[u];
+        flat->device->backend->copy(flat->stream, buffer->average, buffer->master,
+                                    (size_t)buffer->shard_count * sizeof(float));
+    }
+    flat->device->backend->stream_synchronize(flat->stream);
+}
+
+void state_gather(const struct flat_model *flat, const int *ranks, int u, int64_t begin,
+                  int64_t count, float *block)
+{
+    const struct flat_buffer *buffer = &flat->buffers[u];
+    struct comm *world = flat->mesh->world;
+    int replicas = flat->mesh->replica->size;
+    for (int shard = 0; shard < flat->mesh->shard->size; shard++) {
+        int64_t length, first;
+        int owner = ranks[shard * replicas];
+        first = overlap(buffer, shard * buffer->shard_count, begin, count, &length);
+        if (length == 0)
+            continue;
+        float *part = block + (first - begin);
+        size_t bytes = (size_t)length * sizeof(float);
+        if (owner == world->rank)
+            state_copy(flat, u, STATE_PARAMETER, first, length, part);
+        if (owner == world->rank && owner != 0)
+            comm_send(world, part, bytes, 0);
+        else if (world->rank == 0 && owner != 0)
+            comm_receive(world, part, bytes, owner);
+    }
+}
