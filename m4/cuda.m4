@@ -1,5 +1,5 @@
-# VITTRAIN_EMULATION: a C++ compiler for the tests of the GPU's sources on the host. GNU's: the checks go by
-# the calls that its -fsanitize=thread makes, and clang makes others.
+# VITTRAIN_EMULATION: a C++ compiler for the emulated GPU of the tests. It must be GNU's, because the emulation
+# implements the callbacks of its -fsanitize=thread; clang's differ.
 # VITTRAIN_CUDA: --with-cuda=auto|yes|no|PREFIX and --with-cuda-arch=LIST: the module for GPUs.
 
 AC_DEFUN([VITTRAIN_EMULATION], [
@@ -19,7 +19,7 @@ AC_DEFUN([VITTRAIN_EMULATION], [
   AM_CONDITIONAL([EMULATION_CHECKS], [test -z "$SANITIZER_CFLAGS"])
 ])
 
-# VITTRAIN_CUDA_LIBRARY(HEADER, LIBRARY, PACKAGE): in the toolkit's or the system's folders.
+# VITTRAIN_CUDA_LIBRARY(HEADER, LIBRARY, PACKAGE): a library in the folders of the toolkit or the system.
 AC_DEFUN([VITTRAIN_CUDA_LIBRARY], [
   AS_IF([test "$vittrain_cuda" = yes], [
     AC_MSG_CHECKING([for $2])
@@ -39,7 +39,7 @@ EOF
   ])
 ])
 
-# Code for each of these that the compiler knows, and PTX of the newest for those to come.
+# Machine code for each of these architectures that nvcc supports, and PTX of the newest one for later GPUs.
 AC_DEFUN([VITTRAIN_CUDA_ARCHITECTURES], [
   AC_ARG_WITH([cuda-arch],
     [AS_HELP_STRING([--with-cuda-arch=LIST], [compute capabilities to build for, with commas

@@ -1,5 +1,5 @@
-# VITTRAIN_MPI: MPI 3.1 or later, and its mpirun for the tests. The flags are asked of the wrapper
-# mpicc, so that any compiler can be used. Sets MPI_CFLAGS, MPI_LIBS, MPIRUN, MPIRUN_FLAGS.
+# VITTRAIN_MPI: MPI 3.1 or later, and mpirun for the tests. The wrapper mpicc is asked for the flags, so any
+# compiler can be used. Sets MPI_CFLAGS, MPI_LIBS, MPIRUN, MPIRUN_FLAGS.
 
 AC_DEFUN([VITTRAIN_MPI], [
   AC_ARG_WITH([mpi], [AS_HELP_STRING([--with-mpi=PREFIX], [MPI is below PREFIX (default: mpicc in PATH)])],

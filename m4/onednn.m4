@@ -1,5 +1,5 @@
 # VITTRAIN_ONEDNN: oneDNN 2.6 or later (2.x and 3.x). Sets ONEDNN_CFLAGS, ONEDNN_LIBS.
-# And VITTRAIN_RANDOM123, which is headers only.
+# VITTRAIN_RANDOM123: Random123, which consists of headers only.
 
 AC_DEFUN([VITTRAIN_ONEDNN], [
   AC_ARG_WITH([onednn],

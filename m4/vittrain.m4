@@ -1,8 +1,8 @@
-# What configure needs besides the libraries with a file of their own: the compiler's properties,
-# libraries known to pkg-config, the list of what is missing, the summary.
+# Macros of configure for compiler properties, libraries with pkg-config modules, missing libraries, and the summary.
+# Other libraries have a file of their own.
 
-# VITTRAIN_MISSING(WHAT, PACKAGE): notes that WHAT is missing; configure goes on, so that one run
-# names everything.
+# VITTRAIN_MISSING(NAME, PACKAGE): record that NAME is missing. configure continues, so that one run lists all
+# missing libraries.
 AC_DEFUN([VITTRAIN_MISSING], [
   AC_MSG_WARN([$1: missing, too old or unusable (Debian, Ubuntu: $2)])
   vittrain_missing="$vittrain_missing
@@ -20,8 +20,8 @@ config.log has the details.])
   ])
 ])
 
-# VITTRAIN_SPLIT_FLAGS(VARIABLE, COMMAND LINE): of a wrapper's command line, the compiler first, what
-# the preprocessor needs becomes VARIABLE_CFLAGS and the rest VARIABLE_LIBS.
+# VITTRAIN_SPLIT_FLAGS(VARIABLE, COMMAND LINE): split a wrapper's command line. The first word, the compiler, is
+# dropped; preprocessor flags become VARIABLE_CFLAGS, all others VARIABLE_LIBS.
 AC_DEFUN([VITTRAIN_SPLIT_FLAGS], [
   $1_CFLAGS=; $1_LIBS=; vittrain_first=yes
   for vittrain_flag in $2; do
@@ -32,8 +32,8 @@ AC_DEFUN([VITTRAIN_SPLIT_FLAGS], [
   done
 ])
 
-# VITTRAIN_LIBRARY(VARIABLE, PKG-CONFIG MODULE, LEAST VERSION, PACKAGE, HEADER, FUNCTION, LIBRARY):
-# by pkg-config, or by header and function where there is no module file. The module's version rules.
+# VITTRAIN_LIBRARY(VARIABLE, PKG-CONFIG MODULE, MINIMUM VERSION, PACKAGE, HEADER, FUNCTION, LIBRARY): find a library
+# with pkg-config, or by header and function if it has no module. An installed module's version decides.
 AC_DEFUN([VITTRAIN_LIBRARY], [
   vittrain_found=no
   AS_IF([test -n "$PKG_CONFIG"], [
@@ -71,7 +71,7 @@ AC_DEFUN([VITTRAIN_OPENMP], [
   ])
 ])
 
-# The vectorised loops are compiled several times, and the program picks at run time.
+# The vectorised loops are compiled once per instruction set; the program selects one at run time.
 AC_DEFUN([VITTRAIN_KERNELS], [
   vittrain_kernels=baseline
   AS_CASE([$host_cpu], [x86_64|amd64], [
@@ -86,7 +86,7 @@ AC_DEFUN([VITTRAIN_KERNELS], [
   AM_CONDITIONAL([KERNELS_AVX512], [test "$vittrain_kernels_avx512" = yes])
 ])
 
-# VITTRAIN_KERNELS_FLAG(NAME, FLAGS)
+# VITTRAIN_KERNELS_FLAG(NAME, FLAGS): compile the kernels for NAME if the compiler takes FLAGS.
 AC_DEFUN([VITTRAIN_KERNELS_FLAG], [
   AC_MSG_CHECKING([whether $CC takes $2])
   vittrain_save_CFLAGS=$CFLAGS
@@ -119,8 +119,8 @@ AC_DEFUN([VITTRAIN_SANITIZERS], [
   AM_CONDITIONAL([SANITIZERS], [test "$enable_sanitizers" != no])
 ])
 
-# Full RELRO, stack protector and _FORTIFY_SOURCE where compiler and linker have them. Sanitizers replace
-# the two latter.
+# Full RELRO, stack protector and _FORTIFY_SOURCE, if compiler and linker support them. Builds with sanitizers use
+# RELRO only.
 AC_DEFUN([VITTRAIN_HARDENING], [
   AS_IF([test "$enable_sanitizers" = no], [
     VITTRAIN_HARDENING_FLAG([CFLAGS], [-fstack-protector-strong])
