@@ -18,7 +18,8 @@ runlog
 train
 plan
 report
-app launch
+app
+launch
 bench doctor fetch sweep'
 
 # level MODULE: its number, from 1.
