@@ -26,7 +26,7 @@ static bool agree(struct comm *world, const struct options *options,
     if (!comm_agree(world, error) || !app_same_command(world, line, error) ||
         !app_same_options(world, options, error))
         return false;
-    comm_set_heartbeat_timeout(options->mesh.silence);
+    comm_set_heartbeat_timeout(options->mesh.heartbeat_timeout);
     return true;
 }
 

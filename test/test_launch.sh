@@ -42,7 +42,7 @@ fault() {
         wait_for "debug.pause: rank $3 " "$work/fault.log"
         kill "-$2" "$(sed -n "s/.*debug.pause: rank $3 on .*(process \([0-9]*\)).*/\1/p" "$work/fault.log")"
     ) &
-    launch fault --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/fault" $steps debug.pause="$1:2" mesh.silence=4
+    launch fault --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/fault" $steps debug.pause="$1:2" mesh.heartbeat_timeout=4
     bad=$(ended 0 1)
     wait
     grep '^vittrain: launch: restart' "$run_log" | grep -qE "$5" || bad="$bad; not \"$5\""

@@ -52,7 +52,7 @@ ended() {
 }
 
 echo 1..3
-start cut two 4 mesh.silence=3 # a cable that mpirun does not watch
+start cut two 4 mesh.heartbeat_timeout=3 # a cable that mpirun does not watch
 sleep 1.5                      # all have told of a step
 cluster link 2 down
 bad=$(gone 20)

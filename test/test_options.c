@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "config/command_line.h"
+#include "config/option.h"
 #include "config/options.h"
 #include "core/text.h"
 
@@ -222,6 +223,54 @@ static void deck_is_read(void **state)
     assert_int_equal(options.train.epochs, 3);
     assert_string_equal(options.run.dir, "/a/b#c");
     assert_true(options_read_text("", "empty.ini", &options, &error));
+}
+
+static void old_names_are_accepted(void **state)
+{
+    (void)state;
+    static const struct option_alias aliases[] = {
+        {"training", "train"}, {"train.micro_batch", "train.batch"},
+        {"optim.decay", NULL}, {"optim.name=momentum", "optim.name=sgd"},
+        {NULL, NULL},
+    };
+    struct options options;
+    struct error error = {0};
+    const struct option_alias *program = option_aliases;
+    options_default(&options);
+    assert_true(options_set("mesh.silence=7", &options, &error));
+    assert_true(options.mesh.heartbeat_timeout == 7);
+    option_aliases = aliases;
+    assert_true(options_read_text("[training]\nmicro_batch = 8\nepochs = 3\n"
+                                  "[optim]\ndecay = much\nname = Momentum\n",
+                                  "old.ini", &options, &error));
+    assert_int_equal(options.train.batch, 8);
+    assert_int_equal(options.train.epochs, 3);
+    assert_int_equal(options.optim.name, OPTIMIZER_SGD);
+    assert_ptr_equal(option_find("training.micro_batch"), option_find("train.batch"));
+    assert_null(option_find("optim.decay"));
+    assert_false(options_set("training.micro=8", &options, &error));
+    assert_string_equal(error.text, "no option train.micro; `vittrain --help` lists all");
+    option_aliases = program;
+}
+
+static void run_deck_has_no_options_of_other_commands(void **state)
+{
+    (void)state;
+    struct options options = with("find.steps=7");
+    char *run = options_to_run_deck(&options), *all = options_to_text(&options);
+    assert_non_null(strstr(run, "\n[mesh]\n"));
+    assert_non_null(strstr(run, "\n[plan]\nmemory = 0\n"));
+    for (size_t i = 0; i < 7; i++) {
+        static const char *const sections[] = {"fetch",  "predict", "convert", "bench",
+                                               "report", "find",    "sweep"};
+        char heading[32];
+        snprintf(heading, sizeof heading, "\n[%s]\n", sections[i]);
+        assert_null(strstr(run, heading));
+        assert_non_null(strstr(all, heading));
+    }
+    assert_null(strstr(run, "\nranks = "));
+    free(run);
+    free(all);
 }
 
 static void bad_decks_are_refused_with_their_line(void **state)
@@ -449,7 +498,7 @@ static void help_knows_keys_and_sections(void **state)
     options_manual(file);
     fclose(file);
     assert_non_null(strstr(text, "a whole number from 1 to 1000000"));
-    assert_non_null(strstr(text, "optim: the optimizer"));
+    assert_non_null(strstr(text, "optim: optimizer"));
     assert_non_null(strstr(text, ".It Cm predict.output\n"));
     free(text);
 }
@@ -463,6 +512,8 @@ int main(void)
         cmocka_unit_test(bad_values_are_refused),
         cmocka_unit_test(unknown_keys_get_the_nearest),
         cmocka_unit_test(deck_is_read),
+        cmocka_unit_test(old_names_are_accepted),
+        cmocka_unit_test(run_deck_has_no_options_of_other_commands),
         cmocka_unit_test(bad_decks_are_refused_with_their_line),
         cmocka_unit_test(deck_files_are_refused),
         cmocka_unit_test(command_line_is_sorted),

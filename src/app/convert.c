@@ -45,7 +45,7 @@ static void checkpoint_make(const char *weights, const char *checkpoint,
         error->kind == ERROR_NONE ? model_open(&options, NULL, TYPE_FP32, error) : NULL;
     if (model == NULL)
         return;
-    char *deck = options_to_text(&options);
+    char *deck = options_to_run_deck(&options);
     const struct convert_start start = {.model = options.model.name,
                                         .units = model->units,
                                         .unit_count = model->unit_count,

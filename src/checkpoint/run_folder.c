@@ -156,13 +156,8 @@ static bool same_deck(const char *folder, const struct options *options)
     saved.debug.profile = options->debug.profile;
     saved.debug.check_weights = options->debug.check_weights;
     memcpy(saved.debug.pause, options->debug.pause, sizeof saved.debug.pause);
-    saved.fetch = options->fetch;
     saved.plan = options->plan;
-    saved.predict = options->predict;
-    saved.convert = options->convert;
-    saved.bench = options->bench;
-    saved.report = options->report;
-    char *saved_text = options_to_text(&saved), *text = options_to_text(options);
+    char *saved_text = options_to_run_deck(&saved), *text = options_to_run_deck(options);
     bool same = strcmp(saved_text, text) == 0;
     free(saved_text);
     free(text);
@@ -308,7 +303,7 @@ static bool decide_folder(struct run_folder *folder, const struct options *optio
 bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
                           struct error *error)
 {
-    char *text = options_to_text(options);
+    char *text = options_to_run_deck(options);
     bool good = run_folder_write(folder, "deck.ini", text, error);
 
     free(text);

@@ -261,7 +261,7 @@ static const double PRECEDENCE = 3;
 static _Noreturn void job_end(const char *text)
 {
     if (text[0] != '\0')
-        fprintf(stderr, "vittrain: failure: %s; see mesh.silence\n", text);
+        fprintf(stderr, "vittrain: failure: %s; see mesh.heartbeat_timeout\n", text);
     fflush(stderr);
     failure_end();
 }

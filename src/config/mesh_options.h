@@ -28,8 +28,8 @@ struct mesh_options {
     int reduce;    /* enum reduce_choice */
     int transport; /* enum transport_choice */
     bool elastic;
-    double timeout; /* seconds; 0: none */
-    double silence; /* seconds without a heartbeat; 0: no limit */
+    double timeout;           /* of a collective, in seconds; 0: none */
+    double heartbeat_timeout; /* seconds; 0: none */
 };
 
 #endif

@@ -51,10 +51,13 @@ extern const struct option_entry option_table[];
 struct option_alias {
     const char *old, *now;
 };
-extern const struct option_alias option_aliases[];
+extern const struct option_alias *option_aliases;
 
 /* Return the help text of a section: "the optimizer"; aborts on an unknown section. */
 const char *option_section_help(const char *section);
+
+/* True if the option belongs into a run's deck; false if only another command reads it. */
+bool option_is_of_run(const struct option_entry *entry);
 
 /* Return the option of that name or old name; NULL if there is none. */
 const struct option_entry *option_find(const char *name);

@@ -68,27 +68,54 @@ void options_visit(const struct options *options, option_visit *visit, void *use
 {
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
         char value[OPTION_TEXT];
+        if (!option_is_of_run(entry))
+            continue;
         option_write(entry, options, value, sizeof value);
         visit(user, entry->name, value);
     }
 }
 
-char *options_to_text(const struct options *options)
+/* Return the length of an entry's section name if it differs from the last one, which is updated;
+ * 0 otherwise. */
+static int section_begins(const struct option_entry *entry, const char **last)
+{
+    const size_t length = (size_t)(option_key(entry) - entry->name);
+    if (*last != NULL && strncmp(entry->name, *last, length) == 0)
+        return 0;
+    *last = entry->name;
+    return (int)length - 1;
+}
+
+static char *deck_text(const struct options *options, bool of_run)
 {
     char *text = NULL;
     size_t size = 0;
+    const char *last = NULL;
     FILE *file = open_memstream(&text, &size);
     ENSURE(file != NULL, "no memory for the resolved deck");
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
-        if (option_begins_section(entry))
-            fprintf(file, "%s[%.*s]\n", entry == option_table ? "" : "\n",
-                    (int)(option_key(entry) - entry->name - 1), entry->name);
+        if (of_run && !option_is_of_run(entry))
+            continue;
+        const char *blank = last == NULL ? "" : "\n";
+        const int section = section_begins(entry, &last);
+        if (section > 0)
+            fprintf(file, "%s[%.*s]\n", blank, section, entry->name);
         char value[OPTION_TEXT];
         option_write(entry, options, value, sizeof value);
         deck_write_pair(file, option_key(entry), value);
     }
     ENSURE(fclose(file) == 0, "no memory for the resolved deck");
     return text;
+}
+
+char *options_to_text(const struct options *options)
+{
+    return deck_text(options, false);
+}
+
+char *options_to_run_deck(const struct options *options)
+{
+    return deck_text(options, true);
 }
 
 void options_value_text(const struct options *options, const char *key, char *text, size_t size)
@@ -118,18 +145,20 @@ void options_print(const struct options *options, FILE *file)
     enum { WIDTH = 100, INDENT = 10 };
     struct options defaults;
     size_t column = 0;
+    const char *last = NULL;
     options_default(&defaults);
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        if (!option_is_of_run(entry))
+            continue;
         char value[OPTION_TEXT], preset[OPTION_TEXT], text[OPTION_KEY + OPTION_TEXT];
         option_write(entry, options, value, sizeof value);
         option_write(entry, &defaults, preset, sizeof preset);
         snprintf(text, sizeof text, " %s=%s%s", option_key(entry), value,
                  strcmp(value, preset) != 0 ? "*" : "");
-        const bool begins = option_begins_section(entry);
-        if (begins || column + strlen(text) > WIDTH) {
-            const int length = begins ? (int)(option_key(entry) - entry->name - 1) : 0;
-            fprintf(file, "%s%-*.*s", entry == option_table ? "" : "\n", INDENT, length,
-                    entry->name);
+        const char *newline = last == NULL ? "" : "\n";
+        const int section = section_begins(entry, &last);
+        if (section > 0 || column + strlen(text) > WIDTH) {
+            fprintf(file, "%s%-*.*s", newline, INDENT, section, entry->name);
             column = INDENT;
         }
         column += strlen(text);

@@ -56,15 +56,17 @@ bool options_read_text(const char *text, const char *name, struct options *optio
  * checked. */
 bool options_check(const struct options *options, struct error *error);
 
-/* Return the resolved deck: every key with its value. The caller frees the text. */
+/* Return the resolved deck: every key with its value. The caller frees the text. The deck of a run
+ * leaves out the options of commands other than train. */
 char *options_to_text(const struct options *options);
+char *options_to_run_deck(const struct options *options);
 
-/* Call `visit` with each option's `section.key` and value, in the order of the deck. */
+/* Call `visit` with `section.key` and value of each option in a run's deck, in its order. */
 typedef void option_visit(void *user, const char *name, const char *value);
 void options_visit(const struct options *options, option_visit *visit, void *user);
 
-/* Print all options for the console, a line or more for each section; a star marks values that are
- * not the default. */
+/* Print the options of a run's deck for the console, one or more lines for each section. A star
+ * marks values that are not the default. */
 void options_print(const struct options *options, FILE *file);
 
 /* Write the value of one key as text ("train.batch" -> "64"); aborts on an unknown key. */

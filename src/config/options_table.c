@@ -350,7 +350,7 @@ const struct option_entry option_table[] = {
     {PLACE(mesh, timeout), .kind = OPTION_IS_SECONDS, .preset = "10m", .most = 1e9,
      .help = "A collective that takes longer ends the job and names the ranks that are missing; 0: "
              "wait for ever."},
-    {PLACE(mesh, silence), .kind = OPTION_IS_SECONDS, .preset = "20", .most = 1e9,
+    {PLACE(mesh, heartbeat_timeout), .kind = OPTION_IS_SECONDS, .preset = "20", .most = 1e9,
      .help = "A rank that gives no sign of life for so long (its machine is off, its cable out, "
              "its process stopped) ends the job and is named; 0: never, as for debuggers."},
 
@@ -579,42 +579,56 @@ const struct option_entry option_table[] = {
 
 static const struct {
     const char *name, *help;
+    bool of_command; /* of a command other than train */
 } sections[] = {
-    {"run", "the run as a whole"},
-    {"model", "what is trained"},
-    {"data", "what it is trained on"},
-    {"augment",
-     "training images: resize, crop, flip, rotation, translation, erasing, normalisation"},
-    {"eval", "images in evaluation: resize and crop"},
-    {"train", "how long, how much at a time, how precise"},
-    {"optim", "the optimizer"},
-    {"schedule", "the learning rate over time"},
-    {"mesh", "how ranks work together"},
-    {"checkpoint", "what is saved, and how a run is gone on with"},
-    {"output", "what a run leaves besides checkpoints"},
-    {"debug", "smaller runs and checks, to find mistakes"},
-    {"cuda", "NVIDIA GPUs"},
-    {"fetch", "downloads"},
-    {"predict", "predictions"},
-    {"convert", "weights from and to checkpoints, data sets to packed files"},
-    {"bench", "measurements"},
-    {"report", "reports of runs"},
-    {"plan", "memory and time before a run: for how many ranks, on what"},
-    {"find", "the learning-rate range test"},
-    {"sweep", "many runs that differ in some keys"},
+    {"run", "name, folder and seed of the run", false},
+    {"model", "architecture and initial weights", false},
+    {"data", "data set and data loading", false},
+    {"augment", "augmentation and normalization of training images", false},
+    {"eval", "resizing and cropping of images in evaluation", false},
+    {"train", "length of training, batch size, precision", false},
+    {"optim", "optimizer", false},
+    {"schedule", "learning-rate schedule", false},
+    {"mesh", "parallel strategy and communication between ranks", false},
+    {"checkpoint", "saving and resuming", false},
+    {"output", "log, tables, TensorBoard events and upload", false},
+    {"debug", "smaller runs, checks and profiling", false},
+    {"cuda", "NVIDIA GPUs", false},
+    {"fetch", "downloads", true},
+    {"predict", "predictions", true},
+    {"convert", "conversion of weights, checkpoints and data sets", true},
+    {"bench", "benchmarks", true},
+    {"report", "reports of runs", true},
+    {"plan", "memory and time of a planned run", true},
+    {"find", "learning-rate range test", true},
+    {"sweep", "hyperparameter search", true},
 };
+
+static size_t section_find(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
+        if (strlen(sections[i].name) == length && strncmp(sections[i].name, name, length) == 0)
+            return i;
+    error_abort(__FILE__, __LINE__, "no section %.*s", (int)length, name);
+}
 
 const char *option_section_help(const char *section)
 {
-    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
-        if (strcmp(sections[i].name, section) == 0)
-            return sections[i].help;
-    error_abort(__FILE__, __LINE__, "no section %s", section);
+    return sections[section_find(section, strlen(section))].help;
 }
 
-const struct option_alias option_aliases[] = {
+bool option_is_of_run(const struct option_entry *entry)
+{
+    /* Training, too, stays below plan.memory. */
+    return !sections[section_find(entry->name, strcspn(entry->name, "."))].of_command ||
+           strcmp(entry->name, "plan.memory") == 0;
+}
+
+static const struct option_alias aliases[] = {
+    {"mesh.silence", "mesh.heartbeat_timeout"},
     {NULL, NULL},
 };
+const struct option_alias *option_aliases = aliases;
 
 #define PHASE_ROW(constant, word, name) [constant] = {word, name},
 const struct status_phase phase_table[PHASE_COUNT] = {PHASES(PHASE_ROW)};

@@ -170,7 +170,7 @@ bool sweep_best_write(const struct sweep *sweep, const struct sweep_table *table
     if (!sweep_point_apply(&sweep->space, &table->rows[best].point, &options, error))
         return false;
     snprintf(path, sizeof path, "%s/best.ini", sweep->folder);
-    char *text = options_to_text(&options);
+    char *text = options_to_run_deck(&options);
     bool good = atomic_file_write(path, text, error);
     free(text);
     return good;

@@ -219,7 +219,7 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
      */
     run_log_flush(trainer->log, &trainer->log_error);
     snprintf(name, sizeof name, "step-%08lld.h5", (long long)trainer->state.step);
-    char *deck = options_to_text(&trainer->options);
+    char *deck = options_to_run_deck(&trainer->options);
     const struct checkpoint_order order = {.name = name,
                                            .model_name = trainer->options.model.name,
                                            .state = &trainer->state,
