@@ -1,5 +1,5 @@
-"""Changes real photographs by the program's functions and by torchvision through Pillow: every byte must
-be the same. Skipped without a folder of images.
+"""Applies the program's functions and torchvision's (through Pillow) to real photographs: every byte must
+be equal. Skipped without a folder of images.
 
     check_colours.py TEST_POLICY [FOLDER]      (FOLDER: else VITTRAIN_IMAGES)
 """

@@ -1,5 +1,5 @@
-"""Compares the images of a packed file (h5py) with what Pillow makes of the folder that it was packed from: the
-shorter side resized to SIZE, the middle SIZE x SIZE taken, as torchvision's Resize and CenterCrop do.
+"""Compares the images of a packed file (h5py) with those of the source folder, resized by Pillow: shorter side
+to SIZE, then the centre SIZE x SIZE, as torchvision's Resize and CenterCrop do.
 
     check_images.py PACKED.h5 ROOT/SPLIT GROUP
 """

@@ -1,5 +1,5 @@
-"""Brings a run into Weights & Biases as docs/outputs.md shows it, offline, and looks into what wandb would
-then send: each step of metrics.csv must be there once.
+"""Imports a run into Weights & Biases offline, as docs/outputs.md shows, and checks the data that wandb would
+send: each step of metrics.csv occurs once.
 
     python check_wandb.py RUN_FOLDER
 """
@@ -17,7 +17,7 @@ from wandb.proto import wandb_internal_pb2
 
 
 def bring(folder, **settings):
-    """All points of all parts of the run; TensorBoard's reader leaves out what a later part took back."""
+    """All points of all attempts of the run; TensorBoard's reader drops points that a later attempt replaced."""
     events = event_accumulator.EventAccumulator(folder, size_guidance={event_accumulator.SCALARS: 0})
     events.Reload()
     rows = {}
@@ -31,7 +31,7 @@ def bring(folder, **settings):
 
 
 def records(path):
-    """What is in wandb's file: pieces in blocks of 32 KiB, behind 7 bytes; kinds 1 whole, 2, 3, 4 first to last."""
+    """Records of wandb's file: fragments in blocks of 32 KiB with headers of 7 bytes; kinds 1: whole, 2, 3, 4: first to last."""
     with open(path, "rb") as file:
         data = file.read()
     at, whole = 7, b""

@@ -70,7 +70,7 @@ static void element_set(enum comm_type type, void *buffer, int64_t i, int value)
 {
     switch (type) {
     case COMM_BYTE:
-        /* Not beyond 255: some builds of Open MPI stop there instead of wrapping. */
+        /* At most 255: some builds of Open MPI saturate there instead of wrapping. */
         ((uint8_t *)buffer)[i] = (uint8_t)(value + 8);
         break;
     case COMM_INT64:

@@ -1,5 +1,5 @@
-/* What tests of collectives share: types and operations beside MPI's, values that are exact in
- * every type and order of addition, MPI's result. */
+/* Shared by the tests of collectives: types and operations with their MPI equivalents, values whose
+ * sums are exact in every type and order, and MPI's results. */
 #ifndef VITTRAIN_TEST_COMM_FIXTURE_H
 #define VITTRAIN_TEST_COMM_FIXTURE_H
 
@@ -12,7 +12,7 @@ enum { COMM_TYPES = 6, COMM_OPERATIONS = 3 };
 struct comm_test_type {
     enum comm_type type;
     size_t size;
-    MPI_Datatype mpi; /* for types of 16 bits: of the widened values */
+    MPI_Datatype mpi; /* 16-bit types: the type of the widened values */
 };
 extern const struct comm_test_type comm_types[COMM_TYPES];
 
@@ -22,27 +22,27 @@ struct comm_test_operation {
 };
 extern const struct comm_test_operation comm_operations[COMM_OPERATIONS];
 
-/* Of all ranks together. */
+/* Sum of `wrong` over all ranks. */
 int all_wrong(int64_t wrong);
 
-/* A value in -8..8 that depends on who, where and which test; exact in every type. */
+/* A value in -8..8 that depends on rank, index and salt. Exact in every type. */
 int small_value(int rank, int64_t i, unsigned salt);
 
-uint16_t to_bf16(float value); /* cuts the rest off */
+uint16_t to_bf16(float value); /* truncates */
 float from_bf16(uint16_t value);
-uint16_t to_fp16(double value); /* to nearest even */
+uint16_t to_fp16(double value); /* rounds to nearest even */
 double from_fp16(uint16_t value);
 
-/* `count` small values in a buffer that the caller frees. */
+/* Return `count` small values in a buffer that the caller frees. */
 void *buffer_open(enum comm_type type, int64_t count, int rank, unsigned salt);
 
-/* Values of a rank whose sum depends on the order; the caller frees them. */
+/* Return values whose sum depends on the order of addition. The caller frees them. */
 float *noise_open(int rank, int64_t count);
 
-/* Collective. Are they other bits than rank 0's? */
+/* Collective. True if the bits differ from rank 0's. */
 bool differs_from_root(const float *values, int64_t count);
 
-/* MPI's all-reduce in place; `type` is a number in comm_types. */
+/* MPI's all-reduce in place. `type` is an index into comm_types. */
 void reference_reduce(int type, void *buffer, int64_t count, MPI_Op operation, MPI_Comm comm);
 
 #endif

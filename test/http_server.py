@@ -1,4 +1,4 @@
-"""A web server on 127.0.0.1 for the tests of downloads: serves DIRECTORY as well and as badly as it is asked to.
+"""A web server on 127.0.0.1 for the tests of downloads. It serves DIRECTORY with the faults that the path requests.
 
     http_server.py DIRECTORY     prints its port, serves until its standard input is closed
 
@@ -9,7 +9,7 @@
     /busy/N/FILE     503 for the first N requests, then as range
     /linked/SUM/FILE redirects to /range/FILE and gives its SHA-256, as Hugging Face does
 
-DIRECTORY/requests gets a line for each request: its path and what range was asked for.
+DIRECTORY/requests has one line per request: its path and the requested range.
 """
 import hashlib
 import http.server
@@ -37,7 +37,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def first_byte(self, etag, size):
-        """Where the answer begins; None: past the end."""
+        """Offset of the first byte of the answer; None: behind the end."""
         wanted = self.headers.get("Range")
         if wanted is None or self.headers.get("If-Range", etag) != etag:
             return 0

@@ -1,7 +1,8 @@
-/* Looks at a picture for test_report.sh: reads lines "X0 Y0 X1 Y1 RRGGBB PAPER" and prints for each
- * how many pixels of that area are more of the colour than of the paper, mixed of these two alone
- * as at the edge of a line; where both are the same, how many are that colour. "outside": the area
- * is. look_at_picture FILE.png <AREAS */
+/* Counts pixels for test_report.sh. Reads lines "X0 Y0 X1 Y1 RRGGBB PAPER" and prints for each the
+ * number of pixels of that area that are closer to the colour than to the paper and are a mixture
+ * of the two, as at the edge of a line. If both colours are the same, it counts pixels of that
+ * colour. "outside" means that the area is outside the picture. Usage: look_at_picture FILE.png
+ * <AREAS */
 #include <math.h>
 #include <png.h>
 #include <stdbool.h>

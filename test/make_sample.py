@@ -4,7 +4,7 @@
     test/make_sample.py DIRECTORY_OF_THE_COMPLETE_SET [input/data/cifar-10-sample]
 
 Takes, in canonical order, the first images of each class: 400 of the training set, 100 of the test
-set. So the sample is balanced, and anybody who has the complete set can make it again bit for bit.
+set. So the sample is balanced and can be reproduced bit for bit from the complete set.
 """
 import pathlib
 import shutil
@@ -15,7 +15,7 @@ CLASSES = 10
 
 
 def take(files, per_class):
-    """The first per_class records of each class, in the order in which they stand in the files."""
+    """The first per_class records of each class, in file order."""
     taken = [0] * CLASSES
     records = []
     for file in files:

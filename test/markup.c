@@ -1,4 +1,4 @@
-/* A stack of open elements is all that it takes. */
+/* The parser needs only a stack of open elements. */
 #include "markup.h"
 
 #include <ctype.h>
@@ -36,7 +36,7 @@ static void name_read(struct markup *markup, char name[NAME_SIZE])
     name[length] = '\0';
 }
 
-/* A name; in HTML perhaps without a value, else with one in quotes. */
+/* Parse an attribute: a name, then a quoted value; HTML permits a name without a value. */
 static const char *attribute_read(struct markup *markup)
 {
     char name[NAME_SIZE];
@@ -93,7 +93,7 @@ static const char *tag_open(struct markup *markup)
     if (markup->depth == DEPTH_MOST)
         return complain("too deep", from);
     strcpy(markup->open[markup->depth++], name);
-    if (strcmp(name, "style") == 0) /* its text is no markup */
+    if (strcmp(name, "style") == 0) /* the text of <style> is not markup */
         markup->at = strstr(markup->at, "</style>");
     return markup->at == NULL ? complain("style without end", from) : NULL;
 }

@@ -1,11 +1,13 @@
-/* Is it well-formed HTML or XML? Stricter than browsers: every element is closed in its turn. */
+/* Checks that HTML or XML is well-formed. Stricter than browsers: every element must be closed in
+ * order. */
 #ifndef VITTRAIN_TEST_MARKUP_H
 #define VITTRAIN_TEST_MARKUP_H
 
-/* What is wrong, with what follows; NULL: nothing. The text lives until the next call. */
+/* Return a description of the first error and the text after it, or NULL. The text is valid until
+ * the next call. */
 const char *markup_fault(const char *text);
 
-/* How often `part` stands in the text. */
+/* Return the number of occurrences of `part` in the text. */
 int text_count(const char *text, const char *part);
 
 #endif

@@ -1,5 +1,5 @@
-"""Plants NaN in a rank that runs: what looks like a weight, in the middle of its largest piece of memory,
-the arena. For test/check_faults.sh, as root.
+"""Overwrites a weight of a running rank with NaN: a plausible value in the middle of its largest mapping, the
+arena. For test/check_faults.sh, as root.
 
     python3 plant_nan.py PROCESS
 """

@@ -1,4 +1,4 @@
-/* nftw is the only way to remove a tree that C has; it is not in the default set. */
+/* nftw removes a tree; it is not in the default set of functions. */
 #define _XOPEN_SOURCE 700
 
 #include "temporary.h"

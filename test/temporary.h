@@ -1,29 +1,29 @@
-/* A directory for one test program's files, gone at its end. */
+/* A directory for the files of one test program, removed at its end. */
 #ifndef VITTRAIN_TEST_TEMPORARY_H
 #define VITTRAIN_TEST_TEMPORARY_H
 
 #include <stddef.h>
 
-/* Makes it (under $TMPDIR or /tmp) and gives its path. */
+/* Create the directory (under $TMPDIR or /tmp) and return its path. */
 const char *temporary_open(void);
 void temporary_close(void);
 
-/* The same as cmocka has it before and after tests that need no more. */
+/* The same as set-up and teardown functions for cmocka. */
 int temporary_setup(void **state);
 int temporary_teardown(void **state);
 
-/* Makes a file, or a directory with those above it, below it; the path lives until the next call.
+/* Create a file, or a directory and its parents, below it. The path is valid until the next call.
  */
 const char *temporary_file(const char *name, const void *content, size_t bytes);
 const char *temporary_directory(const char *name);
 
-/* The same of text, with the directories above it. */
+/* Write text to a file and create its parent directories. */
 const char *temporary_write(const char *name, const char *text);
 
-/* The text of a file, which the caller frees; the test fails when it cannot be read. */
+/* Return the text of a file, which the caller frees. The test fails if the file cannot be read. */
 char *temporary_text(const char *name);
 
-/* DIRECTORY/name, made or not. */
+/* Return the path DIRECTORY/name, whether it exists or not. */
 const char *temporary_path(const char *name);
 
 #endif

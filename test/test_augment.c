@@ -1,5 +1,5 @@
-/* Augmentation: given parameters against torchvision through Pillow, pixel for pixel; the draws'
- * distributions; and that they depend on seed, epoch and sample only. */
+/* Augmentation: with given parameters compared with torchvision through Pillow, pixel for pixel;
+ * the distributions of random draws, and their dependence on seed, epoch and sample only. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,7 @@ static void set_pair(struct option_list *list, double first, double second)
     list->value[1] = second;
 }
 
-/* The reference's recipe, and a crop. */
+/* The options of the reference, and a crop. */
 static int set_up(void **state)
 {
     (void)state;
@@ -178,7 +178,8 @@ static void test_flip_and_rotation(void **state)
         assert_share(bins[i], 0.1);
 }
 
-/* Uniform in +-3.2 and rounded: 3 and -3 are rarer. A crop's shift is uniform over -4..4. */
+/* Uniform in +-3.2 and rounded: 3 and -3 are less frequent. The shift of a crop is uniform over
+ * -4..4. */
 static void test_translation_and_crop(void **state)
 {
     (void)state;
@@ -225,7 +226,8 @@ static void test_erasing(void **state)
         left += plan->erase_x < (SIDE - plan->erase_width + 1) / 2.0;
     }
     assert_share(erased, 0.5);
-    /* Halves of what was erased, less what rounding to whole pixels moves over the middle. */
+    /* Half of the erased area, minus the part that rounding to whole pixels moves over the middle.
+     */
     assert_true(fabs(small / erased - 0.5) < 0.02);
     assert_true(fabs(tall / erased - 0.5) < 0.06);
     assert_true(fabs(left / erased - 0.5) < 0.05);
@@ -251,7 +253,7 @@ static void test_draws_depend_on_sample(void **state)
     draw_all(second, 3);
     assert_memory_not_equal(first, second, sizeof first);
     options.run.seed--;
-    options.augment.rotate = 0; /* switching a stage off leaves the others' draws alone */
+    options.augment.rotate = 0; /* switching a stage off does not change the draws of the others */
     draw_all(second, 3);
     for (int i = 0; i < DRAWS; i++) {
         assert_false(second[i].rotate);

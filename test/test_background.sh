@@ -1,14 +1,14 @@
 #!/bin/sh
-# Checkpoints in the background of a run: what goes on from one in the middle of an epoch ends with the
-# same bits as a run that never stopped, under every strategy; the plan knows their memory; a disk
-# that fails is one error; a killed rank leaves what can be gone on with.
+# Background checkpoints: a run resumed from one in the middle of an epoch ends with the bits of an uninterrupted run,
+# with every strategy; the plan counts their memory; a failing disk is one error; after a rank was killed the run can
+# be resumed.
 . "$TEST_SOURCE/test/program.sh"
 
 steps="$small optim.ema=0.9 schedule.name=onecycle schedule.per=step output.tensorboard=off \
 train.epochs=2"
 often="checkpoint.background=yes checkpoint.every=0.1 checkpoint.keep=50"
 
-# same NAME RUN REFERENCE: ended well, with the same weights.
+# same NAME RUN REFERENCE: the run succeeded with the same weights.
 same() {
     bad=
     [ $status -eq 0 ] || bad="exit status $status"
@@ -16,7 +16,7 @@ same() {
     result "$1" "$bad" "$work/$2.log"
 }
 
-# kept RUN STEP: the run's folder as a part of the run had left it that had got so far.
+# kept RUN STEP: restore the run folder as it was at STEP.
 kept() {
     for file in "$work/$1"/checkpoints/step-*.h5; do
         case $file in
@@ -47,7 +47,7 @@ run 1 now $steps run.dir="$work/now" checkpoint.every=0.1 checkpoint.background=
 grep -q 'checkpoints: .* at once' "$work/now.log" || status="$status, not at once"
 same 'checkpoint.background=no writes at once' now wholeddp1
 
-# What a rank writes is its own part, so all snapshots together are as large as what is written.
+# Each rank writes its own part, so all snapshots together are as large as the files.
 run 1 plan1 plan $steps checkpoint.background=yes plan.ranks=1
 run 1 plan4 plan $steps checkpoint.background=yes plan.ranks=4 mesh.strategy=fsdp
 run 1 plan0 plan $steps checkpoint.background=no plan.ranks=1
@@ -61,7 +61,7 @@ planned=$(awk '$1 == "snapshot" { print $2 }' "$work/plan1.log")
 [ "$taken" = "$planned" ] || bad="$bad; planned $planned, taken $taken"
 result 'the plan has their memory, as the run takes it' "$bad" "$work/plan1.log"
 
-# Each step's is due before the one before can be written.
+# A checkpoint per step is due before the previous one can be written.
 run 2 clock $steps $often run.dir="$work/clock" train.steps=8 checkpoint.every_seconds=1e-9
 bad=
 [ $status -eq 0 ] || bad="exit status $status"

@@ -1,5 +1,5 @@
-/* Data sets: the CIFAR-10 reader on the sample, on good and on damaged files (a fuzzer among them),
- * the splits, and synthetic data. */
+/* Data sets: the CIFAR-10 reader on the sample, on valid and damaged files (with a fuzzer), the
+ * splits, and synthetic data. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +44,7 @@ static void use_sample(void)
              getenv("TEST_SOURCE"));
 }
 
-/* Byte `place` of record `record` of a made-up file; labels are record % 10. */
+/* Byte `place` of record `record` of a generated file. The label is record % 10. */
 static unsigned char content_byte(int64_t record, int64_t place)
 {
     if (place == 0)
@@ -61,7 +61,7 @@ static void make_file(const char *name, int64_t first, int64_t records, int64_t 
     free(content);
 }
 
-/* Files of 5, 7 and 12 records; 6 for the test. */
+/* Files of 5, 7 and 12 records; 6 for the test split. */
 static void make_set(const char *directory)
 {
     static const int64_t first[] = {0, 5, 12, 100}, records[] = {5, 7, 12, 6};
@@ -74,7 +74,7 @@ static void make_set(const char *directory)
     }
 }
 
-/* The split must not open, with this kind and these words in the message. */
+/* The split must fail to open with this kind of error and this text in the message. */
 static void expect_error(enum data_split split, enum error_kind kind, const char *words,
                          const char *more)
 {
@@ -172,7 +172,7 @@ static void test_missing(void **state)
     expect_error(SPLIT_TRAIN, ERROR_DATA, "data_batch_1.bin", "no regular file");
 }
 
-/* Four files of exactly the official size: the fifth was lost. The files are sparse. */
+/* Four files of exactly the official size; the fifth is missing. The files are sparse. */
 static void test_official_incomplete(void **state)
 {
     (void)state;
@@ -253,8 +253,8 @@ static void test_file_changed(void **state)
     dataset_close(&dataset);
 }
 
-/* Damages a set of files in one of several ways, from a fixed stream of random numbers; says
- * whether it is still a good one. */
+/* Damage a set of files in one of several ways, from a fixed stream of random numbers. Return true
+ * if it is still valid. */
 static bool damage(uint32_t round)
 {
     struct random_block draw = random_block_at(1, RANDOM_SYNTHETIC, 9, 0, round, 0);
@@ -404,7 +404,7 @@ static void test_synthetic_shapes(void **state)
     dataset_close(&dataset);
 }
 
-/* Sums of each class's pixels over the training samples. */
+/* Sums of the pixels of each class over the training samples. */
 static void class_means(int64_t classes, int64_t size, double *mean, int *samples)
 {
     uint8_t *pixels = malloc((size_t)size);
@@ -421,7 +421,7 @@ static void class_means(int64_t classes, int64_t size, double *mean, int *sample
     free(pixels);
 }
 
-/* The nearest mean of a class tells the class: there is something to learn. */
+/* The nearest class mean predicts the class better than chance, so the data can be learnt. */
 static void test_synthetic_is_learnable(void **state)
 {
     (void)state;

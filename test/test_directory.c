@@ -1,5 +1,5 @@
-/* Which ranks share a directory. Nodes with disks of their own are played: each rank is a node by
- * itself and brings its own directory. */
+/* Detects which ranks share a directory. Nodes with local disks are simulated: each rank is a node
+ * with its own directory. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +34,7 @@ static void test_owner(void **state)
     DIR *listing = opendir(path);
     assert_non_null(listing);
     for (const struct dirent *entry; (entry = readdir(listing)) != NULL;)
-        assert_int_equal(entry->d_name[0], '.'); /* and nothing is left: */
+        assert_int_equal(entry->d_name[0], '.'); /* no file is left */
     closedir(listing);
     comm_barrier(world);
     if (world->rank == 0)
@@ -48,7 +48,7 @@ static struct comm *split_alone(struct comm *comm)
     return real_backend->split(comm, comm->rank, 0);
 }
 
-/* Every second node has a disk of its own, the others share one. */
+/* Every second node has a local disk, the others share one. */
 static void test_private_disks(void **state)
 {
     (void)state;
@@ -87,7 +87,7 @@ static void test_not_a_directory(void **state)
     assert_true(comm_same(world, error.text, strlen(error.text)));
 }
 
-/* The reason is that of making it, not of a look at what is there. */
+/* The reason is that of the failed mkdir, not of a later check. */
 static void test_reason(void **state)
 {
     (void)state;

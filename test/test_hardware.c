@@ -1,5 +1,4 @@
-/* What the options say about the device reaches it: run.backend, run.threads, cuda.tf32,
- * cuda.cache. */
+/* Options of the device take effect: run.backend, run.threads, cuda.tf32, cuda.cache. */
 #include "train/hardware.h"
 
 #include <setjmp.h>
@@ -15,7 +14,7 @@
 
 static struct comm *world;
 
-/* The device under test, as the program opens it. */
+/* Open the device under test as the program does. */
 static void open_with(const char *setting, struct device_test *test)
 {
     struct error error = {0};
@@ -33,7 +32,7 @@ static void open_with(const char *setting, struct device_test *test)
     device_test_take(test, opened);
 }
 
-/* The product of a number that TF32 does not hold with 1. */
+/* Multiply 1 by a number that TF32 cannot represent. */
 static float product_of(struct device_test *test, float value)
 {
     enum { SIZE = 8 };
@@ -64,7 +63,7 @@ static void tf32_is_the_options(void **state)
         struct device_limits limits;
         open_with(tf32 ? "cuda.tf32=on" : "cuda.tf32=off", &test);
         test.device->backend->limits(test.device, &limits);
-        /* Hardware has TF32 since it has bf16; the CPU takes no such setting. */
+        /* GPUs with bf16 have TF32; the CPU ignores the setting. */
         bool rounds = test.device->backend->products_set != NULL && limits.multiplies_bf16;
         assert_true(product_of(&test, value) == (tf32 && rounds ? 1 : value));
         device_test_close(&test);

@@ -1,6 +1,6 @@
-/* Decoders against Pillow (test/vectors/make_image_files.py): all kinds of files, whole and in
- * part, bit for bit; cut, damaged, oversized and other files; mutated ones (TEST_FUZZ=COUNT for
- * more than a few thousand). */
+/* Decoders compared with Pillow (test/vectors/make_image_files.py): all kinds of files, whole and
+ * in part, bit for bit; truncated, damaged, oversized and other files; mutated ones
+ * (TEST_FUZZ=COUNT for more than a few thousand). */
 #define _GNU_SOURCE /* memmem */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -116,7 +116,7 @@ static struct sample sample_find(const char *kind)
     return sample;
 }
 
-/* Header and pixels of the area. */
+/* Read the header, and decode the pixels of the area. */
 static bool decode(const uint8_t *bytes, size_t count, const struct image_area *area, int64_t scale,
                    bool accept_truncated)
 {
@@ -132,7 +132,7 @@ static bool decode(const uint8_t *bytes, size_t count, const struct image_area *
     return image_file_decode(bytes, count, &header, &request, &pixels, &error);
 }
 
-/* Are the area's pixels the truth's? */
+/* True if the pixels of the area equal the reference. */
 static bool is_truth(const struct sample *sample, const struct image_area *area)
 {
     assert_true(pixels.x >= 0 && pixels.x <= area->x && pixels.y >= 0 && pixels.y <= area->y);
@@ -181,7 +181,7 @@ static void parts_are_those_of_the_whole(void **state)
     }
 }
 
-/* The mean of a square of the truth. */
+/* Mean of a square of the reference. */
 static double mean_of(const struct sample *sample, int64_t x, int64_t y, int64_t side, int channel)
 {
     double sum = 0, count = 0;
@@ -191,7 +191,7 @@ static double mean_of(const struct sample *sample, int64_t x, int64_t y, int64_t
     return sum / count;
 }
 
-/* A scaled pixel stands for a square of pixels: near their mean, all in all. */
+/* A scaled pixel represents a square of pixels and must be close to their mean on average. */
 static void scaled_images_are_smaller(void **state)
 {
     (void)state;
@@ -217,7 +217,7 @@ static void scaled_images_are_smaller(void **state)
         }
 }
 
-/* A scaled part is that of the scaled whole. */
+/* A scaled part equals the part of the scaled whole. */
 static void scaled_parts_are_those_of_the_whole(void **state)
 {
     (void)state;
@@ -249,8 +249,8 @@ static void fails_with(const void *bytes, size_t count, const char *expected)
         fail_msg("\"%s\" does not say \"%s\"", error.text, expected);
 }
 
-/* Each file, each length: an error, or the whole image; by option what there is, without reading
- * behind the end. */
+/* Truncate each file at each length: the result is an error, or the whole image, or with the option
+ * the decoded part. No byte behind the end is read. */
 static void cut_files_are_errors(void **state)
 {
     (void)state;
@@ -259,7 +259,7 @@ static void cut_files_are_errors(void **state)
         const struct image_area whole = {0, 0, sample.width, sample.height};
         int cut = 0;
         for (size_t count = 0; count < sample.count; count += 1 + sample.count / 50) {
-            uint8_t *bytes = malloc(count + 1); /* of this length, for the sanitizer */
+            uint8_t *bytes = malloc(count + 1); /* exact length for the sanitizer */
             memcpy(bytes, sample.bytes, count);
             if (!decode(bytes, count, NULL, 1, false)) {
                 assert_int_equal(error.kind, ERROR_DATA);
@@ -275,7 +275,7 @@ static void cut_files_are_errors(void **state)
     }
 }
 
-/* The rows that were there are there; the rest is grey or black. */
+/* Decoded rows are correct; the rest is grey or black. */
 static void what_is_there_is_taken(void **state)
 {
     (void)state;
@@ -297,7 +297,7 @@ static void what_is_there_is_taken(void **state)
     }
 }
 
-/* What is behind the part that is wanted is not looked at. */
+/* Bytes behind the requested part are not checked. */
 static void rows_behind_the_area_do_not_matter(void **state)
 {
     (void)state;
@@ -326,7 +326,7 @@ static void other_files_are_named(void **state)
     fails_with("\x89PNG\r\n\x1a\n\0\0\0\rIDAT........", 24, "does not begin with IHDR");
 }
 
-/* A file says how large its image is; nothing is taken for one that is too large. */
+/* A header with a huge size must not cause an allocation. */
 static void oversized_images_are_refused(void **state)
 {
     (void)state;
@@ -349,7 +349,7 @@ static void oversized_images_are_refused(void **state)
                                    &error));
 }
 
-/* The header is found in as few bytes as hold it, and never in fewer. */
+/* The header is found in exactly the bytes that contain it. */
 static void headers_need_few_bytes(void **state)
 {
     (void)state;
@@ -371,7 +371,7 @@ static void headers_need_few_bytes(void **state)
     }
 }
 
-/* The last scan of a progressive file, hundreds of times: work without end for few bytes. */
+/* The last scan of a progressive file, repeated hundreds of times: endless work for few bytes. */
 static void many_scans_are_refused(void **state)
 {
     (void)state;
@@ -404,19 +404,19 @@ static void damaged_files_are_errors(void **state)
     frame[4] = 12; /* bits */
     fails_with(bytes, jpeg.count, "is a damaged JPEG: ");
     memcpy(bytes, jpeg.bytes, jpeg.count);
-    frame[1] = 0xc9; /* arithmetic coding, on Huffman's data: whatever comes is no crash */
+    frame[1] = 0xc9; /* arithmetic coding declared for Huffman data: any result except a crash */
     decode(bytes, jpeg.count, NULL, 1, false);
     free(bytes);
 }
 
-/* ---- Mutated files. */
+/* ---- Mutated files ---- */
 
 enum { FUZZED_MOST = 1 << 16, FUZZED_PIXELS = 1 << 14 };
 
 struct fuzzed {
     uint8_t *bytes;
     size_t count;
-    uint32_t number, draws; /* of the input, taken of its stream */
+    uint32_t number, draws; /* of the input; random numbers drawn for it */
 };
 
 static uint32_t draw(struct fuzzed *input, uint32_t below)
@@ -427,7 +427,7 @@ static uint32_t draw(struct fuzzed *input, uint32_t below)
     return (uint32_t)(((uint64_t)block.word[at % 4] * below) >> 32);
 }
 
-/* Takes `removed` bytes out at a place and puts others in. */
+/* Replace `removed` bytes at a position by others. */
 static void splice(struct fuzzed *input, size_t at, size_t removed, const uint8_t *added,
                    size_t count)
 {
@@ -464,7 +464,7 @@ static void mutate(struct fuzzed *input)
     case 4:
         input->bytes[at] ^= (uint8_t)(1 << draw(input, 8));
         break;
-    default: /* headers are where most of the decisions are */
+    default: /* headers, where most decisions are made */
         input->bytes[draw(input, (uint32_t)(count < 700 ? count : 700))] =
             (uint8_t)draw(input, 256);
     }
@@ -481,7 +481,7 @@ static uint32_t png_sum(const uint8_t *bytes, size_t count)
     return ~sum;
 }
 
-/* With wrong sums a PNG goes no further than to their check. */
+/* With wrong checksums a PNG is rejected at the first check. */
 static void sums_mend(struct fuzzed *input)
 {
     if (input->count < 8 || input->bytes[0] != 0x89)
@@ -502,7 +502,7 @@ static void sums_mend(struct fuzzed *input)
 static void decode_fuzzed(struct fuzzed *input, struct crop *crop, struct crop_scratch *scratch)
 {
     uint8_t planes[3 * 16 * 16];
-    uint8_t *bytes = malloc(input->count + 1); /* of this length, for the sanitizer */
+    uint8_t *bytes = malloc(input->count + 1); /* exact length for the sanitizer */
     memcpy(bytes, input->bytes, input->count);
     error_clear(&error);
     crop->accept_truncated = draw(input, 2);

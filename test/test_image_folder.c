@@ -1,6 +1,7 @@
-/* Folders of images: classes and files in torchvision's order, whatever they are called; links,
- * empty classes, files that are no images; which folder is which split.
- *   test_image_folder --make DIRECTORY COUNT   makes train and val of COUNT images for scripts */
+/* Folders of images: classes and files in torchvision's order, with any names; links, empty
+ * classes, files that are not images; assignment of folders to splits.
+ *   test_image_folder --make DIRECTORY COUNT   creates train and val with COUNT images for scripts
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +25,7 @@ static struct options options;
 static struct dataset dataset;
 static struct error error;
 static int trees;
-static char tree[32]; /* the test's own, below the temporary directory */
+static char tree[32]; /* the test's folder below the temporary directory */
 
 static int set_up(void **state)
 {
@@ -47,7 +48,7 @@ static void put(const char *path, const void *bytes, size_t count)
     temporary_file(name, bytes, count);
 }
 
-/* One of the vectors' files. */
+/* Copy a file of the vectors. */
 static void put_image(const char *path, const char *kind)
 {
     char name[64];
@@ -87,7 +88,7 @@ static void fails(enum data_split split, const char *expected)
     error_clear(&error);
 }
 
-/* Record by record: label and path below the tree. */
+/* Check each record: label and path below the tree. */
 static void check_records(int64_t count, const char *const *paths, const int32_t *labels)
 {
     char path[2048];
@@ -104,8 +105,8 @@ static void check_records(int64_t count, const char *const *paths, const int32_t
     free(bytes.data);
 }
 
-/* Bytes decide, as in Python's sorted() of UTF-8; a folder comes before what is in it, but behind
- * "x-z" if that is smaller than "x/". */
+/* Names are compared by bytes, as Python's sorted() compares UTF-8. A folder precedes its content,
+ * but follows "x-z" if that is smaller than "x/". */
 static void order_is_torchvisions(void **state)
 {
     (void)state;
@@ -126,7 +127,7 @@ static void order_is_torchvisions(void **state)
     assert_string_equal(dataset.class_name[0], "A b\n");
     assert_string_equal(dataset.class_name[2], "\xc3\xa9");
     assert_true(dataset.encoded && dataset.channels == 3);
-    /* sorted() of the walk's paths: a, a/x, a/x-z, a/x/y */
+    /* sorted() of the paths of the walk: a, a/x, a/x-z, a/x/y */
     check_records(12, paths, labels);
     dataset_close(&dataset);
 }
@@ -238,7 +239,7 @@ static void empty_classes_are_errors_or_allowed(void **state)
     dataset_close(&dataset);
 }
 
-/* Five files that are no images among seven. */
+/* Five of seven files are not images. */
 static void put_broken(void)
 {
     put_image("train/a/1.jpg", "jpeg_444");
@@ -246,7 +247,7 @@ static void put_broken(void)
     put("train/a/3.webp", "RIFF\x10\0\0\0WEBPVP8 ", 16);
     put_link("train/a/4.jpg", "nowhere");
     put("train/b/1.png", "not found, said the server", 26);
-    put_image("train/b/2.PNG", "jpeg_420"); /* bytes decide, not names */
+    put_image("train/b/2.PNG", "jpeg_420"); /* the content decides, not the name */
     char name[512];
     snprintf(name, sizeof name, "%s/train/b/3.jpg", tree);
     assert_int_equal(mkfifo(temporary_path(name), 0600), 0);
@@ -283,7 +284,7 @@ static void no_files_are_left(void **state)
     fails(SPLIT_TRAIN, "the training split of data.format=imagefolder is empty");
 }
 
-/* Whatever the files are is found when they are loaded. */
+/* Without a check at the start, invalid files are found when they are loaded. */
 static void nothing_is_checked_by_option(void **state)
 {
     (void)state;
@@ -313,7 +314,7 @@ static void nothing_is_checked_by_option(void **state)
     dataset_close(&dataset);
 }
 
-/* Headers are good in a file that is cut; decoding finds it. */
+/* The header of a truncated file is valid; decoding finds the error. */
 static void all_is_checked_by_option(void **state)
 {
     (void)state;
@@ -333,7 +334,7 @@ static void all_is_checked_by_option(void **state)
     fails(SPLIT_TRAIN, "2 of 2 files cannot be used");
 }
 
-/* More files than a thread claims at a time: each is looked at. */
+/* More files than a thread claims at once: each one is checked. */
 static void many_files_are_checked(void **state)
 {
     (void)state;
@@ -367,7 +368,7 @@ static void cinic_has_its_statistics(void **state)
     assert_true(described.encoded && described.classes == 1 && described.normalised);
 }
 
-/* ---- For scripts. */
+/* ---- For scripts ---- */
 
 static void make_images(const char *directory, const char *split, int count)
 {

@@ -1,6 +1,6 @@
-/* The loader against the sampler: all batches in order, whatever the number of threads; from one
- * epoch to the next; starting anywhere, stopping anywhere; a record that cannot be read. The data
- * set is one of the test's own, so that reads can fail and can be counted. */
+/* Compares the loader with the sampler: all batches in order with any number of threads, across
+ * epochs, with any first and last step, and with a record that cannot be read. The data set belongs
+ * to the test, so reads can fail and are counted. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -50,8 +50,8 @@ static struct dataset probe = {.format = &probe_format,
 static struct device *device;
 static struct options options;
 static struct augment augment;
-static struct crop crop;                 /* inactive: as stored */
-static struct sampler sampler, expected; /* the loader's; the same, with the orders to compare */
+static struct crop crop;                 /* inactive: images as stored */
+static struct sampler sampler, expected; /* the loader's; one for the expected orders */
 static struct error error;
 
 static int open_device(void **state)
@@ -119,7 +119,7 @@ static void check_batch(const struct batch *batch, uint32_t epoch, int64_t step,
     }
 }
 
-/* Takes some steps, which may begin anywhere in an epoch and go through several. */
+/* Take some steps, which may begin anywhere in an epoch and span several. */
 static void take_steps(struct loader *loader, int64_t epoch, int64_t first_step, int64_t steps)
 {
     double waited = 0;
@@ -153,8 +153,7 @@ static void test_order(void **state)
     assert_int_equal(atomic_load(&signals_open), 0);
 }
 
-/* Epochs of one step, of a few, of more than the ring holds; the first step is an epoch's end, too.
- */
+/* Epochs of one step, of a few, of more than the ring holds. The first step also ends an epoch. */
 static void test_epochs(void **state)
 {
     (void)state;
@@ -173,7 +172,7 @@ static void test_epochs(void **state)
             }
 }
 
-/* Waits until so many samples have been read, at most 20 s; returns how many there are. */
+/* Wait until `count` samples have been read, at most 20 s. Return the number read. */
 static int wait_for_reads(int count)
 {
     for (int i = 0; i < 20000 && atomic_load(&reads) < count; i++)
@@ -181,8 +180,8 @@ static int wait_for_reads(int count)
     return atomic_load(&reads);
 }
 
-/* Before each batch is asked for the ring holds it and those that follow, across the ends of
- * epochs. Nothing is read beyond the last step. */
+/* Before each batch is requested, the ring holds it and the following ones, across epochs. Nothing
+ * is read beyond the last step. */
 static void test_ring_stays_full(void **state)
 {
     (void)state;
@@ -206,7 +205,7 @@ static void test_ring_stays_full(void **state)
     close_samplers();
 }
 
-/* Eight ranks and batches of 3: most of them get nothing. */
+/* Eight ranks and batches of 3: most ranks get no samples. */
 static void test_empty_batches(void **state)
 {
     (void)state;
@@ -244,7 +243,7 @@ static void test_start_again(void **state)
     close_samplers();
 }
 
-/* slots - 1 batches may be held; the ring goes no further than its slots. */
+/* slots - 1 batches may be held; the ring loads no more than its slots. */
 static void test_held_batches(void **state)
 {
     (void)state;
@@ -297,7 +296,7 @@ static void test_bad_record(void **state)
     }
 }
 
-/* Closed before the start, in the middle, with a batch held, at the end. */
+/* Closed before the start, in the middle, while a batch is held, and at the end. */
 static void test_close_anywhere(void **state)
 {
     (void)state;

@@ -1,6 +1,5 @@
-/* Packed data sets: what was packed comes out again, record by record; any number of ranks makes
- * the same bytes; and whatever is wrong with a file, or on the way to one, is an error that says
- * it. */
+/* Packed data sets: packed records equal their sources; any number of ranks writes the same bytes;
+ * every damage of a file and every failure while writing is an error with a message. */
 #include <fcntl.h>
 #include <hdf5.h>
 #include <setjmp.h>
@@ -25,7 +24,7 @@
 enum { PIXELS = 3 * 32 * 32, FILES = 37, NAME = 900 };
 
 static struct comm *world;
-static struct comm *alone; /* this rank by itself */
+static struct comm *alone; /* a communicator of this rank alone */
 static struct options options;
 static struct packed_plan plan;
 static struct error error;
@@ -62,7 +61,7 @@ static int64_t pack_with(struct comm *comm)
     return bytes;
 }
 
-/* The same options for the file that was made. */
+/* The same options for the packed file. */
 static struct options packed_options(void)
 {
     struct options packed = options;
@@ -105,7 +104,7 @@ static void same_files(struct dataset *one, struct dataset *other, int64_t index
     free(file[1].data);
 }
 
-/* The packed split has the records of the source's, in its order and under its numbers. */
+/* The packed split has the records of the source split in the same order with the same numbers. */
 static void same_split(const struct options *source_options, enum data_split split)
 {
     const struct options packed = packed_options();
@@ -177,7 +176,7 @@ static void test_pixels(void **state)
     }
 }
 
-/* Files of odd sizes, one larger than what is written at once, one empty. */
+/* Files of odd sizes, one larger than a single write, one empty. */
 static void make_folder(void)
 {
     char path[NAME];
@@ -258,7 +257,7 @@ static void test_several(void **state)
     same_split(&options, SPLIT_TEST);
 }
 
-/* Pixels of another size: as the loader would make them. */
+/* Pixels of another size, as the loader would make them. */
 static void test_resized(void **state)
 {
     (void)state;
@@ -294,7 +293,7 @@ static void test_resized(void **state)
     dataset_close(&other);
 }
 
-/* Training records in another order, each once; test records as they were. */
+/* Training records in another order, each once; test records unchanged. */
 static void test_shuffled(void **state)
 {
     (void)state;
@@ -334,7 +333,7 @@ static void test_shuffled(void **state)
 static char *good_file;
 static size_t good_bytes;
 
-/* 20 + 5 records, alone on rank 0. */
+/* 20 + 5 records, written by rank 0 alone. */
 static void make_small(const char *file)
 {
     use_name(file);
@@ -350,7 +349,7 @@ static void write_file(const char *data, size_t bytes)
     assert_int_equal(fclose(file), 0);
 }
 
-/* The file does not open, and the error has these words. */
+/* The file must fail to open with this text in the error. */
 static void refused(const char *words)
 {
     const struct options packed = packed_options();
@@ -379,7 +378,7 @@ static void test_cut(void **state)
     free(good_file);
 }
 
-/* Reads all of the small file: 0, it is as it was made; 1: an error; 2: something else. */
+/* Read all of the small file. Return 0 if it is unchanged, 1 for an error, 2 otherwise. */
 static int examine(struct dataset *source)
 {
     const struct options packed = packed_options();
@@ -415,7 +414,7 @@ static void test_flipped(void **state)
     assert_int_equal(examine(&source), 0);
     int errors = 0;
     for (uint32_t i = 0; i < 700; i++) {
-        /* as many in the frame as in the records */
+        /* half in the frame, half in the records */
         const size_t most = i % 2 == 0 ? 8192 : good_bytes;
         const size_t place = random_block_at(1, RANDOM_SYNTHETIC, 0, 0, i, 0).word[0] % most;
         good_file[place] ^= (char)(1 << i % 8);
@@ -437,7 +436,7 @@ static void test_flipped(void **state)
     free(good_file);
 }
 
-/* Of pixels that were right once the sum is not looked at again, unless that is asked for. */
+/* A checksum that was verified once is not verified again unless requested. */
 static void test_flipped_later(void **state)
 {
     (void)state;
@@ -488,7 +487,7 @@ static void set_kind(const char *kind)
     assert_true(H5Fclose(file) >= 0);
 }
 
-/* A table that HDF5 finds nothing wrong with. */
+/* A table that is valid for HDF5. */
 static void set_row(const char *table, hid_t type, hsize_t row, const void *value)
 {
     const hsize_t one = 1;
@@ -603,9 +602,9 @@ static void test_no_split(void **state)
     assert_non_null(strstr(error.text, "train-only.h5 holds no test split"));
 }
 
-/* ---- what can go wrong on the way ---- */
+/* ---- failures while writing ---- */
 
-/* All ranks get the same error, and nothing is left. */
+/* All ranks get the same error, and no file is left. */
 static void fails(enum error_kind kind, const char *words, const char *left)
 {
     int64_t bytes;
@@ -634,7 +633,7 @@ static void test_cannot_write(void **state)
     setrlimit(RLIMIT_FSIZE, &small);
     fails(ERROR_FILE, "raise the limit on the size of files", "limited.h5");
     setrlimit(RLIMIT_FSIZE, &limit);
-    /* on the last rank only, so that it is a write that fails */
+    /* on the last rank only, so that a write fails */
     small.rlim_cur = 5000 * PIXELS / 2;
     if (world->rank == world->size - 1 && world->size > 1)
         setrlimit(RLIMIT_FSIZE, &small);
@@ -646,7 +645,7 @@ static void test_cannot_write(void **state)
     assert_false(packed_write(&options, &plan, world, &bytes, &error));
     assert_non_null(strstr(error.text, "limited.h5 is there already: remove it"));
     error_clear(&error);
-    same_split(&options, SPLIT_TEST); /* and is as it was */
+    same_split(&options, SPLIT_TEST); /* the existing file is unchanged */
 }
 
 static void test_cannot_read(void **state)
@@ -668,7 +667,7 @@ static void test_cannot_read(void **state)
     fails(ERROR_DATA, "nothing: No such file", "unread.h5");
 }
 
-/* The last rank is in another folder, as on another node's disk. */
+/* The last rank is in another folder, as on the disk of another node. */
 static void test_private_disk(void **state)
 {
     (void)state;
@@ -686,7 +685,7 @@ static void test_private_disk(void **state)
     assert_int_equal(chdir(here), 0);
 }
 
-/* Node's disks with different data under one name. */
+/* Disks of nodes with different data under one name. */
 static void test_different_sources(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* RandAugment and the colour jitter: every operation against torchvision through Pillow
- * (test/vectors/make_policy.py), byte for byte and by every instruction set; the draws'
- * distributions, and that they depend on seed, epoch and sample only. With arguments it changes one
+/* RandAugment and colour jitter: every operation compared with torchvision through Pillow
+ * (test/vectors/make_policy.py), byte for byte and with every instruction set; the distributions of
+ * random draws, and their dependence on seed, epoch and sample only. With arguments it changes one
  * picture (test/check_colours.py):
  *   test_policy KIND AMOUNT HEIGHT WIDTH <PLANES >PLANES */
 #include <math.h>
@@ -148,7 +148,7 @@ static void set_jitter(void)
     options.augment.greyscale = 0.2;
 }
 
-/* Each factor is uniform between its bounds: mean and variance are. */
+/* Each factor is uniform between its bounds: check mean and variance. */
 static void factors_are_uniform(void **state)
 {
     (void)state;
@@ -183,7 +183,7 @@ static void factors_are_uniform(void **state)
         }
 }
 
-/* All 24 orders occur, each as often. */
+/* All 24 orders occur equally often. */
 static void orders_are_as_likely(void **state)
 {
     (void)state;
@@ -209,7 +209,7 @@ static void same_changes(const struct image_change *a, const struct image_change
         assert_true(a[i].kind == b[i].kind && a[i].amount == b[i].amount);
 }
 
-/* What is switched on beside leaves a stage's draws as they were. */
+/* Other stages that are switched on do not change the draws of a stage. */
 static void stages_draw_apart(void **state)
 {
     (void)state;
@@ -271,7 +271,7 @@ static void off_is_off(void **state)
     assert_false(policy_is_on(&policy));
 }
 
-/* ---- One picture. */
+/* ---- One picture ---- */
 static int change_picture(char **words)
 {
     struct error error = {0};

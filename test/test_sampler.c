@@ -1,5 +1,4 @@
-/* Which records, whose turn: on any number of ranks the same samples, each once, in the same order.
- */
+/* The sampler: any number of ranks gets the same samples in the same order, each once. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,8 +19,8 @@ static const struct sampler_order *order_at(struct sampler *sampler, uint32_t ep
     return sampler_order_of(sampler, epoch);
 }
 
-/* Walks an epoch as all ranks do and checks that the slices of each global batch are its samples in
- * order, balanced, at the right positions. Returns how many samples there were. */
+/* Walk through an epoch as all ranks do. Check that the slices of each global batch are its samples
+ * in order, balanced, at the right positions. Return the number of samples. */
 static int64_t walk_epoch(int64_t count, int64_t batch, int64_t accumulate, int size, bool drop,
                           int64_t group)
 {
@@ -138,8 +137,8 @@ static void open_blocks(struct sampler *sampler, int rank, int size)
     sampler_use_blocks(sampler, BLOCK);
 }
 
-/* Each sample once; 16 blocks, all of them, come before the next 16; a batch is in the order of the
- * file. */
+/* Each sample occurs once; 16 blocks are used completely before the next 16; a batch is in file
+ * order. */
 static void test_blocks(void **state)
 {
     (void)state;
@@ -148,7 +147,7 @@ static void test_blocks(void **state)
     open_blocks(&sampler, 0, 1);
     for (uint32_t epoch = 0; epoch < 20; epoch++) {
         int seen[SAMPLES] = {0}, window_of[BLOCKS] = {0}, blocks[WINDOWS] = {0};
-        /* A batch may hold the end of a window and the beginning of the next. */
+        /* A batch may contain the end of one window and the beginning of the next. */
         int64_t end[WINDOWS] = {0};
         const struct sampler_order *order = order_at(&sampler, epoch);
         for (int64_t i = 0; i < SAMPLES; i++) {
@@ -183,8 +182,8 @@ static void test_blocks(void **state)
     sampler_close(&sampler);
 }
 
-/* Inside its window a sample may come anywhere: over many epochs each place of a block's turn is as
- * far from the block's beginning as uniform chance has it, and blocks are everywhere. */
+/* Inside its window a sample can be anywhere. Over many epochs, the distance of a block's samples
+ * from its start is uniformly distributed, and blocks occur everywhere. */
 static void test_spread(void **state)
 {
     (void)state;
@@ -199,7 +198,7 @@ static void test_spread(void **state)
         for (int i = 0; i < EVEN_BLOCKS; i++)
             begin[order->blocks[i]] = i / SHUFFLE_WINDOW * SHUFFLE_WINDOW * BLOCK;
         for (int i = 0; i < EVEN; i++)
-            if (order->samples[i] < BLOCK) { /* of the file's first block */
+            if (order->samples[i] < BLOCK) { /* a sample of the file's first block */
                 place += i - begin[0];
                 turn += i;
             }
@@ -220,8 +219,8 @@ static void note_advice(void *context, int64_t first, int64_t count)
     advised[first / BLOCK]++;
 }
 
-/* Every block is named once by some rank before it is needed, whatever step the epoch begins at;
- * most of what a rank needs it has named itself, and no rank names nearly all. */
+/* Every block is announced by some rank before it is needed, whatever step the epoch starts at. A
+ * rank has announced most of the blocks that it needs, and no rank announces nearly all. */
 static void walk_ahead(int size, int64_t first_step)
 {
     int named[BLOCKS] = {0}, own = 0, needed = 0;
@@ -252,7 +251,7 @@ static void walk_ahead(int size, int64_t first_step)
                 assert_true(named[block] >= 1);
         sampler_close(&sampler);
     }
-    /* Batches of 24 are small: chance moves a rank's part by a block or two. */
+    /* Batches of 24 are small: the share of a rank varies by a block or two. */
     assert_true(size > 1 ? own > needed * (1 - 0.06 * size) : own == needed);
 }
 
