@@ -1,8 +1,8 @@
 #!/bin/bash
 # The runs behind the tables of the course projects: CNN-A, CNN-B and the CIFAR ViT with 16 and 64 images a rank on
 # 1 rank, 2 ranks, and 4 ranks of 2 nodes; ViT-B/32 on 2 nodes as DDP and as FSDP. Nodes are made of namespaces of
-# this machine (test/cluster.sh), as root. Run folders go to runs/, pages to logbook/; what is there is gone on with,
-# so that it can be stopped at any time.
+# this machine (test/cluster.sh), as root. Run folders go to runs/, pages to runs/logbook/. Runs that
+# exist are resumed, so the script can be stopped at any time.
 #
 #   benchmarks/reference.sh [RUN...]       in a built checkout with CIFAR-10 in data/cifar-10-batches-bin
 #

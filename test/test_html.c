@@ -14,7 +14,7 @@
 
 #include "markup.h"
 #include "report/chart.h"
-#include "report/compare.h"
+#include "report/facts.h"
 #include "temporary.h"
 
 static const char metrics_head[] = "epoch,step,split,loss,top1,lr,images_per_second,step_seconds,"
@@ -143,15 +143,15 @@ static void tables_can_be_pasted(void **state)
     small_run_make("b|c,\"d\"", "64");
     struct record *records = records_read((const char *const[]){"a", "b|c,\"d\""}, 2);
     FILE *stream = fmemopen(text, sizeof text, "w");
-    compare_markdown(records, 2, stream);
+    facts_markdown(records, 2, stream);
     fclose(stream);
     assert_has(text, "| | a | b\\|c,\"d\" |\n|---|---:|---:|\n");
-    assert_has(text, "| Images a second | 200 | 200 |\n");
-    assert_has(text, "| Last accuracy, validation | 62.50 % | 62.50 % |\n");
+    assert_has(text, "| Images per second | 200 | 200 |\n");
+    assert_has(text, "| Last validation top-1 | 62.50 % | 62.50 % |\n");
     assert_null(strstr(text, "Energy")); /* known of none */
     memset(text, 0, sizeof text);
     stream = fmemopen(text, sizeof text, "w");
-    compare_csv(records, 2, stream);
+    facts_csv(records, 2, stream);
     fclose(stream);
     records_close(records, 2);
     assert_int_equal(text_count(text, "\n"), 3);
@@ -176,11 +176,11 @@ static void what_is_missing_is_said(void **state)
     temporary_write("cut/ranks.csv", "rank\n");
     temporary_write("cut/units.csv", "unit\nstem\n");
     char *page = page_of((const char *const[]){"cut"}, 1);
-    assert_has(page, "cut off, or still running");
+    assert_has(page, "interrupted or still running");
     assert_has(page, "metrics.csv: its last line is torn");
     assert_has(page, "result.json: cannot be read");
     assert_has(page, "deck.ini");
-    assert_has(page, "no result.json tells of classes");
+    assert_has(page, "Classes: unknown");
     free(page);
     temporary_write("cut/run.json", "{\"parts\": [{\"ended\": \"then\", \"error\": \"NaN\"}]}");
     page = page_of((const char *const[]){"cut"}, 1);

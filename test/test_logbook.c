@@ -45,8 +45,9 @@ static struct record run_make(const char *folder, const char *started, double to
     temporary_write(name, text);
     snprintf(name, sizeof name, "%s/result.json", folder);
     snprintf(text, sizeof text,
-             "{\"finished\": true, \"stop_reason\": \"all | steps -- done\", \"samples\": 10, "
-             "\"loss\": 1.5, \"top1\": %g, \"classes\": [{\"name\": \"a|b\", \"accuracy\": 1}]}",
+             "{\"finished\": true, \"stop_reason\": \"all | steps -- done\", \"split\": \"val\", "
+             "\"samples\": 10, \"loss\": 1.5, \"top1\": %g, \"classes\": [{\"name\": \"a|b\", "
+             "\"accuracy\": 1}]}",
              top1);
     temporary_write(name, text);
     if (!record_read(&record, temporary_path(folder), &error))
@@ -88,13 +89,11 @@ static void marks_of_others_are_escaped(void **state)
     const char *const cells[] = {"a|b", "<!-- x -->", "`c` *d* [e]\nf\x01", "vit_base_patch32"};
     FILE *stream = open_memstream(&text, &length);
     markdown_row(stream, 4, cells);
-    markdown_pair(stream, "n|m", "%s", "");
-    markdown_pair(stream, "n|m", "%d", 3);
     markdown_link(stream, "r [1]", "r [1].md");
     markdown_block(stream, "sh", "x ```` y");
     assert_int_equal(fclose(stream), 0);
     assert_string_equal(text, "| a\\|b | &lt;!-- x --> | \\`c\\` \\*d\\* \\[e\\] f? | "
-                              "vit_base_patch32 |\n| n\\|m | 3 |\n[r \\[1\\]](r%20%5B1%5D.md)\n"
+                              "vit_base_patch32 |\n[r \\[1\\]](r%20%5B1%5D.md)\n"
                               "`````sh\nx ```` y\n`````\n");
     free(text);
 }
@@ -105,14 +104,14 @@ static void pages_and_index_are_made(void **state)
     run_add("first", "2026-11-20T10:00:00.000Z", 0.25);
     run_add("second", "2026-11-21T10:00:00.000Z", 0.5);
     char *index = temporary_text("book/README.md"), *page = temporary_text("book/first.md");
-    assert_has(index, "| [first](first.md) | 2026-11-20 10:00:00 | vit_cifar | 2 on 1 node |");
+    assert_has(index, "| [first](first.md) | 2026-11-20 10:00:00 | vit_cifar | 2 | 1 |");
     assert_has(index, "| 25.00 % |");
     assert_true(strstr(index, "[second]") < strstr(index, "[first]")); /* newest first */
-    assert_has(index, "finished: all \\| steps _- done |"); /* two dashes would end a comment */
-    assert_has(page, "| hosts | one\\|two |");
-    assert_has(page, "````sh\nrun 'a ``` b'\n````");
-    assert_has(page, "| a\\|b | 1.0000 |");
-    assert_has(page, "## What is missing");
+    assert_has(index, "| finished | all \\| steps _- done |"); /* two dashes would end a comment */
+    assert_has(page, "| First host | one\\|two |");
+    assert_has(page, "| run 'a \\`\\`\\` b' |");
+    assert_has(page, "| a\\|b |  |  |  |  | 100.00 % |");
+    assert_has(page, "## Missing or damaged files");
     assert_has(page, "* deck.ini: cannot be read");
     assert_int_equal(lines_with(index, "| ["), 2);
     free(index);
@@ -306,9 +305,8 @@ static void what_searches_found_is_on_the_page(void **state)
     assert_true(found_add(book, &found, &error));
     run_add("sought", "2026-11-20T16:00:00.000Z", 0.25);
     char *page = temporary_text("book/sought.md");
-    assert_has(page, "| largest batch (find batch) | 4321 samples a rank; global batch 8642; "
-                     "peak bytes 1000; 2");
-    assert_has(page, "; by trials |");
+    assert_has(page, "| largest batch per rank (find batch) | 4321 | 8642 | 1000 |  | 2");
+    assert_has(page, " | by trials |");
     free(page);
 }
 
@@ -328,9 +326,9 @@ static void what_was_sent_and_went_wrong_is_on_the_page(void **state)
     temporary_write("wrong/checkpoints/step-00000001.h5", log);
     run_add("wrong", "2026-11-20T17:00:00.000Z", 0.25);
     char *page = temporary_text("book/wrong.md");
-    assert_has(page, "\n* sent: s3://b/step-1.h5\n");
-    assert_has(page, "\n* begun to be sent, and not ended: s3://b/late.h5\n");
-    assert_has(page, "\n* 3 updates were skipped");
+    assert_has(page, "\n* uploaded: s3://b/step-1.h5\n");
+    assert_has(page, "\n* upload not finished: s3://b/late.h5\n");
+    assert_has(page, "\n| Skipped steps | 3 |\n");
     assert_has(page, "\n* 2026-11-21T10:00:01 warning: a \\| slow &lt;disk>\n");
     assert_has(page, "\n````text\nnode at time, step 3\n| ``` |\n````\n");
     assert_has(page, "\n* checkpoints/step-00000001.h5, 0.0 MB\n");
@@ -356,13 +354,13 @@ static void a_cut_run_has_a_page(void **state)
     assert_int_equal(lround(record_images_per_second(&record)), 213); /* 64 x 30 in 9 s */
     record_free(&record);
     char *page = temporary_text("book/killed.md");
-    assert_has(page, "| outcome | cut off, or still running |");
-    assert_has(page, "| a step | 300 ms |");
-    assert_has(page, "| images a second | 213 |");
-    assert_has(page, "| waiting for data | 11.11 % of a step (33.3 ms) |");
+    assert_has(page, "| Status | interrupted or still running |");
+    assert_has(page, "| Step time | 300 ms |");
+    assert_has(page, "| Images per second | 213 |");
+    assert_has(page, "| Waiting for data | 11.11 % |");
     assert_has(page, "metrics.csv: its last line is torn, and left out");
     assert_has(page, "result.json: not there");
-    assert_has(page, " | 0 to ? |  |  | not known: it was cut off");
+    assert_has(page, " | 0 to ? |  |  |  |  | unknown: interrupted");
     free(page);
 }
 

@@ -53,7 +53,7 @@ mkdir cut && cp -r ddp/metrics.csv ddp/train.log ddp/monitor.csv cut
 head -c 700 ddp/metrics.csv >cut/metrics.csv
 report cut cut ddp report.output=cut.html
 bad=$([ $status = 0 ] || echo "exit status $status")
-grep -q 'metrics.csv: its last line is torn' cut.html && grep -q 'cut off, or still running' cut.html || bad="$bad; not said"
+grep -q 'metrics.csv: its last line is torn' cut.html && grep -q 'interrupted or still running' cut.html || bad="$bad; not said"
 result 'of a run that was cut it shows what there is' "$bad" "$run_log"
 
 bad=

@@ -72,13 +72,13 @@ if abs(test["loss"] - best["value"]) > 1e-6 * best["value"] or test["loss"] == r
 result 'the test split is evaluated with the best weights' "$bad" "$work/best.log"
 
 result "nvidia-smi's table of the middle of the run" \
-    "$(lacks one/nvidia-smi.txt ' at .*Z, step 1[0-9]$' 'NVIDIA-SMI 570'; lacks logbook/one.md 'NVIDIA-SMI 570')" "$work/one.log"
+    "$(lacks one/nvidia-smi.txt ' at .*Z, step 1[0-9]$' 'NVIDIA-SMI 570'; lacks runs/logbook/one.md 'NVIDIA-SMI 570')" "$work/one.log"
 
-bad=$(lacks logbook/one.md '^\| outcome \| finished: all steps done \|' '^\| mesh \| fsdp, replica 1 x shard 2' \
-    '^\| mesh.strategy \| fsdp \| ddp \|' '^\| test \| 125 \|' '^\| to a top-1 of 1.00 % \| ' '^\| images a second \| [0-9]' \
-    '^\| waiting for communication \| [0-9.]+ % of' '^\| 1 \| 1 \| .* MiB \| .* MiB \| .* s \|' 'step-00000020.h5.*the last' '^\| blocks.1 \| 12608 \|')
-[ "$(rows logbook/README.md '^\| \[one\]\(one.md\) \| 2.* \| fsdp \| fp32 \| 24 \|')" = 1 ] || bad="$bad no row of the index"
-result 'the page and its row' "$bad" "$work/logbook/one.md"
+bad=$(lacks runs/logbook/one.md '^\| Status \| finished \|' '^\| Reason \| all steps done \|' '^\| Strategy \| fsdp \|' '^\| Shards \| 2 \|' \
+    '^\| mesh.strategy \| fsdp \| ddp \|' '^\| test \| 125 \|' '^\| To target accuracy \| ' '^\| Images per second \| [0-9]' \
+    '^\| Waiting for communication \| [0-9.]+ %' '^\| 1 \| 1 \| .* MiB \| .* MiB \|' 'step-00000020.h5.*last' '^\| blocks.1 \| 12,608 \|')
+[ "$(rows runs/logbook/README.md '^\| \[one\]\(one.md\) \| 2.* \| fsdp \| fp32 \| 24 \|')" = 1 ] || bad="$bad no row of the index"
+result 'the page and its row' "$bad" "$work/runs/logbook/one.md"
 
 # It goes on, on one rank, which is another part of the same run.
 PATH=$plain_path
@@ -86,29 +86,29 @@ run 1 more $short train.steps=30 run.dir="$work/one" mesh.strategy=fsdp data.val
 bad=$([ $status -eq 0 ] || echo "status $status;")
 [ "$(rows one/ranks.csv '^1,')$(rows one/ranks.csv '^2,0,')" = 21 ] || bad="$bad ranks.csv;"
 [ "$(rows one/run.json '"from_step"')" = 2 ] || bad="$bad run.json;"
-[ "$(rows logbook/README.md '^\| \[one')" = 1 ] || bad="$bad rows of the index;"
+[ "$(rows runs/logbook/README.md '^\| \[one')" = 1 ] || bad="$bad rows of the index;"
 result 'a run that goes on keeps what was known, and its page' \
-    "$bad$(lacks logbook/one.md 'it was started 2 times' '^\| 1 \| .* 0 to 20 \| 2 \|' '^\| 2 \| .* 20 to 30 \| 1 \|' 'resuming from')" "$work/logbook/one.md"
+    "$bad$(lacks runs/logbook/one.md '^\| Attempts \| 2 \|' '^\| 1 \| .* 0 to 20 \| 2 \|' '^\| 2 \| .* 20 to 30 \| 1 \|' 'resuming from')" "$work/runs/logbook/one.md"
 
 killed $small train.epochs=1000 checkpoint.every=0.2 >wrong
-[ ! -e logbook/killed.md ] || echo 'a page already' >>wrong
+[ ! -e runs/logbook/killed.md ] || echo 'a page already' >>wrong
 "$vittrain" report killed >report.log 2>&1 || echo 'no report' >>wrong
-lacks logbook/killed.md '^\| outcome \| cut off, or still running' '^\| a step \| [0-9]' 'result.json: not there' >>wrong
+lacks runs/logbook/killed.md '^\| Status \| interrupted or still running' '^\| Step time \| [0-9]' 'result.json: not there' >>wrong
 run 1 again run.dir="$work/killed" $small train.epochs=1000 train.max_seconds=1
-result 'a run that was killed has a page by `report`; it goes on, and is stopped' "$(tr '\n' ' ' <wrong)$(lacks logbook/killed.md 'not known: it was cut off' \
-    '^\| outcome \| stopped: train.max_seconds is over')" "$work/again.log"
+result 'a run that was killed has a page by `report`; it goes on, and is stopped' "$(tr '\n' ' ' <wrong)$(lacks runs/logbook/killed.md 'unknown: interrupted' \
+    '^\| Status \| stopped \|' '^\| Reason \| train.max_seconds is over')" "$work/again.log"
 
 run 1 wild $short optim.lr=1e30 run.dir="$work/wild"
 bad=$([ $status -eq 7 ] || echo "status $status;")
 result 'a run that failed has a page that says why' \
-    "$bad$(lacks logbook/wild.md '^\| outcome \| failed: .*(NaN|finite)' '^\* part 1 failed: ' 'result.json: not there')" "$work/wild.log"
+    "$bad$(lacks runs/logbook/wild.md '^\| Status \| failed \|' '^\| Reason \| .*(NaN|finite)' 'result.json: not there')" "$work/wild.log"
 
 : >file
 run 1 unwritable $short run.dir="$work/unwritable" output.logbook="$work/file"
 bad=$([ $status -eq 0 ] || echo "status $status;")
 [ "$(rows unwritable.log 'warning: the log book gets no page of this run: .*file: cannot be made a directory')" = 1 ] || bad="$bad no warning;"
 run 1 none $short run.dir="$work/none" output.logbook=
-[ ! -e logbook/none.md ] && ! grep -q 'log book' none.log || bad="$bad a page where none was asked for"
+[ ! -e runs/logbook/none.md ] && ! grep -q 'log book' none.log || bad="$bad a page where none was asked for"
 result 'a log book that cannot be written is a warning' "$bad" "$work/unwritable.log"
 
 # One that hangs is ended with the run, and what it started with it.
@@ -128,4 +128,4 @@ result 'an nvidia-smi that hangs holds nothing up' "$bad" "$work/hanging.log"
 run 1 right $short run.dir="$work/right"
 wait $!
 result 'two runs at once have two rows' \
-    "$([ "$(rows logbook/README.md '^\| \[(left|right)\]')" = 2 ] || echo 'not two')" "$work/logbook/README.md"
+    "$([ "$(rows runs/logbook/README.md '^\| \[(left|right)\]')" = 2 ] || echo 'not two')" "$work/runs/logbook/README.md"

@@ -107,7 +107,7 @@ start_store
 run 1 whole $runs run.dir="$work/whole" output.upload=s3://bucket/runs/
 bad=$([ $status -eq 0 ] || echo "exit status $status;")
 bad="$bad$(differs "$work/whole" runs/whole)$(has "$run_log" 'all of the run is in s3://bucket/runs/whole')"
-bad="$bad$(has "$work/logbook/whole.md" '^\* sent: s3://bucket/runs/whole/checkpoints/step-0*12.h5')"
+bad="$bad$(has "$work/runs/logbook/whole.md" '^\* uploaded: s3://bucket/runs/whole/checkpoints/step-0*12.h5')"
 result 'a run is in the store at its end' "$bad" "$run_log"
 
 faults '{"share": 0.15}'

@@ -99,7 +99,7 @@ static const char files[] =
     ".Pa checkpoints/ ,\n"
     ".Pa weights.safetensors ,\n"
     ".Pa result.json .\n"
-    ".It Pa logbook/\n"
+    ".It Pa runs/logbook/\n"
     "A page for each run, an index of them, and what searches found.\n"
     ".It Pa sweeps/NAME-DATE/\n"
     "The trials of a sweep, and the best deck.\n"

@@ -10,7 +10,7 @@
 #include "config/options.h"
 #include "core/atomic_file.h"
 #include "core/log.h"
-#include "report/compare.h"
+#include "report/facts.h"
 #include "report/html.h"
 #include "report/logbook.h"
 #include "report/result_file.h"
@@ -64,7 +64,7 @@ static bool csv_write(const struct report *report, struct error *error)
         return true;
     if (!atomic_file_open(&file, report->options.report.csv, error))
         return false;
-    compare_csv(report->records, report->count, file.stream);
+    facts_csv(report->records, report->count, file.stream);
     return atomic_file_commit(&file, error);
 }
 
@@ -84,7 +84,7 @@ static bool page_write(const struct report *report, struct error *error)
                          report->records[0].name);
     if (!html_write(report->records, report->count, path, error))
         return false;
-    compare_markdown(report->records, report->count, stdout);
+    facts_markdown(report->records, report->count, stdout);
     log_info("report: %s", path);
     return true;
 }

@@ -392,9 +392,9 @@ const struct option_entry option_table[] = {
      .help = "Events for TensorBoard."},
     {PLACE(output, csv), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "metrics.csv, epochs.csv, units.csv, ranks.csv and monitor.csv."},
-    {PLACE(output, logbook), .kind = OPTION_IS_TEXT, .preset = "logbook",
-     .help = "Folder of the log book: when a run ends it gets a page there, and a row in the index "
-             "(docs/outputs.md). Empty: none."},
+    {PLACE(output, logbook), .kind = OPTION_IS_TEXT, .preset = "runs/logbook",
+     .help = "Folder of the log book, which gets a page and a row of its index when a run ends. "
+             "Empty: none."},
     {PLACE(output, target), .kind = OPTION_IS_NUMBER, .preset = "0", .most = 1,
      .help = "A top-1 accuracy from 0 to 1: log book and result.json tell how long the run took to "
              "reach it in an evaluation. 0: none."},

@@ -1,4 +1,4 @@
-/* Of a run that was cut there is no result.json: what its tables tell is said instead. */
+/* A run that was interrupted has no result.json; its facts come from the CSV files. */
 #include "report/facts.h"
 
 #include <jansson.h>
@@ -6,232 +6,167 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- of tables */
+#include "report/escape.h"
+#include "report/markdown.h"
 
-static bool is_split(const struct table *table, int64_t row, const char *split)
-{
-    return strcmp(table_text(table, row, table_column(table, "split")), split) == 0;
-}
-
-/* The last of a column of metrics.csv; NAN: none. */
-static double metrics_last(const struct record *record, const char *split, const char *name)
-{
-    const int column = table_column(&record->metrics, name);
-    for (int64_t row = record->metrics.rows; row > 0; row--) {
-        const double value = table_number(&record->metrics, row - 1, column);
-        if (!isnan(value) && (split == NULL || is_split(&record->metrics, row - 1, split)))
-            return value;
-    }
-    return NAN;
-}
-
-/* The mean of a column over the steps of training, or its share of a step's duration. */
-static double metrics_mean(const struct record *record, const char *name, bool share)
-{
-    const double mean = record_step_mean(record, name);
-    return share ? mean / record_step_mean(record, "step_seconds") : mean;
-}
+/* ---- numbers */
 
 static double known(double value, double otherwise)
 {
     return isnan(value) ? otherwise : value;
 }
 
-static bool result_is_of(const struct record *record, const char *split)
+/* Return the last number in a column of metrics.csv; split NULL: of any split. */
+static double metrics_last(const struct record *record, const char *split, const char *name)
 {
-    const char *of = record_text(record, "split");
-    return of != NULL && strcmp(of, split) == 0;
+    const struct table *metrics = &record->metrics;
+    const int column = table_column(metrics, name), splits = table_column(metrics, "split");
+    for (int64_t row = metrics->rows; row > 0; row--) {
+        const double value = table_number(metrics, row - 1, column);
+        if (!isnan(value) &&
+            (split == NULL || strcmp(table_text(metrics, row - 1, splits), split) == 0))
+            return value;
+    }
+    return NAN;
 }
 
-/* What the last evaluation of the split said. */
+/* Return a metric of the last evaluation of the split. */
 static double last_evaluation(const struct record *record, const char *split, const char *name)
 {
+    const char *result_split = record_text(record, "split");
     char path[32];
     snprintf(path, sizeof path, "%s.%s", split, name);
-    const double result = result_is_of(record, split) ? record_number(record, name) : NAN;
-    return known(record_number(record, path), known(result, metrics_last(record, split, name)));
+    const double value = record_number(record, path);
+    if (!isnan(value))
+        return value;
+    return known(result_split != NULL && strcmp(result_split, split) == 0
+                     ? record_number(record, name)
+                     : NAN,
+                 metrics_last(record, split, name));
 }
 
-/* ---- numbers */
-
-#define NUMBER(name) static double name(const struct record *record, const struct record *first)
-
-NUMBER(steps)
+static double val_top1(const struct record *record)
 {
-    (void)first;
-    return known(record_number(record, "steps"), metrics_last(record, NULL, "step"));
-}
-
-NUMBER(parts)
-{
-    const struct json_t *list = record_value(record, "parts");
-    (void)first;
-    return list == NULL ? NAN : (double)json_array_size(list);
-}
-
-NUMBER(epochs)
-{
-    (void)first;
-    return known(record_number(record, "epochs"), (double)record->epochs.rows);
-}
-
-/* The best of all evaluations while training. */
-NUMBER(best_accuracy)
-{
-    (void)first;
-    const double best = table_facts(&record->epochs, "val_top1").most;
-    const char *monitor = record_text(record, "best.monitor");
-    if (isnan(best) && monitor != NULL && strcmp(monitor, "top1") == 0)
-        return record_number(record, "best.value");
-    return best;
-}
-
-NUMBER(validation_accuracy)
-{
-    (void)first;
     return last_evaluation(record, "val", "top1");
 }
 
-NUMBER(validation_loss)
+static double val_loss(const struct record *record)
 {
-    (void)first;
     return last_evaluation(record, "val", "loss");
 }
 
-NUMBER(test_accuracy)
+static double test_top1(const struct record *record)
 {
-    (void)first;
     return last_evaluation(record, "test", "top1");
 }
 
-NUMBER(test_loss)
+static double test_loss(const struct record *record)
 {
-    (void)first;
     return last_evaluation(record, "test", "loss");
 }
 
-NUMBER(macro_f1)
+static double best_val_top1(const struct record *record)
 {
-    (void)first;
+    const double best = table_facts(&record->epochs, "val_top1").most;
+    const char *monitor = record_text(record, "best.monitor");
+    return isnan(best) && monitor != NULL && strcmp(monitor, "top1") == 0
+               ? record_number(record, "best.value")
+               : best;
+}
+
+static double macro_f1(const struct record *record)
+{
     return known(record_number(record, "test.macro.f1"), record_number(record, "macro.f1"));
 }
 
-NUMBER(training_loss)
+static double train_loss(const struct record *record)
 {
-    (void)first;
-    const struct table *epochs = &record->epochs; /* means of an epoch, as result.json has it */
+    const struct table *epochs = &record->epochs; /* mean of the last epoch, as in result.json */
     const double last = table_number(epochs, epochs->rows - 1, table_column(epochs, "train_loss"));
     return known(record_number(record, "train.loss"),
                  known(last, metrics_last(record, "train", "loss")));
 }
 
-NUMBER(total_seconds)
+static double steps(const struct record *record)
 {
-    (void)first;
+    return known(record_number(record, "steps"), metrics_last(record, NULL, "step"));
+}
+
+static double epochs(const struct record *record)
+{
+    return known(record_number(record, "epochs"), (double)record->epochs.rows);
+}
+
+static double attempts(const struct record *record)
+{
+    return record_value(record, "parts") == NULL ? (double)NAN : record_parts(record);
+}
+
+static double skipped_steps(const struct record *record)
+{
+    return metrics_last(record, NULL, "skipped_steps");
+}
+
+static double total_seconds(const struct record *record)
+{
     return known(record_number(record, "total_seconds"),
                  metrics_last(record, NULL, "elapsed_seconds"));
 }
 
-NUMBER(setup_seconds)
+static double setup_seconds(const struct record *record)
 {
-    (void)first;
     return record_number(record, "total_seconds") - record_number(record, "without_setup_seconds");
 }
 
-NUMBER(epoch_seconds)
+static double epoch_seconds(const struct record *record)
 {
-    (void)first;
     return table_facts(&record->epochs, "seconds").mean;
 }
 
-NUMBER(evaluation_seconds)
+static double evaluation_seconds(const struct record *record)
 {
-    (void)first;
     return table_facts(&record->epochs, "eval_seconds").sum;
 }
 
-NUMBER(target_seconds)
+static double target_seconds(const struct record *record)
 {
-    const char *target = record_option(record, "output.target");
-    (void)first;
-    return target == NULL || strtod(target, NULL) <= 0
-               ? NAN
-               : record_seconds_to(record, "top1", strtod(target, NULL));
+    const char *option = record_option(record, "output.target");
+    const double target = option == NULL ? 0 : strtod(option, NULL);
+    return target > 0 ? record_seconds_to(record, "top1", target) : NAN;
 }
 
-NUMBER(images_per_second)
+static double rank_images_per_second(const struct record *record)
 {
-    (void)first;
-    return record_images_per_second(record);
+    return record_images_per_second(record) / record_number(record, "ranks");
 }
 
-NUMBER(images_per_second_rank)
+static double speed_up(const struct record *record, const struct record *first)
 {
-    return images_per_second(record, first) / record_number(record, "ranks");
+    return record == first ? 1 : record_images_per_second(record) / record_images_per_second(first);
 }
 
-NUMBER(speed_up)
-{
-    return record == first && first != NULL
-               ? 1
-               : images_per_second(record, first) / images_per_second(first, first);
-}
-
-/* Of the speed-up that so many more ranks could have brought. */
-NUMBER(efficiency)
+/* Speed-up divided by the ratio of the numbers of ranks. */
+static double efficiency(const struct record *record, const struct record *first)
 {
     return speed_up(record, first) * record_number(first, "ranks") / record_number(record, "ranks");
 }
 
-NUMBER(step_seconds)
+static double planned_bytes(const struct record *record)
 {
-    (void)first;
-    return metrics_mean(record, "step_seconds", false);
-}
-
-NUMBER(peak_share)
-{
-    (void)first;
-    return metrics_mean(record, "peak_share", false);
-}
-
-NUMBER(data_share)
-{
-    (void)first;
-    return metrics_mean(record, "data_seconds", true);
-}
-
-NUMBER(waiting_share)
-{
-    (void)first;
-    return metrics_mean(record, "exposed_comm_seconds", true);
-}
-
-NUMBER(planned_bytes)
-{
-    (void)first;
     return known(table_facts(&record->ranks, "planned_bytes").most,
                  record_number(record, "planned_bytes"));
 }
 
-NUMBER(peak_bytes)
+static double peak_bytes(const struct record *record)
 {
-    (void)first;
     return known(table_facts(&record->ranks, "peak_bytes").most,
                  known(record_number(record, "sensors.gpu_memory_used_bytes.max"),
                        known(record_number(record, "sensors.resident_bytes.max"),
                              table_facts(&record->monitor, "resident_bytes").most)));
 }
 
-NUMBER(energy)
+static double busy(const struct record *record)
 {
-    (void)first;
-    return record_number(record, "sensors.energy_wh");
-}
-
-NUMBER(busy)
-{
-    (void)first;
     return known(record_number(record, "sensors.gpu_busy.mean"),
                  known(record_number(record, "sensors.cores_busy.mean"),
                        table_facts(&record->monitor, "cores_busy").mean));
@@ -239,65 +174,39 @@ NUMBER(busy)
 
 /* ---- texts */
 
-#define TEXT(name) static const char *name(const struct record *record, char text[FORMAT_TEXT])
-
-const char *record_ending(const struct record *record)
-{
-    const struct json_t *parts = record_value(record, "parts");
-    const struct json_t *last =
-        json_array_size(parts) > 0 ? json_array_get(parts, json_array_size(parts) - 1) : NULL;
-    if (json_is_string(json_object_get(last, "error")))
-        return "failed";
-    if (record->result == NULL || (last != NULL && !json_is_string(json_object_get(last, "ended"))))
-        return "cut off, or still running";
-    const struct json_t *finished = record_value(record, "finished");
-    if (finished != NULL && json_is_false(finished))
-        return "stopped before its end";
-    return "finished";
-}
-
-TEXT(ending)
+static const char *status(const struct record *record, char text[FORMAT_TEXT])
 {
     (void)text;
-    return record_ending(record);
+    return record_status(record);
 }
 
-/* 2026-11-21 14:03, universal time, as run.json has it to the millisecond. */
-TEXT(started)
+static const char *reason(const struct record *record, char text[FORMAT_TEXT])
 {
-    const char *said = record_text(record, "parts.0.started");
-    if (said == NULL || strlen(said) < 16)
-        return said;
-    snprintf(text, FORMAT_TEXT, "%.10s %.5s", said, said + 11);
+    char path[32];
+    (void)text;
+    snprintf(path, sizeof path, "parts.%d.error", record_parts(record) - 1);
+    const char *failure = record_text(record, path);
+    return failure != NULL ? failure : record_text(record, "stop_reason");
+}
+
+/* 2026-11-21 14:03:59; run.json has milliseconds. */
+static const char *started(const struct record *record, char text[FORMAT_TEXT])
+{
+    const char *stamp = record_text(record, "parts.0.started");
+    if (stamp == NULL || strlen(stamp) < 19)
+        return stamp;
+    snprintf(text, FORMAT_TEXT, "%.10s %.8s", stamp, stamp + 11);
     return text;
 }
 
-TEXT(strategy)
+static const char *data(const struct record *record, char text[FORMAT_TEXT])
 {
-    (void)text;
-    return record_option(record, "mesh.strategy");
-}
-
-TEXT(data)
-{
-    (void)text;
     const char *root = record_option(record, "data.root");
+    (void)text;
     return root != NULL && root[0] != '\0' ? root : record_option(record, "data.format");
 }
 
-TEXT(precision)
-{
-    (void)text;
-    const char *said = record_text(record, "precision");
-    return said != NULL ? said : record_option(record, "train.precision");
-}
-
-TEXT(model)
-{
-    (void)text;
-    const char *said = record_text(record, "model");
-    return said != NULL ? said : record_option(record, "model.name");
-}
+/* ---- the table */
 
 #define RUN "What was run"
 #define QUALITY "Quality"
@@ -305,91 +214,75 @@ TEXT(model)
 #define SPEED "Speed"
 #define USE "Memory and energy"
 
+/* clang-format off */
 const struct fact fact_table[] = {
-    {RUN, "Ended", "ending", FIGURE_TEXT, .text = ending},
+    {RUN, "Status", "ending", FIGURE_TEXT, .text = status},
+    {RUN, "Reason", "reason", FIGURE_TEXT, .text = reason},
     {RUN, "Started", "started", FIGURE_TEXT, .text = started},
-    {RUN, "Model", "model", FIGURE_TEXT, .text = model},
+    {RUN, "Model", "model", FIGURE_TEXT, .path = "model", .option = "model.name"},
     {RUN, "Parameters", "parameters", FIGURE_COUNT, .path = "parameters"},
     {RUN, "Data", "data", FIGURE_TEXT, .text = data},
-    {RUN, "Strategy", "strategy", FIGURE_TEXT, .text = strategy},
-    {RUN, "Computes on", "backend", FIGURE_TEXT, .path = "backend"},
+    {RUN, "Training samples", "train_samples", FIGURE_COUNT, .path = "train_samples"},
+    {RUN, "Validation samples", "val_samples", FIGURE_COUNT, .path = "val_samples"},
+    {RUN, "Test samples", "test_samples", FIGURE_COUNT, .path = "test_samples"},
+    {RUN, "Strategy", "strategy", FIGURE_TEXT, .path = "strategy", .option = "mesh.strategy"},
+    {RUN, "Replicas", "replica", FIGURE_COUNT, .path = "replica"},
+    {RUN, "Shards", "shard", FIGURE_COUNT, .path = "shard"},
+    {RUN, "Transport", "transport", FIGURE_TEXT, .path = "transport"},
+    {RUN, "Backend", "backend", FIGURE_TEXT, .path = "backend"},
     {RUN, "Device", "device", FIGURE_TEXT, .path = "parts.0.devices.0"},
     {RUN, "First host", "host", FIGURE_TEXT, .path = "parts.0.hosts.0"},
-    {RUN, "Precision", "precision", FIGURE_TEXT, .text = precision},
+    {RUN, "Precision", "precision", FIGURE_TEXT, .path = "precision", .option = "train.precision"},
     {RUN, "Ranks", "ranks", FIGURE_COUNT, .path = "ranks"},
     {RUN, "Nodes", "nodes", FIGURE_COUNT, .path = "nodes"},
-    {RUN, "Threads of a rank", "threads", FIGURE_COUNT, .path = "threads"},
+    {RUN, "Threads per rank", "threads", FIGURE_COUNT, .path = "threads"},
     {RUN, "Global batch", "global_batch", FIGURE_COUNT, .path = "global_batch"},
     {RUN, "Epochs", "epochs", FIGURE_COUNT, .number = epochs},
     {RUN, "Steps", "steps", FIGURE_COUNT, .number = steps},
-    {RUN, "Times started", "parts", FIGURE_COUNT, .number = parts},
+    {RUN, "Skipped steps", "skipped_steps", FIGURE_COUNT, .number = skipped_steps},
+    {RUN, "Attempts", "parts", FIGURE_COUNT, .number = attempts},
     {RUN, "Seed", "seed", FIGURE_COUNT, .path = "seed"},
+    {RUN, "Version", "version", FIGURE_TEXT, .path = "parts.0.version"},
     {RUN, "Commit", "commit", FIGURE_TEXT, .path = "parts.0.commit"},
-    {QUALITY, "Best accuracy, validation", "best_val_top1", FIGURE_SHARE, .number = best_accuracy,
-     .better = 1},
-    {QUALITY, "Last accuracy, validation", "val_top1", FIGURE_SHARE, .number = validation_accuracy,
-     .better = 1},
-    {QUALITY, "Accuracy, test", "test_top1", FIGURE_SHARE, .number = test_accuracy, .better = 1},
-    {QUALITY, "Macro F1", "macro_f1", FIGURE_SHARE, .number = macro_f1, .better = 1},
-    {QUALITY, "Last loss, validation", "val_loss", FIGURE_NUMBER, .number = validation_loss,
-     .better = -1},
-    {QUALITY, "Loss, test", "test_loss", FIGURE_NUMBER, .number = test_loss, .better = -1},
-    {QUALITY, "Last loss, training", "train_loss", FIGURE_NUMBER, .number = training_loss,
-     .better = -1},
-    {TIME, "Total", "total_seconds", FIGURE_SECONDS, .number = total_seconds, .better = -1},
-    {TIME, "Before the first step", "setup_seconds", FIGURE_SECONDS, .number = setup_seconds,
-     .better = -1},
-    {TIME, "Without that", "without_setup_seconds", FIGURE_SECONDS, .path = "without_setup_seconds",
-     .better = -1},
-    {TIME, "Without evaluation, too", "training_seconds", FIGURE_SECONDS,
-     .path = "training_seconds", .better = -1},
-    {TIME, "Evaluation", "evaluation_seconds", FIGURE_SECONDS, .number = evaluation_seconds,
-     .better = -1},
-    {TIME, "Training, an epoch", "epoch_seconds", FIGURE_SECONDS, .number = epoch_seconds,
-     .better = -1},
-    {TIME, "To the target accuracy", "target_seconds", FIGURE_SECONDS, .number = target_seconds,
-     .better = -1},
-    {SPEED, "Images a second", "images_per_second", FIGURE_RATE, .number = images_per_second,
-     .better = 1},
-    {SPEED, "Of a rank", "images_per_second_rank", FIGURE_RATE, .number = images_per_second_rank,
-     .better = 1},
-    {SPEED, "Speed-up", "speed_up", FIGURE_RATIO, .number = speed_up, .better = 1},
-    {SPEED, "Efficiency of a rank", "efficiency", FIGURE_SHARE, .number = efficiency, .better = 1},
-    {SPEED, "Work, an image", "flops_per_image", FIGURE_FLOPS, .path = "flops_per_image"},
-    {SPEED, "A step", "step_seconds", FIGURE_SECONDS, .number = step_seconds, .better = -1},
-    {SPEED, "Share of the peak", "peak_share", FIGURE_SHARE, .number = peak_share, .better = 1},
-    {SPEED, "Waiting for data", "data_share", FIGURE_SHARE, .number = data_share, .better = -1},
-    {SPEED, "Waiting for ranks", "exposed_comm_share", FIGURE_SHARE, .number = waiting_share,
-     .better = -1},
-    {USE, "Planned, a rank", "planned_bytes", FIGURE_BYTES, .number = planned_bytes, .better = -1},
-    {USE, "Peak, a rank", "peak_bytes", FIGURE_BYTES, .number = peak_bytes, .better = -1},
-    {USE, "Busy", "busy", FIGURE_SHARE, .number = busy},
-    {USE, "Energy", "energy_wh", FIGURE_WATT_HOURS, .number = energy, .better = -1},
-    {USE, "Images a joule", "images_per_joule", FIGURE_NUMBER, .path = "sensors.images_per_joule",
-     .better = 1},
+    {QUALITY, "Best validation top-1", "best_val_top1", FIGURE_SHARE, 1, .number = best_val_top1},
+    {QUALITY, "Last validation top-1", "val_top1", FIGURE_SHARE, 1, .number = val_top1},
+    {QUALITY, "Test top-1", "test_top1", FIGURE_SHARE, 1, .number = test_top1},
+    {QUALITY, "Macro F1", "macro_f1", FIGURE_SHARE, 1, .number = macro_f1},
+    {QUALITY, "Last validation loss", "val_loss", FIGURE_NUMBER, -1, .number = val_loss},
+    {QUALITY, "Test loss", "test_loss", FIGURE_NUMBER, -1, .number = test_loss},
+    {QUALITY, "Last training loss", "train_loss", FIGURE_NUMBER, -1, .number = train_loss},
+    {TIME, "Total", "total_seconds", FIGURE_SECONDS, -1, .number = total_seconds},
+    {TIME, "Set-up", "setup_seconds", FIGURE_SECONDS, -1, .number = setup_seconds},
+    {TIME, "Without set-up", "without_setup_seconds", FIGURE_SECONDS, -1, .path = "without_setup_seconds"},
+    {TIME, "Training steps only", "training_seconds", FIGURE_SECONDS, -1, .path = "training_seconds"},
+    {TIME, "Evaluation", "evaluation_seconds", FIGURE_SECONDS, -1, .number = evaluation_seconds},
+    {TIME, "Per epoch", "epoch_seconds", FIGURE_SECONDS, -1, .number = epoch_seconds},
+    {TIME, "To target accuracy", "target_seconds", FIGURE_SECONDS, -1, .number = target_seconds},
+    {SPEED, "Images per second", "images_per_second", FIGURE_RATE, 1, .number = record_images_per_second},
+    {SPEED, "Images per second and rank", "images_per_second_rank", FIGURE_RATE, 1, .number = rank_images_per_second},
+    {SPEED, "Speed-up", "speed_up", FIGURE_RATIO, 1, .relative = speed_up},
+    {SPEED, "Scaling efficiency", "efficiency", FIGURE_SHARE, 1, .relative = efficiency},
+    {SPEED, "FLOPs per image", "flops_per_image", FIGURE_FLOPS, .path = "flops_per_image"},
+    {SPEED, "Step time", "step_seconds", FIGURE_SECONDS, -1, .mean = "step_seconds"},
+    {SPEED, "MFU", "peak_share", FIGURE_SHARE, 1, .mean = "peak_share"},
+    {SPEED, "Waiting for data", "data_share", FIGURE_SHARE, -1, .share = "data_seconds"},
+    {SPEED, "Waiting for communication", "exposed_comm_share", FIGURE_SHARE, -1, .share = "exposed_comm_seconds"},
+    {SPEED, "Communication thread busy", "comm_share", FIGURE_SHARE, .share = "comm_seconds"},
+    {SPEED, "Forward", "forward_share", FIGURE_SHARE, .share = "forward_seconds"},
+    {SPEED, "Backward", "backward_share", FIGURE_SHARE, .share = "backward_seconds"},
+    {SPEED, "Reduce", "reduce_share", FIGURE_SHARE, .share = "reduce_seconds"},
+    {SPEED, "Update", "update_share", FIGURE_SHARE, .share = "update_seconds"},
+    {USE, "Planned memory per rank", "planned_bytes", FIGURE_BYTES, -1, .number = planned_bytes},
+    {USE, "Peak memory per rank", "peak_bytes", FIGURE_BYTES, -1, .number = peak_bytes},
+    {USE, "Utilization", "busy", FIGURE_SHARE, .number = busy},
+    {USE, "Energy", "energy_wh", FIGURE_WATT_HOURS, -1, .path = "sensors.energy_wh"},
+    {USE, "Energy measured of", "energy_of", FIGURE_TEXT, .path = "sensors.energy_of"},
+    {USE, "Images per joule", "images_per_joule", FIGURE_NUMBER, 1, .path = "sensors.images_per_joule"},
     {USE, "GPU power", "gpu_power", FIGURE_WATTS, .path = "sensors.gpu_power.mean"},
-    {USE, "Processor power", "cpu_power", FIGURE_WATTS, .path = "sensors.cpu_power.mean"},
+    {USE, "CPU power", "cpu_power", FIGURE_WATTS, .path = "sensors.cpu_power.mean"},
 };
+/* clang-format on */
 const int fact_count = sizeof fact_table / sizeof fact_table[0];
-
-double fact_number(const struct fact *fact, const struct record *record, const struct record *first)
-{
-    if (fact->figure == FIGURE_TEXT)
-        return NAN;
-    return fact->number != NULL ? fact->number(record, first) : record_number(record, fact->path);
-}
-
-const char *fact_text(const struct fact *fact, const struct record *record,
-                      const struct record *first, char text[FORMAT_TEXT])
-{
-    if (fact->figure != FIGURE_TEXT) {
-        format_figure(text, fact->figure, fact_number(fact, record, first));
-        return text;
-    }
-    const char *said =
-        fact->text != NULL ? fact->text(record, text) : record_text(record, fact->path);
-    return said == NULL || said[0] == '\0' ? "-" : said;
-}
 
 const struct fact *fact_find(const char *key)
 {
@@ -400,10 +293,39 @@ const struct fact *fact_find(const char *key)
     return NULL;
 }
 
+double fact_number(const struct fact *fact, const struct record *record, const struct record *first)
+{
+    if (fact->figure == FIGURE_TEXT)
+        return NAN;
+    if (fact->number != NULL)
+        return fact->number(record);
+    if (fact->relative != NULL)
+        return fact->relative(record, first);
+    if (fact->mean != NULL)
+        return record_step_mean(record, fact->mean);
+    if (fact->share != NULL)
+        return record_step_mean(record, fact->share) / record_step_mean(record, "step_seconds");
+    return record_number(record, fact->path);
+}
+
+const char *fact_text(const struct fact *fact, const struct record *record,
+                      const struct record *first, char text[FORMAT_TEXT])
+{
+    if (fact->figure != FIGURE_TEXT) {
+        format_figure(text, fact->figure, fact_number(fact, record, first));
+        return text;
+    }
+    const char *value =
+        fact->text != NULL ? fact->text(record, text) : record_text(record, fact->path);
+    if (value == NULL && fact->option != NULL)
+        value = record_option(record, fact->option);
+    return value == NULL || value[0] == '\0' ? "-" : value;
+}
+
 bool fact_is_known(const struct fact *fact, const struct record *records, int count)
 {
     char text[FORMAT_TEXT];
-    if (count == 1 && (fact->number == speed_up || fact->number == efficiency))
+    if (count == 1 && fact->relative != NULL)
         return false;
     for (int i = 0; i < count; i++)
         if (strcmp(fact_text(fact, &records[i], &records[0], text), "-") != 0)
@@ -414,7 +336,7 @@ bool fact_is_known(const struct fact *fact, const struct record *records, int co
 bool fact_is_best(const struct fact *fact, const struct record *records, int count, int run)
 {
     const double own = fact_number(fact, &records[run], &records[0]);
-    const double own_steps = steps(&records[run], NULL);
+    const double own_steps = steps(&records[run]);
     bool differs = false;
     if (fact->better == 0 || isnan(own))
         return false;
@@ -423,9 +345,62 @@ bool fact_is_best(const struct fact *fact, const struct record *records, int cou
         if (isnan(other))
             continue;
         if ((other - own) * fact->better > 0 ||
-            (strcmp(fact->group, TIME) == 0 && steps(&records[i], NULL) != own_steps))
+            (strcmp(fact->group, TIME) == 0 && steps(&records[i]) != own_steps))
             return false;
         differs = differs || other != own;
     }
     return differs;
+}
+
+/* ---- writers */
+
+void facts_markdown(const struct record *records, int count, FILE *stream)
+{
+    char text[FORMAT_TEXT];
+    fputs("| |", stream);
+    for (int i = 0; i < count; i++) {
+        fputc(' ', stream);
+        markdown_text(stream, records[i].name);
+        fputs(" |", stream);
+    }
+    fputs("\n|---|", stream);
+    for (int i = 0; i < count; i++)
+        fputs("---:|", stream);
+    fputc('\n', stream);
+    for (int k = 0; k < fact_count; k++) {
+        if (!fact_is_known(&fact_table[k], records, count))
+            continue;
+        fprintf(stream, "| %s |", fact_table[k].name);
+        for (int i = 0; i < count; i++) {
+            fputc(' ', stream);
+            markdown_text(stream, fact_text(&fact_table[k], &records[i], &records[0], text));
+            fputs(" |", stream);
+        }
+        fputc('\n', stream);
+    }
+}
+
+void facts_csv(const struct record *records, int count, FILE *stream)
+{
+    char text[FORMAT_TEXT];
+    fputs("run", stream);
+    for (int k = 0; k < fact_count; k++)
+        fprintf(stream, ",%s", fact_table[k].key);
+    fputc('\n', stream);
+    for (int i = 0; i < count; i++) {
+        escape_csv(stream, records[i].name);
+        for (int k = 0; k < fact_count; k++) {
+            const struct fact *fact = &fact_table[k];
+            const double number = fact_number(fact, &records[i], &records[0]);
+            fputc(',', stream);
+            if (!isnan(number))
+                fprintf(stream, "%.9g", number);
+            if (fact->figure != FIGURE_TEXT)
+                continue;
+            const char *value = fact_text(fact, &records[i], &records[0], text);
+            if (strcmp(value, "-") != 0)
+                escape_csv(stream, value);
+        }
+        fputc('\n', stream);
+    }
 }

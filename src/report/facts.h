@@ -1,5 +1,4 @@
-/* What is said of a run in a table: one list, from which the report's tables, the Markdown and the
- * CSV of a comparison are made. */
+/* The facts about a run: one table, written as HTML (html_tables.c), Markdown and CSV. */
 #ifndef VITTRAIN_REPORT_FACTS_H
 #define VITTRAIN_REPORT_FACTS_H
 
@@ -9,38 +8,46 @@
 #include "report/record.h"
 
 struct fact {
-    const char *group; /* the heading that it stands under */
+    const char *group; /* heading */
     const char *name;
-    const char *key; /* its column of a CSV */
+    const char *key; /* column of the CSV */
     enum figure figure;
-    /* One of these. `first` is the run that others are compared with. */
-    const char *path; /* of record_number, record_text */
-    double (*number)(const struct record *record, const struct record *first);
+    int better; /* 1: higher is better, -1: lower is better, 0: neither */
+
+    /* The source, the first of these that is set and known. */
+    const char *path;   /* of record_number or record_text */
+    const char *option; /* of the run's deck */
+    const char *mean;   /* column of metrics.csv: mean over the training steps */
+    const char *share;  /* the same, relative to the duration of a step */
+    double (*number)(const struct record *record);
+    double (*relative)(const struct record *record, const struct record *first);
     const char *(*text)(const struct record *record, char text[FORMAT_TEXT]);
-    int better; /* 1: the larger, -1: the smaller; 0: neither */
 };
 
 extern const struct fact fact_table[];
 extern const int fact_count;
 
-/* NAN: unknown, or a text. */
+/* Return the fact with this key, which must exist. */
+const struct fact *fact_find(const char *key);
+
+/* Return the value; NAN: unknown, or a text. `first`: the run that others are compared with. */
 double fact_number(const struct fact *fact, const struct record *record,
                    const struct record *first);
 
-/* As it is shown, "-" when unknown; `text` holds a number's. */
+/* Return the formatted value, "-" if it is unknown. `text` is a buffer for the result. */
 const char *fact_text(const struct fact *fact, const struct record *record,
                       const struct record *first, char text[FORMAT_TEXT]);
 
-/* By its key; for what shows a few of them only. */
-const struct fact *fact_find(const char *key);
-
-/* Is it known of any of the runs? (A speed-up of one run is not.) */
+/* True if the fact is known for any of the runs. */
 bool fact_is_known(const struct fact *fact, const struct record *records, int count);
 
-/* Is this run's the best of the runs that differ in it? Times of different work have no best. */
+/* True if this run has the best of differing values. Times of unequal work are not compared. */
 bool fact_is_best(const struct fact *fact, const struct record *records, int count, int run);
 
-/* "cut off" and so on: how the run ended. */
-const char *record_ending(const struct record *record);
+/* Write a table with one column per run and one row per known fact. */
+void facts_markdown(const struct record *records, int count, FILE *stream);
+
+/* Write one row per run with all facts; times in seconds, memory in bytes, shares from 0 to 1. */
+void facts_csv(const struct record *records, int count, FILE *stream);
 
 #endif

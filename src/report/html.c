@@ -119,7 +119,7 @@ static bool kind_write(const struct page *page, int run)
 static void run_write(const struct page *page, int run)
 {
     const struct record *record = &page->records[run];
-    const char *ending = record_ending(record);
+    const char *ending = record_status(record);
     const bool tested =
         fact_is_known(fact_find("test_top1"), record, 1); /* what counts, where it is known */
 

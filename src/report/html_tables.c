@@ -1,10 +1,12 @@
 /* Tables: the summary, what decks say, what went wrong. */
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "report/escape.h"
 #include "report/facts.h"
 #include "report/html.h"
+#include "report/run_tables.h"
 
 /* ---- the summary: a table for each group of facts */
 
@@ -65,6 +67,157 @@ void html_summary(const struct page *page)
     html_section_end(page);
 }
 
+/* ---- classes */
+
+enum { MATRIX_MOST = 32, PAIRS_MOST = 30 };
+
+/* The confusion matrix in result.json, which may be damaged. */
+struct confusion {
+    int count;
+    const json_t *classes, *matrix;
+};
+
+static const char *class_name(const struct confusion *confusion, int i)
+{
+    const char *name =
+        json_string_value(json_object_get(json_array_get(confusion->classes, (size_t)i), "name"));
+    return name == NULL ? "?" : name;
+}
+
+static double matrix_at(const struct confusion *confusion, int row, int column)
+{
+    const json_t *cell =
+        json_array_get(json_array_get(confusion->matrix, (size_t)row), (size_t)column);
+    return json_is_number(cell) ? json_number_value(cell) : 0;
+}
+
+static double matrix_row(const struct confusion *confusion, int row)
+{
+    double sum = 0;
+    for (int i = 0; i < confusion->count; i++)
+        sum += matrix_at(confusion, row, i);
+    return sum;
+}
+
+static void matrix_table(const struct page *page, int run, const struct confusion *confusion)
+{
+    html_table_begin(page, "confusion", "confusion matrix");
+    fputs("<thead><tr><td></td>", page->stream);
+    for (int i = 0; i < confusion->count; i++) {
+        fputs("<th scope=\"col\"><span>", page->stream);
+        escape_html(page->stream, class_name(confusion, i));
+        fputs("</span></th>", page->stream);
+    }
+    fprintf(page->stream, "</tr></thead>\n<tbody id=\"confusion-%c\">\n", html_letter(run));
+    for (int row = 0; row < confusion->count; row++) {
+        const double sum = matrix_row(confusion, row);
+        fputs("<tr><th scope=\"row\">", page->stream);
+        escape_html(page->stream, class_name(confusion, row));
+        fputs("</th>", page->stream);
+        for (int i = 0; i < confusion->count; i++) {
+            const double count = matrix_at(confusion, row, i);
+            fprintf(page->stream, "<td style=\"--v:%.2f\">%.0f</td>", sum > 0 ? count / sum : 0,
+                    count);
+        }
+        fputs("</tr>\n", page->stream);
+    }
+    fputs("</tbody>", page->stream);
+    html_table_end(page);
+}
+
+struct pair {
+    double count;
+    int truth, taken;
+};
+
+static int pair_compare(const void *one, const void *other)
+{
+    const struct pair *left = one, *right = other;
+    return (left->count < right->count) - (left->count > right->count);
+}
+
+/* The largest counts off the diagonal, in `worst`; gives how many there are. */
+static int pairs_find(const struct confusion *confusion, struct pair *worst)
+{
+    int count = 0;
+    for (int row = 0; row < confusion->count; row++)
+        for (int i = 0; i < confusion->count; i++) {
+            const struct pair pair = {matrix_at(confusion, row, i), row, i};
+            if (row == i || pair.count <= 0 ||
+                (count == PAIRS_MOST && pair.count <= worst[count - 1].count))
+                continue;
+            worst[count < PAIRS_MOST ? count++ : count - 1] = pair;
+            qsort(worst, (size_t)count, sizeof *worst, pair_compare);
+        }
+    return count;
+}
+
+static void pairs_table(const struct page *page, const struct confusion *confusion)
+{
+    struct pair worst[PAIRS_MOST];
+    const int count = pairs_find(confusion, worst);
+    struct sheet sheet = {.title = "Most frequent confusions", .class = "pairs"};
+
+    snprintf(sheet.note, sizeof sheet.note, "The %d most frequent confusions of %d classes.", count,
+             confusion->count);
+    sheet_column(&sheet, "class", SHEET_TEXT);
+    sheet_column(&sheet, "predicted as", SHEET_TEXT);
+    sheet_column(&sheet, "images", SHEET_NUMBER);
+    sheet_column(&sheet, "of the class", SHEET_SHARE);
+    for (int i = 0; i < count; i++) {
+        sheet_text(&sheet, class_name(confusion, worst[i].truth));
+        sheet_text(&sheet, class_name(confusion, worst[i].taken));
+        sheet_figure(&sheet, FIGURE_COUNT, worst[i].count);
+        sheet_figure(&sheet, FIGURE_SHARE, worst[i].count / matrix_row(confusion, worst[i].truth));
+    }
+    sheet_html(&sheet, page->stream);
+    sheet_free(&sheet);
+}
+
+void html_classes(const struct page *page)
+{
+    html_section(page, "classes", "Quality and classes");
+    fprintf(page->stream, "<div class=\"%s\">\n", page->count > 1 ? "pair" : "single");
+    for (int run = 0; run < page->count; run++) {
+        const struct record *record = &page->records[run];
+        const bool tested = record_value(record, "test.classes") != NULL;
+        struct confusion confusion = {
+            .classes = record_value(record, tested ? "test.classes" : "classes"),
+            .matrix = record_value(record, tested ? "test.confusion_matrix" : "confusion_matrix")};
+        struct sheet sheet = {0};
+
+        confusion.count = (int)json_array_size(confusion.classes);
+        fputs("<div>", page->stream);
+        html_run_title(page, run);
+        run_table_splits(&sheet, record);
+        sheet_html(&sheet, page->stream);
+        sheet_free(&sheet);
+        if (confusion.count == 0)
+            fputs("<p>Classes: unknown, they are not in result.json.</p>\n", page->stream);
+        else
+            fprintf(page->stream,
+                    "<p class=\"note\">Confusion matrix of the %s split: true classes in rows, "
+                    "predictions in columns.</p>\n",
+                    tested ? "test" : "validation");
+        fputs("<div class=\"pair\">\n", page->stream);
+        if (confusion.count > 0 && (int)json_array_size(confusion.matrix) == confusion.count) {
+            fputs("<div>", page->stream);
+            if (confusion.count <= MATRIX_MOST)
+                matrix_table(page, run, &confusion);
+            else
+                pairs_table(page, &confusion);
+            fputs("</div>\n", page->stream);
+        }
+        run_table_classes(&sheet, record);
+        fprintf(page->stream, "<div id=\"classes-%c\">", html_letter(run));
+        sheet_html(&sheet, page->stream);
+        fputs("</div></div></div>\n", page->stream);
+        sheet_free(&sheet);
+    }
+    fputs("</div>\n", page->stream);
+    html_section_end(page);
+}
+
 /* ---- decks */
 
 /* Names and folders differ always, and say nothing. */
@@ -78,26 +231,6 @@ static void code_cell(const struct page *page, const char *text)
     fputs("<td><code>", page->stream);
     escape_html(page->stream, text == NULL ? "(no such key)" : text[0] == '\0' ? "(empty)" : text);
     fputs("</code></td>", page->stream);
-}
-
-static void deck_of_one(const struct page *page)
-{
-    const struct record *record = &page->records[0];
-    html_table_begin(page, "decks", "what the deck sets");
-    fputs("<thead><tr><th scope=\"col\">option</th><th scope=\"col\">value</th>"
-          "<th scope=\"col\">default</th></tr></thead>\n<tbody>\n",
-          page->stream);
-    for (int i = 0; i < record->setting_count; i++) {
-        const struct record_setting *setting = record->settings[i];
-        fputs("<tr><th scope=\"row\"><code>", page->stream);
-        escape_html(page->stream, setting->key);
-        fputs("</code></th>", page->stream);
-        code_cell(page, setting->value);
-        code_cell(page, setting->preset);
-        fputs("</tr>\n", page->stream);
-    }
-    fputs("</tbody>", page->stream);
-    html_table_end(page);
 }
 
 static bool key_differs(const struct page *page, const char *key)
@@ -139,7 +272,7 @@ static int deck_differences(const struct page *page, int run)
     return rows;
 }
 
-static void decks_of_several(const struct page *page)
+static void decks_compare(const struct page *page)
 {
     int rows = 0;
     html_table_begin(page, "decks", "where the decks differ");
@@ -159,34 +292,25 @@ static void decks_of_several(const struct page *page)
     html_table_end(page);
 }
 
-/* How the run was started, each time. */
-static void commands_write(const struct page *page)
-{
-    for (int run = 0; run < page->count; run++) {
-        const struct json_t *parts = record_value(&page->records[run], "parts");
-        if (json_array_size(parts) == 0)
-            continue;
-        html_run_title(page, run);
-        fprintf(page->stream, "<p class=\"note\">Started as</p>\n<ul>\n");
-        for (size_t i = 0; i < json_array_size(parts); i++) {
-            const char *command =
-                json_string_value(json_object_get(json_array_get(parts, i), "command"));
-            fputs("<li><code>", page->stream);
-            escape_html(page->stream, command == NULL ? "(not known)" : command);
-            fputs("</code></li>\n", page->stream);
-        }
-        fputs("</ul>\n", page->stream);
-    }
-}
-
 void html_decks(const struct page *page)
 {
-    html_section(page, "decks", page->count == 1 ? "What the deck sets" : "Where the decks differ");
-    if (page->count == 1)
-        deck_of_one(page);
-    else
-        decks_of_several(page);
-    commands_write(page);
+    struct sheet sheet = {0};
+    html_section(page, "decks", page->count == 1 ? "Options" : "Differing options");
+    if (page->count == 1) {
+        run_table_deck(&sheet, page->records);
+        sheet_html(&sheet, page->stream);
+        sheet_free(&sheet);
+    } else {
+        decks_compare(page);
+    }
+    for (int run = 0; run < page->count; run++) {
+        run_table_attempts(&sheet, &page->records[run]);
+        if (sheet_rows(&sheet) > 0) {
+            html_run_title(page, run);
+            sheet_html(&sheet, page->stream);
+        }
+        sheet_free(&sheet);
+    }
     html_section_end(page);
 }
 

@@ -7,10 +7,10 @@
 
 #include "core/text.h"
 #include "report/escape.h"
-#include "report/facts.h"
 #include "report/html.h"
+#include "report/run_tables.h"
 
-enum { PARTS_MOST = 12, ROWS_MOST = 48, ROW_NAME = 96, RANKS_MOST = 64 };
+enum { PARTS_MOST = 12, ROWS_MOST = 48, ROW_NAME = 96 };
 
 /* ---- stacked bars */
 
@@ -231,101 +231,19 @@ void html_steps(const struct page *page)
     html_section_end(page);
 }
 
-/* ---- ranks.csv */
-
-static enum figure figure_of(const char *name)
-{
-    static const struct {
-        const char *part;
-        enum figure figure;
-    } parts[] = {{"_bytes", FIGURE_BYTES},
-                 {"seconds", FIGURE_SECONDS},
-                 {"_share", FIGURE_SHARE},
-                 {"_busy", FIGURE_SHARE},
-                 {"_power", FIGURE_WATTS}};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (strstr(name, parts[i].part) != NULL)
-            return parts[i].figure;
-    return FIGURE_TEXT;
-}
-
-/* Numbers stand under each other. */
-static const char *alignment(const struct table *ranks, int column)
-{
-    return isnan(table_number(ranks, 0, column)) ? "" : " class=\"n\"";
-}
-
-static void ranks_head(const struct page *page, const struct table *ranks, const bool *shown)
-{
-    char words[64];
-    fputs("<thead><tr>", page->stream);
-    for (int i = 0; i < ranks->columns; i++) {
-        if (!shown[i])
-            continue;
-        const char *name = ranks->names[i];
-        const size_t ending = text_ends_with(name, "_bytes")     ? strlen("_bytes")
-                              : text_ends_with(name, "_seconds") ? strlen("_seconds")
-                                                                 : 0;
-        column_words(name, ending, words, sizeof words);
-        fprintf(page->stream, "<th scope=\"col\"%s>", alignment(ranks, i));
-        escape_html(page->stream, words);
-        fputs("</th>", page->stream);
-    }
-    fputs("</tr></thead>\n<tbody>\n", page->stream);
-}
-
-static void ranks_row(const struct page *page, const struct table *ranks, int64_t row,
-                      const bool *shown)
-{
-    char text[FORMAT_TEXT];
-    fputs("<tr>", page->stream);
-    for (int i = 0; i < ranks->columns; i++) {
-        const enum figure figure = figure_of(ranks->names[i]);
-        if (!shown[i])
-            continue;
-        fprintf(page->stream, "<td%s>", alignment(ranks, i));
-        if (figure == FIGURE_TEXT) {
-            escape_html(page->stream, table_text(ranks, row, i));
-        } else {
-            format_figure(text, figure, table_number(ranks, row, i));
-            fputs(text, page->stream);
-        }
-        fputs("</td>", page->stream);
-    }
-    fputs("</tr>\n", page->stream);
-}
-
-static void ranks_write(const struct page *page, int run)
-{
-    const struct table *ranks = &page->records[run].ranks;
-    bool *shown = calloc((size_t)ranks->columns + 1, sizeof *shown);
-    ENSURE(shown != NULL, "no memory for a table");
-    for (int i = 0; i < ranks->columns; i++)
-        for (int64_t row = 0; row < ranks->rows; row++)
-            shown[i] = shown[i] || table_text(ranks, row, i)[0] != '\0';
-    if (ranks->rows > 0) {
-        html_run_title(page, run);
-        html_table_begin(page, "ranks", "figures of each rank");
-        ranks_head(page, ranks, shown);
-        for (int64_t row = 0; row < ranks->rows && row < RANKS_MOST; row++)
-            ranks_row(page, ranks, row, shown);
-        fputs("</tbody>", page->stream);
-        html_table_end(page);
-        if (ranks->rows > RANKS_MOST)
-            fprintf(page->stream, "<p class=\"note\">The first %d of %lld rows of ranks.csv.</p>\n",
-                    RANKS_MOST, (long long)ranks->rows);
-    }
-    free(shown);
-}
-
 void html_memory(const struct page *page)
 {
+    struct sheet sheet = {0};
     html_section(page, "memory", "Memory and ranks");
     fputs("<div class=\"charts\">\n", page->stream);
     units_draw(page, &(struct unit_chart){"_bytes", "Planned memory by unit", "MiB per rank",
                                           1.0 / (1 << 20)});
     fputs("</div>\n", page->stream);
-    for (int i = 0; i < page->count; i++)
-        ranks_write(page, i);
+    for (int run = 0; run < page->count; run++) {
+        html_run_title(page, run);
+        run_table_ranks(&sheet, &page->records[run]);
+        sheet_html(&sheet, page->stream);
+        sheet_free(&sheet);
+    }
     html_section_end(page);
 }

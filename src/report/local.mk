@@ -2,12 +2,8 @@
 libvittrain_a_SOURCES += \
 	src/report/chart.c \
 	src/report/chart.h \
-	src/report/compare.c \
-	src/report/compare.h \
 	src/report/course_lines.c \
 	src/report/course_lines.h \
-	src/report/deck.c \
-	src/report/deck.h \
 	src/report/escape.c \
 	src/report/escape.h \
 	src/report/facts.c \
@@ -19,7 +15,6 @@ libvittrain_a_SOURCES += \
 	src/report/html.c \
 	src/report/html.h \
 	src/report/html_charts.c \
-	src/report/html_classes.c \
 	src/report/html_style.c \
 	src/report/html_tables.c \
 	src/report/html_units.c \
@@ -31,12 +26,14 @@ libvittrain_a_SOURCES += \
 	src/report/marked.h \
 	src/report/page.c \
 	src/report/page.h \
-	src/report/page_figures.c \
-	src/report/page_hardware.c \
 	src/report/record.c \
 	src/report/record.h \
 	src/report/result_file.c \
 	src/report/result_file.h \
+	src/report/run_tables.c \
+	src/report/run_tables.h \
+	src/report/sheet.c \
+	src/report/sheet.h \
 	src/report/table.c \
 	src/report/table.h \
 	src/report/ticks.c \

@@ -80,7 +80,8 @@ static void run_identity(const struct record *record, char *text, size_t size)
         letter += length > 0 ? length : 1;
     }
     name[used] = '\0';
-    snprintf(text, size, "%s of %s", name, page_started(record));
+    const char *started = record_text(record, "parts.0.started");
+    snprintf(text, size, "%s of %s", name, started != NULL ? started : "unknown");
 }
 
 /* The rest of the first line that begins with the mark, copied; NULL: there is none. */
@@ -224,7 +225,7 @@ static char *index_text(const char *logbook)
         qsort(entries, (size_t)count, sizeof *entries, entry_compare);
     FILE *stream = open_memstream(&text, &length);
     ENSURE(stream != NULL, "no memory for the log book's index");
-    fputs(page_row_head, stream);
+    page_row_head(stream);
     for (int i = 0; i < count; i++) {
         char name[300];
         snprintf(name, sizeof name, "%.*s", (int)strlen(entries[i].file) - 3, entries[i].file);

@@ -2,7 +2,6 @@
 #include "report/markdown.h"
 
 #include <ctype.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include "report/escape.h"
@@ -30,23 +29,6 @@ void markdown_row(FILE *stream, int count, const char *const *cells)
         fputs(" |", stream);
     }
     fputc('\n', stream);
-}
-
-void markdown_pairs_begin(FILE *stream, const char *title)
-{
-    fprintf(stream, "\n| %s | |\n|---|---|\n", title);
-}
-
-void markdown_pair(FILE *stream, const char *name, const char *format, ...)
-{
-    char value[4096];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(value, sizeof value, format, arguments);
-    va_end(arguments);
-    const char *const cells[] = {name, value};
-    if (value[0] != '\0')
-        markdown_row(stream, 2, cells);
 }
 
 /* The longest run of backticks. */

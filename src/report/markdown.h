@@ -11,13 +11,6 @@ void markdown_text(FILE *stream, const char *text);
 /* "| a | b | c |": cells are text of others. */
 void markdown_row(FILE *stream, int count, const char *const *cells);
 
-/* "| name | value |", of a table that has such rows; nothing for a value that is empty or NULL. */
-void markdown_pair(FILE *stream, const char *name, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* "| Run | |" and the line below it: begins a table of pairs. */
-void markdown_pairs_begin(FILE *stream, const char *title);
-
 /* A block that is shown as it is; a fence longer than any in it. */
 void markdown_block(FILE *stream, const char *kind, const char *text);
 

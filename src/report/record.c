@@ -12,9 +12,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "config/option.h"
+#include "config/options.h"
 #include "core/text.h"
 #include "core/text_file.h"
-#include "report/deck.h"
 #include "report/trouble.h"
 
 /* ---- lines of text */
@@ -48,23 +49,121 @@ static int line_compare(const void *one, const void *other)
     return strcmp(*(char *const *)one, *(char *const *)other);
 }
 
-/* The names in FOLDER/NAME that `wanted` takes, sorted. */
-static struct lines names_in(const struct record *record, const char *name,
-                             bool (*wanted)(const char *name))
+struct lines record_names(const struct record *record, const char *folder, const char *begin,
+                          const char *end)
 {
     char path[sizeof record->path + 32];
     struct lines names = {0};
-    snprintf(path, sizeof path, "%s/%s", record->path, name);
+    snprintf(path, sizeof path, "%s/%s", record->path, folder);
     DIR *entries = opendir(path);
     if (entries == NULL)
         return names;
     for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
-        if (wanted(entry->d_name))
+        if (strncmp(entry->d_name, begin, strlen(begin)) == 0 && text_ends_with(entry->d_name, end))
             lines_add(&names, "%s", entry->d_name);
     closedir(entries);
     if (names.count > 1)
         qsort(names.line, (size_t)names.count, sizeof *names.line, line_compare);
     return names;
+}
+
+/* ---- the deck. An older or newer program may have written options that this one does not know. */
+
+static struct record_setting *setting_find(const struct record *record, const char *key)
+{
+    for (int i = 0; i < record->deck_count; i++)
+        if (strcmp(record->deck[i].key, key) == 0)
+            return &record->deck[i];
+    return NULL;
+}
+
+static char *text_join(char *text, const char *more)
+{
+    size_t length = text != NULL ? strlen(text) : 0;
+    text = realloc(text, length + strlen(more) + 1);
+    ENSURE(text != NULL, "no memory for a run's deck");
+    memcpy(text + length, more, strlen(more) + 1);
+    return text;
+}
+
+static void setting_add(struct record *record, const char *section, const char *name,
+                        const char *value)
+{
+    struct record_setting *setting;
+    char key[sizeof setting->key];
+    snprintf(key, sizeof key, "%.30s.%.30s", section, name);
+    setting = setting_find(record, key);
+    if (setting == NULL) {
+        size_t count = (size_t)record->deck_count + 1;
+        record->deck = realloc(record->deck, count * sizeof *record->deck);
+        ENSURE(record->deck != NULL, "no memory for a run's deck");
+        setting = &record->deck[record->deck_count++];
+        *setting = (struct record_setting){0};
+        memcpy(setting->key, key, sizeof key);
+        const struct option_entry *entry = option_find(key);
+        setting->preset = entry != NULL ? entry->preset : NULL;
+    }
+    setting->value = text_join(setting->value, value);
+}
+
+/* "key = value", or "key += value": more of a long text. */
+static void line_read(struct record *record, char *line, char *section, size_t size)
+{
+    line[strcspn(line, "\r\n")] = '\0';
+    char *equals = strchr(line, '=');
+    if (line[0] == '[') {
+        snprintf(section, size, "%.*s", (int)strcspn(line + 1, "]"), line + 1);
+        return;
+    }
+    if (equals == NULL || line[0] == ';' || line[0] == '#')
+        return;
+    const char *value = equals + 1 + strspn(equals + 1, " ");
+    if (equals > line && equals[-1] == '+')
+        equals--;
+    while (equals > line && equals[-1] == ' ')
+        equals--;
+    *equals = '\0';
+    setting_add(record, section, line, value);
+}
+
+/* Do two texts give the option the same value, as 0.10 and 1e-1 do? */
+static bool same_value(const struct record_setting *setting)
+{
+    static struct options one, other; /* large */
+    struct error ignored = {0};
+    char texts[2][OPTION_TEXT];
+    const struct option_entry *entry = option_find(setting->key);
+    if (entry == NULL || setting->preset == NULL)
+        return false;
+    if (!option_read(entry, "", setting->value, &one, &ignored) ||
+        !option_read(entry, "", setting->preset, &other, &ignored))
+        return strcmp(setting->value, setting->preset) == 0;
+    option_write(entry, &one, texts[0], sizeof texts[0]);
+    option_write(entry, &other, texts[1], sizeof texts[1]);
+    return strcmp(texts[0], texts[1]) == 0;
+}
+
+static void deck_open(struct record *record)
+{
+    char path[sizeof record->path + 16], section[64] = "", *line = NULL;
+    size_t size = 0;
+    snprintf(path, sizeof path, "%s/deck.ini", record->path);
+    FILE *file = text_file_open(path);
+    if (file == NULL) {
+        lines_add(&record->missing, "deck.ini: cannot be read: %s", strerror(errno));
+        return;
+    }
+    while (getline(&line, &size, file) >= 0)
+        line_read(record, line, section, sizeof section);
+    free(line);
+    fclose(file);
+    record->settings = calloc((size_t)record->deck_count + 1, sizeof(struct record_setting *));
+    ENSURE(record->settings != NULL, "no memory for a run's deck");
+    for (int i = 0; i < record->deck_count; i++)
+        if (!same_value(&record->deck[i]))
+            record->settings[record->setting_count++] = &record->deck[i];
+    if (record->deck_count == 0)
+        lines_add(&record->missing, "deck.ini: empty");
 }
 
 /* ---- the files */
@@ -115,16 +214,6 @@ static void table_open(struct record *record, struct table *table, const char *n
     }
 }
 
-static bool is_monitor(const char *name)
-{
-    return strncmp(name, "monitor-", 8) == 0 && text_ends_with(name, ".csv");
-}
-
-static bool is_checkpoint(const char *name)
-{
-    return strncmp(name, "step-", 5) == 0 && text_ends_with(name, ".h5");
-}
-
 static int rank_compare(const void *one, const void *other)
 {
     int left = atoi(*(char *const *)one + 8), right = atoi(*(char *const *)other + 8);
@@ -133,7 +222,7 @@ static int rank_compare(const void *one, const void *other)
 
 static void monitors_open(struct record *record)
 {
-    struct lines names = names_in(record, ".", is_monitor);
+    struct lines names = record_names(record, ".", "monitor-", ".csv");
     if (names.count > 1)
         qsort(names.line, (size_t)names.count, sizeof *names.line, rank_compare);
     table_open(record, &record->monitor, "monitor.csv",
@@ -161,7 +250,7 @@ static void files_open(struct record *record)
     table_open(record, &record->ranks, "ranks.csv", "output.csv is off, or the run did not end");
     monitors_open(record);
     trouble_open(record);
-    record->checkpoints = names_in(record, "checkpoints", is_checkpoint);
+    record->checkpoints = record_names(record, "checkpoints", "step-", ".h5");
 }
 
 /* Is there anything that a run leaves? */
@@ -225,7 +314,10 @@ void record_free(struct record *record)
     table_free(&record->monitor);
     table_free(&record->units);
     table_free(&record->ranks);
-    deck_free(record);
+    for (int i = 0; i < record->deck_count; i++)
+        free(record->deck[i].value);
+    free(record->deck);
+    free(record->settings);
     lines_free(&record->trouble);
     lines_free(&record->checkpoints);
     lines_free(&record->missing);
@@ -306,6 +398,18 @@ double record_images_per_second(const struct record *record)
     return isnan(known) && seconds > 0 ? images / seconds : known;
 }
 
+const char *record_status(const struct record *record)
+{
+    const json_t *attempts = record_value(record, "parts");
+    const size_t count = json_array_size(attempts);
+    const json_t *last = count > 0 ? json_array_get(attempts, count - 1) : NULL;
+    if (json_is_string(json_object_get(last, "error")))
+        return "failed";
+    if (record->result == NULL || (last != NULL && !json_is_string(json_object_get(last, "ended"))))
+        return "interrupted or still running";
+    return json_is_false(record_value(record, "finished")) ? "stopped" : "finished";
+}
+
 int record_parts(const struct record *record)
 {
     return (int)json_array_size(record_value(record, "parts"));
@@ -324,4 +428,10 @@ double record_seconds_to(const struct record *record, const char *monitor, doubl
             return table_number(metrics, row, elapsed);
     }
     return NAN;
+}
+
+const char *record_option(const struct record *record, const char *key)
+{
+    const struct record_setting *setting = setting_find(record, key);
+    return setting != NULL ? setting->value : NULL;
 }

@@ -66,6 +66,14 @@ double record_step_mean(const struct record *record, const char *column);
  * training rows over their time; NAN: unknown. */
 double record_images_per_second(const struct record *record);
 
+/* "finished", "stopped" (before its last step, on request), "failed" or "interrupted or still
+ * running". */
+const char *record_status(const struct record *record);
+
+/* Return the sorted names of the files in a subfolder that begin and end like this, to be freed. */
+struct lines record_names(const struct record *record, const char *folder, const char *begin,
+                          const char *end);
+
 /* How many parts the run had, as run.json counts them; 0: unknown. */
 int record_parts(const struct record *record);
 

@@ -1,0 +1,45 @@
+/* A table of text cells, built once and written as HTML or as Markdown. */
+#ifndef VITTRAIN_REPORT_SHEET_H
+#define VITTRAIN_REPORT_SHEET_H
+
+#include <stdio.h>
+
+#include "report/format.h"
+#include "report/record.h"
+
+enum { SHEET_COLUMNS_MOST = 64 };
+
+enum sheet_kind {
+    SHEET_TEXT,
+    SHEET_NUMBER, /* right-aligned */
+    SHEET_SHARE,  /* a number in percent; HTML adds a bar */
+    SHEET_CODE    /* fixed-width font in HTML */
+};
+
+struct sheet {
+    const char *title, *class; /* class: of the HTML table */
+    char note[128];            /* "": none */
+    int columns;
+    struct {
+        char name[48];
+        enum sheet_kind kind;
+    } column[SHEET_COLUMNS_MOST];
+    struct lines cells; /* row by row */
+};
+
+void sheet_column(struct sheet *sheet, const char *name, enum sheet_kind kind);
+
+/* Append a cell. Unknown values (NULL, NAN) become empty cells. */
+void sheet_text(struct sheet *sheet, const char *text);
+void sheet_figure(struct sheet *sheet, enum figure figure, double value);
+
+int sheet_rows(const struct sheet *sheet);
+
+/* Write the note and the table. The Markdown has the title as a heading; a table without rows is
+ * not written at all. */
+void sheet_html(const struct sheet *sheet, FILE *stream);
+void sheet_markdown(const struct sheet *sheet, FILE *stream);
+
+void sheet_free(struct sheet *sheet);
+
+#endif
