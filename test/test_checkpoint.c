@@ -90,7 +90,7 @@ static void read_file(struct fixture *fixture, enum writers_choice writers, cons
     struct checkpoint_target target = target_of(writers);
     struct training_state state;
     path_of(name, path, sizeof path);
-    checkpoint_read(path, &target, &fixture->flat, &state, weights_only, error);
+    error_defer(checkpoint_read(path, &target, &fixture->flat, &state, weights_only, error));
 }
 
 /* ---- round trips ---- */
@@ -389,7 +389,7 @@ static void publish(const char *name, bool best, int64_t keep)
     struct error error = {.kind = ERROR_NONE};
     comm_barrier(world);
     if (world->rank == 0)
-        checkpoint_publish(folder, name, best, keep, &error);
+        error_defer(checkpoint_publish(folder, name, best, keep, &error));
     assert_string_equal(error.text, "");
 }
 
@@ -441,7 +441,7 @@ static enum writers_choice probe(const char *directory, enum writers_choice aske
     mesh.node = world->backend->split(world, world->rank, 0);
     mesh.node_count = world->size;
     mesh.node_index = world->rank;
-    checkpoint_probe(directory, &mesh, asked, &decided, error);
+    error_defer(checkpoint_probe(directory, &mesh, asked, &decided, error));
     mesh_close(&mesh);
     return decided;
 }

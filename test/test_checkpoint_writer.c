@@ -201,7 +201,7 @@ static void must_begin(struct run *run, int64_t step)
 static void must_finish(struct run *run)
 {
     struct error error = {.kind = ERROR_NONE};
-    checkpoint_writer_finish(run->writer, &error);
+    error_defer(checkpoint_writer_finish(run->writer, &error));
     assert_string_equal(error.text, "");
 }
 
@@ -234,7 +234,7 @@ static void assert_holds(struct run *run, const char *name, int64_t step)
     struct training_state state;
     struct error error = {.kind = ERROR_NONE};
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    checkpoint_read(path, &target, &run->fixture.flat, &state, false, &error);
+    error_defer(checkpoint_read(path, &target, &run->fixture.flat, &state, false, &error));
     assert_string_equal(error.text, "");
     assert_int_equal(state.step, step);
     int64_t wrong = fixture_all_wrong(&run->fixture, (uint32_t)step);
@@ -277,8 +277,8 @@ static void write_both_ways(struct run *run)
     struct error error = {.kind = ERROR_NONE};
     time_stands = true;
     fixture_fill(&run->fixture, 3);
-    checkpoint_write(&target, "at-once.h5", &run->fixture.flat, "fake", &state, "[run]\nseed = 1\n",
-                     &error);
+    error_defer(checkpoint_write(&target, "at-once.h5", &run->fixture.flat, "fake", &state,
+                                 "[run]\nseed = 1\n", &error));
     assert_string_equal(error.text, "");
     must_begin(run, 3);
     time_stands = false;

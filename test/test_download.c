@@ -324,7 +324,7 @@ static int set_up_archive(void **state)
         static const char *const names[] = {"first", "second"};
         const char *text = i == 0 ? first_text : second_text;
         temporary_write("member", text);
-        checksum_file(temporary_path("member"), "sha256", member_sum[i], &error);
+        error_defer(checksum_file(temporary_path("member"), "sha256", member_sum[i], &error));
         members[i] = (struct fetch_member){names[i], (int64_t)strlen(text), member_sum[i]};
     }
     return set_up(state);
@@ -413,8 +413,8 @@ static int open_all(void **state)
     for (int i = 0; i < BYTES; i++)
         content[i] = (unsigned char)(i * 7 + i / 256);
     temporary_file("served/data.bin", content, BYTES);
-    checksum_file(temporary_path("served/data.bin"), "sha256", sha256, &error);
-    checksum_file(temporary_path("served/data.bin"), "md5", md5, &error);
+    error_defer(checksum_file(temporary_path("served/data.bin"), "sha256", sha256, &error));
+    error_defer(checksum_file(temporary_path("served/data.bin"), "md5", md5, &error));
     snprintf(etag, sizeof etag, "\"%s\"", md5);
     return 0;
 }

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "core/log.h"
 #include "checkpoint/safetensors.h"
+#include "core/log.h"
 #include "model_fixture.h"
 #include "vector_file.h"
 
@@ -33,11 +33,12 @@ static void write_on_one_read_on_other(int from_shard, int to_shard,
     fixture_open(&from, world, from_shard, shape, 1, false);
     fixture_open(&to, world, to_shard, shape, 0, true);
     fixture_fill(&from, 7);
-    safetensors_write(path, &from.flat, &error);
+    error_defer(safetensors_write(path, &from.flat, &error));
     assert_string_equal(error.text, "");
-    safetensors_read(path, &to.flat, &error);
+    error_defer(safetensors_read(path, &to.flat, &error));
     assert_string_equal(error.text, "");
-    assert_int_equal(fixture_total(world, fixture_wrong(&to, 7, STATE_PARAMETER, STATE_PARAMETER)), 0);
+    assert_int_equal(fixture_total(world, fixture_wrong(&to, 7, STATE_PARAMETER, STATE_PARAMETER)),
+                     0);
     assert_int_equal(fixture_total(world, fixture_wrong(&to, 7, STATE_EMA, STATE_PARAMETER)), 0);
     fixture_close(&to);
     fixture_close(&from);
@@ -81,7 +82,7 @@ static void read_vectors(struct fixture *fixture, const struct fixture_shape *sh
     path_of_vectors(name, path, sizeof path);
     fixture_open(fixture, world, 1, shape, 0, false);
     fixture_fill(fixture, 3);
-    safetensors_read(path, &fixture->flat, error);
+    error_defer(safetensors_read(path, &fixture->flat, error));
 }
 
 static void assert_near(const struct fixture *fixture, const char *name, const float *expected,
@@ -250,7 +251,8 @@ static void test_models_that_do_not_fit(void **state)
                    "norm.weight is [8] instead of [16] and 1 more");
     assert_refused(&no_token, path, "pos_embed is [1, 17, 8] instead of [1, 16, 8]", "");
     path_of_vectors("schedule.safetensors", path, sizeof path);
-    assert_refused(&usual, path, "cls_token is missing", "blocks.0.mlp.fc1.bias is missing and 3 more");
+    assert_refused(&usual, path, "cls_token is missing",
+                   "blocks.0.mlp.fc1.bias is missing and 3 more");
 }
 
 /* A file with this header, whose length is said to be `length`, and this many bytes of data. */

@@ -43,15 +43,17 @@ const struct command *app_find(const char *name);
 extern const char *const app_exit_codes[];
 
 /* Collective, before anything else: do all ranks run the same program file (where /proc tells)? */
-bool app_same_build(struct comm *world, struct error *error);
+MUST_CHECK bool app_same_build(struct comm *world, struct error *error);
 
 /* CRC32C of the program's file, or -1 where there is no /proc to find it by. */
 int64_t app_build_sum(void);
 
 /* Collective: do all ranks have the same command and operands; the same options? The error names
  * the first rank that does not have rank 0's, and what. */
-bool app_same_command(struct comm *world, const struct command_line *line, struct error *error);
-bool app_same_options(struct comm *world, const struct options *options, struct error *error);
+MUST_CHECK bool app_same_command(struct comm *world, const struct command_line *line,
+                                 struct error *error);
+MUST_CHECK bool app_same_options(struct comm *world, const struct options *options,
+                                 struct error *error);
 
 /* Is this rank 0? The launcher's environment tells, also where MPI was not started. */
 bool app_is_first_rank(void);
@@ -64,13 +66,13 @@ struct session;
 void doctor_start(const struct session *session);
 
 /* Collective: what a checkpoint holds, as a table on rank 0's standard output. */
-bool plan_checkpoint(const char *path, struct comm *world, struct error *error);
+MUST_CHECK bool plan_checkpoint(const char *path, struct comm *world, struct error *error);
 
 /* Collective: `convert data`. */
 void convert_data(const struct options *options, struct comm *world, struct error *error);
 
 /* Did all that was printed arrive? Standard output may be a file on a full disk. */
-bool app_output_arrived(struct error *error);
+MUST_CHECK bool app_output_arrived(struct error *error);
 
 /* The manual page, in mdoc. */
 void app_manual(FILE *file);

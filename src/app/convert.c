@@ -53,7 +53,7 @@ static void checkpoint_make(const char *weights, const char *checkpoint,
                                         .averaged = options.optim.ema > 0,
                                         .seed = (uint64_t)options.run.seed,
                                         .deck = deck};
-    convert_to_checkpoint(weights, checkpoint, &start, error);
+    error_defer(convert_to_checkpoint(weights, checkpoint, &start, error));
     free(deck);
     model_close(model);
 }
@@ -64,7 +64,7 @@ static void convert_files(const struct options *options, const char *in, const c
     double begin = clock_now();
     struct stat file;
     if (text_ends_with(in, ".h5"))
-        convert_to_weights(in, out, options->convert.average, error);
+        error_defer(convert_to_weights(in, out, options->convert.average, error));
     else
         checkpoint_make(in, out, options, error);
     if (error->kind != ERROR_NONE || stat(out, &file) != 0)

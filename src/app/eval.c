@@ -24,7 +24,7 @@ static void evaluation_report(const struct inference *inference,
     log_info("%s: loss %.6f%s  on %lld samples", inference->split_name, evaluation->loss, right,
              (long long)evaluation->samples);
     if (world->rank == 0)
-        app_output_arrived(error);
+        error_defer(app_output_arrived(error));
     comm_agree(world, error);
 }
 

@@ -13,8 +13,8 @@ void find_lr(const struct options *options, struct comm *world, struct error *er
 /* Rank 0: the curve as NAME.svg and NAME.png. */
 struct range_test;
 struct range_suggestion;
-bool find_lr_plot(const char *name, const struct range_test *test,
-                  const struct range_suggestion *suggestion, struct error *error);
+MUST_CHECK bool find_lr_plot(const char *name, const struct range_test *test,
+                             const struct range_suggestion *suggestion, struct error *error);
 
 /* Rank 0: a row of the log book (output.logbook); strategy and model are the options'. That it
  * cannot be written is a warning. */

@@ -159,7 +159,7 @@ void find_batch(const struct options *options, struct comm *world, struct error 
     static struct search search;
     struct comm *node = comm_split_node(world);
     search.world = world;
-    plan_open(&search.plan, options, world->size, node->size, error);
+    error_defer(plan_open(&search.plan, options, world->size, node->size, error));
     node->backend->close(node);
     if (!comm_agree(world, error))
         return;
@@ -172,6 +172,6 @@ void find_batch(const struct options *options, struct comm *world, struct error 
     if (search_run(&search, error))
         search_report(&search, error);
     if (world->rank == 0)
-        app_output_arrived(error);
+        error_defer(app_output_arrived(error));
     comm_agree(world, error);
 }

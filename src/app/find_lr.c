@@ -52,7 +52,7 @@ static bool curve_open(struct search *search, struct error *error)
     char path[FILE_PATH];
     snprintf(path, sizeof path, "%s.csv", search->options.find.output);
     if (search->world->rank == 0 && search->options.find.output[0] != '\0')
-        csv_open(&search->csv, path, curve_header, 0, 0, error);
+        error_defer(csv_open(&search->csv, path, curve_header, 0, 0, error));
     return comm_agree(search->world, error);
 }
 
@@ -61,7 +61,7 @@ static bool data_open(struct search *search, struct error *error)
     struct options *options = &search->options;
     if (!feed_open(&search->feed, options, SPLIT_TRAIN, search->world, error))
         return false;
-    session_resolve(options, &search->feed.dataset, error);
+    error_defer(session_resolve(options, &search->feed.dataset, error));
     search->global_batch = feed_global_batch(options, search->world->size);
     if (options->data.drop_last && search->feed.dataset.count < search->global_batch)
         error_set(error, ERROR_USAGE,
@@ -210,7 +210,7 @@ static void search_report(struct search *search, struct error *error)
     suggestion_print(search);
     const char *name = search->options.find.output;
     if (app_output_arrived(error) && name[0] != '\0' && curve_write(search, error))
-        find_lr_plot(name, &search->test, &search->suggestion, error);
+        error_defer(find_lr_plot(name, &search->test, &search->suggestion, error));
     suggestion_note(search);
 }
 

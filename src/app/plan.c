@@ -205,7 +205,7 @@ static void plan_run(const struct options *options, const struct command_line *l
     if (line->operand_count == 0)
         plan_deck(options, world, error);
     else if (line->operand_count == 1 && text_ends_with(line->operand[0], ".h5"))
-        plan_checkpoint(line->operand[0], world, error);
+        error_defer(plan_checkpoint(line->operand[0], world, error));
     else
         error_set(error, ERROR_USAGE,
                   "plan takes decks and section.key=value, or one checkpoint (.h5), not \"%s\"",

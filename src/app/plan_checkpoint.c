@@ -156,7 +156,7 @@ bool plan_checkpoint(const char *path, struct comm *world, struct error *error)
         options_read_text(contents.deck, path, deck, error)) {
         head_print(path, &contents, deck);
         units_print(&contents);
-        app_output_arrived(error);
+        error_defer(app_output_arrived(error));
     }
     free(deck);
     checkpoint_contents_free(&contents);

@@ -8,19 +8,21 @@ struct options;
 
 /* What the times go by: the file of plan.machine or plan.cluster; NULL where there is none. An
  * error where one is named and cannot be read. */
-bool plan_machine_find(const struct options *options, const struct machine **machine,
-                       struct error *error);
+MUST_CHECK bool plan_machine_find(const struct options *options, const struct machine **machine,
+                                  struct error *error);
 
 /* Operations by unit of the options' own way; with a machine also times, what of the communication
  * is hidden, images a second, epochs. Said where the machine is not this one. */
-bool plan_time_print(const struct plan *plan, const struct machine *machine, struct error *error);
+MUST_CHECK bool plan_time_print(const struct plan *plan, const struct machine *machine,
+                                struct error *error);
 
 /* The table of plan.cluster. */
-bool plan_cluster_print(const struct plan *plan, const struct machine *machine,
-                        struct error *error);
+MUST_CHECK bool plan_cluster_print(const struct plan *plan, const struct machine *machine,
+                                   struct error *error);
 
 /* Write the kernels of one step of the options' own way to a CSV file: a row a kernel, in order. */
-bool plan_operations_write(const struct plan *plan, const char *path, struct error *error);
+MUST_CHECK bool plan_operations_write(const struct plan *plan, const char *path,
+                                      struct error *error);
 
 /* Samples of an epoch, where the data are there; else 0. */
 int64_t plan_epoch_samples(const struct options *options);

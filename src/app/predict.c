@@ -111,7 +111,7 @@ static bool file_open(struct prediction *prediction, struct error *error)
 static void file_close(struct prediction *prediction, struct error *error)
 {
     if (prediction->file == stdout) {
-        app_output_arrived(error);
+        error_defer(app_output_arrived(error));
         return;
     }
     bool written = ferror(prediction->file) == 0;

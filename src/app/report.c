@@ -125,7 +125,7 @@ static int report_run(int count, char **words)
     if (words_take(&report, count, words, folders, &error) &&
         records_take(&report, folders, &error) && page_write(&report, &error) &&
         csv_write(&report, &error) && result_files_write(&report, &error))
-        app_output_arrived(&error);
+        error_defer(app_output_arrived(&error));
     for (int i = 0; error.kind == ERROR_NONE && i < report.count; i++)
         logbook_follow(&report, &report.records[i]);
     for (int i = 0; i < report.count && report.records != NULL; i++)

@@ -15,7 +15,7 @@ static void logbook_follow(const char *folder, const char *logbook)
     struct record record;
     struct error error = {.kind = ERROR_NONE};
     if (record_read(&record, folder, &error)) {
-        logbook_add(logbook, &record, &error);
+        error_defer(logbook_add(logbook, &record, &error));
         record_free(&record);
     }
     if (error.kind != ERROR_NONE)

@@ -32,11 +32,11 @@ static bool bench_open(struct bench *bench, struct error *error)
 static void bench_close(struct bench *bench, struct error *error)
 {
     if (bench->has_csv) {
-        csv_flush(&bench->csv, error);
+        error_defer(csv_flush(&bench->csv, error));
         csv_close(&bench->csv);
     }
     if (bench->world->rank == 0)
-        app_output_arrived(error);
+        error_defer(app_output_arrived(error));
     if (bench->device != NULL)
         device_cpu.close(bench->device);
     comm_agree(bench->world, error);

@@ -24,7 +24,7 @@ struct bench {
 void bench_write(struct bench *bench, const struct bench_row *row, struct error *error);
 
 /* The topics; collective. An error is agreed on. */
-bool bench_comm(struct bench *bench, struct error *error);
-bool bench_machine(struct bench *bench, struct error *error);
+MUST_CHECK bool bench_comm(struct bench *bench, struct error *error);
+MUST_CHECK bool bench_machine(struct bench *bench, struct error *error);
 
 #endif

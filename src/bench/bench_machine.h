@@ -54,7 +54,7 @@ machine_trial trial_max_pool_forward, trial_max_pool_backward;
 machine_trial trial_image_transform;
 
 /* Collective. Device and memory; false and an agreed error. Closed whether it was opened or not. */
-bool machine_bench_open(struct machine_bench *self, struct error *error);
+MUST_CHECK bool machine_bench_open(struct machine_bench *self, struct error *error);
 void machine_bench_close(struct machine_bench *self);
 
 /* The most that a convolution of the trials works in. */

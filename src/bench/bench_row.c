@@ -78,7 +78,7 @@ void bench_row_put(struct csv *csv, const struct bench_host *host, const struct 
     csv_number(csv, round(host->memory_gib));
     put_cell(csv, row->gpu);
     csv_number(csv, getloadavg(&load, 1) == 1 ? round(100 * load) / 100 : NAN);
-    csv_end_row(csv, error);
+    error_defer(csv_end_row(csv, error));
 }
 
 void bench_header_print(void)

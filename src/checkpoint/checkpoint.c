@@ -158,7 +158,7 @@ static bool is_valid(const char *path, const struct checkpoint_target *target, s
     struct checkpoint_contents contents = {.unit_count = 0};
     struct error error = {.kind = ERROR_NONE};
     if (world->rank == 0)
-        checkpoint_file_read(path, &contents, &error);
+        error_defer(checkpoint_file_read(path, &contents, &error));
     bool good = comm_agree(world, &error);
     if (good) {
         checkpoint_contents_share(&contents, world);

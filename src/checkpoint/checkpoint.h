@@ -49,16 +49,17 @@ struct checkpoint_target {
 /* Collective. Find the newest valid checkpoint of a directory (by step, then time) and set path.
  * `report` gets one line for each file that was skipped, with the reason. Returns false without an
  * error if there is no valid checkpoint. */
-bool checkpoint_find(const struct checkpoint_target *target, struct comm *world, char *path,
-                     size_t size, char *report, size_t report_size, struct error *error);
+MUST_CHECK bool checkpoint_find(const struct checkpoint_target *target, struct comm *world,
+                                char *path, size_t size, char *report, size_t report_size,
+                                struct error *error);
 
 /* Collective. The highest N of the files step-N.h5 in the directory, or -1. */
 int64_t checkpoint_newest_step(const struct checkpoint_target *target, struct comm *world);
 
 /* Not collective; rank 0, after a checkpoint was written. Point the link last.h5, and best.h5 if
  * `best`, to it; then call checkpoint_prune. */
-bool checkpoint_publish(const char *directory, const char *name, bool best, int64_t keep,
-                        struct error *error);
+MUST_CHECK bool checkpoint_publish(const char *directory, const char *name, bool best, int64_t keep,
+                                   struct error *error);
 
 /* Not collective. Remove the oldest step-*.h5 files except the newest `keep` (0: keep all) and
  * those that a link points to. Remove all .part files: a directory belongs to one run, and the run
@@ -67,7 +68,8 @@ void checkpoint_prune(const char *directory, int64_t keep);
 
 /* Collective. Decide WRITERS_AUTO: WRITERS_ALL if the directory, which must exist on rank 0's node,
  * is the same on all nodes. Fails if rank 0 cannot write and rename a file there. */
-bool checkpoint_probe(const char *directory, struct mesh *mesh, enum writers_choice asked,
-                      enum writers_choice *decided, struct error *error);
+MUST_CHECK bool checkpoint_probe(const char *directory, struct mesh *mesh,
+                                 enum writers_choice asked, enum writers_choice *decided,
+                                 struct error *error);
 
 #endif

@@ -65,18 +65,19 @@ void checkpoint_range(const struct checkpoint_contents *contents, int64_t u, int
 /* Create the file with everything except the vectors and the tables of pieces, and set
  * layout[].offset, table_offset and bytes. Reserves the disk space of the whole file if the file
  * system supports it. */
-bool checkpoint_file_create(const char *path, struct checkpoint_contents *contents,
-                            struct error *error);
+MUST_CHECK bool checkpoint_file_create(const char *path, struct checkpoint_contents *contents,
+                                       struct error *error);
 
 /* Read everything except the vectors, and check that it is consistent: all offsets and counts can
  * be trusted. Always pass the contents to checkpoint_contents_free, also on failure. */
-bool checkpoint_file_read(const char *path, struct checkpoint_contents *contents,
-                          struct error *error);
+MUST_CHECK bool checkpoint_file_read(const char *path, struct checkpoint_contents *contents,
+                                     struct error *error);
 
 /* Read piece p, which belongs to unit u, of one vector and verify its CRC32C. */
-bool checkpoint_piece_read(int descriptor, const char *path,
-                           const struct checkpoint_contents *contents, int64_t u, int64_t p,
-                           enum state_kind kind, float *block, struct error *error);
+MUST_CHECK bool checkpoint_piece_read(int descriptor, const char *path,
+                                      const struct checkpoint_contents *contents, int64_t u,
+                                      int64_t p, enum state_kind kind, float *block,
+                                      struct error *error);
 
 void checkpoint_contents_free(struct checkpoint_contents *contents);
 

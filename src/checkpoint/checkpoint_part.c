@@ -130,7 +130,7 @@ static bool make_frame(struct checkpoint_part *part, struct error *error)
     struct checkpoint_contents *contents = &part->contents;
     struct comm *world = part->world;
     if (world->rank == 0)
-        checkpoint_file_create(part->path, contents, error);
+        error_defer(checkpoint_file_create(part->path, contents, error));
     if (!comm_agree(world, error))
         return false;
     comm_broadcast(world, contents->layout,

@@ -19,19 +19,20 @@ struct checkpoint_part {
 
 /* Collective. Plan the file, create its frame (rank 0, HDF5) and open it on the ranks that write.
  * Always call checkpoint_part_end, also on failure. */
-bool checkpoint_part_begin(struct checkpoint_part *part, const struct checkpoint_target *target,
-                           const char *name, const struct flat_model *flat, const char *model_name,
-                           const struct training_state *state, const char *deck_text,
-                           struct error *error);
+MUST_CHECK bool checkpoint_part_begin(struct checkpoint_part *part,
+                                      const struct checkpoint_target *target, const char *name,
+                                      const struct flat_model *flat, const char *model_name,
+                                      const struct training_state *state, const char *deck_text,
+                                      struct error *error);
 
 /* Collective. Combine the checksums that the ranks computed, on all ranks. */
 void checkpoint_part_gather_sums(struct checkpoint_part *part);
 
 /* Rank 0, not collective. Write the tables of pieces. */
-bool checkpoint_part_put_tables(const struct checkpoint_part *part, struct error *error);
+MUST_CHECK bool checkpoint_part_put_tables(const struct checkpoint_part *part, struct error *error);
 
 /* Not collective. Close the file if it is open. */
-bool checkpoint_part_close(struct checkpoint_part *part, struct error *error);
+MUST_CHECK bool checkpoint_part_close(struct checkpoint_part *part, struct error *error);
 
 /* Not collective. Free everything; if not `good`, rank 0 removes the file. */
 void checkpoint_part_end(struct checkpoint_part *part, bool good);

@@ -156,7 +156,8 @@ bool checkpoint_contents_verify(const char *path, enum writers_choice writers, s
             for (enum state_kind kind = 0; p % sharers == world->rank && kind < STATE_KINDS; kind++)
                 if ((wanted >> kind & 1) != 0 && layout->offset[kind] >= 0 &&
                     error->kind == ERROR_NONE)
-                    checkpoint_piece_read(descriptor, path, contents, u, p, kind, staging, error);
+                    error_defer(checkpoint_piece_read(descriptor, path, contents, u, p, kind,
+                                                      staging, error));
     }
     free(staging);
     if (descriptor >= 0)
@@ -190,9 +191,9 @@ static void load_vector(const struct loading *loading, int u, enum state_kind ki
     for (; begin < end; begin += STATE_BLOCK) {
         int64_t count = end - begin < STATE_BLOCK ? end - begin : STATE_BLOCK;
         if (loading->descriptor >= 0 && error->kind == ERROR_NONE)
-            durable_read(loading->descriptor, loading->path, loading->staging,
-                         (size_t)count * sizeof(float), offset + begin * (int64_t)sizeof(float),
-                         error);
+            error_defer(durable_read(loading->descriptor, loading->path, loading->staging,
+                                     (size_t)count * sizeof(float),
+                                     offset + begin * (int64_t)sizeof(float), error));
         if (!loading->by_all)
             comm_broadcast(flat->mesh->world, loading->staging, count, COMM_FP32, 0);
         state_store(flat, u, kind, begin, count, loading->staging);
@@ -294,7 +295,7 @@ bool checkpoint_read_state(const char *path, struct comm *world, struct training
 {
     struct checkpoint_contents contents = {.unit_count = 0};
     if (world->rank == 0)
-        checkpoint_file_read(path, &contents, error);
+        error_defer(checkpoint_file_read(path, &contents, error));
     bool good = comm_agree(world, error);
     *state = contents.state;
     comm_broadcast(world, state, sizeof *state, COMM_BYTE, 0);
@@ -308,7 +309,7 @@ bool checkpoint_read_deck(const char *path, struct comm *world, char **deck_text
     struct checkpoint_contents contents = {.unit_count = 0};
     *deck_text = NULL;
     if (world->rank == 0)
-        checkpoint_file_read(path, &contents, error);
+        error_defer(checkpoint_file_read(path, &contents, error));
     bool good = comm_agree(world, error);
     if (good)
         *deck_text = comm_broadcast_text(world, contents.deck, 0);

@@ -10,25 +10,26 @@
  * algorithms in the file (device.h: choices_adopt). weights_only (evaluation, model.init): moments,
  * training state and algorithms are skipped, and `state` may be NULL. If flat keeps an EMA and the
  * file has none, it is set to the parameters. */
-bool checkpoint_read(const char *path, const struct checkpoint_target *target,
-                     struct flat_model *flat, struct training_state *state, bool weights_only,
-                     struct error *error);
+MUST_CHECK bool checkpoint_read(const char *path, const struct checkpoint_target *target,
+                                struct flat_model *flat, struct training_state *state,
+                                bool weights_only, struct error *error);
 
 /* Collective. Read the training state only; checksums of vectors are not verified. */
-bool checkpoint_read_state(const char *path, struct comm *world, struct training_state *state,
-                           struct error *error);
+MUST_CHECK bool checkpoint_read_state(const char *path, struct comm *world,
+                                      struct training_state *state, struct error *error);
 
 /* Collective. Read the deck that is saved in a checkpoint; the caller frees it. */
-bool checkpoint_read_deck(const char *path, struct comm *world, char **deck_text,
-                          struct error *error);
+MUST_CHECK bool checkpoint_read_deck(const char *path, struct comm *world, char **deck_text,
+                                     struct error *error);
 
 /* Collective. Broadcast the contents that rank 0 read, without texts, units and tensors. */
 void checkpoint_contents_share(struct checkpoint_contents *contents, struct comm *world);
 
 /* Collective. Verify the checksums of all pieces: the ranks share the work, or with WRITERS_NODE0
  * rank 0 does it alone. `wanted`: a bit mask of state kinds. */
-bool checkpoint_contents_verify(const char *path, enum writers_choice writers, struct comm *world,
-                                const struct checkpoint_contents *contents, unsigned wanted,
-                                struct error *error);
+MUST_CHECK bool checkpoint_contents_verify(const char *path, enum writers_choice writers,
+                                           struct comm *world,
+                                           const struct checkpoint_contents *contents,
+                                           unsigned wanted, struct error *error);
 
 #endif

@@ -103,8 +103,9 @@ static void piece_write(struct checkpoint_writer *writer, int64_t u, enum state_
     if (writer->error.kind != ERROR_NONE)
         return;
     piece->crc[kind] = crc32c_update(0, memory, bytes);
-    durable_write(part->descriptor, part->path, memory, bytes,
-                  checkpoint_piece_offset(&part->contents, u, kind, p), &writer->error);
+    error_defer(durable_write(part->descriptor, part->path, memory, bytes,
+                              checkpoint_piece_offset(&part->contents, u, kind, p),
+                              &writer->error));
 }
 
 /* ---- the thread ---- */
@@ -115,9 +116,9 @@ static void pieces_work(struct checkpoint_writer *writer)
     writer->flat->device->backend->event_synchronize(writer->taken);
     owned_pieces_visit(writer, piece_write);
     if (writer->error.kind == ERROR_NONE)
-        durable_sync(part->descriptor, part->path, &writer->error);
+        error_defer(durable_sync(part->descriptor, part->path, &writer->error));
     if (part->world->rank != 0)
-        checkpoint_part_close(part, &writer->error);
+        error_defer(checkpoint_part_close(part, &writer->error));
 }
 
 /* Rank 0, after all ranks have synced their pieces. */
@@ -128,8 +129,8 @@ static void name_work(struct checkpoint_writer *writer)
     if (checkpoint_part_put_tables(part, error) &&
         durable_sync(part->descriptor, part->path, error) && checkpoint_part_close(part, error) &&
         durable_rename(part->path, part->final_path, error))
-        checkpoint_publish(writer->target.directory, writer->name, writer->best, writer->keep,
-                           error);
+        error_defer(checkpoint_publish(writer->target.directory, writer->name, writer->best,
+                                       writer->keep, error));
 }
 
 static void *thread_main(void *argument)
@@ -238,7 +239,7 @@ static void put_piece(struct checkpoint_part *part, float *staging, int64_t u, e
         comm_receive(part->world, staging, bytes, owner);
     int64_t offset = checkpoint_piece_offset(&part->contents, u, kind, p);
     if (error->kind == ERROR_NONE)
-        durable_write(part->descriptor, part->path, staging, bytes, offset, error);
+        error_defer(durable_write(part->descriptor, part->path, staging, bytes, offset, error));
 }
 
 /* Collective. Write all vectors. */
@@ -264,18 +265,18 @@ static bool part_finish(struct checkpoint_part *part, struct error *error)
     struct comm *world = part->world;
     checkpoint_part_gather_sums(part);
     if (world->rank == 0)
-        checkpoint_part_put_tables(part, error);
+        error_defer(checkpoint_part_put_tables(part, error));
     if (!comm_agree(world, error))
         return false;
     bool syncs = part->flat->mesh->node->rank == 0 || world->rank == 0;
     if (part->descriptor >= 0 && syncs)
-        durable_sync(part->descriptor, part->path, error);
-    checkpoint_part_close(part, error);
+        error_defer(durable_sync(part->descriptor, part->path, error));
+    error_defer(checkpoint_part_close(part, error));
     if (!comm_agree(world, error))
         return false;
     status_set_phase(PHASE_CHECKPOINT_NAME);
     if (world->rank == 0)
-        durable_rename(part->path, part->final_path, error);
+        error_defer(durable_rename(part->path, part->final_path, error));
     return comm_agree(world, error);
 }
 
@@ -312,8 +313,8 @@ static bool start(struct checkpoint_writer *writer, const struct checkpoint_orde
             return false;
         status_set_phase(PHASE_CHECKPOINT_NAME);
         if (world->rank == 0)
-            checkpoint_publish(writer->target.directory, order->name, order->best, order->keep,
-                               error);
+            error_defer(checkpoint_publish(writer->target.directory, order->name, order->best,
+                                           order->keep, error));
         return comm_agree(world, error);
     }
     if (!checkpoint_part_begin(&writer->part, &writer->target, order->name, writer->flat,

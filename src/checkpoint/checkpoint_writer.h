@@ -22,10 +22,10 @@ struct checkpoint_order {
 
 /* Collective. Write directory/NAME in the foreground, without links. On failure older files are
  * untouched, the part is removed and all ranks get the error. */
-bool checkpoint_write(const struct checkpoint_target *target, const char *name,
-                      const struct flat_model *flat, const char *model_name,
-                      const struct training_state *state, const char *deck_text,
-                      struct error *error);
+MUST_CHECK bool checkpoint_write(const struct checkpoint_target *target, const char *name,
+                                 const struct flat_model *flat, const char *model_name,
+                                 const struct training_state *state, const char *deck_text,
+                                 struct error *error);
 
 /* Size in bytes of the largest snapshot of any rank. All snapshots together are as large as the
  * file, since ranks that hold the same shard divide it. */
@@ -40,18 +40,19 @@ struct checkpoint_writer *checkpoint_writer_open(const struct checkpoint_target 
 
 /* Collective. Wait until the previous checkpoint is complete, then start this one. All ranks get an
  * error if either failed. Writes the state as of the current position of the stream. */
-bool checkpoint_writer_start(struct checkpoint_writer *writer, const struct checkpoint_order *order,
-                             struct error *error);
+MUST_CHECK bool checkpoint_writer_start(struct checkpoint_writer *writer,
+                                        const struct checkpoint_order *order, struct error *error);
 
 /* Not collective. True while this rank's thread works. */
 bool checkpoint_writer_is_busy(struct checkpoint_writer *writer);
 
 /* Collective, once per step. busy: true if any rank's thread was busy when the step began. If none
  * was, do the next stage of the checkpoint. Returns false on all ranks if the checkpoint failed. */
-bool checkpoint_writer_follow(struct checkpoint_writer *writer, bool busy, struct error *error);
+MUST_CHECK bool checkpoint_writer_follow(struct checkpoint_writer *writer, bool busy,
+                                         struct error *error);
 
 /* Collective. Wait until the checkpoint that was started is complete. */
-bool checkpoint_writer_finish(struct checkpoint_writer *writer, struct error *error);
+MUST_CHECK bool checkpoint_writer_finish(struct checkpoint_writer *writer, struct error *error);
 
 /* Seconds that training was blocked in these functions so far, and the part of them that it waited
  * for a checkpoint in the background. */

@@ -77,7 +77,7 @@ bool convert_to_weights(const char *checkpoint, const char *weights, bool averag
         bool averaged = average && contents.averaged;
         copy_vectors(descriptor, checkpoint, &contents, averaged ? STATE_EMA : STATE_PARAMETER,
                      &output, error);
-        safetensors_output_close(&output, error);
+        error_defer(safetensors_output_close(&output, error));
     }
     if (descriptor >= 0)
         close(descriptor);
@@ -165,14 +165,15 @@ static void put_unit(struct making *making, int64_t u, struct error *error)
             if (!checkpoint_has(contents, kind) || error->kind != ERROR_NONE)
                 continue;
             piece->crc[kind] = crc32c_update(0, block, bytes);
-            durable_write(making->descriptor, making->part, block, bytes,
-                          checkpoint_piece_offset(contents, u, kind, layout->first_piece + p),
-                          error);
+            error_defer(durable_write(
+                making->descriptor, making->part, block, bytes,
+                checkpoint_piece_offset(contents, u, kind, layout->first_piece + p), error));
         }
     }
     if (error->kind == ERROR_NONE)
-        durable_write(making->descriptor, making->part, pieces,
-                      (size_t)layout->piece_count * sizeof *pieces, layout->table_offset, error);
+        error_defer(durable_write(making->descriptor, making->part, pieces,
+                                  (size_t)layout->piece_count * sizeof *pieces,
+                                  layout->table_offset, error));
 }
 
 static void make_checkpoint(struct making *making, const char *path, struct error *error)
@@ -189,7 +190,7 @@ static void make_checkpoint(struct making *making, const char *path, struct erro
     free(making->zeros);
     bool good = error->kind == ERROR_NONE && durable_sync(making->descriptor, making->part, error);
     if (durable_close(making->descriptor, making->part, error) && good)
-        durable_rename(making->part, path, error);
+        error_defer(durable_rename(making->part, path, error));
 }
 
 bool convert_to_checkpoint(const char *weights, const char *checkpoint,

@@ -11,8 +11,8 @@
 
 /* Write the parameters of a checkpoint to a safetensors file, bit for bit; or its EMA, if `average`
  * and it has one. Checksums are verified. The file equals that of safetensors_write. */
-bool convert_to_weights(const char *checkpoint, const char *weights, bool average,
-                        struct error *error);
+MUST_CHECK bool convert_to_weights(const char *checkpoint, const char *weights, bool average,
+                                   struct error *error);
 
 /* Contents of a checkpoint at step 0 besides the weights. */
 struct convert_start {
@@ -27,8 +27,8 @@ struct convert_start {
 
 /* Write a checkpoint at step 0. Tensors are checked, resized or initialised as by
  * safetensors_read. */
-bool convert_to_checkpoint(const char *weights, const char *checkpoint,
-                           const struct convert_start *start, struct error *error);
+MUST_CHECK bool convert_to_checkpoint(const char *weights, const char *checkpoint,
+                                      const struct convert_start *start, struct error *error);
 
 /* Return the number of classes of the head (head.weight) in a safetensors file; 0 if it has no head
  * or on error. */

@@ -326,7 +326,7 @@ bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct 
             try_writing(folder->path, error) && world->rank == 0) {
             char path[FILE_PATH];
             snprintf(path, sizeof path, "%s/train.log", folder->path);
-            log_to_file(path, error);
+            error_defer(log_to_file(path, error));
         }
         if (comm_agree(world, error))
             return true;

@@ -29,22 +29,22 @@ struct run_folder {
  *   between attempts).
  * - Else a new folder runs/NAME-DATE; DATE is YYYYmmdd-HHMMSS, followed by -2, -3, ... if needed.
  * If nodes do not share the disk, the folder is created on each node. */
-bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct options *options,
-                     struct error *error);
+MUST_CHECK bool run_folder_open(struct run_folder *folder, struct mesh *mesh,
+                                const struct options *options, struct error *error);
 
 /* True if `folder` has the form NAME-DATE for this run name. */
 bool run_folder_is_of(const char *folder, const char *name);
 
 /* Rank 0. Save the options as deck.ini. Call it when the run certainly starts, as it overwrites the
  * deck of the previous attempt. */
-bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
-                          struct error *error);
+MUST_CHECK bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
+                                     struct error *error);
 
 /* Not collective. Release the lock. Does nothing for a folder that is all zero. */
 void run_folder_close(struct run_folder *folder);
 
 /* Rank 0. Write text to FOLDER/NAME through a .part file and rename. */
-bool run_folder_write(const struct run_folder *folder, const char *name, const char *text,
-                      struct error *error);
+MUST_CHECK bool run_folder_write(const struct run_folder *folder, const char *name,
+                                 const char *text, struct error *error);
 
 #endif

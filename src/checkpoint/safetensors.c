@@ -27,7 +27,7 @@ bool safetensors_read(const char *path, struct flat_model *flat, struct error *e
     /* buffers[0].unit is the first element of the array of all units. */
     safetensors_input_list(&input, path, flat->buffers[0].unit, flat->count);
     if (world->rank == 0)
-        safetensors_input_open(&input, error);
+        error_defer(safetensors_input_open(&input, error));
     bool good = comm_agree(world, error);
     if (good) {
         for (int s = 0; s < input.source_count; s++)
@@ -63,7 +63,8 @@ bool safetensors_write(const char *path, const struct flat_model *flat, struct e
     struct comm *world = flat->mesh->world;
     struct safetensors_output output;
     if (world->rank == 0)
-        safetensors_output_open(&output, path, flat->buffers[0].unit, flat->count, error);
+        error_defer(
+            safetensors_output_open(&output, path, flat->buffers[0].unit, flat->count, error));
     if (!comm_agree(world, error))
         return false;
     int *ranks = state_ranks(flat->mesh);
@@ -77,6 +78,6 @@ bool safetensors_write(const char *path, const struct flat_model *flat, struct e
     free(block);
     free(ranks);
     if (world->rank == 0)
-        safetensors_output_close(&output, error);
+        error_defer(safetensors_output_close(&output, error));
     return comm_agree(world, error);
 }

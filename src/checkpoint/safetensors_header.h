@@ -32,12 +32,13 @@ struct safetensors_header {
 /* Parse the text of a header for a file with `data_bytes` bytes after it. Checks that the size of
  * each tensor agrees with its type and shape, and that the tensors fill the data without overlaps
  * or gaps, as the format requires. `path` is for messages. Always call safetensors_header_free. */
-bool safetensors_header_parse(const char *text, size_t length, int64_t data_bytes, const char *path,
-                              struct safetensors_header *header, struct error *error);
+MUST_CHECK bool safetensors_header_parse(const char *text, size_t length, int64_t data_bytes,
+                                         const char *path, struct safetensors_header *header,
+                                         struct error *error);
 
 /* Read and parse the header of an open file. */
-bool safetensors_header_read(int descriptor, const char *path, struct safetensors_header *header,
-                             struct error *error);
+MUST_CHECK bool safetensors_header_read(int descriptor, const char *path,
+                                        struct safetensors_header *header, struct error *error);
 
 void safetensors_header_free(struct safetensors_header *header);
 

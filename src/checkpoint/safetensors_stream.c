@@ -369,7 +369,7 @@ bool safetensors_output_open(struct safetensors_output *output, const char *path
         write_header(output, text, length, error);
     free(text);
     if (!good)
-        safetensors_output_close(output, error);
+        error_defer(safetensors_output_close(output, error));
     return good;
 }
 
@@ -378,7 +378,8 @@ void safetensors_output_append(struct safetensors_output *output, const float *b
 {
     size_t bytes = (size_t)count * sizeof(float);
     if (error->kind == ERROR_NONE)
-        durable_write(output->descriptor, output->part, block, bytes, output->offset, error);
+        error_defer(
+            durable_write(output->descriptor, output->part, block, bytes, output->offset, error));
     output->offset += (int64_t)bytes;
 }
 

@@ -39,7 +39,7 @@ void safetensors_input_list(struct safetensors_input *input, const char *path,
                             const struct unit *units, int unit_count);
 
 /* Open the file and choose the source of each tensor. Fails as safetensors_read does. */
-bool safetensors_input_open(struct safetensors_input *input, struct error *error);
+MUST_CHECK bool safetensors_input_open(struct safetensors_input *input, struct error *error);
 
 /* Read elements [begin, begin + count) of a tensor as fp32; count is at most STATE_BLOCK. The
  * source must not be SOURCE_NONE. Does nothing if `error` is set. */
@@ -58,14 +58,15 @@ struct safetensors_output {
 
 /* Create path.part with a header for the units' tensors. Then append their elements in order.
  * On failure the part is removed. */
-bool safetensors_output_open(struct safetensors_output *output, const char *path,
-                             const struct unit *units, int unit_count, struct error *error);
+MUST_CHECK bool safetensors_output_open(struct safetensors_output *output, const char *path,
+                                        const struct unit *units, int unit_count,
+                                        struct error *error);
 
 /* Does nothing if `error` is set. */
 void safetensors_output_append(struct safetensors_output *output, const float *block, int64_t count,
                                struct error *error);
 
 /* Sync and rename; remove the part if `error` is set or that fails. */
-bool safetensors_output_close(struct safetensors_output *output, struct error *error);
+MUST_CHECK bool safetensors_output_close(struct safetensors_output *output, struct error *error);
 
 #endif

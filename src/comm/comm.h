@@ -76,7 +76,7 @@ struct comm {
 /* Starts MPI (MPI_THREAD_MULTIPLE) and the communication thread, registers MPI_Abort with
  * core/error.h, makes fatal signals name rank and host, and gives the group of all ranks. Without
  * mpirun: one rank. comm_world_close ends MPI. */
-bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error *error);
+MUST_CHECK bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error *error);
 void comm_world_close(struct comm *world);
 
 /* Does whoever started this process give it time after SIGTERM (srun, a batch script), or is it

@@ -147,7 +147,7 @@ void window_close(struct window *window);
 /* transport.c: runs a ticket, a stage, by the transport of its group. */
 void transport_run(const struct ticket *ticket, unsigned char *scratch);
 void transport_run_stage(const struct stage *stage, unsigned char *scratch);
-bool transport_set(struct comm *comm, enum transport_choice wanted, struct error *error);
+MUST_CHECK bool transport_set(struct comm *comm, enum transport_choice wanted, struct error *error);
 void transport_describe(const struct comm *comm, char *text, size_t size);
 void transport_close(struct group *group);
 

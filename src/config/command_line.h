@@ -27,10 +27,12 @@ struct command_line {
  * `commands` is a NULL-terminated list of the commands' names. Without a deck, ./vittrain.ini is
  * read if it exists. An error names the file and line, or the argument, and the nearest known key
  * or command. */
-bool options_parse(int argc, char **argv, const char *const *commands, struct options *options,
-                   struct command_line *line, struct error *error);
+MUST_CHECK bool options_parse(int argc, char **argv, const char *const *commands,
+                              struct options *options, struct command_line *line,
+                              struct error *error);
 
 /* Read the line's decks and settings over the current values, as over a checkpoint's deck. */
-bool options_apply(const struct command_line *line, struct options *options, struct error *error);
+MUST_CHECK bool options_apply(const struct command_line *line, struct options *options,
+                              struct error *error);
 
 #endif

@@ -16,8 +16,8 @@ typedef bool deck_pair(void *user, const char *where, const char *name, const ch
 FILE *deck_file_open(const char *path, struct error *error);
 
 /* Read all pairs of a deck; stop at the first error. `name` is the file's name for messages. */
-bool deck_read_pairs(FILE *file, const char *name, deck_pair *pair, void *user,
-                     struct error *error);
+MUST_CHECK bool deck_read_pairs(FILE *file, const char *name, deck_pair *pair, void *user,
+                                struct error *error);
 
 /* Write "key = value", on as many lines as the value needs. */
 void deck_write_pair(FILE *file, const char *key, const char *value);

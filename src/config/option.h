@@ -76,16 +76,16 @@ bool option_is_setting(const char *word);
 bool option_begins_section(const struct option_entry *entry);
 
 /* Set the option from text. `where` is the start of the error's text: "deck.ini:12: ". */
-bool option_read(const struct option_entry *entry, const char *where, const char *text,
-                 struct options *options, struct error *error);
+MUST_CHECK bool option_read(const struct option_entry *entry, const char *where, const char *text,
+                            struct options *options, struct error *error);
 
 /* Write the option's value as text that option_read accepts; at most OPTION_TEXT bytes. */
 void option_write(const struct option_entry *entry, const struct options *options, char *text,
                   size_t size);
 
 /* Set the option of that name or old name. A name that ends with '+' appends to a text. */
-bool option_assign(const char *name, const char *where, const char *text, struct options *options,
-                   struct error *error);
+MUST_CHECK bool option_assign(const char *name, const char *where, const char *text,
+                              struct options *options, struct error *error);
 
 /* Describe the allowed values: "a whole number from 1 to 8", "auto, cpu or cuda". */
 void option_describe(const struct option_entry *entry, char *text, size_t size);

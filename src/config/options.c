@@ -15,7 +15,7 @@ void options_default(struct options *options)
     struct error error = {0};
     memset(options, 0, sizeof *options);
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++)
-        option_read(entry, "default: ", entry->preset, options, &error);
+        error_defer(option_read(entry, "default: ", entry->preset, options, &error));
     ENSURE(error.kind == ERROR_NONE, "%s", error.text);
 }
 

@@ -44,17 +44,17 @@ struct options {
 void options_default(struct options *options);
 
 /* Set one option from "section.key=value". */
-bool options_set(const char *assignment, struct options *options, struct error *error);
+MUST_CHECK bool options_set(const char *assignment, struct options *options, struct error *error);
 
 /* Read a deck over the current values; also from memory, as stored in a checkpoint (`name` is for
  * messages). */
-bool options_read_file(const char *path, struct options *options, struct error *error);
-bool options_read_text(const char *text, const char *name, struct options *options,
-                       struct error *error);
+MUST_CHECK bool options_read_file(const char *path, struct options *options, struct error *error);
+MUST_CHECK bool options_read_text(const char *text, const char *name, struct options *options,
+                                  struct error *error);
 
 /* Return false with ERROR_USAGE for combinations that cannot work. Models and files are not
  * checked. */
-bool options_check(const struct options *options, struct error *error);
+MUST_CHECK bool options_check(const struct options *options, struct error *error);
 
 /* Return the resolved deck: every key with its value. The caller frees the text. The deck of a run
  * leaves out the options of commands other than train. */

@@ -15,16 +15,16 @@ struct atomic_file {
     char path[FILE_PATH], part[FILE_PATH + 8];
 };
 
-bool atomic_file_open(struct atomic_file *file, const char *path, struct error *error);
+MUST_CHECK bool atomic_file_open(struct atomic_file *file, const char *path, struct error *error);
 
 /* Ends the file: on success PATH is the new content, on disk; on failure PATH is as it was and the
  * part is gone. */
-bool atomic_file_commit(struct atomic_file *file, struct error *error);
+MUST_CHECK bool atomic_file_commit(struct atomic_file *file, struct error *error);
 
 /* Gives up: PATH is as it was. */
 void atomic_file_discard(struct atomic_file *file);
 
 /* All at once. */
-bool atomic_file_write(const char *path, const char *text, struct error *error);
+MUST_CHECK bool atomic_file_write(const char *path, const char *text, struct error *error);
 
 #endif

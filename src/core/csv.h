@@ -19,8 +19,8 @@ struct csv {
 /* Opens the table for more rows; makes it, with its header, where it is not. Of a table that is
  * there the rows with more than `last` in column `column` (from 0) are cut off, and a torn last
  * line; last 0 cuts all. A table with another header is an error. */
-bool csv_open(struct csv *csv, const char *path, const char *header, int column, int64_t last,
-              struct error *error);
+MUST_CHECK bool csv_open(struct csv *csv, const char *path, const char *header, int column,
+                         int64_t last, struct error *error);
 
 /* The cells of a row, one after another, then its end. Text with commas or quotes is quoted, ends
  * of lines in it become spaces. Rows are buffered: a failure (full disk) may only be seen by a
@@ -28,9 +28,9 @@ bool csv_open(struct csv *csv, const char *path, const char *header, int column,
 void csv_text(struct csv *csv, const char *text);
 void csv_integer(struct csv *csv, int64_t value);
 void csv_number(struct csv *csv, double value); /* NAN: an empty cell */
-bool csv_end_row(struct csv *csv, struct error *error);
+MUST_CHECK bool csv_end_row(struct csv *csv, struct error *error);
 
-bool csv_flush(struct csv *csv, struct error *error);
+MUST_CHECK bool csv_flush(struct csv *csv, struct error *error);
 void csv_close(struct csv *csv); /* nothing if not open */
 
 #endif

@@ -20,23 +20,24 @@ int durable_open(const char *path, struct error *error);
 
 /* Makes sure that there is room for these bytes, and makes the file that long; where the file
  * system cannot reserve space the free space is compared and the file stays as it is. */
-bool durable_reserve(int descriptor, const char *path, int64_t bytes, struct error *error);
+MUST_CHECK bool durable_reserve(int descriptor, const char *path, int64_t bytes,
+                                struct error *error);
 
 /* All the bytes at this offset of the file. */
-bool durable_write(int descriptor, const char *path, const void *data, size_t bytes, int64_t offset,
-                   struct error *error);
+MUST_CHECK bool durable_write(int descriptor, const char *path, const void *data, size_t bytes,
+                              int64_t offset, struct error *error);
 
 /* Onto the disk. durable_close also closes, whether it failed or not. */
-bool durable_sync(int descriptor, const char *path, struct error *error);
-bool durable_close(int descriptor, const char *path, struct error *error);
+MUST_CHECK bool durable_sync(int descriptor, const char *path, struct error *error);
+MUST_CHECK bool durable_close(int descriptor, const char *path, struct error *error);
 
 /* Renames and syncs the directory. Replaces files only: a device, a pipe or a folder of that name
  * is an error (ERROR_FILE). */
-bool durable_rename(const char *from, const char *to, struct error *error);
+MUST_CHECK bool durable_rename(const char *from, const char *to, struct error *error);
 
 /* Reads exactly these bytes; a file that ends before is an error (ERROR_CHECKPOINT). */
-bool durable_read(int descriptor, const char *path, void *data, size_t bytes, int64_t offset,
-                  struct error *error);
+MUST_CHECK bool durable_read(int descriptor, const char *path, void *data, size_t bytes,
+                             int64_t offset, struct error *error);
 
 /* Describes a failed call on a file that was to be written; `number` is errno. Returns false. */
 bool durable_failed(struct error *error, const char *doing, const char *path, int number);

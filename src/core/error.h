@@ -29,6 +29,16 @@ struct error {
     bool agreed;                /* it is the same on all ranks (comm_agree) */
 };
 
+/* Mark a function whose result the caller must use: false means that it has set the error. */
+#define MUST_CHECK __attribute__((warn_unused_result))
+
+/* Discard the result of such a function where the caller examines the error later, as comm_agree
+ * does for all ranks. */
+static inline void error_defer(bool good)
+{
+    (void)good;
+}
+
 /* Describes a user's mistake; the first one wins, later calls leave it alone. Returns false, so
  * that a function can end with `return error_set(...)`. */
 bool error_set(struct error *error, enum error_kind kind, const char *format, ...)

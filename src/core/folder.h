@@ -8,6 +8,6 @@
 
 /* Makes the folder and those above it, where they are missing. ERROR_FILE: the first that cannot be
  * made, why, and `advice`, which says what to do. */
-bool folder_make(const char *path, const char *advice, struct error *error);
+MUST_CHECK bool folder_make(const char *path, const char *advice, struct error *error);
 
 #endif

@@ -61,7 +61,7 @@ int hdf5_frame_make(const char *path, bool (*fill)(hid_t file, void *context), v
                     int64_t *bytes, struct error *error);
 
 /* Copies all but the holes, and cuts the file to the frame's length. */
-bool hdf5_frame_copy(int frame, int descriptor, const char *path, int64_t bytes,
-                     struct error *error);
+MUST_CHECK bool hdf5_frame_copy(int frame, int descriptor, const char *path, int64_t bytes,
+                                struct error *error);
 
 #endif

@@ -18,7 +18,7 @@ void log_set_stamp(enum log_stamp stamp);
 
 /* Each line also goes, with date and time, to this file (rank 0 calls it; appended): those from
  * here on, and those from before, that had no file (64 KiB of them). */
-bool log_to_file(const char *path, struct error *error);
+MUST_CHECK bool log_to_file(const char *path, struct error *error);
 void log_close(void);
 
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -29,7 +29,7 @@ void status_set_unit(int unit);
 /* debug.pause: this process waits, once, where it comes to a phase of a step, and says so on
  * stderr: to be looked at by a debugger, or to be killed there. "PHASE:STEP:SECONDS", as
  * "checkpoint_write:20:5"; step 0 is before the first; "none": no pause. ERROR_USAGE otherwise. */
-bool status_pause_at(const char *text, struct error *error);
+MUST_CHECK bool status_pause_at(const char *text, struct error *error);
 
 /* Names for numbers, copied; what is beyond STATUS_UNITS or STATUS_NAME has only a number. */
 enum { STATUS_UNITS = 512, STATUS_NAME = 48 };

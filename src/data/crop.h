@@ -53,8 +53,8 @@ struct crop_scratch {
 
 /* `encoded`: the data set's records are image files. image: height and width of the model's images;
  * crop->image may become another one in evaluation (eval.resize without eval.crop). */
-bool crop_open(struct crop *crop, const struct options *options, bool encoded, int64_t image,
-               bool training, struct error *error);
+MUST_CHECK bool crop_open(struct crop *crop, const struct options *options, bool encoded,
+                          int64_t image, bool training, struct error *error);
 
 /* Does the host cut and resize images of such records as these options say? */
 bool crop_is_active(const struct options *options, bool encoded);
@@ -69,17 +69,19 @@ void crop_request(const struct crop *crop, const struct crop_plan *plan,
 
 /* planes: [channels, crop->image, crop->image]. The source has at least what crop_request asks for.
  */
-bool crop_from_pixels(const struct crop *crop, const struct crop_plan *plan,
-                      const struct crop_source *source, int64_t channels,
-                      struct crop_scratch *scratch, uint8_t *planes, struct error *error);
+MUST_CHECK bool crop_from_pixels(const struct crop *crop, const struct crop_plan *plan,
+                                 const struct crop_source *source, int64_t channels,
+                                 struct crop_scratch *scratch, uint8_t *planes,
+                                 struct error *error);
 
 /* All of it for one sample: from a file in memory, or from stored pixels [channels, height, width].
  */
-bool crop_file(const struct crop *crop, uint32_t epoch, uint32_t sample, const uint8_t *bytes,
-               size_t count, struct crop_scratch *scratch, uint8_t *planes, struct error *error);
-bool crop_stored(const struct crop *crop, uint32_t epoch, uint32_t sample, const uint8_t *pixels,
-                 int64_t channels, int64_t height, int64_t width, struct crop_scratch *scratch,
-                 uint8_t *planes, struct error *error);
+MUST_CHECK bool crop_file(const struct crop *crop, uint32_t epoch, uint32_t sample,
+                          const uint8_t *bytes, size_t count, struct crop_scratch *scratch,
+                          uint8_t *planes, struct error *error);
+MUST_CHECK bool crop_stored(const struct crop *crop, uint32_t epoch, uint32_t sample,
+                            const uint8_t *pixels, int64_t channels, int64_t height, int64_t width,
+                            struct crop_scratch *scratch, uint8_t *planes, struct error *error);
 
 void crop_scratch_free(struct crop_scratch *scratch);
 

@@ -22,7 +22,8 @@ struct byte_buffer {
 };
 
 /* Room for so many bytes; what was there is lost. */
-bool byte_buffer_reserve(struct byte_buffer *buffer, size_t capacity, struct error *error);
+MUST_CHECK bool byte_buffer_reserve(struct byte_buffer *buffer, size_t capacity,
+                                    struct error *error);
 
 struct dataset_format {
     const char *name; /* as in data.format */
@@ -75,17 +76,18 @@ extern const struct dataset_format dataset_cifar10, dataset_synthetic, dataset_i
 /* Opens a split as `data.*` says, subset (data.val, debug.fraction) included. Local: call it on all
  * ranks, then comm_agree. An empty split is an error, so is the validation split of data.val=none.
  */
-bool dataset_open(struct dataset *dataset, const struct options *options, enum data_split split,
-                  struct error *error);
+MUST_CHECK bool dataset_open(struct dataset *dataset, const struct options *options,
+                             enum data_split split, struct error *error);
 /* What a record is like, for planning: needs the files only where the format cannot tell without.
  * Nothing is left open: there are no records to read, and dataset_close need not be called. */
-bool dataset_describe(struct dataset *dataset, const struct options *options, struct error *error);
+MUST_CHECK bool dataset_describe(struct dataset *dataset, const struct options *options,
+                                 struct error *error);
 /* Sample `index` of the split, 0 <= index < count: its pixels, or (of encoded data sets) its file.
  * Thread-safe. */
-bool dataset_read(struct dataset *dataset, int64_t index, uint8_t *pixels, int32_t *label,
-                  struct error *error);
-bool dataset_load(struct dataset *dataset, int64_t index, struct byte_buffer *bytes, int32_t *label,
-                  struct error *error);
+MUST_CHECK bool dataset_read(struct dataset *dataset, int64_t index, uint8_t *pixels,
+                             int32_t *label, struct error *error);
+MUST_CHECK bool dataset_load(struct dataset *dataset, int64_t index, struct byte_buffer *bytes,
+                             int32_t *label, struct error *error);
 
 /* Samples [first, first + count) will be read soon. */
 void dataset_advise(struct dataset *dataset, int64_t first, int64_t count);

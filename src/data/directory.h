@@ -9,6 +9,7 @@
  * is the lowest number of a node (as comm_node_count numbers them) that shares it with this rank's.
  * What is to be done once a file system is done by the first rank of node `owner`. On failure all
  * ranks get the same error. */
-bool directory_owner(struct comm *world, const char *path, int *owner, struct error *error);
+MUST_CHECK bool directory_owner(struct comm *world, const char *path, int *owner,
+                                struct error *error);
 
 #endif

@@ -47,26 +47,30 @@ void image_pixels_free(struct image_pixels *pixels);
 /* Format and size from the first bytes of a file, without decoding. `whole`: these bytes are all of
  * it. An image of more than most_pixels is refused. *incomplete: more of the file is needed, then
  * there is no error. */
-bool image_file_header(const uint8_t *bytes, size_t count, bool whole, int64_t most_pixels,
-                       struct image_header *header, bool *incomplete, struct error *error);
+MUST_CHECK bool image_file_header(const uint8_t *bytes, size_t count, bool whole,
+                                  int64_t most_pixels, struct image_header *header,
+                                  bool *incomplete, struct error *error);
 
 /* Decodes the area of the request; header: image_file_header's of these bytes. Memory that is taken
  * is bounded by the header's size. */
-bool image_file_decode(const uint8_t *bytes, size_t count, const struct image_header *header,
-                       const struct image_request *request, struct image_pixels *pixels,
-                       struct error *error);
+MUST_CHECK bool image_file_decode(const uint8_t *bytes, size_t count,
+                                  const struct image_header *header,
+                                  const struct image_request *request, struct image_pixels *pixels,
+                                  struct error *error);
 
 /* ---- Behind image_file_decode: a decoder each, and what they share. */
-bool image_jpeg_decode(const uint8_t *bytes, size_t count, const struct image_header *header,
-                       const struct image_request *request, struct image_pixels *pixels,
-                       struct error *error);
-bool image_png_decode(const uint8_t *bytes, size_t count, const struct image_header *header,
-                      const struct image_request *request, struct image_pixels *pixels,
-                      struct error *error);
+MUST_CHECK bool image_jpeg_decode(const uint8_t *bytes, size_t count,
+                                  const struct image_header *header,
+                                  const struct image_request *request, struct image_pixels *pixels,
+                                  struct error *error);
+MUST_CHECK bool image_png_decode(const uint8_t *bytes, size_t count,
+                                 const struct image_header *header,
+                                 const struct image_request *request, struct image_pixels *pixels,
+                                 struct error *error);
 
-bool image_file_is_cut(struct error *error);
+MUST_CHECK bool image_file_is_cut(struct error *error);
 
 /* Makes room for pixels->height rows. */
-bool image_pixels_reserve(struct image_pixels *pixels, struct error *error);
+MUST_CHECK bool image_pixels_reserve(struct image_pixels *pixels, struct error *error);
 
 #endif

@@ -29,17 +29,18 @@ struct image_folder {
 };
 
 /* The classes of a split: its sub-folders' names, sorted. The caller frees all. */
-bool folder_list_classes(const char *directory, char ***names, int64_t *count, struct error *error);
+MUST_CHECK bool folder_list_classes(const char *directory, char ***names, int64_t *count,
+                                    struct error *error);
 
 /* Adds the images of a class's folder and of all folders in it: folders in the order of their
  * paths, files in the order of their names. Links are followed. */
-bool folder_add_class(struct image_folder *self, const char *directory, int32_t label,
-                      struct error *error);
+MUST_CHECK bool folder_add_class(struct image_folder *self, const char *directory, int32_t label,
+                                 struct error *error);
 
 /* Looks into every file, in threads. Files that are no images are an error that counts them and
  * names the first; or they are left out (and counted in *left_out). */
-bool folder_check(struct image_folder *self, const struct options *options, int64_t *left_out,
-                  struct error *error);
+MUST_CHECK bool folder_check(struct image_folder *self, const struct options *options,
+                             int64_t *left_out, struct error *error);
 
 void folder_path(const struct image_folder *self, int64_t record, char *path, size_t size);
 
@@ -47,6 +48,7 @@ void folder_path(const struct image_folder *self, int64_t record, char *path, si
 int folder_open_file(const char *path, size_t *bytes, struct error *error);
 
 /* Reads [offset, offset + bytes) of it. */
-bool folder_read(int descriptor, uint8_t *to, size_t offset, size_t bytes, struct error *error);
+MUST_CHECK bool folder_read(int descriptor, uint8_t *to, size_t offset, size_t bytes,
+                            struct error *error);
 
 #endif

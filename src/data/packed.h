@@ -43,17 +43,18 @@ void packed_path(char path[PACKED_PATH], const char *name, int64_t file, int64_t
 
 /* What a user gave for a data set: one file, one of several, the name that several were made from,
  * or a folder with nothing else in it. Gives that name and the number of files. */
-bool packed_find(const char *given, char name[PACKED_PATH], int64_t *files, struct error *error);
+MUST_CHECK bool packed_find(const char *given, char name[PACKED_PATH], int64_t *files,
+                            struct error *error);
 
 /* Makes file number `file` in `descriptor`, with room for the records, and fills in the places of
  * its parts and its length. One rank calls it. */
-bool packed_frame_create(int descriptor, const char *path, struct packed_set *set, int64_t file,
-                         int64_t *bytes, struct error *error);
+MUST_CHECK bool packed_frame_create(int descriptor, const char *path, struct packed_set *set,
+                                    int64_t file, int64_t *bytes, struct error *error);
 
 /* Reads the frames of all files, and checks that they hang together. Give it to packed_set_free in
  * any case. */
-bool packed_frames_read(const char *name, int64_t files, struct packed_set *set,
-                        struct error *error);
+MUST_CHECK bool packed_frames_read(const char *name, int64_t files, struct packed_set *set,
+                                   struct error *error);
 
 void packed_set_free(struct packed_set *set);
 
@@ -69,7 +70,7 @@ struct packed_plan {
 
 /* Collective: makes the files from the data set that the options describe, in parallel. *bytes: of
  * the records. */
-bool packed_write(const struct options *options, const struct packed_plan *plan, struct comm *world,
-                  int64_t *bytes, struct error *error);
+MUST_CHECK bool packed_write(const struct options *options, const struct packed_plan *plan,
+                             struct comm *world, int64_t *bytes, struct error *error);
 
 #endif

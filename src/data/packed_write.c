@@ -499,8 +499,8 @@ static bool files_sync(struct packing *packing, struct error *error)
         const int descriptor = packing->descriptor[file];
         packing->descriptor[file] = -1;
         if (error->kind == ERROR_NONE)
-            durable_sync(descriptor, path, error);
-        durable_close(descriptor, path, error);
+            error_defer(durable_sync(descriptor, path, error));
+        error_defer(durable_close(descriptor, path, error));
     }
     return comm_agree(packing->world, error);
 }
@@ -512,7 +512,7 @@ static bool files_rename(struct packing *packing, struct error *error)
         part_path(packing, file, path);
         packed_path(final, packing->plan->name, file, packing->set.files);
         if (error->kind == ERROR_NONE)
-            durable_rename(path, final, error);
+            error_defer(durable_rename(path, final, error));
     }
     return comm_agree(packing->world, error);
 }

@@ -48,8 +48,8 @@ struct policy {
 };
 
 /* False: this processor has not the instructions that VITTRAIN_CPU names. */
-bool policy_open(struct policy *policy, const struct options *options, bool training,
-                 struct error *error);
+MUST_CHECK bool policy_open(struct policy *policy, const struct options *options, bool training,
+                            struct error *error);
 
 /* Do these options change colours, or apply RandAugment, at all? */
 bool policy_is_asked_for(const struct options *options);

@@ -157,7 +157,7 @@ static int file_open(struct choices *choices)
     if (!choices->keeps)
         return -1;
     struct error unmade = {0}; /* ignored: open fails then */
-    folder_make(choices->folder, "", &unmade);
+    error_defer(folder_make(choices->folder, "", &unmade));
     const int file = open(choices->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (file < 0) {
         warn_once(choices, strerror(errno));

@@ -81,7 +81,7 @@ static void conclude(const struct doctor *doctor, struct error *error)
                      names[0] != '\0' ? ", " : "", doctor->row[i].check);
     if (doctor->world->rank == 0) {
         print(doctor);
-        app_output_arrived(error);
+        error_defer(app_output_arrived(error));
         if (failed > 0)
             error_set(error, ERROR_UNFIT, "doctor: %d of %d checks failed: %s", failed,
                       doctor->rows, names);

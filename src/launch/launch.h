@@ -60,8 +60,8 @@ struct attempt_options {
 /* Run the command `words` in a new process group and wait for it. stdin and stdout are inherited,
  * stderr is read and passed on by line, signals are passed on. On return no process of the command
  * is left on this host. ERROR_USAGE: the program cannot be executed. */
-bool attempt_run(char *const *words, const struct attempt_options *options, struct attempt *attempt,
-                 struct error *error);
+MUST_CHECK bool attempt_run(char *const *words, const struct attempt_options *options,
+                            struct attempt *attempt, struct error *error);
 
 /* Describe in one line why the attempt ended. */
 void attempt_reason(const struct attempt *attempt, char *text, size_t size);
@@ -114,8 +114,8 @@ struct launched_hosts {
 };
 
 /* Read the command line and the host file. ERROR_USAGE: the host file cannot be read. */
-bool launched_hosts_open(struct launched_hosts *hosts, int count, char *const *words,
-                         struct error *error);
+MUST_CHECK bool launched_hosts_open(struct launched_hosts *hosts, int count, char *const *words,
+                                    struct error *error);
 void launched_hosts_close(struct launched_hosts *hosts);
 
 /* Try to reach all hosts at once, in bounded time; return the number that do not answer. */

@@ -151,7 +151,7 @@ void flat_swap_average(struct flat_model *flat);
 
 /* Do all replicas hold the same bits in their masters, by CRC32C? false: `error`, the same on all
  * ranks, names the first tensor that differs and a rank. Collective. */
-bool flat_check_same(struct flat_model *flat, struct error *error);
+MUST_CHECK bool flat_check_same(struct flat_model *flat, struct error *error);
 
 /* The part of a tensor that this rank owns, as elements of its shard; false: nothing of it. */
 bool flat_tensor_part(const struct flat_buffer *buffer, const struct unit_tensor *tensor,

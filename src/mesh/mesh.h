@@ -33,17 +33,18 @@ void mesh_split(struct mesh *mesh, struct comm *world, int shard);
 
 /* The mesh of mesh.strategy. Collective; a combination that cannot work is an error, the same on
  * all ranks. */
-bool mesh_open(struct mesh *mesh, struct comm *world, const struct mesh_options *options,
-               struct error *error);
+MUST_CHECK bool mesh_open(struct mesh *mesh, struct comm *world, const struct mesh_options *options,
+                          struct error *error);
 
 /* The mesh as rank `rank` of `ranks` would see it, `node_ranks` of them on a node, without the
  * others: for planning. Its world belongs to it. */
-bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
-                  const struct mesh_options *options, struct error *error);
+MUST_CHECK bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
+                             const struct mesh_options *options, struct error *error);
 void mesh_close(struct mesh *mesh);
 
 /* Makes the groups for the memory of this device. Collective; an error is the same on all ranks. */
-bool mesh_use_device(struct mesh *mesh, const struct device *device, struct error *error);
+MUST_CHECK bool mesh_use_device(struct mesh *mesh, const struct device *device,
+                                struct error *error);
 /* What lies on the device lies in this memory, which must live until mesh_leave_device. */
 void mesh_use_memory(struct mesh *mesh, void *memory, size_t bytes);
 /* After recorded steps are closed, before memory and device are; nothing where no device is used.

@@ -85,7 +85,8 @@ struct model *model_open(const struct options *options, struct device *device,
 
 /* Set weight decay, layer-wise learning rates, frozen tensors and recomputation from the options.
  * model_open has done so already. */
-bool model_apply_options(struct model *model, const struct options *options, struct error *error);
+MUST_CHECK bool model_apply_options(struct model *model, const struct options *options,
+                                    struct error *error);
 
 void model_close(struct model *model);
 

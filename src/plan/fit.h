@@ -19,7 +19,7 @@ size_t fit_room(struct device *device, struct comm *node, const struct options *
 
 /* Collective, after session_measure: fits what it measured? Else the error, the same on all ranks,
  * says what is needed, what there is, and which batch or way to train would fit. */
-bool fit_check(const struct session *session, const struct image_source *source, bool training,
-               struct error *error);
+MUST_CHECK bool fit_check(const struct session *session, const struct image_source *source,
+                          bool training, struct error *error);
 
 #endif

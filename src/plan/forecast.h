@@ -35,9 +35,9 @@ struct forecast_mesh forecast_mesh(int ranks, int node_ranks, int shard);
 
 /* machine: NULL, times stay zero, operations are counted all the same.
  * false and an error: the machine's file lacks a speed that the step needs. */
-bool forecast_make(struct forecast *forecast, const struct step_script *script, int units,
-                   const struct machine *machine, const struct forecast_mesh *mesh,
-                   struct error *error);
+MUST_CHECK bool forecast_make(struct forecast *forecast, const struct step_script *script,
+                              int units, const struct machine *machine,
+                              const struct forecast_mesh *mesh, struct error *error);
 /* Loaders work ahead of the step: where they need longer for its samples, it waits. */
 void forecast_load(struct forecast *forecast, const struct machine *machine, int64_t samples);
 

@@ -61,11 +61,11 @@ struct machine {
 
 /* Reads a file. A key that is unknown, a number that is none or out of range, something without
  * which nothing can be said: one line that names file, line and key. */
-bool machine_read(struct machine *machine, const char *path, struct error *error);
+MUST_CHECK bool machine_read(struct machine *machine, const char *path, struct error *error);
 
 /* The same from an open stream of text, for tests; `name` for messages. */
-bool machine_read_stream(struct machine *machine, FILE *file, const char *name,
-                         struct error *error);
+MUST_CHECK bool machine_read_stream(struct machine *machine, FILE *file, const char *name,
+                                    struct error *error);
 
 /* Writes what machine_read reads. */
 void machine_write(const struct machine *machine, FILE *file);
@@ -92,7 +92,7 @@ double machine_collective_seconds(const struct machine *machine,
 double machine_network_bytes(const struct collective *collective, int members);
 
 /* Does the file know what such a group needs? */
-bool machine_connects(const struct machine *machine, const struct group_shape *shape,
-                      struct error *error);
+MUST_CHECK bool machine_connects(const struct machine *machine, const struct group_shape *shape,
+                                 struct error *error);
 
 #endif

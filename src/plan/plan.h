@@ -36,8 +36,8 @@ struct plan_entry {
 };
 
 /* Reads what records are like; no files where the format tells without. */
-bool plan_open(struct plan *plan, const struct options *options, int ranks, int node_ranks,
-               struct error *error);
+MUST_CHECK bool plan_open(struct plan *plan, const struct options *options, int ranks,
+                          int node_ranks, struct error *error);
 
 /* Plans one way to run. Another strategy than the options' shards as it does by itself.
  * room: bytes for what counts, for largest_batch; 0: that is not asked for. */
@@ -60,15 +60,15 @@ void plan_model_close(struct plan_model *known);
 
 /* How long a step of one way to run takes, on a machine (NULL: its operations are only counted).
  * known: or NULL. False: the error says why; else the caller closes the forecast, and `known`. */
-bool plan_forecast(const struct plan *plan, enum strategy_choice strategy,
-                   enum checkpoint_activations_choice checkpoint_activations,
-                   const struct machine *machine, struct forecast *forecast,
-                   struct plan_model *known, struct error *error);
+MUST_CHECK bool plan_forecast(const struct plan *plan, enum strategy_choice strategy,
+                              enum checkpoint_activations_choice checkpoint_activations,
+                              const struct machine *machine, struct forecast *forecast,
+                              struct plan_model *known, struct error *error);
 
 /* Record one step of the options' own way. False: the error says why. The caller closes script and
  * session in both cases. */
-bool plan_script(const struct plan *plan, struct session *session, struct step_script *script,
-                 struct error *error);
+MUST_CHECK bool plan_script(const struct plan *plan, struct session *session,
+                            struct step_script *script, struct error *error);
 
 /* The options' own way, by rows: those of the arena (ARENA_SHARED_ROW, then a row a unit), which
  * the caller frees, as the session with the units' names, which the caller closes. NULL: the error

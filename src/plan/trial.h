@@ -20,7 +20,7 @@ struct trial {
 /* Collective. Fits: all ranks run it and none is ever larger than `limit` bytes (the same on all
  * ranks). plan: whose options and data. false: another error than too little memory, the same on
  * all ranks. */
-bool trial_run(const struct plan *plan, int64_t batch, size_t limit, struct comm *world,
-               struct trial *trial, struct error *error);
+MUST_CHECK bool trial_run(const struct plan *plan, int64_t batch, size_t limit, struct comm *world,
+                          struct trial *trial, struct error *error);
 
 #endif

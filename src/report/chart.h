@@ -59,11 +59,11 @@ char *chart_svg(const struct chart *chart, double width, double height, struct c
 
 /* Write a PNG on white paper, atomically. Without Cairo nothing is written, one warning is logged
  * and the result is true. ERROR_FILE, ERROR_MEMORY. */
-bool chart_png(const struct chart *chart, const char *path, int width, int height,
-               struct error *error);
+MUST_CHECK bool chart_png(const struct chart *chart, const char *path, int width, int height,
+                          struct error *error);
 
 /* The same for several charts side by side, of equal width. */
-bool charts_png(const struct chart *charts, int count, const char *path, int width, int height,
-                struct error *error);
+MUST_CHECK bool charts_png(const struct chart *charts, int count, const char *path, int width,
+                           int height, struct error *error);
 
 #endif

@@ -27,7 +27,7 @@ struct found {
 
 /* Makes the folder and the table where they are missing. Rows of programs that write at once are
  * all there, also where a file system has no locks. ERROR_FILE: not writable. Local (rank 0). */
-bool found_add(const char *logbook, const struct found *found, struct error *error);
+MUST_CHECK bool found_add(const char *logbook, const struct found *found, struct error *error);
 
 /* The newest row of `what` for the record's model, image size, precision, strategy and ranks in a
  * table that was read from found.csv; -1: there is none. */

@@ -11,7 +11,8 @@
 enum { HTML_RUNS_MOST = 26 }; /* they are called A to Z */
 
 /* `count` from 1 to HTML_RUNS_MOST. Whole or not at all: ERROR_FILE. */
-bool html_write(const struct record *records, int count, const char *path, struct error *error);
+MUST_CHECK bool html_write(const struct record *records, int count, const char *path,
+                           struct error *error);
 
 /* ---- between html*.c: sections of the page. Each says so where nothing is known. */
 

@@ -13,7 +13,7 @@
  * another run of that name there may be a page already, and then it is NAME-2.md, ... Programs that
  * do this at once lose nothing, also where the file system has no locks. ERROR_FILE: the folder
  * cannot be made or written. Local. */
-bool logbook_add(const char *logbook, const struct record *record, struct error *error);
+MUST_CHECK bool logbook_add(const char *logbook, const struct record *record, struct error *error);
 
 /* Below: for found.c. Keeps other programs out, for so long as they are patient; -1 where there are
  * no locks. The folder is there. */

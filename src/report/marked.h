@@ -9,7 +9,8 @@
 /* Replaces what lies between the marks; where there are none (any more), the marks and the text
  * come to the end. A new or empty file gets `title` first. The file is old or new, never half;
  * several programs may do it at once. */
-bool marked_replace(const char *path, const char *title, const char *text, struct error *error);
+MUST_CHECK bool marked_replace(const char *path, const char *title, const char *text,
+                               struct error *error);
 
 /* Does the file hold this text between its marks? */
 bool marked_holds(const char *path, const char *text);

@@ -46,7 +46,7 @@ struct record {
 };
 
 /* ERROR_FILE: not a folder, or nothing of a run in it. Local. */
-bool record_read(struct record *record, const char *folder, struct error *error);
+MUST_CHECK bool record_read(struct record *record, const char *folder, struct error *error);
 void record_free(struct record *record);
 
 /* A value by a path of keys, as "sensors.gpu_power.mean" or "parts.0.hosts"; of the result if that

@@ -10,11 +10,13 @@
 #include "report/record.h"
 
 /* "16_10_2_4.txt". ERROR_FILE: the run tells too little of itself. */
-bool result_file_name(const struct record *record, char *name, size_t size, struct error *error);
+MUST_CHECK bool result_file_name(const struct record *record, char *name, size_t size,
+                                 struct error *error);
 
 /* Into the folder, which may be the run's own: that file, accuracy_plot.png and
  * training_metrics.png, each whole or not at all. Of a run that was cut off: what there is, without
  * the closing lines. Local. ERROR_FILE, ERROR_MEMORY. */
-bool result_file_write(const struct record *record, const char *folder, struct error *error);
+MUST_CHECK bool result_file_write(const struct record *record, const char *folder,
+                                  struct error *error);
 
 #endif

@@ -20,7 +20,7 @@ struct table {
 
 /* False: there is no such file, or none that can be read (ERROR_FILE); the table is empty then, and
  * all of the functions below work. */
-bool table_read(struct table *table, const char *path, struct error *error);
+MUST_CHECK bool table_read(struct table *table, const char *path, struct error *error);
 void table_free(struct table *table);
 
 /* Puts the rows of `more` after the table's own, column by name, and frees `more`: columns that

@@ -105,7 +105,7 @@ static void points_write(struct monitor *monitor, const struct sensor_reading *r
     for (int i = 0; i < SENSOR_COUNT && error->kind == ERROR_NONE; i++) {
         snprintf(tag, sizeof tag, "sensors/%s", sensor_columns[i].name);
         if (!isnan(reading->value[i]))
-            run_log_point(monitor->setup.log, tag, step, reading->value[i], error);
+            error_defer(run_log_point(monitor->setup.log, tag, step, reading->value[i], error));
     }
     if (error->kind != ERROR_NONE)
         log_warn("%s: the sensors' points end here, the run goes on", error->text);
@@ -192,7 +192,7 @@ static void smi_take(struct monitor *monitor)
     clock_stamp_utc(stamp, sizeof stamp);
     snprintf(title, sizeof title, "%.64s at %s, step %lld", comm_host(), stamp,
              (long long)atomic_load_explicit(&monitor->step, memory_order_relaxed));
-    smi_write(path, title, smi_seconds, goes_on, monitor, &trouble);
+    error_defer(smi_write(path, title, smi_seconds, goes_on, monitor, &trouble));
     if (trouble.kind != ERROR_NONE)
         log_alarm("rank %d on %s: %s: the log book goes without its table", setup->world->rank,
                   comm_host(), trouble.text);

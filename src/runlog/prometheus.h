@@ -32,6 +32,7 @@ struct prometheus_page {
     const struct sensor_reading *reading;
 };
 
-bool prometheus_write(const char *path, const struct prometheus_page *page, struct error *error);
+MUST_CHECK bool prometheus_write(const char *path, const struct prometheus_page *page,
+                                 struct error *error);
 
 #endif

@@ -46,7 +46,7 @@ char *evaluation_to_text(const struct evaluation *evaluation, const char *split,
                          const struct dataset *dataset);
 
 /* FOLDER/result.json, old or new but never half. Rank 0. */
-bool results_write(const struct run_folder *folder, const struct results *results,
-                   const struct dataset *dataset, struct error *error);
+MUST_CHECK bool results_write(const struct run_folder *folder, const struct results *results,
+                              const struct dataset *dataset, struct error *error);
 
 #endif

@@ -57,14 +57,16 @@ struct run_log *run_log_open(const struct run_folder *folder, const struct optio
 
 /* Rows are buffered, but none for long (people look at them while the run goes): a failure (full
  * disk) is seen at the latest by run_log_flush. */
-bool run_log_metrics(struct run_log *log, const struct metrics_row *row, struct error *error);
-bool run_log_epoch(struct run_log *log, const struct epoch_row *row, struct error *error);
+MUST_CHECK bool run_log_metrics(struct run_log *log, const struct metrics_row *row,
+                                struct error *error);
+MUST_CHECK bool run_log_epoch(struct run_log *log, const struct epoch_row *row,
+                              struct error *error);
 
 /* One point in TensorBoard alone; nothing where there is none. Other threads, too, may call it
  * while rows are written: an event goes out in one call of stdio, which locks. */
-bool run_log_point(struct run_log *log, const char *tag, int64_t step, double value,
-                   struct error *error);
-bool run_log_flush(struct run_log *log, struct error *error);
+MUST_CHECK bool run_log_point(struct run_log *log, const char *tag, int64_t step, double value,
+                              struct error *error);
+MUST_CHECK bool run_log_flush(struct run_log *log, struct error *error);
 void run_log_close(struct run_log *log);
 
 #endif

@@ -6,10 +6,10 @@
 #include "runlog/tensorboard.h"
 
 /* Nothing for numbers that are NAN. */
-bool tags_write_metrics(struct tensorboard *board, int style, const struct metrics_row *row,
-                        struct error *error);
-bool tags_write_epoch(struct tensorboard *board, int style, const struct epoch_row *row,
-                      struct error *error);
+MUST_CHECK bool tags_write_metrics(struct tensorboard *board, int style,
+                                   const struct metrics_row *row, struct error *error);
+MUST_CHECK bool tags_write_epoch(struct tensorboard *board, int style, const struct epoch_row *row,
+                                 struct error *error);
 
 /* What a style's points stand at, less the number of steps that were done: 0, or -1 where steps are
  * counted from 0. */

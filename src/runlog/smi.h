@@ -10,7 +10,7 @@
  * and only while `wanted` is true: then it is killed with all that it started. False and no error:
  * there is no such program, it failed, or it was not wanted any more. ERROR_FILE: the file;
  * ERROR_PEER: it did not answer in time. From any thread. */
-bool smi_write(const char *path, const char *title, double seconds, bool (*wanted)(void *self),
-               void *self, struct error *error);
+MUST_CHECK bool smi_write(const char *path, const char *title, double seconds,
+                          bool (*wanted)(void *self), void *self, struct error *error);
 
 #endif

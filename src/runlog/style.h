@@ -93,7 +93,7 @@ void style_resolve(struct options *options);
 bool style_is_due(const struct options *options, int64_t step, int64_t epoch_step);
 
 /* hparams.yaml, into the run's folder. */
-bool style_hparams_write(const struct style_run *run, struct error *error);
+MUST_CHECK bool style_hparams_write(const struct style_run *run, struct error *error);
 
 /* A number as Python's print shows it: the fewest digits that read back, "0.05", "1e-05", "2.0". */
 const char *style_number(double value, char *text, size_t size);

@@ -20,13 +20,13 @@ struct tensorboard *tensorboard_open(const char *directory, struct error *error)
 bool tensorboard_is_there(const char *directory);
 
 /* A purge: TensorBoard drops what an earlier part of the run wrote at or after this step. */
-bool tensorboard_restart(struct tensorboard *board, int64_t step, struct error *error);
+MUST_CHECK bool tensorboard_restart(struct tensorboard *board, int64_t step, struct error *error);
 
 /* A point; tags are shorter than TENSORBOARD_TAG. Buffered: a failure (full disk) may only be seen
  * by a later point or the flush. */
-bool tensorboard_scalar(struct tensorboard *board, const char *tag, int64_t step, double value,
-                        struct error *error);
-bool tensorboard_flush(struct tensorboard *board, struct error *error);
+MUST_CHECK bool tensorboard_scalar(struct tensorboard *board, const char *tag, int64_t step,
+                                   double value, struct error *error);
+MUST_CHECK bool tensorboard_flush(struct tensorboard *board, struct error *error);
 void tensorboard_close(struct tensorboard *board);
 
 #endif

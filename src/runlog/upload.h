@@ -7,7 +7,7 @@
 /* Collective, when the run's folder is there. Finds credentials and tries whether bucket and
  * credentials let us write: what a person has to put right is an error now, a network that is down
  * is a warning, since it may be back when there is something to send. */
-bool upload_prepare(struct trainer *trainer, struct error *error);
+MUST_CHECK bool upload_prepare(struct trainer *trainer, struct error *error);
 
 /* Begins to send, beside the run. Nothing without output.upload. */
 void upload_start(struct trainer *trainer);

@@ -24,7 +24,7 @@ struct store_credentials {
  * else ~/.aws/config); the role of the container (AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or
  * _FULL_URI); the role of the instance, unless AWS_EC2_METADATA_DISABLED=true. ERROR_NETWORK: there
  * are none, or those named are not whole. */
-bool store_credentials_find(struct store_credentials *credentials, struct error *error);
+MUST_CHECK bool store_credentials_find(struct store_credentials *credentials, struct error *error);
 
 /* A setting of the profile in the config file ("region"), also of a block in it
  * ("s3.addressing_style"). */
@@ -35,6 +35,6 @@ const char *store_environment(const char *name);
 
 /* Between the files. From the container's or the instance's role; false without an error: this
  * machine has none. */
-bool store_role_credentials(struct store_credentials *credentials, struct error *error);
+MUST_CHECK bool store_role_credentials(struct store_credentials *credentials, struct error *error);
 
 #endif

@@ -23,8 +23,8 @@ struct store_url {
 bool store_is_url(const char *text);
 
 /* ERROR_USAGE: no such address; `option` names what was set so. */
-bool store_url_read(const char *text, const char *option, struct store_url *url,
-                    struct error *error);
+MUST_CHECK bool store_url_read(const char *text, const char *option, struct store_url *url,
+                               struct error *error);
 
 /* What came of a request, after all tries. */
 enum store_outcome {

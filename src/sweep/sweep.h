@@ -37,13 +37,13 @@ struct sweep {
 /* ---- sweep_folder.c */
 
 /* Makes the folder of a new sweep, or finds the one of the same sweep that was cut off. */
-bool sweep_folder_begin(struct sweep *sweep, struct error *error);
+MUST_CHECK bool sweep_folder_begin(struct sweep *sweep, struct error *error);
 
 /* Reads a sweep from its folder. */
-bool sweep_folder_read(struct sweep *sweep, struct error *error);
+MUST_CHECK bool sweep_folder_read(struct sweep *sweep, struct error *error);
 
 /* Local. This task's lock for the life of the process. ERROR_USAGE: another process has it. */
-bool sweep_task_hold(struct sweep *sweep, struct error *error);
+MUST_CHECK bool sweep_task_hold(struct sweep *sweep, struct error *error);
 
 /* Is a process at work that holds the lock of that task? */
 bool sweep_task_lives(const struct sweep *sweep, int64_t task);
@@ -72,16 +72,17 @@ struct sweep_table {
 };
 
 /* No file: no rows. With the lock. */
-bool sweep_table_read(const struct sweep *sweep, struct sweep_table *table, struct error *error);
-bool sweep_table_write(const struct sweep *sweep, const struct sweep_table *table,
-                       struct error *error);
+MUST_CHECK bool sweep_table_read(const struct sweep *sweep, struct sweep_table *table,
+                                 struct error *error);
+MUST_CHECK bool sweep_table_write(const struct sweep *sweep, const struct sweep_table *table,
+                                  struct error *error);
 struct sweep_row *sweep_table_add(struct sweep_table *table);
 void sweep_table_free(struct sweep_table *table);
 
 /* The best finished trial; -1: there is none. */
 int64_t sweep_table_best(const struct sweep *sweep, const struct sweep_table *table);
-bool sweep_best_write(const struct sweep *sweep, const struct sweep_table *table,
-                      struct error *error);
+MUST_CHECK bool sweep_best_write(const struct sweep *sweep, const struct sweep_table *table,
+                                 struct error *error);
 
 /* How many have that state. */
 int64_t sweep_table_count(const struct sweep_table *table, enum sweep_state state);
@@ -96,17 +97,17 @@ const char *sweep_metric(const struct sweep *sweep, bool *less);
 
 /* The next trial of this task: one that was cut off, or a new one, which has a row then. *number
  * (from 0) is -1 where nothing is left. */
-bool sweep_trial_take(const struct sweep *sweep, int64_t *number, struct sweep_row *row,
-                      struct error *error);
+MUST_CHECK bool sweep_trial_take(const struct sweep *sweep, int64_t *number, struct sweep_row *row,
+                                 struct error *error);
 
 /* Runs it; the row has how it ended. *asked: a signal came; where the trial had not ended by itself
  * it still runs as far as the row says, and is to be gone on with. */
-bool sweep_trial_run(const struct sweep *sweep, int64_t number, struct sweep_row *row, bool *asked,
-                     struct error *error);
+MUST_CHECK bool sweep_trial_run(const struct sweep *sweep, int64_t number, struct sweep_row *row,
+                                bool *asked, struct error *error);
 
 /* Into the table. */
-bool sweep_trial_note(const struct sweep *sweep, int64_t number, const struct sweep_row *row,
-                      struct error *error);
+MUST_CHECK bool sweep_trial_note(const struct sweep *sweep, int64_t number,
+                                 const struct sweep_row *row, struct error *error);
 
 /* FOLDER/trial-001ENDING */
 void sweep_trial_path(const struct sweep *sweep, int64_t number, const char *ending, char *path,

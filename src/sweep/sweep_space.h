@@ -37,8 +37,8 @@ struct sweep_point {
 
 /* Adds the key that a word of the command line varies; *varies false: the word is another setting.
  * ERROR_USAGE: no such key, a bad value, one value twice, one key twice. */
-bool sweep_space_add(struct sweep_space *space, const char *word, bool *varies,
-                     struct error *error);
+MUST_CHECK bool sweep_space_add(struct sweep_space *space, const char *word, bool *varies,
+                                struct error *error);
 void sweep_space_free(struct sweep_space *space);
 
 /* The key's value at a point as text for a deck; in ranges of four digits. */
@@ -51,8 +51,8 @@ bool sweep_value_read(const struct sweep_key *key, const char *text, double *val
 double sweep_value_round(const struct sweep_key *key, double value);
 
 /* Sets the options as the point has them. Combinations are not checked. */
-bool sweep_point_apply(const struct sweep_space *space, const struct sweep_point *point,
-                       struct options *options, struct error *error);
+MUST_CHECK bool sweep_point_apply(const struct sweep_space *space, const struct sweep_point *point,
+                                  struct options *options, struct error *error);
 
 /* How many points the grid has; -1: a range has no number of values (error), or too many. The
  * number-th one, the last key changing fastest. */

@@ -20,8 +20,9 @@ struct evaluation_visitor {
  * copies are fresh. visitor may be NULL. Loses what activations held, and leaves session->sums at
  * zero. agreement: gives the evaluation up at a batch where a signal asks for the end; NULL:
  * signals wait. The caller frees. */
-bool evaluation_run(struct session *session, struct data_feed *feed,
-                    const struct evaluation_visitor *visitor, struct agreement *agreement,
-                    struct evaluation *evaluation, struct error *error);
+MUST_CHECK bool evaluation_run(struct session *session, struct data_feed *feed,
+                               const struct evaluation_visitor *visitor,
+                               struct agreement *agreement, struct evaluation *evaluation,
+                               struct error *error);
 
 #endif

@@ -26,15 +26,15 @@ struct image_source feed_source(const struct options *options, const struct data
 
 /* Collective: every rank opens the data set; one message if any cannot, or if they found different
  * data. */
-bool feed_open(struct data_feed *feed, const struct options *options, enum data_split split,
-               struct comm *world, struct error *error);
+MUST_CHECK bool feed_open(struct data_feed *feed, const struct options *options,
+                          enum data_split split, struct comm *world, struct error *error);
 
 /* Collective. Cuts the epoch into global batches of this many samples and starts the loader's
  * threads. Training: shuffled, augmented, accumulated as the options say; else in file order, each
  * sample once. image: the model's image size. */
-bool feed_start(struct data_feed *feed, const struct options *options, struct comm *world,
-                struct device *device, int64_t global_batch, int64_t image, bool training,
-                struct error *error);
+MUST_CHECK bool feed_start(struct data_feed *feed, const struct options *options,
+                           struct comm *world, struct device *device, int64_t global_batch,
+                           int64_t image, bool training, struct error *error);
 void feed_close(struct data_feed *feed);
 
 /* Samples of all ranks in a step, on so many ranks. */

@@ -7,6 +7,6 @@
 /* Collective, after the final weights were exported: the session's weights become the best ones,
  * where a checkpoint has them. trainer->test, test_weights, test_step. Nothing where it is not
  * asked for, or the run is not over yet. A signal gives it up. */
-bool final_test_run(struct trainer *trainer, struct error *error);
+MUST_CHECK bool final_test_run(struct trainer *trainer, struct error *error);
 
 #endif

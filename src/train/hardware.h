@@ -37,10 +37,11 @@ size_t hardware_memory_peak(struct device *device);
 
 /* Collective. The same kind of device on all ranks? Else ranks that each update their own copy of
  * the weights would round otherwise, and the copies drift apart. */
-bool hardware_compare(const struct device_limits *limits, struct comm *world, struct error *error);
+MUST_CHECK bool hardware_compare(const struct device_limits *limits, struct comm *world,
+                                 struct error *error);
 
 /* Collective. Has each rank of a node a GPU of its own? With cuda.share=yes it need not. */
-bool hardware_alone(const struct options *options, const struct device_limits *limits,
-                    struct comm *node, struct comm *world, struct error *error);
+MUST_CHECK bool hardware_alone(const struct options *options, const struct device_limits *limits,
+                               struct comm *node, struct comm *world, struct error *error);
 
 #endif

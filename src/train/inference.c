@@ -40,7 +40,7 @@ static bool deck_take(struct inference *inference, const char *weights,
     if (options_read_text(deck, weights, options, error)) {
         options->mesh = defaults.mesh;
         if (options_apply(line, options, error))
-            options_check(options, error);
+            error_defer(options_check(options, error));
     }
     free(deck);
     return comm_agree(world, error);
@@ -57,7 +57,7 @@ static bool inference_prepare(struct inference *inference, const char *weights, 
     inference->split_name = options->predict.split;
     if (!feed_open(&inference->feed, options, split, world, error))
         return false;
-    session_resolve(options, &inference->feed.dataset, error);
+    error_defer(session_resolve(options, &inference->feed.dataset, error));
     int64_t batch = options->train.batch;
     if (!comm_agree(world, error) || !session_open(session, options, world, false, error) ||
         !session_allocate(session, batch, &inference->feed.source, false, error))

@@ -17,8 +17,9 @@ struct inference {
 
 /* Collective. `weights`: a checkpoint (whose deck is the base, `line` is read over it), or
  * safetensors (then options describe the model). */
-bool inference_open(struct inference *inference, const char *weights, const struct options *options,
-                    const struct command_line *line, struct comm *world, struct error *error);
+MUST_CHECK bool inference_open(struct inference *inference, const char *weights,
+                               const struct options *options, const struct command_line *line,
+                               struct comm *world, struct error *error);
 void inference_close(struct inference *inference);
 
 #endif

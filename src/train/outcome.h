@@ -24,7 +24,8 @@ struct outcome_ring {
 };
 
 /* False and an error when there is no pinned memory. wait: look at each outcome at once. */
-bool outcome_open(struct outcome_ring *ring, struct device *device, bool wait, struct error *error);
+MUST_CHECK bool outcome_open(struct outcome_ring *ring, struct device *device, bool wait,
+                             struct error *error);
 void outcome_close(struct outcome_ring *ring);
 
 /* Queues the way of a step's outcome: scaler (device) may be NULL. */

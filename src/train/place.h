@@ -15,7 +15,7 @@ struct place_ring {
 };
 
 /* False and an error when there is no pinned memory. */
-bool place_open(struct place_ring *ring, struct device *device, struct error *error);
+MUST_CHECK bool place_open(struct place_ring *ring, struct device *device, struct error *error);
 /* Nothing may be on its way any more. A ring that was never opened is nothing. */
 void place_close(struct place_ring *ring);
 

@@ -236,7 +236,7 @@ void progress_interval(struct trainer *trainer)
         .backward_seconds = seen ? sums.backward / steps : NAN,
         .reduce_seconds = seen ? sums.reduce / steps : NAN,
         .update_seconds = seen ? sums.update / steps : NAN};
-    run_log_metrics(trainer->log, &row, &trainer->log_error);
+    error_defer(run_log_metrics(trainer->log, &row, &trainer->log_error));
     straggler_follow(&trainer->straggler, times_of_ranks(trainer), seconds, interval->steps);
     trainer->figures.loss = row.loss;
     trainer->figures.top1 = row.top1;
@@ -311,8 +311,8 @@ void progress_test(struct trainer *trainer)
                  100 * test->top5);
     log_info("test: loss %.4f%s on %lld samples, with the %s weights (step %lld)", test->loss,
              right, (long long)test->samples, trainer->test_weights, (long long)trainer->test_step);
-    run_log_metrics(trainer->log, &row, &trainer->log_error);
-    run_log_flush(trainer->log, &trainer->log_error);
+    error_defer(run_log_metrics(trainer->log, &row, &trainer->log_error));
+    error_defer(run_log_flush(trainer->log, &trainer->log_error));
 }
 
 bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error)
@@ -348,14 +348,14 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
         }
         progress_figures(trainer);
         const struct metrics_row metrics = evaluation_row(trainer, "val", evaluation);
-        run_log_metrics(trainer->log, &metrics, &trainer->log_error);
+        error_defer(run_log_metrics(trainer->log, &metrics, &trainer->log_error));
     }
     trainer->last_epoch = row;
     trainer->epochs_seconds += row.seconds + (evaluated ? row.eval_seconds : 0);
     tell_epoch(trainer, &row, evaluated);
     data_wait_say(trainer, &row);
-    run_log_epoch(trainer->log, &row, &trainer->log_error);
-    run_log_flush(trainer->log, &trainer->log_error);
+    error_defer(run_log_epoch(trainer->log, &row, &trainer->log_error));
+    error_defer(run_log_flush(trainer->log, &trainer->log_error));
     *error = trainer->log_error;
     trainer->epoch_clock = (struct epoch_clock){.begin = clock_now()};
     interval_begin(trainer);

@@ -19,12 +19,12 @@ void progress_figures(struct trainer *trainer);
 void progress_pause(struct trainer *trainer, double seconds);
 
 /* Collective. The epoch's row and line; `evaluated`: trainer->evaluation is of now. */
-bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error);
+MUST_CHECK bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error);
 
 /* The test split's row and line. */
 void progress_test(struct trainer *trainer);
 
 /* Collective. The end: summary on the console, result.json. */
-bool progress_result(struct trainer *trainer, struct error *error);
+MUST_CHECK bool progress_result(struct trainer *trainer, struct error *error);
 
 #endif

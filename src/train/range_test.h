@@ -45,8 +45,8 @@ struct range_suggestion {
  * scaler have the bits that they had, and the loader runs no epoch. The caller calls
  * range_test_free in any case. False: an error of the data or too little memory; that losses become
  * NaN is none. */
-bool range_test_run(struct session *session, struct data_feed *feed, struct range_test *test,
-                    struct error *error);
+MUST_CHECK bool range_test_run(struct session *session, struct data_feed *feed,
+                               struct range_test *test, struct error *error);
 void range_test_free(struct range_test *test);
 
 /* beta: by which the losses were smoothed. */

@@ -220,7 +220,7 @@ static void join_logs(const char *earlier, const char *path)
         fclose(from);
     good = (to == NULL || fclose(to) == 0) && good;
     if (good && rename(earlier, path) == 0)
-        log_to_file(path, &ignored);
+        error_defer(log_to_file(path, &ignored));
     else
         unlink(earlier);
 }
@@ -299,7 +299,7 @@ bool retrieve_newest(struct trainer *trainer, const char *url, struct error *err
     struct source source = {.trainer = trainer};
     double timeout = comm_timeout();
     comm_set_timeout(0);
-    store_url_read(url, "checkpoint.resume", &source.url, error);
+    error_defer(store_url_read(url, "checkpoint.resume", &source.url, error));
     if (trainer->world->rank == 0)
         source_open(&source, trainer, url, "checkpoint.resume", error);
     bool good = comm_agree(trainer->world, error) && choose(&source, trainer, error);

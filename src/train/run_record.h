@@ -8,11 +8,11 @@
 #include "train/trainer.h"
 
 /* Append this attempt to run.json, after set-up. Sets trainer->part on rank 0. Collective. */
-bool run_record_begin(struct trainer *trainer, struct error *error);
+MUST_CHECK bool run_record_begin(struct trainer *trainer, struct error *error);
 
 /* Complete the attempt in run.json, write units.csv and ranks.csv and log the processor time of the
  * ranks. For an attempt that ended without an error, after monitor_stop. Collective. */
-bool run_record_end(struct trainer *trainer, struct error *error);
+MUST_CHECK bool run_record_end(struct trainer *trainer, struct error *error);
 
 /* Record the error of a failed attempt in run.json. A failure to write is a warning. Local; only
  * rank 0 writes. */

@@ -85,18 +85,19 @@ struct image_source session_source(const struct session *session,
 
 /* Decides what the options leave to the data: the model's classes, and its image size where
  * augment.resize says it. */
-bool session_resolve(struct options *options, const struct dataset *dataset, struct error *error);
+MUST_CHECK bool session_resolve(struct options *options, const struct dataset *dataset,
+                                struct error *error);
 
 /* Collective. Opens device and model, and checks that they fit together and to the images of the
  * data. No memory is taken yet. `training`: with gradients and optimizer state. Classes of the
  * model are the option's, else the registry's. */
-bool session_open(struct session *session, const struct options *options, struct comm *world,
-                  bool training, struct error *error);
+MUST_CHECK bool session_open(struct session *session, const struct options *options,
+                             struct comm *world, bool training, struct error *error);
 
 /* The same on the mesh of the first of `ranks` ranks, `node_ranks` of them on a node, without the
  * others: for session_measure. Threads and compute type are those of this machine. */
-bool session_imagine(struct session *session, const struct options *options, int ranks,
-                     int node_ranks, bool training, struct error *error);
+MUST_CHECK bool session_imagine(struct session *session, const struct options *options, int ranks,
+                                int node_ranks, bool training, struct error *error);
 
 /* Lays out in thought: afterwards session->arena.peak and .by_class say what session_allocate would
  * take for `batch` samples a pass, and session->feed_bytes and snapshot_bytes what loaders and
@@ -108,8 +109,9 @@ void session_measure(struct session *session, int64_t batch, const struct image_
 
 /* Collective. Measures, prints the table of memory, allocates: `batch` samples a pass, of images of
  * this size. */
-bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
-                      bool training, struct error *error);
+MUST_CHECK bool session_allocate(struct session *session, int64_t batch,
+                                 const struct image_source *source, bool training,
+                                 struct error *error);
 /* The part of it that lays out what was measured: in `bytes` of the device's memory, as many as
  * session->arena.peak. */
 void session_place(struct session *session, void *memory, size_t bytes,

@@ -44,8 +44,8 @@ void step_close(struct step_context *step);
  * finite (nothing was changed then): the error says in which step, and where it began if no later
  * step was queued; it is agreed on by all ranks. In fp16 a gradient that is not finite only skips
  * the update, as long as a smaller scale of the loss may help. */
-bool step_run(struct step_context *step, int64_t number, double rate, struct step_times *times,
-              struct error *error);
+MUST_CHECK bool step_run(struct step_context *step, int64_t number, double rate,
+                         struct step_times *times, struct error *error);
 
 /* Queues all that a step with full batches puts on the stream behind the batches' uploads, without
  * a loader: for a device and a mesh that only take note of it (step_script.h). */
@@ -53,6 +53,7 @@ void step_rehearse(struct step_context *step);
 
 /* Collective. Waits for all steps and looks at what came of them: before anything that the host
  * reads or writes besides steps. Returns as step_run. */
-bool step_finish(struct step_context *step, struct step_times *times, struct error *error);
+MUST_CHECK bool step_finish(struct step_context *step, struct step_times *times,
+                            struct error *error);
 
 #endif

@@ -28,7 +28,7 @@ static bool data_open(struct trainer *trainer, struct error *error)
     if (trainer->validates &&
         !feed_open(&trainer->validation, options, SPLIT_VALIDATION, trainer->world, error))
         return false;
-    session_resolve(&trainer->options, &trainer->train.dataset, error);
+    error_defer(session_resolve(&trainer->options, &trainer->train.dataset, error));
     return comm_agree(trainer->world, error);
 }
 

@@ -99,37 +99,37 @@ struct trainer {
 };
 
 /* Collective. On an error what was opened is closed again. */
-bool trainer_open(struct trainer *trainer, const struct options *options, struct comm *world,
-                  struct error *error);
+MUST_CHECK bool trainer_open(struct trainer *trainer, const struct options *options,
+                             struct comm *world, struct error *error);
 
 /* Collective. Trains to the end of the run (epochs, steps, time or early stopping). */
-bool trainer_run(struct trainer *trainer, struct error *error);
+MUST_CHECK bool trainer_run(struct trainer *trainer, struct error *error);
 void trainer_close(struct trainer *trainer);
 
 /* Weights alone, from safetensors or a checkpoint (by the file's name); warns of NaN in them.
  * Collective. */
-bool weights_read(const char *path, struct session *session, struct error *error);
+MUST_CHECK bool weights_read(const char *path, struct session *session, struct error *error);
 
 /* Below: between trainer*.c. */
 
 /* Collective. A step file and its links: writes them, or begins to, in the background. */
-bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error);
+MUST_CHECK bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error);
 
 /* Collective. Waits until what is written in the background is complete. */
-bool trainer_checkpoint_finish(struct trainer *trainer, struct error *error);
+MUST_CHECK bool trainer_checkpoint_finish(struct trainer *trainer, struct error *error);
 
 /* Collective. The newest good checkpoint of the run's own folder becomes trainer->resume_path,
  * empty where there is none. */
-bool trainer_find_local(struct trainer *trainer, struct error *error);
+MUST_CHECK bool trainer_find_local(struct trainer *trainer, struct error *error);
 
 /* Collective. Finds what the run goes on from: trainer->resume_path. */
-bool trainer_find_checkpoint(struct trainer *trainer, struct error *error);
+MUST_CHECK bool trainer_find_checkpoint(struct trainer *trainer, struct error *error);
 
 /* Collective, before what depends on the batch. With mesh.elastic the global batch is the
  * checkpoint's. */
-bool trainer_decide_batch(struct trainer *trainer, struct error *error);
+MUST_CHECK bool trainer_decide_batch(struct trainer *trainer, struct error *error);
 
 /* Collective. Reads and announces what the run goes on from; *resumed is false where it begins. */
-bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error);
+MUST_CHECK bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error);
 
 #endif

@@ -217,7 +217,7 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
     state_update(trainer);
     /* Rows up to this step must not be lost with the process: who resumes here will not write them.
      */
-    run_log_flush(trainer->log, &trainer->log_error);
+    error_defer(run_log_flush(trainer->log, &trainer->log_error));
     snprintf(name, sizeof name, "step-%08lld.h5", (long long)trainer->state.step);
     char *deck = options_to_run_deck(&trainer->options);
     const struct checkpoint_order order = {.name = name,
