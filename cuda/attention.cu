@@ -1,9 +1,10 @@
-/* Attention forward in bf16 and fp16 by the tensor cores: softmax in steps of 64 tokens, so that a
- * row's scores need not be there at once (Milakov and Gimelshein 2018; Dao et al. 2022). */
+/* Attention forward in bf16 and fp16 on tensor cores, with online softmax in steps of 64 tokens, so
+ * that a row of scores is never stored completely (Milakov and Gimelshein 2018; Dao et al. 2022).
+ */
 #include "attention.h"
 
-/* 16 queries of a warp: sums of values, and of each row the largest score and the lane's part of
- * the sum of exponentials, both for the upper (0) and the lower (1) eight rows. */
+/* A warp's 16 queries: accumulators of the output and, per row, the maximum score and the lane's
+ * partial sum of exponentials, for the upper (0) and lower (1) eight rows. */
 template <int width> struct query_tile {
     struct left_matrix query[width / 16];
     struct sum_matrix out[width / 8];
@@ -11,9 +12,9 @@ template <int width> struct query_tile {
     int first;
 };
 
-/* Scores of tokens that are not there take no part. */
+/* Set the scores of padding tokens to -infinity. */
 template <int parts>
-__device__ static inline void scores_hide(struct sum_matrix (&score)[parts][2], int count)
+__device__ static inline void scores_mask(struct sum_matrix (&score)[parts][2], int count)
 {
     UNROLL
     for (int i = 0; i < parts * 8; i++)
@@ -21,7 +22,7 @@ __device__ static inline void scores_hide(struct sum_matrix (&score)[parts][2], 
             score[i / 8][i / 4 % 2].value[i % 4] = -INFINITY;
 }
 
-/* Scores become exponentials; what was summed before follows the new maximum. `exponent` is the
+/* Replace scores by exponentials and rescale the accumulators to the new maximum. `exponent` is the
  * scale for powers of two. */
 template <int width, int parts>
 __device__ static inline void softmax_step(struct sum_matrix (&score)[parts][2],
@@ -49,7 +50,7 @@ __device__ static inline void softmax_step(struct sum_matrix (&score)[parts][2],
     }
 }
 
-/* Dropout on 16 x 16 probabilities. */
+/* Apply dropout to 16 x 16 probabilities. */
 __device__ static inline void scores_drop(struct sum_matrix (&score)[2],
                                           const struct attention_view &view,
                                           struct random_block *draws, int query, int token)
@@ -62,24 +63,25 @@ __device__ static inline void scores_drop(struct sum_matrix (&score)[2],
             draws_factor(draws, view, lane / 4 + i / 2 % 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
 }
 
-/* One step over parts * 16 tokens: `row` is where they are kept, `token` their number. */
+/* Process parts * 16 tokens: `row` is their position in shared memory, `token` the index of the
+ * first one. */
 template <typename number, int width, int parts>
-__device__ static inline void step_take(struct query_tile<width> &tile,
-                                        const struct attention_view &view, unsigned char *kept[2],
-                                        int row, int token, struct random_block *draws)
+__device__ static inline void
+step_run(struct query_tile<width> &tile, const struct attention_view &view,
+         unsigned char *rows_shared[2], int row, int token, struct random_block *draws)
 {
     struct sum_matrix score[parts][2] = {};
     UNROLL
     for (int part = 0; part < parts; part++)
-        tile_times_rows<number, width>(score[part], tile.query, kept[0], row + part * TILE);
+        tile_times_rows<number, width>(score[part], tile.query, rows_shared[0], row + part * TILE);
     if (token + parts * TILE > view.tokens)
-        scores_hide(score, view.tokens - token);
+        scores_mask(score, view.tokens - token);
     softmax_step(score, tile, view.scale * LOG2_E);
     UNROLL
     for (int part = 0; part < parts; part++) {
         if (view.mask.threshold != 0)
             scores_drop(score[part], view, draws, tile.first, token + part * TILE);
-        weights_times_rows<number, width>(tile.out, weights_of<number>(score[part]), kept[1],
+        weights_times_rows<number, width>(tile.out, weights_of<number>(score[part]), rows_shared[1],
                                           row + part * TILE);
     }
 }
@@ -123,27 +125,28 @@ __global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 64 ? 3 : 2)
     SHARED_MEMORY(shared);
     int warp = (int)threadIdx.x / WARP, warps = (int)blockDim.x / WARP;
     struct random_block *draws = (struct random_block *)shared + warp * WARP;
-    unsigned char *kept[2] = {shared + view.draws_bytes,
-                              shared + view.draws_bytes + view.chunk * width * 2};
+    unsigned char *rows_shared[2] = {shared + view.draws_bytes,
+                                     shared + view.draws_bytes + view.chunk * width * 2};
     struct head_rows<const number> queries = qkv_rows(view, qkv, 0, view.queries);
     struct head_rows<const number> keys = qkv_rows(view, qkv, 1, view.tokens);
     struct head_rows<const number> values = qkv_rows(view, qkv, 2, view.tokens);
     int count = 0;
     for (int round = 0; round < view.queries; round += warps * TILE) {
         struct query_tile<width> tile;
-        bool asks = round + warp * TILE < view.queries;
-        if (asks)
+        bool active = round + warp * TILE < view.queries;
+        if (active)
             tile_begin<number, width>(tile, queries, round + warp * TILE, view.head_dim);
         for (int first = 0; first < view.tokens; first += view.chunk) {
             if (round == 0 || view.chunk < view.tokens)
-                count = chunk_keep<number, width>(kept, keys, values, first, view);
+                count = chunk_load<number, width>(rows_shared, keys, values, first, view);
             int row = 0;
-            for (; asks && row + STEP <= count; row += STEP)
-                step_take<number, width, STEP / TILE>(tile, view, kept, row, first + row, draws);
-            for (; asks && row < count; row += TILE)
-                step_take<number, width, 1>(tile, view, kept, row, first + row, draws);
+            for (; active && row + STEP <= count; row += STEP)
+                step_run<number, width, STEP / TILE>(tile, view, rows_shared, row, first + row,
+                                                     draws);
+            for (; active && row < count; row += TILE)
+                step_run<number, width, 1>(tile, view, rows_shared, row, first + row, draws);
         }
-        if (asks)
+        if (active)
             tile_finish<number, width>(tile, view, out_rows(view, out), lse);
     }
 }
@@ -177,7 +180,7 @@ void cuda_attention_forward(struct stream *stream, const struct attention_forwar
         return;
     ENSURE(eight_fits(args->qkv, 8) && eight_fits(args->out, 8), "tensors are not aligned");
     ENSURE(args->type != TYPE_BF16 || stream->cuda->capability >= 80,
-           "bf16 on a GPU that does not multiply it");
+           "bf16 is not supported by this GPU");
     if (args->type == TYPE_FP32)
         attention_float_forward(stream, args);
     else if (args->type == TYPE_BF16)
@@ -186,7 +189,7 @@ void cuda_attention_forward(struct stream *stream, const struct attention_forwar
         forward_for<struct fp16>(stream, args);
 }
 
-/* The backward pass needs more than the forward one. */
+/* The backward pass needs more shared memory than the forward pass. */
 bool cuda_attention_fits(struct device *device, int64_t tokens, int64_t head_dim)
 {
     const struct cuda_device *cuda = (struct cuda_device *)device;

@@ -1,8 +1,8 @@
-/* What the passes of attention share. A block has one head of one sample to itself. It keeps two of
- * the head's matrices (keys and values, or queries and gradients) in shared memory, all rows where
- * they fit, else a chunk at a time; a warp takes 16 rows of the others at once and goes over all
- * that is kept. So scores only ever lie in registers. In shared memory rows are padded with zeros
- * to `width` numbers, and their number to a multiple of 16. */
+/* Shared by the passes of attention. A block processes one head of one sample. Two of the head's
+ * matrices (keys and values, or queries and gradients) are in shared memory, completely if they
+ * fit, else a chunk at a time; a warp processes 16 rows of the other matrices against all of them.
+ * Scores exist only in registers. In shared memory rows are zero-padded to `width` elements, and
+ * their number to a multiple of 16. */
 #ifndef VITTRAIN_CUDA_ATTENTION_H
 #define VITTRAIN_CUDA_ATTENTION_H
 
@@ -12,23 +12,23 @@
 
 enum {
     HEAD_DIM_MOST = 128,
-    TILE = 16,           /* rows that a warp takes at once */
-    STEP = 64,           /* tokens that one step of the softmax takes */
-    CHUNK_MOST = 320,    /* tokens; a multiple of STEP: steps do not depend on the GPU */
-    ATTENTION_WARPS = 4, /* most of a block */
+    TILE = 16,           /* rows per warp */
+    STEP = 64,           /* tokens per step of the online softmax */
+    CHUNK_MOST = 320,    /* tokens; a multiple of STEP, so that steps do not depend on the GPU */
+    ATTENTION_WARPS = 4, /* maximum warps per block */
     ATTENTION_THREADS = ATTENTION_WARPS * WARP
 };
 
-/* How heads lie and how they are cut up. */
+/* Layout of heads and their split into chunks. */
 struct attention_view {
     int tokens, queries, heads, head_dim;
-    int chunk;       /* tokens, a multiple of TILE */
-    int draws_bytes; /* where dropout is on: of shared memory, for all warps */
+    int chunk;       /* tokens per chunk, a multiple of TILE */
+    int draws_bytes; /* with dropout: shared memory for random numbers of all warps */
     float scale;
     struct mask mask;
 };
 
-/* The rows of one head in a tensor, `stride` numbers apart. */
+/* The rows of one head in a tensor, `stride` elements apart. */
 template <typename number> struct head_rows {
     number *first;
     int64_t stride;
@@ -46,13 +46,13 @@ template <typename arguments> static inline struct attention_view view_of(const 
     view.mask = mask_of(&args->dropout);
     ENSURE(args->head_dim % 8 == 0 && args->head_dim <= HEAD_DIM_MOST, "attention heads of %lld",
            (long long)args->head_dim);
-    ENSURE(args->queries >= 1 && args->queries <= args->tokens, "%lld of %lld tokens ask",
+    ENSURE(args->queries >= 1 && args->queries <= args->tokens, "%lld queries of %lld tokens",
            (long long)args->queries, (long long)args->tokens);
     ENSURE(args->scale > 0, "attention scale %g", (double)args->scale);
     return view;
 }
 
-/* Launches have to ask for more than 48 KiB. */
+/* Launches must request more than 48 KiB explicitly. */
 template <typename kernel_type> static inline void shared_allow(kernel_type kernel, size_t bytes)
 {
     if (bytes > 48 * 1024)
@@ -60,19 +60,19 @@ template <typename kernel_type> static inline void shared_allow(kernel_type kern
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
 }
 
-/* The fp32 passes (attention_float.cu), and the shared memory of the one that needs more. */
+/* The fp32 passes (attention_float.cu), and the shared memory of the larger one. */
 void attention_float_forward(struct stream *stream, const struct attention_forward *args);
 void attention_float_backward(struct stream *stream, const struct attention_backward *args);
 size_t attention_float_bytes(int64_t tokens, int64_t head_dim);
 
-/* Of the backward pass: two numbers of each token stay in shared memory. */
+/* Shared memory of the backward pass: two numbers per token. */
 static inline size_t attention_sums_bytes(int64_t tokens)
 {
     return (size_t)((tokens + TILE - 1) / TILE * TILE) * 2 * sizeof(float);
 }
 
-/* Sets how a head is cut up where rows are `width` numbers and `fixed` bytes of shared memory are
- * taken; returns how many the block needs. */
+/* Set the chunk size for rows of `width` elements and `fixed` bytes of other shared memory; return
+ * the shared memory of a block. */
 static inline size_t view_cut(struct attention_view *view, const struct cuda_device *cuda,
                               int width, int warps, size_t fixed)
 {
@@ -80,8 +80,8 @@ static inline size_t view_cut(struct attention_view *view, const struct cuda_dev
     if (view->mask.threshold != 0)
         view->draws_bytes = warps * WARP * (int)sizeof(struct random_block);
     fixed += (size_t)view->draws_bytes;
-    ENSURE(fixed + STEP * row_bytes <= cuda->shared_bytes, "attention over %d tokens does not fit",
-           view->tokens);
+    ENSURE(fixed + STEP * row_bytes <= cuda->shared_bytes,
+           "attention over %d tokens exceeds the shared memory", view->tokens);
     int64_t most = (int64_t)((cuda->shared_bytes - fixed) / row_bytes / STEP * STEP);
     int padded = (view->tokens + TILE - 1) / TILE * TILE;
     most = most < CHUNK_MOST ? most : (int64_t)CHUNK_MOST;
@@ -89,7 +89,7 @@ static inline size_t view_cut(struct attention_view *view, const struct cuda_dev
     return fixed + (size_t)view->chunk * row_bytes;
 }
 
-/* As few warps as take all tiles in as few rounds. */
+/* The smallest number of warps that needs no additional round over the tiles. */
 static inline int attention_warps(int tokens)
 {
     int tiles = (tokens + TILE - 1) / TILE;
@@ -97,7 +97,7 @@ static inline int attention_warps(int tokens)
     return (tiles + rounds - 1) / rounds;
 }
 
-/* ---- In kernels: where a block's head is. */
+/* ---- In kernels: the head of a block */
 __device__ static inline int64_t block_sample(const struct attention_view &view)
 {
     return blockIdx.x / (unsigned)view.heads;
@@ -108,7 +108,7 @@ __device__ static inline int block_head(const struct attention_view &view)
     return (int)(blockIdx.x % (unsigned)view.heads);
 }
 
-/* Queries, keys or values (part 0, 1, 2), the first `count` rows of them. */
+/* The first `count` rows of queries, keys or values (part 0, 1, 2). */
 template <typename number>
 __device__ static inline struct head_rows<number> qkv_rows(const struct attention_view &view,
                                                            number *qkv, int part, int count) {
@@ -125,9 +125,9 @@ __device__ static inline struct head_rows<number> out_rows(const struct attentio
             stride, view.queries};
 }
 
-/* ---- Dropout's random numbers: each lane draws an octet for its warp, which shares them. Drawn
- * before a tile's products begin, while registers are free; counted in 32 bits, as many as count.
- */
+/* ---- Random numbers of dropout: each lane draws an octet for its warp, which shares them. They
+ * are drawn before a tile's matrix products, while registers are free. Indices have 32 bits, as in
+ * the definition. */
 __device__ static inline void
 draws_make(struct random_block *draws, const struct attention_view &view, int query, int token)
 {
@@ -139,7 +139,7 @@ draws_make(struct random_block *draws, const struct attention_view &view, int qu
     __syncwarp();
 }
 
-/* Those of 16 queries and 16 tokens from here on. */
+/* Draw the numbers of 16 queries and 16 tokens. */
 __device__ static inline void
 draws_make_tile(struct random_block *draws, const struct attention_view &view, int query, int token)
 {
@@ -153,48 +153,50 @@ __device__ static inline float draws_factor(const struct random_block *draws,
     return mask_factor(view.mask, draws[token / 8 * TILE + query], token % 8);
 }
 
-/* ---- Rows in shared memory. Eight rows that are read at once must lie in different banks: octets
- * of a row change places with its number. */
-template <int width> __device__ static inline int place_of(int row, int octet)
+/* ---- Rows in shared memory. Eight rows that are read at once must be in different banks: the
+ * octets of a row are swizzled (XOR with the row). */
+template <int width> __device__ static inline int shared_offset(int row, int octet)
 {
     const int octets = width / 8;
-    int turn = octets >= 8 ? row % 8 : row / 2 % octets;
-    return (row * octets + (octet ^ turn)) * 16;
+    int swizzle = octets >= 8 ? row % 8 : row / 2 % octets;
+    return (row * octets + (octet ^ swizzle)) * 16;
 }
 
-/* Keeps rows first .. first + count - 1; copies_wait and a barrier follow. */
+/* Copy rows first .. first + count - 1 to shared memory; copies_wait and a barrier must follow. */
 template <typename number, int width>
-__device__ static inline void rows_keep(unsigned char *kept, struct head_rows<const number> rows,
-                                        int first, int count, int head_dim)
+__device__ static inline void rows_load(unsigned char *rows_shared,
+                                        struct head_rows<const number> rows, int first, int count,
+                                        int head_dim)
 {
     const int octets = width / 8;
     for (int i = (int)threadIdx.x; i < count * octets; i += (int)blockDim.x) {
         int row = i / octets, octet = i % octets;
-        unsigned char *place = kept + place_of<width>(row, octet);
+        unsigned char *to = rows_shared + shared_offset<width>(row, octet);
         if (first + row < rows.count && octet * 8 < head_dim)
-            copy_start(place, rows.first + (first + row) * rows.stride + octet * 8);
+            copy_start(to, rows.first + (first + row) * rows.stride + octet * 8);
         else
-            *(struct vector16 *)place = {};
+            *(struct vector16 *)to = {};
     }
 }
 
-/* Keeps a chunk of two matrices, when nobody reads the chunk before any more. Returns its rows. */
+/* Copy a chunk of two matrices to shared memory after all threads have finished with the previous
+ * one. Return its rows. */
 template <typename number, int width>
-__device__ static inline int chunk_keep(unsigned char *kept[2], struct head_rows<const number> a,
-                                        struct head_rows<const number> b, int first,
-                                        const struct attention_view &view)
+__device__ static inline int
+chunk_load(unsigned char *rows_shared[2], struct head_rows<const number> a,
+           struct head_rows<const number> b, int first, const struct attention_view &view)
 {
     int left = (a.count - first + TILE - 1) / TILE * TILE;
     int count = left < view.chunk ? left : view.chunk;
     __syncthreads();
-    rows_keep<number, width>(kept[0], a, first, count, view.head_dim);
-    rows_keep<number, width>(kept[1], b, first, count, view.head_dim);
+    rows_load<number, width>(rows_shared[0], a, first, count, view.head_dim);
+    rows_load<number, width>(rows_shared[1], b, first, count, view.head_dim);
     copies_wait();
     __syncthreads();
     return count;
 }
 
-/* ---- Tiles of 16 rows in registers, as tensor_core.h lays them out. */
+/* ---- Tiles of 16 rows in registers, in the layout of tensor_core.h */
 template <typename number, int width>
 __device__ static inline void tile_load(struct left_matrix (&tile)[width / 16],
                                         struct head_rows<const number> rows, int first,
@@ -215,7 +217,7 @@ __device__ static inline void tile_load(struct left_matrix (&tile)[width / 16],
     }
 }
 
-/* Rows of the sums, times `factor` of the upper and the lower eight. */
+/* Store rows of the accumulators, times a factor for the upper and the lower eight. */
 template <typename number, int width>
 __device__ static inline void tile_store(struct head_rows<number> rows, int first,
                                          const struct sum_matrix (&sums)[width / 8],
@@ -239,41 +241,42 @@ __device__ static inline void tile_store(struct head_rows<number> rows, int firs
     }
 }
 
-/* sums[16, 16] += tile . rows^T, for 16 kept rows from `row` on. */
+/* sums[16, 16] += tile . rows^T, for 16 rows in shared memory from `row` on. */
 template <typename number, int width>
 __device__ static inline void tile_times_rows(struct sum_matrix (&sums)[2],
                                               const struct left_matrix (&tile)[width / 16],
-                                              const unsigned char *kept, int row)
+                                              const unsigned char *rows_shared, int row)
 {
     int lane = (int)threadIdx.x % WARP;
     UNROLL
     for (int k = 0; k < width / 16; k++) {
         uint32_t word[4];
-        int of_lane = lane / 16 * 8 + lane % 8; /* all but this is the same for all lanes */
-        blocks_load(word, kept + row * width * 2 + place_of<width>(of_lane, k * 2 + lane / 8 % 2));
+        int of_lane = lane / 16 * 8 + lane % 8; /* everything else is the same for all lanes */
+        blocks_load(word, rows_shared + row * width * 2 +
+                              shared_offset<width>(of_lane, k * 2 + lane / 8 % 2));
         product_add(sums[0], tile[k], word[0], word[1], number{});
         product_add(sums[1], tile[k], word[2], word[3], number{});
     }
 }
 
-/* sums[16, width] += weights[16, 16] . 16 kept rows from `row` on. */
+/* sums[16, width] += weights[16, 16] . 16 rows in shared memory from `row` on. */
 template <typename number, int width>
 __device__ static inline void weights_times_rows(struct sum_matrix (&sums)[width / 8],
                                                  const struct left_matrix &weights,
-                                                 const unsigned char *kept, int row)
+                                                 const unsigned char *rows_shared, int row)
 {
     int lane = (int)threadIdx.x % WARP;
     UNROLL
     for (int k = 0; k < width / 16; k++) {
         uint32_t word[4];
-        blocks_load_transposed(word, kept + row * width * 2 +
-                                         place_of<width>(lane % 16, k * 2 + lane / 16));
+        blocks_load_transposed(word, rows_shared + row * width * 2 +
+                                         shared_offset<width>(lane % 16, k * 2 + lane / 16));
         product_add(sums[k * 2], weights, word[0], word[1], number{});
         product_add(sums[k * 2 + 1], weights, word[2], word[3], number{});
     }
 }
 
-/* Sums that lie side by side, rounded, as the left matrix of a product. */
+/* Round two adjacent accumulators to the left operand of a product. */
 template <typename number>
 __device__ static inline struct left_matrix weights_of(const struct sum_matrix (&sums)[2])
 {
@@ -285,7 +288,7 @@ __device__ static inline struct left_matrix weights_of(const struct sum_matrix (
     return weights;
 }
 
-/* Over the four lanes that share a row. */
+/* Reduce over the four lanes that share a row. */
 __device__ static inline float quad_sum(float value)
 {
     value += __shfl_xor_sync(0xffffffffu, value, 1);

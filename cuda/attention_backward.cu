@@ -1,11 +1,13 @@
-/* Attention backward in bf16 and fp16 by the tensor cores. One block computes all gradients of a
- * head: first those of queries, keys and values kept; then those of keys and values, queries and
- * gradients of the output kept. Scores are computed in both, since what a warp sums up stays in its
- * registers: no sum crosses warps, and its order is fixed (after Dao et al. 2022). */
+/* Attention backward in bf16 and fp16 on tensor cores. A block computes all gradients of one head:
+ * first those of the queries, with keys and values in shared memory; then those of keys and values,
+ * with queries and output gradients in shared memory. Scores are computed in both phases, so that a
+ * warp's accumulators stay in registers: no sum crosses warps, and its order is fixed (after Dao et
+ * al. 2022). */
 #include "attention.h"
 
-/* Of all tokens, in shared memory: log2 of the sum of exponentials, infinite where nobody asks, so
- * that probabilities are 0; and sum of dout * out, which all slopes of a row are less by. */
+/* Per token, in shared memory: log2 of the sum of exponentials (infinity for tokens that are not
+ * queries, so that their probabilities are 0), and the sum of dout * out, which is subtracted in
+ * the softmax gradient. */
 struct query_sums {
     float *lse, *correction;
 };
@@ -16,7 +18,7 @@ struct gradient_tensors {
     void *dqkv;
 };
 
-/* ---- Gradients of queries: 16 queries of a warp. */
+/* ---- Gradients of queries: 16 queries per warp. */
 template <int width> struct query_gradient {
     struct left_matrix query[width / 16], dout[width / 16];
     struct sum_matrix sums[width / 8];
@@ -24,7 +26,7 @@ template <int width> struct query_gradient {
     int first;
 };
 
-/* Sums over rows of dout * out, the upper and the lower one. */
+/* Sums of dout * out over the upper and the lower row. */
 template <typename number, int width>
 __device__ static inline void corrections_find(float (&correction)[2],
                                                const struct left_matrix (&dout)[width / 16],
@@ -67,19 +69,19 @@ gradient_begin(struct query_gradient<width> &its, const struct attention_view &v
     }
 }
 
-/* From 16 tokens that are kept from `row` on. */
+/* Add the contribution of 16 tokens at `row` in shared memory. */
 template <typename number, int width>
 __device__ static inline void
 gradient_take(struct query_gradient<width> &its, const struct attention_view &view,
-              unsigned char *kept[2], int row, int token, struct random_block *draws)
+              unsigned char *rows_shared[2], int row, int token, struct random_block *draws)
 {
     int lane = (int)threadIdx.x % WARP;
     bool drops = view.mask.threshold != 0;
     if (drops)
         draws_make_tile(draws, view, its.first, token);
     struct sum_matrix score[2] = {}, slope[2] = {};
-    tile_times_rows<number, width>(score, its.query, kept[0], row);
-    tile_times_rows<number, width>(slope, its.dout, kept[1], row);
+    tile_times_rows<number, width>(score, its.query, rows_shared[0], row);
+    tile_times_rows<number, width>(slope, its.dout, rows_shared[1], row);
     UNROLL
     for (int i = 0; i < 8; i++) {
         int lower = i / 2 % 2, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
@@ -91,14 +93,15 @@ gradient_take(struct query_gradient<width> &its, const struct attention_view &vi
         if (token + column >= view.tokens)
             value = 0;
     }
-    weights_times_rows<number, width>(its.sums, weights_of<number>(slope), kept[0], row);
+    weights_times_rows<number, width>(its.sums, weights_of<number>(slope), rows_shared[0], row);
 }
 
-/* Also of tokens that did not ask: 0. */
+/* Also writes 0 for tokens that are not queries. */
 template <typename number, int width>
 __device__ static inline void
 queries_pass(const struct attention_view &view, const struct gradient_tensors &given,
-             unsigned char *kept[2], const struct query_sums &sums, struct random_block *draws)
+             unsigned char *rows_shared[2], const struct query_sums &sums,
+             struct random_block *draws)
 {
     const number *qkv = (const number *)given.qkv;
     int warp = (int)threadIdx.x / WARP, warps = (int)blockDim.x / WARP, count = 0;
@@ -106,34 +109,34 @@ queries_pass(const struct attention_view &view, const struct gradient_tensors &g
         struct query_gradient<width> its = {
         };
         its.first = round + warp * TILE;
-        bool asks = its.first < view.queries;
-        if (asks)
+        bool active = its.first < view.queries;
+        if (active)
             gradient_begin<number, width>(its, view, given, sums);
         for (int first = 0; round < view.queries && first < view.tokens; first += view.chunk) {
             if (round == 0 || view.chunk < view.tokens)
-                count = chunk_keep<number, width>(kept, qkv_rows(view, qkv, 1, view.tokens),
+                count = chunk_load<number, width>(rows_shared, qkv_rows(view, qkv, 1, view.tokens),
                                                   qkv_rows(view, qkv, 2, view.tokens), first, view);
-            for (int row = 0; asks && row < count; row += TILE)
-                gradient_take<number, width>(its, view, kept, row, first + row, draws);
+            for (int row = 0; active && row < count; row += TILE)
+                gradient_take<number, width>(its, view, rows_shared, row, first + row, draws);
         }
         tile_store<number, width>(qkv_rows(view, (number *)given.dqkv, 0, view.tokens), its.first,
                                   its.sums, view.scale, view.scale, view.head_dim);
     }
 }
 
-/* ---- Gradients of keys and values: 16 tokens of a warp. Scores lie turned round, a token a row,
- * so that they can be the left matrix of what is summed over queries. */
+/* ---- Gradients of keys and values: 16 tokens per warp. Scores are computed transposed, one token
+ * per row, so that they can be the left operand of the product that sums over queries. */
 template <int width> struct token_gradient {
     struct left_matrix key[width / 16], value[width / 16];
     struct sum_matrix dkey[width / 8], dvalue[width / 8];
     int first;
 };
 
-/* From 16 queries that are kept from `row` on. */
+/* Add the contribution of 16 queries at `row` in shared memory. */
 template <typename number, int width>
 __device__ static inline void
 gradients_take(struct token_gradient<width> &its, const struct attention_view &view,
-               unsigned char *kept[2], int row, int query, const struct query_sums &sums,
+               unsigned char *rows_shared[2], int row, int query, const struct query_sums &sums,
                struct random_block *draws)
 {
     int lane = (int)threadIdx.x % WARP;
@@ -141,8 +144,8 @@ gradients_take(struct token_gradient<width> &its, const struct attention_view &v
     if (drops)
         draws_make_tile(draws, view, query, its.first);
     struct sum_matrix score[2] = {}, slope[2] = {};
-    tile_times_rows<number, width>(score, its.key, kept[0], row);
-    tile_times_rows<number, width>(slope, its.value, kept[1], row);
+    tile_times_rows<number, width>(score, its.key, rows_shared[0], row);
+    tile_times_rows<number, width>(slope, its.value, rows_shared[1], row);
     UNROLL
     for (int i = 0; i < 8; i++) {
         int column = i / 4 * 8 + lane % 4 * 2 + i % 2, token = lane / 4 + i / 2 % 2 * 8;
@@ -153,14 +156,15 @@ gradients_take(struct token_gradient<width> &its, const struct attention_view &v
         value = probability * (value * factor - sums.correction[query + column]);
         probability *= factor;
     }
-    weights_times_rows<number, width>(its.dvalue, weights_of<number>(score), kept[1], row);
-    weights_times_rows<number, width>(its.dkey, weights_of<number>(slope), kept[0], row);
+    weights_times_rows<number, width>(its.dvalue, weights_of<number>(score), rows_shared[1], row);
+    weights_times_rows<number, width>(its.dkey, weights_of<number>(slope), rows_shared[0], row);
 }
 
 template <typename number, int width>
-__device__ static inline void
-tokens_pass(const struct attention_view &view, const struct gradient_tensors &given,
-            unsigned char *kept[2], const struct query_sums &sums, struct random_block *draws)
+__device__ static inline void tokens_pass(const struct attention_view &view,
+                                          const struct gradient_tensors &given,
+                                          unsigned char *rows_shared[2],
+                                          const struct query_sums &sums, struct random_block *draws)
 {
     const number *qkv = (const number *)given.qkv;
     number *dqkv = (number *)given.dqkv;
@@ -178,11 +182,12 @@ tokens_pass(const struct attention_view &view, const struct gradient_tensors &gi
         }
         for (int first = 0; first < view.queries; first += view.chunk) {
             if (round == 0 || view.chunk < view.queries)
-                count = chunk_keep<number, width>(kept, qkv_rows(view, qkv, 0, view.queries),
+                count = chunk_load<number, width>(rows_shared, qkv_rows(view, qkv, 0, view.queries),
                                                   out_rows(view, (const number *)given.dout), first,
                                                   view);
             for (int row = 0; is && row < count; row += TILE)
-                gradients_take<number, width>(its, view, kept, row, first + row, sums, draws);
+                gradients_take<number, width>(its, view, rows_shared, row, first + row, sums,
+                                              draws);
         }
         tile_store<number, width>(qkv_rows(view, dqkv, 1, view.tokens), its.first, its.dkey,
                                   view.scale, view.scale, view.head_dim);
@@ -199,12 +204,12 @@ __global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 32   ? 4
 {
     SHARED_MEMORY(shared);
     struct random_block *draws = (struct random_block *)shared + threadIdx.x / WARP * WARP;
-    unsigned char *kept[2] = {shared + view.draws_bytes,
-                              shared + view.draws_bytes + view.chunk * width * 2};
-    float *lse = (float *)(kept[1] + view.chunk * width * 2);
+    unsigned char *rows_shared[2] = {shared + view.draws_bytes,
+                                     shared + view.draws_bytes + view.chunk * width * 2};
+    float *lse = (float *)(rows_shared[1] + view.chunk * width * 2);
     struct query_sums sums = {lse, lse + (view.tokens + TILE - 1) / TILE * TILE};
-    queries_pass<number, width>(view, given, kept, sums, draws);
-    tokens_pass<number, width>(view, given, kept, sums, draws);
+    queries_pass<number, width>(view, given, rows_shared, sums, draws);
+    tokens_pass<number, width>(view, given, rows_shared, sums, draws);
 }
 
 template <typename number, int width>
@@ -238,7 +243,7 @@ void cuda_attention_backward(struct stream *stream, const struct attention_backw
                eight_fits(args->dqkv, 8),
            "tensors are not aligned");
     ENSURE(args->type != TYPE_BF16 || stream->cuda->capability >= 80,
-           "bf16 on a GPU that does not multiply it");
+           "bf16 is not supported by this GPU");
     if (args->type == TYPE_FP32)
         attention_float_backward(stream, args);
     else if (args->type == TYPE_BF16)

@@ -1,6 +1,6 @@
-/* Attention in fp32, by multiplications and additions of single numbers: a warp takes 4 rows (of
- * queries, or of keys and values) and goes over 32 kept rows of the others at a time, a score of
- * each of its rows a lane. What is read from shared memory is used for 4 rows. */
+/* Attention in fp32 without tensor cores. A warp processes 4 rows (of queries, or of keys and
+ * values) against 32 rows in shared memory at a time; each lane computes one score per row. Every
+ * value read from shared memory is used for 4 rows. */
 #include "attention.h"
 
 enum {
@@ -14,12 +14,12 @@ struct alignas(16) four {
     float value[4];
 };
 
-/* Shared memory of a block: 32 rows of two matrices, then what each warp has of its own: its rows
- * of two matrices, weights of these for the 32, random numbers; then of all tokens the logarithm of
- * the sum of exponentials and the correction of slopes (backward). Rows are `stride` floats apart,
- * so that lanes that read one each meet different banks. */
-struct float_room {
-    float *kept[2], *own[2];
+/* Shared memory of a block: 32 rows of two matrices; then per warp its rows of two matrices, their
+ * weights for the 32 rows, and random numbers; then per token the log of the sum of exponentials
+ * and the softmax correction (backward). Rows are `stride` floats apart, so that lanes that read
+ * one row each access different banks. */
+struct float_memory {
+    float *shared_rows[2], *warp_rows[2];
     struct four *weights[2];
     struct random_block *draws;
     float *lse, *correction;
@@ -33,31 +33,31 @@ __host__ __device__ static inline size_t warp_floats(int64_t head_dim)
 
 size_t attention_float_bytes(int64_t tokens, int64_t head_dim)
 {
-    size_t kept = (size_t)(2 * WARP * (head_dim + 4)), all_tokens = (size_t)(2 * tokens);
-    return (kept + FLOAT_WARPS * warp_floats(head_dim) + all_tokens) * sizeof(float);
+    size_t shared_rows = (size_t)(2 * WARP * (head_dim + 4)), all_tokens = (size_t)(2 * tokens);
+    return (shared_rows + FLOAT_WARPS * warp_floats(head_dim) + all_tokens) * sizeof(float);
 }
 
-__device__ static inline struct float_room room_of(unsigned char *shared,
-                                                   const struct attention_view &view)
+__device__ static inline struct float_memory room_of(unsigned char *shared,
+                                                     const struct attention_view &view)
 {
-    struct float_room room;
+    struct float_memory memory;
     int head_dim = view.head_dim, warp = (int)threadIdx.x / WARP;
-    room.stride = head_dim + 4;
-    room.kept[0] = (float *)shared;
-    room.kept[1] = room.kept[0] + WARP * room.stride;
-    float *warps = room.kept[1] + WARP * room.stride;
+    memory.stride = head_dim + 4;
+    memory.shared_rows[0] = (float *)shared;
+    memory.shared_rows[1] = memory.shared_rows[0] + WARP * memory.stride;
+    float *warps = memory.shared_rows[1] + WARP * memory.stride;
     size_t each = warp_floats(head_dim);
-    room.own[0] = warps + each * (size_t)warp;
-    room.own[1] = room.own[0] + ROWS * head_dim;
-    room.weights[0] = (struct four *)(room.own[1] + ROWS * head_dim);
-    room.weights[1] = room.weights[0] + WARP;
-    room.draws = (struct random_block *)(room.weights[1] + WARP);
-    room.lse = warps + each * FLOAT_WARPS;
-    room.correction = room.lse + view.tokens;
-    return room;
+    memory.warp_rows[0] = warps + each * (size_t)warp;
+    memory.warp_rows[1] = memory.warp_rows[0] + ROWS * head_dim;
+    memory.weights[0] = (struct four *)(memory.warp_rows[1] + ROWS * head_dim);
+    memory.weights[1] = memory.weights[0] + WARP;
+    memory.draws = (struct random_block *)(memory.weights[1] + WARP);
+    memory.lse = warps + each * FLOAT_WARPS;
+    memory.correction = memory.lse + view.tokens;
+    return memory;
 }
 
-/* Copies rows, zeros where there are none, by so many threads of which this is `thread`. */
+/* Copy rows with `threads` threads, of which this is `thread`; rows past the end become zeros. */
 __device__ static inline void rows_copy(float *to, int stride, struct head_rows<const float> rows,
                                         int first, int count, int head_dim, int thread, int threads)
 {
@@ -71,53 +71,53 @@ __device__ static inline void rows_copy(float *to, int stride, struct head_rows<
     }
 }
 
-__device__ static inline void room_keep(const struct float_room &room,
+__device__ static inline void room_keep(const struct float_memory &memory,
                                         struct head_rows<const float> a,
                                         struct head_rows<const float> b, int first, int head_dim)
 {
     __syncthreads();
-    rows_copy(room.kept[0], room.stride, a, first, WARP, head_dim, (int)threadIdx.x,
+    rows_copy(memory.shared_rows[0], memory.stride, a, first, WARP, head_dim, (int)threadIdx.x,
               (int)blockDim.x);
-    rows_copy(room.kept[1], room.stride, b, first, WARP, head_dim, (int)threadIdx.x,
+    rows_copy(memory.shared_rows[1], memory.stride, b, first, WARP, head_dim, (int)threadIdx.x,
               (int)blockDim.x);
     __syncthreads();
 }
 
-__device__ static inline void own_load(float *own, struct head_rows<const float> rows, int first,
-                                       int head_dim)
+__device__ static inline void warp_rows_load(float *warp_rows, struct head_rows<const float> rows,
+                                             int first, int head_dim)
 {
     __syncwarp();
-    rows_copy(own, head_dim, rows, first, ROWS, head_dim, (int)threadIdx.x % WARP, WARP);
+    rows_copy(warp_rows, head_dim, rows, first, ROWS, head_dim, (int)threadIdx.x % WARP, WARP);
     __syncwarp();
 }
 
-/* The warp's rows times the lane's kept row. */
-__device__ static inline void rows_dot(float (&sum)[ROWS], const float *own, const float *kept,
-                                       int head_dim)
+/* Dot products of the warp's rows with the lane's row in shared memory. */
+__device__ static inline void rows_dot(float (&sum)[ROWS], const float *warp_rows,
+                                       const float *shared_rows, int head_dim)
 {
     UNROLL
     for (int r = 0; r < ROWS; r++)
         sum[r] = 0;
     for (int d = 0; d < head_dim; d += 4) {
-        struct four other = *(const struct four *)(kept + d);
+        struct four b = *(const struct four *)(shared_rows + d);
         UNROLL
         for (int r = 0; r < ROWS; r++) {
-            struct four mine = *(const struct four *)(own + r * head_dim + d);
+            struct four a = *(const struct four *)(warp_rows + r * head_dim + d);
             UNROLL
             for (int i = 0; i < 4; i++)
-                sum[r] = fmaf(mine.value[i], other.value[i], sum[r]);
+                sum[r] = fmaf(a.value[i], b.value[i], sum[r]);
         }
     }
 }
 
-/* Sums of the warp's rows: a lane has columns lane, lane + 32, ... */
+/* Accumulators of the warp's rows: a lane has columns lane, lane + 32, ... */
 struct row_sums {
     float value[ROWS][LANE_DIMS];
 };
 
-/* sums += weights . kept rows; each lane gives the weights of its kept row. */
+/* sums += weights . rows in shared memory; each lane passes the weights of its row. */
 __device__ static inline void rows_add(struct row_sums &sums, const float (&weight)[ROWS],
-                                       struct four *weights, const float *kept, int stride,
+                                       struct four *weights, const float *shared_rows, int stride,
                                        int head_dim)
 {
     int lane = (int)threadIdx.x % WARP;
@@ -130,7 +130,7 @@ __device__ static inline void rows_add(struct row_sums &sums, const float (&weig
         for (int i = 0; i < LANE_DIMS; i++) {
             if (i * WARP + lane >= head_dim)
                 continue;
-            float value = kept[row * stride + i * WARP + lane];
+            float value = shared_rows[row * stride + i * WARP + lane];
             UNROLL
             for (int r = 0; r < ROWS; r++)
                 sums.value[r][i] = fmaf(of_row.value[r], value, sums.value[r][i]);
@@ -151,7 +151,7 @@ __device__ static inline void rows_store(struct head_rows<float> rows, int first
             rows.first[(first + r) * rows.stride + i * WARP + lane] = sums.value[r][i] * factor[r];
 }
 
-/* Dropout's factors of 4 queries and the lane's token; 1 where it is off. */
+/* Dropout factors of 4 queries and the lane's token; 1 without dropout. */
 __device__ static inline void factors_of_queries(float (&factor)[ROWS],
                                                  const struct attention_view &view,
                                                  struct random_block *draws, int query, int token)
@@ -168,7 +168,7 @@ __device__ static inline void factors_of_queries(float (&factor)[ROWS],
         factor[r] = mask_factor(view.mask, draws[lane / 8 * ROWS + r], lane % 8);
 }
 
-/* Those of the lane's query and 4 tokens, which share an octet. */
+/* Dropout factors of the lane's query and 4 tokens, which share an octet. */
 __device__ static inline void factors_of_tokens(float (&factor)[ROWS],
                                                 const struct attention_view &view,
                                                 struct random_block *draws, int query, int token)
@@ -185,20 +185,21 @@ __device__ static inline void factors_of_tokens(float (&factor)[ROWS],
         factor[r] = mask_factor(view.mask, draws[lane], token % 8 + r);
 }
 
-/* ---- Forward. */
+/* ---- Forward */
 struct float_queries {
     struct row_sums out;
-    float most[ROWS], total[ROWS]; /* total: of the lane's tokens */
+    float most[ROWS], total[ROWS]; /* total: over the lane's tokens */
 };
 
 __device__ static inline void queries_take(struct float_queries &its,
                                            const struct attention_view &view,
-                                           const struct float_room &room, int query, int token)
+                                           const struct float_memory &memory, int query, int token)
 {
     int lane = (int)threadIdx.x % WARP;
     float score[ROWS], factor[ROWS];
-    rows_dot(score, room.own[0], room.kept[0] + lane * room.stride, view.head_dim);
-    factors_of_queries(factor, view, room.draws, query, token);
+    rows_dot(score, memory.warp_rows[0], memory.shared_rows[0] + lane * memory.stride,
+             view.head_dim);
+    factors_of_queries(factor, view, memory.draws, query, token);
     UNROLL
     for (int r = 0; r < ROWS; r++) {
         score[r] = token + lane < view.tokens ? score[r] * view.scale : -INFINITY;
@@ -212,7 +213,8 @@ __device__ static inline void queries_take(struct float_queries &its,
         for (int i = 0; i < LANE_DIMS; i++)
             its.out.value[r][i] *= shrink;
     }
-    rows_add(its.out, score, room.weights[0], room.kept[1], room.stride, view.head_dim);
+    rows_add(its.out, score, memory.weights[0], memory.shared_rows[1], memory.stride,
+             view.head_dim);
 }
 
 __device__ static inline void queries_finish(struct float_queries &its,
@@ -234,7 +236,7 @@ __global__ static void __launch_bounds__(FLOAT_WARPS *WARP)
     attention_float_kernel(struct attention_view view, const float *qkv, float *out, float *lse)
 {
     SHARED_MEMORY(shared);
-    struct float_room room = room_of(shared, view);
+    struct float_memory memory = room_of(shared, view);
     struct head_rows<const float> queries = qkv_rows(view, qkv, 0, view.queries);
     struct head_rows<const float> keys = qkv_rows(view, qkv, 1, view.tokens);
     struct head_rows<const float> values = qkv_rows(view, qkv, 2, view.tokens);
@@ -244,11 +246,11 @@ __global__ static void __launch_bounds__(FLOAT_WARPS *WARP)
         UNROLL
         for (int r = 0; r < ROWS; r++)
             its.most[r] = -INFINITY;
-        own_load(room.own[0], queries, query, view.head_dim);
+        warp_rows_load(memory.warp_rows[0], queries, query, view.head_dim);
         for (int token = 0; token < view.tokens; token += WARP) {
-            room_keep(room, keys, values, token, view.head_dim);
+            room_keep(memory, keys, values, token, view.head_dim);
             if (query < view.queries)
-                queries_take(its, view, room, query, token);
+                queries_take(its, view, memory, query, token);
         }
         if (query < view.queries)
             queries_finish(its, view, query, out, lse);
@@ -265,29 +267,31 @@ void attention_float_forward(struct stream *stream, const struct attention_forwa
                   args->lse);
 }
 
-/* ---- Backward: first the gradient of queries, then those of keys and values. */
+/* ---- Backward: first the gradient of queries, then those of keys and values */
 struct gradient_tensors {
     const float *qkv, *out, *dout, *lse;
     float *dqkv;
 };
 
-/* Loads the warp's 4 queries; correction = the sum of dout * out over a row, kept for all. */
+/* Load the warp's 4 queries and store correction = sum of dout * out over a row. */
 __device__ static inline void dqueries_begin(const struct attention_view &view,
-                                             const struct float_room &room, int query,
+                                             const struct float_memory &memory, int query,
                                              const struct gradient_tensors &given)
 {
     int lane = (int)threadIdx.x % WARP;
     struct head_rows<const float> out = out_rows(view, given.out);
-    own_load(room.own[0], qkv_rows(view, given.qkv, 0, view.queries), query, view.head_dim);
-    own_load(room.own[1], out_rows(view, given.dout), query, view.head_dim);
+    warp_rows_load(memory.warp_rows[0], qkv_rows(view, given.qkv, 0, view.queries), query,
+                   view.head_dim);
+    warp_rows_load(memory.warp_rows[1], out_rows(view, given.dout), query, view.head_dim);
     for (int r = 0; r < ROWS && query + r < view.queries; r++) {
         float sum = 0;
         for (int d = lane; d < view.head_dim; d += WARP)
-            sum += room.own[1][r * view.head_dim + d] * out.first[(query + r) * out.stride + d];
+            sum += memory.warp_rows[1][r * view.head_dim + d] *
+                   out.first[(query + r) * out.stride + d];
         sum = warp_sum(sum);
         if (lane == 0) {
-            room.correction[query + r] = sum;
-            room.lse[query + r] = given.lse[(int64_t)blockIdx.x * view.queries + query + r];
+            memory.correction[query + r] = sum;
+            memory.lse[query + r] = given.lse[(int64_t)blockIdx.x * view.queries + query + r];
         }
     }
     __syncwarp();
@@ -295,25 +299,28 @@ __device__ static inline void dqueries_begin(const struct attention_view &view,
 
 __device__ static inline void dqueries_take(struct row_sums &dqueries,
                                             const struct attention_view &view,
-                                            const struct float_room &room, int query, int token)
+                                            const struct float_memory &memory, int query, int token)
 {
     int lane = (int)threadIdx.x % WARP;
     float score[ROWS], slope[ROWS], factor[ROWS];
-    rows_dot(score, room.own[0], room.kept[0] + lane * room.stride, view.head_dim);
-    rows_dot(slope, room.own[1], room.kept[1] + lane * room.stride, view.head_dim);
-    factors_of_queries(factor, view, room.draws, query, token);
+    rows_dot(score, memory.warp_rows[0], memory.shared_rows[0] + lane * memory.stride,
+             view.head_dim);
+    rows_dot(slope, memory.warp_rows[1], memory.shared_rows[1] + lane * memory.stride,
+             view.head_dim);
+    factors_of_queries(factor, view, memory.draws, query, token);
     UNROLL
     for (int r = 0; r < ROWS; r++) {
         bool is = token + lane < view.tokens && query + r < view.queries;
-        float lse = is ? room.lse[query + r] : INFINITY;
-        float correction = is ? room.correction[query + r] : 0;
+        float lse = is ? memory.lse[query + r] : INFINITY;
+        float correction = is ? memory.correction[query + r] : 0;
         slope[r] = expf(score[r] * view.scale - lse) * (slope[r] * factor[r] - correction);
     }
-    rows_add(dqueries, slope, room.weights[0], room.kept[0], room.stride, view.head_dim);
+    rows_add(dqueries, slope, memory.weights[0], memory.shared_rows[0], memory.stride,
+             view.head_dim);
 }
 
 __device__ static inline void dqueries_pass(const struct attention_view &view,
-                                            const struct float_room &room,
+                                            const struct float_memory &memory,
                                             const struct gradient_tensors &given)
 {
     struct head_rows<const float> keys = qkv_rows(view, given.qkv, 1, view.tokens);
@@ -323,11 +330,11 @@ __device__ static inline void dqueries_pass(const struct attention_view &view,
         int query = round + (int)threadIdx.x / WARP * ROWS;
         struct row_sums dqueries = {};
         if (query < view.queries)
-            dqueries_begin(view, room, query, given);
+            dqueries_begin(view, memory, query, given);
         for (int token = 0; round < view.queries && token < view.tokens; token += WARP) {
-            room_keep(room, keys, values, token, view.head_dim);
+            room_keep(memory, keys, values, token, view.head_dim);
             if (query < view.queries)
-                dqueries_take(dqueries, view, room, query, token);
+                dqueries_take(dqueries, view, memory, query, token);
         }
         rows_store(qkv_rows(view, given.dqkv, 0, view.tokens), query, dqueries, factor,
                    view.head_dim);
@@ -336,28 +343,31 @@ __device__ static inline void dqueries_pass(const struct attention_view &view,
 
 __device__ static inline void dkeys_take(struct row_sums &dkeys, struct row_sums &dvalues,
                                          const struct attention_view &view,
-                                         const struct float_room &room, int token, int query)
+                                         const struct float_memory &memory, int token, int query)
 {
     int lane = (int)threadIdx.x % WARP;
     float score[ROWS], slope[ROWS], factor[ROWS];
     bool asks = query + lane < view.queries;
-    float lse = asks ? room.lse[query + lane] : INFINITY;
-    float correction = asks ? room.correction[query + lane] : 0;
-    rows_dot(score, room.own[0], room.kept[0] + lane * room.stride, view.head_dim);
-    rows_dot(slope, room.own[1], room.kept[1] + lane * room.stride, view.head_dim);
-    factors_of_tokens(factor, view, room.draws, query, token);
+    float lse = asks ? memory.lse[query + lane] : INFINITY;
+    float correction = asks ? memory.correction[query + lane] : 0;
+    rows_dot(score, memory.warp_rows[0], memory.shared_rows[0] + lane * memory.stride,
+             view.head_dim);
+    rows_dot(slope, memory.warp_rows[1], memory.shared_rows[1] + lane * memory.stride,
+             view.head_dim);
+    factors_of_tokens(factor, view, memory.draws, query, token);
     UNROLL
     for (int r = 0; r < ROWS; r++) {
         score[r] = expf(score[r] * view.scale - lse);
         slope[r] = score[r] * (slope[r] * factor[r] - correction);
         score[r] *= factor[r];
     }
-    rows_add(dvalues, score, room.weights[0], room.kept[1], room.stride, view.head_dim);
-    rows_add(dkeys, slope, room.weights[1], room.kept[0], room.stride, view.head_dim);
+    rows_add(dvalues, score, memory.weights[0], memory.shared_rows[1], memory.stride,
+             view.head_dim);
+    rows_add(dkeys, slope, memory.weights[1], memory.shared_rows[0], memory.stride, view.head_dim);
 }
 
 __device__ static inline void dkeys_pass(const struct attention_view &view,
-                                         const struct float_room &room,
+                                         const struct float_memory &memory,
                                          const struct gradient_tensors &given)
 {
     struct head_rows<const float> queries = qkv_rows(view, given.qkv, 0, view.queries);
@@ -367,11 +377,13 @@ __device__ static inline void dkeys_pass(const struct attention_view &view,
     for (int round = 0; round < view.tokens; round += ROUND_ROWS) {
         int token = round + (int)threadIdx.x / WARP * ROWS;
         struct row_sums dkeys = {}, dvalues = {};
-        own_load(room.own[0], qkv_rows(view, given.qkv, 1, view.tokens), token, view.head_dim);
-        own_load(room.own[1], qkv_rows(view, given.qkv, 2, view.tokens), token, view.head_dim);
+        warp_rows_load(memory.warp_rows[0], qkv_rows(view, given.qkv, 1, view.tokens), token,
+                       view.head_dim);
+        warp_rows_load(memory.warp_rows[1], qkv_rows(view, given.qkv, 2, view.tokens), token,
+                       view.head_dim);
         for (int query = 0; query < view.queries; query += WARP) {
-            room_keep(room, queries, douts, query, view.head_dim);
-            dkeys_take(dkeys, dvalues, view, room, token, query);
+            room_keep(memory, queries, douts, query, view.head_dim);
+            dkeys_take(dkeys, dvalues, view, memory, token, query);
         }
         rows_store(qkv_rows(view, given.dqkv, 1, view.tokens), token, dkeys, scale, view.head_dim);
         rows_store(qkv_rows(view, given.dqkv, 2, view.tokens), token, dvalues, one, view.head_dim);
@@ -382,9 +394,9 @@ __global__ static void __launch_bounds__(FLOAT_WARPS *WARP)
     attention_float_backward_kernel(struct attention_view view, struct gradient_tensors given)
 {
     SHARED_MEMORY(shared);
-    struct float_room room = room_of(shared, view);
-    dqueries_pass(view, room, given);
-    dkeys_pass(view, room, given);
+    struct float_memory memory = room_of(shared, view);
+    dqueries_pass(view, memory, given);
+    dkeys_pass(view, memory, given);
 }
 
 void attention_float_backward(struct stream *stream, const struct attention_backward *args)
@@ -393,8 +405,8 @@ void attention_float_backward(struct stream *stream, const struct attention_back
     struct gradient_tensors given = {(const float *)args->qkv, (const float *)args->out,
                                      (const float *)args->dout, args->lse, (float *)args->dqkv};
     size_t bytes = attention_float_bytes(args->tokens, args->head_dim);
-    ENSURE(bytes <= stream->cuda->shared_bytes, "attention over %d tokens does not fit",
-           view.tokens);
+    ENSURE(bytes <= stream->cuda->shared_bytes,
+           "attention over %d tokens exceeds the shared memory", view.tokens);
     shared_allow(attention_float_backward_kernel, bytes);
     KERNEL_LAUNCH(attention_float_backward_kernel, (unsigned)(args->batch * args->heads),
                   FLOAT_WARPS * WARP, bytes, stream->handle, view, given);

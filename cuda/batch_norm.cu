@@ -1,17 +1,18 @@
-/* Batch normalisation over the rows of [rows, channels], limited by the memory's bandwidth. A
- * thread keeps eight channels and goes down the rows, so what belongs to a channel is read once and
- * sums stay in registers: fp32 in a thread, fp64 from there on. Sums over rows are two launches:
- * one number a block and channel, then those in their order. The formulas are device.h's. */
+/* Batch normalisation over the rows of [rows, channels], limited by memory bandwidth. A thread
+ * processes eight channels down the rows, so values per channel are read once and sums stay in
+ * registers: fp32 within a thread, fp64 beyond. Sums over rows take two launches: one partial sum
+ * per block and channel, then their sum in order. The formulas are in device.h. */
 #include "cuda.h"
 #include "kernel.h"
 
-/* Sums have at most so many blocks: a few for each multiprocessor, as few numbers as possible for
- * the second launch. Elementwise a thread takes ROWS rows, TOGETHER of which are under way. */
+/* Maximum number of blocks for sums: a few per multiprocessor, so that the second launch has few
+ * partial sums. In elementwise kernels a thread processes ROWS rows and loads TOGETHER of them at a
+ * time. */
 enum { THREADS = 256, BLOCKS_MOST = 512, ROWS = 8, TOGETHER = 2 };
 
-/* How blocks lie over the tensor: `lanes` threads beside each other, an octet of channels each, and
- * `lines` rows of them. A block takes chunk_rows rows; blocks are numbered along x by chunks, along
- * y by columns. Threads that are left over do nothing. */
+/* Mapping of blocks to the tensor. A block has `lanes` threads side by side, each with an octet of
+ * channels, and `lines` rows of them; it processes chunk_rows rows. blockIdx.x is the chunk of
+ * rows, blockIdx.y the group of columns. Excess threads do nothing. */
 struct grid {
     int lanes, lines;
     int64_t rows, channels, chunk_rows;
@@ -19,9 +20,9 @@ struct grid {
     bool fits;
 };
 
-/* A thread's place in it. */
-struct place {
-    int64_t channel, left; /* channels from there to the last */
+/* The part of a thread. */
+struct position {
+    int64_t channel, left; /* channels from there to the last one */
     int64_t row, end;      /* row, row + lines, ... up to end */
     bool outside;
 };
@@ -53,7 +54,7 @@ static struct grid grid_of_elements(int64_t rows, int64_t channels, bool fits)
     return grid;
 }
 
-/* At least ROWS rows a thread; the chunks depend on the sizes alone. */
+/* At least ROWS rows per thread; the split depends on the sizes only. */
 static struct grid grid_of_sums(int64_t rows, int64_t channels, bool fits)
 {
     struct grid grid = grid_of(rows, channels, fits);
@@ -63,55 +64,57 @@ static struct grid grid_of_sums(int64_t rows, int64_t channels, bool fits)
     return grid;
 }
 
-__device__ static inline struct place place_of(const struct grid &grid)
+__device__ static inline struct position position_of(const struct grid &grid)
 {
-    struct place place;
+    struct position position;
     int line = (int)threadIdx.x / grid.lanes, lane = (int)threadIdx.x - line * grid.lanes;
     int64_t end = ((int64_t)blockIdx.x + 1) * grid.chunk_rows;
-    place.channel = ((int64_t)blockIdx.y * grid.lanes + lane) * 8;
-    place.left = grid.channels - place.channel;
-    place.row = (int64_t)blockIdx.x * grid.chunk_rows + line;
-    place.end = end < grid.rows ? end : grid.rows;
-    place.outside = line >= grid.lines || place.left <= 0;
-    return place;
+    position.channel = ((int64_t)blockIdx.y * grid.lanes + lane) * 8;
+    position.left = grid.channels - position.channel;
+    position.row = (int64_t)blockIdx.x * grid.chunk_rows + line;
+    position.end = end < grid.rows ? end : grid.rows;
+    position.outside = line >= grid.lines || position.left <= 0;
+    return position;
 }
 
 template <typename number>
-__device__ static inline struct eight place_load(const number *values, const struct grid &grid,
-                                                 const struct place &place, int64_t row)
+__device__ static inline struct eight position_load(const number *values, const struct grid &grid,
+                                                    const struct position &position, int64_t row)
 {
-    return eight_load_some(values + row * grid.channels + place.channel, place.left, grid.fits);
+    return eight_load_some(values + row * grid.channels + position.channel, position.left,
+                           grid.fits);
 }
 
 template <typename number>
-__device__ static inline void place_store(number *values, const struct grid &grid,
-                                          const struct place &place, int64_t row,
-                                          const struct eight &eight)
+__device__ static inline void position_store(number *values, const struct grid &grid,
+                                             const struct position &position, int64_t row,
+                                             const struct eight &eight)
 {
-    eight_store_some(values + row * grid.channels + place.channel, eight, place.left, grid.fits);
+    eight_store_some(values + row * grid.channels + position.channel, eight, position.left,
+                     grid.fits);
 }
 
-/* What lies in [channels] for the thread's octet. */
+/* Load the thread's octet of a tensor of [channels]. */
 template <typename number>
 __device__ static inline struct eight channels_load(const number *values, const struct grid &grid,
-                                                    const struct place &place)
+                                                    const struct position &position)
 {
-    return eight_load_some(values + place.channel, place.left, grid.fits);
+    return eight_load_some(values + position.channel, position.left, grid.fits);
 }
 
-/* ---- The sums of a block, two for each channel, to partial, [chunks, 2, channels]. */
+/* ---- Sums of a block, two per channel, to partial, [chunks, 2, channels] */
 struct two_sums {
     double first[8], second[8];
 };
 enum { SUMS_ROOM = THREADS * 16 * sizeof(double) };
 
-__device__ static inline void block_write(const struct grid &grid, const struct two_sums &own,
+__device__ static inline void block_write(const struct grid &grid, const struct two_sums &sums,
                                           double *room, double *partial)
 {
     int64_t base = (int64_t)blockIdx.y * grid.lanes * 8;
     for (int i = 0; i < 8; i++) {
-        room[i * THREADS + (int)threadIdx.x] = own.first[i];
-        room[(8 + i) * THREADS + (int)threadIdx.x] = own.second[i];
+        room[i * THREADS + (int)threadIdx.x] = sums.first[i];
+        room[(8 + i) * THREADS + (int)threadIdx.x] = sums.second[i];
     }
     __syncthreads();
     partial += (int64_t)blockIdx.x * 2 * grid.channels;
@@ -126,8 +129,8 @@ __device__ static inline void block_write(const struct grid &grid, const struct 
     }
 }
 
-/* ---- The second launch: a block takes as many channels as a warp has lanes, its warps a stretch
- * of the chunks each. The first warp gets the sums of its lanes' channels. */
+/* ---- The second launch: a block processes WARP channels; each of its warps sums a range of the
+ * chunks. The first warp receives the totals of its lanes' channels. */
 enum { FINISH_WARPS = 16 };
 
 __device__ static inline double chunks_sum(const double *partial, int64_t chunks, int64_t channels,
@@ -150,21 +153,21 @@ __device__ static inline double chunks_sum(const double *partial, int64_t chunks
     return sum;
 }
 
-/* ---- Sums of x and x^2. Differences from the thread's first value are what fp32 adds up, so that
- * nothing is lost where the mean is large. */
+/* ---- Sums of x and x^2. Differences from the thread's first value are summed in fp32, so that
+ * precision is kept if the mean is large. */
 template <typename number>
 __global__ static void sums_kernel(struct grid grid, const number *x, double *partial)
 {
     SHARED_MEMORY(shared);
-    struct place place = place_of(grid);
+    struct position position = position_of(grid);
     struct eight shift = {}, sum = {}, squares = {};
     int64_t count = 0;
-    if (!place.outside && place.row < place.end) {
-        shift = place_load(x, grid, place, place.row);
-        count = (place.end - place.row + grid.lines - 1) / grid.lines;
+    if (!position.outside && position.row < position.end) {
+        shift = position_load(x, grid, position, position.row);
+        count = (position.end - position.row + grid.lines - 1) / grid.lines;
 #pragma unroll 4
-        for (int64_t row = place.row + grid.lines; row < place.end; row += grid.lines) {
-            struct eight here = place_load(x, grid, place, row);
+        for (int64_t row = position.row + grid.lines; row < position.end; row += grid.lines) {
+            struct eight here = position_load(x, grid, position, row);
             for (int i = 0; i < 8; i++) {
                 float difference = here.value[i] - shift.value[i];
                 sum.value[i] += difference;
@@ -172,13 +175,13 @@ __global__ static void sums_kernel(struct grid grid, const number *x, double *pa
             }
         }
     }
-    struct two_sums own;
+    struct two_sums sums;
     for (int i = 0; i < 8; i++) {
         double from = (double)shift.value[i], n = (double)count, s = (double)sum.value[i];
-        own.first[i] = s + n * from;
-        own.second[i] = (double)squares.value[i] + 2 * from * s + n * from * from;
+        sums.first[i] = s + n * from;
+        sums.second[i] = (double)squares.value[i] + 2 * from * s + n * from * from;
     }
-    block_write(grid, own, (double *)shared, partial);
+    block_write(grid, sums, (double *)shared, partial);
 }
 
 __global__ static void sums_finish_kernel(const double *partial, int64_t chunks, int64_t channels,
@@ -223,7 +226,7 @@ void cuda_batch_norm_sums(struct stream *stream, const struct batch_norm_sums *a
         NUMBER_SWITCH(args->type, sums_launch, stream, args);
 }
 
-/* ---- Mean, 1 / deviation, unbiased variance: a thread a channel. */
+/* ---- Mean, 1 / deviation, unbiased variance: one thread per channel */
 template <typename number> __global__ static void statistics_kernel(struct batch_norm_forward args)
 {
     int64_t channels = args.channels, channel = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -246,34 +249,34 @@ template <typename number> __global__ static void statistics_kernel(struct batch
     args.statistics[2 * channels + channel] = (float)unbiased;
 }
 
-/* ---- y before residual and relu. Forward and backward kernels must round alike, so the fused
- * operation is written out instead of being left to the compiler. */
+/* ---- y before residual and ReLU. Forward and backward kernels must round identically, so the
+ * fused multiply-add is written explicitly. */
 __device__ static inline float normalise(float x, float mean, float scale, float beta)
 {
     return fmaf(x - mean, scale, beta);
 }
 
-/* y. A row is read before it is written: y may be x. */
+/* Compute y. A row is read before it is written, because y may be x. */
 template <typename number>
 __global__ static void forward_kernel(struct grid grid, struct batch_norm_forward args)
 {
-    struct place place = place_of(grid);
-    if (place.outside)
+    struct position position = position_of(grid);
+    if (position.outside)
         return;
     const number *residual = (const number *)args.residual;
-    struct eight mean = channels_load(args.statistics, grid, place);
-    struct eight scale = channels_load(args.statistics + grid.channels, grid, place);
-    struct eight gamma = channels_load((const number *)args.gamma, grid, place);
-    struct eight beta = channels_load((const number *)args.beta, grid, place);
+    struct eight mean = channels_load(args.statistics, grid, position);
+    struct eight scale = channels_load(args.statistics + grid.channels, grid, position);
+    struct eight gamma = channels_load((const number *)args.gamma, grid, position);
+    struct eight beta = channels_load((const number *)args.beta, grid, position);
     for (int i = 0; i < 8; i++)
         scale.value[i] *= gamma.value[i];
-    for (int64_t row = place.row; row < place.end; row += TOGETHER * grid.lines) {
+    for (int64_t row = position.row; row < position.end; row += TOGETHER * grid.lines) {
         struct eight x[TOGETHER] = {}, past[TOGETHER] = {};
-        UNROLL for (int k = 0; k < TOGETHER; k++) if (row + k * grid.lines < place.end)
+        UNROLL for (int k = 0; k < TOGETHER; k++) if (row + k * grid.lines < position.end)
         {
-            x[k] = place_load((const number *)args.x, grid, place, row + k * grid.lines);
+            x[k] = position_load((const number *)args.x, grid, position, row + k * grid.lines);
             if (residual != NULL)
-                past[k] = place_load(residual, grid, place, row + k * grid.lines);
+                past[k] = position_load(residual, grid, position, row + k * grid.lines);
         }
         UNROLL for (int k = 0; k < TOGETHER; k++)
         {
@@ -282,13 +285,13 @@ __global__ static void forward_kernel(struct grid grid, struct batch_norm_forwar
                           past[k].value[i];
                 x[k].value[i] = args.relu && y < 0 ? 0 : y;
             }
-            if (row + k * grid.lines < place.end)
-                place_store((number *)args.y, grid, place, row + k * grid.lines, x[k]);
+            if (row + k * grid.lines < position.end)
+                position_store((number *)args.y, grid, position, row + k * grid.lines, x[k]);
         }
     }
 }
 
-/* All of the tensors that are there, [rows or one, channels]. */
+/* True if all tensors that are not NULL, [rows or one, channels], can be accessed as vectors. */
 static bool all_fit(int64_t channels, const void *const *tensors, int count)
 {
     bool fits = true;
@@ -313,13 +316,14 @@ static void forward_launch(struct stream *stream, const struct batch_norm_forwar
 
 void cuda_batch_norm_forward(struct stream *stream, const struct batch_norm_forward *args)
 {
-    ENSURE(args->statistics != NULL, "batch norm without a place for its statistics");
+    ENSURE(args->statistics != NULL, "batch norm without a position for its statistics");
     if (args->channels > 0)
         NUMBER_SWITCH(args->type, forward_launch, stream, args);
 }
 
-/* ---- The gradient's first half: dy, in place where it changes, and its sums. The relu's mask is
- * read from y or, with `computes`, computed: 0 where y is at most `zero`, type_rounds_to_zero. */
+/* ---- First step of the gradient: dy, updated in place if it changes, and its sums. The ReLU's
+ * mask is read from y or, with `computes`, recomputed: 0 where y is at most `zero`,
+ * type_rounds_to_zero. */
 __device__ static inline void mask_compute(struct eight *dy, const struct eight &x,
                                            const struct eight &mean, const struct eight &scale,
                                            const struct eight &beta, float zero)
@@ -334,46 +338,46 @@ template <typename number, bool computes>
 __global__ static void backward_sums_kernel(struct grid grid, struct batch_norm_backward_sums args,
                                             float zero, double *partial)
 {
-    /* Rows under way: with the mask computed, a row has two tensors instead of three. */
+    /* Rows in flight: with a recomputed mask, a row has two tensors instead of three. */
     const int together = computes ? TOGETHER : 1;
     SHARED_MEMORY(shared);
-    struct place place = place_of(grid);
+    struct position position = position_of(grid);
     struct eight mean = {}, rstd = {}, scale = {}, beta = {}, sum = {}, product = {};
     const number *y = (const number *)args.y, *add = (const number *)args.add;
-    if (!place.outside) {
-        mean = channels_load(args.statistics, grid, place);
-        rstd = channels_load(args.statistics + grid.channels, grid, place);
+    if (!position.outside) {
+        mean = channels_load(args.statistics, grid, position);
+        rstd = channels_load(args.statistics + grid.channels, grid, position);
     }
-    if (computes && !place.outside) {
-        scale = channels_load((const number *)args.gamma, grid, place);
-        beta = channels_load((const number *)args.beta, grid, place);
+    if (computes && !position.outside) {
+        scale = channels_load((const number *)args.gamma, grid, position);
+        beta = channels_load((const number *)args.beta, grid, position);
         for (int i = 0; i < 8; i++)
             scale.value[i] *= rstd.value[i];
     }
-    int64_t end = place.outside ? 0 : place.end;
-    for (int64_t row = place.row; row < end; row += together * grid.lines) {
+    int64_t end = position.outside ? 0 : position.end;
+    for (int64_t row = position.row; row < end; row += together * grid.lines) {
         struct eight x[together] = {}, dy[together] = {};
         UNROLL for (int k = 0; k < together; k++) if (row + k * grid.lines < end)
         {
-            dy[k] = place_load((const number *)args.dy, grid, place, row + k * grid.lines);
-            x[k] = place_load((const number *)args.x, grid, place, row + k * grid.lines);
+            dy[k] = position_load((const number *)args.dy, grid, position, row + k * grid.lines);
+            x[k] = position_load((const number *)args.x, grid, position, row + k * grid.lines);
         }
         UNROLL for (int k = 0; k < together; k++) if (row + k * grid.lines < end)
         {
             if (add != NULL) {
-                struct eight other = place_load(add, grid, place, row + k * grid.lines);
+                struct eight other = position_load(add, grid, position, row + k * grid.lines);
                 for (int i = 0; i < 8; i++)
                     dy[k].value[i] += other.value[i];
             }
             if (computes) {
                 mask_compute(&dy[k], x[k], mean, scale, beta, zero);
             } else if (y != NULL) {
-                struct eight out = place_load(y, grid, place, row + k * grid.lines);
+                struct eight out = position_load(y, grid, position, row + k * grid.lines);
                 for (int i = 0; i < 8; i++)
                     dy[k].value[i] = out.value[i] <= 0 ? 0 : dy[k].value[i];
             }
             if (add != NULL || y != NULL)
-                place_store((number *)args.dy, grid, place, row + k * grid.lines, dy[k]);
+                position_store((number *)args.dy, grid, position, row + k * grid.lines, dy[k]);
             for (int i = 0; i < 8; i++) {
                 float normal = (x[k].value[i] - mean.value[i]) * rstd.value[i];
                 sum.value[i] += dy[k].value[i];
@@ -381,12 +385,12 @@ __global__ static void backward_sums_kernel(struct grid grid, struct batch_norm_
             }
         }
     }
-    struct two_sums own;
+    struct two_sums sums;
     for (int i = 0; i < 8; i++) {
-        own.first[i] = (double)sum.value[i];
-        own.second[i] = (double)product.value[i];
+        sums.first[i] = (double)sum.value[i];
+        sums.second[i] = (double)product.value[i];
     }
-    block_write(grid, own, (double *)shared, partial);
+    block_write(grid, sums, (double *)shared, partial);
 }
 
 __global__ static void backward_finish_kernel(struct batch_norm_backward_sums args,
@@ -446,35 +450,35 @@ void cuda_batch_norm_backward_sums(struct stream *stream,
         NUMBER_SWITCH(args->type, backward_sums_launch, stream, args);
 }
 
-/* ---- Its second half: dx, which may be dy. */
+/* ---- Second step of the gradient: dx, which may be dy */
 template <typename number, bool computes>
 __global__ static void backward_kernel(struct grid grid, struct batch_norm_backward args,
                                        float zero)
 {
-    struct place place = place_of(grid);
-    if (place.outside)
+    struct position position = position_of(grid);
+    if (position.outside)
         return;
-    struct eight mean = channels_load(args.statistics, grid, place);
-    struct eight rstd = channels_load(args.statistics + grid.channels, grid, place);
-    struct eight scale = channels_load((const number *)args.gamma, grid, place);
+    struct eight mean = channels_load(args.statistics, grid, position);
+    struct eight rstd = channels_load(args.statistics + grid.channels, grid, position);
+    struct eight scale = channels_load((const number *)args.gamma, grid, position);
     struct eight beta = {}, of_sum = {}, of_product = {};
     if (computes)
-        beta = channels_load((const number *)args.beta, grid, place);
+        beta = channels_load((const number *)args.beta, grid, position);
     for (int i = 0; i < 8; i++) {
         scale.value[i] *= rstd.value[i];
-        if (args.sums != NULL && i < place.left) {
+        if (args.sums != NULL && i < position.left) {
             float rows = (float)args.sums[2 * grid.channels];
-            const double *sums = args.sums + place.channel + i;
+            const double *sums = args.sums + position.channel + i;
             of_sum.value[i] = (float)sums[0] / rows;
             of_product.value[i] = (float)sums[grid.channels] / rows * rstd.value[i];
         }
     }
-    for (int64_t row = place.row; row < place.end; row += TOGETHER * grid.lines) {
+    for (int64_t row = position.row; row < position.end; row += TOGETHER * grid.lines) {
         struct eight x[TOGETHER] = {}, dy[TOGETHER] = {};
-        UNROLL for (int k = 0; k < TOGETHER; k++) if (row + k * grid.lines < place.end)
+        UNROLL for (int k = 0; k < TOGETHER; k++) if (row + k * grid.lines < position.end)
         {
-            x[k] = place_load((const number *)args.x, grid, place, row + k * grid.lines);
-            dy[k] = place_load((const number *)args.dy, grid, place, row + k * grid.lines);
+            x[k] = position_load((const number *)args.x, grid, position, row + k * grid.lines);
+            dy[k] = position_load((const number *)args.dy, grid, position, row + k * grid.lines);
         }
         UNROLL for (int k = 0; k < TOGETHER; k++)
         {
@@ -484,8 +488,8 @@ __global__ static void backward_kernel(struct grid grid, struct batch_norm_backw
                 float off = (x[k].value[i] - mean.value[i]) * of_product.value[i];
                 dy[k].value[i] = scale.value[i] * (dy[k].value[i] - of_sum.value[i] - off);
             }
-            if (row + k * grid.lines < place.end)
-                place_store((number *)args.dx, grid, place, row + k * grid.lines, dy[k]);
+            if (row + k * grid.lines < position.end)
+                position_store((number *)args.dx, grid, position, row + k * grid.lines, dy[k]);
         }
     }
 }

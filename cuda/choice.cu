@@ -1,4 +1,4 @@
-/* Which GPU a rank takes, what it can do, and what to say when there is none that can be used. */
+/* Selection of a rank's GPU, its properties, and the errors if no GPU can be used. */
 #include "cuda.h"
 
 #include <stdio.h>
@@ -6,12 +6,12 @@
 
 #include "collective.h"
 
-/* The oldest that this module has code for, and may be run by newer ones. */
+/* The lowest compute capability that this module contains code for; later GPUs may run it. */
 #ifndef CUDA_LEAST_CAPABILITY
 #define CUDA_LEAST_CAPABILITY 75
 #endif
 
-/* What went wrong, where, and what to do. */
+/* Advice for an error. */
 static const char *advice_for(cudaError_t result)
 {
     switch ((int)result) {
@@ -38,7 +38,7 @@ static const char *advice_for(cudaError_t result)
     return "see nvidia-smi and the system's log";
 }
 
-/* Which device this process works on, for messages. */
+/* The device of this process, for messages. */
 static char device_text[192] = "no GPU yet";
 
 void cuda_check(cudaError_t result, const char *call, const char *file, int line)
@@ -65,7 +65,7 @@ static bool driver_check(struct error *error)
     if (driver == 0)
         return error_set(error, ERROR_USAGE,
                          "GPU: no NVIDIA driver: use run.backend=cpu, or a machine with one");
-    /* Within a major version any driver runs any toolkit's code. */
+    /* Within a major version every driver runs code of every toolkit. */
     if (driver / 1000 >= runtime / 1000)
         return true;
     return error_set(error, ERROR_USAGE,
@@ -74,10 +74,10 @@ static bool driver_check(struct error *error)
                      driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
 }
 
-/* Nominal dense peaks of an SXM or PCIe card of that name, in TFLOP/s; 0: unknown. */
+/* Nominal dense peak rates of an SXM or PCIe card, in TFLOP/s; 0: unknown. */
 struct peaks {
     const char *part;
-    double narrow, tf32, fp32;
+    double half, tf32, fp32;
 };
 
 static struct peaks peaks_of(const char *name)
@@ -114,7 +114,7 @@ static void limits_find(struct cuda_device *cuda, const struct cudaDeviceProp *p
     cuda->peak_fp32 = peaks_of(properties->name).fp32 * 1e12;
     cuda->peak_tf32 = peaks_of(properties->name).tf32 * 1e12;
     limits->peak_flops[TYPE_FP32] = cuda->peak_fp32;
-    limits->peak_flops[TYPE_BF16] = peaks_of(properties->name).narrow * 1e12;
+    limits->peak_flops[TYPE_BF16] = peaks_of(properties->name).half * 1e12;
     limits->peak_flops[TYPE_FP16] = limits->peak_flops[TYPE_BF16];
     snprintf(device_text, sizeof device_text, "GPU %d (%s)", cuda->number, limits->name);
 }
@@ -137,12 +137,13 @@ bool choice_open(struct cuda_device *cuda, int number, struct error *error)
     cuda->shared_bytes = properties.sharedMemPerBlockOptin;
     limits_find(cuda, &properties);
     if (cuda->capability < CUDA_LEAST_CAPABILITY)
-        return error_set(error, ERROR_USAGE,
-                         "%s: this program has code from sm_%d on: build with --with-cuda-arch=%d",
-                         device_text, CUDA_LEAST_CAPABILITY, cuda->capability);
+        return error_set(
+            error, ERROR_USAGE,
+            "%s: this program contains code for sm_%d and later: build with --with-cuda-arch=%d",
+            device_text, CUDA_LEAST_CAPABILITY, cuda->capability);
     result = cudaSetDevice(cuda->number);
     if (result == cudaSuccess)
-        result = cudaFree(NULL); /* makes the context, which an exclusive device refuses */
+        result = cudaFree(NULL); /* creates the context; fails if an exclusive device is in use */
     return result == cudaSuccess || refused(result, "cudaSetDevice", error);
 }
 

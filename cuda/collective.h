@@ -1,7 +1,7 @@
-/* Collectives of GPUs: the thin line between our groups (comm_nccl.cu) and the library.
- * collective_nccl.cu calls NCCL; emulation/collective.cpp does the same arithmetic between the
- * processes of one machine, so that everything above this line runs in tests. What can fail returns
- * NULL, or a text that says why, which lives until the next call. */
+/* Collectives of GPUs: the interface between our groups (comm_nccl.cu) and the library.
+ * collective_nccl.cu calls NCCL; emulation/collective.cpp computes the same between processes of
+ * one machine, so that everything above this interface runs in tests. Functions that can fail
+ * return NULL, or an error text that is valid until the next call. */
 #ifndef VITTRAIN_CUDA_COLLECTIVE_H
 #define VITTRAIN_CUDA_COLLECTIVE_H
 
@@ -13,12 +13,12 @@ extern "C" {
 
 enum { COLLECTIVE_ID_BYTES = 128 };
 
-/* A communicator: this rank's part of a group. */
+/* A communicator: this rank's member of a group. */
 struct collective;
 
 enum call_kind { CALL_ALL_REDUCE, CALL_REDUCE_SCATTER, CALL_ALL_GATHER, CALL_BROADCAST };
 
-/* Buffers and counts as in comm.h: in place, `count` elements a rank. */
+/* Buffers and counts as in comm.h: in place, `count` elements per rank. */
 struct collective_call {
     enum call_kind kind;
     void *buffer;
@@ -32,25 +32,25 @@ struct collective_call {
 void collective_library(char *text, size_t size);
 int collective_version(void); /* 22809 */
 
-/* By one rank: what all ranks of a new group need. */
+/* Called by one rank: write the id that all ranks of a new group need. */
 const char *collective_id(void *id);
 
-/* Collective: returns when all `size` ranks have come, on the device that is set. */
+/* Collective: return when all `size` ranks have joined, on the current device. */
 const char *collective_open(const void *id, int rank, int size, struct collective **opened);
-/* Collective, after all calls. */
+/* Collective; called after all other calls. */
 void collective_close(struct collective *collective);
 
-/* Stops the kernels of all calls on these communicators and frees the communicators, which no
- * thread may use any more. May block for ever. */
+/* Stop the kernels of all calls on these communicators and free the communicators, which no thread
+ * may use any more. May block without limit. */
 void collective_abort(struct collective *const *collectives, int count);
 
-/* What calls under way have met, which nobody waits for. */
+/* Return an asynchronous error of queued calls. */
 const char *collective_error(struct collective *collective);
 
-/* Calls will be on this memory, which lives until collective_close. */
+/* Register memory that calls will use until collective_close. */
 void collective_use_memory(struct collective *collective, void *memory, size_t bytes);
 
-/* Queues the call on the stream. */
+/* Queue the call on the stream. */
 const char *collective_run(struct collective *collective, const struct collective_call *call,
                            cudaStream_t stream);
 

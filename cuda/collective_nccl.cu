@@ -7,11 +7,11 @@
 
 struct collective {
     ncclComm_t comm;
-    void *registered; /* NCCL's handle, or NULL */
+    void *registered; /* handle of the registered buffer, or NULL */
     int rank, device;
 };
 
-/* NULL where it went well. */
+/* Return NULL on success. */
 static const char *failure(ncclResult_t result, ncclComm_t comm)
 {
     static char text[1024];
@@ -27,7 +27,7 @@ int collective_version(void)
 {
     int version = 0;
     const char *failed = failure(ncclGetVersion(&version), NULL);
-    ENSURE(failed == NULL, "NCCL does not know its version: %s", failed);
+    ENSURE(failed == NULL, "cannot query the version of NCCL: %s", failed);
     return version;
 }
 
@@ -43,9 +43,9 @@ const char *collective_id(void *id)
     return failure(ncclGetUniqueId((ncclUniqueId *)id), NULL);
 }
 
-/* Calls on a communicator that is not blocking start a thread each, so this one is: who opens it
- * watches the time (comm_nccl.cu). All connections are made here, not in the first collectives,
- * which would block there. */
+/* The communicator is blocking, because calls on a non-blocking one start a thread each; the caller
+ * supervises the time (comm_nccl.cu). All connections are made here instead of in the first
+ * collectives, which would block there. */
 const char *collective_open(const void *id, int rank, int size, struct collective **opened)
 {
     struct collective *collective = (struct collective *)calloc(1, sizeof *collective);
@@ -71,20 +71,20 @@ void collective_close(struct collective *collective)
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
     if (collective->registered != NULL) {
         failed = failure(ncclCommDeregister(collective->comm, collective->registered), NULL);
-        ENSURE(failed == NULL, "memory of a group of GPUs cannot be given back: %s", failed);
+        ENSURE(failed == NULL, "cannot deregister memory of a group of GPUs: %s", failed);
     }
 #endif
     failed = failure(ncclCommDestroy(collective->comm), NULL);
-    ENSURE(failed == NULL, "a group of GPUs cannot be closed: %s", failed);
+    ENSURE(failed == NULL, "cannot close a group of GPUs: %s", failed);
     free(collective);
 }
 
-/* In one group, NCCL sets the flags that stop the kernels of all communicators before it waits for
- * any kernel. One after another, the first abort would wait for the kernels of the second. The
+/* Within one group, NCCL sets the abort flags of all communicators before it waits for any kernel.
+ * Separate calls would wait for the kernels of the second communicator in the first abort. The
  * process ends anyway, so results are ignored. */
 void collective_abort(struct collective *const *collectives, int count)
 {
-    (void)cudaSetDevice(collectives[0]->device); /* else NCCL opens a context on device 0 */
+    (void)cudaSetDevice(collectives[0]->device); /* otherwise NCCL creates a context on device 0 */
     (void)ncclGroupStart();
     for (int i = 0; i < count; i++)
         (void)ncclCommAbort(collectives[i]->comm);
@@ -100,7 +100,7 @@ const char *collective_error(struct collective *collective)
     return met == ncclInProgress ? NULL : failure(met, collective->comm);
 }
 
-/* Only faster: where NCCL cannot use it, all is as without. */
+/* An optimisation only: failure has no effect on results. */
 void collective_use_memory(struct collective *collective, void *memory, size_t bytes)
 {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)

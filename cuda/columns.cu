@@ -1,5 +1,5 @@
-/* Sums over rows: first of chunks of rows, then those partial sums, in their order. The chunks
- * depend on the number of rows alone, so every GPU gives the same bits. */
+/* Sums over rows: first over chunks of rows, then over the partial sums in order. The chunks depend
+ * on the number of rows only, so every GPU computes identical bits. */
 #include "cuda.h"
 #include "kernel.h"
 
@@ -9,9 +9,9 @@ int64_t sum_chunk_rows(int64_t rows)
     return each < 32 ? 32 : each;
 }
 
-/* A block takes as many columns as a warp has lanes; each of its warps adds up a stretch of the
- * chunks, so that a column's loads do not wait for each other, and the first adds up the warps.
- * Blocks with y = 1 reduce the second set of partial sums. */
+/* A block processes WARP columns; each of its warps sums a range of the chunks, so that the loads
+ * of a column are in flight together, and the first warp adds the warps' sums. Blocks with y = 1
+ * reduce the second set of partial sums. */
 enum { WARPS = 8 };
 
 __global__ static void columns_kernel(const float *partial, int64_t chunks, int64_t width,
@@ -51,9 +51,9 @@ void columns_add(struct stream *stream, const float *partial, int64_t chunks, in
     columns_add_two(stream, partial, chunks, width, sum, NULL, overwrite);
 }
 
-/* ---- The first half, where no product or kernel has it at hand: a block takes a chunk of the rows
- * and 256 columns, its warps take turns with the rows. With partial NULL there is one chunk, which
- * is added to sums. */
+/* ---- First step, for operations without a kernel that could include it: a block processes a chunk
+ * of rows and 256 columns; its warps take the rows in round-robin order. If partial is NULL there
+ * is one chunk, which is added to sums. */
 enum { SUMS_COLUMNS = WARP * 8 };
 
 template <typename number>

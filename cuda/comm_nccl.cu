@@ -1,8 +1,8 @@
-/* The backend "nccl" of comm.h: collectives on memory of GPUs. Each group has a stream of its own,
- * which waits for `after`, runs the collective and records an event; a stream that waits for a
- * ticket waits for that event, and the host for nothing. While a step is recorded, stream and event
- * become part of it. While the host waits for the GPU it checks that the collectives make progress
- * (watch.h); it asks over MPI, in a group of its own, which ranks are missing. */
+/* The backend "nccl" of comm.h: collectives on GPU memory. Each group has its own stream, which
+ * waits for `after`, runs the collective and records an event. A stream that waits for a ticket
+ * waits for that event; the host does not block. During graph capture, stream and event become part
+ * of the graph. While the host waits for the GPU it checks that the collectives make progress
+ * (watch.h). To find missing ranks it uses a separate MPI group. */
 #include "collective.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ extern "C" {
 #include "config/mesh_options.h"
 }
 
-/* Started and not waited for. flat_mesh.c has a few a unit under way at most. */
+/* Collectives in flight; flat_mesh.c has a few per unit at most. */
 enum { TICKETS = 1024 };
 
 struct nccl_group;
@@ -27,35 +27,35 @@ struct nccl_group;
 struct ticket {
     struct nccl_group *group;
     struct collective_call call;
-    int64_t number; /* which collective of the group, from 1 */
+    int64_t number; /* number of the collective in its group, from 1 */
     cudaEvent_t over;
-    bool open;     /* not waited for */
-    bool recorded; /* into a step: the event says nothing to the host */
+    bool open;     /* started and not yet waited for */
+    bool recorded; /* captured in a graph: the host cannot query the event */
 };
 
 struct nccl_group {
-    struct comm comm;  /* first: a struct comm of this backend is a nccl_group */
-    struct comm *host; /* the same ranks over MPI, for questions */
+    struct comm comm;  /* first member: a struct comm of this backend is a nccl_group */
+    struct comm *host; /* the same ranks over MPI, to find missing ranks */
     struct collective *collective;
     cudaStream_t stream;
-    struct ticket tickets[TICKETS]; /* collective n has number n % TICKETS */
-    int64_t started;                /* the first is the opening of the group */
-    int64_t queued;                 /* their events are recorded */
-    int64_t over;                   /* as far as the host has seen */
-    bool recorded;                  /* a step with collectives of this group was */
-    double progress;                /* clock: the newest collective that was seen to end */
+    struct ticket tickets[TICKETS]; /* collective n uses tickets[n % TICKETS] */
+    int64_t started;                /* number of the last one; 1 is the opening of the group */
+    int64_t queued;                 /* last one whose event is recorded */
+    int64_t over;                   /* last one that the host has seen complete */
+    bool recorded;                  /* a graph contains collectives of this group */
+    double progress;                /* clock time when the last completion was seen */
     struct nccl_group *next;
 };
 
-/* Two locks, which the thread that ends the job keeps, so that no other thread uses a communicator
- * that is aborted. `lock` covers the list, tickets and collective_error; `calls` covers all other
- * calls on a communicator of the list, which may block. */
+/* Two locks. The thread that ends the job never releases them, so that no other thread uses an
+ * aborted communicator. `lock` protects the list, tickets and collective_error; `calls` serialises
+ * all other calls on a communicator of the list, which may block. */
 static struct {
     pthread_mutex_t lock, calls;
     struct nccl_group *first;
 } watch = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, NULL};
 
-/* Of this thread, while it waits for the GPU. */
+/* State of a thread that waits for the GPU. */
 static thread_local struct {
     double began, next_look;
 } waiting;
@@ -65,9 +65,9 @@ static struct nccl_group *group_of(struct comm *comm)
     return (struct nccl_group *)comm;
 }
 
-/* ---- The end of the job. */
+/* ---- End of the job */
 
-/* So many seconds from now, for calls that wait until then. */
+/* Return the time `seconds` from now, for calls with an absolute timeout. */
 static struct timespec time_after(double seconds)
 {
     struct timespec now;
@@ -78,7 +78,7 @@ static struct timespec time_after(double seconds)
 
 static sem_t aborted;
 
-/* Aborts all groups: a kernel of one may wait for a kernel of another. */
+/* Abort all groups, because a kernel of one may wait for a kernel of another. */
 static void *abort_main(void *)
 {
     enum { GROUPS_MOST = 16 };
@@ -94,13 +94,13 @@ static void *abort_main(void *)
     return NULL;
 }
 
-/* NCCL stops the kernels first, within milliseconds, and may block later: while a recorded step has
- * its collectives, or in the network. So another thread calls it, which is not waited for long. The
- * caller holds watch.lock. */
+/* NCCL stops the kernels first, within milliseconds, but may then block (while collectives are in a
+ * running graph, or in the network). It is therefore called in another thread, which is joined with
+ * a short timeout. The caller holds watch.lock. */
 static void groups_abort(void)
 {
-    const double patience = 0.3; /* less than the grace of comm_give_up */
-    const struct timespec end = time_after(patience);
+    const double delay = 0.3; /* less than the grace period of comm_give_up */
+    const struct timespec end = time_after(delay);
     pthread_t thread;
     if (sem_init(&aborted, 0, 0) != 0 || pthread_create(&thread, NULL, abort_main, NULL) != 0)
         return;
@@ -108,16 +108,16 @@ static void groups_abort(void)
         ;
 }
 
-/* ---- Collectives. */
+/* ---- Collectives */
 static void call_describe(const struct ticket *ticket, char *text, size_t size)
 {
     static const char *const names[] = {"all-reduce", "reduce-scatter", "all-gather", "broadcast"};
     snprintf(text, size, "GPU %s of %lld %s%s", names[ticket->call.kind],
              (long long)ticket->call.count, comm_type_name(ticket->call.type),
-             ticket->recorded ? ", or one before it in a recorded step," : "");
+             ticket->recorded ? ", or an earlier one in a graph," : "");
 }
 
-/* Ends the job, because of this ticket. The caller holds watch.lock. */
+/* End the job because of this ticket. The caller holds watch.lock. */
 static void group_give_up(struct nccl_group *group, const struct ticket *ticket, double seconds,
                           const char *failed)
 {
@@ -125,7 +125,8 @@ static void group_give_up(struct nccl_group *group, const struct ticket *ticket,
     call_describe(ticket, what, sizeof what);
     if (failed != NULL)
         snprintf(why, sizeof why,
-                 "%s; a rank may have died, or the network: NCCL_DEBUG=INFO says more", failed);
+                 "%s; a rank or the network may have failed: set NCCL_DEBUG=INFO for details",
+                 failed);
     comm_give_up(group->host, ticket->number, what, seconds, failed != NULL ? why : NULL,
                  groups_abort);
 }
@@ -134,7 +135,7 @@ static struct ticket *ticket_take(struct nccl_group *group, const struct collect
 {
     pthread_mutex_lock(&watch.lock);
     struct ticket *ticket = &group->tickets[++group->started % TICKETS];
-    ENSURE(!ticket->open, "%d collectives that nobody has waited for", TICKETS);
+    ENSURE(!ticket->open, "%d collectives in flight", TICKETS);
     ticket->call = *call;
     ticket->number = group->started;
     ticket->open = true;
@@ -205,7 +206,7 @@ static void group_wait(struct ticket *ticket, struct stream *stream)
 {
     if (ticket == NULL)
         return;
-    ENSURE(ticket->open, "a ticket is waited for twice");
+    ENSURE(ticket->open, "second wait for a ticket");
     if (stream != NULL)
         CUDA_CHECK(cudaStreamWaitEvent(stream->handle, ticket->over, 0));
     else
@@ -213,34 +214,34 @@ static void group_wait(struct ticket *ticket, struct stream *stream)
     ticket->open = false;
 }
 
-/* The GPU's time is not the host's. */
+/* The GPU's time is not the host's: nothing to report. */
 static void group_times(struct comm *, double *busy, double *exposed)
 {
     *busy = *exposed = 0;
 }
 
-/* ---- What only groups of hosts do. */
+/* ---- Functions supported by host groups only */
 static struct ticket *group_send(struct comm *, const void *, int64_t, int)
 {
-    ENSURE(false, "GPUs do not send to one another but in collectives");
+    ENSURE(false, "sends between GPUs are not supported");
     return NULL;
 }
 
 static struct ticket *group_receive(struct comm *, void *, int64_t, int)
 {
-    ENSURE(false, "GPUs do not receive from one another but in collectives");
+    ENSURE(false, "receives between GPUs are not supported");
     return NULL;
 }
 
 static struct comm *group_split(struct comm *, int, int)
 {
-    ENSURE(false, "a group of GPUs is made from one of hosts");
+    ENSURE(false, "a group of GPUs needs a group of GPUs as its parent");
     return NULL;
 }
 
 static struct comm *group_split_node(struct comm *)
 {
-    ENSURE(false, "a group of GPUs is made from one of hosts");
+    ENSURE(false, "a group of GPUs needs a group of GPUs as its parent");
     return NULL;
 }
 
@@ -268,10 +269,10 @@ static void group_use_memory(struct comm *comm, void *memory, size_t bytes)
     pthread_mutex_unlock(&watch.calls);
 }
 
-/* ---- The watch. */
+/* ---- Supervision */
 
-/* Goes on to the first collective that the GPU has not finished; false: there is none. What was
- * recorded cannot be asked. */
+/* Advance to the first collective that the GPU has not completed; false if there is none. Captured
+ * collectives cannot be queried. */
 static bool group_advance(struct nccl_group *group, double now)
 {
     if (group->over < group->started - TICKETS)
@@ -302,9 +303,9 @@ static void group_look(struct nccl_group *group, double now)
 
 void watch_begin(void)
 {
-    const double patience = 0.01;
+    const double delay = 0.01;
     waiting.began = clock_now();
-    waiting.next_look = waiting.began + patience;
+    waiting.next_look = waiting.began + delay;
 }
 
 void watch_turn(void)
@@ -338,8 +339,7 @@ static void watch_leave(struct nccl_group *group)
     pthread_mutex_unlock(&watch.lock);
 }
 
-/* ---- Opening: NCCL waits there for ever for a rank that does not come, so a thread looks at the
- * clock. */
+/* ---- Opening: NCCL waits without a timeout for missing ranks, so a thread supervises the time. */
 struct guard {
     pthread_t thread;
     pthread_mutex_t lock;
@@ -351,7 +351,7 @@ struct guard {
 
 static const char opening[] = "NCCL's start";
 
-/* The group that is being opened is not aborted: NCCL does not allow it. */
+/* The group being opened is not aborted, because NCCL does not allow it. */
 static void opening_give_up(struct nccl_group *group, double seconds, const char *why)
 {
     pthread_mutex_lock(&watch.lock);
@@ -398,15 +398,16 @@ static void guard_end(struct guard *guard)
     pthread_mutex_destroy(&guard->lock);
 }
 
-/* False: NCCL cannot even begin. Later failures, of which other ranks may not know, end the job. */
+/* Return false if NCCL cannot start. Later failures, which other ranks may not notice, end the job.
+ */
 static bool group_connect(struct nccl_group *group, struct error *error)
 {
     unsigned char id[COLLECTIVE_ID_BYTES] = {0};
     struct guard guard;
     const char *failed = group->comm.rank == 0 ? collective_id(id) : NULL;
     if (failed != NULL)
-        error_set(error, ERROR_PEER, "%s does not start: %s; NCCL_DEBUG=INFO says more", opening,
-                  failed);
+        error_set(error, ERROR_PEER, "%s does not start: %s; set NCCL_DEBUG=INFO for details",
+                  opening, failed);
     if (!comm_agree(group->host, error))
         return false;
     comm_broadcast(group->host, id, sizeof id, COMM_BYTE, 0);
@@ -420,7 +421,7 @@ static bool group_connect(struct nccl_group *group, struct error *error)
     return true;
 }
 
-/* Before the kernels of other streams: a collective that begins late holds up all ranks. */
+/* The stream has priority over others: a collective that starts late delays all ranks. */
 static void group_open_stream(struct nccl_group *group)
 {
     int least = 0, greatest = 0;
@@ -440,7 +441,8 @@ static void group_close(struct comm *comm)
     cuda_wait_for(last);
     watch_leave(group);
     for (int i = 0; i < TICKETS; i++) {
-        ENSURE(!group->tickets[i].open, "a group of GPUs is closed before a collective is over");
+        ENSURE(!group->tickets[i].open,
+               "a group of GPUs is closed before a collective has completed");
         CUDA_CHECK(cudaEventDestroy(group->tickets[i].over));
     }
     collective_close(group->collective);
@@ -468,9 +470,10 @@ static const struct comm_backend comm_nccl = {
     .close = group_close,
 };
 
-/* For two groups whose collectives overlap; before they are opened. Their kernels may wait for each
- * other unless they start in the same order on all ranks. With this variable NCCL starts them, also
- * those of a recorded step, in the order of the host's calls, which is the same on all ranks. */
+/* For two groups whose collectives overlap; called before they are opened. Their kernels could wait
+ * for each other unless they start in the same order on all ranks. With this variable NCCL starts
+ * them, including captured ones, in the order of the host's calls, which is the same on all ranks.
+ */
 extern "C" bool nccl_keep_order(struct error *error)
 {
     enum { LEAST_VERSION = 22600 };
@@ -496,7 +499,7 @@ extern "C" struct comm *nccl_open(struct comm *host, struct error *error)
     group->comm.backend = &comm_nccl;
     group->comm.rank = host->rank;
     group->comm.size = host->size;
-    comm_barrier(host); /* where the watch sees who is missing, which it does not in a split */
+    comm_barrier(host); /* the watch finds missing ranks here, but not inside a split */
     group->host = host->backend->split(host, 0, host->rank);
     if (!group_connect(group, error)) {
         group->host->backend->close(group->host);

@@ -1,7 +1,7 @@
-/* Convolutions. One whose kernel is a single pixel is a linear layer over pixels, and goes to the
- * library of products. All others go to the library of convolutions (convolution.h), which wants
- * filters channels last: they are turned round into the workspace before, and their gradient after,
- * while it is added up. Bias and relu are one elementwise kernel after the library's. */
+/* Convolutions. A 1 x 1 convolution is a linear layer over pixels and uses the library of matrix
+ * products. All others use the library of convolutions (convolution.h), which expects channels-last
+ * filters: they are transposed into the workspace before the call, and their gradient is transposed
+ * back while it is accumulated. Bias and ReLU are one elementwise kernel after the library's. */
 #include "convolution.h"
 #include "cuda.h"
 #include "kernel.h"
@@ -28,8 +28,8 @@ static bool is_linear(const struct convolution_shape *shape)
     return shape->kernel == 1 && shape->stride == 1 && shape->padding == 0;
 }
 
-/* Samples per call of the library: the batch is cut into pieces where a tensor has more numbers
- * than the library takes. A multiple of 8, so that pieces of any type are aligned to 16 bytes. */
+/* Return the samples per library call: the batch is split if a tensor has more elements than the
+ * library supports. A multiple of 8, so that pieces of any type are aligned to 16 bytes. */
 static int64_t samples_at_a_time(const struct convolution_shape *shape)
 {
     int64_t x = rows_in(shape) / shape->batch * shape->in;
@@ -39,7 +39,7 @@ static int64_t samples_at_a_time(const struct convolution_shape *shape)
     return most < 1 ? 1 : most < shape->batch ? most : shape->batch;
 }
 
-/* ---- Workspace: filters, or their gradient, channels last; then the library's. */
+/* ---- Workspace: filters, or their gradient, channels last; then the library's */
 static size_t filter_bytes(enum data_type type, const struct convolution_shape *shape)
 {
     const size_t alignment = 256;
@@ -62,7 +62,7 @@ static struct convolution convolution_of(enum convolution_part part, enum data_t
                                          const struct convolution_shape *shape, void *workspace)
 {
     struct convolution convolution = {};
-    ENSURE(workspace != NULL, "a convolution without workspace");
+    ENSURE(workspace != NULL, "convolution without workspace");
     convolution.part = part;
     convolution.type = type;
     convolution.shape = *shape;
@@ -72,8 +72,8 @@ static struct convolution convolution_of(enum convolution_part part, enum data_t
 }
 
 /* [out, in, kernel, kernel] to [out, kernel, kernel, in]. */
-static void filter_turn(struct stream *stream, const struct convolution *convolution,
-                        const void *weight)
+static void filter_transpose(struct stream *stream, const struct convolution *convolution,
+                             const void *weight)
 {
     const struct convolution_shape *shape = &convolution->shape;
     struct transpose turn = {};
@@ -86,7 +86,7 @@ static void filter_turn(struct stream *stream, const struct convolution *convolu
     cuda_transpose(stream, &turn);
 }
 
-/* The way back, added to the gradient or written there. */
+/* Transpose back, accumulating into the gradient or overwriting it. */
 static void filter_add(struct stream *stream, const struct convolution *convolution, float *dweight,
                        bool overwrite)
 {
@@ -100,8 +100,8 @@ static void filter_add(struct stream *stream, const struct convolution *convolut
     cuda_transpose_add(stream, &turn, dweight, overwrite);
 }
 
-/* dweight: where the gradient of the filters is added, NULL for the other parts. With overwrite the
- * first piece writes it. */
+/* dweight: the gradient to which that of the filters is added; NULL for the other parts. With
+ * overwrite the first piece replaces it. */
 static void run_in_pieces(struct stream *stream, const struct convolution *whole, float *dweight,
                           bool overwrite)
 {
@@ -122,7 +122,7 @@ static void run_in_pieces(struct stream *stream, const struct convolution *whole
     }
 }
 
-/* ---- Forward. */
+/* ---- Forward */
 static void forward_linear(struct stream *stream, const struct convolution_forward *args)
 {
     struct linear_forward linear = {};
@@ -151,14 +151,14 @@ void cuda_convolution_forward(struct stream *stream, const struct convolution_fo
         convolution_of(CONVOLUTION_FORWARD, args->type, &args->shape, args->workspace);
     convolution.x = (void *)args->x;
     convolution.y = args->y;
-    filter_turn(stream, &convolution, args->weight);
+    filter_transpose(stream, &convolution, args->weight);
     run_in_pieces(stream, &convolution, NULL, false);
     if (args->bias != NULL || args->relu)
         cuda_bias_relu(stream, args->type, rows_out(&args->shape), args->shape.out, args->bias,
                        args->relu, args->y);
 }
 
-/* ---- Backward. */
+/* ---- Backward */
 static void backward_linear(struct stream *stream, const struct convolution_backward *args)
 {
     struct linear_backward linear = {};
@@ -201,7 +201,7 @@ void cuda_convolution_backward(struct stream *stream, const struct convolution_b
         return;
     convolution.part = CONVOLUTION_INPUTS;
     convolution.x = args->dx;
-    filter_turn(stream, &convolution, args->weight);
+    filter_transpose(stream, &convolution, args->weight);
     run_in_pieces(stream, &convolution, NULL, false);
     if (args->x_relu)
         cuda_relu_gradient(stream, args->type, rows_in(shape) * shape->in, args->x, args->dx);

@@ -1,7 +1,7 @@
-/* Convolutions: the interface between our operations and the library, as product.h is for matrix
- * products. convolution_cudnn.cu calls cuDNN; emulation/convolution.cpp does the same arithmetic on
- * the host. The library is opened by the first question about a convolution, so that a run without
- * one does not load it. */
+/* Convolutions: the interface between our operations and the library, like product.h for matrix
+ * products. convolution_cudnn.cu calls cuDNN; emulation/convolution.cpp computes the same on the
+ * host. The library is opened by the first call about a convolution, so that a run without
+ * convolutions does not load it. */
 #ifndef VITTRAIN_CUDA_CONVOLUTION_H
 #define VITTRAIN_CUDA_CONVOLUTION_H
 
@@ -21,8 +21,8 @@ enum convolution_part {
     CONVOLUTION_PARTS
 };
 
-/* Everything is of `type`, channels last, dense, aligned to 16 bytes; sums are in fp32. No size is
- * 0. */
+/* All tensors have type `type` and are channels last, dense, and aligned to 16 bytes; sums are in
+ * fp32. No size is 0. */
 struct convolution {
     enum convolution_part part;
     enum data_type type;
@@ -33,10 +33,10 @@ struct convolution {
     void *workspace; /* convolutions_bytes(...) */
 };
 
-/* Largest number of elements that a tensor of a convolution of several samples may have. */
+/* Return the maximum number of elements of a tensor in a convolution of several samples. */
 int64_t convolutions_numbers(void);
-/* Workspace in bytes for all parts of such a convolution, with this batch or a smaller one. Selects
- * the algorithms of this batch, so it is called before the run. */
+/* Return the workspace in bytes for all parts of such a convolution, with this batch or a smaller
+ * one. Selects the algorithms of this batch, so it must be called before the run. */
 size_t convolutions_bytes(struct cuda_device *cuda, enum data_type type,
                           const struct convolution_shape *shape);
 /* Allocates no device memory. Legal in stream capture if convolutions_bytes or an earlier call had

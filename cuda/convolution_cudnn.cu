@@ -1,5 +1,5 @@
 /* Convolutions by cuDNN's graph API. The first call with a shape selects an engine for each part
- * that is needed (convolution_engine.h) and keeps its execution plan; later calls look it up. */
+ * that is needed (convolution_engine.h) and stores its execution plan; later calls look it up. */
 #include "convolution_engine.h"
 #include "cuda.h"
 
@@ -10,7 +10,7 @@ struct plan {
     enum data_type type;
     bool tf32;
     struct convolution_shape shape;
-    size_t limit; /* bytes of workspace that the engines may use */
+    size_t limit; /* bytes of workspace that engines may use */
     struct convolution_engine engines[CONVOLUTION_PARTS];
 };
 
@@ -20,7 +20,7 @@ struct convolutions {
     int count, capacity;
 };
 
-/* Engines index a tensor by 32 bits. */
+/* Engines use 32-bit indices. */
 int64_t convolutions_numbers(void)
 {
     return INT32_MAX;
@@ -60,7 +60,7 @@ static struct plan *plan_add(struct convolutions *convolutions)
     return &convolutions->plans[convolutions->count++];
 }
 
-/* limit: of a plan that is created here. */
+/* limit: workspace of a plan created here. */
 static struct plan *plan_find(struct cuda_device *cuda, enum data_type type,
                               const struct convolution_shape *shape, size_t limit)
 {
@@ -125,7 +125,7 @@ static void alignment_check(const void *pointer)
     ENSURE((uintptr_t)pointer % ENGINE_ALIGNMENT == 0, "a tensor of a convolution is not aligned");
 }
 
-/* A shape that convolutions_bytes was not asked about is a smaller batch of one that it was. */
+/* A shape that was not passed to convolutions_bytes is a smaller batch of one that was. */
 void convolution_run(struct stream *stream, const struct convolution *convolution)
 {
     struct plan *plan =

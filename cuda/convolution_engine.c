@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-/* ---- Errors. */
+/* ---- Errors */
 void engine_problem_name(const struct engine_problem *problem, char *name, size_t size)
 {
     static const char *const parts[] = {"forward", "input gradient", "filter gradient"};
@@ -31,7 +31,7 @@ void engine_check(cudnnStatus_t result, const char *call, const char *file, int 
                 name, cudnnGetErrorString(result), last[0] != '\0' ? ": " : "", last);
 }
 
-/* ---- Descriptors. */
+/* ---- Descriptors */
 typedef cudnnBackendDescriptor_t descriptor;
 
 static descriptor descriptor_open(cudnnBackendDescriptorType_t type)
@@ -50,7 +50,7 @@ static void descriptor_close(descriptor made)
     ENGINE_CHECK(NULL, cudnnBackendSetAttribute(descriptor, CUDNN_ATTR_##attribute,                \
                                                 CUDNN_TYPE_##type, count, values))
 
-/* Return how many values were read, at most `capacity`. */
+/* Return the number of values read, at most `capacity`. */
 static int64_t attribute_read(descriptor from, cudnnBackendAttributeName_t name,
                               cudnnBackendAttributeType_t type, int64_t capacity, void *values)
 {
@@ -59,8 +59,8 @@ static int64_t attribute_read(descriptor from, cudnnBackendAttributeName_t name,
     return count < capacity ? count : capacity;
 }
 
-/* ---- The graph: one operation on three tensors. The identifiers join the tensors of the graph to
- * the pointers of a call. */
+/* ---- The graph: one operation on three tensors. The identifiers connect the tensors of the graph
+ * to the pointers of a call. */
 static const int64_t identifiers[] = {'x', 'f', 'y'};
 
 static cudnnDataType_t library_type(enum data_type type)
@@ -70,7 +70,7 @@ static cudnnDataType_t library_type(enum data_type type)
                                : CUDNN_DATA_HALF;
 }
 
-/* Sizes are in cuDNN's order; in memory channels come last. */
+/* Sizes are in cuDNN's order; in memory channels are last. */
 static descriptor tensor_open(const struct engine_problem *problem, int64_t identifier,
                               int64_t count, int64_t channels, int64_t height, int64_t width)
 {
@@ -183,7 +183,7 @@ static void graph_parts_close(const struct graph_parts *parts)
     descriptor_close(parts->x);
 }
 
-/* ---- The choice. */
+/* ---- Selection */
 size_t engine_workspace_limit(enum data_type type, const struct convolution_shape *s)
 {
     int64_t y = s->batch * convolved_size(s->height, s->kernel, s->stride, s->padding) *
@@ -192,8 +192,9 @@ size_t engine_workspace_limit(enum data_type type, const struct convolution_shap
     return ENGINE_WORKSPACE + (size_t)(x + y) * type_size(type);
 }
 
-/* True if the precision allows tensor cores. They are then preferred to what the heuristics rank
- * higher: for some 1 x 1 convolutions of stride 2 that is an engine without them. */
+/* True if the precision allows tensor cores. Engines that use them are preferred to engines that
+ * the heuristics rank higher: for some 1 x 1 convolutions of stride 2 the first engine does not use
+ * them. */
 static bool tensor_cores_allowed(const struct engine_problem *problem)
 {
     return problem->type != TYPE_FP32 || problem->tf32;
@@ -264,7 +265,7 @@ static bool plan_open(const struct engine_device *device, descriptor config, siz
     return true;
 }
 
-/* Read what the heuristics list for the graph, best first; return how many. */
+/* Read the heuristics' list for the graph, best first; return its length. */
 enum { CONFIGS = 64 };
 static int64_t configs_read(const struct engine_device *device, descriptor graph,
                             cudnnBackendHeurMode_t mode, descriptor *configs)

@@ -1,6 +1,6 @@
 /* Selection and execution of cuDNN's engines for convolutions, through its graph API. Selection
- * runs on the host only; given a GPU's device properties it needs no GPU, so that tests check it
- * everywhere. Plain C, for those tests. */
+ * runs on the host only; given a GPU's device properties it needs no GPU, so tests check it on any
+ * machine. Plain C, for those tests. */
 #ifndef VITTRAIN_CUDA_CONVOLUTION_ENGINE_H
 #define VITTRAIN_CUDA_CONVOLUTION_ENGINE_H
 
@@ -28,10 +28,11 @@ struct engine_problem {
 
 struct convolution_engine {
     cudnnBackendDescriptor_t config, plan; /* NULL: none is selected */
-    size_t bytes;                          /* of workspace */
+    size_t bytes;                          /* bytes of workspace */
 };
 
-/* Bytes of workspace that every caller of convolution_run has; the most that an engine may use. */
+/* Bytes of workspace that every caller of convolution_run provides; the maximum that an engine may
+ * use. */
 enum { ENGINE_WORKSPACE = 32 << 20 };
 size_t engine_workspace_limit(enum data_type type, const struct convolution_shape *shape);
 
@@ -50,13 +51,12 @@ void engine_run(cudnnHandle_t handle, const struct engine_problem *problem,
 
 void engine_close(struct convolution_engine *engine);
 
-/* End the program with the call that failed, the shape (problem may be NULL) and cuDNN's message.
- */
+/* Abort with the call that failed, the shape (problem may be NULL) and cuDNN's message. */
 void engine_check(cudnnStatus_t result, const char *call, const char *file, int line,
                   const struct engine_problem *problem);
 #define ENGINE_CHECK(problem, call) engine_check(call, #call, __FILE__, __LINE__, problem)
 
-/* "convolution of ..." for messages. */
+/* Write "convolution of ..." for messages. */
 void engine_problem_name(const struct engine_problem *problem, char *name, size_t size);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* The backend "cuda": opening a device, its memory, streams, events and recorded steps, and the
- * table of operations. The operations are in the other files of this folder. */
+/* The backend "cuda": opening a device, memory, streams, events, graphs, and the table of
+ * operations. The operations are in the other files of this folder. */
 #include "cuda.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include <nvtx3/nvToolsExt.h>
 #endif
 
-/* ---- Memory. */
+/* ---- Memory */
 static void *cuda_allocate(struct device *device, size_t bytes, struct error *error)
 {
     const struct cuda_device *cuda = (struct cuda_device *)device;
@@ -25,13 +25,12 @@ static void *cuda_allocate(struct device *device, size_t bytes, struct error *er
     cudaError_t result = cudaMalloc(&memory, bytes > 0 ? bytes : 1);
     if (result == cudaSuccess)
         return memory;
-    (void)cudaGetLastError(); /* it is dealt with */
+    (void)cudaGetLastError(); /* clears the error */
     CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
     error_set(error, ERROR_MEMORY,
               "no %.1f MiB of memory on GPU %d (%s): %.1f of %.1f MiB are free; `vittrain find "
-              "batch` says what fits; or use more ranks with mesh.strategy=fsdp",
-              mib(bytes), cuda->number, cuda->limits.name,
-              mib(free_bytes), mib(total_bytes));
+              "batch` finds one that fits; or use more ranks with mesh.strategy=fsdp",
+              mib(bytes), cuda->number, cuda->limits.name, mib(free_bytes), mib(total_bytes));
     return NULL;
 }
 
@@ -79,14 +78,14 @@ static void cuda_workspace_set(struct device *device, void *memory, size_t bytes
 
 void *cuda_workspace_products(const struct cuda_device *cuda)
 {
-    ENSURE(cuda->workspace != NULL, "an operation before workspace_set");
+    ENSURE(cuda->workspace != NULL, "operation before workspace_set");
     return cuda->workspace;
 }
 
 void *cuda_workspace_sums(const struct cuda_device *cuda, size_t bytes)
 {
-    ENSURE(cuda->workspace != NULL, "an operation before workspace_set");
-    ENSURE(bytes <= WORKSPACE_SUMS, "%zu bytes of workspace for sums", bytes);
+    ENSURE(cuda->workspace != NULL, "operation before workspace_set");
+    ENSURE(bytes <= WORKSPACE_SUMS, "%zu bytes exceed the workspace for sums", bytes);
     return cuda->workspace + WORKSPACE_PRODUCTS;
 }
 
@@ -113,7 +112,7 @@ static bool cuda_choices_adopt(struct device *device, const char *choices)
     return products_adopt(((struct cuda_device *)device)->products, choices);
 }
 
-/* ---- Streams and events. */
+/* ---- Streams and events */
 static struct stream *cuda_stream_open(struct device *device)
 {
     struct stream *stream = (struct stream *)calloc(1, sizeof *stream);
@@ -134,7 +133,7 @@ static void cuda_stream_wait(struct stream *stream, struct event *event)
     CUDA_CHECK(cudaStreamWaitEvent(stream->handle, event->handle, 0));
 }
 
-/* Between two looks at what the host waits for: short at first, for what is nearly done. */
+/* Pause between two polls: short at first, for work that is nearly complete. */
 static void wait_turn(int *turns)
 {
     enum { QUICK_TURNS = 200, PAUSE_NANOSECONDS = 20000 };
@@ -200,7 +199,7 @@ static void cuda_copy(struct stream *stream, void *to, const void *from, size_t 
         CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream->handle));
 }
 
-/* ---- Recorded steps. */
+/* ---- Graphs */
 struct graph {
     cudaGraphExec_t executable;
 };
@@ -214,7 +213,7 @@ static struct graph *cuda_graph_end(struct stream *stream)
 {
     struct graph *graph = (struct graph *)calloc(1, sizeof *graph);
     cudaGraph_t recorded = NULL;
-    ENSURE(graph != NULL, "no memory for a recorded step");
+    ENSURE(graph != NULL, "no memory for a graph");
     CUDA_CHECK(cudaStreamEndCapture(stream->handle, &recorded));
     CUDA_CHECK(cudaGraphInstantiate(&graph->executable, recorded, 0));
     CUDA_CHECK(cudaGraphDestroy(recorded));
@@ -232,7 +231,7 @@ static void cuda_graph_close(struct graph *graph)
     free(graph);
 }
 
-/* ---- Ranges on the timeline of Nsight (configure --with-nvtx). */
+/* ---- Ranges on the timeline of Nsight (configure --with-nvtx) */
 #ifdef WITH_NVTX
 static void cuda_range_begin(const char *name)
 {
@@ -253,7 +252,7 @@ static void cuda_capture(bool on)
     CUDA_CHECK(on ? cudaProfilerStart() : cudaProfilerStop());
 }
 
-/* ---- The device. */
+/* ---- The device */
 static void cuda_limits(struct device *device, struct device_limits *limits)
 {
     *limits = ((struct cuda_device *)device)->limits;
@@ -264,7 +263,7 @@ static void cuda_survey(struct device *device, struct device_survey *survey)
     choice_survey((struct cuda_device *)device, survey);
 }
 
-/* NVML takes long to open: here, in the thread that reads sensors. */
+/* NVML takes long to open, so it is opened here, in the thread that reads sensors. */
 static void cuda_sensors(struct device *device, double now, struct sensor_reading *reading)
 {
     struct cuda_device *cuda = (struct cuda_device *)device;

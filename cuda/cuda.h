@@ -1,6 +1,6 @@
-/* Internal header of the backend "cuda": what its operations share. An operation launches kernels,
+/* Internal header of the backend "cuda", shared by its operations. An operation launches kernels,
  * or calls a library, on its stream and returns; it reads host memory only before it returns. Sums
- * have a fixed order: no atomic additions, no sum whose split depends on the GPU. */
+ * have a fixed order: no atomic additions, and no split that depends on the GPU. */
 #ifndef VITTRAIN_CUDA_CUDA_H
 #define VITTRAIN_CUDA_CUDA_H
 
@@ -11,17 +11,17 @@ struct convolutions; /* convolution.h */
 struct nvml;         /* nvml.h */
 
 struct cuda_device {
-    struct device device; /* first: a struct device * is a struct cuda_device * */
-    int number;           /* of the devices that this process sees */
+    struct device device; /* first member: a struct device * is a struct cuda_device * */
+    int number;           /* index among the devices visible to this process */
     int capability;       /* 90: compute capability 9.0 */
     int multiprocessors;
-    size_t shared_bytes; /* of shared memory, most of a block */
+    size_t shared_bytes; /* maximum shared memory of a block */
     struct device_limits limits;
-    double peak_fp32, peak_tf32; /* FLOP/s, limits has one of them; 0: unknown */
-    bool tf32;                   /* fp32 may be rounded to it (products_set) */
+    double peak_fp32, peak_tf32; /* FLOP/s; limits contains one of them; 0: unknown */
+    bool tf32;                   /* fp32 operands may be rounded to TF32 (products_set) */
     struct products *products;
-    struct convolutions *convolutions; /* NULL: there was none yet */
-    struct nvml *nvml;                 /* NULL: no sensor was read yet */
+    struct convolutions *convolutions; /* NULL until the first convolution */
+    struct nvml *nvml;                 /* NULL until the first reading */
     unsigned char *workspace;
 };
 
@@ -34,27 +34,28 @@ struct event {
     cudaEvent_t handle;
 };
 
-/* The host waits, and looks after collectives meanwhile (watch.h). */
+/* Block the host, and meanwhile check the collectives (watch.h). */
 void cuda_wait_for(cudaEvent_t event);
 
-/* Takes device `number` modulo those that are visible and finds out what it can do (choice.cu). */
+/* Open device `number` modulo the visible ones and query its properties (choice.cu). */
 bool choice_open(struct cuda_device *cuda, int number, struct error *error);
 
 void choice_survey(const struct cuda_device *cuda, struct device_survey *survey);
 
-/* One part for the library of products, one for partial sums; operations of one stream use them
- * after each other, so only one stream of a device may run what needs them. Split-K of ViT-B's
- * weight gradients of fc1 and fc2 needs more than 32 MiB. */
+/* One part for the library of matrix products, one for partial sums. Operations of one stream use
+ * them in order, so only one stream of a device may run operations that need them. Split-K of
+ * ViT-B's weight gradients of fc1 and fc2 needs more than 32 MiB. */
 enum { WORKSPACE_PRODUCTS = 64 << 20, WORKSPACE_SUMS = 16 << 20 };
 void *cuda_workspace_products(const struct cuda_device *cuda);
-/* Ends the program when `bytes` is more than WORKSPACE_SUMS. */
+/* Abort if `bytes` exceeds WORKSPACE_SUMS. */
 void *cuda_workspace_sums(const struct cuda_device *cuda, size_t bytes);
 
-/* sum[column] += (or, with overwrite, =) the partial sums [chunks, width] of that column, in their
- * order (columns.cu). How an operation adds up over rows: it cuts the rows into at most SUM_CHUNKS
- * chunks, writes each one's sums to the workspace, then calls this. */
+/* sum[column] += (or, with overwrite, =) the partial sums [chunks, width] of that column in order
+ * (columns.cu). This is how operations sum over rows: they split the rows into at most SUM_CHUNKS
+ * chunks, write each chunk's sums to the workspace, then call this function. */
 enum { SUM_CHUNKS = 128 };
-int64_t sum_chunk_rows(int64_t rows); /* of one chunk, for so many rows; the last may be short */
+/* Return the rows per chunk for `rows` rows; the last chunk may be shorter. */
+int64_t sum_chunk_rows(int64_t rows);
 void columns_add(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
                  float *sum, bool overwrite);
 /* The same for two sets of partial sums, [2, chunks, width], in one launch. */
@@ -64,8 +65,8 @@ void columns_add_two(struct stream *stream, const float *partial, int64_t chunks
 void columns_sum(struct stream *stream, enum data_type type, const void *values, int64_t rows,
                  int64_t width, float *sum, bool overwrite);
 
-/* What follows a product or a convolution, in place. y, [rows, width], = relus ? max(0, y + bias) :
- * y + bias; bias NULL: 0. dx becomes 0 where x, which came out of a relu, is 0. */
+/* Epilogues of a product or a convolution, in place. y, [rows, width], = relus ? max(0, y + bias) :
+ * y + bias; bias may be NULL. dx becomes 0 where x, the output of a ReLU, is 0. */
 void cuda_bias_relu(struct stream *stream, enum data_type type, int64_t rows, int64_t width,
                     const void *bias, bool relus, void *y);
 void cuda_relu_gradient(struct stream *stream, enum data_type type, int64_t count, const void *x,

@@ -1,5 +1,5 @@
-/* Elementwise operations: eight elements a thread, so that a warp moves whole cache lines; limited
- * by the memory's bandwidth. */
+/* Elementwise operations, limited by memory bandwidth: eight elements per thread, so that a warp
+ * accesses whole cache lines. */
 #include "cuda.h"
 #include "kernel.h"
 
@@ -11,7 +11,7 @@ void cuda_zero(struct stream *stream, void *memory, size_t bytes)
         CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, stream->handle));
 }
 
-/* ---- Conversion. */
+/* ---- Conversion */
 template <typename target, typename source>
 __global__ static void convert_kernel(target *to, const source *from, int64_t count, bool fits)
 {
@@ -30,14 +30,14 @@ static void convert_launch(struct stream *stream, void *to, const void *from, in
                   stream->handle, (target *)to, (const source *)from, count, fits);
 }
 
-template <typename narrow>
-static void convert_narrow(struct stream *stream, void *to, const void *from, bool widen,
-                           int64_t count)
+template <typename number16>
+static void convert_half(struct stream *stream, void *to, const void *from, bool widen,
+                         int64_t count)
 {
     if (widen)
-        convert_launch<float, narrow>(stream, to, from, count);
+        convert_launch<float, number16>(stream, to, from, count);
     else
-        convert_launch<narrow, float>(stream, to, from, count);
+        convert_launch<number16, float>(stream, to, from, count);
 }
 
 void cuda_convert(struct stream *stream, enum data_type to_type, void *to, enum data_type from_type,
@@ -51,12 +51,12 @@ void cuda_convert(struct stream *stream, enum data_type to_type, void *to, enum 
         CUDA_CHECK(cudaMemcpyAsync(to, from, (size_t)count * type_size(to_type), cudaMemcpyDefault,
                                    stream->handle));
     else if (to_type == TYPE_BF16 || from_type == TYPE_BF16)
-        convert_narrow<struct bf16>(stream, to, from, to_type == TYPE_FP32, count);
+        convert_half<struct bf16>(stream, to, from, to_type == TYPE_FP32, count);
     else
-        convert_narrow<struct fp16>(stream, to, from, to_type == TYPE_FP32, count);
+        convert_half<struct fp16>(stream, to, from, to_type == TYPE_FP32, count);
 }
 
-/* ---- Sum of two. */
+/* ---- Addition */
 __global__ static void add_kernel(float *sum, const float *addend, int64_t count, bool fits)
 {
     int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 8, left = count - first;
@@ -78,7 +78,7 @@ void cuda_add(struct stream *stream, float *sum, const float *addend, int64_t co
                       addend, count, fits);
 }
 
-/* ---- Dropout on its own: a thread takes an octet of a row. */
+/* ---- Unfused dropout: one octet of a row per thread */
 template <typename number>
 __global__ static void dropout_kernel(const number *x, number *y, int64_t rows, int64_t width,
                                       int64_t rows_per_sample, struct mask mask, struct mask path,
@@ -114,8 +114,8 @@ void cuda_dropout_apply(struct stream *stream, const struct dropout_apply *args)
         NUMBER_SWITCH(args->type, dropout_launch, stream, args);
 }
 
-/* ---- y = max(0, y + bias), of which either may be missing. Octets are counted by 32 bits, because
- * a division by 64 would take longer than the memory does. NaN stays. */
+/* ---- y = max(0, y + bias), either part being optional. Octets have 32-bit indices, because a
+ * 64-bit division would take longer than the memory access. NaN is preserved. */
 __device__ static inline float relu(float value)
 {
     return value < 0 ? 0 : value;
@@ -162,7 +162,7 @@ void cuda_bias_relu(struct stream *stream, enum data_type type, int64_t rows, in
         NUMBER_SWITCH(type, bias_relu_launch, stream, rows, width, bias, relus, y);
 }
 
-/* ---- What a relu lets through of a gradient. */
+/* ---- Gradient of a ReLU */
 template <typename number>
 __global__ static void relu_gradient_kernel(const number *x, number *dx, int64_t count, bool fits)
 {
@@ -192,7 +192,7 @@ void cuda_relu_gradient(struct stream *stream, enum data_type type, int64_t coun
         NUMBER_SWITCH(type, relu_gradient_launch, stream, count, x, dx);
 }
 
-/* ---- Sum of squares: a number a block in fp64, then one block adds them up. */
+/* ---- Sum of squares: one fp64 value per block, then one block adds them */
 static const unsigned squares_blocks_most = 512;
 
 __global__ static void squares_kernel(const float *values, int64_t count, double *partial,
@@ -239,14 +239,14 @@ void cuda_sum_squares(struct stream *stream, const float *values, int64_t count,
                   sum);
 }
 
-/* ---- The first value that is not finite. */
+/* ---- First non-finite value */
 template <typename number>
 __global__ static void nonfinite_kernel(const number *values, int64_t count, int64_t *index)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count || isfinite(number_load(values[i])))
         return;
-    /* As unsigned numbers -1 is the largest: what is found is smaller. */
+    /* As an unsigned number -1 is the largest, so any index found is smaller. */
     atomicMin((unsigned long long *)index, (unsigned long long)i);
 }
 

@@ -1,6 +1,6 @@
-/* From stored pixels to a batch of images, bit for bit as on the CPU (src/device/cpu_image.c): the
- * weights of the resize, its horizontal pass, then one kernel that follows each output pixel back,
- * makes the vertical pass for just that pixel, and looks its number up. */
+/* Convert stored pixels to a batch of images, bit-identical to the CPU (src/device/cpu_image.c):
+ * the weights of the resize, its horizontal pass, then one kernel that traces each output pixel
+ * back, computes the vertical pass for that pixel only, and looks up its value. */
 #include "cuda.h"
 #include "kernel.h"
 
@@ -10,8 +10,8 @@ extern "C" {
 
 enum { THREADS = 256, LEVELS = 256, ROUNDS = 8, ROWS = 4 };
 
-/* One axis of a resize: output i is made of count[i] inputs from first[i] on, with weights[i * taps
- * ...] in 1 / 2^22. */
+/* One axis of a resize: output i is the sum of count[i] inputs from first[i] on, with weights[i *
+ * taps ...] in units of 1 / 2^22. */
 struct axis {
     int size, source, taps;
     double scale, reach;
@@ -32,7 +32,7 @@ static struct axis axis_of(int64_t source, int64_t size, int64_t taps, uint8_t *
     return axis;
 }
 
-/* ---- Weights, a thread an output. Products that feed a sum are rounded before, as Pillow's. */
+/* ---- Weights, one thread per output. Products are rounded before they are added, as in Pillow. */
 __device__ static inline double triangle(double center, double reach, int64_t i)
 {
     double distance = fabs(__dmul_rn((double)i - center + 0.5, 1 / reach));
@@ -72,13 +72,14 @@ __device__ static inline uint8_t level_of(int32_t sum)
     return (uint8_t)(value > 255 ? 255 : value);
 }
 
-/* ---- The horizontal pass: lines of samples that lie from_sample and to_sample bytes apart. A warp
- * takes 32 neighbours of ROWS lines, so that a weight is read once for ROWS products. */
+/* ---- The horizontal pass over rows of samples that are from_sample and to_sample bytes apart. A
+ * warp processes 32 neighbouring columns of ROWS rows, so that a weight is read once for ROWS
+ * multiplications. */
 struct lines {
     const uint8_t *from;
     uint8_t *to;
     int64_t from_sample, to_sample;
-    int count, of_sample; /* of a sample: channels * height */
+    int count, of_sample; /* per sample: channels * height */
 };
 
 __global__ static void __launch_bounds__(THREADS)
@@ -109,20 +110,20 @@ __global__ static void __launch_bounds__(THREADS)
                      (int64_t)((line + i) % lines.of_sample) * axis.size + x] = level_of(sums[i]);
 }
 
-/* ---- Pixels. */
+/* ---- Pixels */
 struct levels {
     float mean[IMAGE_CHANNELS], std[IMAGE_CHANNELS];
 };
 
-/* What is left to do with some samples; planes are as wide as the output. */
+/* Input of the last kernel for a group of samples; planes are as wide as the output. */
 struct pixels {
     int64_t first_sample;
     const uint8_t *planes; /* of the first sample */
-    int64_t sample_bytes;  /* from one sample's planes to the next one's */
+    int64_t sample_bytes;  /* distance between samples */
     int channels, height, width;
-    int plane_height; /* not yet `height` where `down` is used */
+    int plane_height; /* the source height if `down` is still to be applied */
     bool resize;
-    unsigned chunks; /* blocks a sample */
+    unsigned chunks; /* blocks per sample */
     struct axis down;
     const struct pixel_plan *plans;
     struct levels levels;
@@ -137,7 +138,7 @@ __device__ static inline bool inside(int x, int y, const struct pixels &pixels)
     return x >= 0 && x < pixels.width && y >= 0 && y < pixels.height;
 }
 
-/* device.h, struct pixel_plan: stage by stage from the output back. */
+/* Trace a pixel back from the output, stage by stage (device.h, struct pixel_plan). */
 __device__ static inline struct point point_follow(const struct pixel_plan &plan,
                                                    const struct pixels &pixels, int x, int y)
 {
@@ -163,7 +164,8 @@ __device__ static inline struct point point_follow(const struct pixel_plan &plan
     return {x, y};
 }
 
-/* The level of a resized image's pixel: a sum over the column where the vertical pass is due. */
+/* Return the level of a pixel of the resized image: a sum over its column if the vertical pass is
+ * still to be applied. */
 __device__ static inline int pixel_level(const struct pixels &pixels, const uint8_t *plane,
                                          const struct point &point)
 {
@@ -239,10 +241,10 @@ static struct pixels pixels_of(const struct image_transform *args)
     return pixels;
 }
 
-/* Samples from first on go through the slots, as many as there are. */
+/* Process the samples from `first` on, as many as there are slots. */
 static void samples_transform(struct stream *stream, const struct image_transform *args,
-                           const struct image_scratch *scratch, uint8_t *memory,
-                           const struct axis &across, int64_t first, struct pixels *pixels)
+                              const struct image_scratch *scratch, uint8_t *memory,
+                              const struct axis &across, int64_t first, struct pixels *pixels)
 {
     int64_t left = args->batch - first, source_bytes = pixels->sample_bytes;
     int64_t samples = left < scratch->slot_count ? left : scratch->slot_count;

@@ -1,5 +1,5 @@
-/* What kernels share: sums over a warp and a block in a fixed order, random masks by the same
- * numbers as on the CPU, and how many blocks a launch has. */
+/* Shared by kernels: sums over a warp and a block in a fixed order, dropout masks with the same
+ * random numbers as on the CPU, and the number of blocks of a launch. */
 #ifndef VITTRAIN_CUDA_KERNEL_H
 #define VITTRAIN_CUDA_KERNEL_H
 
@@ -18,7 +18,7 @@ static inline unsigned blocks_for(int64_t work, int64_t work_of_a_block)
     return (unsigned)((work + work_of_a_block - 1) / work_of_a_block);
 }
 
-/* Every lane gets the sum, the maximum of all; all lanes of the warp call it. */
+/* Return the sum or maximum over the warp to every lane; all lanes must call it. */
 __device__ static inline float warp_sum(float value)
 {
     for (int distance = WARP / 2; distance > 0; distance /= 2)
@@ -40,8 +40,8 @@ __device__ static inline float warp_max(float value)
     return value;
 }
 
-/* Every thread of a block of whole warps gets the sum of all; `room` is shared memory for a number
- * a warp, which may be used again after the next barrier. */
+/* Return the sum over the block to every thread. The block has whole warps; `room` is shared memory
+ * for one value per warp and may be reused after the next barrier. */
 template <typename number> __device__ static inline number block_sum(number value, number *room)
 {
     int warps = (int)blockDim.x / WARP, warp = (int)threadIdx.x / WARP;
@@ -55,17 +55,17 @@ template <typename number> __device__ static inline number block_sum(number valu
     return sum;
 }
 
-/* Adds to a gradient, or replaces what was there. */
+/* Accumulate or overwrite a gradient. */
 __device__ static inline void gradient_put(float *gradient, float value, bool overwrite)
 {
     *gradient = overwrite ? value : *gradient + value;
 }
 
-/* ---- Dropout (device.h, struct dropout). */
+/* ---- Dropout (device.h, struct dropout) */
 struct mask {
-    uint32_t threshold; /* 0: everything is kept */
-    float scale;        /* of what is kept */
-    float rate;         /* of drop path */
+    uint32_t threshold; /* 0: nothing is dropped */
+    float scale;        /* factor of kept elements */
+    float rate;         /* rate of drop path */
     uint64_t seed;
     uint32_t layer;
     const struct step_params *params;
@@ -85,7 +85,7 @@ static inline struct mask mask_of(const struct dropout *dropout)
     return mask;
 }
 
-/* random_block_at of src/core/random.h, on the device. */
+/* random_block_at of src/core/random.h on the device. */
 __device__ static inline struct random_block block_draw(uint64_t seed, enum random_purpose purpose,
                                                         uint32_t layer, uint32_t epoch,
                                                         uint32_t index, uint32_t block)
@@ -99,7 +99,7 @@ __device__ static inline struct random_block block_draw(uint64_t seed, enum rand
     return result;
 }
 
-/* The random words of elements 8 * octet .. 8 * octet + 7 of a sample. */
+/* Return the random words of elements 8 * octet .. 8 * octet + 7 of a sample. */
 __device__ static inline struct random_block mask_draw(const struct mask &mask, int64_t sample,
                                                        int64_t octet)
 {
@@ -107,7 +107,7 @@ __device__ static inline struct random_block mask_draw(const struct mask &mask, 
                       mask.params->position + (uint32_t)sample, (uint32_t)octet);
 }
 
-/* What element `lane` of the octet is multiplied by: 0 or the scale. */
+/* Return the factor of element `lane` of the octet: 0 or the scale. */
 __device__ static inline float mask_factor(const struct mask &mask,
                                            const struct random_block &drawn, int lane)
 {
@@ -115,7 +115,7 @@ __device__ static inline float mask_factor(const struct mask &mask,
     return bits >= mask.threshold ? mask.scale : 0;
 }
 
-/* Multiplies an octet by its factors; nothing where dropout is off. */
+/* Multiply an octet by its dropout factors; no effect without dropout. */
 __device__ static inline void mask_apply(const struct mask &mask, int64_t sample, int64_t octet,
                                          struct eight *eight)
 {
@@ -126,7 +126,7 @@ __device__ static inline void mask_apply(const struct mask &mask, int64_t sample
         eight->value[i] *= mask_factor(mask, drawn, i);
 }
 
-/* What drop path multiplies the branch of this sample by: 1 when it is off. */
+/* Return the drop path factor of this sample's branch: 1 without drop path. */
 __device__ static inline float path_factor(const struct mask &path, int64_t sample)
 {
     if (path.rate == 0)

@@ -1,7 +1,6 @@
-/* Linear layers: matrix products by the library (product.h), which adds the bias and a residual.
- * What else there is to do, GELU, dropout, drop path, is one elementwise kernel after the product,
- * and none where there is nothing. What goes from product to kernel is rounded to its type, as
- * everything that is stored. */
+/* Linear layers: matrix products by the library (product.h), including bias and residual. GELU,
+ * dropout and drop path are one elementwise kernel after the product, launched only if needed. The
+ * product's output is rounded to the compute type in between, like every stored tensor. */
 #include "cuda.h"
 #include "device/gelu_fit.h"
 #include "kernel.h"
@@ -9,8 +8,8 @@
 
 enum { THREADS = 256 };
 
-/* ---- The normal distribution. One division and a dozen multiplications an element stay below the
- * memory's time; erff and expf would not. */
+/* ---- The normal distribution. One division and a dozen multiplications per element take less time
+ * than the memory access; erff and expf would take more. */
 __device__ static inline float normal_below(float x)
 {
     float t = x * x;
@@ -34,13 +33,13 @@ __device__ static inline float gelu_slope(float x)
     return x < -GELU_SLOPE_FIT_END ? 0.0f : slope;
 }
 
-/* ---- Elementwise: a thread takes an octet of a row. They are counted by 32 bits, because a
- * division by 64 would take longer than the memory does. */
+/* ---- Elementwise: one octet of a row per thread. Octets have 32-bit indices, because a 64-bit
+ * division would take longer than the memory access. */
 struct octets {
     uint32_t count, of_row, rows_per_sample;
-    uint32_t first_row; /* what the masks take the first row for */
+    uint32_t first_row; /* index of the first row for the masks */
     int64_t width;
-    bool fits; /* eight_fits for all that is read and written */
+    bool fits; /* eight_fits for all tensors accessed */
 };
 
 static struct octets octets_of(int64_t rows, int64_t width, int64_t rows_per_sample, bool fits)
@@ -54,11 +53,11 @@ static struct octets octets_of(int64_t rows, int64_t width, int64_t rows_per_sam
 
 struct octet_place {
     int64_t at;   /* index of its first element */
-    int64_t left; /* elements from there to the row's end */
+    int64_t left; /* elements from there to the end of the row */
     int64_t sample, octet;
 };
 
-/* False: there is none for this thread. */
+/* Return false if the thread has no work. */
 __device__ static inline bool octet_find(const struct octets &octets, struct octet_place *place)
 {
     uint32_t number = blockIdx.x * blockDim.x + threadIdx.x;
@@ -123,7 +122,7 @@ __global__ static void drop_kernel(struct octets octets, const number *sum, cons
     eight_store_some(y + place.at, eight, place.left, octets.fits);
 }
 
-/* ---- Forward. */
+/* ---- Forward */
 static const void *row_of(enum data_type type, const void *rows, int64_t width, int64_t row)
 {
     return (const unsigned char *)rows + (size_t)(row * width) * type_size(type);
@@ -160,7 +159,7 @@ static void gelu_launch(struct stream *stream, const struct linear_forward *args
                   mask_of(&args->dropout));
 }
 
-/* Of rows from `first` on, whose sums are at `sum`. */
+/* Epilogue of the rows from `first` on, whose sums are at `sum`. */
 template <typename number>
 static void drop_launch(struct stream *stream, const struct linear_forward *args, int64_t first,
                         int64_t rows, const void *sum)
@@ -178,7 +177,7 @@ static void drop_launch(struct stream *stream, const struct linear_forward *args
                   mask_of(&args->drop_path));
 }
 
-/* The sums cannot lie in y, which holds the residual: they take turns in the workspace. */
+/* y holds the residual, so the sums are computed block by block in the workspace. */
 static void forward_in_place(struct stream *stream, const struct linear_forward *args)
 {
     size_t row_bytes = (size_t)args->out * type_size(args->type);
@@ -212,7 +211,7 @@ void cuda_linear_forward(struct stream *stream, const struct linear_forward *arg
     }
 }
 
-/* ---- Backward. */
+/* ---- Backward */
 
 /* dweight += or = dy^T . x, dbias += or = column sums of dy. */
 static void backward_weights(struct stream *stream, const struct linear_backward *args)

@@ -1,36 +1,36 @@
-/* Losses. Softmax and cross-entropy, one block a row. A row is read three times - its largest
- * logit, the sums over it, the gradient - the second and third time from the caches: 21,843 classes
- * are 85 KiB at most. Formulas are those of src/device/kernels_loss.c. */
+/* Losses. Softmax and cross-entropy: one block per row. A row is read three times (maximum, sums,
+ * gradient), the second and third time from the caches: 21,843 classes take at most 85 KiB. The
+ * formulas are those of src/device/kernels_loss.c. */
 #include "cuda.h"
 #include "kernel.h"
 
-/* A short row has one warp. */
+/* Short rows use one warp. */
 enum { WARPS = 8, SHORT_ROW = 256 };
 
-/* What a row's first reading finds. */
+/* Results of the first pass over a row. */
 struct peak {
-    float logit;  /* the largest; NaN may be passed over */
-    float target; /* the largest of the targets */
-    int label;    /* whose target that is: the lowest */
+    float logit;  /* maximum; NaN may be ignored */
+    float target; /* largest target */
+    int label;    /* lowest class with the largest target */
 };
 
-/* What its second reading adds up. */
+/* Results of the second pass. */
 struct row_sums {
-    double weight;  /* targets */
-    double product; /* target * (logit - largest); of labels: logit - largest */
-    float sum;      /* of exponentials */
-    int rank;       /* how many classes beat the label */
-    int predicted;  /* the lowest class with the largest logit */
+    double weight;  /* sum of targets */
+    double product; /* sum of target * (logit - maximum); of labels: of logit - maximum */
+    float sum;      /* sum of exponentials */
+    int rank;       /* number of classes that beat the label */
+    int predicted;  /* lowest class with the maximum logit */
 };
 
-/* What is counted of a row. */
+/* Loss and counters of a row. */
 struct row_result {
     double loss;
     int64_t rank;
 };
 
-/* ---- Over the lanes of a warp, then over the warps of the block: `join` in a fixed order, every
- * thread gets the result. `room` holds one of them a warp. */
+/* ---- Reductions over the lanes of a warp, then over the warps of the block: `join` in a fixed
+ * order, and every thread gets the result. `room` holds one value per warp. */
 __device__ static inline void join(struct peak *a, const struct peak &b)
 {
     a->logit = fmaxf(a->logit, b.logit);
@@ -77,12 +77,12 @@ template <typename joined> __device__ static inline void block_join(joined *own,
         join(own, room[warp]);
 }
 
-/* ---- A row. */
+/* ---- One row */
 struct row {
     int classes, label;
-    float value;          /* of the label; NaN where it is no class */
+    float value;          /* logit of the label; NaN for an invalid label */
     const float *targets; /* or NULL */
-    float largest;        /* logit */
+    float largest;        /* maximum logit */
 };
 
 template <typename number>
@@ -105,7 +105,7 @@ __device__ static inline struct row_sums sums_make(const number *logits, const s
         if (target != 0)
             sums.product += (double)target * (double)below;
         sums.sum += expf(below);
-        /* Larger, or equal with a lower index. NaN is beaten by all. */
+        /* Larger, or equal with a lower index. NaN loses to all. */
         sums.rank += i < row.label ? !(logit < row.value) : !(logit <= row.value);
         if (logit == row.largest && i < sums.predicted)
             sums.predicted = i;
@@ -113,7 +113,7 @@ __device__ static inline struct row_sums sums_make(const number *logits, const s
     return sums;
 }
 
-/* -sum of targets * log(probabilities); the targets are smoothed labels, or given. */
+/* -sum of targets * log(probabilities); targets are smoothed labels or a distribution. */
 __device__ static inline double row_loss(const struct cross_entropy &args, const struct row &row,
                                          const struct row_sums &sums)
 {
@@ -124,8 +124,8 @@ __device__ static inline double row_loss(const struct cross_entropy &args, const
     return smoothing != 0 ? loss - smoothing / row.classes * sums.product : loss;
 }
 
-/* gradient = scale * (probability * sum of targets - target). A thread writes over what it alone
- * reads: dlogits may be logits. */
+/* gradient = scale * (probability * sum of targets - target). Each thread overwrites only elements
+ * that it alone reads, because dlogits may be logits. */
 template <typename number>
 __device__ static inline void row_write(const struct cross_entropy &args, const struct row &row,
                                         const struct row_sums &sums)
@@ -181,7 +181,7 @@ __global__ static void loss_kernel(struct cross_entropy args, struct row_result 
         args.predicted[sample] = sums.predicted < row.classes ? sums.predicted : 0;
 }
 
-/* One block adds up the rows. */
+/* One block adds the rows. */
 __global__ static void loss_sum_kernel(const struct row_result *results, int64_t batch,
                                        struct loss_sums *sums)
 {
@@ -227,8 +227,8 @@ void cuda_cross_entropy(struct stream *stream, const struct cross_entropy *args)
                       results, args->batch, args->sums);
 }
 
-/* ---- Squared error: a warp a sample. What a thread writes it alone has read: dpredictions may be
- * predictions. No sample counts as right. */
+/* ---- Squared error: one warp per sample. Each thread overwrites only elements that it alone
+ * reads, because dpredictions may be predictions. No sample counts as correct. */
 template <typename number>
 __global__ static void squared_kernel(struct squared_error args, struct row_result *results)
 {

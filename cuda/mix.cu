@@ -1,6 +1,6 @@
-/* Mixup and CutMix. A thread takes eight elements of both samples of a pair, so an image is read and
- * written once; where a rectangle is exchanged, threads beside it end at once. Targets are a kernel
- * of their own, a block a sample. */
+/* Mixup and CutMix. A thread processes eight elements of both samples of a pair, so each image is
+ * read and written once; threads outside the rectangle of CutMix exit at once. Targets are a
+ * separate kernel, one block per sample. */
 #include "cuda.h"
 #include "kernel.h"
 
@@ -46,7 +46,7 @@ __global__ static void mix_kernel(struct images_mix args, unsigned chunks, bool 
     eight_store_some(partner, mixed_b, left, fits);
 }
 
-/* The share of class c in a target that has `share` of a label; NaN where that is no class. */
+/* Return class c's part of a target that has `share` of a label; NaN if the label is invalid. */
 __device__ static inline float label_share(int32_t label, int64_t classes, int64_t c, float share)
 {
     if (label < 0 || label >= classes)

@@ -1,29 +1,29 @@
-/* Layer normalisation, limited by the memory's bandwidth: a warp keeps a row in registers between
- * the passes over it, so that each tensor is moved once, and the variance is taken around the mean.
- * On the way back the warps of a block keep the sums over their rows in registers, too. Rows that
- * are too wide for that, or do not lie as vectors do, have kernels of their own, which read a row
- * as often as they need it. */
+/* Layer normalisation, limited by memory bandwidth. A warp keeps a row in registers between passes,
+ * so that each tensor is moved once and the variance is computed around the mean. In the backward
+ * pass the warps of a block also keep their sums over rows in registers. Rows that are too wide or
+ * unaligned use separate kernels, which read a row several times. */
 #include "cuda.h"
 #include "kernel.h"
 
-/* Octets of a row that a lane of its warp holds: sizes for rows of up to 256, 768, 1536. */
+/* Octets of a row per lane: variants for rows of up to 256, 768, 1536. */
 enum { OCTETS_SMALL = 1, OCTETS_MIDDLE = 3, OCTETS_LARGE = 6 };
 enum { FORWARD_THREADS = 256, WIDE_THREADS = 256 };
 
-/* Of a block that takes a whole row: whole warps, no more than there are octets for. */
+/* Return the size of a block that processes a whole row: whole warps, at most one thread per octet.
+ */
 static unsigned wide_threads(int64_t width)
 {
     return width >= WIDE_THREADS * 8 ? (unsigned)WIDE_THREADS : blocks_for(width, WARP * 8) * WARP;
 }
 
-/* On the way back a block is alone on its multiprocessor, since there are no more chunks of rows
- * than SUM_CHUNKS: it is as large as its threads' registers allow. */
+/* In the backward pass each multiprocessor runs one block, because there are at most SUM_CHUNKS
+ * chunks of rows: the block is as large as its threads' registers allow. */
 constexpr int backward_threads(int octets_held)
 {
     return octets_held == OCTETS_SMALL ? 768 : octets_held == OCTETS_MIDDLE ? 512 : 256;
 }
 
-/* Calls function<number, octets_held>(arguments...) for a row of so many elements. */
+/* Call function<number, octets_held>(arguments...) for a row of `width` elements. */
 #define OCTETS_SWITCH(width, number, function, ...)                                                \
     do {                                                                                           \
         if ((width) <= 8 * WARP * OCTETS_SMALL)                                                    \
@@ -39,13 +39,13 @@ static bool registers_hold(int64_t width)
     return width <= 8 * WARP * OCTETS_LARGE;
 }
 
-/* Eight elements as they lie in memory: all loads of a row are on their way before the first is
- * waited for, and what was read early takes few registers. */
+/* Eight elements in their stored format: all loads of a row are in flight before the first is used,
+ * and values loaded early need few registers. */
 template <typename number> struct packed_eight {
     struct vector16 part[sizeof(number) / 2];
 };
 
-/* Zeros behind the end of the row. */
+/* Zeros past the end of the row. */
 template <typename number>
 __device__ static inline struct packed_eight<number> packed_load(const void *row, int octet,
                                                                  int octets) {
@@ -62,7 +62,7 @@ __device__ static inline struct eight packed_open(const struct packed_eight<numb
     return eight_load((const number *)&packed);
 }
 
-/* ---- Forward: a warp a row. */
+/* ---- Forward: one row per warp */
 template <typename number, int octets_held>
 __global__ static void forward_kernel(struct norm_forward args)
 {
@@ -104,7 +104,7 @@ __global__ static void forward_kernel(struct norm_forward args)
     }
 }
 
-/* Any row: a block takes it. */
+/* For any row: one row per block. */
 template <typename number>
 __global__ static void forward_wide_kernel(struct norm_forward args, bool fits)
 {
@@ -168,11 +168,12 @@ void cuda_norm_forward(struct stream *stream, const struct norm_forward *args)
         NUMBER_SWITCH(args->type, forward_launch, stream, args);
 }
 
-/* ---- Backward. With x^ the normalised x and g = dy * gamma:
- *   dx = add + rstd (g - mean(g) - x^ mean(g x^)), dgamma = sum of dy x^, dbeta = sum of dy. */
+/* ---- Backward. With xhat the normalised x and g = dy * gamma:
+ *   dx = add + rstd (g - mean(g) - xhat mean(g xhat)), dgamma = sum of dy xhat, dbeta = sum of dy
+ */
 
-/* One row of a warp; adds to its lanes' sums. What is added to dx is read before any of dx is
- * written, since it may be the same memory. */
+/* One row of a warp; adds to its lanes' sums. `add` is read before any of dx is written, because
+ * both may be the same memory. */
 template <typename number, int octets_held>
 __device__ static inline void row_backward(const struct norm_backward &args, int64_t row,
                                            struct eight *dgamma, struct eight *dbeta)
@@ -218,8 +219,9 @@ __device__ static inline void row_backward(const struct norm_backward &args, int
     }
 }
 
-/* The sums of all warps of the block, in the first warp: the upper half of the warps gives its sums
- * to the lower, until one is left. The room is for the givers of the first turn. */
+/* Reduce the sums of all warps of the block into the first warp: in each round the upper half of
+ * the warps adds its sums to the lower half. The shared memory holds the values passed in the first
+ * round. */
 template <int octets_held> __device__ static inline void warps_add(struct eight *sums, float *room)
 {
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
@@ -241,8 +243,8 @@ template <int octets_held> __device__ static inline void warps_add(struct eight 
     }
 }
 
-/* Adds a chunk's sums for the first `count` of the octet at `column`: to the gradients where there
- * is one chunk (partial is NULL), else to partial, [2, chunks, width]. */
+/* Store a chunk's sums for the first `count` elements of the octet at `column`: added to the
+ * gradients if there is one chunk (partial is NULL), else to partial, [2, chunks, width]. */
 __device__ static inline void sums_store(const struct norm_backward &args, float *partial,
                                          int64_t chunk, int64_t chunks, int64_t column,
                                          const struct eight &dgamma, const struct eight &dbeta,
@@ -260,7 +262,7 @@ __device__ static inline void sums_store(const struct norm_backward &args, float
     }
 }
 
-/* A block takes a chunk of rows. */
+/* One chunk of rows per block. */
 template <typename number, int octets_held>
 __global__ static void __launch_bounds__(backward_threads(octets_held))
     backward_kernel(struct norm_backward args, int64_t chunk_rows, float *partial)
@@ -283,8 +285,8 @@ __global__ static void __launch_bounds__(backward_threads(octets_held))
                        dbeta[k], 8, true);
 }
 
-/* ---- Backward for any row: first the sums, since dx may be written over dy. A thread takes an
- * octet of the columns of a chunk. */
+/* ---- Backward for any row: first the sums, because dx may overwrite dy. One octet of columns of a
+ * chunk per thread. */
 template <typename number>
 __global__ static void backward_sums_wide_kernel(struct norm_backward args, int64_t chunk_rows,
                                                  int64_t chunks, float *partial, bool fits)
@@ -308,7 +310,7 @@ __global__ static void backward_sums_wide_kernel(struct norm_backward args, int6
     sums_store(args, partial, chunk, chunks, column, dgamma, dbeta, left, fits);
 }
 
-/* Then dx: a block takes a row. */
+/* Then dx: one row per block. */
 template <typename number>
 __global__ static void backward_wide_kernel(struct norm_backward args, bool fits)
 {
@@ -347,20 +349,20 @@ __global__ static void backward_wide_kernel(struct norm_backward args, bool fits
     }
 }
 
-/* ---- The launches of backward. */
+/* ---- Launches of backward */
 struct norm_chunks {
     int64_t rows, count;
     float *partial; /* [2, count, width]; NULL: one chunk, or no gradients of parameters */
 };
 
-/* Chunks depend on the sizes alone: so do the sums' bits. */
+/* The chunks, and with them the bits of the sums, depend on the sizes only. */
 static struct norm_chunks chunks_of(struct stream *stream, const struct norm_backward *args)
 {
     size_t bytes = 2 * (size_t)args->width * sizeof(float); /* of a chunk's sums */
     struct norm_chunks chunks = {sum_chunk_rows(args->rows), 0, NULL};
     if (args->dgamma != NULL) {
         int64_t most = (int64_t)(WORKSPACE_SUMS / bytes);
-        ENSURE(most > 0, "a norm of width %lld does not fit the workspace", (long long)args->width);
+        ENSURE(most > 0, "norm: width %lld exceeds the workspace", (long long)args->width);
         int64_t least_rows = (args->rows + most - 1) / most;
         chunks.rows = chunks.rows < least_rows ? least_rows : chunks.rows;
     }

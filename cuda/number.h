@@ -1,6 +1,6 @@
-/* Numbers as kernels read and write them: float, bf16, fp16, one at a time or eight at a time (16
- * bytes of the narrow types, the widest access there is). All arithmetic is in fp32; conversions
- * round to nearest even, as on the CPU. */
+/* Element types of kernels: float, bf16, fp16, loaded and stored one at a time or eight at a time
+ * (16 bytes of a 16-bit type, the widest access). All arithmetic is in fp32; conversions round to
+ * nearest even, as on the CPU. */
 #ifndef VITTRAIN_CUDA_NUMBER_H
 #define VITTRAIN_CUDA_NUMBER_H
 
@@ -71,9 +71,9 @@ static inline void number_store(struct fp16 *to, float value)
              magnitude = bits & 0x7fffffff;
     if (magnitude > 0x7f800000) {
         to->bits = 0x7fff;
-    } else if (magnitude >= 0x47800000) { /* 65536 and more; 65520 rounds up to it below */
+    } else if (magnitude >= 0x47800000) { /* 65536 and more; below, 65520 rounds up to it */
         to->bits = (uint16_t)(sign | 0x7c00);
-    } else if (magnitude < 0x38800000) { /* subnormal: the sum drops what has no place */
+    } else if (magnitude < 0x38800000) { /* subnormal: the addition discards the excess bits */
         float scaled = __uint_as_float(magnitude) + 0.5f;
         to->bits = (uint16_t)(sign | (__float_as_uint(scaled) - 0x3f000000));
     } else {
@@ -84,12 +84,12 @@ static inline void number_store(struct fp16 *to, float value)
 
 #endif
 
-/* 16 bytes that are moved at once; the address is a multiple of 16. */
+/* 16 bytes moved at once; the address is a multiple of 16. */
 struct alignas(16) vector16 {
     uint32_t word[4];
 };
 
-/* Eight neighbours. */
+/* Eight consecutive elements. */
 struct eight {
     float value[8];
 };
@@ -106,34 +106,37 @@ __device__ static inline struct eight eight_load(const float *from)
     return eight;
 }
 
-template <typename narrow> __device__ static inline struct eight eight_load(const narrow *from)
+template <typename number16> __device__ static inline struct eight eight_load(const number16 *from)
 {
     struct vector16 vector = *(const struct vector16 *)from;
     struct eight eight;
     for (int i = 0; i < 4; i++) {
-        eight.value[2 * i] = number_load(narrow{(uint16_t)vector.word[i]});
-        eight.value[2 * i + 1] = number_load(narrow{(uint16_t)(vector.word[i] >> 16)});
+        eight.value[2 * i] = number_load(number16{(uint16_t)vector.word[i]});
+        eight.value[2 * i + 1] = number_load(number16{(uint16_t)(vector.word[i] >> 16)});
     }
     return eight;
 }
 
-__device__ static inline void eight_store(float *to, const struct eight &eight)
+__device__ static inline struct vector16 four_pack(const float *value)
 {
-    struct vector16 low, high;
-    for (int i = 0; i < 4; i++) {
-        low.word[i] = __float_as_uint(eight.value[i]);
-        high.word[i] = __float_as_uint(eight.value[4 + i]);
-    }
-    ((struct vector16 *)to)[0] = low;
-    ((struct vector16 *)to)[1] = high;
+    struct vector16 vector;
+    for (int i = 0; i < 4; i++)
+        vector.word[i] = __float_as_uint(value[i]);
+    return vector;
 }
 
-template <typename narrow>
-__device__ static inline struct vector16 eight_narrow(const struct eight &eight)
+__device__ static inline void eight_store(float *to, const struct eight &eight)
+{
+    ((struct vector16 *)to)[0] = four_pack(eight.value);
+    ((struct vector16 *)to)[1] = four_pack(eight.value + 4);
+}
+
+template <typename number16>
+__device__ static inline struct vector16 eight_pack(const struct eight &eight)
 {
     struct vector16 vector;
     for (int i = 0; i < 4; i++) {
-        narrow low, high;
+        number16 low, high;
         number_store(&low, eight.value[2 * i]);
         number_store(&high, eight.value[2 * i + 1]);
         vector.word[i] = (uint32_t)low.bits | (uint32_t)high.bits << 16;
@@ -141,54 +144,49 @@ __device__ static inline struct vector16 eight_narrow(const struct eight &eight)
     return vector;
 }
 
-template <typename narrow>
-__device__ static inline void eight_store(narrow *to, const struct eight &eight)
+template <typename number16>
+__device__ static inline void eight_store(number16 *to, const struct eight &eight)
 {
-    *(struct vector16 *)to = eight_narrow<narrow>(eight);
+    *(struct vector16 *)to = eight_pack<number16>(eight);
 }
 
-/* As eight_store, to global memory. nvcc makes four stores of 4 bytes of a 16-bit eight_store that
- * has another way to store beside it. */
+/* eight_store to global memory. nvcc splits a 16-bit eight_store into four stores of 4 bytes if the
+ * code also contains an elementwise path; inline assembly prevents that. */
 #ifdef __CUDACC__
-__device__ static inline void vector_store_whole(void *to, const struct vector16 &vector)
+__device__ static inline void vector_store_global(void *to, const struct vector16 &vector)
 {
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
                  "r"(vector.word[0]), "r"(vector.word[1]), "r"(vector.word[2]), "r"(vector.word[3])
                  : "memory");
 }
 #else
-static inline void vector_store_whole(void *to, const struct vector16 &vector)
+static inline void vector_store_global(void *to, const struct vector16 &vector)
 {
     *(struct vector16 *)to = vector;
 }
 #endif
 
-__device__ static inline void eight_store_whole(float *to, const struct eight &eight)
+__device__ static inline void eight_store_global(float *to, const struct eight &eight)
 {
-    struct vector16 low, high;
-    for (int i = 0; i < 4; i++) {
-        low.word[i] = __float_as_uint(eight.value[i]);
-        high.word[i] = __float_as_uint(eight.value[4 + i]);
-    }
-    vector_store_whole(to, low);
-    vector_store_whole(to + 4, high);
+    vector_store_global(to, four_pack(eight.value));
+    vector_store_global(to + 4, four_pack(eight.value + 4));
 }
 
-template <typename narrow>
-__device__ static inline void eight_store_whole(narrow *to, const struct eight &eight)
+template <typename number16>
+__device__ static inline void eight_store_global(number16 *to, const struct eight &eight)
 {
-    vector_store_whole(to, eight_narrow<narrow>(eight));
+    vector_store_global(to, eight_pack<number16>(eight));
 }
 
-/* May rows of so many elements from here on be read eight at a time? The host asks, once a launch.
- */
+/* True if rows of `width` elements can be accessed eight at a time. Called by the host, once per
+ * launch. */
 static inline bool eight_fits(const void *memory, int64_t width)
 {
     return width % 8 == 0 && (uintptr_t)memory % 16 == 0;
 }
 
-/* The first `count` (at most 8) of eight elements, one at a time where they do not lie as vectors
- * do; what is not there is 0. */
+/* The first `count` (at most 8) of eight elements, one at a time unless they are aligned vectors;
+ * the others are 0. */
 template <typename number>
 __device__ static inline struct eight eight_load_some(const number *from, int64_t count, bool fits)
 {
@@ -205,14 +203,14 @@ __device__ static inline void eight_store_some(number *to, const struct eight &e
                                                bool fits)
 {
     if (fits)
-        eight_store_whole(to, eight);
+        eight_store_global(to, eight);
     else
         for (int i = 0; i < 8; i++)
             if (i < count)
                 number_store(to + i, eight.value[i]);
 }
 
-/* Calls function<number>(arguments...) for the number that a data_type stands for. */
+/* Call function<number>(arguments...) for the C++ type of a data_type. */
 #define NUMBER_SWITCH(type, function, ...)                                                         \
     do {                                                                                           \
         if ((type) == TYPE_FP32)                                                                   \

@@ -1,6 +1,6 @@
-/* NVML's functions are looked up one by one: older drivers lack the newer ones, and each GPU has
- * only some of the sensors. The types and numbers are those of NVML's binary interface, which the
- * driver keeps. */
+/* NVML's functions are looked up individually: older drivers lack the newer ones, and each GPU has
+ * only some of the sensors. Types and numbers are those of NVML's binary interface, which is
+ * stable. */
 #include "nvml.h"
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@
 
 #include "core/error.h"
 
-/* nvmlReturn_t, as far as it is told apart. */
+/* The values of nvmlReturn_t that are distinguished. */
 enum { NVML_SUCCESS = 0, NVML_GPU_IS_LOST = 15 };
 
 /* nvmlTemperatureSensors_t, nvmlClockType_t, nvmlMemoryErrorType_t, nvmlEccCounterType_t */
@@ -31,7 +31,7 @@ struct memory { /* nvmlMemory_t: bytes */
     large_number total, free, used;
 };
 
-struct memory_v2 { /* nvmlMemory_v2_t; used: without what the driver keeps for itself */
+struct memory_v2 { /* nvmlMemory_v2_t; used: excludes memory reserved by the driver */
     unsigned int version;
     large_number total, reserved, free, used;
 };
@@ -65,17 +65,17 @@ struct nvml {
     void *library;
     struct calls calls;
     bool initialised;
-    _Atomic bool busy;    /* in a reading */
+    _Atomic bool busy;    /* a reading is in progress */
     device_handle device; /* NULL: not found, or lost */
     char label[256];      /* "NVIDIA H200 (GPU-...)" */
     char trouble[SENSOR_MESSAGE];
-    double throttled_seconds, read_at; /* read_at: of the reading before, NAN: none */
-    double uncorrected;                /* of the reading before, NAN: not known */
+    double throttled_seconds, read_at; /* read_at: time of the previous reading, NAN: none */
+    double uncorrected;                /* at the previous reading, NAN: unknown */
 };
 
-/* ---- opening */
+/* ---- Opening */
 
-/* The first of the names that the library has; NULL: none. */
+/* Look up the first of the names that the library has; NULL if none. */
 static void call_find(const struct nvml *nvml, void *call, const char *name, const char *older)
 {
     void *symbol = dlsym(nvml->library, name);
@@ -116,7 +116,7 @@ static const char *status_text(const struct nvml *nvml, int status)
 static void trouble_set(struct nvml *nvml, const char *what, const char *why)
 {
     snprintf(nvml->trouble, sizeof nvml->trouble,
-             "the GPU's sensors cannot be read (%s: %s): their columns stay empty", what, why);
+             "cannot read the GPU's sensors (%s: %s): their columns stay empty", what, why);
 }
 
 static void device_find(struct nvml *nvml, const char *device)
@@ -173,9 +173,9 @@ void nvml_close(struct nvml *nvml)
     free(nvml);
 }
 
-/* ---- readings */
+/* ---- Readings */
 
-/* Did it give a value? From a GPU that is lost nothing more is asked. */
+/* True if the call succeeded. A lost GPU is not queried any more. */
 static bool call_good(struct nvml *nvml, int status, struct sensor_reading *reading)
 {
     if (status == NVML_GPU_IS_LOST && nvml->device != NULL) {
@@ -205,7 +205,7 @@ static void large_number_read(struct nvml *nvml, int (*call)(device_handle, larg
         reading->value[sensor] = (double)value * scale;
 }
 
-/* Of a sensor among several of one kind. */
+/* Read one of several sensors of the same kind. */
 static void choice_read(struct nvml *nvml, int (*call)(device_handle, int, unsigned int *),
                         int choice, enum sensor sensor, struct sensor_reading *reading)
 {
@@ -240,7 +240,7 @@ static void memory_read(struct nvml *nvml, struct sensor_reading *reading)
     }
 }
 
-/* nvmlClocksEventReasons. `slows`: something is wrong with cooling or power. */
+/* nvmlClocksEventReasons. `slows`: indicates a problem with cooling or power. */
 static const struct {
     large_number bit;
     const char *word;
@@ -257,8 +257,8 @@ static const struct {
     {0x100, "display-clocks", false},
 };
 
-/* The mask as it is, as words, and as time: the reading stands for all the time since the one
- * before. */
+/* Report the mask as a number, as words, and as time: a reading stands for the time since the
+ * previous one. */
 static void throttling_read(struct nvml *nvml, double now, struct sensor_reading *reading)
 {
     double seconds = isnan(nvml->read_at) ? 0 : now - nvml->read_at;
@@ -289,7 +289,7 @@ static void errors_read(struct nvml *nvml, enum sensor sensor, int type,
         reading->value[sensor] = (double)count;
 }
 
-/* Only those count that come while we look: older ones may have been dealt with. */
+/* Only errors since the start are alarms: older ones may have been handled. */
 static void uncorrected_watch(struct nvml *nvml, struct sensor_reading *reading)
 {
     double count = reading->value[SENSOR_GPU_ECC_UNCORRECTED];
@@ -298,7 +298,7 @@ static void uncorrected_watch(struct nvml *nvml, struct sensor_reading *reading)
     if (count > nvml->uncorrected)
         snprintf(reading->alarm, sizeof reading->alarm,
                  "%s: %.0f more uncorrected memory error(s) (ECC): results from here on may be "
-                 "wrong; go on from the last checkpoint on another GPU, and have this one reset",
+                 "wrong; resume from the last checkpoint on another GPU, and reset this one",
                  nvml->label, count - nvml->uncorrected);
     nvml->uncorrected = count;
 }

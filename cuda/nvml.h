@@ -1,5 +1,5 @@
-/* A GPU's sensors by NVML, the driver's library for that (libnvidia-ml.so.1), opened at run time:
- * it is not there on every machine, and its header even less. */
+/* A GPU's sensors by NVML, the driver's management library (libnvidia-ml.so.1). It is opened at run
+ * time, because not every machine has it, and even fewer have its header. */
 #ifndef VITTRAIN_CUDA_NVML_H
 #define VITTRAIN_CUDA_NVML_H
 
@@ -11,18 +11,17 @@ extern "C" {
 
 struct nvml;
 
-/* device: a GPU's UUID ("GPU-..." as CUDA has it), or its PCI bus id ("0000:3b:00.0"). library:
- * NULL but in tests. Where there is no library, driver or such device the first reading says why.
- * Takes up to seconds: for a thread beside the training. */
+/* device: a GPU's UUID ("GPU-..." as in CUDA) or its PCI bus id ("0000:3b:00.0"). library: NULL
+ * except in tests. If the library, the driver or the device is missing, the first reading reports
+ * why. May take seconds: intended for a background thread. */
 struct nvml *nvml_open(const char *library, const char *device);
 
-/* Fills in the GPU's values, one thread at a time; what the GPU does not have stays as it is. now:
- * seconds of clock_now. A GPU that is lost, and an uncorrected memory error that has come since the
- * reading before, are alarms. From
- * docs.nvidia.com/deploy/nvml-api. */
+/* Fill in the GPU's values; one thread at a time. Values that the GPU does not provide are left
+ * unchanged. now: seconds of clock_now. A lost GPU, and uncorrected memory errors since the
+ * previous reading, are alarms. From docs.nvidia.com/deploy/nvml-api. */
 void nvml_read(struct nvml *nvml, double now, struct sensor_reading *reading);
 
-/* Nothing for NULL; nothing while a reading does not come back, which another thread waits for. */
+/* No effect for NULL, nor while a reading in another thread does not return. */
 void nvml_close(struct nvml *nvml);
 
 #ifdef __cplusplus

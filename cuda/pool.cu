@@ -1,18 +1,18 @@
-/* Images channels last: max pooling, and the way between channels first and channels last. Limited
- * by the memory's bandwidth: a thread takes eight channels of a pixel. */
+/* Channels-last images: max pooling, and transposition between channels first and channels last.
+ * Limited by memory bandwidth: eight channels of a pixel per thread. */
 #include "cuda.h"
 #include "kernel.h"
 
 enum { THREADS = 256 };
 
-/* Where each of eight largest values was. */
+/* Window index of each of eight maxima. */
 struct alignas(8) eight_indices {
     uint8_t at[8];
 };
 
-/* Sizes as kernels want them: 32 bits, because a division by 64 takes longer than the memory. */
+/* Sizes in 32 bits, because a 64-bit division takes longer than the memory access. */
 struct pool {
-    uint32_t octets; /* of all pixels that threads go over, and of one pixel */
+    uint32_t octets; /* of all pixels processed, and of one pixel */
     uint32_t of_pixel;
     int height, width, out_height, out_width;
     int kernel, stride, padding;
@@ -20,26 +20,26 @@ struct pool {
     bool fits, fits_index;
 };
 
-/* A thread's pixel, among height x width, and first channel. */
-struct pool_place {
+/* A thread's pixel in height x width, and its first channel. */
+struct pool_position {
     int64_t sample;
     int row, column;
     int64_t channel, left; /* left: channels from there on */
 };
 
-/* False: there is none for this thread. */
-__device__ static inline bool place_find(const struct pool &pool, int height, int width,
-                                         struct pool_place *place)
+/* Return false if the thread has no work. */
+__device__ static inline bool position_find(const struct pool &pool, int height, int width,
+                                            struct pool_position *position)
 {
     uint32_t octet = blockIdx.x * blockDim.x + threadIdx.x;
     if (octet >= pool.octets)
         return false;
     uint32_t pixel = octet / pool.of_pixel, line = pixel / (uint32_t)width;
-    place->channel = (int64_t)(octet - pixel * pool.of_pixel) * 8;
-    place->left = pool.channels - place->channel;
-    place->column = (int)(pixel - line * (uint32_t)width);
-    place->sample = line / (uint32_t)height;
-    place->row = (int)(line - (uint32_t)place->sample * (uint32_t)height);
+    position->channel = (int64_t)(octet - pixel * pool.of_pixel) * 8;
+    position->left = pool.channels - position->channel;
+    position->column = (int)(pixel - line * (uint32_t)width);
+    position->sample = line / (uint32_t)height;
+    position->row = (int)(line - (uint32_t)position->sample * (uint32_t)height);
     return true;
 }
 
@@ -66,16 +66,16 @@ __device__ static inline struct eight_indices indices_load(const uint8_t *from, 
     return indices;
 }
 
-/* ---- Forward: a thread goes through the window of an output pixel. */
+/* ---- Forward: one thread per octet of an output pixel */
 template <typename number>
 __global__ static void max_forward_kernel(struct pool pool, const number *x, number *y,
                                           uint8_t *index)
 {
-    struct pool_place place;
-    if (!place_find(pool, pool.out_height, pool.out_width, &place))
+    struct pool_position position;
+    if (!position_find(pool, pool.out_height, pool.out_width, &position))
         return;
-    int top = place.row * pool.stride - pool.padding;
-    int first = place.column * pool.stride - pool.padding;
+    int top = position.row * pool.stride - pool.padding;
+    int first = position.column * pool.stride - pool.padding;
     struct eight best;
     struct eight_indices indices = {};
     bool found = false;
@@ -84,9 +84,9 @@ __global__ static void max_forward_kernel(struct pool pool, const number *x, num
             int row = top + r, column = first + s;
             if (row < 0 || row >= pool.height || column < 0 || column >= pool.width)
                 continue;
-            int64_t pixel = (place.sample * pool.height + row) * pool.width + column;
-            struct eight here =
-                eight_load_some(x + pixel * pool.channels + place.channel, place.left, pool.fits);
+            int64_t pixel = (position.sample * pool.height + row) * pool.width + column;
+            struct eight here = eight_load_some(x + pixel * pool.channels + position.channel,
+                                                position.left, pool.fits);
             for (int i = 0; i < 8; i++) {
                 float value = here.value[i], most = found ? best.value[i] : value;
                 bool larger = value > most || (value != value && most == most);
@@ -96,15 +96,16 @@ __global__ static void max_forward_kernel(struct pool pool, const number *x, num
             }
             found = true;
         }
-    int64_t at = ((place.sample * pool.out_height + place.row) * pool.out_width + place.column) *
-                     pool.channels +
-                 place.channel;
-    eight_store_some(y + at, best, place.left, pool.fits);
+    int64_t at =
+        ((position.sample * pool.out_height + position.row) * pool.out_width + position.column) *
+            pool.channels +
+        position.channel;
+    eight_store_some(y + at, best, position.left, pool.fits);
     if (index != NULL)
-        indices_store(index + at, indices, place.left, pool.fits_index);
+        indices_store(index + at, indices, position.left, pool.fits_index);
 }
 
-/* The first and the last window of those that hold this row or column. */
+/* First and last window that contain this row or column. */
 __device__ static inline void windows_find(const struct pool &pool, int at, int out, int *first,
                                            int *last)
 {
@@ -113,39 +114,39 @@ __device__ static inline void windows_find(const struct pool &pool, int at, int 
     *last = below < out ? below : out - 1;
 }
 
-/* ---- Backward: a thread asks all windows of an input pixel whether they took it. */
+/* ---- Backward: a thread adds the gradients of all windows whose maximum is its input pixel. */
 template <typename number>
 __global__ static void max_backward_kernel(struct pool pool, const number *dy, const number *add,
                                            const uint8_t *index, number *dx)
 {
-    struct pool_place place;
-    if (!place_find(pool, pool.height, pool.width, &place))
+    struct pool_position position;
+    if (!position_find(pool, pool.height, pool.width, &position))
         return;
     int first_row, last_row, first_column, last_column;
-    windows_find(pool, place.row, pool.out_height, &first_row, &last_row);
-    windows_find(pool, place.column, pool.out_width, &first_column, &last_column);
+    windows_find(pool, position.row, pool.out_height, &first_row, &last_row);
+    windows_find(pool, position.column, pool.out_width, &first_column, &last_column);
     struct eight sum = {};
     for (int row = first_row; row <= last_row; row++)
         for (int column = first_column; column <= last_column; column++) {
-            int64_t pixel = (place.sample * pool.out_height + row) * pool.out_width + column;
-            int64_t at = pixel * pool.channels + place.channel;
-            int here = (place.row + pool.padding - row * pool.stride) * pool.kernel + place.column +
-                       pool.padding - column * pool.stride;
-            struct eight_indices indices = indices_load(index + at, place.left, pool.fits_index);
-            struct eight gradient = eight_load_some(dy + at, place.left, pool.fits);
+            int64_t pixel = (position.sample * pool.out_height + row) * pool.out_width + column;
+            int64_t at = pixel * pool.channels + position.channel;
+            int here = (position.row + pool.padding - row * pool.stride) * pool.kernel +
+                       position.column + pool.padding - column * pool.stride;
+            struct eight_indices indices = indices_load(index + at, position.left, pool.fits_index);
+            struct eight gradient = eight_load_some(dy + at, position.left, pool.fits);
             struct eight other = {};
             if (add != NULL)
-                other = eight_load_some(add + at, place.left, pool.fits);
+                other = eight_load_some(add + at, position.left, pool.fits);
             for (int i = 0; i < 8; i++)
                 sum.value[i] += indices.at[i] == here ? gradient.value[i] + other.value[i] : 0;
         }
-    int64_t at =
-        ((place.sample * pool.height + place.row) * pool.width + place.column) * pool.channels +
-        place.channel;
-    eight_store_some(dx + at, sum, place.left, pool.fits);
+    int64_t at = ((position.sample * pool.height + position.row) * pool.width + position.column) *
+                     pool.channels +
+                 position.channel;
+    eight_store_some(dx + at, sum, position.left, pool.fits);
 }
 
-/* ---- Launches. args is either of the two operations', whose sizes have the same names. */
+/* ---- Launches. args is the struct of either operation; their sizes have the same names. */
 template <typename args_type>
 static struct pool pool_of(const args_type *args, int64_t pixels, bool fits)
 {
@@ -206,17 +207,17 @@ void cuda_max_pool_backward(struct stream *stream, const struct max_pool_backwar
     NUMBER_SWITCH(args->type, max_backward_launch, stream, args);
 }
 
-/* ---- Transposition: a block takes a tile to shared memory row by row and writes it column by
- * column. Where one side is short (three channels, nine pixels of a filter) the tile is longer
- * along the other. */
+/* ---- Transposition: a block copies a tile to shared memory row by row and writes it column by
+ * column. If one side is short (three channels, nine pixels of a filter), the tile is longer along
+ * the other. */
 enum { TILE = 1024, TILE_SIDE = 32 };
 
 struct tiles {
     int64_t rows, columns;
     int tile_rows, tile_columns;
-    int stride;                   /* of a tile's row in shared memory: odd, so that columns lie in
-                                     different banks */
-    uint32_t of_rows, of_columns; /* tiles along both */
+    int stride; /* row stride of a tile in shared memory: odd, so that columns are in different
+                   banks */
+    uint32_t of_rows, of_columns; /* tiles in both directions */
 };
 
 template <typename number> __device__ static inline void put(number *to, number value)
@@ -224,7 +225,8 @@ template <typename number> __device__ static inline void put(number *to, number 
     *to = value;
 }
 
-/* Targets in fp32, which are added to or written: the tag tells them from a copy of bits. */
+/* fp32 targets that are accumulated or overwritten; the type distinguishes them from a plain copy.
+ */
 struct sum_of {
     float value;
 };
@@ -294,7 +296,7 @@ static bool transposes_nothing(const struct transpose *args)
     return args->batch == 0 || args->rows == 0 || args->columns == 0;
 }
 
-/* What the bits mean does not matter. */
+/* Only the element size matters. */
 void cuda_transpose(struct stream *stream, const struct transpose *args)
 {
     if (transposes_nothing(args))

@@ -1,11 +1,11 @@
 /* Plans of matrix products. A shape gets its descriptors and its algorithm at its first product;
- * from then on a product costs the host a look-up.
+ * after that a product costs the host one lookup.
  *
  * The algorithm is the fastest of those that the library's heuristics propose, measured on the real
- * operands (device/choices.h). The sums of a gradient's columns come with the product or from a
- * kernel of their own, whichever was faster. Shapes that first come while a step is recorded take
- * the library's favourite, since nothing runs then. A choice that was adopted, from other ranks or
- * a checkpoint, is taken in any case. */
+ * operands (device/choices.h). Column sums of a gradient are computed by the product's epilogue or
+ * by a separate kernel, whichever is faster. Shapes that first occur during graph capture use the
+ * heuristics' first algorithm, because nothing can be measured then. A choice adopted from other
+ * ranks or a checkpoint is always used. */
 #include "product_library.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ struct products {
     int count, room;
 };
 
-/* In place of an algorithm with sums: the product without them, then columns_sum. */
+/* A product with sums as two operations: the product without them, then columns_sum. */
 static const struct choice apart = {{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
                                      UINT64_MAX, UINT64_MAX, UINT64_MAX}};
 
@@ -40,7 +40,7 @@ static bool is_apart(const struct choice *choice)
     return memcmp(choice, &apart, sizeof apart) == 0;
 }
 
-/* ---- Opening. */
+/* ---- Opening */
 struct products *products_open(struct cuda_device *cuda)
 {
     struct products *products = (struct products *)calloc(1, sizeof *products);
@@ -91,12 +91,12 @@ bool products_adopt(struct products *products, const char *choices)
     return changed;
 }
 
-/* ---- Shapes. */
+/* ---- Shapes */
 static int64_t alignment_of(const struct product *p)
 {
     uintptr_t bits = (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c | (uintptr_t)p->add |
                      (uintptr_t)p->bias | ALIGNMENT_MOST;
-    return (int64_t)(bits & (~bits + 1)); /* the lowest bit */
+    return (int64_t)(bits & (~bits + 1)); /* lowest set bit */
 }
 
 static struct product_shape shape_of(const struct products *products, const struct product *p)
@@ -130,11 +130,11 @@ static void shape_name(const struct product_shape *shape, char *name, size_t siz
              epilogues[shape->epilogue], (int)shape->alignment, shape->tf32 ? " tf32" : "");
 }
 
-/* ---- Running. */
+/* ---- Execution */
 static const struct plan *plan_find(struct stream *stream, const struct product *product);
 
 /* Queue the product with its result in `c`, and the sums of op(a) in `sums` (product_run_sums).
- * Returns NULL, or the library's reason why not. */
+ * Return NULL, or the library's reason for failure. */
 static const char *choice_queue(struct stream *stream, const struct plan *plan,
                                 const struct choice *choice, const struct product *product, void *c,
                                 float *sums)
@@ -162,7 +162,7 @@ static void plan_run(struct stream *stream, const struct product *product, float
 {
     const struct plan *plan = plan_find(stream, product);
     const char *refused = choice_queue(stream, plan, &plan->choice, product, product->c, sums);
-    ENSURE(refused == NULL, "a product of %lld x %lld x %lld cannot be computed: %s",
+    ENSURE(refused == NULL, "cannot compute a product of %lld x %lld x %lld: %s",
            (long long)product->rows, (long long)product->columns, (long long)product->inner,
            refused);
 }
@@ -175,7 +175,8 @@ void product_run(struct stream *stream, const struct product *product)
 void product_run_sums(struct stream *stream, const struct product *product, float *sums)
 {
     size_t bytes = (size_t)product->rows * sizeof(float);
-    ENSURE(product->a_transposed && product->epilogue == EPILOGUE_NONE, "sums of a product");
+    ENSURE(product->a_transposed && product->epilogue == EPILOGUE_NONE,
+           "invalid sums of a product");
     if (bytes > WORKSPACE_SUMS) {
         product_run(stream, product);
         columns_sum(stream, product->type, product->a, product->inner, product->rows, sums,
@@ -188,13 +189,13 @@ void product_run_sums(struct stream *stream, const struct product *product, floa
     plan_run(stream, &together, sums);
 }
 
-/* ---- Measuring. */
+/* ---- Measurement */
 struct trial {
     struct stream *stream;
     const struct plan *plan;
     const struct product *product;
     const struct choice *candidates;
-    void *c;     /* product->c, or scratch memory if what is added lies there */
+    void *c;     /* product->c, or scratch memory if the result is accumulated */
     float *sums; /* scratch memory, or NULL */
     cudaEvent_t begin, end;
 };
@@ -203,7 +204,7 @@ static double trial_time(void *context, int candidate)
 {
     const struct trial *trial = (const struct trial *)context;
     double least = INFINITY;
-    for (int round = 0; round <= ROUNDS; round++) { /* the first one does not count */
+    for (int round = 0; round <= ROUNDS; round++) { /* the first run is a warm-up */
         float milliseconds = 0;
         CUDA_CHECK(cudaEventRecord(trial->begin, trial->stream->handle));
         if (choice_queue(trial->stream, trial->plan, &trial->candidates[candidate], trial->product,
@@ -227,8 +228,8 @@ static bool trial_usable(void *context, const struct choice *choice)
                                   choice);
 }
 
-/* Scratch memory for what the product adds to: its result and the sums. *memory is NULL if none is
- * needed. False: there is none. */
+/* Allocate scratch memory for accumulated outputs: the result and the sums. *memory is NULL if none
+ * is needed. Return false if memory is short. */
 static bool scratch_open(struct trial *trial, void **memory)
 {
     const struct product *product = trial->product;
@@ -250,8 +251,8 @@ static bool scratch_open(struct trial *trial, void **memory)
     return true;
 }
 
-/* The stream's work is waited for before others are kept waiting (choices_make): it may wait for
- * other ranks. False: no memory for scratch, or no candidate ran. */
+/* The stream is synchronised before the file is locked (choices_make), because its work may wait
+ * for other ranks. Return false if there is no scratch memory or no candidate ran. */
 static bool fastest_find(struct trial *trial, const char *name, int count, struct choice *chosen)
 {
     struct stream *stream = trial->stream;
@@ -277,10 +278,10 @@ static bool is_recorded(struct stream *stream)
     return status != cudaStreamCaptureStatusNone;
 }
 
-/* ---- Choosing. */
+/* ---- Choice */
 
-/* The library's algorithms, its favourite first, and `apart` for a product with sums. Before the
- * file of choices is locked, the plan that `apart` needs is made. */
+/* The library's algorithms, best first, and `apart` for a product with sums. The plan that `apart`
+ * needs is created before the file of choices is locked. */
 static int candidates_find(struct stream *stream, const struct plan *plan,
                            const struct product *product, struct choice *candidates)
 {

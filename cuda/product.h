@@ -1,20 +1,20 @@
-/* Matrix products: what operations call. A shape gets a plan at its first product: which of the
- * library's algorithms it takes, by measurement (product.cu). */
+/* Matrix products as used by operations. A shape gets a plan at its first product, with the
+ * library's algorithm that was measured to be fastest (product.cu). */
 #ifndef VITTRAIN_CUDA_PRODUCT_H
 #define VITTRAIN_CUDA_PRODUCT_H
 
 #include "cuda.h"
 
-/* What the library does together with the product. */
+/* Epilogue computed by the library. */
 enum product_epilogue {
     EPILOGUE_NONE,
     EPILOGUE_BIAS,           /* + bias[column] */
     EPILOGUE_BIAS_GRADIENT_A /* bias[row] = sum of row of op(a) over `inner`; of product_run_sums */
 };
 
-/* c[rows, columns] = op(a) . op(b) + add, row-major, dense; op(a) is [rows, inner]: `a` is stored
- * so, or with a_transposed as [inner, rows]; op(b) is [inner, columns], with b_transposed stored as
- * [columns, inner]. No size is 0. Sums are in fp32. */
+/* c[rows, columns] = op(a) . op(b) + add, row-major, dense. op(a) is [rows, inner], stored as
+ * [inner, rows] if a_transposed; op(b) is [inner, columns], stored as [columns, inner] if
+ * b_transposed. No size is 0. Sums are in fp32. */
 struct product {
     enum data_type type;   /* of a and b */
     enum data_type c_type; /* type or fp32 */
@@ -37,9 +37,9 @@ bool products_adopt(struct products *products, const char *choices);
 
 void product_run(struct stream *stream, const struct product *product);
 
-/* The same for a product with a_transposed and no epilogue, and the sum of each row of op(a) over
- * `inner` in sums[row]: added to it if product->add is not NULL. The sums come with the product
- * where the library can do that and it is faster, else from columns_sum. */
+/* Run a product with a_transposed and no epilogue, and compute the sum of each row of op(a) over
+ * `inner` into sums[row], accumulating if product->add is not NULL. The sums are computed by the
+ * library's epilogue if that is supported and faster, else by columns_sum. */
 void product_run_sums(struct stream *stream, const struct product *product, float *sums);
 
 #endif

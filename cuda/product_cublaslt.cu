@@ -1,6 +1,6 @@
-/* Matrix products by cuBLASLt. It is column-major: our c[rows, columns] is its transposed, so our b
- * is its A and our a its B. Algorithms that add up parts of `inner` in the output, in an order that
- * may change, are left out. */
+/* Matrix products by cuBLASLt, which is column-major: our c[rows, columns] is its transpose, so our
+ * b is its A and our a its B. Algorithms that accumulate parts of `inner` in the output in a
+ * varying order (split-K with atomics) are excluded. */
 #include "product_library.h"
 
 #include <cublasLt.h>
@@ -17,7 +17,7 @@ struct product_library {
 struct product_descriptors {
     int64_t alignment;
     cublasLtMatmulDesc_t operation;
-    cublasLtMatrixLayout_t a, b, c; /* the library's */
+    cublasLtMatrixLayout_t a, b, c; /* descriptors of the library */
 };
 
 static void library_check(cublasStatus_t result, const char *call, int line)
@@ -47,14 +47,14 @@ void product_library_name(char *text, size_t size)
     snprintf(text, size, "cublasLt %zu", cublasLtGetVersion());
 }
 
-/* ---- Descriptors. */
+/* ---- Descriptors */
 static cudaDataType_t library_type(int64_t type)
 {
     return type == TYPE_FP32 ? CUDA_R_32F : type == TYPE_BF16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
-/* Of an operand that is [inner, outer] in the library's order as it is stored, or [outer, inner].
- */
+/* Open the layout of an operand that is stored as [inner, outer] in the library's order, or as
+ * [outer, inner]. */
 static cublasLtMatrixLayout_t layout_open(int64_t type, int64_t rows, int64_t columns)
 {
     cublasLtMatrixLayout_t layout;
@@ -99,7 +99,7 @@ struct product_descriptors *product_descriptors_open(const struct product_shape 
     descriptors->b = shape->a_transposed ? layout_open(shape->type, shape->rows, shape->inner)
                                          : layout_open(shape->type, shape->inner, shape->rows);
     descriptors->c = layout_open(shape->c_type, shape->columns, shape->rows);
-    bias_set(descriptors, product); /* the heuristics look at its alignment */
+    bias_set(descriptors, product); /* the heuristics read its alignment */
     return descriptors;
 }
 
@@ -112,7 +112,7 @@ void product_descriptors_close(struct product_descriptors *descriptors)
     free(descriptors);
 }
 
-/* ---- Algorithms. */
+/* ---- Algorithms */
 static void preference_set(cublasLtMatmulPreference_t preference,
                            cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
                            size_t bytes)

@@ -1,6 +1,6 @@
 /* The library of matrix products behind product.cu. product_cublaslt.cu calls cuBLASLt;
- * emulation/product.cpp does the same arithmetic on the host, so that everything above this
- * interface runs in tests. */
+ * emulation/product.cpp computes the same on the host, so that everything above this interface runs
+ * in tests. */
 #ifndef VITTRAIN_CUDA_PRODUCT_LIBRARY_H
 #define VITTRAIN_CUDA_PRODUCT_LIBRARY_H
 
@@ -10,37 +10,37 @@ extern "C" {
 #include "device/choices.h"
 }
 
-/* All that an algorithm depends on; compared as bytes. */
+/* Everything that an algorithm depends on; compared as bytes. */
 struct product_shape {
     int64_t type, c_type, rows, columns, inner, a_transposed, b_transposed, adds, in_place,
         epilogue, alignment, tf32;
 };
 
 struct product_library;
-struct product_descriptors; /* what the library needs to know of a shape */
+struct product_descriptors; /* the library's description of a shape */
 
 struct product_library *product_library_open(void);
 void product_library_close(struct product_library *library);
-/* Name and version: algorithms are valid for these. */
+/* Name and version of the library, for which algorithms are valid. */
 void product_library_name(char *text, size_t size);
 
-/* The library may look at the alignment of product->bias, but keeps no pointer of the product. */
+/* The library may use the alignment of product->bias, but stores no pointer of the product. */
 struct product_descriptors *product_descriptors_open(const struct product_shape *shape,
                                                      const struct product *product);
 void product_descriptors_close(struct product_descriptors *descriptors);
 
-/* The algorithms that the library proposes for the shape with at most WORKSPACE_PRODUCTS bytes, its
- * favourite first, at most `most`. They add in a fixed order. Returns how many; 0: it cannot do
- * this product. */
+/* Write the algorithms that the library proposes for the shape with at most WORKSPACE_PRODUCTS
+ * bytes, best first, at most `most`. Their summation order is fixed. Return their number; 0 if the
+ * product is not supported. */
 int product_algorithms(struct product_library *library,
                        const struct product_descriptors *descriptors, struct choice *algorithms,
                        int most);
-/* True if the library can take this algorithm for the shape. */
+/* True if the library can use this algorithm for the shape. */
 bool product_algorithm_fits(struct product_library *library,
                             const struct product_descriptors *descriptors,
                             const struct choice *algorithm);
 
-/* Queue the product with its result in `c` instead of product->c. Returns NULL, or the library's
+/* Queue the product with its result in `c` instead of product->c. Return NULL, or the library's
  * reason why nothing was queued. */
 const char *product_queue(struct product_library *library, struct stream *stream,
                           struct product_descriptors *descriptors, const struct choice *algorithm,

@@ -1,12 +1,14 @@
-/* Products of small matrices by the tensor cores: the one place that knows their instructions. A
- * matrix lies spread over the lanes of a warp, two neighbours in a word (PTX ISA, "Matrix fragments
- * for mma.m16n8k16"). With g = lane / 4 and q = lane % 4 a lane holds of
+/* Matrix products of small tiles on tensor cores: the only file that contains their instructions. A
+ * matrix is a fragment distributed over the lanes of a warp, two neighbouring elements per word
+ * (PTX ISA, "Matrix fragments for mma.m16n8k16"). With g = lane / 4 and q = lane % 4 a lane holds
+ * of
  *   left[16, 16]:  word 0: (g, 2q), (g, 2q + 1)    word 1: row g + 8    word 2: column + 8
  *                  word 3: row + 8, column + 8
  *   right[16, 8]:  word 0: (2q, g), (2q + 1, g)    word 1: row + 8
  *   sum[16, 8]:    0, 1: (g, 2q), (g, 2q + 1)      2, 3: row g + 8; fp32
- * So two sums side by side, rounded, are the left matrix of the next product. Without a GPU the
- * lanes exchange what they hold and compute the same. All lanes of a warp call these together. */
+ * So two adjacent accumulators, rounded, are the left operand of the next product. In the emulation
+ * the lanes exchange their elements and compute the same. All lanes of a warp must call these
+ * functions together. */
 #ifndef VITTRAIN_CUDA_TENSOR_CORE_H
 #define VITTRAIN_CUDA_TENSOR_CORE_H
 
@@ -22,8 +24,9 @@ struct sum_matrix {
 
 #ifdef __CUDACC__
 
-/* Four blocks of 8 x 8 from shared memory: lane l gives the address of row l % 8 of block l / 8 (16
- * bytes); word b gets (g, 2q), (g, 2q + 1) of block b, or (2q, g), (2q + 1, g) when transposed. */
+/* Load four blocks of 8 x 8 from shared memory: lane l passes the address of row l % 8 of block l /
+ * 8 (16 bytes); word b receives (g, 2q), (g, 2q + 1) of block b, or (2q, g), (2q + 1, g) when
+ * transposed. */
 __device__ static inline void blocks_load(uint32_t (&word)[4], const void *row)
 {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(row);
@@ -42,7 +45,7 @@ __device__ static inline void blocks_load_transposed(uint32_t (&word)[4], const 
                  : "memory");
 }
 
-/* sum += left . right; the last argument only says what the words hold. */
+/* sum += left . right; the last argument only selects the element type. */
 __device__ static inline void product_add(struct sum_matrix &sum, const struct left_matrix &left,
                                           uint32_t right0, uint32_t right1, struct bf16)
 {
@@ -53,7 +56,7 @@ __device__ static inline void product_add(struct sum_matrix &sum, const struct l
         : "r"(left.word[0]), "r"(left.word[1]), "r"(left.word[2]), "r"(left.word[3]), "r"(right0),
           "r"(right1));
 #else
-    __trap(); /* no such instruction; the host does not launch it */
+    __trap(); /* instruction not available; the host never launches this */
 #endif
 }
 
@@ -76,7 +79,7 @@ __device__ static inline void product_add(struct sum_matrix &sum, const struct l
 #endif
 }
 
-/* Two numbers in a word, rounded to nearest even. */
+/* Pack two numbers into a word, rounded to nearest even. */
 __device__ static inline uint32_t word_pack(float low, float high, struct bf16)
 {
     __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
@@ -89,8 +92,8 @@ __device__ static inline uint32_t word_pack(float low, float high, struct fp16)
     return *(uint32_t *)&both;
 }
 
-/* 16 bytes from device to shared memory, on their way until copies_wait; a barrier then shows them
- * to other threads. */
+/* Start an asynchronous copy of 16 bytes from device to shared memory. copies_wait waits for it; a
+ * barrier then makes it visible to other threads. */
 __device__ static inline void copy_start(void *shared, const void *from)
 {
 #if __CUDA_ARCH__ >= 800
@@ -108,7 +111,7 @@ __device__ static inline void copies_wait(void)
 #endif
 }
 
-/* 2^x to 2 ulp, results below the least normal number as 0. */
+/* 2^x to 2 ulp; results below the least normal number become 0. */
 __device__ static inline float exp2_quick(float x)
 {
     float result;
@@ -144,9 +147,9 @@ static inline void product_add(struct sum_matrix &sum, const struct left_matrix 
                          [](uint16_t bits) { return number_load(fp16{bits}); });
 }
 
-template <typename narrow> static inline uint32_t word_pack(float low, float high, narrow)
+template <typename number16> static inline uint32_t word_pack(float low, float high, number16)
 {
-    narrow a, b;
+    number16 a, b;
     number_store(&a, low);
     number_store(&b, high);
     return (uint32_t)a.bits | (uint32_t)b.bits << 16;
@@ -168,9 +171,9 @@ static inline float exp2_quick(float x)
 
 #endif
 
-/* Lanes of a quad (four neighbours) turn a 4 x 4 of words round: word i of lane q becomes what was
- * word q of lane i. So 16 bytes of a row that a lane holds become the two columns of four blocks
- * that it has to hold, and the other way round. */
+/* Transpose a 4 x 4 of words over a quad (four neighbouring lanes): word i of lane q becomes word q
+ * of lane i. This converts 16 bytes of a row per lane to the two columns of four blocks that a
+ * fragment requires, and back. */
 __device__ static inline void quad_transpose(uint32_t (&word)[4])
 {
     UNROLL

@@ -1,13 +1,12 @@
-/* Between images and tokens, and between tokens and the head: rows are moved and added, limited by
- * the memory's bandwidth. Samples lie along the grid, so that what is divided fits 32 bits or need
- * not be divided at all. */
+/* Patches, token sequences and pooling, limited by memory bandwidth. Samples are a dimension of the
+ * grid, so that divisions are 32-bit or unnecessary. */
 #include "cuda.h"
 #include "kernel.h"
 
 enum { THREADS = 256, WARPS = THREADS / WARP };
 
-/* ---- Patches: nothing is computed, so the type does not matter, only how many bytes can be moved
- * at once. A block takes the images' rows of a row of patches. Sizes are in units. */
+/* ---- Patches: a copy, so only the number of bytes moved at once matters, not the type. A block
+ * copies the image rows of one row of patches. Sizes are in units. */
 struct patches_shape {
     int channels, patch, across, unit_patch; /* unit_patch: units in a row of a patch */
     int64_t down;
@@ -59,7 +58,7 @@ void cuda_patches_forward(struct stream *stream, const struct patches_forward *a
         patches_launch<uint16_t>(stream, args);
 }
 
-/* ---- Token sequences: a thread takes eight neighbours of a sample. */
+/* ---- Token sequences: eight neighbouring elements of a sample per thread */
 template <typename number>
 __global__ static void tokens_forward_kernel(struct tokens_forward args, bool fits)
 {
@@ -102,8 +101,9 @@ void cuda_tokens_forward(struct stream *stream, const struct tokens_forward *arg
         NUMBER_SWITCH(args->type, tokens_forward_launch, stream, args);
 }
 
-/* Back: a thread takes eight neighbours through a chunk of samples, copies them, and writes their
- * sums to partial [chunks, elements]; or, where there is one chunk, adds them to the gradients. */
+/* Backward: a thread processes eight neighbouring elements over a chunk of samples, copies them,
+ * and writes their sums to partial [chunks, elements]; with one chunk it adds them to the
+ * gradients. */
 template <typename number>
 __global__ static void tokens_backward_kernel(struct tokens_backward args, int64_t chunk_samples,
                                               float *partial, bool fits)
@@ -119,7 +119,7 @@ __global__ static void tokens_backward_kernel(struct tokens_backward args, int64
             eight_load_some((const number *)args.dx + b * elements + element, left, fits);
         number *patches = (number *)args.dpatches + b * (elements - first);
         if (fits && element >= first)
-            eight_store_whole(patches + (element - first), dx);
+            eight_store_global(patches + (element - first), dx);
         for (int i = 0; i < 8; i++) {
             sum.value[i] += dx.value[i];
             if (!fits && i < left && element + i >= first)
@@ -136,8 +136,8 @@ __global__ static void tokens_backward_kernel(struct tokens_backward args, int64
     }
 }
 
-/* From partial sums, which are as wide as a sample: columns_add for the position, and for the class
- * token, whose sums are the first of each chunk, a column a thread. */
+/* Reduce partial sums, which are as wide as a sample: columns_add for the position and, for the
+ * class token, whose sums are the first of each chunk, one column per thread. */
 __global__ static void class_token_kernel(const float *partial, int64_t chunks, int64_t elements,
                                           int64_t width, float *sum, bool overwrite)
 {
@@ -180,8 +180,8 @@ void cuda_tokens_backward(struct stream *stream, const struct tokens_backward *a
         NUMBER_SWITCH(args->type, tokens_backward_launch, stream, args);
 }
 
-/* ---- Pooling: a block takes 32 octets of a sample's columns; each of its warps adds up every
- * eighth token, and the first adds up the warps. */
+/* ---- Pooling: a block processes 32 octets of a sample's columns; each of its warps sums every
+ * eighth token, and the first warp adds the warps' sums. */
 template <typename number>
 __global__ static void pool_forward_kernel(struct pool_forward args, bool fits)
 {
@@ -226,7 +226,7 @@ void cuda_pool_forward(struct stream *stream, const struct pool_forward *args)
         NUMBER_SWITCH(args->type, pool_forward_launch, stream, args);
 }
 
-/* Back: a thread takes an octet of a row. */
+/* Backward: one octet of a row per thread. */
 template <typename number>
 __global__ static void pool_backward_kernel(struct pool_backward args, bool fits)
 {

@@ -1,11 +1,11 @@
-/* One step of an optimizer: everything that happens to an element - clip, decay, moments, weight,
- * moving average, compute copy - in one pass over memory, whose bandwidth is the limit. Formulas
- * and their order are those of src/device/kernels_update.c. */
+/* One optimizer step: clipping, weight decay, moments, weight, moving average and compute copy in
+ * one pass over memory, whose bandwidth is the limit. Formulas and their order are those of
+ * src/device/kernels_update.c. */
 #include "cuda.h"
 #include "device/update_rule.h"
 #include "kernel.h"
 
-/* A block updates TILE neighbouring elements of one segment. */
+/* A block updates TILE consecutive elements of one segment. */
 enum { THREADS = 256, ROUNDS = 4, TILE = THREADS * ROUNDS * 8, SEGMENTS = 64, BUFFERS = 20 };
 
 /* The tensors of one struct update. */
@@ -17,34 +17,34 @@ struct buffer {
     bool numbers_fit, copy_fits; /* octets of the fp32 tensors, of the copy, are aligned vectors */
 };
 
-struct stretch {
+struct launch_segment {
     struct update_segment segment;
-    unsigned block; /* number of its first block */
+    unsigned block; /* index of its first block */
     int buffer;
 };
 
-/* The segments of one launch, of any number of buffers. */
-struct stretches {
+/* The segments of one launch, from any number of buffers. */
+struct segment_list {
     int count, buffer_count;
     struct buffer buffer[BUFFERS];
-    struct stretch stretch[SEGMENTS];
+    struct launch_segment entries[SEGMENTS];
 };
 
-static_assert(sizeof(struct update) + sizeof(struct stretches) + sizeof(void *) <= 4096,
+static_assert(sizeof(struct update) + sizeof(struct segment_list) + sizeof(void *) <= 4096,
               "the parameters of a kernel are 4 KB at most");
 
-/* Eight elements from `first` on, of which low..high - 1 are the segment's. */
+/* Eight elements from `first` on, of which low..high - 1 belong to the segment. */
 struct octet {
     int64_t first;
     int low, high;
 };
 
-/* An element on its way through the rule. */
+/* An element during the update. */
 struct element {
     float weight, gradient, moment1, moment2;
 };
 
-/* ---- The rules. */
+/* ---- Rules */
 __device__ static inline void apply_sgd(struct element *e, const struct update_coefficients &c,
                                         bool momentum, bool nesterov)
 {
@@ -91,7 +91,7 @@ __device__ static inline void apply(struct element *e, const struct update_coeff
         apply_adam(e, c);
 }
 
-/* ---- An octet; tensors that are not there are zeros and go nowhere. */
+/* ---- One octet; absent tensors are read as zeros and not written. */
 template <typename number>
 __device__ static inline struct eight octet_load(const number *from, const struct octet &octet,
                                                  bool fits)
@@ -114,7 +114,7 @@ __device__ static inline void octet_store(number *to, const struct octet &octet,
     if (to == NULL)
         return;
     if (fits && octet.low == 0 && octet.high == 8) {
-        eight_store_whole(to + octet.first, eight);
+        eight_store_global(to + octet.first, eight);
         return;
     }
     for (int i = 0; i < 8; i++)
@@ -149,22 +149,22 @@ __device__ static inline void octet_update(const struct update &args, const stru
     octet_store((number *)buffer.copy, octet, weights, buffer.copy_fits);
 }
 
-/* The coefficients of each segment, by one thread each: the update's blocks only read them. */
-__global__ static void coefficients_kernel(struct update args, struct stretches stretches,
+/* Compute the coefficients of each segment with one thread; the update's blocks only read them. */
+__global__ static void coefficients_kernel(struct update args, struct segment_list list,
                                            struct update_coefficients *coefficients)
 {
-    if ((int)threadIdx.x < stretches.count)
+    if ((int)threadIdx.x < list.count)
         update_coefficients_make(&coefficients[threadIdx.x], &args,
-                                 &stretches.stretch[threadIdx.x].segment);
+                                 &list.entries[threadIdx.x].segment);
 }
 
-/* The last stretch that begins at this block or before. */
-__device__ static inline int stretch_find(const struct stretches &stretches, unsigned block)
+/* Return the last segment that begins at or before this block. */
+__device__ static inline int segment_find(const struct segment_list &list, unsigned block)
 {
-    int low = 0, high = stretches.count;
+    int low = 0, high = list.count;
     while (high - low > 1) {
         int middle = (low + high) / 2;
-        if (stretches.stretch[middle].block <= block)
+        if (list.entries[middle].block <= block)
             low = middle;
         else
             high = middle;
@@ -174,16 +174,16 @@ __device__ static inline int stretch_find(const struct stretches &stretches, uns
 
 template <typename number>
 __global__ static void __launch_bounds__(THREADS)
-    update_kernel(struct update args, struct stretches stretches,
+    update_kernel(struct update args, struct segment_list list,
                   const struct update_coefficients *coefficients)
 {
-    int s = stretch_find(stretches, blockIdx.x);
-    const struct stretch &stretch = stretches.stretch[s];
+    int s = segment_find(list, blockIdx.x);
+    const struct launch_segment &entry = list.entries[s];
     if (update_skips(&args))
         return;
     struct update_coefficients c = coefficients[s];
-    int64_t begin = stretch.segment.begin, end = stretch.segment.end;
-    int64_t tile = begin / 8 * 8 + (int64_t)(blockIdx.x - stretch.block) * TILE;
+    int64_t begin = entry.segment.begin, end = entry.segment.end;
+    int64_t tile = begin / 8 * 8 + (int64_t)(blockIdx.x - entry.block) * TILE;
     for (int round = 0; round < ROUNDS; round++) {
         struct octet octet = {tile + ((int64_t)round * THREADS + threadIdx.x) * 8, 0, 8};
         if (octet.first >= end)
@@ -192,20 +192,18 @@ __global__ static void __launch_bounds__(THREADS)
             octet.low = (int)(begin - octet.first);
         if (octet.first + 8 > end)
             octet.high = (int)(end - octet.first);
-        octet_update<number>(args, stretches.buffer[stretch.buffer], c, octet,
-                             stretch.segment.running);
+        octet_update<number>(args, list.buffer[entry.buffer], c, octet, entry.segment.running);
     }
 }
 
 template <typename number>
 static void update_launch(struct stream *stream, const struct update *args,
-                          const struct stretches &stretches, unsigned blocks)
+                          const struct segment_list &list, unsigned blocks)
 {
     struct update_coefficients *coefficients = (struct update_coefficients *)cuda_workspace_sums(
         stream->cuda, SEGMENTS * sizeof *coefficients);
-    KERNEL_LAUNCH(coefficients_kernel, 1, SEGMENTS, 0, stream->handle, *args, stretches,
-                  coefficients);
-    KERNEL_LAUNCH(update_kernel<number>, blocks, THREADS, 0, stream->handle, *args, stretches,
+    KERNEL_LAUNCH(coefficients_kernel, 1, SEGMENTS, 0, stream->handle, *args, list, coefficients);
+    KERNEL_LAUNCH(update_kernel<number>, blocks, THREADS, 0, stream->handle, *args, list,
                   coefficients);
 }
 
@@ -227,23 +225,22 @@ static struct buffer buffer_of(const struct update *update)
     return buffer;
 }
 
-/* Fills a launch with segments from segment *next of *update on and advances both; NULL behind the
- * last. Returns the number of blocks. */
-static unsigned stretches_take(const struct update **update, int *next, struct stretches *stretches)
+/* Fill a launch with segments starting at segment *next of *update, and advance both; NULL after
+ * the last. Return the number of blocks. */
+static unsigned segments_collect(const struct update **update, int *next, struct segment_list *list)
 {
     unsigned blocks = 0;
     for (; *update != NULL; *update = (*update)->next, *next = 0) {
-        if (stretches->buffer_count == BUFFERS)
+        if (list->buffer_count == BUFFERS)
             return blocks;
-        stretches->buffer[stretches->buffer_count++] = buffer_of(*update);
+        list->buffer[list->buffer_count++] = buffer_of(*update);
         for (; *next < (*update)->segment_count; ++*next) {
             const struct update_segment *segment = &(*update)->segments[*next];
             if (segment->rate_scale == 0 || segment->begin >= segment->end)
                 continue;
-            if (stretches->count == SEGMENTS)
+            if (list->count == SEGMENTS)
                 return blocks;
-            stretches->stretch[stretches->count++] = {*segment, blocks,
-                                                      stretches->buffer_count - 1};
+            list->entries[list->count++] = {*segment, blocks, list->buffer_count - 1};
             blocks += blocks_for(segment->end - segment->begin / 8 * 8, TILE);
         }
     }
@@ -253,9 +250,9 @@ static unsigned stretches_take(const struct update **update, int *next, struct s
 static void update_check(const struct update *args)
 {
     bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW;
-    ENSURE(args->params != NULL, "an update without step parameters");
-    ENSURE(args->moment1 != NULL || !adam, "an update without moment1");
-    ENSURE(args->moment2 != NULL || args->rule == UPDATE_SGD, "an update without moment2");
+    ENSURE(args->params != NULL, "update without step parameters");
+    ENSURE(args->moment1 != NULL || !adam, "update without moment1");
+    ENSURE(args->moment2 != NULL || args->rule == UPDATE_SGD, "update without moment2");
 }
 
 void cuda_update(struct stream *stream, const struct update *args)
@@ -264,14 +261,14 @@ void cuda_update(struct stream *stream, const struct update *args)
         update_check(update);
     const struct update *update = args;
     for (int next = 0; update != NULL;) {
-        struct stretches stretches = {};
-        unsigned blocks = stretches_take(&update, &next, &stretches);
+        struct segment_list list = {};
+        unsigned blocks = segments_collect(&update, &next, &list);
         if (blocks > 0)
-            NUMBER_SWITCH(args->copy_type, update_launch, stream, args, stretches, blocks);
+            NUMBER_SWITCH(args->copy_type, update_launch, stream, args, list, blocks);
     }
 }
 
-/* ---- The scale of the loss. */
+/* ---- Loss scale */
 __global__ static void scaler_kernel(struct loss_scaler *scaler, const double *norm_squared)
 {
     loss_scaler_follow(scaler, *norm_squared);

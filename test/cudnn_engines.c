@@ -16,7 +16,7 @@
 #include "config/options.h"
 #include "model/convnet.h"
 
-/* As CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION has it. */
+/* In the format of CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION. */
 #define PROPERTIES(name, version, processors, shared, reserved, threads, blocks, memory, clock,    \
                    memory_clock, cache)                                                            \
     "{\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],"                   \
@@ -44,7 +44,7 @@ static const struct gpu {
 };
 enum { GPUS = sizeof gpus / sizeof gpus[0] };
 
-/* resnet34 has resnet18's shapes. */
+/* resnet34 has the same shapes as resnet18. */
 static const char *const models[] = {"cnn_b", "resnet18", "resnet50"};
 enum { MODELS = sizeof models / sizeof models[0] };
 
@@ -66,7 +66,7 @@ static void device_close(const struct engine_device *device)
     ENGINE_CHECK(NULL, cudnnBackendDestroyDescriptor(device->properties));
 }
 
-/* ---- What is known of a selected engine, by its own notes. */
+/* ---- Properties of a selected engine, from its own notes */
 struct facts {
     int64_t number;
     bool tensor_core, deterministic, exact, compiled;
@@ -103,8 +103,8 @@ static struct facts facts_of(const struct convolution_engine *engine)
     return facts;
 }
 
-/* ---- All shapes of convolutions that a model has for cuDNN, with a batch, in every precision of a
- * GPU. */
+/* ---- All convolution shapes that a model passes to cuDNN, with a batch, in every precision of a
+ * GPU */
 typedef void visit_problem(const char *model, const struct engine_device *device,
                            const struct engine_problem *problem, void *user);
 
@@ -178,7 +178,7 @@ static void gpus_visit(int64_t batch, visit_problem *visit, void *user)
     }
 }
 
-/* ---- Tests. */
+/* ---- Tests */
 static void must(bool holds, const char *model, const struct engine_problem *problem,
                  const struct facts *facts, const char *what)
 {
@@ -242,7 +242,7 @@ static void smaller_batches_need_no_workspace(void **state)
     assert_true(count > 300);
 }
 
-/* ---- Tools. */
+/* ---- Tools */
 static void list_engine(const char *model, const struct engine_device *device,
                         const struct engine_problem *problem, void *user)
 {

@@ -94,7 +94,7 @@ void device_test_wait(struct device_test *test)
     test->device->backend->stream_synchronize(test->stream);
 }
 
-/* Exactly as large as asked for: the sanitizer sees a step outside. */
+/* Exactly the requested size: the sanitizer detects an overrun. */
 void *device_test_zeros(struct device_test *test, enum data_type type, int64_t count)
 {
     struct error error = {0};
@@ -108,7 +108,7 @@ void *device_test_zeros(struct device_test *test, enum data_type type, int64_t c
     return tensor;
 }
 
-/* To nearest; ties do not matter to the tests. */
+/* Rounds to nearest; the tests do not depend on ties. */
 static uint16_t half_from_double(enum data_type type, double value)
 {
     const float narrow = (float)value;

@@ -1,4 +1,4 @@
-/* Kernels and calls of the runtime library with a fault on purpose: test_emulation runs each and
+/* Kernels and calls of the runtime library with deliberate faults: test_emulation runs each and
  * checks that the emulated GPU reports it. */
 #include "cuda.h"
 #include "kernel.h"
@@ -97,7 +97,7 @@ static void right_launch(cudaStream_t stream, float *values, size_t shared_bytes
     KERNEL_LAUNCH(right_kernel, 1, THREADS, shared_bytes, stream, values);
 }
 
-/* ---- Shared memory above 48 KiB. */
+/* ---- Shared memory above 48 KiB */
 enum { SHARED_PRESET = 48 * 1024, SHARED_WANTED = 64 * 1024 };
 
 static void shared_launch(cudaStream_t stream, float *values)
@@ -124,7 +124,7 @@ static void shared_above_device(cudaStream_t, float *)
                                     228 * 1024));
 }
 
-/* ---- Stream capture. */
+/* ---- Stream capture */
 static cudaStream_t stream_create(void)
 {
     cudaStream_t stream;
@@ -152,7 +152,7 @@ static cudaGraph_t capture_end(cudaStream_t stream)
     return graph;
 }
 
-/* Another thread may allocate during a capture in mode thread-local. */
+/* Another thread may allocate during a capture in thread-local mode. */
 static void captured_fork(cudaStream_t stream, float *values)
 {
     cudaStream_t fork = stream_create();
@@ -284,7 +284,7 @@ static void legacy_stream(cudaStream_t, float *values)
     right_launch(NULL, values, THREADS * sizeof(float));
 }
 
-/* Runs fault `number` on THREADS floats; false when there is none. */
+/* Run fault `number` on THREADS floats; false if the number does not exist. */
 extern "C" bool faulty_kernel_run(struct stream *stream, int number, float *values,
                                   const float *host)
 {

@@ -1,7 +1,7 @@
-/* Stands in for the driver's libnvidia-ml.so.1: one GPU whose sensors have known values. It is
- * strict about arguments. The environment says what is the matter with it; -DOLD leaves out what
- * older drivers lack. Structs and numbers are written out here from NVML's documentation, and not
- * taken from what is tested. */
+/* A replacement for the driver's libnvidia-ml.so.1 with one GPU whose sensors have known values. It
+ * checks arguments strictly. Environment variables select failures; -DOLD leaves out functions that
+ * older drivers lack. Structs and numbers are copied from NVML's documentation, not from the code
+ * under test. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static int has(const char *word)
     return state != NULL && strstr(state, word) != NULL;
 }
 
-/* How a question about a sensor ends. */
+/* Result of a query of a sensor. */
 static int answer(const void *device)
 {
     if (open_count == 0 || device != &the_gpu)
@@ -39,7 +39,7 @@ int nvmlInit(void)
 #ifdef OLD
     return start();
 #else
-    abort(); /* the newer one must be taken */
+    abort(); /* the newer function must be used */
 #endif
 }
 
@@ -63,7 +63,7 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **device);
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
 {
     *device = &the_gpu;
-    /* The second is the emulated GPU's: "emulated-0". */
+    /* The second one is the emulated GPU's: "emulated-0". */
     return strcmp(uuid, "GPU-01234567-89ab") == 0 ||
                    strcmp(uuid, "GPU-656d756c-6174-6564-2d30-000000000000") == 0
                ? SUCCESS
@@ -174,7 +174,7 @@ int nvmlDeviceGetMemoryInfo_v2(void *device, uint64_t fields[5])
 int nvmlDeviceGetTotalEnergyConsumption(void *device, uint64_t *millijoules);
 int nvmlDeviceGetTotalEnergyConsumption(void *device, uint64_t *millijoules)
 {
-    static uint64_t used = 0x500000000; /* does not fit into 32 bits */
+    static uint64_t used = 0x500000000; /* exceeds 32 bits */
     *millijoules = used;
     used += 36000;
     return answer(device);

@@ -1,6 +1,6 @@
-/* Attention against double precision: result, log of the sum of exponentials and the gradients of
- * q, k and v, for all types, sizes and instruction sets; and the same bits each time, on any number
- * of threads. */
+/* Attention against double precision: output, log of the sum of exponentials, and gradients of q, k
+ * and v, for all types, sizes and instruction sets; bits are identical in each run and for any
+ * number of threads. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,7 +51,7 @@ static int64_t out_count(const struct attention_case *it)
     return it->batch * it->queries * it->heads * it->head_dim;
 }
 
-/* Where element d of token t of q, k or v (part 0, 1, 2) is. */
+/* Index of element d of token t of q, k or v (part 0, 1, 2). */
 static int64_t qkv_index(const struct attention_case *it, int64_t sample, int64_t t, int part,
                          int64_t head, int64_t d)
 {
@@ -109,12 +109,12 @@ static struct attention_tensors run(struct device_test *test, const struct atten
     return t;
 }
 
-/* One query of one head in double precision: the results go where the device's go. */
+/* One query of one head in double precision; results are stored in the device's layout. */
 struct reference {
     const struct attention_case *it;
     const struct attention_tensors *tensors;
     double *out, *dqkv, *lse;
-    double *probability, *factor, *slope; /* of one query, by token */
+    double *probability, *factor, *slope; /* of one query, indexed by token */
 };
 
 static double qkv_value(const struct reference *reference, int64_t sample, int64_t t, int part,
@@ -174,9 +174,9 @@ static void reference_backward(struct reference *reference, int64_t sample, int6
         }
 }
 
-/* Tensor cores take probabilities and slopes rounded to the type, so one element may be as far off
- * as the largest part of its sum was rounded; but all of them together are about one rounding off.
- */
+/* Tensor cores use probabilities and softmax gradients rounded to the type. One element may be off
+ * by the rounding of the largest term of its sum, but the error over all elements is about one
+ * rounding. */
 static void check_all(const char *what, const struct attention_case *it, const void *tensor,
                       const double *expected, int64_t count)
 {
@@ -223,7 +223,7 @@ static void check(const struct attention_case *it, const struct attention_tensor
     free(reference.slope);
 }
 
-/* GPUs read eight numbers at a time. */
+/* GPUs load eight elements at a time. */
 static bool is_for(struct device_test *test, const struct attention_case *it)
 {
     const bool fits = test->device->backend->attention_fits(test->device, it->tokens, it->head_dim);
@@ -268,7 +268,7 @@ static void threads_do_not_matter(void **state)
     }
 }
 
-/* Evaluation keeps no sums; scores far apart neither overflow nor vanish. */
+/* Evaluation stores no sums; scores that differ widely neither overflow nor vanish. */
 static void large_scores_and_no_lse(void **state)
 {
     (void)state;
@@ -299,8 +299,8 @@ static void large_scores_and_no_lse(void **state)
     }
 }
 
-/* What is said to fit does: all of it is tried with the most tokens. An emulated GPU takes too long
- * when all of them ask; it needs the same memory for one. */
+/* Sizes reported as supported work: each is run with the maximum number of tokens. With all of them
+ * as queries this takes too long on an emulated GPU; one query needs the same memory. */
 static void most_tokens_fit(void **state)
 {
     (void)state;

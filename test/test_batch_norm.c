@@ -1,5 +1,5 @@
-/* Batch normalisation against double precision: sums, statistics, result and every gradient, for
- * all types, instruction sets and options; and the same bits on any number of threads. */
+/* Batch normalisation against double precision: sums, statistics, output and all gradients, for all
+ * types, instruction sets and options; bits are identical for any number of threads. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,8 +15,8 @@ struct batch_norm_case {
     enum data_type type;
     int64_t rows, channels;
     bool residual, relu, add, running;
-    double offset;  /* of x's mean: what a sum of squares would lose digits to */
-    int64_t others; /* rows of other ranks, which are this rank's again */
+    double offset;  /* mean of x: large enough to expose cancellation in a sum of squares */
+    int64_t others; /* rows of other ranks, simulated by repeating this rank's */
 };
 
 static const struct batch_norm_case cases[] = {
@@ -52,7 +52,7 @@ static double *numbers(struct device_test *test, int64_t count)
     return device_test_zeros(test, TYPE_FP32, 2 * count);
 }
 
-/* Numbers around the offset; a negative scale: of [0, -scale]. */
+/* Numbers around the offset; if scale is negative: in [0, -scale]. */
 static void *shifted(struct device_test *test, enum data_type type, int64_t count, double scale,
                      double offset, uint64_t seed)
 {
@@ -111,7 +111,7 @@ static void forward(struct device_test *test, const struct batch_norm_case *it,
                                                    .statistics = t->statistics});
 }
 
-/* What adding up over ranks does, whose other rows are this rank's again. */
+/* Simulates the all-reduce: the other ranks' rows are this rank's repeated. */
 static void add_ranks(struct device_test *test, const struct batch_norm_case *it, double *sums)
 {
     device_test_wait(test);
@@ -119,7 +119,7 @@ static void add_ranks(struct device_test *test, const struct batch_norm_case *it
         sums[i] *= (double)(it->rows + it->others) / (double)it->rows;
 }
 
-/* computes: the relu's mask is computed from x, not read from y. */
+/* computes: the ReLU's mask is recomputed from x instead of read from y. */
 static void backward(struct device_test *test, const struct batch_norm_case *it,
                      const struct batch_norm_tensors *t, bool computes)
 {
@@ -181,13 +181,13 @@ static struct batch_norm_tensors run(struct device_test *test, const struct batc
     return t;
 }
 
-/* One channel in double precision, and what is compared with it. */
+/* One channel in double precision, and values to compare with it. */
 struct channel {
     const struct batch_norm_case *it;
     const struct batch_norm_tensors *t;
     int64_t number;
     double mean, variance, rstd, gamma;
-    double sum, product, sizes; /* of g, of g * xhat, of their terms' sizes */
+    double sum, product, sizes; /* sums of g, of g * xhat, of the magnitudes of their terms */
 };
 
 static double value(const struct channel *c, const void *tensor, int64_t row)
@@ -205,7 +205,7 @@ static double xhat(const struct channel *c, int64_t row)
     return (value(c, c->t->x, row) - c->mean) * c->rstd;
 }
 
-/* dy + add where y is above 0. */
+/* dy + add where y is positive. */
 static double gradient(const struct channel *c, int64_t row)
 {
     const double add = c->it->add ? value(c, c->t->add, row) : 0;
@@ -221,7 +221,7 @@ static void near(const char *what, const struct channel *c, double is, double sh
                  (long long)c->number, is, should);
 }
 
-/* fp32's rounding, of which a mean that is large against the deviation takes more. */
+/* Rounding of fp32, larger if the mean is large compared to the deviation. */
 static double fp32(const struct channel *c)
 {
     return 3e-6 * (1 + fabs(c->mean) * c->rstd / 4);
@@ -290,7 +290,7 @@ static void check_channel(const struct channel *c)
         dx -= c->it->running ? 0 : (c->sum + xhat(c, row) * c->product) / n;
         near("y", c, value(c, t->y, row), y, rounding(c) * fabs(y) + least * size);
         near("dy", c, value(c, t->dy, row), g, rounding(c) * fabs(g) + 1e-6);
-        /* dy was rounded, and then dx. */
+        /* dy was rounded, then dx. */
         near("dx", c, value(c, t->dx, row), factor * dx,
              (rounding(c) * (fabs(g) + fabs(dx)) + least * size * (1 + fabs(c->product) / n)) *
                  fabs(factor));
@@ -343,7 +343,7 @@ static void threads_do_not_matter(void **state)
     }
 }
 
-/* y may be x where nothing comes after it, and dx may be dy. */
+/* y may be x if nothing follows, and dx may be dy. */
 static void tensors_can_be_written_over(void **state)
 {
     (void)state;
@@ -377,8 +377,8 @@ static const struct batch_norm_case masked_cases[] = {
     {TYPE_FP16, 300, 24, false, true, false, true, 0, 0},
 };
 
-/* Parameters with which y is about as small as the smallest number of the type: some that are above
- * 0 are stored as 0. */
+/* Parameters for which y is close to the smallest number of the type: some positive values are
+ * stored as 0. */
 static void make_small(struct device_test *test, const struct batch_norm_case *it,
                        struct batch_norm_tensors *t)
 {
@@ -396,7 +396,7 @@ static void make_small(struct device_test *test, const struct batch_norm_case *i
     test->device->backend->convert(test->stream, it->type, t->beta, TYPE_FP32, beta, it->channels);
 }
 
-/* The mask that is computed from x is that of the stored y, bit for bit, where y is near 0, too. */
+/* The mask recomputed from x equals that of the stored y bit for bit, even for y near 0. */
 static void a_computed_mask_is_the_stored_one(void **state)
 {
     (void)state;
@@ -425,7 +425,7 @@ static void a_computed_mask_is_the_stored_one_with_all_kernels(void **state)
     device_test_every_kernels(a_computed_mask_is_the_stored_one, state);
 }
 
-/* A rank without rows sums up nothing. */
+/* A rank without rows contributes zeros. */
 static void no_rows_sum_to_zero(void **state)
 {
     (void)state;
@@ -456,7 +456,7 @@ static void no_rows_sum_to_zero(void **state)
     device_test_close(&test);
 }
 
-/* What lies in the workspace a channel at a time. */
+/* Partial sums per channel in the workspace. */
 static void too_wide(struct device_test *test)
 {
     double sums[1] = {0};

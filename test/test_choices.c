@@ -1,5 +1,5 @@
-/* The fastest of several ways is found once: then it is known, to the process, to the next one, and
- * to one that asks at the same time; and whatever is in the file does no harm. */
+/* Choices: the fastest candidate is measured once and then known to the process, to later
+ * processes, and to concurrent ones; no file content causes a failure. */
 #include "device/choices.h"
 
 #include <math.h>
@@ -25,8 +25,8 @@ static const struct choice candidates[CANDIDATES] = {
 /* Candidate 1 is the fastest. */
 struct trial {
     double seconds[CANDIDATES];
-    int measured; /* how often */
-    bool refuses; /* what was known */
+    int measured; /* number of measurements */
+    bool refuses; /* reject all earlier choices */
     bool slow;
 };
 
@@ -50,7 +50,8 @@ static struct trial fresh(void)
     return (struct trial){.seconds = {3e-3, 1e-3, 2e-3}};
 }
 
-/* How often was measured until `key` was chosen, by a process that knows the file alone. */
+/* Return the number of measurements that a process which knows only the file needs to choose `key`.
+ */
 static int measured_for(const char *folder, const char *key, uint64_t first_word)
 {
     struct trial trial = fresh();
@@ -99,7 +100,7 @@ static void what_cannot_be_used_is_not_chosen(void **state)
     assert_true(choices_make(choices, "none", candidates, CANDIDATES, trial_time, trial_usable,
                              &trial, &chosen));
     assert_int_equal(chosen.words[0], 9);
-    /* The library knows the choice no more: the new one takes its place, in the file, too. */
+    /* If the library no longer accepts a choice, a new one replaces it, in the file, too. */
     trial = fresh();
     trial.refuses = true;
     assert_true(choices_make(choices, "none", candidates, CANDIDATES, trial_time, trial_usable,
@@ -109,7 +110,7 @@ static void what_cannot_be_used_is_not_chosen(void **state)
     assert_int_equal(measured_for(cache(), "none", fastest), 0);
 }
 
-/* Writes the file of the tests with `change` made to it. */
+/* Write the file of the tests with `change` applied. */
 static void file_damage(void (*change)(char *text, size_t *length))
 {
     char *text = temporary_text(file_name);
@@ -173,7 +174,8 @@ static void no_file_no_harm(void **state)
         assert_int_equal(measured_for(temporary_path("plain/folder"), "a", fastest), CANDIDATES);
 }
 
-/* Two ranks that come to a shape together take the same: the second waits for the first. */
+/* Two ranks that need a key at the same time use the same choice: the second waits for the first.
+ */
 static void ranks_agree(void **state)
 {
     (void)state;
@@ -197,7 +199,7 @@ static void ranks_agree(void **state)
         _exit(first && second ? 0 : 1);
     }
     assert_int_equal(read(ready[0], &letter, 1), 1);
-    nanosleep(&(struct timespec){0, 150000000}, NULL); /* the child measures by now */
+    nanosleep(&(struct timespec){0, 150000000}, NULL); /* the child is measuring now */
     assert_int_equal(measured_for(folder, "both", 1), 0);
     assert_true(waitpid(child, &status, 0) == child);
     assert_int_equal(status, 0);
@@ -213,7 +215,7 @@ static void make(struct choices *choices, const char *key, struct trial trial, u
     assert_true(chosen.words[0] == first_word);
 }
 
-/* True if `key` is known without a measurement, as the choice with this first word. */
+/* True if `key` is known without measurement, with this first word. */
 static bool knows(struct choices *choices, const char *key, uint64_t first_word)
 {
     struct trial trial = fresh();
@@ -224,7 +226,7 @@ static bool knows(struct choices *choices, const char *key, uint64_t first_word)
 
 static const struct trial first_fastest = {.seconds = {1, 2, 3}};
 
-/* A rank measures two shapes, and another rank has chosen otherwise for one of them. */
+/* A rank measures two shapes; another rank has chosen differently for one of them. */
 static void adopted_choices_replace_own(void **state)
 {
     (void)state;
@@ -235,10 +237,10 @@ static void adopted_choices_replace_own(void **state)
     make(taker, "own", first_fastest, 1);
     assert_true(choices_are_new(giver));
     char *text = choices_export(giver);
-    assert_false(choices_adopt(giver, text)); /* its own: nothing changes */
+    assert_false(choices_adopt(giver, text)); /* its own text changes nothing */
     assert_false(choices_are_new(giver));
     assert_true(choices_adopt(taker, text));
-    assert_true(choices_are_new(taker)); /* "own", which the giver does not have */
+    assert_true(choices_are_new(taker)); /* "own", which the sender does not have */
     assert_false(choices_adopt(taker, text));
     assert_true(knows(taker, "both", fastest));
     assert_true(knows(taker, "one", fastest));
@@ -248,7 +250,7 @@ static void adopted_choices_replace_own(void **state)
     choices_close(taker);
 }
 
-/* The file has another choice, and gets none of what was adopted. */
+/* The file has a different choice, and adopted choices are not written to it. */
 static void adopted_choices_precede_the_file(void **state)
 {
     (void)state;

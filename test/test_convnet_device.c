@@ -1,8 +1,8 @@
-/* Whole steps of a small convolutional model - all kinds of nodes, a residual that changes its
- * shape, batch norm over all ranks' samples - on the device under test against one rank on the CPU:
- * the loss, every gradient, and weights and running statistics after one or two updates. By itself
- * it takes the emulated GPU; VITTRAIN_TEST_DEVICE=cuda a real one. With several ranks each has a
- * part of the batch, and the sums of norms go over the collectives' stand-in. */
+/* Whole steps of a small convolutional model (all types of nodes, a residual with a change of
+ * shape, synchronised batch norm) on the device under test, compared to one rank on the CPU: loss,
+ * all gradients, and weights and running statistics after one or two updates. The default device is
+ * the emulated GPU; VITTRAIN_TEST_DEVICE=cuda selects a real one. With several ranks each has a
+ * part of the batch, and batch norm's sums use the emulated collectives. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +42,7 @@ static int normed(struct convnet *convnet, const char *name, struct convnet_node
                                                        .relu = relu});
 }
 
-/* A ResNet of one block between a stem and a head of the older kind. */
+/* A ResNet with one block between a stem and a head of the older type. */
 static void describe(struct convnet *convnet, const struct convnet_shape *shape)
 {
     convnet_unit(convnet, "stem");
@@ -84,7 +84,7 @@ static void describe(struct convnet *convnet, const struct convnet_shape *shape)
                                                 .channels = shape->classes});
 }
 
-/* The model on one of the two devices, on one rank or all of them. */
+/* The model on one of the two devices, on one rank or on all. */
 static void model_open_on(struct vit_fixture *fixture, const char *device, struct comm *ranks,
                           enum data_type compute)
 {
@@ -104,7 +104,7 @@ static void model_open_on(struct vit_fixture *fixture, const char *device, struc
     vit_fixture_set_batch(fixture, images, labels);
 }
 
-/* This rank's part of the batch, forward and backward; gives the loss of all. */
+/* Forward and backward of this rank's part of the batch; return the loss over all ranks. */
 static double train(struct vit_fixture *fixture, int part, int parts)
 {
     vit_fixture_zero(fixture);
@@ -117,7 +117,8 @@ static double train(struct vit_fixture *fixture, int part, int parts)
     return loss;
 }
 
-/* Of 16-bit types one step: in the second one their rounding moves values over a relu's edge. */
+/* 16-bit types run one step: in a second one, rounding would move values across a ReLU's threshold.
+ */
 static void check(enum data_type compute, int64_t steps, double tolerance)
 {
     struct vit_fixture cpu, gpu;

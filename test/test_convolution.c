@@ -20,7 +20,7 @@ struct convolution_case {
 static const struct convolution_case cases[] = {
     {TYPE_FP32, {2, 9, 7, 3, 4, 3, 1, 1}, true, true, false},
     {TYPE_FP32, {3, 6, 10, 4, 8, 3, 1, 1}, true, true, true},
-    {TYPE_FP32, {40, 8, 8, 4, 8, 3, 1, 1}, false, false, false}, /* in pieces */
+    {TYPE_FP32, {40, 8, 8, 4, 8, 3, 1, 1}, false, false, false}, /* in several pieces */
     {TYPE_FP32, {1, 1, 1, 1, 1, 1, 1, 0}, true, false, false},
     {TYPE_FP32, {1, 1, 12, 5, 3, 1, 1, 0}, false, true, true},
     {TYPE_FP32, {2, 14, 14, 3, 16, 7, 2, 3}, false, false, false},
@@ -36,10 +36,10 @@ static const struct convolution_case cases[] = {
     {TYPE_BF16, {1, 7, 8, 24, 40, 5, 1, 2}, true, true, true},
     {TYPE_BF16, {3, 1, 5, 48, 16, 1, 1, 0}, true, false, false},
     {TYPE_BF16, {2, 6, 9, 20, 40, 3, 2, 1}, false, false, true},
-    {TYPE_BF16, {5, 4, 4, 72, 80, 3, 1, 1}, true, false, false}, /* more than a part of out */
-    {TYPE_BF16, {1, 3, 5, 300, 8, 1, 1, 0}, true, false, false}, /* of in */
+    {TYPE_BF16, {5, 4, 4, 72, 80, 3, 1, 1}, true, false, false}, /* more than one part of out */
+    {TYPE_BF16, {1, 3, 5, 300, 8, 1, 1, 0}, true, false, false}, /* more than one part of in */
     {TYPE_BF16, {35, 5, 4, 17, 33, 3, 1, 2}, false, false, false},
-    {TYPE_BF16, {1, 70, 66, 5, 18, 3, 1, 0}, true, false, true}, /* more than a chunk of pixels */
+    {TYPE_BF16, {1, 70, 66, 5, 18, 3, 1, 0}, true, false, true}, /* more than one chunk of pixels */
     {TYPE_FP16, {2, 9, 7, 3, 4, 3, 1, 1}, true, true, true},
     {TYPE_FP16, {2, 6, 5, 17, 32, 3, 2, 1}, false, false, false},
     {TYPE_FP16, {1, 8, 8, 12, 6, 5, 1, 2}, true, true, true},
@@ -126,7 +126,7 @@ static struct convolution_tensors run(struct device_test *test, const struct con
     return t;
 }
 
-/* Sums in double, and the sums of their terms' sizes: rounding is measured by these. */
+/* Sums in double, and sums of the magnitudes of their terms, which scale the rounding error. */
 struct convolution_truth {
     double *y, *dx, *dweight, *dbias;
     double *y_sizes, *dx_sizes, *dweight_sizes, *dbias_sizes;
@@ -155,9 +155,9 @@ static void product(double *sum, double *size, double a, double b)
     *size += fabs(a * b);
 }
 
-/* One pixel of y with one pixel of x under one place of the kernel. */
+/* One pixel of y with one pixel of x under one kernel tap. */
 struct meeting {
-    int64_t x, y, place; /* first elements; place in the kernel */
+    int64_t x, y, place; /* first elements; index of the kernel tap */
 };
 
 static void meet(const struct convolution_shape *s, const struct meeting *at, const double *x,
@@ -192,8 +192,8 @@ static void meet_all(const struct convolution_shape *s, const double *x, const d
     }
 }
 
-/* A GPU's library stores its sums as the type before a bias is added, or they are added to a
- * gradient; on the CPU nothing is rounded in between. */
+/* A GPU's library rounds sums to the type before a bias is added or they are accumulated into a
+ * gradient; the CPU does not round in between. */
 static bool rounds_between(const struct device_test *test)
 {
     return test->device->backend != &device_cpu;
@@ -216,7 +216,7 @@ static void finish_truth(const struct convolution_case *it, const struct convolu
         if (it->x_relu && !(x[i] > 0))
             truth->dx[i] = truth->dx_sizes[i] = 0;
     for (int64_t i = 0; i < weight_count(s); i++) {
-        truth->dweight_between[i] = truth->dweight_sizes[i]; /* of each piece of the batch */
+        truth->dweight_between[i] = truth->dweight_sizes[i]; /* for each piece of the batch */
         product(&truth->dweight[i], &truth->dweight_sizes[i], 1, (double)t->dweight_before[i]);
     }
     for (int64_t i = 0; i < s->out; i++) {
@@ -260,8 +260,8 @@ static void truth_free(struct convolution_truth *truth)
     free(truth->dweight_between);
 }
 
-/* The type's own rounding of the result, and fp32's of the terms of a sum. `between`: what was of
- * the case's type on the way, or NULL. */
+/* Rounding of the result to the type, and fp32 rounding of the terms of a sum. `between`:
+ * intermediate values rounded to the type, or NULL. */
 static void near(const char *what, int number, enum data_type type, const void *tensor,
                  const double *truth, const double *sizes, const double *between, int64_t count)
 {
@@ -313,7 +313,7 @@ static void convolution_is_right_with_all_kernels(void **state)
     device_test_every_kernels(convolution_is_right, state);
 }
 
-/* oneDNN's sums of the weight's gradient do not. */
+/* The weight's gradient of oneDNN is an exception. */
 static bool sums_have_an_order(const struct device_test *test, const struct convolution_case *it)
 {
     const struct cpu_device *cpu = (const struct cpu_device *)test->device;
@@ -342,7 +342,7 @@ static void threads_do_not_matter(void **state)
     }
 }
 
-/* dx, dweight and dbias are each made without the others, and are the same. */
+/* dx, dweight and dbias are each computed alone, with identical results. */
 static void gradients_can_be_left_out(void **state)
 {
     (void)state;

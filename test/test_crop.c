@@ -1,5 +1,6 @@
-/* Crops against torchvision on Pillow's images (test/vectors/make_crop.py), bit for bit; the draws
- * of RandomResizedCrop and RandomCrop; what the options mean; files and stored pixels the same. */
+/* Crops compared bit for bit to torchvision on Pillow's images (test/vectors/make_crop.py); the
+ * distribution of RandomResizedCrop and RandomCrop; option values; identical results for files and
+ * stored pixels. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,7 @@
 #include "device_test.h"
 #include "vector_file.h"
 
-enum { BOX, MIDDLE, MOVED }; /* what a case of the vectors is */
+enum { BOX, MIDDLE, MOVED }; /* kind of a case in the vectors */
 
 static struct crop_scratch scratch;
 static struct options options;
@@ -46,7 +47,7 @@ static void set(const char *text)
         assert_true(options_set(word, &options, &error));
 }
 
-/* The plan of a case: its numbers are size, kind, and what the kind has. */
+/* The plan of a case: its numbers are size, kind, and the parameters of the kind. */
 static void case_plan(const int32_t *numbers, int64_t width, int64_t height, struct crop_plan *plan)
 {
     char text[256];
@@ -97,7 +98,7 @@ static void check_case(struct vector_file *file, int number)
     for (int64_t i = 0; i < count; i++)
         if (planes[i] != expected[i])
             fail_msg("case %d: pixel %d is %d, not %d", number, (int)i, planes[i], expected[i]);
-    /* as much of the image as it asks for is enough, and gives the same */
+    /* the requested part of the image suffices, and gives the same result */
     struct image_request request;
     crop_request(&crop, &plan, &request);
     source.x = request.area.x;
@@ -140,7 +141,7 @@ static void open_random_resized(const char *more, int64_t image)
     assert_true(crop_open(&crop, &options, true, image, true, &error));
 }
 
-/* Shares of the area are uniform, ratios log-uniform, where all of them fit into the image; places
+/* Area fractions are uniform and ratios log-uniform if all of them fit into the image; positions
  * are uniform. Kolmogorov's distance of 20,000 draws is below 0.0122 in 99.5 of 100 cases. */
 static int compare_doubles(const void *left, const void *right)
 {
@@ -185,7 +186,7 @@ static void random_boxes_are_distributed(void **state)
     check_uniform("top", top, DRAWS, 0, 1);
 }
 
-/* Nothing fits into a strip: its middle, as long as the ratio allows. */
+/* No box fits into a strip: the centre is used, as long as the ratio allows. */
 static void strips_give_their_middle(void **state)
 {
     (void)state;
@@ -203,7 +204,7 @@ static void strips_give_their_middle(void **state)
     assert_int_equal(plan.box.y, 445);
     set("augment.crop_scale=1,1 augment.crop_ratio=0.1,0.2");
     assert_true(crop_open(&crop, &options, true, 32, true, &error));
-    crop_plan_make(&crop, 0, 0, 12, 100, &plan); /* a ratio inside the limits: all of it */
+    crop_plan_make(&crop, 0, 0, 12, 100, &plan); /* ratio within the limits: the whole image */
     assert_true(plan.box.width <= 12 && plan.box.height <= 100);
     crop_plan_make(&crop, 0, 0, 1, 1, &plan);
     assert_int_equal(plan.box.width, 1);
@@ -227,7 +228,7 @@ static void draws_depend_on_epoch_and_sample(void **state)
     assert_memory_not_equal(&one, &other, sizeof one);
 }
 
-/* RandomCrop with padding reaches all places, equally often. */
+/* RandomCrop with padding reaches all positions with equal frequency. */
 static void random_places_are_all_reached(void **state)
 {
     (void)state;
@@ -245,7 +246,7 @@ static void random_places_are_all_reached(void **state)
         assert_in_range(seen[i / 8][i % 8], 60, 145);
 }
 
-/* What evaluation does: as told, else training's rules without chance. */
+/* Evaluation uses its own options, or else those of training without randomness. */
 static void evaluation_follows_the_options(void **state)
 {
     (void)state;
@@ -304,7 +305,7 @@ static void impossible_options_are_refused(void **state)
             "nothing but padding");
 }
 
-/* A file and its decoded pixels give the same; so do all threads' scratches, new and used. */
+/* A file and its decoded pixels give identical results, with any thread's scratch, new or used. */
 static void files_are_as_their_pixels(void **state)
 {
     (void)state;
@@ -335,8 +336,8 @@ static void files_are_as_their_pixels(void **state)
     vector_file_close(file);
 }
 
-/* Scaled decoding is asked for where the box stays as large as the output, and comes near to what
- * it replaces. */
+/* Scaled decoding is requested if the box stays as large as the output; the result is close to that
+ * of full decoding. */
 static void scaled_decoding_is_near(void **state)
 {
     (void)state;
@@ -372,7 +373,7 @@ static void scaled_decoding_is_near(void **state)
     vector_file_close(file);
 }
 
-/* One output of more inputs than a block of the kernel holds. */
+/* One output with more inputs than a block of the kernel holds. */
 static void long_lines_are_resized(void **state)
 {
     (void)state;
@@ -382,7 +383,7 @@ static void long_lines_are_resized(void **state)
         pixels[i] = i % WIDTH < WIDTH / 2 ? 40 : 200;
     assert_true(crop_open(&crop, &options, true, 2, true, &error));
     assert_true(crop_stored(&crop, 0, 0, pixels, 1, HEIGHT, WIDTH, &scratch, planes, &error));
-    for (int i = 0; i < 4; i++) /* a seventh of the triangle is behind the middle */
+    for (int i = 0; i < 4; i++) /* a seventh of the triangle is past the middle */
         assert_in_range(planes[i], i % 2 == 0 ? 61 : 175, i % 2 == 0 ? 65 : 179);
     free(pixels);
 }

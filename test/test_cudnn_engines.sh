@@ -1,5 +1,5 @@
 #!/bin/sh
-# Which engines of cuDNN are selected for convolutions, with the real library (cudnn_engines.c).
+# Selection of cuDNN's engines for convolutions, with the real library (cudnn_engines.c).
 
 if [ ! -e "$TEST_BUILD/test/cudnn_engines" ]; then
     echo '1..0 # SKIP cuDNN is not installed'

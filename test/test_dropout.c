@@ -1,5 +1,5 @@
-/* Dropout's masks: those of the definition in device.h, drawn from core/random.h, for every place,
- * sample and instruction set; the rate that was asked for; and that backward draws the same. */
+/* Dropout masks: the definition in device.h, drawn from core/random.h, for every step, sample and
+ * instruction set; the requested rate; backward draws the same mask. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,11 +17,11 @@ static struct dropout dropout_of(struct device_test *test, float rate, uint32_t 
     return (struct dropout){.rate = rate,
                             .seed = 0x8877665544332211ULL,
                             .layer = layer,
-                            /* The position wraps: counters are 32 bits wide. */
+                            /* The position wraps around: counters have 32 bits. */
                             .params = device_test_params(test, 0xfffffff0, 0xfffffffe, 0, 1)};
 }
 
-/* Applies to ones, so that the result is the factors. */
+/* Apply dropout to ones, so that the output is the factors. */
 static void check_factors(int64_t samples, int64_t rows_per_sample, int64_t width, float rate,
                           float path_rate)
 {
@@ -61,7 +61,7 @@ static void factors_are_the_definition(void **state)
     check_factors(40, 2, 6, 0, 0.3f);
     check_factors(2, 2, 5, 0, 0);
     check_factors(2, 2, 20, 1, 0);
-    check_factors(2, 2, 20, 1e-6f, 0); /* rounds to nothing dropped */
+    check_factors(2, 2, 20, 1e-6f, 0); /* rounds to a threshold of 0 */
     check_factors(0, 2, 20, 0.1f, 0.1f);
 }
 

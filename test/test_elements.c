@@ -1,5 +1,5 @@
-/* Operations over flat buffers that know nothing of updates: sums of squares, additions, zeroing,
- * conversions between types, the search for values that are not finite. */
+/* Operations on flat buffers other than the update: sums of squares, addition, zeroing, type
+ * conversion, search for non-finite values. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RUSAGE_THREAD */
 #endif
@@ -60,7 +60,7 @@ static void additions(void **state)
     }
 }
 
-/* Every byte asked for, and none beside. */
+/* Exactly the requested bytes are zeroed. */
 static void zeros(void **state)
 {
     (void)state;
@@ -79,7 +79,8 @@ static void zeros(void **state)
     }
 }
 
-/* Who touches fresh memory first waits for it: with two threads one waits for about half of it. */
+/* The first touch of fresh memory causes a page fault: with two threads, each has about half of
+ * them. */
 static void zeros_are_the_work_of_all_threads(void **state)
 {
     (void)state;
@@ -104,7 +105,7 @@ static void zeros_are_the_work_of_all_threads(void **state)
     print_message("# %lld page faults on one thread, %lld on the first of two\n",
                   (long long)pages[0], (long long)pages[1]);
     if (pages[0] < 1000)
-        skip(); /* this system does not count them by thread */
+        skip(); /* this system does not count page faults per thread */
     assert_true(pages[1] * 10 < pages[0] * 6);
 }
 
@@ -119,7 +120,7 @@ static void set_value(enum data_type type, void *values, int64_t index, uint32_t
 static void values_that_are_not_finite(void **state)
 {
     (void)state;
-    /* By type: infinity, NaN, and the largest finite number, which is none. */
+    /* By type: infinity, NaN, and the largest finite number. */
     static const uint32_t bits[3][3] = {
         {0xff800000, 0x7f800001, 0x7f7fffff}, {0x7f80, 0xffc1, 0x7f7f}, {0xfc00, 0x7c01, 0x7bff}};
     enum { COUNT_VALUES = 5003 };
@@ -148,7 +149,7 @@ static void values_that_are_not_finite(void **state)
     }
 }
 
-/* All 65536 numbers of a type come back from fp32 as they were; NaN stays NaN. */
+/* All 65536 values of a type survive the conversion to fp32 and back; NaN stays NaN. */
 static void all_halves_survive(void **state)
 {
     (void)state;
@@ -177,8 +178,8 @@ static void all_halves_survive(void **state)
     }
 }
 
-/* Between two neighbours of a type: to the nearer one, half way to the even one; for every step-th
- * pair from `begin` to `end` and both signs. */
+/* Values between two neighbours of a type round to the nearer one, and half way to the even one;
+ * for every step-th pair from `begin` to `end` and both signs. */
 static void check_rounding(struct device_test *test, enum data_type type, int begin, int end,
                            int step)
 {
@@ -205,7 +206,7 @@ static void check_rounding(struct device_test *test, enum data_type type, int be
     }
 }
 
-/* The first `count` of `values`, in this type, are `expected`. */
+/* Check that the first `count` of `values`, in this type, are `expected`. */
 static void check_edges(struct device_test *test, enum data_type type, const float *values,
                         const uint16_t *expected, int64_t count)
 {

@@ -1,4 +1,4 @@
-/* The emulated GPU reports faults that a real one reports or lets pass: each kernel and call of
+/* The emulated GPU reports faults that a real one may ignore: each kernel and call in
  * faulty_kernels.cu ends the program with the expected message. Work that the host does not wait
  * for does not run. */
 #include <setjmp.h>
@@ -17,8 +17,8 @@
 
 enum { THREADS = 64 };
 
-/* By number of faulty_kernels.cu. says: NULL where there is no fault. With AddressSanitizer only
- * the faults are tested that it reports as well. */
+/* Indexed by the fault's number in faulty_kernels.cu. says: NULL for no fault. With
+ * AddressSanitizer only the faults that it also detects are tested. */
 static const struct {
     const char *what, *says;
     bool sanitized;
@@ -67,7 +67,7 @@ static const bool sanitized = false;
 
 typedef bool (*run_function)(struct stream *stream, int number, float *values, const float *host);
 
-/* The program that runs one kernel: exit status 0 when its result is right. */
+/* A program that runs one kernel: exit status 0 if its result is correct. */
 static void kernel_run(int number)
 {
     struct device_test test;
@@ -80,7 +80,7 @@ static void kernel_run(int number)
     if (!run(test.stream, number, values, host))
         _exit(98);
     if (values[0] == last + 32)
-        _exit(97); /* it ran before anybody waited */
+        _exit(97); /* it ran before the host waited */
     device_test_wait(&test);
     _exit(values[0] == last + 32 ? 0 : 96);
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The algorithms of matrix products that GPUs choose by measurement: ranks that measure differently take
-# the same ones, checkpoints carry them, and a resumed run has the same bits although its own GPUs would
-# choose others. On emulated GPUs with two algorithms, which differ in rounding.
+# The algorithms of matrix products that GPUs choose by measurement: ranks that measure differently agree on
+# one, checkpoints contain the choices, and a resumed run is bit-identical although its own GPUs would choose
+# differently. On emulated GPUs with two algorithms, which differ in rounding.
 . "$TEST_SOURCE/test/program.sh"
 
 take_emulated_gpu
@@ -11,7 +11,7 @@ export VITTRAIN_CUDA_MODULE
 steps="$small model.patch=16 model.depth=1 model.drop_path=0.1 train.global_batch=8 debug.fraction=0.01325 \
 train.epochs=2 data.val=none output.tensorboard=off run.backend=cuda cuda.cache=none"
 
-# ranks NAME FIRST SECOND WORD...: a run of two ranks whose fastest algorithms are these.
+# ranks NAME FIRST SECOND WORD...: a run on two ranks with these fastest algorithms.
 ranks() {
     run_log=$work/$1.log name=$1 first=$2 second=$3
     shift 3
@@ -21,20 +21,20 @@ ranks() {
     status=$?
 }
 
-# resumed STEP NAME FIRST SECOND WORD...: the run "mixed" is resumed from its checkpoint of this step.
+# resumed STEP NAME FIRST SECOND WORD...: resume the run "mixed" from its checkpoint of this step.
 resumed() {
     start=$work/mixed/checkpoints/step-0000000$1.h5
     shift
     ranks "$@" checkpoint.resume="$start"
 }
 
-# ended_as NAME REFERENCE: nothing, if the newest run ended well with the reference's weights.
+# ended_as NAME REFERENCE: print nothing if the last run succeeded with the reference's weights.
 ended_as() {
     [ $status -eq 0 ] || echo "exit status $status;"
     cmp "$work/$2/weights.safetensors" "$work/$1/weights.safetensors" 2>&1
 }
 
-# norms NAME: norms of the gradient in steps 3 to 6.
+# norms NAME: gradient norms of steps 3 to 6.
 norms() {
     column "$work/$1/metrics.csv" train grad_norm | awk '$1 >= 3 && $1 <= 6'
 }

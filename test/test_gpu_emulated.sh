@@ -1,17 +1,17 @@
 #!/bin/sh
-# The whole program on emulated GPUs, by every strategy and on 1, 2 and 4 ranks: the losses are those of
-# one rank on the CPU within rounding, with recorded steps and without. Two ranks on one GPU are an
-# error. What hangs in the middle of training is named. And convolutional models train, too.
+# The whole program on emulated GPUs, with every strategy and on 1, 2 and 4 ranks: losses equal those of one
+# rank on the CPU within rounding, with and without CUDA graphs. Two ranks on one GPU are an error. A hang
+# during training is reported with its cause. Convolutional models train, too.
 . "$TEST_SOURCE/test/program.sh"
 
 take_emulated_gpu
 VITTRAIN_CUDA_MODULE=$module
 export VITTRAIN_CUDA_MODULE
-# Rows, widths and counts that are no multiples of what a kernel does at a time; gradients are cut.
+# Rows, widths and counts that are not multiples of the kernels' tiles; gradients are clipped.
 tiny="$small model.patch=16 model.depth=1 model.drop_path=0.1 train.global_batch=8 debug.fraction=0.02 \
 train.epochs=1 train.steps=5 train.clip_norm=1 optim.ema=0.9 data.val=none output.tensorboard=off"
 
-# trains NAME RANKS WORD...: on emulated GPUs, with the losses and norms of the CPU.
+# trains NAME RANKS WORD...: losses and norms on emulated GPUs equal those on the CPU.
 trains() {
     name=$1 ranks=$2
     shift 2
@@ -72,7 +72,7 @@ result 'the CPU trains convolutions' "$([ $status -eq 0 ] || echo "exit status $
 trains 'convolutions, recorded' 1
 trains 'convolutions on 2 GPUs, not recorded' 2 mesh.strategy=fsdp cuda.graph=off
 
-# The rates go up to where the loss has just exploded.
+# The highest learning rate is one at which the loss just diverges.
 for backend in cpu cuda; do
     run 1 range find lr $tiny run.backend=$backend find.steps=12 find.first=1e-3 find.last=30 find.stop=0 \
         find.output="$work/$backend" output.logbook=
@@ -81,7 +81,7 @@ done
 bad=$([ "$(wc -l <"$work/cpu.range")" = 12 ] || echo "$(wc -l <"$work/cpu.range") points; ")
 result 'the range test has one curve' "$bad$(differ "$work/cpu.range" "$work/cuda.range" 1e-4)" "$work/range.log"
 
-# One rank finds an unreadable record after steps are recorded: it must not leave the recorded step alone.
+# One rank reads a damaged record after the graph is captured: all ranks must leave the graph together.
 for class in bird cat dog; do mkdir -p "$work/tree/train/$class" "$work/tree/val/$class"; done
 "$TEST_BUILD/test/test_image_folder" --make "$work/tree" 90 || exit 1
 record=$(find "$work/tree/train" -name '*.jpg' | sort | sed -n 71p)

@@ -1,12 +1,12 @@
 #!/bin/sh
-# What goes wrong with GPUs before and while they work, on the emulated one: each time one line that
-# says which device, what, and what to do.
+# GPU failures at the start and during training, on the emulated GPU: each is reported in one line with the
+# device, the cause and advice.
 . "$TEST_SOURCE/test/program.sh"
 
 take_emulated_gpu
 gpu="$small run.backend=cuda"
 
-# refuses NAME STATUS PATTERN SETTING...: a plan on the emulated GPU with these in the environment.
+# refuses NAME STATUS PATTERN SETTING...: `plan` fails on the emulated GPU with this environment.
 refuses() {
     name=$1 expected=$2 said=$3
     shift 3
@@ -19,7 +19,7 @@ refuses() {
     result "$name" "$(failed_otherwise "$expected" "$said" | tr '\n' ' ')" "$run_log"
 }
 
-# aborts NAME PATTERN SETTING: the same while it works: one line, and the job is over.
+# aborts NAME PATTERN SETTING: the same during training: one line, and the job ends.
 aborts() {
     name=$1 said=$2
     refuses "$name" 1 "$said" "$3"

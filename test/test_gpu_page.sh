@@ -1,5 +1,5 @@
 #!/bin/sh
-# benchmarks/gpu_page: the estimates that `plan` writes, and the page made of them and of measurements.
+# benchmarks/gpu_page: the estimates written by `plan`, and the page generated from them and from measurements.
 . "$TEST_SOURCE/test/program.sh"
 if ! command -v python3 >/dev/null; then
     echo '1..0 # SKIP no python3'
@@ -22,7 +22,7 @@ result 'their operations are those of the plan' "$(awk -F'[ ,]+' '
     FNR > 1 { flops += $(NF - 1) }
     END { gap = flops / 1e9 - planned; if (planned <= 0 || gap * gap > 1e-6) print flops / 1e9 " GFLOP, planned " planned }
     ' plan.log operations.csv 2>&1)" plan.log
-# 6 images of 65 tokens: qkv has 390 rows of 192 and 576 columns, no bias, 2 bytes a number.
+# 6 images of 65 tokens: qkv has 390 rows of 192 and 576 columns, no bias, 2 bytes per number.
 has() { # TEXT...: what no row of the estimates ends with
     for text; do grep -q -- "$text\$" operations.csv || echo "no $text"; done
 }
@@ -37,7 +37,7 @@ result 'a backward pass is two products, the gradient of the weights first, and 
     awk -F, '$5 == "blocks.0" && $6 == "linear_backward" { printf "%s %s;", $7, $8 }' operations.csv |
         grep -q '^product dweight;product dx;gelu_gradient dx;product dweight;product dx;product dweight;' || echo other)" operations.csv
 run 1 convnet plan $synthetic model.name=resnet50 data.image=64 train.batch=2 plan.operations="$work/convnet.csv"
-# 53 convolutions; 33 have single pixels and no stride.
+# 53 convolutions, of which 33 are 1 x 1 with stride 1.
 result 'a convolution turns its filters before, one of single pixels is a product' "$(
     awk -F, '$6 == "convolution_forward" { printf "%s %s;", $7, $8 }' convnet.csv >kernels
     [ "$(grep -o 'transpose filters;convolution y;' kernels | wc -l)" = 20 ] || echo "not 20 convolutions"
@@ -106,7 +106,7 @@ sed 's/1000000000$/2000000000/' estimates.csv >other.csv
 cmp -s page.md other.md && bad="$bad estimate"
 result 'another number makes another page' "$bad" other.md
 
-# From CUDA events per operation: no counters.
+# Measured by CUDA events per operation: no counters.
 cat >events.csv <<END
 model,kernel,launch,time_ns,dram_bytes,tensor_pipe_percent,grid,block
 m,linear_forward,0,1100000,,,,
@@ -123,7 +123,7 @@ result 'launches that differ in number are paired by family' "$(
     grep -q 'product (1 launches, 2 estimates)' fewer.md || echo "not named"
     grep -q '3350 GB/s (nominal), 989 TFLOP/s .*(nominal)' fewer.md || echo "nominal ceilings")" fewer.md
 
-# ---- Files that cannot be used.
+# ---- Invalid files.
 bad=
 refused() { # PATTERN FILE...
     pattern=$1

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The benchmarks for a GPU as they run on a borrowed machine: bundle.sh packs the build, with the emulated GPU's module, it is
+# The GPU benchmarks as they run on another machine: bundle.sh packs the build with the emulated GPU's module, the bundle is
 # unpacked in another tree, and each part of gpu.sh runs there, without loopback interface and without this machine's MPI
-# where namespaces are permitted. nvidia-smi, ncu, compute-sanitizer, nvcc and Python are stand-ins.
+# if namespaces are permitted. nvidia-smi, ncu, compute-sanitizer, nvcc and Python are replaced by scripts.
 . "$TEST_SOURCE/test/program.sh"
 
 take_emulated_gpu
@@ -17,7 +17,7 @@ tree=$work/tree out=$work/out
 mkdir -p "$tree" bin nvidia/cu13/lib
 unset VITTRAIN_CUDA_MODULE VITTRAIN_TEST_DEVICE srcdir
 
-# ---- Stand-ins.
+# ---- Replacements.
 stand_in() { # NAME: a script from standard input
     { echo '#!/bin/bash'; cat; } >"$work/bin/$1"
     chmod +x "$work/bin/$1"
@@ -48,8 +48,8 @@ stand_in python <<END
 END
 touch nvidia/cu13/lib/libcublasLt.so.13 nvidia/cu13/lib/libcudnn.so.9 nvidia/cu13/lib/libnccl.so.2
 
-# ---- Running.
-# What the other machine lacks: network, and this machine's MPI.
+# ---- Execution.
+# Hide the network and this machine's MPI.
 isolate=
 if unshare -nm true 2>/dev/null; then
     isolate="unshare -nm $work/bin/isolated"
@@ -61,7 +61,7 @@ exec "$@"
 END
 fi
 small="model.dim=32 model.depth=1 model.heads=2 model.patch=16 run.threads=1"
-# gpu NAME PART...: the output lies in $work/NAME.log, the exit status in $status.
+# gpu NAME PART...: writes the output to $work/NAME.log and the exit status to $status.
 gpu() {
     run_log=$work/$1.log
     shift
@@ -95,7 +95,7 @@ result 'it has losses of the CPU, headers and flags, and no tables of ICU' "$(
 PATH=/usr/bin:/bin "$tree/benchmarks/gpu.sh" check >none.log 2>&1
 status=$?
 result 'no GPU: exit status 77' "$(ends 77; has none.log 'no GPU here')" none.log
-# The test is a child of `timeout`, which is one of gpu.sh.
+# The test is a child of `timeout`, itself a child of gpu.sh.
 cat >"$bundle/test/test_cut" <<END
 #!/bin/sh
 [ -e $work/was_cut ] || { touch $work/was_cut; kill -9 \$(ps -o ppid= -p \$PPID); exit 1; }
@@ -158,7 +158,7 @@ result 'without counters the times of operations are taken' "$(
     has "$out/gpu-kernels.csv" '^model,kernel,launch,time_ns,dram_bytes,tensor_pipe_percent,grid,block$'
     has "$out/gpu-kernels.csv" '^vit_cifar,operation attention_forward,1,[1-9][0-9]*,,,,$'
     has "$out/gpu.csv" ',attention_backward 2x12x5x64,.*,time,')" profile.log
-# ncu by way of what the emulated GPU launches between cudaProfilerStart and cudaProfilerStop.
+# ncu is emulated by the kernels launched between cudaProfilerStart and cudaProfilerStop.
 stand_in ncu <<'END'
 until [[ $1 == */gpu/run ]]; do
     [[ $1 != --log-file ]] || log=$2

@@ -1,6 +1,6 @@
-/* image_transform: the resize bit for bit Pillow's (test/vectors/make_device.py), the rest against
- * the definition of struct pixel_plan, pixel by pixel; test_augment compares it with torchvision.
- */
+/* image_transform: the resize bit for bit as in Pillow (test/vectors/make_device.py), the other
+ * stages pixel by pixel against the definition of struct pixel_plan. test_augment compares it to
+ * torchvision. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "device_test.h"
 #include "vector_file.h"
 
-/* With these the images are the levels themselves. */
+/* With these values the images are the levels themselves. */
 static const float zeros[3] = {0, 0, 0}, levels[3] = {1 / 255.0f, 1 / 255.0f, 1 / 255.0f};
 static const float mean[3] = {0.4914f, 0.4822f, 0.4465f}, std[3] = {0.247f, 0.2435f, 0.2616f};
 
@@ -90,7 +90,7 @@ static int16_t small_number(uint32_t word, int range)
     return (int16_t)((int)(word % (uint32_t)(2 * range + 1)) - range);
 }
 
-/* Anything that the struct can say, also what no augmentation would draw. */
+/* Any values of the struct, including ones that augmentation never draws. */
 static struct pixel_plan random_plan(uint32_t number, int width, int height)
 {
     const struct random_block a = random_block_at(1, RANDOM_SYNTHETIC, 1, 0, number, 0);
@@ -116,7 +116,7 @@ static struct pixel_plan random_plan(uint32_t number, int width, int height)
     return plan;
 }
 
-/* The level that the definition puts at (x, y). */
+/* Return the level at (x, y) according to the definition. */
 static uint8_t followed(const struct pixel_plan *plan, const uint8_t *plane, int64_t width,
                         int64_t height, int64_t x, int64_t y)
 {
@@ -141,7 +141,7 @@ static uint8_t followed(const struct pixel_plan *plan, const uint8_t *plane, int
     return x < 0 || x >= width || y < 0 || y >= height ? 0 : plane[y * width + x];
 }
 
-/* The numbers for the levels in this type, as torch makes them: fp32, rounded once. */
+/* The values of the levels in this type, as in torchvision: fp32, rounded once. */
 static void numbers_make(struct device_test *test, enum data_type type, double numbers[3][256])
 {
     float *values = device_test_zeros(test, TYPE_FP32, 3 * 256);
@@ -154,7 +154,7 @@ static void numbers_make(struct device_test *test, enum data_type type, double n
         numbers[i / 256][i % 256] = device_test_value(type, rounded, i);
 }
 
-/* Plans in the device's memory. */
+/* Plans in device memory. */
 static struct pixel_plan *random_plans(struct device_test *test, int64_t count, int64_t width,
                                        int64_t height)
 {
@@ -210,7 +210,7 @@ static void plans_are_followed_with_all_kernels(void **state)
     device_test_every_kernels(plans_are_followed, state);
 }
 
-/* With a resize the plan is about the resized image: the same as two calls. */
+/* With a resize the plan applies to the resized image: the result equals that of two calls. */
 static void plans_come_after_the_resize(void **state)
 {
     (void)state;

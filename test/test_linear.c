@@ -1,5 +1,5 @@
-/* Linear layers against double precision: results and every gradient, for all options, types and
- * instruction sets; and the same bits on any number of threads. */
+/* Linear layers against double precision: outputs and all gradients, for all options, types and
+ * instruction sets; bits are identical for any number of threads. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,8 +39,8 @@ static const struct linear_case cases[] = {
     {TYPE_FP16, 4, 33, 40, 96, true, true, false, false, 0.1f, 0},
     {TYPE_FP16, 3, 9, 33, 17, true, false, true, false, 0.5f, 0.5f},
     {TYPE_FP16, 2, 6, 24, 16, false, false, true, true, 0, 0},
-    {TYPE_BF16, 3, 1, 2, 33000, true, false, true, false, 0, 0}, /* very many columns to sum */
-    {TYPE_FP32, 5, 1000, 3, 5, true, false, false, false, 0, 0}, /* chunks of more rows */
+    {TYPE_BF16, 3, 1, 2, 33000, true, false, true, false, 0, 0}, /* very many columns in a sum */
+    {TYPE_FP32, 5, 1000, 3, 5, true, false, false, false, 0, 0}, /* chunks of several rows */
 };
 
 enum { CASES = sizeof cases / sizeof cases[0] };
@@ -114,8 +114,8 @@ static struct forward_tensors run_forward(struct device_test *test, const struct
     return t;
 }
 
-/* Fails where an element differs by more than a rounding of its own, of what it was made from
- * (`rounded`), and of the products' sums. */
+/* Fail if an element differs by more than its own rounding, that of its inputs (`rounded`), and
+ * that of the product's sums. */
 static void check_rounded(const char *what, const struct linear_case *it, const void *tensor,
                           const double *expected, const double *rounded, int64_t count,
                           int64_t products)
@@ -134,7 +134,8 @@ static void check_forward(const struct linear_case *it, const struct forward_ten
 {
     const int64_t rows = rows_of(it), count = rows * it->out;
     double *pre = calloc((size_t)count, sizeof *pre), *y = calloc((size_t)count, sizeof *y);
-    double *rounded = calloc((size_t)count, sizeof *rounded); /* what y is of, times its slope */
+    double *rounded =
+        calloc((size_t)count, sizeof *rounded); /* value that y is computed from, times the slope */
     double *zero = calloc((size_t)count, sizeof *zero);
     for (int64_t i = 0; i < count; i++) {
         const int64_t row = i / it->out, column = i % it->out;
@@ -179,7 +180,7 @@ struct backward_tensors {
     struct dropout dropout;
 };
 
-/* pre, where the case has it, is that of the layer that made x. */
+/* pre, if the case has it, belongs to the layer that produced x. */
 static struct backward_tensors run_backward(struct device_test *test, const struct linear_case *it)
 {
     const int64_t rows = rows_of(it), weights = it->out * it->in;
@@ -330,9 +331,8 @@ static void check_on_two_threads(const struct linear_case *it, bool converts)
     device_test_close(&test);
 }
 
-/* What must be converted is more than the workspace holds at a time: tasks of as many rows as there
- * are, of very many inputs or outputs, and a weight of many elements. bf16 also as processors that
- * multiply it have it, where this is one. */
+/* Operands to be converted exceed the workspace: tasks of all rows, of very many inputs or outputs,
+ * and a weight of many elements. bf16 is also tested on processors that multiply it. */
 static void wide_layers_fit(void **state)
 {
     (void)state;
@@ -371,7 +371,7 @@ static void no_rows_do_nothing(void **state)
     device_test_close(&test);
 }
 
-/* More rows than a GPU's workspace holds the sums of, where they cannot lie in y. */
+/* More rows than a GPU's workspace has room for if the sums cannot be stored in y. */
 static void much_in_place(void **state)
 {
     (void)state;
@@ -383,8 +383,8 @@ static void much_in_place(void **state)
     device_test_close(&test);
 }
 
-/* Frozen weights, the first layer of a model: what is NULL is not computed, the rest is the same.
- */
+/* Frozen weights, and the first layer of a model: NULL gradients are not computed, the others are
+ * unchanged. */
 static void parts_can_be_left_out(void **state)
 {
     (void)state;
@@ -424,7 +424,7 @@ static void parts_can_be_left_out(void **state)
     device_test_close(&test);
 }
 
-/* TF32 on request: products that fp32 gives exactly lose digits, and only then. */
+/* TF32 on request: products that are exact in fp32 lose digits only with TF32. */
 static void tf32_is_on_request(void **state)
 {
     (void)state;
@@ -434,7 +434,7 @@ static void tf32_is_on_request(void **state)
     const struct device_backend *backend = test.device->backend;
     struct device_limits limits;
     backend->limits(test.device, &limits);
-    /* Hardware has TF32 since it has bf16. */
+    /* Hardware that supports bf16 also supports TF32. */
     const bool rounds = backend->products_set != NULL && limits.multiplies_bf16;
     float *x = device_test_zeros(&test, TYPE_FP32, ROWS * WIDTH);
     float *weight = device_test_zeros(&test, TYPE_FP32, WIDTH * WIDTH);

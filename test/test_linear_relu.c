@@ -1,5 +1,6 @@
-/* The relu that linear layers have: what linear_forward and linear_backward give with it is what
- * they give without it, where that is above 0, or where x is. Those are tested in test_linear.c. */
+/* Linear layers with ReLU: linear_forward and linear_backward must give the values without ReLU
+ * where these are positive, or where x is. The variants without ReLU are tested in test_linear.c.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +24,7 @@ static const struct relu_case cases[] = {
 
 enum { CASES = sizeof cases / sizeof cases[0] };
 
-/* Lets only those values stay where `by` is above 0. */
+/* Keep only values where `by` is positive. */
 static void mask(enum data_type type, void *values, const void *by, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
@@ -99,7 +100,7 @@ static void relu_is_right_with_all_kernels(void **state)
     device_test_every_kernels(relu_is_right, state);
 }
 
-/* A loss that is not a number is to be seen. */
+/* A loss of NaN must not be hidden. */
 static void not_a_number_gets_through(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* Cross-entropy against PyTorch (test/vectors/make_device.py) and against double precision: losses,
- * gradients, counts; ties, smoothing, soft targets, extreme logits, NaN. */
+ * gradients, counters; ties, smoothing, soft targets, extreme logits, NaN. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include "device_test.h"
 #include "vector_file.h"
 
-/* Sums in the device's memory. */
+/* Sums in device memory. */
 static struct loss_sums *sums_of(struct device_test *test, struct loss_sums sums)
 {
     return device_test_copy(test, TYPE_FP32, &sums, sizeof sums / sizeof(float));
@@ -77,7 +77,7 @@ struct loss_case {
     int64_t batch, classes;
     float smoothing;
     bool soft, in_place;
-    double size; /* of the logits */
+    double size; /* scale of the logits */
 };
 
 static const struct loss_case cases[] = {
@@ -115,7 +115,7 @@ static struct loss_tensors run(struct device_test *test, const struct loss_case 
     for (int64_t i = 0; i < it->batch; i++)
         t.labels[i] = (int32_t)(i * 7 % it->classes);
     for (int64_t i = 0; i < count; i++)
-        t.targets[i] = fabsf(t.targets[i]); /* they need not add up to 1 */
+        t.targets[i] = fabsf(t.targets[i]); /* their sum need not be 1 */
     test->device->backend->cross_entropy(
         test->stream, &(struct cross_entropy){.type = it->type,
                                               .batch = it->batch,
@@ -143,7 +143,7 @@ static int64_t largest_of(const double *values, int64_t count)
     return largest;
 }
 
-/* One row in double; `sums` is what the rows before made. */
+/* One row in double; `sums` are those of the previous rows. */
 static void check_row(const struct loss_case *it, const struct loss_tensors *t, int64_t row,
                       struct loss_sums *sums)
 {
@@ -220,7 +220,7 @@ static void threads_do_not_matter(void **state)
     }
 }
 
-/* What is counted of one row, and what is predicted for it. */
+/* Counters and prediction of one row. */
 static struct loss_sums count_row(const float *logits, int64_t classes, int32_t label,
                                   int32_t *predicted)
 {
@@ -260,7 +260,7 @@ static void ties_are_won_by_the_lower_class(void **state)
     assert_true(sums.top1 == 0 && sums.top5 == 0);
 }
 
-/* NaN anywhere makes the loss NaN, so that training can stop, and is no right answer. */
+/* NaN anywhere makes the loss NaN, so that training can stop, and does not count as correct. */
 static void not_a_number_is_seen(void **state)
 {
     (void)state;
@@ -315,16 +315,16 @@ static void large_label(struct device_test *test)
     test->device->backend->cross_entropy(test->stream, &args);
 }
 
-/* The data sets look at labels before. */
+/* Data sets check labels earlier. */
 static void a_label_outside_ends_the_program(void **state)
 {
     (void)state;
-    device_test_of_cpu(); /* others see labels when it is too late to end */
+    device_test_of_cpu(); /* other devices detect labels too late to abort */
     device_test_ends(negative_label);
     device_test_ends(large_label);
 }
 
-/* Where a label is not looked at in time its loss and gradient are NaN, which stops a run. */
+/* If a label is not checked in time, its loss and gradient are NaN, which stops a run. */
 static void a_label_outside_is_not_a_number(void **state)
 {
     (void)state;
@@ -348,7 +348,7 @@ static void a_label_outside_is_not_a_number(void **state)
     }
 }
 
-/* The scale of the loss is in the gradient, and nowhere else. */
+/* The loss scale affects the gradient only. */
 static void the_scaler_multiplies_the_gradient(void **state)
 {
     (void)state;

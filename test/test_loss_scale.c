@@ -1,6 +1,5 @@
-/* Training in fp16: an overflow skips the update on all ranks and changes nothing but the scale;
- * what is no overflow - a record that cannot be read, weights that are not finite - ends the run on
- * all ranks in the same step. */
+/* Training in fp16: an overflow skips the update on all ranks and changes only the scale. Other
+ * failures (an unreadable record, non-finite weights) end the run on all ranks in the same step. */
 #include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
@@ -23,7 +22,7 @@
 enum { RECORD = 3073, RECORDS = 160, BATCH = 8, STEPS = RECORDS / BATCH };
 
 static struct comm *world;
-static char folder[256]; /* the same one for all ranks */
+static char folder[256]; /* the same on all ranks */
 
 static const char *const meshes[] = {
     "mesh.strategy=ddp",
@@ -61,7 +60,7 @@ static int drop_data(void **state)
     return 0;
 }
 
-/* Opens a run with these settings besides, at the begin of its first epoch. */
+/* Open a run with these additional settings, at the start of its first epoch. */
 static void run_open(struct trainer *trainer, const char *settings)
 {
     static const char small[] =
@@ -90,7 +89,7 @@ static bool run_step(struct trainer *trainer, int64_t number, struct error *erro
     return step_run(&trainer->step, number, 1e-3, &times, error);
 }
 
-/* All that an update may change of this rank's part, one after another; the caller frees it. */
+/* Return a copy of everything that an update may change on this rank; the caller frees it. */
 static float *everything(const struct flat_model *flat, int64_t *count)
 {
     float *all = NULL;
@@ -117,7 +116,7 @@ static bool changed(const struct flat_model *flat, const float *before)
     return differs;
 }
 
-/* On how many ranks this holds. */
+/* Return the number of ranks on which the condition holds. */
 static int64_t ranks_where(bool it)
 {
     int64_t count = it;
@@ -158,8 +157,8 @@ static void an_overflow_changes_nothing_but_the_scale(void **state)
         check_overflows(meshes[i]);
 }
 
-/* The last sample of the step gets a label that is none, after the run has begun. The host looks at
- * outcomes so many steps later. */
+/* After the run has begun, the last sample of the step gets an invalid label. The host checks
+ * outcomes this many steps later. */
 static void check_bad_record(const char *precision, const char *mesh, int64_t bad_step, int ahead)
 {
     struct trainer trainer;
@@ -177,7 +176,7 @@ static void check_bad_record(const char *precision, const char *mesh, int64_t ba
     comm_barrier(world);
     loader_start(trainer.train.loader, 0, 0, trainer.steps_per_epoch);
     for (int64_t step = 0; step <= bad_step + ahead; step++) {
-        assert_int_equal(error.kind, ERROR_NONE); /* what is written meanwhile is good */
+        assert_int_equal(error.kind, ERROR_NONE); /* files written meanwhile are valid */
         assert_int_equal(ranks_where(run_step(&trainer, step, &error)),
                          step < bad_step + ahead ? world->size : 0);
     }
@@ -192,7 +191,7 @@ static void check_bad_record(const char *precision, const char *mesh, int64_t ba
 static void a_record_that_cannot_be_read_is_no_overflow(void **state)
 {
     (void)state;
-    /* Without the record, too, the gradient would overflow. */
+    /* Without the invalid record the gradient would also overflow. */
     for (int i = 0; i < MESHES; i++)
         check_bad_record("train.precision=fp16 train.loss_scale=1099511627776", meshes[i], i, 0);
 }
@@ -204,7 +203,7 @@ static void a_record_that_cannot_be_read_is_said_with_its_steps_outcome(void **s
         check_bad_record("train.precision=fp32", meshes[i], i, OUTCOMES_AHEAD);
 }
 
-/* Half the scale does not help weights that are not finite. */
+/* A smaller scale does not help with non-finite weights. */
 static void the_lowest_scale_ends_the_run(void **state)
 {
     (void)state;
@@ -228,7 +227,7 @@ static void the_lowest_scale_ends_the_run(void **state)
     }
 }
 
-/* A run that goes on in another type knows how often Adam was at work. */
+/* A run resumed in another type knows the number of Adam's updates. */
 static void skipped_updates_count_in_other_types(void **state)
 {
     (void)state;

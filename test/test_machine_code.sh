@@ -1,7 +1,7 @@
 #!/bin/sh
-# The machine code of the kernels that the build made for GPUs: tensor cores in attention, no spills in 16-bit kernels,
-# registers that fit the launch, accesses of 16 bytes where memory is the limit. Needs cuobjdump, no GPU.
-#   MACHINE_CODE="FILE..." names other files than vittrain-cuda.so; CUOBJDUMP the program.
+# Machine code of the GPU kernels: tensor cores in attention, no spills in 16-bit kernels, registers within the launch
+# bounds, 16-byte accesses in memory-bound kernels. Needs cuobjdump, but no GPU.
+#   MACHINE_CODE="FILE..." names other files than vittrain-cuda.so; CUOBJDUMP names the program.
 . "$TEST_SOURCE/test/program.sh"
 files=${MACHINE_CODE:-$TEST_BUILD/vittrain-cuda.so}
 if [ ! -e "${files%% *}" ]; then
@@ -15,10 +15,10 @@ if [ $status -eq 77 ]; then
     exit 0
 fi
 
-# broken RULE: kernels that break it. Kernels of bf16 for GPUs without bf16 (before sm_80) are empty.
+# broken RULE: print the kernels that violate it. bf16 kernels for GPUs without bf16 (before sm_80) are empty.
 broken() {
     awk -F, '
-        # Commas of template arguments are no separators.
+        # Commas between template arguments are not separators.
         function cells(   rest) {
             kernel = $0
             sub(/^[^"]*"/, "", kernel)
@@ -48,13 +48,13 @@ result 'the table has every kernel' "$(
     [ -s names ] || echo "no kernels")" kernels.log
 result '16-bit attention uses the tensor cores' "$(
     broken 'is_16 && kernel ~ /^attention/ && tensor == 0' '"no HMMA or HGMMA"')"
-# Attention backward is known to spill a few numbers with heads of 128, and before sm_80.
+# Attention backward is known to spill a few registers with heads of 128, and before sm_80.
 known='(kernel ~ /^attention_backward_kernel<.*128>/ || (kernel ~ /^attention_backward/ && architecture == "sm_75")) && local < 50'
 result 'no 16-bit kernel spills' "$(broken "is_16 && local > 0 && !($known)" 'local " accesses to local memory"')"
-# Without __launch_bounds__ a block has 512 threads at most.
+# Without __launch_bounds__ a block has at most 512 threads.
 result 'the registers of a block fit a multiprocessor' "$(
     broken 'registers * (threads > 0 ? threads : 512) > 65536' 'registers " registers, " threads " threads"')"
-# All shared memory is dynamic; from sm_90 on the system takes 1 KiB.
+# All shared memory is dynamic; from sm_90 on the system reserves 1 KiB.
 result 'no kernel has static shared memory' "$(
     broken 'shared > (architecture ~ /sm_[78]/ ? 0 : 1024)' 'shared " bytes"')"
 reading='^(add|attention|backward|bias_relu|column_sums|drop|dropout|forward|gelu|max|mix|pool|relu|squares|sums|tokens|update)'

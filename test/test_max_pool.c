@@ -1,5 +1,5 @@
-/* Max pooling and its gradient, and the change between channels first and last, against plain
- * loops: all types and instruction sets; equal values, NaN, windows over the edge. */
+/* Max pooling, its gradient, and transposition between channels first and last, against plain
+ * loops: all types and instruction sets; equal values, NaN, windows past the edge. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 struct pool_case {
     enum data_type type;
     int64_t batch, height, width, channels, kernel, stride, padding;
-    bool add, equal; /* equal: values that are often the same */
+    bool add, equal; /* equal: values are often identical */
 };
 
 static const struct pool_case cases[] = {
@@ -24,7 +24,7 @@ static const struct pool_case cases[] = {
     {TYPE_FP32, 2, 5, 4, 33, 3, 1, 1, true, true},
     {TYPE_FP32, 1, 16, 15, 2, 15, 1, 7, false, true},
     {TYPE_FP32, 1, 7, 7, 5, 2, 3, 0, true, false},
-    {TYPE_FP32, 2, 7, 8, 4, 2, 3, 1, true, true}, /* by four, windows apart */
+    {TYPE_FP32, 2, 7, 8, 4, 2, 3, 1, true, true}, /* four lanes, disjoint windows */
     {TYPE_FP32, 2, 13, 13, 8, 2, 2, 0, false, true},
     {TYPE_BF16, 2, 12, 12, 64, 3, 2, 1, false, true},
     {TYPE_BF16, 2, 6, 6, 17, 2, 2, 0, true, false},
@@ -58,7 +58,7 @@ struct pool_tensors {
     uint8_t *index;
 };
 
-/* Some values are NaN, and where equal ones are wanted all are of a few. */
+/* Some values are NaN; if equal values are requested, there are only a few distinct ones. */
 static void *make_x(struct device_test *test, const struct pool_case *it)
 {
     float *values = device_test_random(test, TYPE_FP32, x_count(it), 2, 1);
@@ -121,7 +121,7 @@ static struct pool_tensors run(struct device_test *test, const struct pool_case 
     return t;
 }
 
-/* The window of one element of y: checks it, and adds its gradient to that of x. */
+/* The window of one element of y: check it, and add its gradient to that of x. */
 static void check_window(const struct pool_case *it, const struct pool_tensors *t, int64_t number,
                          double *dx)
 {

@@ -1,5 +1,5 @@
 /* images_mix against torchvision's MixUp and CutMix (test/vectors/make_mix.py) and against double
- * precision; what the draws are like. */
+ * precision, and the distribution of the draws. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +26,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* ---- The operation. */
+/* ---- The operation */
 static struct images_mix mix_make(struct device_test *test, enum data_type type, int64_t batch,
                                   int64_t height, int64_t width, int64_t classes)
 {
@@ -59,7 +59,7 @@ static void mix_run(struct device_test *test, const struct images_mix *args)
     device_test_wait(test);
 }
 
-/* By the definition in device.h. */
+/* According to the definition in device.h. */
 static double expected_pixel(const struct images_mix *args, const double *images, int64_t sample,
                              int64_t at)
 {
@@ -122,7 +122,7 @@ static void test_definition(void **state)
     (void)state;
     for (int type = 0; type < 3; type++) {
         check_definition((enum data_type)type, 10, 8);
-        check_definition((enum data_type)type, 7, 9); /* odd; not in octets */
+        check_definition((enum data_type)type, 7, 9); /* odd; not a multiple of eight */
         check_definition((enum data_type)type, 1, 9);
     }
     check_definition(TYPE_FP32, 3, 33); /* more than one block of a GPU */
@@ -133,7 +133,7 @@ static void every_kernels(void **state)
     device_test_every_kernels(test_definition, state);
 }
 
-/* A pair that torchvision mixes, with its share and rectangle. */
+/* A pair mixed by torchvision, with its share and rectangle. */
 static void check_torchvision(struct vector_file *file, const char *name, bool cut)
 {
     struct device_test test;
@@ -188,7 +188,7 @@ static void nothing(void **state)
     device_test_close(&test);
 }
 
-/* Ends the program on a CPU; returns the targets elsewhere. */
+/* Aborts on a CPU; returns the targets elsewhere. */
 static const float *run_bad_label(struct device_test *test)
 {
     struct images_mix args = mix_make(test, TYPE_FP32, 2, 4, 4, 3);
@@ -217,7 +217,7 @@ static void test_bad_label(void **state)
     device_test_close(&test);
 }
 
-/* ---- The draws. */
+/* ---- The draws */
 static struct mix drawn(double mixup, double cutmix, double mix_switch)
 {
     struct mix mix;
@@ -257,7 +257,7 @@ static void test_beta(void **state)
         check_beta(alphas[i]);
 }
 
-/* Beta(1, 1) is uniform: each tenth is as likely. */
+/* Beta(1, 1) is uniform: all tenths are equally likely. */
 static void test_uniform(void **state)
 {
     (void)state;
@@ -302,7 +302,7 @@ static void same_plan(const struct mix_plan *a, const struct mix_plan *b)
                 a->width == b->width && a->height == b->height);
 }
 
-/* The same for the same pair, another one for another pair, epoch or seed. */
+/* The same draw for the same pair, a different one for another pair, epoch or seed. */
 static void test_keys(void **state)
 {
     (void)state;

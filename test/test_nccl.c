@@ -1,6 +1,6 @@
-/* Collectives on the memory of (emulated) GPUs, on 1 to 4 ranks: the sums of MPI, in the order of
- * streams and events, and in recorded steps. The emulation runs streams as late as it may, so a
- * wait that is missing shows. All ranks run the same tests and add up what they find wrong.
+/* Collectives on the memory of (emulated) GPUs, on 1 to 4 ranks: the same sums as MPI, in the order
+ * of streams and events, and in graphs. The emulation runs streams as late as allowed, so that a
+ * missing wait is detected. All ranks run the same tests and add their numbers of failures.
  * `test_nccl WAY` (under mpirun) is a job that fails in that way, for test_nccl_failures.sh. */
 #include <math.h>
 #include <mpi.h>
@@ -20,7 +20,7 @@
 #include "device_test.h"
 #include "mesh/mesh.h"
 
-/* The last is more than a chunk of the emulation's shared memory, in types of 8 bytes. */
+/* The last count exceeds a chunk of the emulation's shared memory, in types of 8 bytes. */
 static const int64_t counts[] = {0, 1, 7, 1000, 140003};
 enum { COUNTS = sizeof counts / sizeof counts[0], LARGE = 300007 };
 
@@ -29,7 +29,7 @@ static struct device *device;
 static const struct device_backend *backend;
 static struct stream *stream;
 
-/* The world on GPUs. */
+/* A world group on GPUs. */
 static struct mesh mesh;
 static struct comm *group;
 
@@ -41,7 +41,7 @@ static unsigned char *device_memory(size_t bytes)
     return memory;
 }
 
-/* The memory's content once the stream has run; the caller frees it. */
+/* Return the memory's content after the stream has run; the caller frees it. */
 static void *content_of(const void *memory, size_t bytes)
 {
     unsigned char *content = malloc(bytes + 1);
@@ -51,8 +51,8 @@ static void *content_of(const void *memory, size_t bytes)
     return content;
 }
 
-/* As much as a step does: on the stream the values come, then the collective, then they are
- * fetched; the host waits once, at the end. */
+/* As in a training step: values are computed on the stream, then the collective runs, then they are
+ * copied to the host, which waits once at the end. */
 static void *reduced(const void *values, int64_t count, const struct comm_test_type *type,
                      enum comm_operation operation)
 {
@@ -89,7 +89,7 @@ static void all_reduce_is_mpis(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* The sum of noise depends on the order: by rank. */
+/* A sum of random numbers depends on the order: by rank. */
 static void sums_go_by_rank_and_are_the_same_everywhere(void **state)
 {
     (void)state;
@@ -109,7 +109,7 @@ static void sums_go_by_rank_and_are_the_same_everywhere(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* Reduce-scatter, then all-gather: the same as an all-reduce. */
+/* Reduce-scatter followed by all-gather equals an all-reduce. */
 static int scatter_and_gather_wrong(int type, int64_t count)
 {
     const struct comm_test_type *tested = &comm_types[type];
@@ -145,7 +145,7 @@ static void scatter_and_gather_are_an_all_reduce(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* The host waits, for the ticket and nothing else. */
+/* The host waits for the ticket only. */
 static void broadcast_comes_from_its_root(void **state)
 {
     (void)state;
@@ -170,8 +170,8 @@ static void broadcast_comes_from_its_root(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* What a step of several units does: collectives of two groups under way at a time, waited for in
- * another order than they were started in. */
+/* As in a step of several units: collectives of two groups overlap and are waited for in a
+ * different order than they were started. */
 static int mesh_wrong(int shard)
 {
     enum { UNITS = 5, COUNT = 1009 };
@@ -226,7 +226,7 @@ static void two_groups_work_side_by_side(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* y = sum over ranks of x, again and again: x is what y was. */
+/* y = sum over ranks of x, repeatedly, with the previous y as x. */
 static void recorded_steps_have_collectives(void **state)
 {
     (void)state;
@@ -254,7 +254,7 @@ static void recorded_steps_have_collectives(void **state)
     double *got = content_of(memory, bytes);
     for (int i = 0; i < COUNT; i++)
         wrong += got[i] != i * factor;
-    /* And what is not recorded afterwards. */
+    /* Also outside of the graph afterwards. */
     ticket = group->backend->all_reduce(group, memory, COUNT, COMM_FP64, COMM_SUM, NULL);
     group->backend->wait(ticket, NULL);
     double *again = content_of(memory, bytes);
@@ -277,7 +277,7 @@ static void the_mesh_says_how_it_goes(void **state)
     assert_string_equal(text, world->size > 1 ? "emulated NCCL" : "ring");
 }
 
-/* ---- Jobs that fail. */
+/* ---- Jobs that fail */
 static void sum_once(void)
 {
     unsigned char *memory = device_memory(sizeof(float));
@@ -287,7 +287,7 @@ static void sum_once(void)
     backend->release(device, memory);
 }
 
-/* The last rank stays away from the third collective: the opening is the first. */
+/* The last rank skips the third collective; the opening is the first. */
 static int away(void)
 {
     sum_once();
@@ -305,7 +305,7 @@ static int sums(void)
     return 0;
 }
 
-/* Not closed. */
+/* The group is not closed. */
 static void recorded_sum(void)
 {
     unsigned char *memory = device_memory(sizeof(float));
@@ -337,7 +337,7 @@ static int different(void)
     return 0;
 }
 
-/* Collectives of two groups that overlap. */
+/* Overlapping collectives of two groups. */
 static int overlapping(void)
 {
     struct comm *replicas = mesh.replica_data;

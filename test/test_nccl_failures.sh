@@ -1,15 +1,15 @@
 #!/bin/sh
-# Collectives of (emulated) GPUs that fail, or to which a rank does not come, end the job, soon, with
-# one line that says what and who, and exit code 9. The rank that prints it aborts its communicators.
-# Uses of NCCL that are not allowed are faults of the emulation. The jobs are `test_nccl WAY` (see
-# there), with failures made by VITTRAIN_EMULATION_COLLECTIVE (cuda/emulation/collective.cpp).
+# Collectives of (emulated) GPUs that fail or lack a rank end the job soon, with one line that names the
+# collective and the rank, and exit code 9. The rank that prints it aborts its communicators. Illegal uses of
+# NCCL are faults of the emulation. The jobs are `test_nccl WAY`, with failures injected by
+# VITTRAIN_EMULATION_COLLECTIVE (cuda/emulation/collective.cpp).
 
 if [ ! -e "$TEST_BUILD/test/emulated-cuda.so" ]; then
     echo '1..0 # SKIP no C++ compiler for the emulated GPU'
     exit 0
 fi
 
-# A job that ends while a group is opened leaves the group's memory: that of processes that are gone.
+# A job that ends while a group is opened leaves the group's shared memory: remove that of dead processes.
 tidy() {
     for memory in /dev/shm/vittrain-emulated-*; do
         process=${memory#/dev/shm/vittrain-emulated-}
@@ -26,7 +26,7 @@ run() {
     status=$?
 }
 
-# result NAME BAD: BAD is empty where all is well.
+# result NAME BAD: BAD is empty on success.
 result() {
     number=$((number + 1))
     if [ -z "$2" ]; then
@@ -76,7 +76,7 @@ check 'a collective that hangs ends the job' sums hang:1:3 \
     'rank 0 on .*: GPU all-reduce of 1 fp32 \(number 4 .* has waited for [2-9]\.' \
     'all ranks are in it, but nothing arrives; see mesh.timeout, and NCCL_DEBUG=INFO'
 check 'a recorded collective that hangs ends the job' recorded hang:2:1 \
-    'rank 0 on .*: GPU all-reduce of 1 fp32, or one before it in a recorded step, \(number 2 .* has waited'
+    'rank 0 on .*: GPU all-reduce of 1 fp32, or an earlier one in a graph, \(number 2 .* has waited'
 check 'a rank that does not come to a collective is named' away none \
     'rank 0 on .*: GPU all-reduce of 1 fp32 \(number 3 .* has waited .*missing: rank 2 on .*no collective'
 check 'an abort that hangs does not hang the job' sums hang:1:3,stuck:0:0 \

@@ -1,5 +1,5 @@
-/* Layer normalisation against double precision: result, statistics and every gradient, for all
- * types, instruction sets and options; and the same bits on any number of threads. */
+/* Layer normalisation against double precision: output, statistics and all gradients, for all
+ * types, instruction sets and options; bits are identical for any number of threads. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 #include "device_test.h"
 
-/* What dx is written over. */
+/* The tensor that dx overwrites. */
 enum place { PLACE_OWN, PLACE_ADD, PLACE_DY };
 
 struct norm_case {
@@ -19,8 +19,8 @@ struct norm_case {
     int64_t rows, width;
     bool add, parameters;
     enum place place;
-    double offset; /* of x's mean: what a sum of squares would lose digits to */
-    int64_t shift; /* elements by which x lies off where vectors may begin */
+    double offset; /* mean of x: large enough to expose cancellation in a sum of squares */
+    int64_t shift; /* elements by which x is misaligned for vectors */
 };
 
 static const struct norm_case cases[] = {
@@ -117,7 +117,7 @@ static struct norm_tensors run(struct device_test *test, const struct norm_case 
     return t;
 }
 
-/* What double precision makes of one row. */
+/* One row in double precision. */
 struct norm_truth {
     double *y, *dx, *dgamma, *dbeta, *dgamma_sizes, *dbeta_sizes;
     double mean, rstd;
@@ -195,7 +195,7 @@ static void check(const struct norm_case *it, const struct norm_tensors *t)
                                doubles(width),
                                0,
                                0};
-    /* The type's own rounding of the result, and fp32's of what leads to it. */
+    /* Rounding of the result to the type, and fp32 rounding of intermediate values. */
     double rounding = it->type == TYPE_FP32 ? 0 : 1.001 * device_test_precision(it->type);
     double fp32 = 2e-6 * (1 + it->offset);
     for (int64_t row = 0; row < it->rows; row++) {
@@ -254,7 +254,7 @@ static void threads_do_not_matter(void **state)
     }
 }
 
-/* Evaluation keeps no statistics and gives the same y. */
+/* Evaluation stores no statistics and computes the same y. */
 static void statistics_can_be_left_out(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A GPU's sensors from a library that stands in for NVML (nvml_stand_in.c), a present and an old
- * one: the values, and each way in which there are none. */
+/* A GPU's sensors from a replacement of NVML (nvml_stand_in.c), current and old: the values, and
+ * all cases without values. */
 #include "../cuda/nvml.h"
 
 #include <dlfcn.h>
@@ -44,7 +44,7 @@ static void assert_nothing_known(void)
         assert_unknown(i);
 }
 
-/* What old and new drivers have. */
+/* Sensors of old and new drivers. */
 static void assert_common_values(void)
 {
     assert_value(SENSOR_GPU_BUSY, 0.87);
@@ -70,10 +70,10 @@ static void a_gpu_has_all_values(void **state)
     double energy = reading.value[SENSOR_GPU_ENERGY];
     assert_true(energy >= 0x500000000 / 1000.0);
     assert_value(SENSOR_GPU_ECC_CORRECTED, 3);
-    assert_value(SENSOR_GPU_ECC_UNCORRECTED, 2); /* from before: no alarm */
+    assert_value(SENSOR_GPU_ECC_UNCORRECTED, 2); /* from before the start: no alarm */
     assert_value(SENSOR_GPU_PCIE_REPLAYS, 7);
     for (int i = SENSOR_PROCESS_CORES; i < SENSOR_GPU_BUSY; i++)
-        assert_unknown(i); /* not its own */
+        assert_unknown(i); /* not its own value */
     read_at(nvml, 20);
     assert_value(SENSOR_GPU_ENERGY, energy + 36);
     nvml_close(nvml);
@@ -124,7 +124,7 @@ static void a_gpu_without_sensors_leaves_the_fields_empty(void **state)
     assert_string_equal(reading.alarm, "");
     assert_string_equal(reading.throttle, "");
     setenv("NVML_STAND_IN", "", 1);
-    read_at(nvml, 11); /* it is asked again: some answer only under load */
+    read_at(nvml, 11); /* it is queried again: some sensors work only under load */
     assert_value(SENSOR_GPU_BUSY, 0.87);
     nvml_close(nvml);
 }
@@ -169,7 +169,7 @@ static void throttling_is_told_in_words_and_seconds(void **state)
     assert_true(reading.value[SENSOR_GPU_THROTTLED] == 0);
     read_at(nvml, 14);
     assert_value(SENSOR_GPU_THROTTLED, 4);
-    setenv("NVML_STAND_IN", "", 1); /* the power cap alone is what full load looks like */
+    setenv("NVML_STAND_IN", "", 1); /* the power cap alone is normal at full load */
     read_at(nvml, 20);
     assert_value(SENSOR_GPU_THROTTLED, 4);
     setenv("NVML_STAND_IN", "all", 1);
@@ -182,7 +182,7 @@ static void throttling_is_told_in_words_and_seconds(void **state)
     nvml_close(nvml);
 }
 
-/* One line that says why, in every reading (who reads them says it once). */
+/* One line with the reason in every reading (the caller logs it once). */
 static void assert_trouble(struct nvml *nvml, const char *expected)
 {
     for (int i = 0; i < 2; i++) {
@@ -195,8 +195,8 @@ static void assert_trouble(struct nvml *nvml, const char *expected)
     nvml_close(nvml);
 }
 
-/* Through the table of the backend, and with the library found by its name: here by one of that
- * name that is loaded already. */
+/* Through the backend's table, with the library found by its name: one with that name is loaded
+ * already. */
 static void the_backend_reads_its_gpu(void **state)
 {
     (void)state;
@@ -235,7 +235,7 @@ static void what_is_missing_is_named(void **state)
     assert_trouble(open_library("nvml", uuid, "no driver"), "Driver Not Loaded");
     assert_trouble(open_library("nvml", "GPU-none", ""), "(GPU-none: Not Found)");
     assert_trouble(open_library("nvml", "0000:00:00.0", ""), "(0000:00:00.0: Not Found)");
-    /* This machine's own, which may have none. */
+    /* This machine's NVML, if any. */
     assert_trouble(nvml_open(NULL, "GPU-none"), "the GPU's sensors cannot be read (");
     nvml_close(NULL);
 }

@@ -1,5 +1,5 @@
-/* The CPU's matrix products against double precision, with all ways that operands can lie, and that
- * oneDNN never falls back to its reference loops. */
+/* The CPU's matrix products against double precision, for all layouts of operands; oneDNN must
+ * never use its reference loops. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

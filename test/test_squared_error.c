@@ -1,4 +1,4 @@
-/* The mean squared error of models with one output (or several) against double precision. */
+/* Mean squared error of models with one or several outputs, against double precision. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ static int32_t label_of(int64_t sample)
     return (int32_t)(sample * 7 % 5) - 1;
 }
 
-/* Gradients by the definition, and the loss. */
+/* Gradients and loss according to the definition. */
 static double truth_of(const struct error_case *it, const void *predictions, double *gradient)
 {
     const double factor = 2 * (double)scale * (it->loss_scale > 0 ? (double)it->loss_scale : 1);
@@ -101,7 +101,7 @@ static void error_is_right_with_all_kernels(void **state)
     device_test_every_kernels(error_is_right, state);
 }
 
-/* Evaluation wants no gradient. */
+/* Evaluation needs no gradient. */
 static void everything_can_be_left_out(void **state)
 {
     (void)state;

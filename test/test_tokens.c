@@ -1,5 +1,5 @@
-/* Patches, tokens and pooling against their definitions, backward too: the sums over samples in
- * double precision, what is only moved bit for bit. */
+/* Patches, tokens and pooling against their definitions, including gradients: sums over samples in
+ * double precision, copies bit for bit. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 static const enum data_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
 
-/* The type's rounding of a result near 1 that was computed in fp32. */
+/* Rounding to the type of a result near 1 that was computed in fp32. */
 static void check_near(const char *what, enum data_type type, const void *tensor,
                        const double *expected, int64_t count)
 {
@@ -145,7 +145,7 @@ static struct tokens_gradients run_tokens_backward(struct device_test *test, enu
     return g;
 }
 
-/* Gradient before, from the same seeds, plus the sum over samples. */
+/* Gradients accumulated before, from the same seeds, plus the sum over samples. */
 static void check_sum(enum data_type type, const struct tokens_case *it, const void *dx,
                       int64_t token, const float *before, const float *after)
 {

@@ -1,5 +1,5 @@
-/* The optimizers against torch.optim (test/vectors/make_device.py), and what goes over flat buffers
- * with them: clipping, the scale of the loss, segments, moving average, compute copy. */
+/* The optimizers against torch.optim (test/vectors/make_device.py), and related operations on flat
+ * buffers: clipping, loss scale, segments, moving average, compute copy. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,7 +71,7 @@ static const struct update_case cases[] = {
 
 enum { CASES = sizeof cases / sizeof cases[0], STEPS = 5, FIRST = 21, COUNT = 45, GAP = 3 };
 
-/* The two groups of parameters with padding between: FIRST elements, GAP, the rest, GAP. */
+/* The two parameter groups with padding in between: FIRST elements, GAP, the rest, GAP. */
 enum { PADDED = COUNT + 2 * GAP };
 
 static int padded_index(int i)
@@ -162,7 +162,7 @@ static void optimizers_are_pytorchs_with_all_kernels(void **state)
     device_test_every_kernels(optimizers_are_pytorchs, state);
 }
 
-/* Memory of an AdamW update of `count` elements, copy in this type. */
+/* Memory of an AdamW update of `count` elements with a copy in this type. */
 static struct update adamw_of(struct device_test *test, int64_t count, enum data_type copy_type)
 {
     struct step_params *params = device_test_params(test, 0, 0, 0.01, 3);
@@ -208,8 +208,8 @@ static void threads_do_not_matter(void **state)
     device_test_close(&three);
 }
 
-/* Segments of any length, at any place, more than one launch of a kernel takes: the same as if each
- * were updated alone, and nothing between them changes. */
+/* Segments of any length and position, more than one launch of a kernel handles: the same result as
+ * if each were updated alone; elements between them do not change. */
 static void segments_are_updated_each_for_itself(void **state)
 {
     (void)state;
@@ -250,7 +250,7 @@ static void segments_are_updated_each_for_itself(void **state)
     device_test_close(&test);
 }
 
-/* Buffer `number` of the chain below, cut out of `all`; some are not aligned. */
+/* Buffer `number` of the chain below, cut from `all`; some are not aligned. */
 static struct update chain_part(const struct update *all, int number, int64_t count)
 {
     static const struct update_segment segments[] = {
@@ -273,8 +273,8 @@ static struct update chain_part(const struct update *all, int number, int64_t co
     return part;
 }
 
-/* One call for a chain of buffers, more than one launch of a kernel takes: the same as a call for
- * each. */
+/* One call for a chain of buffers, more than one launch of a kernel handles: the same result as one
+ * call each. */
 static void chained_buffers_are_updated_like_single_ones(void **state)
 {
     (void)state;
@@ -302,7 +302,7 @@ static void chained_buffers_are_updated_like_single_ones(void **state)
     device_test_close(&test);
 }
 
-/* Everything is as adamw_of made it. */
+/* Everything is as adamw_of initialised it. */
 static void check_unchanged(struct device_test *test, const struct update *args)
 {
     device_test_wait(test);
@@ -355,7 +355,8 @@ static void frozen_segments_and_empty_buffers(void **state)
     device_test_close(&test);
 }
 
-/* Clipping is the coefficient of torch.nn.utils.clip_grad_norm_; a small norm is left alone. */
+/* Clipping uses the coefficient of torch.nn.utils.clip_grad_norm_; a small norm is left unchanged.
+ */
 static void clipping_multiplies_the_gradient(void **state)
 {
     (void)state;
@@ -384,14 +385,14 @@ static void clipping_multiplies_the_gradient(void **state)
     }
 }
 
-/* A scaler in the device's memory. */
+/* A scaler in device memory. */
 static struct loss_scaler *scaler_of(struct device_test *test, struct loss_scaler scaler)
 {
     return device_test_copy(test, TYPE_FP32, &scaler, sizeof scaler / sizeof(float));
 }
 
-/* Running statistics between two stretches that are optimised: neither clipped nor scaled, without
- * decay and moments; average and copy follow. */
+/* Running statistics between two segments that are optimised: neither clipped nor scaled, without
+ * decay and moments; average and copy are updated. */
 static void running_statistics_follow(void **state)
 {
     (void)state;
@@ -433,8 +434,8 @@ static void running_statistics_follow(void **state)
     device_test_close(&test);
 }
 
-/* What the loss was multiplied by is divided out again, without a trace: neither in clipping, nor
- * in how often Adam was at work. */
+/* The loss scale is divided out exactly: it affects neither clipping nor the number of Adam's
+ * updates. */
 static void the_scale_leaves_no_trace(void **state)
 {
     (void)state;
@@ -475,7 +476,7 @@ static void the_scale_leaves_no_trace(void **state)
     }
 }
 
-/* What so many steps with this norm make of a scaler. */
+/* Return the scaler after `steps` updates with this norm. */
 static void check_scaler(struct device_test *test, struct loss_scaler *scaler, int steps,
                          double norm_squared, struct loss_scaler expected)
 {
@@ -488,7 +489,7 @@ static void check_scaler(struct device_test *test, struct loss_scaler *scaler, i
     assert_int_equal(scaler->skipped, expected.skipped);
 }
 
-/* Halved where the norm is not finite, doubled after 2000 good steps in a row, within bounds. */
+/* Halved if the norm is not finite, doubled after 2000 consecutive good steps, within bounds. */
 static void the_scale_follows_the_norms(void **state)
 {
     (void)state;
@@ -506,13 +507,14 @@ static void the_scale_follows_the_norms(void **state)
     device_test_close(&test);
 }
 
-/* A run of gradients, some of which are not finite. */
+/* A sequence of gradients, some of which are not finite. */
 struct scaler_run {
     struct vector_file *file;
     const float *gradients, *scales;
     const int32_t *bad;
     const double *expected;
-    int64_t steps, turns, every; /* gradients come again after `turns`; weights are known `every` */
+    int64_t steps, turns,
+        every; /* gradients repeat after `turns`; expected weights every `every` updates */
 };
 
 enum { WEIGHTS = 7 };
@@ -541,7 +543,7 @@ static void scaler_run_gradient(const struct scaler_run *run, int64_t step, floa
         gradient[bad % WEIGHTS] = bad % 2 ? INFINITY : NAN;
 }
 
-/* fp32 drifts away from PyTorch's double by a rounding a step. */
+/* fp32 deviates from PyTorch's double by one rounding per step. */
 static void scaler_run_check(const struct scaler_run *run, int64_t step, float scale,
                              const float *weights)
 {
@@ -637,7 +639,7 @@ static void mistakes_end_the_program(void **state)
     device_test_ends(adam_without_moment2);
 }
 
-/* Only the CPU sees the place when the update is queued. */
+/* Only the CPU checks the parameters when the update is queued. */
 static void momentum_without_a_buffer_ends_the_program(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Whole steps of vision transformers on the device under test against the CPU: the loss, every
- * gradient, and the weights after two updates with dropout, drop path, clipping and moving average
- * on. By itself it takes the emulated GPU; VITTRAIN_TEST_DEVICE=cuda a real one. */
+/* Whole steps of vision transformers on the device under test against the CPU: loss, all gradients,
+ * and the weights after two updates with dropout, drop path, clipping and moving average. The
+ * default device is the emulated GPU; VITTRAIN_TEST_DEVICE=cuda selects a real one. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,8 +18,8 @@
 
 enum { BATCH = 3, STEPS = 2 };
 
-/* Not Adam: it makes steps of the rate's length of gradients that are nothing but rounding (the
- * keys' bias has no gradient). */
+/* Not Adam: it turns gradients that are only rounding errors (the keys' bias has no gradient) into
+ * full steps. */
 static const char *const settings[] = {"optim.name=sgd",          "optim.momentum=0.9",
                                        "optim.weight_decay=0.05", "optim.ema=0.5",
                                        "train.clip_norm=1",       NULL};
@@ -67,7 +67,7 @@ static void check_model(const struct vit_shape *shape, enum data_type compute, d
     vit_fixture_close(&gpu);
 }
 
-/* A rank without samples must give zeros to the sum over ranks. */
+/* A rank without samples must contribute zeros to the sum over ranks. */
 static void an_empty_batch_has_no_gradient(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* The blocks of a launch, one after the other; the threads of a block are fibres that run until a
- * barrier or an exchange of their warp. The order in which they run turns round at each barrier, so
- * that what depends on it shows. */
-#undef _FORTIFY_SOURCE /* its longjmp takes a change of stacks for an error */
+/* The blocks of a launch run one after the other. The threads of a block are fibres that run until
+ * a barrier or a warp exchange. Their order is reversed at each barrier, so that results that
+ * depend on the order change. */
+#undef _FORTIFY_SOURCE /* its longjmp reports a change of stacks as an error */
 #include "internal.h"
 
 #include <setjmp.h>
@@ -25,13 +25,13 @@ struct fibre {
     struct emulated_thread thread;
     jmp_buf context;
     unsigned char *stack;
-    unsigned exchanges; /* of its warp that it took part in */
-    const char *file;   /* of the barrier at which it waits */
+    unsigned exchanges; /* number of warp exchanges of this thread */
+    const char *file;   /* source position of the barrier at which it waits */
     int line;
 };
 
 struct warp {
-    struct emulated_exchange values[2][WARP]; /* by turns: one may still be read */
+    struct emulated_exchange values[2][WARP]; /* alternating: the other one may still be read */
     unsigned exchanges, arrived, fences;
 };
 
@@ -67,7 +67,7 @@ void emulated_fault(const char *format, ...)
     error_abort(__FILE__, __LINE__, "emulated GPU: %s%s", place, text);
 }
 
-/* Other threads of the host go on meanwhile. */
+/* True in the host thread that runs the block; other host threads continue meanwhile. */
 static thread_local bool runs_here __attribute__((tls_model("initial-exec")));
 
 bool blocks_running(void)
@@ -101,7 +101,7 @@ int emulated_lane(void)
     return state.current % WARP;
 }
 
-/* ---- Changing stacks. */
+/* ---- Switching stacks */
 static void stack_leave(struct fibre *fibre)
 {
 #if defined(__SANITIZE_ADDRESS__)
@@ -139,7 +139,7 @@ static void fibre_start(struct fibre *fibre)
     swapcontext(&unused, &context);
 }
 
-/* Runs a thread until it waits or ends. */
+/* Run a thread until it waits or ends. */
 static void fibre_resume(int number)
 {
     struct fibre *fibre = &state.fibres[number];
@@ -160,7 +160,7 @@ static void fibre_resume(int number)
     state.current = -1;
 }
 
-/* ---- What threads wait for. */
+/* ---- Synchronisation of threads */
 void emulated_barrier(const char *file, int line)
 {
     struct fibre *fibre = &state.fibres[state.current];
@@ -176,7 +176,7 @@ const struct emulated_exchange *emulated_warp_exchange(const void *value, size_t
     int number = state.current / WARP, first = number * WARP;
     struct warp *warp = &state.warps[number];
     if (state.threads % WARP != 0)
-        emulated_fault("an exchange in a block of %d threads, which has part of a warp",
+        emulated_fault("an exchange in a block of %d threads, which has an incomplete warp",
                        state.threads);
     struct emulated_exchange *values = warp->values[fibre->exchanges++ % 2];
     if (size > 0)
@@ -194,7 +194,7 @@ const struct emulated_exchange *emulated_warp_exchange(const void *value, size_t
     return values;
 }
 
-/* ---- A block. */
+/* ---- A block */
 static void barrier_check(void)
 {
     const struct fibre *first = NULL;
@@ -292,9 +292,9 @@ static void blocks_run(const char *kernel, dim3 grid, dim3 block, size_t shared_
     state.running = runs_here = false;
 }
 
-/* ---- Launches. */
+/* ---- Launches */
 
-/* Dynamic shared memory that a kernel may ask for (cudaFuncSetAttribute), by kernel. */
+/* Maximum dynamic shared memory (cudaFuncSetAttribute) per kernel. */
 static std::map<const void *, size_t> shared_allowed;
 
 cudaError_t emulated_shared_allow(const void *function, int bytes)
@@ -318,7 +318,7 @@ static void shared_check(const char *kernel, const void *function, size_t bytes)
             kernel, bytes, most);
 }
 
-/* The limits that every GPU has. */
+/* The limits common to all GPUs. */
 void emulated_launch(const char *kernel, const void *function, dim3 grid, dim3 block,
                      size_t shared_bytes, cudaStream_t stream, const struct emulated_call *call)
 {

@@ -1,15 +1,17 @@
-/* Memory of the emulated GPU, and what kernels do to it. Kernel sources are compiled as if for
- * ThreadSanitizer, whose calls before each access come here instead: is it inside of an allocation,
- * aligned, written before it is read (shared memory), and ordered after what other threads did to
- * the same bytes? Nothing orders two blocks of a launch; a barrier orders the threads of a block, a
- * fence of a warp its lanes. Built for AddressSanitizer, that one looks instead. */
+/* Memory of the emulated GPU, and checks of kernel accesses. Kernel sources are compiled as if for
+ * ThreadSanitizer, whose callbacks before each access are implemented here. They check that the
+ * access is inside an allocation, aligned, initialised (shared memory), and ordered with other
+ * threads' accesses to the same bytes. Two blocks of a launch are never ordered; a barrier orders
+ * the threads of a block, a warp fence its lanes. In a build for AddressSanitizer, that sanitizer
+ * checks instead. */
 #include "internal.h"
 
 #include <link.h>
 #include <stdlib.h>
 
-/* A byte's last write and read: epoch, warp_epoch, flags, thread. Where several threads have read
- * it since the last barrier, or lanes of one warp since its last fence, a flag says so. */
+/* The last write and read of a byte: epoch, warp_epoch, flags, thread. Flags are set if several
+ * threads have read it since the last barrier, or several lanes of one warp since its last fence.
+ */
 struct shadow {
     uint64_t write, read;
 };
@@ -66,9 +68,9 @@ void memory_release(void *memory, enum memory_kind kind)
         at = &(*at)->next;
     struct allocation *found = *at;
     if (found == NULL || found->kind != kind)
-        emulated_fault("memory is released that was not allocated so");
+        emulated_fault("release of memory that was not allocated by this call");
     if (kind != EMULATED_SHARED)
-        streams_finish(); /* as the runtime library: queued work may use the memory */
+        streams_finish(); /* as in the runtime library: queued work may use the memory */
     *at = found->next;
     device_bytes -= kind == EMULATED_DEVICE ? found->bytes : 0;
     free(found->shadow);
@@ -81,7 +83,7 @@ size_t memory_in_use(void)
     return device_bytes;
 }
 
-/* The allocation that holds the first byte; moved to the front, where it is found sooner. */
+/* Return the allocation that contains the first byte, and move it to the front of the list. */
 static struct allocation *allocation_of(uintptr_t address)
 {
     for (struct allocation **at = &allocations; *at != NULL; at = &(*at)->next) {
@@ -104,7 +106,7 @@ bool memory_is_known(const void *memory, size_t bytes)
 
 #ifdef EMULATION_CHECKS
 
-/* A part of the program's own files in memory: constants may be read there. */
+/* A mapped segment of the program's files, from which constants may be read. */
 struct segment {
     uintptr_t address, begin, bytes;
 };
@@ -124,7 +126,7 @@ static int segment_find(struct dl_phdr_info *info, size_t, void *argument)
     return 0;
 }
 
-/* Nearly always the same segment as the last time. */
+/* Nearly always the same segment as in the last call. */
 static bool in_program(uintptr_t address)
 {
     static struct segment last;
@@ -137,7 +139,7 @@ static bool in_program(uintptr_t address)
     return true;
 }
 
-/* So far behind its end an access is taken for one that meant an allocation. */
+/* An access up to this far past an allocation is reported as an overrun of it. */
 enum { NEAR_BYTES = 1 << 16 };
 
 static void outside_report(uintptr_t address, size_t size, const char *what)
@@ -157,14 +159,14 @@ static unsigned stamp_warp_epoch(uint64_t stamp)
     return (unsigned)(stamp >> WARP_EPOCH_SHIFT) & THREAD_MASK;
 }
 
-/* Did another thread do that without an order between it and now? */
+/* True if another thread's access is not ordered before this one. */
 static bool is_race(uint64_t stamp, const struct emulated_moment *now, bool shared)
 {
     uint64_t epoch = stamp >> EPOCH_SHIFT;
     unsigned thread = stamp & THREAD_MASK;
     if (epoch < now->launch_epoch)
         return false;
-    if (epoch < now->block_epoch) /* by another block, whose shared memory is another */
+    if (epoch < now->block_epoch) /* by another block, which has its own shared memory */
         return !shared;
     if (epoch != now->epoch)
         return false;
@@ -182,7 +184,7 @@ static uint64_t stamp_of(const struct emulated_moment *now)
            (uint64_t)(now->warp_epoch & THREAD_MASK) << WARP_EPOCH_SHIFT | now->thread;
 }
 
-/* Who has read the byte, now that this thread reads it, too. */
+/* Return the read stamp of the byte after this thread's read. */
 static uint64_t read_stamp(uint64_t before, const struct emulated_moment *now)
 {
     unsigned thread = before & THREAD_MASK;
@@ -205,7 +207,7 @@ static void bytes_check(struct allocation *in, size_t at, size_t size, bool writ
     for (size_t i = at; i < at + size; i++) {
         struct shadow *shadow = &in->shadow[i];
         if (write && shadow->write == mine && shadow->read < mine)
-            continue; /* again */
+            continue; /* try again */
         if (is_race(shadow->write, &now, shared))
             emulated_fault("race: %s %s memory that thread %u has written, byte %zu of %zu",
                            write ? "writes" : "reads", where,

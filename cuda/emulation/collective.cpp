@@ -1,12 +1,12 @@
-/* Collectives of emulated GPUs, between processes of one machine, over shared memory that the id
- * names: each rank puts a chunk of its elements into its part of it, and when all have, takes what
- * it needs of all of them; sums go by rank. It happens in the stream's turn.
- *
+/* Collectives of emulated GPUs, between processes of one machine, over shared memory named by the
+ * id. Each rank writes a chunk of its elements into its area; when all ranks have written, each
+ * reads what it needs from all areas. Sums are in rank order. A collective runs when its stream
+ * executes it.
  * VITTRAIN_EMULATION_NCCL is the version, 22809 by default. VITTRAIN_EMULATION_COLLECTIVE is a
- * comma-separated list of FAULT:RANK:NUMBER. It makes that rank of a group fail at its collective
- * of that number, from 1; number 0 is the opening. FAULT is `error`, which only collective_error
- * returns; `hang`: the collective does not begin; `refuse`: it is not queued; `stuck`, with number
- * 0: collective_abort does not return. */
+ * comma-separated list of FAULT:RANK:NUMBER: that rank of a group fails at its collective of that
+ * number, counted from 1; number 0 is the opening. FAULT is `error`: only collective_error reports
+ * it; `hang`: the collective does not start; `refuse`: it is not queued; `stuck`, with number 0:
+ * collective_abort does not return. */
 #include "../collective.h"
 
 #include <atomic>
@@ -24,33 +24,33 @@
 
 enum { AREA = 1 << 20 };
 
-/* How many chunks of all calls a rank has put there, and taken. */
+/* Numbers of chunks, over all calls, that a rank has written and read. */
 struct marks {
     alignas(64) std::atomic<uint64_t> put;
     alignas(64) std::atomic<uint64_t> taken;
-    std::atomic<uint64_t> call; /* of the newest chunk: call_signature */
+    std::atomic<uint64_t> call; /* call_signature of the newest chunk */
     std::atomic<bool> aborted;
 };
 
 struct collective {
     int rank, size;
     size_t bytes;
-    unsigned char *memory;  /* marks and an area a rank */
-    uint64_t chunks;        /* of all calls so far; the same on all ranks */
-    int64_t calls, pending; /* pending: queued and not over, outside of captures */
+    unsigned char *memory;  /* marks and one area per rank */
+    uint64_t chunks;        /* chunks of all calls so far; the same on all ranks */
+    int64_t calls, pending; /* pending: queued and not complete, outside of captures */
     bool failed;
     std::vector<std::weak_ptr<struct progress>> captured; /* calls in graphs */
-    struct collective *next;                              /* of the process */
+    struct collective *next;                              /* next communicator of the process */
 };
 
-/* Where a call has come to. */
+/* Progress of a call. */
 struct progress {
     struct collective_call call;
-    int64_t number, done; /* elements a rank */
+    int64_t number, done; /* elements per rank */
     bool put, captured;
 };
 
-static struct collective *collectives; /* all that are open */
+static struct collective *collectives; /* all open communicators */
 
 int collective_version(void)
 {
@@ -67,8 +67,7 @@ const char *collective_id(void *id)
 {
     static int made;
     snprintf((char *)id, COLLECTIVE_ID_BYTES, "/vittrain-emulated-%d-%d", (int)getpid(), ++made);
-    shm_unlink(
-        (const char *)id); /* of a process of the same number that was killed in its opening */
+    shm_unlink((const char *)id); /* left by a killed process with the same number */
     return NULL;
 }
 
@@ -95,7 +94,7 @@ static unsigned char *area_of(const struct collective *collective, int rank)
            (size_t)rank * AREA;
 }
 
-/* Have all ranks put, taken so many chunks? */
+/* True if all ranks have written, or read, `chunks` chunks. */
 static bool all_have(const struct collective *collective, std::atomic<uint64_t> marks::*mark,
                      uint64_t chunks)
 {
@@ -119,14 +118,14 @@ static bool is_aborted(const struct collective *collective)
     return false;
 }
 
-/* With NCCL the communicator is freed. */
+/* With NCCL an abort frees the communicator. */
 static void must_not_be_aborted(const struct collective *collective)
 {
     if (marks_of(collective, collective->rank)->aborted.load())
         emulated_fault("a communicator is used after its abort");
 }
 
-/* All have come when all have put and taken a chunk of nothing. */
+/* All ranks have joined when all have written and read an empty chunk. */
 const char *collective_open(const void *id, int rank, int size, struct collective **opened)
 {
     const char *name = (const char *)id;
@@ -151,7 +150,7 @@ const char *collective_open(const void *id, int rank, int size, struct collectiv
         pause_shortly();
     marks_of(collective, rank)->taken.store(1);
     collective->chunks = 1;
-    shm_unlink(name); /* the first one does; it is not needed any more */
+    shm_unlink(name); /* the first rank removes the name; it is not needed any more */
     collective->next = collectives;
     collectives = collective;
     *opened = collective;
@@ -162,8 +161,9 @@ void collective_close(struct collective *collective)
 {
     must_not_be_aborted(collective);
     for (const std::weak_ptr<struct progress> &call : collective->captured)
-        if (!call.expired()) /* NCCL waits for the graph's end */
-            emulated_fault("a communicator is closed before the graphs with its collectives");
+        if (!call.expired()) /* NCCL waits until the graph is destroyed */
+            emulated_fault(
+                "a communicator is closed before the graphs that contain its collectives");
     struct collective **link = &collectives;
     while (*link != collective)
         link = &(*link)->next;
@@ -193,12 +193,12 @@ const char *collective_error(struct collective *collective)
 void collective_use_memory(struct collective *, void *memory, size_t bytes)
 {
     if (!memory_is_known(memory, bytes))
-        emulated_fault("collectives shall use memory that is not the device's");
+        emulated_fault("registered memory is not the device's");
 }
 
-/* ---- Chunks. */
+/* ---- Chunks */
 
-/* Blocks of `count` elements that a rank puts. */
+/* Return the number of blocks of `count` elements that a rank writes. */
 static int blocks_put(const struct collective *collective, const struct collective_call *call)
 {
     return call->kind == CALL_REDUCE_SCATTER ? collective->size : 1;
@@ -212,7 +212,7 @@ static int64_t chunk_count(const struct collective *collective, const struct pro
     return rest < room ? rest : room;
 }
 
-/* Where the chunk lies in this rank's buffer. */
+/* Return the address of the chunk in this rank's buffer. */
 static unsigned char *chunk_at(const struct progress *progress, int64_t block)
 {
     const struct collective_call *call = &progress->call;
@@ -264,7 +264,7 @@ static void chunk_take(const struct collective *collective, const struct progres
     }
 }
 
-/* What must be the same on all ranks of a call. */
+/* Return a hash of everything that must be the same on all ranks of a call. */
 static uint64_t call_signature(const struct progress *progress)
 {
     const struct collective_call *call = &progress->call;
@@ -283,7 +283,8 @@ static void call_compare(const struct collective *collective, uint64_t own)
     }
 }
 
-/* As far as the other ranks let it: is the call over? Then it can run again, in a graph. */
+/* Advance the call as far as the other ranks allow. Return true if it is complete; in a graph it
+ * can then run again. */
 static bool call_turn(struct collective *collective, struct progress *progress)
 {
     struct marks *own = marks_of(collective, collective->rank);

@@ -1,29 +1,29 @@
 /* The convolutions of convolution.h on the host, for the emulated GPU: the same arithmetic, sums in
- * fp32. It runs in the stream's turn. */
+ * fp32. They run when the stream executes them. */
 #include "convolution.h"
 #include "cuda.h"
 #include "internal.h"
 #include "value.h"
 
-/* There is nothing to open. */
+/* Nothing is opened. */
 void convolutions_close(struct convolutions *)
 {
 }
 
-/* Few, so that tests see a batch in pieces. */
+/* Small, so that tests cover split batches. */
 int64_t convolutions_numbers(void)
 {
     return 15000;
 }
 
-/* As a library that wants some; all of it is spoilt when a convolution runs. */
+/* Like a library that needs workspace; all of it is overwritten when a convolution runs. */
 size_t convolutions_bytes(struct cuda_device *, enum data_type,
                           const struct convolution_shape *shape)
 {
     return 1000 + 8 * (size_t)shape->out;
 }
 
-/* To nearest, as the hardware's conversion to TF32: 10 bits are kept. */
+/* Round to nearest, like the hardware's conversion to TF32: 10 bits are kept. */
 static float tf32_round(float value)
 {
     uint32_t bits = __float_as_uint(value);
@@ -58,7 +58,7 @@ static void spread_close(const struct spread &spread, bool written)
 }
 
 struct sizes {
-    int64_t out_height, out_width, x, filter, y; /* counts of numbers */
+    int64_t out_height, out_width, x, filter, y; /* numbers of elements */
 };
 
 static struct sizes sizes_of(const struct convolution_shape *s)
@@ -72,7 +72,8 @@ static struct sizes sizes_of(const struct convolution_shape *s)
     return sizes;
 }
 
-/* A pixel of x with the filters' numbers at one of their places, into a pixel of y; or back. */
+/* Multiply a pixel of x by one tap of the filters and add to a pixel of y; or the corresponding
+ * gradient. */
 static void pixel_compute(const struct convolution *c, float *x, float *filter, float *y)
 {
     int64_t in = c->shape.in, taps = c->shape.kernel * c->shape.kernel;
@@ -149,7 +150,7 @@ void convolution_run(struct stream *stream, const struct convolution *convolutio
     const size_t bytes[] = {(size_t)sizes.x * size, (size_t)sizes.filter * size,
                             (size_t)sizes.y * size, room};
     static const char *const names[] = {"x", "the filter", "y", "the workspace"};
-    ENSURE(sizes.x > 0 && sizes.filter > 0 && sizes.y > 0, "a convolution without a size");
+    ENSURE(sizes.x > 0 && sizes.filter > 0 && sizes.y > 0, "convolution with a size of 0");
     for (int i = 0; i < 4; i++) {
         must_hold(&c, tensors[i], bytes[i], names[i]);
         for (int other = 0; other < i; other++)

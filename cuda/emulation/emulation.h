@@ -1,8 +1,9 @@
-/* CUDA on the host, as far as cuda/ uses it, so that the same kernel sources run in tests without a
- * GPU: the threads of a block are fibres, one block after the other (blocks.cpp); every access of a
- * kernel to memory is looked at (check.cpp); streams run as late as the host lets them, so that a
- * missing wait shows (streams.cpp); one make-believe device (runtime.cpp). Anything that a GPU
- * might only sometimes punish ends the program here, with kernel, block and thread. */
+/* The subset of CUDA that cuda/ uses, on the host, so that the same kernel sources run in tests
+ * without a GPU. The threads of a block are fibres, and blocks run one after the other
+ * (blocks.cpp). Every memory access of a kernel is checked (check.cpp). Streams run as late as the
+ * host allows, so that a missing wait is detected (streams.cpp). The device is emulated
+ * (runtime.cpp). Errors that a GPU might detect only sometimes always end the program here, with
+ * kernel, block and thread. */
 #ifndef VITTRAIN_CUDA_EMULATION_H
 #define VITTRAIN_CUDA_EMULATION_H
 
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <tuple>
 
-/* ---- The language. */
+/* ---- Language */
 #define __global__
 #define __device__
 #define __host__
@@ -28,7 +29,7 @@ struct dim3 {
     }
 };
 
-/* The thread that runs now. */
+/* The current thread. */
 struct emulated_thread {
     dim3 block_index, thread_index, block_size, grid_size;
 };
@@ -38,16 +39,17 @@ extern struct emulated_thread emulated_thread;
 #define blockDim emulated_thread.block_size
 #define gridDim emulated_thread.grid_size
 
-/* Shared memory is what the launch asked for, full of signalling garbage at first. */
+/* Shared memory has the size given by the launch and initially contains signalling NaNs. */
 unsigned char *emulated_shared_memory(void);
 #define SHARED_MEMORY(name) unsigned char *name = emulated_shared_memory()
 
-/* All threads of the block, at the same place in the source. */
+/* Must be reached by all threads of the block at the same source line. */
 void emulated_barrier(const char *file, int line);
 #define __syncthreads() emulated_barrier(__FILE__, __LINE__)
 
-/* All threads of the warp: each gives a value of up to 32 bytes; then `values` are the warp's, by
- * lane, until the thread's next exchange. Orders memory for the warp when `fence`. */
+/* Must be called by all threads of the warp. Each passes a value of up to 32 bytes; `values` then
+ * holds the warp's values by lane, until the thread's next exchange. Orders memory within the warp
+ * if `fence`. */
 struct emulated_exchange {
     alignas(16) unsigned char bytes[32];
 };
@@ -93,14 +95,14 @@ static inline unsigned __ballot_sync(unsigned, int predicate)
     return ballot;
 }
 
-/* The tensor cores' instructions (tensor_core.h): what lanes hold goes by warp exchanges. A row is
- * the 16 bytes that this lane's address holds; `value` makes a number of its bits. */
+/* Tensor core instructions (tensor_core.h), implemented by warp exchanges. A row is the 16 bytes at
+ * this lane's address; `value` converts its bits to a number. */
 void emulated_blocks_load(uint32_t word[4], const uint32_t row[4], bool transposed);
 void emulated_product_add(float sum[4], const uint32_t left[4], uint32_t right0, uint32_t right1,
                           float (*value)(uint16_t bits));
 #define UNROLL
 
-/* Atomic operations are of no thread: they do not race. */
+/* Atomic operations belong to no thread, so they never race. */
 float atomicAdd(float *sum, float value);
 int atomicAdd(int *sum, int value);
 int atomicOr(int *flags, int value);
@@ -114,7 +116,7 @@ static inline float __fdividef(float x, float y)
 {
     return x / y;
 }
-/* A product that is rounded before it is added to anything. */
+/* A product that is rounded before it is added. */
 static inline double __dmul_rn(double a, double b)
 {
     volatile double product = a * b;
@@ -133,11 +135,11 @@ static inline uint32_t __float_as_uint(float value)
     return bits;
 }
 
-/* ---- Launches. The kernel runs when its stream does; its arguments are copied now, to memory that
- * threads may read like the constants of a launch. */
+/* ---- Launches. The kernel runs when its stream executes it. Its arguments are copied at the
+ * launch, to memory that threads may read. */
 typedef struct emulated_stream *cudaStream_t;
 struct emulated_call {
-    size_t bytes; /* of the whole object */
+    size_t bytes; /* size of the whole object */
     virtual void run(void) const = 0;
     virtual ~emulated_call()
     {
@@ -161,7 +163,8 @@ static const struct emulated_call *emulated_bind(kernel_type kernel, arguments..
 {
     return new emulated_kernel_call<kernel_type, arguments...>(kernel, given...);
 }
-/* The call is freed when nothing can run it any more. `function` identifies the kernel. */
+/* The call is freed when no graph or stream can execute it any more. `function` identifies the
+ * kernel. */
 void emulated_launch(const char *kernel, const void *function, dim3 grid, dim3 block,
                      size_t shared_bytes, cudaStream_t stream, const struct emulated_call *call);
 #define KERNEL_START(kernel, grid, block, shared_bytes, stream, ...)                               \
@@ -173,13 +176,12 @@ static inline const void *emulated_address(void (*kernel)(arguments...))
     return reinterpret_cast<const void *>(kernel);
 }
 
-/* Work of a library on a stream, on the host: products. */
+/* Queue host work of a library, such as matrix products, on a stream. */
 void emulated_enqueue(cudaStream_t stream, const char *what, std::function<void(void)> body);
-/* Work that other processes have a part in: called again and again until it says that it is over.
- */
+/* Queue work that depends on other processes: called repeatedly until it returns true. */
 void emulated_enqueue_turns(cudaStream_t stream, const char *what, std::function<bool(void)> turn);
 
-/* ---- The runtime library, names and meanings as NVIDIA's. */
+/* ---- The runtime library: names and meanings as in CUDA */
 typedef enum {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,

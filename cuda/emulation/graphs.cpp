@@ -1,8 +1,8 @@
-/* Captures and graphs of the emulated GPU. A graph holds the operations that were pushed while its
- * streams were captured, in that order. What CUDA prohibits during a capture is a fault. */
+/* Captures and graphs of the emulated GPU. A graph holds the operations that were queued while its
+ * streams were captured, in that order. Calls that CUDA prohibits during a capture are faults. */
 #include "internal.h"
 
-/* ---- Captures. */
+/* ---- Captures */
 void stream_must_not_capture(cudaStream_t stream, const char *call)
 {
     if (stream == NULL)
@@ -26,8 +26,8 @@ void capture_push(cudaStream_t stream, const struct operation &operation)
     stream->before[stream]++;
 }
 
-/* A stream that is not being captured joins the capture. That counts as an operation: the stream
- * must be joined to the origin again. */
+/* A stream that waits for a captured event joins the capture. This counts as an operation: the
+ * stream must be joined to the origin again. */
 void capture_wait(cudaStream_t stream, const struct emulated_event *event)
 {
     if (event->capture->origin == NULL)
@@ -62,7 +62,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     EMULATED_CALL;
     std::shared_ptr<struct capture> capture = stream->capture;
     if (capture == NULL || capture->origin != stream)
-        emulated_fault("cudaStreamEndCapture on a stream on which no capture began");
+        emulated_fault("cudaStreamEndCapture on a stream that is not captured");
     if (capture->thread != std::this_thread::get_id())
         emulated_fault("cudaStreamEndCapture in another thread than cudaStreamBeginCapture");
     for (cudaStream_t other : streams_all()) {
@@ -84,7 +84,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
     return cudaSuccess;
 }
 
-/* ---- Graphs. */
+/* ---- Graphs */
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long)
 {
     EMULATED_CALL;

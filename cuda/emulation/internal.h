@@ -1,4 +1,4 @@
-/* What the files of the emulation share. */
+/* Declarations shared by the files of the emulation. */
 #ifndef VITTRAIN_CUDA_EMULATION_INTERNAL_H
 #define VITTRAIN_CUDA_EMULATION_INTERNAL_H
 
@@ -15,34 +15,35 @@ extern "C" {
 #include "core/error.h"
 }
 
-/* Threads of the host call one at a time. */
+/* Serialises the host's threads. */
 extern std::recursive_mutex emulated_mutex;
 #define EMULATED_CALL std::lock_guard<std::recursive_mutex> emulated_guard(emulated_mutex)
 
-/* Ends the program: "emulated GPU: ..." with the kernel, block and thread where there is one. */
+/* End the program with "emulated GPU: ..." and the kernel, block and thread, if any. */
 void emulated_fault(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
-/* Bytes of shared memory of a block: without a call of cudaFuncSetAttribute, and with one. */
+/* Bytes of shared memory per block without and with a call of cudaFuncSetAttribute. */
 enum { SHARED_PRESET = 48 * 1024, SHARED_MOST = 227 * 1024 };
 
 /* blocks.cpp */
 bool blocks_running(void);
-/* The stack of the thread that runs now, or its kernel's arguments. */
+/* True for the stack of the current thread and its kernel's arguments. */
 bool blocks_own(uintptr_t begin, size_t size);
-/* When the thread that runs now does what it does; see check.cpp. */
+/* Logical time of the current thread's access; see check.cpp. */
 struct emulated_moment {
     uint64_t epoch;                     /* counts barriers and blocks, over all launches */
-    uint64_t launch_epoch, block_epoch; /* the first of this launch, of this block */
+    uint64_t launch_epoch, block_epoch; /* first epoch of this launch, of this block */
     unsigned thread, warp_epoch;        /* warp_epoch: counts fences of the thread's warp */
 };
 struct emulated_moment blocks_moment(void);
 
-/* check.cpp: memory that kernels may touch. */
+/* check.cpp: memory accessible to kernels. */
 enum memory_kind { EMULATED_DEVICE, EMULATED_PINNED, EMULATED_SHARED };
 void *memory_allocate(size_t bytes, enum memory_kind kind);
 void memory_release(void *memory, enum memory_kind kind);
-bool memory_is_known(const void *memory, size_t bytes); /* device or pinned, and inside */
-size_t memory_in_use(void);                             /* device's */
+bool memory_is_known(const void *memory,
+                     size_t bytes); /* True if the range is inside device or pinned memory. */
+size_t memory_in_use(void);         /* of the device */
 
 /* streams.cpp */
 struct operation {
@@ -52,12 +53,12 @@ struct operation {
     uint64_t until;
 };
 
-/* For each captured stream, the number of its operations that come before. */
+/* For each captured stream, the number of its preceding operations. */
 typedef std::map<cudaStream_t, uint64_t> captured_order;
 
 struct emulated_stream {
     std::deque<struct operation> queue;
-    uint64_t done, queued; /* operations since it was created; queue holds the difference */
+    uint64_t done, queued; /* operations since it was created; the difference is in the queue */
     bool running;
     std::shared_ptr<struct capture> capture; /* receives the operations; NULL: not capturing */
     captured_order before;                   /* while capturing */
@@ -66,7 +67,7 @@ struct emulated_stream {
 struct emulated_event {
     cudaStream_t stream; /* of the newest record; NULL: never recorded */
     uint64_t position;
-    std::shared_ptr<struct capture> capture; /* it was recorded in; NULL: in none */
+    std::shared_ptr<struct capture> capture; /* capture that it was recorded in; NULL: none */
     captured_order before;
     bool times;
     double seconds; /* emulated time at which the stream reached it */
@@ -74,9 +75,9 @@ struct emulated_event {
 
 void stream_push(cudaStream_t stream, const struct operation &operation);
 std::vector<cudaStream_t> &streams_all(void);
-void streams_finish(void); /* run everything that is queued */
-/* The operation that runs takes so much of the emulated time, which events measure, besides the
- * microsecond of each operation. */
+void streams_finish(void); /* Run everything that is queued. */
+/* Add to the emulated time of the running operation, which events measure, in addition to one
+ * microsecond per operation. */
 void emulated_time_pass(double seconds);
 
 /* graphs.cpp */
@@ -93,14 +94,15 @@ struct capture {
 
 void capture_push(cudaStream_t stream, const struct operation &operation);
 void capture_wait(cudaStream_t stream, const struct emulated_event *event);
-/* Calls on a stream that is being captured. */
+/* Fault if the stream is being captured. */
 void stream_must_not_capture(cudaStream_t stream, const char *call);
-/* Calls that CUDA prohibits in a thread that captures any stream, and in all threads while a
- * capture in mode global lasts: those that wait for the device, query it or manage its memory. */
+/* Fault for calls that CUDA prohibits in a thread that captures any stream, and in all threads
+ * during a capture in global mode: calls that wait for the device, query it or manage its memory.
+ */
 void thread_must_not_capture(const char *call);
 
 /* runtime.cpp */
-void launch_capture(const char *kernel, dim3 grid,
-                    dim3 block); /* for the list of captured kernels */
+/* Add a launch to the list of captured kernels. */
+void launch_capture(const char *kernel, dim3 grid, dim3 block);
 
 #endif

@@ -1,8 +1,8 @@
-/* The library of matrix products of product_library.h on the host, for the emulated GPU: the same
- * arithmetic, sums in fp32. It runs in the stream's turn. It has two algorithms, which differ in
- * the order of their sums and so in rounding. VITTRAIN_EMULATION_PRODUCT=0 or 1 says which one
- * takes less of the emulated time (0), and =0apart or =1apart that sums are slow in a product.
- * VITTRAIN_EMULATION_LIBRARY is its version. */
+/* The library of matrix products (product_library.h) on the host, for the emulated GPU: the same
+ * arithmetic, sums in fp32. Products run when the stream executes them. There are two algorithms,
+ * which differ in the order of their sums and therefore in rounding. VITTRAIN_EMULATION_PRODUCT=0
+ * or 1 selects the one that takes less emulated time (default 0); =0apart or =1apart makes sums in
+ * the epilogue slow. VITTRAIN_EMULATION_LIBRARY is the version. */
 #include "internal.h"
 #include "product_library.h"
 #include "value.h"
@@ -54,12 +54,12 @@ static void must_hold(const struct product *p, const void *values, int64_t count
     if (count > 0 && !memory_is_known(values, (size_t)count * size))
         emulated_fault("operand %s of a product of %lld x %lld x %lld is not in device memory",
                        which, (long long)p->rows, (long long)p->columns, (long long)p->inner);
-    /* The library wants 16 bytes for its fast kernels; less is legal. */
+    /* The library needs 16 bytes for its fast kernels; less is legal. */
     if ((uintptr_t)values % size != 0)
         emulated_fault("operand %s of a product is not aligned", which);
 }
 
-/* c is written while operands are still read. */
+/* c is written while operands are still being read. */
 static void must_not_overlap(const struct product *p, const void *values, int64_t count,
                              const char *which)
 {
@@ -78,7 +78,8 @@ static float element_finish(const struct product *p, int64_t row, int64_t column
     return sum;
 }
 
-/* Both operands as floats, `inner` innermost: the loop over it is then one that compilers like. */
+/* Convert an operand to floats with `inner` as the innermost dimension, so that the compiler
+ * vectorises the loop over it. */
 static float *operand_spread(enum data_type type, const void *values, int64_t outer, int64_t inner,
                              bool inner_first)
 {
@@ -90,8 +91,8 @@ static float *operand_spread(enum data_type type, const void *values, int64_t ou
     return spread;
 }
 
-/* In eight sums, which is faster and rounds less than one: as on a GPU, whose sums are many. The
- * second algorithm adds them up in another order. */
+/* Eight partial sums, which is faster and rounds less than one; GPUs use many, too. The second
+ * algorithm adds them in another order. */
 static float sum_of_products(const float *left, const float *right, int64_t count, int algorithm)
 {
     float sums[8] = {};
@@ -110,7 +111,7 @@ static float sum_of_products(const float *left, const float *right, int64_t coun
     return low + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
-/* To nearest, as the hardware's conversion to TF32: 10 bits are kept. */
+/* Round to nearest, like the hardware's conversion to TF32: 10 bits are kept. */
 static void tf32_round(float *values, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -146,13 +147,13 @@ static void product_compute(const struct product *p, bool tf32, int algorithm)
     delete[] b;
 }
 
-/* An algorithm is its number, and a mark that makes it differ from zeros. */
+/* An algorithm is encoded as its number and a marker that is not zero. */
 static struct choice algorithm_of(int number)
 {
     return (struct choice){{0x70726f64, (uint64_t)number}};
 }
 
-/* -1: it is none. */
+/* Return the number of an algorithm, or -1. */
 static int algorithm_number(const struct choice *choice)
 {
     for (int i = 0; i < ALGORITHMS; i++) {
@@ -163,7 +164,7 @@ static int algorithm_number(const struct choice *choice)
     return -1;
 }
 
-/* As a library that wants operands aligned for its epilogues, so that tests see both answers. */
+/* Epilogues require aligned operands, as in a real library, so that tests cover both cases. */
 int product_algorithms(struct product_library *, const struct product_descriptors *descriptors,
                        struct choice *algorithms, int most)
 {
@@ -183,7 +184,7 @@ bool product_algorithm_fits(struct product_library *, const struct product_descr
     return algorithm_number(algorithm) >= 0;
 }
 
-/* Of the emulated time. */
+/* In emulated time. */
 static double product_seconds(const struct product *p, int algorithm)
 {
     const char *wanted = getenv("VITTRAIN_EMULATION_PRODUCT");
@@ -196,7 +197,7 @@ static double product_seconds(const struct product *p, int algorithm)
 static void product_check(const struct product *p, void *c)
 {
     bool sums_a = p->epilogue == EPILOGUE_BIAS_GRADIENT_A;
-    ENSURE(p->rows > 0 && p->columns > 0 && p->inner > 0, "a product without a size");
+    ENSURE(p->rows > 0 && p->columns > 0 && p->inner > 0, "product with a size of 0");
     ENSURE((p->epilogue != EPILOGUE_NONE) == (p->bias != NULL), "a product's bias");
     must_hold(p, p->a, p->rows * p->inner, p->type, "a");
     must_hold(p, p->b, p->inner * p->columns, p->type, "b");

@@ -1,8 +1,7 @@
-/* The emulated devices: one for each rank of the node, or VITTRAIN_EMULATION_DEVICES; its memory, 1
- * GiB, or VITTRAIN_EMULATION_MEMORY bytes; and failures on demand:
- * VITTRAIN_EMULATION_FAULT=CALL:CODE makes that call of the runtime library return that error.
- * VITTRAIN_EMULATION_CAPTURE=FILE lists the kernels launched between cudaProfilerStart and
- * cudaProfilerStop. */
+/* The emulated devices: one per rank of the node, or VITTRAIN_EMULATION_DEVICES. Each has 1 GiB, or
+ * VITTRAIN_EMULATION_MEMORY bytes. VITTRAIN_EMULATION_FAULT=CALL:CODE makes that call of the
+ * runtime library return that error. VITTRAIN_EMULATION_CAPTURE=FILE lists the kernels launched
+ * between cudaProfilerStart and cudaProfilerStop. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -79,7 +78,7 @@ cudaError_t cudaProfilerStop(void)
 {
     EMULATED_CALL;
     if (captured != NULL)
-        ENSURE(fclose(captured) == 0, "the list of captured kernels cannot be written");
+        ENSURE(fclose(captured) == 0, "cannot write the list of captured kernels");
     captured = NULL;
     return cudaSuccess;
 }
@@ -189,7 +188,7 @@ cudaError_t cudaFreeHost(void *memory)
     return cudaSuccess;
 }
 
-/* ---- Atomic operations: blocks and threads run one at a time. */
+/* ---- Atomic operations: blocks and threads run one at a time */
 float atomicAdd(float *sum, float value)
 {
     float before = *sum;

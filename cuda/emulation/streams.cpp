@@ -1,7 +1,7 @@
-/* Streams and events of the emulated GPU. An operation on a stream runs when the host waits for it,
- * or when another stream that waits for its event runs. Work is thus as late as the rules allow,
- * and a missing wait gives wrong results each time. VITTRAIN_EMULATION=eager runs everything at
- * once instead. */
+/* Streams and events of the emulated GPU. An operation runs when the host waits for it, or when
+ * another stream that waits for its event runs. Work is thus as late as the rules allow, and a
+ * missing wait always gives wrong results. VITTRAIN_EMULATION=eager runs everything at once
+ * instead. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static bool is_eager(void)
     return wanted != NULL && strcmp(wanted, "eager") == 0;
 }
 
-/* The time that the device has worked: the same in each run, unlike a clock's. */
+/* Time that the device has worked; unlike a clock's, identical in each run. */
 static double emulated_seconds;
 
 void emulated_time_pass(double seconds)
@@ -23,12 +23,13 @@ void emulated_time_pass(double seconds)
     emulated_seconds += seconds;
 }
 
-/* Runs what comes before `until`; where that waits for other processes: false, unless patient. */
+/* Run the operations before `until`. Return false if one waits for other processes, unless patient.
+ */
 static bool stream_run(cudaStream_t stream, uint64_t until, bool patient)
 {
     const struct timespec pause = {0, 50 * 1000};
     if (stream->running)
-        emulated_fault("streams wait for each other in a circle");
+        emulated_fault("streams wait for each other");
     while (stream->done < until) {
         struct operation next = stream->queue.front();
         bool over = true;
@@ -135,7 +136,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     return cudaSuccess;
 }
 
-/* Each question brings the stream one operation on, so that who polls comes to an end. */
+/* Each query executes one operation of the stream, so that polling terminates. */
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     EMULATED_CALL;
@@ -202,7 +203,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return cudaSuccess;
 }
 
-/* The checks of the two calls below. */
+/* Checks shared by the two calls below. */
 static void event_must_not_capture(const struct emulated_event *event, const char *call)
 {
     if (event->capture != NULL)
@@ -229,8 +230,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     return event->stream->done >= event->position ? cudaSuccess : cudaErrorNotReady;
 }
 
-/* ---- Copies. Pinned and device memory: in the stream's turn. Other memory of the host: what is
- * read is read now, what is written is there when the call returns, as with the real library. */
+/* ---- Copies. Pinned and device memory: when the stream executes the copy. Pageable host memory:
+ * read at the call, and written when the call returns, as in the real library. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind,
                             cudaStream_t stream)
 {

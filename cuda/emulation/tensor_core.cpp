@@ -1,6 +1,6 @@
-/* The tensor cores' instructions on the host: each lane finds its elements in what all lanes hold,
- * by the layouts that cuda/tensor_core.h describes. Sums are in fp32, in the order of the columns;
- * a GPU's order is not documented. */
+/* Tensor core instructions on the host: each lane gathers its elements from those of all lanes,
+ * using the fragment layouts in cuda/tensor_core.h. Sums are in fp32, in column order; the order on
+ * a GPU is not documented. */
 #include "internal.h"
 
 static uint16_t half_of(const struct emulated_exchange *lane, int word, int half)
@@ -24,7 +24,7 @@ void emulated_blocks_load(uint32_t word[4], const uint32_t row[4], bool transpos
     }
 }
 
-/* What a lane gives to a product. */
+/* Operands that a lane contributes to a product. */
 struct operands {
     uint32_t left[4], right[2];
 };

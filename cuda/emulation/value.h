@@ -1,4 +1,5 @@
-/* Values of any floating-point type one at a time: the emulated libraries are for right, not fast. */
+/* Conversion of single values of any floating-point type: the emulated libraries favour correctness
+ * over speed. */
 #ifndef VITTRAIN_CUDA_EMULATION_VALUE_H
 #define VITTRAIN_CUDA_EMULATION_VALUE_H
 
