@@ -117,18 +117,19 @@ template <typename number16> __device__ static inline struct eight eight_load(co
     return eight;
 }
 
-__device__ static inline struct vector16 four_pack(const float *value)
+__device__ static inline void four_pack(struct vector16 *vector, const float *value)
 {
-    struct vector16 vector;
     for (int i = 0; i < 4; i++)
-        vector.word[i] = __float_as_uint(value[i]);
-    return vector;
+        vector->word[i] = __float_as_uint(value[i]);
 }
 
 __device__ static inline void eight_store(float *to, const struct eight &eight)
 {
-    ((struct vector16 *)to)[0] = four_pack(eight.value);
-    ((struct vector16 *)to)[1] = four_pack(eight.value + 4);
+    struct vector16 low, high;
+    four_pack(&low, eight.value);
+    four_pack(&high, eight.value + 4);
+    ((struct vector16 *)to)[0] = low;
+    ((struct vector16 *)to)[1] = high;
 }
 
 template <typename number16>
@@ -168,8 +169,11 @@ static inline void vector_store_global(void *to, const struct vector16 &vector)
 
 __device__ static inline void eight_store_global(float *to, const struct eight &eight)
 {
-    vector_store_global(to, four_pack(eight.value));
-    vector_store_global(to + 4, four_pack(eight.value + 4));
+    struct vector16 low, high;
+    four_pack(&low, eight.value);
+    four_pack(&high, eight.value + 4);
+    vector_store_global(to, low);
+    vector_store_global(to + 4, high);
 }
 
 template <typename number16>

@@ -110,7 +110,7 @@ static void calls_find(struct nvml *nvml)
 static const char *status_text(const struct nvml *nvml, int status)
 {
     const char *text = nvml->calls.error_string != NULL ? nvml->calls.error_string(status) : NULL;
-    return text != NULL ? text : "NVML does not say why";
+    return text != NULL ? text : "no reason given by NVML";
 }
 
 static void trouble_set(struct nvml *nvml, const char *what, const char *why)

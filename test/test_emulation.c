@@ -32,7 +32,7 @@ static const struct {
     {"shared memory that nobody wrote", "was not written", false},
     {"a read behind the end", "outside of memory", true},
     {"shared memory behind the end", "outside of memory", true},
-    {"a vector at an odd address", "no multiple of 16", true},
+    {"a vector at an odd address", "not a multiple of 16", true},
     {"a warp of which half exchanges", "waits for its warp", true},
     {"memory of the host", "not the device's", false},
     {"shared memory that was asked for", NULL, true},

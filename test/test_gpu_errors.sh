@@ -34,7 +34,7 @@ echo 1..18
 run_log=$work/refused.log
 VITTRAIN_CUDA_MODULE=$work/none.so "$vittrain" plan $gpu >"$run_log" 2>&1
 status=$?
-result 'a module that is not there' "$(failed_otherwise 2 'cannot be opened: .*none.so')" "$run_log"
+result 'a module that is not there' "$(failed_otherwise 2 'cannot open the GPU module: .*none.so')" "$run_log"
 cp "$vittrain" "$work/vittrain"
 "$work/vittrain" plan $gpu >"$run_log" 2>&1
 status=$?

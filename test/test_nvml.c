@@ -231,12 +231,12 @@ static void what_is_missing_is_named(void **state)
 {
     (void)state;
     assert_trouble(nvml_open("./no/libnvidia-ml.so.1", uuid), "./no/libnvidia-ml.so.1: ");
-    assert_trouble(nvml_open("libm.so.6", uuid), "(libm.so.6: NVML does not say why)");
+    assert_trouble(nvml_open("libm.so.6", uuid), "(libm.so.6: no reason given by NVML)");
     assert_trouble(open_library("nvml", uuid, "no driver"), "Driver Not Loaded");
     assert_trouble(open_library("nvml", "GPU-none", ""), "(GPU-none: Not Found)");
     assert_trouble(open_library("nvml", "0000:00:00.0", ""), "(0000:00:00.0: Not Found)");
     /* This machine's NVML, if any. */
-    assert_trouble(nvml_open(NULL, "GPU-none"), "the GPU's sensors cannot be read (");
+    assert_trouble(nvml_open(NULL, "GPU-none"), "cannot read the GPU's sensors (");
     nvml_close(NULL);
 }
 

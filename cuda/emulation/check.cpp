@@ -150,7 +150,7 @@ static void outside_report(uintptr_t address, size_t size, const char *what)
             nearest = at;
     if (nearest == NULL || address - (uintptr_t)nearest->begin > nearest->bytes + NEAR_BYTES)
         emulated_fault("%s %zu bytes of memory that is not the device's", what, size);
-    emulated_fault("%s %zu bytes outside of memory: %zu bytes behind the begin of %zu bytes", what,
+    emulated_fault("%s %zu bytes outside of memory: %zu bytes after the start of %zu bytes", what,
                    size, (size_t)(address - (uintptr_t)nearest->begin), nearest->bytes);
 }
 
@@ -237,7 +237,7 @@ static void access_check(void *memory, size_t size, bool write)
     if (in == NULL || size > in->bytes - (size_t)(address - (uintptr_t)in->begin))
         outside_report(address, size, what);
     if (size <= 16 && (size & (size - 1)) == 0 && address % size != 0) /* larger ones are several */
-        emulated_fault("%s %zu bytes at an address that is no multiple of %zu", what, size, size);
+        emulated_fault("%s %zu bytes at an address that is not a multiple of %zu", what, size, size);
     bytes_check(in, (size_t)(address - (uintptr_t)in->begin), size, write);
 }
 
