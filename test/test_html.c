@@ -112,7 +112,7 @@ static void a_run_is_told(void **state)
     assert_has(page, "&lt;i&gt;stem, weights: 1 MiB per rank");
     assert_has(page, "head, forward: 4 ms per step");
     assert_has(page, "<code>train.global_batch</code></th><td><code>64</code>");
-    assert_has(page, "run.json: not there");
+    assert_has(page, "run.json: missing");
     assert_null(strstr(page, "Speed-up"));
     free(page);
 }
@@ -177,7 +177,7 @@ static void what_is_missing_is_said(void **state)
     temporary_write("cut/units.csv", "unit\nstem\n");
     char *page = page_of((const char *const[]){"cut"}, 1);
     assert_has(page, "interrupted or still running");
-    assert_has(page, "metrics.csv: its last line is torn");
+    assert_has(page, "metrics.csv: the incomplete last line is skipped");
     assert_has(page, "result.json: cannot be read");
     assert_has(page, "deck.ini");
     assert_has(page, "Classes: unknown");

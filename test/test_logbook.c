@@ -358,8 +358,8 @@ static void a_cut_run_has_a_page(void **state)
     assert_has(page, "| Step time | 300 ms |");
     assert_has(page, "| Images per second | 213 |");
     assert_has(page, "| Waiting for data | 11.11 % |");
-    assert_has(page, "metrics.csv: its last line is torn, and left out");
-    assert_has(page, "result.json: not there");
+    assert_has(page, "metrics.csv: the incomplete last line is skipped");
+    assert_has(page, "result.json: missing");
     assert_has(page, " | 0 to ? |  |  |  |  | unknown: interrupted");
     free(page);
 }

@@ -220,12 +220,12 @@ static void cut_run_says_what_is_missing(void **state)
     assert_null(record.result);
     assert_true(isnan(record_number(&record, "ranks")));
     assert_int_equal(record.metrics.rows, 1);
-    assert_true(has_line(&record.missing, "metrics.csv: its last line is torn"));
-    assert_true(has_line(&record.missing, "epochs.csv has no first line"));
+    assert_true(has_line(&record.missing, "metrics.csv: the incomplete last line is skipped"));
+    assert_true(has_line(&record.missing, "epochs.csv: no first line"));
     assert_true(has_line(&record.missing, "run.json: cannot be read"));
     assert_true(has_line(&record.missing, "result.json: cannot be read"));
-    assert_true(has_line(&record.missing, "units.csv cannot be read: Invalid argument"));
-    assert_true(has_line(&record.missing, "monitor.csv: not there"));
+    assert_true(has_line(&record.missing, "units.csv: Invalid argument"));
+    assert_true(has_line(&record.missing, "monitor.csv: missing"));
     assert_true(has_line(&record.missing, "train.log"));
     assert_int_equal(record.setting_count, 3);
     assert_string_equal(record_option(&record, "gone.long"), "onetwo");
@@ -241,7 +241,7 @@ static void other_folders_are_errors(void **state)
     temporary_directory("empty");
     assert_false(record_read(&record, temporary_path("empty"), &error));
     assert_int_equal(error.kind, ERROR_FILE);
-    assert_non_null(strstr(error.text, "no folder of a run"));
+    assert_non_null(strstr(error.text, "not a run folder"));
     error_clear(&error);
     assert_false(record_read(&record, temporary_path("nowhere"), &error));
     assert_int_equal(error.kind, ERROR_FILE);

@@ -53,7 +53,7 @@ mkdir cut && cp -r ddp/metrics.csv ddp/train.log ddp/monitor.csv cut
 head -c 700 ddp/metrics.csv >cut/metrics.csv
 report cut cut ddp report.output=cut.html
 bad=$([ $status = 0 ] || echo "exit status $status")
-grep -q 'metrics.csv: its last line is torn' cut.html && grep -q 'interrupted or still running' cut.html || bad="$bad; not said"
+grep -q 'metrics.csv: the incomplete last line is skipped' cut.html && grep -q 'interrupted or still running' cut.html || bad="$bad; not said"
 result 'of a run that was cut it shows what there is' "$bad" "$run_log"
 
 bad=
@@ -61,11 +61,11 @@ while read -r code pattern words; do
     report wrong $words
     [ $status = "$code" ] && grep -q "^vittrain: error: .*$pattern" "$run_log" || bad="$bad '$words': status $status;"
 done <<END
-2 report.of.what
+2 no.run.given
 2 did.you.mean report.outptu=x ddp
 5 nowhere nowhere
 5 no/such ddp report.output=no/such/page.html
-2 at.most $(seq -s ' ' 27)
+2 more.than.26 $(seq -s ' ' 27)
 END
 result 'mistakes are told' "$bad" "$run_log"
 

@@ -93,7 +93,7 @@ result 'a run that goes on keeps what was known, and its page' \
 killed $small train.epochs=1000 checkpoint.every=0.2 >wrong
 [ ! -e runs/logbook/killed.md ] || echo 'a page already' >>wrong
 "$vittrain" report killed >report.log 2>&1 || echo 'no report' >>wrong
-lacks runs/logbook/killed.md '^\| Status \| interrupted or still running' '^\| Step time \| [0-9]' 'result.json: not there' >>wrong
+lacks runs/logbook/killed.md '^\| Status \| interrupted or still running' '^\| Step time \| [0-9]' 'result.json: missing' >>wrong
 run 1 again run.dir="$work/killed" $small train.epochs=1000 train.max_seconds=1
 result 'a run that was killed has a page by `report`; it goes on, and is stopped' "$(tr '\n' ' ' <wrong)$(lacks runs/logbook/killed.md 'unknown: interrupted' \
     '^\| Status \| stopped \|' '^\| Reason \| train.max_seconds is over')" "$work/again.log"
@@ -101,7 +101,7 @@ result 'a run that was killed has a page by `report`; it goes on, and is stopped
 run 1 wild $short optim.lr=1e30 run.dir="$work/wild"
 bad=$([ $status -eq 7 ] || echo "status $status;")
 result 'a run that failed has a page that says why' \
-    "$bad$(lacks runs/logbook/wild.md '^\| Status \| failed \|' '^\| Reason \| .*(NaN|finite)' 'result.json: not there')" "$work/wild.log"
+    "$bad$(lacks runs/logbook/wild.md '^\| Status \| failed \|' '^\| Reason \| .*(NaN|finite)' 'result.json: missing')" "$work/wild.log"
 
 : >file
 run 1 unwritable $short run.dir="$work/unwritable" output.logbook="$work/file"

@@ -1,5 +1,4 @@
-/* The command `report`: what runs left, as a page to look at and as a table to paste. It reads
- * folders and needs no ranks, and no MPI. */
+/* The command `report`: an HTML page about runs, and tables in Markdown and CSV. Without MPI. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +21,7 @@ struct report {
     struct options options;
 };
 
-/* Words are folders of runs, or settings. */
+/* Split the arguments into run folders and options. */
 static bool words_take(struct report *report, int count, char **words, const char **folders,
                        struct error *error)
 {
@@ -37,12 +36,13 @@ static bool words_take(struct report *report, int count, char **words, const cha
         if (sets)
             continue;
         if (report->count == HTML_RUNS_MOST)
-            return error_set(error, ERROR_USAGE, "report: at most %d runs at once", HTML_RUNS_MOST);
+            return error_set(error, ERROR_USAGE, "report: more than %d runs; make several reports",
+                             HTML_RUNS_MOST);
         folders[report->count++] = words[i];
     }
     return report->count > 0 ||
            error_set(error, ERROR_USAGE,
-                     "report of what? `vittrain report RUN...`, RUN being a run's folder");
+                     "report: no run given; call `vittrain report RUN...` with run folders");
 }
 
 static bool records_take(struct report *report, const char *const *folders, struct error *error)
@@ -79,8 +79,7 @@ static bool page_write(const struct report *report, struct error *error)
     else if (snprintf(path, sizeof path, "%s/report.html", report->records[0].path) >=
              (int)sizeof path)
         return error_set(error, ERROR_USAGE,
-                         "report: the name of %s is too long: set "
-                         "report.output",
+                         "report: the path of %s is too long; set report.output",
                          report->records[0].name);
     if (!html_write(report->records, report->count, path, error))
         return false;
@@ -97,7 +96,8 @@ static bool result_files_write(const struct report *report, struct error *error)
     return true;
 }
 
-/* The run's page again, in its own log book where that is here, or in the one that was named. */
+/* Update the run's page in the log book: the one of output.logbook, else the run's own if it
+ * exists. */
 static void logbook_follow(const struct report *report, const struct record *record)
 {
     struct error error = {.kind = ERROR_NONE};
@@ -109,7 +109,7 @@ static void logbook_follow(const struct report *report, const struct record *rec
     if (logbook_add(logbook, record, &error))
         log_info("log book: %s/README.md", logbook);
     else
-        log_warn("the log book gets no page of %s: %s", record->name, error.text);
+        log_warn("cannot write the log book's page of %s: %s", record->name, error.text);
 }
 
 static int report_run(int count, char **words)
@@ -120,7 +120,7 @@ static int report_run(int count, char **words)
     if (count > 0 && (strcmp(words[0], "--help") == 0 || strcmp(words[0], "-h") == 0))
         return app_inform(&(struct command_line){.command = command_report.name, .help = true});
     if (!app_is_first_rank())
-        return ERROR_NONE; /* one of them does it */
+        return ERROR_NONE; /* one rank is enough */
     log_open(0, LOG_INFO);
     if (words_take(&report, count, words, folders, &error) &&
         records_take(&report, folders, &error) && page_write(&report, &error) &&
@@ -141,14 +141,12 @@ const struct command command_report = {
     .name = "report",
     .synopsis = "report RUN... [report.output=FILE.html] [report.csv=FILE] "
                 "[report.result_file=on] [output.logbook=FOLDER]",
-    .summary = "a page to look at, of a run or of several side by side",
+    .summary = "write an HTML page about one run or several side by side",
     .detail =
-        "Reads the folders of runs, also of such as were cut or still run, and writes one HTML "
-        "file that needs nothing but itself: a summary, curves, the time of a step by phase and by "
-        "unit, memory by unit, the sensors, classes and confusion matrix, where the decks differ, "
-        "what went wrong and what is missing. It goes to RUN/report.html, of several runs to "
-        "report.html here, or to report.output. The summary also goes to standard output, as a "
-        "table in Markdown. The runs' pages of their log book are made again, where that lies "
-        "here, or "
-        "made in the one of output.logbook.",
+        "Reads run folders, also of interrupted or running runs, and writes one self-contained "
+        "HTML file: a summary, curves, step time by phase and unit, memory by unit, sensors, "
+        "metrics of each class, confusion matrix, options, warnings and missing files. The file is "
+        "RUN/report.html, or report.html in the working directory for several runs, or "
+        "report.output. The summary is also printed as a table in Markdown. The pages of the runs "
+        "in their log book are updated.",
     .run_alone = report_run};

@@ -62,7 +62,7 @@ char *chart_svg(const struct chart *chart, double width, double height, struct c
 MUST_CHECK bool chart_png(const struct chart *chart, const char *path, int width, int height,
                           struct error *error);
 
-/* The same for several charts side by side, of equal width. */
+/* Write several charts side by side, with equal widths, into one PNG. */
 MUST_CHECK bool charts_png(const struct chart *charts, int count, const char *path, int width,
                            int height, struct error *error);
 

@@ -1,4 +1,3 @@
-/* What a name may hold is up to whoever made the folder: nothing of it may become markup. */
 #include "report/escape.h"
 
 #include <stdbool.h>
@@ -7,7 +6,7 @@
 /* U+FFFD, the replacement character. */
 #define REPLACEMENT "\xEF\xBF\xBD"
 
-/* Overlong forms, surrogates, beyond U+10FFFF and XML's two noncharacters: none. */
+/* False for overlong forms, surrogates, code points above U+10FFFF and XML's two noncharacters. */
 static bool sequence_is_good(const unsigned char *byte, int length)
 {
     for (int i = 1; i < length; i++)
@@ -15,7 +14,7 @@ static bool sequence_is_good(const unsigned char *byte, int length)
             return false;
     switch (byte[0]) {
     case 0xC2:
-        return byte[1] >= 0xA0; /* else a control character */
+        return byte[1] >= 0xA0; /* below: control characters */
     case 0xE0:
         return byte[1] >= 0xA0;
     case 0xED:
@@ -44,7 +43,7 @@ int escape_character(const char *text)
     return length > 0 && sequence_is_good(byte, length) ? length : 0;
 }
 
-/* What stands for this character; NULL: itself. */
+/* Return the replacement of a character; NULL: the character is kept. */
 typedef const char *(*substitution)(char character);
 
 static void escape_with(FILE *stream, const char *text, substitution substitute)

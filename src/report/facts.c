@@ -99,7 +99,7 @@ static double epochs(const struct record *record)
 
 static double attempts(const struct record *record)
 {
-    return record_value(record, "parts") == NULL ? (double)NAN : record_parts(record);
+    return record_value(record, "parts") == NULL ? (double)NAN : record_attempts(record);
 }
 
 static double skipped_steps(const struct record *record)
@@ -184,7 +184,7 @@ static const char *reason(const struct record *record, char text[FORMAT_TEXT])
 {
     char path[32];
     (void)text;
-    snprintf(path, sizeof path, "parts.%d.error", record_parts(record) - 1);
+    snprintf(path, sizeof path, "parts.%d.error", record_attempts(record) - 1);
     const char *failure = record_text(record, path);
     return failure != NULL ? failure : record_text(record, "stop_reason");
 }

@@ -1,11 +1,10 @@
-/* How many digits a figure is given is a matter of what it is, not of where it stands. */
 #include "report/format.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Three significant digits, or all before the point. */
+/* Three significant digits; never rounds the integer part. */
 static void format_short(char *text, double value, const char *unit)
 {
     const double size = fabs(value);
@@ -20,7 +19,7 @@ static void format_short(char *text, double value, const char *unit)
                  value, unit);
 }
 
-/* Four significant digits, as losses are compared. */
+/* Four significant digits. */
 static void format_fine(char *text, double value)
 {
     const double size = fabs(value);
@@ -35,7 +34,7 @@ static void format_fine(char *text, double value)
                  value);
 }
 
-/* 1234567 as 1,234,567. */
+/* 1,234,567 */
 static void format_grouped(char *text, double value, const char *unit)
 {
     char digits[FORMAT_TEXT];

@@ -1,5 +1,5 @@
-/* Rows are added by one write to the end of the file, and the first row's header comes by a link of
- * a whole file: so no program loses what another one writes, also where there are no locks. */
+/* A row is appended by a single write. The file with its header is created under another name and
+ * linked, so concurrent writers lose nothing even without locks. */
 #include "report/found.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 static const char header[] = "date,host,commit,what,model,image,precision,strategy,ranks,nodes,"
                              "value,global_batch,peak_bytes,limit,detail\n";
 
-/* The table with nothing but its header, if there is none yet. */
+/* Create the file with its header if it does not exist. */
 static bool table_make(const char *path, struct error *error)
 {
     char part[FILE_PATH + 128];
@@ -35,7 +35,7 @@ static bool table_make(const char *path, struct error *error)
     bool good = durable_write(file, part, header, sizeof header - 1, 0, error);
     good = durable_close(file, part, error) && good;
     if (good && link(part, path) != 0 && access(path, F_OK) != 0)
-        good = durable_rename(part, path, error); /* a file system without links */
+        good = durable_rename(part, path, error); /* file systems without hard links */
     unlink(part);
     return good;
 }

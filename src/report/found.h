@@ -1,5 +1,5 @@
-/* What searches found: LOGBOOK/found.csv, a row for each `find batch` and `find lr`. The log book's
- * pages show the newest row about their model. */
+/* Results of searches: LOGBOOK/found.csv has one row per `find batch` and `find lr`. The pages of
+ * the log book show the newest row for their model. */
 #ifndef VITTRAIN_REPORT_FOUND_H
 #define VITTRAIN_REPORT_FOUND_H
 
@@ -10,27 +10,27 @@
 
 struct record;
 
-/* A row. Date, host and commit are added by found_add. */
+/* One row. found_add adds date, host and commit. */
 struct found {
     const char *what;      /* "batch" or "lr" */
     const char *model;     /* model.name */
     int64_t image;         /* the model's height and width */
-    const char *precision; /* what was computed in: "fp32", "bf16", "fp16" */
+    const char *precision; /* "fp32", "bf16" or "fp16" */
     const char *strategy;  /* mesh.strategy */
     int ranks, nodes;
     double value;         /* the largest train.batch, or the learning rate */
-    int64_t global_batch; /* that it is for */
-    int64_t peak_bytes;   /* of a rank with it; -1: not measured */
-    int64_t limit;        /* bytes a rank may have; -1: unknown */
-    const char *detail;   /* for people, as the path of a plot; "": nothing */
+    int64_t global_batch; /* at which the value was found */
+    int64_t peak_bytes;   /* of a rank, with this value; -1: not measured */
+    int64_t limit;        /* memory available to a rank, in bytes; -1: unknown */
+    const char *detail;   /* a remark, for example the path of a plot; "": none */
 };
 
-/* Makes the folder and the table where they are missing. Rows of programs that write at once are
- * all there, also where a file system has no locks. ERROR_FILE: not writable. Local (rank 0). */
+/* Append a row; create the folder and the file if needed. Concurrent writers lose no rows, even on
+ * file systems without locks. Not collective. ERROR_FILE: not writable. */
 MUST_CHECK bool found_add(const char *logbook, const struct found *found, struct error *error);
 
-/* The newest row of `what` for the record's model, image size, precision, strategy and ranks in a
- * table that was read from found.csv; -1: there is none. */
+/* Return the newest row of `what` in found.csv for the record's model, image size, precision,
+ * strategy and number of ranks; -1: none. */
 int64_t found_newest(const struct table *table, const char *what, const struct record *record);
 
 #endif

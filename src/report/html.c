@@ -1,4 +1,3 @@
-/* The page around its sections, and what they share. */
 #include "report/html.h"
 
 #include <string.h>
@@ -12,7 +11,7 @@
 
 enum { NAMES_IN_TITLE = 3 };
 
-/* ---- what sections share */
+/* ---- used by all sections */
 
 char html_letter(int run)
 {
@@ -60,7 +59,7 @@ void html_run_head(const struct page *page, int run)
 
 void html_table_begin(const struct page *page, const char *class, const char *name)
 {
-    /* With the keyboard, too, one can scroll only what can have the focus. */
+    /* With the focus, the box can be scrolled by keyboard. */
     fputs("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"", page->stream);
     escape_html(page->stream, name);
     fprintf(page->stream, "\"><table class=\"%s\">\n", class);
@@ -71,25 +70,18 @@ void html_table_end(const struct page *page)
     fputs("</table></div>\n", page->stream);
 }
 
-void html_cell(const struct page *page, const char *text)
-{
-    fputs("<td>", page->stream);
-    escape_html(page->stream, text);
-    fputs("</td>", page->stream);
-}
-
-/* ---- the head: what runs these are, and their four figures */
+/* ---- the head: one box per run with four numbers */
 
 static void tile_write(const struct page *page, int run, const char *name, const char *key)
 {
     char text[FORMAT_TEXT];
-    const char *said = fact_text(fact_find(key), &page->records[run], &page->records[0], text);
+    const char *value = fact_text(fact_find(key), &page->records[run], &page->records[0], text);
     fprintf(page->stream, "<div><dt>%s</dt><dd>", name);
-    escape_html(page->stream, said);
+    escape_html(page->stream, value);
     fputs("</dd></div>\n", page->stream);
 }
 
-/* "model, strategy, 2 ranks on 1 node, bf16": of these what is known. Is anything? */
+/* Write "vit_cifar, fsdp, 2 ranks on 1 node, bf16" as far as known. Return true if anything is. */
 static bool kind_write(const struct page *page, int run)
 {
     static const struct {
@@ -103,14 +95,14 @@ static bool kind_write(const struct page *page, int run)
     char text[FORMAT_TEXT];
     bool begun = false;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        const char *said =
+        const char *value =
             fact_text(fact_find(parts[i].key), &page->records[run], &page->records[0], text);
-        if (strcmp(said, "-") == 0)
+        if (strcmp(value, "-") == 0)
             continue;
         fputs(begun ? parts[i].before : "", page->stream);
         begun = true;
-        escape_html(page->stream, said);
-        fprintf(page->stream, "%.*s", (int)strlen(parts[i].after) - (strcmp(said, "1") == 0),
+        escape_html(page->stream, value);
+        fprintf(page->stream, "%.*s", (int)strlen(parts[i].after) - (strcmp(value, "1") == 0),
                 parts[i].after);
     }
     return begun;
@@ -119,9 +111,8 @@ static bool kind_write(const struct page *page, int run)
 static void run_write(const struct page *page, int run)
 {
     const struct record *record = &page->records[run];
-    const char *ending = record_status(record);
-    const bool tested =
-        fact_is_known(fact_find("test_top1"), record, 1); /* what counts, where it is known */
+    const char *status = record_status(record);
+    const bool tested = fact_is_known(fact_find("test_top1"), record, 1);
 
     fputs("<article class=\"run\"><h2>", page->stream);
     if (page->count > 1)
@@ -130,12 +121,12 @@ static void run_write(const struct page *page, int run)
     fputs("</h2>\n<p>", page->stream);
     fputs(kind_write(page, run) ? " &middot; " : "", page->stream);
     fprintf(page->stream, "<span class=\"state %s\">%s</span></p>\n<dl class=\"tiles\">\n",
-            strcmp(ending, "finished") == 0 ? "ok" : "no", ending);
-    tile_write(page, run, tested ? "accuracy, test" : "best accuracy",
+            strcmp(status, "finished") == 0 ? "ok" : "no", status);
+    tile_write(page, run, tested ? "test top-1" : "best validation top-1",
                tested ? "test_top1" : "best_val_top1");
     tile_write(page, run, "total time", "total_seconds");
-    tile_write(page, run, "images a second", "images_per_second");
-    tile_write(page, run, "memory, a rank", "peak_bytes");
+    tile_write(page, run, "images per second", "images_per_second");
+    tile_write(page, run, "peak memory per rank", "peak_bytes");
     fputs("</dl></article>\n", page->stream);
 }
 
@@ -161,8 +152,8 @@ static void header_write(const struct page *page)
     fputs("</h1>\n<nav aria-label=\"sections\"><a href=\"#summary\">Summary</a>"
           "<a href=\"#curves\">Curves</a><a href=\"#steps\">Step time</a>"
           "<a href=\"#memory\">Memory</a><a href=\"#hardware\">Hardware</a>"
-          "<a href=\"#classes\">Classes</a><a href=\"#decks\">Decks</a>"
-          "<a href=\"#trouble\">What went wrong</a></nav>\n<div class=\"runs\">\n",
+          "<a href=\"#classes\">Quality</a><a href=\"#decks\">Options</a>"
+          "<a href=\"#trouble\">Problems</a></nav>\n<div class=\"runs\">\n",
           page->stream);
     for (int i = 0; i < page->count; i++)
         run_write(page, i);
@@ -176,8 +167,8 @@ static void footer_write(const struct page *page)
     struct tm utc;
     strftime(date, sizeof date, "%Y-%m-%d %H:%M", gmtime_r(&now, &utc));
     fprintf(page->stream,
-            "<footer>Made %s UTC by vittrain %s%s%s from the run folder%s alone; what the figures "
-            "mean is in docs/outputs.md.</footer>\n",
+            "<footer>Written %s UTC by vittrain %s%s%s from the run folder%s. docs/outputs.md "
+            "explains the numbers.</footer>\n",
             date, version_number, version_commit[0] == '\0' ? "" : ", commit ", version_commit,
             page->count > 1 ? "s" : "");
 }

@@ -1,5 +1,6 @@
-/* The report: one HTML file of a run, or of several side by side, that needs nothing but itself: no
- * network, no script. Light and dark, on paper and on a phone. */
+/* The report: one HTML file about a run, or about several side by side. It is
+ * self-contained and has no scripts. It has light and dark colours and adapts to phones and paper.
+ */
 #ifndef VITTRAIN_REPORT_HTML_H
 #define VITTRAIN_REPORT_HTML_H
 
@@ -8,13 +9,13 @@
 #include "core/error.h"
 #include "report/record.h"
 
-enum { HTML_RUNS_MOST = 26 }; /* they are called A to Z */
+enum { HTML_RUNS_MOST = 26 }; /* A to Z */
 
-/* `count` from 1 to HTML_RUNS_MOST. Whole or not at all: ERROR_FILE. */
+/* Write the report atomically. `count`: 1 to HTML_RUNS_MOST. ERROR_FILE. */
 MUST_CHECK bool html_write(const struct record *records, int count, const char *path,
                            struct error *error);
 
-/* ---- between html*.c: sections of the page. Each says so where nothing is known. */
+/* ---- internal to html*.c: the sections of the page */
 
 struct page {
     FILE *stream;
@@ -32,25 +33,21 @@ void html_classes(const struct page *page);
 void html_decks(const struct page *page);
 void html_trouble(const struct page *page);
 
-/* "A", "B": what a run is called in charts and columns; of a single run: its name is not needed. */
+/* The letter of a run in charts and columns. */
 char html_letter(int run);
 
-/* A heading with an anchor, and the section around what follows. */
+/* Begin and end a section with a heading and an anchor. */
 void html_section(const struct page *page, const char *id, const char *title);
 void html_section_end(const struct page *page);
 
-/* "B: fsdp-2", where there are several runs; nothing for a single one. */
+/* Write a heading with letter and name of the run; nothing if there is only one run. */
 void html_run_title(const struct page *page, int run);
 
-/* A table that scrolls in its own box when it is wider than its place. `name`: for those who do not
- * see it. */
+/* Begin and end a table in a box with a scroll bar. `name`: read aloud by screen readers. */
 void html_table_begin(const struct page *page, const char *class, const char *name);
 void html_table_end(const struct page *page);
 
-/* The cell of a run's column: "<th ...>A</th>" with its colour. */
+/* Write the header cell of a run's column. */
 void html_run_head(const struct page *page, int run);
-
-/* A cell with escaped text. */
-void html_cell(const struct page *page, const char *text);
 
 #endif

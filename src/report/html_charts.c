@@ -1,5 +1,5 @@
 /* Charts over the course of a run: the curves of training, and the readings of the sensors. Each is
- * an SVG in a data URL, so the page needs no other file. */
+ * an SVG in a data URL, so the page is self-contained. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,7 +142,7 @@ static int series_collect(const struct page *page, const struct measure *measure
     return count;
 }
 
-/* True if two curves cannot be told apart by eye. */
+/* True if two curves look the same. */
 static bool series_coincide(const struct chart_series *one, const struct chart_series *other)
 {
     double apart = 0, least = INFINITY, most = -INFINITY;
@@ -201,7 +201,7 @@ void html_curves(const struct page *page)
 
 /* ---- readings of monitor.csv */
 
-/* Of more ranks than lines, a chart shows the lowest, the mean and the highest. */
+/* With more ranks than LINES_MOST, a chart shows their lowest, mean and highest values. */
 enum { LINES_MOST = 8, SLOTS = 200 };
 
 static const struct sensor_chart {

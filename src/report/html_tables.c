@@ -1,4 +1,4 @@
-/* Tables: the summary, what decks say, what went wrong. */
+/* The sections with tables: summary, quality, options, problems. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "report/html.h"
 #include "report/run_tables.h"
 
-/* ---- the summary: a table for each group of facts */
+/* ---- the summary: one table per group of facts */
 
 static void fact_row(const struct page *page, const struct fact *fact)
 {
@@ -24,7 +24,7 @@ static void fact_row(const struct page *page, const struct fact *fact)
     fputs("</tr>\n", page->stream);
 }
 
-/* Gives the first fact behind the group. */
+/* Write the group that begins at `first`. Return the first fact of the next group. */
 static int group_write(const struct page *page, int first)
 {
     const char *group = fact_table[first].group;
@@ -57,9 +57,8 @@ void html_summary(const struct page *page)
 {
     html_section(page, "summary", "Summary");
     if (page->count > 1)
-        fprintf(page->stream,
-                "<p class=\"note\">The best of a row has a dot. Speed-up and efficiency: against "
-                "run A.</p>\n");
+        fprintf(page->stream, "<p class=\"note\">A dot marks the best value of a row. Speed-up and "
+                              "scaling efficiency are relative to run A.</p>\n");
     fprintf(page->stream, "<div class=\"groups%s\">\n", page->count > 2 ? " wide" : "");
     for (int i = 0; i < fact_count;)
         i = group_write(page, i);
@@ -101,7 +100,7 @@ static double matrix_row(const struct confusion *confusion, int row)
 
 static void matrix_table(const struct page *page, int run, const struct confusion *confusion)
 {
-    html_table_begin(page, "confusion", "confusion matrix");
+    html_table_begin(page, "confusion", "Confusion matrix");
     fputs("<thead><tr><td></td>", page->stream);
     for (int i = 0; i < confusion->count; i++) {
         fputs("<th scope=\"col\"><span>", page->stream);
@@ -127,7 +126,7 @@ static void matrix_table(const struct page *page, int run, const struct confusio
 
 struct pair {
     double count;
-    int truth, taken;
+    int truth, prediction;
 };
 
 static int pair_compare(const void *one, const void *other)
@@ -136,7 +135,7 @@ static int pair_compare(const void *one, const void *other)
     return (left->count < right->count) - (left->count > right->count);
 }
 
-/* The largest counts off the diagonal, in `worst`; gives how many there are. */
+/* Find the largest counts off the diagonal. Return their number, at most PAIRS_MOST. */
 static int pairs_find(const struct confusion *confusion, struct pair *worst)
 {
     int count = 0;
@@ -166,7 +165,7 @@ static void pairs_table(const struct page *page, const struct confusion *confusi
     sheet_column(&sheet, "of the class", SHEET_SHARE);
     for (int i = 0; i < count; i++) {
         sheet_text(&sheet, class_name(confusion, worst[i].truth));
-        sheet_text(&sheet, class_name(confusion, worst[i].taken));
+        sheet_text(&sheet, class_name(confusion, worst[i].prediction));
         sheet_figure(&sheet, FIGURE_COUNT, worst[i].count);
         sheet_figure(&sheet, FIGURE_SHARE, worst[i].count / matrix_row(confusion, worst[i].truth));
     }
@@ -218,78 +217,47 @@ void html_classes(const struct page *page)
     html_section_end(page);
 }
 
-/* ---- decks */
+/* ---- options and attempts */
 
-/* Names and folders differ always, and say nothing. */
-static bool is_name(const char *key)
+/* True if an earlier run has the option too, or all runs have the same value. */
+static bool option_is_skipped(const struct page *page, int run, const char *key)
 {
-    return strcmp(key, "run.name") == 0 || strcmp(key, "run.dir") == 0;
-}
-
-static void code_cell(const struct page *page, const char *text)
-{
-    fputs("<td><code>", page->stream);
-    escape_html(page->stream, text == NULL ? "(no such key)" : text[0] == '\0' ? "(empty)" : text);
-    fputs("</code></td>", page->stream);
-}
-
-static bool key_differs(const struct page *page, const char *key)
-{
-    const char *first = record_option(&page->records[0], key);
-    for (int i = 1; i < page->count; i++) {
+    const char *value = record_option(&page->records[run], key);
+    bool differs = false;
+    for (int i = 0; i < page->count; i++) {
         const char *other = record_option(&page->records[i], key);
-        if ((first == NULL) != (other == NULL) || (first != NULL && strcmp(first, other) != 0))
+        if (i < run && other != NULL)
             return true;
+        differs = differs || other == NULL || strcmp(other, value) != 0;
     }
-    return false;
+    return !differs;
 }
 
-/* Has an earlier run's deck this key, so that it was shown? */
-static bool key_is_shown(const struct page *page, int run, const char *key)
-{
-    for (int i = 0; i < run; i++)
-        if (record_option(&page->records[i], key) != NULL)
-            return true;
-    return false;
-}
-
-static int deck_differences(const struct page *page, int run)
-{
-    const struct record *record = &page->records[run];
-    int rows = 0;
-    for (int i = 0; i < record->deck_count; i++) {
-        const char *key = record->deck[i].key;
-        if (is_name(key) || key_is_shown(page, run, key) || !key_differs(page, key))
-            continue;
-        fputs("<tr><th scope=\"row\"><code>", page->stream);
-        escape_html(page->stream, key);
-        fputs("</code></th>", page->stream);
-        for (int k = 0; k < page->count; k++)
-            code_cell(page, record_option(&page->records[k], key));
-        fputs("</tr>\n", page->stream);
-        rows++;
-    }
-    return rows;
-}
-
+/* Write the options in which the runs differ, except the names of the runs. */
 static void decks_compare(const struct page *page)
 {
-    int rows = 0;
-    html_table_begin(page, "decks", "where the decks differ");
-    fputs("<thead><tr><th scope=\"col\">option</th>", page->stream);
-    for (int i = 0; i < page->count; i++) {
-        fprintf(page->stream, "<th scope=\"col\" title=\"");
-        escape_html(page->stream, page->records[i].name);
-        fprintf(page->stream, "\">%c</th>", html_letter(i));
+    struct sheet sheet = {.title = "Differing options", .class = "decks"};
+    sheet_column(&sheet, "option", SHEET_CODE);
+    for (int run = 0; run < page->count; run++)
+        sheet_column(&sheet, (char[]){html_letter(run), '\0'}, SHEET_CODE);
+    for (int run = 0; run < page->count; run++) {
+        const struct record *record = &page->records[run];
+        for (int i = 0; i < record->deck_count; i++) {
+            const char *key = record->deck[i].key;
+            if (strcmp(key, "run.name") == 0 || strcmp(key, "run.dir") == 0 ||
+                option_is_skipped(page, run, key))
+                continue;
+            sheet_text(&sheet, key);
+            for (int k = 0; k < page->count; k++) {
+                const char *value = record_option(&page->records[k], key);
+                sheet_text(&sheet, value == NULL ? "(no such option)" : value);
+            }
+        }
     }
-    fputs("</tr></thead>\n<tbody>\n", page->stream);
-    for (int i = 0; i < page->count; i++)
-        rows += deck_differences(page, i);
-    if (rows == 0)
-        fprintf(page->stream, "<tr><td colspan=\"%d\">nothing but names</td></tr>\n",
-                page->count + 1);
-    fputs("</tbody>", page->stream);
-    html_table_end(page);
+    if (sheet_rows(&sheet) == 0)
+        fputs("<p>None besides the names.</p>\n", page->stream);
+    sheet_html(&sheet, page->stream);
+    sheet_free(&sheet);
 }
 
 void html_decks(const struct page *page)
@@ -314,7 +282,7 @@ void html_decks(const struct page *page)
     html_section_end(page);
 }
 
-/* ---- what went wrong, what is missing */
+/* ---- problems */
 
 enum { LINES_MOST = 200 };
 
@@ -335,14 +303,14 @@ static void list_write(const struct page *page, const char *title, const struct 
 
 void html_trouble(const struct page *page)
 {
-    html_section(page, "trouble", "What went wrong, what is missing");
+    html_section(page, "trouble", "Warnings, errors and missing files");
     for (int i = 0; i < page->count; i++) {
         const struct record *record = &page->records[i];
         html_run_title(page, i);
         if (record->trouble.count + record->missing.count == 0)
-            fputs("<p>Nothing: no warnings, and all of the folder is there.</p>\n", page->stream);
-        list_write(page, "The log says:", &record->trouble);
-        list_write(page, "Not in the folder, or not whole:", &record->missing);
+            fputs("<p>None.</p>\n", page->stream);
+        list_write(page, "From the log:", &record->trouble);
+        list_write(page, "Missing or damaged files:", &record->missing);
     }
     html_section_end(page);
 }

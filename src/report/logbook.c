@@ -1,6 +1,5 @@
-/* The folder of pages. The index is made of the pages, each of which carries its row, and made
- * again until it says what the pages say: so no order in which programs write can lose a row. The
- * lock only spares them the repetition. */
+/* Each page carries its row of the index. The index is rebuilt from the pages until both agree, so
+ * no order of concurrent writes can lose a row. The lock only avoids repeated work. */
 #include "report/logbook.h"
 
 #include <dirent.h>
@@ -23,19 +22,19 @@
 #include "report/marked.h"
 #include "report/page.h"
 
-/* The longest that a program waits for another, and how often one of several tries. */
+/* Longest wait for the lock, and limits of repetitions. */
 static const double lock_seconds = 5;
 enum { PAGES_OF_NAME = 9999, INDEX_TRIES = 50, PATH_SIZE = 4096 + 300 };
 
 static const char index_name[] = "README.md";
 static const char advice[] = "choose another by output.logbook";
 
-/* Before a page's row, in its first lines. */
+/* Comments in the first lines of the marked part: identity of the run, and its row. */
 static const char run_mark[] = "<!-- vittrain: run ";
 static const char row_mark[] = "<!-- vittrain: row ";
 static const char mark_end[] = " -->";
 
-/* ---- one at a time */
+/* ---- the lock */
 
 int logbook_lock(const char *logbook)
 {
@@ -65,7 +64,7 @@ void logbook_unlock(int lock)
 
 /* ---- pages */
 
-/* Which run it is: its start and its name do not change when its folder is moved. */
+/* Identify the run by name and start time, which stay when its folder is moved. */
 static void run_identity(const struct record *record, char *text, size_t size)
 {
     char name[256];
@@ -84,7 +83,7 @@ static void run_identity(const struct record *record, char *text, size_t size)
     snprintf(text, size, "%s of %s", name, started != NULL ? started : "unknown");
 }
 
-/* The rest of the first line that begins with the mark, copied; NULL: there is none. */
+/* Return a copy of the text behind the mark in its first line; NULL: not found. */
 static char *marked_line(const char *text, const char *mark)
 {
     const char *begin = strstr(text, mark);
@@ -99,7 +98,7 @@ static char *marked_line(const char *text, const char *mark)
     return strndup(begin, length - tail);
 }
 
-/* Is the page at this path this run's? An empty one has just been taken by another program. */
+/* True if the page belongs to this run. An empty page was just created by another program. */
 static bool page_is_of(const char *path, const char *identity)
 {
     char *text = marked_read(path);
@@ -110,8 +109,7 @@ static bool page_is_of(const char *path, const char *identity)
     return same;
 }
 
-/* The name of the run's page without its ending: one that is there, or a new one, which then is
- * ours. */
+/* Find the run's page, or create an empty one under the first free name. */
 static bool page_claim(const char *logbook, const struct record *record, const char *identity,
                        char *path, size_t size, struct error *error)
 {
@@ -137,7 +135,7 @@ static bool page_claim(const char *logbook, const struct record *record, const c
                      PAGES_OF_NAME);
 }
 
-/* The row in one comment, in which two dashes may not be. */
+/* Write the row as a comment, in which "--" is not allowed. */
 static void row_write(FILE *stream, const struct record *record)
 {
     char *row = NULL;
@@ -170,11 +168,11 @@ static bool page_make(const char *logbook, const struct record *record, struct e
     ENSURE(stream != NULL, "no memory for a page of the log book");
     fputs("# ", stream);
     markdown_text(stream, record->name);
-    fputs("\n\nNotes (what stands outside of the marks is kept):\n", stream);
+    fputs("\n\nNotes (text outside the marks is kept):\n", stream);
     ENSURE(fclose(stream) == 0, "no memory for a page of the log book");
     bool good = marked_replace(path, title, text, error);
     if (!good && stat(path, &status) == 0 && status.st_size == 0)
-        unlink(path); /* claimed, and nothing came of it */
+        unlink(path); /* created above, but not written */
     free(title);
     free(text);
     return good;
@@ -208,7 +206,7 @@ static void entry_add(struct entry **entries, int *count, const char *logbook, c
     ++*count;
 }
 
-/* The table of all pages that are there now; the caller frees. */
+/* Return the table of all present pages, to be freed by the caller. */
 static char *index_text(const char *logbook)
 {
     struct entry *entries = NULL;
@@ -240,8 +238,8 @@ static char *index_text(const char *logbook)
     return text;
 }
 
-/* Another program may replace the index by one that does not know our page yet: so whoever writes
- * looks again when its own is there. */
+/* Write the index. Another program may overwrite it with one that lacks our page, so read it back
+ * and repeat if it differs. */
 static bool index_make(const char *logbook, struct error *error)
 {
     char path[PATH_SIZE];
@@ -250,8 +248,8 @@ static bool index_make(const char *logbook, struct error *error)
     for (int i = 0; good && !done && i < INDEX_TRIES; i++) {
         char *text = index_text(logbook);
         good = marked_replace(path,
-                              "# Log book\n\nA row a run, the newest first. What stands outside of "
-                              "the marks is kept.\n",
+                              "# Log book\n\nOne row per run, newest first. Text outside the marks "
+                              "is kept.\n",
                               text, error);
         char *now = index_text(logbook);
         done = good && strcmp(text, now) == 0 && marked_holds(path, now);

@@ -1,6 +1,6 @@
-/* The log book: a folder with a Markdown page a run, README.md as its index with a row a run,
- * newest first, and found.csv (found.h). What people write outside of the marks `vittrain: begin`
- * and `vittrain: end`, into pages and index, stays when these are made again. */
+/* The log book: a folder with one Markdown page per run, the index README.md with one row per run,
+ * newest first, and found.csv (found.h). The program rewrites only the text between the marks
+ * `vittrain: begin` and `vittrain: end`. */
 #ifndef VITTRAIN_REPORT_LOGBOOK_H
 #define VITTRAIN_REPORT_LOGBOOK_H
 
@@ -9,14 +9,14 @@
 #include "core/error.h"
 #include "report/record.h"
 
-/* Makes the run's page, or makes it anew, and the index. Pages are called as the run's folder; of
- * another run of that name there may be a page already, and then it is NAME-2.md, ... Programs that
- * do this at once lose nothing, also where the file system has no locks. ERROR_FILE: the folder
- * cannot be made or written. Local. */
+/* Create or update the run's page and the index. The page is named after the run folder; if another
+ * run of that name has a page, the name is NAME-2.md, NAME-3.md, ... Concurrent writers lose
+ * nothing, even on file systems without locks. Not collective. ERROR_FILE: the folder cannot be
+ * written. */
 MUST_CHECK bool logbook_add(const char *logbook, const struct record *record, struct error *error);
 
-/* Below: for found.c. Keeps other programs out, for so long as they are patient; -1 where there are
- * no locks. The folder is there. */
+/* Lock an existing log book against other programs, for found.c. Return -1 if the file system has
+ * no locks or the lock stays busy for some seconds; the callers then work without it. */
 int logbook_lock(const char *logbook);
 void logbook_unlock(int lock);
 

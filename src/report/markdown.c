@@ -1,4 +1,4 @@
-/* Markdown, as CommonMark and GitHub's tables have it. */
+/* CommonMark with GitHub's tables. */
 #include "report/markdown.h"
 
 #include <ctype.h>
@@ -31,7 +31,7 @@ void markdown_row(FILE *stream, int count, const char *const *cells)
     fputc('\n', stream);
 }
 
-/* The longest run of backticks. */
+/* Return the length of the longest run of backticks. */
 static int longest_fence(const char *text)
 {
     int longest = 0, run = 0;

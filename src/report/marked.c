@@ -1,4 +1,3 @@
-/* Files with a part between marks. */
 #include "report/marked.h"
 
 #include <errno.h>
@@ -10,10 +9,10 @@
 #include "core/durable.h"
 #include "core/text_file.h"
 
-static const char begin_mark[] = "<!-- vittrain: begin, made anew each time -->\n";
+static const char begin_mark[] = "<!-- vittrain: begin, generated -->\n";
 static const char end_mark[] = "<!-- vittrain: end -->\n";
 
-/* What a mark is known by: editors may change blanks around it. */
+/* Marks are recognized by these prefixes, since editors may change the rest of the line. */
 static const char begin_words[] = "<!-- vittrain: begin";
 static const char end_words[] = "<!-- vittrain: end";
 
@@ -24,18 +23,18 @@ char *marked_read(const char *path)
     if (text == NULL || strlen(text) == length)
         return text;
     free(text);
-    errno = EILSEQ; /* what is behind a zero would be lost */
+    errno = EILSEQ; /* text behind a zero byte would be lost */
     return NULL;
 }
 
-/* The line after the one that `at` is in. */
+/* Return the start of the next line. */
 static char *line_after(char *at)
 {
     char *end = strchr(at, '\n');
     return end != NULL ? end + 1 : at + strlen(at);
 }
 
-/* Where the marked part of the text begins and ends, marks included. */
+/* Find the marked part, including the marks. */
 static bool marks_find(char *text, char **begin, char **end)
 {
     char *last = strstr(text, end_words);
@@ -48,7 +47,7 @@ static bool marks_find(char *text, char **begin, char **end)
     return true;
 }
 
-/* Under a name of this process's own, then renamed. */
+/* Write a temporary file with a unique name, then rename it. */
 static bool file_replace(const char *path, const char *text, struct error *error)
 {
     char part[4096 + 400];

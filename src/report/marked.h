@@ -1,4 +1,4 @@
-/* Text files of which a part is made by this program, between two marks, and the rest by people. */
+/* Text files with a generated part between two marks; the rest is written by people. */
 #ifndef VITTRAIN_REPORT_MARKED_H
 #define VITTRAIN_REPORT_MARKED_H
 
@@ -6,16 +6,15 @@
 
 #include "core/error.h"
 
-/* Replaces what lies between the marks; where there are none (any more), the marks and the text
- * come to the end. A new or empty file gets `title` first. The file is old or new, never half;
- * several programs may do it at once. */
+/* Replace the text between the marks atomically. Without marks they are appended; a new or empty
+ * file starts with `title`. Safe for concurrent writers. */
 MUST_CHECK bool marked_replace(const char *path, const char *title, const char *text,
                                struct error *error);
 
-/* Does the file hold this text between its marks? */
+/* True if the file has this text between its marks. */
 bool marked_holds(const char *path, const char *text);
 
-/* The whole file, which the caller frees; NULL: it cannot be read, or has zeros in it. */
+/* Return the whole file, to be freed by the caller; NULL: unreadable, or contains zero bytes. */
 char *marked_read(const char *path);
 
 #endif

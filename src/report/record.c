@@ -1,5 +1,3 @@
-/* Reads a run's folder. Whatever part of it is not there, or cannot be understood, costs its own
- * lines of what is made of the record and nothing else. */
 #include "report/record.h"
 
 #include <dirent.h>
@@ -106,7 +104,7 @@ static void setting_add(struct record *record, const char *section, const char *
     setting->value = text_join(setting->value, value);
 }
 
-/* "key = value", or "key += value": more of a long text. */
+/* Parse "key = value", or "key += value", which appends to a long text. */
 static void line_read(struct record *record, char *line, char *section, size_t size)
 {
     line[strcspn(line, "\r\n")] = '\0';
@@ -126,7 +124,7 @@ static void line_read(struct record *record, char *line, char *section, size_t s
     setting_add(record, section, line, value);
 }
 
-/* Do two texts give the option the same value, as 0.10 and 1e-1 do? */
+/* True if the value equals the default, also if it is written differently (0.10 and 1e-1). */
 static bool same_value(const struct record_setting *setting)
 {
     static struct options one, other; /* large */
@@ -188,10 +186,10 @@ static struct json_t *json_open(struct record *record, const char *name, const c
     if (json != NULL && json_is_object(json))
         return json;
     if (stat(path, &status) != 0 && errno == ENOENT)
-        lines_add(&record->missing, "%s: not there: %s", name, absence);
+        lines_add(&record->missing, "%s: missing: %s", name, absence);
     else
         lines_add(&record->missing, "%s: cannot be read (%s)", name,
-                  json == NULL ? why.text : "no JSON object");
+                  json == NULL ? why.text : "not a JSON object");
     json_decref(json);
     return NULL;
 }
@@ -205,10 +203,10 @@ static void table_open(struct record *record, struct table *table, const char *n
     path_of(record, name, path, sizeof path);
     if (table_read(table, path, &error)) {
         if (table->torn)
-            lines_add(&record->missing, "%s: its last line is torn, and left out", name);
+            lines_add(&record->missing, "%s: the incomplete last line is skipped", name);
     } else if (stat(path, &status) != 0 && errno == ENOENT) {
         if (absence != NULL)
-            lines_add(&record->missing, "%s: not there: %s", name, absence);
+            lines_add(&record->missing, "%s: missing: %s", name, absence);
     } else {
         lines_add(&record->missing, "%s", error.text);
     }
@@ -226,7 +224,7 @@ static void monitors_open(struct record *record)
     if (names.count > 1)
         qsort(names.line, (size_t)names.count, sizeof *names.line, rank_compare);
     table_open(record, &record->monitor, "monitor.csv",
-               names.count == 0 ? "output.monitor or output.csv is off, or nothing was read"
+               names.count == 0 ? "output.monitor or output.csv is off, or there were no readings"
                                 : NULL);
     for (int i = 0; i < names.count; i++) {
         struct table more = {0};
@@ -239,21 +237,21 @@ static void monitors_open(struct record *record)
 static void files_open(struct record *record)
 {
     record->run = json_open(record, "run.json",
-                            "the run is of a version that wrote none, or it "
+                            "written by an old version, or the run "
                             "ended before its first step");
     record->result =
-        json_open(record, "result.json", "the run was cut off, failed, or is still running");
+        json_open(record, "result.json", "the run was interrupted, failed or is still running");
     deck_open(record);
     table_open(record, &record->metrics, "metrics.csv", "output.csv is off, or nothing was logged");
     table_open(record, &record->epochs, "epochs.csv", "output.csv is off, or no epoch ended");
-    table_open(record, &record->units, "units.csv", "output.csv is off, or the run did not end");
-    table_open(record, &record->ranks, "ranks.csv", "output.csv is off, or the run did not end");
+    table_open(record, &record->units, "units.csv", "output.csv is off, or the run has not ended");
+    table_open(record, &record->ranks, "ranks.csv", "output.csv is off, or the run has not ended");
     monitors_open(record);
     trouble_open(record);
     record->checkpoints = record_names(record, "checkpoints", "step-", ".h5");
 }
 
-/* Is there anything that a run leaves? */
+/* True if the folder has a file that runs write. */
 static bool holds_run(const struct record *record)
 {
     static const char *const names[] = {"deck.ini",    "run.json",  "result.json",
@@ -268,7 +266,7 @@ static bool holds_run(const struct record *record)
     return false;
 }
 
-/* The last part of the path; of "." and ".." what they stand for. */
+/* Set the name to the last component of the path, after resolving "." and "..". */
 static void name_take(struct record *record)
 {
     const char *slash = strrchr(record->path, '/');
@@ -291,15 +289,16 @@ bool record_read(struct record *record, const char *folder, struct error *error)
     while (length > 1 && folder[length - 1] == '/')
         length--;
     if (length == 0 || length >= sizeof record->path)
-        return error_set(error, ERROR_FILE, "%.64s: no name of a run's folder", folder);
+        return error_set(error, ERROR_FILE,
+                         "cannot read a run: \"%.64s\" is not the name of a folder", folder);
     memcpy(record->path, folder, length);
     name_take(record);
     if (stat(record->path, &status) != 0)
-        return error_set(error, ERROR_FILE, "%s: %s: give the folder of a run", record->path,
-                         strerror(errno));
+        return error_set(error, ERROR_FILE, "cannot read %s: %s; specify a run folder",
+                         record->path, strerror(errno));
     if (!S_ISDIR(status.st_mode) || !holds_run(record))
         return error_set(error, ERROR_FILE,
-                         "%s is no folder of a run (deck.ini, metrics.csv, result.json)",
+                         "%s is not a run folder: it has no deck.ini, metrics.csv or result.json",
                          record->path);
     files_open(record);
     return true;
@@ -410,7 +409,7 @@ const char *record_status(const struct record *record)
     return json_is_false(record_value(record, "finished")) ? "stopped" : "finished";
 }
 
-int record_parts(const struct record *record)
+int record_attempts(const struct record *record)
 {
     return (int)json_array_size(record_value(record, "parts"));
 }

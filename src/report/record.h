@@ -1,6 +1,6 @@
-/* What is known of a run, from the folder that it left and nothing else: log book, report and
- * result files are all made of this, so that they can be made again at any time, also of a run that
- * was cut in the middle. What is not there is a line in `missing`, never an error. */
+/* The record of a run, read from its folder alone. Log book and report are made from it, so they
+ * can be made again at any time, also for interrupted runs. A missing file is not an error but a
+ * line in `missing`. */
 #ifndef VITTRAIN_REPORT_RECORD_H
 #define VITTRAIN_REPORT_RECORD_H
 
@@ -20,50 +20,50 @@ struct lines {
 void lines_add(struct lines *lines, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void lines_free(struct lines *lines);
 
-/* A key of the run's deck. */
+/* One option in the run's deck. */
 struct record_setting {
     char key[64];
     char *value;
-    const char *preset; /* the default; NULL: this program has no such key */
+    const char *preset; /* the default; NULL: unknown option */
 };
 
 struct record {
     char path[4096];       /* of the folder */
-    char name[256];        /* its last part */
-    struct json_t *run;    /* run.json; NULL: not there, as in folders of versions without it */
-    struct json_t *result; /* result.json; NULL: not there: cut off, or still running */
+    char name[256];        /* last component of the path */
+    struct json_t *run;    /* run.json; NULL: missing, as in folders of old versions */
+    struct json_t *result; /* result.json; NULL: missing, the run was interrupted or still runs */
     struct table metrics, epochs; /* metrics.csv, epochs.csv */
-    struct table monitor;         /* the monitor*.csv of all ranks, rank by rank */
-    struct table units;           /* units.csv: memory and time by unit */
-    struct table ranks;           /* ranks.csv: a row a rank, at the end of each part */
+    struct table monitor;         /* monitor*.csv of all ranks, one after the other */
+    struct table units;           /* units.csv: memory and time per unit of the model */
+    struct table ranks;           /* ranks.csv: one row per rank and attempt */
     int deck_count;
-    struct record_setting *deck; /* deck.ini: every key */
+    struct record_setting *deck; /* deck.ini: all options */
     int setting_count;
-    const struct record_setting **settings; /* of these, what differs from the defaults */
-    struct lines trouble; /* warnings, errors, failures, restarts: train.log's lines about them */
-    struct lines checkpoints; /* names of what lies in checkpoints/, newest last */
-    struct lines missing;     /* what was not there, torn, of another version: a line each */
+    const struct record_setting **settings; /* those that differ from the defaults */
+    struct lines trouble;                   /* warnings, errors and restarts from train.log */
+    struct lines checkpoints;               /* file names in checkpoints/, newest last */
+    struct lines missing;                   /* missing, damaged or incompatible files */
 };
 
-/* ERROR_FILE: not a folder, or nothing of a run in it. Local. */
+/* Read a run folder. Not collective. ERROR_FILE: not a folder, or no file of a run in it. */
 MUST_CHECK bool record_read(struct record *record, const char *folder, struct error *error);
 void record_free(struct record *record);
 
-/* A value by a path of keys, as "sensors.gpu_power.mean" or "parts.0.hosts"; of the result if that
- * is there and has it, else of the run. NULL (also where it is null), NAN: unknown. */
+/* Return a value of result.json, else of run.json, by a path such as "sensors.gpu_power.mean" or
+ * "parts.0.hosts". NULL or NAN: unknown. */
 struct json_t *record_value(const struct record *record, const char *path);
 double record_number(const struct record *record, const char *path);
 const char *record_text(const struct record *record, const char *path);
 
-/* The value of a key in the run's deck, which always has all; NULL: no deck, no such key. */
+/* Return the value of an option in the run's deck; NULL: no deck, or no such option. */
 const char *record_option(const struct record *record, const char *key);
 
-/* A column of seconds (or of other means over steps) of metrics.csv: the mean over the steps that
- * its training rows tell of; NAN: none does. */
+/* Return the mean over all training steps of a column in metrics.csv whose rows are means over the
+ * steps since the previous row; NAN: no such rows. */
 double record_step_mean(const struct record *record, const char *column);
 
-/* Images that trained in a second: as result.json says, or of a run that was cut the images of all
- * training rows over their time; NAN: unknown. */
+/* Return the training throughput from result.json, for interrupted runs from metrics.csv; NAN:
+ * unknown. */
 double record_images_per_second(const struct record *record);
 
 /* "finished", "stopped" (before its last step, on request), "failed" or "interrupted or still
@@ -74,11 +74,11 @@ const char *record_status(const struct record *record);
 struct lines record_names(const struct record *record, const char *folder, const char *begin,
                           const char *end);
 
-/* How many parts the run had, as run.json counts them; 0: unknown. */
-int record_parts(const struct record *record);
+/* Return the number of attempts in run.json ("parts"); 0: unknown. */
+int record_attempts(const struct record *record);
 
-/* Seconds since the start of the run until an evaluation first reached the target (top1: at least,
- * loss: at most); NAN: none did. */
+/* Return the seconds from the start of the run to the first evaluation that reached the target
+ * (top1: at least, loss: at most); NAN: none. */
 double record_seconds_to(const struct record *record, const char *monitor, double target);
 
 #endif

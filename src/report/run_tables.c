@@ -59,7 +59,7 @@ void run_table_splits(struct sheet *sheet, const struct record *record)
     char measured[96];
 
     sheet->title = "Quality by split";
-    sheet->class = "facts";
+    sheet->class = "ranks";
     sheet_column(sheet, "split", SHEET_TEXT);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         sheet_column(sheet, names[i], SHEET_NUMBER);

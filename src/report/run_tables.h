@@ -27,7 +27,7 @@ void run_table_attempts(struct sheet *sheet, const struct record *record);
 /* The options that differ from their defaults. */
 void run_table_deck(struct sheet *sheet, const struct record *record);
 
-/* What `find batch` and `find lr` found for the run's model, from LOGBOOK/found.csv. */
+/* Results of `find batch` and `find lr` for the run's model, from LOGBOOK/found.csv. */
 void run_table_found(struct sheet *sheet, const struct record *record, const char *logbook);
 
 #endif

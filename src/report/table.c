@@ -1,5 +1,5 @@
-/* Reads CSV files into cells. A file is read as a whole and cut in place: the tables of a run are
- * some megabytes at the most. */
+/* A file is read completely and split in place. The tables of a run have a few megabytes at most.
+ */
 #include "report/table.h"
 
 #include <errno.h>
@@ -12,9 +12,10 @@
 
 static char empty_cell[1];
 
-/* ---- cutting it up */
+/* ---- reading */
 
-/* Takes the quotes off a cell in place; `from` is behind the first. Where the cell ends. */
+/* Remove the quotes of a cell in place. `from`: behind the first quote. Return the end of the cell.
+ */
 static char *cell_unquote(char *from)
 {
     char *to = from;
@@ -30,7 +31,7 @@ static char *cell_unquote(char *from)
     return end;
 }
 
-/* The cells of a line (without its end), at most `most`; how many it has. */
+/* Split a line into at most `most` cells. Return the number of cells in the line. */
 static int line_cut(char *line, char **cells, int most)
 {
     int count = 0;
@@ -50,7 +51,7 @@ static int line_cut(char *line, char **cells, int most)
     }
 }
 
-/* The next line, its end cut off; NULL: no whole line is left, *rest is what there is. */
+/* Return the next line without its end and advance *rest; NULL: no complete line is left. */
 static char *line_next(char **rest)
 {
     char *line = *rest, *end = strchr(line, '\n');
@@ -92,7 +93,7 @@ static void rows_cut(struct table *table, char *rest, const char *end)
             cells[i] = empty_cell;
         table->rows += count > 0;
     }
-    table->torn = rest < end; /* also where a crash left a block of zeros */
+    table->torn = rest < end; /* also after a crash that left a block of zeros */
 }
 
 bool table_read(struct table *table, const char *path, struct error *error)
@@ -101,12 +102,13 @@ bool table_read(struct table *table, const char *path, struct error *error)
     *table = (struct table){0};
     char *text = text_file_read(path, &length), *rest = text;
     if (text == NULL)
-        return error_set(error, ERROR_FILE, "%s cannot be read: %s", path, strerror(errno));
+        return error_set(error, ERROR_FILE, "cannot read %s: %s", path, strerror(errno));
     char *line = line_next(&rest);
     table->torn = line == NULL && length > 0;
     if (line == NULL || *line == '\0') {
         free(text);
-        return error_set(error, ERROR_FILE, "%s has no first line that names its columns", path);
+        return error_set(error, ERROR_FILE,
+                         "cannot read %s: no first line with the names of the columns", path);
     }
     int most = commas_of(line) + 1;
     table->names = calloc((size_t)most, sizeof *table->names);
@@ -128,9 +130,9 @@ void table_free(struct table *table)
     *table = (struct table){0};
 }
 
-/* ---- two tables */
+/* ---- joining */
 
-/* Columns that `more` has and the table has not, at its end. */
+/* Append the columns of `more` that the table lacks. Return the number of columns. */
 static int names_join(struct table *table, const struct table *more, char ***names)
 {
     int count = table->columns;
@@ -143,7 +145,7 @@ static int names_join(struct table *table, const struct table *more, char ***nam
     return count;
 }
 
-/* The rows of `from` below each other with so many columns, each where its name is. */
+/* Copy the rows of `from` into the joined columns. */
 static void rows_copy(const struct table *from, char **names, int columns, char **cells)
 {
     for (int column = 0; column < columns; column++) {
@@ -179,7 +181,7 @@ void table_join(struct table *table, struct table *more)
     *table = joined;
 }
 
-/* ---- looking things up */
+/* ---- access */
 
 int table_column(const struct table *table, const char *name)
 {
@@ -213,7 +215,7 @@ struct column_facts table_facts(const struct table *table, const char *name)
         const double value = table_number(table, row, column);
         if (isnan(value))
             continue;
-        facts.least = fmin(facts.least, value); /* fmin and fmax leave NAN out */
+        facts.least = fmin(facts.least, value); /* fmin and fmax ignore NAN */
         facts.most = fmax(facts.most, value);
         facts.sum = count == 0 ? value : facts.sum + value;
         count++;

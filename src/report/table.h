@@ -1,5 +1,5 @@
-/* A CSV that a run left, read as a whole. Tolerant: columns that another version did not write are
- * empty, a torn last line is left out, cells that a person's program put into quotes are read. */
+/* CSV files of a run. The reader is tolerant: missing columns are empty, an incomplete last line is
+ * skipped, quoted cells are accepted. */
 #ifndef VITTRAIN_REPORT_TABLE_H
 #define VITTRAIN_REPORT_TABLE_H
 
@@ -13,28 +13,27 @@ struct table {
     int64_t rows;
     char **names; /* [columns] */
     char **cells; /* [rows][columns], "" where empty */
-    char **texts; /* the files that the cells lie in */
+    char **texts; /* contents of the files; the cells point into them */
     int text_count;
-    bool torn; /* the last line was left out */
+    bool torn; /* an incomplete last line was skipped */
 };
 
-/* False: there is no such file, or none that can be read (ERROR_FILE); the table is empty then, and
- * all of the functions below work. */
+/* Read a file. ERROR_FILE: missing or unreadable; the table is then empty but valid. */
 MUST_CHECK bool table_read(struct table *table, const char *path, struct error *error);
 void table_free(struct table *table);
 
-/* Puts the rows of `more` after the table's own, column by name, and frees `more`: columns that
- * only one of them has are kept. */
+/* Append the rows of `more`, matching columns by name, and free `more`. Columns of either are kept.
+ */
 void table_join(struct table *table, struct table *more);
 
-/* The column of that name; -1: this table has none. */
+/* Return the index of the column; -1: none. */
 int table_column(const struct table *table, const char *name);
 
-/* NAN, "": an empty cell, column -1, no number. */
+/* Return a cell; NAN or "" for an empty cell, a missing column or a text that is not a number. */
 double table_number(const struct table *table, int64_t row, int column);
 const char *table_text(const struct table *table, int64_t row, int column);
 
-/* Of all numbers of a column; NAN: there are none. */
+/* Statistics over the numbers of a column; NAN: none. */
 struct column_facts {
     double least, most, mean, sum;
 };

@@ -1,6 +1,5 @@
-/* What of a log is trouble: warnings and errors by their marks, and the few lines that tell of a
- * restart, an early end or updates that were left out. Equal lines are counted, since a link that
- * is slow may be said every minute of a night. */
+/* Selects warnings and errors, and lines about restarts, early ends and skipped updates. Equal
+ * lines are counted, since a warning about a slow link may repeat every minute for hours. */
 #include "report/trouble.h"
 
 #include <errno.h>
@@ -16,7 +15,7 @@ enum { TROUBLE_MOST = 200 };
 enum { STAMP_LENGTH = 20, COURSE_STAMP_LENGTH = 26 };
 
 struct trouble {
-    char *text; /* of the first such line, with its stamp */
+    char *text; /* the first such line, with its time stamp */
     int64_t times;
 };
 
@@ -36,7 +35,7 @@ static bool is_trouble(const char *line)
     return false;
 }
 
-/* The line without its stamp; NULL: it has none, so it was torn or is none of the log's. */
+/* Return the line without its time stamp; NULL: no stamp, so the line is incomplete or foreign. */
 static const char *line_words(const char *line)
 {
     const size_t length = strlen(line);

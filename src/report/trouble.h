@@ -1,11 +1,11 @@
-/* What went wrong in a run, from the lines of its log. */
+/* Warnings and errors of a run, from its log. */
 #ifndef VITTRAIN_REPORT_TROUBLE_H
 #define VITTRAIN_REPORT_TROUBLE_H
 
 #include "report/record.h"
 
-/* record->trouble, from train.log; a line in record->missing where there is none. Of equal lines
- * the first is kept, with how often it came. */
+/* Fill record->trouble from train.log; if it is missing, add a line to record->missing. Equal lines
+ * are kept once, with their number. */
 void trouble_open(struct record *record);
 
 #endif
