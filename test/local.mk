@@ -97,8 +97,6 @@ check_PROGRAMS = \
 	test/test_sensors \
 	test/test_status \
 	test/test_step \
-	test/test_store_sign \
-	test/test_store_text \
 	test/test_sweep \
 	test/test_straggler \
 	test/test_style \

@@ -49,7 +49,7 @@ requests() {
     grep -c "^$1 " "$work/served/requests"
 }
 
-echo 1..9
+echo 1..10
 
 model=vit_small_patch32_224
 printf '\002\000\000\000\000\000\000\000{}' >"$work/served/$model.safetensors"
@@ -91,3 +91,8 @@ report 'fetch without an object: exit code 2' "$bad"
 : >"$work/file"
 run 5 'cannot be made' "$vittrain" fetch cifar10 fetch.url="$home/range/" fetch.dir=file/below
 report 'a fetch.dir that cannot be: exit code 5' "$bad"
+
+run 8 "http://me:***@127.0.0.1" "$vittrain" fetch cifar10 fetch.url="http://me:se@cret@${home#http://}/missing/" fetch.dir=none
+! grep -qr 'cret' "$work/none" 2>/dev/null || bad="$bad; it is in a file"
+case $said in *cret*) bad="$bad; it is in the output" ;; esac
+report 'a password in a URL is masked' "$bad"

@@ -9,7 +9,7 @@
 #include "config/options.h"
 #include "core/csv.h"
 #include "report/found.h"
-#include "store/store.h"
+#include "runlog/rclone.h"
 #include "train/range_test.h"
 #include "train/trainer.h"
 
@@ -36,10 +36,10 @@ static bool weights_begin(struct search *search, struct error *error)
     struct session *session = &search->session;
     const char *init = search->options.model.init;
     flat_initialize(&session->flat, (uint64_t)search->options.run.seed);
-    if (store_is_url(init))
-        return error_set(error, ERROR_USAGE,
-                         "model.init=%s: find lr begins with weights of a file: fetch it first",
-                         init);
+    if (rclone_is_remote(init))
+        return error_set(
+            error, ERROR_USAGE,
+            "model.init=%s: find lr reads a local file only; copy it with `rclone copyto`", init);
     if (strcmp(init, "none") != 0 && init[0] != '\0' && !weights_read(init, session, error))
         return false;
     flat_refresh(&session->flat);

@@ -167,9 +167,8 @@ bool option_assign(const char *name, const char *where, const char *text, struct
         return option_read(entry, where, text, options, error);
     if (entry->kind != OPTION_IS_TEXT)
         return error_set(error, ERROR_USAGE, "%s%s: only a text can be appended to", where, plain);
-    char whole[2 * OPTION_TEXT], before[OPTION_TEXT];
-    option_write(entry, options, before, sizeof before);
-    snprintf(whole, sizeof whole, "%s%s", before, text);
+    char whole[2 * OPTION_TEXT];
+    snprintf(whole, sizeof whole, "%s%s", (const char *)options + entry->offset, text);
     return option_read(entry, where, whole, options, error);
 }
 
@@ -401,6 +400,7 @@ void option_write(const struct option_entry *entry, const struct options *option
     switch (entry->kind) {
     case OPTION_IS_TEXT:
         snprintf(text, size, "%s", (const char *)value);
+        text_mask_password(text);
         return;
     case OPTION_IS_INTEGER:
         if (entry->has_automatic && *(const int64_t *)value == (int64_t)entry->automatic)

@@ -47,8 +47,8 @@ const struct option_entry option_table[] = {
          "ViTs only."},
     {PLACE(model, init), .kind = OPTION_IS_TEXT, .preset = "none",
      .help = "Where the first weights come from: none (random), a FILE.safetensors or a checkpoint "
-             "of a model of the same shape, also s3://BUCKET/KEY in an object store. From "
-             "safetensors a head of another size starts at random, "
+             "of a model of the same shape, also on a remote (s3://BUCKET/FILE or REMOTE:FILE, "
+             "docs/store.md). From safetensors a head of another size starts at random, "
              "positions of another grid are resized."},
     {PLACE(model, image), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 8192,
      .help = "Height and width of the model's images in pixels. auto, here and below: as the "
@@ -361,11 +361,11 @@ const struct option_entry option_table[] = {
     {PLACE(checkpoint, keep), .kind = OPTION_IS_INTEGER, .preset = "3", .least = 1, .most = 1e6,
      .help = "How many of the newest checkpoints are kept, besides the best."},
     {PLACE(checkpoint, resume), .kind = OPTION_IS_TEXT, .preset = "auto",
-     .help =
-         "auto: the newest good checkpoint of the run's folder, or of the newest unfinished "
-         "run of this name and deck; never; a checkpoint's FILE or s3://BUCKET/KEY.h5; or "
-         "s3://BUCKET/PREFIX that output.upload has sent to: its newest good checkpoint, unless "
-         "the run's folder has a newer one."},
+     .help = "auto: the newest good checkpoint of the run's folder, or of the newest unfinished "
+             "run of this name and deck; never; a checkpoint's FILE, also on a remote "
+             "(s3://BUCKET/FILE.h5 or REMOTE:FILE.h5); or the remote path of a run that "
+             "output.upload has sent: its newest valid checkpoint, unless the run's folder has a "
+             "newer one."},
     {PLACE(checkpoint, monitor), CHOICES(MONITOR_CHOICES), .preset = "top1",
      .help = "The value of an evaluation that tells which checkpoint is the best."},
     {PLACE(checkpoint, writers), CHOICES(WRITERS_CHOICES), .preset = "auto",
@@ -406,18 +406,18 @@ const struct option_entry option_table[] = {
     {PLACE(output, weights), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "The final weights as safetensors."},
     {PLACE(output, upload), .kind = OPTION_IS_TEXT, .preset = "",
-     .help = "s3://BUCKET/PREFIX: the run's last and best checkpoint, its log, tables, events, "
-             "result and weights go to that object store while it runs (docs/store.md). An address "
-             "that ends in / is completed with the name of the run's folder. Empty: nothing is "
-             "sent."},
+     .help = "s3://BUCKET/PATH, or REMOTE:PATH with a remote of rclone: the run's last and best "
+             "checkpoint, log, tables, events, result and weights are sent there during the run "
+             "(docs/store.md). A path that ends in / or : is completed with the name of the run's "
+             "folder. Empty: nothing is sent."},
     {PLACE(output, upload_every), .kind = OPTION_IS_SECONDS, .preset = "1m", .most = 1e9,
-     .help = "A log, table or file of events that grows is sent again after so much time. "
-             "Checkpoints are sent when they are written."},
+     .help = "Time between two uploads of a log, table or event file that grows. Checkpoints are "
+             "sent when they are written."},
     {PLACE(output, upload_wait), .kind = OPTION_IS_SECONDS, .preset = "1m", .most = 1e9,
-     .help = "How long the end of the run waits at most for what is still to be sent; then it says "
-             "what is missing and how to send it. 0: it does not wait."},
+     .help = "Maximum time that the end of the run waits for uploads; then the missing files are "
+             "listed. 0: no waiting."},
     {PLACE(output, upload_rate), .kind = OPTION_IS_BYTES, .preset = "0", .most = LARGEST,
-     .help = "Bytes a second that uploads may take of the network; 0: all that they can get."},
+     .help = "Bandwidth limit of uploads in bytes per second; 0: none."},
 
     {PLACE(debug, batches), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e12,
      .help = "Only so many batches of each epoch and of each evaluation; 0: all."},

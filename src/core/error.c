@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/text.h"
+
 enum { HOST_SIZE = 256 };
 
 static int own_rank = 0;
@@ -32,6 +34,7 @@ bool error_set(struct error *error, enum error_kind kind, const char *format, ..
     vsnprintf(error->text, sizeof error->text, format, arguments);
     va_end(arguments);
     make_one_line(error->text);
+    text_mask_password(error->text);
     return false;
 }
 

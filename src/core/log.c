@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/text.h"
 
 enum { LINE_SIZE = 4096, PROGRESS_SIZE = 512, EARLY_SIZE = 65536 };
 
@@ -146,6 +147,7 @@ static void write_line(FILE *console, const char *mark, const char *format, va_l
 {
     char line[LINE_SIZE];
     vsnprintf(line, sizeof line, format, arguments);
+    text_mask_password(line);
     pthread_mutex_lock(&state.mutex);
     erase_progress();
     if (console == stderr)

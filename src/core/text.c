@@ -51,3 +51,18 @@ const char *text_nearest(const char *word, const char *const *candidates)
     }
     return nearest;
 }
+
+void text_mask_password(char *text)
+{
+    for (char *url = text; (url = strstr(url, "://")) != NULL;) {
+        url += 3;
+        char *at = url + strcspn(url, "/?# \"'"), *colon = memchr(url, ':', (size_t)(at - url));
+        while (at > url && *at != '@') /* the last one before the host */
+            at--;
+        if (*at != '@' || colon == NULL || colon > at)
+            continue;
+        size_t length = (size_t)(at - colon) - 1, stars = length < 3 ? length : 3;
+        memset(colon + 1, '*', stars);
+        memmove(colon + 1 + stars, at, strlen(at) + 1);
+    }
+}

@@ -12,6 +12,10 @@ bool text_ends_with(const char *text, const char *ending);
  * candidates ends with NULL. */
 const char *text_nearest(const char *word, const char *const *candidates);
 
+/* Replace the password in each URL of a text ("https://user:password@host") by at most three stars,
+ * in place. */
+void text_mask_password(char *text);
+
 /* Convert bytes to MiB, the unit of memory in tables and messages. */
 static inline double mib(size_t bytes)
 {

@@ -20,9 +20,9 @@ static const struct doctor_check {
     {"gpus", doctor_look_gpus},           {"libraries", doctor_look_libraries},
     {"limits", doctor_look_limits},       {"shared memory", doctor_look_shared_memory},
     {"run folder", doctor_look_folder},   {"space", doctor_look_space},
-    {"data", doctor_look_data},           {"clock", doctor_look_clock},
-    {"latency", doctor_look_latency},     {"bandwidth", doctor_look_bandwidth},
-    {"interface", doctor_look_interface},
+    {"data", doctor_look_data},           {"rclone", doctor_look_rclone},
+    {"clock", doctor_look_clock},         {"latency", doctor_look_latency},
+    {"bandwidth", doctor_look_bandwidth}, {"interface", doctor_look_interface},
 };
 
 enum { CHECKS = sizeof checks / sizeof checks[0], DECK = 1 };

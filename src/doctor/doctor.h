@@ -93,7 +93,8 @@ typedef void doctor_look(struct doctor *doctor, struct doctor_row *row);
 doctor_look doctor_look_program, doctor_look_deck, doctor_look_libraries, doctor_look_ranks,
     doctor_look_cores, doctor_look_binding, doctor_look_numa, doctor_look_gpus, doctor_look_limits,
     doctor_look_shared_memory, doctor_look_folder, doctor_look_space, doctor_look_data,
-    doctor_look_clock, doctor_look_latency, doctor_look_bandwidth, doctor_look_interface;
+    doctor_look_rclone, doctor_look_clock, doctor_look_latency, doctor_look_bandwidth,
+    doctor_look_interface;
 
 /* Collective. Fills in node, leaders, facts and what follows from them; once. */
 void doctor_gather_facts(struct doctor *doctor);

@@ -11,6 +11,7 @@
 #include "core/crc32c.h"
 #include "core/version.h"
 #include "doctor/doctor.h"
+#include "runlog/rclone.h"
 
 void doctor_look_program(struct doctor *doctor, struct doctor_row *row)
 {
@@ -173,4 +174,24 @@ void doctor_look_libraries(struct doctor *doctor, struct doctor_row *row)
     doctor_say(row, DOCTOR_PASS, NULL, "%lld libraries, the same on all ranks: %s",
                (long long)own->count, versions);
     free(own);
+}
+
+/* rclone is needed on the node of rank 0, and only if the deck names a remote. */
+void doctor_look_rclone(struct doctor *doctor, struct doctor_row *row)
+{
+    const struct options *options = doctor->options;
+    char version[RCLONE_VERSION];
+    struct error error = {.kind = ERROR_NONE};
+    if (doctor->world->rank != 0)
+        return;
+    const bool needed = options->output.upload[0] != '\0' ||
+                        rclone_is_remote(options->checkpoint.resume) ||
+                        rclone_is_remote(options->model.init);
+    if (rclone_version(version, &error))
+        doctor_say(row, DOCTOR_PASS, NULL, "rclone %s", version);
+    else if (needed)
+        doctor_say(row, DOCTOR_FAIL, "needed by output.upload, checkpoint.resume and model.init",
+                   "%s", error.text);
+    else
+        doctor_say(row, DOCTOR_SKIP, NULL, "not needed: the deck names no remote");
 }

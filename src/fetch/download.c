@@ -12,6 +12,7 @@
 
 #include "core/folder.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "data/checksum.h"
 #include "data/directory.h"
 #include "fetch/transfer.h"
@@ -45,7 +46,10 @@ static bool write_origin(const struct transfer *transfer, struct error *error)
     FILE *file = fopen(from, "w");
     if (file == NULL)
         return error_set(error, ERROR_FILE, "%s: %s; set fetch.dir", from, strerror(errno));
-    fprintf(file, "%s\n%s\n", transfer->url, transfer->validator);
+    char url[FETCH_URL];
+    snprintf(url, sizeof url, "%s", transfer->url);
+    text_mask_password(url);
+    fprintf(file, "%s\n%s\n", url, transfer->validator);
     if (fclose(file) != 0)
         return error_set(error, ERROR_FILE, "%s: %s; make room or set fetch.dir", from,
                          strerror(errno));
@@ -67,7 +71,10 @@ static bool read_origin(struct fetch *fetch)
     FILE *file = fopen(fetch->from, "r");
     if (file == NULL)
         return false;
-    bool same = read_line(file, url, sizeof url) && strcmp(url, fetch->transfer.url) == 0 &&
+    char wanted[FETCH_URL];
+    snprintf(wanted, sizeof wanted, "%s", fetch->transfer.url);
+    text_mask_password(wanted);
+    bool same = read_line(file, url, sizeof url) && strcmp(url, wanted) == 0 &&
                 read_line(file, fetch->transfer.validator, sizeof fetch->transfer.validator);
     fclose(file);
     return same;

@@ -7,6 +7,8 @@ libvittrain_a_SOURCES += \
 	src/runlog/monitor_summary.c \
 	src/runlog/prometheus.c \
 	src/runlog/prometheus.h \
+	src/runlog/rclone.c \
+	src/runlog/rclone.h \
 	src/runlog/results.c \
 	src/runlog/results.h \
 	src/runlog/run_log.c \

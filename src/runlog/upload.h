@@ -1,19 +1,37 @@
-/* A run and its object store: output.upload. All of it is rank 0's. */
+/* Copies a run's folder to a remote while the run goes on: output.upload. Rank 0 only. */
 #ifndef VITTRAIN_RUNLOG_UPLOAD_H
 #define VITTRAIN_RUNLOG_UPLOAD_H
 
-#include "train/trainer.h"
+#include <stdbool.h>
+#include <stdint.h>
 
-/* Collective, when the run's folder is there. Finds credentials and tries whether bucket and
- * credentials let us write: what a person has to put right is an error now, a network that is down
- * is a warning, since it may be back when there is something to send. */
-MUST_CHECK bool upload_prepare(struct trainer *trainer, struct error *error);
+#include "core/error.h"
 
-/* Begins to send, beside the run. Nothing without output.upload. */
-void upload_start(struct trainer *trainer);
+struct upload;
 
-/* After all files of the run are closed. A run that succeeded waits output.upload_wait at most for
- * what is on its way; one that failed ends at once. */
-void upload_end(struct trainer *trainer);
+struct upload_setup {
+    const char *folder; /* of the run; must exist */
+    const char *remote; /* "s3://BUCKET/PATH" or "REMOTE:PATH"; see upload_open */
+    const char *option; /* what named the remote, for messages */
+    double every;       /* seconds between two copies of a log file that grows */
+    int64_t rate;       /* bandwidth limit in bytes per second; 0: none */
+    bool shows_progress;
+};
+
+/* Checks rclone, the path, and that files can be written there. A remote that ends in '/' or ':',
+ * or names only a bucket, is completed with the folder's name. A network failure is only a warning:
+ * it may be over when there is something to send. NULL: ERROR_USAGE, ERROR_NETWORK, ERROR_FILE. */
+struct upload *upload_open(const struct upload_setup *setup, struct error *error);
+
+/* Starts the thread that copies new files; it runs at nice 19, as do its children. */
+void upload_start(struct upload *upload);
+
+/* Ends the upload. With a thread: waits for at most `seconds` until everything is sent, then logs
+ * what is missing. NULL is allowed. */
+void upload_close(struct upload *upload, double seconds);
+
+/* Sends everything now, without a thread. Returns when all is sent, or after three tries in a row
+ * that sent nothing. ERROR_NETWORK: what is missing. */
+void upload_all(struct upload *upload, struct error *error);
 
 #endif

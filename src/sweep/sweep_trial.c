@@ -154,7 +154,7 @@ static void words_part(const struct sweep *sweep, int64_t number, const char *fo
     word_make(words, "output.logbook=");
     if (upload[0] != '\0')
         word_make(words, "output.upload=%.600s%s%.255s/trial-%03lld", upload,
-                  upload[strlen(upload) - 1] == '/' ? "" : "/",
+                  strchr("/:", upload[strlen(upload) - 1]) != NULL ? "" : "/",
                   slash != NULL ? slash + 1 : sweep->folder, (long long)number + 1);
 }
 

@@ -1,213 +1,134 @@
-/* From the store into the run's folder. The others wait for rank 0 as long as that takes. */
+/* checkpoint.resume and model.init from a remote. */
 #include "train/retrieve.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "config/options.h"
-#include "core/durable.h"
 #include "core/folder.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "store/download.h"
+#include "runlog/rclone.h"
 
-/* Rank 0's, while it retrieves. */
-struct source {
-    struct trainer *trainer;
-    struct store *store;
-    struct store_url url;
-};
+enum { LISTING = 1 << 20 };
+static const double listing_seconds = 30;
 
-bool retrieve_is_object(const char *url)
+static const char *base_name(const char *path)
 {
-    return text_ends_with(url, ".h5") || text_ends_with(url, ".safetensors");
+    const char *slash = strrchr(path, '/'), *colon = strrchr(path, ':');
+    return slash != NULL ? slash + 1 : colon != NULL ? colon + 1 : path;
 }
 
-static bool source_open(struct source *source, struct trainer *trainer, const char *url,
-                        const char *option, struct error *error)
+/* Lists the files of a remote folder, one name per line; the caller frees the text. A missing
+ * folder is an empty one. */
+static char *folder_list(const char *remote, enum rclone_outcome *outcome, struct error *error)
 {
-    *source = (struct source){.trainer = trainer};
-    if (!store_url_read(url, option, &source->url, error))
-        return false;
-    size_t length = strlen(source->url.key);
-    while (length > 0 && source->url.key[length - 1] == '/')
-        source->url.key[--length] = '\0';
-    source->store = store_open(source->url.bucket, error);
-    return source->store != NULL;
+    struct rclone rclone = {.seconds = listing_seconds};
+    char *names = calloc(1, LISTING);
+    ENSURE(names != NULL, "no memory for a listing");
+    *outcome = rclone_run(&rclone, (const char *[]){"lsf", "--files-only", remote, NULL}, NULL,
+                          names, LISTING, error);
+    if (*outcome == RCLONE_MISSING) {
+        error_clear(error);
+        *outcome = RCLONE_DONE;
+    }
+    return names;
 }
 
-/* A key below the address. */
-static void below(const struct source *source, const char *name, char key[STORE_KEY])
-{
-    snprintf(key, STORE_KEY, "%.768s%s%.255s", source->url.key,
-             source->url.key[0] != '\0' ? "/" : "", name);
-}
+/* ---- one file */
 
-static const char *base_name(const char *key)
+/* Replaces `remote` by the file that the text file FOLDER/POINTER.txt names; false if there is
+ * none.
+ */
+static bool pointer_follow(char remote[RCLONE_PATH], const char *folder, const char *pointer)
 {
-    const char *slash = strrchr(key, '/');
-    return slash != NULL ? slash + 1 : key;
-}
-
-/* ---- one object ---- */
-
-/* FOLDER/best.txt holds the name of the best checkpoint: its key. False: there is no such thing. */
-static bool follow(const struct source *source, const char *pointer, char key[STORE_KEY])
-{
-    char name[256];
+    struct rclone rclone = {.seconds = listing_seconds};
     struct error ignored = {.kind = ERROR_NONE};
-    if (store_get_text(source->store, pointer, name, sizeof name, &ignored) != STORE_DONE)
+    char path[RCLONE_PATH], name[256];
+    rclone_join(folder, pointer, path);
+    if (rclone_run(&rclone, (const char *[]){"cat", path, NULL}, NULL, name, sizeof name,
+                   &ignored) != RCLONE_DONE)
         return false;
     name[strcspn(name, "\r\n")] = '\0';
-    int folder = (int)(base_name(pointer) - pointer);
-    return name[0] != '\0' && strchr(name, '/') == NULL &&
-           snprintf(key, STORE_KEY, "%.*s%s", folder, pointer, name) < STORE_KEY;
+    if (name[0] == '\0' || strchr(name, '/') != NULL)
+        return false;
+    rclone_join(folder, name, remote);
+    return true;
 }
 
-static void find_object(const struct source *source, char key[STORE_KEY])
+static void file_get(struct trainer *trainer, const char *remote, char *path, size_t size,
+                     struct error *error)
 {
-    char pointer[STORE_KEY];
-    const char *name = base_name(source->url.key);
-    snprintf(key, STORE_KEY, "%s", source->url.key);
-    if (strcmp(name, "best.h5") == 0 || strcmp(name, "last.h5") == 0) {
-        snprintf(pointer, sizeof pointer, "%.*stxt", (int)strlen(key) - 2, key);
-        follow(source, pointer, key);
-        return;
+    struct rclone rclone = {.label = base_name(remote)};
+    char file[RCLONE_PATH], parent[RCLONE_PATH], folder[OPTION_TEXT + 32];
+    const char *name = base_name(remote);
+    snprintf(file, sizeof file, "%s", remote);
+    snprintf(parent, sizeof parent, "%.*s", (int)(name - remote), remote);
+    if (strcmp(name, "best.h5") == 0 || strcmp(name, "last.h5") == 0)
+        pointer_follow(file, parent, strcmp(name, "best.h5") == 0 ? "best.txt" : "last.txt");
+    else if (!rclone_is_file(remote)) {
+        rclone_join(remote, "checkpoints", parent);
+        if (!pointer_follow(file, parent, "best.txt"))
+            rclone_join(remote, "weights.safetensors", file);
     }
-    if (retrieve_is_object(key))
-        return;
-    below(source, "checkpoints/best.txt", pointer);
-    if (!follow(source, pointer, key))
-        below(source, "weights.safetensors", key);
+    snprintf(folder, sizeof folder, "%s/retrieved", trainer->folder.path);
+    if (snprintf(path, size, "%s/%s", folder, base_name(file)) >= (int)size)
+        error_set(error, ERROR_USAGE, "%s/%s: the path is too long", folder, base_name(file));
+    else if (folder_make(folder, "choose another run.dir", error)) {
+        log_info("copying %s to %s", file, path);
+        rclone_get(&rclone, file, path, error);
+    }
 }
 
-static void get_object(struct source *source, char *path, size_t size, struct error *error)
-{
-    char key[STORE_KEY], folder[OPTION_TEXT + 32];
-    find_object(source, key);
-    snprintf(folder, sizeof folder, "%s/retrieved", source->trainer->folder.path);
-    if (snprintf(path, size, "%s/%s", folder, base_name(key)) >= (int)size)
-        error_set(error, ERROR_USAGE, "%s/%s: too long a name", folder, base_name(key));
-    else if (folder_make(folder, "choose another run.dir", error))
-        store_download(source->store, key, path, error);
-}
-
-bool retrieve_object(struct trainer *trainer, const char *url, const char *option, char *path,
-                     size_t size, struct error *error)
+bool retrieve_file(struct trainer *trainer, const char *remote, const char *option, char *path,
+                   size_t size, struct error *error)
 {
     struct comm *world = trainer->world;
     double timeout = comm_timeout();
     comm_set_timeout(0);
     memset(path, 0, size);
-    if (world->rank == 0) {
-        struct source source;
-        if (source_open(&source, trainer, url, option, error))
-            get_object(&source, path, size, error);
-        store_close(source.store);
-    }
+    if (world->rank == 0 && rclone_check(remote, option, error))
+        file_get(trainer, remote, path, size, error);
     bool good = comm_agree(world, error);
     comm_broadcast(world, path, (int64_t)size, COMM_BYTE, 0);
     comm_set_timeout(timeout);
     return good;
 }
 
-/* ---- the newest checkpoint ---- */
+/* ---- the newest checkpoint */
 
-enum { CANDIDATES = 64 };
-
-struct candidates {
-    int64_t step[CANDIDATES];
-    char key[CANDIDATES][STORE_KEY];
-    int count;
-    int64_t above; /* only steps above this */
-};
-
-static int64_t step_of(const char *name)
+/* The step of a path that ends in "step-NUMBER.h5"; -1 for other paths. */
+static int64_t step_of(const char *path)
 {
     long long step = -1;
     int end = 0;
-    if (sscanf(base_name(name), "step-%lld.h5%n", &step, &end) == 1 && end > 0 &&
-        base_name(name)[end] == '\0')
-        return step;
-    return -1;
+    const char *name = base_name(path);
+    bool good = sscanf(name, "step-%lld.h5%n", &step, &end) == 1 && end > 0 && name[end] == '\0';
+    return good ? step : -1;
 }
 
-/* Kept in the order of their steps, newest first; of too many the oldest are left out. */
-static bool take_candidate(const char *key, int64_t bytes, void *user)
+/* Returns the newest step below `limit` in a listing and copies its name; -1: none. */
+static int64_t newest_find(const char *names, int64_t limit, char newest[256])
 {
-    (void)bytes;
-    struct candidates *candidates = user;
-    int64_t step = step_of(key);
-    int place = 0;
-    while (place < candidates->count && candidates->step[place] > step)
-        place++;
-    if (step <= candidates->above || place == CANDIDATES)
-        return true;
-    int last = candidates->count < CANDIDATES ? candidates->count : CANDIDATES - 1;
-    for (int n = last; n > place; n--) {
-        candidates->step[n] = candidates->step[n - 1];
-        memcpy(candidates->key[n], candidates->key[n - 1], STORE_KEY);
+    int64_t best = -1;
+    for (const char *line = names; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        char name[256];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(line, "\n"), line);
+        int64_t step = step_of(name);
+        if (step > best && step < limit) {
+            best = step;
+            memcpy(newest, name, sizeof name);
+        }
+        if (strchr(line, '\n') == NULL)
+            break;
     }
-    candidates->step[place] = step;
-    snprintf(candidates->key[place], STORE_KEY, "%s", key);
-    candidates->count = last + 1;
-    return true;
+    return best;
 }
 
-/* A store that cannot be reached ends a run that has nothing else to go on from: to begin anew
- * would not be what was asked for. */
-static void list_candidates(struct source *source, struct candidates *candidates,
-                            struct error *error)
-{
-    static const char *const places[] = {"checkpoints/step-", "step-"};
-    struct error trouble = {.kind = ERROR_NONE};
-    for (int n = 0; n < 2; n++) {
-        char prefix[STORE_KEY];
-        below(source, places[n], prefix);
-        enum store_outcome outcome =
-            store_list(source->store, prefix, take_candidate, candidates, &trouble);
-        if (outcome == STORE_DONE)
-            continue;
-        if (outcome == STORE_LATER && candidates->above >= 0)
-            log_warn("%s: going on from the run's own folder", trouble.text);
-        else
-            error_set(error, trouble.kind, "checkpoint.resume: %s", trouble.text);
-        return;
-    }
-}
-
-/* Collective. Gets one; false: it is no good, and no error if another may be. */
-static bool try_candidate(struct source *source, struct trainer *trainer, const char *key,
-                          int64_t step, struct error *error)
-{
-    struct error trouble = {.kind = ERROR_NONE};
-    char path[PATH_MAX];
-    if (trainer->world->rank == 0) {
-        snprintf(path, sizeof path, "%s/%s", trainer->folder.checkpoints, base_name(key));
-        enum store_outcome outcome = store_download(source->store, key, path, &trouble);
-        if (outcome == STORE_REFUSED)
-            *error = trouble;
-        else if (outcome != STORE_DONE)
-            log_warn("passed over: %s", trouble.text);
-    }
-    return comm_agree(trainer->world, error) && trainer_find_local(trainer, error) &&
-           step_of(trainer->resume_path) >= step;
-}
-
-/* ---- the log book ---- */
-
-static bool is_of_log_book(const char *name)
-{
-    return strchr(name, '/') == NULL && strcmp(name, "deck.ini") != 0 &&
-           strcmp(name, "result.json") != 0 && !text_ends_with(name, ".safetensors");
-}
-
-/* The log of earlier parts goes in front of this one's, which is open already. */
-static void join_logs(const char *earlier, const char *path)
+/* Puts the log of earlier attempts before this attempt's, which is already open. */
+static void logs_join(const char *earlier, const char *path)
 {
     char chunk[4096];
     size_t got;
@@ -219,91 +140,125 @@ static void join_logs(const char *earlier, const char *path)
     if (from != NULL)
         fclose(from);
     good = (to == NULL || fclose(to) == 0) && good;
-    if (good && rename(earlier, path) == 0)
-        error_defer(log_to_file(path, &ignored));
-    else
+    if (!good || rename(earlier, path) != 0)
         unlink(earlier);
+    else if (!log_to_file(path, &ignored))
+        log_warn("%s", ignored.text);
 }
 
-static bool get_log_file(const char *key, int64_t bytes, void *user)
+/* Copies tables, events and the log from the remote, except files that the folder has. */
+static void log_files_get(struct trainer *trainer, const char *remote, const char *names)
 {
-    (void)bytes;
-    struct source *source = user;
-    const char *folder = source->trainer->folder.path;
-    size_t prefix = strlen(source->url.key);
-    const char *name = key + prefix + (prefix > 0 ? 1 : 0);
-    char path[PATH_MAX], part[PATH_MAX + 16];
+    struct rclone rclone = {.label = "log files"};
     struct error trouble = {.kind = ERROR_NONE};
-    if (strlen(key) <= prefix || !is_of_log_book(name) ||
-        snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
-        return true;
-    bool is_log = strcmp(name, "train.log") == 0;
-    snprintf(part, sizeof part, "%s%s", path, is_log ? ".earlier" : "");
-    if (!is_log && access(path, F_OK) == 0)
-        return true;
-    if (store_download(source->store, key, part, &trouble) != STORE_DONE)
-        log_warn("%s: the run goes on without its rows of before", trouble.text);
-    else if (is_log)
-        join_logs(part, path);
-    return true;
+    const char *folder = trainer->folder.path;
+    char path[RCLONE_PATH], log[RCLONE_PATH], *wanted = calloc(1, strlen(names) + 2);
+    ENSURE(wanted != NULL, "no memory for a listing");
+    size_t used = 0;
+    bool has_log = false;
+    for (const char *line = names; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        char name[256];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(line, "\n"), line);
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        bool is_log = strcmp(name, "train.log") == 0;
+        has_log = has_log || is_log;
+        if (!is_log && name[0] != '.' && strcmp(name, "deck.ini") != 0 &&
+            strcmp(name, "result.json") != 0 && !rclone_is_file(name) && access(path, F_OK) != 0)
+            used += (size_t)sprintf(wanted + used, "%s\n", name);
+        if (strchr(line, '\n') == NULL)
+            break;
+    }
+    if (used > 0)
+        rclone_run(&rclone, (const char *[]){"copy", "--files-from-raw=-", remote, folder, NULL},
+                   wanted, NULL, 0, &trouble);
+    if (has_log) {
+        rclone_join(remote, "train.log", log);
+        snprintf(path, sizeof path, "%s/train.log.earlier", folder);
+        if (rclone_get(&rclone, log, path, &trouble) == RCLONE_DONE) {
+            snprintf(log, sizeof log, "%s/train.log", folder);
+            logs_join(path, log);
+        }
+    }
+    if (trouble.kind != ERROR_NONE)
+        log_warn("%s; the tables begin with this attempt", trouble.text);
+    free(wanted);
 }
 
-/* The listing is another store's business than what is got in between. */
-static void get_log_book(struct source *source)
+/* Collective. Tries the checkpoints of the remote that are newer than the folder's, newest first.
+ * `names`: listings of the remote and of its folder checkpoints (rank 0 only). */
+static bool candidates_try(struct trainer *trainer, const char *remote, char *const names[2],
+                           struct error *error)
 {
-    char prefix[STORE_KEY];
-    struct error trouble = {.kind = ERROR_NONE};
-    struct store *lister = store_open(source->url.bucket, &trouble);
-    below(source, "", prefix);
-    if (lister == NULL || store_list(lister, prefix, get_log_file, source, &trouble) != STORE_DONE)
-        log_warn("%s: the run goes on without its rows of before", trouble.text);
-    store_close(lister);
-}
-
-/* ---- together ---- */
-
-static bool choose(struct source *source, struct trainer *trainer, struct error *error)
-{
-    static struct candidates candidates;
     struct comm *world = trainer->world;
-    bool held_run = trainer->folder.resuming, good = false;
+    const int64_t local = step_of(trainer->resume_path);
+    int64_t step = INT64_MAX;
+    for (bool first = true;; first = false) {
+        struct rclone rclone = {.cancelled = false};
+        struct error trouble = {.kind = ERROR_NONE};
+        char name[2][256], folder[RCLONE_PATH], object[RCLONE_PATH], path[RCLONE_PATH];
+        if (world->rank == 0) {
+            int64_t found[2];
+            for (int n = 0; n < 2; n++)
+                found[n] = newest_find(names[n], step, name[n]);
+            const int from = found[1] >= found[0];
+            step = found[from] > local ? found[from] : -1;
+            rclone_join(remote, from == 1 ? "checkpoints/" : "", folder);
+            snprintf(path, sizeof path, "%s/%s", trainer->folder.checkpoints, name[from]);
+            rclone_join(folder, name[from], object);
+            rclone.label = name[from];
+            enum rclone_outcome outcome =
+                step >= 0 ? rclone_get(&rclone, object, path, &trouble) : RCLONE_DONE;
+            if (outcome == RCLONE_REFUSED)
+                *error = trouble;
+            else if (outcome != RCLONE_DONE)
+                log_warn("skipped: %s", trouble.text);
+        }
+        comm_broadcast(world, &step, 1, COMM_INT64, 0);
+        if (!comm_agree(world, error))
+            return false;
+        if (step < 0)
+            return first || trainer->resume_path[0] != '\0' ||
+                   error_set(error, ERROR_CHECKPOINT,
+                             "cannot resume from %s: no valid checkpoint (see the lines above); "
+                             "name one with checkpoint.resume",
+                             remote);
+        if (!trainer_find_local(trainer, error))
+            return false;
+        if (step_of(trainer->resume_path) >= step)
+            return true;
+    }
+}
+
+bool retrieve_newest(struct trainer *trainer, const char *remote, struct error *error)
+{
+    struct comm *world = trainer->world;
+    const bool held_run = trainer->folder.resuming;
+    char *names[2] = {NULL, NULL}, path[RCLONE_PATH];
     if (held_run && !trainer_find_local(trainer, error))
         return false;
-    candidates.count = 0;
-    candidates.above = step_of(trainer->resume_path);
-    if (world->rank == 0)
-        list_candidates(source, &candidates, error);
-    if (!comm_agree(world, error))
-        return false;
-    comm_broadcast(world, &candidates, sizeof candidates, COMM_BYTE, 0);
-    for (int n = 0; n < candidates.count && !good && error->kind == ERROR_NONE; n++)
-        good = try_candidate(source, trainer, candidates.key[n], candidates.step[n], error);
-    if (error->kind != ERROR_NONE)
-        return false;
-    if (good && !held_run && world->rank == 0)
-        get_log_book(source);
-    comm_agree(world, error); /* the others wait for that */
-    if (candidates.count > 0 && trainer->resume_path[0] == '\0')
-        return error_set(error, ERROR_CHECKPOINT,
-                         "no checkpoint in s3://%s/%s can be gone on with (the lines above say "
-                         "why): name one by checkpoint.resume",
-                         source->url.bucket, source->url.key);
-    if (trainer->resume_path[0] == '\0')
-        log_info("nothing to go on from in %s yet: from the start",
-                 trainer->options.checkpoint.resume);
-    return true;
-}
-
-bool retrieve_newest(struct trainer *trainer, const char *url, struct error *error)
-{
-    struct source source = {.trainer = trainer};
+    const int64_t local = step_of(trainer->resume_path);
     double timeout = comm_timeout();
     comm_set_timeout(0);
-    error_defer(store_url_read(url, "checkpoint.resume", &source.url, error));
-    if (trainer->world->rank == 0)
-        source_open(&source, trainer, url, "checkpoint.resume", error);
-    bool good = comm_agree(trainer->world, error) && choose(&source, trainer, error);
-    store_close(source.store);
+    if (world->rank == 0 && rclone_check(remote, "checkpoint.resume", error)) {
+        struct error trouble = {.kind = ERROR_NONE};
+        enum rclone_outcome outcome = RCLONE_DONE;
+        rclone_join(remote, "checkpoints", path);
+        names[0] = folder_list(remote, &outcome, &trouble);
+        names[1] = outcome == RCLONE_DONE ? folder_list(path, &outcome, &trouble) : calloc(1, 1);
+        ENSURE(names[1] != NULL, "no memory for a listing");
+        if (outcome == RCLONE_LATER && local >= 0)
+            log_warn("%s; continuing from the run's own folder", trouble.text);
+        else if (outcome != RCLONE_DONE)
+            error_set(error, trouble.kind, "checkpoint.resume: %s", trouble.text);
+    }
+    bool good = comm_agree(world, error) && candidates_try(trainer, remote, names, error);
+    if (good && !held_run && trainer->resume_path[0] != '\0' && world->rank == 0)
+        log_files_get(trainer, remote, names[0]);
+    if (good && trainer->resume_path[0] == '\0')
+        log_info("no checkpoint in %s yet: starting from step 0", remote);
+    comm_agree(world, error); /* the other ranks wait for rank 0 */
+    free(names[0]);
+    free(names[1]);
     comm_set_timeout(timeout);
     return good;
 }

@@ -1,23 +1,20 @@
-/* What a run takes from an object store: a checkpoint to go on from, weights to begin with. Rank 0
- * gets it into the run's folder, where it is a file like others. */
+/* Copies checkpoints and weights from a remote into the run's folder. Rank 0 runs rclone; the other
+ * ranks wait without a time limit. */
 #ifndef VITTRAIN_TRAIN_RETRIEVE_H
 #define VITTRAIN_TRAIN_RETRIEVE_H
 
 #include "train/trainer.h"
 
-/* Is that the name of one object, and not of all that a run has sent? */
-bool retrieve_is_object(const char *url);
+/* Collective. Copies one file to RUN/retrieved/NAME, which becomes `path`. "best.h5" and "last.h5"
+ * are resolved through best.txt and last.txt; the address of a run means its best checkpoint, else
+ * its final weights. `option` names the setting in messages. */
+MUST_CHECK bool retrieve_file(struct trainer *trainer, const char *remote, const char *option,
+                              char *path, size_t size, struct error *error);
 
-/* Collective. One object; "best.h5" and "last.h5" are followed; for an address that output.upload
- * has sent to, the best checkpoint, else the final weights. It becomes RUN/retrieved/NAME, which is
- * `path`. `option` names what was set so. */
-MUST_CHECK bool retrieve_object(struct trainer *trainer, const char *url, const char *option,
-                                char *path, size_t size, struct error *error);
-
-/* Collective. What to go on from below an address that output.upload has sent to: the newest good
- * checkpoint of it and of the run's folder becomes trainer->resume_path, which stays empty where
- * there is none at all. Into a folder that held no run the log, the tables and the events come,
- * too, so that what is sent from there later is the whole. */
-MUST_CHECK bool retrieve_newest(struct trainer *trainer, const char *url, struct error *error);
+/* Collective. Finds the newest valid checkpoint of the remote and of the run's folder, copies it
+ * into checkpoints/ and sets trainer->resume_path, which stays empty if there is none. If the
+ * folder held no run, its log, tables and events are copied, too, so that later uploads are
+ * complete. */
+MUST_CHECK bool retrieve_newest(struct trainer *trainer, const char *remote, struct error *error);
 
 #endif

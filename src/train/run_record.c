@@ -234,6 +234,7 @@ static json_t *command_line(void)
     free(word);
     fclose(file);
     ENSURE(fclose(stream) == 0, "out of memory for the command line");
+    text_mask_password(text);
     json_t *value = value_name(text);
     free(text);
     return value;

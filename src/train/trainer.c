@@ -14,8 +14,8 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runlog/rclone.h"
 #include "runlog/style.h"
-#include "runlog/upload.h"
 #include "train/progress.h"
 #include "train/retrieve.h"
 
@@ -89,9 +89,9 @@ static bool weights_initialise(struct trainer *trainer, struct error *error)
     if (strcmp(init, "none") == 0 || init[0] == '\0')
         return true;
     log_info("weights: from %s", init);
-    if (store_is_url(init)) {
+    if (rclone_is_remote(init)) {
         char path[OPTION_TEXT + 64];
-        return retrieve_object(trainer, init, "model.init", path, sizeof path, error) &&
+        return retrieve_file(trainer, init, "model.init", path, sizeof path, error) &&
                weights_read(path, session, error);
     }
     return weights_read(init, session, error);
@@ -168,7 +168,14 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
         return false;
     log_info("run folder: %s%s", trainer->folder.path,
              trainer->folder.resuming ? " (going on)" : "");
-    if (!upload_prepare(trainer, error))
+    const struct upload_setup upload = {.folder = trainer->folder.path,
+                                        .remote = options->output.upload,
+                                        .option = "output.upload",
+                                        .every = options->output.upload_every,
+                                        .rate = options->output.upload_rate};
+    if (trainer->world->rank == 0 && upload.remote[0] != '\0')
+        trainer->upload = upload_open(&upload, error);
+    if (!comm_agree(trainer->world, error))
         return false;
     enum writers_choice writers = WRITERS_AUTO;
     if (!checkpoint_probe(trainer->folder.checkpoints, &session->mesh,
@@ -235,7 +242,8 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
     log_set_stamp(options->output.style == STYLE_COURSE ? LOG_STAMP_COURSE : LOG_STAMP_ISO);
     trainer->world = world;
     if (status_pause_at(options->debug.pause, error) && trainer_prepare(trainer, error)) {
-        upload_start(trainer);
+        if (trainer->upload != NULL)
+            upload_start(trainer->upload);
         return true;
     }
     trainer_close(trainer);
@@ -258,6 +266,6 @@ void trainer_close(struct trainer *trainer)
     feed_close(&trainer->validation);
     feed_close(&trainer->test_feed);
     session_close(&trainer->session);
-    upload_end(trainer);
+    upload_close(trainer->upload, trainer->succeeded ? trainer->options.output.upload_wait : 0);
     run_folder_close(&trainer->folder);
 }

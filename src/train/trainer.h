@@ -8,7 +8,7 @@
 #include "config/options.h"
 #include "runlog/monitor.h"
 #include "runlog/run_log.h"
-#include "store/sender.h"
+#include "runlog/upload.h"
 #include "train/agreement.h"
 #include "train/evaluate.h"
 #include "train/feed.h"
@@ -42,12 +42,11 @@ struct trainer {
     struct step_context step;
     struct training_state state;
     struct run_folder folder;
-    struct run_log *log;         /* rank 0's */
-    struct error log_error;      /* the first row that could not be written */
-    struct monitor *monitor;     /* NULL: output.monitor=0 */
-    struct store_run *upload;    /* rank 0's until the run begins; NULL: no output.upload */
-    struct store_sender *sender; /* from then on */
-    bool succeeded;              /* trainer_run did */
+    struct run_log *log;     /* rank 0's */
+    struct error log_error;  /* the first row that could not be written */
+    struct monitor *monitor; /* NULL: output.monitor=0 */
+    struct upload *upload;   /* rank 0 only; NULL: no output.upload */
+    bool succeeded;          /* trainer_run did */
     struct checkpoint_target target;
     struct checkpoint_writer *writer;
     int64_t global_batch, steps_per_epoch, total_steps;

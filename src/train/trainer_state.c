@@ -8,6 +8,7 @@
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "runlog/rclone.h"
 #include "runlog/tell.h"
 #include "train/progress.h"
 #include "train/retrieve.h"
@@ -23,23 +24,16 @@ bool trainer_find_local(struct trainer *trainer, struct error *error)
     return found || error->kind == ERROR_NONE;
 }
 
-/* One object of a store, or the newest of what a run has sent there. */
-static bool find_in_store(struct trainer *trainer, const char *url, struct error *error)
-{
-    if (!retrieve_is_object(url))
-        return retrieve_newest(trainer, url, error);
-    return retrieve_object(trainer, url, "checkpoint.resume", trainer->resume_path,
-                           sizeof trainer->resume_path, error);
-}
-
 bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
 {
     const char *resume = trainer->options.checkpoint.resume;
     char *path = trainer->resume_path;
     if (strcmp(resume, "never") == 0)
         return true;
-    if (store_is_url(resume))
-        return find_in_store(trainer, resume, error);
+    if (rclone_is_remote(resume))
+        return rclone_is_file(resume) ? retrieve_file(trainer, resume, "checkpoint.resume", path,
+                                                      sizeof trainer->resume_path, error)
+                                      : retrieve_newest(trainer, resume, error);
     if (strcmp(resume, "auto") != 0) {
         snprintf(path, sizeof trainer->resume_path, "%s", resume);
         return true;
@@ -157,7 +151,7 @@ static bool latest_check(const struct trainer *trainer, const char *path, struct
 /* One file that a person chose, and not the newest of a folder. */
 static bool is_named(const char *resume)
 {
-    return strcmp(resume, "auto") != 0 && (!store_is_url(resume) || retrieve_is_object(resume));
+    return strcmp(resume, "auto") != 0 && (!rclone_is_remote(resume) || rclone_is_file(resume));
 }
 
 bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
