@@ -114,4 +114,8 @@ void cuda_nonfinite(struct stream *stream, const struct nonfinite *args);
 void cuda_image_transform(struct stream *stream, const struct image_transform *args);
 void cuda_images_mix(struct stream *stream, const struct images_mix *args);
 
+/* comm_nccl.cu: comm_open and comm_keep_order of device.h. */
+extern "C" struct comm *nccl_open(struct comm *host, struct error *error);
+extern "C" bool nccl_keep_order(struct error *error);
+
 #endif

@@ -10,6 +10,7 @@
 #include "config/options.h"
 #include "config/phase.h"
 #include "core/log.h"
+#include "plan/fit.h"
 
 static const struct command *command_of(const struct command_line *line)
 {
@@ -82,6 +83,7 @@ int main(int argc, char **argv)
         error_set(&error, ERROR_USAGE, "--json: the command %s has no such flag", line.command);
     if (command != NULL && command->prepare != NULL)
         command->prepare();
+    session_set_advisor(fit_advise);
     struct comm *world;
     struct error world_error = {0};
     if (!comm_world_open(&argc, &argv, &world, &world_error)) {

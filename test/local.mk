@@ -22,7 +22,7 @@ test_libsupport_a_SOURCES = \
 
 check_PROGRAMS = \
 	test/test_activations \
-	test/test_agreement \
+	test/test_control \
 	test/test_algorithms \
 	test/test_arena \
 	test/test_attention \
@@ -78,7 +78,7 @@ check_PROGRAMS = \
 	test/test_options \
 	test/test_options_fuzz \
 	test/test_packed \
-	test/test_place \
+	test/test_step_io \
 	test/test_plan \
 	test/test_policy \
 	test/test_prediction \

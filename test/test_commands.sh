@@ -48,7 +48,7 @@ cp "$work/run/weights.safetensors" "$work/spoilt.safetensors"
 printf '\000\000\300\177' | dd of="$work/spoilt.safetensors" bs=1 conv=notrunc \
     seek=$(($(stat -c %s "$work/spoilt.safetensors") - 4)) 2>/dev/null
 run 2 spoilt eval "$work/spoilt.safetensors" $small predict.split=val
-result 'NaN in weights is told' "$(grep -q 'warning: .* holds NaN or infinity, first in' "$work/spoilt.log" ||
+result 'NaN in weights is told' "$(grep -q 'warning: .* contains NaN or infinity, first in' "$work/spoilt.log" ||
     echo 'no warning')" "$work/spoilt.log"
 
 for ranks in 1 3; do

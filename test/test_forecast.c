@@ -59,8 +59,8 @@ static void step_forecast(const char *settings, const struct machine *machine,
 
 static double flops_of(const struct forecast_part *part)
 {
-    return part->flops[REHEARSED_DATA] + part->flops[REHEARSED_FORWARD] +
-           part->flops[REHEARSED_BACKWARD] + part->flops[REHEARSED_UPDATE];
+    return part->flops[STEP_DATA] + part->flops[STEP_FORWARD] + part->flops[STEP_BACKWARD] +
+           part->flops[STEP_UPDATE];
 }
 
 /* Multiplications and additions of ViT-B/32 forward, by hand: 49 patches, 50 tokens, 768 wide; of
@@ -81,15 +81,15 @@ static void vit_base_is_as_counted_by_hand(void **state)
     step_forecast("model.name=vit_base_patch32_224 data.classes=10 data.image=224 train.batch=3",
                   NULL, &forecast, &known);
     assert_int_equal(forecast.units, 14);
-    near(forecast.unit[0].flops[REHEARSED_FORWARD], 3 * stem);
-    near(forecast.unit[0].flops[REHEARSED_BACKWARD], 3 * stem);
+    near(forecast.unit[0].flops[STEP_FORWARD], 3 * stem);
+    near(forecast.unit[0].flops[STEP_BACKWARD], 3 * stem);
     for (int u = 1; u < 12; u++) {
-        near(forecast.unit[u].flops[REHEARSED_FORWARD], 3 * block);
-        near(forecast.unit[u].flops[REHEARSED_BACKWARD], 3 * 2 * block);
+        near(forecast.unit[u].flops[STEP_FORWARD], 3 * block);
+        near(forecast.unit[u].flops[STEP_BACKWARD], 3 * 2 * block);
     }
-    near(forecast.unit[12].flops[REHEARSED_FORWARD], 3 * last_block);
-    near(forecast.unit[12].flops[REHEARSED_BACKWARD], 3 * 2 * last_block);
-    near(forecast.unit[13].flops[REHEARSED_FORWARD], 3 * head);
+    near(forecast.unit[12].flops[STEP_FORWARD], 3 * last_block);
+    near(forecast.unit[12].flops[STEP_BACKWARD], 3 * 2 * last_block);
+    near(forecast.unit[13].flops[STEP_FORWARD], 3 * head);
     near(flops_of(&forecast.unit[14]), 0);
     /* 4.4 billion multiplications with additions, as elsewhere; the model's usual count has what
      * the last block leaves out. */
@@ -140,8 +140,8 @@ static void recomputation_counts(void **state)
     step_forecast("model.name=vit_cifar model.pool=mean train.batch=4 "
                   "train.checkpoint_activations=block",
                   NULL, &anew, &known);
-    near(anew.step.flops[REHEARSED_FORWARD], kept.step.flops[REHEARSED_FORWARD]);
-    near(anew.step.flops[REHEARSED_BACKWARD] - kept.step.flops[REHEARSED_BACKWARD], more);
+    near(anew.step.flops[STEP_FORWARD], kept.step.flops[STEP_FORWARD]);
+    near(anew.step.flops[STEP_BACKWARD] - kept.step.flops[STEP_BACKWARD], more);
     forecast_close(&kept);
     forecast_close(&anew);
     plan_model_close(&known);
@@ -206,7 +206,7 @@ static void script_write(struct step_script *script, const char *words)
     for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " ")) {
         struct rehearsed *event = &script->event[script->count++];
         int number = atoi(word + 1);
-        *event = (struct rehearsed){.phase = REHEARSED_FORWARD, .unit = 0};
+        *event = (struct rehearsed){.phase = STEP_FORWARD, .unit = 0};
         event->kind = word[0] == 'c'   ? REHEARSED_OPERATION
                       : word[0] == 's' ? REHEARSED_START
                                        : REHEARSED_WAIT;

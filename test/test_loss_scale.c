@@ -136,14 +136,14 @@ static void check_overflows(const char *mesh)
     for (int64_t step = 0; step < STEPS; step++) {
         float *before = everything(&session->flat, &count);
         assert_int_equal(ranks_where(run_step(&trainer, step, &error)), world->size);
-        bool was_skipped = session->outcome.scaler.skipped > skipped;
+        bool was_skipped = session->io.result.scaler.skipped > skipped;
         skipped += was_skipped;
         assert_true(isnan(step_norm(session)) == was_skipped);
         assert_int_equal(ranks_where(was_skipped), was_skipped ? world->size : 0);
         assert_int_equal(ranks_where(changed(&session->flat, before)),
                          was_skipped ? 0 : world->size);
-        assert_int_equal(session->outcome.scaler.skipped, skipped);
-        assert_true(session->outcome.scaler.scale == ldexpf(4194304, -(int)skipped));
+        assert_int_equal(session->io.result.scaler.skipped, skipped);
+        assert_true(session->io.result.scaler.scale == ldexpf(4194304, -(int)skipped));
         free(before);
     }
     assert_in_range(skipped, 1, STEPS - 1);
@@ -167,7 +167,7 @@ static void check_bad_record(const char *precision, const char *mesh, int64_t ba
     const unsigned char labels[] = {77, 3};
     snprintf(settings, sizeof settings, "%s %s", precision, mesh);
     run_open(&trainer, settings);
-    trainer.session.outcomes.ahead = ahead;
+    trainer.session.io.ahead = ahead;
     loader_stop(trainer.train.loader);
     snprintf(path, sizeof path, "%s/data_batch_1.bin", folder);
     int file = world->rank == 0 ? open(path, O_WRONLY) : -1;
@@ -200,7 +200,7 @@ static void a_record_that_cannot_be_read_is_said_with_its_steps_outcome(void **s
 {
     (void)state;
     for (int i = 0; i < MESHES; i++)
-        check_bad_record("train.precision=fp32", meshes[i], i, OUTCOMES_AHEAD);
+        check_bad_record("train.precision=fp32", meshes[i], i, RESULTS_AHEAD);
 }
 
 /* A smaller scale does not help with non-finite weights. */
@@ -219,7 +219,7 @@ static void the_lowest_scale_ends_the_run(void **state)
         session_set_scaler(&trainer.session,
                            &(struct loss_scaler){.scale = 4 * LOSS_SCALE_LEAST, .good_steps = 9});
         assert_int_equal(ranks_where(run_step(&trainer, 0, &error)), world->size);
-        assert_int_equal(trainer.session.outcome.scaler.good_steps, 0);
+        assert_int_equal(trainer.session.io.result.scaler.good_steps, 0);
         assert_int_equal(ranks_where(run_step(&trainer, 1, &error)), 0);
         assert_int_equal(error.kind, ERROR_NUMERIC);
         assert_non_null(strstr(error.text, "step 2: NaN or infinity in the weights blocks.0"));
@@ -235,7 +235,7 @@ static void skipped_updates_count_in_other_types(void **state)
     struct error error = {0};
     int64_t count;
     run_open(&trainer, "train.precision=fp32");
-    assert_null(trainer.session.scaler);
+    assert_null(trainer.session.io.scaler);
     assert_true(run_step(&trainer, 0, &error));
     float *after = everything(&trainer.session.flat, &count);
     trainer_close(&trainer);
@@ -262,7 +262,7 @@ static void the_norm_is_that_of_the_gradient(void **state)
         run_open(&trainer, settings[i]);
         assert_true(run_step(&trainer, 0, &error));
         norms[i] = step_norm(&trainer.session);
-        assert_int_equal(trainer.session.outcome.scaler.skipped, 0);
+        assert_int_equal(trainer.session.io.result.scaler.skipped, 0);
         trainer_close(&trainer);
     }
     print_message("# norms: %.6g in fp32, %.6g and %.6g in fp16\n", norms[0], norms[1], norms[2]);

@@ -188,7 +188,7 @@ static void train_steps(struct vit_fixture *fixture, double smoothing, int64_t s
         train_pieces(fixture, smoothing);
         optimizer_follow(&optimizer, &schedule, step);
         const struct step_params place =
-            optimizer_place(&optimizer, schedule_rate(&schedule, step), step);
+            optimizer_params(&optimizer, schedule_rate(&schedule, step), step);
         vit_fixture_set_place(fixture, &place);
         optimizer_step(&optimizer, &fixture->flat, fixture->place, NULL);
         schedule_observe(&schedule, observed[step], true);

@@ -227,7 +227,7 @@ static void a_place_says_what_schedules_move(void **state)
 
     options.optim.momentum = 0.75;
     optimizer_open(&optimizer, &options);
-    const struct step_params at = optimizer_place(&optimizer, 0.25, 6);
+    const struct step_params at = optimizer_params(&optimizer, 0.25, 6);
     assert_int_equal(at.step, 6);
     assert_int_equal(at.update, 7);
     assert_true(at.rate == 0.25 && at.beta1 == 0.9 && at.momentum == 0.75);

@@ -145,13 +145,14 @@ static bool differs(double planned, double counted, const char *what, const char
 static int entry_wrong(const struct plan_entry *entry, const struct session *session,
                        const char *variant)
 {
-    int wrong = entry->arena != session->arena.peak || entry->feeds != session->feed_bytes ||
-                entry->snapshot != session->snapshot_bytes ||
+    int wrong = entry->arena != session->memory.arena.peak ||
+                entry->feeds != session->memory.loader_bytes ||
+                entry->snapshot != session->memory.snapshot_bytes ||
                 entry->shard != session->mesh.shard->size || entry->compute != session->compute;
     for (int i = 0; i < MEMORY_CLASSES; i++)
-        wrong += entry->by_class[i] != session->arena.by_class[i];
+        wrong += entry->by_class[i] != session->memory.arena.by_class[i];
     if (wrong > 0)
-        printf("# %s: planned %zu, taken %zu\n", variant, entry->arena, session->arena.peak);
+        printf("# %s: planned %zu, taken %zu\n", variant, entry->arena, session->memory.arena.peak);
     wrong += differs(entry->sent_shard, shard_counted.sent, "shard", variant);
     return wrong + differs(entry->sent_replica, replica_counted.sent, "replica", variant);
 }
@@ -225,13 +226,13 @@ static void rows_add_up_to_the_arena(void **state)
         for (int row = 0; row < count; row++)
             for (int c = 0; c < MEMORY_CLASSES; c++)
                 sums[c] += rows[row][c];
-        assert_memory_equal(sums, session.arena.by_class, sizeof sums);
+        assert_memory_equal(sums, session.memory.arena.by_class, sizeof sums);
         /* Blocks 0 and 1 are alike; nothing of a unit is gathered for itself. */
         assert_memory_equal(rows[ARENA_UNIT_ROWS + 1], rows[ARENA_UNIT_ROWS + 2], sizeof *rows);
         assert_true(rows[ARENA_UNIT_ROWS + 1][MEMORY_ACTIVATIONS] > 0);
         assert_int_equal(rows[ARENA_UNIT_ROWS][MEMORY_GATHERED], 0);
         assert_int_equal(rows[ARENA_SHARED_ROW][MEMORY_GATHERED],
-                         session.arena.by_class[MEMORY_GATHERED]);
+                         session.memory.arena.by_class[MEMORY_GATHERED]);
         free(rows);
         session_close(&session);
     }

@@ -99,9 +99,9 @@ static uint32_t state_sum(const struct session *session)
                 crc, (const char *)buffer->weights + (size_t)buffer->shard_begin * element,
                 (size_t)buffer->shard_count * element);
     }
-    crc = crc32c_update(crc, &session->outcome.scaler, sizeof session->outcome.scaler);
-    if (session->scaler != NULL)
-        crc = crc32c_update(crc, session->scaler, sizeof *session->scaler);
+    crc = crc32c_update(crc, &session->io.result.scaler, sizeof session->io.result.scaler);
+    if (session->io.scaler != NULL)
+        crc = crc32c_update(crc, session->io.scaler, sizeof *session->io.scaler);
     return crc;
 }
 

@@ -416,7 +416,7 @@ void vit_fixture_update(struct vit_fixture *fixture, double rate, int64_t step)
 {
     struct optimizer optimizer;
     optimizer_open(&optimizer, &fixture->options);
-    struct step_params place = optimizer_place(&optimizer, rate, step);
+    struct step_params place = optimizer_params(&optimizer, rate, step);
     vit_fixture_set_place(fixture, &place);
     optimizer_step(&optimizer, &fixture->flat, fixture->place, NULL);
 }

@@ -7,7 +7,6 @@
 #include "app/find.h"
 #include "config/options.h"
 #include "core/text.h"
-#include "plan/fit.h"
 #include "plan/trial.h"
 #include "report/found.h"
 #include "train/hardware.h"
@@ -30,7 +29,7 @@ static bool limit_find(struct search *search, struct error *error)
     bool good = comm_agree(search->world, error);
     if (good && limit == 0) {
         size_t base = hardware_memory_base(device);
-        limit = (int64_t)(base + fit_room(device, node, options, base));
+        limit = (int64_t)(base + hardware_memory_room(device, node, options, base));
     }
     if (device != NULL)
         device->backend->close(device);

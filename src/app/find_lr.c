@@ -11,7 +11,7 @@
 #include "report/found.h"
 #include "runlog/rclone.h"
 #include "train/range_test.h"
-#include "train/trainer.h"
+#include "train/schedule.h"
 
 /* Rows of the curve on standard output, at most; the file has all. */
 enum { ROWS = 40 };
@@ -40,7 +40,7 @@ static bool weights_begin(struct search *search, struct error *error)
         return error_set(
             error, ERROR_USAGE,
             "model.init=%s: find lr reads a local file only; copy it with `rclone copyto`", init);
-    if (strcmp(init, "none") != 0 && init[0] != '\0' && !weights_read(init, session, error))
+    if (strcmp(init, "none") != 0 && init[0] != '\0' && !session_read_weights(session, init, error))
         return false;
     flat_refresh(&session->flat);
     return true;

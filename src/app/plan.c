@@ -9,7 +9,6 @@
 #include "config/options.h"
 #include "core/text.h"
 #include "model/registry.h"
-#include "plan/fit.h"
 #include "plan/plan.h"
 #include "train/hardware.h"
 
@@ -51,7 +50,7 @@ static bool units_print(const struct plan *plan, size_t *base, bool *own, struct
     if (rows == NULL)
         return false;
     const struct model *model = session.model;
-    size_t arena = session.arena.peak, feeds = session.feed_bytes;
+    size_t arena = session.memory.arena.peak, feeds = session.memory.loader_bytes;
     *base = hardware_memory_base(session.device);
     *own = hardware_has_memory(session.device);
     char mesh[256];
@@ -64,12 +63,12 @@ static bool units_print(const struct plan *plan, size_t *base, bool *own, struct
         classes_print(model->units[u].name, rows[ARENA_UNIT_ROWS + u],
                       row_total(rows[ARENA_UNIT_ROWS + u]));
     classes_print("shared", rows[ARENA_SHARED_ROW], row_total(rows[ARENA_SHARED_ROW]));
-    classes_print("arena", session.arena.by_class, arena);
+    classes_print("arena", session.memory.arena.by_class, arena);
     last_line_print("loaders", feeds,
                     *own ? "  batches that are loaded ahead, on the host"
                          : "  batches that are loaded ahead");
-    if (session.snapshot_bytes > 0)
-        last_line_print("snapshot", session.snapshot_bytes,
+    if (session.memory.snapshot_bytes > 0)
+        last_line_print("snapshot", session.memory.snapshot_bytes,
                         *own ? "  for checkpoints in the background, on the host"
                              : "  for checkpoints in the background");
     char libraries[64];

@@ -68,10 +68,10 @@ static void milliseconds_print(const struct machine *machine, double seconds)
         printf(" %10.3f", 1e3 * seconds);
 }
 
-static double sum(const double values[REHEARSED_PHASES])
+static double sum(const double values[STEP_PHASES])
 {
     double total = 0;
-    for (int phase = 0; phase < REHEARSED_PHASES; phase++)
+    for (int phase = 0; phase < STEP_PHASES; phase++)
         total += values[phase];
     return total;
 }
@@ -80,13 +80,12 @@ static void part_print(const char *name, const struct forecast_part *part, int64
                        const struct machine *machine)
 {
     double flops = sum(part->flops);
-    printf("%-14s %11.4f %11.4f %11.1f", name,
-           1e-9 * part->flops[REHEARSED_FORWARD] / (double)batch,
-           1e-9 * part->flops[REHEARSED_BACKWARD] / (double)batch,
+    printf("%-14s %11.4f %11.4f %11.1f", name, 1e-9 * part->flops[STEP_FORWARD] / (double)batch,
+           1e-9 * part->flops[STEP_BACKWARD] / (double)batch,
            part->bytes > 0 ? flops / part->bytes : 0);
-    milliseconds_print(machine, part->seconds[REHEARSED_FORWARD] + part->seconds[REHEARSED_DATA]);
-    milliseconds_print(machine, part->seconds[REHEARSED_BACKWARD]);
-    milliseconds_print(machine, part->seconds[REHEARSED_UPDATE]);
+    milliseconds_print(machine, part->seconds[STEP_FORWARD] + part->seconds[STEP_DATA]);
+    milliseconds_print(machine, part->seconds[STEP_BACKWARD]);
+    milliseconds_print(machine, part->seconds[STEP_UPDATE]);
     milliseconds_print(machine, part->communication);
     milliseconds_print(machine, part->exposed);
     printf("\n");

@@ -26,6 +26,7 @@ struct ticket;
  * "nccl" (cuda/comm_nccl.cu). */
 struct comm_backend {
     const char *name;
+    bool simulated; /* the other ranks do not exist, so a split cannot know their colors */
     /* All are non-blocking; the buffers belong to the collective until its ticket was waited for.
      * The ticket is NULL when there was nothing to do (a group of one, a count of 0).
      * all_reduce: in place. reduce_scatter: `count` elements a rank, the sum of block r of every

@@ -118,6 +118,7 @@ static void fake_close(struct comm *comm)
 
 const struct comm_backend comm_fake = {
     .name = "fake",
+    .simulated = true,
     .all_reduce = fake_all_reduce,
     .reduce_scatter = fake_reduce_scatter,
     .all_gather = fake_all_gather,

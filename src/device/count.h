@@ -29,10 +29,9 @@ struct counted {
     int kernels;                                   /* 0: fused into another kernel, or no work */
 };
 
-/* Callbacks, in the order of the calls. range: a phase or unit begins (its name) or ends (NULL). */
+/* Callback for each operation, in the order of the calls. */
 struct counter {
     void (*operation)(struct counter *counter, const struct counted *counted);
-    void (*range)(struct counter *counter, const char *name);
 };
 
 /* Replace the device's operations, events and streams by functions that only count. Memory is not

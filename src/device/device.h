@@ -516,6 +516,7 @@ struct device;
 struct stream;
 struct event;
 struct graph;
+struct comm;
 
 struct device_limits {
     int threads;           /* CPU: size of the thread pool */
@@ -562,6 +563,13 @@ struct device_backend {
     void (*release_pinned)(struct device *device, void *memory);
     /* Free bytes of dedicated device memory; NULL: the device uses the host's. */
     size_t (*memory_free)(struct device *device);
+
+    /* Collectives on the device's own memory (comm/comm.h); NULL where it has the host's. comm_open
+     * is collective over `host` and returns a group of the same ranks, or NULL and an error.
+     * comm_keep_order: call it before two groups are opened whose collectives overlap; false and an
+     * error if the library may deadlock then. */
+    struct comm *(*comm_open)(struct comm *host, struct error *error);
+    bool (*comm_keep_order)(struct error *error);
 
     /* The largest workspace that any operation needs. Set once before the first operation, to
      * device memory from the arena. */

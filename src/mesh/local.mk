@@ -3,7 +3,6 @@ libvittrain_a_SOURCES += \
 	src/mesh/flat.c \
 	src/mesh/flat.h \
 	src/mesh/flat_mesh.c \
-	src/mesh/flat_traffic.c \
 	src/mesh/initial.c \
 	src/mesh/initial.h \
 	src/mesh/mesh.c \

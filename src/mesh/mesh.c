@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/module.h"
-
 /* What a strategy is, apart from the sizes of its groups. */
 static const struct strategy {
     const char *name;
@@ -104,10 +102,10 @@ static void policy_set(struct mesh *mesh, const struct mesh_options *options)
     mesh->reduce_compute = options->reduce == REDUCE_COMPUTE;
 }
 
-/* A fake's partners say nothing about their colors, so what it would get is said here. */
+/* Collective. The group of `size` ranks in which this rank has number `rank`. */
 static struct comm *mesh_group(struct comm *world, int color, int rank, int size)
 {
-    if (strcmp(world->backend->name, "fake") == 0)
+    if (world->backend->simulated)
         return comm_fake_open(rank, size);
     struct comm *group = world->backend->split(world, color, rank);
     ENSURE(group->rank == rank && group->size == size, "the mesh's groups are not as planned");
@@ -182,41 +180,25 @@ bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
     return true;
 }
 
-/* Of cuda/comm_nccl.cu. */
-typedef struct comm *(*nccl_function)(struct comm *host, struct error *error);
-typedef bool (*nccl_order_function)(struct error *error);
-
-/* The same ranks on GPUs; a group of one does nothing anywhere. NULL and an error. */
-static struct comm *group_on_gpus(struct comm *host, struct error *error)
+/* Replaces a group by one of the same ranks for the device's memory. A group of one needs none. */
+static bool group_open(struct comm *host, const struct device *device, struct comm **group,
+                       struct error *error)
 {
-    nccl_function open;
-    if (host->size == 1)
-        return host;
-    *(void **)&open = module_symbol("nccl_open", error);
-    return open != NULL ? open(host, error) : NULL;
-}
-
-/* Collectives of two groups overlap. */
-static void groups_keep_order(struct error *error)
-{
-    nccl_order_function keep_order;
-    *(void **)&keep_order = module_symbol("nccl_keep_order", error);
-    if (keep_order != NULL)
-        keep_order(error);
+    struct comm *opened = host->size == 1 ? host : device->backend->comm_open(host, error);
+    if (opened == NULL)
+        return false;
+    *group = opened;
+    return true;
 }
 
 bool mesh_use_device(struct mesh *mesh, const struct device *device, struct error *error)
 {
-    if (mesh->imagined || device->backend->memory_free == NULL)
+    if (mesh->imagined || device->backend->comm_open == NULL)
         return true;
     if (mesh->shard->size > 1 && mesh->replica->size > 1)
-        groups_keep_order(error);
-    if (!comm_agree(mesh->world, error))
-        return false;
-    struct comm *shard = group_on_gpus(mesh->shard, error);
-    struct comm *replica = shard != NULL ? group_on_gpus(mesh->replica, error) : NULL;
-    mesh->shard_data = shard != NULL ? shard : mesh->shard;
-    mesh->replica_data = replica != NULL ? replica : mesh->replica;
+        device->backend->comm_keep_order(error);
+    if (comm_agree(mesh->world, error) && group_open(mesh->shard, device, &mesh->shard_data, error))
+        group_open(mesh->replica, device, &mesh->replica_data, error);
     return comm_agree(mesh->world, error);
 }
 

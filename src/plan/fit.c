@@ -1,5 +1,4 @@
-/* The check before memory is taken, and the advice when there is too little: by plans of the same
- * run with other strategies, and of smaller batches. */
+/* Plans the same run with other strategies and smaller batches, to find what would fit. */
 #include "plan/fit.h"
 
 #include <stdint.h>
@@ -7,29 +6,8 @@
 #include <string.h>
 
 #include "config/options.h"
-#include "core/available.h"
-#include "core/text.h"
 #include "model/registry.h"
 #include "plan/plan.h"
-#include "train/hardware.h"
-
-static size_t without_reserve(size_t bytes)
-{
-    return bytes - (size_t)((double)bytes * RESERVE_PERCENT / 100);
-}
-
-size_t fit_room(struct device *device, struct comm *node, const struct options *options,
-                size_t base)
-{
-    int64_t memory = options->plan.memory;
-    if (memory > 0)
-        return (size_t)memory > base ? (size_t)memory - base : 1;
-    if (hardware_has_memory(device))
-        return without_reserve(device->backend->memory_free(device));
-    int64_t available = (int64_t)memory_available("");
-    comm_all_reduce(node, &available, 1, COMM_INT64, COMM_MIN);
-    return without_reserve((size_t)(available / node->size));
-}
 
 static void advice_add(char *advice, size_t size, const char *text)
 {
@@ -92,9 +70,8 @@ static void batch_advise(const struct plan *plan, int strategy, int checkpoint_a
     advice_add(advice, size, text);
 }
 
-/* What would fit, with the settings as a deck has them. */
-static void advise(const struct session *session, const struct image_source *source, bool training,
-                   size_t room, char *advice, size_t size)
+void fit_advise(const struct session *session, const struct image_source *source, bool training,
+                size_t room, char *advice, size_t size)
 {
     const struct mesh *mesh = &session->mesh;
     const struct plan plan = {.options = *session->options,
@@ -118,35 +95,4 @@ static void advise(const struct session *session, const struct image_source *sou
                      size);
     if (advice[0] == '\0')
         snprintf(advice, size, "more ranks on more nodes, or a smaller model");
-}
-
-bool fit_check(const struct session *session, const struct image_source *source, bool training,
-               struct error *error)
-{
-    const struct options *options = session->options;
-    struct comm *node = session->mesh.node;
-    size_t needed = session_needs(session);
-    size_t room = fit_room(session->device, node, options, session->base);
-    if (error->kind == ERROR_NONE && room > 0 && needed > room) {
-        char advice[512], where[256];
-        advise(session, source, training, room, advice, sizeof advice);
-        if (options->plan.memory > 0)
-            snprintf(where, sizeof where, "plan.memory leaves %.1f MiB besides its libraries",
-                     mib(room));
-        else if (hardware_has_memory(session->device))
-            snprintf(where, sizeof where,
-                     "its GPU on %s has %.1f MiB free besides a reserve of %d %%", comm_host(),
-                     mib(room), RESERVE_PERCENT);
-        else
-            snprintf(
-                where, sizeof where,
-                "%s has %.1f MiB available for each of its %d rank%s besides a reserve of %d %%",
-                comm_host(), mib(room), node->size, node->size == 1 ? "" : "s", RESERVE_PERCENT);
-        error_set(error, ERROR_MEMORY,
-                  "too little memory: a rank needs %.1f MiB for %lld image%s a pass, and %s. This "
-                  "would fit: %s; `vittrain plan` shows more",
-                  mib(needed), (long long)session->batch, session->batch == 1 ? "" : "s", where,
-                  advice);
-    }
-    return comm_agree(session->mesh.world, error);
 }

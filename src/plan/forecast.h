@@ -8,11 +8,11 @@
 
 /* Seconds of a unit, or of a whole step. */
 struct forecast_part {
-    double flops[REHEARSED_PHASES];   /* of a rank's step */
-    double bytes;                     /* that its operations read and write at least */
-    double seconds[REHEARSED_PHASES]; /* computing, as it would be alone */
-    double communication;             /* of collectives that were started for it, alone */
-    double exposed;                   /* of it: waiting for collectives */
+    double flops[STEP_PHASES];   /* of a rank's step */
+    double bytes;                /* that its operations read and write at least */
+    double seconds[STEP_PHASES]; /* computing, as it would be alone */
+    double communication;        /* of collectives that were started for it, alone */
+    double exposed;              /* of it: waiting for collectives */
 };
 
 struct forecast {

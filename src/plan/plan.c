@@ -104,10 +104,10 @@ static void entry_fill(const struct plan *plan, struct session *session, size_t 
     entry->batch = pass_samples(plan);
     session_measure(session, entry->batch, &plan->source, plan->training, NULL);
     for (int i = 0; i < MEMORY_CLASSES; i++)
-        entry->by_class[i] = session->arena.by_class[i];
-    entry->arena = session->arena.peak;
-    entry->feeds = session->feed_bytes;
-    entry->snapshot = session->snapshot_bytes;
+        entry->by_class[i] = session->memory.arena.by_class[i];
+    entry->arena = session->memory.arena.peak;
+    entry->feeds = session->memory.loader_bytes;
+    entry->snapshot = session->memory.snapshot_bytes;
     entry->needs = session_needs(session);
     if (plan->training)
         traffic_plan(plan, session, entry);

@@ -1,25 +1,24 @@
-/* The step's code runs on a device that counts and on groups that note. The arena lies in addresses
- * without memory behind them: whoever looked at a number in it would fall. */
+/* Runs the step's code on a device that counts operations (device/count.h) and on groups of ranks
+ * that record collectives. The arena is reserved address space without memory: reading it would
+ * fault. */
 #define _GNU_SOURCE /* MAP_NORESERVE */
 #include "plan/step_script.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "config/options.h"
-#include "config/phase.h"
 #include "train/optimizer.h"
 #include "train/step.h"
 
-/* Whose calls are noted, one at a time: the tables of device and groups have no word for it. */
+/* The script that is being recorded: the backends' functions have no argument for it. */
 static struct {
     struct counter counter;
     struct step_script *script;
     const struct session *session;
-    struct comm_backend noting;
-    enum rehearsed_phase phase;
-    int depth, unit, last_unit; /* last_unit: that has ended */
+    struct comm_backend recording;
+    enum step_phase phase;
+    int unit, last_unit; /* the running unit or -1; the last unit that ended or -1 */
 } active;
 
 static struct rehearsed *event_add(enum rehearsed_kind kind)
@@ -28,53 +27,36 @@ static struct rehearsed *event_add(enum rehearsed_kind kind)
     if (script->count == script->capacity) {
         script->capacity = 2 * script->capacity + 256;
         script->event = realloc(script->event, (size_t)script->capacity * sizeof *script->event);
-        ENSURE(script->event != NULL, "no memory for a script");
+        ENSURE(script->event != NULL, "no memory to record a step");
     }
     struct rehearsed *event = &script->event[script->count++];
     *event = (struct rehearsed){.kind = kind, .phase = active.phase, .unit = active.unit};
     return event;
 }
 
-static void operation_note(struct counter *counter, const struct counted *counted)
+static void record_operation(struct counter *counter, const struct counted *counted)
 {
     (void)counter;
     event_add(REHEARSED_OPERATION)->counted = *counted;
 }
 
-static void phase_begin(const char *name)
+/* The wait for reductions after a backward pass belongs to the update. */
+static void observe_phase(enum step_phase phase, bool begins)
 {
-    static const struct {
-        enum phase status;
-        enum rehearsed_phase phase;
-    } phases[] = {{PHASE_DATA, REHEARSED_DATA},
-                  {PHASE_FORWARD, REHEARSED_FORWARD},
-                  {PHASE_BACKWARD, REHEARSED_BACKWARD},
-                  {PHASE_UPDATE, REHEARSED_UPDATE}};
-    for (size_t i = 0; i < sizeof phases / sizeof phases[0]; i++)
-        if (strcmp(name, status_phase_name(phases[i].status)) == 0)
-            active.phase = phases[i].phase;
+    if (begins)
+        active.phase = phase;
+    else if (phase == STEP_BACKWARD)
+        active.phase = STEP_UPDATE;
 }
 
-/* Phases hold units. What follows a backward pass, waiting for sums, is the update's. */
-static void range_note(struct counter *counter, const char *name)
+static void observe_unit(int unit, bool begins)
 {
-    const struct model *model = active.session->model;
-    (void)counter;
-    if (name == NULL) {
-        active.depth--;
-        if (active.unit >= 0)
-            active.last_unit = active.unit;
-        active.unit = -1;
-        if (active.depth == 0 && active.phase == REHEARSED_BACKWARD)
-            active.phase = REHEARSED_UPDATE;
-        return;
-    }
-    if (active.depth++ == 0)
-        phase_begin(name);
-    for (int u = 0; active.depth == 2 && u < model->unit_count; u++)
-        if (strcmp(name, model->units[u].name) == 0)
-            active.unit = u;
+    active.unit = begins ? unit : -1;
+    if (!begins)
+        active.last_unit = unit;
 }
+
+static const struct step_observer observer = {.phase = observe_phase, .unit = observe_unit};
 
 static double element_bytes(enum comm_type type)
 {
@@ -93,8 +75,8 @@ static double element_bytes(enum comm_type type)
     return 8;
 }
 
-/* For which unit: whose gradients or weights lie there. What is scattered lies in memory that units
- * have by turns, and goes off right after its unit's backward pass. */
+/* Returns the unit whose gradients or weights are in the buffer. A reduce-scatter starts right
+ * after its unit's backward pass, from memory that units share. */
 static int unit_served(enum collective_action action, const void *buffer)
 {
     const struct flat_model *flat = &active.session->flat;
@@ -111,9 +93,9 @@ static int unit_served(enum collective_action action, const void *buffer)
     return -1;
 }
 
-/* A ticket is the collective's number, from 1, that nobody follows as a pointer. */
-static struct ticket *collective_note(const struct comm *comm, enum collective_action action,
-                                      const void *buffer, int64_t count, enum comm_type type)
+/* A ticket is the collective's number, from 1, which is never dereferenced. */
+static struct ticket *record_collective(const struct comm *comm, enum collective_action action,
+                                        const void *buffer, int64_t count, enum comm_type type)
 {
     if (comm->size == 1 || count == 0)
         return NULL;
@@ -126,57 +108,58 @@ static struct ticket *collective_note(const struct comm *comm, enum collective_a
     return (struct ticket *)((uintptr_t)event->number + 1);
 }
 
-static struct ticket *note_all_reduce(struct comm *comm, void *buffer, int64_t count,
-                                      enum comm_type type, enum comm_operation operation,
-                                      struct event *after)
+static struct ticket *record_all_reduce(struct comm *comm, void *buffer, int64_t count,
+                                        enum comm_type type, enum comm_operation operation,
+                                        struct event *after)
 {
     (void)operation, (void)after;
-    return collective_note(comm, ACTION_SUM, buffer, count, type);
+    return record_collective(comm, ACTION_SUM, buffer, count, type);
 }
 
-static struct ticket *note_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
-                                          enum comm_type type, enum comm_operation operation,
-                                          struct event *after)
+static struct ticket *record_reduce_scatter(struct comm *comm, void *buffer, int64_t count,
+                                            enum comm_type type, enum comm_operation operation,
+                                            struct event *after)
 {
     (void)operation, (void)after;
-    return collective_note(comm, ACTION_SCATTER, buffer, count, type);
+    return record_collective(comm, ACTION_SCATTER, buffer, count, type);
 }
 
-static struct ticket *note_all_gather(struct comm *comm, void *buffer, int64_t count,
-                                      enum comm_type type, struct event *after)
+static struct ticket *record_all_gather(struct comm *comm, void *buffer, int64_t count,
+                                        enum comm_type type, struct event *after)
 {
     (void)after;
-    return collective_note(comm, ACTION_GATHER, buffer, count, type);
+    return record_collective(comm, ACTION_GATHER, buffer, count, type);
 }
 
-static void note_wait(struct ticket *ticket, struct stream *stream)
+static void record_wait(struct ticket *ticket, struct stream *stream)
 {
     (void)stream;
     if (ticket != NULL)
         event_add(REHEARSED_WAIT)->number = (int)((uintptr_t)ticket - 1);
 }
 
-static void noting_begin(struct step_script *script, struct session *session)
+static void recording_begin(struct step_script *script, struct session *session)
 {
     struct mesh *mesh = &session->mesh;
-    ENSURE(mesh->imagined && mesh->shard_data == mesh->shard, "a script on a mesh that is real");
-    active.counter = (struct counter){.operation = operation_note, .range = range_note};
+    ENSURE(mesh->imagined && mesh->shard_data == mesh->shard,
+           "only steps of an imagined mesh can be recorded");
+    active.counter = (struct counter){.operation = record_operation};
     active.script = script;
     active.session = session;
-    active.phase = REHEARSED_DATA;
-    active.depth = 0;
+    active.phase = STEP_DATA;
     active.unit = active.last_unit = -1;
-    active.noting = *mesh->shard->backend;
-    active.noting.all_reduce = note_all_reduce;
-    active.noting.reduce_scatter = note_reduce_scatter;
-    active.noting.all_gather = note_all_gather;
-    active.noting.wait = note_wait;
-    mesh->shard->backend = mesh->replica->backend = &active.noting;
+    active.recording = *mesh->shard->backend;
+    active.recording.all_reduce = record_all_reduce;
+    active.recording.reduce_scatter = record_reduce_scatter;
+    active.recording.all_gather = record_all_gather;
+    active.recording.wait = record_wait;
+    mesh->shard->backend = mesh->replica->backend = &active.recording;
+    session->observer = &observer;
     count_open(session->device, &active.counter);
 }
 
-/* Begins as a step in the middle of a run does: the one before has updated the weights. */
-static void step_note(struct session *session, const struct image_source *source)
+/* Starts as a step in the middle of a run: the previous step has updated the weights. */
+static void record_step(struct session *session, const struct image_source *source)
 {
     struct data_feed feed = {.source = *source};
     struct optimizer optimizer;
@@ -192,16 +175,16 @@ static void step_note(struct session *session, const struct image_source *source
 void step_script_make(struct step_script *script, struct session *session,
                       const struct image_source *source)
 {
-    const struct comm_backend *silent = session->mesh.shard->backend;
-    size_t bytes = session->arena.peak;
+    const struct comm_backend *backend = session->mesh.shard->backend;
+    size_t bytes = session->memory.arena.peak;
     void *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    ENSURE(memory != MAP_FAILED, "no addresses for a script of %zu bytes", bytes);
+    ENSURE(memory != MAP_FAILED, "no address space of %zu bytes to record a step", bytes);
     *script = (struct step_script){0};
-    noting_begin(script, session);
+    recording_begin(script, session);
     session_place(session, memory, bytes, source, true);
-    step_note(session, source);
+    record_step(session, source);
     count_close(session->device);
-    session->mesh.shard->backend = session->mesh.replica->backend = silent;
+    session->mesh.shard->backend = session->mesh.replica->backend = backend;
     munmap(memory, bytes);
 }
 

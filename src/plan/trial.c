@@ -118,7 +118,7 @@ static bool rehearsal_run(struct rehearsal *rehearsal, double *seconds, struct e
     flat_refresh(&session->flat);
     step_open(&step, session, &rehearsal->train, &optimizer);
     session_activations(session, true);
-    session->device->backend->zero(session->stream, session->sums, sizeof *session->sums);
+    session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
     loader_start(rehearsal->train.loader, 0, 0, sampler_steps(&rehearsal->train.sampler));
     double begin = clock_now();
     if (!step_run(&step, 0, 0, &times, error) || !step_finish(&step, &times, error))
@@ -140,7 +140,7 @@ static void trial_measure(const struct session *session, bool counted_anew, stru
 {
     size_t peak =
         counted_anew ? hardware_memory_peak(session->device) : hardware_memory_now(session->device);
-    int64_t values[] = {(int64_t)(session_needs(session) + session->base), (int64_t)peak,
+    int64_t values[] = {(int64_t)(session_needs(session) + session->memory.base), (int64_t)peak,
                         (int64_t)(trial->seconds * 1e6)};
     comm_all_reduce(world, values, 3, COMM_INT64, COMM_MAX);
     trial->image = session->model->image;

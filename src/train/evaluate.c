@@ -8,17 +8,18 @@
 #include "config/phase.h"
 #include "core/clock.h"
 #include "core/status.h"
+#include "train/step.h"
 
 /* One batch: forward pass, loss, what was predicted. `predicted` is host memory. */
 static void batch_evaluate(struct session *session, struct data_feed *feed, struct batch *batch,
                            int32_t *predicted, float *probabilities)
 {
     const struct device_backend *backend = session->device->backend;
-    session_upload(session, batch, &feed->source, false, NULL);
+    input_upload(&session->input, session->stream, batch, &feed->source, false, NULL);
     struct model_pass pass = session_pass(session, batch->count, false);
-    session_forward(session, &pass);
-    session_loss(session, &feed->source, batch->count, 1, false,
-                 probabilities != NULL ? session->probabilities : NULL);
+    step_forward(session, &pass);
+    step_loss(session, &feed->source, batch->count, 1, false,
+              probabilities != NULL ? session->probabilities : NULL);
     size_t count = (size_t)batch->count;
     if (session->model->loss == LOSS_CROSS_ENTROPY)
         backend->copy(session->stream, predicted, session->predicted, count * sizeof *predicted);
@@ -40,21 +41,21 @@ struct pass {
     struct session *session;
     struct data_feed *feed;
     const struct evaluation_visitor *visitor; /* or NULL */
-    struct agreement *agreement;              /* or NULL */
+    struct control *control;                  /* or NULL */
     int32_t *predicted;
     float *probabilities; /* or NULL */
 };
 
 static void stop_ask(const struct pass *pass)
 {
-    const struct wishes own = {.stop = comm_stop_wanted()};
-    if (pass->agreement != NULL)
-        agreement_ask(pass->agreement, &own);
+    const struct control_flags own = {.stop = comm_stop_wanted()};
+    if (pass->control != NULL)
+        control_start(pass->control, &own);
 }
 
 static bool stop_hear(const struct pass *pass)
 {
-    return pass->agreement != NULL && agreement_hear(pass->agreement).stop != 0;
+    return pass->control != NULL && control_wait(pass->control).stop != 0;
 }
 
 static void batches_run(const struct pass *pass, struct evaluation *evaluation, struct error *error)
@@ -83,12 +84,9 @@ static void batches_run(const struct pass *pass, struct evaluation *evaluation, 
 
 static void sums_reduce(struct session *session, struct evaluation *evaluation)
 {
-    const struct device_backend *backend = session->device->backend;
     struct comm *world = session->mesh.world;
-    backend->copy(session->stream, session->host_sums, session->sums, sizeof *session->host_sums);
-    backend->stream_synchronize(session->stream);
-    double sums[4] = {session->host_sums->loss, session->host_sums->top1, session->host_sums->top5,
-                      session->host_sums->samples};
+    const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
+    double sums[4] = {own.loss, own.top1, own.top5, own.samples};
     comm_all_reduce(world, sums, 4, COMM_FP64, COMM_SUM);
     comm_all_reduce(world, evaluation->confusion, evaluation->classes * evaluation->classes,
                     COMM_INT64, COMM_SUM);
@@ -118,13 +116,12 @@ static bool results_allocate(const struct session *session, struct evaluation *e
 }
 
 bool evaluation_run(struct session *session, struct data_feed *feed,
-                    const struct evaluation_visitor *visitor, struct agreement *agreement,
+                    const struct evaluation_visitor *visitor, struct control *control,
                     struct evaluation *evaluation, struct error *error)
 {
     double begin = clock_now();
     status_set_phase(PHASE_EVALUATION);
-    struct pass pass = {
-        .session = session, .feed = feed, .visitor = visitor, .agreement = agreement};
+    struct pass pass = {.session = session, .feed = feed, .visitor = visitor, .control = control};
     const struct model *model = session->model;
     *evaluation =
         (struct evaluation){.classes = model->loss == LOSS_CROSS_ENTROPY ? model->classes : 0};
@@ -132,7 +129,7 @@ bool evaluation_run(struct session *session, struct data_feed *feed,
                                  visitor != NULL ? &pass.probabilities : NULL, error);
     if (good) {
         session_activations(session, false);
-        session->device->backend->zero(session->stream, session->sums, sizeof *session->sums);
+        session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
         batches_run(&pass, evaluation, error);
         good = comm_agree(session->mesh.world, error);
     }
@@ -143,7 +140,7 @@ bool evaluation_run(struct session *session, struct data_feed *feed,
     else
         evaluation_free(evaluation);
     /* What was evaluated must not count as trained on. */
-    session->device->backend->zero(session->stream, session->sums, sizeof *session->sums);
+    session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
     evaluation->seconds = clock_now() - begin;
     return good;
 }

@@ -3,7 +3,7 @@
 #define VITTRAIN_TRAIN_EVALUATE_H
 
 #include "runlog/metrics.h"
-#include "train/agreement.h"
+#include "train/control.h"
 #include "train/feed.h"
 #include "train/session.h"
 
@@ -17,12 +17,11 @@ struct evaluation_visitor {
 };
 
 /* Collective. Runs the model over a feed that was started without training; the weights' compute
- * copies are fresh. visitor may be NULL. Loses what activations held, and leaves session->sums at
- * zero. agreement: gives the evaluation up at a batch where a signal asks for the end; NULL:
+ * copies are fresh. visitor may be NULL. Loses what activations held, and leaves session->io.sums
+ * at zero. control: gives the evaluation up at a batch where a signal asks for the end; NULL:
  * signals wait. The caller frees. */
 MUST_CHECK bool evaluation_run(struct session *session, struct data_feed *feed,
-                               const struct evaluation_visitor *visitor,
-                               struct agreement *agreement, struct evaluation *evaluation,
-                               struct error *error);
+                               const struct evaluation_visitor *visitor, struct control *control,
+                               struct evaluation *evaluation, struct error *error);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "comm/comm.h"
 #include "data/policy.h"
-#include "train/session.h"
+#include "train/input.h"
 
 struct options;
 

@@ -64,7 +64,7 @@ bool final_test_run(struct trainer *trainer, struct error *error)
         return false;
     if (session->flat.averaged)
         flat_swap_average(&session->flat);
-    bool good = evaluation_run(session, feed, NULL, &trainer->agreement, &trainer->test, error);
+    bool good = evaluation_run(session, feed, NULL, &trainer->control, &trainer->test, error);
     if (session->flat.averaged)
         flat_swap_average(&session->flat);
     trainer->evaluation_seconds += trainer->test.seconds;

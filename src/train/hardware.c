@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "config/options.h"
+#include "core/available.h"
 #include "core/log.h"
 #include "core/resident.h"
 
@@ -108,6 +109,22 @@ size_t hardware_memory_peak(struct device *device)
     return hardware_has_memory(device) ? hardware_memory_now(device) : resident_peak();
 }
 
+size_t hardware_memory_room(struct device *device, struct comm *node, const struct options *options,
+                            size_t base)
+{
+    size_t memory = (size_t)options->plan.memory, room;
+    if (memory > 0)
+        return memory > base ? memory - base : 1;
+    if (hardware_has_memory(device)) {
+        room = device->backend->memory_free(device);
+    } else {
+        int64_t available = (int64_t)memory_available("");
+        comm_all_reduce(node, &available, 1, COMM_INT64, COMM_MIN);
+        room = (size_t)(available / node->size);
+    }
+    return room - (size_t)((double)room * RESERVE_PERCENT / 100);
+}
+
 bool hardware_compare(const struct device_limits *limits, struct comm *world, struct error *error)
 {
     char first[sizeof limits->instructions];
@@ -153,4 +170,24 @@ bool hardware_alone(const struct options *options, const struct device_limits *l
                   "it has GPUs (look at CUDA_VISIBLE_DEVICES, too), or set cuda.share=yes",
                   others + 1, limits->name, limits->identity);
     return comm_agree(world, error);
+}
+
+void hardware_agree_algorithms(struct device *device, struct stream *stream, struct comm *world)
+{
+    const struct device_backend *backend = device->backend;
+    if (backend->choices_are_new == NULL)
+        return;
+    /* Measuring waits for the rank's stream, and so for collectives of all ranks. */
+    backend->stream_synchronize(stream);
+    for (;;) {
+        int64_t lowest = backend->choices_are_new(device) ? world->rank : world->size;
+        comm_all_reduce(world, &lowest, 1, COMM_INT64, COMM_MIN);
+        if (lowest == world->size)
+            return;
+        char *own = world->rank == lowest ? backend->choices_export(device) : NULL;
+        char *text = comm_broadcast_text(world, own, (int)lowest);
+        backend->choices_adopt(device, text);
+        free(own);
+        free(text);
+    }
 }

@@ -20,7 +20,7 @@ int hardware_threads(const struct options *options, const struct comm *node);
 /* Where cuda.cache has what was measured remembered; "": nowhere, also where there is no home. */
 void hardware_cache_folder(const struct options *options, char *folder, size_t size);
 
-/* Does the device have memory of its own? */
+/* True if the device has memory of its own, as a GPU does; a CPU has the host's. */
 bool hardware_has_memory(const struct device *device);
 
 /* The allowance for pages of program and library files. Their resident part changes from start to
@@ -35,6 +35,16 @@ size_t hardware_memory_base(struct device *device);
 size_t hardware_memory_now(struct device *device);
 size_t hardware_memory_peak(struct device *device);
 
+/* Percent of the free memory that stays unused: libraries load kernels at their first use, and the
+ * other processes of a node need memory, too. */
+enum { RESERVE_PERCENT = 5 };
+
+/* Collective over the ranks of a node, before they allocate. Returns the bytes that each rank can
+ * allocate besides its `base`: the rest of plan.memory if that is set; else the GPU's free memory,
+ * or an equal part of the node's available memory, less the reserve. 0: unknown. */
+size_t hardware_memory_room(struct device *device, struct comm *node, const struct options *options,
+                            size_t base);
+
 /* Collective. The same kind of device on all ranks? Else ranks that each update their own copy of
  * the weights would round otherwise, and the copies drift apart. */
 MUST_CHECK bool hardware_compare(const struct device_limits *limits, struct comm *world,
@@ -43,5 +53,12 @@ MUST_CHECK bool hardware_compare(const struct device_limits *limits, struct comm
 /* Collective. Has each rank of a node a GPU of its own? With cuda.share=yes it need not. */
 MUST_CHECK bool hardware_alone(const struct options *options, const struct device_limits *limits,
                                struct comm *node, struct comm *world, struct error *error);
+
+/* Collective. Makes the algorithms that GPU libraries choose by measurement the same on all ranks:
+ * the lowest rank with new choices sends them to all others, until no rank has any. Then a resumed
+ * run can use them again, for the same bits (device.h: choices_adopt). Waits for the stream. Costs
+ * one all-reduce of 8 bytes if no rank has new choices. A recorded step keeps its algorithms, so
+ * call this before recording. */
+void hardware_agree_algorithms(struct device *device, struct stream *stream, struct comm *world);
 
 #endif

@@ -10,7 +10,6 @@
 #include "config/options.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "train/trainer.h"
 
 static bool split_find(const char *name, enum data_split *split, struct error *error)
 {
@@ -64,7 +63,7 @@ static bool inference_prepare(struct inference *inference, const char *weights, 
         return false;
     /* Weights of another head leave it as it is. */
     flat_initialize(&session->flat, (uint64_t)options->run.seed);
-    return weights_read(weights, session, error) &&
+    return session_read_weights(session, weights, error) &&
            feed_start(&inference->feed, options, world, session->device, batch * world->size,
                       session->model->image, false, error);
 }

@@ -1,9 +1,7 @@
 # train: session, step, optimizer, schedule, evaluation, trainer
 libvittrain_a_SOURCES += \
-	src/train/agreement.c \
-	src/train/agreement.h \
-	src/train/algorithms.c \
-	src/train/algorithms.h \
+	src/train/control.c \
+	src/train/control.h \
 	src/train/evaluate.c \
 	src/train/evaluate.h \
 	src/train/feed.c \
@@ -16,10 +14,8 @@ libvittrain_a_SOURCES += \
 	src/train/inference.h \
 	src/train/optimizer.c \
 	src/train/optimizer.h \
-	src/train/outcome.c \
-	src/train/outcome.h \
-	src/train/place.c \
-	src/train/place.h \
+	src/train/step_io.c \
+	src/train/step_io.h \
 	src/train/progress.c \
 	src/train/progress.h \
 	src/train/range_test.c \
@@ -32,8 +28,8 @@ libvittrain_a_SOURCES += \
 	src/train/schedule.h \
 	src/train/session.c \
 	src/train/session.h \
-	src/train/staging.c \
-	src/train/staging.h \
+	src/train/input.c \
+	src/train/input.h \
 	src/train/step.c \
 	src/train/step.h \
 	src/train/straggler.c \

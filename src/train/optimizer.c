@@ -67,7 +67,7 @@ static void *optimizer_copy(const struct flat_model *flat, const struct flat_buf
     return (unsigned char *)buffer->weights + skipped;
 }
 
-struct step_params optimizer_place(const struct optimizer *optimizer, double rate, int64_t update)
+struct step_params optimizer_params(const struct optimizer *optimizer, double rate, int64_t update)
 {
     return (struct step_params){.step = (uint32_t)update,
                                 .update = update + 1,
@@ -78,7 +78,7 @@ struct step_params optimizer_place(const struct optimizer *optimizer, double rat
 
 static struct update optimizer_update(const struct optimizer *optimizer,
                                       const struct flat_model *flat, int unit,
-                                      const struct step_params *place,
+                                      const struct step_params *params,
                                       const struct loss_scaler *scaler)
 {
     const struct flat_buffer *buffer = &flat->buffers[unit];
@@ -96,7 +96,7 @@ static struct update optimizer_update(const struct optimizer *optimizer,
         .copy_type = flat->type,
         .segments = buffer->segments,
         .segment_count = buffer->segment_count,
-        .params = place,
+        .params = params,
         .beta2 = optimizer->beta2,
         .epsilon = optimizer->epsilon,
         .alpha = optimizer->alpha,
@@ -111,22 +111,22 @@ static struct update optimizer_update(const struct optimizer *optimizer,
 /* Queues the update of units 0..unit, followed by `next`. The list of units grows on the stack: a
  * step allocates nothing. */
 static void units_update(const struct optimizer *optimizer, const struct flat_model *flat, int unit,
-                         const struct step_params *place, const struct loss_scaler *scaler,
+                         const struct step_params *params, const struct loss_scaler *scaler,
                          const struct update *next)
 {
-    struct update update = optimizer_update(optimizer, flat, unit, place, scaler);
+    struct update update = optimizer_update(optimizer, flat, unit, params, scaler);
     update.next = next;
     if (unit > 0)
-        units_update(optimizer, flat, unit - 1, place, scaler, &update);
+        units_update(optimizer, flat, unit - 1, params, scaler, &update);
     else
         flat->device->backend->update(flat->stream, &update);
 }
 
 void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat,
-                    const struct step_params *place, struct loss_scaler *scaler)
+                    const struct step_params *params, struct loss_scaler *scaler)
 {
     if (flat->count > 0)
-        units_update(optimizer, flat, flat->count - 1, place, scaler, NULL);
+        units_update(optimizer, flat, flat->count - 1, params, scaler, NULL);
     if (scaler != NULL)
         flat->device->backend->scaler_update(flat->stream, scaler, flat->norm_squared);
     flat_updated(flat);

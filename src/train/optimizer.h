@@ -25,11 +25,11 @@ void optimizer_follow(struct optimizer *optimizer, const struct schedule *schedu
 
 /* What the device must know of the update with this number (from 0) and its passes, but for their
  * position in the global batch. */
-struct step_params optimizer_place(const struct optimizer *optimizer, double rate, int64_t update);
+struct step_params optimizer_params(const struct optimizer *optimizer, double rate, int64_t update);
 
-/* Queues the update of all units; place and scaler (NULL: none) are device memory. The gradients
+/* Queues the update of all units; params and scaler (NULL: none) are device memory. The gradients
  * are reduced and flat_norm was called. */
 void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat,
-                    const struct step_params *place, struct loss_scaler *scaler);
+                    const struct step_params *params, struct loss_scaler *scaler);
 
 #endif

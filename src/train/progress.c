@@ -59,21 +59,17 @@ static struct rank_times *times_of_ranks(const struct trainer *trainer)
 static struct interval_sums sums_take(struct trainer *trainer)
 {
     struct session *session = &trainer->session;
-    const struct device_backend *backend = session->device->backend;
     const struct step_times *times = &trainer->interval.times;
-    backend->copy(session->stream, session->host_sums, session->sums, sizeof *session->host_sums);
-    backend->zero(session->stream, session->sums, sizeof *session->sums);
-    backend->stream_synchronize(session->stream);
-    const struct loss_sums *own = session->host_sums;
+    const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
     double compute =
         times->forward + times->backward + times->reduce + times->update - times->exposed;
     double *sums = trainer->interval_sums;
     struct rank_times *ranks_times = times_of_ranks(trainer), all = {0};
     memset(sums, 0, sums_count(trainer) * sizeof *sums);
-    sums[SUM_LOSS] = own->loss;
-    sums[SUM_TOP1] = own->top1;
-    sums[SUM_TOP5] = own->top5;
-    sums[SUM_SAMPLES] = own->samples;
+    sums[SUM_LOSS] = own.loss;
+    sums[SUM_TOP1] = own.top1;
+    sums[SUM_TOP5] = own.top5;
+    sums[SUM_SAMPLES] = own.samples;
     sums[SUM_COMMUNICATION] = times->communication;
     sums[SUM_FORWARD] = times->forward;
     sums[SUM_BACKWARD] = times->backward;
@@ -126,14 +122,14 @@ static void interval_begin(struct trainer *trainer)
 void progress_begin(struct trainer *trainer)
 {
     struct session *session = &trainer->session;
-    session->device->backend->zero(session->stream, session->sums, sizeof *session->sums);
+    session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
     trainer->interval_sums = calloc(sums_count(trainer), sizeof *trainer->interval_sums);
     ENSURE(trainer->interval_sums != NULL, "no memory for what %d ranks count",
            trainer->world->size);
     straggler_open(&trainer->straggler, trainer->world, comm_host_of);
     trainer->epoch_clock = (struct epoch_clock){.begin = clock_now()};
     trainer->plain_line_at = clock_now();
-    trainer->skipped_said = session->outcome.scaler.skipped;
+    trainer->skipped_said = session->io.result.scaler.skipped;
     interval_begin(trainer);
     trainer->saving = -1;
     log_info("set-up took %.2f s", clock_now() - trainer->opened_at);
@@ -175,7 +171,7 @@ static double right_share(const struct trainer *trainer, double right, double sa
 /* Updates that fp16 could not make, since that was last said. */
 static void skipped_say(struct trainer *trainer)
 {
-    const struct loss_scaler *scaler = &trainer->session.outcome.scaler;
+    const struct loss_scaler *scaler = &trainer->session.io.result.scaler;
     long long fresh = (long long)(scaler->skipped - trainer->skipped_said);
     if (fresh == 0)
         return;
@@ -206,8 +202,8 @@ void progress_interval(struct trainer *trainer)
     trainer->epoch_clock.training += seconds;
     trainer->run_images += (int64_t)sums.samples;
     double samples = sums.samples > 0 ? sums.samples : 1, speed = sums.samples / seconds;
-    const struct loss_scaler *scaler = &trainer->session.outcome.scaler;
-    const bool scaled = trainer->session.scaler != NULL;
+    const struct loss_scaler *scaler = &trainer->session.io.result.scaler;
+    const bool scaled = trainer->session.io.scaler != NULL;
     const bool seen = session_sees_times(&trainer->session);
     const struct metrics_row row = {
         .epoch = state->epoch,
@@ -432,7 +428,7 @@ static void checkpoints_say(const struct trainer *trainer)
             "checkpoints: %lld written %s; the run stood still for them for %.2f s (%.2f %% of "
             "its time without set-up), %.2f s of these until one was complete",
             (long long)trainer->checkpoints,
-            trainer->session.snapshot != NULL ? "in the background" : "at once", stood,
+            trainer->session.memory.snapshot != NULL ? "in the background" : "at once", stood,
             100 * stood / (clock_now() - trainer->part_begin), waited);
 }
 
@@ -451,7 +447,7 @@ bool progress_result(struct trainer *trainer, struct error *error)
         log_info("target: accuracy %.2f %% reached after %s", 100 * results.target, reached);
     }
     checkpoints_say(trainer);
-    session_say_memory(&trainer->session);
+    session_log_memory(&trainer->session);
     if (results.sensors != NULL)
         monitor_say(results.sensors, (double)trainer->run_images);
     if (!run_record_end(trainer, error))

@@ -70,7 +70,7 @@ static void state_copy(struct session *session, float *values, bool back)
 static bool state_keep(struct session *session, struct kept_state *kept, struct error *error)
 {
     size_t bytes = state_bytes(&session->flat);
-    kept->scaler = session->outcome.scaler;
+    kept->scaler = session->io.result.scaler;
     kept->values = malloc(bytes > 0 ? bytes : 1);
     if (kept->values == NULL)
         error_set(error, ERROR_MEMORY, "no %zu bytes for a copy of the weights", bytes);
@@ -91,7 +91,7 @@ static void state_restore(struct session *session, const struct kept_state *kept
 static void state_begin(struct session *session)
 {
     const struct device_backend *backend = session->device->backend;
-    const double scale = session->scaler != NULL ? session->options->train.loss_scale : 1;
+    const double scale = session->io.scaler != NULL ? session->options->train.loss_scale : 1;
     for (int u = 0; u < session->flat.count; u++) {
         const struct flat_buffer *buffer = &session->flat.buffers[u];
         size_t bytes = (size_t)buffer->shard_count * sizeof(float);
@@ -101,7 +101,7 @@ static void state_begin(struct session *session)
             backend->zero(session->stream, buffer->moment2, bytes);
     }
     session_set_scaler(session, &(struct loss_scaler){.scale = (float)scale});
-    backend->zero(session->stream, session->sums, sizeof *session->sums);
+    backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
 }
 
 /* ---- the steps */
@@ -125,11 +125,8 @@ static double rate_at(const struct range_run *run, int64_t number)
 /* Collective. The mean loss of the step's samples; *stop: any rank was asked to. */
 static double loss_take(struct session *session, bool *stop)
 {
-    const struct device_backend *backend = session->device->backend;
-    backend->copy(session->stream, session->host_sums, session->sums, sizeof *session->host_sums);
-    backend->zero(session->stream, session->sums, sizeof *session->sums);
-    backend->stream_synchronize(session->stream);
-    double sums[] = {session->host_sums->loss, session->host_sums->samples, comm_stop_wanted()};
+    const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
+    double sums[] = {own.loss, own.samples, comm_stop_wanted()};
     comm_all_reduce(session->mesh.world, sums, 3, COMM_FP64, COMM_SUM);
     *stop = sums[2] > 0;
     return sums[0] / sums[1];
@@ -187,7 +184,7 @@ static bool range_steps(struct range_run *run, struct error *error)
     loader_start(feed->loader, 0, 0, run->test->steps);
     for (int64_t number = 0; good && goes_on && number < run->test->steps; number++)
         good = range_step(run, number, &goes_on, error);
-    staging_finish(&run->session->staging);
+    input_finish(&run->session->input);
     loader_stop(feed->loader);
     return good;
 }

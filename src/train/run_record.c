@@ -37,7 +37,7 @@ struct rank_facts {
 /* Memory that the memory limit counts: the run's plan and what was in use before it. */
 static int64_t planned_bytes(const struct session *session)
 {
-    return (int64_t)(session_needs(session) + session->base);
+    return (int64_t)(session_needs(session) + session->memory.base);
 }
 
 static double timeval_seconds(struct timeval time)
@@ -141,8 +141,8 @@ static double *unit_seconds_reduce(const struct trainer *trainer)
     rest[0] = times->forward;
     rest[1] = times->backward + times->reduce + times->update - times->exposed;
     rest[2] = times->exposed;
-    for (int u = 0; session->unit_seconds != NULL && u < units; u++) {
-        const struct unit_seconds *unit = &session->unit_seconds[u];
+    for (int u = 0; session->timer.seconds != NULL && u < units; u++) {
+        const struct unit_seconds *unit = &session->timer.seconds[u];
         double *into = seconds + (size_t)UNIT_TIMES * (size_t)u;
         into[0] = unit->forward;
         into[1] = unit->backward;
@@ -154,7 +154,7 @@ static double *unit_seconds_reduce(const struct trainer *trainer)
     comm_all_reduce(trainer->world, seconds, count, COMM_FP64, COMM_SUM);
     double each = (double)trainer->world->size * (double)trainer->part_steps;
     for (int64_t i = 0; i < count; i++)
-        seconds[i] = session->unit_seconds != NULL && each > 0 ? seconds[i] / each : (double)NAN;
+        seconds[i] = session->timer.seconds != NULL && each > 0 ? seconds[i] / each : (double)NAN;
     return seconds;
 }
 
@@ -191,8 +191,8 @@ static bool units_write(const struct trainer *trainer, const double *seconds, st
         good =
             unit_write(&csv, model->units[u].name, unit_parameter_count(&model->units[u]),
                        unit_trainable_count(&model->units[u]),
-                       session->memory_rows[ARENA_UNIT_ROWS + u], seconds + UNIT_TIMES * u, error);
-    good = good && unit_write(&csv, "(the step)", 0, 0, session->memory_rows[ARENA_SHARED_ROW],
+                       session->memory.rows[ARENA_UNIT_ROWS + u], seconds + UNIT_TIMES * u, error);
+    good = good && unit_write(&csv, "(the step)", 0, 0, session->memory.rows[ARENA_SHARED_ROW],
                               seconds + UNIT_TIMES * model->unit_count, error);
     good = good && csv_flush(&csv, error);
     csv_close(&csv);
@@ -329,9 +329,9 @@ static void layout_put(json_t *run, const struct trainer *trainer)
     json_t *planned = json_object();
     for (int i = 0; i < MEMORY_CLASSES; i++)
         value_put(planned, memory_class_name[i],
-                  json_integer((json_int_t)session->arena.by_class[i]));
-    value_put(planned, "loaders", json_integer((json_int_t)session->feed_bytes));
-    value_put(planned, "snapshot", json_integer((json_int_t)session->snapshot_bytes));
+                  json_integer((json_int_t)session->memory.arena.by_class[i]));
+    value_put(planned, "loaders", json_integer((json_int_t)session->memory.loader_bytes));
+    value_put(planned, "snapshot", json_integer((json_int_t)session->memory.snapshot_bytes));
     value_put(run, "planned", planned);
 }
 

@@ -1,23 +1,25 @@
-/* Opens device, mesh and model and lays out a rank's memory: the same code measures and takes. */
+/* Opens device, mesh and model, and lays out this rank's memory. The same code measures the arena
+ * and allocates from it. */
 #include "train/session.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
+#include "checkpoint/safetensors.h"
 #include "config/options.h"
 #include "config/phase.h"
 #include "core/available.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "plan/fit.h"
 #include "train/feed.h"
 #include "train/hardware.h"
 #include "train/optimizer.h"
 
-/* Collective: the same on all ranks, so 16 bits only where all of them multiply them. Imagined
- * ranks say zero, which changes nothing. */
+/* Collective. Returns the compute type, the same on all ranks: a 16-bit type only if all ranks can
+ * multiply it. */
 static enum data_type compute_type(const struct session *session)
 {
     int64_t lacking[] = {!session->limits.multiplies_bf16, !session->limits.multiplies_fp16};
@@ -35,7 +37,7 @@ static enum data_type compute_type(const struct session *session)
     return !lacking[0] ? TYPE_BF16 : !lacking[1] ? TYPE_FP16 : TYPE_FP32;
 }
 
-/* What the images are normalised with: the options', else the model's. */
+/* Sets the normalisation of images: by the options, else by the model. */
 static bool normalisation_choose(struct session *session, struct error *error)
 {
     const struct model *model = session->model;
@@ -48,12 +50,11 @@ static bool normalisation_choose(struct session *session, struct error *error)
                          "channels",
                          (long long)model->channels);
     for (int c = 0; c < (int)model->channels; c++) {
-        int known = c < 3 ? c : 2; /* the registry knows three */
+        int known = c < 3 ? c : 2; /* a model has three values */
         int mean_at = mean->count > 1 ? c : 0, std_at = std->count > 1 ? c : 0;
-        session->augment_mean[c] =
-            mean->count > 0 ? (float)mean->value[mean_at] : model->mean[known];
-        session->augment_std[c] = std->count > 0 ? (float)std->value[std_at] : model->std[known];
-        if (!(session->augment_std[c] > 0))
+        session->input.mean[c] = mean->count > 0 ? (float)mean->value[mean_at] : model->mean[known];
+        session->input.std[c] = std->count > 0 ? (float)std->value[std_at] : model->std[known];
+        if (!(session->input.std[c] > 0))
             return error_set(error, ERROR_USAGE, "augment.std must be above 0");
     }
     return true;
@@ -66,7 +67,7 @@ static bool device_open(struct session *session, struct error *error)
         return false;
     session->device->backend->limits(session->device, &session->limits);
     session->stream = session->device->backend->stream_open(session->device);
-    staging_open(&session->staging, session->device);
+    input_open(&session->input, session->device);
     return true;
 }
 
@@ -76,6 +77,11 @@ static bool model_prepare(struct session *session, struct error *error)
     session->model = model_open(options, session->device, session->compute, error);
     if (session->model == NULL)
         return false;
+    session->input.type = session->compute;
+    session->input.channels = session->model->channels;
+    session->input.image = session->model->image;
+    session->input.classes = session->model->classes;
+    session->input.smoothing = (float)options->train.label_smoothing;
     for (int u = 0; u < session->model->unit_count; u++)
         status_name_unit(u, session->model->units[u].name);
     if (options->debug.profile)
@@ -89,7 +95,8 @@ static bool model_prepare(struct session *session, struct error *error)
     return normalisation_choose(session, error);
 }
 
-static void normalisation_take(struct option_list *list, const double *values, int64_t channels)
+/* Copies a data set's normalisation into an option. */
+static void normalisation_copy(struct option_list *list, const double *values, int64_t channels)
 {
     for (int64_t c = 0; c < channels; c++)
         list->value[list->count++] = values[c];
@@ -106,11 +113,11 @@ bool session_resolve(struct options *options, const struct dataset *dataset, str
             "or raise it",
             (long long)options->model.classes, (long long)dataset->classes);
     if (options->augment.mean.count == 0 && dataset->normalised)
-        normalisation_take(&options->augment.mean, dataset->mean, dataset->channels);
+        normalisation_copy(&options->augment.mean, dataset->mean, dataset->channels);
     if (options->augment.std.count == 0 && dataset->normalised)
-        normalisation_take(&options->augment.std, dataset->std, dataset->channels);
+        normalisation_copy(&options->augment.std, dataset->std, dataset->channels);
     if (options->augment.crop != CROP_NONE)
-        return true; /* what is resized to is not the model's size */
+        return true; /* images are cropped to the model's size after the resize */
     if (options->model.image == 0)
         options->model.image = options->augment.resize;
     if (options->augment.resize != 0 && options->augment.resize != options->model.image)
@@ -120,7 +127,7 @@ bool session_resolve(struct options *options, const struct dataset *dataset, str
     return true;
 }
 
-/* Everything behind the mesh. */
+/* Opens device, model and flat buffers on the open mesh. */
 static bool session_prepare(struct session *session, bool training, struct error *error)
 {
     const struct options *options = session->options;
@@ -144,7 +151,7 @@ static bool session_prepare(struct session *session, bool training, struct error
 bool session_open(struct session *session, const struct options *options, struct comm *world,
                   bool training, struct error *error)
 {
-    *session = (struct session){.options = options};
+    *session = (struct session){.options = options, .timer = {.phase = STEP_PHASES, .unit = -1}};
     status_set_phase(PHASE_MODEL_OPEN);
     return mesh_open(&session->mesh, world, &options->mesh, error) &&
            session_prepare(session, training, error);
@@ -153,62 +160,33 @@ bool session_open(struct session *session, const struct options *options, struct
 bool session_imagine(struct session *session, const struct options *options, int ranks,
                      int node_ranks, bool training, struct error *error)
 {
-    *session = (struct session){.options = options};
+    *session = (struct session){.options = options, .timer = {.phase = STEP_PHASES, .unit = -1}};
     return mesh_imagine(&session->mesh, 0, ranks, node_ranks, &options->mesh, error) &&
            session_prepare(session, training, error);
 }
 
-struct image_source session_source(const struct session *session, const struct image_source *source)
-{
-    struct image_source known = *source;
-    if (known.height == 0)
-        known.height = known.width = session->model->image;
-    return known;
-}
-
-/* The memory that a batch passes through on the device. */
+/* Allocates the buffers of a pass. */
 static void batch_allocate(struct session *session, const struct image_source *source,
                            bool training)
 {
-    struct arena *arena = &session->arena;
-    const struct model *model = session->model;
-    size_t batch = (size_t)session->batch, classes = (size_t)model->classes;
-    size_t source_bytes = (size_t)(source->channels * source->height * source->width);
-    size_t image_bytes =
-        (size_t)(model->channels * model->image * model->image) * type_size(session->compute);
-    const struct image_transform transform = {.type = session->compute,
-                                              .batch = session->batch,
-                                              .channels = source->channels,
-                                              .source_height = source->height,
-                                              .source_width = source->width,
-                                              .height = model->image,
-                                              .width = model->image};
-    staging_allocate(&session->staging, arena, session->batch, source_bytes);
-    session->labels = arena_take(arena, MEMORY_BUFFERS, batch * sizeof(int32_t));
-    session->predicted = arena_take(arena, MEMORY_BUFFERS, batch * sizeof(int32_t));
-    session->losses = arena_take(arena, MEMORY_BUFFERS, batch * sizeof(float));
-    session->probabilities = arena_take(arena, MEMORY_BUFFERS, batch * classes * sizeof(float));
-    session->targets = NULL;
-    if (training && mix_is_asked_for(session->options))
-        session->targets = arena_take(arena, MEMORY_BUFFERS, batch * classes * sizeof(float));
-    session->images = arena_take(arena, MEMORY_BUFFERS, batch * image_bytes);
+    struct arena *arena = &session->memory.arena;
+    size_t batch = (size_t)session->batch, classes = (size_t)session->model->classes;
+    input_allocate(&session->input, arena, session->batch, source,
+                   training && mix_is_asked_for(session->options));
+    session->predicted = arena_take(arena, MEMORY_BUFFERS, batch * sizeof *session->predicted);
+    session->probabilities =
+        arena_take(arena, MEMORY_BUFFERS, batch * classes * sizeof *session->probabilities);
     session->logits =
         arena_take(arena, MEMORY_BUFFERS, batch * classes * type_size(session->compute));
-    session->transform_scratch =
-        arena_take(arena, MEMORY_BUFFERS, image_transform_scratch(&transform));
-    session->sums = arena_take(arena, MEMORY_BUFFERS, sizeof *session->sums);
-    session->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof(int64_t));
-    session->place = arena_take(arena, MEMORY_BUFFERS, sizeof *session->place);
-    session->scaler = NULL;
-    if (training && session->compute == TYPE_FP16)
-        session->scaler = arena_take(arena, MEMORY_BUFFERS, sizeof *session->scaler);
+    session->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof *session->nonfinite_index);
+    step_io_allocate(&session->io, arena, training && session->compute == TYPE_FP16);
 }
 
-/* Activations of training come first: they are the most, and grow the arena unit by unit. */
+/* Training's activations are laid out first because they are larger. */
 static void session_layout(struct session *session, const struct image_source *source,
                            bool training)
 {
-    struct arena *arena = &session->arena;
+    struct arena *arena = &session->memory.arena;
     const struct device_backend *backend = session->device->backend;
     flat_allocate(&session->flat, arena);
     batch_allocate(session, source, training);
@@ -216,7 +194,7 @@ static void session_layout(struct session *session, const struct image_source *s
     void *memory = arena_take(arena, MEMORY_BUFFERS, workspace);
     if (!arena_is_measuring(arena))
         backend->workspace_set(session->device, memory, workspace);
-    session->activations_mark = arena_mark(arena);
+    session->memory.activations_mark = arena_mark(arena);
     if (training)
         session_activations(session, true);
     session_activations(session, false);
@@ -224,178 +202,196 @@ static void session_layout(struct session *session, const struct image_source *s
         session_activations(session, true);
 }
 
-/* Are checkpoints written in the background? By itself only where a GPU computes: there the host's
- * cores and memory have little else to do. */
-static bool writes_in_background(const struct session *session)
-{
-    const struct options *options = session->options;
-    if (options->checkpoint.writers == WRITERS_NODE0)
-        return false;
-    if (options->checkpoint.background == BACKGROUND_AUTO)
-        return hardware_has_memory(session->device);
-    return options->checkpoint.background == BACKGROUND_YES;
-}
-
 void session_measure(struct session *session, int64_t batch, const struct image_source *source,
                      bool training, size_t (*rows)[MEMORY_CLASSES])
 {
-    const struct image_source known = session_source(session, source);
+    struct session_memory *memory = &session->memory;
+    const struct options *options = session->options;
+    const struct image_source known = input_source(&session->input, source);
+    /* On a GPU node the host has cores and memory to spare, so auto writes in the background. */
+    bool background = options->checkpoint.background == BACKGROUND_AUTO
+                          ? hardware_has_memory(session->device)
+                          : options->checkpoint.background == BACKGROUND_YES;
+    bool snapshot = training && background && options->checkpoint.writers != WRITERS_NODE0;
     session->batch = batch;
-    session->feed_bytes = feed_bytes(session->options, &known, batch, training);
-    session->snapshot_bytes =
-        training && writes_in_background(session) ? checkpoint_snapshot_bytes(&session->flat) : 0;
-    arena_measure(&session->arena);
-    session->arena.by_row = rows;
-    session_layout(session, &known, training);
-    session->arena.by_row = NULL;
+    memory->loader_bytes = feed_bytes(options, &known, batch, training);
+    memory->snapshot_bytes = snapshot ? checkpoint_snapshot_bytes(&session->flat) : 0;
+    arena_measure(&memory->arena);
+    memory->arena.by_row = rows;
+    session_layout(session, source, training);
+    memory->arena.by_row = NULL;
 }
 
-/* Collective. What is in the background by itself must not be what a host has no memory for. */
+/* Collective. With checkpoint.background=auto, no snapshot if a host lacks memory for it. */
 static void snapshot_decide(struct session *session)
 {
-    struct comm *node = session->mesh.node;
-    if (session->snapshot_bytes == 0 || session->options->checkpoint.background != BACKGROUND_AUTO)
+    struct session_memory *memory = &session->memory;
+    if (memory->snapshot_bytes == 0 || session->options->checkpoint.background != BACKGROUND_AUTO)
         return;
-    size_t available = memory_available("") / (size_t)node->size;
-    int64_t lacks = available > 0 && session->feed_bytes + session->snapshot_bytes > available;
+    size_t available = memory_available("") / (size_t)session->mesh.node->size;
+    int64_t lacks = available > 0 && memory->loader_bytes + memory->snapshot_bytes > available;
     comm_all_reduce(session->mesh.world, &lacks, 1, COMM_INT64, COMM_MAX);
     if (lacks == 0)
         return;
-    log_info("checkpoints: not in the background, as a host has too little memory for it");
-    session->snapshot_bytes = 0;
+    log_info("checkpoints: not in the background, because a host has too little memory for it");
+    memory->snapshot_bytes = 0;
 }
 
 static void memory_print(const struct session *session)
 {
-    const struct arena *arena = &session->arena;
+    const struct session_memory *memory = &session->memory;
+    log_info("memory per rank:");
     for (int i = 0; i < MEMORY_CLASSES; i++)
-        log_info("  %-12s %10.2f MiB", memory_class_name[i], mib(arena->by_class[i]));
-    log_info("  %-12s %10.2f MiB a rank, one allocation", "arena", mib(arena->peak));
-    log_info("  %-12s %10.2f MiB a rank besides, for batches that are loaded ahead", "loaders",
-             mib(session->feed_bytes));
-    if (session->snapshot_bytes > 0)
-        log_info("  %-12s %10.2f MiB a rank besides, for checkpoints in the background", "snapshot",
-                 mib(session->snapshot_bytes));
-}
-
-/* All of it is touched now, so that the first checkpoint does not wait for it. */
-static bool snapshot_allocate(struct session *session, struct error *error)
-{
-    if (session->snapshot_bytes == 0)
-        return true;
-    session->snapshot =
-        session->device->backend->allocate_pinned(session->device, session->snapshot_bytes, error);
-    if (session->snapshot == NULL)
-        return false;
-    memset(session->snapshot, 0, session->snapshot_bytes);
-    return true;
+        log_info("  %-12s %10.2f MiB", memory_class_name[i], mib(memory->arena.by_class[i]));
+    log_info("  %-12s %10.2f MiB in one allocation", "arena", mib(memory->arena.peak));
+    log_info("  %-12s %10.2f MiB for batches that are loaded ahead", "loaders",
+             mib(memory->loader_bytes));
+    if (memory->snapshot_bytes > 0)
+        log_info("  %-12s %10.2f MiB for background checkpoints", "snapshot",
+                 mib(memory->snapshot_bytes));
 }
 
 void session_drop_snapshot(struct session *session)
 {
-    if (session->snapshot != NULL)
-        session->device->backend->release_pinned(session->device, session->snapshot);
-    session->snapshot = NULL;
-    session->snapshot_bytes = 0;
+    if (session->memory.snapshot != NULL)
+        session->device->backend->release_pinned(session->device, session->memory.snapshot);
+    session->memory.snapshot = NULL;
+    session->memory.snapshot_bytes = 0;
 }
 
 static bool pinned_allocate(struct session *session, struct error *error)
 {
-    const struct device_backend *backend = session->device->backend;
-    session->host_sums =
-        backend->allocate_pinned(session->device, sizeof *session->host_sums, error);
-    return session->host_sums != NULL &&
-           outcome_open(&session->outcomes, session->device, session->options->debug.wait, error) &&
-           place_open(&session->places, session->device, error) &&
-           snapshot_allocate(session, error);
+    struct session_memory *memory = &session->memory;
+    if (!step_io_open(&session->io, session->device, session->options->debug.wait, error))
+        return false;
+    if (memory->snapshot_bytes == 0)
+        return true;
+    memory->snapshot =
+        session->device->backend->allocate_pinned(session->device, memory->snapshot_bytes, error);
+    if (memory->snapshot == NULL)
+        return false;
+    /* Touch all pages now, so that the first checkpoint does not wait for page faults. */
+    memset(memory->snapshot, 0, memory->snapshot_bytes);
+    return true;
 }
 
-/* Room for what is known of units. */
-static void units_prepare(struct session *session, bool training)
+static session_advisor *memory_advisor;
+
+void session_set_advisor(session_advisor *advisor)
 {
-    size_t units = (size_t)session->model->unit_count;
-    session->memory_rows = calloc(units + ARENA_UNIT_ROWS, sizeof *session->memory_rows);
-    ENSURE(session->memory_rows != NULL, "no memory for what units take");
-    if (!training || !session_sees_times(session))
-        return;
-    session->unit_seconds = calloc(units, sizeof *session->unit_seconds);
-    ENSURE(session->unit_seconds != NULL, "no memory for what units take");
+    memory_advisor = advisor;
+}
+
+/* Collective, after session_measure. Returns false and an error if the session does not fit. */
+static bool memory_check(struct session *session, const struct image_source *source, bool training,
+                         struct error *error)
+{
+    const struct options *options = session->options;
+    struct comm *node = session->mesh.node;
+    size_t needed = session_needs(session);
+    session->memory.base = hardware_memory_base(session->device);
+    size_t room = hardware_memory_room(session->device, node, options, session->memory.base);
+    if (error->kind == ERROR_NONE && room > 0 && needed > room) {
+        char advice[512] = "a smaller batch or model", where[256];
+        if (memory_advisor != NULL)
+            memory_advisor(session, source, training, room, advice, sizeof advice);
+        if (options->plan.memory > 0)
+            snprintf(where, sizeof where, "plan.memory leaves %.1f MiB besides its libraries",
+                     mib(room));
+        else if (hardware_has_memory(session->device))
+            snprintf(where, sizeof where,
+                     "its GPU on %s has %.1f MiB free besides a reserve of %d %%", comm_host(),
+                     mib(room), RESERVE_PERCENT);
+        else
+            snprintf(
+                where, sizeof where,
+                "%s has %.1f MiB available for each of its %d rank%s besides a reserve of %d %%",
+                comm_host(), mib(room), node->size, node->size == 1 ? "" : "s", RESERVE_PERCENT);
+        error_set(error, ERROR_MEMORY,
+                  "too little memory: a rank needs %.1f MiB for %lld image%s per pass, and %s. "
+                  "This would fit: %s; `vittrain plan` shows more",
+                  mib(needed), (long long)session->batch, session->batch == 1 ? "" : "s", where,
+                  advice);
+    }
+    return comm_agree(session->mesh.world, error);
 }
 
 void session_place(struct session *session, void *memory, size_t bytes,
                    const struct image_source *source, bool training)
 {
-    const struct image_source known = session_source(session, source);
-    arena_begin(&session->arena, memory, bytes);
-    session_layout(session, &known, training);
+    arena_begin(&session->memory.arena, memory, bytes);
+    session_layout(session, source, training);
 }
 
 bool session_allocate(struct session *session, int64_t batch, const struct image_source *source,
                       bool training, struct error *error)
 {
+    struct session_memory *memory = &session->memory;
+    size_t units = (size_t)session->model->unit_count;
     if ((source->label_unit > 0) != (session->model->loss == LOSS_SQUARED_ERROR))
         error_set(error, ERROR_USAGE,
-                  "model.name=%s learns %s, and the data are of %s: see data.task",
+                  "model.name=%s predicts %s, but the labels of the data are %s: see data.task",
                   session->options->model.name,
                   session->model->loss == LOSS_SQUARED_ERROR ? "numbers" : "classes",
                   source->label_unit > 0 ? "numbers" : "classes");
     if (source->channels != session->model->channels)
         error_set(error, ERROR_USAGE,
-                  "the images have %lld channels and model.channels is %lld: set model.channels",
+                  "the images have %lld channels, but model.channels is %lld: set model.channels",
                   (long long)source->channels, (long long)session->model->channels);
-    const struct image_source known = session_source(session, source);
-    units_prepare(session, training);
-    session_measure(session, batch, &known, training, session->memory_rows);
+    memory->rows = calloc(units + ARENA_UNIT_ROWS, sizeof *memory->rows);
+    ENSURE(memory->rows != NULL, "no memory for the memory table of %zu units", units);
+    if (training && session_sees_times(session)) {
+        session->timer.seconds = calloc(units, sizeof *session->timer.seconds);
+        ENSURE(session->timer.seconds != NULL, "no memory for the times of %zu units", units);
+    }
+    session_measure(session, batch, source, training, memory->rows);
     snapshot_decide(session);
-    size_t bytes = session->arena.peak;
+    size_t bytes = memory->arena.peak;
     status_set_phase(PHASE_MEMORY);
-    log_info("memory:");
     memory_print(session);
-    session->base = hardware_memory_base(session->device);
-    if (!fit_check(session, source, training, error))
+    if (!memory_check(session, source, training, error))
         return false;
-    session->memory = session->device->backend->allocate(session->device, bytes, error);
-    if (session->memory != NULL)
+    memory->allocation = session->device->backend->allocate(session->device, bytes, error);
+    if (memory->allocation != NULL)
         pinned_allocate(session, error);
     if (!comm_agree(session->mesh.world, error))
         return false;
-    mesh_use_memory(&session->mesh, session->memory, bytes);
-    session_place(session, session->memory, bytes, source, training);
-    const double scale = session->scaler != NULL ? session->options->train.loss_scale : 1;
+    mesh_use_memory(&session->mesh, memory->allocation, bytes);
+    session_place(session, memory->allocation, bytes, source, training);
+    const double scale = session->io.scaler != NULL ? session->options->train.loss_scale : 1;
     session_set_scaler(session, &(struct loss_scaler){.scale = (float)scale});
     return true;
 }
 
 size_t session_needs(const struct session *session)
 {
-    size_t host = session->feed_bytes + session->snapshot_bytes;
-    return session->arena.peak + (hardware_has_memory(session->device) ? 0 : host);
+    size_t host = session->memory.loader_bytes + session->memory.snapshot_bytes;
+    return session->memory.arena.peak + (hardware_has_memory(session->device) ? 0 : host);
 }
 
 void session_set_scaler(struct session *session, const struct loss_scaler *scaler)
 {
     const struct device_backend *backend = session->device->backend;
-    session->outcome = (struct step_outcome){.used = *scaler, .scaler = *scaler};
-    if (session->scaler == NULL)
+    session->io.result = (struct step_result){.used = *scaler, .scaler = *scaler};
+    if (session->io.scaler == NULL)
         return;
-    backend->copy(session->stream, session->scaler, scaler, sizeof *scaler);
+    backend->copy(session->stream, session->io.scaler, scaler, sizeof *scaler);
     backend->stream_synchronize(session->stream);
 }
 
-void session_say_memory(const struct session *session)
+void session_log_memory(const struct session *session)
 {
-    bool own = hardware_has_memory(session->device);
-    size_t needed = session_needs(session), planned = needed + session->base;
+    bool gpu = hardware_has_memory(session->device);
+    size_t arena = session->memory.arena.peak, base = session->memory.base;
+    size_t needed = session_needs(session), planned = needed + base;
     size_t peak = hardware_memory_peak(session->device);
-    log_info(
-        "memory of rank 0: arena %.1f MiB + loaders and snapshot %.1f MiB + %s %.1f MiB = %.1f MiB "
-        "planned, %s at most %.1f MiB (%+.1f %%)",
-        mib(session->arena.peak), mib(needed - session->arena.peak), own ? "context" : "libraries",
-        mib(session->base), mib(planned), own ? "in use on the GPU" : "resident", mib(peak),
-        100 * ((double)peak / (double)planned - 1));
+    log_info("memory of rank 0: planned %.1f MiB (arena %.1f + loaders and snapshot %.1f + %s "
+             "%.1f), %s at most %.1f MiB (%+.1f %%)",
+             mib(planned), mib(arena), mib(needed - arena), gpu ? "context" : "libraries",
+             mib(base), gpu ? "in use on the GPU" : "resident", mib(peak),
+             100 * ((double)peak / (double)planned - 1));
 }
 
-/* Names for the profile: the units', and one for what belongs to none. */
 static void profile_report(const struct session *session)
 {
     const struct model *model = session->model;
@@ -410,25 +406,23 @@ static void profile_report(const struct session *session)
 
 void session_close(struct session *session)
 {
+    struct session_memory *memory = &session->memory;
     if (session->profile != NULL)
         profile_report(session);
     profile_close(session->profile);
-    free(session->unit_seconds);
-    free(session->memory_rows);
+    free(session->timer.seconds);
+    free(memory->rows);
     if (session->device != NULL) {
         const struct device_backend *backend = session->device->backend;
         backend->stream_synchronize(session->stream);
         mesh_leave_device(&session->mesh);
         if (session->flat.buffers != NULL)
             flat_close(&session->flat);
-        if (session->host_sums != NULL)
-            backend->release_pinned(session->device, session->host_sums);
-        outcome_close(&session->outcomes);
-        staging_close(&session->staging);
-        place_close(&session->places);
+        step_io_close(&session->io);
+        input_close(&session->input);
         session_drop_snapshot(session);
-        if (session->memory != NULL)
-            backend->release(session->device, session->memory);
+        if (memory->allocation != NULL)
+            backend->release(session->device, memory->allocation);
         model_close(session->model);
         backend->stream_close(session->stream);
         backend->close(session->device);
@@ -440,102 +434,9 @@ void session_close(struct session *session)
 
 void session_activations(struct session *session, bool training)
 {
-    arena_rewind(&session->arena, session->activations_mark);
-    session->model->type->activations(session->model, &session->arena, session->batch, training);
-}
-
-static void batch_mix(struct session *session, int64_t count)
-{
-    const struct staging *staging = &session->staging;
-    const struct images_mix mix = {.type = session->compute,
-                                   .batch = count,
-                                   .channels = session->model->channels,
-                                   .height = session->model->image,
-                                   .width = session->model->image,
-                                   .classes = session->model->classes,
-                                   .smoothing = (float)session->options->train.label_smoothing,
-                                   .plans = staging->place[staging->turn].mixes,
-                                   .labels = session->labels,
-                                   .images = session->images,
-                                   .targets = session->targets};
-    session->device->backend->images_mix(session->stream, &mix);
-}
-
-/* From the place of the newest batch to images, and to labels that lie where what is recorded reads
- * them, whatever place the batch came to. */
-void session_transform(struct session *session, int64_t count, const struct image_source *source,
-                       bool augmented)
-{
-    const struct device_backend *backend = session->device->backend;
-    const struct staging *staging = &session->staging;
-    const struct image_source known = session_source(session, source);
-    backend->copy(session->stream, session->labels, staging->place[staging->turn].labels,
-                  (size_t)count * sizeof(int32_t));
-    const struct image_transform transform = {
-        .type = session->compute,
-        .batch = count,
-        .channels = known.channels,
-        .source_height = known.height,
-        .source_width = known.width,
-        .height = session->model->image,
-        .width = session->model->image,
-        .source = staging->place[staging->turn].pixels,
-        .plans = augmented ? staging->place[staging->turn].plans : NULL,
-        .mean = session->augment_mean,
-        .std = session->augment_std,
-        .images = session->images,
-        .scratch = session->transform_scratch};
-    backend->image_transform(session->stream, &transform);
-    if (augmented && session->targets != NULL)
-        batch_mix(session, count);
-}
-
-void session_upload(struct session *session, struct batch *batch, const struct image_source *source,
-                    bool augmented, struct loader *loader)
-{
-    const struct image_source known = session_source(session, source);
-    size_t source_bytes = (size_t)(known.channels * known.height * known.width);
-    int64_t count = batch->count; /* the loader may have the batch back below */
-    bool mixed = augmented && session->targets != NULL;
-    staging_upload(&session->staging, session->stream, batch, source_bytes, augmented, mixed,
-                   loader);
-    session_transform(session, count, source, augmented);
-}
-
-/* Two kinds of losses: of classes, of numbers. */
-void session_loss(struct session *session, const struct image_source *source, int64_t count,
-                  double scale, bool dlogits, float *probabilities)
-{
-    const struct device_backend *backend = session->device->backend;
-    const struct model *model = session->model;
-    const struct cross_entropy classes = {
-        .type = session->compute,
-        .batch = count,
-        .classes = model->classes,
-        .smoothing = dlogits ? (float)session->options->train.label_smoothing : 0,
-        .scale = (float)scale,
-        .logits = session->logits,
-        .labels = session->labels,
-        .targets = dlogits ? session->targets : NULL,
-        .dlogits = dlogits ? session->logits : NULL,
-        .scaler = dlogits ? session->scaler : NULL,
-        .sums = session->sums,
-        .predicted = dlogits ? NULL : session->predicted,
-        .probabilities = probabilities};
-    const struct squared_error numbers = {.type = session->compute,
-                                          .batch = count,
-                                          .outputs = model->classes,
-                                          .scale = (float)scale,
-                                          .label_unit = source->label_unit,
-                                          .predictions = session->logits,
-                                          .labels = session->labels,
-                                          .dpredictions = dlogits ? session->logits : NULL,
-                                          .scaler = dlogits ? session->scaler : NULL,
-                                          .sums = session->sums};
-    if (model->loss == LOSS_CROSS_ENTROPY)
-        backend->cross_entropy(session->stream, &classes);
-    else
-        backend->squared_error(session->stream, &numbers);
+    arena_rewind(&session->memory.arena, session->memory.activations_mark);
+    session->model->type->activations(session->model, &session->memory.arena, session->batch,
+                                      training);
 }
 
 struct model_pass session_pass(struct session *session, int64_t count, bool training)
@@ -545,21 +446,9 @@ struct model_pass session_pass(struct session *session, int64_t count, bool trai
                                .batch = count,
                                .training = training,
                                .seed = (uint64_t)session->options->run.seed,
-                               .place = session->place,
-                               .images = session->images,
+                               .place = session->io.params,
+                               .images = session->input.images,
                                .logits = session->logits};
-}
-
-static void range_begin(const struct session *session, const char *name)
-{
-    if (session->device->backend->range_begin != NULL)
-        session->device->backend->range_begin(name);
-}
-
-static void range_end(const struct session *session)
-{
-    if (session->device->backend->range_end != NULL)
-        session->device->backend->range_end();
 }
 
 bool session_sees_times(const struct session *session)
@@ -567,83 +456,21 @@ bool session_sees_times(const struct session *session)
     return !hardware_has_memory(session->device) || session->profile != NULL;
 }
 
-/* ---- the time of units: a look at the clock where one begins and where it ends */
-
-/* Seconds that this process waited for others so far. */
-static double exposed_now(const struct session *session)
+bool session_read_weights(struct session *session, const char *path, struct error *error)
 {
-    struct comm *world = session->mesh.world;
-    double busy, exposed = 0;
-    if (world->size > 1)
-        world->backend->times(world, &busy, &exposed);
-    return exposed;
-}
-
-static void unit_clock_begin(struct session *session, int unit)
-{
-    struct unit_seconds *seconds = &session->unit_seconds[unit];
-    bool forward = session->phase == PHASE_FORWARD;
-    session->unit_into = forward ? &seconds->forward : &seconds->backward;
-    session->unit_waiting = forward ? &seconds->forward_waiting : &seconds->backward_waiting;
-    session->unit_exposed = exposed_now(session);
-    *session->unit_waiting += session->unit_exposed - session->exposed_seen;
-    session->unit_began = clock_now();
-}
-
-static void unit_clock_end(struct session *session)
-{
-    double passed = clock_now() - session->unit_began;
-    session->exposed_seen = exposed_now(session);
-    double waited = session->exposed_seen - session->unit_exposed;
-    *session->unit_into += passed - waited;
-    *session->unit_waiting += waited;
-    session->unit_into = NULL;
-}
-
-void session_phase_begin(struct session *session, enum phase phase)
-{
-    status_set_phase(phase);
-    range_begin(session, status_phase_name(phase));
-    session->phase = phase;
-    if (session->unit_seconds != NULL)
-        session->exposed_seen = exposed_now(session);
-}
-
-void session_phase_end(struct session *session)
-{
-    session->phase = PHASE_START;
-    range_end(session);
-}
-
-void session_unit_begin(struct session *session, int unit)
-{
-    profile_unit(session->profile, unit);
-    status_set_unit(unit);
-    range_begin(session, session->model->units[unit].name);
-    if (session->unit_seconds != NULL && session->phase != PHASE_START)
-        unit_clock_begin(session, unit);
-}
-
-void session_unit_end(struct session *session)
-{
-    if (session->unit_into != NULL)
-        unit_clock_end(session);
-    range_end(session);
-    profile_unit(session->profile, -1);
-}
-
-void session_forward(struct session *session, const struct model_pass *pass)
-{
-    struct flat_model *flat = &session->flat;
-    int units = session->model->unit_count;
-    flat_gather_start(flat, 0);
-    for (int u = 0; u < units; u++) {
-        flat_gather_wait(flat, u);
-        if (u + 1 < units)
-            flat_gather_start(flat, u + 1);
-        session_unit_begin(session, u);
-        session->model->type->forward(session->model, pass, u);
-        session_unit_end(session);
-        flat_free(flat, u);
-    }
+    const struct checkpoint_target target = {.writers = WRITERS_AUTO,
+                                             .model = session->options->model.name};
+    char place[TENSOR_NAME + 32];
+    struct error nonfinite = {.kind = ERROR_NONE};
+    bool good = text_ends_with(path, ".safetensors")
+                    ? safetensors_read(path, &session->flat, error)
+                    : checkpoint_read(path, &target, &session->flat, NULL, true, error);
+    if (!good)
+        return false;
+    if (flat_find_nonfinite(&session->flat, false, place, sizeof place))
+        error_set(&nonfinite, ERROR_NUMERIC, "%s contains NaN or infinity, first in %s", path,
+                  place);
+    if (!comm_agree(session->mesh.world, &nonfinite))
+        log_warn("%s", nonfinite.text);
+    return true;
 }

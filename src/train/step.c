@@ -1,7 +1,7 @@
-/* One step of training. No strategy is named here: a unit is gathered before use, freed after it,
- * reduced when its gradient is complete; what that costs is the mesh's affair. Where the device can
- * record, whole steps are recorded once and run again: a small model's many short operations then
- * cost the host one call. */
+/* One training step. It names no strategy: a unit is gathered before its use, freed after it, and
+ * reduced when its gradient is complete; the mesh decides what these calls send. If the device can
+ * record, a step is recorded as a graph once and then replayed, so that a small model's many short
+ * operations cost the host one call. */
 #include "train/step.h"
 
 #include <math.h>
@@ -12,11 +12,11 @@
 #include "config/phase.h"
 #include "core/clock.h"
 
-/* What must be known of a batch to queue its pass. */
+/* A micro-batch, as far as its pass depends on it. */
 struct micro_batch {
     int64_t count, global_count;
     double running_weight; /* of the pass */
-    bool good;             /* all its records could be read */
+    bool good;             /* all its records were readable */
     bool first, last;      /* of the step */
 };
 
@@ -42,16 +42,147 @@ void step_close(struct step_context *step)
     step->graph = NULL;
 }
 
-/* A record that could not be read poisons the gradient: so all ranks see, in the norm that they
- * look at anyway, that one cannot go on. */
-static void loss_and_gradient(struct step_context *step, const struct micro_batch *micro)
+/* ---- phases and units: status of the process, profiler ranges, observer, times of units */
+
+/* Seconds that this process has waited for other ranks. */
+static double exposed_now(const struct session *session)
 {
-    double scale = micro->good ? 1 / (double)micro->global_count : NAN;
-    session_loss(step->session, &step->source, micro->count, scale, true, NULL);
+    struct comm *world = session->mesh.world;
+    double busy, exposed = 0;
+    if (world->size > 1)
+        world->backend->times(world, &busy, &exposed);
+    return exposed;
 }
 
-/* The backward pass of all units that train; each unit's gradient goes off to be added up over the
- * mesh, at the latest after the last micro-batch, while the next unit is computed. */
+static void range_begin(const struct session *session, const char *name)
+{
+    if (session->device->backend->range_begin != NULL)
+        session->device->backend->range_begin(name);
+}
+
+static void range_end(const struct session *session)
+{
+    if (session->device->backend->range_end != NULL)
+        session->device->backend->range_end();
+}
+
+static void phase_begin(struct session *session, enum step_phase phase)
+{
+    static const enum phase status[STEP_PHASES] = {[STEP_DATA] = PHASE_DATA,
+                                                   [STEP_FORWARD] = PHASE_FORWARD,
+                                                   [STEP_BACKWARD] = PHASE_BACKWARD,
+                                                   [STEP_UPDATE] = PHASE_UPDATE};
+    status_set_phase(status[phase]);
+    range_begin(session, status_phase_name(status[phase]));
+    session->timer.phase = phase;
+    if (session->timer.seconds != NULL)
+        session->timer.exposed = exposed_now(session);
+    if (session->observer != NULL)
+        session->observer->phase(phase, true);
+}
+
+static void phase_end(struct session *session)
+{
+    if (session->observer != NULL)
+        session->observer->phase((enum step_phase)session->timer.phase, false);
+    session->timer.phase = STEP_PHASES;
+    range_end(session);
+}
+
+static void unit_begin(struct session *session, int unit)
+{
+    struct step_timer *timer = &session->timer;
+    profile_unit(session->profile, unit);
+    status_set_unit(unit);
+    range_begin(session, session->model->units[unit].name);
+    timer->unit = unit;
+    if (timer->seconds != NULL && timer->phase != STEP_PHASES) {
+        struct unit_seconds *seconds = &timer->seconds[unit];
+        double exposed = exposed_now(session), waited = exposed - timer->exposed;
+        *(timer->phase == STEP_FORWARD ? &seconds->forward_waiting : &seconds->backward_waiting) +=
+            waited;
+        timer->exposed = exposed;
+        timer->unit_begin = clock_now();
+    }
+    if (session->observer != NULL)
+        session->observer->unit(unit, true);
+}
+
+static void unit_end(struct session *session)
+{
+    struct step_timer *timer = &session->timer;
+    if (session->observer != NULL)
+        session->observer->unit(timer->unit, false);
+    if (timer->seconds != NULL && timer->phase != STEP_PHASES) {
+        struct unit_seconds *seconds = &timer->seconds[timer->unit];
+        bool forward = timer->phase == STEP_FORWARD;
+        double passed = clock_now() - timer->unit_begin;
+        double exposed = exposed_now(session), waited = exposed - timer->exposed;
+        *(forward ? &seconds->forward : &seconds->backward) += passed - waited;
+        *(forward ? &seconds->forward_waiting : &seconds->backward_waiting) += waited;
+        timer->exposed = exposed;
+    }
+    timer->unit = -1;
+    range_end(session);
+    profile_unit(session->profile, -1);
+}
+
+/* ---- forward, loss, backward */
+
+void step_forward(struct session *session, const struct model_pass *pass)
+{
+    struct flat_model *flat = &session->flat;
+    int units = session->model->unit_count;
+    flat_gather_start(flat, 0);
+    for (int u = 0; u < units; u++) {
+        flat_gather_wait(flat, u);
+        if (u + 1 < units)
+            flat_gather_start(flat, u + 1);
+        unit_begin(session, u);
+        session->model->type->forward(session->model, pass, u);
+        unit_end(session);
+        flat_free(flat, u);
+    }
+}
+
+void step_loss(struct session *session, const struct image_source *source, int64_t count,
+               double scale, bool gradient, float *probabilities)
+{
+    const struct device_backend *backend = session->device->backend;
+    const struct model *model = session->model;
+    if (model->loss == LOSS_CROSS_ENTROPY) {
+        const struct cross_entropy args = {
+            .type = session->compute,
+            .batch = count,
+            .classes = model->classes,
+            .smoothing = gradient ? (float)session->options->train.label_smoothing : 0,
+            .scale = (float)scale,
+            .logits = session->logits,
+            .labels = session->input.labels,
+            .targets = gradient ? session->input.targets : NULL,
+            .dlogits = gradient ? session->logits : NULL,
+            .scaler = gradient ? session->io.scaler : NULL,
+            .sums = session->io.sums,
+            .predicted = gradient ? NULL : session->predicted,
+            .probabilities = probabilities};
+        backend->cross_entropy(session->stream, &args);
+    } else {
+        const struct squared_error args = {.type = session->compute,
+                                           .batch = count,
+                                           .outputs = model->classes,
+                                           .scale = (float)scale,
+                                           .label_unit = source->label_unit,
+                                           .predictions = session->logits,
+                                           .labels = session->input.labels,
+                                           .dpredictions = gradient ? session->logits : NULL,
+                                           .scaler = gradient ? session->io.scaler : NULL,
+                                           .sums = session->io.sums};
+        backend->squared_error(session->stream, &args);
+    }
+}
+
+/* Queues the backward pass down to the first trainable unit. The reduction of a unit's gradient
+ * overlaps with the next unit's computation. last: this pass completes the gradients. */
 static void step_backward(struct step_context *step, const struct model_pass *pass, bool last)
 {
     struct session *session = step->session;
@@ -63,16 +194,15 @@ static void step_backward(struct step_context *step, const struct model_pass *pa
         if (u > step->first_trainable)
             flat_gather_start(flat, u - 1);
         flat_gradient_open(flat, u, pass->batch > 0);
-        session_unit_begin(session, u);
+        unit_begin(session, u);
         session->model->type->backward(session->model, pass, u);
-        session_unit_end(session);
+        unit_end(session);
         flat_free(flat, u);
         flat_gradient_close(flat, u, last);
     }
 }
 
-/* All that is put on the stream between a batch's images and its gradients, with the update behind
- * the last. */
+/* Queues forward and backward pass of a micro-batch, and after the last one the update. */
 static void pass_queue(struct step_context *step, const struct micro_batch *micro,
                        struct step_times *times)
 {
@@ -82,14 +212,16 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
         flat_begin_gradients(&session->flat);
     struct model_pass pass = session_pass(session, micro->count, true);
     pass.running_weight = micro->running_weight;
-    session_phase_begin(session, PHASE_FORWARD);
-    session_forward(session, &pass);
-    loss_and_gradient(step, micro);
-    session_phase_end(session);
+    phase_begin(session, STEP_FORWARD);
+    step_forward(session, &pass);
+    /* An unreadable record makes the gradient NaN: all ranks see it in the norm. */
+    double scale = micro->good ? 1 / (double)micro->global_count : NAN;
+    step_loss(session, &step->source, micro->count, scale, true, NULL);
+    phase_end(session);
     double middle = clock_now();
-    session_phase_begin(session, PHASE_BACKWARD);
+    phase_begin(session, STEP_BACKWARD);
     step_backward(step, &pass, micro->last);
-    session_phase_end(session);
+    phase_end(session);
     status_set_phase(PHASE_REDUCE);
     double end = clock_now();
     times->forward += middle - begin;
@@ -99,22 +231,25 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
     flat_reduce_wait(&session->flat);
     double reduced = clock_now();
     times->reduce += reduced - end;
-    session_phase_begin(session, PHASE_UPDATE);
+    phase_begin(session, STEP_UPDATE);
     flat_norm(&session->flat);
-    optimizer_step(step->optimizer, &session->flat, session->place, session->scaler);
-    session_phase_end(session);
+    optimizer_step(step->optimizer, &session->flat, session->io.params, session->io.scaler);
+    phase_end(session);
     times->update += clock_now() - reduced;
 }
 
-/* True if a recorded step can take this batch, which has the same number of samples on all ranks:
- * NCCL allows no collective that only some ranks record. */
+/* ---- recorded steps */
+
+/* True if the recorded step fits this batch. The answer is the same on all ranks, because NCCL
+ * requires all ranks of a collective to record it. */
 static bool is_regular(const struct step_context *step, const struct micro_batch *micro)
 {
     return micro->global_count == step->session->batch * step->sampler->size;
 }
 
-/* Make all pixels of the first image NaN, and so the loss and the gradient. All bits set are a NaN
- * in each type. The host waits, but the run ends anyway. */
+/* Makes all pixels of the first image NaN, and so the loss and the gradient: a recorded step has
+ * the scale of the loss gradient in it. All bits set are a NaN in each type. The host waits, but
+ * the run ends anyway. */
 static void image_poison(struct session *session)
 {
     const struct device_backend *backend = session->device->backend;
@@ -124,46 +259,41 @@ static void image_poison(struct session *session)
     void *bits = malloc(bytes);
     ENSURE(bits != NULL, "no memory for an image");
     memset(bits, 0xff, bytes);
-    backend->copy(session->stream, session->images, bits, bytes);
+    backend->copy(session->stream, session->input.images, bits, bytes);
     backend->stream_synchronize(session->stream);
     free(bits);
 }
 
-/* Records pass_queue. Waits within it are only for events within it: those of the flat buffers
- * are recorded anew at its begin. */
-static void step_record(struct step_context *step, const struct micro_batch *micro)
-{
-    struct session *session = step->session;
-    const struct device_backend *backend = session->device->backend;
-    struct step_times unused = {0};
-    backend->graph_begin(session->stream);
-    flat_updated(&session->flat);
-    pass_queue(step, micro, &unused);
-    step->graph = backend->graph_end(session->stream);
-}
-
-/* Runs the recorded step, which is recorded when libraries have made all their choices in steps
- * before it. False: this one is not for it. */
+/* Runs the recorded step, after recording it if needed: libraries choose their algorithms in the
+ * steps before that. Returns false if the step must be queued operation by operation. */
 static bool step_replay(struct step_context *step, const struct micro_batch *micro)
 {
     enum { STEPS_BEFORE_RECORDING = 2 };
     struct session *session = step->session;
+    const struct device_backend *backend = session->device->backend;
     if (!step->records || !is_regular(step, micro))
         return false;
     if (step->graph == NULL) {
+        struct step_times unused = {0};
         if (step->regular_steps++ < STEPS_BEFORE_RECORDING)
             return false;
-        step_record(step, micro);
+        backend->graph_begin(session->stream);
+        /* A graph may wait only for events recorded in it: record those of the flat buffers. */
+        flat_updated(&session->flat);
+        pass_queue(step, micro, &unused);
+        step->graph = backend->graph_end(session->stream);
     }
-    if (!micro->good) /* the recorded step has the scale of the loss in it */
+    if (!micro->good)
         image_poison(session);
     status_set_phase(PHASE_RECORDED);
-    session->device->backend->graph_run(step->graph, session->stream);
+    backend->graph_run(step->graph, session->stream);
     flat_updated(&session->flat);
     return true;
 }
 
-/* What this rank's piece weighs in running statistics. */
+/* ---- the step */
+
+/* The weight of this rank's micro-batch in the running statistics of batch norm. */
 static double running_weight(const struct step_context *step, const struct batch *batch,
                              int64_t micro)
 {
@@ -178,7 +308,7 @@ static double running_weight(const struct step_context *step, const struct batch
     return weight;
 }
 
-static void micro_batch_run(struct step_context *step, struct step_params place, int64_t number,
+static void micro_batch_run(struct step_context *step, struct step_params params, int64_t number,
                             struct step_times *times)
 {
     struct session *session = step->session;
@@ -194,11 +324,11 @@ static void micro_batch_run(struct step_context *step, struct step_params place,
                                       .first = number == 0,
                                       .last = number == session->options->train.accumulate - 1};
     double begin = clock_now();
-    place.position = (uint32_t)batch->position;
-    place_upload(&session->places, session->stream, session->place, &place);
+    params.position = (uint32_t)batch->position;
+    step_io_upload_params(&session->io, session->stream, &params);
     if (!step->records)
-        flat_gather_start(&session->flat, 0); /* goes on while the images are made */
-    session_upload(session, batch, &step->source, true, step->loader);
+        flat_gather_start(&session->flat, 0); /* overlaps with the transform of the images */
+    input_upload(&session->input, session->stream, batch, &step->source, true, step->loader);
     times->forward += clock_now() - begin;
     if (!step_replay(step, &micro))
         pass_queue(step, &micro, times);
@@ -216,16 +346,18 @@ void step_rehearse(struct step_context *step)
                                           .good = true,
                                           .first = number == 0,
                                           .last = number == accumulate - 1};
-        session_phase_begin(session, PHASE_DATA);
+        phase_begin(session, STEP_DATA);
         if (!step->records)
             flat_gather_start(&session->flat, 0);
-        session_transform(session, micro.count, &step->source, true);
-        session_phase_end(session);
+        input_transform(&session->input, session->stream, micro.count, &step->source, true);
+        phase_end(session);
         pass_queue(step, &micro, &unused);
     }
 }
 
-/* The first unit whose output of the forward pass is not finite on this rank, or -1. */
+/* ---- results: norms that are not finite, unreadable records */
+
+/* Returns the first unit with a forward output on this rank that is not finite, or -1. */
 static int nonfinite_output(struct session *session)
 {
     const struct device_backend *backend = session->device->backend;
@@ -248,18 +380,19 @@ static int nonfinite_output(struct session *session)
     return -1;
 }
 
-/* How near to its beginning a value that is not finite was found. The gradient is of all ranks. */
+/* Where a value that is not finite was found, the earliest first. The gradient is global. */
 enum origin { ORIGIN_WEIGHTS, ORIGIN_OUTPUT, ORIGIN_GRADIENT, ORIGIN_UNKNOWN };
 
-/* Says where a gradient that is not finite came from: this rank's weights, the output of a unit in
- * the forward pass, or else the first gradient in backward order. */
+/* Sets the error for a gradient that is not finite to where that began: in this rank's weights, in
+ * the output of a unit, or in the first gradient in backward order. */
 static enum origin nonfinite_explain(struct session *session, int64_t number, struct error *error)
 {
     long long step = (long long)number + 1;
     char place[TENSOR_NAME + 32];
     if (flat_find_nonfinite(&session->flat, false, place, sizeof place)) {
         error_set(error, ERROR_NUMERIC, "step %lld: NaN or infinity in the weights %s: %s", step,
-                  place, number == 0 ? "they began so; choose another model.init" : advice);
+                  place,
+                  number == 0 ? "they were so at the start; choose another model.init" : advice);
         return ORIGIN_WEIGHTS;
     }
     int unit = nonfinite_output(session);
@@ -277,16 +410,7 @@ static enum origin nonfinite_explain(struct session *session, int64_t number, st
     return ORIGIN_GRADIENT;
 }
 
-/* Collective. Of all ranks that found something those speak that are nearest to its beginning. */
-static void nonfinite_agree(struct comm *world, enum origin own, struct error *error)
-{
-    int64_t nearest = own;
-    comm_all_reduce(world, &nearest, 1, COMM_INT64, COMM_MIN);
-    if (own > nearest)
-        error_clear(error);
-}
-
-/* What the communication thread did, and was waited for, since `before`. */
+/* Adds the busy and the exposed time of the communication since `before`. */
 static void communication_times(const struct session *session, const struct step_times *before,
                                 struct step_times *times)
 {
@@ -299,27 +423,30 @@ static void communication_times(const struct session *session, const struct step
 
 double step_norm(const struct session *session)
 {
-    const struct step_outcome *outcome = &session->outcome;
-    return isfinite(outcome->norm_squared)
-               ? sqrt(outcome->norm_squared) / (double)outcome->used.scale
-               : NAN;
+    const struct step_result *result = &session->io.result;
+    return isfinite(result->norm_squared) ? sqrt(result->norm_squared) / (double)result->used.scale
+                                          : NAN;
 }
 
-/* Collective, after a gradient that is not finite. In fp16 its scale was too large, as a rule, and
- * half of it will do: false, unless that cannot help, or a record could not be read. */
+/* Collective, after a gradient that was not finite. Returns false if that only skips the update: in
+ * fp16, while the loss scale can still be halved. */
 static bool step_failed(struct step_context *step, int64_t number, struct error *error)
 {
     struct session *session = step->session;
     struct comm *world = session->mesh.world;
     *error = step->unread;
     if (!comm_agree(world, error))
-        return true; /* which is the reason, whatever other ranks find */
-    if (session->scaler != NULL && session->outcome.scaler.scale > LOSS_SCALE_LEAST)
+        return true;
+    if (session->io.scaler != NULL && session->io.result.scaler.scale > LOSS_SCALE_LEAST)
         return false;
     enum origin origin = ORIGIN_UNKNOWN;
-    if (session->outcomes.count == 0)
+    if (session->io.count == 0)
         origin = nonfinite_explain(session, number, error);
-    nonfinite_agree(world, origin, error);
+    /* The ranks that found the earliest origin report it. */
+    int64_t earliest = origin;
+    comm_all_reduce(world, &earliest, 1, COMM_INT64, COMM_MIN);
+    if (origin > earliest)
+        error_clear(error);
     if (comm_agree(world, error))
         error_set(error, ERROR_NUMERIC,
                   "step %lld: the norm of the gradient is not finite: %s; debug.wait=on finds out "
@@ -328,13 +455,13 @@ static bool step_failed(struct step_context *step, int64_t number, struct error 
     return true;
 }
 
-/* Looks at the outcomes that are due, or at all. */
-static bool step_settle(struct step_context *step, bool all, struct error *error)
+/* Collective. Reads the results that are due; all: all results. */
+static bool results_read(struct step_context *step, bool all, struct error *error)
 {
-    struct session *session = step->session;
+    struct step_io *io = &step->session->io;
     int64_t number;
-    while (outcome_take(&session->outcomes, all, &session->outcome, &number))
-        if (!isfinite(session->outcome.norm_squared) && step_failed(step, number, error))
+    while (step_io_take_result(io, all, &number))
+        if (!isfinite(io->result.norm_squared) && step_failed(step, number, error))
             return false;
     return true;
 }
@@ -344,17 +471,16 @@ bool step_run(struct step_context *step, int64_t number, double rate, struct ste
 {
     struct session *session = step->session;
     int64_t accumulate = session->options->train.accumulate;
-    struct step_params place = optimizer_place(step->optimizer, rate, number);
-    if (session->scaler == NULL) /* else the device knows */
-        place.update -= session->outcome.scaler.skipped;
+    struct step_params params = optimizer_params(step->optimizer, rate, number);
+    if (session->io.scaler == NULL) /* with a scaler, the device subtracts them */
+        params.update -= session->io.result.scaler.skipped;
     struct step_times before = {0}, none = {0};
     communication_times(session, &none, &before);
     for (int64_t micro = 0; micro < accumulate; micro++)
-        micro_batch_run(step, place, micro, times);
+        micro_batch_run(step, params, micro, times);
     double begin = clock_now();
-    outcome_queue(&session->outcomes, session->stream, number, session->flat.norm_squared,
-                  session->scaler);
-    bool good = step_settle(step, false, error);
+    step_io_queue_result(&session->io, session->stream, number, session->flat.norm_squared);
+    bool good = results_read(step, false, error);
     times->update += clock_now() - begin;
     communication_times(session, &before, times);
     return good;
@@ -363,8 +489,8 @@ bool step_run(struct step_context *step, int64_t number, double rate, struct ste
 bool step_finish(struct step_context *step, struct step_times *times, struct error *error)
 {
     double begin = clock_now();
-    bool good = step_settle(step, true, error);
-    staging_finish(&step->session->staging);
+    bool good = results_read(step, true, error);
+    input_finish(&step->session->input);
     times->update += clock_now() - begin;
     return good;
 }

@@ -1,6 +1,6 @@
-/* One step of training: the micro-batches' forward and backward passes, the gradients' reduction
- * under the backward pass, clipping, update. The host waits for nothing in it that it does not
- * need. */
+/* One training step: the forward and backward passes of its micro-batches, the gradients' reduction
+ * overlapped with the backward pass, clipping, update. On a GPU the host queues the step and does
+ * not wait for it. */
 #ifndef VITTRAIN_TRAIN_STEP_H
 #define VITTRAIN_TRAIN_STEP_H
 
@@ -14,22 +14,18 @@ struct step_context {
     const struct sampler *sampler; /* the loader's */
     struct image_source source;
     const struct optimizer *optimizer;
-    int first_trainable; /* lowest unit with something to train: backward ends there */
-    bool records;        /* steps are recorded and run again */
+    int first_trainable; /* the lowest unit with trainable tensors: the backward pass ends there */
+    bool records;        /* steps are recorded as a graph and replayed */
     struct graph *graph; /* the recorded step, or NULL */
     int64_t regular_steps;
-    struct error unread; /* a record of a queued step: the error when its outcome is looked at */
+    struct error unread; /* a queued step has an unreadable record: reported with its result */
 };
 
-/* The norm of the newest step's gradient, before clipping and without the scale of the loss; NAN
- * where it was not finite. */
-double step_norm(const struct session *session);
-
-/* Which step, and where its time went (seconds, added up). */
+/* Seconds of this rank, summed over steps. */
 struct step_times {
     double data, forward, backward, reduce, update;
-    double communication; /* of the communication thread, beside all that */
-    double exposed;       /* of forward to update: waiting for it */
+    double communication; /* busy time of the communication thread, overlapped with the others */
+    double exposed;       /* the part of forward to update spent waiting for communication */
 };
 
 void step_open(struct step_context *step, struct session *session, struct data_feed *feed,
@@ -37,23 +33,36 @@ void step_open(struct step_context *step, struct session *session, struct data_f
 
 void step_close(struct step_context *step);
 
-/* Collective. Queues update number `number` (from 0) with this learning rate on the next
- * train.accumulate batches of the loader, and looks at what came of the newest step that is known:
- * this one where the device runs at once, else the one OUTCOMES_AHEAD before (session->outcome,
- * step_norm). Adds to session->sums. False: a record could not be read, or the gradient was not
- * finite (nothing was changed then): the error says in which step, and where it began if no later
- * step was queued; it is agreed on by all ranks. In fp16 a gradient that is not finite only skips
- * the update, as long as a smaller scale of the loss may help. */
+/* Collective. Queues update `number` (from 0) with this learning rate on the next train.accumulate
+ * batches of the loader, and adds to the session's loss sums. Then reads the results that are due:
+ * on a CPU that of this step, on a GPU that of the step RESULTS_AHEAD before. Returns false and an
+ * error, the same on all ranks, if a record of a read step was unreadable or its gradient was not
+ * finite; the update then changed nothing. The error names the step, and the tensor where NaN or
+ * infinity began if no later step was queued. In fp16 a gradient that is not finite skips the
+ * update without an error while a smaller loss scale is possible. */
 MUST_CHECK bool step_run(struct step_context *step, int64_t number, double rate,
                          struct step_times *times, struct error *error);
 
-/* Queues all that a step with full batches puts on the stream behind the batches' uploads, without
- * a loader: for a device and a mesh that only take note of it (step_script.h). */
-void step_rehearse(struct step_context *step);
-
-/* Collective. Waits for all steps and looks at what came of them: before anything that the host
- * reads or writes besides steps. Returns as step_run. */
+/* Collective. Waits for all queued steps and reads their results. Returns as step_run. Call it
+ * before the host reads or writes weights. */
 MUST_CHECK bool step_finish(struct step_context *step, struct step_times *times,
                             struct error *error);
+
+/* Queues the device operations of a step with full batches, without a loader: for a device and a
+ * mesh that only record them (plan/step_script.h). */
+void step_rehearse(struct step_context *step);
+
+/* The norm of the gradient of the newest step whose result was read, before clipping and without
+ * the loss scale; NAN if it was not finite. */
+double step_norm(const struct session *session);
+
+/* Queues the forward pass of all units. Gathers each unit ahead and frees it after use. */
+void step_forward(struct session *session, const struct model_pass *pass);
+
+/* Queues the loss of `count` samples after their forward pass and adds it to the loss sums. With
+ * `gradient`, the logits are replaced by the loss gradient times `scale`; without, the predicted
+ * classes and, unless NULL, the probabilities [count, classes] are written. */
+void step_loss(struct session *session, const struct image_source *source, int64_t count,
+               double scale, bool gradient, float *probabilities);
 
 #endif

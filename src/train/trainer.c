@@ -1,13 +1,11 @@
 /* Sets a training run up: data, model, memory, run folder, and what it goes on from. Everything
  * that can be wrong is found here, before anything starts. */
 #include "train/trainer.h"
-#include "checkpoint/checkpoint_read.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "checkpoint/safetensors.h"
 #include "config/options.h"
 #include "config/phase.h"
 #include "core/clock.h"
@@ -53,7 +51,7 @@ static bool feeds_start(struct trainer *trainer, struct error *error)
 static void run_announce(const struct trainer *trainer)
 {
     const struct session *session = &trainer->session;
-    const struct image_source source = session_source(session, &trainer->train.source);
+    const struct image_source source = input_source(&session->input, &trainer->train.source);
     char mesh[256];
     mesh_describe(&session->mesh, mesh, sizeof mesh);
     log_info("mesh: %s", mesh);
@@ -92,32 +90,9 @@ static bool weights_initialise(struct trainer *trainer, struct error *error)
     if (rclone_is_remote(init)) {
         char path[OPTION_TEXT + 64];
         return retrieve_file(trainer, init, "model.init", path, sizeof path, error) &&
-               weights_read(path, session, error);
+               session_read_weights(session, path, error);
     }
-    return weights_read(init, session, error);
-}
-
-/* Training would say so itself after a step; batch norm's statistics only evaluation reads. */
-static void nonfinite_warn(const char *path, struct session *session)
-{
-    char place[TENSOR_NAME + 32];
-    struct error found = {.kind = ERROR_NONE};
-    if (flat_find_nonfinite(&session->flat, false, place, sizeof place))
-        error_set(&found, ERROR_NUMERIC, "%s holds NaN or infinity, first in %s", path, place);
-    if (!comm_agree(session->mesh.world, &found))
-        log_warn("%s", found.text);
-}
-
-bool weights_read(const char *path, struct session *session, struct error *error)
-{
-    const struct checkpoint_target target = {.writers = WRITERS_AUTO,
-                                             .model = session->options->model.name};
-    bool good = text_ends_with(path, ".safetensors")
-                    ? safetensors_read(path, &session->flat, error)
-                    : checkpoint_read(path, &target, &session->flat, NULL, true, error);
-    if (good)
-        nonfinite_warn(path, session);
-    return good;
+    return session_read_weights(session, init, error);
 }
 
 static bool state_prepare(struct trainer *trainer, struct error *error)
@@ -150,12 +125,13 @@ static bool writer_prepare(struct trainer *trainer, struct error *error)
 {
     struct session *session = &trainer->session;
     if (trainer->target.writers == WRITERS_NODE0) {
-        if (session->snapshot != NULL || trainer->options.checkpoint.background == BACKGROUND_YES)
+        if (session->memory.snapshot != NULL ||
+            trainer->options.checkpoint.background == BACKGROUND_YES)
             log_info("checkpoints: not in the background, as the first node writes for all");
         session_drop_snapshot(session);
     }
     trainer->writer =
-        checkpoint_writer_open(&trainer->target, &session->flat, session->snapshot, error);
+        checkpoint_writer_open(&trainer->target, &session->flat, session->memory.snapshot, error);
     return comm_agree(trainer->world, error);
 }
 
@@ -254,7 +230,7 @@ void trainer_close(struct trainer *trainer)
 {
     progress_end(trainer);
     status_set_phase(PHASE_END);
-    agreement_close(&trainer->agreement);
+    control_close(&trainer->control);
     monitor_close(trainer->monitor);
     checkpoint_writer_close(trainer->writer);
     if (trainer->log != NULL)

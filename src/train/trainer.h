@@ -9,7 +9,7 @@
 #include "runlog/monitor.h"
 #include "runlog/run_log.h"
 #include "runlog/upload.h"
-#include "train/agreement.h"
+#include "train/control.h"
 #include "train/evaluate.h"
 #include "train/feed.h"
 #include "train/optimizer.h"
@@ -91,7 +91,7 @@ struct trainer {
     struct run_figures figures; /* as the monitor has them */
     const char *stop_reason;    /* NULL: goes on */
     bool data_wait_said;
-    struct agreement agreement;
+    struct control control;
     bool out_of_time;        /* stopped by train.max_seconds */
     bool signalled;          /* stopped by a signal: at once, without an evaluation */
     bool checkpoint_overdue; /* by checkpoint.every_seconds */
@@ -104,10 +104,6 @@ MUST_CHECK bool trainer_open(struct trainer *trainer, const struct options *opti
 /* Collective. Trains to the end of the run (epochs, steps, time or early stopping). */
 MUST_CHECK bool trainer_run(struct trainer *trainer, struct error *error);
 void trainer_close(struct trainer *trainer);
-
-/* Weights alone, from safetensors or a checkpoint (by the file's name); warns of NaN in them.
- * Collective. */
-MUST_CHECK bool weights_read(const char *path, struct session *session, struct error *error);
 
 /* Below: between trainer*.c. */
 

@@ -10,8 +10,8 @@
 #include "core/status.h"
 #include "runlog/style.h"
 #include "runlog/tell.h"
-#include "train/algorithms.h"
 #include "train/final_test.h"
+#include "train/hardware.h"
 #include "train/progress.h"
 #include "train/run_record.h"
 #include "train/trainer.h"
@@ -19,18 +19,18 @@
 static const char early_stop_reason[] = "no gain for train.early_stop evaluations";
 
 /* A step begins. For all ranks rank 0's clock says whether the time is over, a checkpoint due. */
-static void wishes_ask(struct trainer *trainer)
+static void control_begin(struct trainer *trainer)
 {
     const struct options *options = &trainer->options;
     double now = clock_now();
     double limit = options->train.max_seconds, every = options->checkpoint.every_seconds;
     bool decides = trainer->world->rank == 0;
-    const struct wishes own = {
+    const struct control_flags own = {
         .stop = comm_stop_wanted(),
         .time_over = decides && limit > 0 && now - trainer->opened_at >= limit,
         .checkpoint = decides && every > 0 && now - trainer->checkpointed_at >= every,
         .writing = checkpoint_writer_is_busy(trainer->writer)};
-    agreement_ask(&trainer->agreement, &own);
+    control_start(&trainer->control, &own);
 }
 
 static void signal_follow(struct trainer *trainer)
@@ -40,18 +40,18 @@ static void signal_follow(struct trainer *trainer)
 }
 
 /* It ends: all ranks do what any of them wished when it began. */
-static bool wishes_follow(struct trainer *trainer, struct error *error)
+static bool control_end(struct trainer *trainer, struct error *error)
 {
-    const struct wishes wishes = agreement_hear(&trainer->agreement);
-    trainer->checkpoint_overdue = wishes.checkpoint != 0;
-    trainer->out_of_time = wishes.time_over != 0;
+    const struct control_flags flags = control_wait(&trainer->control);
+    trainer->checkpoint_overdue = flags.checkpoint != 0;
+    trainer->out_of_time = flags.time_over != 0;
     if (trainer->out_of_time)
         trainer->stop_reason = "train.max_seconds is over";
-    if (wishes.stop != 0)
+    if (flags.stop != 0)
         signal_follow(trainer);
-    if (!checkpoint_writer_follow(trainer->writer, wishes.writing != 0, error))
+    if (!checkpoint_writer_follow(trainer->writer, flags.writing != 0, error))
         return false;
-    if (wishes.writing == 0)
+    if (flags.writing == 0)
         tell_checkpoint(trainer);
     return true;
 }
@@ -111,7 +111,7 @@ static bool step_advance(struct trainer *trainer, struct error *error)
      * full batch if the run was resumed at a smaller one. Steps are recorded after that. */
     if (trainer->part_steps + trainer->interval.steps == 0 ||
         (state->epoch_step == 0 && trainer->step.graph == NULL))
-        algorithms_agree(trainer->session.device, trainer->session.stream, trainer->world);
+        hardware_agree_algorithms(trainer->session.device, trainer->session.stream, trainer->world);
     trainer->last_rate = rate;
     state->step++;
     state->epoch_step++;
@@ -130,8 +130,8 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
     session_activations(&trainer->session, true);
     tell_epoch_begin(trainer);
     while (state->epoch_step < trainer->steps_per_epoch && state->step < trainer->total_steps) {
-        wishes_ask(trainer);
-        if (!step_advance(trainer, error) || !wishes_follow(trainer, error))
+        control_begin(trainer);
+        if (!step_advance(trainer, error) || !control_end(trainer, error))
             return false;
         if (trainer->stop_reason != NULL)
             break;
@@ -141,7 +141,7 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
         if (!interval_end(trainer, error) || !trainer_checkpoint(trainer, false, error))
             return false;
     }
-    algorithms_agree(trainer->session.device, trainer->session.stream, trainer->world);
+    hardware_agree_algorithms(trainer->session.device, trainer->session.stream, trainer->world);
     return interval_end(trainer, error);
 }
 
@@ -176,11 +176,11 @@ static bool validation_run(struct trainer *trainer, struct error *error)
 {
     evaluation_free(&trainer->evaluation);
     average_swap(trainer);
-    bool good = evaluation_run(&trainer->session, &trainer->validation, NULL, &trainer->agreement,
+    bool good = evaluation_run(&trainer->session, &trainer->validation, NULL, &trainer->control,
                                &trainer->evaluation, error);
     average_swap(trainer);
     if (good)
-        algorithms_agree(trainer->session.device, trainer->session.stream, trainer->world);
+        hardware_agree_algorithms(trainer->session.device, trainer->session.stream, trainer->world);
     trainer->evaluation_seconds += trainer->evaluation.seconds;
     if (trainer->evaluation.given_up)
         signal_follow(trainer);
@@ -354,9 +354,9 @@ static bool epochs_run(struct trainer *trainer, struct error *error)
 /* A signal came before the first step: there is nothing new to keep. */
 static bool stopped_in_setup(struct trainer *trainer)
 {
-    const struct wishes own = {.stop = comm_stop_wanted()};
-    agreement_ask(&trainer->agreement, &own);
-    if (agreement_hear(&trainer->agreement).stop == 0)
+    const struct control_flags own = {.stop = comm_stop_wanted()};
+    control_start(&trainer->control, &own);
+    if (control_wait(&trainer->control).stop == 0)
         return false;
     log_info("stopped before the first step: a signal asked for it");
     return true;
@@ -369,7 +369,7 @@ bool trainer_run(struct trainer *trainer, struct error *error)
         (struct epoch_row){.train_loss = NAN, .train_top1 = NAN, .train_top5 = NAN};
     if (trainer->state.step > 0)
         trainer->last_rate = schedule_rate(&trainer->schedule, trainer->state.step - 1);
-    agreement_open(&trainer->agreement, trainer->world);
+    control_open(&trainer->control, trainer->world);
     if (stopped_in_setup(trainer))
         return true;
     if ((trainer->state.step >= trainer->total_steps || patience_is_over(trainer)) &&

@@ -126,9 +126,9 @@ static bool state_check(const struct trainer *trainer, const char *path, struct 
 static void scaler_resume(struct trainer *trainer)
 {
     const struct training_state *state = &trainer->state;
-    struct loss_scaler scaler = trainer->session.outcome.scaler;
+    struct loss_scaler scaler = trainer->session.io.result.scaler;
     scaler.skipped = state->skipped_steps;
-    if (state->loss_scale > 0 && trainer->session.scaler != NULL) {
+    if (state->loss_scale > 0 && trainer->session.io.scaler != NULL) {
         scaler.scale = (float)state->loss_scale;
         scaler.good_steps = (int32_t)state->loss_scale_good_steps;
     }
@@ -189,8 +189,8 @@ static void state_update(struct trainer *trainer)
     state->plateau_rate_factor = trainer->schedule.plateau_factor;
     state->plateau_best = trainer->schedule.plateau_best;
     state->plateau_bad = trainer->schedule.plateau_bad;
-    const struct loss_scaler *scaler = &trainer->session.outcome.scaler;
-    state->loss_scale = trainer->session.scaler != NULL ? (double)scaler->scale : 0;
+    const struct loss_scaler *scaler = &trainer->session.io.result.scaler;
+    state->loss_scale = trainer->session.io.scaler != NULL ? (double)scaler->scale : 0;
     state->loss_scale_good_steps = scaler->good_steps;
     state->skipped_steps = scaler->skipped;
     state->finished = state->step >= trainer->total_steps && !trainer->signalled;

@@ -1,7 +1,7 @@
-/* Places on their way to a device that runs far behind the host: each one arrives as it was, and
- * the host waits only when the ring is full. The device here queues copies, and runs them when it
- * is waited for. */
-#include "train/place.h"
+/* Step parameters reach a device that runs far behind the host unchanged, and the host waits only
+ * when the ring is full. The device of this test queues copies and runs them when the host waits.
+ */
+#include "train/step_io.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,10 +11,10 @@
 
 #include <cmocka.h>
 
-enum { UPLOADS = 3 * PLACE_SLOTS + 1 };
+enum { UPLOADS = 3 * PARAMS_SLOTS + 1 };
 
 struct event {
-    int recorded_after; /* so many copies */
+    int recorded_after; /* copies queued before it */
 };
 
 static struct {
@@ -82,17 +82,18 @@ static const struct device_backend backend = {.allocate_pinned = pinned_allocate
                                               .copy = copy_queue};
 static struct device device = {.backend = &backend};
 
-static void each_place_arrives_as_it_was(void **state)
+static void parameters_arrive_unchanged(void **state)
 {
     (void)state;
-    struct place_ring ring;
+    struct step_io io = {0};
     struct error error = {0};
     struct step_params arrived[UPLOADS] = {{0}};
-    assert_true(place_open(&ring, &device, &error));
+    assert_true(step_io_open(&io, &device, false, &error));
     for (int i = 0; i < UPLOADS; i++) {
-        const struct step_params place = {.step = (uint32_t)i, .update = i + 1, .rate = 0.5 * i};
-        place_upload(&ring, NULL, &arrived[i], &place);
-        assert_int_equal(waits, i < PLACE_SLOTS ? 0 : i - PLACE_SLOTS + 1);
+        const struct step_params params = {.step = (uint32_t)i, .update = i + 1, .rate = 0.5 * i};
+        io.params = &arrived[i];
+        step_io_upload_params(&io, NULL, &params);
+        assert_int_equal(waits, i < PARAMS_SLOTS ? 0 : i - PARAMS_SLOTS + 1);
     }
     struct event last = {queued_count};
     event_synchronize(&last);
@@ -101,26 +102,26 @@ static void each_place_arrives_as_it_was(void **state)
         assert_int_equal(arrived[i].update, i + 1);
         assert_true(arrived[i].rate == 0.5 * i);
     }
-    place_close(&ring);
+    step_io_close(&io);
     assert_int_equal(open_events, 0);
 }
 
 static void without_pinned_memory_nothing_is_open(void **state)
 {
     (void)state;
-    struct place_ring ring;
+    struct step_io io = {0};
     struct error error = {0};
     short_of_memory = true;
-    assert_false(place_open(&ring, &device, &error));
+    assert_false(step_io_open(&io, &device, false, &error));
     assert_string_equal(error.text, "no pinned memory");
-    place_close(&ring);
+    step_io_close(&io);
     assert_int_equal(open_events, 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_place_arrives_as_it_was),
+        cmocka_unit_test(parameters_arrive_unchanged),
         cmocka_unit_test(without_pinned_memory_nothing_is_open),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
