@@ -19,7 +19,7 @@ static void logbook_follow(const char *folder, const char *logbook)
         record_free(&record);
     }
     if (error.kind != ERROR_NONE)
-        log_warn("the log book gets no page of this run: %s", error.text);
+        log_warn("cannot write the run's page in the log book: %s", error.text);
 }
 
 /* From set-up to the end, and what is told of it. */
