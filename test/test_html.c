@@ -1,4 +1,4 @@
-/* The HTML report: what it says of runs that are whole, cut, strange or large. */
+/* The HTML report of complete, interrupted, malformed and large runs. */
 #include "report/html.h"
 
 #include <setjmp.h>
@@ -21,7 +21,7 @@ static const char metrics_head[] = "epoch,step,split,loss,top1,lr,images_per_sec
                                    "data_seconds,compute_seconds,exposed_comm_seconds,"
                                    "elapsed_seconds\n";
 
-/* A run of two steps with three classes, one of which has a name that is markup. */
+/* Write a run of two steps with three classes, one of them named with markup. */
 static void small_run_make(const char *folder, const char *batch)
 {
     char name[128], text[2048];
@@ -63,7 +63,8 @@ static void records_close(struct record *records, int count)
     free(records);
 }
 
-/* The page of these runs, well-formed and alone; the caller frees it. */
+/* Return the page of these runs, to be freed. Fails if it is not well-formed or needs other files.
+ */
 static char *page_of(const char *const *folders, int count)
 {
     struct error error = {0};
@@ -92,7 +93,7 @@ static void assert_has(const char *page, const char *part)
         fail_msg("no %s", part);
 }
 
-static void a_run_is_told(void **state)
+static void a_run_is_shown(void **state)
 {
     (void)state;
     small_run_make("one", "64");
@@ -117,7 +118,7 @@ static void a_run_is_told(void **state)
     free(page);
 }
 
-static void runs_stand_side_by_side(void **state)
+static void runs_are_side_by_side(void **state)
 {
     (void)state;
     small_run_make("a", "64");
@@ -127,7 +128,7 @@ static void runs_stand_side_by_side(void **state)
     assert_has(page,
                "<th scope=\"row\"><code>train.global_batch</code></th><td><code>64</code></td>"
                "<td><code>128</code></td>");
-    assert_null(strstr(page, "<code>run.name</code></th>")); /* says nothing */
+    assert_null(strstr(page, "<code>run.name</code></th>")); /* differs always */
     assert_has(page, "<tr data-key=\"speed_up\"><th scope=\"row\">Speed-up</th>"
                      "<td class=\"n\">1.00x</td><td class=\"n\">1.00x</td></tr>");
     assert_has(page, "id=\"confusion-A\"");
@@ -148,7 +149,7 @@ static void tables_can_be_pasted(void **state)
     assert_has(text, "| | a | b\\|c,\"d\" |\n|---|---:|---:|\n");
     assert_has(text, "| Images per second | 200 | 200 |\n");
     assert_has(text, "| Last validation top-1 | 62.50 % | 62.50 % |\n");
-    assert_null(strstr(text, "Energy")); /* known of none */
+    assert_null(strstr(text, "Energy")); /* unknown for both */
     memset(text, 0, sizeof text);
     stream = fmemopen(text, sizeof text, "w");
     facts_csv(records, 2, stream);
@@ -165,7 +166,7 @@ static void tables_can_be_pasted(void **state)
     assert_int_equal(commas[2], commas[0] + 1); /* the one in its name */
 }
 
-static void what_is_missing_is_said(void **state)
+static void missing_files_are_listed(void **state)
 {
     static const char text[] = "epoch,step,split,loss\n0,1,train,2.5\n0,2,train,nan\n0,3,tr";
     (void)state;
@@ -268,10 +269,10 @@ static void a_page_that_cannot_be_written_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_is_told),
-        cmocka_unit_test(runs_stand_side_by_side),
+        cmocka_unit_test(a_run_is_shown),
+        cmocka_unit_test(runs_are_side_by_side),
         cmocka_unit_test(tables_can_be_pasted),
-        cmocka_unit_test(what_is_missing_is_said),
+        cmocka_unit_test(missing_files_are_listed),
         cmocka_unit_test(a_large_run_makes_a_small_page),
         cmocka_unit_test(a_page_that_cannot_be_written_is_an_error),
     };

@@ -1,5 +1,4 @@
-/* The log book: pages and their index, what people wrote beside them, and programs that write at
- * once. */
+/* The log book: pages, index, notes of users, concurrent writers. */
 #include "report/logbook.h"
 
 #include <math.h>
@@ -30,7 +29,7 @@ static int make_folder(void **state)
     return 0;
 }
 
-/* A run's folder with no more than its start and one row. */
+/* Write a minimal run folder and read it. */
 static struct record run_make(const char *folder, const char *started, double top1)
 {
     char name[300], text[1024];
@@ -81,7 +80,7 @@ static int lines_with(const char *text, const char *begin)
     return count;
 }
 
-static void marks_of_others_are_escaped(void **state)
+static void markup_in_names_is_escaped(void **state)
 {
     (void)state;
     char *text = NULL;
@@ -107,7 +106,7 @@ static void pages_and_index_are_made(void **state)
     assert_has(index, "| [first](first.md) | 2026-11-20 10:00:00 | vit_cifar | 2 | 1 |");
     assert_has(index, "| 25.00 % |");
     assert_true(strstr(index, "[second]") < strstr(index, "[first]")); /* newest first */
-    assert_has(index, "| finished | all \\| steps _- done |"); /* two dashes would end a comment */
+    assert_has(index, "| finished | all \\| steps _- done |"); /* "--" would end the comment */
     assert_has(page, "| First host | one\\|two |");
     assert_has(page, "| run 'a \\`\\`\\` b' |");
     assert_has(page, "| a\\|b |  |  |  |  | 100.00 % |");
@@ -123,7 +122,7 @@ static void runs_of_one_name_have_pages_of_their_own(void **state)
     (void)state;
     run_add("here/same", "2026-11-20T11:00:00.000Z", 0.1);
     run_add("there/same", "2026-11-20T12:00:00.000Z", 0.2);
-    run_add("here/same", "2026-11-20T11:00:00.000Z", 0.3); /* again: the same page */
+    run_add("here/same", "2026-11-20T11:00:00.000Z", 0.3); /* the same run again: the same page */
     run_add("there/<a>\xFF--b", "2026-11-20T13:00:00.000Z", 0.4);
     run_add("there/<a>\xFF--b", "2026-11-20T13:00:00.000Z", 0.5);
     char *one = temporary_text("book/same.md"), *two = temporary_text("book/same-2.md");
@@ -140,7 +139,7 @@ static void runs_of_one_name_have_pages_of_their_own(void **state)
     free(index);
 }
 
-static void what_people_wrote_stays(void **state)
+static void notes_are_kept(void **state)
 {
     (void)state;
     static const char before[] =
@@ -163,7 +162,7 @@ static void what_people_wrote_stays(void **state)
     free(page);
 }
 
-static void marks_that_are_gone_come_back_at_the_end(void **state)
+static void missing_marks_are_appended(void **state)
 {
     (void)state;
     struct error error = {0};
@@ -180,10 +179,10 @@ static void marks_that_are_gone_come_back_at_the_end(void **state)
     free(text);
 }
 
-/* Processes that each add a run and a row of found.csv, in the same moment; so often. */
+/* Processes that add a run and a row of found.csv at the same time, and repetitions. */
 enum { WRITERS = 8, ROUNDS = 6 };
 
-/* A child: all is prepared when it may begin, which is when `gate` ends. */
+/* In a child: prepare everything, then start when `gate` is closed. */
 static void writer_run(const char *name, int round, int writer, int gate)
 {
     char folder[64], started[64], byte;
@@ -225,7 +224,7 @@ static void round_run(const char *name, int round)
     }
 }
 
-/* After each round the index and the table have all that was added. */
+/* After each round the index and found.csv have all rows. */
 static void at_once(const char *name)
 {
     char link[64], row[64];
@@ -246,14 +245,14 @@ static void at_once(const char *name)
     }
 }
 
-static void programs_that_write_at_once_lose_nothing(void **state)
+static void concurrent_writers_lose_nothing(void **state)
 {
     (void)state;
     at_once("locked");
 }
 
-/* As on a file system that has no locks: the lock's file cannot be opened. */
-static void nor_do_they_without_locks(void **state)
+/* As on a file system without locks: the lock file cannot be opened. */
+static void concurrent_writers_without_locks_lose_nothing(void **state)
 {
     (void)state;
     unlink(temporary_path("book/.lock"));
@@ -272,19 +271,19 @@ static void a_book_that_cannot_be_written_is_an_error(void **state)
     assert_false(logbook_add(temporary_path("file"), &record, &error));
     assert_int_equal(error.kind, ERROR_FILE);
     error_clear(&error);
-    temporary_directory("odd/README.md"); /* a folder in the index's place */
+    temporary_directory("odd/README.md"); /* a folder instead of the index */
     assert_false(logbook_add(temporary_path("odd"), &record, &error));
     assert_int_equal(error.kind, ERROR_FILE);
     error_clear(&error);
     temporary_directory("zeros");
-    temporary_file("zeros/README.md", "a\0b", 3); /* what is behind the zero is not lost */
-    assert_int_equal(mkfifo(temporary_path("zeros/pipe.md"), 0600), 0); /* nor waited for */
+    temporary_file("zeros/README.md", "a\0b", 3); /* text behind the zero is not lost */
+    assert_int_equal(mkfifo(temporary_path("zeros/pipe.md"), 0600), 0); /* a pipe does not block */
     assert_false(logbook_add(temporary_path("zeros"), &record, &error));
     assert_int_equal(error.kind, ERROR_FILE);
     record_free(&record);
 }
 
-static void what_searches_found_is_on_the_page(void **state)
+static void search_results_are_on_the_page(void **state)
 {
     (void)state;
     struct error error = {0};
@@ -310,8 +309,8 @@ static void what_searches_found_is_on_the_page(void **state)
     free(page);
 }
 
-/* Where there is a store, what was sent there; skipped updates; what the log complains of. */
-static void what_was_sent_and_went_wrong_is_on_the_page(void **state)
+/* Uploads, skipped steps and warnings of the log. */
+static void uploads_and_warnings_are_on_the_page(void **state)
 {
     (void)state;
     static const char sent[] = "{\"uploads\": {\"s3://b/late.h5\": {}}, \"checkpoints\": "
@@ -335,8 +334,8 @@ static void what_was_sent_and_went_wrong_is_on_the_page(void **state)
     free(page);
 }
 
-/* A run that was killed: no result, no end, a torn table. */
-static void a_cut_run_has_a_page(void **state)
+/* A killed run has no result, no end, and an incomplete table. */
+static void an_interrupted_run_has_a_page(void **state)
 {
     (void)state;
     struct error error = {0};
@@ -367,17 +366,17 @@ static void a_cut_run_has_a_page(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(marks_of_others_are_escaped),
+        cmocka_unit_test(markup_in_names_is_escaped),
         cmocka_unit_test(pages_and_index_are_made),
         cmocka_unit_test(runs_of_one_name_have_pages_of_their_own),
-        cmocka_unit_test(what_people_wrote_stays),
-        cmocka_unit_test(marks_that_are_gone_come_back_at_the_end),
-        cmocka_unit_test(programs_that_write_at_once_lose_nothing),
-        cmocka_unit_test(nor_do_they_without_locks),
+        cmocka_unit_test(notes_are_kept),
+        cmocka_unit_test(missing_marks_are_appended),
+        cmocka_unit_test(concurrent_writers_lose_nothing),
+        cmocka_unit_test(concurrent_writers_without_locks_lose_nothing),
         cmocka_unit_test(a_book_that_cannot_be_written_is_an_error),
-        cmocka_unit_test(what_searches_found_is_on_the_page),
-        cmocka_unit_test(what_was_sent_and_went_wrong_is_on_the_page),
-        cmocka_unit_test(a_cut_run_has_a_page),
+        cmocka_unit_test(search_results_are_on_the_page),
+        cmocka_unit_test(uploads_and_warnings_are_on_the_page),
+        cmocka_unit_test(an_interrupted_run_has_a_page),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, make_folder, temporary_teardown);

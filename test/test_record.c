@@ -1,5 +1,4 @@
-/* What is known of runs from their folders: whole ones, such as were cut in the middle, and such as
- * other versions of the program left. */
+/* Records of complete and interrupted runs, and of runs by other versions. */
 #include "report/record.h"
 
 #include <jansson.h>
@@ -62,7 +61,7 @@ static void table_gives_cells_by_name(void **state)
     table_free(&table);
 }
 
-static void table_leaves_a_torn_line_out(void **state)
+static void table_skips_an_incomplete_line(void **state)
 {
     (void)state;
     struct table table = table_of("step,loss\n1,2.5\n2,1.2");
@@ -178,7 +177,7 @@ static void whole_run_is_read(void **state)
     struct record record = record_of("whole/");
     assert_string_equal(record.name, "whole");
     assert_int_equal(record.missing.count, 0);
-    assert_float_equal(record_number(&record, "ranks"), 4, 0); /* the result's comes first */
+    assert_float_equal(record_number(&record, "ranks"), 4, 0); /* result.json takes precedence */
     assert_string_equal(record_text(&record, "model"), "vit");
     assert_string_equal(record_text(&record, "parts.0.hosts.1"), "b");
     assert_null(record_value(&record, "parts.0.hosts.2"));
@@ -204,7 +203,7 @@ static void whole_run_is_read(void **state)
     record_free(&record);
 }
 
-static void cut_run_says_what_is_missing(void **state)
+static void interrupted_run_lists_missing_files(void **state)
 {
     (void)state;
     temporary_write("cut/deck.ini",
@@ -294,7 +293,7 @@ static void found_rows_are_added(void **state)
     table_free(&table);
 }
 
-static void found_says_what_cannot_be_written(void **state)
+static void found_reports_write_errors(void **state)
 {
     (void)state;
     struct error error = {0};
@@ -312,16 +311,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_gives_cells_by_name),
-        cmocka_unit_test(table_leaves_a_torn_line_out),
+        cmocka_unit_test(table_skips_an_incomplete_line),
         cmocka_unit_test(table_of_other_widths_is_read),
         cmocka_unit_test(table_reads_quoted_cells),
         cmocka_unit_test(tables_join_by_names),
         cmocka_unit_test(table_without_a_header_is_an_error),
         cmocka_unit_test(whole_run_is_read),
-        cmocka_unit_test(cut_run_says_what_is_missing),
+        cmocka_unit_test(interrupted_run_lists_missing_files),
         cmocka_unit_test(other_folders_are_errors),
         cmocka_unit_test(found_rows_are_added),
-        cmocka_unit_test(found_says_what_cannot_be_written),
+        cmocka_unit_test(found_reports_write_errors),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, temporary_setup, temporary_teardown);

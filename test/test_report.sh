@@ -1,10 +1,10 @@
 #!/bin/sh
-# `vittrain report` of a DDP/FSDP pair and of runs that were cut; then the page as a browser shows it (chromium, headless):
-# at the width of a desktop and of a phone, light and dark, and printed. What is looked for in the pictures comes
-# from metrics.csv and result.json.
+# `vittrain report` for a DDP/FSDP pair and for interrupted runs. Then the page in a browser (headless chromium): at the
+# width of a desktop and of a phone, light and dark, and printed. The screenshots are compared with metrics.csv and
+# result.json.
 . "$TEST_SOURCE/test/program.sh"
 
-# report NAME WORD...: its output lies in $work/NAME.out, what it said besides in $work/NAME.log.
+# report NAME WORD...: runs `vittrain report`; writes its output to $work/NAME.out and its log to $work/NAME.log.
 report() {
     run_log=$work/$1.log out=$work/$1.out
     shift
@@ -28,14 +28,14 @@ bad=$([ $status = 0 ] || echo "exit status $status")
 grep -q '^| | ddp | fsdp |$' "$out" && grep -q '^| Strategy | ddp | fsdp |$' "$out" || bad="$bad; no table"
 result 'a page and a table of two runs' "$bad" "$run_log"
 
-# field ROW NAME: a number of pair.csv; texts with commas in them are in quotes.
+# field ROW NAME: prints a number of pair.csv. Texts with commas are in quotes.
 field() {
     sed 's/"[^"]*"//g' pair.csv |
         awk -F, -v row="$1" -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } NR == row + 1 { print $at[name] }'
 }
-# json RUN KEY: a number at the top of its result.json.
+# json RUN KEY: prints a number at the top level of result.json.
 json() { sed -n "s/^ \"$2\": \([0-9.e+-]*\),*\$/\1/p" "$1/result.json"; }
-# same A B: are the numbers the same, as far as they are written?
+# same A B: succeeds if the numbers agree to their written precision.
 same() { awk -v a="$1" -v b="$2" 'BEGIN { gap = a - b; if (gap < 0) gap = -gap; exit !(a != "" && gap <= 1e-8 * a) }'; }
 bad=
 for key in total_seconds images_per_second steps; do
@@ -46,15 +46,15 @@ same "$(field 2 speed_up)" "$(awk -v a="$(json ddp images_per_second)" -v b="$(j
 result 'report.csv has the figures of result.json' "$bad" pair.csv
 
 report single ddp output.logbook=book
-result 'the page of one run lies in its folder, and one in the log book' \
+result 'the page of one run is in its folder, and one in the log book' \
     "$([ $status = 0 ] && [ -s ddp/report.html ] && [ -s book/ddp.md ] || echo "exit status $status, or none")" "$run_log"
 
 mkdir cut && cp -r ddp/metrics.csv ddp/train.log ddp/monitor.csv cut
 head -c 700 ddp/metrics.csv >cut/metrics.csv
 report cut cut ddp report.output=cut.html
 bad=$([ $status = 0 ] || echo "exit status $status")
-grep -q 'metrics.csv: the incomplete last line is skipped' cut.html && grep -q 'interrupted or still running' cut.html || bad="$bad; not said"
-result 'of a run that was cut it shows what there is' "$bad" "$run_log"
+grep -q 'metrics.csv: the incomplete last line is skipped' cut.html && grep -q 'interrupted or still running' cut.html || bad="$bad; lines are missing"
+result 'the report of an interrupted run shows the available data' "$bad" "$run_log"
 
 bad=
 while read -r code pattern words; do
@@ -67,12 +67,12 @@ done <<END
 5 no/such ddp report.output=no/such/page.html
 2 more.than.26 $(seq -s ' ' 27)
 END
-result 'mistakes are told' "$bad" "$run_log"
+result 'wrong arguments are errors' "$bad" "$run_log"
 
 run 2 ranks report ddp
-result 'of several ranks one makes it' "$([ $status = 0 ] && [ "$(grep -c '^| Strategy' "$run_log")" = 1 ] || echo "status $status, or twice")" "$run_log"
+result 'with several ranks one writes it' "$([ $status = 0 ] && [ "$(grep -c '^| Strategy' "$run_log")" = 1 ] || echo "status $status, or twice")" "$run_log"
 
-# ---- as a browser shows it
+# ---- in a browser
 
 for browser in chromium chromium-browser google-chrome ''; do
     command -v "${browser:-true}" >/dev/null && break
@@ -87,7 +87,7 @@ if [ -z "$browser" ]; then
     exit 0
 fi
 
-# browse NAME WORD...: what it prints is $work/NAME.dom.
+# browse NAME WORD...: runs the browser; its output is $work/NAME.dom.
 browse() {
     name=$1
     shift
@@ -95,8 +95,8 @@ browse() {
         --user-data-dir="$work/browser-$name" "$@" >"$work/$name.dom" 2>"$work/$name.browser"
 }
 
-# Both widths stand beside each other in one picture. What is around them asks the pages, which have no script, where
-# their charts are and what their matrices hold.
+# One screenshot shows both widths side by side. The surrounding page has a script that lists the positions of the
+# charts and the cells of the matrices; the reports have no scripts.
 {
     echo '<!DOCTYPE html><html><head><meta name="color-scheme" content="light dark"><style>body{margin:0;display:flex}iframe{border:0;height:4700px;flex:none}</style></head><body>'
     for width in 1280 390; do
@@ -126,8 +126,8 @@ browse print --no-pdf-header-footer --print-to-pdf="$work/page.pdf" "file://$wor
 wait $!
 sed -n '/<pre hidden="">page/,$ { s/.*<pre hidden="">//; s/<.pre>.*//; p; }' light.dom >places
 
-# areas WIDTH CHART COLUMN RUN COLOUR PAPER: around each training point of that curve, and at as many places where
-# it would be upside down, as look_at_picture takes them.
+# areas WIDTH CHART COLUMN RUN COLOUR PAPER: prints areas for look_at_picture, alternately around a training point of the
+# curve and around its mirror image.
 areas() {
     grep "^chart $1 $2 " places >place
     column "$4/metrics.csv" train "$3" >points
@@ -148,9 +148,8 @@ areas() {
         }' place -
 }
 
-# curves_differ WIDTH SCHEME PAPER A B: what is not where the CSV says, with the colours of the two runs. The second is
-# on top, and may cover the first here and there. The curve of the loss, which is the same each time, is not
-# to be found upside down.
+# curves_differ WIDTH SCHEME PAPER A B: prints the curves that are not where metrics.csv has them. A and B are the colours
+# of the runs. The second curve may cover parts of the first. The loss must not match its mirror image.
 curves_differ() {
     while read -r chart figure run colour least; do
         areas "$1" "$chart" "$figure" "$run" "$colour" "$3" >wanted
@@ -170,8 +169,8 @@ speed-time images_per_second fsdp $5 0.9
 END
 }
 for width in 1280 390; do
-    result "curves lie where metrics.csv says, $width wide" "$(curves_differ $width light ffffff 0067ac ce5400 | tr "\n" " ")"
-    result "and in the dark, $width wide" "$(curves_differ $width dark 161a1f 53baff fd832f | tr "\n" " ")"
+    result "curves match metrics.csv, $width wide" "$(curves_differ $width light ffffff 0067ac ce5400 | tr "\n" " ")"
+    result "dark curves match metrics.csv, $width wide" "$(curves_differ $width dark 161a1f 53baff fd832f | tr "\n" " ")"
 done
 
 wide=$(grep '^page' places | sort | tr '\n' ' ')
@@ -182,9 +181,9 @@ for corner in '2 2 12 12' '1282 2 1292 12'; do
     [ "$(echo "$corner ffffff ffffff" | "$TEST_BUILD/test/look_at_picture" light.png)" = 100 ] || bad="$bad $corner, light;"
     [ "$(echo "$corner 161a1f 161a1f" | "$TEST_BUILD/test/look_at_picture" dark.png)" = 100 ] || bad="$bad $corner, dark;"
 done
-result 'white by day, dark by night' "$bad"
+result 'the background follows the colour scheme' "$bad"
 
-# The second matrix of result.json is the test split's.
+# The second matrix of result.json belongs to the test split.
 bad=
 for run in 'A ddp' 'B fsdp'; do
     sed -n "s/^cell 1280 confusion-${run% *} //p" places >shown

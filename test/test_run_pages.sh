@@ -1,11 +1,11 @@
 #!/bin/sh
-# What real runs tell of themselves: run.json, units.csv, ranks.csv, nvidia-smi's table, and their pages of the
-# log book, also of runs that were continued, cut, stopped or failed.
+# Files of real runs: run.json, units.csv, ranks.csv, the output of nvidia-smi, and pages of the log book. Runs finish,
+# are resumed, killed or stopped, or fail.
 . "$TEST_SOURCE/test/program.sh"
 
 short="$small train.steps=20 output.weights=off output.tensorboard=off checkpoint.every=0"
 
-# lacks FILE PATTERN...: the patterns that no line of the file has.
+# lacks FILE PATTERN...: prints the patterns that match no line of the file.
 lacks() {
     lacking=$1
     shift
@@ -14,10 +14,10 @@ lacks() {
     done
 }
 
-# rows FILE PATTERN: how many lines of it have the pattern.
+# rows FILE PATTERN: prints the number of lines that match.
 rows() { grep -cE -- "$2" "$1" 2>/dev/null; }
 
-# A stand-in for nvidia-smi, as the driver's is not here.
+# A stub of nvidia-smi.
 mkdir bin
 cat >bin/nvidia-smi <<'END'
 #!/bin/sh
@@ -28,19 +28,19 @@ plain_path=$PATH
 PATH=$work/bin:$PATH
 
 echo 1..13
-# The pause leaves the sensors' thread time to ask.
+# The pause gives the thread of the sensors time to call it.
 run 2 one $short debug.pause=update:16:0.5 mesh.strategy=fsdp data.val=reference train.test=on output.target=0.01 run.dir="$work/one"
 bad=$([ $status -eq 0 ] || echo "status $status;")
 bad=$bad$(lacks one/run.json '"command": ".*vittrain .*mesh.strategy=fsdp' '"flops_per_image": [1-9]' '"strategy": "fsdp"' \
     '"shard": 2' '"planned_bytes": [1-9]' '"train_samples": 563' '"test_samples": 125' '"truck"' '"to_step": 20' \
     '"setup_seconds": [0-9]' '"error": null' '"stop_reason": "all steps done"')
-result 'run.json says what ran, where and how it ended' "$bad" "$work/one.log"
+result 'run.json has the configuration, hosts and outcome' "$bad" "$work/one.log"
 
 bad=$([ "$(rows one/ranks.csv '^1,[01],')" = 2 ] || echo 'not a row a rank;')
 bad=$bad$(lacks one.log 'rank 1 on .*: processor time user [0-9.]+ s, system [0-9.]+ s')
 result 'ranks.csv and the log have the ranks and their processor time' "$bad" "$work/one/ranks.csv"
 
-# Units and the rest together are what a step takes, as metrics.csv has it.
+# The times of all units add up to the step time in metrics.csv.
 bad=$(awk -F, '
     FNR == 1 { for (i = 1; i <= NF; i++) at[FILENAME, $i] = i; next }
     FILENAME ~ /units/ { units += $at[FILENAME, "forward_seconds"] + $at[FILENAME, "backward_seconds"] + $at[FILENAME, "waiting_seconds"]; names = names " " $1
@@ -60,7 +60,7 @@ bad=$(lacks one/result.json '"test": \{' '"weights": "(best|last)"' '"target_top
 [ "$(rows one/metrics.csv ',test,')" = 1 ] || bad="$bad no row of the test split"
 result 'the test split is evaluated once, the time to the target known' "$bad" "$work/one/result.json"
 
-# With data.val=test both splits are one, so the best evaluation comes again, from a checkpoint of 50 steps before.
+# With data.val=test both splits are equal, so the test repeats the best evaluation, with an older checkpoint.
 run 2 best $small train.epochs=6 optim.lr=0.03 checkpoint.monitor=loss train.test=on mesh.strategy=fsdp run.dir="$work/best"
 bad=$(python3 -c '
 import json
@@ -80,14 +80,14 @@ bad=$(lacks runs/logbook/one.md '^\| Status \| finished \|' '^\| Reason \| all s
 [ "$(rows runs/logbook/README.md '^\| \[one\]\(one.md\) \| 2.* \| fsdp \| fp32 \| 24 \|')" = 1 ] || bad="$bad no row of the index"
 result 'the page and its row' "$bad" "$work/runs/logbook/one.md"
 
-# It goes on, on one rank, which is another part of the same run.
+# The run is resumed on one rank: a second attempt.
 PATH=$plain_path
 run 1 more $short train.steps=30 run.dir="$work/one" mesh.strategy=fsdp data.val=reference
 bad=$([ $status -eq 0 ] || echo "status $status;")
 [ "$(rows one/ranks.csv '^1,')$(rows one/ranks.csv '^2,0,')" = 21 ] || bad="$bad ranks.csv;"
 [ "$(rows one/run.json '"from_step"')" = 2 ] || bad="$bad run.json;"
 [ "$(rows runs/logbook/README.md '^\| \[one')" = 1 ] || bad="$bad rows of the index;"
-result 'a run that goes on keeps what was known, and its page' \
+result 'a resumed run keeps its history and its page' \
     "$bad$(lacks runs/logbook/one.md '^\| Attempts \| 2 \|' '^\| 1 \| .* 0 to 20 \| 2 \|' '^\| 2 \| .* 20 to 30 \| 1 \|' 'resuming from')" "$work/runs/logbook/one.md"
 
 killed $small train.epochs=1000 checkpoint.every=0.2 >wrong
@@ -95,12 +95,12 @@ killed $small train.epochs=1000 checkpoint.every=0.2 >wrong
 "$vittrain" report killed >report.log 2>&1 || echo 'no report' >>wrong
 lacks runs/logbook/killed.md '^\| Status \| interrupted or still running' '^\| Step time \| [0-9]' 'result.json: missing' >>wrong
 run 1 again run.dir="$work/killed" $small train.epochs=1000 train.max_seconds=1
-result 'a run that was killed has a page by `report`; it goes on, and is stopped' "$(tr '\n' ' ' <wrong)$(lacks runs/logbook/killed.md 'unknown: interrupted' \
+result '`report` makes a page of a killed run; it is resumed, then stopped' "$(tr '\n' ' ' <wrong)$(lacks runs/logbook/killed.md 'unknown: interrupted' \
     '^\| Status \| stopped \|' '^\| Reason \| train.max_seconds is over')" "$work/again.log"
 
 run 1 wild $short optim.lr=1e30 run.dir="$work/wild"
 bad=$([ $status -eq 7 ] || echo "status $status;")
-result 'a run that failed has a page that says why' \
+result 'the page of a failed run has the reason' \
     "$bad$(lacks runs/logbook/wild.md '^\| Status \| failed \|' '^\| Reason \| .*(NaN|finite)' 'result.json: missing')" "$work/wild.log"
 
 : >file
@@ -111,7 +111,7 @@ run 1 none $short run.dir="$work/none" output.logbook=
 [ ! -e runs/logbook/none.md ] && ! grep -q 'log book' none.log || bad="$bad a page where none was asked for"
 result 'a log book that cannot be written is a warning' "$bad" "$work/unwritable.log"
 
-# One that hangs is ended with the run, and what it started with it.
+# An nvidia-smi that hangs is killed at the end of the run, with its children.
 printf '#!/bin/sh\necho begun >"%s"\nsleep 98765\n' "$work/begun" >bin/nvidia-smi
 PATH=$work/bin:$PATH
 before=$(date +%s)
@@ -122,7 +122,7 @@ bad=$([ $status -eq 0 ] || echo "status $status;")
 [ ! -e hanging/nvidia-smi.txt ] || bad="$bad a table;"
 [ $(($(date +%s) - before)) -lt 19 ] || bad="$bad the run waited for it;"
 pgrep -f '^sleep 98765' >/dev/null && bad="$bad a child was left"
-result 'an nvidia-smi that hangs holds nothing up' "$bad" "$work/hanging.log"
+result 'a hanging nvidia-smi does not delay the run' "$bad" "$work/hanging.log"
 
 "$vittrain" $short run.dir="$work/left" >left.log 2>&1 </dev/null &
 run 1 right $short run.dir="$work/right"
