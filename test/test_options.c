@@ -163,12 +163,12 @@ static void bad_values_are_refused(void **state)
     refuses("model.dropout=-0.5",
             "model.dropout=-0.5: must be auto, or a number from 0 to below 1");
     refuses("schedule.div_factor=0", "schedule.div_factor=0: must be a number above 0");
-#define SIZE "must be a size in bytes, or with KiB, MiB or GiB behind it, from 4 to 1024GiB"
+#define SIZE "must be a size in bytes, or with the unit KiB, MiB or GiB, from 4 to 1024GiB"
     refuses("bench.max=1.3KiB", "bench.max=1.3KiB: " SIZE);
     refuses("bench.max=3", "bench.max=3: " SIZE);
     refuses("bench.max=3MB", "bench.max=3MB: " SIZE);
-    refuses("train.max_seconds=3d", "train.max_seconds=3d: must be a time in seconds, or with s, m "
-                                    "or h behind it, from 0 to 1000000000");
+    refuses("train.max_seconds=3d", "train.max_seconds=3d: must be a time in seconds, or with the "
+                                    "unit s, m or h, from 0 to 1000000000");
     refuses("data.shuffle=maybe", "data.shuffle=maybe: must be on or off");
     refuses("run.backend=gpu", "run.backend=gpu: must be auto, cpu or cuda");
     refuses("optim.betas=0.9", "optim.betas=0.9: must be 2 numbers from 0 to below 1 with commas "
@@ -280,19 +280,20 @@ static void bad_decks_are_refused_with_their_line(void **state)
                  "deck.ini:2: train.batch=0: must be a whole number from 1 to 1000000");
     deck_refused("[train]\n\nbacth = 1\n",
                  "deck.ini:3: no option train.bacth; did you mean train.batch?");
-    deck_refused("batch = 1\n", "deck.ini:1: batch: a [section] must come before it");
+    deck_refused("batch = 1\n", "deck.ini:1: batch: a key must follow a [section]");
     deck_refused("[train]\nbatch\n", "deck.ini:2: neither [section] nor key = value");
-    deck_refused("[train] batch = 1\n", "deck.ini:1: there is something after the section's name: "
-                                        "keys begin on lines of their own");
+    deck_refused("[train] batch = 1\n", "deck.ini:1: text after the section's name: put the key on "
+                                        "the next line");
     deck_refused("[train\nbatch = 1\n", "deck.ini:1: neither [section] nor key = value");
     deck_refused("[train]\nbatch = 1\n  epochs = 2\n",
-                 "deck.ini:3: the line begins with a space: sections and keys begin at the left");
+                 "deck.ini:3: the line begins with a space: begin sections and keys in the first "
+                 "column");
     char text[400];
     memset(text, 'x', sizeof text);
     memcpy(text, "[run]\ndir = ", 12);
     text[399] = '\0';
-    deck_refused(text, "deck.ini:2: the line has 393 characters, at most 198 fit: go on with \"KEY "
-                       "+= MORE\" on the next line");
+    deck_refused(text, "deck.ini:2: the line has 393 characters, the maximum is 198: continue with "
+                       "\"KEY += MORE\" on the next line");
 }
 
 static void deck_files_are_refused(void **state)
@@ -306,12 +307,13 @@ static void deck_files_are_refused(void **state)
     error_clear(&error);
     assert_int_equal(mkdir("folder.ini", 0700), 0);
     assert_false(options_read_file("folder.ini", &options, &error));
-    assert_string_equal(error.text, "folder.ini: cannot read the deck: it is not a file");
+    assert_string_equal(error.text, "folder.ini: cannot read the deck: it is not a regular file");
     assert_int_equal(rmdir("folder.ini"), 0);
     error_clear(&error);
     write_file("zero.ini", "[train]\nbat\0ch = 1\n", 19);
     assert_false(options_read_file("zero.ini", &options, &error));
-    assert_string_equal(error.text, "zero.ini:2: this is no text: a zero byte");
+    assert_string_equal(error.text,
+                        "zero.ini:2: the deck is not a text file: it contains a zero byte");
     assert_int_equal(unlink("zero.ini"), 0);
 }
 

@@ -49,28 +49,27 @@ static void strip_end(char *line)
     *end = '\0';
 }
 
-static bool line_is_fit(const struct deck *deck, ssize_t length, int room)
+static bool line_check(const struct deck *deck, ssize_t length, int room)
 {
     char where[OPTION_TEXT + 32];
     where_in(deck, where, sizeof where);
     if (strlen(deck->line) != (size_t)length)
-        return error_set(deck->error, ERROR_USAGE, "%sthis is no text: a zero byte", where);
+        return error_set(deck->error, ERROR_USAGE,
+                         "%sthe deck is not a text file: it contains a zero byte", where);
     strip_end(deck->line);
     if (strlen(deck->line) + 2 > (size_t)room)
         return error_set(deck->error, ERROR_USAGE,
-                         "%sthe line has %zu characters, at most %d fit: go on with \"KEY += "
-                         "MORE\" on the next line",
+                         "%sthe line has %zu characters, the maximum is %d: continue with "
+                         "\"KEY += MORE\" on the next line",
                          where, strlen(deck->line), room - 2);
     if (deck->line[0] == '[' && strchr(deck->line, ']') != NULL &&
         strchr(deck->line, ']')[1] != '\0')
         return error_set(deck->error, ERROR_USAGE,
-                         "%sthere is something after the section's name: keys begin on lines of "
-                         "their own",
-                         where);
+                         "%stext after the section's name: put the key on the next line", where);
     if (isspace((unsigned char)deck->line[0]))
-        return error_set(deck->error, ERROR_USAGE,
-                         "%sthe line begins with a space: sections and keys begin at the left",
-                         where);
+        return error_set(
+            deck->error, ERROR_USAGE,
+            "%sthe line begins with a space: begin sections and keys in the first column", where);
     return true;
 }
 
@@ -89,7 +88,7 @@ static char *deck_read_line(char *buffer, int room, void *stream)
         return NULL;
     }
     deck->line_number++;
-    if (!line_is_fit(deck, length, room))
+    if (!line_check(deck, length, room))
         return NULL;
     strcpy(buffer, deck->line);
     return buffer;
@@ -102,7 +101,7 @@ static int deck_set(void *user, const char *section, const char *key, const char
     char where[OPTION_TEXT + 32], name[2 * OPTION_KEY];
     where_in(deck, where, sizeof where);
     if (section[0] == '\0')
-        return error_set(deck->error, ERROR_USAGE, "%s%s: a [section] must come before it", where,
+        return error_set(deck->error, ERROR_USAGE, "%s%s: a key must follow a [section]", where,
                          key);
     snprintf(name, sizeof name, "%s.%s", section, key);
     return deck->pair(deck->user, where, name, value, deck->error);
@@ -126,7 +125,7 @@ FILE *deck_file_open(const char *path, struct error *error)
     struct stat status;
     FILE *file = NULL;
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
-        error_set(error, ERROR_USAGE, "%s: cannot read the deck: it is not a file", path);
+        error_set(error, ERROR_USAGE, "%s: cannot read the deck: it is not a regular file", path);
         return NULL;
     }
     file = fopen(path, "re");

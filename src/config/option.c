@@ -473,12 +473,12 @@ void option_describe(const struct option_entry *entry, char *text, size_t size)
         snprintf(text, size, "%sa number%s", automatic, range);
         return;
     case OPTION_IS_SECONDS:
-        snprintf(text, size, "a time in seconds, or with s, m or h behind it,%s", range);
+        snprintf(text, size, "a time in seconds, or with the unit s, m or h,%s", range);
         return;
     case OPTION_IS_BYTES:
         write_bytes((int64_t)entry->least, least, sizeof least);
         write_bytes((int64_t)entry->most, most, sizeof most);
-        snprintf(text, size, "a size in bytes, or with KiB, MiB or GiB behind it, from %s to %s",
+        snprintf(text, size, "a size in bytes, or with the unit KiB, MiB or GiB, from %s to %s",
                  least, most);
         return;
     case OPTION_IS_SWITCH:

@@ -1,4 +1,4 @@
-/* The table as help on a terminal and as a part of the manual page (mdoc). */
+/* Print the table of options as help for a terminal and as part of the manual page (mdoc). */
 #include "config/options.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 
 enum { HELP_WIDTH = 88, MANUAL_WIDTH = 64 };
 
-/* Text in lines of at most HELP_WIDTH characters, each after `indent` spaces. */
+/* Print text in lines of at most HELP_WIDTH characters, indented by `indent` spaces. */
 static void print_wrapped(FILE *file, int indent, const char *text)
 {
     int column = 0;
@@ -30,14 +30,9 @@ static const char *preset_text(const struct option_entry *entry)
     return entry->preset[0] == '\0' ? "(empty)" : entry->preset;
 }
 
-static int section_length(const struct option_entry *entry)
-{
-    return (int)(option_key(entry) - entry->name) - 1;
-}
-
 static void section_name(const struct option_entry *entry, char name[OPTION_KEY])
 {
-    snprintf(name, OPTION_KEY, "%.*s", section_length(entry), entry->name);
+    snprintf(name, OPTION_KEY, "%.*s", (int)strcspn(entry->name, "."), entry->name);
 }
 
 static void help_heading(const struct option_entry *entry, FILE *file)
@@ -55,9 +50,9 @@ static void help_line(const struct option_entry *entry, FILE *file)
 
 void options_help(FILE *file)
 {
-    fprintf(file, "Options, with their defaults. In a deck: a line [section], then lines key = "
-                  "value.\nOn the command line: section.key=value. `vittrain --help KEY` says what "
-                  "a key may be.\n");
+    fprintf(file, "Options and their defaults. In a deck: a line [section], then lines key = "
+                  "value.\nOn the command line: section.key=value. `vittrain --help KEY` prints "
+                  "the values of a key.\n");
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
         if (option_begins_section(entry))
             help_heading(entry, file);
@@ -65,20 +60,15 @@ void options_help(FILE *file)
     }
 }
 
-static void help_one(const struct option_entry *entry, FILE *file)
-{
-    char allowed[512];
-    option_describe(entry, allowed, sizeof allowed);
-    fprintf(file, "%s\n", entry->name);
-    print_wrapped(file, 2, entry->help);
-    fprintf(file, "  value:   %s\n  default: %s\n", allowed, preset_text(entry));
-}
-
 bool options_help_key(const char *key, FILE *file)
 {
     const struct option_entry *found = option_find(key);
     if (found != NULL) {
-        help_one(found, file);
+        char allowed[512];
+        option_describe(found, allowed, sizeof allowed);
+        fprintf(file, "%s\n", found->name);
+        print_wrapped(file, 2, found->help);
+        fprintf(file, "  value:   %s\n  default: %s\n", allowed, preset_text(found));
         return true;
     }
     bool any = false;
@@ -95,7 +85,8 @@ bool options_help_key(const char *key, FILE *file)
     return any;
 }
 
-/* A word as mdoc's text: no request, hyphens that stay what they are. */
+/* Print a word escaped for mdoc: it is no request and hyphens stay hyphens. Return the number of
+ * characters printed. */
 static int manual_word(FILE *file, const char *word, size_t length, bool begins_line)
 {
     int printed = 0;
@@ -118,7 +109,7 @@ void options_manual_words(FILE *file, const char *text)
     }
 }
 
-/* In lines of at most MANUAL_WIDTH characters; a sentence begins one. */
+/* Lines have at most MANUAL_WIDTH characters; each sentence begins a new one. */
 void options_manual_text(FILE *file, const char *text)
 {
     int column = 0;
