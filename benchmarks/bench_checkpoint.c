@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/bench_row.h"
+#include "bench/bench.h"
 #include "checkpoint/checkpoint.h"
 #include "config/options.h"
 #include "core/clock.h"
@@ -207,7 +207,7 @@ int main(int argc, char **argv)
         return (int)error.kind;
     }
     int node;
-    bench_host_look(&bench.host);
+    bench_host_read(&bench.host);
     bench.nodes = comm_node_count(bench.world, &node);
     bench.folder = argc > 1 ? argv[1] : ".";
     bench.repetitions = argc > 2 ? atoi(argv[2]) : 3;

@@ -1,46 +1,28 @@
-"""What the PyTorch benchmarks share: the row of the CSV (see README.md), the models, the ranks."""
+"""Shared by the PyTorch benchmarks: rows of the table (README.md), the models, the ranks."""
 
-import datetime
 import os
-import platform
 import socket
 import subprocess
 import sys
 
-COLUMNS = ["date", "host_cpu", "commit", "framework", "version", "work", "model", "batch", "precision",
-           "strategy", "ranks", "threads", "metric", "value", "unit", "nodes", "host", "cores", "memory_gib", "gpu",
-           "load"]
+HERE = os.path.dirname(os.path.abspath(__file__))
+CELLS = ["work", "model", "batch", "precision", "strategy", "ranks", "threads", "metric", "value", "unit"]
 
 
-def host_cpu():
-    """The processor's name and how many cores there are."""
-    name = platform.machine()
-    with open("/proc/cpuinfo") as file:
-        for line in file:
-            if line.startswith("model name"):
-                name = line.split(":", 1)[1].strip()
-                break
-    return f"{name} ({os.sysconf('SC_NPROCESSORS_ONLN')} cores)".replace(",", " ")
-
-
-def commit():
-    here = os.path.dirname(os.path.abspath(__file__))
-    done = subprocess.run(["git", "-C", here, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    return done.stdout.strip() or "unknown"
-
-
-def print_row(**fields):
-    row = dict(date=datetime.datetime.now().isoformat(timespec="seconds"), host_cpu=host_cpu(), commit=commit(),
-               nodes=1, host=socket.gethostname(), cores=os.sysconf("SC_NPROCESSORS_ONLN"),
-               memory_gib=round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30),
-               gpu=os.environ.get("VITTRAIN_BENCH_GPU", "").replace(",", " "), load=f"{os.getloadavg()[0]:.2f}")
-    row.update(fields)
-    print(",".join(str(row[name]) for name in COLUMNS), flush=True)
+def print_row(framework, version, commit=None, **cells):
+    """Print a row of the table, by `row` of common.sh."""
+    if commit is None:
+        done = subprocess.run(["git", "-C", HERE, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+        commit = done.stdout.strip() or "unknown"
+    sys.stdout.flush()
+    subprocess.run(["sh", "-c", 'here=$1; shift; . "$here/common.sh"; row "$@"', "row", HERE] +
+                   [str(cells[name]) for name in CELLS],
+                   env=dict(os.environ, framework=framework, version=version, commit=commit), check=True)
 
 
 def spawn_ranks(ranks, threads):
-    """Starts this script once per rank, as torchrun would but without its own cost; returns the worst exit
-    code. The children find RANK in their environment."""
+    """Start this script once per rank, like torchrun but without its start-up time, with RANK in the environment;
+    return the largest exit code."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/bench_row.h"
+#include "bench/bench.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/clock.h"
@@ -171,7 +171,7 @@ int main(int argc, char **argv)
         return (int)error.kind;
     }
     ENSURE(sampler_steps(&bench.sampler) > 0, "fewer samples than a batch");
-    bench_host_look(&bench.host);
+    bench_host_read(&bench.host);
     bench_header_print();
     static const char *const names[] = {NULL, "loader", "transform", "loader and transform"};
     for (int work = LOADING; work <= (LOADING | TRANSFORMING); work++) {

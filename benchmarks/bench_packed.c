@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/bench_row.h"
+#include "bench/bench.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/clock.h"
@@ -185,7 +185,7 @@ int main(int argc, char **argv)
         ratio[1][turn] = load.cores / copy.cores;
     }
     const double gigabytes = (double)bench.record_bytes / 1e9;
-    bench_host_look(&bench.host);
+    bench_host_read(&bench.host);
     bench_header_print();
     report(&bench, "loader", median(loaded[0]) * gigabytes, "GB/s");
     report(&bench, "memory copy", median(copied[0]) * gigabytes, "GB/s");

@@ -6,7 +6,7 @@
 #
 #   benchmarks/bundle.sh [FILE]        (default: vittrain-bundle.tar.gz)
 #
-# Configure with --with-cuda-arch=90 and build first: make, make check TESTS=, make benchmarks/bench_device. The C library
+# Configure with --with-cuda-arch=90 and build first: make, make check TESTS=. The C library
 # of the other machine must be at least as new as the one here. Exit status 1 if the file is larger than 35 MB or if tree
 # and file together are larger than 64 MiB.
 # Environment, for tests: MODULE (in place of vittrain-cuda.so), BUNDLE_LEVEL (of gzip), BUNDLE_MOST (bytes), and what
@@ -22,7 +22,7 @@ tree_most=$((64 << 20))
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 bundle=$stage/vittrain-bundle
-mkdir -p "$bundle"/{bin,lib/openmpi,lib/pmix,share,test,benchmarks,include,losses}
+mkdir -p "$bundle"/{bin,lib/openmpi,lib/pmix,share,test,include,losses}
 
 fail() { echo "bundle.sh: $*" >&2; exit 2; }
 
@@ -34,26 +34,26 @@ if [[ $module == vittrain-cuda.so ]]; then
     make -q vittrain-cuda.so || fail "vittrain-cuda.so is older than its sources: run make"
 fi
 tests="$(grep -v '^#' test/devices) test_vit_device test_convnet_device"
-for file in vittrain "$module" benchmarks/bench_device $(printf 'test/%s ' $tests); do
-    [[ -e $file ]] || fail "no $file: run make, make check TESTS= and make benchmarks/bench_device first"
+for file in vittrain "$module" $(printf 'test/%s ' $tests); do
+    [[ -e $file ]] || fail "no $file: run make and make check TESTS= first"
 done
 cp vittrain "$bundle"
 cp "$module" "$bundle/vittrain-cuda.so"
 [[ $module != vittrain-cuda.so ]] || cp test/cudnn_engines "$bundle/test"
 
-# One program holds all tests and bench_device, since each alone contains most of the library: 10 MB less. Its name, a
-# link's, selects the one that runs.
+# One program holds all tests, since each alone contains most of the library: 10 MB less. The name of the link by which
+# it is called selects the test.
 {
     echo '#include <string.h>'
-    for name in $tests bench_device; do echo "int main_$name(int argc, char **argv);"; done
+    for name in $tests; do echo "int main_$name(int argc, char **argv);"; done
     echo 'int main(int argc, char **argv) {'
     echo 'const char *slash = strrchr(argv[0], 47), *name = slash != NULL ? slash + 1 : argv[0];'
-    for name in $tests bench_device; do echo "if (strcmp(name, \"$name\") == 0) return main_$name(argc, argv);"; done
+    for name in $tests; do echo "if (strcmp(name, \"$name\") == 0) return main_$name(argc, argv);"; done
     echo 'return 2; }'
 } >"$stage/main.c"
 cc -c -o "$stage/main.o" "$stage/main.c"
 objects=$stage/main.o
-for file in $(printf 'test/%s ' $tests) benchmarks/bench_device; do
+for file in $(printf 'test/%s ' $tests); do
     name=${file##*/}
     objcopy --redefine-sym "main=main_$name" "$file.o" "$stage/$name.o"
     objects="$objects $stage/$name.o"

@@ -1,40 +1,40 @@
-# What the benchmarks' scripts share: the table that all write and read (README.md has its columns), and short
-# training runs. Sourced by sh and bash after `here` is set to this folder; Python has bench_common.py, C
-# src/bench/bench_row.c. Environment: VITTRAIN, MPIRUN, VITTRAIN_BENCH_GPU (the GPU that computes). The variable `launcher` is
-# a command that starts our programs, or empty.
+# Shared by the benchmarks' scripts: the table that all write and read (README.md lists its columns), and short training
+# runs. Sourced by sh and bash after `here` is set to this folder; bench_common.py calls `row`. C programs write the same
+# rows by src/bench/bench.c. Environment: VITTRAIN, MPIRUN, VITTRAIN_BENCH_GPU (name of the GPU that computes). The variable
+# `launcher` is a command that starts the program, or empty.
 
 vittrain=$(readlink -f "${VITTRAIN:-$here/../vittrain}" || true)
 mpirun=${MPIRUN:-mpirun --oversubscribe}
-# Open MPI (4, 5) binds ranks to one core each, also such that have several threads.
+# Open MPI (4, 5) binds each rank to one core, even if it has several threads.
 export OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none
 bench_header=date,host_cpu,commit,framework,version,work,model,batch,precision,strategy,ranks,threads,metric,value,unit,nodes,host,cores,memory_gib,gpu,load
 
 # ---- Writing.
 
-# The machine, once: "Intel(R) Xeon(R) Processor (2 cores)" and what follows the unit in a row.
+# The machine, read once: "Intel(R) Xeon(R) Processor (2 cores)", cores and GiB.
 cpu_name=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1 | tr ',"' '  ')
 host_cores=$(getconf _NPROCESSORS_ONLN)
 host_cpu="${cpu_name:-$(uname -m)} ($host_cores cores)"
 host_memory=$(awk '$1 == "MemTotal:" { printf "%.0f", $2 / 1048576 }' /proc/meminfo)
 
-# program_look: which program it is: sets `program_version`, `program_commit`.
+# program_look: sets `program_version` and `program_commit`.
 program_look() {
     program_version=$(${launcher:-} "$vittrain" --version | sed -n '1s/^vittrain \([^ ]*\).*/\1/p')
     program_commit=$(${launcher:-} "$vittrain" --version | sed -n '1s/.*(commit \([^)]*\)).*/\1/p')
 }
 
-# row WORK MODEL BATCH PRECISION STRATEGY RANKS THREADS METRIC VALUE UNIT: prints one. The variables framework, version,
-# commit and nodes say otherwise than: vittrain, the program's own ones, one node.
+# row WORK MODEL BATCH PRECISION STRATEGY RANKS THREADS METRIC VALUE UNIT: prints a row. The variables framework, version,
+# commit and nodes replace the defaults: vittrain, its version and commit, one node.
 row() {
-    [ -n "${program_version:-}" ] || program_look
+    [ -n "${version:-}" ] && [ -n "${commit:-}" ] || [ -n "${program_version:-}" ] || program_look
     read -r row_load _ </proc/loadavg
     printf '%s,' "$(date +%FT%T)" "$host_cpu" "${commit:-$program_commit}" "${framework:-vittrain}" \
         "${version:-$program_version}" "$@" "${nodes:-1}" "$(uname -n)" "$host_cores" "$host_memory" "${VITTRAIN_BENCH_GPU:-}"
     printf '%s\n' "$row_load"
 }
 
-# table_open FILE: makes it fit for rows to be added: the header is there, half of a last line is not. A table with fewer
-# columns gets empty cells, one with others is refused.
+# table_open FILE: prepares a table for more rows: writes the header, removes a torn last line, adds empty cells for missing
+# columns. A table with other columns is refused.
 table_open() {
     if [ ! -s "$1" ]; then
         mkdir -p "$(dirname "$1")" && echo "$bench_header" >"$1"
@@ -58,8 +58,8 @@ table_open() {
 
 # ---- Reading.
 
-# table_rows FILE...: the rows of tables with the columns of this or another version, as the columns of this one with tabs
-# between them. What cannot be read is named on standard error and left out.
+# table_rows FILE...: prints the rows of tables of this or another version in the columns of this one, separated by tabs.
+# Unreadable tables are named on standard error and left out.
 table_rows() {
     for table in "$@"; do
         if [ ! -r "$table" ]; then
@@ -75,7 +75,7 @@ table_rows() {
     done
 }
 
-# table_columns NAME: standard input, header first, in the columns of this version.
+# table_columns NAME: prints standard input, header first, in the columns of this version.
 table_columns() {
     awk -F, -v OFS='\t' -v name="$1" -v header="$bench_header" '
         BEGIN { columns = split(header, wanted, ",") }
@@ -104,10 +104,10 @@ table_columns() {
 
 # ---- Training runs.
 
-# The middle one of the numbers on standard input.
+# Prints the median of the numbers on standard input.
 median() { sort -g | awk '{ value[NR] = $1 } END { if (NR > 0) print value[int((NR + 1) / 2)] }'; }
 
-# The side of the images that a model is measured with.
+# Prints the image size that a model is measured with.
 image_of() { # MODEL
     case $1 in
     vit_cifar | cnn_*) echo 32 ;;
@@ -115,24 +115,23 @@ image_of() { # MODEL
     esac
 }
 
-# column_of FILE COLUMN FIRST: what metrics.csv has of the training steps after step FIRST.
+# column_of FILE COLUMN FIRST: prints a column of metrics.csv for the training steps after step FIRST.
 column_of() {
     awk -F, -v name="$2" -v first="$3" 'NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }
         $column["split"] == "train" && $column["step"] > first { print $column[name] }' "$1"
 }
 
-# The first two steps are longer: memory is touched for the first time.
+# The first two steps take longer, because memory is touched for the first time.
 median_step() { column_of "$1/metrics.csv" step_seconds 2 | median; } # RUN_FOLDER
 
-# The last lines of a log, which explain a failure.
+# Prints the last lines of a log.
 explain() { grep -v '^ *$' "$1" | tail -n "${2:-3}" | sed 's/^/    /'; } # FILE [LINES]
 
-# What train.precision=auto chose.
+# Prints the precision that train.precision=auto chose.
 precision_used() { sed -n 's/.*computing in \(fp32\|bf16\|fp16\).*/\1/p' "$1" | head -n 1; } # LOG
 
-# train_steps NAME RANKS THREADS MODEL BATCH STEPS [SETTING...]: trains on made-up images, all ranks together BATCH a step, in
-# the folder $scratch/NAME, with what it says in $scratch/NAME.log; two steps more than STEPS. The settings are such as old
-# versions have, too.
+# train_steps NAME RANKS THREADS MODEL BATCH STEPS [SETTING...]: trains STEPS + 2 steps on synthetic images with the global
+# batch BATCH, in the folder $scratch/NAME, with its output in $scratch/NAME.log. Uses only settings that old versions have.
 train_steps() {
     train_name=$1 train_ranks=$2 train_threads=$3 train_model=$4 train_batch=$5 train_count=$(($6 + 2))
     shift 6
@@ -142,7 +141,7 @@ train_steps() {
         "train.global_batch=$train_batch" "train.steps=$train_count" train.clip_norm=1 optim.weight_decay=0.05 \
         checkpoint.every=0 output.weights=off output.tensorboard=off output.log_every=1 "$@"
     [ "$train_ranks" = 1 ] || set -- -np "$train_ranks" "$vittrain" "$@"
-    rm -rf "${scratch:?}/$train_name" && mkdir -p "$scratch/home" # what a run leaves elsewhere, it leaves there
+    rm -rf "${scratch:?}/$train_name" && mkdir -p "$scratch/home" # for files outside of the run folder
     train_status=0
     # MPIRUN may be several words. One rank needs none.
     # shellcheck disable=SC2086

@@ -1,11 +1,9 @@
 # benchmarks: `make benchmarks/NAME`
 EXTRA_PROGRAMS += \
 	benchmarks/bench_checkpoint \
-	benchmarks/bench_device \
 	benchmarks/bench_input \
 	benchmarks/bench_packed
 benchmarks_bench_checkpoint_LDADD = $(program_libraries)
-benchmarks_bench_device_LDADD = $(program_libraries)
 benchmarks_bench_input_LDADD = $(program_libraries)
 benchmarks_bench_packed_LDADD = $(program_libraries)
 

@@ -117,8 +117,6 @@ test/emulated-cuda.so: $(emulation_objects) cuda/nvml.module.o
 	$(AM_V_GEN)$(CXX) -shared $(SANITIZER_CFLAGS) -o $@ $(emulation_objects) cuda/nvml.module.o
 if EMULATION
 check_DATA += test/emulated-cuda.so
-# test/test_gpu_run.sh packs it.
-check_DATA += benchmarks/bench_device
 endif
 CLEANFILES += test/emulated-cuda.so $(emulation_objects) $(emulation_objects:.o=.o.d)
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The benchmarks' scripts: rows that they write and read, torn and strange tables, Markdown, pictures, and the judgement of
-# compare on made-up times. Nothing here depends on how fast anything is.
+# The benchmarks' scripts: rows that they write and read, torn and unknown tables, Markdown, pictures, and the result of
+# `compare` on made-up times. No test depends on the speed of the machine.
 . "$TEST_SOURCE/test/program.sh"
 here=$TEST_SOURCE/benchmarks
 . "$here/common.sh"
@@ -13,8 +13,12 @@ export VITTRAIN=$vittrain MPIRUN
 
 # ---- Writing.
 result 'C, shell and Python have the same columns' "$(
-    python=$(sed -n '/^COLUMNS/,/]/p' "$here/bench_common.py" | tr -d ' \n"' | sed 's/COLUMNS=\[//; s/\]//')
-    [ "$python" = "$bench_header" ] || echo "Python: $python"
+    python=$(PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1 python3 -c '
+from bench_common import print_row
+print_row(framework="f", version="2", commit="c", work="w", model="m", batch="", precision="bf16", strategy="none", ranks=1,
+          threads=3, metric="time", value="0.5", unit="s")')
+    echo "$python" | grep -qE '^[^,]*,[^,]*,c,f,2,w,m,,bf16,none,1,3,time,0.5,s,1,[^,]*,[0-9]+,[0-9]+,[^,]*,[0-9.]+$' ||
+        echo "Python: $python"
     "$vittrain" bench comm bench.output="$work/comm.csv" bench.max=8 bench.seconds=0 bench.collective=broadcast >/dev/null
     [ "$(head -n 1 comm.csv)" = "$bench_header" ] || echo "C: $(head -n 1 comm.csv)")"
 

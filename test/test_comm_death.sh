@@ -34,8 +34,8 @@ check() {
 
 echo 1..15
 check 'a killed rank is named' kill 'mpirun noticed that process rank 2 with PID [0-9]+ on node [^ ]+ exited on signal 9'
-check 'a stopped rank is named' silent 'vittrain: failure: rank 2 on .* has not been heard of for [1-9]'
-check 'a stopped rank 0 is named by the next' silent0 'vittrain: failure: rank 0 on .* has not been heard of for [1-9]'
+check 'a stopped rank is named' silent 'vittrain: failure: rank 2 on .*: no heartbeat for [1-9]'
+check 'a stopped rank 0 is named by the next' silent0 'vittrain: failure: rank 0 on .*: no heartbeat for [1-9]'
 check 'a rank that MPI says is gone is not a mistake of the program' broken \
     'vittrain: failure: rank 2 on .* can no longer reach other ranks: MPI_Send'
 check 'a fault names its rank' fault 'vittrain: failure: rank 2 on .*: segmentation fault' \
@@ -43,7 +43,7 @@ check 'a fault names its rank' fault 'vittrain: failure: rank 2 on .*: segmentat
 check 'a broken condition names rank and place' ensure \
     'rank 2 on .*: a condition of the test .*test_comm.c:'
 check 'a rank that does not come is named' absent \
-    'vittrain: failure: rank 0 on .*: all-reduce of 100000 fp32 .*missing: rank 2 on .*in no collective; in its command, for'
+    'vittrain: failure: rank 0 on .*: all-reduce of 100000 fp32 .*missing: rank 2 on .*in no collective; in .*, for'
 # The side whose timeout expires first names the other one.
 check 'a rank that waits elsewhere is named with its place' elsewhere \
     'missing: rank 2 on .*in receiving of 1 bytes|rank 2 on .*missing: rank 0 on .*in all-reduce of'

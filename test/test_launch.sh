@@ -69,7 +69,7 @@ killed_1='rank 1 on .* was killed by signal 9 \(Killed\); probable cause: '
 fault evaluation:25 KILL 0 'a rank is killed in an evaluation' "$killed_0"
 fault checkpoint_name:15 KILL 1 'while a checkpoint is named' "$killed_1"
 fault folder:0 KILL 1 'before the run has a folder' "$killed_1"
-fault backward:13 STOP 1 'a rank is stopped' 'rank 1 on .* not been heard of for [4-9]'
+fault backward:13 STOP 1 'a rank is stopped' 'rank 1 on .*: no heartbeat for [4-9]'
 
 launch mistake --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/mistake" $steps data.root=/nonexistent
 check "a user's mistake is not tried again" 3 0 '^vittrain: error: '

@@ -74,7 +74,7 @@ check 'a collective that is not queued ends the job' sums refuse:2:2 \
     'rank 2 on .*: GPU all-reduce of 1 fp32 \(number 3 .*failed .*unhandled system error'
 check 'a collective that hangs ends the job' sums hang:1:3 \
     'rank 0 on .*: GPU all-reduce of 1 fp32 \(number 4 .* has waited for [2-9]\.' \
-    'all ranks are in it, but nothing arrives; see mesh.timeout, and NCCL_DEBUG=INFO'
+    'all ranks have started it, but no data arrives; see mesh.timeout; NCCL_DEBUG=INFO'
 check 'a recorded collective that hangs ends the job' recorded hang:2:1 \
     'rank 0 on .*: GPU all-reduce of 1 fp32, or an earlier one in a graph, \(number 2 .* has waited'
 check 'a rank that does not come to a collective is named' away none \

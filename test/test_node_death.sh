@@ -37,10 +37,10 @@ gone() {
     done
 }
 
-# named NAME PATTERN: a line says so of who has not been heard of. What is said after mpirun has begun to end the job
-# may get lost, which is why it is said before, as a warning.
+# named NAME PATTERN: a line reports the missing heartbeat. A line printed while mpirun ends the job may be lost, so the
+# warning before it counts, too.
 named() {
-    grep -qE "(warning|vittrain: failure): $2 ha(s|ve) not been heard of for [3-9]" "$run_log" || bad="$bad no $2;"
+    grep -qE "(warning|vittrain: failure): $2: no heartbeat for [3-9]" "$run_log" || bad="$bad no $2;"
     result "$1" "$bad" "$run_log"
 }
 

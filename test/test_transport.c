@@ -301,7 +301,7 @@ static void counts_go_beyond_2_gib(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* Is that refused, on all ranks alike, with these words? */
+/* Return 0 if all ranks refuse the layout with an error that contains `words`. */
 static int64_t refused(const struct layout *layout, const char *words)
 {
     struct error error = {0};
@@ -323,7 +323,7 @@ static void what_does_not_fit_is_refused(void **state)
     (void)state;
     int64_t wrong = 0;
     if (world->size > 2 && world->size % 2 == 1)
-        wrong += refused(&(struct layout){TRANSPORT_HIERARCHICAL, 2, false}, "numbers of them");
+        wrong += refused(&(struct layout){TRANSPORT_HIERARCHICAL, 2, false}, "different numbers of ranks");
     if (world->size > 1)
         wrong += refused(&(struct layout){TRANSPORT_SHARED, 1, false}, "nodes");
     assert_int_equal(all_wrong(wrong), 0);

@@ -13,7 +13,7 @@ failed=0 missed=()
 build=${BUNDLE:-vittrain-bundle}
 [[ -x $build/vittrain ]] || build=.
 build=$(cd "$build" && pwd)
-for file in vittrain vittrain-cuda.so benchmarks/bench_device; do
+for file in vittrain vittrain-cuda.so; do
     [[ -e $build/$file ]] || { echo "gpu.sh: no $build/$file: build it, or unpack a bundle (bundle.sh)" >&2; exit 2; }
 done
 choices=$build/gpu-choices # cuda.cache
@@ -99,12 +99,18 @@ gpu_steps() {
         { cat "$scratch/problem"; explain "$scratch/$name.log"; return 1; }
 }
 
+# device_measure NAME SUBJECT: appends the rows of `vittrain bench device SUBJECT`.
+device_measure() {
+    # shellcheck disable=SC2086
+    "$launcher" timeout 60 "$vittrain" bench device "$2" $gpu_settings train.precision=bf16 bench.output="$csv" \
+        >"$scratch/log" 2>&1 || { fail "$1"; explain "$scratch/log"; return 1; }
+    cat "$scratch/log"
+}
+
 # Copies, and the product that all shares are given against.
 side=${SIDE:-8192}
 ceilings() {
-    "$launcher" timeout 60 "$build/benchmarks/bench_device" 0 bf16 cuda "product:$side" >"$scratch/ceilings" 2>"$scratch/log" ||
-        { fail "ceilings"; explain "$scratch/log"; return 1; }
-    grep -v '^date,' "$scratch/ceilings" | tee -a "$csv"
+    device_measure ceilings "product:$side"
 }
 # FLOP/s of the fastest product measured, or nothing.
 ceiling_of() {

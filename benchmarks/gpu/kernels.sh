@@ -61,9 +61,7 @@ attention_batch() { # TOKENS: about as many rows as ViT-B/16 has at batch 256
     echo $(((${ATTENTION_ROWS:-50432} + $1 - 1) / $1))
 }
 attention_ours() { # TOKENS
-    "$launcher" timeout 60 "$build/benchmarks/bench_device" 0 bf16 cuda "attention:$(attention_batch "$1"):$1" \
-        >"$scratch/rows" 2>"$scratch/log" || { fail "attention"; explain "$scratch/log"; return 1; }
-    grep -v '^date,' "$scratch/rows" | tee -a "$csv"
+    device_measure attention "attention:$(attention_batch "$1"):$1"
 }
 attention_theirs() { # TOKENS
     timeout 90 "$python" "$here/gpu/pytorch_kernels.py" "attention:$(attention_batch "$1"):$1" >"$scratch/rows" 2>"$scratch/log" ||

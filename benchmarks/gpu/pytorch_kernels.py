@@ -1,4 +1,4 @@
-"""Single kernels by PyTorch on a GPU, for comparison with benchmarks/bench_device. Prints rows of the benchmarks' CSV.
+"""Single kernels by PyTorch on a GPU, for comparison with `vittrain bench device`. Prints rows of the benchmarks' CSV.
 
     pytorch_kernels.py product:SIDE               a copy, and a square product of bf16
     pytorch_kernels.py attention:BATCH:TOKENS     fused attention with 12 heads of 64, by cuDNN and by FlashAttention

@@ -1,19 +1,17 @@
-/* `bench machine`: how fast this machine computes and communicates, for plan. All ranks measure at
- * once, as they compute at once in a step: cores share memory, power and caches. */
+/* `bench machine`: measures for `plan` how fast this machine computes and communicates. All ranks
+ * measure at the same time, as they compute in a step: cores share memory, power and caches. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "bench/bench.h"
 #include "bench/bench_machine.h"
 #include "config/options.h"
 #include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/version.h"
 
-/* Sizes of three dimensions and what is special; see the functions that run them. */
+/* The meaning of the sizes depends on the operation: see bench_machine.h. */
 struct trial {
     enum operation operation;
     machine_trial *run;
@@ -38,9 +36,8 @@ struct trial {
     }
 #define SMALLER(rows, width) (rows) / 16, width
 
-/* Products of ViTs (rows, in, out): vit_cifar's and ViT-B/32's, small and large batches, stem and
- * head. Attention (samples, tokens, heads). Convolutions (samples, side, in, out, kernel, stride):
- * ResNet's, and those of small CNNs. Rows and width of what moves numbers. */
+/* Linear layers of vit_cifar and ViT-B/32 at small and large batches; convolutions of ResNet and of
+ * small CNNs; memory-bound operations at two sizes. */
 static const struct trial trials[] = {
     BOTH(linear, 1040, 192, 576),
     BOTH(linear, 4160, 192, 192),
@@ -75,13 +72,13 @@ static const struct trial trials[] = {
     ROWS(copy, 4096, 768),
 };
 
-/* Of what is fp32 always. */
+/* Operations that exist in fp32 only. */
 static const struct trial fp32_trials[] = {
     ROWS(update, 7168, 1024),  ROWS(sum_squares, 7168, 1024), ROWS(add, 7168, 1024),
     ROWS(convert, 7168, 1024), ROWS(zero, 7168, 1024),
 };
 
-size_t machine_convolution_bytes(const struct machine_bench *self)
+static size_t convolution_bytes(const struct machine_bench *self)
 {
     size_t most = 1;
     for (size_t i = 0; i < sizeof trials / sizeof trials[0]; i++)
@@ -94,7 +91,7 @@ size_t machine_convolution_bytes(const struct machine_bench *self)
     return most;
 }
 
-static int by_size(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -103,7 +100,7 @@ static int by_size(const void *a, const void *b)
 double machine_typical(double *values, int count)
 {
     double sum = 0;
-    qsort(values, (size_t)count, sizeof *values, by_size);
+    qsort(values, (size_t)count, sizeof *values, compare_doubles);
     if (count > 1)
         count--;
     for (int i = 0; i < count; i++)
@@ -111,26 +108,14 @@ double machine_typical(double *values, int count)
     return sum / count;
 }
 
-/* Of all ranks; what they have is a mean, as who is slow is not always the same one. */
 double machine_mean(struct comm *world, double value)
 {
     comm_all_reduce(world, &value, 1, COMM_FP64, COMM_SUM);
     return value / world->size;
 }
 
-static double seconds_of(struct machine_bench *self, const struct trial *trial, int times)
-{
-    double begin = clock_now();
-    for (int i = 0; i < times; i++) {
-        trial_tensors_turn(self, self->counted.bytes);
-        trial->run(self, trial->size);
-    }
-    self->device->backend->stream_synchronize(self->stream);
-    return (clock_now() - begin) / times;
-}
-
-/* Collective. The mean of rounds of some 12 ms, all ranks at once. The first run is not
- * counted: libraries make their plans then. */
+/* Collective. The mean of rounds of about 12 ms on all ranks at once. The first run is not counted:
+ * libraries choose their algorithms in it. */
 static double trial_seconds(struct machine_bench *self, const struct trial *trial)
 {
     enum { ROUNDS = 7 };
@@ -138,31 +123,16 @@ static double trial_seconds(struct machine_bench *self, const struct trial *tria
     if (!self->bench->options->bench.quick)
         trial_tensors_fill(self);
     for (int i = 0; i < 2; i++)
-        once = seconds_of(self, trial, 1);
+        once = trial_time(self, trial->run, trial->size, 1);
     if (self->bench->options->bench.quick)
         return machine_mean(self->world, once);
     comm_all_reduce(self->world, &once, 1, COMM_FP64, COMM_MAX);
     int times = (int)fmax(1, fmin(1000, 12e-3 / once));
     for (int i = 0; i < ROUNDS; i++) {
         comm_barrier(self->world);
-        rounds[i] = seconds_of(self, trial, times);
+        rounds[i] = trial_time(self, trial->run, trial->size, times);
     }
     return machine_mean(self->world, machine_typical(rounds, ROUNDS));
-}
-
-static void counted_keep(struct counter *counter, const struct counted *counted)
-{
-    ((struct machine_bench *)counter)->counted = *counted;
-}
-
-/* What a trial comes to, by the count that plan goes by. */
-static struct counted trial_count(struct machine_bench *self, const struct trial *trial)
-{
-    self->counter.operation = counted_keep;
-    count_open(self->device, &self->counter);
-    trial->run(self, trial->size);
-    count_close(self->device);
-    return self->counted;
 }
 
 void machine_row(struct machine_bench *self, const char *work, const char *model,
@@ -185,7 +155,8 @@ static void trial_run(struct machine_bench *self, const struct trial *trial, str
     if (self->bench->options->bench.quick &&
         self->machine.speed[self->type][trial->operation].count > 0)
         return;
-    struct counted counted = trial_count(self, trial);
+    trial_count(self, trial->run, trial->size);
+    const struct counted counted = self->counted;
     double seconds = trial_seconds(self, trial);
     double work = counted.flops > 0 ? counted.flops : counted.bytes;
     struct speed *speed = &self->machine.speed[counted.type][trial->operation];
@@ -204,28 +175,7 @@ static void trial_run(struct machine_bench *self, const struct trial *trial, str
     machine_row(self, operation_name[trial->operation], size, counted.type, seconds, error);
 }
 
-/* What an operation costs that has nothing to do. */
-static void launch_measure(struct machine_bench *self)
-{
-    static const struct trial nothing = {OPERATION_zero, trial_zero, {1, 1}};
-    self->type = TYPE_FP32;
-    self->machine.launch = trial_seconds(self, &nothing);
-}
-
-static void operations_measure(struct machine_bench *self, struct error *error)
-{
-    for (size_t i = 0; i < sizeof trials / sizeof trials[0]; i++)
-        trial_run(self, &trials[i], error);
-}
-
-/* The bandwidth of a large copy stands for all that was not measured. */
-static void bandwidth_take(struct machine *machine)
-{
-    const struct speed *copy = &machine->speed[TYPE_FP32][OPERATION_copy];
-    machine->memory_bandwidth = copy->point[0].speed;
-}
-
-/* A rank of each node computes while its neighbours rest. */
+/* Measure how much faster one rank of a node computes while the others are idle. */
 static void alone_measure(struct machine_bench *self)
 {
     static const struct trial product = {
@@ -236,7 +186,7 @@ static void alone_measure(struct machine_bench *self)
         enum { ROUNDS = 7 };
         double rounds[ROUNDS];
         for (int i = 0; i < ROUNDS; i++)
-            rounds[i] = seconds_of(self, &product, (int)fmax(1, 12e-3 / together));
+            rounds[i] = trial_time(self, product.run, product.size, (int)fmax(1, 12e-3 / together));
         alone = machine_typical(rounds, ROUNDS);
     }
     comm_barrier(self->world);
@@ -244,24 +194,22 @@ static void alone_measure(struct machine_bench *self)
     self->machine.alone = fmin(10, fmax(0.1, together / alone));
 }
 
-/* Precisions that this device multiplies; fp32 always. */
-static bool computes_in(const struct device_limits *limits, int type)
-{
-    return type == TYPE_FP32 || (type == TYPE_BF16 && limits->multiplies_bf16) ||
-           (type == TYPE_FP16 && limits->multiplies_fp16);
-}
-
 static void device_measure(struct machine_bench *self, struct error *error)
 {
-    launch_measure(self);
+    static const struct trial empty = {OPERATION_zero, trial_zero, {1, 1}};
+    const bool multiplies[MACHINE_TYPES] = {[TYPE_FP32] = true,
+                                            [TYPE_BF16] = self->limits.multiplies_bf16,
+                                            [TYPE_FP16] = self->limits.multiplies_fp16};
+    self->type = TYPE_FP32;
+    self->machine.launch = trial_seconds(self, &empty);
     for (int type = TYPE_FP32; type < MACHINE_TYPES; type++) {
         self->machine.peak[type] = self->limits.peak_flops[type];
-        if (!computes_in(&self->limits, type))
-            continue;
         self->type = (enum data_type)type;
-        operations_measure(self, error);
+        for (size_t i = 0; multiplies[type] && i < sizeof trials / sizeof trials[0]; i++)
+            trial_run(self, &trials[i], error);
     }
-    bandwidth_take(&self->machine);
+    /* `plan` uses the bandwidth of a large copy for operations that were not measured. */
+    self->machine.memory_bandwidth = self->machine.speed[TYPE_FP32][OPERATION_copy].point[0].speed;
     if (self->world->size > 1)
         alone_measure(self);
     self->type = TYPE_FP32;
@@ -269,7 +217,7 @@ static void device_measure(struct machine_bench *self, struct error *error)
         trial_run(self, &fp32_trials[i], error);
 }
 
-static void machine_describe(struct machine_bench *self, int node_ranks, int nodes)
+static void machine_set(struct machine_bench *self, int node_ranks, int nodes)
 {
     struct machine *machine = &self->machine;
     const struct network network = {.members = 2, .share = 1, .computes = 1, .sends = 1};
@@ -286,8 +234,7 @@ static void machine_describe(struct machine_bench *self, int node_ranks, int nod
     snprintf(machine->device, sizeof machine->device, "%s", self->limits.name);
 }
 
-/* Collective. Everything, into a file that rank 0 has opened before, as a measurement takes long.
- */
+/* Collective. Rank 0 opens the file before the measurement, which takes long. */
 static void machine_measure(struct machine_bench *self, int nodes, struct error *error)
 {
     int64_t node_ranks = self->node->size;
@@ -297,7 +244,7 @@ static void machine_measure(struct machine_bench *self, int nodes, struct error 
     if (first)
         opened = atomic_file_open(&file, self->bench->options->bench.machine, error);
     if (comm_agree(self->world, error)) {
-        machine_describe(self, (int)node_ranks, nodes);
+        machine_set(self, (int)node_ranks, nodes);
         device_measure(self, error);
         machine_networks_measure(self, error);
     }
@@ -318,7 +265,10 @@ bool bench_machine(struct bench *bench, struct error *error)
     int node_index, nodes = comm_node_count(bench->world, &node_index);
     self = (struct machine_bench){.bench = bench, .world = bench->world};
     self.node = comm_split_node(bench->world);
-    if (machine_bench_open(&self, error))
+    const bool quick = bench->options->bench.quick;
+    if (machine_bench_open(&self, error) &&
+        trial_tensors_open(&self, quick ? TRIAL_BYTES : trial_pool_bytes(&self),
+                           convolution_bytes(&self), error))
         machine_measure(&self, nodes, error);
     machine_bench_close(&self);
     self.node->backend->close(self.node);

@@ -1,6 +1,6 @@
-/* What the files of `bench machine` share: bench_machine.c (what is measured),
- * bench_machine_trials.c (operations of device.h at a size), bench_machine_tensors.c (on what),
- * bench_machine_network.c (collectives). */
+/* Shared by the topics `machine` and `device` of `vittrain bench`: bench_machine.c and
+ * bench_network.c (the machine file of `plan`), bench_device.c (the layers of some models) and
+ * bench_trials.c (operations of device.h at any size). */
 #ifndef VITTRAIN_BENCH_BENCH_MACHINE_H
 #define VITTRAIN_BENCH_BENCH_MACHINE_H
 
@@ -10,29 +10,41 @@
 enum { TRIAL_BYTES = 28 << 20, TRIAL_TENSORS = 6 };
 
 struct machine_bench {
-    struct counter counter; /* first: what count.h tells goes to `counted` */
+    struct counter counter; /* first: count.h passes it back; results go to `counted` */
     struct counted counted;
     struct bench *bench;
     struct comm *world, *node;
     struct device *device;
     struct device_limits limits;
     struct stream *stream;
-    enum data_type type; /* of the trials that have one */
+    enum data_type type; /* of the tensors of the next trial */
     struct machine machine;
-    /* Tensors for trials, of TRIAL_BYTES each, somewhere in their pools; what operations work in.
-     */
-    void *x, *y, *weight, *other, *pre, *gradient, *convolution, *workspace;
+    /* Tensors of at least TRIAL_BYTES each, at some offset in their pools. */
+    void *x, *y, *weight, *other, *pre, *gradient;
+    void *convolution, *workspace;
     unsigned char *pool[TRIAL_TENSORS];
-    uint32_t *numbers; /* of which the pools are filled: TRIAL_BYTES */
-    size_t pool_bytes, turned;
-    struct step_params *place; /* device */
+    uint32_t *numbers; /* TRIAL_BYTES of arbitrary numbers, copied to the pools */
+    size_t pool_bytes, moved;
+    struct step_params *params; /* in device memory */
 };
 
-/* Fills all anew; moves them on by so many bytes, to where the last runs have not been. */
-void trial_tensors_fill(struct machine_bench *self);
-void trial_tensors_turn(struct machine_bench *self, double bytes);
+/* ---- bench_trials.c */
 
-/* Queues one operation of the size given. */
+/* Collective. Open the device; false and an agreed error on failure. Close in both cases. */
+MUST_CHECK bool machine_bench_open(struct machine_bench *self, struct error *error);
+void machine_bench_close(struct machine_bench *self);
+
+/* Bytes of a pool such that all pools together exceed the caches. */
+size_t trial_pool_bytes(const struct machine_bench *self);
+
+/* Collective. Allocate and fill the tensors; convolution_bytes: work space of convolutions. */
+MUST_CHECK bool trial_tensors_open(struct machine_bench *self, size_t pool_bytes,
+                                   size_t convolution_bytes, struct error *error);
+void trial_tensors_fill(struct machine_bench *self);
+/* Move all tensors on by `bytes` in their pools, out of what the caches hold. */
+void trial_tensors_move(struct machine_bench *self, double bytes);
+
+/* Start one operation of the given size on the stream. */
 typedef void machine_trial(struct machine_bench *self, const int64_t *size);
 
 /* Rows, in, out. */
@@ -41,7 +53,7 @@ machine_trial trial_linear_forward, trial_linear_backward;
 machine_trial trial_attention_forward, trial_attention_backward;
 /* Samples, height and width, channels in, out, kernel, stride. */
 machine_trial trial_convolution_forward, trial_convolution_backward;
-/* Bytes that both work in. */
+/* Work space of both, in bytes. */
 size_t trial_convolution_workspace(const struct machine_bench *self, enum data_type type,
                                    const int64_t *size);
 /* Rows, width. */
@@ -53,25 +65,28 @@ machine_trial trial_max_pool_forward, trial_max_pool_backward;
 /* Samples, height and width. */
 machine_trial trial_image_transform;
 
-/* Collective. Device and memory; false and an agreed error. Closed whether it was opened or not. */
-MUST_CHECK bool machine_bench_open(struct machine_bench *self, struct error *error);
-void machine_bench_close(struct machine_bench *self);
+/* Seconds per run, with the tensors moved before each. */
+double trial_time(struct machine_bench *self, machine_trial *run, const int64_t *size, int times);
 
-/* The most that a convolution of the trials works in. */
-size_t machine_convolution_bytes(const struct machine_bench *self);
+/* Fill in self->counted: the operation's FLOP and bytes, by the count that `plan` uses. */
+void trial_count(struct machine_bench *self, machine_trial *run, const int64_t *size);
 
-/* Collective: the networks that there are, into self->machine. */
-void machine_networks_measure(struct machine_bench *self, struct error *error);
+/* ---- bench_machine.c */
 
-/* The mean without the longest, where there are several: what else a machine does now and then
- * makes steps longer, too, so a median would foretell too much. Sorts. */
+/* The mean without the largest value: other work on a machine lengthens steps, too, so a median
+ * would predict too short times. Sorts `values`. */
 double machine_typical(double *values, int count);
 
 /* Collective. The mean over ranks. */
 double machine_mean(struct comm *world, double value);
 
-/* A row of the benchmarks' CSV. */
+/* Rank 0: write a time as a row of the table. */
 void machine_row(struct machine_bench *self, const char *work, const char *model,
                  enum data_type type, double seconds, struct error *error);
+
+/* ---- bench_network.c */
+
+/* Collective. Measure the networks within and between nodes; results in self->machine. */
+void machine_networks_measure(struct machine_bench *self, struct error *error);
 
 #endif

@@ -3,10 +3,8 @@ libvittrain_a_SOURCES += \
 	src/bench/bench.c \
 	src/bench/bench.h \
 	src/bench/bench_comm.c \
+	src/bench/bench_device.c \
 	src/bench/bench_machine.c \
 	src/bench/bench_machine.h \
-	src/bench/bench_machine_network.c \
-	src/bench/bench_machine_tensors.c \
-	src/bench/bench_machine_trials.c \
-	src/bench/bench_row.c \
-	src/bench/bench_row.h
+	src/bench/bench_network.c \
+	src/bench/bench_trials.c

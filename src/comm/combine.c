@@ -1,6 +1,5 @@
-/* Sums, minima and maxima of two vectors: the arithmetic of a reduction. One plain loop for each
- * type and operation, which the compiler vectorises; the data come from the cache, so that is
- * enough. */
+/* Sum, minimum and maximum of two vectors: the arithmetic of a reduction. The compiler vectorizes
+ * one loop per type and operation; this is fast enough because the data is in the cache. */
 #include "comm/internal.h"
 
 #include <string.h>
@@ -31,7 +30,7 @@ static inline float bf16_widen(uint16_t value)
     return wide;
 }
 
-/* To nearest even; a NaN stays one. */
+/* Round to nearest even; NaN stays NaN. */
 static inline uint16_t bf16_round(float value)
 {
     uint32_t bits;
@@ -45,8 +44,8 @@ COMBINE(sum_bf16, uint16_t, bf16_round(bf16_widen(a[i]) + bf16_widen(b[i])))
 COMBINE(min_bf16, uint16_t, bf16_widen(b[i]) < bf16_widen(a[i]) ? b[i] : a[i])
 COMBINE(max_bf16, uint16_t, bf16_widen(b[i]) > bf16_widen(a[i]) ? b[i] : a[i])
 
-/* Exponents are moved by a multiplication, which also makes subnormals right; infinity and NaN are
- * put in by hand. */
+/* A multiplication adjusts the exponent, which also converts subnormals correctly. Infinity and NaN
+ * are set separately. */
 static inline float fp16_widen(uint16_t value)
 {
     uint32_t magnitude = (uint32_t)(value & 0x7fff) << 13;
@@ -61,7 +60,8 @@ static inline float fp16_widen(uint16_t value)
     return wide;
 }
 
-/* To nearest even. Subnormals are rounded by adding 0.5, whose last place is theirs. */
+/* Round to nearest even. Adding 0.5 rounds subnormals, because its last mantissa bit has the value
+ * of theirs. */
 static inline uint16_t fp16_round(float value)
 {
     uint32_t bits, small;

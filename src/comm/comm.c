@@ -1,4 +1,4 @@
-/* What is built from the collectives, whatever way they go: blocking calls, agreement on errors,
+/* Functions built on the collectives of any backend: blocking calls, agreement on errors,
  * comparison, nodes. */
 #include "comm/internal.h"
 
@@ -67,12 +67,13 @@ struct comm *comm_split_node(struct comm *comm)
 
 int comm_node_count(struct comm *world, int *node)
 {
-    int64_t *first = malloc((size_t)world->size * sizeof *first); /* of each rank's node */
+    int64_t *first =
+        malloc((size_t)world->size * sizeof *first); /* first rank of each rank's node */
     ENSURE(first != NULL, "no memory to count nodes");
-    struct comm *neighbours = comm_split_node(world);
+    struct comm *node_ranks = comm_split_node(world);
     first[world->rank] = world->rank;
-    comm_all_reduce(neighbours, &first[world->rank], 1, COMM_INT64, COMM_MIN);
-    neighbours->backend->close(neighbours);
+    comm_all_reduce(node_ranks, &first[world->rank], 1, COMM_INT64, COMM_MIN);
+    node_ranks->backend->close(node_ranks);
     int64_t own = first[world->rank];
     comm_all_gather(world, first, 1, COMM_INT64);
     int count = 0;
@@ -86,7 +87,7 @@ int comm_node_count(struct comm *world, int *node)
     return count;
 }
 
-/* In both a zero says nothing, so that a fake's partners agree. */
+/* All-zero contributions mean no error, so that the other ranks of a fake group agree. */
 bool comm_agree(struct comm *comm, struct error *error)
 {
     if (error->agreed)
@@ -95,13 +96,13 @@ bool comm_agree(struct comm *comm, struct error *error)
     comm_all_reduce(comm, &from_last, 1, COMM_INT64, COMM_MAX);
     if (from_last == 0)
         return true;
-    int speaker = comm->size - (int)from_last;
+    int reporter = comm->size - (int)from_last;
     if (comm->size > 1) {
         struct error agreed = *error;
-        if (speaker == comm->rank)
+        if (reporter == comm->rank)
             snprintf(agreed.text, sizeof agreed.text, "rank %d on %s: %.*s", comm->rank,
                      comm_host(), (int)sizeof agreed.text - HOST_NAME - 32, error->text);
-        comm_broadcast(comm, &agreed, sizeof agreed, COMM_BYTE, speaker);
+        comm_broadcast(comm, &agreed, sizeof agreed, COMM_BYTE, reporter);
         *error = agreed;
     }
     error->agreed = true;

@@ -1,8 +1,9 @@
-/* Groups of ranks and what they do together. A collective is started on a group and gives a ticket;
- * it begins when `after` (a device event) is done and is over when the ticket is waited for:
- * blocking = start + wait. All ranks of a group must start the same collectives in the same order.
- * Counts may be 0 or beyond 2^31 bytes. Reductions add in a fixed order: same layout, same bits,
- * and every rank of the group gets the same bits. */
+/* Groups of ranks (MPI communicators) and their collectives. Starting a collective returns a
+ * ticket, like the MPI_Request of a non-blocking collective. The collective begins when the device
+ * event `after` has completed and is complete when `wait` returns. All ranks of a group must start
+ * the same collectives in the same order. Counts may be 0, and buffers larger than 2^31 bytes.
+ * Reductions add in a fixed order: all ranks of the group get the same bits, and the same layout
+ * gives the same bits in each run. */
 #ifndef VITTRAIN_COMM_COMM_H
 #define VITTRAIN_COMM_COMM_H
 
@@ -14,7 +15,7 @@
 #include "core/error.h"
 #include "device/device.h"
 
-/* Numbers of 16 bits are added in fp32, and each sum of two is rounded to nearest even; in fp16 one
+/* 16-bit types are added in fp32, and each sum of two is rounded to nearest even; in fp16 a sum
  * beyond 65504 becomes infinite. */
 enum comm_type { COMM_BYTE, COMM_INT64, COMM_FP32, COMM_FP64, COMM_BF16, COMM_FP16 };
 enum comm_operation { COMM_SUM, COMM_MIN, COMM_MAX };
@@ -22,17 +23,16 @@ enum comm_operation { COMM_SUM, COMM_MIN, COMM_MAX };
 struct comm;
 struct ticket;
 
-/* A way of doing collectives. Buffers are host memory for "mpi" and "fake", device memory for
+/* An implementation of collectives. Buffers are host memory for "mpi" and "fake", device memory for
  * "nccl" (cuda/comm_nccl.cu). */
 struct comm_backend {
     const char *name;
     bool simulated; /* the other ranks do not exist, so a split cannot know their colors */
-    /* All are non-blocking; the buffers belong to the collective until its ticket was waited for.
-     * The ticket is NULL when there was nothing to do (a group of one, a count of 0).
-     * all_reduce: in place. reduce_scatter: `count` elements a rank, the sum of block r of every
-     * rank's buffer [size * count] lies in block r of rank r's buffer, the rest of the buffer is
-     * undefined. all_gather: block r of `buffer` [size * count] is rank r's, filled in by all.
-     * broadcast: from rank `root`. */
+    /* Non-blocking; the buffer belongs to the collective until its ticket was waited for. The
+     * ticket is NULL for a group of one rank and for a count of 0. All are in place.
+     * reduce_scatter: `buffer` [size * count]; rank r gets the sum of all ranks' blocks r in its
+     * block r, the rest of the buffer is undefined. all_gather: `buffer` [size * count]; rank r
+     * provides block r, all ranks get all blocks. broadcast: from rank `root`. */
     struct ticket *(*all_reduce)(struct comm *comm, void *buffer, int64_t count,
                                  enum comm_type type, enum comm_operation operation,
                                  struct event *after);
@@ -43,28 +43,29 @@ struct comm_backend {
                                  enum comm_type type, struct event *after);
     struct ticket *(*broadcast)(struct comm *comm, void *buffer, int64_t count, enum comm_type type,
                                 int root, struct event *after);
-    /* Bytes between two ranks; they take their turn among the collectives of the group. */
+    /* Point-to-point transfers, in order with the collectives of the group. */
     struct ticket *(*send)(struct comm *comm, const void *data, int64_t bytes, int to);
     struct ticket *(*receive)(struct comm *comm, void *data, int64_t bytes, int from);
-    /* Frees the ticket (NULL is over already). The caller's thread sleeps until the collective is
-     * over; stream, when not NULL, waits instead of the host where the backend can. */
+    /* Wait for the collective and free the ticket; NULL is allowed. If the backend supports it and
+     * `stream` is not NULL, the stream waits instead of the host. */
     void (*wait)(struct ticket *ticket, struct stream *stream);
-    /* Seconds that this process's collectives took so far, and that `wait` really waited. */
+    /* Total seconds of this process's collectives (busy) and of waiting for them (exposed). */
     void (*times)(struct comm *comm, double *busy, double *exposed);
-    /* New groups, collective over `comm`: of the ranks with one color, in the order of key, then
-     * rank; of the ranks that share a node. Closed by `close`, which is local. */
+    /* Collective over `comm`. New groups: of the ranks with the same color, ordered by key, then
+     * rank (MPI_Comm_split); of the ranks on the same node. `close` is not collective. */
     struct comm *(*split)(struct comm *comm, int color, int key);
     struct comm *(*split_node)(struct comm *comm);
-    /* Collective over `comm`, before anything large is started on it: how large collectives go,
-     * from now on (until then: ring). auto takes what is fastest on the group's layout and never
-     * fails. A transport that the layout or the machine does not allow is an error, which all ranks
-     * of the group get; the caller lets other groups know (comm_agree over the world). */
+    /* Collective over `comm`, before the first large collective. Select the transport of large
+     * collectives (before the call: ring). auto selects the fastest one for the group's layout and
+     * never fails. An impossible transport is an error on all ranks of the group; the caller
+     * informs other groups (comm_agree over the world). */
     bool (*set_transport)(struct comm *comm, enum transport_choice wanted, struct error *error);
-    /* "shared", "hierarchical (2 nodes x 4 ranks, shared inside)", "ring (/dev/shm: ...)" */
+    /* Write "shared", "hierarchical (2 nodes x 4 ranks, shared inside)" or "ring (/dev/shm: ...)".
+     */
     void (*describe_transport)(const struct comm *comm, char *text, size_t size);
     void *(*handle)(struct comm *comm);
-    /* Large collectives will be on this memory, until `close`: what is faster for it. Called once
-     * at most; NULL: makes no difference. */
+    /* Announce the memory of large collectives until `close`, so that the backend can register it.
+     * At most one call. The function may be NULL. */
     void (*use_memory)(struct comm *comm, void *memory, size_t bytes);
     void (*close)(struct comm *comm);
 };
@@ -74,23 +75,23 @@ struct comm {
     int rank, size;
 };
 
-/* Starts MPI (MPI_THREAD_MULTIPLE) and the communication thread, registers MPI_Abort with
- * core/error.h, makes fatal signals name rank and host, and gives the group of all ranks. Without
- * mpirun: one rank. comm_world_close ends MPI. */
+/* Start MPI (MPI_THREAD_MULTIPLE) and the communication thread, register MPI_Abort with
+ * core/error.h, make fatal signals print rank and host, and return the group of all ranks. Without
+ * mpirun: one rank. comm_world_close is collective and finalizes MPI. */
 MUST_CHECK bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error *error);
 void comm_world_close(struct comm *world);
 
-/* Does whoever started this process give it time after SIGTERM (srun, a batch script), or is it
- * killed a second later (mpirun)? Only in the first case SIGTERM asks for a stop; else it ends the
- * process, as it does without a launcher. */
+/* True if the launcher gives this process time after SIGTERM (srun, a batch script); then SIGTERM
+ * asks for a graceful stop. False under mpirun, which kills a second later, and without a launcher;
+ * then SIGTERM ends the process. */
 bool comm_launcher_waits(void);
 
-/* Has this process been asked to stop gracefully (SIGUSR1; SIGTERM where the launcher waits)? Of
- * this rank alone: the ranks have yet to agree. Stays true. */
+/* True once this process was asked to stop gracefully (SIGUSR1; SIGTERM if the launcher waits). Not
+ * collective: the ranks must agree before they stop. */
 bool comm_stop_wanted(void);
 
-/* A collective that waits longer than this for others ends the job (exit code ERROR_PEER) with a
- * message that names the collective and the ranks that have not come. 0, the start: never. */
+/* A collective that waits longer than this ends the job (exit code ERROR_PEER) with a message that
+ * names the collective and the missing ranks. 0 (the initial value): never. */
 void comm_set_timeout(double seconds);
 double comm_timeout(void);
 
@@ -99,62 +100,64 @@ double comm_timeout(void);
  * value): never. Must be the same on all ranks. */
 void comm_set_heartbeat_timeout(double seconds);
 
-/* For a backend of another room (the GPU's), which has such a group for itself to ask about
- * collectives that go another way: this rank has come to its collective `number`, from 1. */
+/* For the NCCL backend, whose collectives do not use this group: record that this rank has started
+ * collective `number`, from 1, so that the watch can find missing ranks. */
 void comm_entered(struct comm *comm, int64_t number);
 
-/* Ends the job as the timeout does, because of collective `number`, `what` it is, that has taken
- * `seconds`. why: NULL, which names the ranks that have not come; or what went wrong. Of several
- * ranks that call it only the lowest prints its message. That rank calls `before_end` between the
- * message and the end; it must return within 0.4 s. */
+/* End the job like the timeout does, because collective `number`, described by `what`, has taken
+ * `seconds`. why: the error, or NULL to name the missing ranks. If several ranks call it, only the
+ * lowest prints its message. It calls `before_end` between the message and the end; before_end must
+ * return within 0.4 s. */
 void comm_give_up(struct comm *comm, int64_t number, const char *what, double seconds,
                   const char *why, void (*before_end)(void)) __attribute__((noreturn));
 
-/* Whose events `after` are; before this is called `after` must be NULL. */
+/* Set the device of the events `after`. Before this call `after` must be NULL. */
 void comm_set_device(const struct device_backend *device);
 
-/* The world as `size` ranks would see it from `rank`, without partners: collectives leave buffers
- * as if all other ranks held zeros. For planning and tests. */
+/* A world of `size` ranks as `rank` sees it, in one process: collectives behave as if all other
+ * ranks held zeros. For `plan` and tests. */
 struct comm *comm_fake_open(int rank, int size);
 
-/* Started and waited for. */
+/* Blocking collectives. */
 void comm_all_reduce(struct comm *comm, void *buffer, int64_t count, enum comm_type type,
                      enum comm_operation operation);
 void comm_all_gather(struct comm *comm, void *buffer, int64_t count, enum comm_type type);
 void comm_broadcast(struct comm *comm, void *buffer, int64_t count, enum comm_type type, int root);
-/* Return rank `root`'s text on all ranks, where it is not looked at; the caller frees it. */
+/* Return a copy of rank `root`'s text on all ranks; `text` is ignored on others. The caller frees
+ * it.
+ */
 char *comm_broadcast_text(struct comm *comm, const char *text, int root);
 void comm_barrier(struct comm *comm);
 
-/* The ranks that share this rank's node. Collective. */
+/* Collective: the group of the ranks on this rank's node. */
 struct comm *comm_split_node(struct comm *comm);
 
-/* Collective: how many nodes there are, and which this rank is on (nodes numbered by their lowest
- * rank). */
+/* Collective: return the number of nodes, and this rank's node in *node (nodes are numbered in the
+ * order of their lowest ranks). */
 int comm_node_count(struct comm *world, int *node);
 
-/* Collective. Where any rank's error is set, all ranks get the error of the lowest such rank, with
- * "rank R on HOST: " in front when there is more than one rank, and false; of an error that was
- * agreed on before, false at once. Only rank 0 should print it. The way a user's mistake becomes
- * one message and one exit code. */
+/* Collective. If the error of any rank is set, all ranks get the error of the lowest such rank,
+ * prefixed by "rank R on HOST: " if there are several ranks, and false. Returns false at once if
+ * the error was agreed on before. Only rank 0 should print it. Turns a user's mistake into one
+ * message and one exit code. */
 bool comm_agree(struct comm *comm, struct error *error);
 
-/* Collective: are these bytes the same on all ranks (as far as a CRC32C tells)? */
+/* Collective: true if these bytes are equal on all ranks (compared by CRC32C). */
 bool comm_same(struct comm *comm, const void *data, size_t bytes);
 
-/* Bytes between two ranks, blocking, any size (checkpoints of node-private disks). */
+/* Blocking transfer of any size between two ranks. */
 void comm_send(struct comm *comm, const void *data, size_t bytes, int to);
 void comm_receive(struct comm *comm, void *data, size_t bytes, int from);
 
-/* Bytes of /dev/shm that so many ranks of a node take to send through shared memory. */
+/* Bytes of /dev/shm that the transport `shared` needs for that number of ranks on a node. */
 size_t comm_shared_bytes(int ranks);
 
-/* The MPI communicator behind a group, for parallel HDF5; a `MPI_Comm *`, NULL for a fake. */
+/* The communicator of a group as an `MPI_Comm *`, for parallel HDF5; NULL for a fake. */
 void *comm_handle(struct comm *comm);
 
 const char *comm_host(void);
 
-/* The host of a rank of the world. */
+/* Host name of a rank of the world. */
 const char *comm_host_of(int rank);
 
 #endif

@@ -1,5 +1,5 @@
-/* A group without partners: what one rank of many sees when all others hold zeros. For planning
- * what a job would take, and for tests of one process. Everything is over when it is started. */
+/* A group without other ranks: collectives behave as if all other ranks held zeros. Used by `plan`
+ * and by tests of one process. Every collective is complete when it is started. */
 #include "comm/internal.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@ static struct ticket *fake_all_reduce(struct comm *comm, void *buffer, int64_t c
                                       struct event *after)
 {
     (void)after;
-    /* A sum stays; for minimum and maximum the others' zeros count, element by element. */
+    /* Zeros do not change a sum, but minima and maxima. */
     static const uint64_t zero = 0;
     int64_t width = comm_type_size(type);
     for (int64_t i = 0; comm->size > 1 && operation != COMM_SUM && i < count; i++)
@@ -78,7 +78,7 @@ static void fake_times(struct comm *comm, double *busy, double *exposed)
     *busy = *exposed = 0;
 }
 
-/* The others give color 0 and key 0. */
+/* The other ranks have color 0 and key 0. */
 static struct comm *fake_split(struct comm *comm, int color, int key)
 {
     if (color != 0)

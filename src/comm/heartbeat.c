@@ -122,7 +122,7 @@ static void heartbeats_send(double now)
     }
 }
 
-/* Receive a message if one has arrived; false if there is none. */
+/* Receive a message; false if none has arrived. */
 static bool message_receive(int tag, void *data, size_t bytes, int *from)
 {
     int arrived = 0;
@@ -208,7 +208,7 @@ static void text_add_host(struct text *text, int first, double least, double now
     text_add(text, " on %s", host);
 }
 
-/* Describe all ranks that have been silent for `least` seconds; false if there is none. */
+/* Describe all ranks that have been silent for `least` seconds; false if no rank has. */
 static bool silent_describe(double least, double now, char *buffer, size_t size)
 {
     enum { STATUSES_MAX = 8 };
@@ -232,7 +232,7 @@ static bool silent_describe(double least, double now, char *buffer, size_t size)
         text_add(&text, rank == first ? "" : ", ");
         text_add_host(&text, rank, least, now);
     }
-    text_add(&text, " ha%s not been heard of for %.1f s; last:", count == 1 ? "s" : "ve", longest);
+    text_add(&text, ": no heartbeat for %.1f s; last:", longest);
     for (int rank = first; rank < heart.size && listed < STATUSES_MAX; rank++) {
         char status[256];
         if (silence_of(rank, now) < least)
@@ -278,7 +278,7 @@ static void silent_warn(double longest, double now)
         silent_describe(least, now, text, sizeof text))
         log_alarm("%s", text);
     else if (warned && longest < suspicious)
-        log_alarm("all ranks are heard of again");
+        log_alarm("heartbeats of all ranks arrive again");
     warned = longest >= suspicious && (warned || reports);
 }
 
@@ -310,7 +310,7 @@ static void root_check(double now)
         first++;
     if (first == heart.rank)
         snprintf(text, sizeof text,
-                 "rank %d on %s has heard nothing of rank 0 on %s for %.1f s: the ranks of %s end",
+                 "rank %d on %s: no heartbeat of rank 0 on %s for %.1f s: the ranks of %s end",
                  heart.rank, host, comm_host_of(0), silence, host);
     job_end(text);
 }

@@ -6,9 +6,8 @@ libvittrain_a_SOURCES += \
 	src/comm/comm.h \
 	src/comm/fake.c \
 	src/comm/heartbeat.c \
-	src/comm/hierarchical.c \
 	src/comm/internal.h \
-	src/comm/lane.c \
+	src/comm/messages.c \
 	src/comm/mpi.c \
 	src/comm/mpi_check.h \
 	src/comm/progress.c \
@@ -16,6 +15,5 @@ libvittrain_a_SOURCES += \
 	src/comm/shared.c \
 	src/comm/signals.c \
 	src/comm/transport.c \
-	src/comm/tree.c \
 	src/comm/watch.c \
 	src/comm/window.c

@@ -1,5 +1,5 @@
-/* Groups of ranks over MPI. MPI carries messages between two ranks and makes the groups; the
- * collectives themselves are ours (transport.c), run by the communication thread (progress.c). */
+/* The backend "mpi". MPI creates the groups and transfers messages between two ranks; the
+ * collectives are implemented in transport.c and run by the communication thread (progress.c). */
 #include "comm/internal.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@
 
 static struct {
     pthread_mutex_t lock;
-    struct group *first; /* all groups of this process */
+    struct group *first; /* list of all groups of this process */
     int64_t made;
     int rank, size;
     char (*host)[HOST_NAME]; /* [size] */
@@ -91,7 +91,7 @@ static void group_find_world_ranks(struct group *group)
     free(here_rank);
 }
 
-/* Takes the communicator over. */
+/* Takes ownership of the communicator. */
 static struct comm *group_open(MPI_Comm communicator)
 {
     struct group *group = calloc(1, sizeof *group);
@@ -146,12 +146,12 @@ static void *group_handle(struct comm *comm)
     return &((struct group *)comm)->communicator;
 }
 
-/* Fills in which collective of the group it is, and queues it. */
+/* Number the collective within its group and queue it. */
 static struct ticket *group_start(struct comm *comm, struct ticket ticket)
 {
     if (ticket.count == 0 || comm->size == 1)
         return NULL;
-    ENSURE(ticket.count > 0, "a collective of a negative count");
+    ENSURE(ticket.count > 0, "a collective has a negative count");
     ticket.group = (struct group *)comm;
     if (ticket.action < ACTION_SEND)
         ticket.sequence = ++ticket.group->started;
@@ -225,7 +225,7 @@ static struct ticket *group_receive(struct comm *comm, void *data, int64_t bytes
 
 static void group_wait(struct ticket *ticket, struct stream *stream)
 {
-    (void)stream; /* the buffers are the host's, so the host waits */
+    (void)stream; /* buffers are in host memory, so the host waits */
     progress_wait(ticket);
 }
 
@@ -275,14 +275,14 @@ void failure_end(void)
     _exit(ERROR_PEER);
 }
 
-/* Started without mpirun or another launcher. */
+/* True if the process was started without mpirun or another launcher. */
 static bool world_is_alone(void)
 {
     return getenv("OMPI_COMM_WORLD_SIZE") == NULL && getenv("PMIX_RANK") == NULL &&
            getenv("PMI_RANK") == NULL;
 }
 
-/* As far as mpirun tells. */
+/* True if mpirun reports that all ranks are on one node. */
 static bool world_is_one_node(void)
 {
     const char *ranks = getenv("OMPI_COMM_WORLD_SIZE");
@@ -290,18 +290,18 @@ static bool world_is_one_node(void)
     return ranks != NULL && ranks_here != NULL && strcmp(ranks, ranks_here) == 0;
 }
 
-/* Settings of Open MPI that must stand before it starts; what the user has set stays. */
+/* Set parameters of Open MPI that are read in MPI_Init. Values set by the user have precedence. */
 static void world_set_environment(void)
 {
-    /* Shared memory only: looking for networks takes 0.2 s, twice as long as all the rest. */
+    /* Shared memory only: probing networks takes 0.2 s, two thirds of the start-up time. */
     if (world_is_alone() || world_is_one_node())
         setenv("OMPI_MCA_pml", "ob1", 0);
-    /* Without a server process of its own, which takes 0.2 s more. */
+    /* No separate server process, which takes another 0.2 s. */
     if (world_is_alone())
         setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
-    /* Ranks that wait inside MPI leave the core to those that work. */
+    /* Ranks that wait inside MPI yield the core to others. */
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
-    /* One line about a fault is ours (signals.c), instead of a page from every rank. */
+    /* signals.c prints one line per fault, instead of a page per rank. */
     setenv("OMPI_MCA_opal_signal", "", 0);
 }
 
@@ -325,12 +325,12 @@ bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error 
     signals_open();
     world_set_environment();
     if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &threads) != MPI_SUCCESS)
-        return error_set(error, ERROR_INTERNAL, "MPI does not start");
+        return error_set(error, ERROR_INTERNAL, "MPI_Init_thread failed");
     error_on_abort(world_abort);
     if (threads < MPI_THREAD_MULTIPLE) {
         MPI_Finalize();
         return error_set(error, ERROR_INTERNAL,
-                         "this MPI library was built without MPI_THREAD_MULTIPLE: use another one");
+                         "this MPI library does not support MPI_THREAD_MULTIPLE; use another one");
     }
     MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     world_find_hosts();
@@ -346,12 +346,12 @@ bool comm_world_open(int *argc, char ***argv, struct comm **world, struct error 
     return true;
 }
 
-/* There in a build with AddressSanitizer: looks for leaks now and not again at the end. */
+/* Defined with AddressSanitizer: check for leaks now and not at exit. */
 extern void __lsan_do_leak_check(void) __attribute__((weak));
 
 void comm_world_close(struct comm *world)
 {
-    /* As long as one still works the others' signs of life go on. */
+    /* Heartbeats continue until all ranks have come here. */
     comm_set_timeout(0);
     comm_barrier(world);
     status_set_phase(PHASE_END);
@@ -360,7 +360,7 @@ void comm_world_close(struct comm *world)
     world->backend->close(world);
     free(groups.host);
     groups.host = NULL;
-    /* MPI unloads its modules, after which nobody can tell their leaks from ours. */
+    /* MPI_Finalize unloads modules; after that their leaks have no stack. */
     if (__lsan_do_leak_check != NULL)
         __lsan_do_leak_check();
     MPI_CHECK(MPI_Finalize());

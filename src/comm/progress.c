@@ -1,6 +1,6 @@
-/* The communication thread: one a process, runs tickets in the order they were started, so that the
- * reduction of one unit goes on while the next one computes. It shares the cores with the threads
- * that compute, so it does not spin for long: when nothing comes it sleeps. */
+/* The communication thread: one per process. It runs tickets in the order in which they were
+ * started, so that the gradients of one unit are reduced while the next unit computes. It shares
+ * the cores with computing threads, so it sleeps instead of spinning. */
 #include "comm/internal.h"
 
 #include <pthread.h>
@@ -17,15 +17,15 @@
 static struct {
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t queued, over;
-    struct ticket *first, *last; /* not begun */
-    struct ticket *unused;       /* tickets are kept: no allocation in a step */
+    pthread_cond_t queued, done;
+    struct ticket *first, *last; /* queue of tickets that have not started */
+    struct ticket *unused;       /* free list: no allocation in a step */
     bool open, stop;
     double busy, exposed;
     const struct device_backend *device;
-} progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .over = PTHREAD_COND_INITIALIZER};
+} progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
-/* Now and then: signs of life, and answers to ranks that ask where this one is. */
+/* From time to time: send heartbeats, and answer queries of other ranks. */
 static void thread_turn(const struct ticket *current, double now)
 {
     const double every = 0.2;
@@ -37,7 +37,7 @@ static void thread_turn(const struct ticket *current, double now)
     watch_turn(current);
 }
 
-/* The next ticket; meanwhile answers other ranks that ask where this one is. NULL: stop. */
+/* Wait for the next ticket; NULL: stop. */
 static struct ticket *ticket_take(void)
 {
     enum { ANSWER_NANOSECONDS = 200 * 1000 * 1000 };
@@ -62,12 +62,12 @@ static struct ticket *ticket_take(void)
     return ticket;
 }
 
-/* The thread works for microseconds at a time, between threads that compute on the same core. So
- * that it need not wait for the end of their slices (3 ms) whenever it wakes, it asks for short
- * ones: Linux 6.12 and later look at that, others do without. */
+/* Request a short scheduler time slice (Linux 6.12 and later; ignored by others). The thread runs
+ * for microseconds at a time and would otherwise wait for the end of a computing thread's slice
+ * (3 ms) at each wake-up. */
 static void thread_wake_quickly(void)
 {
-    /* The kernel's struct sched_attr, whose header does not go together with older glibc's. */
+    /* struct sched_attr of the kernel, whose header conflicts with that of older glibc. */
     struct {
         uint32_t size, policy;
         uint64_t flags;
@@ -75,7 +75,7 @@ static void thread_wake_quickly(void)
         uint32_t priority;
         uint64_t runtime, deadline, period;
     } attributes = {.size = sizeof attributes};
-    /* Sleeps of 20 us take 70 us otherwise. */
+    /* With the default slack a sleep of 20 us takes 70 us. */
     prctl(PR_SET_TIMERSLACK, 1000);
     if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0)
         return;
@@ -98,8 +98,8 @@ static void *thread_main(void *argument)
         double end = clock_now();
         pthread_mutex_lock(&progress.lock);
         progress.busy += end - ticket->began;
-        ticket->over = true;
-        pthread_cond_broadcast(&progress.over);
+        ticket->done = true;
+        pthread_cond_broadcast(&progress.done);
         pthread_mutex_unlock(&progress.lock);
         thread_turn(NULL, end);
     }
@@ -115,7 +115,7 @@ void progress_open(void)
                pthread_cond_init(&progress.queued, &monotonic) == 0,
            "cannot set up the communication thread");
     pthread_condattr_destroy(&monotonic);
-    const size_t huge_page = (size_t)2 << 20; /* as the arena: see cpu_allocate */
+    const size_t huge_page = (size_t)2 << 20; /* see cpu_allocate */
     void *scratch = aligned_alloc(huge_page, SCRATCH_BYTES);
     ENSURE(scratch != NULL, "no memory for the communication thread");
     madvise(scratch, SCRATCH_BYTES, MADV_HUGEPAGE);
@@ -129,7 +129,8 @@ void progress_close(void)
     if (!progress.open)
         return;
     pthread_mutex_lock(&progress.lock);
-    ENSURE(progress.first == NULL, "communication ends before a collective was waited for");
+    ENSURE(progress.first == NULL,
+           "a collective was not waited for before the end of communication");
     progress.stop = true;
     pthread_cond_signal(&progress.queued);
     pthread_mutex_unlock(&progress.lock);
@@ -146,7 +147,7 @@ void progress_close(void)
 struct ticket *progress_start(const struct ticket *wanted)
 {
     ENSURE(wanted->after == NULL || progress.device != NULL,
-           "a collective waits for an event of an unknown device (comm_set_device)");
+           "a collective waits for an event of an unknown device: call comm_set_device first");
     pthread_mutex_lock(&progress.lock);
     struct ticket *ticket = progress.unused;
     if (ticket != NULL)
@@ -170,10 +171,10 @@ void progress_wait(struct ticket *ticket)
     if (ticket == NULL)
         return;
     pthread_mutex_lock(&progress.lock);
-    if (!ticket->over) {
+    if (!ticket->done) {
         double start = clock_now();
-        while (!ticket->over)
-            pthread_cond_wait(&progress.over, &progress.lock);
+        while (!ticket->done)
+            pthread_cond_wait(&progress.done, &progress.lock);
         progress.exposed += clock_now() - start;
     }
     ticket->next = progress.unused;
@@ -196,10 +197,10 @@ void comm_set_device(const struct device_backend *device)
 
 void progress_idle(struct idle *idle, bool moved)
 {
-    /* After a few more looks it sleeps, a part of the time already waited: late by that part at
-     * most, and a long wait costs next to nothing. To yield instead could be to lose a whole slice.
+    /* After some polls, sleep for a fraction of the time waited so far: the delay is at most that
+     * fraction, and a long wait costs almost no CPU time. sched_yield() could lose a whole slice.
      */
-    enum { LOOKS = 20, MOVES = 64 };
+    enum { POLLS = 20, MOVES = 64 };
     const double shortest = 20e-6, longest = 1e-3, part = 0.125, watch_every = 0.2;
     if (moved) {
         idle->turns = 0;
@@ -207,10 +208,10 @@ void progress_idle(struct idle *idle, bool moved)
             thread_turn(idle->ticket, clock_now());
         return;
     }
-    if (idle->turns++ < LOOKS)
+    if (idle->turns++ < POLLS)
         return;
     double now = clock_now();
-    if (idle->turns == LOOKS + 1) {
+    if (idle->turns == POLLS + 1) {
         idle->since = now;
         idle->next_watch = now + watch_every;
     }

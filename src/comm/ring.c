@@ -1,16 +1,16 @@
-/* The reductions and gathers of large buffers: a ring over point-to-point messages, in segments, so
- * that sending, receiving and adding go on at once. MPI's own are not used: the blocking ones hold
- * a core while they wait, the non-blocking ones go on only while somebody calls MPI.
+/* Reductions and gathers of large buffers: a ring of point-to-point messages in segments, so that
+ * sending, receiving and adding overlap. The collectives of MPI are not used: the blocking ones
+ * occupy a core while they wait, the non-blocking ones progress only inside MPI calls.
  *
- * The buffer is cut into one block a rank. In step t = 0, 1, ... rank r sends block r - t - 1 to
- * rank r + 1 and receives block r - t - 2 from rank r - 1 (all modulo size). In the first size - 1
- * steps it adds what comes to its own, after which block r is complete on rank r: that is
- * reduce-scatter. In the next size - 1 steps it keeps what comes: that is all-gather. Both together
- * are all-reduce. Each sum is formed on one rank, in an order that only the layout decides, so all
- * get the same bits.
+ * The buffer is divided into one block per rank. In step t = 0, 1, ... rank r sends block r - t - 1
+ * to rank r + 1 and receives block r - t - 2 from rank r - 1 (all modulo size). In the first
+ * size - 1 steps it adds the received block to its own; then block r is complete on rank r, which
+ * is reduce-scatter. In the next size - 1 steps it stores the received block, which is all-gather.
+ * Both together are all-reduce. Each sum is computed on one rank, in an order that depends only on
+ * the layout, so that all ranks get the same bits.
  *
- * Steps are cut into segments and numbered through: message i is segment i % segments of step
- * first + i / segments. Message i can be sent when message i - segments was received. */
+ * Segments are numbered across steps: message i is segment i % segments of step
+ * first + i / segments. Message i can be sent once message i - segments was received. */
 #include "comm/internal.h"
 
 struct ring {
@@ -18,7 +18,7 @@ struct ring {
     unsigned char *scratch;
     struct lane in, out;
     int64_t segment;  /* elements */
-    int64_t segments; /* of a block */
+    int64_t segments; /* per block */
     int64_t messages;
     int first;
 };
@@ -28,7 +28,7 @@ static void ring_plan(struct ring *ring)
     const struct stage *stage = ring->stage;
     int64_t width = comm_type_size(stage->ticket->type);
     int size = stage->group->comm.size;
-    /* A few segments even of a small block let the steps overlap. */
+    /* Even small blocks are divided into a few segments, so that steps overlap. */
     int64_t bytes = stage->block * width / 4;
     if (bytes > SEGMENT_BYTES)
         bytes = SEGMENT_BYTES;
@@ -40,8 +40,8 @@ static void ring_plan(struct ring *ring)
     ring->messages = ring->segments * (size - 1) * (stage->reduces + stage->gathers);
 }
 
-/* Where message i lies in the buffer: `behind` is 1 for what is sent, 2 for what is received.
- * Returns its elements, 0 at the end of a block that is cut short. */
+/* Return address and number of elements of message i; 0 beyond the end of a short block. behind: 1
+ * for sent messages, 2 for received ones. */
 static int64_t ring_part(const struct ring *ring, int64_t i, int behind, unsigned char **part)
 {
     const struct comm *comm = &ring->stage->group->comm;
@@ -63,12 +63,12 @@ static unsigned char *ring_slot(const struct ring *ring, int64_t i)
 static void ring_post(struct ring *ring)
 {
     int64_t width = comm_type_size(ring->stage->ticket->type);
-    int64_t lap = ring->segments * (ring->stage->group->comm.size - 1);
+    int64_t round = ring->segments * (ring->stage->group->comm.size - 1);
     unsigned char *part;
     while (ring->in.posted < ring->messages && !lane_full(&ring->in)) {
         int64_t i = ring->in.posted;
-        /* What comes to stay must not overwrite what is still being sent from there. */
-        if (!ring_adds(ring, i) && ring->stage->reduces && ring->out.done <= i - lap)
+        /* Do not receive into a segment that is still being sent. */
+        if (!ring_adds(ring, i) && ring->stage->reduces && ring->out.done <= i - round)
             break;
         int64_t count = ring_part(ring, i, 2, &part);
         lane_receive(&ring->in, ring_adds(ring, i) ? ring_slot(ring, i) : part, count * width);

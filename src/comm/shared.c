@@ -1,12 +1,16 @@
-/* Collectives inside a node through memory that its ranks share: no messages, and no system call
- * but for sleeping. A collective is cut into chunks: chunk c is the c-th part of each rank's block.
- * Every rank, for each chunk, copies its parts of the others' blocks into its slot of the window (a
- * reduction) adds up its own block's part of all slots, and offers the result        (a reduction,
- * a gather) copies the others' results out                                          (a gather) and
- * counts what it has done in marks that the others look at. There are a few slots, so that ranks
- * need not go in step. The marks go on from one collective to the next: nothing is ever reset.
+/* Collectives within a node through shared memory, without messages. A collective is divided into
+ * chunks: chunk c is the c-th part of each rank's block. For each chunk every rank
  *
- * Each sum is formed on one rank, in the order in which the ring forms it: the same bits. */
+ *   copies its parts of the others' blocks into its slot of the window    (reductions)
+ *   reduces its own block's part over all slots and publishes the result  (reductions, gathers)
+ *   copies the others' results to its buffer                              (gathers)
+ *
+ * and increments a counter after each step. The other ranks poll the counters. There are several
+ * slots, so ranks may be some chunks apart. Counters continue from one collective to the next and
+ * are never reset.
+ *
+ * Each sum is computed on one rank in the order of the ring algorithm, which gives the same bits.
+ */
 #include "comm/internal.h"
 
 #include <string.h>
@@ -16,56 +20,57 @@ struct shared {
     struct window *window;
     int64_t part;        /* elements of a block in a chunk */
     uint64_t begin, end; /* this collective's chunks, counted since the window opened */
-    uint64_t copied, reduced, gathered; /* what this rank has done, as its marks say */
+    uint64_t copied, reduced, gathered; /* copies of this rank's counters */
 };
 
-static struct marks *marks_of(const struct window *window, int rank)
+static struct chunk_counters *counters_of(const struct window *window, int rank)
 {
-    return (struct marks *)window->memory + rank;
+    return (struct chunk_counters *)window->memory + rank;
 }
 
-/* What a rank copied in: one part for each block, window->part_bytes apart. */
+/* The slot into which a rank copies: one part per block, window->part_bytes apart. */
 static unsigned char *slot_of(const struct window *window, int rank, uint64_t chunk)
 {
-    unsigned char *area = window->memory + window->marks_bytes + window->area_bytes * (size_t)rank;
+    unsigned char *area =
+        window->memory + window->counters_bytes + window->area_bytes * (size_t)rank;
     return area + chunk % WINDOW_SLOTS * WINDOW_CHUNK;
 }
 
-/* What it offers: its own block's part. */
+/* The slot with the rank's own part: the result of a reduction, the input of a gather. */
 static unsigned char *result_of(const struct window *window, int rank, uint64_t chunk)
 {
     return slot_of(window, rank, 0) + WINDOW_SLOTS * WINDOW_CHUNK +
            chunk % WINDOW_SLOTS * window->part_bytes;
 }
 
-static uint64_t mark_read(const _Atomic uint64_t *mark)
+static uint64_t counter_read(const _Atomic uint64_t *mark)
 {
     return atomic_load_explicit(mark, memory_order_acquire);
 }
 
-static void mark_set(_Atomic uint64_t *mark, uint64_t value)
+static void counter_set(_Atomic uint64_t *mark, uint64_t value)
 {
     atomic_store_explicit(mark, value, memory_order_release);
 }
 
-enum mark { MARK_COPIED, MARK_REDUCED, MARK_GATHERED };
+enum chunk_state { CHUNK_COPIED, CHUNK_REDUCED, CHUNK_GATHERED };
 
-/* Have all ranks done more than `chunk` chunks of that? */
-static bool all_beyond(const struct window *window, enum mark mark, uint64_t chunk)
+/* True if all ranks have brought more than `chunk` chunks to that state. */
+static bool all_beyond(const struct window *window, enum chunk_state mark, uint64_t chunk)
 {
     for (int rank = 0; rank < window->size; rank++) {
-        const struct marks *marks = marks_of(window, rank);
-        const _Atomic uint64_t *value = mark == MARK_COPIED    ? &marks->copied
-                                        : mark == MARK_REDUCED ? &marks->reduced
-                                                               : &marks->gathered;
-        if (mark_read(value) <= chunk)
+        const struct chunk_counters *counters = counters_of(window, rank);
+        const _Atomic uint64_t *value = mark == CHUNK_COPIED    ? &counters->copied
+                                        : mark == CHUNK_REDUCED ? &counters->reduced
+                                                                : &counters->gathered;
+        if (counter_read(value) <= chunk)
             return false;
     }
     return true;
 }
 
-/* Is the slot of this chunk free, which the chunk WINDOW_SLOTS before it had? */
-static bool slot_is_free(const struct window *window, enum mark readers, uint64_t chunk)
+/* True if the slot of this chunk is free: the chunk WINDOW_SLOTS before it has been read. */
+static bool slot_is_free(const struct window *window, enum chunk_state readers, uint64_t chunk)
 {
     return chunk < WINDOW_SLOTS || all_beyond(window, readers, chunk - WINDOW_SLOTS);
 }
@@ -81,7 +86,7 @@ static bool copy_in(struct shared *shared)
 {
     struct window *window = shared->window;
     int64_t width = comm_type_size(shared->stage->ticket->type);
-    if (shared->copied == shared->end || !slot_is_free(window, MARK_REDUCED, shared->copied))
+    if (shared->copied == shared->end || !slot_is_free(window, CHUNK_REDUCED, shared->copied))
         return false;
     unsigned char *slot = slot_of(window, window->rank, shared->copied), *part;
     for (int block = 0; block < window->size; block++) {
@@ -89,12 +94,12 @@ static bool copy_in(struct shared *shared)
         if (block != window->rank)
             memcpy(slot + window->part_bytes * (size_t)block, part, (size_t)(count * width));
     }
-    mark_set(&marks_of(window, window->rank)->copied, ++shared->copied);
+    counter_set(&counters_of(window, window->rank)->copied, ++shared->copied);
     return true;
 }
 
-/* Along the ring: the next rank's values first, this rank's last. */
-static void add_up(const struct shared *shared, unsigned char *own, int64_t count)
+/* In the order of the ring: the next rank's values first, this rank's last. */
+static void part_reduce(const struct shared *shared, unsigned char *own, int64_t count)
 {
     const struct window *window = shared->window;
     const struct ticket *ticket = shared->stage->ticket;
@@ -114,17 +119,17 @@ static bool reduce(struct shared *shared)
     struct window *window = shared->window;
     const struct stage *stage = shared->stage;
     if (shared->reduced == shared->end ||
-        (stage->reduces && !all_beyond(window, MARK_COPIED, shared->reduced)) ||
-        (stage->gathers && !slot_is_free(window, MARK_GATHERED, shared->reduced)))
+        (stage->reduces && !all_beyond(window, CHUNK_COPIED, shared->reduced)) ||
+        (stage->gathers && !slot_is_free(window, CHUNK_GATHERED, shared->reduced)))
         return false;
     unsigned char *own;
     int64_t count = shared_part(shared, window->rank, shared->reduced, &own);
     if (stage->reduces)
-        add_up(shared, own, count);
+        part_reduce(shared, own, count);
     if (stage->gathers)
         memcpy(result_of(window, window->rank, shared->reduced), own,
                (size_t)(count * comm_type_size(stage->ticket->type)));
-    mark_set(&marks_of(window, window->rank)->reduced, ++shared->reduced);
+    counter_set(&counters_of(window, window->rank)->reduced, ++shared->reduced);
     return true;
 }
 
@@ -132,7 +137,7 @@ static bool copy_out(struct shared *shared)
 {
     struct window *window = shared->window;
     int64_t width = comm_type_size(shared->stage->ticket->type);
-    if (shared->gathered == shared->end || !all_beyond(window, MARK_REDUCED, shared->gathered))
+    if (shared->gathered == shared->end || !all_beyond(window, CHUNK_REDUCED, shared->gathered))
         return false;
     for (int i = 1; i < window->size; i++) {
         int rank = (window->rank + i) % window->size;
@@ -140,24 +145,24 @@ static bool copy_out(struct shared *shared)
         int64_t count = shared_part(shared, rank, shared->gathered, &part);
         memcpy(part, result_of(window, rank, shared->gathered), (size_t)(count * width));
     }
-    mark_set(&marks_of(window, window->rank)->gathered, ++shared->gathered);
+    counter_set(&counters_of(window, window->rank)->gathered, ++shared->gathered);
     return true;
 }
 
-/* The marks of what a rank has no part in are set to the end at once: nobody waits for them. */
+/* Counters of states that the collective does not have are set to the end at once. */
 static void shared_begin(struct shared *shared, int64_t chunks, bool copies, bool reduces,
                          bool gathers)
 {
     struct window *window = shared->window;
-    struct marks *own = marks_of(window, window->rank);
+    struct chunk_counters *own = counters_of(window, window->rank);
     shared->begin = window->chunks;
     shared->end = window->chunks += (uint64_t)chunks;
     shared->copied = copies ? shared->begin : shared->end;
     shared->reduced = reduces ? shared->begin : shared->end;
     shared->gathered = gathers ? shared->begin : shared->end;
-    mark_set(&own->copied, shared->copied);
-    mark_set(&own->reduced, shared->reduced);
-    mark_set(&own->gathered, shared->gathered);
+    counter_set(&own->copied, shared->copied);
+    counter_set(&own->reduced, shared->reduced);
+    counter_set(&own->gathered, shared->gathered);
 }
 
 void shared_run(const struct stage *stage)
@@ -165,7 +170,7 @@ void shared_run(const struct stage *stage)
     struct shared shared = {.stage = stage, .window = stage->group->window};
     struct idle idle = {.ticket = stage->ticket};
     int64_t width = comm_type_size(stage->ticket->type);
-    /* A few chunks even of a small block let the three parts overlap. */
+    /* Even small blocks are divided into a few chunks, so that the three steps overlap. */
     int64_t bytes = stage->block * width / 4, most = (int64_t)shared.window->part_bytes;
     bytes = bytes < SMALL_BYTES ? SMALL_BYTES : bytes;
     shared.part = (bytes > most ? most : bytes) / width;
@@ -180,7 +185,7 @@ void shared_run(const struct stage *stage)
     }
 }
 
-/* From the root's slot; the others count it as reduced when they have it. */
+/* Ranks read the root's slot; a chunk that was read counts as reduced. */
 void shared_broadcast(const struct ticket *ticket)
 {
     struct window *window = ticket->group->window;
@@ -194,14 +199,14 @@ void shared_broadcast(const struct ticket *ticket)
         int64_t first = (int64_t)(chunk - shared.begin) * WINDOW_CHUNK, left = bytes - first;
         unsigned char *data = (unsigned char *)ticket->buffer + first;
         size_t part = (size_t)(left < WINDOW_CHUNK ? left : WINDOW_CHUNK);
-        bool moves = root ? slot_is_free(window, MARK_REDUCED, chunk)
-                          : mark_read(&marks_of(window, ticket->peer)->copied) > chunk;
+        bool moves = root ? slot_is_free(window, CHUNK_REDUCED, chunk)
+                          : counter_read(&counters_of(window, ticket->peer)->copied) > chunk;
         if (moves && root) {
             memcpy(slot_of(window, ticket->peer, chunk), data, part);
-            mark_set(&marks_of(window, window->rank)->copied, ++shared.copied);
+            counter_set(&counters_of(window, window->rank)->copied, ++shared.copied);
         } else if (moves) {
             memcpy(data, slot_of(window, ticket->peer, chunk), part);
-            mark_set(&marks_of(window, window->rank)->reduced, ++shared.reduced);
+            counter_set(&counters_of(window, window->rank)->reduced, ++shared.reduced);
         }
         progress_idle(&idle, moves);
     }

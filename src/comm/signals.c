@@ -1,5 +1,5 @@
 /* Signals. SIGUSR1 asks for a graceful stop. SIGTERM does too if the launcher waits after it;
- * otherwise it ends the process as usual. A fault (SIGSEGV and the like) prints rank, host and
+ * otherwise it ends the process as usual. A fault (SIGSEGV, SIGBUS, ...) prints rank, host and
  * signal before it ends the process; the launcher then ends the other ranks.
  *
  * SIGUSR1 and SIGTERM are blocked in all threads and received by one thread with sigwait(). A

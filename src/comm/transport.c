@@ -1,7 +1,7 @@
-/* How the collectives of a group travel. What is small takes the least number of messages (tree.c).
- * What is large goes by the group's transport: a ring of messages, memory that the ranks of a node
- * share, or a hierarchy of the two. The choice depends on the layout and on what the machine
- * allows, never on a measurement: same layout, same bits. */
+/* The algorithm of each collective. Small buffers use the least number of messages (messages.c).
+ * Large ones use the group's transport: a ring of messages, shared memory within a node, or a
+ * hierarchy of both. The choice depends on the layout of the ranks and on the available memory,
+ * never on a measurement, so that results are reproducible bit for bit. */
 #include "comm/internal.h"
 
 #include <stdio.h>
@@ -31,6 +31,85 @@ void transport_run_stage(const struct stage *stage, unsigned char *scratch)
     else
         ring_run(stage, scratch);
 }
+
+/* ---- hierarchical: groups over several nodes with the same number of ranks on each
+ *
+ * The ranks of a node communicate first, which is cheap, so that each byte crosses the network once
+ * per node. Across nodes each rank communicates with the ranks of the same local rank. All-reduce:
+ * reduce-scatter inside, all-reduce across, all-gather inside. Reduce-scatter and all-gather keep
+ * the position of each rank's block, so they process the nodes one by one: the blocks of the ranks
+ * of one node are adjacent. */
+
+static struct stage stage_inside(const struct ticket *ticket, bool reduces)
+{
+    return (struct stage){.ticket = ticket,
+                          .group = ticket->group->inside,
+                          .buffer = ticket->buffer,
+                          .reduces = reduces,
+                          .gathers = !reduces};
+}
+
+static void all_reduce_run(const struct ticket *ticket, unsigned char *scratch)
+{
+    struct stage stage = stage_inside(ticket, true);
+    int64_t local_size = ticket->group->inside->comm.size, nodes = ticket->group->across->comm.size;
+    stage.total = ticket->count;
+    stage.block = stage.stride = (ticket->count + local_size - 1) / local_size;
+    transport_run_stage(&stage, scratch);
+    struct stage across = {
+        .ticket = ticket, .group = ticket->group->across, .reduces = true, .gathers = true};
+    across.total =
+        stage_part(&stage, ticket->group->inside->comm.rank, 0, stage.block, &across.buffer);
+    across.block = across.stride = (across.total + nodes - 1) / nodes;
+    transport_run_stage(&across, scratch);
+    stage.reduces = false;
+    stage.gathers = true;
+    transport_run_stage(&stage, scratch);
+}
+
+/* Process the blocks of the ranks of each node, one node after the other. */
+static void blocks_run_inside(const struct ticket *ticket, bool reduces, unsigned char *scratch)
+{
+    struct stage stage = stage_inside(ticket, reduces);
+    int64_t local_size = ticket->group->inside->comm.size;
+    stage.block = stage.stride = ticket->count;
+    stage.total = ticket->count * local_size;
+    for (int node = 0; node < ticket->group->across->comm.size; node++) {
+        transport_run_stage(&stage, scratch);
+        stage.buffer += stage.total * comm_type_size(ticket->type);
+    }
+}
+
+/* Process the blocks of the ranks with this local rank, one on each node. */
+static void blocks_run_across(const struct ticket *ticket, bool reduces, unsigned char *scratch)
+{
+    const struct group *inside = ticket->group->inside;
+    int64_t first = inside->comm.rank * ticket->count * comm_type_size(ticket->type);
+    struct stage stage = {.ticket = ticket,
+                          .group = ticket->group->across,
+                          .buffer = (unsigned char *)ticket->buffer + first,
+                          .block = ticket->count,
+                          .stride = ticket->count * inside->comm.size,
+                          .reduces = reduces,
+                          .gathers = !reduces};
+    stage.total = stage.stride * (stage.group->comm.size - 1) + stage.block;
+    transport_run_stage(&stage, scratch);
+}
+
+void hierarchical_run(const struct ticket *ticket, unsigned char *scratch)
+{
+    if (ticket->action == ACTION_ALL_REDUCE) {
+        all_reduce_run(ticket, scratch);
+    } else if (ticket->action == ACTION_REDUCE_SCATTER) {
+        blocks_run_inside(ticket, true, scratch);
+        blocks_run_across(ticket, true, scratch);
+    } else {
+        blocks_run_across(ticket, false, scratch);
+        blocks_run_inside(ticket, false, scratch);
+    }
+}
+
+/* ---- choice of the algorithm */
 
 static void run_large(const struct ticket *ticket, unsigned char *scratch)
 {
@@ -64,7 +143,7 @@ void transport_run(const struct ticket *ticket, unsigned char *scratch)
         run_large(ticket, scratch);
 }
 
-/* The groups of a hierarchy, when each node has as many ranks as the others; false: it has not. */
+/* Open the groups of a hierarchy; false if nodes have different numbers of ranks. */
 static bool hierarchy_open(struct group *group)
 {
     struct comm *comm = &group->comm;
@@ -84,16 +163,15 @@ static bool hierarchy_open(struct group *group)
     return false;
 }
 
-/* Shared memory for a group within a node, or the reason why there is none. */
-static bool window_try(struct group *group, struct error *error)
+/* Open shared memory for a group within a node. On failure return false and keep the reason. */
+static bool window_try(struct group *group, struct group *reported)
 {
-    group->window = window_open(&group->comm, group->identity, error);
+    struct error error = {0};
+    group->window = window_open(&group->comm, group->identity, &error);
+    if (group->window == NULL)
+        snprintf(reported->note, sizeof reported->note, "%.*s", (int)sizeof reported->note - 1,
+                 error.text);
     return group->window != NULL;
-}
-
-static void note(struct group *group, const struct error *why)
-{
-    snprintf(group->note, sizeof group->note, "%.*s", (int)sizeof group->note - 1, why->text);
 }
 
 static bool set_over_nodes(struct group *group, int nodes, enum transport_choice wanted,
@@ -101,35 +179,30 @@ static bool set_over_nodes(struct group *group, int nodes, enum transport_choice
 {
     if (wanted == TRANSPORT_SHARED)
         return error_set(error, ERROR_USAGE,
-                         "mesh.transport=shared: a group of %d ranks lies on %d nodes, which share "
-                         "no memory: leave mesh.transport to auto, or set it to hierarchical",
+                         "mesh.transport=shared: a group of %d ranks spans %d nodes, which share "
+                         "no memory; use mesh.transport=auto or hierarchical",
                          group->comm.size, nodes);
     if (nodes == group->comm.size)
-        return true; /* a rank a node: a ring is all there is */
+        return true; /* one rank per node: only a ring is possible */
     if (!hierarchy_open(group))
         return wanted == TRANSPORT_AUTO ||
                error_set(error, ERROR_USAGE,
-                         "mesh.transport=hierarchical: a group of %d ranks lies on %d nodes that "
-                         "have different numbers of them: start as many ranks on each node, or "
-                         "leave mesh.transport to auto",
+                         "mesh.transport=hierarchical: a group of %d ranks spans %d nodes with "
+                         "different numbers of ranks; start the same number on each node, or use "
+                         "mesh.transport=auto",
                          group->comm.size, nodes);
-    struct error none = {0};
-    if (group->inside->comm.size > 1 && !window_try(group->inside, &none))
-        note(group, &none);
+    if (group->inside->comm.size > 1)
+        window_try(group->inside, group);
     return true;
 }
 
 static bool set_in_node(struct group *group, enum transport_choice wanted, struct error *error)
 {
-    struct error none = {0};
-    if (window_try(group, &none))
-        return true;
-    note(group, &none);
-    return wanted != TRANSPORT_SHARED ||
+    return window_try(group, group) || wanted != TRANSPORT_SHARED ||
            error_set(error, ERROR_USAGE,
-                     "mesh.transport=shared: %s: give the node or container more (docker run "
-                     "--shm-size), or leave mesh.transport to auto",
-                     none.text);
+                     "mesh.transport=shared: %s; enlarge /dev/shm (docker run --shm-size) or use "
+                     "mesh.transport=auto",
+                     group->note);
 }
 
 bool transport_set(struct comm *comm, enum transport_choice wanted, struct error *error)

@@ -1,8 +1,8 @@
-/* Who is missing? A rank that has waited too long in a collective asks the others of its group how
- * far they are; their communication threads answer, whether they are idle or wait for messages too.
- * Missing is who has not begun this collective, or does not answer at all; of ranks that wait for
- * each other in several groups, those speak first that know of one that is missing and does not
- * wait itself. */
+/* The watch: finds the ranks that a collective waits for. A rank whose collective takes longer than
+ * the timeout asks the other ranks of the group how far they are. Their communication threads
+ * answer, both when idle and while they wait for messages. A rank is missing if it has not started
+ * the collective or does not answer. If ranks wait for each other in several groups, the rank that
+ * reports first is one that knows of a missing rank that does not wait itself. */
 #include "comm/internal.h"
 
 #include <pthread.h>
@@ -15,14 +15,14 @@
 #include "core/clock.h"
 #include "core/status.h"
 
-enum { TAG_QUESTION = 1, TAG_ANSWER = 2 }; /* the heartbeat has more */
+enum { TAG_QUESTION = 1, TAG_ANSWER = 2 }; /* heartbeat.c uses 3 and 4 */
 
-/* A question is the identity of a group. */
+/* The answer to a question, which is the identity of a group. */
 struct answer {
     int64_t identity;
-    int64_t entered; /* the last collective of that group that the rank began */
-    bool inside;     /* and it is still in it */
-    bool waits;      /* in whatever collective or message */
+    int64_t entered; /* the last collective of that group that the rank started */
+    bool inside;     /* that collective is still running */
+    bool waits;      /* some collective or message is in progress */
     char doing[128];
     struct status status;
 };
@@ -56,7 +56,7 @@ double comm_timeout(void)
 
 void comm_entered(struct comm *comm, int64_t number)
 {
-    ENSURE(comm->backend == &comm_mpi, "the watch asks over groups of MPI");
+    ENSURE(comm->backend == &comm_mpi, "the watch needs a group of MPI");
     ((struct group *)comm)->entered = number;
 }
 
@@ -73,7 +73,7 @@ static void ticket_describe(const struct ticket *ticket, char *text, size_t size
                  (long long)ticket->sequence, ticket->group->comm.size);
 }
 
-/* By the communication thread, and by one that gives up (comm_give_up). */
+/* Receive a question if there is one. Called by the communication thread and by comm_give_up. */
 static bool question_take(int *asker, int64_t *identity)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -104,7 +104,7 @@ void watch_turn(const struct ticket *current)
             answer.inside = current->group->identity == identity && current->sequence > 0;
             ticket_describe(current, answer.doing, sizeof answer.doing);
         }
-        /* Short enough to leave at once. */
+        /* Small enough for MPI_Send not to block. */
         MPI_CHECK(
             MPI_Send(&answer, (int)sizeof answer, MPI_BYTE, asker, TAG_ANSWER, watch_communicator));
     }
@@ -116,7 +116,7 @@ static void watch_sleep(void)
     nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
 }
 
-/* Asks all others of the group; answers[rank].identity stays 0 for those that do not answer. */
+/* Ask all other ranks of the group. answers[rank].identity stays 0 if a rank does not answer. */
 static void watch_ask(const struct ticket *ticket, struct answer *answers)
 {
     const double patience = 2;
@@ -152,7 +152,7 @@ static bool is_missing(const struct ticket *ticket, const struct answer *answers
     return answers[rank].identity == 0 || answers[rank].entered < ticket->sequence;
 }
 
-/* "rank 2 on node7 (in no collective), rank 3 on node8 (does not answer)" */
+/* Write "rank 2 on node7 (in no collective; ...), rank 3 on node8 (does not answer)". */
 static void watch_list_missing(const struct ticket *ticket, const struct answer *answers,
                                char *text, size_t size)
 {
@@ -174,24 +174,24 @@ static void watch_list_missing(const struct ticket *ticket, const struct answer 
     }
 }
 
-/* Whether others know better, or will say the same: ranks before this one that wait in the same
- * collective; missing ranks that all wait themselves, for somebody in another group. */
-static bool watch_leaves_to_others(const struct ticket *ticket, const struct answer *answers)
+/* True if another rank should report: a lower rank waits in the same collective, or all missing
+ * ranks wait themselves, for a rank of another group. */
+static bool watch_defers(const struct ticket *ticket, const struct answer *answers)
 {
     const struct comm *comm = &ticket->group->comm;
-    bool missing = false, culprit = false;
+    bool missing = false, cause = false;
     for (int rank = 0; rank < comm->size; rank++) {
         if (rank < comm->rank && answers[rank].inside && answers[rank].entered == ticket->sequence)
             return true;
         if (is_missing(ticket, answers, rank)) {
             missing = true;
-            culprit = culprit || !answers[rank].waits;
+            cause = cause || !answers[rank].waits;
         }
     }
-    return missing && !culprit;
+    return missing && !cause;
 }
 
-/* why: NULL, for `missing`; or what went wrong. */
+/* why: the error of a failed collective, or NULL to report missing ranks. */
 static void watch_report(const struct ticket *ticket, double waited, const char *missing,
                          const char *why)
 {
@@ -209,9 +209,8 @@ static void watch_report(const struct ticket *ticket, double waited, const char 
                 "vittrain: failure: rank %d on %s: %s has waited for %.1f s (since %s); %s%s; see "
                 "mesh.timeout%s\n",
                 self, comm_host_of(self), what, waited, since,
-                missing[0] != '\0' ? "missing: " : "all ranks are in it, but nothing arrives",
-                missing,
-                ticket->what != NULL ? ", and NCCL_DEBUG=INFO for the network's part in it" : "");
+                missing[0] != '\0' ? "missing: " : "all ranks have started it, but no data arrives",
+                missing, ticket->what != NULL ? "; NCCL_DEBUG=INFO prints what NCCL does" : "");
     fflush(stderr);
 }
 
@@ -223,42 +222,35 @@ void watch_check(const struct ticket *ticket, double waited)
     if (watch_timeout <= 0 || waited < watch_timeout)
         return;
     struct answer *answers = calloc((size_t)group->comm.size, sizeof *answers);
-    ENSURE(answers != NULL, "no memory to ask %d ranks", group->comm.size);
+    ENSURE(answers != NULL, "no memory for the answers of %d ranks", group->comm.size);
     watch_ask(ticket, answers);
     watch_list_missing(ticket, answers, missing, sizeof missing);
-    bool later = watch_leaves_to_others(ticket, answers);
+    bool later = watch_defers(ticket, answers);
     for (double start = clock_now(); later && clock_now() < start + grace; watch_sleep())
         watch_turn(ticket);
     watch_report(ticket, waited, missing, NULL);
     failure_end();
 }
 
-/* How many ranks before this one have come to the collective, and so will say the same. */
-static int speakers_before(const struct ticket *ticket, const struct answer *answers)
-{
-    int count = 0;
-    for (int rank = 0; rank < ticket->group->comm.rank; rank++)
-        count += !is_missing(ticket, answers, rank);
-    return count;
-}
-
-/* A failure that the library reports (why) may follow from the end of another rank, which prints
- * its own message first. */
+/* Wait before reporting, so that the lowest rank that knows the cause reports first and ends the
+ * job. An error of the library (why) may be the consequence of another rank's end. */
 void comm_give_up(struct comm *comm, int64_t number, const char *what, double seconds,
                   const char *why, void (*before_end)(void))
 {
     enum { GRACE_MOST = 10 };
-    const double grace = 0.5; /* for each of those that speak before */
+    const double grace = 0.5; /* seconds for each rank that reports first */
     static char missing[4096];
-    ENSURE(comm->backend == &comm_mpi, "the watch asks over groups of MPI");
+    ENSURE(comm->backend == &comm_mpi, "the watch needs a group of MPI");
     const struct ticket ticket = {.group = (struct group *)comm, .what = what, .sequence = number};
     struct answer *answers = calloc((size_t)comm->size, sizeof *answers);
-    ENSURE(answers != NULL, "no memory to ask %d ranks", comm->size);
+    ENSURE(answers != NULL, "no memory for the answers of %d ranks", comm->size);
     int before = comm->rank + 1;
     if (why == NULL) {
         watch_ask(&ticket, answers);
         watch_list_missing(&ticket, answers, missing, sizeof missing);
-        before = speakers_before(&ticket, answers);
+        before = 0; /* lower ranks that have started the collective report the same */
+        for (int rank = 0; rank < comm->rank; rank++)
+            before += !is_missing(&ticket, answers, rank);
     }
     before = before < GRACE_MOST ? before : GRACE_MOST;
     for (double start = clock_now(); clock_now() < start + before * grace; watch_sleep())

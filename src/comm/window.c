@@ -1,8 +1,8 @@
-/* Memory that the ranks of a group within a node share: a file of the system's shared memory, which
- * loses its name as soon as all have opened it, so that nothing is left of a job that dies. Every
- * rank takes the room for its own part at once: where /dev/shm is too small (containers often have
- * little or none) that is known here and not by a fault later. MPI_Win_allocate_shared could not be
- * used for that: in Open MPI the others wait for ever when the first rank finds no room. */
+/* Memory that the ranks of a group within a node share: a POSIX shared memory object, unlinked as
+ * soon as all ranks have opened it, so that a job that dies leaves no file. Every rank allocates
+ * its part at once, so that a too small /dev/shm (common in containers) is an error here and not a
+ * SIGBUS later. MPI_Win_allocate_shared does not work for this: in Open MPI the other ranks wait
+ * forever if the first rank finds no room. */
 #include "comm/internal.h"
 
 #include <errno.h>
@@ -26,10 +26,10 @@ static bool window_failed(struct error *error, const char *what, size_t bytes)
                      strerror(errno));
 }
 
-/* Room in the file for this rank's part; the first rank's holds the marks, too. */
+/* Allocate this rank's part of the file; that of rank 0 includes the counters. */
 static bool window_reserve(const struct window *window, int file, struct error *error)
 {
-    size_t area = window->marks_bytes + window->area_bytes * (size_t)window->rank;
+    size_t area = window->counters_bytes + window->area_bytes * (size_t)window->rank;
     size_t begin = window->rank == 0 ? 0 : area, end = area + window->area_bytes;
     int failed;
     do
@@ -39,7 +39,7 @@ static bool window_reserve(const struct window *window, int file, struct error *
     return failed == 0 || window_failed(error, "no room in /dev/shm", window->bytes);
 }
 
-/* Rank 0 makes the file. Its name is empty when it could not. */
+/* On rank 0: create the file. The name is empty on failure. */
 static int window_create(const struct window *window, int64_t identity, char *name,
                          struct error *error)
 {
@@ -57,7 +57,8 @@ static int window_create(const struct window *window, int64_t identity, char *na
 static int window_join(const struct window *window, const char *name, struct error *error)
 {
     if (name[0] == '\0') {
-        error_set(error, ERROR_MEMORY, "shared memory: the first rank of the node has none");
+        error_set(error, ERROR_MEMORY,
+                  "shared memory: the first rank of the node cannot create it");
         return -1;
     }
     int file = shm_open(name, O_RDWR, 0);
@@ -81,9 +82,9 @@ static struct window window_plan(int size, int rank)
 {
     struct window window = {.size = size, .rank = rank};
     window.part_bytes = WINDOW_CHUNK / (size_t)size / 64 * 64;
-    window.marks_bytes = round_up((size_t)size * sizeof(struct marks));
+    window.counters_bytes = round_up((size_t)size * sizeof(struct chunk_counters));
     window.area_bytes = round_up(WINDOW_SLOTS * (WINDOW_CHUNK + window.part_bytes));
-    window.bytes = window.marks_bytes + window.area_bytes * (size_t)size;
+    window.bytes = window.counters_bytes + window.area_bytes * (size_t)size;
     return window;
 }
 

@@ -288,11 +288,14 @@ static bool sweep_conclude(const struct sweep *sweep, struct error *error)
  */
 static bool slurm_submit(const struct sweep *sweep, struct error *error)
 {
-    char array[64], path[OPTION_TEXT];
+    char array[64];
     int64_t tasks =
         sweep->options.sweep.tasks < sweep->trials ? sweep->options.sweep.tasks : sweep->trials;
     snprintf(array, sizeof array, "--array=1-%lld", (long long)tasks);
-    if (realpath(sweep->folder, path) == NULL || setenv("VITTRAIN_SWEEP", path, 1) != 0)
+    char *path = realpath(sweep->folder, NULL);
+    bool good = path != NULL && setenv("VITTRAIN_SWEEP", path, 1) == 0;
+    free(path);
+    if (!good)
         return error_set(error, ERROR_FILE, "sweep: %s: %s", sweep->folder, strerror(errno));
     sweep_say(sweep);
     execlp("sbatch", "sbatch", array, sweep->options.sweep.slurm, (char *)NULL);

@@ -1,6 +1,6 @@
 /* Collectives of `bench machine`: between the ranks of a node, and between nodes with all their
- * ranks at once, as the mesh has them; and what computing and communicating take from each other.
- */
+ * ranks at once, in the groups of a mesh; and how much computing and communicating slow each other
+ * down. */
 #include <math.h>
 #include <stdio.h>
 
@@ -11,12 +11,12 @@
 
 static const char *const action_name[] = {"all_reduce", "reduce_scatter", "all_gather"};
 
-/* A network that is measured. group: NULL, nothing to measure on this rank. */
+/* A network to measure. */
 struct link {
     const char *name;
     struct comm *group;
     struct network *network;
-    int side_by_side; /* groups that share what leaves a node */
+    int side_by_side; /* groups that share the node's link */
 };
 
 static struct ticket *collective_start(struct machine_bench *self, struct comm *group,
@@ -46,7 +46,7 @@ static double collectives_time(struct machine_bench *self, const struct link *li
     return (clock_now() - begin) / times;
 }
 
-/* Collective. The mean of rounds of some 20 ms; the mean of ranks. */
+/* Collective. The mean over rounds of about 20 ms and over ranks. */
 static double collective_seconds(struct machine_bench *self, const struct link *link,
                                  const struct collective *collective)
 {
@@ -61,7 +61,7 @@ static double collective_seconds(struct machine_bench *self, const struct link *
     return machine_mean(self->world, machine_typical(rounds, count));
 }
 
-/* From messages to the largest that fits: of all ranks' blocks together so many bytes. */
+/* Sizes are the bytes of all ranks' blocks together. */
 static void durations_measure(struct machine_bench *self, const struct link *link,
                               struct error *error)
 {
@@ -90,8 +90,8 @@ static void durations_measure(struct machine_bench *self, const struct link *lin
         }
 }
 
-/* The latency of a message, from the smallest sums: there and back on a ring. */
-static void latency_take(const struct link *link)
+/* The smallest all-reduce passes twice around the ring. */
+static void latency_set(const struct link *link)
 {
     struct network *network = link->network;
     const struct duration *sums = &network->measured[ACTION_SUM];
@@ -101,7 +101,7 @@ static void latency_take(const struct link *link)
     network->bandwidth = most->bytes / most->seconds;
 }
 
-/* Seconds of some products, and of communication that goes on meanwhile. */
+/* Seconds of some matrix products. */
 static double products_time(struct machine_bench *self, int times)
 {
     static const int64_t size[] = {1600, 768, 768};
@@ -112,9 +112,10 @@ static double products_time(struct machine_bench *self, int times)
     return clock_now() - begin;
 }
 
-/* How fast computing and communicating are while both go on, of what they are alone. There are more
- * products than communication lasts: what of them was done beside it is what was not done after. */
-static void beside_measure(struct machine_bench *self, const struct link *link)
+/* Measure the speed of computing and of communicating while both run, relative to either alone.
+ * The products outlast the communication: the part that was not computed after it was computed
+ * during it. */
+static void overlap_measure(struct machine_bench *self, const struct link *link)
 {
     enum { SUMS = 8 };
     const struct collective sum = {.action = ACTION_SUM, .bytes = 8388608};
@@ -142,14 +143,14 @@ static void beside_measure(struct machine_bench *self, const struct link *link)
     double busy = busy_after - busy_before, together = fmin(busy, passed);
     if (busy <= 0)
         return;
-    double done = computing - (passed - together); /* of the products, beside communication */
+    double done = computing - (passed - together); /* seconds of products during communication */
     double sends = machine_mean(self->world, fmin(1, sending / busy));
     double computes = machine_mean(self->world, fmin(1, done / together));
     link->network->sends = fmax(0.01, sends);
     link->network->computes = fmax(0.01, computes);
     if (self->world->rank == 0)
-        printf("%-22s %-5s beside each other: computing goes on at %.2f of its speed, "
-               "communication at %.2f\n",
+        printf("%-22s %-5s both at once: computing at %.2f of its speed, communication at "
+               "%.2f\n",
                link->name, "", link->network->computes, link->network->sends);
 }
 
@@ -159,12 +160,12 @@ static void link_measure(struct machine_bench *self, const struct link *link, st
         return;
     self->type = self->limits.multiplies_bf16 ? TYPE_BF16 : TYPE_FP32;
     durations_measure(self, link, error);
-    latency_take(link);
-    beside_measure(self, link);
+    latency_set(link);
+    overlap_measure(self, link);
 }
 
-/* Groups as a mesh has them: shards are the ranks of a node, replicas those of the same place on
- * all nodes, as many groups as a node has ranks. */
+/* In the groups of a mesh: a shard group is the ranks of a node, a replica group the ranks with the
+ * same index on all nodes. */
 static void links_measure(struct machine_bench *self, struct error *error)
 {
     struct mesh mesh;
@@ -192,6 +193,6 @@ void machine_networks_measure(struct machine_bench *self, struct error *error)
         links_measure(self, error);
     else
         error_set(error, ERROR_USAGE,
-                  "bench machine: the nodes have %lld to %lld ranks: start as many on each",
+                  "bench machine: nodes have %lld to %lld ranks: start the same number on each",
                   (long long)-ranks[1], (long long)ranks[0]);
 }

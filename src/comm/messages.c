@@ -1,7 +1,50 @@
-/* Small messages go along a binomial tree: log2(size) messages after one another instead of the
- * ring's size. Large ones that are not added up (broadcast, bytes between two ranks) go along a
- * chain, in segments, so that a rank passes on the first while the next ones come. */
+/* Messages between ranks, and the collectives that need no reduction order of a ring: small buffers
+ * travel along a binomial tree, in log2(size) steps; large broadcasts and point-to-point transfers
+ * along a chain in segments, so that a rank forwards one segment while it receives the next. */
 #include "comm/internal.h"
+
+/* ---- lanes: messages to or from one rank, several in flight */
+
+void lane_open(struct lane *lane, MPI_Comm communicator, int peer, int tag)
+{
+    *lane = (struct lane){.communicator = communicator, .peer = peer, .tag = tag};
+}
+
+bool lane_full(const struct lane *lane)
+{
+    return lane->posted - lane->done == LANE_WINDOW;
+}
+
+void lane_send(struct lane *lane, const void *data, int64_t bytes)
+{
+    MPI_CHECK(MPI_Isend(data, (int)bytes, MPI_BYTE, lane->peer, lane->tag, lane->communicator,
+                        &lane->request[lane->posted % LANE_WINDOW]));
+    lane->posted++;
+}
+
+void lane_receive(struct lane *lane, void *data, int64_t bytes)
+{
+    MPI_CHECK(MPI_Irecv(data, (int)bytes, MPI_BYTE, lane->peer, lane->tag, lane->communicator,
+                        &lane->request[lane->posted % LANE_WINDOW]));
+    lane->posted++;
+}
+
+bool lane_test(struct lane *lane)
+{
+    int over = 0;
+    if (lane->done < lane->posted)
+        MPI_CHECK(MPI_Test(&lane->request[lane->done % LANE_WINDOW], &over, MPI_STATUS_IGNORE));
+    lane->done += over;
+    return over != 0;
+}
+
+void lane_drain(struct lane *lane, struct idle *idle)
+{
+    while (lane->done < lane->posted)
+        progress_idle(idle, lane_test(lane));
+}
+
+/* ---- binomial tree */
 
 static void message_send(const struct ticket *ticket, int to)
 {
@@ -21,7 +64,7 @@ static void message_receive(const struct ticket *ticket, int from, void *buffer)
     lane_drain(&lane, &idle);
 }
 
-/* To rank 0 and back. Always added up there, so that all ranks get the same bits. */
+/* Reduce to rank 0, then broadcast, so that all ranks get the same bits. */
 void tree_all_reduce(const struct ticket *ticket, unsigned char *scratch)
 {
     int rank = ticket->group->comm.rank, size = ticket->group->comm.size;
@@ -41,27 +84,27 @@ void tree_all_reduce(const struct ticket *ticket, unsigned char *scratch)
 void tree_broadcast(const struct ticket *ticket, int root)
 {
     int size = ticket->group->comm.size;
-    int place = (ticket->group->comm.rank - root + size) % size;
+    int position = (ticket->group->comm.rank - root + size) % size;
     int distance = 1;
-    while (distance < size && !(place & distance))
+    while (distance < size && !(position & distance))
         distance *= 2;
-    if (place != 0)
-        message_receive(ticket, (place - distance + root) % size, ticket->buffer);
+    if (position != 0)
+        message_receive(ticket, (position - distance + root) % size, ticket->buffer);
     for (distance /= 2; distance > 0; distance /= 2)
-        if (place + distance < size)
-            message_send(ticket, (place + distance + root) % size);
+        if (position + distance < size)
+            message_send(ticket, (position + distance + root) % size);
 }
 
-/* The neighbours in the chain, -1 for none. */
+/* Find this rank's neighbours in the chain; -1: none. */
 static void chain_ends(const struct ticket *ticket, int *from, int *to)
 {
     int rank = ticket->group->comm.rank, size = ticket->group->comm.size;
     *from = ticket->action == ACTION_RECEIVE ? ticket->peer : -1;
     *to = ticket->action == ACTION_SEND ? ticket->peer : -1;
     if (ticket->action == ACTION_BROADCAST) {
-        int place = (rank - ticket->peer + size) % size;
-        *from = place > 0 ? (rank + size - 1) % size : -1;
-        *to = place < size - 1 ? (rank + 1) % size : -1;
+        int position = (rank - ticket->peer + size) % size;
+        *from = position > 0 ? (rank + size - 1) % size : -1;
+        *to = position < size - 1 ? (rank + 1) % size : -1;
     }
 }
 
