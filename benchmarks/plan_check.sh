@@ -2,7 +2,7 @@
 # Is what `vittrain plan` foretells what happens? Two ranks of this machine by each strategy, and two nodes of one rank
 # each with a cable of a given rate between them (two_nodes.sh; needs root), against one rank beside another that works
 # alone: steps measured in turn, with the machine measured anew (`vittrain bench machine`) in each turn, since what else
-# runs here changes all of them. Prints rows of the benchmarks' CSV (README.md): steps foretold and measured (medians of
+# runs here changes all of them. Prints rows of the benchmarks' CSV (README.md): steps predicted and measured (medians of
 # the turns), the efficiency of both, and by how much they differ.
 #
 #   benchmarks/plan_check.sh [TURNS] > benchmarks/results/plan-DATE.csv       # 3
@@ -30,7 +30,7 @@ machine_measure() {
         >"$scratch/log" 2>&1 || { tail -3 "$scratch/log" >&2; exit 1; }
 }
 
-# deck MODEL BATCH RANKS: what measured and foretold steps have in common.
+# deck MODEL BATCH RANKS: what measured and predicted steps have in common.
 deck() {
     case $1 in
     vit_cifar | cnn_*) image=32 ;;
@@ -41,11 +41,11 @@ deck() {
         train.batch=$2 train.clip_norm=1 optim.weight_decay=0.05"
 }
 
-# foretold FILE MODEL BATCH RANKS NODE_RANKS STRATEGY: seconds.
-foretold() {
+# predicted FILE MODEL BATCH RANKS NODE_RANKS STRATEGY: seconds.
+predicted() {
     # shellcheck disable=SC2046
     "$vittrain" plan $(deck "$2" "$3" "$4") plan.machine="$scratch/$1.ini" plan.ranks="$4" plan.node_ranks="$5" \
-        mesh.strategy="$6" 2>/dev/null | sed -n 's/^By .* a step takes \([0-9.e+]*\) ms.*/\1/p' | awk '{ print $1 / 1000 }'
+        mesh.strategy="$6" 2>/dev/null | sed -n 's/^Predicted with .* a step takes \([0-9.e+]*\) ms.*/\1/p' | awk '{ print $1 / 1000 }'
 }
 
 # measured NAME MODEL BATCH RANKS STRATEGY LAUNCHER...: runs; the median of its steps is added to NAME.
@@ -66,38 +66,38 @@ medians() { median <"$scratch/$1"; }
 compare() {
     local precision seconds expected efficiency predicted
     precision=$(precision_used "$scratch/together-ddp.log") seconds=$(medians "$6") expected=$(medians "$7")
-    efficiency=$(awk "BEGIN { print $(medians alone) / $seconds }") predicted=$(awk "BEGIN { print $(medians foretold-alone) / $expected }")
+    efficiency=$(awk "BEGIN { print $(medians alone) / $seconds }") predicted=$(awk "BEGIN { print $(medians predicted-alone) / $expected }")
     say() { row "plan against measured: $what" "$model" $((batch * ranks)) "$precision" "$strategy" "$ranks" 1 "$@"; }
     local what=$1 model=$2 batch=$3 ranks=$4 strategy=$5
     say "step measured" "$seconds" s
-    say "step foretold" "$expected" s
+    say "step predicted" "$expected" s
     say "step error" "$(awk "BEGIN { printf \"%.1f\", 100 * ($expected / $seconds - 1) }")" %
     [ "$ranks" = 1 ] && return
     say "efficiency measured" "$efficiency" x
-    say "efficiency foretold" "$predicted" x
+    say "efficiency predicted" "$predicted" x
     say "efficiency error" "$(awk "BEGIN { printf \"%.1f\", 100 * ($predicted / $efficiency - 1) }")" %
 }
 
 for item in $work; do
     model=${item%:*} batch=${item#*:}
-    rm -f "$scratch"/{alone,foretold-,together-,nodes-}*
+    rm -f "$scratch"/{alone,predicted-,together-,nodes-}*
     for ((turn = 0; turn < turns; turn++)); do
         machine_measure
         measured alone "$model" "$batch" 1 ddp & measured beside "$model" "$batch" 1 ddp
         wait $!
         cat "$scratch/beside" >>"$scratch/alone" && rm "$scratch/beside"
-        foretold single "$model" "$batch" 1 1 ddp >>"$scratch/foretold-alone"
+        predicted single "$model" "$batch" 1 1 ddp >>"$scratch/predicted-alone"
         for strategy in $strategies; do
             measured "together-$strategy" "$model" "$batch" 2 "$strategy" $mpirun -np 2
-            foretold inside "$model" "$batch" 2 2 "$strategy" >>"$scratch/foretold-together-$strategy"
+            predicted inside "$model" "$batch" 2 2 "$strategy" >>"$scratch/predicted-together-$strategy"
             [ "$rate" != none ] || continue
             measured "nodes-$strategy" "$model" "$batch" 2 "$strategy" nodes_run
-            foretold between "$model" "$batch" 2 1 "$strategy" >>"$scratch/foretold-nodes-$strategy"
+            predicted between "$model" "$batch" 2 1 "$strategy" >>"$scratch/predicted-nodes-$strategy"
         done
     done
-    compare "one rank beside another" "$model" "$batch" 1 none alone foretold-alone
+    compare "one rank beside another" "$model" "$batch" 1 none alone predicted-alone
     for strategy in $strategies; do
-        compare "2 ranks of a node" "$model" "$batch" 2 "$strategy" "together-$strategy" "foretold-together-$strategy"
-        [ "$rate" = none ] || nodes=2 compare "2 nodes by $rate" "$model" "$batch" 2 "$strategy" "nodes-$strategy" "foretold-nodes-$strategy"
+        compare "2 ranks of a node" "$model" "$batch" 2 "$strategy" "together-$strategy" "predicted-together-$strategy"
+        [ "$rate" = none ] || nodes=2 compare "2 nodes by $rate" "$model" "$batch" 2 "$strategy" "nodes-$strategy" "predicted-nodes-$strategy"
     done
 done

@@ -51,7 +51,7 @@ check_PROGRAMS = \
 	test/test_epochs \
 	test/test_error \
 	test/test_flat \
-	test/test_forecast \
+	test/test_step_prediction \
 	test/test_hardware \
 	test/test_html \
 	test/test_image \

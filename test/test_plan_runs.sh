@@ -5,7 +5,7 @@
 
 # arena FILE: the line of a plan's whole arena as a run prints it: name and MiB.
 planned_arena() {
-    awk '/^MiB of a rank/ { for (i = 5; i < NF; i++) name[i - 3] = $i }
+    awk '/^MiB per rank/ { for (i = 4; i < NF; i++) name[i - 2] = $i }
         $1 == "arena" { for (i = 2; i < NF; i++) print name[i], $i; print "arena", $NF; exit }
         ' "$1"
 }
@@ -79,7 +79,7 @@ done
 grep -q 'inside all_reduce' "$work/machine.csv" || bad="$bad; no rows"
 result 'bench machine writes a machine file and rows' "$bad" "$work/machine.log"
 run 1 timed plan $small plan.ranks=2 mesh.strategy=fsdp
-bad=$(awk '/^By machine.ini/ { step = $0 } /step ms +exposed/ { table = 1 } table && $1 == "fsdp" { own = $(NF - 1) }
+bad=$(awk '/^Predicted with machine.ini/ { step = $0 } /step ms +exposed/ { table = 1 } table && $1 == "fsdp" { own = $(NF - 1) }
     /^An epoch of/ { epoch = 1 }
     END {
         if (!match(step, /takes [0-9.e+]+ ms/)) { print "no step"; exit }
@@ -90,7 +90,7 @@ bad=$(awk '/^By machine.ini/ { step = $0 } /step ms +exposed/ { table = 1 } tabl
 [ $status -eq 0 ] || bad="exit status $status; $bad"
 result 'and plan says times by it, the same in both tables' "$bad" "$work/timed.log"
 run 1 untimed plan $small plan.machine=none
-bad=$(grep -q '^No times: .vittrain bench machine' "$work/untimed.log" || echo 'no hint')
+bad=$(grep -q '^No times: measure this machine with .vittrain bench machine' "$work/untimed.log" || echo 'no hint')
 grep -q '^blocks.1 .* 0\.00' "$work/untimed.log" || bad="$bad; no operations"
 result 'without one it says how to get it, and counts operations' "$bad" "$work/untimed.log"
 sed 's/^device = .*/device = another processor/' "$work/machine.ini" >"$work/other.ini"
@@ -103,7 +103,7 @@ bad=$(awk '/^ +ranks/ { table = 1; next } table { rows++; last = $1; if ($4 != 8
     END { if (rows != 13 || last != 4096) print rows " rows to " last }' "$work/cluster.log")
 result 'a cluster: 1 to 4096 ranks' "$bad" "$work/cluster.log"
 run 1 strong plan $small mesh.strategy=hsdp plan.cluster=cluster.ini plan.scaling=strong
-bad=$(grep -q '^ *32 the batch of 24 images is less than one a rank' "$work/strong.log" || echo 'no end')
+bad=$(grep -q '^ *32 the batch of 24 images is less than one per rank' "$work/strong.log" || echo 'no end')
 [ "$(grep -cE '^ +(1|2|4|8|16) +[0-9]+ ' "$work/strong.log")" = 5 ] || bad="$bad; rows"
 result 'strong scaling ends where a rank has nothing to do' "$bad" "$work/strong.log"
 fails 2 'a cluster that is not there' 2 'no.ini: cannot read the deck' plan $small plan.cluster=no.ini

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "plan/prediction.h"
+#include "app/prediction.h"
 
 static float probabilities[] = {0.25f, 0.75f};
 

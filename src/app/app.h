@@ -65,9 +65,6 @@ int app_inform(const struct command_line *line);
 struct session;
 void doctor_start(const struct session *session);
 
-/* Collective: what a checkpoint holds, as a table on rank 0's standard output. */
-MUST_CHECK bool plan_checkpoint(const char *path, struct comm *world, struct error *error);
-
 /* Collective: `convert data`. */
 void convert_data(const struct options *options, struct comm *world, struct error *error);
 

@@ -8,6 +8,7 @@
 #include "config/options.h"
 #include "core/log.h"
 #include "mesh/mesh.h"
+#include "plan/find_batch.h"
 #include "report/found.h"
 
 void find_note(const struct options *options, struct found *found)
@@ -21,13 +22,34 @@ void find_note(const struct options *options, struct found *found)
         log_warn("log book: %s", error.text);
 }
 
+static void batch_run(const struct options *options, struct comm *world, struct error *error)
+{
+    static struct batch_search search;
+    if (find_batch(options, world, &search, error) && world->rank == 0) {
+        const struct batch_trial *best = &search.best;
+        struct found found = {.what = "batch",
+                              .image = best->image,
+                              .precision = type_name(best->compute),
+                              .ranks = world->size,
+                              .nodes = best->nodes,
+                              .value = (double)best->batch,
+                              .global_batch = best->batch * world->size,
+                              .peak_bytes = (int64_t)best->peak,
+                              .limit = (int64_t)search.limit,
+                              .detail = ""};
+        find_note(options, &found);
+        error_defer(app_output_arrived(error));
+    }
+    comm_agree(world, error);
+}
+
 static void find_run(const struct options *options, const struct command_line *line,
                      struct comm *world, struct error *error)
 {
     log_open(world->rank, LOG_WARN); /* tables of memory would bury the answer */
     const char *what = line->operand_count == 1 ? line->operand[0] : "";
     if (strcmp(what, "batch") == 0)
-        find_batch(options, world, error);
+        batch_run(options, world, error);
     else if (strcmp(what, "lr") == 0)
         find_lr(options, world, error);
     else
@@ -42,7 +64,7 @@ const struct command command_find = {
         "find batch tries batches of the run that the deck describes, on all ranks together: takes "
         "all its memory, runs a step on made-up images of the data's size, measures. A rank may "
         "have plan.memory, else its part of what its node has available, less a twentieth. Prints "
-        "each trial, the largest train.batch that runs, and how well the plan foretold it. "
+        "each trial, the largest train.batch that runs, and how well the plan predicted it. "
         "find lr is the learning-rate range test (Smith 2017): from update to update of the deck's "
         "run, with its data, optimizer and mesh, the rate grows by the same factor, from "
         "find.first "

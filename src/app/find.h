@@ -6,8 +6,7 @@
 
 struct options;
 
-/* Collective. Print what they find on rank 0's standard output. */
-void find_batch(const struct options *options, struct comm *world, struct error *error);
+/* Collective. Print the result on rank 0's standard output. */
 void find_lr(const struct options *options, struct comm *world, struct error *error);
 
 /* Rank 0: the curve as NAME.svg and NAME.png. */

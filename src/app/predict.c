@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "app/prediction.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/log.h"
-#include "plan/prediction.h"
 #include "train/inference.h"
 
 struct prediction {

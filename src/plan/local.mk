@@ -1,17 +1,20 @@
 # plan: memory plan, cost model, machine description
 libvittrain_a_SOURCES += \
+	src/plan/find_batch.c \
+	src/plan/find_batch.h \
 	src/plan/fit.c \
 	src/plan/fit.h \
-	src/plan/forecast.c \
-	src/plan/forecast.h \
 	src/plan/machine.c \
 	src/plan/machine.h \
-	src/plan/machine_file.c \
 	src/plan/plan.c \
 	src/plan/plan.h \
-	src/plan/prediction.c \
-	src/plan/prediction.h \
+	src/plan/plan_checkpoint.c \
+	src/plan/plan_checkpoint.h \
+	src/plan/plan_cluster.c \
+	src/plan/plan_cluster.h \
+	src/plan/plan_print.c \
+	src/plan/plan_print.h \
+	src/plan/step_prediction.c \
+	src/plan/step_prediction.h \
 	src/plan/step_script.c \
-	src/plan/step_script.h \
-	src/plan/trial.c \
-	src/plan/trial.h
+	src/plan/step_script.h

@@ -1,9 +1,17 @@
-/* From speeds to seconds. */
 #include "plan/machine.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
-/* How near a measured product is to another: squares of the distances of the sizes' logarithms. */
+#include "config/deck.h"
+#include "config/option_types.h"
+
+/* ---- from speeds to seconds ---- */
+
+/* Squared distance of two sizes on a logarithmic scale. */
 static double distance(const double one[3], const double other[3])
 {
     double sum = 0;
@@ -14,8 +22,8 @@ static double distance(const double one[3], const double other[3])
     return sum;
 }
 
-/* Between what was measured, the near ones count most (Shepard 1968, with the fourth power of the
- * distance); a size that was measured has its own speed. */
+/* Interpolate between measured sizes, weighted by the inverse fourth power of the distance (Shepard
+ * 1968). */
 static double speed_at(const struct speed *speed, const double size[3])
 {
     double weights = 0, sum = 0;
@@ -36,7 +44,7 @@ bool machine_multiplies(const struct machine *machine, enum data_type type)
                0;
 }
 
-/* Where a speed was not measured: the roofline (Williams et al. 2009). */
+/* Time of an operation whose speed was not measured, by the roofline (Williams et al. 2009). */
 static double roofline(const struct machine *machine, const struct counted *counted)
 {
     double moving = counted->bytes / machine->memory_bandwidth;
@@ -44,7 +52,7 @@ static double roofline(const struct machine *machine, const struct counted *coun
     return counted->flops > 0 && flops > 0 ? fmax(moving, counted->flops / flops) : moving;
 }
 
-/* What a rank gains where others of its node rest: as much less as more of them work. */
+/* Speed-up of a rank if not all ranks of its node work: linear in the number of idle ranks. */
 static double gain(const struct machine *machine, int node_ranks)
 {
     if (machine->node_ranks <= 1 || node_ranks >= machine->node_ranks)
@@ -70,8 +78,8 @@ double machine_network_bytes(const struct collective *collective, int members)
                                             : collective->bytes * others;
 }
 
-/* Between two measured sizes straight on a double logarithmic scale; above the largest at its
- * bandwidth, below the smallest as long as that. */
+/* Interpolate linearly between measured sizes on a double logarithmic scale. Above the largest size
+ * use its bandwidth, below the smallest its time. */
 static double duration_at(const struct duration *duration, double bytes)
 {
     const struct duration_point *point = duration->point;
@@ -86,15 +94,14 @@ static double duration_at(const struct duration *duration, double bytes)
     return point[i].seconds * pow(point[i + 1].seconds / point[i].seconds, part);
 }
 
-/* Messages one after the other: one a member round a ring, twice for sums; or up and down a tree.
- */
+/* Consecutive messages: once round a ring or up a tree, twice for an all-reduce. */
 static double hops(const struct network *network, enum collective_action action, int members)
 {
     double once = network->tree ? ceil(log2(members)) : members - 1;
     return action == ACTION_SUM ? 2 * once : once;
 }
 
-/* `bytes`: what a member sends, as machine_network_bytes has it. */
+/* bytes: see machine_network_bytes. */
 static double network_seconds(const struct network *network, enum collective_action action,
                               int members, double bytes)
 {
@@ -108,8 +115,8 @@ static double network_seconds(const struct network *network, enum collective_act
     return duration_at(measured, bytes) + network->latency * fmax(more, 0);
 }
 
-/* A sum over nodes: scattered inside, summed between by all ranks of a node at once, gathered
- * inside. */
+/* An all-reduce: reduce-scatter inside each node, all-reduce between nodes by all ranks at once,
+ * all-gather inside each node. */
 static double sum_seconds(const struct machine *machine, double bytes,
                           const struct group_shape *shape)
 {
@@ -151,13 +158,307 @@ bool machine_connects(const struct machine *machine, const struct group_shape *s
 {
     if (shape->inside > 1 && !network_is_known(&machine->inside))
         return error_set(error, ERROR_USAGE,
-                         "%s does not know how ranks of a node reach each other: [inside] needs "
+                         "%s has no speed of the network inside a node: [inside] needs "
                          "bandwidth, or run `vittrain bench machine` on several ranks of a node",
                          machine->path);
     if (shape->nodes > 1 && !network_is_known(&machine->between))
         return error_set(error, ERROR_USAGE,
-                         "%s does not know how nodes reach each other: [between] needs bandwidth, "
+                         "%s has no speed of the network between nodes: [between] needs bandwidth, "
                          "or run `vittrain bench machine` on several nodes",
                          machine->path);
     return true;
+}
+
+/* ---- files ---- */
+
+static const char *const action_name[] = {"all_reduce", "reduce_scatter", "all_gather"};
+
+struct number_key {
+    const char *name;
+    size_t offset;
+    bool whole;
+    double least, most;
+};
+
+#define NUMBER(key, member, ...)                                                                   \
+    {                                                                                              \
+        .name = key, .offset = offsetof(struct machine, member), __VA_ARGS__                       \
+    }
+#define POSITIVE .least = 1e-12, .most = 1e24
+#define ANY .least = 0, .most = 1e24
+#define WHOLE .whole = true, .least = 1, .most = 1e6
+
+/* The members of whole numbers are int, all others double. */
+static const struct number_key numbers[] = {
+    NUMBER("machine.node_ranks", node_ranks, WHOLE),
+    NUMBER("machine.nodes", nodes, WHOLE),
+    NUMBER("machine.threads", threads, WHOLE),
+    NUMBER("machine.memory", memory, ANY),
+    NUMBER("machine.watts", watts, ANY),
+    NUMBER("machine.images", images, ANY),
+    NUMBER("compute.launch", launch, ANY),
+    NUMBER("compute.memory_bandwidth", memory_bandwidth, POSITIVE),
+    NUMBER("compute.fp32_flops", flops[TYPE_FP32], ANY),
+    NUMBER("compute.bf16_flops", flops[TYPE_BF16], ANY),
+    NUMBER("compute.fp16_flops", flops[TYPE_FP16], ANY),
+    NUMBER("compute.fp32_peak", peak[TYPE_FP32], ANY),
+    NUMBER("compute.bf16_peak", peak[TYPE_BF16], ANY),
+    NUMBER("compute.fp16_peak", peak[TYPE_FP16], ANY),
+    NUMBER("compute.alone", alone, .least = 0.1, .most = 10),
+    NUMBER("inside.latency", inside.latency, ANY),
+    NUMBER("inside.bandwidth", inside.bandwidth, ANY),
+    NUMBER("inside.members", inside.members, WHOLE),
+    NUMBER("inside.computes", inside.computes, .least = 0.01, .most = 1),
+    NUMBER("inside.sends", inside.sends, .least = 0.01, .most = 1),
+    NUMBER("between.latency", between.latency, ANY),
+    NUMBER("between.bandwidth", between.bandwidth, ANY),
+    NUMBER("between.members", between.members, WHOLE),
+    NUMBER("between.share", between.share, .least = 0.001, .most = 1),
+    NUMBER("between.computes", between.computes, .least = 0.01, .most = 1),
+    NUMBER("between.sends", between.sends, .least = 0.01, .most = 1),
+};
+
+struct text_key {
+    const char *name;
+    size_t offset;
+};
+
+static const struct text_key texts[] = {{"machine.date", offsetof(struct machine, date)},
+                                        {"machine.host", offsetof(struct machine, host)},
+                                        {"machine.commit", offsetof(struct machine, commit)},
+                                        {"machine.device", offsetof(struct machine, device)}};
+
+enum {
+    NUMBERS = sizeof numbers / sizeof numbers[0],
+    TEXTS = sizeof texts / sizeof texts[0],
+    SPEED_NUMBERS = 4
+};
+
+/* Parse positive numbers that are separated by blanks or "x". Return how many there are, or -1. */
+static int numbers_read(const char *text, double *values, int most)
+{
+    int count = 0;
+    while (*text != '\0' && count < most) {
+        char *end;
+        errno = 0;
+        values[count] = strtod(text, &end);
+        if (end == text || errno != 0 || !(values[count] > 0) || isinf(values[count]))
+            return -1;
+        count++;
+        text = end + strspn(end, " x");
+        if (text == end && *text != '\0')
+            return -1;
+    }
+    return *text == '\0' ? count : -1;
+}
+
+static bool number_set(const struct number_key *key, const char *where, const char *value,
+                       struct machine *machine, struct error *error)
+{
+    char *end, *member = (char *)machine + key->offset;
+    double number = strtod(value, &end);
+    if (end == value || *end != '\0' || !(number >= key->least) || number > key->most ||
+        (key->whole && number != floor(number)))
+        return error_set(error, ERROR_USAGE, "%s%s=%s is not a%s number from %g to %g", where,
+                         key->name, value, key->whole ? " whole" : "", key->least, key->most);
+    if (key->whole)
+        *(int *)member = (int)number;
+    else
+        *(double *)member = number;
+    return true;
+}
+
+/* "1600x768x2304 1.1e12" */
+static bool speed_set(struct speed *speed, const char *where, const char *name, const char *value,
+                      struct error *error)
+{
+    double read[SPEED_NUMBERS];
+    struct speed_point *point = &speed->point[speed->count];
+    if (numbers_read(value, read, SPEED_NUMBERS) != SPEED_NUMBERS)
+        return error_set(error, ERROR_USAGE,
+                         "%s%s=%s is not three sizes and a speed, as 1600x768x2304 1.1e12", where,
+                         name, value);
+    if (speed->count == MACHINE_POINTS)
+        return error_set(error, ERROR_USAGE, "%s%s occurs more than %d times", where, name,
+                         MACHINE_POINTS);
+    *point = (struct speed_point){.size = {read[0], read[1], read[2]}, .speed = read[3]};
+    speed->count++;
+    return true;
+}
+
+/* "1048576 0.0012" */
+static bool duration_set(struct duration *duration, const char *where, const char *name,
+                         const char *value, struct error *error)
+{
+    double read[2], before = duration->count > 0 ? duration->point[duration->count - 1].bytes : 0;
+    if (numbers_read(value, read, 2) != 2)
+        return error_set(error, ERROR_USAGE, "%s%s=%s is not bytes and seconds, as 1048576 0.0012",
+                         where, name, value);
+    if (duration->count == MACHINE_POINTS || read[0] <= before)
+        return error_set(error, ERROR_USAGE,
+                         "%s%s=%s: at most %d lines, each with more bytes than the one before",
+                         where, name, value, MACHINE_POINTS);
+    duration->point[duration->count++] =
+        (struct duration_point){.bytes = read[0], .seconds = read[1]};
+    return true;
+}
+
+/* Return one more than the index of a name, or 0. */
+static int name_number(const char *text, const char *const *names, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(text, names[i]) == 0)
+            return i + 1;
+    return 0;
+}
+
+/* Return one more than the data type of this name, or 0. */
+static int type_number(const char *text)
+{
+    for (int type = 0; type < MACHINE_TYPES; type++)
+        if (strcmp(text, type_name((enum data_type)type)) == 0)
+            return type + 1;
+    return 0;
+}
+
+/* Set a measured value: "bf16.linear_forward", "inside.all_reduce". */
+static bool table_set(struct machine *machine, const char *where, const char *name,
+                      const char *value, struct error *error)
+{
+    static const char *const networks[] = {"inside", "between"};
+    char section[2 * OPTION_KEY];
+    const char *key = strchr(name, '.') + 1;
+    snprintf(section, sizeof section, "%.*s", (int)(key - name - 1), name);
+    int type = type_number(section), network = name_number(section, networks, 2);
+    int operation = name_number(key, operation_name, OPERATIONS);
+    int action = name_number(key, action_name, COLLECTIVE_ACTIONS);
+    if (type > 0 && operation > 0)
+        return speed_set(&machine->speed[type - 1][operation - 1], where, name, value, error);
+    if (network > 0 && action > 0)
+        return duration_set(
+            &(network == 1 ? &machine->inside : &machine->between)->measured[action - 1], where,
+            name, value, error);
+    return error_set(error, ERROR_USAGE, "%s%s: unknown key", where, name);
+}
+
+static bool tree_set(struct network *network, const char *where, const char *value,
+                     struct error *error)
+{
+    network->tree = strcmp(value, "tree") == 0;
+    if (!network->tree && strcmp(value, "ring") != 0)
+        return error_set(error, ERROR_USAGE, "%sshape=%s is neither ring nor tree", where, value);
+    return true;
+}
+
+static bool pair_set(void *user, const char *where, const char *name, const char *value,
+                     struct error *error)
+{
+    struct machine *machine = user;
+    for (int i = 0; i < NUMBERS; i++)
+        if (strcmp(name, numbers[i].name) == 0)
+            return number_set(&numbers[i], where, value, machine, error);
+    for (int i = 0; i < TEXTS; i++)
+        if (strcmp(name, texts[i].name) == 0) {
+            snprintf((char *)machine + texts[i].offset, MACHINE_TEXT, "%s", value);
+            return true;
+        }
+    if (strcmp(name, "inside.shape") == 0)
+        return tree_set(&machine->inside, where, value, error);
+    if (strcmp(name, "between.shape") == 0)
+        return tree_set(&machine->between, where, value, error);
+    return table_set(machine, where, name, value, error);
+}
+
+static bool machine_check(const struct machine *machine, struct error *error)
+{
+    bool multiplies = false;
+    for (int type = 0; type < MACHINE_TYPES; type++)
+        multiplies = multiplies || machine_multiplies(machine, (enum data_type)type);
+    if (machine->memory_bandwidth == 0)
+        return error_set(error, ERROR_USAGE, "%s: [compute] memory_bandwidth is missing",
+                         machine->path);
+    if (!multiplies)
+        return error_set(error, ERROR_USAGE,
+                         "%s has no speed of matrix products: [compute] needs fp32_flops, "
+                         "bf16_flops or fp16_flops; `vittrain bench machine` measures them",
+                         machine->path);
+    return true;
+}
+
+bool machine_read_stream(struct machine *machine, FILE *file, const char *name, struct error *error)
+{
+    const struct network network = {.members = 2, .share = 1, .computes = 1, .sends = 1};
+    *machine = (struct machine){.node_ranks = 1,
+                                .nodes = 1,
+                                .threads = 1,
+                                .alone = 1,
+                                .inside = network,
+                                .between = network};
+    snprintf(machine->path, sizeof machine->path, "%s", name);
+    return deck_read_pairs(file, name, pair_set, machine, error) && machine_check(machine, error);
+}
+
+bool machine_read(struct machine *machine, const char *path, struct error *error)
+{
+    FILE *file = deck_file_open(path, error);
+    if (file == NULL)
+        return false;
+    bool good = machine_read_stream(machine, file, path, error);
+    fclose(file);
+    return good;
+}
+
+static void speeds_write(const struct machine *machine, int type, FILE *file)
+{
+    for (int operation = 0; operation < OPERATIONS; operation++) {
+        const struct speed *speed = &machine->speed[type][operation];
+        for (int i = 0; i < speed->count; i++)
+            fprintf(file, "%s = %.0fx%.0fx%.0f %.4g\n", operation_name[operation],
+                    speed->point[i].size[0], speed->point[i].size[1], speed->point[i].size[2],
+                    speed->point[i].speed);
+    }
+}
+
+static void durations_write(const struct network *network, FILE *file)
+{
+    fprintf(file, "shape = %s\n", network->tree ? "tree" : "ring");
+    for (int action = 0; action < COLLECTIVE_ACTIONS; action++)
+        for (int i = 0; i < network->measured[action].count; i++)
+            fprintf(file, "%s = %.0f %.4g\n", action_name[action],
+                    network->measured[action].point[i].bytes,
+                    network->measured[action].point[i].seconds);
+}
+
+/* Write "[compute]" if the key is the first of its section. */
+static void section_write(const char *name, char *section, FILE *file)
+{
+    size_t length = strcspn(name, ".");
+    if (strncmp(section, name, length) == 0 && section[length] == '\0')
+        return;
+    snprintf(section, OPTION_KEY, "%.*s", (int)length, name);
+    fprintf(file, "\n[%s]\n", section);
+}
+
+void machine_write(const struct machine *machine, FILE *file)
+{
+    char section[OPTION_KEY] = "";
+    for (int i = 0; i < TEXTS; i++) {
+        section_write(texts[i].name, section, file);
+        fprintf(file, "%s = %s\n", strchr(texts[i].name, '.') + 1,
+                (const char *)machine + texts[i].offset);
+    }
+    for (int i = 0; i < NUMBERS; i++) {
+        const char *member = (const char *)machine + numbers[i].offset;
+        double number = numbers[i].whole ? *(const int *)member : *(const double *)member;
+        section_write(numbers[i].name, section, file);
+        fprintf(file, "%s = %.6g\n", strchr(numbers[i].name, '.') + 1, number);
+    }
+    for (int type = 0; type < MACHINE_TYPES; type++) {
+        fprintf(file, "\n[%s]\n", type_name((enum data_type)type));
+        speeds_write(machine, type, file);
+    }
+    fprintf(file, "\n[inside]\n");
+    durations_write(&machine->inside, file);
+    fprintf(file, "\n[between]\n");
+    durations_write(&machine->between, file);
 }

@@ -1,8 +1,6 @@
-/* What a machine can do, as a file says it: speeds of products and memory, of collectives inside a
- * node and between nodes. `vittrain bench machine` measures and writes one; one of a cluster that
- * is only described is written by hand, from data sheets (input/clusters). Format:
- * docs/planning.md.
- */
+/* Speeds of a machine, read from a file: matrix products, memory, collectives inside a node and
+ * between nodes. `vittrain bench machine` measures them; the file of a cluster that is not
+ * available is written by hand from data sheets (input/clusters). Format: docs/planning.md. */
 #ifndef VITTRAIN_PLAN_MACHINE_H
 #define VITTRAIN_PLAN_MACHINE_H
 
@@ -13,7 +11,9 @@
 
 enum { MACHINE_POINTS = 32, MACHINE_TEXT = 128, MACHINE_TYPES = TYPE_FP16 + 1 };
 
-/* A measured speed at a size (struct counted): flops a second of products, else bytes a second. */
+/* Measured speeds of an operation by size (struct counted): FLOP/s of matrix products, else
+ * bytes/s.
+ */
 struct speed_point {
     double size[3], speed;
 };
@@ -22,7 +22,7 @@ struct speed {
     struct speed_point point[MACHINE_POINTS];
 };
 
-/* A measured collective: seconds for so many bytes (machine_network_bytes). In order of bytes. */
+/* Measured times of a collective by machine_network_bytes, in increasing order. */
 struct duration_point {
     double bytes, seconds;
 };
@@ -31,67 +31,68 @@ struct duration {
     struct duration_point point[MACHINE_POINTS];
 };
 
-/* Ranks of a node with each other; or nodes, each with all its ranks. */
+/* The network between the ranks of a node, or between nodes that use all their ranks. */
 struct network {
-    double latency;   /* seconds of a message */
-    double bandwidth; /* bytes a second: that a rank sends inside, that a node sends between */
+    double latency;   /* seconds per message */
+    double bandwidth; /* bytes/s: sent by a rank inside a node, by a node between nodes */
     struct duration measured[COLLECTIVE_ACTIONS];
-    int members;  /* ranks a node, or nodes, that were measured */
-    double share; /* of the bandwidth between nodes that is left where all of them talk */
-    bool tree;    /* latency grows with the logarithm of the members; else with their number */
-    bool beside;  /* was measured: what is left of each one's speed while both go on */
-    double computes, sends;
+    int members;            /* ranks or nodes during the measurement */
+    double share;           /* of the bandwidth that is left if all nodes communicate */
+    bool tree;              /* latency grows with the logarithm of the members; else linearly */
+    bool beside;            /* `computes` and `sends` were measured */
+    double computes, sends; /* speed of operations and of communication beside each other, 0 to 1 */
 };
 
 struct machine {
     char path[MACHINE_TEXT * 4];
     char date[MACHINE_TEXT], host[MACHINE_TEXT], commit[MACHINE_TEXT], device[MACHINE_TEXT];
     int node_ranks, nodes, threads;
-    double memory;               /* bytes of a rank; 0: unknown */
-    double watts;                /* of a node that trains; 0: unknown */
-    double images;               /* a second that a rank's loaders make ready; 0: enough */
-    double launch;               /* seconds that each operation costs besides */
-    double memory_bandwidth;     /* bytes a second, reading and writing */
-    double flops[MACHINE_TYPES]; /* that products reach; 0: unknown */
-    double peak[MACHINE_TYPES];  /* of the data sheet; 0: unknown */
-    double alone; /* speed of a rank whose node does nothing else, of 1 when all ranks compute */
+    double memory;               /* bytes per rank; 0: unknown */
+    double watts;                /* of a node in training; 0: unknown */
+    double images;               /* images/s that a rank's loaders prepare; 0: enough */
+    double launch;               /* seconds of overhead per operation */
+    double memory_bandwidth;     /* bytes/s, reads and writes */
+    double flops[MACHINE_TYPES]; /* FLOP/s that matrix products reach; 0: unknown */
+    double peak[MACHINE_TYPES];  /* FLOP/s of the data sheet; 0: unknown */
+    double alone; /* speed of a rank on an otherwise idle node, relative to a fully used node */
     struct speed speed[MACHINE_TYPES][OPERATIONS];
     struct network inside, between;
 };
 
-/* Reads a file. A key that is unknown, a number that is none or out of range, something without
- * which nothing can be said: one line that names file, line and key. */
+/* Read a file. An unknown key, an invalid number or a missing speed is an error of one line that
+ * names the file, the line and the key. */
 MUST_CHECK bool machine_read(struct machine *machine, const char *path, struct error *error);
 
-/* The same from an open stream of text, for tests; `name` for messages. */
+/* As machine_read, from an open stream; `name` is for messages. */
 MUST_CHECK bool machine_read_stream(struct machine *machine, FILE *file, const char *name,
                                     struct error *error);
 
-/* Writes what machine_read reads. */
+/* Write a file that machine_read reads. */
 void machine_write(const struct machine *machine, FILE *file);
 
-/* Seconds of an operation on a rank whose node has so many ranks at work. */
+/* Return the seconds of an operation on a rank if node_ranks ranks of its node work. */
 double machine_operation_seconds(const struct machine *machine, const struct counted *counted,
                                  int node_ranks);
 
-/* Does it know how fast products of this type are? */
+/* True if the speed of matrix products in this type is known. */
 bool machine_multiplies(const struct machine *machine, enum data_type type);
 
-/* A group of a mesh: `nodes` nodes with `inside` of its ranks on each; `groups` such groups work
- * side by side on the same nodes. */
+/* A group of a mesh: `inside` ranks on each of `nodes` nodes. `groups` such groups use the same
+ * nodes at the same time. */
 struct group_shape {
     int inside, nodes, groups;
 };
 
-/* Seconds of a collective. By a ring, or inside the nodes and then between them (docs/mesh.md). */
+/* Return the seconds of a collective: a ring on one node, or a hierarchy of nodes (docs/mesh.md).
+ */
 double machine_collective_seconds(const struct machine *machine,
                                   const struct collective *collective,
                                   const struct group_shape *shape);
 
-/* What `members` send each by a ring: by which collectives are measured. */
+/* Return the bytes that `members` members of a ring send each; keys the measured times. */
 double machine_network_bytes(const struct collective *collective, int members);
 
-/* Does the file know what such a group needs? */
+/* Check that the speeds of the networks that a group needs are known. */
 MUST_CHECK bool machine_connects(const struct machine *machine, const struct group_shape *shape,
                                  struct error *error);
 

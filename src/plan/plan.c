@@ -1,4 +1,3 @@
-/* Planning: sessions on imagined meshes, measured and thrown away. */
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -20,8 +19,7 @@ bool plan_open(struct plan *plan, const struct options *options, int ranks, int 
     return session_resolve(&plan->options, &described, error);
 }
 
-/* How many nodes a group lies on, whose members are `stride` ranks apart, the first of them rank 0.
- */
+/* Number of nodes of a group whose members are ranks 0, stride, 2 * stride, ... */
 static int group_nodes(const struct plan *plan, int size, int stride)
 {
     int nodes = 0, before = -1;
@@ -33,8 +31,7 @@ static int group_nodes(const struct plan *plan, int size, int stride)
     return nodes;
 }
 
-/* Of what a ring of `size` sends, the part that leaves a node: with N bytes of each rank for all
- * others, a node gets those of the other nodes. */
+/* The share of the bytes in a ring of `size` ranks that is sent to another node. */
 static double network_share(int nodes, int size)
 {
     return size > 1 ? (double)(nodes - 1) / (size - 1) : 0;
@@ -60,9 +57,9 @@ static bool fits(const struct plan *plan, struct session *session, int64_t batch
     return session_needs(session) <= room;
 }
 
-/* The most samples a pass that fit, 0: not even one. No batch is measured that is much larger than
- * what fits, so no size overflows. */
-static int64_t largest_pass(const struct plan *plan, struct session *session, size_t room)
+/* Find the largest micro-batch that fits by doubling and bisection; 0 if none does. Doubling keeps
+ * sizes from overflowing. */
+static int64_t largest_micro_batch(const struct plan *plan, struct session *session, size_t room)
 {
     int64_t good = 0, bad = 1;
     while (bad <= BATCH_MOST && fits(plan, session, bad, room)) {
@@ -78,15 +75,8 @@ static int64_t largest_pass(const struct plan *plan, struct session *session, si
     return good;
 }
 
-static int64_t largest_batch(const struct plan *plan, struct session *session, size_t room)
-{
-    int64_t pieces = plan->training ? plan->options.train.accumulate : 1;
-    int64_t batch = largest_pass(plan, session, room) * pieces;
-    return batch < BATCH_MOST ? batch : BATCH_MOST;
-}
-
-/* Samples of a pass as the options have it. */
-static int64_t pass_samples(const struct plan *plan)
+/* Samples per micro-batch as set by the options. */
+static int64_t micro_batch(const struct plan *plan)
 {
     const struct options *options = &plan->options;
     if (!plan->training)
@@ -101,7 +91,7 @@ static void entry_fill(const struct plan *plan, struct session *session, size_t 
     entry->replica = session->mesh.replica->size;
     entry->shard = session->mesh.shard->size;
     entry->compute = session->compute;
-    entry->batch = pass_samples(plan);
+    entry->batch = micro_batch(plan);
     session_measure(session, entry->batch, &plan->source, plan->training, NULL);
     for (int i = 0; i < MEMORY_CLASSES; i++)
         entry->by_class[i] = session->memory.arena.by_class[i];
@@ -111,11 +101,14 @@ static void entry_fill(const struct plan *plan, struct session *session, size_t 
     entry->needs = session_needs(session);
     if (plan->training)
         traffic_plan(plan, session, entry);
-    if (room > 0)
-        entry->largest_batch = largest_batch(plan, session, room);
+    if (room > 0) {
+        int64_t pieces = plan->training ? plan->options.train.accumulate : 1;
+        int64_t batch = largest_micro_batch(plan, session, room) * pieces;
+        entry->largest_batch = batch < BATCH_MOST ? batch : BATCH_MOST;
+    }
 }
 
-/* The deck's options with another strategy, which shards as it does by itself. */
+/* The plan's options with another strategy and its default mesh.shard. */
 static struct options options_with(const struct plan *plan, enum strategy_choice strategy,
                                    enum checkpoint_activations_choice checkpoint_activations)
 {
@@ -141,63 +134,56 @@ void plan_make(const struct plan *plan, enum strategy_choice strategy,
     session_close(&session);
 }
 
-static void model_tell(const struct session *session, struct plan_model *known)
+static void details_fill(const struct session *session, struct plan_details *details)
 {
     const struct model *model = session->model;
-    *known = (struct plan_model){.flops_per_image = model->flops_per_image,
-                                 .parameters = model_parameter_count(model),
-                                 .compute = session->compute,
-                                 .batch = session->batch * session->options->train.accumulate,
-                                 .replica = session->mesh.replica->size,
-                                 .shard = session->mesh.shard->size,
-                                 .needs = session_needs(session),
-                                 .units = model->unit_count};
-    known->unit_name = calloc((size_t)model->unit_count + 1, sizeof *known->unit_name);
-    ENSURE(known->unit_name != NULL, "no memory for names");
+    *details = (struct plan_details){.flops_per_image = model->flops_per_image,
+                                     .parameters = model_parameter_count(model),
+                                     .compute = session->compute,
+                                     .batch = session->batch * session->options->train.accumulate,
+                                     .replica = session->mesh.replica->size,
+                                     .shard = session->mesh.shard->size,
+                                     .needs = session_needs(session),
+                                     .units = model->unit_count};
+    details->unit_name = calloc((size_t)model->unit_count + 1, sizeof *details->unit_name);
+    ENSURE(details->unit_name != NULL, "no memory for names");
     for (int u = 0; u < model->unit_count; u++) {
-        known->unit_name[u] = strdup(model->units[u].name);
-        ENSURE(known->unit_name[u] != NULL, "no memory for names");
+        details->unit_name[u] = strdup(model->units[u].name);
+        ENSURE(details->unit_name[u] != NULL, "no memory for names");
     }
 }
 
-void plan_model_close(struct plan_model *known)
+void plan_details_close(struct plan_details *details)
 {
-    for (int u = 0; u < known->units; u++)
-        free(known->unit_name[u]);
-    free(known->unit_name);
-    *known = (struct plan_model){0};
+    for (int u = 0; u < details->units; u++)
+        free(details->unit_name[u]);
+    free(details->unit_name);
+    *details = (struct plan_details){0};
 }
 
-static bool session_forecast(const struct plan *plan, struct session *session,
-                             const struct machine *machine, struct forecast *forecast,
-                             struct error *error)
-{
-    struct step_script script;
-    const struct forecast_mesh mesh =
-        forecast_mesh(plan->ranks, plan->node_ranks, session->mesh.shard->size);
-    step_script_make(&script, session, &plan->source);
-    bool good = forecast_make(forecast, &script, session->model->unit_count, machine, &mesh, error);
-    step_script_close(&script);
-    if (good && machine != NULL)
-        forecast_load(forecast, machine, session->batch * session->options->train.accumulate);
-    return good;
-}
-
-bool plan_forecast(const struct plan *plan, enum strategy_choice strategy,
-                   enum checkpoint_activations_choice checkpoint_activations,
-                   const struct machine *machine, struct forecast *forecast,
-                   struct plan_model *known, struct error *error)
+bool plan_predict(const struct plan *plan, enum strategy_choice strategy,
+                  enum checkpoint_activations_choice checkpoint_activations,
+                  const struct machine *machine, struct step_prediction *prediction,
+                  struct plan_details *details, struct error *error)
 {
     struct options options = options_with(plan, strategy, checkpoint_activations);
     struct session session;
     bool good = session_imagine(&session, &options, plan->ranks, plan->node_ranks, true, error);
     if (good) {
-        session_measure(&session, pass_samples(plan), &plan->source, true, NULL);
-        if (known != NULL)
-            model_tell(&session, known);
-        good = session_forecast(plan, &session, machine, forecast, error);
-        if (!good && known != NULL)
-            plan_model_close(known);
+        session_measure(&session, micro_batch(plan), &plan->source, true, NULL);
+        if (details != NULL)
+            details_fill(&session, details);
+        struct step_script script;
+        const struct mesh_shape mesh =
+            mesh_shape(plan->ranks, plan->node_ranks, session.mesh.shard->size);
+        step_script_make(&script, &session, &plan->source);
+        good = step_predict(prediction, &script, session.model->unit_count, machine, &mesh, error);
+        step_script_close(&script);
+        if (good && machine != NULL)
+            step_prediction_add_loading(prediction, machine,
+                                        session.batch * options.train.accumulate);
+        if (!good && details != NULL)
+            plan_details_close(details);
     }
     session_close(&session);
     return good;
@@ -209,7 +195,7 @@ bool plan_script(const struct plan *plan, struct session *session, struct step_s
     *script = (struct step_script){0};
     if (!session_imagine(session, &plan->options, plan->ranks, plan->node_ranks, true, error))
         return false;
-    session_measure(session, pass_samples(plan), &plan->source, true, NULL);
+    session_measure(session, micro_batch(plan), &plan->source, true, NULL);
     step_script_make(script, session, &plan->source);
     return true;
 }
@@ -225,6 +211,6 @@ size_t (*plan_rows(const struct plan *plan, struct session *session,
     }
     rows = calloc((size_t)session->model->unit_count + ARENA_UNIT_ROWS, sizeof *rows);
     ENSURE(rows != NULL, "no memory for a plan");
-    session_measure(session, pass_samples(plan), &plan->source, plan->training, rows);
+    session_measure(session, micro_batch(plan), &plan->source, plan->training, rows);
     return rows;
 }

@@ -1,10 +1,9 @@
-/* `plan CHECKPOINT`: what is in a file, from its frame alone, so that it takes no time and no
- * memory however large the model is. */
+#include "plan/plan_checkpoint.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "app/app.h"
 #include "checkpoint/checkpoint_file.h"
 #include "config/options.h"
 
@@ -46,7 +45,7 @@ static void state_print(const struct checkpoint_contents *contents, const struct
             "fp16     loss scale %.15g, %lld steps since it changed, %lld steps skipped in all\n",
             state->loss_scale, (long long)state->loss_scale_good_steps,
             (long long)state->skipped_steps);
-    printf("time     %.1f s in %lld part%s, %.1f s of training alone\n", state->total_seconds,
+    printf("time     %.1f s in %lld attempt%s, %.1f s of training alone\n", state->total_seconds,
            (long long)state->parts, state->parts == 1 ? "" : "s", state->train_seconds);
     if (state->epoch_samples > 0)
         printf("epoch    loss %.6f  top1 %.4f  top5 %.4f  on %.0f samples so far\n",
@@ -61,7 +60,7 @@ static void state_print(const struct checkpoint_contents *contents, const struct
                (long long)state->best_step, (long long)state->evaluations_without_gain);
 }
 
-/* How many vectors there are of each unit. */
+/* Number of vectors per unit. */
 static int vector_count(const struct checkpoint_contents *contents)
 {
     int count = 0;
@@ -102,8 +101,7 @@ static void tensor_print(const struct unit_tensor *tensor)
            "", (long long)tensor->count, (long long)tensor->count * (long long)sizeof(float));
 }
 
-/* Which rank of the mesh wrote what of a unit: its elements, and the pieces that have a sum each.
- */
+/* Print which rank of the mesh wrote which elements of a unit, in how many pieces. */
 static void parts_print(const struct checkpoint_contents *contents, int64_t u)
 {
     const struct checkpoint_layout *layout = &contents->layout[u];
@@ -146,19 +144,19 @@ static void units_print(const struct checkpoint_contents *contents)
            (long long)contents->piece_count, (long long)elements * (long long)sizeof(float));
 }
 
-bool plan_checkpoint(const char *path, struct comm *world, struct error *error)
+bool plan_checkpoint_print(const char *path, struct error *error)
 {
     struct checkpoint_contents contents = {.unit_count = 0};
     struct options *deck = calloc(1, sizeof *deck);
     ENSURE(deck != NULL, "no memory for a deck");
     options_default(deck);
-    if (world->rank == 0 && checkpoint_file_read(path, &contents, error) &&
-        options_read_text(contents.deck, path, deck, error)) {
+    bool good = checkpoint_file_read(path, &contents, error) &&
+                options_read_text(contents.deck, path, deck, error);
+    if (good) {
         head_print(path, &contents, deck);
         units_print(&contents);
-        error_defer(app_output_arrived(error));
     }
     free(deck);
     checkpoint_contents_free(&contents);
-    return comm_agree(world, error);
+    return good;
 }

@@ -1,6 +1,6 @@
 /* What plan says of time: operations counted from the step's own calls against counts by hand; the
  * two queues against cases worked out by hand; machine files, and what is wrong with them. */
-#include "plan/forecast.h"
+#include "plan/step_prediction.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "config/options.h"
+#include "config/phase.h"
 #include "core/log.h"
 #include "plan/plan.h"
 
@@ -44,20 +45,19 @@ static void plan_make_open(struct plan *plan, const char *settings, int ranks, i
 }
 
 /* Operations of a step on one rank; with a machine its times. */
-static void step_forecast(const char *settings, const struct machine *machine,
-                          struct forecast *forecast, struct plan_model *known)
+static void step_predict_one(const char *settings, const struct machine *machine,
+                             struct step_prediction *prediction, struct plan_details *details)
 {
     static struct plan plan;
     struct error error = {0};
     plan_make_open(&plan, settings, 1, 1);
-    if (!plan_forecast(
-            &plan, (enum strategy_choice)plan.options.mesh.strategy,
-            (enum checkpoint_activations_choice)plan.options.train.checkpoint_activations, machine,
-            forecast, known, &error))
+    if (!plan_predict(&plan, (enum strategy_choice)plan.options.mesh.strategy,
+                      (enum checkpoint_activations_choice)plan.options.train.checkpoint_activations,
+                      machine, prediction, details, &error))
         fail_msg("%s", error.text);
 }
 
-static double flops_of(const struct forecast_part *part)
+static double flops_of(const struct unit_prediction *part)
 {
     return part->flops[STEP_DATA] + part->flops[STEP_FORWARD] + part->flops[STEP_BACKWARD] +
            part->flops[STEP_UPDATE];
@@ -76,30 +76,30 @@ static const double head = 2.0 * DIM * 10;
 static void vit_base_is_as_counted_by_hand(void **state)
 {
     (void)state;
-    struct forecast forecast;
-    struct plan_model known;
-    step_forecast("model.name=vit_base_patch32_224 data.classes=10 data.image=224 train.batch=3",
-                  NULL, &forecast, &known);
-    assert_int_equal(forecast.units, 14);
-    near(forecast.unit[0].flops[STEP_FORWARD], 3 * stem);
-    near(forecast.unit[0].flops[STEP_BACKWARD], 3 * stem);
+    struct step_prediction prediction;
+    struct plan_details details;
+    step_predict_one("model.name=vit_base_patch32_224 data.classes=10 data.image=224 train.batch=3",
+                     NULL, &prediction, &details);
+    assert_int_equal(prediction.units, 14);
+    near(prediction.unit[0].flops[STEP_FORWARD], 3 * stem);
+    near(prediction.unit[0].flops[STEP_BACKWARD], 3 * stem);
     for (int u = 1; u < 12; u++) {
-        near(forecast.unit[u].flops[STEP_FORWARD], 3 * block);
-        near(forecast.unit[u].flops[STEP_BACKWARD], 3 * 2 * block);
+        near(prediction.unit[u].flops[STEP_FORWARD], 3 * block);
+        near(prediction.unit[u].flops[STEP_BACKWARD], 3 * 2 * block);
     }
-    near(forecast.unit[12].flops[STEP_FORWARD], 3 * last_block);
-    near(forecast.unit[12].flops[STEP_BACKWARD], 3 * 2 * last_block);
-    near(forecast.unit[13].flops[STEP_FORWARD], 3 * head);
-    near(flops_of(&forecast.unit[14]), 0);
+    near(prediction.unit[12].flops[STEP_FORWARD], 3 * last_block);
+    near(prediction.unit[12].flops[STEP_BACKWARD], 3 * 2 * last_block);
+    near(prediction.unit[13].flops[STEP_FORWARD], 3 * head);
+    near(flops_of(&prediction.unit[14]), 0);
     /* 4.4 billion multiplications with additions, as elsewhere; the model's usual count has what
      * the last block leaves out. */
     double whole = stem + 12 * block + head;
     assert_true(whole / 2 > 4.36e9 && whole / 2 < 4.42e9);
-    near(known.flops_per_image, 2 * stem + 3 * (12 * block + head));
-    near(flops_of(&forecast.step), 3 * (known.flops_per_image - 3 * (block - last_block)));
-    assert_int_equal(known.parameters, 87462922);
-    forecast_close(&forecast);
-    plan_model_close(&known);
+    near(details.flops_per_image, 2 * stem + 3 * (12 * block + head));
+    near(flops_of(&prediction.step), 3 * (details.flops_per_image - 3 * (block - last_block)));
+    assert_int_equal(details.parameters, 87462922);
+    step_prediction_close(&prediction);
+    plan_details_close(&details);
 }
 
 /* Where no token is left out the units' sum is the model's count. */
@@ -112,16 +112,16 @@ static void units_add_up_to_the_models_count(void **state)
         "model.name=cnn_a train.batch=5", "model.name=cnn_b train.batch=2",
         "model.name=resnet18 data.classes=1000 data.image=64 train.batch=1"};
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-        struct forecast forecast;
-        struct plan_model known;
+        struct step_prediction prediction;
+        struct plan_details details;
         double sum = 0;
-        step_forecast(settings[i], NULL, &forecast, &known);
-        for (int u = 0; u <= forecast.units; u++)
-            sum += flops_of(&forecast.unit[u]);
-        near(sum, flops_of(&forecast.step));
-        near(sum, known.flops_per_image * (double)known.batch);
-        forecast_close(&forecast);
-        plan_model_close(&known);
+        step_predict_one(settings[i], NULL, &prediction, &details);
+        for (int u = 0; u <= prediction.units; u++)
+            sum += flops_of(&prediction.unit[u]);
+        near(sum, flops_of(&prediction.step));
+        near(sum, details.flops_per_image * (double)details.batch);
+        step_prediction_close(&prediction);
+        plan_details_close(&details);
     }
 }
 
@@ -130,21 +130,21 @@ static void units_add_up_to_the_models_count(void **state)
 static void recomputation_counts(void **state)
 {
     (void)state;
-    struct forecast kept, anew;
-    struct plan_model known;
+    struct step_prediction kept, anew;
+    struct plan_details details;
     double dim = 192, tokens = 65, hidden = 768, batch = 4;
     double once = 2 * tokens * dim * (4 * dim + 2 * hidden) + 4 * tokens * tokens * dim;
     double more = batch * 5 * (once - 2 * tokens * dim * hidden);
-    step_forecast("model.name=vit_cifar model.pool=mean train.batch=4", NULL, &kept, &known);
-    plan_model_close(&known);
-    step_forecast("model.name=vit_cifar model.pool=mean train.batch=4 "
-                  "train.checkpoint_activations=block",
-                  NULL, &anew, &known);
+    step_predict_one("model.name=vit_cifar model.pool=mean train.batch=4", NULL, &kept, &details);
+    plan_details_close(&details);
+    step_predict_one("model.name=vit_cifar model.pool=mean train.batch=4 "
+                     "train.checkpoint_activations=block",
+                     NULL, &anew, &details);
     near(anew.step.flops[STEP_FORWARD], kept.step.flops[STEP_FORWARD]);
     near(anew.step.flops[STEP_BACKWARD] - kept.step.flops[STEP_BACKWARD], more);
-    forecast_close(&kept);
-    forecast_close(&anew);
-    plan_model_close(&known);
+    step_prediction_close(&kept);
+    step_prediction_close(&anew);
+    plan_details_close(&details);
 }
 
 /* What the script sends is what flat_traffic says, which another test compares with what goes over
@@ -227,16 +227,16 @@ static void simulated(const char *words, const struct machine *machine, double s
                       double exposed, double slowed)
 {
     struct step_script script;
-    struct forecast forecast;
+    struct step_prediction prediction;
     struct error error = {0};
-    const struct forecast_mesh mesh = forecast_mesh(2, 2, 2);
+    const struct mesh_shape mesh = mesh_shape(2, 2, 2);
     script_write(&script, words);
-    assert_true(forecast_make(&forecast, &script, 1, machine, &mesh, &error));
-    near(forecast.seconds, seconds);
-    near(forecast.step.exposed, exposed);
-    near(forecast.unit[0].exposed, exposed);
-    near(forecast.slowed, slowed);
-    forecast_close(&forecast);
+    assert_true(step_predict(&prediction, &script, 1, machine, &mesh, &error));
+    near(prediction.seconds, seconds);
+    near(prediction.step.exposed, exposed);
+    near(prediction.unit[0].exposed, exposed);
+    near(prediction.slowed, slowed);
+    step_prediction_close(&prediction);
     step_script_close(&script);
 }
 
@@ -266,16 +266,16 @@ static void loaders_work_ahead(void **state)
 {
     (void)state;
     struct machine machine = slow_machine();
-    struct forecast forecast = {.seconds = 4};
-    forecast_load(&forecast, &machine, 100);
-    near(forecast.seconds, 4);
+    struct step_prediction prediction = {.seconds = 4};
+    step_prediction_add_loading(&prediction, &machine, 100);
+    near(prediction.seconds, 4);
     machine.images = 50;
-    forecast_load(&forecast, &machine, 100);
-    near(forecast.seconds, 4);
+    step_prediction_add_loading(&prediction, &machine, 100);
+    near(prediction.seconds, 4);
     machine.images = 10;
-    forecast_load(&forecast, &machine, 100);
-    near(forecast.seconds, 10);
-    near(forecast.data, 6);
+    step_prediction_add_loading(&prediction, &machine, 100);
+    near(prediction.seconds, 10);
+    near(prediction.data, 6);
 }
 
 static void groups_lie_on_nodes(void **state)
@@ -291,8 +291,7 @@ static void groups_lie_on_nodes(void **state)
         {64, 8, 16, {8, 2, 1}, {1, 4, 8}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct forecast_mesh mesh =
-            forecast_mesh(cases[i].ranks, cases[i].node_ranks, cases[i].shard);
+        struct mesh_shape mesh = mesh_shape(cases[i].ranks, cases[i].node_ranks, cases[i].shard);
         assert_memory_equal(&mesh.shard, &cases[i].shards, sizeof mesh.shard);
         assert_memory_equal(&mesh.replica, &cases[i].replicas, sizeof mesh.replica);
     }
@@ -363,22 +362,22 @@ static bool machine_from(const char *text, struct machine *machine, struct error
     return good;
 }
 
-static void machine_files_that_are_wrong(void **state)
+static void wrong_machine_files(void **state)
 {
     (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {
         {"[compute]\nfp32_flops = 1e12\n", "cluster.ini: [compute] memory_bandwidth is missing"},
-        {"[compute]\nmemory_bandwidth = 1e9\n", "cluster.ini: nothing is said about products"},
+        {"[compute]\nmemory_bandwidth = 1e9\n", "cluster.ini has no speed of matrix products"},
         {"[compute]\nmemory_bandwidth = fast\n", "cluster.ini:2: compute.memory_bandwidth=fast"},
         {"[compute]\nmemory_bandwidth = -1\n", "is not a number from"},
         {"[machine]\nnode_ranks = 1.5\n", "is not a whole number from 1"},
         {"[machine]\nnode_ranks = 4 ranks\n", "is not a whole number from 1"},
         {"[between]\nshare = 2\n", "cluster.ini:2: between.share=2"},
         {"[between]\nshape = star\n", "is neither ring nor tree"},
-        {"[inside]\nspeed = 2\n", "cluster.ini:2: inside.speed: machine files have no such key"},
-        {"[fp64]\nlinear_forward = 1x1x1 2\n", "no such key"},
+        {"[inside]\nspeed = 2\n", "cluster.ini:2: inside.speed: unknown key"},
+        {"[fp64]\nlinear_forward = 1x1x1 2\n", "unknown key"},
         {"[fp32]\nlinear_forward = 1x1 2\n", "is not three sizes and a speed"},
         {"[fp32]\nlinear_forward = 1x1x1 0\n", "is not three sizes and a speed"},
         {"[fp32]\nlinear_forward = 1x1x1 2 3\n", "is not three sizes and a speed"},
@@ -409,28 +408,28 @@ static void too_many_points(void **state)
     assert_non_null(strstr(error.text, "more than 32 times"));
 }
 
-static void what_a_step_needs_must_be_known(void **state)
+static void missing_speeds_are_errors(void **state)
 {
     (void)state;
     struct machine machine = slow_machine();
     struct step_script script;
-    struct forecast forecast;
+    struct step_prediction prediction;
     struct error error = {0};
-    struct forecast_mesh mesh = forecast_mesh(2, 2, 2);
+    struct mesh_shape mesh = mesh_shape(2, 2, 2);
     script_write(&script, "s1 c1 w0");
     machine.inside.bandwidth = 0;
-    assert_false(forecast_make(&forecast, &script, 1, &machine, &mesh, &error));
-    assert_non_null(strstr(error.text, "how ranks of a node reach each other"));
+    assert_false(step_predict(&prediction, &script, 1, &machine, &mesh, &error));
+    assert_non_null(strstr(error.text, "no speed of the network inside a node"));
     error = (struct error){0};
     machine.between.bandwidth = 0;
-    mesh = forecast_mesh(2, 1, 2);
-    assert_false(forecast_make(&forecast, &script, 1, &machine, &mesh, &error));
-    assert_non_null(strstr(error.text, "how nodes reach each other"));
+    mesh = mesh_shape(2, 1, 2);
+    assert_false(step_predict(&prediction, &script, 1, &machine, &mesh, &error));
+    assert_non_null(strstr(error.text, "no speed of the network between nodes"));
     error = (struct error){0};
     script.event[1].counted.type = TYPE_BF16;
     machine.between.bandwidth = 1;
-    assert_false(forecast_make(&forecast, &script, 1, &machine, &mesh, &error));
-    assert_non_null(strstr(error.text, "how fast products in bf16 are"));
+    assert_false(step_predict(&prediction, &script, 1, &machine, &mesh, &error));
+    assert_non_null(strstr(error.text, "no speed of matrix products in bf16"));
     step_script_close(&script);
 }
 
@@ -474,12 +473,13 @@ int main(void)
         cmocka_unit_test(groups_lie_on_nodes),
         cmocka_unit_test(collectives_by_hand),
         cmocka_unit_test(measured_points),
-        cmocka_unit_test(machine_files_that_are_wrong),
+        cmocka_unit_test(wrong_machine_files),
         cmocka_unit_test(too_many_points),
-        cmocka_unit_test(what_a_step_needs_must_be_known),
+        cmocka_unit_test(missing_speeds_are_errors),
         cmocka_unit_test(files_read_as_they_were_written),
     };
     log_open(0, LOG_WARN);
+    status_set_phases(phase_table, PHASE_COUNT);
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

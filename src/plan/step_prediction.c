@@ -1,31 +1,31 @@
-/* The simulation. While computing and communicating go on at once each may be slower than alone:
- * threads share cores, or kernels a GPU (struct network: computes, sends). */
-#include "plan/forecast.h"
+/* The simulation. Operations and collectives slow each other down, since they share cores or a GPU
+ * (struct network: computes, sends). */
+#include "plan/step_prediction.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 /* A started collective. */
 struct queued {
-    double left; /* seconds, alone */
+    double left; /* seconds to go without concurrent operations */
     double computes, sends;
     int unit;
 };
 
 struct simulation {
-    struct forecast *forecast;
+    struct step_prediction *prediction;
     const struct machine *machine;
-    const struct forecast_mesh *mesh;
-    struct queued *queue; /* [collectives], in their order */
-    int started, first;   /* first: that is not over; the one that runs, if it was started */
+    const struct mesh_shape *mesh;
+    struct queued *queue; /* [collectives], in order of their start */
+    int started, first;   /* first: number of the first unfinished collective */
 };
 
-static struct forecast_part *part_of(struct forecast *forecast, int unit)
+static struct unit_prediction *part_of(struct step_prediction *prediction, int unit)
 {
-    return &forecast->unit[unit < 0 ? forecast->units : unit];
+    return &prediction->unit[unit < 0 ? prediction->units : unit];
 }
 
-/* The running collective does `seconds` of its work. */
+/* Advance the running collective by `seconds` of its work. */
 static void queue_move(struct simulation *simulation, double seconds)
 {
     struct queued *running = &simulation->queue[simulation->first];
@@ -34,10 +34,10 @@ static void queue_move(struct simulation *simulation, double seconds)
         simulation->first++;
 }
 
-/* Computes for so long, beside what is in the queue. */
+/* Run operations that take `seconds` alone, concurrently with the queue. */
 static void compute(struct simulation *simulation, double seconds)
 {
-    struct forecast *forecast = simulation->forecast;
+    struct step_prediction *prediction = simulation->prediction;
     double alone = seconds, passed = 0;
     while (seconds > 0 && simulation->first < simulation->started) {
         const struct queued *running = &simulation->queue[simulation->first];
@@ -49,25 +49,25 @@ static void compute(struct simulation *simulation, double seconds)
             seconds = 0;
     }
     passed += seconds;
-    forecast->slowed += passed - alone;
-    forecast->seconds += passed;
+    prediction->slowed += passed - alone;
+    prediction->seconds += passed;
 }
 
-/* Nothing is computed until the collective is over. */
+/* Wait until a collective is finished, without running operations. */
 static void wait_for(struct simulation *simulation, int number)
 {
     int unit = simulation->queue[number].unit;
     while (simulation->first <= number) {
         double left = simulation->queue[simulation->first].left;
-        part_of(simulation->forecast, unit)->exposed += left;
-        simulation->forecast->step.exposed += left;
-        simulation->forecast->seconds += left;
+        part_of(simulation->prediction, unit)->exposed += left;
+        simulation->prediction->step.exposed += left;
+        simulation->prediction->seconds += left;
         queue_move(simulation, left);
     }
 }
 
 static void start(struct simulation *simulation, const struct rehearsed *event,
-                  struct forecast_part *part)
+                  struct unit_prediction *part)
 {
     const struct machine *machine = simulation->machine;
     const struct group_shape *shape =
@@ -83,18 +83,18 @@ static void start(struct simulation *simulation, const struct rehearsed *event,
                                                                .sends = network->sends,
                                                                .unit = event->unit};
     part->communication += seconds;
-    simulation->forecast->step.communication += seconds;
+    simulation->prediction->step.communication += seconds;
 }
 
 static void operation(struct simulation *simulation, const struct rehearsed *event,
-                      struct forecast_part *part)
+                      struct unit_prediction *part)
 {
-    struct forecast_part *step = &simulation->forecast->step;
+    struct unit_prediction *step = &simulation->prediction->step;
     double seconds = simulation->machine == NULL
                          ? 0
                          : machine_operation_seconds(simulation->machine, &event->counted,
                                                      simulation->mesh->node_ranks);
-    struct forecast_part *const both[] = {part, step};
+    struct unit_prediction *const both[] = {part, step};
     for (int i = 0; i < 2; i++) {
         both[i]->flops[event->phase] += event->counted.flops;
         both[i]->bytes += event->counted.bytes;
@@ -103,16 +103,16 @@ static void operation(struct simulation *simulation, const struct rehearsed *eve
     compute(simulation, seconds);
 }
 
-/* Can all of it be told? */
-static bool forecast_check(const struct step_script *script, const struct machine *machine,
-                           const struct forecast_mesh *mesh, struct error *error)
+/* Check that the machine has all speeds that the script needs. */
+static bool speeds_check(const struct step_script *script, const struct machine *machine,
+                         const struct mesh_shape *mesh, struct error *error)
 {
     for (int i = 0; i < script->count; i++) {
         const struct rehearsed *event = &script->event[i];
         if (event->kind == REHEARSED_OPERATION && event->counted.flops > 0 &&
             !machine_multiplies(machine, event->counted.type))
             return error_set(error, ERROR_USAGE,
-                             "%s does not know how fast products in %s are: measure again with "
+                             "%s has no speed of matrix products in %s: measure again with "
                              "train.precision=%s, or set [compute] %s_flops",
                              machine->path, type_name(event->counted.type),
                              type_name(event->counted.type), type_name(event->counted.type));
@@ -124,20 +124,19 @@ static bool forecast_check(const struct step_script *script, const struct machin
     return true;
 }
 
-bool forecast_make(struct forecast *forecast, const struct step_script *script, int units,
-                   const struct machine *machine, const struct forecast_mesh *mesh,
-                   struct error *error)
+bool step_predict(struct step_prediction *prediction, const struct step_script *script, int units,
+                  const struct machine *machine, const struct mesh_shape *mesh, struct error *error)
 {
-    struct simulation simulation = {.forecast = forecast, .machine = machine, .mesh = mesh};
-    *forecast = (struct forecast){.units = units};
-    if (machine != NULL && !forecast_check(script, machine, mesh, error))
+    struct simulation simulation = {.prediction = prediction, .machine = machine, .mesh = mesh};
+    *prediction = (struct step_prediction){.units = units};
+    if (machine != NULL && !speeds_check(script, machine, mesh, error))
         return false;
-    forecast->unit = calloc((size_t)units + 1, sizeof *forecast->unit);
+    prediction->unit = calloc((size_t)units + 1, sizeof *prediction->unit);
     simulation.queue = calloc((size_t)script->collectives + 1, sizeof *simulation.queue);
-    ENSURE(forecast->unit != NULL && simulation.queue != NULL, "no memory for a forecast");
+    ENSURE(prediction->unit != NULL && simulation.queue != NULL, "no memory for a prediction");
     for (int i = 0; i < script->count; i++) {
         const struct rehearsed *event = &script->event[i];
-        struct forecast_part *part = part_of(forecast, event->unit);
+        struct unit_prediction *part = part_of(prediction, event->unit);
         if (event->kind == REHEARSED_OPERATION)
             operation(&simulation, event, part);
         else if (event->kind == REHEARSED_START)
@@ -149,20 +148,21 @@ bool forecast_make(struct forecast *forecast, const struct step_script *script, 
     return true;
 }
 
-void forecast_load(struct forecast *forecast, const struct machine *machine, int64_t samples)
+void step_prediction_add_loading(struct step_prediction *prediction, const struct machine *machine,
+                                 int64_t samples)
 {
     double loading = machine->images > 0 ? (double)samples / machine->images : 0;
-    forecast->data = fmax(0, loading - forecast->seconds);
-    forecast->seconds += forecast->data;
+    prediction->data = fmax(0, loading - prediction->seconds);
+    prediction->seconds += prediction->data;
 }
 
-void forecast_close(struct forecast *forecast)
+void step_prediction_close(struct step_prediction *prediction)
 {
-    free(forecast->unit);
-    *forecast = (struct forecast){0};
+    free(prediction->unit);
+    *prediction = (struct step_prediction){0};
 }
 
-/* `size` ranks that lie `stride` apart, of nodes of node_ranks. */
+/* The shape of a group of `size` ranks that are `stride` apart, with node_ranks ranks per node. */
 static struct group_shape group_shape(int size, int stride, int node_ranks)
 {
     int inside = stride >= node_ranks ? 1 : node_ranks / stride;
@@ -173,10 +173,10 @@ static struct group_shape group_shape(int size, int stride, int node_ranks)
         .inside = inside, .nodes = nodes, .groups = nodes > 1 && together > 0 ? together : 1};
 }
 
-struct forecast_mesh forecast_mesh(int ranks, int node_ranks, int shard)
+struct mesh_shape mesh_shape(int ranks, int node_ranks, int shard)
 {
     node_ranks = node_ranks < ranks ? node_ranks : ranks;
-    return (struct forecast_mesh){.shard = group_shape(shard, 1, node_ranks),
-                                  .replica = group_shape(ranks / shard, shard, node_ranks),
-                                  .node_ranks = node_ranks};
+    return (struct mesh_shape){.shard = group_shape(shard, 1, node_ranks),
+                               .replica = group_shape(ranks / shard, shard, node_ranks),
+                               .node_ranks = node_ranks};
 }

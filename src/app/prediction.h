@@ -1,6 +1,6 @@
 /* One sample's prediction as a line of text, CSV or JSON: what `vittrain predict` writes. */
-#ifndef VITTRAIN_PLAN_PREDICTION_H
-#define VITTRAIN_PLAN_PREDICTION_H
+#ifndef VITTRAIN_APP_PREDICTION_H
+#define VITTRAIN_APP_PREDICTION_H
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Lines of predictions. The numbers are written as they are; names come from outside (folders of
  * images) and may hold what means something in CSV or JSON. */
-#include "plan/prediction.h"
+#include "app/prediction.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -1,0 +1,299 @@
+/* Batches are doubled until one does not fit, then bisected; the plan's answer is tried first. One
+ * step per trial is enough, since later steps allocate nothing (test_step). */
+#include "plan/find_batch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+#include "config/options.h"
+#include "core/clock.h"
+#include "core/resident.h"
+#include "core/text.h"
+#include "train/feed.h"
+#include "train/hardware.h"
+#include "train/optimizer.h"
+#include "train/step.h"
+
+/* ---- a trial ---- */
+
+/* Global batches of each split; more than loaders load ahead. */
+enum { AHEAD = 4, TEST_BATCHES = AHEAD, TRAINING_BATCHES = 4 * TEST_BATCHES };
+
+/* Memory that stays free while a trial allocates. Libraries need some later, and not all of them
+ * handle failed allocations. */
+enum { RESERVE = 64 << 20 };
+
+struct trial_run {
+    struct options options;
+    struct session session;
+    struct data_feed train, validation;
+    bool validates;
+    void *reserve;
+};
+
+/* The run's options with enough synthetic images of the size of the data. */
+static void options_make(const struct plan *plan, int64_t batch, struct options *options)
+{
+    const struct image_source *source = &plan->source;
+    int64_t samples = TRAINING_BATCHES * batch * plan->ranks;
+    *options = plan->options;
+    snprintf(options->data.format, sizeof options->data.format, "synthetic");
+    options->data.samples = samples < UINT32_MAX ? samples : UINT32_MAX;
+    if (source->height > 0)
+        options->data.image = source->height > source->width ? source->height : source->width;
+    options->data.classes = options->model.classes;
+    options->data.shuffle = options->data.drop_last = false;
+    if (options->data.val == VALIDATION_REFERENCE)
+        options->data.val = VALIDATION_TEST;
+    options->model.channels = source->channels;
+    options->train.batch = batch;
+    options->train.global_batch = 0;
+    options->debug.batches = options->debug.overfit = 0;
+    options->debug.fraction = 1;
+    options->debug.profile = false;
+    options->plan.memory = 0; /* the trial measures */
+}
+
+static bool run_open(struct trial_run *run, struct comm *world, struct error *error)
+{
+    const struct options *options = &run->options;
+    struct session *session = &run->session;
+    int64_t global_batch = feed_global_batch(options, world->size);
+    int64_t batch = feed_pass_samples(options, global_batch, world->size);
+    run->validates = options->data.val != VALIDATION_NONE;
+    if (!feed_open(&run->train, options, SPLIT_TRAIN, world, error) ||
+        (run->validates && !feed_open(&run->validation, options, SPLIT_VALIDATION, world, error)))
+        return false;
+    return session_open(session, options, world, true, error) &&
+           session_allocate(session, batch, &run->train.source, true, error) &&
+           feed_start(&run->train, options, world, session->device,
+                      options->train.batch * world->size, session->model->image, true, error) &&
+           (!run->validates ||
+            feed_start(&run->validation, options, world, session->device, batch * world->size,
+                       session->model->image, false, error));
+}
+
+static void run_close(struct trial_run *run)
+{
+    feed_close(&run->train);
+    feed_close(&run->validation);
+    session_close(&run->session);
+    free(run->reserve);
+#ifdef __GLIBC__
+    malloc_trim(0); /* return freed memory to the system; else up to 64 MiB are kept */
+#endif
+}
+
+/* Take batches until the loader has used all its memory. */
+static void feed_fill(struct data_feed *feed)
+{
+    double waited = 0;
+    struct batch *batch = NULL;
+    for (int i = 0; i < AHEAD && (batch = loader_next(feed->loader, &waited)) != NULL; i++)
+        loader_give_back(feed->loader, batch);
+    loader_stop(feed->loader);
+}
+
+static bool run_step(struct trial_run *run, double *seconds, struct error *error)
+{
+    const struct options *options = &run->options;
+    struct session *session = &run->session;
+    struct optimizer optimizer;
+    struct step_context step;
+    struct step_times times = {0};
+    optimizer_open(&optimizer, options);
+    flat_set_segments(&session->flat, options->optim.weight_decay, options->train.accumulate);
+    flat_initialize(&session->flat, (uint64_t)options->run.seed);
+    flat_refresh(&session->flat);
+    step_open(&step, session, &run->train, &optimizer);
+    session_activations(session, true);
+    session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
+    loader_start(run->train.loader, 0, 0, sampler_steps(&run->train.sampler));
+    double begin = clock_now();
+    if (!step_run(&step, 0, 0, &times, error) || !step_finish(&step, &times, error))
+        return false;
+    step_close(&step);
+    *seconds = clock_now() - begin;
+    feed_fill(&run->train);
+    if (run->validates) {
+        loader_start(run->validation.loader, 0, 0, sampler_steps(&run->validation.sampler));
+        feed_fill(&run->validation);
+    }
+    return true;
+}
+
+/* Collective. Set the measured values: the maxima of all ranks. */
+static void trial_measure(const struct session *session, bool peak_reset, struct comm *world,
+                          struct batch_trial *trial)
+{
+    size_t peak =
+        peak_reset ? hardware_memory_peak(session->device) : hardware_memory_now(session->device);
+    int64_t values[] = {(int64_t)(session_needs(session) + session->memory.base), (int64_t)peak,
+                        (int64_t)(trial->seconds * 1e6)};
+    comm_all_reduce(world, values, 3, COMM_INT64, COMM_MAX);
+    trial->image = session->model->image;
+    trial->compute = session->compute;
+    trial->nodes = session->mesh.node_count;
+    trial->planned = (size_t)values[0];
+    trial->peak = (size_t)values[1];
+    trial->seconds = (double)values[2] / 1e6;
+}
+
+bool batch_trial_run(const struct plan *plan, int64_t batch, size_t limit, struct comm *world,
+                     struct batch_trial *trial, struct error *error)
+{
+    static struct trial_run run;
+    bool peak_reset = resident_peak_reset();
+    *trial = (struct batch_trial){.batch = batch};
+    memset(&run, 0, sizeof run);
+    options_make(plan, batch, &run.options);
+    run.reserve = malloc(RESERVE);
+    if (run.reserve == NULL)
+        error_set(&trial->why, ERROR_MEMORY, "no %d MiB of memory to spare", RESERVE >> 20);
+    bool good = comm_agree(world, &trial->why) && run_open(&run, world, &trial->why);
+    free(run.reserve); /* large enough that it is returned to the system */
+    run.reserve = NULL;
+    if (good && run_step(&run, &trial->seconds, &trial->why))
+        trial_measure(&run.session, peak_reset, world, trial);
+    trial->fits = trial->peak > 0 && trial->peak <= limit;
+    run_close(&run);
+    if (trial->why.kind == ERROR_NONE || trial->why.kind == ERROR_MEMORY)
+        return true;
+    *error = trial->why;
+    return false;
+}
+
+/* ---- the search ---- */
+
+/* Collective. Set search->limit: the smallest of all ranks. */
+static bool limit_find(struct batch_search *search, struct error *error)
+{
+    const struct options *options = &search->plan.options;
+    struct comm *node = comm_split_node(search->world);
+    struct device *device = hardware_open(options, node, error);
+    int64_t limit = options->plan.memory;
+    bool good = comm_agree(search->world, error);
+    if (good && limit == 0) {
+        size_t base = hardware_memory_base(device);
+        limit = (int64_t)(base + hardware_memory_room(device, node, options, base));
+    }
+    if (device != NULL)
+        device->backend->close(device);
+    node->backend->close(node);
+    comm_all_reduce(search->world, &limit, 1, COMM_INT64, COMM_MIN);
+    search->limit = (size_t)limit;
+    return good;
+}
+
+/* Collective. Set search->planned to rank 0's value: all ranks must do the same trials. */
+static void plan_ask(struct batch_search *search)
+{
+    const struct options *options = &search->plan.options;
+    enum strategy_choice strategy = (enum strategy_choice)options->mesh.strategy;
+    enum checkpoint_activations_choice kept =
+        (enum checkpoint_activations_choice)options->train.checkpoint_activations;
+    struct plan_entry entry;
+    plan_make(&search->plan, strategy, kept, 0, &entry);
+    if (search->limit > entry.base)
+        plan_make(&search->plan, strategy, kept, search->limit - entry.base, &entry);
+    search->planned = entry.largest_batch;
+    comm_broadcast(search->world, &search->planned, 1, COMM_INT64, 0);
+}
+
+static void trial_print(const struct batch_search *search, const struct batch_trial *trial)
+{
+    if (search->world->rank != 0)
+        return;
+    if (trial->peak > 0)
+        printf("%9lld  %-4s %12.1f %12.1f %10.3f\n", (long long)trial->batch,
+               trial->fits ? "yes" : "no", mib(trial->planned), mib(trial->peak), trial->seconds);
+    else
+        printf("%9lld  %-4s %s\n", (long long)trial->batch, "no", trial->why.text);
+    fflush(stdout);
+}
+
+static bool search_try(struct batch_search *search, int64_t batch, bool *fits, struct error *error)
+{
+    struct batch_trial trial;
+    if (!batch_trial_run(&search->plan, batch, search->limit, search->world, &trial, error))
+        return false;
+    trial_print(search, &trial);
+    *fits = trial.fits;
+    if (trial.fits)
+        search->best = trial;
+    else if (search->best.batch == 0)
+        search->best.why = trial.why;
+    return true;
+}
+
+/* The next batch to try between one that fits and one that does not. */
+static int64_t search_between(const struct batch_search *search, int64_t good, int64_t bad)
+{
+    if (good < search->planned && search->planned < bad)
+        return search->planned;
+    if (good < search->planned + 1 && search->planned + 1 < bad)
+        return search->planned + 1;
+    return good + (bad - good) / 2;
+}
+
+/* Batches are multiples of train.accumulate. */
+static bool search_run(struct batch_search *search, struct error *error)
+{
+    int64_t pieces = search->plan.options.train.accumulate;
+    int64_t good = 0, bad = 1, most = BATCH_MOST / pieces;
+    bool fits = true;
+    search->planned /= pieces;
+    while (fits && good < most) {
+        bad = bad < most ? bad : most;
+        if (!search_try(search, bad * pieces, &fits, error))
+            return false;
+        good = fits ? bad : good;
+        bad = fits ? 2 * bad : bad;
+    }
+    while (!fits && bad - good > 1) {
+        int64_t middle = search_between(search, good, bad);
+        bool here;
+        if (!search_try(search, middle * pieces, &here, error))
+            return false;
+        *(here ? &good : &bad) = middle;
+    }
+    search->planned *= pieces;
+    return true;
+}
+
+bool find_batch(const struct options *options, struct comm *world, struct batch_search *search,
+                struct error *error)
+{
+    const struct batch_trial *best = &search->best;
+    struct comm *node = comm_split_node(world);
+    *search = (struct batch_search){.world = world};
+    error_defer(plan_open(&search->plan, options, world->size, node->size, error));
+    node->backend->close(node);
+    if (!comm_agree(world, error) || !limit_find(search, error))
+        return false;
+    plan_ask(search);
+    if (world->rank == 0)
+        printf("limit: %.1f MiB per rank\n    batch  runs  planned MiB     peak MiB     step s\n",
+               mib(search->limit));
+    if (!search_run(search, error))
+        return false;
+    if (best->batch == 0)
+        return error_set(error, ERROR_MEMORY, "no batch fits into %.1f MiB per rank%s%s",
+                         mib(search->limit), best->why.kind != ERROR_NONE ? ": " : "",
+                         best->why.text);
+    if (world->rank == 0)
+        printf("\nlargest batch that runs: train.batch=%lld (%lld images a step on %d rank%s), "
+               "resident at most %.1f of %.1f MiB per rank\n"
+               "the plan predicts train.batch=%lld (%+.1f %%), and for this one %.1f MiB: measured "
+               "%+.1f %%\n",
+               (long long)best->batch, (long long)best->batch * world->size, world->size,
+               world->size == 1 ? "" : "s", mib(best->peak), mib(search->limit),
+               (long long)search->planned,
+               100 * ((double)search->planned / (double)best->batch - 1), mib(best->planned),
+               100 * ((double)best->peak / (double)best->planned - 1));
+    return true;
+}

@@ -1,0 +1,38 @@
+/* Find the largest batch that runs, by trials: each allocates everything that a run needs, runs a
+ * step on synthetic images, and measures the memory. */
+#ifndef VITTRAIN_PLAN_FIND_BATCH_H
+#define VITTRAIN_PLAN_FIND_BATCH_H
+
+#include "plan/plan.h"
+
+struct batch_trial {
+    int64_t batch; /* train.batch */
+    bool fits;
+    size_t planned; /* bytes of the rank that needs most: arena, loaders, libraries */
+    size_t peak;    /* bytes of its largest resident set; 0: the allocation failed */
+    double seconds; /* of the step */
+    int64_t image;  /* pixels a side */
+    enum data_type compute;
+    int nodes;
+    struct error why; /* reason of a failed allocation */
+};
+
+struct batch_search {
+    struct plan plan;
+    struct comm *world;
+    size_t limit;            /* bytes per rank, including libraries */
+    int64_t planned;         /* largest train.batch by the plan */
+    struct batch_trial best; /* batch 0: none fits */
+};
+
+/* Collective. Run one trial on a new session. It fits if the resident set of no rank exceeds
+ * `limit` bytes (the same on all ranks). Returns false on errors other than too little memory. */
+MUST_CHECK bool batch_trial_run(const struct plan *plan, int64_t batch, size_t limit,
+                                struct comm *world, struct batch_trial *trial, struct error *error);
+
+/* Collective. Search for the largest batch and print each trial on rank 0. Returns false and sets
+ * the error if no batch fits. */
+MUST_CHECK bool find_batch(const struct options *options, struct comm *world,
+                           struct batch_search *search, struct error *error);
+
+#endif

@@ -1,0 +1,366 @@
+#include "plan/plan_print.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/options.h"
+#include "core/clock.h"
+#include "core/csv.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "model/registry.h"
+#include "train/feed.h"
+#include "train/hardware.h"
+
+/* ---- memory ---- */
+
+static void classes_print(const char *name, const size_t by_class[MEMORY_CLASSES], size_t total)
+{
+    printf("%-14s", name);
+    for (int i = 0; i < MEMORY_CLASSES; i++)
+        printf(" %11.2f", mib(by_class[i]));
+    printf(" %11.2f\n", mib(total));
+}
+
+static void header_print(const char *first, const char *last)
+{
+    printf("%-14s", first);
+    for (int i = 0; i < MEMORY_CLASSES; i++)
+        printf(" %11s", memory_class_name[i]);
+    printf(" %11s%s", "total", last);
+}
+
+static size_t row_total(const size_t by_class[MEMORY_CLASSES])
+{
+    size_t total = 0;
+    for (int i = 0; i < MEMORY_CLASSES; i++)
+        total += by_class[i];
+    return total;
+}
+
+static void last_line_print(const char *name, size_t bytes, const char *comment)
+{
+    printf("%-14s %*.2f%s\n", name, MEMORY_CLASSES * 12 + 11, mib(bytes), comment);
+}
+
+/* Print the memory of the deck's strategy by unit. Returns the memory of libraries (base), and if
+ * the device has its own memory (own). */
+static bool memory_print(const struct plan *plan, size_t *base, bool *own, struct error *error)
+{
+    struct session session;
+    size_t(*rows)[MEMORY_CLASSES] = plan_rows(plan, &session, error);
+    if (rows == NULL)
+        return false;
+    const struct model *model = session.model;
+    size_t arena = session.memory.arena.peak, feeds = session.memory.loader_bytes;
+    *base = hardware_memory_base(session.device);
+    *own = hardware_has_memory(session.device);
+    char mesh[256];
+    mesh_describe(&session.mesh, mesh, sizeof mesh);
+    printf("%s in %s, %lld image%s per rank and pass\n%s\n\n", plan->options.model.name,
+           type_name(session.compute), (long long)session.batch, session.batch == 1 ? "" : "s",
+           mesh);
+    header_print("MiB per rank", "\n");
+    for (int u = 0; u < model->unit_count; u++)
+        classes_print(model->units[u].name, rows[ARENA_UNIT_ROWS + u],
+                      row_total(rows[ARENA_UNIT_ROWS + u]));
+    classes_print("shared", rows[ARENA_SHARED_ROW], row_total(rows[ARENA_SHARED_ROW]));
+    classes_print("arena", session.memory.arena.by_class, arena);
+    last_line_print("loaders", feeds,
+                    *own ? "  batches loaded ahead, on the host" : "  batches loaded ahead");
+    if (session.memory.snapshot_bytes > 0)
+        last_line_print("snapshot", session.memory.snapshot_bytes,
+                        *own ? "  for checkpoints in the background, on the host"
+                             : "  for checkpoints in the background");
+    char libraries[64];
+    snprintf(libraries, sizeof libraries, "  private memory here and %d MiB of library files",
+             LIBRARY_FILES_MIB);
+    last_line_print(*own ? "context" : "libraries", *base, *own ? "  as measured here" : libraries);
+    last_line_print("rank", session_needs(&session) + *base, *own ? "  on the GPU" : "");
+    free(rows);
+    session_close(&session);
+    return true;
+}
+
+/* Print the time of a step with a strategy, and its exposed communication. */
+static void times_print(const struct plan *plan, const struct machine *machine,
+                        const struct plan_entry *entry)
+{
+    struct step_prediction prediction;
+    struct error error = {0};
+    if (!plan_predict(plan, entry->strategy, entry->checkpoint_activations, machine, &prediction,
+                      NULL, &error))
+        return;
+    printf(" %11.3f %11.3f", 1e3 * prediction.seconds, 1e3 * prediction.step.exposed);
+    step_prediction_close(&prediction);
+}
+
+static void entry_print(const struct plan *plan, const struct machine *machine,
+                        const struct plan_entry *entry, size_t base)
+{
+    char name[32];
+    bool block = entry->checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK;
+    snprintf(name, sizeof name, "%s%s", mesh_strategy_name(entry->strategy),
+             block ? ", block" : "");
+    if (entry->error.kind != ERROR_NONE) {
+        printf("%-14s %s\n", name, entry->error.text);
+        return;
+    }
+    printf("%-14s", name);
+    for (int i = 0; i < MEMORY_CLASSES; i++)
+        printf(" %11.2f", mib(entry->by_class[i]));
+    printf(" %11.2f %11.2f %11.2f %11.2f", mib(entry->needs + base), mib((size_t)entry->sent_shard),
+           mib((size_t)entry->sent_replica), mib((size_t)entry->sent_network));
+    if (plan->options.plan.memory > 0 && entry->largest_batch == 0)
+        printf(" %11s", "none");
+    else if (plan->options.plan.memory > 0)
+        printf(" %11lld", (long long)entry->largest_batch);
+    if (machine != NULL)
+        times_print(plan, machine, entry);
+    printf("\n");
+}
+
+/* Print all strategies, without and (if the model supports it) with recomputation of blocks. */
+static void strategies_print(const struct plan *plan, const struct machine *machine, size_t base,
+                             bool own)
+{
+    static struct plan_entry entry;
+    size_t memory = (size_t)plan->options.plan.memory;
+    size_t room = memory > base ? memory - base : memory > 0 ? 1 : 0;
+    bool recomputes = model_recomputes(plan->options.model.name);
+    printf("\nTotal: with %s. Sent: per rank and step, in its groups; network: the part of it "
+           "between nodes.%s",
+           own ? "the context, of the GPU's memory" : "loaders, snapshot and libraries",
+           recomputes ? "\nblock: train.checkpoint_activations=block." : "");
+    if (memory > 0)
+        printf(" Largest: largest train.batch that fits in plan.memory=%.0f MiB.", mib(memory));
+    else
+        printf("\nReserve: train and find batch leave %d %% of the free memory unused.",
+               RESERVE_PERCENT);
+    printf("\n\n");
+    header_print("MiB per rank", "");
+    printf(" %11s %11s %11s%s%s\n", "sent shard", "replica", "network",
+           memory > 0 ? "     largest" : "", machine != NULL ? "     step ms     exposed" : "");
+    for (int block = CHECKPOINT_ACTIVATIONS_NONE;
+         block <= (recomputes ? CHECKPOINT_ACTIVATIONS_BLOCK : CHECKPOINT_ACTIVATIONS_NONE);
+         block++)
+        for (int strategy = STRATEGY_DDP; strategy <= STRATEGY_HSDP; strategy++) {
+            plan_make(plan, (enum strategy_choice)strategy,
+                      (enum checkpoint_activations_choice)block, room, &entry);
+            entry_print(plan, machine, &entry, base);
+        }
+}
+
+/* ---- time ---- */
+
+static const char default_file[] = "machine.ini";
+
+bool plan_machine_find(const struct options *options, const struct machine **machine,
+                       struct error *error)
+{
+    static struct machine read;
+    const char *path = options->plan.machine;
+    *machine = NULL;
+    if (options->plan.cluster[0] != '\0')
+        path = options->plan.cluster;
+    else if (strcmp(path, "none") == 0)
+        return true;
+    else if (strcmp(path, "auto") == 0) {
+        path = default_file;
+        if (access(path, F_OK) != 0)
+            return true;
+    }
+    if (!machine_read(&read, path, error))
+        return false;
+    *machine = &read;
+    return true;
+}
+
+bool plan_memory_print(const struct plan *plan, const struct machine *machine, struct error *error)
+{
+    size_t base;
+    bool own;
+    if (!memory_print(plan, &base, &own, error))
+        return false;
+    strategies_print(plan, machine, base, own);
+    return true;
+}
+
+/* Warn if the file describes another device or host. */
+static void machine_compare(const struct plan *plan, const struct machine *machine)
+{
+    struct session session;
+    struct error unused = {0};
+    if (session_imagine(&session, &plan->options, plan->ranks, plan->node_ranks, true, &unused)) {
+        if (machine->device[0] != '\0' && strcmp(machine->device, session.limits.name) != 0)
+            log_warn("plan: %s was measured on %s (%s), but this is %s: times are for the former",
+                     machine->path, machine->device, machine->host, session.limits.name);
+        else if (machine->host[0] != '\0' && strcmp(machine->host, comm_host()) != 0)
+            log_warn("plan: %s was measured on host %s, but this is %s", machine->path,
+                     machine->host, comm_host());
+    }
+    session_close(&session);
+}
+
+static double sum(const double values[STEP_PHASES])
+{
+    double total = 0;
+    for (int phase = 0; phase < STEP_PHASES; phase++)
+        total += values[phase];
+    return total;
+}
+
+static void part_print(const char *name, const struct unit_prediction *part, int64_t batch,
+                       const struct machine *machine)
+{
+    double flops = sum(part->flops);
+    printf("%-14s %11.4f %11.4f %11.1f", name, 1e-9 * part->flops[STEP_FORWARD] / (double)batch,
+           1e-9 * part->flops[STEP_BACKWARD] / (double)batch,
+           part->bytes > 0 ? flops / part->bytes : 0);
+    if (machine != NULL)
+        printf(" %10.3f %10.3f %10.3f %10.3f %10.3f",
+               1e3 * (part->seconds[STEP_FORWARD] + part->seconds[STEP_DATA]),
+               1e3 * part->seconds[STEP_BACKWARD], 1e3 * part->seconds[STEP_UPDATE],
+               1e3 * part->communication, 1e3 * part->exposed);
+    printf("\n");
+}
+
+static void units_print(const struct step_prediction *prediction,
+                        const struct plan_details *details, const struct machine *machine)
+{
+    printf("\nMatrix products per image, by unit%s.\n\n%-14s %11s %11s %11s",
+           machine == NULL
+               ? ""
+               : ", and milliseconds per step: operations, communication, and the part of "
+                 "it that is exposed",
+           "GFLOP", "forward", "backward", "FLOP/byte");
+    if (machine != NULL)
+        printf(" %10s %10s %10s %10s %10s", "forward", "backward", "update", "sending", "exposed");
+    printf("\n");
+    for (int u = 0; u < prediction->units; u++)
+        part_print(details->unit_name[u], &prediction->unit[u], details->batch, machine);
+    part_print("(the step)", &prediction->unit[prediction->units], details->batch, machine);
+    part_print("step", &prediction->step, details->batch, machine);
+}
+
+/* Print the length of an epoch if the data set exists. */
+static void epochs_print(const struct options *options, double images_per_second)
+{
+    char epoch[32], all[32];
+    struct dataset dataset;
+    struct error ignored = {0};
+    if (!dataset_open(&dataset, options, SPLIT_TRAIN, &ignored))
+        return;
+    double seconds = (double)dataset.count / images_per_second;
+    clock_format(seconds, epoch, sizeof epoch);
+    clock_format(seconds * (double)options->train.epochs, all, sizeof all);
+    printf("An epoch of %lld images: %s; %lld epochs: %s, without start, evaluation and "
+           "checkpoints.\n",
+           (long long)dataset.count, epoch, (long long)options->train.epochs, all);
+    dataset_close(&dataset);
+}
+
+static void summary_print(const struct plan *plan, const struct step_prediction *prediction,
+                          const struct plan_details *details, const struct machine *machine)
+{
+    const struct unit_prediction *step = &prediction->step;
+    double images = (double)feed_global_batch(&plan->options, plan->ranks) / prediction->seconds;
+    double peak = machine->peak[details->compute] * plan->ranks;
+    printf("\nPredicted with %s (%s%s%s): a step takes %.4g ms: operations %.4g, slowed down by "
+           "communication %.3g, exposed communication %.3g of %.4g, waiting for images %.3g. "
+           "%.1f images/s",
+           machine->path, machine->device[0] != '\0' ? machine->device : "described",
+           machine->date[0] != '\0' ? ", " : "", machine->date, 1e3 * prediction->seconds,
+           1e3 * sum(step->seconds), 1e3 * prediction->slowed, 1e3 * step->exposed,
+           1e3 * step->communication, 1e3 * prediction->data, images);
+    if (peak > 0)
+        printf(", %.0f %% of the peak", 100 * images * details->flops_per_image / peak);
+    printf(".\n");
+    epochs_print(&plan->options, images);
+}
+
+bool plan_time_print(const struct plan *plan, const struct machine *machine, struct error *error)
+{
+    const struct options *options = &plan->options;
+    struct step_prediction prediction;
+    struct plan_details details;
+    if (machine != NULL && options->plan.cluster[0] == '\0')
+        machine_compare(plan, machine);
+    if (!plan_predict(plan, (enum strategy_choice)options->mesh.strategy,
+                      (enum checkpoint_activations_choice)options->train.checkpoint_activations,
+                      machine, &prediction, &details, error))
+        return false;
+    units_print(&prediction, &details, machine);
+    if (machine != NULL)
+        summary_print(plan, &prediction, &details, machine);
+    else
+        printf("\nNo times: measure this machine with `vittrain bench machine` on as many ranks, "
+               "which "
+               "writes %s.\n",
+               default_file);
+    step_prediction_close(&prediction);
+    plan_details_close(&details);
+    return true;
+}
+
+/* ---- operations ---- */
+
+static const char operations_header[] =
+    "model,batch,precision,call,unit,operation,kernel_family,result,shape,flops,bytes";
+
+/* Write the shape of matrix products: rows x columns x inner, or heads x tokens x head width. */
+static void shape_write(struct csv *csv, const struct counted *counted)
+{
+    char shape[96] = "";
+    if (counted->flops > 0)
+        snprintf(shape, sizeof shape, "%.6gx%.0fx%.0f", counted->size[0], counted->size[1],
+                 counted->size[2]);
+    csv_text(csv, shape);
+}
+
+static bool kernel_write(struct csv *csv, const struct session *session,
+                         const struct rehearsed *event, int call,
+                         const struct counted_kernel *kernel, struct error *error)
+{
+    csv_text(csv, session->options->model.name);
+    csv_integer(csv, session->batch * session->options->train.accumulate);
+    csv_text(csv, type_name(session->compute));
+    csv_integer(csv, call);
+    csv_text(csv, event->unit < 0 ? "" : session->model->units[event->unit].name);
+    csv_text(csv, operation_name[event->counted.operation]);
+    csv_text(csv, kernel->family);
+    csv_text(csv, kernel->result);
+    shape_write(csv, &event->counted);
+    csv_number(csv, kernel->flops);
+    csv_number(csv, kernel->bytes);
+    return csv_end_row(csv, error);
+}
+
+static bool script_write(const struct step_script *script, const struct session *session,
+                         const char *path, struct error *error)
+{
+    struct csv csv;
+    bool good = csv_open(&csv, path, operations_header, 0, 0, error);
+    for (int i = 0; good && i < script->count; i++) {
+        const struct rehearsed *event = &script->event[i];
+        const struct counted *counted = &event->counted;
+        for (int k = 0; good && k < counted->kernels; k++)
+            good = kernel_write(&csv, session, event, i, &counted->kernel[k], error);
+    }
+    good = good && csv_flush(&csv, error);
+    csv_close(&csv);
+    return good;
+}
+
+bool plan_operations_write(const struct plan *plan, const char *path, struct error *error)
+{
+    struct session session;
+    struct step_script script = {0};
+    bool good =
+        plan_script(plan, &session, &script, error) && script_write(&script, &session, path, error);
+    step_script_close(&script);
+    session_close(&session);
+    return good;
+}
