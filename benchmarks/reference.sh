@@ -42,7 +42,7 @@ course() { # MODEL
         for layout in "1 1" "1 2" "2 4"; do
             set -- "$1" $layout
             run "$2" "$3" "input/$1.ini" "run.dir=runs/$1-b$batch-n$2-r$3" "train.batch=$batch" train.global_batch=0 \
-                "train.epochs=${EPOCHS:-10}" "debug.fraction=$(fraction "$1")" output.style=course
+                "train.epochs=${EPOCHS:-10}" "debug.fraction=$(fraction "$1")"
         done
     done
 }
@@ -53,7 +53,7 @@ vit_base32() {
     [ ! -e data/vit_base_patch32_224.safetensors ] || weights=data/vit_base_patch32_224.safetensors
     for strategy in ddp fsdp; do
         run 2 2 input/vit_base32_course.ini "run.dir=runs/vit_base32-$strategy" "mesh.strategy=$strategy" "model.init=$weights" \
-            "train.batch=${BATCH:-32}" train.precision=auto train.test=on "train.epochs=${EPOCHS:-10}" "debug.fraction=$(fraction vit_base32)" output.style=lightning
+            "train.batch=${BATCH:-32}" train.precision=auto train.test=on "train.epochs=${EPOCHS:-10}" "debug.fraction=$(fraction vit_base32)" output.tensorboard_tags=lightning
     done
 }
 

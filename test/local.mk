@@ -50,6 +50,7 @@ check_PROGRAMS = \
 	test/test_emulation \
 	test/test_epochs \
 	test/test_error \
+	test/test_export \
 	test/test_flat \
 	test/test_step_prediction \
 	test/test_hardware \
@@ -86,7 +87,6 @@ check_PROGRAMS = \
 	test/test_random \
 	test/test_range_test \
 	test/test_record \
-	test/test_result_file \
 	test/test_results \
 	test/test_run_folder \
 	test/test_run_log \
@@ -99,7 +99,6 @@ check_PROGRAMS = \
 	test/test_step \
 	test/test_sweep \
 	test/test_straggler \
-	test/test_style \
 	test/test_tensorboard \
 	test/test_text \
 	test/test_squared_error \
@@ -185,7 +184,7 @@ long_test_scripts = \
 	test/test_source.sh \
 	test/test_stop.sh \
 	test/test_strategies.sh \
-	test/test_style_runs.sh \
+	test/test_export_runs.sh \
 	test/test_sweep_runs.sh \
 	test/test_trajectory.sh
 

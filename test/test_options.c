@@ -229,9 +229,11 @@ static void old_names_are_accepted(void **state)
 {
     (void)state;
     static const struct option_alias aliases[] = {
-        {"training", "train"}, {"train.micro_batch", "train.batch"},
-        {"optim.decay", NULL}, {"optim.name=momentum", "optim.name=sgd"},
-        {NULL, NULL},
+        {"training", "train", NULL},
+        {"train.micro_batch", "train.batch", NULL},
+        {"optim.decay", NULL, NULL},
+        {"optim.name=momentum", "optim.name=sgd", NULL},
+        {NULL, NULL, NULL},
     };
     struct options options;
     struct error error = {0};

@@ -23,7 +23,7 @@
     "skipped_steps,forward_seconds,backward_seconds,reduce_seconds,update_seconds\n"
 #define EPOCHS_HEADER                                                                              \
     "epoch,step,train_loss,train_top1,train_top5,val_loss,val_top1,val_top5,lr,seconds,"           \
-    "eval_seconds,images_per_second,data_share\n"
+    "eval_seconds,images_per_second,data_share,next_lr\n"
 
 static struct run_folder folder;
 static struct options options;
@@ -40,7 +40,7 @@ static int make_folder(void **state)
 static struct run_log *open_log_at(int64_t step, bool inside)
 {
     struct error error = {0};
-    struct run_log *log = run_log_open(&folder, &options, step, inside, &error);
+    struct run_log *log = run_log_open(&folder, &options.output, step, inside, &error);
 
     if (log == NULL)
         fail_msg("%s", error.text);
@@ -96,7 +96,8 @@ static void write_epoch(struct run_log *log, int64_t epoch, int64_t steps)
                             .seconds = 12.5,
                             .eval_seconds = 0.5,
                             .images_per_second = 100,
-                            .data_share = 0.01};
+                            .data_share = 0.01,
+                            .next_rate = 0.0625};
 
     assert_true(run_log_epoch(log, &row, &error));
 }
@@ -130,7 +131,7 @@ static void rows_hold_what_was_given(void **state)
     write_epoch(log, 0, 10);
     close_log(log);
     assert_file("metrics.csv", METRICS_HEADER ROW("0", "5"));
-    assert_file("epochs.csv", EPOCHS_HEADER "0,10,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01\n");
+    assert_file("epochs.csv", EPOCHS_HEADER "0,10,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01,0.0625\n");
 }
 
 static void rows_beyond_the_checkpoint_are_cut(void **state)
@@ -149,8 +150,8 @@ static void rows_beyond_the_checkpoint_are_cut(void **state)
     close_log(log);
     assert_file("metrics.csv",
                 METRICS_HEADER ROW("0", "5") ROW("1", "10") ROW("1", "15") ROW("2", "20"));
-    assert_file("epochs.csv", EPOCHS_HEADER "0,10,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01\n"
-                                            "1,20,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01\n");
+    assert_file("epochs.csv", EPOCHS_HEADER "0,10,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01,0.0625\n"
+                                            "1,20,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01,0.0625\n");
 }
 
 static void the_row_of_a_part_of_an_epoch_goes(void **state)
@@ -164,7 +165,7 @@ static void the_row_of_a_part_of_an_epoch_goes(void **state)
     close_log(log);
     close_log(open_log_at(15, true));
     assert_file("metrics.csv", METRICS_HEADER ROW("1", "15"));
-    assert_file("epochs.csv", EPOCHS_HEADER "0,10,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01\n");
+    assert_file("epochs.csv", EPOCHS_HEADER "0,10,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01,0.0625\n");
 }
 
 static void a_torn_last_line_is_dropped(void **state)
@@ -202,7 +203,7 @@ static void columns_that_came_later_are_empty(void **state)
     (void)state;
     temporary_write("epochs.csv", "epoch,step,train_loss\n0,10,2.5\n1,20,2.25\n2,30,2\n");
     close_log(open_log(20));
-    assert_file("epochs.csv", EPOCHS_HEADER "0,10,2.5,,,,,,,,,,\n1,20,2.25,,,,,,,,,,\n");
+    assert_file("epochs.csv", EPOCHS_HEADER "0,10,2.5,,,,,,,,,,,\n1,20,2.25,,,,,,,,,,,\n");
 }
 
 static void other_columns_are_an_error_and_stay(void **state)
@@ -214,7 +215,7 @@ static void other_columns_are_an_error_and_stay(void **state)
     for (int i = 0; i < 2; i++) {
         error_clear(&error);
         temporary_write("metrics.csv", tables[i]);
-        assert_null(run_log_open(&folder, &options, 10, false, &error));
+        assert_null(run_log_open(&folder, &options.output, 10, false, &error));
         assert_int_equal(error.kind, ERROR_FILE);
         assert_non_null(strstr(error.text, "metrics.csv has other columns"));
         assert_file("metrics.csv", tables[i]);
@@ -245,11 +246,11 @@ static void a_missing_folder_is_an_error(void **state)
     struct run_folder missing = {.path = "/nonexistent/run"};
     struct error error = {0};
 
-    assert_null(run_log_open(&missing, &options, 0, false, &error));
+    assert_null(run_log_open(&missing, &options.output, 0, false, &error));
     assert_int_equal(error.kind, ERROR_FILE);
     error_clear(&error);
     options.output.csv = false;
-    assert_null(run_log_open(&missing, &options, 0, false, &error));
+    assert_null(run_log_open(&missing, &options.output, 0, false, &error));
     assert_int_equal(error.kind, ERROR_FILE);
 }
 
@@ -278,10 +279,34 @@ static void a_full_disk_is_an_error(void **state)
     csv_close(&csv);
 }
 
+/* ---- log intervals */
+
+static void assert_due(int tags, const int64_t *steps, int count)
+{
+    const struct output_options output = {.tensorboard_tags = tags, .log_every = 50};
+    int found = 0;
+    for (int64_t step = 1; step <= 2 * 75; step++)
+        if (run_log_is_due(&output, step, (step - 1) % 75 + 1)) {
+            assert_true(found < count);
+            assert_int_equal(step, steps[found++]);
+        }
+    assert_int_equal(found, count);
+}
+
+static void intervals_end_where_the_tags_need_it(void **state)
+{
+    (void)state;
+    assert_due(TAGS_VITTRAIN, (const int64_t[]){50, 100, 150}, 3);
+    assert_due(TAGS_LIGHTNING, (const int64_t[]){50, 100, 150}, 3);
+    assert_due(TAGS_IMAGENET, (const int64_t[]){1, 51, 76, 126}, 4);
+}
+
 int main(void)
 {
 #define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, make_folder, temporary_teardown)
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(intervals_end_where_the_tags_need_it),
+
         FOLDER_TEST(rows_hold_what_was_given),
         FOLDER_TEST(rows_beyond_the_checkpoint_are_cut),
         FOLDER_TEST(the_row_of_a_part_of_an_epoch_goes),

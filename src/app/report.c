@@ -6,13 +6,14 @@
 
 #include "app/app.h"
 #include "config/command_line.h"
+#include "config/option.h"
 #include "config/options.h"
 #include "core/atomic_file.h"
 #include "core/log.h"
+#include "report/export.h"
 #include "report/facts.h"
 #include "report/html.h"
 #include "report/logbook.h"
-#include "report/result_file.h"
 
 struct report {
     int count;
@@ -88,11 +89,15 @@ static bool page_write(const struct report *report, struct error *error)
     return true;
 }
 
-static bool result_files_write(const struct report *report, struct error *error)
+static bool exports_write(const struct report *report, struct error *error)
 {
-    for (int i = 0; report->options.report.result_file && i < report->count; i++)
-        if (!result_file_write(&report->records[i], report->records[i].path, error))
+    char name[OPTION_KEY];
+    options_value_text(&report->options, "report.format", name, sizeof name);
+    for (int i = 0; report->options.report.format != FORMAT_HTML && i < report->count; i++) {
+        if (!export_write(&report->records[i], report->options.report.format, error))
             return false;
+        log_info("report: %s/%s.log", report->records[i].path, name);
+    }
     return true;
 }
 
@@ -122,9 +127,10 @@ static int report_run(int count, char **words)
     if (!app_is_first_rank())
         return ERROR_NONE; /* one rank is enough */
     log_open(0, LOG_INFO);
+    option_warn_old_names();
     if (words_take(&report, count, words, folders, &error) &&
         records_take(&report, folders, &error) && page_write(&report, &error) &&
-        csv_write(&report, &error) && result_files_write(&report, &error))
+        csv_write(&report, &error) && exports_write(&report, &error))
         error_defer(app_output_arrived(&error));
     for (int i = 0; error.kind == ERROR_NONE && i < report.count; i++)
         logbook_follow(&report, &report.records[i]);
@@ -140,7 +146,7 @@ static int report_run(int count, char **words)
 const struct command command_report = {
     .name = "report",
     .synopsis = "report RUN... [report.output=FILE.html] [report.csv=FILE] "
-                "[report.result_file=on] [output.logbook=FOLDER]",
+                "[report.format=FORMAT] [output.logbook=FOLDER]",
     .summary = "write an HTML page about one run or several side by side",
     .detail =
         "Reads run folders, also of interrupted or running runs, and writes one self-contained "

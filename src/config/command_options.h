@@ -22,6 +22,14 @@ enum scaling_choice { SCALING_CHOICES(OPTION_CONSTANT) };
 #define SWEEP_CHOICES(X) X(SWEEP_GRID, "grid") X(SWEEP_RANDOM, "random") X(SWEEP_TPE, "tpe")
 enum sweep_choice { SWEEP_CHOICES(OPTION_CONSTANT) };
 
+#define FORMAT_CHOICES(X)                                                                          \
+    X(FORMAT_HTML, "html")                                                                         \
+    X(FORMAT_COURSE, "course")                                                                     \
+    X(FORMAT_IMAGENET, "imagenet")                                                                 \
+    X(FORMAT_LIGHTNING, "lightning")                                                               \
+    X(FORMAT_TORCHRUN, "torchrun")
+enum report_format { FORMAT_CHOICES(OPTION_CONSTANT) };
+
 struct fetch_options {
     char url[OPTION_TEXT]; /* empty: the official site */
     char dir[OPTION_TEXT];
@@ -72,7 +80,7 @@ struct find_options {
 struct report_options {
     char output[OPTION_TEXT]; /* HTML; empty: in the run's folder, or here */
     char csv[OPTION_TEXT];    /* empty: none */
-    bool result_file;
+    int format;               /* enum report_format */
 };
 
 struct sweep_options {

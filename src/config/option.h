@@ -50,6 +50,7 @@ extern const struct option_entry option_table[];
  * Sections come first, then keys, then values; the last entry has a NULL `old`. */
 struct option_alias {
     const char *old, *now;
+    const char *advice; /* added to the warning; NULL: none */
 };
 extern const struct option_alias *option_aliases;
 

@@ -376,15 +376,11 @@ const struct option_entry option_table[] = {
              "copy of the data that a rank writes. auto: yes with a GPU. Never done on nodes with "
              "private disks."},
 
-    {PLACE(output, style), CHOICES(STYLE_CHOICES), .preset = "vittrain",
-     .help = "Whose lines the console and train.log have while the run goes, and whose tags "
-             "TensorBoard, for scripts that read them (docs/outputs.md): this program's; those of "
-             "a course's CNNs and ViT on CIFAR-10, with its result file and plots; of PyTorch's "
-             "ImageNet example; of Lightning; of PyTorch's torchrun tutorial."},
-    {PLACE(output, log_every), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,
-     .help = "Steps between two rows of metrics.csv, and lines of output.style. 0: as the style "
-             "has it: vittrain and torchrun 10, imagenet and lightning 50, course 512, of a ViT "
-             "100."},
+    {PLACE(output, tensorboard_tags), CHOICES(TAGS_CHOICES), .preset = "vittrain",
+     .help = "Names and steps of the TensorBoard points: vittrain's (also course and torchrun), or "
+             "those of PyTorch's ImageNet example or of PyTorch Lightning (docs/outputs.md)."},
+    {PLACE(output, log_every), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1, .most = 1e9,
+     .help = "Steps between two rows of metrics.csv and progress lines."},
     {PLACE(output, monitor), .kind = OPTION_IS_SECONDS, .preset = "10s", .most = 300,
      .help = "Seconds between two readings of the sensors (load, memory, clocks, temperature, "
              "power), which are written to monitor.csv and TensorBoard and summarized at the end. "
@@ -554,9 +550,11 @@ const struct option_entry option_table[] = {
              "working directory."},
     {PLACE(report, csv), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "CSV file for the summary, one row per run. Empty: none."},
-    {PLACE(report, result_file), .kind = OPTION_IS_SWITCH, .preset = "off",
-     .help = "Also the result file and the plots of output.style=course (docs/outputs.md), into "
-             "each run's folder."},
+    {PLACE(report, format), CHOICES(FORMAT_CHOICES), .preset = "html",
+     .help =
+         "html: only the HTML page. Others: also the log lines and files of another program, in "
+         "each run folder (docs/outputs.md): a course's programs on CIFAR-10, PyTorch's "
+         "ImageNet example, PyTorch Lightning, PyTorch's torchrun tutorial."},
 
     {PLACE(sweep, method), CHOICES(SWEEP_CHOICES), .preset = "grid",
      .help = "Search method. grid: all combinations. random: random search. tpe: tree-structured "
@@ -624,8 +622,14 @@ bool option_is_of_run(const struct option_entry *entry)
 }
 
 static const struct option_alias aliases[] = {
-    {"mesh.silence", "mesh.heartbeat_timeout"},
-    {NULL, NULL},
+    {"output.style", "output.tensorboard_tags",
+     "`vittrain report RUN report.format=...` writes the log lines and files of that program"},
+    {"mesh.silence", "mesh.heartbeat_timeout", NULL},
+    {"report.result_file", "report.format", NULL},
+    {"output.log_every=0", "output.log_every=10", NULL},
+    {"report.format=on", "report.format=course", NULL},
+    {"report.format=off", "report.format=html", NULL},
+    {NULL, NULL, NULL},
 };
 const struct option_alias *option_aliases = aliases;
 

@@ -17,13 +17,16 @@ enum writers_choice { WRITERS_CHOICES(OPTION_CONSTANT) };
     X(BACKGROUND_AUTO, "auto") X(BACKGROUND_YES, "yes") X(BACKGROUND_NO, "no")
 enum background_choice { BACKGROUND_CHOICES(OPTION_CONSTANT) };
 
-#define STYLE_CHOICES(X)                                                                           \
-    X(STYLE_VITTRAIN, "vittrain")                                                                  \
-    X(STYLE_COURSE, "course")                                                                      \
-    X(STYLE_IMAGENET, "imagenet")                                                                  \
-    X(STYLE_LIGHTNING, "lightning")                                                                \
-    X(STYLE_TORCHRUN, "torchrun")
-enum style_choice { STYLE_CHOICES(OPTION_CONSTANT) };
+/* Programs whose tags are written; course and torchrun write vittrain's. */
+#define TAGS_CHOICES(X)                                                                            \
+    X(TAGS_VITTRAIN, "vittrain")                                                                   \
+    X(TAGS_COURSE, "course")                                                                       \
+    X(TAGS_IMAGENET, "imagenet")                                                                   \
+    X(TAGS_LIGHTNING, "lightning")                                                                 \
+    X(TAGS_TORCHRUN, "torchrun")
+enum tags_choice { TAGS_CHOICES(OPTION_CONSTANT) };
+
+enum { LOG_EVERY_DEFAULT = 10 }; /* output.log_every */
 
 struct run_options {
     char name[OPTION_TEXT]; /* also the prefix of the run folder */
@@ -44,9 +47,9 @@ struct checkpoint_options {
 };
 
 struct output_options {
-    int style;         /* enum style_choice */
-    int64_t log_every; /* steps; 0: the output format's default */
-    double monitor;    /* seconds between readings of the sensors; 0: none */
+    int tensorboard_tags; /* enum tags_choice */
+    int64_t log_every;    /* steps */
+    double monitor;       /* seconds between readings of the sensors; 0: none */
     bool tensorboard, csv, weights;
     char logbook[OPTION_TEXT];    /* a folder; empty: none */
     double target;                /* top-1 accuracy; 0: none */

@@ -48,13 +48,6 @@ void clock_stamp(char *text, size_t size)
     moment_format(false, "%Y-%m-%dT%H:%M:%S", text, size);
 }
 
-void clock_stamp_milliseconds(char *text, size_t size)
-{
-    char seconds[24];
-    const long thousandths = moment_format(false, "%Y-%m-%d %H:%M:%S", seconds, sizeof seconds);
-    snprintf(text, size, "%s,%03ld - ", seconds, thousandths);
-}
-
 void clock_stamp_utc(char *text, size_t size)
 {
     char seconds[24];

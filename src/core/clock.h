@@ -16,9 +16,6 @@ double clock_wall(void);
 /* "2026-11-21T04:05:06" in local time. */
 void clock_stamp(char *text, size_t size);
 
-/* "2026-11-21 04:05:06,789 - " in local time, as Python's logging begins lines. */
-void clock_stamp_milliseconds(char *text, size_t size);
-
 /* "2026-11-21T04:05:06.789Z" in universal time, which machines in several places share. */
 void clock_stamp_utc(char *text, size_t size);
 

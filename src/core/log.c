@@ -20,7 +20,6 @@ static struct {
     pthread_mutex_t mutex;
     int rank;
     enum log_level level;
-    enum log_stamp stamp;
     FILE *file;
     char early[EARLY_SIZE]; /* lines from before there was a file, for its beginning */
     size_t early_used;
@@ -32,23 +31,6 @@ void log_open(int rank, enum log_level level)
 {
     state.rank = rank;
     state.level = level;
-}
-
-void log_set_stamp(enum log_stamp stamp)
-{
-    state.stamp = stamp;
-}
-
-/* What stands in front of a line of the file. */
-static void stamp_write(char *text, size_t size)
-{
-    if (state.stamp == LOG_STAMP_COURSE) {
-        clock_stamp_milliseconds(text, size);
-        return;
-    }
-    clock_stamp(text, size);
-    const size_t used = strlen(text);
-    snprintf(text + used, size - used, " ");
 }
 
 bool log_to_file(const char *path, struct error *error)
@@ -119,10 +101,10 @@ void log_close(void)
 static void keep_for_file(const char *mark, const char *line)
 {
     char stamp[40];
-    stamp_write(stamp, sizeof stamp);
+    clock_stamp(stamp, sizeof stamp);
     const size_t left = sizeof state.early - state.early_used;
     const int length =
-        snprintf(state.early + state.early_used, left, "%s%s%s\n", stamp, mark, line);
+        snprintf(state.early + state.early_used, left, "%s %s%s\n", stamp, mark, line);
     if (length > 0 && (size_t)length < left)
         state.early_used += (size_t)length;
 }
@@ -131,8 +113,8 @@ static void keep_for_file(const char *mark, const char *line)
 static void append_to_file(const char *mark, const char *line)
 {
     char stamp[40];
-    stamp_write(stamp, sizeof stamp);
-    if (fprintf(state.file, "%s%s%s\n", stamp, mark, line) >= 0)
+    clock_stamp(stamp, sizeof stamp);
+    if (fprintf(state.file, "%s %s%s\n", stamp, mark, line) >= 0)
         return;
     fprintf(stderr, "warning: the log file cannot be written (%s): the log ends here\n",
             strerror(errno));

@@ -11,11 +11,6 @@ enum log_level { LOG_QUIET, LOG_WARN, LOG_INFO, LOG_DEBUG };
 /* Ranks other than 0 print nothing unless the level is LOG_DEBUG, then with their rank in front. */
 void log_open(int rank, enum log_level level);
 
-/* What stands in front of a line in the file: "2026-11-21T04:05:06 ", or as Python's logging has it
- * by the format "%(asctime)s - %(message)s": "2026-11-21 04:05:06,789 - ". */
-enum log_stamp { LOG_STAMP_ISO, LOG_STAMP_COURSE };
-void log_set_stamp(enum log_stamp stamp);
-
 /* Each line also goes, with date and time, to this file (rank 0 calls it; appended): those from
  * here on, and those from before, that had no file (64 KiB of them). */
 MUST_CHECK bool log_to_file(const char *path, struct error *error);

@@ -2,10 +2,12 @@
 libvittrain_a_SOURCES += \
 	src/report/chart.c \
 	src/report/chart.h \
-	src/report/course_lines.c \
-	src/report/course_lines.h \
 	src/report/escape.c \
 	src/report/escape.h \
+	src/report/export.c \
+	src/report/export.h \
+	src/report/export_course.c \
+	src/report/export_lightning.c \
 	src/report/facts.c \
 	src/report/facts.h \
 	src/report/format.c \
@@ -28,8 +30,6 @@ libvittrain_a_SOURCES += \
 	src/report/page.h \
 	src/report/record.c \
 	src/report/record.h \
-	src/report/result_file.c \
-	src/report/result_file.h \
 	src/report/run_tables.c \
 	src/report/run_tables.h \
 	src/report/sheet.c \

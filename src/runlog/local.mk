@@ -13,20 +13,8 @@ libvittrain_a_SOURCES += \
 	src/runlog/results.h \
 	src/runlog/run_log.c \
 	src/runlog/run_log.h \
-	src/runlog/run_log_tags.c \
-	src/runlog/run_log_tags.h \
 	src/runlog/smi.c \
 	src/runlog/smi.h \
-	src/runlog/style.c \
-	src/runlog/style.h \
-	src/runlog/style_course.c \
-	src/runlog/style_hparams.c \
-	src/runlog/style_imagenet.c \
-	src/runlog/style_lightning.c \
-	src/runlog/style_torchrun.c \
-	src/runlog/style_vittrain.c \
-	src/runlog/tell.c \
-	src/runlog/tell.h \
 	src/runlog/tensorboard.c \
 	src/runlog/tensorboard.h \
 	src/runlog/upload.c \

@@ -1,14 +1,14 @@
-/* The two tables and the TensorBoard events of a run, from the same rows. */
 #include "runlog/run_log.h"
 
 #include <math.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/options.h"
+#include "config/run_options.h"
 #include "core/clock.h"
 #include "core/csv.h"
-#include "runlog/run_log_tags.h"
 #include "runlog/tensorboard.h"
 
 static const char metrics_header[] =
@@ -17,23 +17,128 @@ static const char metrics_header[] =
     "skipped_steps,forward_seconds,backward_seconds,reduce_seconds,update_seconds";
 static const char epochs_header[] =
     "epoch,step,train_loss,train_top1,train_top5,val_loss,val_top1,val_top5,lr,seconds,"
-    "eval_seconds,images_per_second,data_share";
+    "eval_seconds,images_per_second,data_share,next_lr";
 
-/* In both tables. */
-enum { STEP_COLUMN = 1 };
+/* Columns of metrics.csv; STEP_COLUMN also of epochs.csv. */
+enum { STEP_COLUMN = 1, SPLIT_COLUMN = 2, TOP1_COLUMN = 4, ELAPSED_COLUMN = 15 };
 
-/* Whoever looks at the run while it goes waits no longer than this for a row. */
 static const double flush_seconds = 5;
 
 struct run_log {
     struct csv metrics, epochs;
     struct tensorboard *board;
-    int style;         /* enum style_choice: whose tags */
+    int tags;          /* enum tags_choice */
     double flushed_at; /* clock */
 };
 
-static bool open_tables(struct run_log *log, const struct run_folder *folder, int64_t step,
-                        bool inside, struct error *error)
+/* ---- TensorBoard tags */
+
+struct tag {
+    const char *name;
+    const char *split; /* of the rows with this tag; "epoch": rows of epochs.csv; NULL: end */
+    size_t offset;     /* of a double in the row; EPOCH_NUMBER: the epoch */
+    double factor;
+};
+
+enum { EPOCH_NUMBER = 0 };
+_Static_assert(offsetof(struct metrics_row, epoch) == EPOCH_NUMBER, "epoch is the first member");
+_Static_assert(offsetof(struct epoch_row, epoch) == EPOCH_NUMBER, "epoch is the first member");
+
+#define ROW(field) offsetof(struct metrics_row, field)
+#define EPOCH(field) offsetof(struct epoch_row, field)
+
+/* clang-format off */
+static const struct tag vittrain_tags[] = {
+    {"train/loss", "train", ROW(loss), 1},
+    {"train/acc", "train", ROW(top1), 1},
+    {"train/acc_top5", "train", ROW(top5), 1},
+    {"val/loss", "val", ROW(loss), 1},
+    {"val/acc", "val", ROW(top1), 1},
+    {"val/acc_top5", "val", ROW(top5), 1},
+    {"test/loss", "test", ROW(loss), 1},
+    {"test/acc", "test", ROW(top1), 1},
+    {"test/acc_top5", "test", ROW(top5), 1},
+    {"lr", "train", ROW(rate), 1},
+    {"grad_norm", "train", ROW(gradient_norm), 1},
+    {"images_per_second", "train", ROW(images_per_second), 1},
+    {"peak_share", "train", ROW(peak_share), 1},
+    {"loss_scale", "train", ROW(loss_scale), 1},
+    {"skipped_steps", "train", ROW(skipped_steps), 1},
+    {"time/data", "train", ROW(data_seconds), 1},
+    {"time/compute", "train", ROW(compute_seconds), 1},
+    {"time/comm", "train", ROW(comm_seconds), 1},
+    {"time/exposed_comm", "train", ROW(exposed_comm_seconds), 1},
+    {0}};
+
+/* Accuracies in percent; in training those of the epoch so far. */
+static const struct tag imagenet_tags[] = {
+    {"Loss/train", "train", ROW(loss), 1},
+    {"acc1/train", "train", ROW(epoch_top1), 100},
+    {"acc5/train", "train", ROW(epoch_top5), 100},
+    {"Loss/val", "val", ROW(loss), 1},
+    {"acc1/val", "val", ROW(top1), 100},
+    {"acc5/val", "val", ROW(top5), 100},
+    {"lr", "epoch", EPOCH(next_rate), 1},
+    {0}};
+
+static const struct tag lightning_tags[] = {
+    {"train/loss_step", "train", ROW(loss), 1},
+    {"train/acc_step", "train", ROW(top1), 1},
+    {"epoch", "train", EPOCH_NUMBER, 1},
+    {"val/loss", "val", ROW(loss), 1},
+    {"val/acc", "val", ROW(top1), 1},
+    {"val/acc_best", "val", ROW(best_top1), 1},
+    {"hp_metric", "val", ROW(loss), 1},
+    {"epoch", "val", EPOCH_NUMBER, 1},
+    {"test/loss", "test", ROW(loss), 1},
+    {"test/acc", "test", ROW(top1), 1},
+    {"train/loss_epoch", "epoch", EPOCH(train_loss), 1},
+    {"train/acc_epoch", "epoch", EPOCH(train_top1), 1},
+    {"epoch", "epoch", EPOCH_NUMBER, 1},
+    {0}};
+
+/* By output.tensorboard_tags. */
+static const struct {
+    const struct tag *tags;
+    bool due_only;   /* only rows of complete log intervals have points */
+    bool from_first; /* intervals end at the first step of an epoch and each multiple after it */
+    int64_t shift;   /* step of a point less the completed steps: -1 counts steps from 0 */
+} tag_sets[] = {
+    [TAGS_VITTRAIN] = {vittrain_tags, false, false, 0},
+    [TAGS_COURSE] = {vittrain_tags, false, false, 0},
+    [TAGS_IMAGENET] = {imagenet_tags, true, true, 0},
+    [TAGS_LIGHTNING] = {lightning_tags, true, false, -1},
+    [TAGS_TORCHRUN] = {vittrain_tags, false, false, 0}};
+/* clang-format on */
+
+/* Write the points of a row (struct metrics_row or epoch_row) that are not NAN. */
+static bool points_write(struct run_log *log, const char *split, int64_t step, int64_t epoch,
+                         const void *row, struct error *error)
+{
+    for (const struct tag *tag = tag_sets[log->tags].tags; tag->split != NULL; tag++) {
+        double value = (double)epoch;
+        if (strcmp(tag->split, split) != 0)
+            continue;
+        if (tag->offset != EPOCH_NUMBER)
+            memcpy(&value, (const char *)row + tag->offset, sizeof value);
+        if (!isnan(value) &&
+            !tensorboard_scalar(log->board, tag->name, step + tag_sets[log->tags].shift,
+                                tag->factor * value, error))
+            return false;
+    }
+    return true;
+}
+
+bool run_log_is_due(const struct output_options *options, int64_t step, int64_t epoch_step)
+{
+    const bool from_first = tag_sets[options->tensorboard_tags].from_first;
+    return (from_first ? epoch_step - 1 : step) % options->log_every == 0;
+}
+
+/* ---- open */
+
+static bool tables_open(struct run_log *log, const struct run_folder *folder, int64_t step,
+                        bool mid_epoch, struct error *error)
 {
     char path[FILE_PATH];
 
@@ -41,36 +146,38 @@ static bool open_tables(struct run_log *log, const struct run_folder *folder, in
     if (!csv_open(&log->metrics, path, metrics_header, STEP_COLUMN, step, error))
         return false;
     snprintf(path, sizeof path, "%s/epochs.csv", folder->path);
-    return csv_open(&log->epochs, path, epochs_header, STEP_COLUMN, inside ? step - 1 : step,
+    return csv_open(&log->epochs, path, epochs_header, STEP_COLUMN, mid_epoch ? step - 1 : step,
                     error);
 }
 
-/* Also a run that begins again purges, since its folder may hold what a killed try left. */
-static bool open_board(struct run_log *log, const struct run_folder *folder, int64_t step,
+/* A new run purges as well if the folder holds events of a killed attempt. */
+static bool board_open(struct run_log *log, const struct run_folder *folder, int64_t step,
                        struct error *error)
 {
-    bool again = tensorboard_is_there(folder->path);
+    bool again = tensorboard_exists(folder->path);
 
     log->board = tensorboard_open(folder->path, error);
     if (log->board == NULL)
         return false;
-    int64_t first = step == 0 ? 0 : step + 1 + tags_shift(log->style); /* that is taken back */
-    return !again || tensorboard_restart(log->board, first, error);
+    int64_t first_purged = step == 0 ? 0 : step + 1 + tag_sets[log->tags].shift;
+    return !again || tensorboard_restart(log->board, first_purged, error);
 }
 
-struct run_log *run_log_open(const struct run_folder *folder, const struct options *options,
-                             int64_t step, bool inside, struct error *error)
+struct run_log *run_log_open(const struct run_folder *folder, const struct output_options *options,
+                             int64_t step, bool mid_epoch, struct error *error)
 {
     struct run_log *log = calloc(1, sizeof *log);
 
     ENSURE(log != NULL, "out of memory");
-    log->style = options->output.style;
-    if ((!options->output.csv || open_tables(log, folder, step, inside, error)) &&
-        (!options->output.tensorboard || open_board(log, folder, step, error)))
+    log->tags = options->tensorboard_tags;
+    if ((!options->csv || tables_open(log, folder, step, mid_epoch, error)) &&
+        (!options->tensorboard || board_open(log, folder, step, error)))
         return log;
     run_log_close(log);
     return NULL;
 }
+
+/* ---- rows */
 
 static bool metrics_to_table(struct csv *csv, const struct metrics_row *row, struct error *error)
 {
@@ -103,21 +210,24 @@ bool run_log_metrics(struct run_log *log, const struct metrics_row *row, struct 
 {
     if (log == NULL)
         return true;
-    if ((log->metrics.stream != NULL && !metrics_to_table(&log->metrics, row, error)) ||
-        (log->board != NULL && !tags_write_metrics(log->board, log->style, row, error)))
+    if (log->metrics.stream != NULL && !metrics_to_table(&log->metrics, row, error))
+        return false;
+    if (log->board != NULL && (row->due || !tag_sets[log->tags].due_only) &&
+        !points_write(log, row->split, row->step, row->epoch, row, error))
         return false;
     return clock_now() - log->flushed_at < flush_seconds || run_log_flush(log, error);
 }
 
 bool run_log_epoch(struct run_log *log, const struct epoch_row *row, struct error *error)
 {
+    struct csv *csv = log != NULL ? &log->epochs : NULL;
+    char rate[32];
     if (log == NULL)
         return true;
-    if (log->board != NULL && !tags_write_epoch(log->board, log->style, row, error))
+    if (log->board != NULL && !points_write(log, "epoch", row->steps, row->epoch, row, error))
         return false;
-    if (log->epochs.stream == NULL)
+    if (csv->stream == NULL)
         return true;
-    struct csv *csv = &log->epochs;
     csv_integer(csv, row->epoch);
     csv_integer(csv, row->steps);
     csv_number(csv, row->train_loss);
@@ -131,6 +241,8 @@ bool run_log_epoch(struct run_log *log, const struct epoch_row *row, struct erro
     csv_number(csv, row->eval_seconds);
     csv_number(csv, row->images_per_second);
     csv_number(csv, row->data_share);
+    snprintf(rate, sizeof rate, "%.17g", row->next_rate); /* all digits: exports print them */
+    csv_text(csv, isnan(row->next_rate) ? "" : rate);
     return csv_end_row(csv, error);
 }
 
@@ -159,4 +271,25 @@ void run_log_close(struct run_log *log)
     if (log->board != NULL)
         tensorboard_close(log->board);
     free(log);
+}
+
+double run_log_seconds_to(const struct run_folder *folder, double target)
+{
+    char path[FILE_PATH], *line = NULL;
+    size_t size = 0;
+    double seconds = NAN;
+    snprintf(path, sizeof path, "%s/metrics.csv", folder->path);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && isnan(seconds) && getline(&line, &size, file) >= 0) {
+        char *cells[ELAPSED_COLUMN + 1] = {0}, *rest = line;
+        for (int column = 0; column <= ELAPSED_COLUMN && rest != NULL; column++)
+            cells[column] = strsep(&rest, ",\n");
+        if (cells[ELAPSED_COLUMN] != NULL && strcmp(cells[SPLIT_COLUMN], "val") == 0 &&
+            cells[TOP1_COLUMN][0] != '\0' && strtod(cells[TOP1_COLUMN], NULL) >= target)
+            seconds = strtod(cells[ELAPSED_COLUMN], NULL);
+    }
+    free(line);
+    if (file != NULL)
+        fclose(file);
+    return seconds;
 }

@@ -1,6 +1,5 @@
-/* What a run writes while it goes: metrics.csv, epochs.csv and TensorBoard events. First columns
- * say where in the run a row is, the others what was measured there. docs/outputs.md explains each.
- */
+/* The tables of a running run: metrics.csv, epochs.csv and TensorBoard events. docs/outputs.md
+ * explains the columns. Local; rank 0 has a log, on other ranks it is NULL and calls do nothing. */
 #ifndef VITTRAIN_RUNLOG_RUN_LOG_H
 #define VITTRAIN_RUNLOG_RUN_LOG_H
 
@@ -10,63 +9,64 @@
 #include "checkpoint/run_folder.h"
 #include "core/error.h"
 
-struct options;
+struct output_options;
 
 /* One row of metrics.csv: training over a log interval, or an evaluation. NAN: empty cell. */
 struct metrics_row {
-    int64_t epoch, step; /* step: optimizer steps done */
+    int64_t epoch, step; /* step: completed optimizer steps */
     const char *split;   /* "train", "val", "test" */
     double loss, top1, top5;
     double rate, gradient_norm;
     double images_per_second, step_seconds;
-    double data_seconds, compute_seconds, comm_seconds, exposed_comm_seconds; /* mean of a step */
+    double data_seconds, compute_seconds, comm_seconds, exposed_comm_seconds; /* mean per step */
     double peak_share;                /* of the machine's peak FLOP/s */
-    double elapsed_seconds;           /* since the start of the run, all parts */
-    double loss_scale, skipped_steps; /* of fp16, after the last step; NAN in other types */
-    /* Of compute_seconds and exposed_comm_seconds, by phases; NAN where the host does not see them
-     * (GPUs). */
+    double elapsed_seconds;           /* since the start of the run, over all attempts */
+    double loss_scale, skipped_steps; /* fp16 only: after the last step */
+    /* compute_seconds and exposed_comm_seconds by phases; NAN on GPUs without debug.profile. */
     double forward_seconds, backward_seconds, reduce_seconds, update_seconds;
 
-    /* For TensorBoard's tags alone. */
-    bool due;                      /* not a row between those that the style has lines for */
+    /* For TensorBoard only. */
+    bool due;                      /* the interval ended by output.log_every */
     double epoch_top1, epoch_top5; /* training: of the epoch so far */
-    double best_top1;              /* evaluations: of all so far */
-    double epoch_number;           /* epoch */
+    double best_top1;              /* evaluations: the best so far */
 };
 
 /* One row of epochs.csv, at the end of an epoch. NAN: empty cell. */
 struct epoch_row {
-    int64_t epoch, steps; /* steps: optimizer steps done at its end */
+    int64_t epoch, steps; /* steps: completed optimizer steps */
     double train_loss, train_top1, train_top5, val_loss, val_top1, val_top5;
-    double rate, seconds, eval_seconds, images_per_second;
-    double data_share; /* of the epoch's training time, spent waiting for data */
-
-    /* For TensorBoard's tags alone. */
-    double next_rate;    /* of the step that follows */
-    double epoch_number; /* epoch */
+    double rate, next_rate; /* of the last step of the epoch; of the step after it */
+    double seconds, eval_seconds, images_per_second;
+    double data_share; /* share of the epoch's training time spent waiting for data */
 };
 
-struct run_log; /* the writers of one run: rank 0 has one; for the others NULL does nothing */
+/* True if a log interval ends after this step; both count completed steps. */
+bool run_log_is_due(const struct output_options *options, int64_t step, int64_t epoch_step);
 
-/* Opens CSVs and TensorBoard as output.csv and output.tensorboard say. Whatever an earlier part of
- * the run wrote beyond `step` (optimizer steps done; 0: the run begins) is cut off, so that the
- * output of the parts reads as one run. inside: that step is none that ends an epoch: a row of
- * epochs.csv that told of a part of it goes, too. NULL: error. */
-struct run_log *run_log_open(const struct run_folder *folder, const struct options *options,
-                             int64_t step, bool inside, struct error *error);
+struct run_log;
 
-/* Rows are buffered, but none for long (people look at them while the run goes): a failure (full
- * disk) is seen at the latest by run_log_flush. */
+/* Open the tables and TensorBoard as output.csv and output.tensorboard select. Output of earlier
+ * attempts after `step` (completed optimizer steps; 0: a new run) is removed. mid_epoch: the step
+ * is not the last of an epoch, so that a row of epochs.csv at this step is of a partial epoch and
+ * is removed, too. NULL: error. */
+struct run_log *run_log_open(const struct run_folder *folder, const struct output_options *options,
+                             int64_t step, bool mid_epoch, struct error *error);
+
+/* Rows are buffered for a few seconds; a write error (full disk) is reported by a later call, at
+ * the latest by run_log_flush. */
 MUST_CHECK bool run_log_metrics(struct run_log *log, const struct metrics_row *row,
                                 struct error *error);
 MUST_CHECK bool run_log_epoch(struct run_log *log, const struct epoch_row *row,
                               struct error *error);
 
-/* One point in TensorBoard alone; nothing where there is none. Other threads, too, may call it
- * while rows are written: an event goes out in one call of stdio, which locks. */
+/* Write one TensorBoard point. Thread-safe, also while rows are written. log must not be NULL. */
 MUST_CHECK bool run_log_point(struct run_log *log, const char *tag, int64_t step, double value,
                               struct error *error);
 MUST_CHECK bool run_log_flush(struct run_log *log, struct error *error);
 void run_log_close(struct run_log *log);
+
+/* Return elapsed_seconds of the first validation in metrics.csv with top1 >= target, over all
+ * attempts; NAN if there is none. */
+double run_log_seconds_to(const struct run_folder *folder, double target);
 
 #endif

@@ -81,7 +81,7 @@ static int64_t latest_time(const char *directory)
     return latest;
 }
 
-bool tensorboard_is_there(const char *directory)
+bool tensorboard_exists(const char *directory)
 {
     return latest_time(directory) >= 0;
 }

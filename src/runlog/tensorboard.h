@@ -17,7 +17,7 @@ struct tensorboard;
 struct tensorboard *tensorboard_open(const char *directory, struct error *error);
 
 /* Does the directory hold event files? */
-bool tensorboard_is_there(const char *directory);
+bool tensorboard_exists(const char *directory);
 
 /* A purge: TensorBoard drops what an earlier part of the run wrote at or after this step. */
 MUST_CHECK bool tensorboard_restart(struct tensorboard *board, int64_t step, struct error *error);

@@ -9,19 +9,17 @@
 
 #include "config/options.h"
 #include "config/phase.h"
-#include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/status.h"
-#include "report/record.h"
 #include "runlog/results.h"
 #include "runlog/run_log.h"
-#include "runlog/style.h"
-#include "runlog/tell.h"
 #include "train/run_record.h"
 
 /* A wait for data that is worth a word: its share of an epoch, and how long it took in all. */
 static const double DATA_SHARE_LARGE = 0.05, DATA_SECONDS_LARGE = 0.5;
+
+enum { PLAIN_LINE_SECONDS = 10 };
 
 /* What all ranks have counted since the last call. */
 struct interval_sums {
@@ -131,9 +129,7 @@ void progress_begin(struct trainer *trainer)
     trainer->plain_line_at = clock_now();
     trainer->skipped_said = session->io.result.scaler.skipped;
     interval_begin(trainer);
-    trainer->saving = -1;
     log_info("set-up took %.2f s", clock_now() - trainer->opened_at);
-    tell_start(trainer);
 }
 
 void progress_end(struct trainer *trainer)
@@ -141,7 +137,6 @@ void progress_end(struct trainer *trainer)
     free(trainer->interval_sums);
     trainer->interval_sums = NULL;
     straggler_close(&trainer->straggler);
-    tell_close(trainer);
 }
 
 void progress_pause(struct trainer *trainer, double seconds)
@@ -167,6 +162,79 @@ static double right_share(const struct trainer *trainer, double right, double sa
 {
     return trainer->session.model->loss == LOSS_CROSS_ENTROPY ? right / samples : NAN;
 }
+
+/* ---- lines of the console and of train.log */
+
+/* "  acc 12.34 %", or nothing for NAN. */
+static const char *accuracy_text(double top1, const char *name, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (!isnan(top1))
+        snprintf(text, size, "  %s %.2f %%", name, 100 * top1);
+    return text;
+}
+
+/* Update the progress line of a terminal; elsewhere print a line every PLAIN_LINE_SECONDS. */
+static void step_line_print(struct trainer *trainer, const struct metrics_row *row)
+{
+    const struct training_state *state = &trainer->state;
+    const struct epoch_clock *clock = &trainer->epoch_clock;
+    const double now = clock_now(), samples = state->epoch_samples > 0 ? state->epoch_samples : 1;
+    const double seconds = now - clock->begin, steps = clock->steps > 0 ? (double)clock->steps : 1;
+    char left[32], right[32], line[256];
+    clock_format(seconds / steps * (double)(trainer->total_steps - state->step), left, sizeof left);
+    accuracy_text(row->epoch_top1, "acc", right, sizeof right);
+    snprintf(line, sizeof line,
+             "epoch %lld  step %lld/%lld  loss %.4f%s  lr %.2e  %.0f img/s  data %.1f %%  ETA %s",
+             (long long)state->epoch + 1, (long long)state->step, (long long)trainer->total_steps,
+             state->epoch_loss_sum / samples, right, trainer->last_rate,
+             (double)clock->images / (seconds > 0 ? seconds : 1),
+             seconds > 0 ? 100 * clock->data / seconds : 0, left);
+    if (log_is_terminal()) {
+        log_progress("%s", line);
+    } else if (now - trainer->plain_line_at >= PLAIN_LINE_SECONDS) {
+        trainer->plain_line_at = now;
+        log_info("%s", line);
+    }
+}
+
+static void epoch_line_print(const struct trainer *trainer, const struct epoch_row *row,
+                             bool evaluated)
+{
+    char text[160] = "", best[48] = "", seconds[32], right[32], val_right[32];
+    if (!isnan(trainer->best_metric))
+        snprintf(best, sizeof best, "  (best %s %.4g)",
+                 trainer->options.checkpoint.monitor == MONITOR_LOSS ? "loss" : "acc",
+                 trainer->best_metric);
+    if (evaluated)
+        snprintf(text, sizeof text, "  val loss %.4f%s%s", row->val_loss,
+                 accuracy_text(row->val_top1, "val acc", val_right, sizeof val_right), best);
+    clock_format(row->seconds, seconds, sizeof seconds);
+    log_progress_end();
+    log_info("epoch %lld done  loss %.4f%s%s  %s  %.0f img/s  data wait %.2f %%",
+             (long long)row->epoch + 1, row->train_loss,
+             accuracy_text(row->train_top1, "acc", right, sizeof right), text, seconds,
+             row->images_per_second, 100 * row->data_share);
+}
+
+static void result_lines_print(const struct trainer *trainer, const struct results *results)
+{
+    const struct evaluation *last = results->evaluation;
+    char total[32], training[32], right[80] = "";
+    clock_format(results->total_seconds, total, sizeof total);
+    clock_format(results->training_seconds, training, sizeof training);
+    if (last != NULL) {
+        evaluation_print(last, &trainer->validation.dataset);
+        if (last->classes > 0)
+            snprintf(right, sizeof right, ", accuracy %.2f %% (top-5 %.2f %%)", 100 * last->top1,
+                     100 * last->top5);
+        log_info("final: loss %.4f%s on %lld samples", last->loss, right, (long long)last->samples);
+    }
+    log_info("time: %s in all, %s training alone, %.0f img/s", total, training,
+             results->images_per_second);
+}
+
+/* ---- rows */
 
 /* Updates that fp16 could not make, since that was last said. */
 static void skipped_say(struct trainer *trainer)
@@ -209,8 +277,7 @@ void progress_interval(struct trainer *trainer)
         .epoch = state->epoch,
         .step = state->step,
         .split = "train",
-        .due = style_is_due(&trainer->options, state->step, state->epoch_step),
-        .epoch_number = (double)state->epoch,
+        .due = run_log_is_due(&trainer->options.output, state->step, state->epoch_step),
         .epoch_top1 = right_share(trainer, state->epoch_top1_sum, state->epoch_samples),
         .epoch_top5 = right_share(trainer, state->epoch_top5_sum, state->epoch_samples),
         .loss = sums.loss / samples,
@@ -240,7 +307,7 @@ void progress_interval(struct trainer *trainer)
     trainer->figures.data_share = row.data_seconds / row.step_seconds;
     progress_figures(trainer);
     skipped_say(trainer);
-    tell_step(trainer, &row);
+    step_line_print(trainer, &row);
     interval_begin(trainer);
 }
 
@@ -273,7 +340,6 @@ static struct metrics_row evaluation_row(const struct trainer *trainer, const ch
                                 .step = trainer->state.step,
                                 .split = split,
                                 .due = true,
-                                .epoch_number = (double)trainer->state.epoch,
                                 .best_top1 = trainer->best_top1,
                                 .loss = evaluation->loss,
                                 .top1 = evaluation->top1,
@@ -329,7 +395,6 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
         .val_top1 = evaluated ? evaluation->top1 : NAN,
         .val_top5 = evaluated ? evaluation->top5 : NAN,
         .rate = trainer->last_rate,
-        .epoch_number = (double)state->epoch,
         .next_rate = schedule_rate(&trainer->schedule, state->step),
         .seconds = clock->training,
         .eval_seconds = evaluated ? evaluation->seconds : NAN,
@@ -338,17 +403,14 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     if (evaluated) {
         trainer->figures.validation_loss = row.val_loss;
         trainer->figures.validation_top1 = row.val_top1;
-        if (!isnan(row.val_top1) && !(trainer->best_top1 >= row.val_top1)) {
+        if (!isnan(row.val_top1) && !(trainer->best_top1 >= row.val_top1))
             trainer->best_top1 = row.val_top1;
-            trainer->best_top1_step = state->step;
-        }
         progress_figures(trainer);
         const struct metrics_row metrics = evaluation_row(trainer, "val", evaluation);
         error_defer(run_log_metrics(trainer->log, &metrics, &trainer->log_error));
     }
     trainer->last_epoch = row;
-    trainer->epochs_seconds += row.seconds + (evaluated ? row.eval_seconds : 0);
-    tell_epoch(trainer, &row, evaluated);
+    epoch_line_print(trainer, &row, evaluated);
     data_wait_say(trainer, &row);
     error_defer(run_log_epoch(trainer->log, &row, &trainer->log_error));
     error_defer(run_log_flush(trainer->log, &trainer->log_error));
@@ -359,22 +421,6 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     return comm_agree(trainer->world, error);
 }
 
-/* Over all parts of the run, so from the table that they all wrote. */
-static double seconds_to_target(const struct trainer *trainer)
-{
-    struct record record = {.path = ""};
-    struct error ignored = {.kind = ERROR_NONE};
-    char path[FILE_PATH];
-    double target = trainer->options.output.target, seconds = NAN;
-    if (trainer->world->rank != 0 || target <= 0)
-        return NAN;
-    snprintf(path, sizeof path, "%s/metrics.csv", trainer->folder.path);
-    if (table_read(&record.metrics, path, &ignored))
-        seconds = record_seconds_to(&record, "top1", target);
-    table_free(&record.metrics);
-    return seconds;
-}
-
 static struct results results_collect(const struct trainer *trainer)
 {
     const struct training_state *state = &trainer->state;
@@ -382,6 +428,7 @@ static struct results results_collect(const struct trainer *trainer)
     double now = clock_now();
     double training = now - trainer->part_begin - trainer->evaluation_seconds -
                       trainer->checkpoint_seconds; /* of this part */
+    const double target = trainer->options.output.target;
     bool evaluated = trainer->evaluation.confusion != NULL;
     return (struct results){
         .name = trainer->options.run.name,
@@ -407,8 +454,10 @@ static struct results results_collect(const struct trainer *trainer)
         .test = trainer->test.confusion != NULL ? &trainer->test : NULL,
         .test_weights = trainer->test_weights,
         .test_step = trainer->test_step,
-        .target = trainer->options.output.target > 0 ? trainer->options.output.target : NAN,
-        .target_seconds = seconds_to_target(trainer),
+        .target = target > 0 ? target : NAN,
+        .target_seconds = trainer->world->rank == 0 && target > 0
+                              ? run_log_seconds_to(&trainer->folder, target)
+                              : NAN,
         .monitor = trainer->options.checkpoint.monitor == MONITOR_LOSS ? "loss" : "top1",
         .best = trainer->best_metric,
         .best_step = trainer->best_step,
@@ -440,7 +489,7 @@ bool progress_result(struct trainer *trainer, struct error *error)
     monitor_stop(trainer->monitor);
     if (monitor_summarise(trainer->monitor, &sensors))
         results.sensors = &sensors;
-    tell_result(trainer, &results);
+    result_lines_print(trainer, &results);
     if (!isnan(results.target_seconds)) {
         char reached[32];
         clock_format(results.target_seconds, reached, sizeof reached);
@@ -453,8 +502,7 @@ bool progress_result(struct trainer *trainer, struct error *error)
     if (!run_record_end(trainer, error))
         return false;
     log_info("run folder: %s", trainer->folder.path);
-    if (trainer->world->rank == 0 &&
-        results_write(&trainer->folder, &results, &trainer->validation.dataset, error))
-        tell_files(trainer);
+    if (trainer->world->rank == 0)
+        error_defer(results_write(&trainer->folder, &results, &trainer->validation.dataset, error));
     return comm_agree(trainer->world, error);
 }

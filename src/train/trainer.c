@@ -13,7 +13,6 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runlog/rclone.h"
-#include "runlog/style.h"
 #include "train/progress.h"
 #include "train/retrieve.h"
 
@@ -113,7 +112,6 @@ static bool state_prepare(struct trainer *trainer, struct error *error)
         trainer->options.checkpoint.monitor == MONITOR_TOP1 ? trainer->best_metric : NAN;
     trainer->earlier_seconds = trainer->state.total_seconds;
     trainer->earlier_without_setup_seconds = trainer->state.without_setup_seconds;
-    trainer->epochs_seconds = trainer->state.without_setup_seconds;
     trainer->earlier_train_seconds = trainer->state.train_seconds;
     trainer->schedule.plateau_factor = trainer->state.plateau_rate_factor;
     trainer->schedule.plateau_best = trainer->state.plateau_best;
@@ -170,7 +168,7 @@ static bool log_prepare(struct trainer *trainer, struct error *error)
     if (trainer->world->rank == 0 &&
         run_folder_save_deck(&trainer->folder, &trainer->options, error))
         trainer->log =
-            run_log_open(&trainer->folder, &trainer->options, state->step, inside, error);
+            run_log_open(&trainer->folder, &trainer->options.output, state->step, inside, error);
     return comm_agree(trainer->world, error);
 }
 
@@ -214,8 +212,6 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
     trainer->opened_at = clock_now();
     clock_stamp_utc(trainer->started, sizeof trainer->started);
     trainer->options = *options;
-    style_resolve(&trainer->options);
-    log_set_stamp(options->output.style == STYLE_COURSE ? LOG_STAMP_COURSE : LOG_STAMP_ISO);
     trainer->world = world;
     if (status_pause_at(options->debug.pause, error) && trainer_prepare(trainer, error)) {
         if (trainer->upload != NULL)

@@ -66,13 +66,11 @@ struct trainer {
     double part_step_seconds;
     double *interval_sums; /* of all ranks; see progress.c */
     struct straggler straggler;
-    double checkpoint_seconds;   /* that this part stood still for them */
-    int64_t checkpoints;         /* of this part */
-    int64_t saving, saving_step; /* epoch and step of the checkpoint that is written; -1: none */
+    double checkpoint_seconds; /* that this part stood still for them */
+    int64_t checkpoints;       /* of this part */
     struct epoch_clock epoch_clock;
     struct epoch_row last_epoch;
-    double epochs_seconds; /* of the epochs that ended, evaluations included; of all parts */
-    double plain_line_at;  /* clock: the newest plain progress line */
+    double plain_line_at; /* clock: the newest plain progress line */
     double last_rate, last_norm;
     int64_t skipped_said;         /* skipped updates that the log knows of */
     int64_t run_images;           /* trained on in this part */
@@ -87,7 +85,6 @@ struct trainer {
     int64_t best_step;
     /* The highest accuracy of the evaluations, whatever decides which is best; NAN: none. */
     double best_top1;
-    int64_t best_top1_step;     /* of this part; 0: before it */
     struct run_figures figures; /* as the monitor has them */
     const char *stop_reason;    /* NULL: goes on */
     bool data_wait_said;

@@ -8,8 +8,6 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/status.h"
-#include "runlog/style.h"
-#include "runlog/tell.h"
 #include "train/final_test.h"
 #include "train/hardware.h"
 #include "train/progress.h"
@@ -49,11 +47,7 @@ static bool control_end(struct trainer *trainer, struct error *error)
         trainer->stop_reason = "train.max_seconds is over";
     if (flags.stop != 0)
         signal_follow(trainer);
-    if (!checkpoint_writer_follow(trainer->writer, flags.writing != 0, error))
-        return false;
-    if (flags.writing == 0)
-        tell_checkpoint(trainer);
-    return true;
+    return checkpoint_writer_follow(trainer->writer, flags.writing != 0, error);
 }
 
 /* Checkpoints are due every so many steps (checkpoint.every counts epochs and may be a fraction),
@@ -117,7 +111,7 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     state->epoch_step++;
     monitor_step(trainer->monitor, state->step);
     trainer->interval.steps++;
-    if (style_is_due(&trainer->options, state->step, state->epoch_step) &&
+    if (run_log_is_due(&trainer->options.output, state->step, state->epoch_step) &&
         !interval_end(trainer, error))
         return false;
     return weights_compare(trainer, error);
@@ -128,7 +122,6 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
 {
     struct training_state *state = &trainer->state;
     session_activations(&trainer->session, true);
-    tell_epoch_begin(trainer);
     while (state->epoch_step < trainer->steps_per_epoch && state->step < trainer->total_steps) {
         control_begin(trainer);
         if (!step_advance(trainer, error) || !control_end(trainer, error))

@@ -9,7 +9,6 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "runlog/rclone.h"
-#include "runlog/tell.h"
 #include "train/progress.h"
 #include "train/retrieve.h"
 #include "train/trainer.h"
@@ -229,10 +228,6 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
     trainer->checkpointed_at = clock_now();
     trainer->figures.checkpoint_at = clock_wall();
     progress_figures(trainer);
-    const struct training_state *state = &trainer->state;
-    trainer->saving = state->epoch_step == 0 && state->epoch > 0 ? state->epoch - 1 : state->epoch;
-    trainer->saving_step = state->step;
-    tell_checkpoint(trainer);
     checkpoint_pause(trainer, begin);
     return true;
 }
@@ -241,8 +236,6 @@ bool trainer_checkpoint_finish(struct trainer *trainer, struct error *error)
 {
     double begin = clock_now();
     bool good = checkpoint_writer_finish(trainer->writer, error);
-    if (good)
-        tell_checkpoint(trainer);
     checkpoint_pause(trainer, begin);
     return good;
 }
