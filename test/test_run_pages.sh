@@ -126,6 +126,7 @@ result 'a hanging nvidia-smi does not delay the run' "$bad" "$work/hanging.log"
 
 "$vittrain" $short run.dir="$work/left" >left.log 2>&1 </dev/null &
 run 1 right $short run.dir="$work/right"
-wait $!
-result 'two runs at once have two rows' \
-    "$([ "$(rows runs/logbook/README.md '^\| \[(left|right)\]')" = 2 ] || echo 'not two')" "$work/runs/logbook/README.md"
+bad=$([ $status -eq 0 ] || echo "status $status;")
+wait $! || bad="$bad the other one failed;"
+[ "$(rows runs/logbook/README.md '^\| \[(left|right)\]')" = 2 ] || bad="$bad not two rows"
+result 'two runs at once have two rows' "$bad" "$work/runs/logbook/README.md"
