@@ -113,7 +113,7 @@ static const char style[] =
     ".confusion td{min-width:24px;height:24px}.confusion{font-size:11px}}\n"
     "@media print{\n"
     "@page{margin:14mm}\n"
-    /* A page is 690 pixels wide: smaller, all has the places that it has on a screen. */
+    /* Paper is 690 pixels wide. At this size the layout is the one of a screen. */
     "body{zoom:.7}nav{display:none}main,header,footer{max-width:none;padding:0}\n"
     "h2{margin-top:26px}h2,h3,caption{break-after:avoid}\n"
     "figure,tr,.run,.groups>div,.confusion{break-inside:avoid}\n"

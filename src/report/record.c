@@ -75,15 +75,6 @@ static struct record_setting *setting_find(const struct record *record, const ch
     return NULL;
 }
 
-static char *text_join(char *text, const char *more)
-{
-    size_t length = text != NULL ? strlen(text) : 0;
-    text = realloc(text, length + strlen(more) + 1);
-    ENSURE(text != NULL, "no memory for a run's deck");
-    memcpy(text + length, more, strlen(more) + 1);
-    return text;
-}
-
 static void setting_add(struct record *record, const char *section, const char *name,
                         const char *value)
 {
@@ -101,7 +92,10 @@ static void setting_add(struct record *record, const char *section, const char *
         const struct option_entry *entry = option_find(key);
         setting->preset = entry != NULL ? entry->preset : NULL;
     }
-    setting->value = text_join(setting->value, value);
+    const size_t length = setting->value != NULL ? strlen(setting->value) : 0;
+    setting->value = realloc(setting->value, length + strlen(value) + 1);
+    ENSURE(setting->value != NULL, "no memory for a run's deck");
+    memcpy(setting->value + length, value, strlen(value) + 1);
 }
 
 /* Parse "key = value", or "key += value", which appends to a long text. */
@@ -166,17 +160,12 @@ static void deck_open(struct record *record)
 
 /* ---- the files */
 
-static void path_of(const struct record *record, const char *name, char *path, size_t size)
-{
-    snprintf(path, size, "%s/%s", record->path, name);
-}
-
 static struct json_t *json_open(struct record *record, const char *name, const char *absence)
 {
     char path[sizeof record->path + 32];
     struct stat status;
     json_error_t why;
-    path_of(record, name, path, sizeof path);
+    snprintf(path, sizeof path, "%s/%s", record->path, name);
     FILE *file = text_file_open(path);
     json_t *json = file != NULL ? json_loadf(file, 0, &why) : NULL;
     if (file == NULL)
@@ -200,7 +189,7 @@ static void table_open(struct record *record, struct table *table, const char *n
     char path[sizeof record->path + 300];
     struct stat status;
     struct error error = {0};
-    path_of(record, name, path, sizeof path);
+    snprintf(path, sizeof path, "%s/%s", record->path, name);
     if (table_read(table, path, &error)) {
         if (table->torn)
             lines_add(&record->missing, "%s: the incomplete last line is skipped", name);
@@ -259,7 +248,7 @@ static bool holds_run(const struct record *record)
     char path[sizeof record->path + 32];
     struct stat status;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        path_of(record, names[i], path, sizeof path);
+        snprintf(path, sizeof path, "%s/%s", record->path, names[i]);
         if (stat(path, &status) == 0)
             return true;
     }
