@@ -1,5 +1,5 @@
-/* Flat buffers: their memory, their starting values, the copies that the model reads. What goes
- * over the mesh is in flat_mesh.c. */
+/* Flat buffers: memory, initial values, and the copies that the model reads. Collectives are in
+ * flat_mesh.c. */
 #include "mesh/flat.h"
 
 #include <math.h>
@@ -9,9 +9,9 @@
 
 #include "mesh/initial.h"
 
-enum { FLAT_ALIGNMENT = 16 }; /* elements: of tensors in a unit, and of shards */
+enum { FLAT_ALIGNMENT = 16 }; /* elements; of tensors in a unit and of shards */
 
-static const double running_momentum = 0.1; /* torch's */
+static const double running_momentum = 0.1; /* PyTorch's default */
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -23,7 +23,7 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* The model reads the masters themselves. */
+/* True if the model reads the masters themselves. */
 static bool flat_shares_master(const struct flat_model *flat)
 {
     return flat->type == TYPE_FP32 && flat->mesh->shard->size == 1;
@@ -37,7 +37,7 @@ static bool unit_learns(const struct unit *unit)
     return false;
 }
 
-/* Where the unit's running statistics begin; `end` where it has none. */
+/* Returns the offset of the unit's running statistics, or `end` if it has none. */
 static int64_t unit_parameters_end(const struct unit *unit, int64_t end)
 {
     for (int t = 0; t < unit->tensor_count; t++)
@@ -82,8 +82,8 @@ void flat_open(struct flat_model *flat, const struct unit *units, int unit_count
                                 .training = training,
                                 .slots_weights = sharded && mesh->shard_weights,
                                 .slots_gradients = training && sharded && mesh->shard_gradients,
-                                .narrows = training && mesh->reduce_compute &&
-                                           mesh->world->size > 1 && type != TYPE_FP32};
+                                .low_precision_reduce = training && mesh->reduce_compute &&
+                                                        mesh->world->size > 1 && type != TYPE_FP32};
     flat->buffers = calloc((size_t)unit_count + 1, sizeof *flat->buffers);
     ENSURE(flat->buffers != NULL, "no memory to describe %d units", unit_count);
     comm_set_device(device->backend);
@@ -118,8 +118,8 @@ static void gradient_allocate(const struct flat_model *flat, struct flat_buffer 
         buffer->gradient =
             buffer->whole_gradient == NULL ? NULL : buffer->whole_gradient + buffer->shard_begin;
     }
-    if (flat->narrows && flat->mesh->replica->size > 1)
-        buffer->narrow_part = arena_take(arena, MEMORY_GRADIENTS, part * type_size(flat->type));
+    if (flat->low_precision_reduce && flat->mesh->replica->size > 1)
+        buffer->gradient_low = arena_take(arena, MEMORY_GRADIENTS, part * type_size(flat->type));
 }
 
 static void buffer_allocate(const struct flat_model *flat, struct flat_buffer *buffer,
@@ -143,7 +143,7 @@ static void buffer_allocate(const struct flat_model *flat, struct flat_buffer *b
         buffer->moment2 = arena_take(arena, MEMORY_OPTIMIZER, part);
 }
 
-/* As large as the largest unit that has its turn in it. */
+/* A slot is as large as the largest unit that uses it. */
 static void slot_allocate(struct flat_model *flat, int number, struct arena *arena)
 {
     struct flat_slot *slot = &flat->slots[number];
@@ -157,8 +157,8 @@ static void slot_allocate(struct flat_model *flat, int number, struct arena *are
         slot->weights = arena_take(arena, MEMORY_GATHERED, elements * width);
     if (flat->slots_gradients)
         slot->whole_gradient = arena_take(arena, MEMORY_GATHERED, elements * sizeof(float));
-    if (flat->narrows && flat->mesh->shard->size > 1)
-        slot->narrow = arena_take(arena, MEMORY_GATHERED, elements * width);
+    if (flat->low_precision_reduce && flat->mesh->shard->size > 1)
+        slot->gradient_low = arena_take(arena, MEMORY_GATHERED, elements * width);
 }
 
 void flat_allocate(struct flat_model *flat, struct arena *arena)
@@ -182,7 +182,7 @@ bool flat_tensor_part(const struct flat_buffer *buffer, const struct unit_tensor
     return *begin < *end;
 }
 
-/* A tensor's segment, before it is merged with its neighbours; false: nothing of it is here. */
+/* Sets a tensor's segment. Returns false if this rank owns no part of the tensor. */
 static bool segment_of(const struct flat_buffer *buffer, const struct unit_tensor *tensor,
                        double weight_decay, int64_t accumulate, struct update_segment *segment)
 {
@@ -225,7 +225,7 @@ void flat_set_segments(struct flat_model *flat, double weight_decay, int64_t acc
         for (int t = 0; t < unit->tensor_count; t++) {
             if (!segment_of(buffer, &unit->tensors[t], weight_decay, accumulate, &next))
                 continue;
-            /* The gap between two tensors holds zeros, which every rule leaves at zero. */
+            /* Gaps between tensors contain zeros, which every update rule keeps. */
             if (last != NULL && segments_alike(last, &next)) {
                 last->end = next.end;
             } else {
@@ -236,7 +236,7 @@ void flat_set_segments(struct flat_model *flat, double weight_decay, int64_t acc
     }
 }
 
-/* Draws elements begin..begin + count - 1 of this rank's part. */
+/* Draws the initial values of elements begin..begin + count - 1 of this rank's part. */
 static void buffer_draw(const struct flat_buffer *buffer, uint64_t seed, int64_t begin,
                         int64_t count, float *values)
 {
@@ -277,7 +277,7 @@ static void buffer_initialize(const struct flat_model *flat, const struct flat_b
 
 void flat_initialize(struct flat_model *flat, uint64_t seed)
 {
-    /* A multiple of 4, and small enough to stay in the cache until it is copied. */
+    /* A multiple of 4 that fits into the cache. */
     enum { CHUNK = 1 << 18 };
     float *chunk = malloc(CHUNK * sizeof *chunk);
     ENSURE(chunk != NULL, "no memory to draw the weights");

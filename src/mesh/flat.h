@@ -1,9 +1,9 @@
-/* Flat buffers: where the units of a model lie on the mesh. A rank owns 1/shard of each unit as
- * fp32 masters with their optimizer state and that part's gradient; the whole unit in the compute
- * type (`weights`) and the whole gradient exist while they are used, or all the time where the mesh
- * says so. What exists only while it is used lies in one of two slots, by turns: while one unit is
- * computed the next is gathered, or the one before is added up. With fp32 compute and a shard group
- * of one `weights` is the master itself. */
+/* Flat buffers: the units of a model on the mesh. A rank owns 1/shard of each unit: fp32 master
+ * weights, optimizer state and gradient of that part. The whole unit in the compute type
+ * (`weights`) and the whole gradient exist during their use, or all the time, depending on the
+ * strategy. Those that exist only during their use alternate between two slots: one unit is
+ * computed while the next is gathered or the previous is reduced. With fp32 compute and a shard
+ * group of one, `weights` is the master itself. */
 #ifndef VITTRAIN_MESH_FLAT_H
 #define VITTRAIN_MESH_FLAT_H
 
@@ -14,45 +14,44 @@
 
 enum { FLAT_SLOTS = 2 };
 
-/* Where a gradient is on its way over the mesh. */
+/* State of a gradient's reduction. */
 enum flat_reduction {
     REDUCTION_NONE,
-    REDUCTION_SCATTERING, /* the shard group adds; what comes is not yet in `gradient` */
-    REDUCTION_REPLICAS    /* the replicas add `gradient` */
+    REDUCTION_SCATTERING, /* reduce-scatter in the shard group; `gradient` is not yet valid */
+    REDUCTION_REPLICAS    /* all-reduce of `gradient` in the replica group */
 };
 
 struct flat_buffer {
     const struct unit *unit;
     int64_t padded;                     /* elements, a multiple of 16 * shard size */
-    int64_t shard_count;                /* padded / shard size: this rank's part */
+    int64_t shard_count;                /* padded / shard size: elements of this rank's part */
     int64_t shard_begin;                /* first element of this rank's part */
     float *master;                      /* [shard_count] */
     float *gradient;                    /* [shard_count]; after flat_reduce_wait the global sum */
     float *moment1, *moment2, *average; /* [shard_count], or NULL */
-    void *weights;         /* [padded] compute type, NULL without a slot; the model reads this */
-    float *whole_gradient; /* [padded], NULL without a slot; the model adds to this */
-    void *narrow_part;     /* [shard_count] compute type: `gradient` between replicas, or NULL */
+    void *weights;         /* [padded] compute type; read by the model; NULL without a slot */
+    float *whole_gradient; /* [padded]; written by the model; NULL without a slot */
+    void *gradient_low;    /* [shard_count] `gradient` in the compute type, or NULL */
     struct update_segment *segments; /* over the shard */
     int segment_count;
-    int64_t
-        parameter_count; /* of the shard's elements: what is behind them is running statistics */
-    bool learns;         /* something in it is trained, or follows the data */
-    bool whole;          /* `weights` holds all ranks' parts as they are now */
-    bool used;           /* between flat_gather_wait and flat_free */
-    bool last;           /* the reduction under way is the step's last */
-    bool empty;          /* no pass of this step has added to `gradient`: it counts as zero */
-    bool overwrites;     /* the pass under way writes `whole_gradient` instead of adding to it */
+    int64_t parameter_count; /* parameters in the shard; running statistics follow them */
+    bool learns;             /* it contains trainable parameters or running statistics */
+    bool whole;              /* `weights` contains the current parts of all ranks */
+    bool used;               /* between flat_gather_wait and flat_free */
+    bool last;               /* the reduction in progress is the last of the step */
+    bool empty;              /* no pass of this step has added to `gradient`: it counts as zero */
+    bool overwrites;         /* this pass writes `whole_gradient` instead of adding to it */
     enum flat_reduction reduction;
     struct ticket *gathering, *reducing;
-    struct event *ready; /* what is sent next stands */
+    struct event *ready; /* recorded when the data of the next collective are computed */
 };
 
-/* Memory that units share by turns: unit u lies in slot u % FLAT_SLOTS. */
+/* Memory that units share: unit u uses slot u % FLAT_SLOTS. */
 struct flat_slot {
     void *weights;                   /* compute type */
     float *whole_gradient;           /* fp32 */
-    void *narrow;                    /* compute type: a whole gradient on its way */
-    int weights_unit, gradient_unit; /* whose it is, -1: nobody's */
+    void *gradient_low;              /* compute type: the whole gradient in a reduction */
+    int weights_unit, gradient_unit; /* the units that use it, or -1 */
 };
 
 struct flat_model {
@@ -63,108 +62,107 @@ struct flat_model {
     struct flat_buffer *buffers;
     struct flat_slot slots[FLAT_SLOTS];
     int count;
-    int moments;              /* 0..2 */
-    bool averaged;            /* EMA */
-    bool training;            /* there are gradients */
-    bool slots_weights;       /* whole weights lie in slots */
-    bool slots_gradients;     /* whole gradients do */
-    bool narrows;             /* gradients go over the mesh in the compute type */
-    double *norm_squared;     /* device: the global gradient's, after flat_norm */
-    struct event *norm_ready; /* this rank's part of it stands */
-    struct event *sums_ready; /* what flat_add_sums adds up stands */
-    int64_t *nonfinite_index; /* device */
+    int moments;               /* 0..2 */
+    bool averaged;             /* EMA */
+    bool training;             /* with gradients */
+    bool slots_weights;        /* whole weights are in slots */
+    bool slots_gradients;      /* whole gradients are in slots */
+    bool low_precision_reduce; /* gradients are reduced in the compute type */
+    double *norm_squared;      /* device: the global gradient's, after flat_norm */
+    struct event *norm_ready;  /* this rank's part of it is computed */
+    struct event *sums_ready;  /* the input of flat_add_sums is computed */
+    int64_t *nonfinite_index;  /* device */
 };
 
-/* Elements of a unit of `count` elements that each rank of a shard group holds, padding included.
- */
+/* Returns the elements per rank of a unit of `count` elements, with padding. */
 int64_t flat_shard_count(int64_t count, int shards);
 
-/* Describes the buffers for these units (no memory yet); flat_allocate takes their memory from the
- * arena (call it once measuring, once taking). */
+/* Describes the buffers of these units. flat_allocate takes their memory from the arena: call it
+ * once to measure and once to allocate. */
 void flat_open(struct flat_model *flat, const struct unit *units, int unit_count, struct mesh *mesh,
                struct device *device, struct stream *stream, enum data_type type, int moments,
                bool averaged, bool training);
 void flat_allocate(struct flat_model *flat, struct arena *arena);
 void flat_close(struct flat_model *flat);
 
-/* Cuts this rank's part of each buffer into stretches that are updated alike: weight decay (where a
- * tensor takes it), rate, frozen or not, running statistics of steps of `accumulate` pieces. Call
- * it once, before the first update. */
+/* Divides this rank's part of each buffer into segments with the same update rule: weight decay,
+ * rate, frozen, running statistics. accumulate: micro-batches in a step. Call it once, before the
+ * first update. */
 void flat_set_segments(struct flat_model *flat, double weight_decay, int64_t accumulate);
 
-/* What the statistics of piece `micro` of a step weigh in the running ones, which a step multiplies
- * by (1 - 0.1)^accumulate: as if they had followed piece after piece, as torch's do, by 0.1 each.
- * `pieces`: how many of the `accumulate` have samples; where some have none (in an epoch's last
- * step) the others weigh more, so that all weights still make 1. */
+/* Returns the weight of micro-batch `micro` in the running statistics. A step multiplies them by
+ * (1 - 0.1)^accumulate, so the result is that of PyTorch, which updates them with momentum 0.1
+ * after each micro-batch. pieces: micro-batches with samples; if some have none, as in the last
+ * step of an epoch, the others weigh more and the weights still sum to 1. */
 double flat_running_weight(int64_t accumulate, int64_t pieces, int64_t micro);
 
-/* Each rank draws the start of its own shard; averages start at the masters, moments and gradients
- * at zero. Then or after loading: flat_refresh makes the compute copies from the masters. */
+/* Sets this rank's part to its initial values: masters and averages random, moments and gradients
+ * zero. flat_refresh computes the compute copies from the masters; call it after initialising or
+ * loading. */
 void flat_initialize(struct flat_model *flat, uint64_t seed);
 void flat_refresh(struct flat_model *flat);
 
-/* The optimizer has changed masters and this rank's part of the compute copies. */
+/* Call it after the optimizer has updated masters and this rank's part of the compute copies. */
 void flat_updated(struct flat_model *flat);
 
-/* Makes unit i whole in the compute type; nothing where it already is. Between wait and free the
- * model may read it; start takes the slot of unit i +- FLAT_SLOTS, which must be free. */
+/* Gathers a unit in the compute type, unless it is whole already. The model may read it between
+ * wait and free. start reuses the slot of unit +- FLAT_SLOTS, which must be free. */
 void flat_gather_start(struct flat_model *flat, int unit);
 void flat_gather_wait(struct flat_model *flat, int unit);
 void flat_free(struct flat_model *flat, int unit);
 
-/* A step begins: all gradients count as zero. Their memory keeps old values, which the step's first
- * pass overwrites. */
+/* Call it at the begin of a step: all gradients count as zero. Their memory keeps old values, which
+ * the first pass overwrites. */
 void flat_begin_gradients(struct flat_model *flat);
 
-/* Around a unit's backward pass. open: its whole gradient has memory. If this memory holds nothing
- * of the step yet and the pass has samples, each operation must overwrite its gradients
- * (flat_overwrites_gradient); what no operation writes, frozen tensors and padding, is zero. Else
- * it holds what this rank has added up so far, or zeros, and operations add. close: this pass has
- * added its share; `last`: it was the step's last. Where whole gradients stay, only then they go
- * over the mesh, else after each pass. */
+/* Call these before and after a unit's backward pass. open: provides memory for its whole gradient.
+ * In the first pass of a step with samples, operations must overwrite the gradients
+ * (flat_overwrites_gradient), and frozen tensors and padding are set to zero. In other passes
+ * operations add to the sum of this rank so far, or to zeros. close: starts the reduction; if whole
+ * gradients stay, only after the step's last pass (`last`), else after each pass. */
 void flat_gradient_open(struct flat_model *flat, int unit, bool samples);
 void flat_gradient_close(struct flat_model *flat, int unit, bool last);
 
-/* All gradients are added up over the mesh: `gradient` is the global sum. */
+/* Waits for all reductions: then `gradient` is the global sum. */
 void flat_reduce_wait(struct flat_model *flat);
 
-/* What all of this sends in one step of `passes` passes whose backward pass ends at unit
- * `first_unit`: bytes of a rank, to others of its group, by the volume of a ring (which no
- * transport can undercut): a gather or scatter of N bytes a rank is (size - 1) N, an all-reduce of
- * N bytes 2 N (size - 1) / size. */
+/* Returns the bytes that a rank sends in a step of `passes` passes whose backward pass ends at unit
+ * `first_unit`. Counted as in a ring, which is the minimum: a gather or scatter of N bytes per rank
+ * sends (size - 1) N, an all-reduce of N bytes 2 N (size - 1) / size. */
 struct flat_traffic {
     double shard, replica;
 };
 struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, int first_unit);
 
-/* *norm_squared (device) = the sum of squares of the whole gradient, on every rank. Running
- * statistics do not count. */
+/* Sets *norm_squared (device) to the sum of squares of the global gradient, on each rank, without
+ * running statistics. */
 void flat_norm(struct flat_model *flat);
 
-/* Adds numbers on the device up over all ranks, by the stream: for what ranks compute together in
- * the middle of a pass. Collective; all ranks get the same bits. */
+/* Queues an all-reduce (sum) of device memory over all ranks, for batch norm. Collective; all ranks
+ * get the same bits. */
 void flat_add_sums(const struct flat_model *flat, double *sums, int64_t count);
 
-/* The moving averages and the masters change places, compute copies too (evaluation with EMA
- * weights). */
+/* Swaps the moving averages (EMA) and the masters and updates the compute copies: for evaluation
+ * with the averages. */
 void flat_swap_average(struct flat_model *flat);
 
-/* Do all replicas hold the same bits in their masters, by CRC32C? false: `error`, the same on all
- * ranks, names the first tensor that differs and a rank. Collective. */
+/* Compares the masters of all replicas by CRC32C. Collective. Returns false if they differ; the
+ * error, the same on all ranks, names the first tensor that differs and a rank. */
 MUST_CHECK bool flat_check_same(struct flat_model *flat, struct error *error);
 
-/* The part of a tensor that this rank owns, as elements of its shard; false: nothing of it. */
+/* Sets begin and end of this rank's part of a tensor, as elements of its shard. Returns false if
+ * the rank owns no part of it. */
 bool flat_tensor_part(const struct flat_buffer *buffer, const struct unit_tensor *tensor,
                       int64_t *begin, int64_t *end);
 
-/* Pointers into the whole unit, by tensor number. */
+/* Return pointers into the whole unit, by tensor number. */
 const void *flat_weight(const struct flat_model *flat, int unit, int tensor);
 float *flat_gradient(const struct flat_model *flat, int unit, int tensor); /* NULL: frozen */
 bool flat_overwrites_gradient(const struct flat_model *flat, int unit);
 
-/* Names the first tensor (in backward order of the gradients, or forward order of the masters) with
- * a value that is not finite: "blocks.3.mlp.fc1.weight[1234]"; false when there is none. Looks at
- * this rank's part only. */
+/* Searches this rank's part for a value that is not finite: in the gradients in backward order, or
+ * in the masters in forward order. Writes its position as "blocks.3.mlp.fc1.weight[1234]". Returns
+ * false if all values are finite. */
 bool flat_find_nonfinite(struct flat_model *flat, bool gradients, char *text, size_t size);
 
 #endif

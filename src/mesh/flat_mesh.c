@@ -1,5 +1,5 @@
-/* Flat buffers on the mesh: gathering weights, adding gradients, and what all ranks find out
- * together. In a group of one each of these is nothing. */
+/* Collectives on flat buffers: gathers of weights, reductions of gradients, the norm, and checks
+ * over all ranks. In a group of one they do nothing. */
 #include "mesh/flat.h"
 
 #include <stdio.h>
@@ -10,16 +10,16 @@
 static const enum comm_type comm_type_of[] = {
     [TYPE_FP32] = COMM_FP32, [TYPE_BF16] = COMM_BF16, [TYPE_FP16] = COMM_FP16};
 
-/* Takes the unit's slot over from the unit that had its turn before, and puts this rank's part
- * there. */
+/* Takes the slot from the unit that used it before and writes this rank's part to it. */
 static void weights_enter_slot(struct flat_model *flat, int unit)
 {
     struct flat_slot *slot = &flat->slots[unit % FLAT_SLOTS];
     struct flat_buffer *buffer = &flat->buffers[unit];
     if (slot->weights_unit >= 0 && slot->weights_unit != unit) {
         struct flat_buffer *before = &flat->buffers[slot->weights_unit];
-        ENSURE(!before->used && before->gathering == NULL, "%s is gathered where %s is in use",
-               buffer->unit->name, before->unit->name);
+        ENSURE(!before->used && before->gathering == NULL,
+               "cannot gather %s: its slot is in use by %s", buffer->unit->name,
+               before->unit->name);
         before->weights = NULL;
         before->whole = false;
     }
@@ -58,16 +58,16 @@ void flat_free(struct flat_model *flat, int unit)
     flat->buffers[unit].used = false;
 }
 
-/* What the shard group adds up: the whole gradient, in the slot's compute type or as it is. */
+/* Starts the reduce-scatter of the whole gradient, in fp32 or in the compute type. */
 static void scatter_start(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
     const struct device_backend *backend = flat->device->backend;
     struct comm *shard = flat->mesh->shard_data;
-    enum data_type type = flat->narrows ? flat->type : TYPE_FP32;
+    enum data_type type = flat->low_precision_reduce ? flat->type : TYPE_FP32;
     void *sent = buffer->whole_gradient;
-    if (flat->narrows) {
-        sent = flat->slots[unit % FLAT_SLOTS].narrow;
+    if (flat->low_precision_reduce) {
+        sent = flat->slots[unit % FLAT_SLOTS].gradient_low;
         backend->convert(flat->stream, type, sent, TYPE_FP32, buffer->whole_gradient,
                          buffer->padded);
     }
@@ -76,7 +76,7 @@ static void scatter_start(struct flat_model *flat, int unit)
                                                       comm_type_of[type], COMM_SUM, buffer->ready);
 }
 
-/* The shard group's sum of this rank's part comes into `gradient`. */
+/* Waits for the reduce-scatter and adds this rank's part to `gradient`. */
 static void scatter_finish(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
@@ -84,10 +84,10 @@ static void scatter_finish(struct flat_model *flat, int unit)
     float *part = buffer->whole_gradient + buffer->shard_begin;
     flat->mesh->shard_data->backend->wait(buffer->reducing, flat->stream);
     buffer->reducing = NULL;
-    if (flat->narrows) {
-        const unsigned char *narrow = flat->slots[unit % FLAT_SLOTS].narrow;
+    if (flat->low_precision_reduce) {
+        const unsigned char *low = flat->slots[unit % FLAT_SLOTS].gradient_low;
         backend->convert(flat->stream, TYPE_FP32, part, flat->type,
-                         narrow + (size_t)buffer->shard_begin * type_size(flat->type),
+                         low + (size_t)buffer->shard_begin * type_size(flat->type),
                          buffer->shard_count);
     }
     if (flat->slots_gradients) {
@@ -106,12 +106,12 @@ static void replicas_start(struct flat_model *flat, struct flat_buffer *buffer)
 {
     const struct device_backend *backend = flat->device->backend;
     struct comm *replica = flat->mesh->replica_data;
-    enum data_type type = flat->narrows ? flat->type : TYPE_FP32;
+    enum data_type type = flat->low_precision_reduce ? flat->type : TYPE_FP32;
     void *sent = buffer->gradient;
     if (replica->size == 1)
         return;
-    if (flat->narrows) {
-        sent = buffer->narrow_part;
+    if (flat->low_precision_reduce) {
+        sent = buffer->gradient_low;
         backend->convert(flat->stream, type, sent, TYPE_FP32, buffer->gradient,
                          buffer->shard_count);
     }
@@ -125,13 +125,13 @@ static void replicas_finish(struct flat_model *flat, struct flat_buffer *buffer)
 {
     flat->mesh->replica_data->backend->wait(buffer->reducing, flat->stream);
     buffer->reducing = NULL;
-    if (flat->narrows)
+    if (flat->low_precision_reduce)
         flat->device->backend->convert(flat->stream, TYPE_FP32, buffer->gradient, flat->type,
-                                       buffer->narrow_part, buffer->shard_count);
+                                       buffer->gradient_low, buffer->shard_count);
 }
 
-/* From the shard group's sum to the replicas'. All ranks come here for the same units in the same
- * order, which collectives need. */
+/* Finishes the reduce-scatter and starts the all-reduce between replicas. All ranks call it for the
+ * same units in the same order, as collectives require. */
 static void reduction_advance(struct flat_model *flat, int unit)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
@@ -152,7 +152,7 @@ static void gradient_zero(const struct flat_model *flat, const struct flat_buffe
                                     (size_t)(end - begin) * sizeof(float));
 }
 
-/* Zeroes what no operation of a backward pass writes. */
+/* Sets to zero all elements that no operation of a backward pass writes. */
 static void gradient_zero_gaps(const struct flat_model *flat, const struct flat_buffer *buffer)
 {
     int64_t end = 0;
@@ -172,11 +172,11 @@ void flat_gradient_open(struct flat_model *flat, int unit, bool samples)
     struct flat_slot *slot = &flat->slots[unit % FLAT_SLOTS];
     if (!buffer->learns)
         return;
-    /* The unit that had its turn in this slot before. */
+    /* Finish the reduction of the unit that used this slot before. */
     for (int other = unit % FLAT_SLOTS; other < flat->count; other += FLAT_SLOTS)
         reduction_advance(flat, other);
     if (flat->slots_gradients) {
-        ENSURE(slot->gradient_unit < 0, "the gradient of %s has no memory", buffer->unit->name);
+        ENSURE(slot->gradient_unit < 0, "no slot for the gradient of %s", buffer->unit->name);
         slot->gradient_unit = unit;
         buffer->whole_gradient = slot->whole_gradient;
     }
@@ -191,7 +191,7 @@ void flat_gradient_open(struct flat_model *flat, int unit, bool samples)
 void flat_gradient_close(struct flat_model *flat, int unit, bool last)
 {
     struct flat_buffer *buffer = &flat->buffers[unit];
-    ENSURE(buffer->reduction == REDUCTION_NONE, "the gradient of %s is already being added up",
+    ENSURE(buffer->reduction == REDUCTION_NONE, "the gradient of %s is already being reduced",
            buffer->unit->name);
     if (!flat->slots_gradients && buffer->learns)
         buffer->empty = false;
@@ -253,7 +253,7 @@ void flat_add_sums(const struct flat_model *flat, double *sums, int64_t count)
     }
 }
 
-/* CRC32C of a stretch of device memory, through a piece of host memory. */
+/* Returns the CRC32C of device memory, which is copied to the host in chunks. */
 static int64_t stretch_crc(const struct flat_model *flat, const float *values, int64_t count,
                            float *chunk, int64_t chunk_count)
 {
@@ -277,7 +277,7 @@ static int tensor_count(const struct flat_model *flat)
     return count;
 }
 
-/* The sums of this rank's part of each tensor of the model; what is not here has the sum 0. */
+/* Computes the CRC32C of this rank's part of each tensor; 0 if it owns no part of it. */
 static void tensor_crcs(const struct flat_model *flat, int64_t *crc)
 {
     enum { CHUNK = 1 << 18 };
@@ -316,20 +316,21 @@ bool flat_check_same(struct flat_model *flat, struct error *error)
     while (first < count && own[first] == leader[first])
         first++;
     free(own);
-    /* The first tensor that differs anywhere, then the lowest rank where it does; 0 says none. */
+    /* The first tensor that differs on any rank, then the lowest rank with it; 0: none. */
     int64_t tensor = count - first;
     comm_all_reduce(world, &tensor, 1, COMM_INT64, COMM_MAX);
     int64_t rank = tensor > 0 && tensor == count - first ? world->size - world->rank : 0;
     comm_all_reduce(world, &rank, 1, COMM_INT64, COMM_MAX);
     if (tensor == 0)
         return true;
-    return error_set(error, ERROR_INTERNAL,
-                     "the ranks' weights are no longer the same: rank %lld holds other bits in %s "
-                     "(memory or network fault, or ranks run different programs)",
-                     (long long)(world->size - rank), tensor_at(flat, count - (int)tensor)->name);
+    return error_set(
+        error, ERROR_INTERNAL,
+        "the weights of the ranks differ: rank %lld holds other bits in %s (memory or network "
+        "fault, or different programs)",
+        (long long)(world->size - rank), tensor_at(flat, count - (int)tensor)->name);
 }
 
-/* The first value of a tensor that is not finite, as an index in the whole tensor, or -1. */
+/* Returns the index in the whole tensor of the first value that is not finite, or -1. */
 static int64_t tensor_find_nonfinite(const struct flat_model *flat,
                                      const struct flat_buffer *buffer,
                                      const struct unit_tensor *tensor, bool gradients)
@@ -412,7 +413,7 @@ static double gathers_count(const struct flat_model *flat, int64_t passes, int f
 struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, int first_unit)
 {
     const struct comm *shard = flat->mesh->shard, *replica = flat->mesh->replica;
-    double width = (double)type_size(flat->narrows ? flat->type : TYPE_FP32);
+    double width = (double)type_size(flat->low_precision_reduce ? flat->type : TYPE_FP32);
     struct flat_traffic traffic = {.shard = gathers_count(flat, passes, first_unit)};
     for (int unit = first_unit; unit < flat->count; unit++) {
         const struct flat_buffer *buffer = &flat->buffers[unit];
@@ -422,6 +423,6 @@ struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, 
         traffic.shard += ring_volume(shard, part) * (double)(flat->slots_gradients ? passes : 1);
         traffic.replica += 2 * ring_volume(replica, part) / replica->size;
     }
-    traffic.shard += 2 * ring_volume(shard, sizeof(double)) / shard->size; /* the norm */
+    traffic.shard += 2 * ring_volume(shard, sizeof(double)) / shard->size; /* norm */
     return traffic;
 }

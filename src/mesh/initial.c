@@ -1,6 +1,6 @@
-/* Random starts by inverting the distribution: one uniform number gives one value, as PyTorch's
- * trunc_normal_ does, without loops that depend on what was drawn. Written for the vectoriser: a
- * model of 87 million parameters starts in a fraction of a second. */
+/* Draws initial weights by the inverse of the distribution function, as PyTorch's trunc_normal_:
+ * one uniform number gives one value, and no loop depends on the values. The compiler vectorises
+ * the loops, so 87 million parameters take a fraction of a second. */
 #include "mesh/initial.h"
 
 #include <math.h>
@@ -9,13 +9,13 @@
 #include "core/error.h"
 #include "core/random.h"
 
-enum { PIECE = 4096 }; /* elements that one thread draws at a time */
+enum { PIECE = 4096 }; /* elements that a thread draws at a time */
 
-/* Uniform in (-1, 1), symmetric, never 0 and never an end: 23 bits. */
+/* Draws uniform numbers in (-1, 1) with 23 bits: symmetric, never 0, -1 or 1. */
 static void draw_uniform(const struct unit_tensor *tensor, uint64_t seed, int64_t first,
                          int64_t count, float *values)
 {
-    uint32_t word[PIECE]; /* whole blocks of 4 */
+    uint32_t word[PIECE]; /* blocks of 4 */
     for (int64_t i = 0; i < count; i += 4) {
         struct random_block block = random_block_at(seed, RANDOM_INITIAL_WEIGHTS, 0, 0,
                                                     tensor->index, (uint32_t)((first + i) / 4));
@@ -51,9 +51,9 @@ static inline float logarithm(float x)
     return m + y + 0.693359375f * exponent;
 }
 
-/* erfinv(x) for all but the tails, |x| < 0.9966 or so, where w = -log(1 - x^2) < 5; and for the
- * tails: M. Giles, "Approximating the erfinv function" (GPU Computing Gems, Jade edition, 2011),
- * single precision. */
+/* erfinv(x) in single precision by M. Giles, "Approximating the erfinv function" (GPU Computing
+ * Gems, Jade edition, 2011): the centre, |x| < about 0.9966, where w = -log(1 - x^2) < 5, and the
+ * tails. */
 static inline float erfinv_centre(float x, float w)
 {
     w -= 2.5f;
@@ -84,7 +84,7 @@ static float erfinv_tail(float x, float w)
     return p * x;
 }
 
-/* Uniform numbers to standard normal ones, in place: sqrt(2) erfinv(x). */
+/* Transforms uniform numbers to standard normal numbers in place: sqrt(2) erfinv(x). */
 static void quantile_normal(float *x, int64_t count)
 {
     const float root = 1.41421356f;
@@ -95,16 +95,16 @@ static void quantile_normal(float *x, int64_t count)
         w[i] = -logarithm((1 - given[i]) * (1 + given[i]));
         x[i] = root * erfinv_centre(given[i], w[i]);
     }
-    for (int64_t i = 0; i < count; i++) /* one of 300 */
+    for (int64_t i = 0; i < count; i++) /* the tails: one of 300 values */
         if (w[i] >= 5)
             x[i] = root * erfinv_tail(given[i], w[i]);
 }
 
-/* As timm's trunc_normal_: cut at +-2 whatever the standard deviation is. */
+/* As timm's trunc_normal_: clipped at +-2 for every standard deviation. */
 static void draw_truncated(float scale, float *values, int64_t count)
 {
     const float cut = 2;
-    float share = (float)erf(cut / (scale * sqrt(2.0))); /* of the whole distribution */
+    float share = (float)erf(cut / (scale * sqrt(2.0))); /* of the distribution inside the cut */
 #pragma omp simd
     for (int64_t i = 0; i < count; i++)
         values[i] *= share;
@@ -136,7 +136,8 @@ static void draw_piece(const struct unit_tensor *tensor, uint64_t seed, int64_t 
 void initial_draw(const struct unit_tensor *tensor, uint64_t seed, int64_t first, int64_t count,
                   float *values)
 {
-    ENSURE(first % 4 == 0, "%s is drawn from element %lld", tensor->name, (long long)first);
+    ENSURE(first % 4 == 0, "cannot draw %s from element %lld: not a multiple of 4", tensor->name,
+           (long long)first);
     if (tensor->initial == INITIAL_ZERO || tensor->initial == INITIAL_ONE) {
         for (int64_t i = 0; i < count; i++)
             values[i] = tensor->initial == INITIAL_ONE ? 1 : 0;

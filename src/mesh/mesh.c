@@ -1,13 +1,12 @@
-/* The two groups behind every strategy. Ranks of one shard group lie on one node as far as they
- * can, because gathering is cheap there; so ranks are counted node by node, however the launcher
- * has dealt them out. */
+/* Opens the two groups of the mesh. A shard group is on one node if it fits, because gathering is
+ * cheap there: ranks are numbered node by node, in whatever order the launcher placed them. */
 #include "mesh/mesh.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What a strategy is, apart from the sizes of its groups. */
+/* The strategies, apart from the sizes of their groups. */
 static const struct strategy {
     const char *name;
     bool shards, within_node, shard_weights, shard_gradients;
@@ -26,11 +25,11 @@ static const struct strategy {
                        .shard_gradients = true},
 };
 
-/* Where this rank stands when ranks are counted node by node. */
+/* This rank in a numbering of the ranks node by node. */
 struct placement {
-    int place;
-    int node_ranks;   /* of every node; 0: nodes have different numbers */
-    int fewest, most; /* ranks of a node */
+    int number;
+    int node_ranks;   /* on each node; 0: differs between nodes */
+    int fewest, most; /* ranks on a node */
 };
 
 /* Collective. */
@@ -43,7 +42,7 @@ static struct placement placement_find(const struct mesh *mesh)
     comm_all_gather(mesh->world, node, 1, COMM_INT64);
     struct placement placement = {.fewest = size};
     for (int other = 0; other < size; other++)
-        placement.place += node[other] < node[rank] || (node[other] == node[rank] && other < rank);
+        placement.number += node[other] < node[rank] || (node[other] == node[rank] && other < rank);
     for (int number = 0; number < mesh->node_count; number++) {
         int ranks = 0;
         for (int other = 0; other < size; other++)
@@ -56,7 +55,7 @@ static struct placement placement_find(const struct mesh *mesh)
     return placement;
 }
 
-/* How many ranks hold one copy together, or 0 and an error. */
+/* Returns the number of ranks in a shard group, or 0 and an error. */
 static int shard_size(const struct mesh_options *options, int ranks,
                       const struct placement *placement, struct error *error)
 {
@@ -73,8 +72,8 @@ static int shard_size(const struct mesh_options *options, int ranks,
         shard = !strategy->shards ? 1 : strategy->within_node ? placement->node_ranks : ranks;
     if (shard > 1 && !strategy->shards) {
         error_set(error, ERROR_USAGE,
-                  "mesh.shard=%d, but mesh.strategy=%s does not shard: leave mesh.shard out, or "
-                  "take hsdp",
+                  "mesh.shard=%d, but mesh.strategy=%s does not shard: leave out mesh.shard, or "
+                  "set mesh.strategy=hsdp",
                   shard, strategy->name);
         return 0;
     }
@@ -108,15 +107,15 @@ static struct comm *mesh_group(struct comm *world, int color, int rank, int size
     if (world->backend->simulated)
         return comm_fake_open(rank, size);
     struct comm *group = world->backend->split(world, color, rank);
-    ENSURE(group->rank == rank && group->size == size, "the mesh's groups are not as planned");
+    ENSURE(group->rank == rank && group->size == size, "a group of the mesh is not as planned");
     return group;
 }
 
-static void groups_open(struct mesh *mesh, int place, int shard)
+static void groups_open(struct mesh *mesh, int number, int shard)
 {
     struct comm *world = mesh->world;
-    mesh->shard = mesh_group(world, place / shard, place % shard, shard);
-    mesh->replica = mesh_group(world, place % shard, place / shard, world->size / shard);
+    mesh->shard = mesh_group(world, number / shard, number % shard, shard);
+    mesh->replica = mesh_group(world, number % shard, number / shard, world->size / shard);
     mesh->shard_data = mesh->shard;
     mesh->replica_data = mesh->replica;
 }
@@ -129,10 +128,10 @@ static void world_enter(struct mesh *mesh, struct comm *world)
 
 void mesh_split(struct mesh *mesh, struct comm *world, int shard)
 {
-    ENSURE(shard > 0 && world->size % shard == 0, "%d ranks cannot be cut into shards of %d",
+    ENSURE(shard > 0 && world->size % shard == 0, "cannot split %d ranks into shard groups of %d",
            world->size, shard);
     world_enter(mesh, world);
-    groups_open(mesh, placement_find(mesh).place, shard);
+    groups_open(mesh, placement_find(mesh).number, shard);
     mesh->strategy = "split";
 }
 
@@ -148,7 +147,7 @@ bool mesh_open(struct mesh *mesh, struct comm *world, const struct mesh_options 
         *mesh = (struct mesh){0};
         return false;
     }
-    groups_open(mesh, placement.place, shard);
+    groups_open(mesh, placement.number, shard);
     policy_set(mesh, options);
     enum transport_choice transport = (enum transport_choice)options->transport;
     mesh->shard->backend->set_transport(mesh->shard, transport, error);
@@ -163,7 +162,7 @@ bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
                   const struct mesh_options *options, struct error *error)
 {
     int rest = ranks % node_ranks;
-    struct placement placement = {.place = rank,
+    struct placement placement = {.number = rank,
                                   .node_ranks = rest == 0 ? node_ranks : 0,
                                   .fewest = rest == 0 ? node_ranks : rest,
                                   .most = node_ranks};

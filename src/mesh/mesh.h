@@ -1,5 +1,5 @@
-/* The mesh of ranks: replica x shard. Every strategy is two groups and a policy of what stays whole
- * between its uses; a group of one makes its collectives nothing. */
+/* The mesh of ranks: replica x shard. A strategy is the sizes of these two groups, and whether
+ * weights and gradients stay whole between their uses. Collectives of a group of one do nothing. */
 #ifndef VITTRAIN_MESH_MESH_H
 #define VITTRAIN_MESH_MESH_H
 
@@ -8,54 +8,52 @@
 
 struct mesh {
     struct comm *world;
-    struct comm *replica; /* ranks that hold the same shard */
-    struct comm *shard;   /* ranks that together hold one copy */
-    struct comm *node;    /* ranks of this node */
-    /* The same ranks as replica and shard, for what lies in the device's memory: other groups where
-     * that is a GPU's (mesh_use_device), else the same. */
+    struct comm *replica; /* the ranks that hold the same shard */
+    struct comm *shard;   /* the ranks that together hold one copy of the model */
+    struct comm *node;    /* the ranks of this node */
+    /* The groups for collectives on the device's memory: of the same ranks as replica and shard. On
+     * GPUs they are groups of their own (mesh_use_device), else `replica` and `shard`. */
     struct comm *replica_data, *shard_data;
     int node_count, node_index;
     const char *strategy; /* "fsdp" */
-    /* Where the shard group has more than one rank: whole weights, whole gradients of a unit exist
-     * only while they are used; false: of all units, all the time. */
+    /* If the shard group has more than one rank: true if the whole weights, the whole gradient of a
+     * unit exist only during their use. */
     bool shard_weights, shard_gradients;
-    bool reduce_compute; /* gradients are added up in the compute type; false: in fp32 */
+    bool reduce_compute; /* gradients are reduced in the compute type, else in fp32 */
     bool imagined;       /* the other ranks do not exist (mesh_imagine) */
 };
 
-/* "fsdp" */
+/* Returns "fsdp" for STRATEGY_FSDP. */
 const char *mesh_strategy_name(enum strategy_choice strategy);
 
-/* The groups for copies that are cut into `shard` parts, which ranks hold that follow one another,
- * node by node; `shard` divides the number of ranks. Everything stays whole until the caller says
- * otherwise. Collective. */
+/* Opens a mesh with shard groups of `shard` ranks, which must divide the number of ranks. Ranks are
+ * numbered node by node. Weights and gradients stay whole. Collective. */
 void mesh_split(struct mesh *mesh, struct comm *world, int shard);
 
-/* The mesh of mesh.strategy. Collective; a combination that cannot work is an error, the same on
- * all ranks. */
+/* Opens the mesh of mesh.strategy. Collective; an error is the same on all ranks. */
 MUST_CHECK bool mesh_open(struct mesh *mesh, struct comm *world, const struct mesh_options *options,
                           struct error *error);
 
-/* The mesh as rank `rank` of `ranks` would see it, `node_ranks` of them on a node, without the
- * others: for planning. Its world belongs to it. */
+/* Opens the mesh of rank `rank` of `ranks` ranks that do not exist, `node_ranks` on each node: for
+ * planning. mesh_close closes its world, too. Local. */
 MUST_CHECK bool mesh_imagine(struct mesh *mesh, int rank, int ranks, int node_ranks,
                              const struct mesh_options *options, struct error *error);
 void mesh_close(struct mesh *mesh);
 
-/* Makes the groups for the memory of this device. Collective; an error is the same on all ranks. */
+/* Opens the groups for the memory of this device. Collective; an error is the same on all ranks. */
 MUST_CHECK bool mesh_use_device(struct mesh *mesh, const struct device *device,
                                 struct error *error);
-/* What lies on the device lies in this memory, which must live until mesh_leave_device. */
+/* Registers the device memory that collectives use. It must live until mesh_leave_device. */
 void mesh_use_memory(struct mesh *mesh, void *memory, size_t bytes);
-/* After recorded steps are closed, before memory and device are; nothing where no device is used.
- * Collective. */
+/* Closes the groups for the device's memory. Call it after recorded steps are closed and before
+ * memory and device are. Collective. */
 void mesh_leave_device(struct mesh *mesh);
 
-/* "hsdp, 8 ranks on 2 nodes: replica 2 x shard 4" */
+/* Writes "hsdp, 8 ranks on 2 nodes: replica 2 x shard 4". */
 void mesh_describe(const struct mesh *mesh, char *text, size_t size);
 
-/* How large collectives of the two groups go: "shared for shards, ring for replicas"; on GPUs
- * "NCCL 2.28.9" */
+/* Writes the transport of large collectives: "shared for shards, ring for replicas", or on GPUs
+ * "NCCL 2.28.9". */
 void mesh_describe_transport(const struct mesh *mesh, char *text, size_t size);
 
 #endif

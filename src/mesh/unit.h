@@ -1,6 +1,6 @@
-/* A model is a list of units; a unit is a list of tensors that lie one after another in one flat
- * buffer. The unit is at once the bucket that is reduced, the thing that is gathered and freed, the
- * group in the checkpoint and the row of the memory plan. */
+/* A model is a list of units; a unit is a list of tensors stored one after another in one flat
+ * buffer. A unit is the bucket of the gradient reduction, the object that is gathered and freed, a
+ * group in the checkpoint, and a row of the memory plan. */
 #ifndef VITTRAIN_MESH_UNIT_H
 #define VITTRAIN_MESH_UNIT_H
 
@@ -9,17 +9,15 @@
 
 enum tensor_kind {
     TENSOR_PARAMETER, /* optimised */
-    /* Batch norm's running statistics: checkpointed, not optimised. A step moves them by what it
-     * adds to their "gradient" (flat_running_weight). They lie behind all parameters of the unit.
-     */
+    /* Running statistics of batch norm: checkpointed, not optimised. A step updates them through
+     * their "gradient" (flat_running_weight). They follow all parameters of the unit. */
     TENSOR_STATE
 };
 
 enum initial_rule {
     INITIAL_ZERO,
     INITIAL_ONE,
-    INITIAL_TRUNCATED_NORMAL, /* standard deviation `initial_scale`, cut at +-2 (absolute) as timm
-                               */
+    INITIAL_TRUNCATED_NORMAL, /* standard deviation `initial_scale`, clipped at +-2 as in timm */
     INITIAL_NORMAL,           /* standard deviation `initial_scale` */
     INITIAL_UNIFORM           /* +-initial_scale */
 };
@@ -38,12 +36,12 @@ struct unit_tensor {
     bool trainable;
     enum initial_rule initial;
     double initial_scale;
-    uint32_t index; /* the tensor's place in the model: keys its random start */
+    uint32_t index; /* number of the tensor in the model: key of its random initial values */
 };
 
 struct unit {
     char name[TENSOR_NAME]; /* "stem", "blocks.0", "head" */
-    int depth;              /* for layer-wise decay: 0 is nearest to the input */
+    int depth;              /* for layer-wise decay: 0 is closest to the input */
     struct unit_tensor *tensors;
     int tensor_count;
     int64_t count; /* elements from the first tensor to the end of the last, gaps included */

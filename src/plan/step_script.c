@@ -87,7 +87,7 @@ static int unit_served(enum collective_action action, const void *buffer)
     for (int u = 0; u < flat->count; u++) {
         const struct flat_buffer *unit = &flat->buffers[u];
         if (action == ACTION_GATHER ? buffer == unit->weights
-                                    : buffer == unit->gradient || buffer == unit->narrow_part)
+                                    : buffer == unit->gradient || buffer == unit->gradient_low)
             return u;
     }
     return -1;
