@@ -1,5 +1,4 @@
-/* Evaluation: the ranks share a split without padding, their counts are added up once at the end.
- */
+/* Evaluation: the ranks divide a split without padding; one all-reduce sums their counts. */
 #include "train/evaluate.h"
 
 #include <math.h>
@@ -10,7 +9,7 @@
 #include "core/status.h"
 #include "train/step.h"
 
-/* One batch: forward pass, loss, what was predicted. `predicted` is host memory. */
+/* Runs the forward pass of a batch. predicted, probabilities (or NULL): host memory. */
 static void batch_evaluate(struct session *session, struct data_feed *feed, struct batch *batch,
                            int32_t *predicted, float *probabilities)
 {
@@ -36,7 +35,7 @@ static void confusion_count(struct evaluation *evaluation, const struct batch *b
         evaluation->confusion[batch->labels[i] * evaluation->classes + predicted[i]]++;
 }
 
-/* What batches need besides. */
+/* The arguments that all batches share. */
 struct pass {
     struct session *session;
     struct data_feed *feed;
@@ -46,18 +45,6 @@ struct pass {
     float *probabilities; /* or NULL */
 };
 
-static void stop_ask(const struct pass *pass)
-{
-    const struct control_flags own = {.stop = comm_stop_wanted()};
-    if (pass->control != NULL)
-        control_start(pass->control, &own);
-}
-
-static bool stop_hear(const struct pass *pass)
-{
-    return pass->control != NULL && control_wait(pass->control).stop != 0;
-}
-
 static void batches_run(const struct pass *pass, struct evaluation *evaluation, struct error *error)
 {
     struct data_feed *feed = pass->feed;
@@ -65,12 +52,13 @@ static void batches_run(const struct pass *pass, struct evaluation *evaluation, 
     double waited = 0;
     loader_start(feed->loader, 0, 0, steps);
     for (int64_t step = 0; step < steps && !evaluation->given_up; step++) {
-        stop_ask(pass);
+        if (pass->control != NULL)
+            control_start(pass->control, &(struct control_flags){.stop = comm_stop_wanted()});
         struct batch *batch = loader_next(feed->loader, &waited);
         ENSURE(batch != NULL, "the loader ended inside an evaluation");
         if (batch->error.kind != ERROR_NONE && error->kind == ERROR_NONE)
             *error = batch->error;
-        /* A rank that cannot go on still takes part in what the others do. */
+        /* After an error a rank continues to take part in the collectives of the others. */
         batch_evaluate(pass->session, feed, batch, pass->predicted, pass->probabilities);
         if (error->kind == ERROR_NONE)
             confusion_count(evaluation, batch, pass->predicted);
@@ -78,7 +66,7 @@ static void batches_run(const struct pass *pass, struct evaluation *evaluation, 
             pass->visitor->visit(pass->visitor->self, batch, pass->predicted, pass->probabilities,
                                  error);
         loader_give_back(feed->loader, batch);
-        evaluation->given_up = stop_hear(pass);
+        evaluation->given_up = pass->control != NULL && control_wait(pass->control).stop != 0;
     }
 }
 
@@ -97,7 +85,7 @@ static void sums_reduce(struct session *session, struct evaluation *evaluation)
     evaluation->top5 = evaluation->classes > 0 ? sums[2] / samples : NAN;
 }
 
-/* Collective. Room for what a pass gives and for the confusion matrix. */
+/* Collective. Allocates the results of a batch and the confusion matrix. */
 static bool results_allocate(const struct session *session, struct evaluation *evaluation,
                              int32_t **predicted, float **probabilities, struct error *error)
 {
@@ -109,7 +97,7 @@ static bool results_allocate(const struct session *session, struct evaluation *e
     if (evaluation->confusion == NULL || *predicted == NULL ||
         (probabilities != NULL && *probabilities == NULL))
         error_set(error, ERROR_MEMORY,
-                  "no memory to count %zu classes against each other: use fewer classes or "
+                  "no memory for the confusion matrix of %zu classes: use fewer classes or "
                   "data.val=none",
                   classes);
     return comm_agree(session->mesh.world, error);
@@ -139,7 +127,7 @@ bool evaluation_run(struct session *session, struct data_feed *feed,
         sums_reduce(session, evaluation);
     else
         evaluation_free(evaluation);
-    /* What was evaluated must not count as trained on. */
+    /* Training continues with sums of zero. */
     session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
     evaluation->seconds = clock_now() - begin;
     return good;

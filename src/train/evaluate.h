@@ -7,8 +7,8 @@
 #include "train/feed.h"
 #include "train/session.h"
 
-/* Sees each batch of this rank after its forward pass: for predictions. probabilities:
- * [batch->count, classes]. Collective: called on all ranks for every batch, after an error too. May
+/* Called with each batch of this rank after its forward pass, for predictions. probabilities:
+ * [batch->count, classes]. Collective: called on all ranks for each batch, also after an error. May
  * set the error. */
 struct evaluation_visitor {
     void (*visit)(void *self, const struct batch *batch, const int32_t *predicted,
@@ -16,10 +16,10 @@ struct evaluation_visitor {
     void *self;
 };
 
-/* Collective. Runs the model over a feed that was started without training; the weights' compute
- * copies are fresh. visitor may be NULL. Loses what activations held, and leaves session->io.sums
- * at zero. control: gives the evaluation up at a batch where a signal asks for the end; NULL:
- * signals wait. The caller frees. */
+/* Collective. Evaluates the model on a feed that was started without training. The weights' compute
+ * copies must be up to date. visitor: or NULL. control: stops at the batch where a signal requests
+ * it; NULL: signals have no effect. Overwrites activations and sets the loss sums to zero. The
+ * caller calls evaluation_free. */
 MUST_CHECK bool evaluation_run(struct session *session, struct data_feed *feed,
                                const struct evaluation_visitor *visitor, struct control *control,
                                struct evaluation *evaluation, struct error *error);

@@ -1,4 +1,4 @@
-/* Opens a split of the data and the threads that bring it. */
+/* Opens a split of the data and the threads that load it. */
 #include "train/feed.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ bool feed_open(struct data_feed *feed, const struct options *options, enum data_
     if (!comm_same(world, &feed->dataset.sum, sizeof feed->dataset.sum) ||
         !comm_same(world, &feed->dataset.count, sizeof feed->dataset.count))
         error_set(error, ERROR_DATA,
-                  "data.root=%s: ranks find different data there: give all nodes the same",
+                  "data.root=%s: ranks find different data there: use the same data on all nodes",
                   options->data.root);
     feed->source = feed_source(options, &feed->dataset);
     return comm_agree(world, error);
@@ -51,7 +51,7 @@ static bool policy_start(struct data_feed *feed, const struct options *options, 
     return true;
 }
 
-/* Samples that are mixed with each other stay together. */
+/* Samples that are mixed with each other stay on one rank. */
 static int64_t sample_group(const struct options *options)
 {
     return mix_is_asked_for(options) ? MIX_GROUP : 1;

@@ -1,4 +1,4 @@
-/* Chooses and opens the device; the rest asks the device or the kernel. */
+/* Opens the device; reads its memory from the device or the kernel. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "train/hardware.h"
 
@@ -52,13 +52,13 @@ static struct device *gpu_open(const struct options *options, const struct comm 
     return device;
 }
 
-/* Once: planning opens many sessions. */
-static void no_gpu_say(const struct error *why)
+/* Log it once: planning opens many sessions. */
+static void log_no_gpu(const struct error *why)
 {
-    static bool said;
-    if (!said)
+    static bool logged;
+    if (!logged)
         log_info("no GPU, computing on the CPU: %s", why->text);
-    said = true;
+    logged = true;
 }
 
 struct device *hardware_open(const struct options *options, const struct comm *node,
@@ -74,7 +74,7 @@ struct device *hardware_open(const struct options *options, const struct comm *n
         device = gpu_open(options, node, threads, &why);
         if (device != NULL)
             return device;
-        no_gpu_say(&why);
+        log_no_gpu(&why);
         break;
     case BACKEND_CPU:
         break;
@@ -133,15 +133,15 @@ bool hardware_compare(const struct device_limits *limits, struct comm *world, st
     bool gpus = limits->memory_bytes > 0 || strncmp(first, "sm_", 3) == 0;
     if (strcmp(first, limits->instructions) != 0)
         error_set(error, ERROR_USAGE,
-                  "this rank computes by %s instructions, rank 0 by %s, and their weights would "
-                  "differ: %s, for all ranks",
+                  "this rank computes with %s instructions, rank 0 with %s, so their weights would "
+                  "differ: %s on all ranks",
                   limits->instructions, first,
-                  gpus ? "take nodes with the same GPUs, or set run.backend=cpu"
-                       : "set VITTRAIN_CPU=baseline or avx2, what all have");
+                  gpus ? "use nodes with the same GPUs, or set run.backend=cpu"
+                       : "set VITTRAIN_CPU=baseline or avx2");
     return comm_agree(world, error);
 }
 
-/* NCCL takes ranks of one GPU only where it believes them on several hosts. */
+/* NCCL accepts two ranks on one GPU only if their host identifiers differ. */
 static void nccl_may_share(const struct comm *world)
 {
     char host[96];
@@ -166,8 +166,8 @@ bool hardware_alone(const struct options *options, const struct device_limits *l
         nccl_may_share(world);
     else if (shares)
         error_set(error, ERROR_USAGE,
-                  "%d ranks of this node have the same GPU (%s, %s): start as many ranks on it as "
-                  "it has GPUs (look at CUDA_VISIBLE_DEVICES, too), or set cuda.share=yes",
+                  "%d ranks of this node have the same GPU (%s, %s): start one rank per GPU of the "
+                  "node (see also CUDA_VISIBLE_DEVICES), or set cuda.share=yes",
                   others + 1, limits->name, limits->identity);
     return comm_agree(world, error);
 }

@@ -1,4 +1,4 @@
-/* Which device a rank computes on, and the memory that counts there: a GPU's own, or the host's. */
+/* The device of a rank and its memory: a GPU's own, or the host's. */
 #ifndef VITTRAIN_TRAIN_HARDWARE_H
 #define VITTRAIN_TRAIN_HARDWARE_H
 
@@ -7,17 +7,18 @@
 
 struct options;
 
-/* The device of run.backend: the GPU of this rank's place on its node, or the CPU with this rank's
- * share of the node's cores; auto takes a GPU where there is one, and says why not. Not collective;
- * NULL and an error. */
+/* Opens the device of run.backend: GPU number `node->rank`, or the CPU with this rank's share of
+ * the node's cores. auto prefers a GPU and logs why there is none. Local. Returns NULL and an
+ * error. */
 struct device *hardware_open(const struct options *options, const struct comm *node,
                              struct error *error);
 
-/* Threads that a rank computes with: run.threads; else, as ranks of a node share its cores, its
- * share of them, or those that the launcher bound it to where these are fewer. */
+/* Returns the threads of a rank: run.threads, else its share of the node's cores or the cores to
+ * which the launcher has bound it, whichever is less. */
 int hardware_threads(const struct options *options, const struct comm *node);
 
-/* Where cuda.cache has what was measured remembered; "": nowhere, also where there is no home. */
+/* Writes the folder of cuda.cache, in which measured algorithms are stored; "" for none, also
+ * without a home directory. */
 void hardware_cache_folder(const struct options *options, char *folder, size_t size);
 
 /* True if the device has memory of its own, as a GPU does; a CPU has the host's. */
@@ -27,11 +28,12 @@ bool hardware_has_memory(const struct device *device);
  * start, by more than a mebibyte, so plans do not measure it. */
 enum { LIBRARY_FILES_MIB = 24 };
 
-/* Bytes in use before a run allocates its own: on a GPU all that is not free; else the private
- * memory of this process in whole MiB, plus LIBRARY_FILES_MIB. The same at each start. */
+/* Returns the bytes in use before a run allocates its memory: on a GPU all that is not
+ * free; else the private memory of this process in whole MiB, plus LIBRARY_FILES_MIB. It does not
+ * vary between starts. */
 size_t hardware_memory_base(struct device *device);
-/* Bytes in use now and at most so far: on a GPU all that is not free now; else the resident set of
- * this process. */
+/* Return the bytes in use now, and the peak so far: on a GPU (both) all that is not free now; else
+ * the resident set size of this process. */
 size_t hardware_memory_now(struct device *device);
 size_t hardware_memory_peak(struct device *device);
 
@@ -45,12 +47,12 @@ enum { RESERVE_PERCENT = 5 };
 size_t hardware_memory_room(struct device *device, struct comm *node, const struct options *options,
                             size_t base);
 
-/* Collective. The same kind of device on all ranks? Else ranks that each update their own copy of
- * the weights would round otherwise, and the copies drift apart. */
+/* Collective. Fails unless all ranks compute with the same instructions: different rounding would
+ * make their copies of the weights drift apart. */
 MUST_CHECK bool hardware_compare(const struct device_limits *limits, struct comm *world,
                                  struct error *error);
 
-/* Collective. Has each rank of a node a GPU of its own? With cuda.share=yes it need not. */
+/* Collective. Fails if two ranks of a node use the same GPU, unless cuda.share=yes. */
 MUST_CHECK bool hardware_alone(const struct options *options, const struct device_limits *limits,
                                struct comm *node, struct comm *world, struct error *error);
 

@@ -1,5 +1,5 @@
-/* Opens a trained model and a split of data. A checkpoint knows the deck that made it, so that
- * `eval CHECKPOINT` needs nothing else. */
+/* Opens a trained model and a split of data. A checkpoint contains the deck of its run, so `eval
+ * CHECKPOINT` needs no other options. */
 #include "train/inference.h"
 
 #include <stdlib.h>
@@ -20,11 +20,11 @@ static bool split_find(const char *name, enum data_split *split, struct error *e
         *split = (enum data_split)i;
         return true;
     }
-    return error_set(error, ERROR_USAGE, "predict.split=%s: it is train, val or test", name);
+    return error_set(error, ERROR_USAGE, "predict.split=%s: must be train, val or test", name);
 }
 
-/* The checkpoint's deck, and over it what the command line says. How ranks work together is the
- * command line's alone: these are other ranks than those that trained. */
+/* Reads the checkpoint's deck and applies the command line to it. Section mesh is taken from the
+ * command line only, because the ranks are not those of the training run. */
 static bool deck_take(struct inference *inference, const char *weights,
                       const struct command_line *line, struct comm *world, struct error *error)
 {
@@ -61,7 +61,7 @@ static bool inference_prepare(struct inference *inference, const char *weights, 
     if (!comm_agree(world, error) || !session_open(session, options, world, false, error) ||
         !session_allocate(session, batch, &inference->feed.source, false, error))
         return false;
-    /* Weights of another head leave it as it is. */
+    /* A head that does not fit the weights keeps its initial values. */
     flat_initialize(&session->flat, (uint64_t)options->run.seed);
     return session_read_weights(session, weights, error) &&
            feed_start(&inference->feed, options, world, session->device, batch * world->size,

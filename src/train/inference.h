@@ -1,4 +1,4 @@
-/* A trained model with a split of data, for the commands that do not train. */
+/* A trained model with a split of data, for commands that evaluate or predict. */
 #ifndef VITTRAIN_TRAIN_INFERENCE_H
 #define VITTRAIN_TRAIN_INFERENCE_H
 
@@ -8,15 +8,15 @@
 struct command_line;
 
 struct inference {
-    struct options options; /* the deck that was trained with but for `mesh`, overridden by the
-                             * command line */
+    struct options options; /* the deck of the training run, overridden by the command line;
+                             * section mesh by the command line only */
     struct session session;
     struct data_feed feed;
     const char *split_name;
 };
 
-/* Collective. `weights`: a checkpoint (whose deck is the base, `line` is read over it), or
- * safetensors (then options describe the model). */
+/* Collective. weights: a checkpoint, whose deck is overridden by `line`, or a safetensors file, for
+ * which `options` describe the model. */
 MUST_CHECK bool inference_open(struct inference *inference, const char *weights,
                                const struct options *options, const struct command_line *line,
                                struct comm *world, struct error *error);

@@ -12,7 +12,7 @@
 
 enum { INPUT_SLOTS = 2 };
 
-/* Images as they are uploaded. 0 x 0: of the model's size, to which the host resizes them. */
+/* The uploaded images. 0 x 0: the model's size, to which the host has resized them. */
 struct image_source {
     int64_t channels, height, width;
     double label_unit; /* of a regression's targets, see dataset.h */

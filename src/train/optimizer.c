@@ -1,5 +1,5 @@
-/* The optimizer is the device's: here its rule and numbers are chosen once, and each unit's shard
- * is handed over with the part of the gradient that this rank owns. */
+/* The device implements the update rules. This file chooses the rule and its constants, and passes
+ * this rank's shard of each unit to the device. */
 #include "train/optimizer.h"
 
 #include "config/options.h"
@@ -56,8 +56,8 @@ void optimizer_follow(struct optimizer *optimizer, const struct schedule *schedu
     optimizer->beta1 = schedule_momentum(schedule, update, optimizer->beta1);
 }
 
-/* The compute copy of this rank's part; NULL where the model reads the masters themselves, or a
- * copy that is made when the unit is gathered. */
+/* Returns the compute copy of this rank's part; NULL if the model reads the masters themselves, or
+ * if the copy is made when the unit is gathered. */
 static void *optimizer_copy(const struct flat_model *flat, const struct flat_buffer *buffer)
 {
     size_t skipped = (size_t)buffer->shard_begin * type_size(flat->type);
@@ -108,8 +108,8 @@ static struct update optimizer_update(const struct optimizer *optimizer,
     };
 }
 
-/* Queues the update of units 0..unit, followed by `next`. The list of units grows on the stack: a
- * step allocates nothing. */
+/* Queues the update of units 0..unit, followed by `next`. The list of units is on the stack, so
+ * that a step allocates no memory. */
 static void units_update(const struct optimizer *optimizer, const struct flat_model *flat, int unit,
                          const struct step_params *params, const struct loss_scaler *scaler,
                          const struct update *next)

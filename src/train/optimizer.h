@@ -15,20 +15,20 @@ struct optimizer {
 
 void optimizer_open(struct optimizer *optimizer, const struct options *options);
 
-/* How many moments the rule keeps; with one only, it lies in flat's moment1 (RMSprop's square_avg
- * too). */
+/* Returns the number of moments of the rule. A single moment is stored in moment1 of the flat
+ * buffers, also RMSprop's square_avg. */
 int optimizer_moments(const struct options *options);
 
-/* Sets what a schedule moves besides the rate: onecycle the momentum or beta1. Call it before each
- * step; `update` counts from 0. */
+/* Sets the momentum or beta1 of the onecycle schedule. Call it before each step. update: number of
+ * the update, from 0. */
 void optimizer_follow(struct optimizer *optimizer, const struct schedule *schedule, int64_t update);
 
-/* What the device must know of the update with this number (from 0) and its passes, but for their
- * position in the global batch. */
+/* Returns the step parameters of update `update` (from 0), except for the position of the passes in
+ * the global batch. */
 struct step_params optimizer_params(const struct optimizer *optimizer, double rate, int64_t update);
 
-/* Queues the update of all units; params and scaler (NULL: none) are device memory. The gradients
- * are reduced and flat_norm was called. */
+/* Queues the update of all units: params and scaler (NULL: none) are device memory. The gradients
+ * must be reduced and flat_norm called before. */
 void optimizer_step(const struct optimizer *optimizer, struct flat_model *flat,
                     const struct step_params *params, struct loss_scaler *scaler);
 

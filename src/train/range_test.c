@@ -1,5 +1,5 @@
-/* The range test: ordinary steps with a rate of its own, between a copy of the state and its
- * restoring. The host looks at the loss of each step, which training does not. */
+/* The range test: saves the state, runs training steps with its own rates, and restores the state.
+ * Unlike in training, the host reads the loss of each step. */
 #include "train/range_test.h"
 
 #include <math.h>
@@ -9,15 +9,14 @@
 #include "train/optimizer.h"
 #include "train/step.h"
 
-/* Of a curve, points at its beginning (the average has seen little) and at its end (it explodes)
- * are left out of the search, at most so many and at most such a share; and fewer points tell
- * nothing. */
+/* Maximum numbers of points that are ignored at the begin and at the end of the curve, and their
+ * maximum share (one of SKIP_SHARE). A curve needs POINTS_LEAST points. */
 enum { SKIP_FIRST = 10, SKIP_LAST = 5, SKIP_SHARE = 10, POINTS_LEAST = 8 };
 
-/* How far a slope reaches to each side: a twentieth of the points. */
+/* A slope covers one of SLOPE_SHARE points on each side. */
 enum { SLOPE_SHARE = 20 };
 
-/* A fall of so many standard deviations is one. */
+/* Minimum fall in standard deviations of the noise. */
 enum { NOISE_FACTOR = 4 };
 
 /* ---- the state, kept in host memory */
@@ -25,7 +24,7 @@ enum { NOISE_FACTOR = 4 };
 enum { KEPT_VECTORS = 4 };
 
 struct kept_state {
-    float *values; /* of all units, one vector after another */
+    float *values; /* the vectors of all units */
     struct loss_scaler scaler;
 };
 
@@ -50,7 +49,7 @@ static size_t state_bytes(const struct flat_model *flat)
     return bytes;
 }
 
-/* Between the device and the copy. */
+/* Copies the state from the device, or back to it. */
 static void state_copy(struct session *session, float *values, bool back)
 {
     const struct device_backend *backend = session->device->backend;
@@ -87,7 +86,7 @@ static void state_restore(struct session *session, const struct kept_state *kept
     flat_refresh(&session->flat);
 }
 
-/* The optimizer begins anew, whatever it has seen before. */
+/* Resets the optimizer state, the loss scaler and the loss sums. */
 static void state_begin(struct session *session)
 {
     const struct device_backend *backend = session->device->backend;
@@ -122,7 +121,7 @@ static double rate_at(const struct range_run *run, int64_t number)
     return options->find.first * pow(options->find.last / options->find.first, share);
 }
 
-/* Collective. The mean loss of the step's samples; *stop: any rank was asked to. */
+/* Collective. Returns the mean loss of the step. Sets *stop if a signal requests it on any rank. */
 static double loss_take(struct session *session, bool *stop)
 {
     const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
@@ -132,8 +131,8 @@ static double loss_take(struct session *session, bool *stop)
     return sums[0] / sums[1];
 }
 
-/* False: the loss ends the test. */
-static bool loss_note(struct range_run *run, double rate, double loss)
+/* Adds a point. Returns false if the loss ends the test. */
+static bool loss_add(struct range_run *run, double rate, double loss)
 {
     const struct options *options = run->session->options;
     struct range_test *test = run->test;
@@ -156,8 +155,8 @@ static bool loss_note(struct range_run *run, double rate, double loss)
     return true;
 }
 
-/* Collective. *goes_on: the next step may be made. False: an error. */
-static bool range_step(struct range_run *run, int64_t number, bool *goes_on, struct error *error)
+/* Collective. Sets *continues to false if the test ends. Returns false and an error. */
+static bool range_step(struct range_run *run, int64_t number, bool *continues, struct error *error)
 {
     struct session *session = run->session;
     struct step_times times = {0};
@@ -169,7 +168,7 @@ static bool range_step(struct range_run *run, int64_t number, bool *goes_on, str
         return false;
     error_clear(error);
     double loss = loss_take(session, &stop);
-    *goes_on = loss_note(run, rate, loss) && good && !stop;
+    *continues = loss_add(run, rate, loss) && good && !stop;
     if (!good)
         run->test->end = RANGE_NOT_FINITE;
     else if (stop)
@@ -180,10 +179,10 @@ static bool range_step(struct range_run *run, int64_t number, bool *goes_on, str
 static bool range_steps(struct range_run *run, struct error *error)
 {
     struct data_feed *feed = run->feed;
-    bool goes_on = true, good = true;
+    bool continues = true, good = true;
     loader_start(feed->loader, 0, 0, run->test->steps);
-    for (int64_t number = 0; good && goes_on && number < run->test->steps; number++)
-        good = range_step(run, number, &goes_on, error);
+    for (int64_t number = 0; good && continues && number < run->test->steps; number++)
+        good = range_step(run, number, &continues, error);
     input_finish(&run->session->input);
     loader_stop(feed->loader);
     return good;
@@ -229,15 +228,15 @@ void range_test_free(struct range_test *test)
     test->points = NULL;
 }
 
-/* ---- what it says */
+/* ---- the suggestion */
 
 static int64_t at_most(int64_t count, int64_t most)
 {
     return count < most ? count : most;
 }
 
-/* The smoothed loss still jumps from point to point, so a fall is measured over a tenth of the
- * curve: per point, points being equally far apart in the rate's logarithm. */
+/* The slope per point, over a tenth of the curve because the smoothed loss is still noisy. Points
+ * are equidistant in the logarithm of the rate. */
 static double slope_at(const struct range_test *test, const struct range_suggestion *within,
                        int64_t i)
 {
@@ -247,8 +246,8 @@ static double slope_at(const struct range_test *test, const struct range_suggest
     return (test->points[right].smoothed - test->points[left].smoothed) / (double)(right - left);
 }
 
-/* The standard deviation of a smoothed loss at point i that is only noise: from how much losses
- * differ from one to the next, and from how many the average has seen. */
+/* The standard deviation of the noise in the smoothed loss at point i, estimated from the
+ * differences of successive losses. */
 static double noise_at(const struct range_test *test, double beta, int64_t i, int64_t end)
 {
     double squares = 0;
@@ -259,7 +258,7 @@ static double noise_at(const struct range_test *test, double beta, int64_t i, in
                 (1 - seen));
 }
 
-/* The lowest point, and the highest before it. */
+/* Finds the lowest point, and the highest point before it. */
 static void extremes_find(const struct range_test *test, struct range_suggestion *suggestion)
 {
     const struct range_point *points = test->points;
@@ -272,7 +271,7 @@ static void extremes_find(const struct range_test *test, struct range_suggestion
             suggestion->highest = i;
 }
 
-/* Where a tenth of the fall is over for good: what comes before is level, with noise. */
+/* Returns the point from which the loss stays below a tenth of the fall. */
 static int64_t fall_begin(const struct range_test *test, const struct range_suggestion *suggestion)
 {
     const struct range_point *points = test->points;

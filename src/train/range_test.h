@@ -1,6 +1,6 @@
 /* The learning-rate range test (Smith 2017, "Cyclical Learning Rates for Training Neural Networks",
- * section 3.3; with the smoothing and the stop of fastai's lr_find): the rate grows exponentially
- * from update to update until the loss explodes. Afterwards all is as it was. */
+ * section 3.3), with the smoothing and the stop criterion of fastai's lr_find: the rate grows
+ * exponentially from update to update until the loss diverges. Then the weights are restored. */
 #ifndef VITTRAIN_TRAIN_RANGE_TEST_H
 #define VITTRAIN_TRAIN_RANGE_TEST_H
 
@@ -8,48 +8,47 @@
 #include "train/session.h"
 
 struct range_point {
-    double rate;     /* of the update that this loss was computed before */
+    double rate;     /* of the update after this loss */
     double loss;     /* mean of the global batch */
-    double smoothed; /* exponential average, its start corrected as in Adam */
+    double smoothed; /* exponential average with the bias correction of Adam */
 };
 
 enum range_end {
-    RANGE_WHOLE,      /* up to the last rate */
+    RANGE_WHOLE,      /* reached the last rate */
     RANGE_DIVERGED,   /* the smoothed loss was above find.stop times the lowest */
     RANGE_NOT_FINITE, /* NaN or infinity */
-    RANGE_STOPPED     /* a signal asked for it */
+    RANGE_STOPPED     /* by a signal */
 };
 
 struct range_test {
     struct range_point *points; /* [count], the same on all ranks */
-    int64_t count, steps;       /* made; asked for */
+    int64_t count, steps;       /* done; requested */
     enum range_end end;
-    double end_rate; /* at which it ended */
+    double end_rate; /* the last rate */
 };
 
-/* What a curve says. Some points at its beginning (the average has seen little) and at its end (it
- * explodes) are left out. */
+/* The rates that a curve suggests. The first points, where the average is still uncertain, and the
+ * last points, where the loss diverges, are ignored. */
 struct range_suggestion {
-    int64_t first, end;      /* points that were looked at: first <= i < end */
+    int64_t first, end;      /* considered points: first <= i < end */
     int64_t lowest, highest; /* of the smoothed losses; the highest before the lowest */
-    int64_t steepest;        /* where it falls fastest, over the rate's logarithm, between them */
-    double fall, noise;      /* from highest to lowest; standard deviation of a smoothed loss */
-    double steepest_rate;    /* NAN: nothing falls by more than noise does, or too few points */
-    double tenth_of_lowest;  /* of that rate; NAN likewise */
+    int64_t steepest;        /* the steepest fall over the logarithm of the rate, between these */
+    double fall, noise;      /* highest minus lowest; standard deviation of a smoothed loss */
+    double steepest_rate;    /* NAN: the fall is within the noise, or too few points */
+    double tenth_of_lowest;  /* a tenth of the rate of the lowest loss, or NAN */
 };
 
-/* Collective. Runs the test that the options' section find describes with the session's weights and
- * their optimizer, begun anew, on the feed's batches from the first epoch on. The session is
- * allocated for training and has its segments (flat_set_segments); the loader runs no epoch. When
- * it returns true, the session's weights, moments, averages and running statistics and its loss
- * scaler have the bits that they had, and the loader runs no epoch. The caller calls
- * range_test_free in any case. False: an error of the data or too little memory; that losses become
- * NaN is none. */
+/* Collective. Runs the test of the options' section `find` with the session's weights and a new
+ * optimizer state, on the feed's batches from the first epoch on. The session must be allocated for
+ * training and have its segments (flat_set_segments). On success the weights, moments, averages,
+ * running statistics and loss scaler have their former bits; the loader is stopped before and
+ * after. Returns false and an error for unreadable data or too little memory; NaN losses only end
+ * the test. The caller calls range_test_free in any case. */
 MUST_CHECK bool range_test_run(struct session *session, struct data_feed *feed,
                                struct range_test *test, struct error *error);
 void range_test_free(struct range_test *test);
 
-/* beta: by which the losses were smoothed. */
+/* beta: smoothing factor of the losses. */
 void range_test_suggest(const struct range_test *test, double beta,
                         struct range_suggestion *suggestion);
 

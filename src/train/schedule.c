@@ -1,6 +1,5 @@
-/* The learning rate as a closed formula of the step: nothing is carried from step to step (but
- * plateau's three numbers), so a resumed run sees the same rates. Steps are turned into units
- * (steps or epochs) at one place, and the rules only know units. */
+/* The learning rate as a function of the step. Only plateau has a state, so a resumed run gets the
+ * same rates. Rules count units, which are steps or epochs. */
 #include "train/schedule.h"
 
 #include <math.h>
@@ -11,10 +10,10 @@
 /* torch.optim.lr_scheduler.OneCycleLR's base_momentum and max_momentum. */
 static const double cycle_low_momentum = 0.85, cycle_high_momentum = 0.95;
 
-/* ReduceLROnPlateau's eps: a smaller change of the rate is not made. */
+/* ReduceLROnPlateau's eps: smaller changes of the rate are ignored. */
 static const double plateau_least_change = 1e-8;
 
-/* Where a step stands, in the schedule's units and after the warm-up. */
+/* The position of a step after the warm-up, in the schedule's units. */
 struct position {
     double done;  /* units since the end of the warm-up */
     double total; /* units from the end of the warm-up to the end of the run, at least 1 */
@@ -23,8 +22,9 @@ struct position {
 void schedule_open(struct schedule *schedule, const struct options *options, double base_rate,
                    int64_t steps_per_epoch, int64_t total_steps)
 {
-    ENSURE(steps_per_epoch >= 1 && total_steps >= 1, "a schedule of %lld steps, %lld an epoch",
-           (long long)total_steps, (long long)steps_per_epoch);
+    ENSURE(steps_per_epoch >= 1 && total_steps >= 1,
+           "invalid schedule of %lld steps, %lld per epoch", (long long)total_steps,
+           (long long)steps_per_epoch);
     *schedule = (struct schedule){.options = options,
                                   .base_rate = base_rate,
                                   .steps_per_epoch = steps_per_epoch,
@@ -58,8 +58,8 @@ static double cosine_between(double from, double to, double share)
     return to + (from - to) * 0.5 * (1 + cos(M_PI * share));
 }
 
-/* OneCycleLR's two phases: up, then down to the last unit. `low`, `high` and `last` are the values
- * at the start, the top and the end. */
+/* OneCycleLR's two phases: up, then down. low, high, last: values at the start, at the peak and in
+ * the last unit. */
 static double onecycle_value(const struct schedule *schedule, struct position at, double low,
                              double high, double last)
 {

@@ -1,5 +1,6 @@
 /* A session: what every command that runs a model needs. Device, mesh, model, its flat buffers and
- * the memory of a pass. All of it lies in one arena, which is measured before it is allocated. */
+ * the memory of a pass. All device memory is in one arena, which is measured before it is
+ * allocated. */
 #ifndef VITTRAIN_TRAIN_SESSION_H
 #define VITTRAIN_TRAIN_SESSION_H
 

@@ -380,7 +380,7 @@ static int nonfinite_output(struct session *session)
     return -1;
 }
 
-/* Where a value that is not finite was found, the earliest first. The gradient is global. */
+/* Origins of a value that is not finite, the earliest first. The gradient is global. */
 enum origin { ORIGIN_WEIGHTS, ORIGIN_OUTPUT, ORIGIN_GRADIENT, ORIGIN_UNKNOWN };
 
 /* Sets the error for a gradient that is not finite to where that began: in this rank's weights, in

@@ -53,7 +53,7 @@ void step_io_upload_params(struct step_io *io, struct stream *stream,
 void step_io_queue_result(struct step_io *io, struct stream *stream, int64_t number,
                           const double *norm_squared);
 /* Reads the oldest result into io->result and sets *number if more than `ahead` are in transfer;
- * all: if any is. Returns false if there was nothing to read. */
+ * all: if any is. Returns false if no result was read. */
 bool step_io_take_result(struct step_io *io, bool all, int64_t *number);
 
 /* Waits for the stream, returns the sums of this rank and sets them to zero. */

@@ -1,4 +1,4 @@
-/* Finds ranks that hold the others up, from the times that all ranks give at each log interval. */
+/* Detects stragglers from the times of all ranks at each log interval. */
 #include "train/straggler.h"
 
 #include <math.h>
@@ -9,13 +9,13 @@
 #include "core/clock.h"
 #include "core/log.h"
 
-/* What is slow: by so much of the step. */
+/* Share of the step above which a rank is slow. */
 static const double SHARE_SLOW = 0.1;
-/* A window is so long at least; several in a row make a verdict, which is no noise then. */
+/* The minimum length of a window. */
 static const double WINDOW_SECONDS = 3;
 enum { WINDOW_STEPS = 5 };
-/* What was said is not said again so soon. */
-static const double QUIET_SECONDS = 300;
+/* The minimum time between warnings. */
+static const double WARNING_SECONDS = 300;
 
 void straggler_open(struct straggler *straggler, const struct comm *world,
                     const char *(*host_of)(int rank))
@@ -35,7 +35,7 @@ void straggler_close(struct straggler *straggler)
     memset(straggler, 0, sizeof *straggler);
 }
 
-/* ---- who is slow */
+/* ---- slow ranks */
 
 static int ascending(const void *a, const void *b)
 {
@@ -43,14 +43,14 @@ static int ascending(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* The lower one of two: with half of the ranks slow they are slow, not the others fast. */
+/* The lower median: if half of the ranks are slow, it is the time of a fast rank. */
 static double median(double *values, int count)
 {
     qsort(values, (size_t)count, sizeof *values, ascending);
     return values[(count - 1) / 2];
 }
 
-/* Does the device tell how long it waits for other ranks? */
+/* True if the time of waiting for other ranks is known. */
 static bool waiting_is_known(const struct rank_times *times, int ranks)
 {
     for (int rank = 0; rank < ranks; rank++)
@@ -81,7 +81,7 @@ static double part_of(const struct rank_times *times, enum part part, bool known
     return own_work(times, known);
 }
 
-/* Of all ranks. */
+/* The median of one part of the times over all ranks. */
 static double part_median(const struct rank_times *times, int ranks, enum part part)
 {
     bool known = waiting_is_known(times, ranks);
@@ -106,27 +106,27 @@ int straggler_find(const struct rank_times *times, int ranks, double seconds, bo
     return count;
 }
 
-bool straggler_judge(struct straggler *straggler)
+bool straggler_update(struct straggler *straggler)
 {
-    bool *slow = calloc((size_t)straggler->ranks, sizeof *slow), speaks = false;
+    bool *slow = calloc((size_t)straggler->ranks, sizeof *slow), found = false;
     ENSURE(slow != NULL, "no memory to compare %d ranks", straggler->ranks);
     straggler_find(straggler->window, straggler->ranks, straggler->seconds, slow);
     for (int rank = 0; rank < straggler->ranks; rank++) {
         straggler->windows_slow[rank] = slow[rank] ? straggler->windows_slow[rank] + 1 : 0;
-        speaks = speaks || straggler->windows_slow[rank] >= STRAGGLER_WINDOWS;
+        found = found || straggler->windows_slow[rank] >= STRAGGLER_WINDOWS;
     }
     free(slow);
-    return speaks;
+    return found;
 }
 
-/* ---- what is said */
+/* ---- the warning */
 
 static bool is_named(const struct straggler *straggler, int rank)
 {
     return straggler->windows_slow[rank] >= STRAGGLER_WINDOWS;
 }
 
-/* Are all ranks of this rank's host slow, and are there several, and others? */
+/* True if this rank's host has several ranks, all of them slow, and other hosts exist. */
 static bool is_whole_node(const struct straggler *straggler, int rank)
 {
     int here = 0;
@@ -155,41 +155,41 @@ static const char *advice(const struct rank_times *own, const struct rank_times 
                : "its cores and their clock (monitor.csv), or other programs there";
 }
 
-static void rank_say(const struct straggler *straggler, int rank, const struct rank_times *middle,
-                     double work)
+static void rank_warn(const struct straggler *straggler, int rank, const struct rank_times *middle,
+                      double work)
 {
     const struct rank_times *own = &straggler->window[rank];
     bool known = waiting_is_known(straggler->window, straggler->ranks);
-    double step = 1e3 / (double)straggler->steps; /* to milliseconds a step */
+    double step = 1e3 / (double)straggler->steps; /* to milliseconds per step */
     char who[160];
     snprintf(who, sizeof who, "rank %d on %s", rank, straggler->host_of(rank));
     if (is_whole_node(straggler, rank))
         snprintf(who, sizeof who, "%s with all its ranks, such as rank %d,",
                  straggler->host_of(rank), rank);
-    log_warn("slow: %s holds the others up, by %.0f %% of each step: data wait %.1f ms, "
-             "compute %.1f ms, communication %.1f ms a step; the median rank: %.1f, %.1f, %.1f; "
-             "look at %s",
+    log_warn("slow: %s delays the other ranks by %.0f %% of each step: data wait %.1f ms, "
+             "compute %.1f ms, communication %.1f ms per step; the median rank: %.1f, %.1f, %.1f; "
+             "check %s",
              who, 100 * (own_work(own, known) - work) / straggler->seconds, step * own->data,
              step * own->compute, step * own->waiting, step * middle->data, step * middle->compute,
              step * middle->waiting, advice(own, middle));
 }
 
-/* The slowest node's ranks as one, and at most a few. */
-static void stragglers_say(struct straggler *straggler)
+/* Warns of at most NAMED ranks; a slow node counts as one. */
+static void stragglers_warn(struct straggler *straggler)
 {
     enum { NAMED = 4 };
-    int said = 0;
+    int warned = 0;
     const struct rank_times *times = straggler->window;
     int ranks = straggler->ranks;
     const struct rank_times middle = {.data = part_median(times, ranks, PART_DATA),
                                       .compute = part_median(times, ranks, PART_COMPUTE),
                                       .waiting = part_median(times, ranks, PART_WAITING)};
     double work = part_median(times, ranks, PART_WORK);
-    for (int rank = 0; rank < straggler->ranks && said < NAMED; rank++)
+    for (int rank = 0; rank < straggler->ranks && warned < NAMED; rank++)
         if (is_named(straggler, rank) &&
             (!is_whole_node(straggler, rank) || is_first_of_host(straggler, rank))) {
-            rank_say(straggler, rank, &middle, work);
-            said++;
+            rank_warn(straggler, rank, &middle, work);
+            warned++;
         }
 }
 
@@ -208,10 +208,10 @@ void straggler_follow(struct straggler *straggler, const struct rank_times *time
     if (straggler->seconds < WINDOW_SECONDS || straggler->steps < WINDOW_STEPS)
         return;
     double now = clock_now();
-    if (straggler_judge(straggler) &&
-        (straggler->said_at == 0 || now > straggler->said_at + QUIET_SECONDS)) {
-        stragglers_say(straggler);
-        straggler->said_at = now;
+    if (straggler_update(straggler) &&
+        (straggler->logged_at == 0 || now > straggler->logged_at + WARNING_SECONDS)) {
+        stragglers_warn(straggler);
+        straggler->logged_at = now;
     }
     memset(straggler->window, 0, (size_t)straggler->ranks * sizeof *straggler->window);
     straggler->seconds = 0;

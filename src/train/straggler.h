@@ -1,44 +1,44 @@
-/* Which ranks hold the others up? All wait for the slowest in every step, so what a rank does by
- * itself is compared: waiting for data and computing, without waiting for other ranks. Who needs
- * more than the median rank by a tenth of the step, for some time, is named in the log with what it
- * spends its time on; so is a node all of whose ranks do. Where a device does not tell how long it
- * waited for other ranks (GPUs), only waits for data are compared. */
+/* Detects stragglers. In each step all ranks wait for the slowest one, so ranks are compared by the
+ * time of their own work: waiting for data and computing, without waiting for other ranks. A rank
+ * whose work repeatedly takes longer than the median rank's by a tenth of the step is logged with
+ * its times, and so is a node if all its ranks are slow. If the time of waiting for other ranks is
+ * unknown, as on GPUs, only the waits for data are compared. */
 #ifndef VITTRAIN_TRAIN_STRAGGLER_H
 #define VITTRAIN_TRAIN_STRAGGLER_H
 
 #include "comm/comm.h"
 
-/* Seconds of a rank. */
+/* Seconds of one rank. */
 struct rank_times {
     double data, compute, waiting; /* waiting: for other ranks */
 };
 
 struct straggler {
     int ranks, rank;
-    struct rank_times *window; /* [ranks] sums since the window began */
-    int *windows_slow;         /* [ranks] in a row, up to the newest */
-    double seconds;            /* of the window, which ends when it is long enough */
+    struct rank_times *window; /* [ranks] sums in the current window */
+    int *windows_slow;         /* [ranks] consecutive windows in which the rank was slow */
+    double seconds;            /* of the window */
     int64_t steps;
-    double said_at; /* clock; 0: never */
+    double logged_at; /* clock; 0: never */
     const char *(*host_of)(int rank);
 };
 
-/* host_of: comm_host_of, but for tests. */
+/* host_of: comm_host_of, except in tests. */
 void straggler_open(struct straggler *straggler, const struct comm *world,
                     const char *(*host_of)(int rank));
 void straggler_close(struct straggler *straggler);
 
-/* On rank 0, with all ranks' times of an interval of so many steps, of which this is the wall time.
- * Says what is to be said. */
+/* Rank 0: adds the times of all ranks in an interval of `steps` steps and `seconds` seconds, and
+ * logs stragglers. */
 void straggler_follow(struct straggler *straggler, const struct rank_times *times, double seconds,
                       int64_t steps);
 
-/* Marks the ranks that are slow by these times; how many there are. */
+/* Marks the slow ranks and returns their number. */
 int straggler_find(const struct rank_times *times, int ranks, double seconds, bool *slow);
 
-/* Adds a window of times to what is known. Whether there is something to say: of ranks whose
- * windows_slow is STRAGGLER_WINDOWS or more. */
+/* Updates windows_slow by the current window. Returns true if a rank was slow in at least
+ * STRAGGLER_WINDOWS consecutive windows. */
 enum { STRAGGLER_WINDOWS = 3 };
-bool straggler_judge(struct straggler *straggler);
+bool straggler_update(struct straggler *straggler);
 
 #endif
