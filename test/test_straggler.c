@@ -1,4 +1,5 @@
-/* Who holds the others up: by a tenth of the step, three windows in a row; noise is not named. */
+/* A rank is a straggler if its work takes longer than the median by a tenth of the step in three
+ * consecutive windows; noise is not reported. */
 #include "train/straggler.h"
 
 #include <setjmp.h>
@@ -14,7 +15,7 @@
 
 enum { RANKS = 8 };
 
-/* All ranks the same: of 10 s they compute 6 and wait for others for 3.5. */
+/* Equal ranks: of 10 s they compute 6 s and wait for other ranks 3.5 s. */
 static void usual(struct rank_times *times, int ranks)
 {
     for (int rank = 0; rank < ranks; rank++)
@@ -70,7 +71,7 @@ static void half_of_the_ranks_may_be_slow(void **state)
     assert_true(slow[1]);
 }
 
-/* A GPU's compute contains its waits for others. */
+/* On a GPU the compute time contains the waits for other ranks. */
 static void without_known_waits_only_data_count(void **state)
 {
     (void)state;
@@ -119,8 +120,8 @@ static void verdict_needs_windows_in_a_row(void **state)
     straggler_close(&straggler);
 }
 
-/* What rank 0 prints when three windows and one more have had these times. */
-static const char *said_of(const struct rank_times *times)
+/* Returns the log of rank 0 after four windows with these times. */
+static const char *log_of(const struct rank_times *times)
 {
     static char text[4096];
     struct straggler straggler;
@@ -151,22 +152,23 @@ static void rank_and_node_are_named_once(void **state)
     (void)state;
     struct rank_times times[RANKS];
     usual(times, RANKS);
-    assert_string_equal(said_of(times), "");
+    assert_string_equal(log_of(times), "");
     times[5] = (struct rank_times){.data = 3.5, .compute = 6, .waiting = 0.5};
-    assert_string_equal(
-        said_of(times),
-        "warning: slow: rank 5 on node2 holds the others up, by 30 % of each step: data wait 35.0 "
-        "ms, compute 60.0 ms, communication 5.0 ms a step; the median rank: 5.0, 60.0, 35.0; look "
-        "at its disk and data.workers\n");
+    assert_string_equal(log_of(times), "warning: slow: rank 5 on node2 delays the other ranks by "
+                                       "30 % of each step: data wait 35.0 "
+                                       "ms, compute 60.0 ms, communication 5.0 ms per step; the "
+                                       "median rank: 5.0, 60.0, 35.0; check "
+                                       "its disk and data.workers\n");
     usual(times, RANKS);
     for (int rank = 4; rank < RANKS; rank++)
         times[rank] = (struct rank_times){.data = 0.5, .compute = 9, .waiting = 0.5};
     assert_string_equal(
-        said_of(times),
-        "warning: slow: node2 with all its ranks, such as rank 4, holds the others up, by 30 % of "
-        "each "
-        "step: data wait 5.0 ms, compute 90.0 ms, communication 5.0 ms a step; the median rank: "
-        "5.0, 60.0, 5.0; look at its cores and their clock (monitor.csv), or other programs "
+        log_of(times),
+        "warning: slow: node2 with all its ranks, such as rank 4, delays the other ranks by 30 % "
+        "of "
+        "each step: data wait 5.0 ms, compute 90.0 ms, communication 5.0 ms per step; the median "
+        "rank: "
+        "5.0, 60.0, 5.0; check its cores and their clock (monitor.csv), or other programs "
         "there\n");
 }
 

@@ -27,10 +27,10 @@ static void trainer_follow(struct trainer *trainer, const struct options *option
                            struct error *error)
 {
     char folder[OPTION_TEXT];
-    trainer->succeeded = trainer_run(trainer, error);
-    if (!trainer->succeeded)
+    trainer->stop.succeeded = trainer_run(trainer, error);
+    if (!trainer->stop.succeeded)
         run_record_fail(trainer, error);
-    bool ran = trainer->part > 0; /* on rank 0 */
+    bool ran = trainer->attempt.number > 0; /* on rank 0 */
     snprintf(folder, sizeof folder, "%s", trainer->folder.path);
     trainer_close(trainer);
     if (ran && options->output.logbook[0] != '\0')

@@ -13,8 +13,8 @@
 
 static bool is_due(const struct trainer *trainer)
 {
-    return trainer->options.train.test && !trainer->signalled &&
-           (!trainer->out_of_time || trainer->state.step >= trainer->total_steps);
+    return trainer->options.train.test && !trainer->stop.signalled &&
+           (!trainer->stop.out_of_time || trainer->state.step >= trainer->total_steps);
 }
 
 /* Collective. best.h5 leads to the best weights; the newest step's are here already. */
@@ -25,16 +25,16 @@ static bool best_read(struct trainer *trainer, struct error *error)
     snprintf(path, sizeof path, "%s/best.h5", trainer->folder.checkpoints);
     int64_t there = trainer->world->rank == 0 && access(path, R_OK) == 0;
     comm_broadcast(trainer->world, &there, 1, COMM_INT64, 0);
-    trainer->test_weights = "last";
-    trainer->test_step = trainer->state.step;
+    trainer->test.weights = "last";
+    trainer->test.step = trainer->state.step;
     if (there == 0 || trainer->state.best_step <= 0)
         return true;
-    trainer->test_weights = "best";
-    trainer->test_step = trainer->state.best_step;
+    trainer->test.weights = "best";
+    trainer->test.step = trainer->state.best_step;
     if (trainer->state.best_step == trainer->state.step)
         return true;
     status_set_phase(PHASE_WEIGHTS_READ);
-    if (!checkpoint_read(path, &trainer->target, &session->flat, NULL, true, error))
+    if (!checkpoint_read(path, &trainer->checkpoints.target, &session->flat, NULL, true, error))
         return false;
     flat_refresh(&session->flat);
     return true;
@@ -47,11 +47,11 @@ static struct data_feed *feed_prepare(struct trainer *trainer, struct error *err
     struct session *session = &trainer->session;
     if (options->data.val == VALIDATION_TEST)
         return &trainer->validation;
-    if (!feed_open(&trainer->test_feed, options, SPLIT_TEST, trainer->world, error) ||
-        !feed_start(&trainer->test_feed, options, trainer->world, session->device,
+    if (!feed_open(&trainer->test.feed, options, SPLIT_TEST, trainer->world, error) ||
+        !feed_start(&trainer->test.feed, options, trainer->world, session->device,
                     session->batch * trainer->world->size, session->model->image, false, error))
         return NULL;
-    return &trainer->test_feed;
+    return &trainer->test.feed;
 }
 
 bool final_test_run(struct trainer *trainer, struct error *error)
@@ -64,11 +64,12 @@ bool final_test_run(struct trainer *trainer, struct error *error)
         return false;
     if (session->flat.averaged)
         flat_swap_average(&session->flat);
-    bool good = evaluation_run(session, feed, NULL, &trainer->control, &trainer->test, error);
+    bool good =
+        evaluation_run(session, feed, NULL, &trainer->control, &trainer->test.evaluation, error);
     if (session->flat.averaged)
         flat_swap_average(&session->flat);
-    trainer->evaluation_seconds += trainer->test.seconds;
-    if (good && trainer->test.given_up)
+    trainer->attempt.evaluation_seconds += trainer->test.evaluation.seconds;
+    if (good && trainer->test.evaluation.given_up)
         log_warn("the test split's evaluation was given up: a signal asked for the end");
     else if (good)
         progress_test(trainer);

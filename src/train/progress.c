@@ -51,17 +51,17 @@ static size_t sums_count(const struct trainer *trainer)
 
 static struct rank_times *times_of_ranks(const struct trainer *trainer)
 {
-    return (struct rank_times *)(trainer->interval_sums + SUMS);
+    return (struct rank_times *)(trainer->progress.sums + SUMS);
 }
 
 static struct interval_sums sums_take(struct trainer *trainer)
 {
     struct session *session = &trainer->session;
-    const struct step_times *times = &trainer->interval.times;
+    const struct step_times *times = &trainer->progress.interval.times;
     const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
     double compute =
         times->forward + times->backward + times->reduce + times->update - times->exposed;
-    double *sums = trainer->interval_sums;
+    double *sums = trainer->progress.sums;
     struct rank_times *ranks_times = times_of_ranks(trainer), all = {0};
     memset(sums, 0, sums_count(trainer) * sizeof *sums);
     sums[SUM_LOSS] = own.loss;
@@ -99,8 +99,8 @@ static struct interval_sums sums_take(struct trainer *trainer)
 /* This rank's times of the interval are also the part's. */
 static void part_add(struct trainer *trainer, double seconds)
 {
-    const struct step_times *times = &trainer->interval.times;
-    struct step_times *part = &trainer->part_times;
+    const struct step_times *times = &trainer->progress.interval.times;
+    struct step_times *part = &trainer->attempt.times;
     part->data += times->data;
     part->forward += times->forward;
     part->backward += times->backward;
@@ -108,41 +108,41 @@ static void part_add(struct trainer *trainer, double seconds)
     part->update += times->update;
     part->communication += times->communication;
     part->exposed += times->exposed;
-    trainer->part_steps += trainer->interval.steps;
-    trainer->part_step_seconds += seconds;
+    trainer->attempt.steps += trainer->progress.interval.steps;
+    trainer->attempt.step_seconds += seconds;
 }
 
 static void interval_begin(struct trainer *trainer)
 {
-    trainer->interval = (struct interval){.begin = clock_now()};
+    trainer->progress.interval = (struct interval){.begin = clock_now()};
 }
 
 void progress_begin(struct trainer *trainer)
 {
     struct session *session = &trainer->session;
     session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
-    trainer->interval_sums = calloc(sums_count(trainer), sizeof *trainer->interval_sums);
-    ENSURE(trainer->interval_sums != NULL, "no memory for what %d ranks count",
+    trainer->progress.sums = calloc(sums_count(trainer), sizeof *trainer->progress.sums);
+    ENSURE(trainer->progress.sums != NULL, "no memory for what %d ranks count",
            trainer->world->size);
-    straggler_open(&trainer->straggler, trainer->world, comm_host_of);
-    trainer->epoch_clock = (struct epoch_clock){.begin = clock_now()};
-    trainer->plain_line_at = clock_now();
-    trainer->skipped_said = session->io.result.scaler.skipped;
+    straggler_open(&trainer->progress.straggler, trainer->world, comm_host_of);
+    trainer->progress.epoch = (struct epoch_clock){.begin = clock_now()};
+    trainer->progress.plain_line_at = clock_now();
+    trainer->progress.skipped_logged = session->io.result.scaler.skipped;
     interval_begin(trainer);
-    log_info("set-up took %.2f s", clock_now() - trainer->opened_at);
+    log_info("set-up took %.2f s", clock_now() - trainer->attempt.opened_at);
 }
 
 void progress_end(struct trainer *trainer)
 {
-    free(trainer->interval_sums);
-    trainer->interval_sums = NULL;
-    straggler_close(&trainer->straggler);
+    free(trainer->progress.sums);
+    trainer->progress.sums = NULL;
+    straggler_close(&trainer->progress.straggler);
 }
 
 void progress_pause(struct trainer *trainer, double seconds)
 {
-    trainer->interval.begin += seconds;
-    trainer->epoch_clock.begin += seconds;
+    trainer->progress.interval.begin += seconds;
+    trainer->progress.epoch.begin += seconds;
 }
 
 static double share_of_peak(const struct trainer *trainer, double images_per_second)
@@ -154,7 +154,7 @@ static double share_of_peak(const struct trainer *trainer, double images_per_sec
 
 static double elapsed(const struct trainer *trainer)
 {
-    return trainer->earlier_seconds + clock_now() - trainer->opened_at;
+    return trainer->attempt.earlier_seconds + clock_now() - trainer->attempt.opened_at;
 }
 
 /* The share of right answers; NAN where there are no classes. */
@@ -178,7 +178,7 @@ static const char *accuracy_text(double top1, const char *name, char *text, size
 static void step_line_print(struct trainer *trainer, const struct metrics_row *row)
 {
     const struct training_state *state = &trainer->state;
-    const struct epoch_clock *clock = &trainer->epoch_clock;
+    const struct epoch_clock *clock = &trainer->progress.epoch;
     const double now = clock_now(), samples = state->epoch_samples > 0 ? state->epoch_samples : 1;
     const double seconds = now - clock->begin, steps = clock->steps > 0 ? (double)clock->steps : 1;
     char left[32], right[32], line[256];
@@ -187,13 +187,13 @@ static void step_line_print(struct trainer *trainer, const struct metrics_row *r
     snprintf(line, sizeof line,
              "epoch %lld  step %lld/%lld  loss %.4f%s  lr %.2e  %.0f img/s  data %.1f %%  ETA %s",
              (long long)state->epoch + 1, (long long)state->step, (long long)trainer->total_steps,
-             state->epoch_loss_sum / samples, right, trainer->last_rate,
+             state->epoch_loss_sum / samples, right, trainer->progress.rate,
              (double)clock->images / (seconds > 0 ? seconds : 1),
              seconds > 0 ? 100 * clock->data / seconds : 0, left);
     if (log_is_terminal()) {
         log_progress("%s", line);
-    } else if (now - trainer->plain_line_at >= PLAIN_LINE_SECONDS) {
-        trainer->plain_line_at = now;
+    } else if (now - trainer->progress.plain_line_at >= PLAIN_LINE_SECONDS) {
+        trainer->progress.plain_line_at = now;
         log_info("%s", line);
     }
 }
@@ -202,10 +202,10 @@ static void epoch_line_print(const struct trainer *trainer, const struct epoch_r
                              bool evaluated)
 {
     char text[160] = "", best[48] = "", seconds[32], right[32], val_right[32];
-    if (!isnan(trainer->best_metric))
+    if (!isnan(trainer->best.metric))
         snprintf(best, sizeof best, "  (best %s %.4g)",
                  trainer->options.checkpoint.monitor == MONITOR_LOSS ? "loss" : "acc",
-                 trainer->best_metric);
+                 trainer->best.metric);
     if (evaluated)
         snprintf(text, sizeof text, "  val loss %.4f%s%s", row->val_loss,
                  accuracy_text(row->val_top1, "val acc", val_right, sizeof val_right), best);
@@ -240,11 +240,11 @@ static void result_lines_print(const struct trainer *trainer, const struct resul
 static void skipped_say(struct trainer *trainer)
 {
     const struct loss_scaler *scaler = &trainer->session.io.result.scaler;
-    long long fresh = (long long)(scaler->skipped - trainer->skipped_said);
+    long long fresh = (long long)(scaler->skipped - trainer->progress.skipped_logged);
     if (fresh == 0)
         return;
     log_progress_end();
-    trainer->skipped_said = scaler->skipped;
+    trainer->progress.skipped_logged = scaler->skipped;
     log_info("step %lld: gradients overflowed in fp16, %lld update%s skipped (%lld in all); the "
              "loss scale is %.15g now",
              (long long)trainer->state.step, fresh, fresh == 1 ? "" : "s",
@@ -253,7 +253,7 @@ static void skipped_say(struct trainer *trainer)
 
 void progress_interval(struct trainer *trainer)
 {
-    struct interval *interval = &trainer->interval;
+    struct interval *interval = &trainer->progress.interval;
     struct training_state *state = &trainer->state;
     if (interval->steps == 0)
         return;
@@ -264,11 +264,11 @@ void progress_interval(struct trainer *trainer)
     state->epoch_top1_sum += sums.top1;
     state->epoch_top5_sum += sums.top5;
     state->epoch_samples += sums.samples;
-    trainer->epoch_clock.images += (int64_t)sums.samples;
-    trainer->epoch_clock.steps += interval->steps;
-    trainer->epoch_clock.data += sums.data;
-    trainer->epoch_clock.training += seconds;
-    trainer->run_images += (int64_t)sums.samples;
+    trainer->progress.epoch.images += (int64_t)sums.samples;
+    trainer->progress.epoch.steps += interval->steps;
+    trainer->progress.epoch.data += sums.data;
+    trainer->progress.epoch.training += seconds;
+    trainer->attempt.images += (int64_t)sums.samples;
     double samples = sums.samples > 0 ? sums.samples : 1, speed = sums.samples / seconds;
     const struct loss_scaler *scaler = &trainer->session.io.result.scaler;
     const bool scaled = trainer->session.io.scaler != NULL;
@@ -283,8 +283,8 @@ void progress_interval(struct trainer *trainer)
         .loss = sums.loss / samples,
         .top1 = right_share(trainer, sums.top1, samples),
         .top5 = right_share(trainer, sums.top5, samples),
-        .rate = trainer->last_rate,
-        .gradient_norm = trainer->last_norm,
+        .rate = trainer->progress.rate,
+        .gradient_norm = trainer->progress.norm,
         .images_per_second = speed,
         .step_seconds = seconds / steps,
         .data_seconds = sums.data / steps,
@@ -299,12 +299,13 @@ void progress_interval(struct trainer *trainer)
         .backward_seconds = seen ? sums.backward / steps : NAN,
         .reduce_seconds = seen ? sums.reduce / steps : NAN,
         .update_seconds = seen ? sums.update / steps : NAN};
-    error_defer(run_log_metrics(trainer->log, &row, &trainer->log_error));
-    straggler_follow(&trainer->straggler, times_of_ranks(trainer), seconds, interval->steps);
-    trainer->figures.loss = row.loss;
-    trainer->figures.top1 = row.top1;
-    trainer->figures.images_per_second = row.images_per_second;
-    trainer->figures.data_share = row.data_seconds / row.step_seconds;
+    error_defer(run_log_metrics(trainer->output.log, &row, &trainer->output.log_error));
+    straggler_follow(&trainer->progress.straggler, times_of_ranks(trainer), seconds,
+                     interval->steps);
+    trainer->output.figures.loss = row.loss;
+    trainer->output.figures.top1 = row.top1;
+    trainer->output.figures.images_per_second = row.images_per_second;
+    trainer->output.figures.data_share = row.data_seconds / row.step_seconds;
     progress_figures(trainer);
     skipped_say(trainer);
     step_line_print(trainer, &row);
@@ -313,19 +314,19 @@ void progress_interval(struct trainer *trainer)
 
 void progress_figures(struct trainer *trainer)
 {
-    trainer->figures.epoch = trainer->state.epoch;
-    trainer->figures.best = trainer->best_metric;
-    monitor_figures(trainer->monitor, &trainer->figures);
+    trainer->output.figures.epoch = trainer->state.epoch;
+    trainer->output.figures.best = trainer->best.metric;
+    monitor_figures(trainer->output.monitor, &trainer->output.figures);
 }
 
 /* Once a run: where the device stood still for the data, and what can be done about it. */
 static void data_wait_say(struct trainer *trainer, const struct epoch_row *row)
 {
     const bool encoded = trainer->train.dataset.encoded;
-    if (trainer->data_wait_said || row->data_share <= DATA_SHARE_LARGE ||
+    if (trainer->progress.data_wait_logged || row->data_share <= DATA_SHARE_LARGE ||
         row->data_share * row->seconds < DATA_SECONDS_LARGE)
         return;
-    trainer->data_wait_said = true;
+    trainer->progress.data_wait_logged = true;
     log_info(
         "data: %.0f %% of this epoch was waiting for data: raise data.workers=%lld where cores "
         "are free%s",
@@ -340,7 +341,7 @@ static struct metrics_row evaluation_row(const struct trainer *trainer, const ch
                                 .step = trainer->state.step,
                                 .split = split,
                                 .due = true,
-                                .best_top1 = trainer->best_top1,
+                                .best_top1 = trainer->best.top1,
                                 .loss = evaluation->loss,
                                 .top1 = evaluation->top1,
                                 .top5 = evaluation->top5,
@@ -365,16 +366,16 @@ static struct metrics_row evaluation_row(const struct trainer *trainer, const ch
 
 void progress_test(struct trainer *trainer)
 {
-    const struct evaluation *test = &trainer->test;
+    const struct evaluation *test = &trainer->test.evaluation;
     const struct metrics_row row = evaluation_row(trainer, "test", test);
     char right[80] = "";
     if (test->classes > 0)
         snprintf(right, sizeof right, ", accuracy %.2f %% (top-5 %.2f %%)", 100 * test->top1,
                  100 * test->top5);
     log_info("test: loss %.4f%s on %lld samples, with the %s weights (step %lld)", test->loss,
-             right, (long long)test->samples, trainer->test_weights, (long long)trainer->test_step);
-    error_defer(run_log_metrics(trainer->log, &row, &trainer->log_error));
-    error_defer(run_log_flush(trainer->log, &trainer->log_error));
+             right, (long long)test->samples, trainer->test.weights, (long long)trainer->test.step);
+    error_defer(run_log_metrics(trainer->output.log, &row, &trainer->output.log_error));
+    error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
 }
 
 bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error)
@@ -382,7 +383,7 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     status_set_phase(PHASE_REPORT);
     const struct training_state *state = &trainer->state;
     const struct evaluation *evaluation = &trainer->evaluation;
-    const struct epoch_clock *clock = &trainer->epoch_clock;
+    const struct epoch_clock *clock = &trainer->progress.epoch;
     double samples = state->epoch_samples > 0 ? state->epoch_samples : 1;
     double training = clock->training > 0 ? clock->training : 1;
     const struct epoch_row row = {
@@ -394,28 +395,28 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
         .val_loss = evaluated ? evaluation->loss : NAN,
         .val_top1 = evaluated ? evaluation->top1 : NAN,
         .val_top5 = evaluated ? evaluation->top5 : NAN,
-        .rate = trainer->last_rate,
+        .rate = trainer->progress.rate,
         .next_rate = schedule_rate(&trainer->schedule, state->step),
         .seconds = clock->training,
         .eval_seconds = evaluated ? evaluation->seconds : NAN,
         .images_per_second = (double)clock->images / training,
         .data_share = clock->data / training};
     if (evaluated) {
-        trainer->figures.validation_loss = row.val_loss;
-        trainer->figures.validation_top1 = row.val_top1;
-        if (!isnan(row.val_top1) && !(trainer->best_top1 >= row.val_top1))
-            trainer->best_top1 = row.val_top1;
+        trainer->output.figures.validation_loss = row.val_loss;
+        trainer->output.figures.validation_top1 = row.val_top1;
+        if (!isnan(row.val_top1) && !(trainer->best.top1 >= row.val_top1))
+            trainer->best.top1 = row.val_top1;
         progress_figures(trainer);
         const struct metrics_row metrics = evaluation_row(trainer, "val", evaluation);
-        error_defer(run_log_metrics(trainer->log, &metrics, &trainer->log_error));
+        error_defer(run_log_metrics(trainer->output.log, &metrics, &trainer->output.log_error));
     }
-    trainer->last_epoch = row;
+    trainer->progress.last_epoch = row;
     epoch_line_print(trainer, &row, evaluated);
     data_wait_say(trainer, &row);
-    error_defer(run_log_epoch(trainer->log, &row, &trainer->log_error));
-    error_defer(run_log_flush(trainer->log, &trainer->log_error));
-    *error = trainer->log_error;
-    trainer->epoch_clock = (struct epoch_clock){.begin = clock_now()};
+    error_defer(run_log_epoch(trainer->output.log, &row, &trainer->output.log_error));
+    error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
+    *error = trainer->output.log_error;
+    trainer->progress.epoch = (struct epoch_clock){.begin = clock_now()};
     interval_begin(trainer);
     /* Only rank 0 writes rows; all hear of it when it cannot. */
     return comm_agree(trainer->world, error);
@@ -426,8 +427,8 @@ static struct results results_collect(const struct trainer *trainer)
     const struct training_state *state = &trainer->state;
     const struct session *session = &trainer->session;
     double now = clock_now();
-    double training = now - trainer->part_begin - trainer->evaluation_seconds -
-                      trainer->checkpoint_seconds; /* of this part */
+    double training = now - trainer->attempt.begin - trainer->attempt.evaluation_seconds -
+                      trainer->checkpoints.seconds; /* of this part */
     const double target = trainer->options.output.target;
     bool evaluated = trainer->evaluation.confusion != NULL;
     return (struct results){
@@ -435,9 +436,9 @@ static struct results results_collect(const struct trainer *trainer)
         .model = trainer->options.model.name,
         .backend = session->device->backend->name,
         .precision = type_name(session->compute),
-        .stop_reason = trainer->stop_reason != NULL ? trainer->stop_reason : "all steps done",
-        .unfinished =
-            trainer->signalled || (trainer->out_of_time && state->step < trainer->total_steps),
+        .stop_reason = trainer->stop.reason != NULL ? trainer->stop.reason : "all steps done",
+        .unfinished = trainer->stop.signalled ||
+                      (trainer->stop.out_of_time && state->step < trainer->total_steps),
         .parameters = model_parameter_count(session->model),
         .seed = trainer->options.run.seed,
         .global_batch = trainer->global_batch,
@@ -446,39 +447,40 @@ static struct results results_collect(const struct trainer *trainer)
         .threads = session->limits.threads,
         .steps = state->step,
         .epochs = state->epoch,
-        .train_loss = trainer->last_epoch.train_loss,
-        .train_top1 = trainer->last_epoch.train_top1,
-        .train_top5 = trainer->last_epoch.train_top5,
+        .train_loss = trainer->progress.last_epoch.train_loss,
+        .train_top1 = trainer->progress.last_epoch.train_top1,
+        .train_top5 = trainer->progress.last_epoch.train_top5,
         .split = evaluated ? "val" : NULL,
         .evaluation = evaluated ? &trainer->evaluation : NULL,
-        .test = trainer->test.confusion != NULL ? &trainer->test : NULL,
-        .test_weights = trainer->test_weights,
-        .test_step = trainer->test_step,
+        .test = trainer->test.evaluation.confusion != NULL ? &trainer->test.evaluation : NULL,
+        .test_weights = trainer->test.weights,
+        .test_step = trainer->test.step,
         .target = target > 0 ? target : NAN,
         .target_seconds = trainer->world->rank == 0 && target > 0
                               ? run_log_seconds_to(&trainer->folder, target)
                               : NAN,
         .monitor = trainer->options.checkpoint.monitor == MONITOR_LOSS ? "loss" : "top1",
-        .best = trainer->best_metric,
-        .best_step = trainer->best_step,
-        .total_seconds = trainer->earlier_seconds + now - trainer->opened_at,
-        .without_setup_seconds = trainer->earlier_without_setup_seconds + now - trainer->part_begin,
-        .training_seconds = trainer->earlier_train_seconds + training,
-        .images_per_second = (double)trainer->run_images / training,
-        .run_images = trainer->run_images};
+        .best = trainer->best.metric,
+        .best_step = trainer->best.step,
+        .total_seconds = trainer->attempt.earlier_seconds + now - trainer->attempt.opened_at,
+        .without_setup_seconds =
+            trainer->attempt.earlier_without_setup_seconds + now - trainer->attempt.begin,
+        .training_seconds = trainer->attempt.earlier_train_seconds + training,
+        .images_per_second = (double)trainer->attempt.images / training,
+        .run_images = trainer->attempt.images};
 }
 
 static void checkpoints_say(const struct trainer *trainer)
 {
     double stood, waited;
-    checkpoint_writer_times(trainer->writer, &stood, &waited);
-    if (trainer->checkpoints > 0)
+    checkpoint_writer_times(trainer->checkpoints.writer, &stood, &waited);
+    if (trainer->checkpoints.count > 0)
         log_info(
             "checkpoints: %lld written %s; the run stood still for them for %.2f s (%.2f %% of "
             "its time without set-up), %.2f s of these until one was complete",
-            (long long)trainer->checkpoints,
+            (long long)trainer->checkpoints.count,
             trainer->session.memory.snapshot != NULL ? "in the background" : "at once", stood,
-            100 * stood / (clock_now() - trainer->part_begin), waited);
+            100 * stood / (clock_now() - trainer->attempt.begin), waited);
 }
 
 bool progress_result(struct trainer *trainer, struct error *error)
@@ -486,8 +488,8 @@ bool progress_result(struct trainer *trainer, struct error *error)
     status_set_phase(PHASE_RESULTS);
     struct results results = results_collect(trainer);
     struct monitor_summary sensors;
-    monitor_stop(trainer->monitor);
-    if (monitor_summarise(trainer->monitor, &sensors))
+    monitor_stop(trainer->output.monitor);
+    if (monitor_summarise(trainer->output.monitor, &sensors))
         results.sensors = &sensors;
     result_lines_print(trainer, &results);
     if (!isnan(results.target_seconds)) {
@@ -498,7 +500,7 @@ bool progress_result(struct trainer *trainer, struct error *error)
     checkpoints_say(trainer);
     session_log_memory(&trainer->session);
     if (results.sensors != NULL)
-        monitor_say(results.sensors, (double)trainer->run_images);
+        monitor_say(results.sensors, (double)trainer->attempt.images);
     if (!run_record_end(trainer, error))
         return false;
     log_info("run folder: %s", trainer->folder.path);

@@ -190,7 +190,7 @@ static bool candidates_try(struct trainer *trainer, const char *remote, char *co
                            struct error *error)
 {
     struct comm *world = trainer->world;
-    const int64_t local = step_of(trainer->resume_path);
+    const int64_t local = step_of(trainer->checkpoints.resume_path);
     int64_t step = INT64_MAX;
     for (bool first = true;; first = false) {
         struct rclone rclone = {.cancelled = false};
@@ -217,14 +217,14 @@ static bool candidates_try(struct trainer *trainer, const char *remote, char *co
         if (!comm_agree(world, error))
             return false;
         if (step < 0)
-            return first || trainer->resume_path[0] != '\0' ||
+            return first || trainer->checkpoints.resume_path[0] != '\0' ||
                    error_set(error, ERROR_CHECKPOINT,
                              "cannot resume from %s: no valid checkpoint (see the lines above); "
                              "name one with checkpoint.resume",
                              remote);
         if (!trainer_find_local(trainer, error))
             return false;
-        if (step_of(trainer->resume_path) >= step)
+        if (step_of(trainer->checkpoints.resume_path) >= step)
             return true;
     }
 }
@@ -236,7 +236,7 @@ bool retrieve_newest(struct trainer *trainer, const char *remote, struct error *
     char *names[2] = {NULL, NULL}, path[RCLONE_PATH];
     if (held_run && !trainer_find_local(trainer, error))
         return false;
-    const int64_t local = step_of(trainer->resume_path);
+    const int64_t local = step_of(trainer->checkpoints.resume_path);
     double timeout = comm_timeout();
     comm_set_timeout(0);
     if (world->rank == 0 && rclone_check(remote, "checkpoint.resume", error)) {
@@ -252,9 +252,9 @@ bool retrieve_newest(struct trainer *trainer, const char *remote, struct error *
             error_set(error, trouble.kind, "checkpoint.resume: %s", trouble.text);
     }
     bool good = comm_agree(world, error) && candidates_try(trainer, remote, names, error);
-    if (good && !held_run && trainer->resume_path[0] != '\0' && world->rank == 0)
+    if (good && !held_run && trainer->checkpoints.resume_path[0] != '\0' && world->rank == 0)
         log_files_get(trainer, remote, names[0]);
-    if (good && trainer->resume_path[0] == '\0')
+    if (good && trainer->checkpoints.resume_path[0] == '\0')
         log_info("no checkpoint in %s yet: starting from step 0", remote);
     comm_agree(world, error); /* the other ranks wait for rank 0 */
     free(names[0]);

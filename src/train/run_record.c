@@ -49,7 +49,7 @@ static double timeval_seconds(struct timeval time)
 static struct rank_facts *rank_facts_gather(const struct trainer *trainer)
 {
     const struct session *session = &trainer->session;
-    const struct step_times *times = &trainer->part_times;
+    const struct step_times *times = &trainer->attempt.times;
     struct comm *world = trainer->world;
     struct rank_facts *facts = calloc((size_t)world->size, sizeof *facts);
     ENSURE(facts != NULL, "out of memory for the figures of %d ranks", world->size);
@@ -61,15 +61,15 @@ static struct rank_facts *rank_facts_gather(const struct trainer *trainer)
                                .peak_bytes = (double)hardware_memory_peak(session->device),
                                .user_seconds = timeval_seconds(usage.ru_utime),
                                .system_seconds = timeval_seconds(usage.ru_stime),
-                               .steps = (double)trainer->part_steps,
-                               .step_seconds = trainer->part_step_seconds,
+                               .steps = (double)trainer->attempt.steps,
+                               .step_seconds = trainer->attempt.step_seconds,
                                .data_seconds = times->data,
                                .compute_seconds = times->forward + times->backward + times->reduce +
                                                   times->update - times->exposed,
                                .exposed_seconds = times->exposed};
     memcpy(own->device, session->limits.name, sizeof own->device);
-    monitor_own(trainer->monitor, SENSOR_GPU_BUSY, &own->gpu_busy, &own->gpu_busy_most);
-    monitor_own(trainer->monitor, SENSOR_GPU_POWER, &own->gpu_power, &own->gpu_power_most);
+    monitor_own(trainer->output.monitor, SENSOR_GPU_BUSY, &own->gpu_busy, &own->gpu_busy_most);
+    monitor_own(trainer->output.monitor, SENSOR_GPU_POWER, &own->gpu_power, &own->gpu_power_most);
     comm_all_gather(world, facts, sizeof *facts, COMM_BYTE);
     return facts;
 }
@@ -96,10 +96,10 @@ static bool ranks_write(const struct trainer *trainer, const struct rank_facts *
     char path[FILE_PATH];
     struct csv csv;
     snprintf(path, sizeof path, "%s/ranks.csv", trainer->folder.path);
-    bool good = csv_open(&csv, path, header, 0, trainer->part - 1, error);
+    bool good = csv_open(&csv, path, header, 0, trainer->attempt.number - 1, error);
     for (int rank = 0; good && rank < trainer->world->size; rank++) {
         const struct rank_facts *one = &facts[rank];
-        csv_integer(&csv, trainer->part);
+        csv_integer(&csv, trainer->attempt.number);
         csv_integer(&csv, rank);
         csv_text(&csv, comm_host_of(rank));
         csv_text(&csv, one->device);
@@ -132,7 +132,7 @@ static bool ranks_write(const struct trainer *trainer, const struct rank_facts *
 static double *unit_seconds_reduce(const struct trainer *trainer)
 {
     const struct session *session = &trainer->session;
-    const struct step_times *times = &trainer->part_times;
+    const struct step_times *times = &trainer->attempt.times;
     int units = session->model->unit_count;
     int64_t count = (int64_t)UNIT_TIMES * (units + 1);
     double *seconds = calloc((size_t)count, sizeof *seconds);
@@ -152,7 +152,7 @@ static double *unit_seconds_reduce(const struct trainer *trainer)
         rest[2] -= into[2];
     }
     comm_all_reduce(trainer->world, seconds, count, COMM_FP64, COMM_SUM);
-    double each = (double)trainer->world->size * (double)trainer->part_steps;
+    double each = (double)trainer->world->size * (double)trainer->attempt.steps;
     for (int64_t i = 0; i < count; i++)
         seconds[i] = session->timer.seconds != NULL && each > 0 ? seconds[i] / each : (double)NAN;
     return seconds;
@@ -253,12 +253,12 @@ static json_t *attempt_to_json(const struct trainer *trainer, const struct rank_
 {
     json_t *attempt = json_object(), *hosts = json_array(), *devices = json_array();
     const struct session *session = &trainer->session;
-    const char *resumed = trainer->resume_path;
+    const char *resumed = trainer->checkpoints.resume_path;
     for (int rank = 0; rank < trainer->world->size; rank++) {
         name_add(hosts, comm_host_of(rank));
         name_add(devices, facts[rank].device);
     }
-    value_put(attempt, "started", json_string(trainer->started));
+    value_put(attempt, "started", json_string(trainer->attempt.started));
     value_put(attempt, "command", command_line());
     value_put(attempt, "version", value_name(version_number));
     value_put(attempt, "commit", value_name(version_commit));
@@ -270,7 +270,7 @@ static json_t *attempt_to_json(const struct trainer *trainer, const struct rank_
     value_put(attempt, "threads", json_integer(session->limits.threads));
     value_put(attempt, "from_step", json_integer(trainer->state.step));
     value_put(attempt, "resumed_from", resumed[0] != '\0' ? value_name(resumed) : json_null());
-    value_put(attempt, "setup_seconds", value_number(clock_now() - trainer->opened_at));
+    value_put(attempt, "setup_seconds", value_number(clock_now() - trainer->attempt.opened_at));
     return attempt;
 }
 
@@ -358,7 +358,7 @@ bool run_record_begin(struct trainer *trainer, struct error *error)
             attempts = json_array();
         }
         value_append(attempts, attempt_to_json(trainer, facts));
-        trainer->part = (int64_t)json_array_size(attempts);
+        trainer->attempt.number = (int64_t)json_array_size(attempts);
         value_put(run, "format", json_integer(FORMAT));
         value_put(run, "name", value_name(trainer->options.run.name));
         model_put(run, trainer);
@@ -386,18 +386,18 @@ static bool attempt_end(const struct trainer *trainer, const char *reason, const
     }
     clock_stamp_utc(stamp, sizeof stamp);
     value_put(attempt, "ended", json_string(stamp));
-    value_put(attempt, "seconds", value_number(clock_now() - trainer->opened_at));
+    value_put(attempt, "seconds", value_number(clock_now() - trainer->attempt.opened_at));
     value_put(attempt, "to_step", json_integer(trainer->state.step));
     value_put(attempt, "stop_reason", value_text(reason));
     value_put(attempt, "error", value_text(failure));
-    if (trainer->test.confusion != NULL)
-        value_put(run, "test_samples", json_integer(trainer->test.samples));
+    if (trainer->test.evaluation.confusion != NULL)
+        value_put(run, "test_samples", json_integer(trainer->test.evaluation.samples));
     return record_write(trainer, run, error);
 }
 
 bool run_record_end(struct trainer *trainer, struct error *error)
 {
-    const char *reason = trainer->stop_reason != NULL ? trainer->stop_reason : "all steps done";
+    const char *reason = trainer->stop.reason != NULL ? trainer->stop.reason : "all steps done";
     struct rank_facts *facts = rank_facts_gather(trainer);
     rank_facts_log(facts, trainer->world->size);
     double *seconds = unit_seconds_reduce(trainer);
@@ -412,7 +412,7 @@ bool run_record_end(struct trainer *trainer, struct error *error)
 void run_record_fail(struct trainer *trainer, const struct error *why)
 {
     struct error error = {.kind = ERROR_NONE};
-    if (trainer->world->rank == 0 && trainer->part > 0 &&
+    if (trainer->world->rank == 0 && trainer->attempt.number > 0 &&
         !attempt_end(trainer, NULL, why->text, &error))
         log_warn("%s", error.text);
 }

@@ -106,13 +106,13 @@ static bool state_prepare(struct trainer *trainer, struct error *error)
         return false;
     flat_refresh(&trainer->session.flat);
     trainer->state.parts++;
-    trainer->best_metric = trainer->state.best_metric;
-    trainer->best_step = trainer->state.best_step;
-    trainer->best_top1 =
-        trainer->options.checkpoint.monitor == MONITOR_TOP1 ? trainer->best_metric : NAN;
-    trainer->earlier_seconds = trainer->state.total_seconds;
-    trainer->earlier_without_setup_seconds = trainer->state.without_setup_seconds;
-    trainer->earlier_train_seconds = trainer->state.train_seconds;
+    trainer->best.metric = trainer->state.best_metric;
+    trainer->best.step = trainer->state.best_step;
+    trainer->best.top1 =
+        trainer->options.checkpoint.monitor == MONITOR_TOP1 ? trainer->best.metric : NAN;
+    trainer->attempt.earlier_seconds = trainer->state.total_seconds;
+    trainer->attempt.earlier_without_setup_seconds = trainer->state.without_setup_seconds;
+    trainer->attempt.earlier_train_seconds = trainer->state.train_seconds;
     trainer->schedule.plateau_factor = trainer->state.plateau_rate_factor;
     trainer->schedule.plateau_best = trainer->state.plateau_best;
     trainer->schedule.plateau_bad = trainer->state.plateau_bad;
@@ -122,14 +122,14 @@ static bool state_prepare(struct trainer *trainer, struct error *error)
 static bool writer_prepare(struct trainer *trainer, struct error *error)
 {
     struct session *session = &trainer->session;
-    if (trainer->target.writers == WRITERS_NODE0) {
+    if (trainer->checkpoints.target.writers == WRITERS_NODE0) {
         if (session->memory.snapshot != NULL ||
             trainer->options.checkpoint.background == BACKGROUND_YES)
             log_info("checkpoints: not in the background, as the first node writes for all");
         session_drop_snapshot(session);
     }
-    trainer->writer =
-        checkpoint_writer_open(&trainer->target, &session->flat, session->memory.snapshot, error);
+    trainer->checkpoints.writer = checkpoint_writer_open(
+        &trainer->checkpoints.target, &session->flat, session->memory.snapshot, error);
     return comm_agree(trainer->world, error);
 }
 
@@ -148,14 +148,14 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
                                         .every = options->output.upload_every,
                                         .rate = options->output.upload_rate};
     if (trainer->world->rank == 0 && upload.remote[0] != '\0')
-        trainer->upload = upload_open(&upload, error);
+        trainer->output.upload = upload_open(&upload, error);
     if (!comm_agree(trainer->world, error))
         return false;
     enum writers_choice writers = WRITERS_AUTO;
     if (!checkpoint_probe(trainer->folder.checkpoints, &session->mesh,
                           (enum writers_choice)options->checkpoint.writers, &writers, error))
         return false;
-    trainer->target = (struct checkpoint_target){
+    trainer->checkpoints.target = (struct checkpoint_target){
         .directory = trainer->folder.checkpoints, .writers = writers, .model = options->model.name};
     return trainer_find_checkpoint(trainer, error);
 }
@@ -167,7 +167,7 @@ static bool log_prepare(struct trainer *trainer, struct error *error)
     bool inside = state->epoch_step > 0 && !over;
     if (trainer->world->rank == 0 &&
         run_folder_save_deck(&trainer->folder, &trainer->options, error))
-        trainer->log =
+        trainer->output.log =
             run_log_open(&trainer->folder, &trainer->options.output, state->step, inside, error);
     return comm_agree(trainer->world, error);
 }
@@ -208,14 +208,14 @@ bool trainer_open(struct trainer *trainer, const struct options *options, struct
                   struct error *error)
 {
     memset(trainer, 0, sizeof *trainer);
-    run_figures_clear(&trainer->figures);
-    trainer->opened_at = clock_now();
-    clock_stamp_utc(trainer->started, sizeof trainer->started);
+    run_figures_clear(&trainer->output.figures);
+    trainer->attempt.opened_at = clock_now();
+    clock_stamp_utc(trainer->attempt.started, sizeof trainer->attempt.started);
     trainer->options = *options;
     trainer->world = world;
     if (status_pause_at(options->debug.pause, error) && trainer_prepare(trainer, error)) {
-        if (trainer->upload != NULL)
-            upload_start(trainer->upload);
+        if (trainer->output.upload != NULL)
+            upload_start(trainer->output.upload);
         return true;
     }
     trainer_close(trainer);
@@ -227,17 +227,18 @@ void trainer_close(struct trainer *trainer)
     progress_end(trainer);
     status_set_phase(PHASE_END);
     control_close(&trainer->control);
-    monitor_close(trainer->monitor);
-    checkpoint_writer_close(trainer->writer);
-    if (trainer->log != NULL)
-        run_log_close(trainer->log);
+    monitor_close(trainer->output.monitor);
+    checkpoint_writer_close(trainer->checkpoints.writer);
+    if (trainer->output.log != NULL)
+        run_log_close(trainer->output.log);
     evaluation_free(&trainer->evaluation);
-    evaluation_free(&trainer->test);
+    evaluation_free(&trainer->test.evaluation);
     step_close(&trainer->step);
     feed_close(&trainer->train);
     feed_close(&trainer->validation);
-    feed_close(&trainer->test_feed);
+    feed_close(&trainer->test.feed);
     session_close(&trainer->session);
-    upload_close(trainer->upload, trainer->succeeded ? trainer->options.output.upload_wait : 0);
+    upload_close(trainer->output.upload,
+                 trainer->stop.succeeded ? trainer->options.output.upload_wait : 0);
     run_folder_close(&trainer->folder);
 }

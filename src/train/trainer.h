@@ -1,5 +1,6 @@
-/* Training from a deck to a run folder: sets everything up, resumes, runs epochs of steps and
- * evaluations, writes checkpoints and what a run leaves. */
+/* A training run from a deck to a run folder: set-up, resume, epochs of steps and evaluations,
+ * checkpoints, results. Private to src/train, except for trainer_open, trainer_run, trainer_close.
+ */
 #ifndef VITTRAIN_TRAIN_TRAINER_H
 #define VITTRAIN_TRAIN_TRAINER_H
 
@@ -18,83 +19,115 @@
 #include "train/step.h"
 #include "train/straggler.h"
 
-/* What has been added up since the last log line. */
+/* Sums since the last log line. */
 struct interval {
     double begin; /* clock */
     int64_t steps, images;
     struct step_times times;
 };
 
-/* The running epoch, as far as this part of the run saw it. */
+/* The current epoch, without earlier attempts. */
 struct epoch_clock {
     double begin, data, training; /* clock; seconds */
     int64_t images, steps;
 };
 
+/* State of the log lines and table rows (progress.c). */
+struct progress {
+    struct interval interval;
+    double *sums; /* reduced over all ranks at each interval */
+    struct straggler straggler;
+    struct epoch_clock epoch;
+    struct epoch_row last_epoch;
+    double epochs_seconds;  /* of all finished epochs with their evaluations, in all attempts */
+    double plain_line_at;   /* clock: the newest progress line without a terminal */
+    double rate, norm;      /* of the newest step */
+    int64_t skipped_logged; /* skipped updates that were logged */
+    bool data_wait_logged;
+};
+
+/* Rank 0's outputs. */
+struct run_output {
+    struct run_log *log;
+    struct error log_error;     /* the first row that could not be written */
+    struct monitor *monitor;    /* on all ranks; NULL: output.monitor=0 */
+    struct upload *upload;      /* NULL: no output.upload */
+    struct run_figures figures; /* for the monitor */
+};
+
+/* An attempt is one execution of the program; a resumed run has several. */
+struct attempt {
+    double opened_at; /* clock: start of the set-up */
+    char started[32]; /* the same in UTC */
+    int64_t number;   /* from 1, as in run.json (rank 0); 0: not recorded yet */
+    double begin;     /* clock: start of the first step */
+    double evaluation_seconds;
+    struct step_times times; /* of this rank */
+    int64_t steps, images;
+    double step_seconds;
+    /* Of the attempts before. */
+    double earlier_seconds, earlier_without_setup_seconds, earlier_train_seconds;
+};
+
+struct run_checkpoints {
+    struct checkpoint_target target;
+    struct checkpoint_writer *writer;
+    char resume_path[OPTION_TEXT + 64]; /* the checkpoint to resume from; "": none */
+    double written_at;                  /* clock */
+    double seconds;                     /* for which this attempt waited for checkpoints */
+    int64_t count;                      /* of this attempt */
+    int64_t saving, saving_step;        /* epoch and step of the checkpoint in progress; -1: none */
+    bool overdue;                       /* by checkpoint.every_seconds */
+};
+
+/* The best evaluation so far, as reported. training_state, which decides what the run does, ignores
+ * an evaluation that was made only because the run ended: a resumed run would not make it. */
+struct best_evaluation {
+    double metric; /* checkpoint.monitor */
+    int64_t step;
+    double top1;       /* the highest accuracy, whatever checkpoint.monitor is; NAN: none */
+    int64_t top1_step; /* in this attempt; 0: before it */
+};
+
+struct run_stop {
+    const char *reason; /* NULL: the run continues */
+    bool out_of_time;   /* by train.max_seconds */
+    bool signalled;     /* by a signal: without an evaluation */
+    bool succeeded;     /* trainer_run returned true */
+};
+
+/* The evaluation of the test split at the end of the run (train.test). */
+struct test_evaluation {
+    struct evaluation evaluation; /* without a confusion matrix: not done */
+    struct data_feed feed;        /* unless the validation split is the test split */
+    const char *weights;          /* "best" or "last" */
+    int64_t step;                 /* of these weights */
+};
+
 struct trainer {
-    struct options options; /* with everything decided */
+    struct options options; /* with all choices resolved */
     struct comm *world;
     struct session session;
     struct data_feed train, validation;
     bool validates; /* there is a validation split */
+    int64_t global_batch, steps_per_epoch, total_steps;
     struct optimizer optimizer;
     struct schedule schedule;
     struct step_context step;
+    struct control control;
     struct training_state state;
     struct run_folder folder;
-    struct run_log *log;     /* rank 0's */
-    struct error log_error;  /* the first row that could not be written */
-    struct monitor *monitor; /* NULL: output.monitor=0 */
-    struct upload *upload;   /* rank 0 only; NULL: no output.upload */
-    bool succeeded;          /* trainer_run did */
-    struct checkpoint_target target;
-    struct checkpoint_writer *writer;
-    int64_t global_batch, steps_per_epoch, total_steps;
-    char resume_path[OPTION_TEXT + 64]; /* of the checkpoint that is gone on with; "": none */
-
-    double opened_at;  /* clock: when set-up began */
-    char started[32];  /* the same in universal time */
-    int64_t part;      /* of the run, from 1, as run.json counts them (rank 0); 0: not there */
-    double part_begin; /* when the first step of this part began */
-    double evaluation_seconds; /* of this part */
-    double checkpointed_at;
-    /* Of the parts before this one. */
-    double earlier_seconds, earlier_without_setup_seconds, earlier_train_seconds;
-    struct interval interval;
-    struct step_times part_times; /* of this rank, in this part; seconds of its steps */
-    int64_t part_steps;
-    double part_step_seconds;
-    double *interval_sums; /* of all ranks; see progress.c */
-    struct straggler straggler;
-    double checkpoint_seconds; /* that this part stood still for them */
-    int64_t checkpoints;       /* of this part */
-    struct epoch_clock epoch_clock;
-    struct epoch_row last_epoch;
-    double plain_line_at; /* clock: the newest plain progress line */
-    double last_rate, last_norm;
-    int64_t skipped_said;         /* skipped updates that the log knows of */
-    int64_t run_images;           /* trained on in this part */
+    struct run_checkpoints checkpoints;
+    struct attempt attempt;
     struct evaluation evaluation; /* the newest */
-    struct evaluation test;       /* train.test; no confusion: there was none */
-    struct data_feed test_feed;   /* where the test split is not the validation split */
-    const char *test_weights;     /* which it was of, "best" or "last", and their step */
-    int64_t test_step;
-    /* The best evaluation so far, as it is told. The state's, by which a run decides, leaves out
-     * one that was made only because the run ended: who goes on with it would not have made it. */
-    double best_metric;
-    int64_t best_step;
-    /* The highest accuracy of the evaluations, whatever decides which is best; NAN: none. */
-    double best_top1;
-    struct run_figures figures; /* as the monitor has them */
-    const char *stop_reason;    /* NULL: goes on */
-    bool data_wait_said;
-    struct control control;
-    bool out_of_time;        /* stopped by train.max_seconds */
-    bool signalled;          /* stopped by a signal: at once, without an evaluation */
-    bool checkpoint_overdue; /* by checkpoint.every_seconds */
+    struct best_evaluation best;
+    struct test_evaluation test;
+    struct run_stop stop;
+    struct progress progress;
+    struct run_output output;
 };
 
-/* Collective. On an error what was opened is closed again. */
+/* Collective. On an error everything is closed again. */
 MUST_CHECK bool trainer_open(struct trainer *trainer, const struct options *options,
                              struct comm *world, struct error *error);
 
@@ -102,26 +135,24 @@ MUST_CHECK bool trainer_open(struct trainer *trainer, const struct options *opti
 MUST_CHECK bool trainer_run(struct trainer *trainer, struct error *error);
 void trainer_close(struct trainer *trainer);
 
-/* Below: between trainer*.c. */
+/* Internal to trainer*.c. */
 
-/* Collective. A step file and its links: writes them, or begins to, in the background. */
+/* Collective. Writes a checkpoint with its links, or starts to write it in the background. */
 MUST_CHECK bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error);
 
-/* Collective. Waits until what is written in the background is complete. */
+/* Collective. Waits for the checkpoint in the background. */
 MUST_CHECK bool trainer_checkpoint_finish(struct trainer *trainer, struct error *error);
 
-/* Collective. The newest good checkpoint of the run's own folder becomes trainer->resume_path,
- * empty where there is none. */
+/* Collective. Sets resume_path to the newest valid checkpoint of the run folder, or to "". */
 MUST_CHECK bool trainer_find_local(struct trainer *trainer, struct error *error);
 
-/* Collective. Finds what the run goes on from: trainer->resume_path. */
+/* Collective. Sets resume_path to the checkpoint of checkpoint.resume, or to "". */
 MUST_CHECK bool trainer_find_checkpoint(struct trainer *trainer, struct error *error);
 
-/* Collective, before what depends on the batch. With mesh.elastic the global batch is the
- * checkpoint's. */
+/* Collective. Sets the global batch; with mesh.elastic that of the checkpoint. */
 MUST_CHECK bool trainer_decide_batch(struct trainer *trainer, struct error *error);
 
-/* Collective. Reads and announces what the run goes on from; *resumed is false where it begins. */
+/* Collective. Reads the checkpoint resume_path; *resumed is false if there is none. */
 MUST_CHECK bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error);
 
 #endif

@@ -25,29 +25,29 @@ static void control_begin(struct trainer *trainer)
     bool decides = trainer->world->rank == 0;
     const struct control_flags own = {
         .stop = comm_stop_wanted(),
-        .time_over = decides && limit > 0 && now - trainer->opened_at >= limit,
-        .checkpoint = decides && every > 0 && now - trainer->checkpointed_at >= every,
-        .writing = checkpoint_writer_is_busy(trainer->writer)};
+        .time_over = decides && limit > 0 && now - trainer->attempt.opened_at >= limit,
+        .checkpoint = decides && every > 0 && now - trainer->checkpoints.written_at >= every,
+        .writing = checkpoint_writer_is_busy(trainer->checkpoints.writer)};
     control_start(&trainer->control, &own);
 }
 
 static void signal_follow(struct trainer *trainer)
 {
-    trainer->signalled = true;
-    trainer->stop_reason = "a signal asked for it";
+    trainer->stop.signalled = true;
+    trainer->stop.reason = "a signal asked for it";
 }
 
 /* It ends: all ranks do what any of them wished when it began. */
 static bool control_end(struct trainer *trainer, struct error *error)
 {
     const struct control_flags flags = control_wait(&trainer->control);
-    trainer->checkpoint_overdue = flags.checkpoint != 0;
-    trainer->out_of_time = flags.time_over != 0;
-    if (trainer->out_of_time)
-        trainer->stop_reason = "train.max_seconds is over";
+    trainer->checkpoints.overdue = flags.checkpoint != 0;
+    trainer->stop.out_of_time = flags.time_over != 0;
+    if (trainer->stop.out_of_time)
+        trainer->stop.reason = "train.max_seconds is over";
     if (flags.stop != 0)
         signal_follow(trainer);
-    return checkpoint_writer_follow(trainer->writer, flags.writing != 0, error);
+    return checkpoint_writer_follow(trainer->checkpoints.writer, flags.writing != 0, error);
 }
 
 /* Checkpoints are due every so many steps (checkpoint.every counts epochs and may be a fraction),
@@ -56,7 +56,7 @@ static bool checkpoint_due(const struct trainer *trainer)
 {
     double every = trainer->options.checkpoint.every * (double)trainer->steps_per_epoch;
     int64_t steps = (int64_t)llround(every);
-    return trainer->checkpoint_overdue ||
+    return trainer->checkpoints.overdue ||
            (every > 0 && trainer->state.step % (steps > 0 ? steps : 1) == 0);
 }
 
@@ -72,9 +72,9 @@ static bool weights_compare(struct trainer *trainer, struct error *error)
 static bool interval_end(struct trainer *trainer, struct error *error)
 {
     status_set_phase(PHASE_REPORT);
-    if (!step_finish(&trainer->step, &trainer->interval.times, error))
+    if (!step_finish(&trainer->step, &trainer->progress.interval.times, error))
         return false;
-    trainer->last_norm = step_norm(&trainer->session);
+    trainer->progress.norm = step_norm(&trainer->session);
     progress_interval(trainer);
     return true;
 }
@@ -98,19 +98,19 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     status_set_step(state->step + 1);
     optimizer_follow(&trainer->optimizer, &trainer->schedule, state->step);
     step_capture(trainer, true);
-    if (!step_run(&trainer->step, state->step, rate, &trainer->interval.times, error))
+    if (!step_run(&trainer->step, state->step, rate, &trainer->progress.interval.times, error))
         return false;
     step_capture(trainer, false);
     /* Shapes may have come for the first time: in the first step of this process, or in the first
      * full batch if the run was resumed at a smaller one. Steps are recorded after that. */
-    if (trainer->part_steps + trainer->interval.steps == 0 ||
+    if (trainer->attempt.steps + trainer->progress.interval.steps == 0 ||
         (state->epoch_step == 0 && trainer->step.graph == NULL))
         hardware_agree_algorithms(trainer->session.device, trainer->session.stream, trainer->world);
-    trainer->last_rate = rate;
+    trainer->progress.rate = rate;
     state->step++;
     state->epoch_step++;
-    monitor_step(trainer->monitor, state->step);
-    trainer->interval.steps++;
+    monitor_step(trainer->output.monitor, state->step);
+    trainer->progress.interval.steps++;
     if (run_log_is_due(&trainer->options.output, state->step, state->epoch_step) &&
         !interval_end(trainer, error))
         return false;
@@ -126,7 +126,7 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
         control_begin(trainer);
         if (!step_advance(trainer, error) || !control_end(trainer, error))
             return false;
-        if (trainer->stop_reason != NULL)
+        if (trainer->stop.reason != NULL)
             break;
         /* The end of an epoch is epoch_finish's. */
         if (state->epoch_step == trainer->steps_per_epoch || !checkpoint_due(trainer))
@@ -148,8 +148,8 @@ static bool best_update(struct trainer *trainer, bool regular)
     double best = state->best_metric;
     bool better = isnan(best) || (loss ? value < best : value > best);
     if (better) {
-        trainer->best_metric = value;
-        trainer->best_step = state->step;
+        trainer->best.metric = value;
+        trainer->best.step = state->step;
     }
     if (better && regular) {
         state->best_metric = value;
@@ -174,7 +174,7 @@ static bool validation_run(struct trainer *trainer, struct error *error)
     average_swap(trainer);
     if (good)
         hardware_agree_algorithms(trainer->session.device, trainer->session.stream, trainer->world);
-    trainer->evaluation_seconds += trainer->evaluation.seconds;
+    trainer->attempt.evaluation_seconds += trainer->evaluation.seconds;
     if (trainer->evaluation.given_up)
         signal_follow(trainer);
     return good;
@@ -196,12 +196,12 @@ static void evaluation_observe(struct trainer *trainer, bool better)
     struct training_state *state = &trainer->state;
     state->evaluations_without_gain = better ? 0 : state->evaluations_without_gain + 1;
     if (patience_is_over(trainer))
-        trainer->stop_reason = early_stop_reason;
+        trainer->stop.reason = early_stop_reason;
 }
 
 static bool run_is_over(const struct trainer *trainer)
 {
-    return trainer->state.step >= trainer->total_steps || trainer->stop_reason != NULL;
+    return trainer->state.step >= trainer->total_steps || trainer->stop.reason != NULL;
 }
 
 /* A signal came between an epoch's last step and the end of its evaluation. */
@@ -226,7 +226,7 @@ static bool epoch_leave(struct trainer *trainer, struct error *error)
 static bool epoch_finish(struct trainer *trainer, struct error *error)
 {
     struct training_state *state = &trainer->state;
-    if (trainer->signalled)
+    if (trainer->stop.signalled)
         return epoch_leave(trainer, error);
     bool complete = state->epoch_step == trainer->steps_per_epoch;
     int64_t every = trainer->options.train.eval_every;
@@ -235,7 +235,7 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
     if (evaluated) {
         if (!validation_run(trainer, error))
             return false;
-        if (trainer->signalled)
+        if (trainer->stop.signalled)
             return epoch_leave(trainer, error);
         /* Who goes on from where the time was over passes this step without an evaluation. */
         bool counts = regular || trainer->state.step >= trainer->total_steps;
@@ -284,13 +284,13 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
     log_info("the run ended at step %lld, before its results were written: writing them",
              (long long)trainer->state.step);
     if (patience_is_over(trainer))
-        trainer->stop_reason = early_stop_reason;
+        trainer->stop.reason = early_stop_reason;
     if (!run_record_begin(trainer, error))
         return false;
     if (trainer->validates) {
         if (!validation_run(trainer, error))
             return false;
-        if (trainer->signalled) /* the next part makes it again */
+        if (trainer->stop.signalled) /* the next part makes it again */
             return true;
         best_update(trainer, false);
     }
@@ -313,7 +313,7 @@ static void monitor_start(struct trainer *trainer)
                                         .of_node = mesh->node->rank == 0,
                                         .nodes = mesh->node_count,
                                         .folder = options->output.csv ? trainer->folder.path : NULL,
-                                        .log = trainer->log,
+                                        .log = trainer->output.log,
                                         .device = trainer->session.device,
                                         .page = options->output.prometheus,
                                         .run = trainer->folder.path,
@@ -322,7 +322,7 @@ static void monitor_start(struct trainer *trainer)
                                         .middle = middle_step(trainer),
                                         .root = ""};
     if (options->output.monitor > 0)
-        trainer->monitor = monitor_open(&setup);
+        trainer->output.monitor = monitor_open(&setup);
 }
 
 /* The loader goes on from one epoch to the next, also while an evaluation runs. However the epochs
@@ -357,11 +357,11 @@ static bool stopped_in_setup(struct trainer *trainer)
 
 bool trainer_run(struct trainer *trainer, struct error *error)
 {
-    trainer->part_begin = trainer->checkpointed_at = clock_now();
-    trainer->last_epoch =
+    trainer->attempt.begin = trainer->checkpoints.written_at = clock_now();
+    trainer->progress.last_epoch =
         (struct epoch_row){.train_loss = NAN, .train_top1 = NAN, .train_top5 = NAN};
     if (trainer->state.step > 0)
-        trainer->last_rate = schedule_rate(&trainer->schedule, trainer->state.step - 1);
+        trainer->progress.rate = schedule_rate(&trainer->schedule, trainer->state.step - 1);
     control_open(&trainer->control, trainer->world);
     if (stopped_in_setup(trainer))
         return true;
@@ -374,9 +374,9 @@ bool trainer_run(struct trainer *trainer, struct error *error)
     progress_begin(trainer);
     if (!epochs_run(trainer, error))
         return false;
-    if (trainer->stop_reason != NULL)
+    if (trainer->stop.reason != NULL)
         log_info("stopped at step %lld of %lld: %s", (long long)trainer->state.step,
-                 (long long)trainer->total_steps, trainer->stop_reason);
+                 (long long)trainer->total_steps, trainer->stop.reason);
     return weights_export(trainer, error) && final_test_run(trainer, error) &&
            progress_result(trainer, error);
 }

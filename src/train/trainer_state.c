@@ -16,8 +16,9 @@
 bool trainer_find_local(struct trainer *trainer, struct error *error)
 {
     char report[4096] = "";
-    bool found = checkpoint_find(&trainer->target, trainer->world, trainer->resume_path,
-                                 sizeof trainer->resume_path, report, sizeof report, error);
+    bool found = checkpoint_find(
+        &trainer->checkpoints.target, trainer->world, trainer->checkpoints.resume_path,
+        sizeof trainer->checkpoints.resume_path, report, sizeof report, error);
     for (char *line = strtok(report, "\n"); line != NULL; line = strtok(NULL, "\n"))
         log_warn("passed over: %s", line);
     return found || error->kind == ERROR_NONE;
@@ -26,15 +27,16 @@ bool trainer_find_local(struct trainer *trainer, struct error *error)
 bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
 {
     const char *resume = trainer->options.checkpoint.resume;
-    char *path = trainer->resume_path;
+    char *path = trainer->checkpoints.resume_path;
     if (strcmp(resume, "never") == 0)
         return true;
     if (rclone_is_remote(resume))
-        return rclone_is_file(resume) ? retrieve_file(trainer, resume, "checkpoint.resume", path,
-                                                      sizeof trainer->resume_path, error)
-                                      : retrieve_newest(trainer, resume, error);
+        return rclone_is_file(resume)
+                   ? retrieve_file(trainer, resume, "checkpoint.resume", path,
+                                   sizeof trainer->checkpoints.resume_path, error)
+                   : retrieve_newest(trainer, resume, error);
     if (strcmp(resume, "auto") != 0) {
-        snprintf(path, sizeof trainer->resume_path, "%s", resume);
+        snprintf(path, sizeof trainer->checkpoints.resume_path, "%s", resume);
         return true;
     }
     if (!trainer->folder.resuming)
@@ -70,8 +72,8 @@ bool trainer_decide_batch(struct trainer *trainer, struct error *error)
     struct training_state state;
     trainer->global_batch = feed_global_batch(options, trainer->world->size);
     if (options->mesh.elastic && options->train.global_batch == 0 &&
-        trainer->resume_path[0] != '\0') {
-        if (!checkpoint_read_state(trainer->resume_path, trainer->world, &state, error))
+        trainer->checkpoints.resume_path[0] != '\0') {
+        if (!checkpoint_read_state(trainer->checkpoints.resume_path, trainer->world, &state, error))
             return false;
         if (state.step > 0 && state.global_batch != trainer->global_batch) {
             trainer->global_batch = state.global_batch;
@@ -138,7 +140,7 @@ static void scaler_resume(struct trainer *trainer)
  * be of another history, and the next start would take them. */
 static bool latest_check(const struct trainer *trainer, const char *path, struct error *error)
 {
-    int64_t newest = checkpoint_newest_step(&trainer->target, trainer->world);
+    int64_t newest = checkpoint_newest_step(&trainer->checkpoints.target, trainer->world);
     if (newest <= trainer->state.step)
         return true;
     return error_set(error, ERROR_USAGE,
@@ -155,12 +157,12 @@ static bool is_named(const char *resume)
 
 bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
 {
-    const char *path = trainer->resume_path;
+    const char *path = trainer->checkpoints.resume_path;
     *resumed = false;
     if (path[0] == '\0')
         return true;
-    if (!checkpoint_read(path, &trainer->target, &trainer->session.flat, &trainer->state, false,
-                         error) ||
+    if (!checkpoint_read(path, &trainer->checkpoints.target, &trainer->session.flat,
+                         &trainer->state, false, error) ||
         !state_check(trainer, path, error) ||
         (is_named(trainer->options.checkpoint.resume) && !latest_check(trainer, path, error)))
         return false;
@@ -180,11 +182,11 @@ static void state_update(struct trainer *trainer)
 {
     struct training_state *state = &trainer->state;
     double now = clock_now();
-    state->total_seconds = trainer->earlier_seconds + now - trainer->opened_at;
+    state->total_seconds = trainer->attempt.earlier_seconds + now - trainer->attempt.opened_at;
     state->without_setup_seconds =
-        trainer->earlier_without_setup_seconds + now - trainer->part_begin;
-    state->train_seconds = trainer->earlier_train_seconds + now - trainer->part_begin -
-                           trainer->evaluation_seconds - trainer->checkpoint_seconds;
+        trainer->attempt.earlier_without_setup_seconds + now - trainer->attempt.begin;
+    state->train_seconds = trainer->attempt.earlier_train_seconds + now - trainer->attempt.begin -
+                           trainer->attempt.evaluation_seconds - trainer->checkpoints.seconds;
     state->plateau_rate_factor = trainer->schedule.plateau_factor;
     state->plateau_best = trainer->schedule.plateau_best;
     state->plateau_bad = trainer->schedule.plateau_bad;
@@ -192,14 +194,14 @@ static void state_update(struct trainer *trainer)
     state->loss_scale = trainer->session.io.scaler != NULL ? (double)scaler->scale : 0;
     state->loss_scale_good_steps = scaler->good_steps;
     state->skipped_steps = scaler->skipped;
-    state->finished = state->step >= trainer->total_steps && !trainer->signalled;
+    state->finished = state->step >= trainer->total_steps && !trainer->stop.signalled;
 }
 
 /* The run has stood still since then, for its checkpoints. */
 static void checkpoint_pause(struct trainer *trainer, double since)
 {
     double seconds = clock_now() - since;
-    trainer->checkpoint_seconds += seconds;
+    trainer->checkpoints.seconds += seconds;
     progress_pause(trainer, seconds);
 }
 
@@ -210,7 +212,7 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
     state_update(trainer);
     /* Rows up to this step must not be lost with the process: who resumes here will not write them.
      */
-    error_defer(run_log_flush(trainer->log, &trainer->log_error));
+    error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
     snprintf(name, sizeof name, "step-%08lld.h5", (long long)trainer->state.step);
     char *deck = options_to_run_deck(&trainer->options);
     const struct checkpoint_order order = {.name = name,
@@ -219,14 +221,14 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
                                            .deck_text = deck,
                                            .best = best,
                                            .keep = trainer->options.checkpoint.keep};
-    bool good = checkpoint_writer_start(trainer->writer, &order, error);
+    bool good = checkpoint_writer_start(trainer->checkpoints.writer, &order, error);
     free(deck);
     if (!good)
         return false;
-    trainer->checkpoint_overdue = false;
-    trainer->checkpoints++;
-    trainer->checkpointed_at = clock_now();
-    trainer->figures.checkpoint_at = clock_wall();
+    trainer->checkpoints.overdue = false;
+    trainer->checkpoints.count++;
+    trainer->checkpoints.written_at = clock_now();
+    trainer->output.figures.checkpoint_at = clock_wall();
     progress_figures(trainer);
     checkpoint_pause(trainer, begin);
     return true;
@@ -235,7 +237,7 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
 bool trainer_checkpoint_finish(struct trainer *trainer, struct error *error)
 {
     double begin = clock_now();
-    bool good = checkpoint_writer_finish(trainer->writer, error);
+    bool good = checkpoint_writer_finish(trainer->checkpoints.writer, error);
     checkpoint_pause(trainer, begin);
     return good;
 }
