@@ -98,7 +98,7 @@ static bool window_of(struct straggler *straggler, int slow_rank)
         straggler->window[slow_rank].compute += 3;
     straggler->seconds = 10;
     straggler->steps = 10;
-    return straggler_judge(straggler);
+    return straggler_update(straggler);
 }
 
 static void verdict_needs_windows_in_a_row(void **state)
