@@ -48,20 +48,20 @@ static void words_that_are_wrong(void **state)
     word_fails("optim.lr=1,-2", "optim.lr=-2: must be");
     word_fails("optim.lr=1,two", "optim.lr=two: must be");
     word_fails("optim.name=sgd,adamant", "sgd, adam, adamw or rmsprop");
-    word_fails("optim.lr=1,,2", "an empty value");
-    word_fails("optim.lr=,", "an empty value");
-    word_fails("optim.lr=0.1,1e-1", "0.1 stands there twice");
+    word_fails("optim.lr=1,,2", "values is empty");
+    word_fails("optim.lr=,", "values is empty");
+    word_fails("optim.lr=0.1,1e-1", "0.1 is given twice");
     word_fails("optim.lr=1..0.1", "not below");
-    word_fails("optim.lr=0..0.1:log", "above 0");
+    word_fails("optim.lr=0..0.1:log", "must be positive");
     word_fails("optim.lr=1..2:loq", "LOW..HIGH:log");
     word_fails("optim.lr=1..2:1", "LOW..HIGH:log");
-    word_fails("optim.lr=..2", "no numbers");
+    word_fails("optim.lr=..2", "are not numbers");
     word_fails("optim.momentum=0.5..1", "optim.momentum=1: must be");
     word_fails("train.batch=0..8", "train.batch=0: must be");
     word_fails("train.batch=1.5..8", "train.batch=1.5: must be");
-    word_fails("model.depth=2..4:9", "stands there twice");
+    word_fails("model.depth=2..4:9", "is given twice");
     word_fails("optim.betas=0.9,0.99;0.9", "2 numbers");
-    word_fails("optim.alpha=0.2,0.3", "varied twice");
+    word_fails("optim.alpha=0.2,0.3", "varies twice");
     word_fails("run.dir=a,b", "one value");
     word_fails("sweep.seed=1,2", "one value");
 }
@@ -110,7 +110,7 @@ static void the_grid(void **state)
     sweep_space_free(&space);
     space_make(&space, (const char *const[]){"optim.lr=1e-4..0.1:log", NULL});
     assert_int_equal(sweep_grid_size(&space, &error), -1);
-    assert_non_null(strstr(error.text, "no grid"));
+    assert_non_null(strstr(error.text, "has no grid"));
     sweep_space_free(&space);
 }
 

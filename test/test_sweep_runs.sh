@@ -39,7 +39,7 @@ fails 1 'a value out of range' 2 'optim.lr=-1: must be' sweep $tiny optim.lr=1,-
 fails 1 'a combination that cannot work' 2 'with optim.name=adam optim.nesterov=on: optim.nesterov=on needs' \
     sweep $tiny optim.momentum=0.9 optim.name=sgd,adam optim.nesterov=off,on
 fails 1 'nothing that varies' 2 'nothing varies' sweep $tiny
-fails 1 'a folder that is none' 2 'is no folder of a sweep' sweep nowhere
+fails 1 'a folder that is none' 2 'is not the folder of a sweep' sweep nowhere
 fails 1 'no validation' 2 'compared by their best top1' sweep $tiny data.val=none optim.lr=1,2
 result 'all that before anything was made' "$(ls -d sweeps 2>/dev/null)"
 
@@ -59,12 +59,12 @@ bad=$([ $status -eq 0 ] || echo "exit status $status;")
 [ "$before" = "$(cat grid/trials.csv)" ] || bad="$bad the table has changed;"
 grep -q '^best: trial' "$run_log" || bad="$bad no table"
 result 'a sweep at its end runs nothing again' "$bad" "$run_log"
-fails 1 'the folder of another sweep' 2 'holds another sweep' sweep $tiny sweep.dir=grid optim.lr=1e-3,2e-3
+fails 1 'the folder of another sweep' 2 'contains another sweep' sweep $tiny sweep.dir=grid optim.lr=1e-3,2e-3
 echo optim.lr >grid/keys.txt
-fails 1 'what varies, damaged' 5 'keys.txt: optim.lr: no key=VALUES' sweep grid
+fails 1 'what varies, damaged' 5 'keys.txt: optim.lr is not key=VALUES' sweep grid
 sweep all $tiny sweep.dir=all optim.lr=1e30,1e31
 bad=$([ $status -eq 1 ] || echo "exit status $status;")
-grep -q '^vittrain: error: sweep: no trial ended well' "$run_log" || bad="$bad not said"
+grep -q '^vittrain: error: sweep: no trial succeeded' "$run_log" || bad="$bad not said"
 result 'all trials fail' "$bad" "$run_log"
 
 # Killed and told to end, against one that was left alone.
@@ -88,14 +88,14 @@ bad=$bad$(told "$folder" running)
 "$vittrain" sweep "$folder" debug.pause=backward:60:2 >task.log 2>&1 </dev/null &
 job=$!
 wait_for 'debug.pause: rank 0' "$folder/trial-002.log"
-fails 1 'a second process keeps out' 2 'another process is at work' sweep "$folder"
+fails 1 'a second process keeps out' 2 'another process works on' sweep "$folder"
 kill -TERM $job
 wait $job || bad="$bad exit status $?;"
-grep -q '^trial 1 of 3: .*(going on)' task.log || bad="$bad trial 1 began anew;"
+grep -q '^trial 1 of 3: .*(resumed)' task.log || bad="$bad trial 1 began anew;"
 grep -q 'resuming from .*step-00000055.h5' "$folder/trial-001/train.log" || bad="$bad without its checkpoint;"
 result 'what was killed goes on' "$bad$(told "$folder" 'finished running')" task.log
 grep -q '"finished": false' "$folder/trial-002/result.json" && bad= || bad='not gracefully;'
-grep -q 'go on with: vittrain sweep' task.log || bad="$bad not said how to go on"
+grep -q 'continue with: vittrain sweep' task.log || bad="$bad not said how to go on"
 result 'told to end: the trial stops with a checkpoint' "$bad" task.log
 sweep again $long $vary
 bad=$([ $status -eq 0 ] || echo "exit status $status;")

@@ -1,6 +1,7 @@
-/* `bench comm`: our collectives by each transport and MPI's own, in turn, so that what else the
- * machine does falls on all; every result is checked. Overlap as the OSU benchmarks measure it: how
- * much of a collective's time is hidden when the thread that started it computes for that long. */
+/* `bench comm`: the collectives of vittrain by each transport and those of MPI, measured in turn so
+ * that other work on the machine affects all alike. Every result is checked. Overlap is measured
+ * like in the OSU benchmarks: the share of a collective's time that is hidden if the thread that
+ * started it computes for the same time. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, KINDS };
 static const char *const kind_name[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast"};
 
-/* A way of doing collectives: a transport on a group of its own, or MPI (no group). */
+/* An implementation to measure: a transport with its own group, or MPI (group NULL). */
 struct way {
     const char *name;
     struct comm *group;
@@ -29,10 +30,10 @@ struct comm_bench {
     char mpi_version[64];
     struct way way[WAYS];
     int ways;
-    float *buffer, *result; /* result: MPI's reduce-scatter needs another */
+    float *buffer, *result; /* result: output of MPI's reduce-scatter */
     enum kind kind;
-    int64_t count, part; /* elements in all, and of one rank */
-    int64_t wrong;       /* of all ranks, so far */
+    int64_t count, part; /* elements of all ranks and of one rank */
+    int64_t wrong;       /* wrong elements on all ranks so far */
 };
 
 static struct ticket *ours_start(const struct comm_bench *self, struct comm *group)
@@ -99,14 +100,14 @@ static void way_run(const struct comm_bench *self, const struct way *way)
         mpis_run(self);
 }
 
-/* The slowest rank's. */
-static double worst(const struct comm_bench *self, double seconds)
+/* Collective: the maximum over ranks. */
+static double slowest(const struct comm_bench *self, double seconds)
 {
     MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, self->mpi));
     return seconds;
 }
 
-/* Runs it once on known values: how many elements are wrong, on all ranks together? */
+/* Run once on known values; return the number of wrong elements on all ranks. */
 static int64_t way_check(const struct comm_bench *self, const struct way *way)
 {
     int64_t size = self->world->size, rank = self->world->rank, wrong = 0;
@@ -128,17 +129,17 @@ static int64_t way_check(const struct comm_bench *self, const struct way *way)
     return wrong;
 }
 
-/* Seconds of one run, of some one after the other when they are short. */
+/* Seconds of one run, averaged over `times` runs. */
 static double way_time(const struct comm_bench *self, const struct way *way, int times)
 {
     MPI_CHECK(MPI_Barrier(self->mpi));
     double start = clock_now();
     for (int i = 0; i < times; i++)
         way_run(self, way);
-    return worst(self, clock_now() - start) / times;
+    return slowest(self, clock_now() - start) / times;
 }
 
-static int by_size(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -146,11 +147,11 @@ static int by_size(const void *a, const void *b)
 
 static double median(double *values, int count)
 {
-    qsort(values, (size_t)count, sizeof *values, by_size);
+    qsort(values, (size_t)count, sizeof *values, compare_doubles);
     return values[count / 2];
 }
 
-/* The median for each way, in turn. */
+/* Median seconds of each implementation, measured in turn. */
 static void measure(const struct comm_bench *self, double seconds[WAYS])
 {
     const double sample = 300e-6;
@@ -166,12 +167,12 @@ static void measure(const struct comm_bench *self, double seconds[WAYS])
             times[i][rounds] = way_time(self, &self->way[i], repeat[i]);
         rounds++;
     } while (rounds < MOST_ROUNDS &&
-             (rounds < LEAST_ROUNDS || worst(self, clock_now() - begin) < limit));
+             (rounds < LEAST_ROUNDS || slowest(self, clock_now() - begin) < limit));
     for (int i = 0; i < self->ways; i++)
         seconds[i] = median(times[i], rounds);
 }
 
-/* Arithmetic on registers only, `turns` times: what a kernel does that is limited by products. */
+/* Arithmetic on registers only, like in a compute-bound kernel. */
 static double compute(int64_t turns)
 {
     double a = 1, b = 1.1, c = 1.2, d = 1.3;
@@ -184,7 +185,7 @@ static double compute(int64_t turns)
     return a + b + c + d;
 }
 
-/* Seconds for computing, with the collective of a way under way or (NULL) without. */
+/* Seconds of computing while a collective of `way` is in progress; NULL: computing alone. */
 static double time_beside(const struct comm_bench *self, const struct way *way, int64_t turns)
 {
     volatile double sink;
@@ -200,10 +201,10 @@ static double time_beside(const struct comm_bench *self, const struct way *way, 
     (void)sink;
     self->world->backend->wait(ticket, NULL);
     MPI_CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE));
-    return worst(self, clock_now() - start);
+    return slowest(self, clock_now() - start);
 }
 
-/* Percent of `alone` that is hidden behind computation of the same length; the median of some. */
+/* Percentage of `alone` that is hidden by computation of the same length; median of some trials. */
 static double measure_overlap(const struct comm_bench *self, const struct way *way, double alone)
 {
     enum { TRIALS = 7 };
@@ -224,7 +225,7 @@ struct measured {
     int64_t wrong;
 };
 
-/* Bandwidths by the convention of nccl-tests; bus bandwidth is what each rank's link carries. */
+/* Bandwidths as defined by nccl-tests. Bus bandwidth is the load of each rank's link. */
 static void report(struct comm_bench *self, const struct measured *measured, struct error *error)
 {
     const struct way *way = measured->way;
@@ -276,7 +277,7 @@ static void size_run(struct comm_bench *self, int64_t bytes, struct error *error
         wrong[i] = way_check(self, &self->way[i]);
         self->wrong += wrong[i];
     }
-    /* Zeros stay zeros however often they are added. */
+    /* Repeated sums of zeros do not overflow. */
     memset(self->buffer, 0, (size_t)self->count * sizeof *self->buffer);
     measure(self, seconds);
     for (int i = 0; i < self->ways; i++) {
@@ -300,7 +301,7 @@ static void table_run(struct comm_bench *self, struct error *error)
         if (options->bench.collective != COLLECTIVE_ALL &&
             options->bench.collective != COLLECTIVE_ALL_REDUCE + kind)
             continue;
-        /* The last one is bench.max, also where the factor does not lead there. */
+        /* The last size is always bench.max. */
         int64_t bytes = options->bench.min;
         for (; bytes <= options->bench.max / options->bench.factor; bytes *= options->bench.factor)
             size_run(self, bytes, error);
@@ -310,7 +311,7 @@ static void table_run(struct comm_bench *self, struct error *error)
     }
 }
 
-/* A group for each transport that the layout allows and that is not another under a second name. */
+/* Open a group for each possible transport, except those that equal an earlier one. */
 static void ways_open(struct comm_bench *self, struct error *error)
 {
     static const char *const names[] = {"", "ring", "shared", "hierarchical"};
@@ -340,8 +341,8 @@ static bool buffers_open(struct comm_bench *self, struct error *error)
     size_t slack = (size_t)self->world->size * sizeof(float);
     size_t most = (size_t)bench->options->bench.max + slack;
     if (bench->options->bench.max / (int64_t)sizeof(float) > INT_MAX - self->world->size)
-        error_set(error, ERROR_USAGE, "bench.max: MPI's own collectives end below 8GiB");
-    /* Where training has its gradients. */
+        error_set(error, ERROR_USAGE,
+                  "bench.max: must be below 8GiB, the limit of MPI's collectives");
     if (error->kind == ERROR_NONE)
         self->buffer = device_cpu.allocate(bench->device, most, error);
     if (error->kind == ERROR_NONE)
@@ -363,7 +364,8 @@ bool bench_comm(struct bench *bench, struct error *error)
     if (buffers_open(&self, error)) {
         table_run(&self, error);
         if (self.wrong > 0)
-            error_set(error, ERROR_INTERNAL, "%lld elements came out wrong", (long long)self.wrong);
+            error_set(error, ERROR_INTERNAL, "bench comm: %lld elements are wrong",
+                      (long long)self.wrong);
     }
     for (int i = 0; i < self.ways; i++)
         if (self.way[i].group != NULL)

@@ -131,7 +131,7 @@ static void restart_report(const struct launch *launch, const struct attempt *at
     fprintf(stderr,
             "vittrain: launch: restart %d of %d in %.0f s, from %s; failed after %s%s: %s\n",
             launch->restarts, launch->restarts_max, launch->pause, from, ran,
-            attempt->killed ? " and did not end by itself" : "", reason);
+            attempt->killed ? " and had to be killed" : "", reason);
 }
 
 static bool give_up(const struct launch *launch, const struct attempt *attempt, const char *why,

@@ -87,7 +87,7 @@ struct launched_run {
 
 void launched_run_read(struct launched_run *run, int count, char *const *words);
 
-/* Return the step of the newest checkpoint, -1 if there is none or the run is unknown. Also finds
+/* Return the step of the newest checkpoint, -1 without checkpoints or if the run is unknown. Also finds
  * the run folder. */
 int64_t launched_run_step(struct launched_run *run);
 
@@ -124,8 +124,8 @@ int launched_hosts_try(struct launched_hosts *hosts);
 /* List the hosts that do not answer: "n2, n3". */
 void launched_hosts_missing(const struct launched_hosts *hosts, char *text, size_t size);
 
-/* Change `words` to a host file with only the hosts that answer, and to at most as many ranks as
- * these have slots. Restores `original` if all answer. Return the number of ranks, 0 on error or if
+/* Change `words` to a host file with only the hosts that answer, and reduce the number of ranks to
+ * their slots. Restores `original` if all answer. Return the number of ranks, 0 on error or if
  * no host answers. */
 int64_t launched_hosts_use(struct launched_hosts *hosts, char **words, char *const *original,
                            struct error *error);

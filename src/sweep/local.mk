@@ -5,7 +5,6 @@ libvittrain_a_SOURCES += \
 	src/sweep/sweep_folder.c \
 	src/sweep/sweep_space.c \
 	src/sweep/sweep_space.h \
-	src/sweep/sweep_table.c \
 	src/sweep/sweep_tpe.c \
 	src/sweep/sweep_tpe.h \
 	src/sweep/sweep_trial.c

@@ -1,5 +1,5 @@
-/* The command `sweep`: reads what is to be tried, checks all of it before anything starts, and has
- * one trial after another run; or hands that to Slurm. */
+/* The command `sweep`: reads the search space, checks all combinations before the first trial, and
+ * runs the trials one after another, or submits them to Slurm. */
 #include "sweep/sweep.h"
 
 #include <errno.h>
@@ -24,17 +24,17 @@ static bool word_add(struct sweep_words *words, char *word, struct error *error)
     if (words->count == SWEEP_WORDS)
         return error_set(error, ERROR_USAGE, "sweep: more than %d words", SWEEP_WORDS);
     if (strchr(word, '\n') != NULL)
-        return error_set(error, ERROR_USAGE, "sweep: a word with a line's end in it");
+        return error_set(error, ERROR_USAGE, "sweep: a word contains a newline");
     words->word[words->count++] = word;
     return true;
 }
 
-/* A deck, a setting, what varies, or the folder of a sweep that is gone on with. */
+/* A word is a deck, a setting, a key to vary, or the folder of a sweep to continue. */
 static bool word_read(struct sweep *sweep, char *word, struct error *error)
 {
     bool varies = false;
     if (word[0] == '-')
-        return error_set(error, ERROR_USAGE, "sweep: no such flag as %s; %s", word,
+        return error_set(error, ERROR_USAGE, "sweep: unknown flag %s: %s", word,
                          command_sweep.synopsis);
     if (!option_is_setting(word) && !text_ends_with(word, ".ini")) {
         if (sweep->folder[0] != '\0')
@@ -58,11 +58,11 @@ static bool line_read(struct sweep *sweep, int count, char **words, struct error
             return false;
     return !attempt_is_inside() ||
            error_set(error, ERROR_USAGE,
-                     "sweep: it starts mpirun or srun and is not started by them: vittrain sweep "
+                     "sweep: runs mpirun or srun and cannot be run by them; use vittrain sweep "
                      "... -- mpirun -np 4");
 }
 
-/* The first values of what varies stand in the shared options, too, so that these are complete. */
+/* The shared options contain the first value of each key, so that they are a complete deck. */
 static bool options_make(struct sweep *sweep, struct error *error)
 {
     struct command_line line;
@@ -93,7 +93,7 @@ static bool combination_fail(const struct sweep *sweep, const struct sweep_point
     return error_set(error, why->kind, "sweep: with %s: %.900s", text, why->text);
 }
 
-/* Values that cannot go together. Of a grid all are tried, else random ones. */
+/* Check all points of a grid, otherwise random points, for invalid combinations. */
 static bool combinations_check(const struct sweep *sweep, struct error *error)
 {
     static struct options options;
@@ -118,15 +118,15 @@ static bool sweep_check(struct sweep *sweep, struct error *error)
     bool less;
     if (sweep->space.count == 0)
         return error_set(error, ERROR_USAGE,
-                         "sweep: nothing varies: give some key=a,b,c or key=LOW..HIGH");
+                         "sweep: nothing varies; give key=A,B,C or key=LOW..HIGH");
     if (options->run.dir[0] != '\0')
         return error_set(error, ERROR_USAGE,
-                         "sweep: each trial has a folder of its own in the "
-                         "sweep's: leave run.dir out, or use sweep.dir");
+                         "sweep: run.dir cannot be set, because each trial has its own folder; use "
+                         "sweep.dir for the folder of the sweep");
     if (options->data.val == VALIDATION_NONE)
         return error_set(error, ERROR_USAGE,
-                         "sweep: data.val=none: trials are compared by their "
-                         "best %s on validation data",
+                         "sweep: data.val=none: trials are compared by their best %s on validation "
+                         "data; choose another data.val",
                          sweep_metric(sweep, &less));
     sweep->trials = options->sweep.trials;
     if (options->sweep.method == SWEEP_GRID)
@@ -134,29 +134,31 @@ static bool sweep_check(struct sweep *sweep, struct error *error)
     return sweep->trials > 0 && combinations_check(sweep, error);
 }
 
-/* ---- a new sweep, or one that is gone on with */
+/* ---- a new sweep, or one to continue */
 
 static bool space_read(struct sweep *sweep, struct error *error)
 {
     bool varies;
     for (int i = 0; i < sweep->keys.count; i++) {
         if (strchr(sweep->keys.word[i], '=') == NULL)
-            return error_set(error, ERROR_FILE,
-                             "%s/keys.txt: %.200s: no key=VALUES: mend it, or begin anew",
-                             sweep->folder, sweep->keys.word[i]);
+            return error_set(
+                error, ERROR_FILE,
+                "%s/keys.txt: %.200s is not key=VALUES; correct it or start another sweep",
+                sweep->folder, sweep->keys.word[i]);
         if (!sweep_space_add(&sweep->space, sweep->keys.word[i], &varies, error))
             return false;
     }
     return true;
 }
 
-/* Settings beside the folder are for all trials, and tried now; those of the sweep itself take the
- * place of its own: sweep.trials=40 makes more of it. */
+/* Settings given with the folder are checked now and apply to all trials. Those of the section
+ * `sweep` replace the stored ones: sweep.trials=40 extends a sweep. */
 static bool sweep_continue(struct sweep *sweep, struct error *error)
 {
     static struct options scratch;
     if (sweep->keys.count > 0)
-        return error_set(error, ERROR_USAGE, "sweep: %s holds what varies: it cannot be given anew",
+        return error_set(error, ERROR_USAGE,
+                         "sweep: the keys that vary are stored in %s; do not give them again",
                          sweep->folder);
     if (!sweep_folder_read(sweep, error) || !space_read(sweep, error))
         return false;
@@ -174,7 +176,7 @@ static bool sweep_begin(struct sweep *sweep, struct error *error)
 {
     if (!options_make(sweep, error) || !sweep_check(sweep, error))
         return false;
-    sweep->extra.count = 0; /* they are in the shared options */
+    sweep->extra.count = 0; /* contained in the shared options */
     return sweep_folder_begin(sweep, error);
 }
 
@@ -182,7 +184,9 @@ static bool program_find(struct sweep *sweep, struct error *error)
 {
     ssize_t length = readlink("/proc/self/exe", sweep->program, sizeof sweep->program - 1);
     if (length <= 0)
-        return error_set(error, ERROR_INTERNAL, "sweep: /proc does not tell where this program is");
+        return error_set(
+            error, ERROR_INTERNAL,
+            "sweep: cannot find the path of this program: /proc/self/exe is not readable");
     sweep->program[length] = '\0';
     return true;
 }
@@ -197,12 +201,12 @@ static bool sweep_open(struct sweep *sweep, int count, char **words, struct erro
 
 /* ---- trials */
 
-static void sweep_say(const struct sweep *sweep)
+static void sweep_report(const struct sweep *sweep)
 {
     static const char *const methods[] = {"grid", "random", "tpe"};
     bool less;
     const char *metric = sweep_metric(sweep, &less);
-    printf("sweep: %s: %s of %lld trials, the %s best %s wins; over", sweep->folder,
+    printf("sweep: %s: %s of %lld trials, best is the %s %s; keys", sweep->folder,
            methods[sweep->options.sweep.method], (long long)sweep->trials,
            less ? "lowest" : "highest", metric);
     for (int i = 0; i < sweep->keys.count; i++)
@@ -211,7 +215,7 @@ static void sweep_say(const struct sweep *sweep)
     fflush(stdout);
 }
 
-static void trial_say(const struct sweep *sweep, int64_t number, const struct sweep_row *row)
+static void trial_report(const struct sweep *sweep, int64_t number, const struct sweep_row *row)
 {
     char folder[SWEEP_PATH];
     printf("trial %lld of %lld:", (long long)number + 1, (long long)sweep->trials);
@@ -221,11 +225,11 @@ static void trial_say(const struct sweep *sweep, int64_t number, const struct sw
         printf(" %s=%s", sweep->space.keys[k].entry->name, text);
     }
     sweep_trial_path(sweep, number, "", folder, sizeof folder);
-    printf("%s\n", access(folder, F_OK) == 0 ? " (going on)" : "");
+    printf("%s\n", access(folder, F_OK) == 0 ? " (resumed)" : "");
     fflush(stdout);
 }
 
-static void end_say(const struct sweep *sweep, const struct sweep_row *row)
+static void result_report(const struct sweep *sweep, const struct sweep_row *row)
 {
     char time[32];
     bool less;
@@ -239,7 +243,7 @@ static void end_say(const struct sweep *sweep, const struct sweep_row *row)
     fflush(stdout);
 }
 
-/* Until nothing is left, or a signal came. */
+/* Run trials until none is left or a signal asks to stop. */
 static bool trials_run(struct sweep *sweep, bool *asked, struct error *error)
 {
     *asked = false;
@@ -250,11 +254,11 @@ static bool trials_run(struct sweep *sweep, bool *asked, struct error *error)
             return false;
         if (number < 0)
             return true;
-        trial_say(sweep, number, &row);
+        trial_report(sweep, number, &row);
         if (!sweep_trial_run(sweep, number, &row, asked, error) ||
             !sweep_trial_note(sweep, number, &row, error))
             return false;
-        end_say(sweep, &row);
+        result_report(sweep, &row);
         *asked = *asked || attempt_sleep(0.001);
     }
     return true;
@@ -267,24 +271,23 @@ static bool sweep_conclude(const struct sweep *sweep, struct error *error)
         return false;
     int64_t best = sweep_table_best(sweep, &table);
     int64_t running = sweep_table_count(&table, SWEEP_RUNNING);
-    int64_t unbegun = sweep->trials > table.count ? sweep->trials - table.count : 0;
-    int64_t left = unbegun + running;
+    int64_t left = running + (sweep->trials > table.count ? sweep->trials - table.count : 0);
     sweep_table_print(sweep, &table);
     if (best >= 0)
         printf("\nbest: trial %lld; its deck: %s/best.ini\n", (long long)best + 1, sweep->folder);
     if (left > 0)
-        printf("%lld of %lld trials have not ended; go on with: vittrain sweep %s\n",
+        printf("%lld of %lld trials have not ended; continue with: vittrain sweep %s\n",
                (long long)left, (long long)sweep->trials, sweep->folder);
     else if (best < 0)
         error_set(error, ERROR_INTERNAL,
-                  "sweep: no trial ended well: %s/trials.csv says why, and the trials' logs beside "
-                  "it",
+                  "sweep: no trial succeeded; see the reasons in %s/trials.csv and the logs of the "
+                  "trials",
                   sweep->folder);
     sweep_table_free(&table);
     return app_output_arrived(error) && error->kind == ERROR_NONE;
 }
 
-/* The script's jobs come back to this command, with the folder, by VITTRAIN_SWEEP (jobs/common.sh).
+/* The jobs of the script run `vittrain sweep` with the folder in VITTRAIN_SWEEP (jobs/common.sh).
  */
 static bool slurm_submit(const struct sweep *sweep, struct error *error)
 {
@@ -297,7 +300,7 @@ static bool slurm_submit(const struct sweep *sweep, struct error *error)
     free(path);
     if (!good)
         return error_set(error, ERROR_FILE, "sweep: %s: %s", sweep->folder, strerror(errno));
-    sweep_say(sweep);
+    sweep_report(sweep);
     execlp("sbatch", "sbatch", array, sweep->options.sweep.slurm, (char *)NULL);
     return error_set(error, ERROR_USAGE, "sweep: sweep.slurm: cannot start sbatch: %s",
                      strerror(errno));
@@ -311,7 +314,7 @@ static bool sweep_go(struct sweep *sweep, struct error *error)
     if (!sweep_task_hold(sweep, error))
         return false;
     attempt_prepare();
-    sweep_say(sweep);
+    sweep_report(sweep);
     return trials_run(sweep, &asked, error) && sweep_conclude(sweep, error);
 }
 
@@ -331,15 +334,15 @@ const struct command command_sweep = {
     .name = "sweep",
     .synopsis = "sweep [DECK.ini ...] [section.key=value ...] key=A,B,C key=LOW..HIGH[:log] [-- "
                 "COMMAND...]",
-    .summary = "train with many settings, and tell which is the best",
+    .summary = "train with many settings and find the best",
     .detail =
-        "Trains once for each combination of values (sweep.method=grid), for random ones, or for "
-        "those that a tree-structured Parzen estimator suggests (tpe), each in a run folder of its "
-        "own below sweeps/NAME-DATE. key=A,B,C are values (with ; between them where they have "
-        "commas themselves), key=LOW..HIGH a range, :log behind it in its logarithm, :N behind it "
-        "N values of it. What follows -- is put in front of the program: -- mpirun -np 4. "
-        "trials.csv has a row a trial, best.ini the best deck; the best value of "
-        "checkpoint.monitor decides. The same command, or `vittrain sweep FOLDER`, goes on with a "
-        "sweep that was cut off. SIGINT and SIGTERM stop the trial with a checkpoint. A trial that "
-        "fails is told in the table, and the sweep goes on.",
+        "Trains with each combination of values (sweep.method=grid), with random ones (random), or "
+        "with those that a tree-structured Parzen estimator suggests (tpe), each in its own run "
+        "folder below sweeps/NAME-DATE. key=A,B,C lists values (separated by ; if they contain "
+        "commas), key=LOW..HIGH is a range, with :log a log-uniform one, with :N a list of N "
+        "values. The words after -- are put before the program: -- mpirun -np 4. trials.csv has "
+        "one row per trial, best.ini is the best deck; trials are compared by checkpoint.monitor. "
+        "The same command, or `vittrain sweep FOLDER`, continues a sweep that was interrupted. "
+        "SIGINT and SIGTERM stop the trial with a checkpoint. After a failed trial the sweep "
+        "continues; the table shows the reason.",
     .run_alone = sweep_run};

@@ -1,5 +1,5 @@
-/* The words of a sweep: which vary something, and what. All values are tried on the options table
- * before anything starts. */
+/* Parsing of the words that vary an option. All values are checked with the options table before
+ * the first trial. */
 #include "sweep/sweep_space.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "config/option.h"
 #include "config/options.h"
 
-/* Digits of numbers from ranges: more would only make long decks. */
+/* Significant digits of values of a range. */
 enum { DIGITS = 4 };
 
 enum { WORD = 4 * OPTION_TEXT };
@@ -23,7 +23,7 @@ static bool is_number_kind(const struct option_entry *entry)
            entry->kind == OPTION_IS_SECONDS;
 }
 
-/* A number as such: the kinds of a range have no others. */
+/* Parse a plain number. */
 static bool number_read(const char *text, size_t length, double *value)
 {
     char copy[64], *end;
@@ -34,7 +34,7 @@ static bool number_read(const char *text, size_t length, double *value)
     return *end == '\0' && isfinite(*value);
 }
 
-/* Is the value within what the option may be? */
+/* True if the option accepts the value. */
 static bool value_try(const struct option_entry *entry, const char *text, struct error *error)
 {
     static struct options scratch;
@@ -46,12 +46,12 @@ static bool range_fail(const struct sweep_key *key, const char *text, const char
                        struct error *error)
 {
     return error_set(error, ERROR_USAGE,
-                     "%s=%s: %s: a range is LOW..HIGH, LOW..HIGH:log, and with "
-                     ":N behind it N values of it",
+                     "%s=%s: %s; a range is LOW..HIGH or LOW..HIGH:log, with :N for a list of N "
+                     "values",
                      key->entry->name, text, why);
 }
 
-/* What is behind the range: ":log", ":N", ":log:N". */
+/* Parse the suffix of a range: ":log", ":N" or ":log:N". */
 static bool range_flags(struct sweep_key *key, const char *text, const char *flags, int *points,
                         struct error *error)
 {
@@ -66,12 +66,12 @@ static bool range_flags(struct sweep_key *key, const char *text, const char *fla
         *points = (int)number;
         return true;
     }
-    return flags[0] == '\0' || range_fail(key, text, "what is behind it is unknown", error);
+    return flags[0] == '\0' || range_fail(key, text, "unknown suffix", error);
 }
 
 static bool choice_add(struct sweep_key *key, const char *text, struct error *error);
 
-/* The points of a range as choices. */
+/* Convert a range to a list of evenly spaced values. */
 static bool range_spread(struct sweep_key *key, int points, struct error *error)
 {
     struct sweep_key range = *key;
@@ -93,14 +93,14 @@ static bool range_read(struct sweep_key *key, const char *text, struct error *er
     int points;
     if (!number_read(text, (size_t)(dots - text), &key->low) ||
         !number_read(high, (size_t)(flags - high), &key->high))
-        return range_fail(key, text, "its ends are no numbers", error);
+        return range_fail(key, text, "the ends are not numbers", error);
     key->whole = key->entry->kind == OPTION_IS_INTEGER;
     if (!range_flags(key, text, flags, &points, error))
         return false;
     if (!(key->low < key->high))
-        return range_fail(key, text, "its first end is not below the other", error);
+        return range_fail(key, text, "LOW is not below HIGH", error);
     if (key->log && key->low <= 0)
-        return range_fail(key, text, "a logarithm needs ends above 0", error);
+        return range_fail(key, text, "a logarithmic range must be positive", error);
     snprintf(ends[0], OPTION_TEXT, "%.*s", (int)(dots - text), text);
     snprintf(ends[1], OPTION_TEXT, "%.*s", (int)(flags - high), high);
     if (!value_try(key->entry, ends[0], error) || !value_try(key->entry, ends[1], error))
@@ -110,7 +110,7 @@ static bool range_read(struct sweep_key *key, const char *text, struct error *er
 
 /* ---- choices */
 
-/* As the options write it, so that 0.1 and 1e-1 are one. */
+/* Convert to the notation of the options, so that 0.1 and 1e-1 are equal. */
 static bool choice_normalise(const struct sweep_key *key, const char *text, char value[OPTION_TEXT],
                              struct error *error)
 {
@@ -129,7 +129,7 @@ static bool choice_add(struct sweep_key *key, const char *text, struct error *er
         return false;
     for (int i = 0; i < key->count; i++)
         if (strcmp(key->choices[i], value) == 0)
-            return error_set(error, ERROR_USAGE, "%s: the value %s stands there twice",
+            return error_set(error, ERROR_USAGE, "%s: the value %s is given twice",
                              key->entry->name, value);
     if (key->count == SWEEP_CHOICES)
         return error_set(error, ERROR_USAGE, "%s: more than %d values", key->entry->name,
@@ -143,7 +143,7 @@ static bool choice_add(struct sweep_key *key, const char *text, struct error *er
     return true;
 }
 
-/* What separates values: lists have commas of their own. 0: the word is one value. */
+/* Return the separator of values; lists contain commas. '\0': the word is a single value. */
 static char separator_of(const struct option_entry *entry, const char *text)
 {
     if (strchr(text, ';') != NULL)
@@ -159,10 +159,10 @@ static bool choices_read(struct sweep_key *key, const char *text, char separator
         const char *end = strchr(text, separator);
         size_t length = end != NULL ? (size_t)(end - text) : strlen(text);
         if (length == 0)
-            return error_set(error, ERROR_USAGE, "%s: an empty value among those to try",
+            return error_set(error, ERROR_USAGE, "%s: one of the values is empty",
                              key->entry->name);
         if (length >= sizeof piece)
-            return error_set(error, ERROR_USAGE, "%s: a value of %zu characters", key->entry->name,
+            return error_set(error, ERROR_USAGE, "%s: a value has %zu characters", key->entry->name,
                              length);
         snprintf(piece, sizeof piece, "%.*s", (int)length, text);
         if (!choice_add(key, piece, error))
@@ -185,18 +185,17 @@ static bool key_fits(const struct sweep_space *space, const struct option_entry 
     for (int i = 0; own[i] != NULL; i++)
         refused = refused || strcmp(entry->name, own[i]) == 0;
     if (refused)
-        return error_set(error, ERROR_USAGE,
-                         "%s is not what trials of one sweep can differ in: give it one value",
+        return error_set(error, ERROR_USAGE, "%s cannot vary in a sweep; give it one value",
                          entry->name);
     for (int i = 0; i < space->count; i++)
         if (space->keys[i].entry == entry)
-            return error_set(error, ERROR_USAGE, "%s is varied twice: give all values at once",
+            return error_set(error, ERROR_USAGE, "%s varies twice; give all values at once",
                              entry->name);
     return space->count < SWEEP_KEYS ||
-           error_set(error, ERROR_USAGE, "more than %d keys are varied", SWEEP_KEYS);
+           error_set(error, ERROR_USAGE, "more than %d keys vary", SWEEP_KEYS);
 }
 
-/* The error of a key that is none has the nearest one. */
+/* The error for an unknown key names the nearest one. */
 static bool key_find(const char *word, size_t length, const struct option_entry **entry,
                      struct error *error)
 {
@@ -212,9 +211,9 @@ bool sweep_space_add(struct sweep_space *space, const char *word, bool *varies, 
     const char *equals = strchr(word, '='), *text = equals + 1;
     const struct option_entry *entry;
     *varies = false;
-    ENSURE(equals != NULL, "%s is no setting", word);
+    ENSURE(equals != NULL, "%s is not a setting", word);
     if (equals > word && equals[-1] == '+')
-        return true; /* more of a text */
+        return true; /* key+=TEXT appends */
     if (strlen(word) >= WORD)
         return error_set(error, ERROR_USAGE, "%.40s...: too long", word);
     if (!key_find(word, (size_t)(equals - word), &entry, error))
@@ -297,7 +296,7 @@ int64_t sweep_grid_size(const struct sweep_space *space, struct error *error)
         const struct sweep_key *key = &space->keys[k];
         if (key->count == 0) {
             error_set(error, ERROR_USAGE,
-                      "%s: a range has no grid: say of how many values by :N behind it, or choose "
+                      "%s: a range has no grid; give the number of values with :N, or use "
                       "sweep.method=random or tpe",
                       key->entry->name);
             return -1;
@@ -305,7 +304,7 @@ int64_t sweep_grid_size(const struct sweep_space *space, struct error *error)
         size *= key->count;
         if (size > SWEEP_TRIALS) {
             error_set(error, ERROR_USAGE,
-                      "the grid has more than %d points: choose "
+                      "the grid has more than %d points; use "
                       "sweep.method=random or tpe",
                       SWEEP_TRIALS);
             return -1;

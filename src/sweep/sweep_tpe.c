@@ -1,6 +1,7 @@
-/* Random points and the Parzen estimator. A density is a mixture of kernels, one of each trial and
- * one as wide as the space (the prior); a kernel is a product over the keys: of choices a table, in
- * a range a normal distribution cut off at its ends, as wide as its neighbours are far. */
+/* Random points and the Parzen estimator. A density is a mixture of kernels: one per trial and one
+ * that covers the whole space (the prior). A kernel is a product over the keys. For choices its
+ * factor is a table of probabilities; for a range it is a normal distribution truncated at the ends
+ * of the range, whose width depends on the distance of neighbouring trials. */
 #include "sweep/sweep_tpe.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@ enum { CANDIDATES = 24, GOOD_MOST = 25, EVEN_WEIGHTS = 25, KERNELS_MOST_NARROW =
 
 /* ---- numbers */
 
-/* Two words make a double in (0, 1). */
+/* A counter-based random number generator. */
 struct draws {
     uint64_t seed;
     uint32_t trial, count;
@@ -27,10 +28,10 @@ static double draw(struct draws *draws)
     return ((double)bits + 0.5) * 0x1p-53;
 }
 
-/* ---- a range in the coordinates of its kernels */
+/* ---- ranges in the coordinates of the kernels */
 
 struct axis {
-    double low, high; /* of whole numbers half a step further, so that all are as likely */
+    double low, high; /* extended by 0.5 for integers, so that all are equally likely */
     bool log, whole;
 };
 
@@ -55,24 +56,24 @@ static double axis_to(const struct sweep_key *key, const struct axis *axis, doub
     return sweep_value_round(key, fmin(fmax(value, key->low), key->high));
 }
 
-/* ---- the density of some trials */
+/* ---- densities */
 
 struct kernels {
     const struct sweep_space *space;
-    int64_t count;  /* of trials, then the prior */
-    double *weight; /* [count] of the mixture */
-    double *centre; /* [keys][count]: the choice, or the place on the axis */
+    int64_t count;  /* number of trials, plus 1 for the prior */
+    double *weight; /* [count], of the mixture */
+    double *centre; /* [keys][count]: the choice, or the position on the axis */
     double *width;  /* [keys][count] */
 };
 
-static int compare_places(const void *one, const void *other)
+static int compare_positions(const void *one, const void *other)
 {
     double a = **(double *const *)one, b = **(double *const *)other;
     return (a > b) - (a < b);
 }
 
-/* Each as wide as its farther neighbour is far (the ends of the range are neighbours of the
- * outermost only where there is one trial), within bounds that narrow as trials come. */
+/* The width is the distance to the farther neighbour, clipped to a minimum that decreases with the
+ * number of trials. The ends of the range count as neighbours only if there is a single trial. */
 static void widths_set(const struct axis *axis, double *centre, double *width, int64_t trials)
 {
     double **order = calloc((size_t)trials + 1, sizeof *order);
@@ -81,21 +82,21 @@ static void widths_set(const struct axis *axis, double *centre, double *width, i
     double least = span / fmin(KERNELS_MOST_NARROW, 1.0 + (double)trials + 1);
     for (int64_t i = 0; i < trials; i++)
         order[i] = &centre[i];
-    qsort(order, (size_t)trials, sizeof *order, compare_places);
+    qsort(order, (size_t)trials, sizeof *order, compare_positions);
     for (int64_t i = 0; i < trials; i++) {
         double left = *order[i] - (i > 0 ? *order[i - 1] : axis->low);
         double right = (i + 1 < trials ? *order[i + 1] : axis->high) - *order[i];
-        double far = fmax(left, right);
+        double distance = fmax(left, right);
         if (trials > 1 && i == 0)
-            far = right;
+            distance = right;
         if (trials > 1 && i + 1 == trials)
-            far = left;
-        width[order[i] - centre] = fmin(fmax(far, least), span);
+            distance = left;
+        width[order[i] - centre] = fmin(fmax(distance, least), span);
     }
     free(order);
 }
 
-/* Old trials count less once there are many. */
+/* With many trials, older ones have smaller weights. */
 static void weights_set(double *weight, int64_t trials)
 {
     int64_t ramp = trials - EVEN_WEIGHTS;
@@ -144,7 +145,7 @@ static void kernels_close(struct kernels *kernels)
     free(kernels->weight);
 }
 
-/* Between two places, in units of the width: as exact in the tails as in the middle. */
+/* Probability between two positions, in standard deviations. erfc keeps the tails accurate. */
 static double normal_mass(double from, double to)
 {
     if (from > 0)
@@ -152,9 +153,9 @@ static double normal_mass(double from, double to)
     return (erfc(-to * M_SQRT1_2) - erfc(-from * M_SQRT1_2)) / 2;
 }
 
-/* The share of choice `value`: all have the prior's, the kernel's own has one more. */
-static double choice_share(const struct kernels *kernels, const struct sweep_key *key,
-                           double centre, bool prior, double value)
+/* Probability of choice `value` in the kernel of choice `centre`. */
+static double choice_probability(const struct kernels *kernels, const struct sweep_key *key,
+                                 double centre, bool prior, double value)
 {
     double all = 1.0 / (double)kernels->count;
     if (prior)
@@ -170,8 +171,8 @@ static double range_density(const struct sweep_key *key, double centre, double w
         double from = axis_from(&axis, value - 0.5), to = axis_from(&axis, value + 0.5);
         return normal_mass((from - centre) / width, (to - centre) / width) / inside;
     }
-    double far = (axis_from(&axis, value) - centre) / width;
-    return exp(-far * far / 2) / (sqrt(2 * M_PI) * width * inside);
+    double distance = (axis_from(&axis, value) - centre) / width;
+    return exp(-distance * distance / 2) / (sqrt(2 * M_PI) * width * inside);
 }
 
 static double kernels_density(const struct kernels *kernels, const struct sweep_point *at)
@@ -183,8 +184,8 @@ static double kernels_density(const struct kernels *kernels, const struct sweep_
         for (int k = 0; k < space->count; k++) {
             int64_t cell = k * kernels->count + i;
             const struct sweep_key *key = &space->keys[k];
-            product *= key->count > 0 ? choice_share(kernels, key, kernels->centre[cell],
-                                                     i == kernels->count - 1, at->value[k])
+            product *= key->count > 0 ? choice_probability(kernels, key, kernels->centre[cell],
+                                                           i == kernels->count - 1, at->value[k])
                                       : range_density(key, kernels->centre[cell],
                                                       kernels->width[cell], at->value[k]);
         }
@@ -193,22 +194,21 @@ static double kernels_density(const struct kernels *kernels, const struct sweep_
     return log(sum);
 }
 
-/* ---- points of a density */
+/* ---- drawing from a density */
 
 static double choice_draw(const struct kernels *kernels, const struct sweep_key *key, double centre,
                           bool prior, double uniform)
 {
     for (int i = 0; i < key->count - 1; i++) {
-        double share = choice_share(kernels, key, centre, prior, i);
-        if (uniform < share)
+        double probability = choice_probability(kernels, key, centre, prior, i);
+        if (uniform < probability)
             return i;
-        uniform -= share;
+        uniform -= probability;
     }
     return key->count - 1;
 }
 
-/* The place below which a share of the cut normal distribution lies, by halving: it is monotonic,
- * and this is not where time goes. */
+/* Quantile of the truncated normal distribution, by bisection. */
 static double range_draw(const struct axis *axis, double centre, double width, double uniform)
 {
     double low = axis->low, high = axis->high, begin = (axis->low - centre) / width;
@@ -257,9 +257,9 @@ void sweep_random_point(const struct sweep_space *space, uint64_t seed, int64_t 
     }
 }
 
-/* ---- good trials and others */
+/* ---- good and other trials */
 
-/* Is trial a better than trial b? Of equals the earlier one; those that run are last. */
+/* True if trial a ranks before trial b: ties by the start, running trials last. */
 static bool is_better(const struct sweep_seen *seen, int64_t a, int64_t b)
 {
     double one = seen[a].value, other = seen[b].value;
@@ -276,9 +276,9 @@ static int64_t rank_of(const struct sweep_seen *seen, int64_t count, int64_t tri
     return better;
 }
 
-/* Both in the order in which they began. */
-static int64_t trials_part(const struct sweep_seen *seen, int64_t count, int64_t good_count,
-                           struct sweep_point *good, struct sweep_point *others)
+/* Both lists keep the order of the start. */
+static int64_t trials_split(const struct sweep_seen *seen, int64_t count, int64_t good_count,
+                            struct sweep_point *good, struct sweep_point *others)
 {
     int64_t good_taken = 0, others_taken = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -319,7 +319,7 @@ void sweep_tpe_point(const struct sweep_space *space, uint64_t seed, int64_t num
     struct sweep_point *parts = calloc(2 * (size_t)count, sizeof *parts);
     ENSURE(parts != NULL, "no memory for %lld trials", (long long)count);
     int64_t good_count = (ended + 9) / 10 < GOOD_MOST ? (ended + 9) / 10 : GOOD_MOST;
-    int64_t taken = trials_part(seen, count, good_count, parts, parts + count);
+    int64_t taken = trials_split(seen, count, good_count, parts, parts + count);
     struct kernels good, others;
     kernels_open(&good, space, parts, taken);
     kernels_open(&others, space, parts + count, count - taken);

@@ -1,4 +1,4 @@
-/* One trial: its place in the table, its command, and what came of it. */
+/* One trial: its row in the table, its command and its result. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -13,8 +13,8 @@
 #include "sweep/sweep.h"
 #include "sweep/sweep_tpe.h"
 
-/* Seconds: what a trial may take to end after a failure; for its folder to be free of the one whose
- * supervisor was killed. */
+/* Seconds: for a trial to end after a failure; for a trial whose supervisor was killed to release
+ * its folder. */
 static const double grace = 10, lock_patience = 60;
 
 void sweep_trial_path(const struct sweep *sweep, int64_t number, const char *ending, char *path,
@@ -23,7 +23,7 @@ void sweep_trial_path(const struct sweep *sweep, int64_t number, const char *end
     snprintf(path, size, "%s/trial-%03lld%s", sweep->folder, (long long)number + 1, ending);
 }
 
-/* ---- which */
+/* ---- choice of the trial */
 
 static void point_suggest(const struct sweep *sweep, const struct sweep_table *table,
                           struct sweep_point *point)
@@ -53,7 +53,8 @@ static void point_suggest(const struct sweep *sweep, const struct sweep_table *t
     free(seen);
 }
 
-/* One that this task left, or a task that is dead; else a new one; -1: there is none. */
+/* Return an interrupted trial of this task or of a task that has died, else a new trial; -1: none.
+ */
 static int64_t row_choose(const struct sweep *sweep, struct sweep_table *table)
 {
     for (int64_t i = 0; i < table->count; i++) {
@@ -70,7 +71,7 @@ static int64_t row_choose(const struct sweep *sweep, struct sweep_table *table)
     return table->count - 1;
 }
 
-/* To be changed: the table, read, and the lock that nobody else changes it; -1: it cannot be. */
+/* Lock and read the table; return the lock, -1 on error. */
 static int table_begin(const struct sweep *sweep, struct sweep_table *table, struct error *error)
 {
     int lock = sweep_table_lock(sweep, error);
@@ -119,12 +120,12 @@ bool sweep_trial_note(const struct sweep *sweep, int64_t number, const struct sw
     return good;
 }
 
-/* ---- its command */
+/* ---- the command of a trial */
 
 struct trial_words {
     char *word[2 * SWEEP_WORDS + SWEEP_KEYS + 16];
     int count;
-    char own[SWEEP_KEYS + 8][OPTION_TEXT + 2 * OPTION_KEY]; /* what is made here */
+    char own[SWEEP_KEYS + 8][OPTION_TEXT + 2 * OPTION_KEY]; /* text of generated words */
     int own_count;
 };
 
@@ -144,9 +145,9 @@ word_make(struct trial_words *words, const char *format, ...)
     word_add(words, word);
 }
 
-/* What trials must not share. */
-static void words_part(const struct sweep *sweep, int64_t number, const char *folder,
-                       struct trial_words *words)
+/* Settings that differ between trials: folder, log book, upload destination. */
+static void words_add_own(const struct sweep *sweep, int64_t number, const char *folder,
+                          struct trial_words *words)
 {
     const char *upload = sweep->options.output.upload;
     const char *slash = strrchr(sweep->folder, '/');
@@ -176,12 +177,12 @@ static void words_fill(const struct sweep *sweep, int64_t number, const struct s
         sweep_value_text(&sweep->space.keys[k], row->point.value[k], text, sizeof text);
         word_make(words, "%s=%s", sweep->space.keys[k].entry->name, text);
     }
-    words_part(sweep, number, folder, words);
+    words_add_own(sweep, number, folder, words);
     if (again)
         word_add(words, "checkpoint.resume=auto");
 }
 
-/* ---- what came of it */
+/* ---- the result of a trial */
 
 struct outcome {
     bool known, finished, signalled;
@@ -206,7 +207,7 @@ static struct outcome outcome_read(const char *folder)
     return outcome;
 }
 
-/* A run that its own time limit has ended is judged by what it came to. */
+/* A run that was ended by its own time limit counts with its best value. */
 static void row_conclude(struct sweep_row *row, const struct attempt *attempt,
                          const struct outcome *outcome)
 {
@@ -214,13 +215,13 @@ static void row_conclude(struct sweep_row *row, const struct attempt *attempt,
     if (attempt->code != 0 || attempt->failure[0] != '\0' || attempt->mistake[0] != '\0')
         attempt_reason(attempt, row->reason, sizeof row->reason);
     else if (!outcome->known)
-        snprintf(row->reason, sizeof row->reason, "it left no result.json");
+        snprintf(row->reason, sizeof row->reason, "the run wrote no result.json");
     else if (isnan(outcome->best))
-        snprintf(row->reason, sizeof row->reason, "nothing was evaluated");
+        snprintf(row->reason, sizeof row->reason, "the run has no evaluation");
     else {
         row->state = SWEEP_FINISHED;
         row->metric = outcome->best;
-        row->seconds = fmax(row->seconds, outcome->seconds); /* also of parts that were killed */
+        row->seconds = fmax(row->seconds, outcome->seconds); /* includes killed attempts */
         row->reason[0] = '\0';
     }
 }
@@ -231,11 +232,11 @@ static int log_open_for(const struct sweep *sweep, int64_t number, struct error 
     sweep_trial_path(sweep, number, ".log", path, sizeof path);
     int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (log < 0)
-        error_set(error, ERROR_FILE, "%s: cannot be written: %s", path, strerror(errno));
+        error_set(error, ERROR_FILE, "cannot write %s: %s", path, strerror(errno));
     return log;
 }
 
-/* Who trains there may outlive the supervisor that was killed. */
+/* A trial may outlive its supervisor if that was killed. */
 static bool folder_await(const char *folder, struct error *error)
 {
     struct launched_run run = {.known = false};
@@ -243,14 +244,14 @@ static bool folder_await(const char *folder, struct error *error)
     if (launched_run_wait(&run, lock_patience))
         return true;
     return error_set(error, ERROR_PEER,
-                     "sweep: another process still trains in %s: find it (fuser %s/.lock) and end "
-                     "it",
+                     "sweep: another process still trains in %s; find it with fuser %s/.lock and "
+                     "end it",
                      folder, folder);
 }
 
-/* Has the trial something to go on with? Else it begins as the deck has it, which may name a
- * checkpoint; but never would refuse a folder that is there. */
-static bool goes_on(const struct sweep *sweep, const char *folder)
+/* True if the trial resumes from its own folder. Otherwise it starts as the deck says, which may
+ * name a checkpoint; checkpoint.resume=never would refuse an existing folder. */
+static bool is_resumed(const struct sweep *sweep, const char *folder)
 {
     struct launched_run run = {.known = false};
     snprintf(run.folder, sizeof run.folder, "%.1023s", folder);
@@ -258,7 +259,7 @@ static bool goes_on(const struct sweep *sweep, const char *folder)
            (strcmp(sweep->options.checkpoint.resume, "never") == 0 || launched_run_step(&run) >= 0);
 }
 
-/* A launcher that fails before the program says anything is started once more. */
+/* If the launcher fails before the program prints anything, start it once more. */
 static bool command_run(char *const *words, const char *folder, int log, struct attempt *attempt,
                         struct error *error)
 {
@@ -283,7 +284,7 @@ bool sweep_trial_run(const struct sweep *sweep, int64_t number, struct sweep_row
     sweep_trial_path(sweep, number, "", folder, sizeof folder);
     if (!folder_await(folder, error))
         return false;
-    words_fill(sweep, number, row, goes_on(sweep, folder), &words);
+    words_fill(sweep, number, row, is_resumed(sweep, folder), &words);
     int log = log_open_for(sweep, number, error);
     if (log < 0)
         return false;
