@@ -1,7 +1,7 @@
-/* The draws of torchvision's RandomCrop(padding), RandomHorizontalFlip, RandomRotation,
- * RandomAffine(0, translate) and RandomErasing, each with the distribution that it has there, and
- * the rotation's matrix as Pillow's Image.rotate makes it. All of a sample's numbers come from
- * fixed places of its own random stream, so switching one stage off changes no other. */
+/* Draw the parameters of torchvision's RandomCrop(padding), RandomHorizontalFlip, RandomRotation,
+ * RandomAffine(0, translate) and RandomErasing from the same distributions; the rotation matrix is
+ * that of Pillow's Image.rotate. Each number has a fixed position in the sample's random stream, so
+ * disabling one stage does not change the others. */
 #include "data/augment.h"
 
 #include <math.h>
@@ -13,11 +13,11 @@
 
 static const double pi = 3.14159265358979323846;
 
-/* Places in the sample's stream. */
+/* Blocks of the sample's random stream. */
 enum { BLOCK_MOVE = 0, BLOCK_CROP_ERASE = 1, BLOCK_ATTEMPT = 2 };
-enum { ERASE_ATTEMPTS = 10 }; /* then torchvision gives up and erases nothing */
+enum { ERASE_ATTEMPTS = 10 }; /* after these, torchvision erases nothing */
 
-enum { SIDE_LIMIT = 8192 }; /* 16.16 fixed point and int16_t hold what is needed up to here */
+enum { SIDE_LIMIT = 8192 }; /* the largest side that 16.16 fixed point and int16_t can represent */
 
 void augment_open(struct augment *augment, const struct options *options, int64_t width,
                   int64_t height, bool training)
@@ -47,13 +47,13 @@ static double uniform_between(uint32_t word, double low, double high)
     return low + (high - low) * (double)random_uniform(word);
 }
 
-/* One of low, low + 1, ... high, each as likely. */
+/* Return a uniform integer in [low, high]. */
 static int64_t integer_between(uint32_t word, int64_t low, int64_t high)
 {
     return low + (int64_t)(((uint64_t)word * (uint64_t)(high - low + 1)) >> 32);
 }
 
-/* As Python's round(value, 15). */
+/* Same as Python's round(value, 15). */
 static double round_15(double value)
 {
     return rint(value * 1e15) / 1e15;
@@ -81,8 +81,8 @@ void augment_rotation(double degrees, int64_t width, int64_t height, struct pixe
     plan->matrix[5] = fixed_point(offset_y + -sine * 0.5 + cosine * 0.5);
 }
 
-/* torchvision's RandomErasing.get_params: a rectangle of a drawn area and ratio, tried again when
- * it does not fit. */
+/* torchvision's RandomErasing.get_params: a rectangle of random area and aspect ratio. Another
+ * attempt is made if it does not fit. */
 static void draw_erasing(const struct augment *augment, uint32_t epoch, uint32_t sample,
                          struct pixel_plan *plan)
 {

@@ -1,4 +1,4 @@
-/* Sums of files by libcrypto, read piece by piece: a data set need not fit into memory. */
+/* Hashes of files, computed in pieces by libcrypto. */
 #include "data/checksum.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
-/* CIFAR-10's binary files (Krizhevsky 2009): records of a label byte and 32 x 32 bytes each of red,
- * green and blue. All labels are checked when the files are opened. Records are read with pread, so
- * that all ranks of a node share one copy, the page cache's, and a file that is cut while we train
- * is an error and not a signal. */
+/* The binary version of CIFAR-10 (Krizhevsky 2009). A record is one label byte and 32 x 32 bytes
+ * each of red, green and blue. All labels are checked when the files are opened. Records are read
+ * with pread, so the ranks of a node share the page cache, and a file that is truncated during
+ * training is an error rather than SIGBUS. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@ static const char *const class_names[CLASSES] = {
 struct cifar_file {
     char path[PATH_SIZE];
     int descriptor;
-    int64_t first, records; /* number of its first record in the data set */
+    int64_t first, records; /* index of its first record in the data set */
 };
 
 struct cifar10 {
@@ -35,7 +35,7 @@ struct cifar10 {
 
 static const char advice[] = "get the data set with `vittrain fetch cifar10` or set data.root";
 
-/* The largest N of data_batch_N.bin in a directory; 0: none, or no such directory. */
+/* Return the largest N of data_batch_N.bin in a directory; 0 if there is none. */
 static int last_batch(const char *directory)
 {
     DIR *listing = opendir(directory);
@@ -59,7 +59,7 @@ static bool has_files(const char *directory)
     return access(path, F_OK) == 0 || last_batch(directory) > 0;
 }
 
-/* data.root itself or the archive's folder below it. */
+/* Find the data set in data.root or in the archive's folder below it. */
 static bool find_directory(const char *root, char *directory, size_t size, struct error *error)
 {
     struct stat status;
@@ -77,7 +77,7 @@ static bool find_directory(const char *root, char *directory, size_t size, struc
                      root, advice);
 }
 
-/* Fills `buffer` from `offset`; false when the file ends before or cannot be read. */
+/* Fill `buffer` from `offset`; false if the file ends early or cannot be read. */
 static bool read_fully(const struct cifar_file *file, void *buffer, size_t bytes, int64_t offset,
                        struct error *error)
 {
@@ -148,7 +148,7 @@ static bool open_file(struct dataset *dataset, const char *directory, const char
     struct cifar10 *self = dataset->self;
     struct cifar_file *file = &self->files[self->file_count];
     snprintf(file->path, sizeof file->path, "%s/%s", directory, name);
-    /* not waiting for who writes to a pipe: check_size refuses it */
+    /* O_NONBLOCK: opening a pipe must not block; check_size rejects it */
     file->descriptor = open(file->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (file->descriptor < 0)
         return error_set(error, ERROR_DATA, "%s: %s; %s", file->path, strerror(errno), advice);
@@ -160,7 +160,8 @@ static bool open_file(struct dataset *dataset, const char *directory, const char
     return true;
 }
 
-/* The official set comes in five files of 10,000: with fewer of that size one was lost. */
+/* The official set has five training files of 10,000 records. Fewer files of that size mean that
+ * one is missing. */
 static bool check_complete(const struct cifar10 *self, const char *directory, int last,
                            struct error *error)
 {
@@ -244,7 +245,7 @@ static bool cifar10_read(struct dataset *dataset, int64_t record, uint8_t *pixel
     unsigned char first = 0;
     struct iovec parts[2] = {{&first, 1}, {pixels, PIXELS}};
     ssize_t got = preadv(file->descriptor, parts, 2, (off_t)(place * RECORD));
-    if (got != RECORD) { /* cut short: once more, piece by piece, for the reason */
+    if (got != RECORD) { /* a short read: read again in pieces to find the cause */
         if (!read_fully(file, &first, 1, place * RECORD, error) ||
             !read_fully(file, pixels, PIXELS, place * RECORD + 1, error))
             return false;

@@ -1,5 +1,5 @@
-/* Pillow's ImageEnhance and ImageOps on planes. What changes a level by itself is a table of the
- * 256 levels; the rest is in kernels_colour.c. */
+/* Pillow's ImageEnhance and ImageOps on planes. Changes of single levels use tables of 256 entries;
+ * the others are in kernels_colour.c. */
 #include "data/colour.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ static void look_up(const struct colour_image *image, const uint8_t *table)
     plane_look_up(image->planes, CHANNELS * plane_of(image), table);
 }
 
-/* Blends with an image of one level. */
+/* Blend with an image of one level. */
 static void blend_level(const struct colour_image *image, int level, double factor)
 {
     uint8_t from[LEVELS], table[LEVELS];
@@ -106,7 +106,8 @@ static void plane_autocontrast(uint8_t *plane, int64_t count)
         return;
     double scale = 255.0 / (highest - lowest), offset = -lowest * scale;
     for (int i = 0; i < LEVELS; i++) {
-        volatile double scaled = i * scale; /* rounded, not part of a fused operation */
+        volatile double scaled =
+            i * scale; /* volatile: rounds the product, so that no fused multiply-add is used */
         int level = (int)(scaled + offset);
         table[i] = (uint8_t)(level < 0 ? 0 : level > 255 ? 255 : level);
     }
@@ -119,7 +120,8 @@ void colour_autocontrast(const struct colour_image *image)
         plane_autocontrast(image->planes + channel * plane_of(image), plane_of(image));
 }
 
-/* Four tables by turns: a level that follows itself does not wait for its own count. */
+/* Counts go to four tables in turn, so that equal neighbouring levels do not wait for the same
+ * counter. */
 static void plane_count(const uint8_t *plane, int64_t count, int64_t *counts)
 {
     uint32_t some[4][LEVELS] = {{0}};

@@ -1,5 +1,5 @@
-/* Colours of uint8 images, as torchvision's functional transforms change PIL images: bit for bit.
- * A change is made in place. */
+/* Colour changes of uint8 images in place, bit for bit those of torchvision's functional transforms
+ * of PIL images. */
 #ifndef VITTRAIN_DATA_COLOUR_H
 #define VITTRAIN_DATA_COLOUR_H
 
@@ -7,34 +7,32 @@
 
 #include "device/kernels.h"
 
-/* An image being changed. */
 struct colour_image {
     uint8_t *planes;  /* [3, height, width]: red, green, blue */
-    uint8_t *scratch; /* as many bytes */
+    uint8_t *scratch; /* same size as planes */
     int64_t height, width;
     const struct cpu_kernels *kernels;
 };
 
-/* Factors >= 0: 0 is black, the image's mean grey, its greys, the smoothed image; 1 changes
- * nothing.
- */
+/* Blend the image with black, its mean grey, its greyscale version, or its smoothed version. factor
+ * >= 0; 0 gives that image, 1 changes nothing. */
 void colour_brightness(const struct colour_image *image, double factor);
 void colour_contrast(const struct colour_image *image, double factor);
 void colour_saturation(const struct colour_image *image, double factor);
 void colour_sharpness(const struct colour_image *image, double factor);
 
-/* Turns all hues by this part of the wheel, -0.5 to 0.5. */
+/* Rotate all hues by a fraction of the colour wheel, -0.5 to 0.5. */
 void colour_hue(const struct colour_image *image, double part);
 
 void colour_greyscale(const struct colour_image *image);
 
-/* The upper `bits` bits of each level, 0 to 8. */
+/* Keep the upper `bits` bits of each level, 0 to 8. */
 void colour_posterize(const struct colour_image *image, int bits);
 
-/* Levels from `threshold` on are inverted. */
+/* Invert levels that are not below `threshold`. */
 void colour_solarize(const struct colour_image *image, double threshold);
 
-/* The levels of each plane are spread from 0 to 255: linearly, or so that each is as frequent. */
+/* Stretch the levels of each plane to 0 to 255, linearly or by histogram equalization. */
 void colour_autocontrast(const struct colour_image *image);
 void colour_equalize(const struct colour_image *image);
 

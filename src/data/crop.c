@@ -1,5 +1,5 @@
-/* Which part of an image becomes which part of the model's image, and the way there. All of a
- * sample's draws come from places of its own random stream. */
+/* Choose the crop of an image and resample it to the model's image. Each random number has a fixed
+ * position in the sample's stream. */
 #include "data/crop.h"
 
 #include <math.h>
@@ -11,9 +11,9 @@
 #include "device/image.h"
 #include "device/kernels.h"
 
-/* Places in the sample's stream: a layer of its own beside augment.c's. */
+/* Blocks of the sample's stream, in another layer than those of augment.c. */
 enum { LAYER_CROP = 1, BLOCK_TAKE = 0, BLOCK_ATTEMPT = 1 };
-enum { ATTEMPTS = 10, SMALLEST = 8 /* of an image, in a scaled decoding */ };
+enum { ATTEMPTS = 10, SMALLEST = 8 /* SMALLEST: largest denominator of scaled decoding */ };
 
 bool crop_is_active(const struct options *options, bool encoded)
 {
@@ -96,14 +96,14 @@ static double uniform_between(uint32_t word, double low, double high)
     return low + (high - low) * (double)random_uniform(word);
 }
 
-/* One of 0, 1, ... most, each as likely. */
+/* Return a uniform integer in [0, most]. */
 static int64_t integer_up_to(uint32_t word, int64_t most)
 {
     return (int64_t)(((uint64_t)word * (uint64_t)(most + 1)) >> 32);
 }
 
-/* torchvision's RandomResizedCrop.get_params where no attempt fits: as much of the middle as has a
- * ratio inside the limits. */
+/* torchvision's RandomResizedCrop.get_params after all attempts failed: the largest centred box
+ * whose aspect ratio is within the limits. */
 static void take_middle(const struct crop *crop, int64_t width, int64_t height,
                         struct image_area *box)
 {
@@ -120,8 +120,8 @@ static void take_middle(const struct crop *crop, int64_t width, int64_t height,
     box->y = (height - box->height) / 2;
 }
 
-/* RandomResizedCrop.get_params: a box of a drawn area and ratio, tried again when it does not fit.
- */
+/* RandomResizedCrop.get_params: a box of random area and aspect ratio. Another attempt is made if
+ * it does not fit. */
 static void draw_box(const struct crop *crop, uint32_t epoch, uint32_t sample, int64_t width,
                      int64_t height, struct image_area *box)
 {
@@ -143,13 +143,14 @@ static void draw_box(const struct crop *crop, uint32_t epoch, uint32_t sample, i
     take_middle(crop, width, height, box);
 }
 
-/* torchvision's center_crop; a smaller image gets zeros around it. */
+/* Offset of torchvision's center_crop; negative if the image is smaller, which pads it with zeros.
+ */
 static int64_t middle(int64_t size, int64_t taken)
 {
     return size < taken ? -((taken - size) / 2) : (int64_t)rint((double)(size - taken) / 2);
 }
 
-/* The shorter side becomes `resize`, the longer one in proportion, rounded down (torchvision's
+/* Resize the shorter side to `resize` and the longer one in proportion, rounded down (torchvision's
  * Resize with one number). */
 static void resize_shorter(const struct crop *crop, int64_t width, int64_t height,
                            struct crop_plan *plan)
@@ -187,8 +188,8 @@ void crop_plan_make(const struct crop *crop, uint32_t epoch, uint32_t sample, in
 
 /* ---- Resampling. */
 
-/* What one axis of a plan comes to: `count` outputs of the resized image from `begin` on, which go
- * to `at` of the model's image; zeros before and behind. */
+/* One axis of a crop: `count` pixels of the resized image from `begin` are written to the output
+ * from `at`; the rest of the output is zero. */
 struct stretch {
     int64_t begin, count, at;
 };
@@ -200,7 +201,8 @@ static struct stretch stretch_of(int64_t offset, int64_t resized, int64_t image)
     return (struct stretch){begin, end > begin ? end - begin : 0, begin - offset};
 }
 
-/* The box's extent at a scale, from the first input that it touches on. */
+/* The box of one axis in pixels of a scaled decoding, relative to the first pixel that it overlaps.
+ */
 static struct resize_span span_of(int64_t begin, int64_t extent, int64_t scale, int64_t resized)
 {
     const int64_t first = begin / scale, end = (begin + extent + scale - 1) / scale;
@@ -210,7 +212,8 @@ static struct resize_span span_of(int64_t begin, int64_t extent, int64_t scale, 
                                 .size = resized};
 }
 
-/* The inputs of a box's axis that a stretch is made of, with a margin for rounding at a scale. */
+/* Reduce the box of one axis to the input pixels of a stretch, with a margin for rounding at this
+ * scale. */
 static void narrow(int64_t *begin, int64_t *extent, int64_t resized, struct stretch stretch,
                    int64_t scale)
 {
@@ -268,11 +271,12 @@ static bool weights_grow(struct crop_scratch *scratch, size_t count, struct erro
     return good;
 }
 
-/* Both passes of a plan. */
+/* The horizontal and the vertical pass of a crop. */
 struct resampling {
     struct stretch across, down;
     struct resize_axis x, y;
-    int64_t left, first_row, rows; /* in the image: where the axes begin; what the second needs */
+    int64_t left, first_row,
+        rows; /* position of the inputs in the image; input rows of the vertical pass */
 };
 
 static bool resampling_make(struct resampling *work, const struct crop *crop,
@@ -300,7 +304,7 @@ static bool resampling_make(struct resampling *work, const struct crop *crop,
                       (size_t)(work->rows * columns + lines * columns), error);
 }
 
-/* The axis's inputs as the source has them: it begins elsewhere. */
+/* Shift the input positions to the origin of the source. */
 static void move_inputs(struct resampling *work, const struct crop_source *source)
 {
     const int64_t shift = work->left - source->x, last = work->x.size - 1;

@@ -1,6 +1,6 @@
-/* Opening a data set: the format by its name, the split by data.val, the part that debug.fraction
- * leaves. Splits are lists of record numbers, sorted so that shuffle=off reads files in their
- * order, and depend on the seed only, so that every rank and every resumed run has the same. */
+/* Opens a data set: the format by name, the split by data.val, and the fraction by debug.fraction.
+ * A split is a sorted list of record numbers, so shuffle=off reads files in order. It depends only
+ * on the seed, so every rank and every resumed run has the same split. */
 #include "data/dataset.h"
 
 #include <stdio.h>
@@ -37,7 +37,7 @@ static int compare_numbers(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Keeps places [begin, end) of a random order of the split, in ascending order. */
+/* Keep elements [begin, end) of a random permutation of the split, in ascending order. */
 static bool keep_part(struct dataset *dataset, uint64_t seed, uint32_t draw, int64_t begin,
                       int64_t end, struct error *error)
 {
@@ -60,7 +60,8 @@ static bool keep_part(struct dataset *dataset, uint64_t seed, uint32_t draw, int
     return true;
 }
 
-/* The reference's random split 45,000 / 5,000 / 10,000 of 60,000, in proportion for other sizes. */
+/* The reference's random split of 60,000 samples into 45,000, 5,000 and 10,000; proportional for
+ * other sizes. */
 static bool split_reference(struct dataset *dataset, uint64_t seed, enum data_split split,
                             struct error *error)
 {

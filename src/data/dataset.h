@@ -1,5 +1,6 @@
-/* A data set: numbered records of uint8 pixels and a label. A format is one file and one line in
- * the list of dataset.c. Everything that can be wrong with the files is found by dataset_open. */
+/* A data set: numbered records of uint8 pixels with a label. A format is one file and one line in
+ * the list in dataset.c. dataset_open checks the files and reports everything that is wrong with
+ * them. */
 #ifndef VITTRAIN_DATA_DATASET_H
 #define VITTRAIN_DATA_DATASET_H
 
@@ -15,92 +16,89 @@ enum data_split { SPLIT_TRAIN, SPLIT_VALIDATION, SPLIT_TEST };
 
 struct dataset;
 
-/* Bytes of an encoded image. `data` is malloc's and grows (byte_buffer_reserve). */
+/* Bytes of an encoded image, allocated with malloc. */
 struct byte_buffer {
     uint8_t *data;
     size_t count, capacity;
 };
 
-/* Room for so many bytes; what was there is lost. */
+/* Ensure this capacity; the contents are lost. */
 MUST_CHECK bool byte_buffer_reserve(struct byte_buffer *buffer, size_t capacity,
                                     struct error *error);
 
 struct dataset_format {
-    const char *name; /* as in data.format */
-    /* Opens the records of a split; with data.val=reference all records, those for training first
-     * (dataset_open then deals them out). On failure close is called all the same. */
+    const char *name; /* value of data.format */
+    /* Open the records of a split; with data.val=reference all records, training first
+     * (dataset_open then splits them). close is also called after a failure. */
     bool (*open)(const struct options *options, enum data_split split, struct dataset *dataset,
                  struct error *error);
-    /* Sets channels, height, width and classes from the options alone, without looking at files;
-     * NULL where only the files know. */
+    /* Set channels, height, width and classes from the options alone; NULL if only the files have
+     * them. */
     void (*describe)(const struct options *options, struct dataset *dataset);
-    /* Thread-safe. pixels: [channels, height, width]. A failed read here (file changed under us) is
-     * an error in the struct, too. */
+    /* Read one record to pixels: [channels, height, width]. Thread-safe. A read that fails, because
+     * a file changed for example, sets the error. */
     bool (*read)(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,
                  struct error *error);
-    /* Of data sets that are `encoded`, instead of read: the record's file, JPEG or PNG, of whatever
-     * size its image has. Thread-safe; the buffer is the caller's, may hold an older record and is
-     * made larger where needed. */
+    /* Encoded data sets only, instead of read: load the record's JPEG or PNG file. Thread-safe. The
+     * caller's buffer is grown if necessary. */
     bool (*load)(struct dataset *dataset, int64_t record, struct byte_buffer *bytes, int32_t *label,
                  struct error *error);
-    /* Of data sets that are `encoded`: the bytes that `load` will give. */
+    /* Encoded data sets only: the size that `load` will return, in bytes. */
     int64_t (*size)(struct dataset *dataset, int64_t record, struct error *error);
-    /* Records [first, end) will be read soon: a hint. Thread-safe. NULL: of no use. */
+    /* Hint that records [first, end) will be read soon. Thread-safe. NULL: not supported. */
     void (*advise)(struct dataset *dataset, int64_t first, int64_t end);
-    /* What messages call a record: its file. NULL: records have numbers only. */
+    /* Name of a record in messages: its file. NULL: only the record number is known. */
     void (*name_record)(const struct dataset *dataset, int64_t record, char *text, size_t size);
     void (*close)(struct dataset *dataset);
-    bool splits; /* it has a validation split besides the test split (data.val=val) */
+    bool splits; /* has a validation split besides the test split (data.val=val) */
 };
 
 struct dataset {
     const struct dataset_format *format;
     int64_t count;
-    bool encoded;                    /* records are image files: `load`, not `read` */
-    uint32_t sum;                    /* of what was found: differs between ranks when data do */
-    int64_t channels, height, width; /* of every record; encoded: 3, 0, 0 */
-    bool normalised;                 /* by mean and std of its own, else as the model is */
+    bool encoded;                    /* records are image files: `load` is set and not `read` */
+    uint32_t sum;                    /* checksum of the listed files, to compare ranks */
+    int64_t channels, height, width; /* of each record; 3, 0, 0 if encoded */
+    bool normalised;                 /* mean and std are those of the data set, not of the model */
     double mean[4], std[4];          /* [channels] */
     int64_t classes;
-    double
-        label_unit; /* of a regression, whose targets are labels times this; 0: labels are classes
-                     */
+    double label_unit; /* regression: target = label times this; 0: labels are classes */
     char **class_name; /* [classes] */
-    uint32_t *subset;  /* record numbers of this split, or NULL: all; then `count` is its length */
-    void *self;        /* the format's own */
+    uint32_t *subset;  /* [count] record numbers of this split; NULL: all records */
+    void *self;        /* data of the format */
 };
 
 extern const struct dataset_format dataset_cifar10, dataset_synthetic, dataset_image_folder,
     dataset_cinic10, dataset_packed;
 
-/* Opens a split as `data.*` says, subset (data.val, debug.fraction) included. Local: call it on all
- * ranks, then comm_agree. An empty split is an error, so is the validation split of data.val=none.
- */
+/* Open a split according to `data.*`, data.val and debug.fraction. Not collective: call it on all
+ * ranks and then comm_agree. An empty split is an error, and so is the validation split of
+ * data.val=none. */
 MUST_CHECK bool dataset_open(struct dataset *dataset, const struct options *options,
                              enum data_split split, struct error *error);
-/* What a record is like, for planning: needs the files only where the format cannot tell without.
- * Nothing is left open: there are no records to read, and dataset_close need not be called. */
+/* Describe a record for planning; reads files only if the format needs them. No records can be
+ * read; dataset_close is not needed. */
 MUST_CHECK bool dataset_describe(struct dataset *dataset, const struct options *options,
                                  struct error *error);
-/* Sample `index` of the split, 0 <= index < count: its pixels, or (of encoded data sets) its file.
+/* Read sample `index` of the split, 0 <= index < count: pixels, or the file if encoded.
  * Thread-safe. */
 MUST_CHECK bool dataset_read(struct dataset *dataset, int64_t index, uint8_t *pixels,
                              int32_t *label, struct error *error);
 MUST_CHECK bool dataset_load(struct dataset *dataset, int64_t index, struct byte_buffer *bytes,
                              int32_t *label, struct error *error);
 
-/* Samples [first, first + count) will be read soon. */
+/* Hint that samples [first, first + count) will be read soon. */
 void dataset_advise(struct dataset *dataset, int64_t first, int64_t count);
 
-/* The record behind a sample of the split: what augmentation is keyed by. */
+/* Return the record number of a sample; augmentation uses it as a key. */
 uint32_t dataset_record(const struct dataset *dataset, int64_t index);
 
-/* What messages call a sample: "data/train/cat/1.jpg", or "record 12". */
+/* Name of a sample in messages: "data/train/cat/1.jpg" or "record 12". */
 void dataset_name(const struct dataset *dataset, int64_t index, char *text, size_t size);
 void dataset_close(struct dataset *dataset);
 
-/* The directory of the sample that comes with the program: beside the program when it runs from the
- * build tree, else in the installed data directory. */
+/* Return the folder of the sample data: beside the program in a build tree, else in the installed
+ * data directory. */
 const char *dataset_sample_directory(void);
 
 #endif

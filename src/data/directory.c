@@ -1,5 +1,5 @@
-/* Which nodes share a directory is found by what matters: each node leaves a file of its own there
- * and looks for those of the others. Names, devices and mount tables say little of that. */
+/* Nodes that share a directory are found by a test: each node creates a file there and looks for
+ * the files of the others. Names, devices and mount tables are not reliable. */
 #include "data/directory.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static bool make_probe(const char *directory, const char *probe, struct error *e
     return true;
 }
 
-/* A number that no other job has, the same on all ranks. */
+/* Return a number that is unique to this job and the same on all ranks. */
 static int64_t job_number(struct comm *world)
 {
     int64_t job = (int64_t)(clock_wall() * 1e6) ^ ((int64_t)getpid() << 40);
@@ -58,7 +58,7 @@ bool directory_owner(struct comm *world, const char *path, int *owner, struct er
         }
     }
     comm_broadcast(neighbours, &found, 1, COMM_INT64, 0);
-    comm_barrier(world); /* nobody looks any more */
+    comm_barrier(world); /* all ranks have looked */
     if (made)
         unlink(own);
     neighbours->backend->close(neighbours);

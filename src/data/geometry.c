@@ -1,5 +1,4 @@
-/* Whole pixels are moved, by the same kernels as on the device: a pixel_plan with one stage,
- * followed back line by line. */
+/* Moves whole pixels with the kernels of the device: a pixel_plan with one stage. */
 #include "data/geometry.h"
 
 #include <math.h>
@@ -7,7 +6,7 @@
 
 #include "data/augment.h"
 
-enum { CHANNELS = 3, PIECE = 256 /* pixels followed at a time */ };
+enum { CHANNELS = 3, PIECE = 256 /* pixels per call of the kernel */ };
 
 static void pixels_gather(const uint8_t *plane, const int32_t *origin, int64_t count, uint8_t *to)
 {
@@ -15,7 +14,7 @@ static void pixels_gather(const uint8_t *plane, const int32_t *origin, int64_t c
         to[i] = origin[i] < 0 ? 0 : plane[origin[i]];
 }
 
-/* Where the plan takes each pixel from. */
+/* Apply a plan to all channels. */
 static void image_move(const struct colour_image *image, const struct pixel_plan *plan)
 {
     const int64_t width = image->width, plane = image->height * width;
@@ -32,13 +31,14 @@ static void image_move(const struct colour_image *image, const struct pixel_plan
         }
 }
 
-/* Pillow's. */
+/* Same rounding as Pillow. */
 static int32_t fixed_point(double value)
 {
     return (int32_t)floor(value * 65536.0 + 0.5);
 }
 
-/* The way back from a pixel's middle: what torchvision's affine gives Pillow has these signs. */
+/* The inverse mapping of a pixel's centre, with the signs that torchvision's affine passes to
+ * Pillow. */
 void geometry_shear(const struct colour_image *image, double x, double y)
 {
     struct pixel_plan plan = {.rotate = true,

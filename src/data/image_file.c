@@ -1,10 +1,10 @@
-/* What an image file is, from its first bytes; and which decoder it goes to. */
+/* Detects the format and size of an image file from its first bytes and selects the decoder. */
 #include "data/image_file.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Formats by the bytes that files begin with: ours, and those that people are likely to have. */
+/* Formats by their first bytes: supported ones, and common unsupported ones for the message. */
 static const struct {
     const char *name;
     size_t offset, count;
@@ -45,13 +45,13 @@ static bool cut(struct error *error)
     return error_set(error, ERROR_DATA, "is cut: it ends before the image begins");
 }
 
-/* Markers that stand for a frame: SOF0 to SOF15 without DHT, JPG and DAC, which lie between. */
+/* True for markers that begin a frame: SOF0 to SOF15, without DHT, JPG and DAC in this range. */
 static bool begins_frame(uint8_t marker)
 {
     return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
 }
 
-/* Goes over the segments to the frame's. */
+/* Skip the segments before the frame header. */
 static bool jpeg_header(const uint8_t *bytes, size_t count, struct image_header *header,
                         bool *incomplete, struct error *error)
 {
@@ -68,7 +68,7 @@ static bool jpeg_header(const uint8_t *bytes, size_t count, struct image_header 
         }
         if (marker == 0xff || marker == 0x00 || marker == 0x01 ||
             (marker >= 0xd0 && marker <= 0xd8)) {
-            at += marker == 0xff ? 1 : 2; /* these stand alone */
+            at += marker == 0xff ? 1 : 2; /* markers without a segment */
             continue;
         }
         if (marker == 0xd9 || marker == 0xda)

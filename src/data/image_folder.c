@@ -1,5 +1,5 @@
-/* The formats imagefolder and cinic10: ROOT/SPLIT/CLASS/any/file.jpg, as torchvision's ImageFolder
- * has it. Each rank lists the files itself; feed_open compares what they found. */
+/* The formats imagefolder and cinic10: ROOT/SPLIT/CLASS/.../file.jpg as in torchvision's
+ * ImageFolder. Each rank lists the files; feed_open compares the lists. */
 #include "data/image_folder.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 enum { PATH_SIZE = 4096 };
 
-/* Names that a split's folder may have, in the order in which they are looked for. */
+/* Possible names of a split's folder, in order of preference. */
 static const char *const train_names[] = {"train", NULL};
 static const char *const validation_names[] = {"val", "valid", "validation", NULL};
 static const char *const test_names[] = {"test", NULL};
@@ -24,7 +24,7 @@ static bool is_directory_there(const char *path)
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-/* The split's folder under one of the names. */
+/* Find the folder of a split by its names. */
 static bool find_named(const char *root, const char *const *names, char *path, size_t size)
 {
     for (; *names != NULL; names++) {
@@ -35,7 +35,7 @@ static bool find_named(const char *root, const char *const *names, char *path, s
     return false;
 }
 
-/* Where there is no test folder, as in ImageNet, the validation folder is tested on. */
+/* Without a test folder, as in ImageNet, the validation folder is the test split. */
 static bool find_split(const struct options *options, enum data_split split, char *path,
                        size_t size, struct error *error)
 {
@@ -65,7 +65,7 @@ static void free_names(char **names, int64_t count)
     free(names);
 }
 
-/* The classes are the training folder's; where there is none, this split's. */
+/* Classes are those of the training folder; without one, those of this split. */
 static bool find_classes(const struct options *options, struct dataset *dataset, const char *path,
                          struct error *error)
 {
@@ -86,7 +86,7 @@ static int compare_names(const void *left, const void *right)
     return strcmp(*(char *const *)left, *(char *const *)right);
 }
 
-/* A class that only this split has would have no output in the model. */
+/* A class that is missing in the training folder has no output in the model: an error. */
 static bool check_classes(const struct dataset *dataset, const char *path, struct error *error)
 {
     char **names = NULL;
@@ -103,7 +103,7 @@ static bool check_classes(const struct dataset *dataset, const char *path, struc
     return good;
 }
 
-/* Missing folders count as empty ones. */
+/* Add the images of all classes; a missing folder is empty. */
 static bool add_classes(const struct options *options, struct dataset *dataset, const char *path,
                         struct error *error)
 {
@@ -133,7 +133,7 @@ static bool add_split(const struct options *options, enum data_split split, stru
            add_classes(options, dataset, path, error);
 }
 
-/* Of the names and labels that are left. */
+/* Checksum of the names and labels of all records. */
 static uint32_t sum_of(const struct image_folder *self)
 {
     uint32_t sum = 0;
@@ -170,7 +170,7 @@ static bool image_folder_open(const struct options *options, enum data_split spl
     return true;
 }
 
-/* Darlow et al., 2018, with the statistics that the authors give. */
+/* Darlow et al. 2018, with mean and std published by the authors. */
 static bool cinic10_open(const struct options *options, enum data_split split,
                          struct dataset *dataset, struct error *error)
 {

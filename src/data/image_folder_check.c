@@ -1,5 +1,5 @@
-/* Looks into the files before anything is trained on them: format and size by the first bytes, or
- * all of it. In threads, as disks and networks answer many questions at once. */
+/* Checks files before training: format and size in the first bytes, or the whole image. Threads
+ * hide the latency of disks and networks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -23,11 +23,11 @@ struct check {
     atomic_size_t claimed;
     uint8_t *broken; /* [records] */
     pthread_mutex_t mutex;
-    size_t first; /* the first broken record, and why; with the mutex */
+    size_t first; /* the first broken record and its error; guarded by mutex */
     struct error reason;
 };
 
-/* What a thread keeps from file to file. */
+/* Buffers of one thread. */
 struct check_scratch {
     struct byte_buffer file;
     struct image_pixels pixels;
@@ -36,7 +36,7 @@ struct check_scratch {
 int folder_open_file(const char *path, size_t *bytes, struct error *error)
 {
     struct stat status;
-    /* not waiting for who writes to a pipe: it is refused below */
+    /* O_NONBLOCK: opening a pipe must not block */
     const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0) {
         error_set(error, ERROR_DATA, "%s", strerror(errno));
@@ -68,7 +68,7 @@ bool folder_read(int descriptor, uint8_t *to, size_t offset, size_t bytes, struc
     return true;
 }
 
-/* Reads until the header is there: a little, then four times as much. */
+/* Read until the header is complete, four times as much in each round. */
 static bool read_header(int descriptor, size_t bytes, int64_t most_pixels, struct byte_buffer *file,
                         struct image_header *header, struct error *error)
 {
@@ -143,7 +143,7 @@ static void *check_some(void *argument)
     return NULL;
 }
 
-/* This thread helps, so that all is checked however many others start. */
+/* This thread checks files, too, so the check completes even if no other thread starts. */
 static void check_all(struct check *check)
 {
     pthread_t threads[THREADS - 1];
@@ -156,7 +156,7 @@ static void check_all(struct check *check)
         pthread_join(threads[i], NULL);
 }
 
-/* Keeps the records that are not broken; returns how many were. */
+/* Remove the broken records; return how many were removed. */
 static int64_t leave_out(struct image_folder *self, const uint8_t *broken)
 {
     const size_t before = self->record_count;

@@ -1,4 +1,4 @@
-/* Finds classes and files, in torchvision's order: Python's sorted(os.walk(folder)) and
+/* Lists classes and files in torchvision's order: Python's sorted(os.walk(folder)) and
  * sorted(files), which compare names byte by byte in UTF-8. */
 #include <dirent.h>
 #include <errno.h>
@@ -12,12 +12,11 @@
 
 enum { PATH_SIZE = 4096, DEPTH_MOST = 32 };
 
-/* What torchvision takes for images. Of these JPEG and PNG can be read; the others are found and
- * refused, so that nothing is left out silently. */
+/* Endings that torchvision accepts. Only JPEG and PNG can be decoded; other files are listed and
+ * then refused, so that no file is skipped silently. */
 static const char *const endings[] = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
                                       ".pgm", ".tif",  ".tiff", ".webp"};
 
-/* Names of one directory. */
 struct listing {
     char **names;
     size_t count, capacity;
@@ -28,7 +27,7 @@ static bool no_memory(struct error *error)
     return error_set(error, ERROR_MEMORY, "no memory for the list of images");
 }
 
-/* Room for one more in an array that grows. */
+/* Grow an array for one more element. */
 static bool grow(void *array, size_t *capacity, size_t count, size_t bytes, struct error *error)
 {
     void **place = array;
@@ -76,7 +75,7 @@ static bool join(char *path, size_t size, const char *directory, const char *nam
                      directory, name, size);
 }
 
-/* Links count as what they lead to. */
+/* True for directories and links to directories. */
 static bool is_directory(const char *path, const struct dirent *entry)
 {
     struct stat status;
@@ -96,7 +95,7 @@ static bool is_image_name(const char *name)
     return false;
 }
 
-/* Sub-directories and image files (either may be NULL), sorted. */
+/* List subdirectories and image files (either may be NULL), sorted. */
 static bool list(const char *directory, struct listing *folders, struct listing *files,
                  struct error *error)
 {
@@ -134,7 +133,7 @@ bool folder_list_classes(const char *directory, char ***names, int64_t *count, s
     return true;
 }
 
-/* All directories from `directory` down. */
+/* List all directories below `directory`, including it. */
 static bool walk(const char *directory, int depth, struct listing *found, struct error *error)
 {
     struct listing folders = {0};

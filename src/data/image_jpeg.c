@@ -1,7 +1,7 @@
-/* JPEG by libjpeg-turbo: only the rows down to the end of the area are decoded, of them only the
- * blocks that the area touches go through the transform, at full size or at 1/2, 1/4 or 1/8. At
- * full size the area's pixels are those of the whole image, bit for bit. libjpeg leaves by longjmp:
- * all that it needs afterwards lies in struct jpeg_reader, in the caller's frame. */
+/* JPEG with libjpeg-turbo. Only the rows down to the end of the area are decoded, and of these only
+ * the blocks that overlap the area are transformed, at full size or at 1/2, 1/4 or 1/8. At full
+ * size the area's pixels are bit for bit those of the whole image. libjpeg reports errors by
+ * longjmp; struct jpeg_reader is in the caller's frame and stays valid. */
 #include <stdio.h> /* jpeglib.h needs it */
 
 #include <jerror.h>
@@ -13,12 +13,13 @@
 #include "data/image_file.h"
 
 enum {
-    SCANS_MOST = 500, /* of a progressive file: more are made to keep readers busy */
-    EDGE = 2,         /* pixels beside the area that the colours at its edge are made of */
+    SCANS_MOST = 500, /* limit of scans of a progressive file, against denial of service */
+    EDGE = 2,         /* pixels outside the area that chroma upsampling reads */
 };
 
 struct jpeg_reader {
-    struct jpeg_decompress_struct jpeg; /* first: libjpeg hands it to the functions below */
+    struct jpeg_decompress_struct
+        jpeg; /* must be the first member: libjpeg passes a pointer to it */
     struct jpeg_error_mgr errors;
     struct jpeg_source_mgr source;
     struct jpeg_progress_mgr progress;
@@ -27,7 +28,7 @@ struct jpeg_reader {
     const struct image_request *request;
     struct image_pixels *pixels;
     struct error *error;
-    bool cut; /* the file ended, and its end was made up */
+    bool cut; /* the file is truncated */
 };
 
 static struct jpeg_reader *reader_of(j_common_ptr jpeg)
@@ -45,7 +46,7 @@ _Noreturn static void fail(j_common_ptr jpeg)
     longjmp(reader->failed, 1);
 }
 
-/* Damaged data that libjpeg can go on with, as PIL does. */
+/* Warnings about damaged data are ignored, as in PIL. */
 static void keep_quiet(j_common_ptr jpeg, int level)
 {
     (void)jpeg;
@@ -66,7 +67,7 @@ static void source_nothing(j_decompress_ptr jpeg)
     (void)jpeg;
 }
 
-/* Behind the end of the file stands the marker of an image's end, as often as it is asked for. */
+/* At the end of the data, supply an end-of-image marker. */
 static boolean source_end(j_decompress_ptr jpeg)
 {
     static const JOCTET end[2] = {0xff, JPEG_EOI};
@@ -107,7 +108,7 @@ static void reader_open(struct jpeg_reader *reader, const uint8_t *bytes, size_t
     reader->jpeg.progress = &reader->progress;
 }
 
-/* The area in scaled pixels, widened to whole ones and by what its edges are made of. */
+/* The area in scaled pixels, rounded outwards and extended by the pixels that upsampling reads. */
 static struct image_area choose_area(const struct image_request *request, int64_t scale,
                                      int64_t width, int64_t height)
 {
@@ -151,7 +152,7 @@ static void begin_image(struct jpeg_reader *reader)
     pixels->stride = 3 * pixels->width;
 }
 
-/* Pillow's: inverted CMYK as Adobe writes it, and MULDIV255. */
+/* As in Pillow: inverted CMYK as Adobe writes it, and MULDIV255. */
 static void cmyk_to_rgb(const uint8_t *cmyk, int64_t count, uint8_t *rgb)
 {
     for (int64_t i = 0; i < count; i++)
@@ -179,7 +180,7 @@ static void read_rows(struct jpeg_reader *reader)
     }
 }
 
-/* setjmp's frame: nothing in it changes. */
+/* The frame of setjmp; no local variable changes after it. */
 static void read_guarded(struct jpeg_reader *reader, const uint8_t *bytes, size_t count)
 {
     if (setjmp(reader->failed) != 0)

@@ -1,6 +1,6 @@
-/* PNG by libpng: rows down to the end of the area; of interlaced files all. Levels and palettes are
- * looked up here, as Pillow does it. libpng leaves by longjmp: all that is needed afterwards lies
- * in struct png_reader, in the caller's frame. */
+/* PNG with libpng: rows down to the end of the area, or all rows of an interlaced file. Grey levels
+ * and palettes are converted here as in Pillow. libpng reports errors by longjmp; struct png_reader
+ * is in the caller's frame and stays valid. */
 #include <png.h>
 #include <setjmp.h>
 #include <stdlib.h>
@@ -19,12 +19,12 @@ struct png_reader {
     const struct image_request *request;
     struct image_pixels *pixels;
     struct error *error;
-    uint8_t *rows; /* as libpng gives them: one, or all of an interlaced image */
+    uint8_t *rows; /* output of libpng: one row, or all rows of an interlaced image */
     size_t row_bytes;
-    int passes;                 /* more than one: interlaced */
-    int channels, depth;        /* of these rows */
-    uint8_t colours[LEVELS][3]; /* of a level or of a place in the palette */
-    bool looked_up;             /* colours are used */
+    int passes; /* more than one if interlaced */
+    int channels, depth;
+    uint8_t colours[LEVELS][3]; /* by grey level or palette index */
+    bool looked_up;             /* the table `colours` is used */
     bool cut;
 };
 
@@ -72,12 +72,13 @@ static void colours_of_palette(struct png_reader *reader)
     }
 }
 
-/* Rows of 8 bits a value, except for grey of 16, and how they become RGB. */
+/* Set up rows with 8 bits per value, except 16-bit grey, and their conversion to RGB. */
 static void begin_image(struct png_reader *reader)
 {
     png_structp png = reader->png;
     png_set_read_fn(png, reader, source_read);
-    if (reader->request->accept_truncated) /* what is not read whole is not read at all */
+    if (reader->request
+            ->accept_truncated) /* small buffers: libpng discards the data of an incomplete one */
         png_set_compression_buffer_size(png, SMALL_READ);
     png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     png_read_info(png, reader->info);
@@ -107,8 +108,8 @@ static void begin_image(struct png_reader *reader)
     pixels->scale = 1;
 }
 
-/* One row of the file to one of the area. Alpha is dropped; grey of 16 bits is cut to 255, which is
- * what Pillow makes of it. */
+/* Convert one row of the file to the area. Alpha is dropped. 16-bit grey is clipped to 255 as in
+ * Pillow. */
 static void convert_row(const struct png_reader *reader, const uint8_t *row, uint8_t *rgb)
 {
     const struct image_area *area = &reader->request->area;
@@ -137,7 +138,7 @@ static void read_rows(struct png_reader *reader)
     }
 }
 
-/* Later passes write between the pixels of earlier ones. */
+/* Read an interlaced image; each pass fills pixels between those of earlier passes. */
 static void read_passes(struct png_reader *reader)
 {
     for (int pass = 0; pass < reader->passes; pass++)
@@ -184,7 +185,7 @@ static bool reader_open(struct png_reader *reader)
     return reader->info != NULL || error_set(reader->error, ERROR_MEMORY, "no memory for a PNG");
 }
 
-/* setjmp's frame: nothing in it changes. */
+/* The frame of setjmp; no local variable changes after it. */
 static void read_guarded(struct png_reader *reader)
 {
     if (setjmp(png_jmpbuf(reader->png)) == 0)

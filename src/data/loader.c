@@ -1,7 +1,7 @@
-/* A ring of batches between worker threads and the step. Workers claim a few samples of the next
- * unfinished batch at a time, so that one large batch is made by all of them and batches get ready
- * in order. One mutex guards all that is shared; the pixels themselves are written outside of it,
- * each by the worker that claimed them. */
+/* A ring of batches between worker threads and the training step. Workers claim a few samples of
+ * the next incomplete batch at a time, so all workers fill a large batch together and batches
+ * complete in order. One mutex guards the shared state; pixels are written outside of it by the
+ * worker that claimed them. */
 #include "data/loader.h"
 
 #include <pthread.h>
@@ -12,28 +12,29 @@
 #include "core/thread.h"
 #include "data/policy.h"
 
-/* Samples: enough to forget the mutex, few enough to share a batch evenly; whole pairs. */
+/* Samples per claim: large compared with the cost of the mutex, small compared with a batch; even,
+ * so that pairs stay together. */
 enum { CLAIM = 8 };
 
 struct slot {
     struct batch batch;
     uint32_t epoch;
     int64_t step;         /* of the epoch */
-    int64_t begin;        /* of the batch's samples in the epoch's order */
-    int64_t unfinished;   /* samples that are not written yet */
+    int64_t begin;        /* first sample in the epoch's order */
+    int64_t unfinished;   /* samples still to be written */
     int64_t error_sample; /* the first sample that could not be read */
     bool announces;       /* first micro-batch of its step */
-    bool starts;          /* first micro-batch of its epoch, or since loader_start */
+    bool starts;          /* first micro-batch of its epoch, or the first after loader_start */
 };
 
-/* What a thread needs to make samples, kept from one to the next. */
+/* State of one worker thread. */
 struct worker {
     struct loader *loader;
     pthread_t thread;
-    uint32_t epoch; /* of the samples that it makes */
+    uint32_t epoch; /* epoch of the claimed samples */
     struct byte_buffer file;
     struct crop_scratch scratch;
-    uint8_t *planes; /* as large as a sample, where there is a policy */
+    uint8_t *planes; /* scratch of one sample if there is a policy */
 };
 
 struct loader {
@@ -41,35 +42,35 @@ struct loader {
     struct sampler *sampler;
     const struct augment *augment;
     const struct crop *crop;
-    int64_t sample_bytes; /* of pixels, as they are delivered */
+    int64_t sample_bytes; /* bytes of a sample's pixels after cropping */
     struct device *device;
     void *pinned;
     uint32_t *records;
-    uint8_t *planes; /* the workers' */
+    uint8_t *planes; /* scratch of all workers */
     struct slot *slots;
     int64_t slot_count, capacity; /* slots; samples a batch */
     struct worker *workers;
-    int worker_count; /* that run */
+    int worker_count; /* running threads */
 
     pthread_mutex_t mutex;
-    pthread_cond_t work;  /* there may be something to claim, or the end */
-    pthread_cond_t ready; /* a batch is whole, or a worker has become idle */
+    pthread_cond_t work;  /* signalled when work may be available, or at the end */
+    pthread_cond_t ready; /* signalled when a batch is complete or a worker idle */
     bool closing;
-    int busy;              /* workers with a claim */
+    int busy;              /* workers that hold a claim */
     int64_t epoch_batches; /* micro-batches of an epoch */
-    int64_t drawn;         /* orders are drawn for epochs before this one */
+    int64_t drawn;         /* orders of the epochs before this one are drawn */
     bool drawing;          /* a worker is drawing the order of epoch `drawn` */
-    /* Micro-batches are numbered through all epochs: number 0 is the first of epoch 0. */
-    int64_t first, end; /* what loader_start asked for: first ... end - 1 */
+    /* Micro-batches are numbered through all epochs from 0, the first of epoch 0. */
+    int64_t first, end; /* range set by loader_start: first to end - 1 */
     int64_t filling;    /* the micro-batch whose samples are being claimed */
-    int64_t claimed;    /* samples of it that are claimed */
-    int64_t taken;      /* the next micro-batch that loader_next gives */
-    int64_t given_back; /* micro-batches before this one have free slots */
+    int64_t claimed;    /* claimed samples of it */
+    int64_t taken;      /* the next micro-batch of loader_next */
+    int64_t given_back; /* slots of micro-batches before this one are free */
 };
 
-/* Work for one worker: some samples of a batch, or the order of epoch `drawn`. */
+/* Work of one worker: some samples of a batch, or the order of epoch `drawn`. */
 struct claim {
-    struct slot *slot; /* NULL: the order */
+    struct slot *slot; /* NULL: draw the order */
     int64_t first, count;
 };
 
@@ -78,7 +79,7 @@ static struct slot *slot_of(struct loader *loader, int64_t micro_batch)
     return &loader->slots[micro_batch % loader->slot_count];
 }
 
-/* Makes the slot of micro-batch `filling` stand for it. */
+/* Prepare the slot of micro-batch `filling`. */
 static void slot_begin(struct loader *loader)
 {
     int64_t accumulate = loader->sampler->accumulate;
@@ -118,9 +119,9 @@ static bool can_fill(const struct loader *loader)
            loader->filling < loader->drawn * loader->epoch_batches;
 }
 
-/* Claim the next work, if there is any. The caller holds the mutex. An order that is due comes
- * before samples: it must be complete when the last samples of this epoch have been claimed. Empty
- * batches are passed over: they are complete as they are. */
+/* Claim the next work, if there is any. The caller holds the mutex. A pending order comes first: it
+ * must be complete when the last samples of this epoch have been claimed. Empty batches are
+ * skipped, since they are already complete. */
 static bool claim_next(struct loader *loader, struct claim *claim)
 {
     if (order_is_due(loader)) {
@@ -146,7 +147,7 @@ static bool claim_next(struct loader *loader, struct claim *claim)
     return false;
 }
 
-/* Says which record it is that could not be made. */
+/* Put the record's name into the error. */
 static bool name_sample(const struct dataset *dataset, int64_t sample, const struct error *reason,
                         struct error *error)
 {
@@ -182,7 +183,7 @@ static bool make_from_pixels(struct worker *worker, int64_t sample, uint8_t *pix
                        pixels, error);
 }
 
-/* Pixels as they are delivered, and the label. */
+/* Write the pixels and the label of one sample. */
 static bool make_sample(struct worker *worker, int64_t sample, uint8_t *pixels, int32_t *label,
                         struct error *error)
 {
@@ -199,7 +200,7 @@ static void advise(void *context, int64_t first, int64_t count)
     dataset_advise(context, first, count);
 }
 
-/* RandAugment and colours, where they are asked for. */
+/* Apply RandAugment and colour changes, if enabled. */
 static void recolour(const struct worker *worker, uint32_t record, uint8_t *pixels)
 {
     const struct loader *loader = worker->loader;
@@ -211,9 +212,9 @@ static void recolour(const struct worker *worker, uint32_t record, uint8_t *pixe
                      worker->planes);
 }
 
-/* Makes the claimed samples; returns the first that failed, or -1. A batch with an error still goes
- * through the model, as other ranks wait for this one: its labels and plans must be possible ones.
- */
+/* Write the claimed samples; return the first that failed, or -1. A batch with an error still
+ * passes through the model, since other ranks wait for this one; so its labels and plans must be
+ * valid. */
 static int64_t fill(struct worker *worker, const struct claim *claim, struct error *error)
 {
     const struct loader *loader = worker->loader;
@@ -321,7 +322,7 @@ static size_t padded(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Where a slot's pixels, labels, plans and mixes lie, each on lines of their own. */
+/* Offsets of pixels, labels, plans and mixes in a slot; each begins on a cache line. */
 struct slot_layout {
     size_t pixels, labels, plans, mixes, bytes;
 };
@@ -474,7 +475,7 @@ void loader_start(struct loader *loader, int64_t epoch, int64_t first_step, int6
     pthread_mutex_unlock(&loader->mutex);
 }
 
-/* Is micro-batch `taken` whole? With the mutex. */
+/* True if micro-batch `taken` is complete. The caller holds the mutex. */
 static bool next_is_ready(struct loader *loader)
 {
     return loader->taken < loader->filling && slot_of(loader, loader->taken)->unfinished == 0;
@@ -494,7 +495,7 @@ struct batch *loader_next(struct loader *loader, double *waited)
             *waited += clock_now() - begin;
         }
         batch = &slot_of(loader, loader->taken++)->batch;
-        if (loader->taken % loader->epoch_batches == 0) /* an order may be due */
+        if (loader->taken % loader->epoch_batches == 0) /* workers may wait to draw an order */
             pthread_cond_broadcast(&loader->work);
     }
     pthread_mutex_unlock(&loader->mutex);

@@ -1,7 +1,7 @@
 /* Draws of mixup and CutMix. A Beta(alpha, alpha) number is x / (x + y) of two Gamma(alpha) numbers
- * by Marsaglia and Tsang (2000), each attempt at one from a block of its own; below 1, alpha is
- * raised by 1 and the number multiplied by uniform^(1 / alpha), all as logarithms, as such powers
- * vanish for a small alpha. */
+ * by Marsaglia and Tsang (2000); each attempt uses its own block of random numbers. For alpha < 1,
+ * alpha is raised by 1 and the number multiplied by uniform^(1 / alpha). Logarithms are used, since
+ * these powers underflow for small alpha. */
 #include "data/mix.h"
 
 #include <math.h>
@@ -9,8 +9,8 @@
 #include "config/options.h"
 #include "core/random.h"
 
-/* Blocks of the pair's stream. An attempt succeeds with a probability of more than 0.95, so that
- * all of them fail once in 10^41 numbers; then it is the distribution's mode. */
+/* Blocks of the pair's stream. An attempt succeeds with a probability above 0.95; if all fail (once
+ * in 10^41 numbers), the mode of the distribution is used. */
 enum { ATTEMPTS = 32, BLOCK_CHOICE = 0, BLOCK_CENTER = 1, BLOCK_FIRST = 2 };
 enum { BLOCK_SECOND = BLOCK_FIRST + ATTEMPTS };
 
@@ -35,13 +35,13 @@ bool mix_is_on(const struct mix *mix)
     return mix->mixup > 0 || mix->cutmix > 0;
 }
 
-/* (0, 1] */
+/* Uniform in (0, 1]. */
 static double open_uniform(uint32_t word)
 {
     return ((double)word + 1) * 0x1p-32;
 }
 
-/* The logarithm of a Gamma(shape) number, shape >= 1. */
+/* Draw the logarithm of a Gamma(shape) number, shape >= 1. */
 static double log_gamma_draw(const struct mix *mix, uint32_t epoch, uint32_t index, uint32_t first,
                              double shape)
 {

@@ -1,7 +1,6 @@
-/* Packed data sets: records of image files or pixels, one behind the other in a few large files. In
- * memory there are the tables only (16 bytes a record, decoded 9); a record is one pread, checked
- * with its sum. HDF5 is called while the data set is opened and not again, so that threads can
- * read. */
+/* Reads packed data sets: image files or pixels, concatenated in a few large files. Only tables are
+ * in memory (16 bytes per encoded record, 9 per decoded one). A record is one pread, verified with
+ * its checksum. HDF5 is called only while the data set is opened, so threads can read. */
 #include "data/packed.h"
 
 #include <errno.h>
@@ -16,16 +15,16 @@
 #include "core/crc32c.h"
 #include "core/log.h"
 
-/* A stretch of records in one file. */
+/* The records of one split in one file. */
 struct packed_stretch {
     char path[PACKED_PATH];
     int descriptor;
     struct packed_part part;
-    int64_t first;   /* number of its first record in the data set */
-    int64_t *offset; /* encoded: [records + 1], in the file */
+    int64_t first;   /* index of its first record in the data set */
+    int64_t *offset; /* encoded: [records + 1] offsets in the file */
     int32_t *label;
     uint32_t *crc;
-    atomic_uchar *checked; /* decoded: the sum was compared before; NULL: compare it each time */
+    atomic_uchar *checked; /* decoded: bytes of a record */
 };
 
 struct packed {
@@ -36,7 +35,7 @@ struct packed {
     bool check_always;
 };
 
-/* Fills `data` from the file; false, with errno or 0 when the file ends before. */
+/* Fill `data` from the file; false with errno, or with 0 if the file ends early. */
 static bool read_fully(int descriptor, void *data, int64_t bytes, int64_t offset)
 {
     char *to = data;
@@ -84,7 +83,7 @@ static bool damaged(const struct packed_stretch *stretch, int64_t record, const 
                      stretch->path, what, (long long)record);
 }
 
-/* Offsets count from the first record; from here on from the file's beginning. */
+/* Check the offsets, and convert them from the first record's position to the file's. */
 static bool check_offsets(struct packed_stretch *stretch, struct error *error)
 {
     const struct packed_part *part = &stretch->part;
@@ -153,7 +152,7 @@ static bool add_split(struct dataset *dataset, const char *name, enum data_split
     return good;
 }
 
-/* As with folders of images: where there is no test split the validation split is tested on. */
+/* Without a test split, the validation split is the test split, as for folders of images. */
 static enum data_split split_stored(const struct options *options, const struct packed_set *set,
                                     enum data_split split)
 {
@@ -179,7 +178,7 @@ static void describe(struct dataset *dataset)
     self->record_bytes = dataset->channels * dataset->height * dataset->width;
 }
 
-/* A window of blocks of such data has but a few classes. */
+/* Blocks of data sorted by class contain few classes. */
 static void warn_if_sorted(const struct packed *self, const char *name)
 {
     int32_t before = 0;
@@ -236,7 +235,7 @@ static const struct packed_stretch *stretch_of(const struct packed *self, int64_
     return stretch;
 }
 
-/* Where a record begins in the file; of the number behind the last one, where that ends. */
+/* Return the offset of a record in the file; for the index after the last record, the end. */
 static int64_t record_begin(const struct packed *self, const struct packed_stretch *stretch,
                             int64_t number)
 {
@@ -244,15 +243,15 @@ static int64_t record_begin(const struct packed *self, const struct packed_stret
                              : stretch->part.bytes + number * self->record_bytes;
 }
 
-/* Comparing sums takes a fifth of the time of reading pixels from memory (and nothing beside
- * decoding a file), so of pixels it is done once a run. */
+/* Verifying a checksum takes a fifth of the time of reading pixels from memory, so pixels are
+ * verified once per run. Compared with decoding an image it is negligible. */
 static bool is_checked(const struct packed_stretch *stretch, int64_t number)
 {
     return stretch->checked != NULL &&
            atomic_exchange_explicit(&stretch->checked[number], 1, memory_order_relaxed) != 0;
 }
 
-/* Reads a record's bytes and compares the sum. number: in its stretch. */
+/* Read a record and verify its checksum. number: index in its stretch. */
 static bool read_record(const struct packed_stretch *stretch, int64_t number, uint8_t *data,
                         int64_t bytes, int64_t offset, int32_t *label, struct error *error)
 {
@@ -300,7 +299,7 @@ static int64_t packed_size(struct dataset *dataset, int64_t record, struct error
     return stretch->offset[number + 1] - stretch->offset[number];
 }
 
-/* Linux takes no more of a hint at once than it reads ahead by itself, by default this much. */
+/* Linux reads at most its read-ahead size per hint; this is the default. */
 enum { ADVICE = 128 << 10 };
 
 static void packed_advise(struct dataset *dataset, int64_t first, int64_t end)

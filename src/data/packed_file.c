@@ -1,5 +1,5 @@
-/* The frame of a packed file: attributes, class names, and where the records lie. It is made and
- * read with HDF5; records never pass through it. */
+/* The header of a packed file: attributes, class names and the positions of the records. HDF5
+ * writes and reads it; records are accessed without HDF5. */
 #include "data/packed.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ uint32_t packed_crc(const uint8_t *bytes, size_t count, int32_t label)
     return crc32c_update(crc32c_update(0, bytes, count), &label, sizeof label);
 }
 
-/* ---- making ---- */
+/* ---- writing ---- */
 
 struct making {
     struct packed_set *set;
@@ -35,7 +35,7 @@ static bool write_number(hid_t object, const char *name, int64_t value)
     return hdf5_attribute_write(object, name, H5T_NATIVE_INT64, &value);
 }
 
-/* Names of one length, each with zeros behind it. */
+/* Names of equal length, padded with zeros. */
 static bool write_classes(hid_t file, const struct packed_set *set)
 {
     size_t size = 1;
@@ -103,7 +103,7 @@ static bool fill_frame(hid_t file, void *context)
     return good;
 }
 
-/* More than the whole file takes. */
+/* An upper bound of the file's header. */
 static int64_t expected_bytes(const struct packed_set *set, int64_t file)
 {
     int64_t bytes = (1 << 17) + PACKED_TEXT;
@@ -133,8 +133,7 @@ bool packed_frame_create(int descriptor, const char *path, struct packed_set *se
 
 /* ---- reading ---- */
 
-/* One file that is being read, and what was found wrong with it: one sentence, or empty when HDF5
- * failed. */
+/* A file that is being read, and the problem found: one sentence, or empty if HDF5 failed. */
 struct reading {
     struct packed_set *set;
     int64_t file, bytes;
@@ -198,8 +197,8 @@ static bool read_attributes(hid_t file, struct reading *reading)
                           (long long)number, (long long)reading->file));
 }
 
-/* The place of a data set of this type and extent whose bytes lie in one stretch inside the file.
- */
+/* Return the position of a data set of this type and extent; its bytes must be contiguous and
+ * inside the file. */
 static bool find_dataset(hid_t group, const char *name, hid_t type, int dimensions,
                          const int64_t *extent, int64_t *offset, struct reading *reading)
 {
@@ -226,7 +225,7 @@ static bool find_dataset(hid_t group, const char *name, hid_t type, int dimensio
     return good;
 }
 
-/* Rows of a small table, their sum compared; *size: bytes of a row. */
+/* Read a small table and verify its checksum. *size: bytes of a row. */
 static char *read_table(hid_t file, const char *name, bool text, int64_t *rows, size_t *size,
                         struct reading *reading)
 {
@@ -335,7 +334,7 @@ static bool read_frame(hid_t file, struct reading *reading)
     return good;
 }
 
-/* What can be said of the file before HDF5 looks at it. */
+/* Check the file before HDF5 reads it. */
 static bool examine(const char *path, int64_t *bytes, struct error *error)
 {
     struct stat file;
@@ -372,7 +371,7 @@ static bool read_file(const char *path, struct packed_set *set, int64_t number, 
                      reading.wrong);
 }
 
-/* Do two files say the same of the set that they belong to? */
+/* True if two files belong to the same set. */
 static bool same_set(const struct packed_set *one, const struct packed_set *other)
 {
     bool same = one->encoded == other->encoded && one->shuffled == other->shuffled &&
@@ -392,7 +391,7 @@ static void names_free(struct packed_set *set)
     set->class_name = NULL;
 }
 
-/* Reads another file of the set. */
+/* Read another file of the set. */
 static bool add_file(const char *path, struct packed_set *set, int64_t number, struct error *error)
 {
     struct packed_set other = {.part = set->part};
@@ -411,7 +410,7 @@ static bool add_file(const char *path, struct packed_set *set, int64_t number, s
     return good;
 }
 
-/* The parts of each split must lie one after another, all of them. */
+/* Check that the parts of each split are complete and in order. */
 static bool check_parts(const char *name, const struct packed_set *set, struct error *error)
 {
     for (int split = 0; split < PACKED_SPLITS; split++) {

@@ -1,4 +1,4 @@
-/* The names of packed files: NAME.h5, or several NAME-00000-of-00004.h5. */
+/* Names of packed files: NAME.h5, or several NAME-00000-of-00004.h5. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ void packed_path(char path[PACKED_PATH], const char *name, int64_t file, int64_t
                  (long long)files, ending);
 }
 
-/* Is it the name of one of several files? */
+/* True if it is the name of one of several files. */
 static bool take_numbered(const char *path, int64_t *file, int64_t *files)
 {
     const size_t length = strlen(path);
@@ -36,7 +36,7 @@ static bool take_numbered(const char *path, int64_t *file, int64_t *files)
     return true;
 }
 
-/* The name that the files have in common, of any file of the set. */
+/* The common name of a set, from the name of any of its files. */
 static int64_t name_of(const char *path, char name[PACKED_PATH])
 {
     int64_t file, files = 1;
@@ -47,8 +47,8 @@ static int64_t name_of(const char *path, char name[PACKED_PATH])
     return files;
 }
 
-/* Looks in a folder for sets: all of them (wanted NULL), or those of one name. Of several files the
- * first one counts. Gives how many there are. */
+/* List the sets in a folder: all of them (wanted NULL), or those of one name. Of several files only
+ * the first counts. Returns the number of sets. */
 static int search(const char *folder, const char *wanted, char name[PACKED_PATH], int64_t *files)
 {
     char path[PACKED_PATH], found_name[PACKED_PATH];
@@ -82,7 +82,7 @@ static bool find_in_folder(const char *folder, char name[PACKED_PATH], int64_t *
                      found == 0 ? "no packed data (*.h5)" : "several packed data sets (*.h5)");
 }
 
-/* NAME.h5 is not there: the files that were made in its place may be. */
+/* NAME.h5 does not exist: look for the files of a set of this name. */
 static bool find_numbered(const char *given, char name[PACKED_PATH], int64_t *files,
                           struct error *error)
 {

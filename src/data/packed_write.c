@@ -1,7 +1,7 @@
-/* Packs a data set: all ranks together write the records of one into a few large files. What lies
- * where follows from the records' sizes alone, so any number of ranks makes the same bytes. Rank 0
- * makes the frames, then each rank writes a contiguous slice of the records with pwrite; files have
- * another name (.part) until all of it is on the disk. */
+/* Packs a data set: all ranks write its records into a few large files. The layout follows from the
+ * sizes of the records alone, so any number of ranks writes the same bytes. Rank 0 writes the
+ * headers; then each rank writes a contiguous slice of the records with pwrite. Files are called
+ * .part until everything is on disk. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,13 +19,13 @@
 
 enum { RUN_BYTES = 8 << 20, RUN_RECORDS = 8192 };
 
-/* Ranks speak to each other so often, in seconds: each hears soon of what another could not do. */
+/* Seconds between two all-reduces of progress and errors. */
 static const double ROUND = 0.5, LOG_EVERY = 30;
 
-/* Records that lie one behind another, made but not written yet. */
+/* Consecutive records that are not written yet. */
 struct run {
     struct byte_buffer bytes;
-    int64_t begin, count; /* numbers in the sequence */
+    int64_t begin, count; /* positions in the sequence */
     int64_t file;
     int split;
     int32_t *label;  /* [RUN_RECORDS] */
@@ -33,22 +33,22 @@ struct run {
     int64_t *offset; /* [RUN_RECORDS] */
 };
 
-/* All splits' records one after another are the sequence. */
+/* The sequence consists of the records of all splits. */
 struct packing {
     const struct packed_plan *plan;
     struct comm *world;
-    struct dataset source[PACKED_SPLITS]; /* format NULL: not packed */
+    struct dataset source[PACKED_SPLITS]; /* format NULL: this split is not packed */
     struct packed_set set;
-    int64_t first[PACKED_SPLITS + 1]; /* in the sequence */
-    uint32_t *order;                  /* shuffle: of training samples */
-    int64_t *before;                  /* encoded: [count + 1], bytes of the sequence before each */
-    int64_t record_bytes;             /* decoded */
+    int64_t first[PACKED_SPLITS + 1]; /* first record in the sequence */
+    uint32_t *order;                  /* permutation of training samples, if shuffled */
+    int64_t *before;      /* encoded: [count + 1] bytes of the sequence before each record */
+    int64_t record_bytes; /* decoded */
     struct crop crop;
     struct crop_scratch scratch;
     struct byte_buffer loaded;
     struct run run;
-    int *descriptor; /* [files], -1: not open */
-    int64_t made;    /* rank 0: .part files that are there */
+    int *descriptor; /* [files] descriptors; -1: not open */
+    int64_t made;    /* rank 0: number of .part files created */
 };
 
 static int64_t count_of(const struct packing *packing)
@@ -61,7 +61,7 @@ static int64_t bytes_before(const struct packing *packing, int64_t number)
     return packing->before != NULL ? packing->before[number] : number * packing->record_bytes;
 }
 
-/* The split of a record of the sequence, and its index in the source. */
+/* Find the split of a record of the sequence and its index in the source. */
 static int split_of(const struct packing *packing, int64_t number, int64_t *index)
 {
     int split = 0;
@@ -73,7 +73,7 @@ static int split_of(const struct packing *packing, int64_t number, int64_t *inde
     return split;
 }
 
-/* A rank's records. */
+/* Range of records of this rank. */
 static void slice_of(const struct packing *packing, int64_t *begin, int64_t *end)
 {
     const int64_t count = count_of(packing), rank = packing->world->rank,
@@ -84,7 +84,7 @@ static void slice_of(const struct packing *packing, int64_t *begin, int64_t *end
 
 /* ---- the source ---- */
 
-/* Where the source has no test split of its own it gives the validation split in its place. */
+/* A source without a test split returns its validation split instead: skip it. */
 static bool same_split(const struct dataset *one, const struct dataset *other)
 {
     char name[2][4096];
@@ -157,7 +157,7 @@ static bool set_describe(struct packing *packing, const struct options *options,
     set->shuffled = packing->plan->shuffle;
     set->channels = source->channels;
     set->classes = source->classes;
-    set->class_name = source->class_name; /* the source frees them */
+    set->class_name = source->class_name; /* owned by the source */
     set->normalised = source->normalised;
     memcpy(set->mean, source->mean, sizeof set->mean);
     memcpy(set->std, source->std, sizeof set->std);
@@ -185,9 +185,9 @@ static bool order_draw(struct packing *packing, uint64_t seed, struct error *err
     return true;
 }
 
-/* ---- what lies where ---- */
+/* ---- layout ---- */
 
-/* Each rank looks at the files of its slice. */
+/* Each rank reads the sizes of the files of its slice. */
 static bool sizes_find(struct packing *packing, struct error *error)
 {
     const int64_t count = count_of(packing);
@@ -210,8 +210,8 @@ static bool sizes_find(struct packing *packing, struct error *error)
     return true;
 }
 
-/* Puts records of the sequence into files until each is full. Fills in set.part, where it is; gives
- * the number of files. */
+/* Distribute the records of the sequence: each file is filled before the next. Sets set.part if it
+ * is not NULL; returns the number of files. */
 static int64_t files_cut(struct packing *packing)
 {
     struct packed_set *set = &packing->set;
@@ -270,7 +270,7 @@ static bool is_free(const char *name, struct error *error)
                      name);
 }
 
-/* On rank 0. */
+/* Rank 0 only. */
 static void frames_make(struct packing *packing, struct error *error)
 {
     char path[PACKED_PATH + 8];
@@ -286,7 +286,7 @@ static void frames_make(struct packing *packing, struct error *error)
     }
 }
 
-/* Is the file that lies here the one that rank 0 made? */
+/* True if this is the file that rank 0 created. */
 static bool file_open(struct packing *packing, int64_t file, int64_t inode, struct error *error)
 {
     char path[PACKED_PATH + 8];
@@ -335,7 +335,7 @@ static bool run_open(struct run *run, struct error *error)
            error_set(error, ERROR_MEMORY, "no memory for records on their way");
 }
 
-/* Writes what was made and its rows of the tables. */
+/* Write the collected records and their rows of the tables. */
 static bool run_write(struct packing *packing, struct error *error)
 {
     struct run *run = &packing->run;
@@ -357,7 +357,7 @@ static bool run_write(struct packing *packing, struct error *error)
                       part->label + row * (int64_t)sizeof *run->label, error) &&
         durable_write(descriptor, path, run->crc, rows * sizeof *run->crc,
                       part->crc + row * (int64_t)sizeof *run->crc, error) &&
-        (!packing->set.encoded || /* the first offset is 0, as is what nobody writes */
+        (!packing->set.encoded || /* the first offset stays 0 */
          durable_write(descriptor, path, run->offset, rows * sizeof *run->offset,
                        part->offset + (row + 1) * (int64_t)sizeof *run->offset, error));
     run->count = 0;
@@ -365,7 +365,7 @@ static bool run_write(struct packing *packing, struct error *error)
     return good;
 }
 
-/* The file that a record of a split goes to; not one before `file`. */
+/* Return the file of a record of a split, at or after `file`. */
 static int64_t file_of(const struct packing *packing, int split, int64_t number, int64_t file)
 {
     const int64_t place = number - packing->first[split];
@@ -375,8 +375,8 @@ static int64_t file_of(const struct packing *packing, int split, int64_t number,
     return file;
 }
 
-/* Makes room for a record at the end of the run, of which what does not fit, or does not lie before
- * it, is written. */
+/* Make space for a record at the end of the run; write the run first if the record does not fit or
+ * does not follow it. */
 static bool run_extend(struct packing *packing, int64_t number, int split, int64_t bytes,
                        struct error *error)
 {
@@ -402,7 +402,7 @@ static bool name_sample(const struct dataset *source, int64_t index, const struc
     return error_set(error, reason->kind, "%s: %.*s", name, ERROR_TEXT_SIZE / 2 - 3, reason->text);
 }
 
-/* The bytes that are stored of a record. */
+/* Get the bytes to store for a record. */
 static bool record_make(struct packing *packing, struct dataset *source, int64_t index,
                         uint8_t *place, int64_t bytes, int32_t *label, struct error *error)
 {
@@ -460,8 +460,7 @@ static void say_progress(const struct packing *packing, int64_t done, double beg
              megabytes / (now - began));
 }
 
-/* Rounds of work, after each of which all ranks hear how far they are and whether one has failed.
- */
+/* Work in rounds; after each, all ranks exchange progress and errors. */
 static bool records_pack(struct packing *packing, struct error *error)
 {
     const double began = clock_now();

@@ -1,5 +1,5 @@
-/* Draws of RandAugment and of the colour jitter, each from streams of their own, and what they draw
- * done to an image. */
+/* Draws of RandAugment and of the colour jitter, each from its own random streams, and their
+ * application to an image. */
 #include "data/policy.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "core/random.h"
 #include "data/geometry.h"
 
-/* Streams beside that of augment.c, which is 0. */
+/* Streams; augment.c has stream 0. */
 enum { STREAM_JITTER = 1, STREAM_OPERATIONS = 2 };
 
 /* Blocks of the jitter's stream. */
@@ -104,7 +104,7 @@ static int operations_draw(const struct policy *policy, uint32_t epoch, uint32_t
     return (int)policy->operations;
 }
 
-/* ---- The jitter. */
+/* ---- Colour jitter. */
 static double factor_between(uint32_t word, double low, double high)
 {
     return (double)(float)(low + (high - low) * (double)random_uniform(word));
@@ -115,7 +115,7 @@ static double factor_draw(uint32_t word, double spread)
     return factor_between(word, spread < 1 ? 1 - spread : 0, 1 + spread);
 }
 
-/* Permutation number `number` of 0..3, 0 to 23. */
+/* Return permutation `number` (0 to 23) of 0..3. */
 static void permute_four(int64_t number, int order[4])
 {
     int left[4] = {0, 1, 2, 3};
@@ -157,7 +157,7 @@ int policy_draw(const struct policy *policy, uint32_t epoch, uint32_t sample, in
     return count + jitter_draw(policy, epoch, sample, changes + count);
 }
 
-/* ---- Done. */
+/* ---- Application. */
 void image_change(const struct colour_image *image, const struct image_change *change)
 {
     const double amount = change->amount;

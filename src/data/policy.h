@@ -1,6 +1,6 @@
-/* What happens to a training image's colours, and RandAugment, drawn from (seed, epoch, sample) and
- * nothing else: torchvision's RandAugment, ColorJitter and RandomGrayscale, in this order, on the
- * bytes that the loader's threads made. All that follows is the device's (augment.h). */
+/* RandAugment and colour changes of training images, a function of (seed, epoch, sample) only:
+ * torchvision's RandAugment, ColorJitter and RandomGrayscale, in this order. They are applied to
+ * bytes on the host by the loader's threads; later stages run on the device (augment.h). */
 #ifndef VITTRAIN_DATA_POLICY_H
 #define VITTRAIN_DATA_POLICY_H
 
@@ -11,7 +11,7 @@
 
 struct options;
 
-/* The first POLICY_OPERATIONS are RandAugment's, in torchvision's order. */
+/* The first POLICY_OPERATIONS are those of RandAugment, in torchvision's order. */
 enum image_change_kind {
     CHANGE_IDENTITY,
     CHANGE_SHEAR_X, /* amount: tangent of the angle */
@@ -19,16 +19,16 @@ enum image_change_kind {
     CHANGE_TRANSLATE_X, /* pixels */
     CHANGE_TRANSLATE_Y,
     CHANGE_ROTATE,     /* degrees, counter-clockwise */
-    CHANGE_BRIGHTNESS, /* the factor, here and below */
+    CHANGE_BRIGHTNESS, /* factor, also for the next ones */
     CHANGE_SATURATION,
     CHANGE_CONTRAST,
     CHANGE_SHARPNESS,
-    CHANGE_POSTERIZE, /* bits that stay */
+    CHANGE_POSTERIZE, /* number of bits */
     CHANGE_SOLARIZE,  /* the threshold */
     CHANGE_AUTOCONTRAST,
     CHANGE_EQUALIZE,
     POLICY_OPERATIONS,
-    CHANGE_HUE = POLICY_OPERATIONS, /* part of the wheel */
+    CHANGE_HUE = POLICY_OPERATIONS, /* fraction of the colour wheel */
     CHANGE_GREYSCALE
 };
 
@@ -47,26 +47,29 @@ struct policy {
     const struct cpu_kernels *kernels;
 };
 
-/* False: this processor has not the instructions that VITTRAIN_CPU names. */
+/* Set the policy of a split. False: the processor lacks the instructions that VITTRAIN_CPU names.
+ */
 MUST_CHECK bool policy_open(struct policy *policy, const struct options *options, bool training,
                             struct error *error);
 
-/* Do these options change colours, or apply RandAugment, at all? */
+/* True if these options enable colour changes or RandAugment. */
 bool policy_is_asked_for(const struct options *options);
 bool policy_is_on(const struct policy *policy);
 
-/* The changes of one sample (its record number), in order; returns how many. */
+/* Draw the changes of one sample (by record number), in order; return their number. */
 int policy_draw(const struct policy *policy, uint32_t epoch, uint32_t sample, int64_t height,
                 int64_t width, struct image_change changes[POLICY_MOST]);
 
-/* RandAugment's operation at a magnitude, 0 to POLICY_BINS - 1, for images of this size. */
+/* Return RandAugment's operation at a magnitude of 0 to POLICY_BINS - 1 for images of this size. */
 struct image_change policy_operation(enum image_change_kind kind, int64_t magnitude, bool negative,
                                      int64_t height, int64_t width);
 
-/* As torchvision's functional transforms on PIL images: nearest neighbours, 0 outside. */
+/* Apply a change like torchvision's functional transforms of PIL images: nearest neighbour, zeros
+ * outside. */
 void image_change(const struct colour_image *image, const struct image_change *change);
 
-/* Draws and changes. planes: [3, height, width]; scratch: as many bytes. */
+/* Draw the changes of a sample and apply them. planes: [3, height, width]; scratch has the same
+ * size. */
 void policy_apply(const struct policy *policy, uint32_t epoch, uint32_t sample, int64_t height,
                   int64_t width, uint8_t *planes, uint8_t *scratch);
 

@@ -1,5 +1,5 @@
-/* Where the sample that comes with the program lies: found from where the program itself lies, so
- * that a build tree works as it is and an installed tree may be moved. */
+/* Finds the sample data relative to the program file, so that it works in a build tree and after
+ * the installed tree is moved. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@ static bool is_directory_there(const char *path)
     return access(path, R_OK | X_OK) == 0;
 }
 
-/* The program's folder; empty when the system does not tell. */
+/* Get the program's folder; empty if unknown. */
 static void program_folder(char *folder, size_t size)
 {
     ssize_t length = readlink("/proc/self/exe", folder, size - 1);

@@ -16,8 +16,8 @@ static int64_t round_up_division(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* Piece `part` of `count` things cut into `parts` contiguous pieces; the first count % parts pieces
- * are one larger. */
+/* Return piece `part` of `count` elements cut into `parts` contiguous pieces; the first count %
+ * parts pieces have one element more. */
 static void cut(int64_t count, int64_t parts, int64_t part, int64_t *begin, int64_t *length)
 {
     int64_t size = count / parts, larger = count % parts;
@@ -76,7 +76,8 @@ void sampler_use_blocks(struct sampler *sampler, int64_t block)
     }
 }
 
-/* Where the block that comes as number `place` begins in the order (before it is mixed). */
+/* Return the position in the order, before mixing, at which the block with number `place` begins.
+ */
 static int64_t block_begin(const struct sampler *sampler, const struct sampler_order *order,
                            int64_t place)
 {
@@ -84,7 +85,8 @@ static int64_t block_begin(const struct sampler *sampler, const struct sampler_o
     return place * sampler->block - (place > order->short_place ? missing : 0);
 }
 
-/* Which block, by its turn, a place of the order lies in (before it is mixed). */
+/* Return the number, in shuffled order, of the block that contains a position of the order before
+ * mixing. */
 static int64_t block_at(const struct sampler *sampler, const struct sampler_order *order,
                         int64_t position)
 {
@@ -94,7 +96,7 @@ static int64_t block_at(const struct sampler *sampler, const struct sampler_orde
     return (position + missing) / sampler->block;
 }
 
-/* Numbers of the samples, block after block. */
+/* Write the sample numbers block by block. */
 static void blocks_draw(const struct sampler *sampler, struct sampler_order *order)
 {
     const int64_t count = sampler->block_count;
@@ -112,8 +114,8 @@ static void blocks_draw(const struct sampler *sampler, struct sampler_order *ord
     }
 }
 
-/* Mixes the samples of each window. A permutation of all places, looked at in its order, gives one
- * of each window's places. */
+/* Mix the samples of each window. A permutation of all positions, visited in order, yields a
+ * permutation of each window's positions. */
 static void windows_mix(const struct sampler *sampler, struct sampler_order *order)
 {
     const uint32_t count = (uint32_t)sampler->count;
@@ -151,8 +153,8 @@ static void shuffle_blocks(const struct sampler *sampler, struct sampler_order *
     }
 }
 
-/* A rank's slice of a batch is a part of the window's blocks in the order of the file: is this
- * block one of them? Chance moves the borders somewhat. */
+/* True if this rank probably needs a block. A slice of a batch covers a part of the window's blocks
+ * in file order, with random variation at its ends. */
 static bool block_is_own(const struct sampler *sampler, const struct sampler_order *order,
                          int64_t place)
 {
@@ -235,7 +237,7 @@ struct sampler_slice sampler_slice_at(const struct sampler *sampler, int64_t ste
                                   .global_count = global_count};
 }
 
-/* Groups in piece `micro` of all ranks' slices together. */
+/* Number of groups in piece `micro` of all ranks' slices together. */
 static int64_t piece_groups(const struct sampler *sampler, int64_t groups, int64_t micro)
 {
     int64_t larger = groups % sampler->size, count = groups / sampler->size;
@@ -245,7 +247,7 @@ static int64_t piece_groups(const struct sampler *sampler, int64_t groups, int64
     return larger * larger_piece + (sampler->size - larger) * piece;
 }
 
-/* The last group may be short: it is in the last piece of the last rank that has any. */
+/* The last group may be short; it is in the last non-empty piece of the last rank. */
 int64_t sampler_piece_samples(const struct sampler *sampler, int64_t global_count, int64_t micro)
 {
     int64_t groups = round_up_division(global_count, sampler->group);

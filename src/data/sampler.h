@@ -1,15 +1,14 @@
-/* Which records, whose turn. The global order of an epoch depends on (seed, epoch) only; a global
- * batch is a stretch of it; a rank takes a contiguous slice of each global batch, slices differ by
- * at most one sample (and may be empty), or by one group where samples stay together (of which the
- * batch's last may be short). So no layout changes what is learnt.
+/* Order of the samples. The global order of an epoch depends on (seed, epoch) only, and a global
+ * batch is a contiguous part of it. Each rank takes a contiguous slice of each global batch. Slices
+ * differ by at most one sample, or one group if samples stay together, and may be empty. So the
+ * results do not depend on the layout.
  *
- * Shuffling by blocks is for data that lie in one file, on disks that read large stretches faster
- * than single records. Blocks of `block` consecutive samples come in a random order; the samples of
- * SHUFFLE_WINDOW blocks are mixed with each other: a sample's place inside its window is uniformly
- * random, it never leaves it, and while a window lasts only that many places of the file are read.
- * Which samples a global batch has follows from (seed, epoch); inside of it they are in the order
- * of the file, so that each rank's slice, too, lies in a part of the window's blocks: ranks share
- * the reading as they would with a part of the file each, and the layout still changes nothing. */
+ * Shuffling by blocks is for data in one large file on disks that read large ranges faster than
+ * single records. Blocks of `block` consecutive samples come in random order, and the samples of
+ * SHUFFLE_WINDOW blocks are mixed: the position of a sample inside its window is uniformly random.
+ * While a window lasts, only its blocks are read. Inside a global batch the samples are in file
+ * order, so each rank's slice covers a part of the window's blocks and the ranks share the reading.
+ */
 #ifndef VITTRAIN_DATA_SAMPLER_H
 #define VITTRAIN_DATA_SAMPLER_H
 
@@ -20,66 +19,65 @@ enum { SHUFFLE_WINDOW = 16, SAMPLER_ORDERS = 2 };
 
 /* The order of one epoch. */
 struct sampler_order {
-    int64_t epoch;       /* -1: not drawn yet */
+    int64_t epoch;       /* -1: not drawn */
     uint32_t *samples;   /* [count] */
-    uint32_t *blocks;    /* shuffling by blocks: their numbers in the order in which they come */
-    int64_t short_place; /* turn of the data's last block, which may be short */
+    uint32_t *blocks;    /* shuffling by blocks: block numbers in shuffled order */
+    int64_t short_place; /* position of the last block, which may be short */
 };
 
 struct sampler {
     uint64_t seed;
-    int64_t count; /* samples of the data set */
+    int64_t count; /* number of samples */
     int64_t global_batch;
-    int64_t accumulate; /* micro-batches of a step; a rank's slice is cut into so many pieces */
+    int64_t accumulate; /* micro-batches per step: number of pieces of a rank's slice */
     bool shuffle, drop_last;
-    int64_t limit; /* global batches an epoch at most, 0: all (debug.batches, .overfit) */
-    int64_t block; /* shuffle by blocks of so many samples; 0: all among each other */
-    int64_t group; /* samples that no slice parts, counted from the batch's begin; 1 or more */
+    int64_t limit; /* limit of global batches per epoch; 0: none (debug.batches, debug.overfit) */
+    int64_t block; /* block size in samples; 0: shuffle all samples */
+    int64_t group; /* samples that stay in one slice, counted from the beginning of the batch; at
+                      least 1 */
     int rank, size;
     int64_t block_count;
     struct sampler_order order[SAMPLER_ORDERS]; /* epoch e is in order[e % SAMPLER_ORDERS] */
 };
 
-/* Rank's piece number `micro` of a global batch: samples[begin .. begin + count) of the order. */
+/* Piece `micro` of a rank's slice: samples[begin .. begin + count) of the order. */
 struct sampler_slice {
     int64_t begin, count;
-    int64_t position;     /* of its first sample in the global batch */
-    int64_t global_count; /* samples of the whole global batch (the last one may be short) */
+    int64_t position;     /* index of its first sample in the global batch */
+    int64_t global_count; /* size of the global batch; the last one may be short */
 };
 
-/* No order is drawn yet; without a limit, in groups of 1. Blocks: see sampler_use_blocks. */
+/* Initialize without an order, a limit or groups. Blocks: see sampler_use_blocks. */
 void sampler_open(struct sampler *sampler, uint64_t seed, int64_t count, int64_t global_batch,
                   int64_t accumulate, bool shuffle, bool drop_last, int rank, int size);
 void sampler_close(struct sampler *sampler);
 
-/* From here on shuffling is by blocks (block > 0). Called before the first order is drawn. */
+/* Shuffle by blocks of `block` > 0 samples. Call it before the first order is drawn. */
 void sampler_use_blocks(struct sampler *sampler, int64_t block);
 
-/* Draw the order of an epoch, unless it is there. It replaces the order of epoch - 2 and leaves
- * that of epoch - 1, which other threads may read meanwhile. */
+/* Draw the order of an epoch, unless it is present. It replaces the order of epoch - 2 and keeps
+ * that of epoch - 1, which other threads may read concurrently. */
 void sampler_draw(struct sampler *sampler, uint32_t epoch);
 
-/* The order of an epoch that was drawn. */
+/* Return the order of an epoch that was drawn. */
 const struct sampler_order *sampler_order_of(const struct sampler *sampler, uint32_t epoch);
-int64_t sampler_steps(const struct sampler *sampler); /* of an epoch */
+int64_t sampler_steps(const struct sampler *sampler); /* steps of an epoch */
 struct sampler_slice sampler_slice_at(const struct sampler *sampler, int64_t step, int64_t micro);
 
-/* Samples of all ranks together in piece `micro` of a global batch of `global_count`; pieces
- * without any come last. */
+/* Samples in piece `micro` of all ranks' slices of a global batch of `global_count`; empty pieces
+ * come last. */
 int64_t sampler_piece_samples(const struct sampler *sampler, int64_t global_count, int64_t micro);
 
-/* With blocks: calls `advise` for blocks (samples first, first + 1, ...) that this rank's slices
- * will need when SHUFFLE_WINDOW more blocks have gone by. Called for each step of an epoch it names
- * each block once; `start`: the epoch is entered at this step, what is needed until then is named,
- * too.
- */
+/* With blocks: call `advise` for the blocks that this rank's slices will need SHUFFLE_WINDOW blocks
+ * later. If called for each step of an epoch, it names each block once. `start`: the epoch is
+ * entered at this step; blocks needed until then are named, too. */
 void sampler_ahead(const struct sampler *sampler, uint32_t epoch, int64_t step, bool start,
                    void (*advise)(void *context, int64_t first, int64_t count), void *context);
 
-/* The largest slice that any rank can get: what batches are allocated for. */
+/* Return the size of the largest slice of any rank, for allocating batches. */
 int64_t sampler_largest_slice(const struct sampler *sampler);
 
-/* The same of global batches of so many samples, without a sampler. */
+/* The same without a sampler, for this global batch. */
 int64_t sampler_slice_bound(int64_t global_batch, int64_t size, int64_t accumulate, int64_t group);
 
 #endif

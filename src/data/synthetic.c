@@ -1,7 +1,6 @@
-/* Made-up images of any shape, the same on every rank and machine: half noise of the sample, half a
- * coarse pattern of its class, so that a model has something to learn. For regression: random
- * numbers, 20 unless the options say otherwise, and a random target. Nothing is kept in memory but
- * the patterns. */
+/* Synthetic images of any shape, the same on every rank and machine: half noise of the sample and
+ * half a coarse pattern of its class, so that a model can learn. For regression: random numbers (20
+ * by default) and a random target. Only the patterns are in memory. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,18 +10,18 @@
 #include "core/random.h"
 #include "data/dataset.h"
 
-enum { CELLS = 8, CELL_COUNT = CELLS * CELLS }; /* a pattern is CELLS x CELLS a channel */
+enum { CELLS = 8, CELL_COUNT = CELLS * CELLS }; /* a pattern has CELLS x CELLS cells per channel */
 enum { LAYER_SAMPLE = 0, LAYER_PATTERN = 1 };
 enum { TRAINING_PER_TEST = 4 }; /* four training samples for each test sample */
 enum { REGRESSION_CHANNELS = 20, TARGET_BITS = 24 };
 
 struct synthetic {
     uint64_t seed;
-    uint32_t first;    /* where the split's records begin: no sample is in two splits */
+    uint32_t first;    /* first record of the split; splits are disjoint */
     uint8_t *patterns; /* [classes, channels, CELLS, CELLS] */
 };
 
-/* Fills bytes from blocks `block`, `block` + 1, ... of a stream. */
+/* Fill bytes from blocks `block`, `block` + 1, ... of a stream. */
 static void draw_bytes(uint64_t seed, uint32_t layer, uint32_t index, uint32_t block,
                        uint8_t *bytes, int64_t count)
 {
@@ -83,7 +82,7 @@ static bool synthetic_open(const struct options *options, enum data_split split,
     return name_classes(dataset, error);
 }
 
-/* Mixes the class's pattern into one channel of noise, cell by cell of each row. */
+/* Mix the class's pattern into one channel of noise. */
 static void add_pattern(uint8_t *pixels, int64_t height, int64_t width, const uint8_t *pattern)
 {
     for (int64_t y = 0; y < height; y++) {

@@ -1,5 +1,5 @@
-/* A data set from an archive. Names in the archive only choose among the files that we know of;
- * what is written where, and how much of it, is decided by our own table. */
+/* Extracts a data set from an archive. Names in the archive only select files of our table; paths
+ * and sizes come from the table. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -21,8 +21,8 @@ enum { FOLDER_SIZE = 4096, PATH_SIZE = FOLDER_SIZE + 256, CHUNK = 1 << 16, MEMBE
 
 struct unpacking {
     const struct fetch_archive *archive;
-    const char *path;      /* of the archive */
-    const char *directory; /* where the members go */
+    const char *path;      /* path of the archive */
+    const char *directory; /* destination of the members */
     bool done[MEMBERS];
 };
 
@@ -80,7 +80,7 @@ static bool write_all(int descriptor, const char *data, size_t bytes, const char
     return true;
 }
 
-/* The entry's bytes into a file, never more than the member has. */
+/* Copy the entry to a file, at most as many bytes as the member has. */
 static bool copy_entry(const struct unpacking *unpacking, struct archive *reader,
                        const struct fetch_member *member, int descriptor, const char *path,
                        struct error *error)
@@ -200,6 +200,6 @@ bool fetch_archive(const struct fetch_archive *archive, const char *url, const c
     struct unpacking unpacking = {.archive = archive, .path = path, .directory = folder};
     bool good = unpack(&unpacking, error);
     if (good || error->kind == ERROR_NETWORK)
-        unlink(path); /* not needed any more, or of no use */
+        unlink(path); /* extracted, or damaged */
     return good;
 }

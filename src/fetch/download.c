@@ -1,6 +1,6 @@
-/* A download from the first byte to the checked file of its final name. While it is under way there
- * are FILE.part and FILE.part.from, which says what the part is the beginning of (address and
- * version), so that a later call goes on with it only when it is the same thing. */
+/* Downloads a file and verifies it. During the download there are FILE.part and FILE.part.from,
+ * which has the URL and the version of the partial document; a later call resumes only the same
+ * document. */
 #include "fetch/download.h"
 
 #include <errno.h>
@@ -18,8 +18,8 @@
 #include "fetch/transfer.h"
 
 enum { PATH_SIZE = 4096 };
-enum { FRUITLESS_TRIES = 5, FIRST_DELAY_MS = 250 }; /* a try that brought bytes is not fruitless */
-enum { RESTARTS = 3 }; /* for a server that breaks off and cannot go on */
+enum { FRUITLESS_TRIES = 5, FIRST_DELAY_MS = 250 }; /* a try that received bytes is not fruitless */
+enum { RESTARTS = 3 }; /* limit for servers that interrupt downloads and cannot resume */
 
 struct fetch {
     struct transfer transfer;
@@ -27,7 +27,7 @@ struct fetch {
     char part[PATH_SIZE], from[PATH_SIZE];
 };
 
-/* The directories above a file. */
+/* Create the folders above a file. */
 static bool make_directories(const char *path, struct error *error)
 {
     char parent[PATH_SIZE];
@@ -64,7 +64,7 @@ static bool read_line(FILE *file, char *line, int size)
     return true;
 }
 
-/* Is the part from an earlier call the beginning of what we want? */
+/* True if the partial file of an earlier call is of this document. */
 static bool read_origin(struct fetch *fetch)
 {
     char url[FETCH_URL + 1];
@@ -87,7 +87,7 @@ static void drop_part(struct fetch *fetch)
     fetch->transfer.validator[0] = '\0';
 }
 
-/* Has the part the sums that we know of? */
+/* True if the partial file is complete and has the known hashes. */
 static bool check_part(struct fetch *fetch, struct error *error)
 {
     char found[CHECKSUM_TEXT];
@@ -109,7 +109,8 @@ static void pause_before_retry(int fruitless)
     nanosleep(&delay, NULL);
 }
 
-/* Gets the whole document into the part; *resumed: with bytes of an earlier try or call in it. */
+/* Download the whole document to the partial file; *resumed: it has bytes of an earlier try or
+ * call. */
 static bool download(struct fetch *fetch, bool *resumed, struct error *error)
 {
     int fruitless = 0, restarts = 0;
@@ -175,7 +176,7 @@ void fetch_complete_url(const char *url, const char *name, char complete[FETCH_U
     snprintf(complete, FETCH_URL, "%s%s", url, is_folder ? name : "");
 }
 
-/* true: it is there already. */
+/* True if the file exists with its hashes. */
 static bool is_whole(const struct fetch *fetch)
 {
     char found[CHECKSUM_TEXT];

@@ -1,4 +1,4 @@
-/* Downloads: a file into `.part`, resumed where it broke off, checked, renamed. */
+/* Downloads: to FILE.part, resumed after interruptions, verified, then renamed. */
 #ifndef VITTRAIN_FETCH_DOWNLOAD_H
 #define VITTRAIN_FETCH_DOWNLOAD_H
 
@@ -9,17 +9,17 @@
 
 enum { FETCH_URL = 2048 };
 
-/* A mirror's address: a url that ends in '/' is completed with the file's name. */
+/* Append the file's name to a URL that ends in '/'. */
 void fetch_complete_url(const char *url, const char *name, char complete[FETCH_URL]);
 
-/* Downloads url to path, making the directories above it. sha256 (hex), md5 (hex) or NULL: not
- * checked (but against the sum that the server itself may give). Does nothing when the file is
- * there and whole. A download that broke off, in this call or an earlier one, goes on from where it
- * stands. Retries; shows progress. Errors: ERROR_NETWORK, ERROR_FILE. */
+/* Download url to path; create the folders above it. sha256, md5: hexadecimal, or NULL for no check
+ * except the hash that the server may send. Returns at once if the file exists with these hashes.
+ * An interrupted download, of this call or an earlier one, is resumed. Retries; shows progress.
+ * Errors: ERROR_NETWORK, ERROR_FILE. */
 MUST_CHECK bool fetch_file(const char *url, const char *path, const char *sha256, const char *md5,
                            struct error *error);
 
-/* A data set that comes as a .tar.gz. */
+/* A data set in a .tar.gz. */
 struct fetch_member {
     const char *name;
     int64_t bytes;
@@ -28,24 +28,23 @@ struct fetch_member {
 
 struct fetch_archive {
     const char *url, *md5;             /* the official archive */
-    const char *folder;                /* where the files go, below the directory given */
-    const struct fetch_member *member; /* the files that are taken out of it, and no others */
+    const char *folder;                /* folder of the files, below the given directory */
+    const struct fetch_member *member; /* the files that are extracted; others are ignored */
     int member_count;
 };
 
-/* Gets the archive from its official home, or from `url` when that is not NULL (a mirror may have
- * packed it otherwise, so there only the files' own sums count), and unpacks it into `directory`.
- * Does nothing when all files are there and whole. */
+/* Download the archive from its official URL, or from `url` if not NULL, and extract it into
+ * `directory`. A mirror's archive may be packed differently, so only the hashes of its files are
+ * checked. Returns at once if all files exist with their hashes. */
 MUST_CHECK bool fetch_archive(const struct fetch_archive *archive, const char *url,
                               const char *directory, struct error *error);
 
-/* CIFAR-10's binary files into `directory` (a `cifar-10-batches-bin` below it), from `url` or the
- * official home when NULL; archive and every file are checked against the published sums. */
+/* Download CIFAR-10's binary files to `directory`/cifar-10-batches-bin, from `url` or, if NULL,
+ * from the official URL. The archive and all files are verified with the published hashes. */
 MUST_CHECK bool fetch_cifar10(const char *url, const char *directory, struct error *error);
 
-/* Weights of a registry model as safetensors: directory/NAME.safetensors. `url` NULL: its home. A
- * model without published weights:
- * ERROR_USAGE. */
+/* Download weights of a registry model to directory/NAME.safetensors, from `url` or, if NULL, from
+ * the official URL. A model without published weights: ERROR_USAGE. */
 MUST_CHECK bool fetch_weights(const char *model, const char *url, const char *directory,
                               struct error *error);
 

@@ -1,5 +1,5 @@
-/* The command `fetch`: the complete data set, or pre-trained weights, from their homes. One rank of
- * each distinct file system downloads, so that a job may fetch for all of its nodes. */
+/* The command `fetch`: downloads the complete data set or pre-trained weights. One rank of each
+ * file system downloads, so one job can serve all of its nodes. */
 #include <string.h>
 
 #include "app/app.h"
@@ -46,7 +46,7 @@ static void fetch_run(const struct options *options, const struct command_line *
                       struct comm *world, struct error *error)
 {
     int node = 0, owner = 0;
-    comm_set_timeout(0); /* the others wait as long as the download takes */
+    comm_set_timeout(0); /* the other ranks wait without a time limit */
     bool good =
         check_operands(line, error) && directory_owner(world, options->fetch.dir, &owner, error);
     if (good) {

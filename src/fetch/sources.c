@@ -1,4 +1,4 @@
-/* What can be fetched, and where its home is. */
+/* Files that `vittrain fetch` knows, and their URLs. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 
 enum { PATH_SIZE = 4096 };
 
-/* https://www.cs.toronto.edu/~kriz/cifar.html gives the archive's MD5. */
+/* The MD5 of the archive is published on https://www.cs.toronto.edu/~kriz/cifar.html. */
 static const struct fetch_member cifar10_files[] = {
     {"batches.meta.txt", 61, "558e74b5e208382e186da55784b4bac2cd52e558448e1b5800990fdb28ed8033"},
     {"data_batch_1.bin", 30730000,
@@ -33,9 +33,9 @@ static const struct fetch_archive cifar10 = {
     .member_count = sizeof cifar10_files / sizeof cifar10_files[0],
 };
 
-/* timm's weights of the vision transformers of the registry (Steiner et al. 2021, trained on
- * ImageNet-21k and fine-tuned on ImageNet-1k; the variants that timm itself takes by default), and
- * torchvision's first ones of the ResNets (ImageNet-1k), which timm keeps as safetensors. */
+/* timm's default weights of the vision transformers in the registry (Steiner et al. 2021, trained
+ * on ImageNet-21k and fine-tuned on ImageNet-1k), and torchvision's first weights of the ResNets
+ * (ImageNet-1k), which timm publishes as safetensors. */
 static const struct {
     const char *model, *variant;
 } weights[] = {
@@ -73,7 +73,7 @@ static const char *find_variant(const char *model, struct error *error)
     return NULL;
 }
 
-/* A safetensors file begins with the length of its header, and the header with '{'. */
+/* True if a file begins like safetensors: with the length of its header and '{'. */
 static bool looks_like_safetensors(const char *path)
 {
     unsigned char start[9] = {0};

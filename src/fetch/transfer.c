@@ -1,6 +1,6 @@
-/* One try by libcurl: headers tell which version of a document it is, the body is appended to the
- * file as it comes, and what was returned in the end becomes one of four outcomes. A try that goes
- * on asks for the rest only if the document is still the one that was begun (If-Range). */
+/* One try with libcurl. The headers give the version of the document, the body is appended to the
+ * file, and the result becomes one of four outcomes. A resumed try requests the rest only if the
+ * document has not changed (If-Range). */
 #include "fetch/transfer.h"
 
 #include <ctype.h>
@@ -19,12 +19,11 @@
 
 enum { CONNECT_SECONDS = 30, STALL_SECONDS = 60, REDIRECTS = 10, PROGRESS_PARTS = 10 };
 
-/* A try while it runs. */
 struct attempt {
     struct transfer *transfer;
     struct error *error;
     int descriptor;
-    int64_t had; /* bytes in the file at the start */
+    int64_t had; /* size of the file at the start */
     struct transfer_progress progress;
     char etag[TRANSFER_VALIDATOR], modified[TRANSFER_VALIDATOR];
     char detail[CURL_ERROR_SIZE];
@@ -49,7 +48,7 @@ bool transfer_header_value(const char *line, size_t length, const char *name, ch
     return true;
 }
 
-/* "0123...": 64 hexadecimal digits between quotes are the document's SHA-256. */
+/* An ETag of 64 hexadecimal digits is the document's SHA-256. */
 static void take_linked_sum(const char *value, char sha256[CHECKSUM_TEXT])
 {
     if (strlen(value) == 66 && value[0] == '"' && strspn(value + 1, "0123456789abcdef") == 64)
@@ -61,7 +60,7 @@ static size_t on_header(char *line, size_t one, size_t length, void *user)
     (void)one;
     struct attempt *attempt = user;
     char value[TRANSFER_VALIDATOR];
-    if (length >= 5 && strncmp(line, "HTTP/", 5) == 0) /* the next response, after a redirection */
+    if (length >= 5 && strncmp(line, "HTTP/", 5) == 0) /* a new response, after a redirection */
         attempt->etag[0] = attempt->modified[0] = '\0';
     else if (transfer_header_value(line, length, "etag", value, sizeof value))
         snprintf(attempt->etag, sizeof attempt->etag, "%s", value[0] == '"' ? value : "");
@@ -108,7 +107,7 @@ static size_t on_data(char *data, size_t one, size_t bytes, void *user)
 void transfer_progress_say(struct transfer_progress *progress, int64_t now, int64_t total)
 {
     const double mebibyte = 1024.0 * 1024.0;
-    if ((double)total < mebibyte) /* over in a moment */
+    if ((double)total < mebibyte) /* small files need no progress lines */
         return;
     double seconds = clock_now() - progress->begin;
     double have = (double)(progress->had + now) / mebibyte;
@@ -127,7 +126,7 @@ static int on_progress(void *user, curl_off_t total, curl_off_t now, curl_off_t 
     (void)up_total;
     (void)up_now;
     struct attempt *attempt = user;
-    if (now > 0) /* else the size is not known yet */
+    if (now > 0) /* the size is known */
         transfer_progress_say(&attempt->progress, now, total);
     return 0;
 }
@@ -177,12 +176,12 @@ static enum transfer_outcome failed_status(const struct attempt *attempt, long s
     return TRANSFER_FAILED;
 }
 
-/* What a try came to. */
+/* Map the result of libcurl to an outcome. */
 static enum transfer_outcome judge(const struct attempt *attempt, CURLcode code, long status)
 {
     const char *url = attempt->transfer->url;
     const char *detail = attempt->detail[0] != '\0' ? attempt->detail : curl_easy_strerror(code);
-    if (attempt->error->kind != ERROR_NONE) /* our own callbacks */
+    if (attempt->error->kind != ERROR_NONE) /* set by a callback */
         return TRANSFER_FAILED;
     if (status == 416 || code == CURLE_RANGE_ERROR || code == CURLE_BAD_DOWNLOAD_RESUME)
         return TRANSFER_RESTART;

@@ -1,5 +1,4 @@
-/* One try at getting a URL into a file, by libcurl. What to do after a try that did not get there
- * is the caller's business (fetch.c). */
+/* One try to download a URL with libcurl. The caller (download.c) decides about retries. */
 #ifndef VITTRAIN_FETCH_TRANSFER_H
 #define VITTRAIN_FETCH_TRANSFER_H
 
@@ -11,31 +10,30 @@
 #include "data/checksum.h"
 
 enum transfer_outcome {
-    TRANSFER_DONE,    /* all of it is in the file */
-    TRANSFER_RESTART, /* what is in the file is of no use: begin again without it */
-    TRANSFER_RETRY,   /* broken off, may go on from where it stands */
-    TRANSFER_FAILED   /* no use in trying again */
+    TRANSFER_DONE,    /* the file is complete */
+    TRANSFER_RESTART, /* the file is useless: start again without it */
+    TRANSFER_RETRY,   /* interrupted; may be resumed */
+    TRANSFER_FAILED   /* permanent failure */
 };
 
 enum { TRANSFER_VALIDATOR = 256 };
 
-/* A download into the file `part`. */
+/* A download to the file `part`. */
 struct transfer {
     const char *url;
     const char *part;
-    const char *name; /* for progress lines */
-    /* The version of the document whose beginning is in the file (ETag or date), as the server told
-     * when it was begun; empty: unknown. */
+    const char *name; /* name in progress lines */
+    /* The version of the partial document (ETag or date) as the server sent it; empty: unknown. */
     char validator[TRANSFER_VALIDATOR];
-    /* Called when the first bytes of a new document are about to be written, or NULL. */
+    /* Called before the first bytes of a new document are written, or NULL. */
     bool (*begun)(const struct transfer *transfer, struct error *error);
-    /* The sum that the server gives for the document (Hugging Face's X-Linked-ETag), or empty. */
+    /* SHA-256 that the server sent (Hugging Face's X-Linked-ETag), or empty. */
     char sha256[CHECKSUM_TEXT];
-    int64_t received; /* bytes that this try brought */
+    int64_t received; /* bytes received in this try */
 };
 
-/* Appends to the file from its present end (an empty or missing file: from the beginning). `error`
- * is set when the outcome is RETRY or FAILED. */
+/* Append to the file; a missing or empty file starts the document. `error` is set for RETRY and
+ * FAILED. */
 enum transfer_outcome transfer_run(struct transfer *transfer, struct error *error);
 
 /* What a transfer of any kind tells of itself: a live line on a terminal, else a line each tenth.
