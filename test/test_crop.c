@@ -296,13 +296,13 @@ static void impossible_options_are_refused(void **state)
             "leave one of them out");
     refuses("augment.crop_scale=0.5,0.2", 224, true, "augment.crop_scale: the first");
     refuses("augment.crop_ratio=2,1", 224, true, "augment.crop_ratio: the first");
-    refuses("augment.resize=256", 224, true, "augment.crop=none leaves images that are not");
-    refuses("eval.resize=256", 224, false, "eval.crop=none leaves images that are not");
-    refuses("eval.resize_to=shorter", 224, false, "eval.crop=none leaves images");
+    refuses("augment.resize=256", 224, true, "augment.crop=none: images differ");
+    refuses("eval.resize=256", 224, false, "eval.crop=none: images differ");
+    refuses("eval.resize_to=shorter", 224, false, "eval.crop=none: images differ");
     refuses("augment.resize=200 augment.crop=random augment.crop_pad=11", 224, true,
-            "leave less than the model's 224");
+            "is smaller than the model's 224");
     refuses("augment.resize=200 augment.crop=random augment.crop_pad=224", 224, true,
-            "nothing but padding");
+            "padding only");
 }
 
 /* A file and its decoded pixels give identical results, with any thread's scratch, new or used. */

@@ -63,7 +63,7 @@ run 0 "model.init=weights/resnet18.safetensors" \
     "$vittrain" fetch weights resnet18 fetch.url="$home/range/" fetch.dir=weights
 report 'there are weights of ResNets' "$bad"
 
-run 0 'is there already' "$vittrain" fetch weights $model fetch.url="$home/range/" fetch.dir=weights
+run 0 'already exists' "$vittrain" fetch weights $model fetch.url="$home/range/" fetch.dir=weights
 [ "$(requests /range/$model.safetensors)" = 1 ] || bad="$bad; asked for again"
 report 'what is there is not fetched again' "$bad"
 
@@ -79,13 +79,13 @@ run 8 'HTTP 404' $MPIRUN -np 2 "$vittrain" fetch cifar10 fetch.url="$home/range/
 report 'nothing there: one message, exit code 8' "$bad"
 
 echo 'no archive' >"$work/served/cifar-10-binary.tar.gz"
-run 8 'the archive is no good' "$vittrain" fetch cifar10 fetch.url="$home/range/" fetch.dir=none
+run 8 'the archive is damaged' "$vittrain" fetch cifar10 fetch.url="$home/range/" fetch.dir=none
 report 'no archive: exit code 8' "$bad"
 
 run 2 'vit_base_patch32_224, resnet18' "$vittrain" fetch weights vit_cifar
 report 'a model without published weights: exit code 2' "$bad"
 
-run 2 'fetch what?' "$vittrain" fetch
+run 2 'missing object' "$vittrain" fetch
 report 'fetch without an object: exit code 2' "$bad"
 
 : >"$work/file"

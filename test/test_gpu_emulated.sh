@@ -86,7 +86,7 @@ for class in bird cat dog; do mkdir -p "$work/tree/train/$class" "$work/tree/val
 "$TEST_BUILD/test/test_image_folder" --make "$work/tree" 90 || exit 1
 record=$(find "$work/tree/train" -name '*.jpg' | sort | sed -n 71p)
 head -c 700 "$record" >"$work/cut.jpg" && mv "$work/cut.jpg" "$record"
-fails 2 'an unreadable record in a recorded step' 3 "${record#"$work/tree/"}: is cut" model.name=vit_cifar model.dim=32 \
+fails 2 'an unreadable record in a recorded step' 3 "${record#"$work/tree/"}: is truncated" model.name=vit_cifar model.dim=32 \
     model.depth=1 model.heads=2 model.patch=8 model.image=24 data.format=imagefolder data.root="$work/tree" data.shuffle=no \
     train.precision=fp32 train.global_batch=20 train.epochs=1 data.val=none run.threads=1 run.backend=cuda \
     run.dir="$work/unreadable" mesh.timeout=20s

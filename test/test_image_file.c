@@ -263,7 +263,7 @@ static void cut_files_are_errors(void **state)
             memcpy(bytes, sample.bytes, count);
             if (!decode(bytes, count, NULL, 1, false)) {
                 assert_int_equal(error.kind, ERROR_DATA);
-                cut += strstr(error.text, "is cut") != NULL;
+                cut += strstr(error.text, "is truncated") != NULL;
             } else if (!is_truth(&sample, &whole)) {
                 fail_msg("%s: %d of %d bytes are taken for all", sample.name, (int)count,
                          (int)sample.count);
@@ -311,7 +311,7 @@ static void other_files_are_named(void **state)
 {
     (void)state;
     fails_with("", 0, "is empty");
-    fails_with("GIF89a..........", 16, "is GIF; JPEG and PNG are read");
+    fails_with("GIF89a..........", 16, "is GIF; only JPEG and PNG are supported");
     fails_with("RIFF\x10\0\0\0WEBPVP8 ", 16, "is WebP");
     fails_with("BM..............", 16, "is BMP");
     fails_with("II*\0............", 16, "is TIFF");
@@ -319,11 +319,11 @@ static void other_files_are_named(void **state)
                "ftypavif....",
                16, "is AVIF or HEIF");
     fails_with("P6\n2 2\n255\n.....", 16, "is PPM");
-    fails_with("text", 4, "is no image");
-    fails_with("<html>no such file</html>", 25, "is no image");
+    fails_with("text", 4, "is not an image");
+    fails_with("<html>no such file</html>", 25, "is not an image");
     fails_with("\xff\xd8\xff\xd9............", 16, "a JPEG without a frame");
-    fails_with("\xff\xd8\xff", 3, "is no image");
-    fails_with("\x89PNG\r\n\x1a\n\0\0\0\rIDAT........", 24, "does not begin with IHDR");
+    fails_with("\xff\xd8\xff", 3, "is not an image");
+    fails_with("\x89PNG\r\n\x1a\n\0\0\0\rIDAT........", 24, "without IHDR");
 }
 
 /* A header with a huge size must not cause an allocation. */

@@ -49,14 +49,14 @@ fails 2 "a broken file ends the run" 3 "1 of 91 files cannot be used, .*train/ca
     $folder run.dir="$work/broken"
 train 2 skipped "$random data.skip_broken=on"
 compare "left out, the others give the same losses" skipped one 1e-5
-grep -q "1 of 91 files are left out" "$work/skipped.log" && bad= || bad="not said"
+grep -q "1 of 91 files are skipped" "$work/skipped.log" && bad= || bad="not said"
 result "what is left out is said" "$bad" "$work/skipped.log"
 rm "$tree/train/cat/900.jpg"
 
 # Its header is valid, so the damage is found during training.
 mv "$tree/train/cat/001.jpg" "$work/whole.jpg"
 head -c 700 "$tree/train/dog/014.jpg" >"$tree/train/cat/001.jpg"
-fails 2 "a cut file is named where it is found" 3 "train/cat/001.jpg: is cut" $folder run.dir="$work/cut"
+fails 2 "a cut file is named where it is found" 3 "train/cat/001.jpg: is truncated" $folder run.dir="$work/cut"
 mv "$work/whole.jpg" "$tree/train/cat/001.jpg"
 
 # Each rank in its own directory, where data.root=. is a different tree.

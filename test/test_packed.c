@@ -372,7 +372,7 @@ static void test_cut(void **state)
         refused(name);
     }
     write_file(good_file, good_bytes - 1);
-    refused("it is cut: ");
+    refused("it is truncated: ");
     write_file(good_file, 0);
     refused("cut.h5 is empty");
     free(good_file);
@@ -431,7 +431,7 @@ static void test_flipped(void **state)
     write_file(good_file, good_bytes);
     good_file[8192 + 5 * PIXELS] ^= 1;
     assert_int_equal(examine(&source), 1);
-    assert_non_null(strstr(error.text, "flipped.h5: the sum of record "));
+    assert_non_null(strstr(error.text, "flipped.h5: wrong checksum of record "));
     dataset_close(&source);
     free(good_file);
 }
@@ -509,32 +509,32 @@ static void test_other_files(void **state)
         return;
     make_small("other.h5");
     set_number("packed", 2);
-    refused("other.h5 cannot be used as packed data: its format is 2, this program reads 1");
+    refused("other.h5 as packed data: its format is 2, this program supports 1");
     set_number("packed", 1);
     set_number("height", 0);
-    refused("its attribute 'height' is 0");
+    refused("its attribute 'height' is invalid: 0");
     set_number("height", 16);
-    refused("its data set 'bytes' has not the type or size");
+    refused("its data set 'bytes' has the wrong type or size");
     set_number("height", 32);
     set_number("files", 2);
-    refused("one of 2 files, by its name one of 1");
+    refused("one of 2 files, but its name says 1");
     set_number("files", 1);
     set_kind("rotated");
     refused("its kind is 'rotated'");
     set_kind("encoded");
-    refused("its attribute 'height' is 32");
+    refused("its attribute 'height' is invalid: 32");
     set_kind("decoded");
     const int32_t label = 10;
     set_row("train/label", H5T_NATIVE_INT32, 3, &label);
-    refused("the label of record 3 makes no sense");
+    refused("invalid label of record 3");
     free(good_file);
     memset(name, 0, sizeof name);
     use_name("text.h5");
     write_file("[run]\nname = deck\n", 18);
-    refused("text.h5 cannot be used as packed data: ");
+    refused("text.h5 as packed data: ");
     hid_t file = H5Fcreate(name, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     H5Fclose(file);
-    refused("it is an HDF5 file, but no packed data set of vittrain");
+    refused("it is an HDF5 file, but not a packed data set of vittrain");
     use_name("missing.h5");
     refused("missing.h5: No such file or directory; make packed data with `vittrain convert data`");
     use_name("nowhere");
@@ -556,7 +556,7 @@ static void test_other_offsets(void **state)
     const int64_t wrong[] = {-1, 1 << 30};
     for (int i = 0; i < 2; i++) {
         set_row("train/offset", H5T_NATIVE_INT64, 2, &wrong[i]);
-        refused("the offset of record ");
+        refused("invalid offset of record ");
     }
 }
 
@@ -580,11 +580,11 @@ static void test_other_sets(void **state)
     snprintf(to, sizeof to, "%s/second-00001-of-00002.h5", root);
     assert_int_equal(rename(to, from), 0);
     use_name("set.h5");
-    refused("not of the same data set");
+    refused("belongs to another data set");
     snprintf(to, sizeof to, "%s/set-00000-of-00002.h5", root);
     unlink(from);
     assert_int_equal(link(to, from), 0);
-    refused("it is file 0 of its set, by its name it is 1");
+    refused("it is file 0 of its set, but its name says 1");
 }
 
 static void test_no_split(void **state)
@@ -599,7 +599,7 @@ static void test_no_split(void **state)
     struct dataset dataset;
     packed.data.val = VALIDATION_TEST;
     assert_false(dataset_open(&dataset, &packed, SPLIT_TEST, &error));
-    assert_non_null(strstr(error.text, "train-only.h5 holds no test split"));
+    assert_non_null(strstr(error.text, "train-only.h5 has no test split"));
 }
 
 /* ---- failures while writing ---- */
@@ -643,7 +643,7 @@ static void test_cannot_write(void **state)
     pack_with(world);
     int64_t bytes;
     assert_false(packed_write(&options, &plan, world, &bytes, &error));
-    assert_non_null(strstr(error.text, "limited.h5 is there already: remove it"));
+    assert_non_null(strstr(error.text, "limited.h5 already exists: remove it"));
     error_clear(&error);
     same_split(&options, SPLIT_TEST); /* the existing file is unchanged */
 }
@@ -655,7 +655,7 @@ static void test_cannot_read(void **state)
     use_name("unread.h5");
     plan.as_source = false;
     plan.decode = true;
-    fails(ERROR_USAGE, "say by convert.size", "unread.h5");
+    fails(ERROR_USAGE, "set convert.size", "unread.h5");
     plan.size = 8;
     fails(ERROR_DATA, "images/train/class 0/", "unread.h5");
     set_up(NULL);
@@ -694,7 +694,7 @@ static void test_different_sources(void **state)
     use_name("different.h5");
     if (world->rank == 0)
         options.debug.fraction = 0.1;
-    fails(ERROR_DATA, "ranks find different data", "different.h5");
+    fails(ERROR_DATA, "the data differ between ranks", "different.h5");
 }
 
 int main(int argc, char **argv)

@@ -80,16 +80,16 @@ run 1 plan plan $packed
 result 'a plan' "$([ $status -eq 0 ] || echo "status $status")" "$run_log"
 cp "$work/cifar1.h5" "$work/damaged.h5"
 printf '\377\377\377' | dd of="$work/damaged.h5" bs=1 seek=1000000 conv=notrunc 2>/dev/null
-fails 2 'flipped bytes end the run' 3 'damaged.h5: the sum of record [0-9]+ is wrong' \
+fails 2 'flipped bytes end the run' 3 'damaged.h5: wrong checksum of record [0-9]+' \
     $small debug.fraction=1 train.steps=170 data.format=packed data.root="$work/damaged.h5" \
     data.shuffle=off run.dir="$work/damaged"
 head -c 9000000 "$work/cifar1.h5" >"$work/damaged.h5"
-fails 2 'a file that is cut' 3 'damaged.h5 cannot be used as packed data: it is cut: 9000000 of' \
+fails 2 'a file that is cut' 3 'damaged.h5 as packed data: it is truncated: it has 9000000 of' \
     $small data.format=packed data.root="$work/damaged.h5" run.dir="$work/damaged"
 fails 3 'no name to write to' 2 'convert.output=FILE.h5' convert data data.root="$sample"
-fails 2 'a file that is there' 5 'cifar1.h5 is there already' convert data data.root="$sample" \
+fails 2 'a file that is there' 5 'cifar1.h5 already exists' convert data data.root="$sample" \
     convert.output="$work/cifar1.h5"
-fails 1 'files of what has none' 2 'are pixels and no image files' convert data \
+fails 1 'files of what has none' 2 'are pixels, not image files' convert data \
     data.root="$sample" convert.kind=encoded convert.output="$work/no.h5"
 fails 2 'what has no images' 2 'data.task=regression has no images to pack' convert data \
     data.format=synthetic data.task=regression convert.output="$work/no.h5"

@@ -35,7 +35,7 @@ bool checksum_file(const char *path, const char *algorithm, char text[CHECKSUM_T
     EVP_MD_CTX_free(context);
     fclose(file);
     if (!good || 2 * length >= CHECKSUM_TEXT)
-        return error_set(error, ERROR_FILE, "%s: its %s sum cannot be computed", path, algorithm);
+        return error_set(error, ERROR_FILE, "%s: cannot compute its %s hash", path, algorithm);
     for (unsigned int i = 0; i < length; i++)
         snprintf(text + 2 * i, 3, "%02x", digest[i]);
     return true;

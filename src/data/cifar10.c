@@ -87,10 +87,10 @@ static bool read_fully(const struct cifar_file *file, void *buffer, size_t bytes
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
-            return error_set(error, ERROR_DATA,
-                             "%s: record %lld cannot be read: %s; check the disk", file->path,
-                             (long long)(offset + (int64_t)done) / RECORD,
-                             got == 0 ? "the file was cut after it was opened" : strerror(errno));
+            return error_set(error, ERROR_DATA, "%s: cannot read record %lld: %s; check the disk",
+                             file->path, (long long)(offset + (int64_t)done) / RECORD,
+                             got == 0 ? "the file was truncated after it was opened"
+                                      : strerror(errno));
         done += (size_t)got;
     }
     return true;
@@ -102,8 +102,8 @@ static bool check_label(const struct cifar_file *file, int64_t record, int label
     if (label < CLASSES)
         return true;
     return error_set(error, ERROR_DATA,
-                     "%s: record %lld has label %d, labels are 0 to %d: the file is damaged or no "
-                     "CIFAR-10; fetch it again",
+                     "%s: record %lld has label %d, valid labels are 0 to %d: the file is damaged "
+                     "or not CIFAR-10; fetch it again",
                      file->path, (long long)record, label, CLASSES - 1);
 }
 
@@ -131,13 +131,13 @@ static bool check_size(struct cifar_file *file, struct error *error)
     if (fstat(file->descriptor, &status) != 0)
         return error_set(error, ERROR_DATA, "%s: %s", file->path, strerror(errno));
     if (!S_ISREG(status.st_mode))
-        return error_set(error, ERROR_DATA, "%s: is no regular file", file->path);
+        return error_set(error, ERROR_DATA, "%s: not a regular file", file->path);
     if (status.st_size == 0 || status.st_size % RECORD != 0)
-        return error_set(error, ERROR_DATA,
-                         "%s: %lld bytes are no whole number of records of %d bytes (record %lld "
-                         "is cut): the file is truncated or has something added; fetch it again",
-                         file->path, (long long)status.st_size, RECORD,
-                         (long long)(status.st_size / RECORD));
+        return error_set(
+            error, ERROR_DATA,
+            "%s: %lld bytes are not a multiple of the record size of %d bytes (record %lld is "
+            "incomplete): the file is truncated or has extra data; fetch it again",
+            file->path, (long long)status.st_size, RECORD, (long long)(status.st_size / RECORD));
     file->records = status.st_size / RECORD;
     return true;
 }

@@ -50,18 +50,19 @@ static bool check_sizes(const struct crop *crop, const char *section, struct err
     const long long image = crop->image, resize = crop->resize, pad = crop->pad;
     if (crop->take == CROP_NONE && (resize != image || crop->resize_to == RESIZE_SHORTER))
         return error_set(error, ERROR_USAGE,
-                         "%s.crop=none leaves images that are not of the model's %lld x %lld "
-                         "pixels: set %s.crop, or leave %s.resize out",
+                         "%s.crop=none: images differ from the model's %lld x %lld pixels: set "
+                         "%s.crop, or remove %s.resize",
                          section, image, image, section, section);
     if (crop->take == CROP_RANDOM && resize + 2 * pad < image)
         return error_set(error, ERROR_USAGE,
-                         "%s.resize=%lld and %s.crop_pad=%lld leave less than the model's %lld "
+                         "%s.resize=%lld with %s.crop_pad=%lld is smaller than the model's %lld "
                          "pixels: raise %s.resize",
                          section, resize, section, pad, image, section);
     if (pad >= image)
-        return error_set(error, ERROR_USAGE,
-                         "%s.crop_pad=%lld: images of %lld pixels would be nothing but padding",
-                         section, pad, image);
+        return error_set(
+            error, ERROR_USAGE,
+            "%s.crop_pad=%lld: images of %lld pixels could consist of padding only; lower it",
+            section, pad, image);
     return true;
 }
 
@@ -250,8 +251,7 @@ static bool room_grow(void **memory, size_t *capacity, size_t bytes, struct erro
     free(*memory);
     *memory = malloc(bytes);
     *capacity = *memory != NULL ? bytes : 0;
-    return *memory != NULL ||
-           error_set(error, ERROR_MEMORY, "needs %zu bytes of memory, which are not there", bytes);
+    return *memory != NULL || error_set(error, ERROR_MEMORY, "out of memory for %zu bytes", bytes);
 }
 
 static bool bytes_grow(uint8_t **bytes, size_t *capacity, size_t count, struct error *error)

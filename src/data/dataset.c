@@ -27,7 +27,8 @@ static const struct dataset_format *format_find(const char *name, struct error *
         snprintf(known + length, sizeof known - length, "%s%s", i > 0 ? ", " : "",
                  formats[i]->name);
     }
-    error_set(error, ERROR_USAGE, "data.format=%s: no such format; there are: %s", name, known);
+    error_set(error, ERROR_USAGE, "data.format=%s: unknown format; the formats are %s", name,
+              known);
     return NULL;
 }
 
@@ -93,16 +94,16 @@ static bool open_split(struct dataset *dataset, const struct options *options,
     if (!dataset->format->open(options, split, dataset, error))
         return false;
     if (dataset->count > (int64_t)UINT32_MAX)
-        return error_set(error, ERROR_DATA, "%lld records are more than can be numbered (2^32)",
+        return error_set(error, ERROR_DATA, "%lld records are more than the limit of 2^32",
                          (long long)dataset->count);
     uint64_t seed = (uint64_t)options->run.seed;
     if (options->data.val == VALIDATION_REFERENCE && !split_reference(dataset, seed, split, error))
         return false;
     if (dataset->count == 0)
-        return error_set(error, ERROR_DATA,
-                         "the %s split of data.format=%s is empty: take more data or another "
-                         "data.val",
-                         split_name[split], dataset->format->name);
+        return error_set(
+            error, ERROR_DATA,
+            "the %s split of data.format=%s is empty: use more data or another data.val",
+            split_name[split], dataset->format->name);
     if (options->debug.fraction < 1)
         return keep_fraction(dataset, options->debug.fraction, seed, split, error);
     return true;

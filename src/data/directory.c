@@ -25,7 +25,7 @@ static bool make_probe(const char *directory, const char *probe, struct error *e
         return false;
     int descriptor = open(probe, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor < 0)
-        return error_set(error, ERROR_FILE, "%s: cannot be written: %s; choose another directory",
+        return error_set(error, ERROR_FILE, "cannot write to %s: %s; choose another directory",
                          directory, strerror(errno));
     close(descriptor);
     return true;

@@ -35,14 +35,15 @@ static bool unknown_format(const uint8_t *bytes, size_t count, struct error *err
     for (size_t i = 0; i < sizeof signatures / sizeof signatures[0]; i++)
         if (count >= signatures[i].offset + signatures[i].count &&
             memcmp(bytes + signatures[i].offset, signatures[i].bytes, signatures[i].count) == 0)
-            return error_set(error, ERROR_DATA, "is %s; JPEG and PNG are read: convert it",
+            return error_set(error, ERROR_DATA,
+                             "is %s; only JPEG and PNG are supported: convert it",
                              signatures[i].name);
-    return error_set(error, ERROR_DATA, "is no image: neither JPEG nor PNG by its first bytes");
+    return error_set(error, ERROR_DATA, "is not an image: neither JPEG nor PNG by its first bytes");
 }
 
 static bool cut(struct error *error)
 {
-    return error_set(error, ERROR_DATA, "is cut: it ends before the image begins");
+    return error_set(error, ERROR_DATA, "is truncated before the image begins");
 }
 
 /* True for markers that begin a frame: SOF0 to SOF15, without DHT, JPG and DAC in this range. */
@@ -89,7 +90,7 @@ static bool png_header(const uint8_t *bytes, size_t count, struct image_header *
     if (*incomplete)
         return false;
     if (memcmp(bytes + 12, "IHDR", 4) != 0)
-        return error_set(error, ERROR_DATA, "is damaged: a PNG that does not begin with IHDR");
+        return error_set(error, ERROR_DATA, "is damaged: a PNG without IHDR at its beginning");
     header->width = big_endian(bytes + 16, 4);
     header->height = big_endian(bytes + 20, 4);
     return true;
@@ -150,8 +151,8 @@ bool image_file_decode(const uint8_t *bytes, size_t count, const struct image_he
 bool image_file_is_cut(struct error *error)
 {
     return error_set(error, ERROR_DATA,
-                     "is cut: it ends inside the image; data.truncated=accept takes what is there, "
-                     "data.skip_broken=on with data.check=full leaves it out");
+                     "is truncated inside the image; data.truncated=accept uses the rest, "
+                     "data.skip_broken=on with data.check=full removes the file");
 }
 
 bool image_pixels_reserve(struct image_pixels *pixels, struct error *error)
@@ -163,7 +164,7 @@ bool image_pixels_reserve(struct image_pixels *pixels, struct error *error)
     pixels->data = malloc(bytes);
     pixels->capacity = pixels->data != NULL ? bytes : 0;
     return pixels->data != NULL ||
-           error_set(error, ERROR_MEMORY, "needs %zu bytes of memory, which are not there", bytes);
+           error_set(error, ERROR_MEMORY, "out of memory for %zu bytes", bytes);
 }
 
 void image_pixels_free(struct image_pixels *pixels)

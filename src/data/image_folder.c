@@ -44,8 +44,8 @@ static bool find_split(const struct options *options, enum data_split split, cha
         if (find_named(root, train_names, path, size))
             return true;
         return error_set(error, ERROR_DATA,
-                         "data.root=%s: no folder train in it: data.root is the folder that holds "
-                         "train and val or test, and they hold a folder for each class",
+                         "data.root=%s: no folder train: data.root must contain train and val or "
+                         "test, each with one folder per class",
                          root);
     }
     const bool own = split == SPLIT_VALIDATION && options->data.val == VALIDATION_VAL;
@@ -77,7 +77,7 @@ static bool find_classes(const struct options *options, struct dataset *dataset,
                              error))
         return false;
     return dataset->classes > 0 ||
-           error_set(error, ERROR_DATA, "%s: no folders in it: it needs one for each class",
+           error_set(error, ERROR_DATA, "%s: no class folders: it needs one folder per class",
                      trained ? train : path);
 }
 
@@ -95,10 +95,10 @@ static bool check_classes(const struct dataset *dataset, const char *path, struc
     for (int64_t i = 0; good && i < count; i++)
         if (bsearch(&names[i], dataset->class_name, (size_t)dataset->classes, sizeof *names,
                     compare_names) == NULL)
-            good = error_set(error, ERROR_DATA,
-                             "%s/%s: the training folder has no class of this name: both need the "
-                             "same classes",
-                             path, names[i]);
+            good =
+                error_set(error, ERROR_DATA,
+                          "%s/%s: class missing in the training folder: both need the same classes",
+                          path, names[i]);
     free_names(names, count);
     return good;
 }

@@ -45,7 +45,7 @@ int folder_open_file(const char *path, size_t *bytes, struct error *error)
     if (fstat(descriptor, &status) != 0)
         error_set(error, ERROR_DATA, "%s", strerror(errno));
     else if (!S_ISREG(status.st_mode))
-        error_set(error, ERROR_DATA, "is no regular file");
+        error_set(error, ERROR_DATA, "is not a regular file");
     else {
         *bytes = (size_t)status.st_size;
         return descriptor;
@@ -62,7 +62,7 @@ bool folder_read(int descriptor, uint8_t *to, size_t offset, size_t bytes, struc
             continue;
         if (got <= 0)
             return error_set(error, ERROR_DATA, "cannot be read: %s",
-                             got == 0 ? "it became shorter" : strerror(errno));
+                             got == 0 ? "it was truncated" : strerror(errno));
         done += (size_t)got;
     }
     return true;
@@ -178,13 +178,13 @@ static bool judge(struct image_folder *self, const struct options *options,
     folder_path(self, (int64_t)check->first, path, sizeof path);
     *left_out = leave_out(self, check->broken);
     if (options->data.skip_broken) {
-        log_warn("data: %lld of %zu files are left out, the first: %.512s: %.512s",
+        log_warn("data: %lld of %zu files are skipped, the first: %.512s: %.512s",
                  (long long)*left_out, count, path, check->reason.text);
         return true;
     }
     return error_set(error, ERROR_DATA,
                      "%lld of %zu files cannot be used, the first: %.512s: %.512s; "
-                     "data.skip_broken=on leaves them out",
+                     "data.skip_broken=on skips them",
                      (long long)*left_out, count, path, check->reason.text);
 }
 

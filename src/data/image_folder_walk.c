@@ -140,8 +140,8 @@ static bool walk(const char *directory, int depth, struct listing *found, struct
     char path[PATH_SIZE];
     if (depth > DEPTH_MOST)
         return error_set(error, ERROR_DATA,
-                         "%s: more than %d folders in each other: is a link in a circle?",
-                         directory, DEPTH_MOST);
+                         "%s: more than %d nested folders: check for circular links", directory,
+                         DEPTH_MOST);
     bool good = listing_add(found, directory, error) && list(directory, &folders, NULL, error);
     for (size_t i = 0; good && i < folders.count; i++)
         good = join(path, sizeof path, directory, folders.names[i], error) &&

@@ -58,7 +58,7 @@ static void limit_scans(j_common_ptr jpeg)
     struct jpeg_reader *reader = reader_of(jpeg);
     if (reader->jpeg.input_scan_number <= SCANS_MOST)
         return;
-    error_set(reader->error, ERROR_DATA, "is a JPEG of more than %d scans", SCANS_MOST);
+    error_set(reader->error, ERROR_DATA, "is a JPEG with more than %d scans", SCANS_MOST);
     longjmp(reader->failed, 1);
 }
 

@@ -158,8 +158,7 @@ static bool rows_take(struct png_reader *reader, size_t bytes)
 {
     reader->rows = calloc(bytes, 1);
     return reader->rows != NULL ||
-           error_set(reader->error, ERROR_MEMORY, "needs %zu bytes of memory, which are not there",
-                     bytes);
+           error_set(reader->error, ERROR_MEMORY, "out of memory for %zu bytes", bytes);
 }
 
 static void read_image(struct png_reader *reader)

@@ -376,7 +376,7 @@ static bool allocate_planes(struct loader *loader, int workers, struct error *er
         return true;
     loader->planes = malloc((size_t)workers * (size_t)loader->sample_bytes);
     return loader->planes != NULL ||
-           error_set(error, ERROR_MEMORY, "no memory for %d threads' images", workers);
+           error_set(error, ERROR_MEMORY, "no memory for the images of %d threads", workers);
 }
 
 static int64_t delivered_bytes(const struct dataset *dataset, const struct crop *crop)

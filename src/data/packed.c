@@ -56,9 +56,9 @@ static bool read_fully(int descriptor, void *data, int64_t bytes, int64_t offset
 
 static bool read_failed(const struct packed_stretch *stretch, int64_t record, struct error *error)
 {
-    return error_set(error, ERROR_DATA, "%s: record %lld cannot be read: %s; check the disk",
+    return error_set(error, ERROR_DATA, "%s: cannot read record %lld: %s; check the disk",
                      stretch->path, (long long)record,
-                     errno == 0 ? "the file was cut after it was opened" : strerror(errno));
+                     errno == 0 ? "the file was truncated after it was opened" : strerror(errno));
 }
 
 static void *read_table(const struct packed_stretch *stretch, int64_t rows, size_t row,
@@ -69,7 +69,7 @@ static void *read_table(const struct packed_stretch *stretch, int64_t rows, size
         error_set(error, ERROR_MEMORY, "%s: no memory for tables of %lld records", stretch->path,
                   (long long)rows);
     else if (!read_fully(stretch->descriptor, table, rows * (int64_t)row, offset))
-        error_set(error, ERROR_DATA, "%s: its tables cannot be read: %s", stretch->path,
+        error_set(error, ERROR_DATA, "%s: cannot read its tables: %s", stretch->path,
                   errno == 0 ? "it is cut" : strerror(errno));
     return table;
 }
@@ -78,8 +78,7 @@ static bool damaged(const struct packed_stretch *stretch, int64_t record, const 
                     struct error *error)
 {
     return error_set(error, ERROR_DATA,
-                     "%s: %s of record %lld makes no sense: bytes have changed; pack it again or "
-                     "copy it again",
+                     "%s: invalid %s of record %lld: the file is damaged; copy or pack it again",
                      stretch->path, what, (long long)record);
 }
 
@@ -92,7 +91,7 @@ static bool check_offsets(struct packed_stretch *stretch, struct error *error)
         const int64_t offset = stretch->offset[i];
         if (offset < before || offset > part->byte_count || (i == 0 && offset != 0) ||
             (i == part->records && offset != part->byte_count))
-            return damaged(stretch, i, "the offset", error);
+            return damaged(stretch, i, "offset", error);
         before = offset;
         stretch->offset[i] += part->bytes;
     }
@@ -111,7 +110,7 @@ static bool read_tables(struct packed *self, struct packed_stretch *stretch, str
         return false;
     for (int64_t i = 0; i < part->records; i++)
         if (stretch->label[i] < 0 || stretch->label[i] >= self->set.classes)
-            return damaged(stretch, i, "the label", error);
+            return damaged(stretch, i, "label", error);
     return !self->set.encoded || check_offsets(stretch, error);
 }
 
@@ -190,7 +189,7 @@ static void warn_if_sorted(const struct packed *self, const char *name)
         }
     if (before > 0)
         log_warn("%s: its records are sorted by class, so with data.shuffle_block a batch has few "
-                 "of them: pack the data with convert.shuffle=on",
+                 "classes: pack the data with convert.shuffle=on",
                  name);
 }
 
@@ -214,11 +213,11 @@ static bool packed_open(const struct options *options, enum data_split split,
         return error_set(error, ERROR_MEMORY, "no memory to open %s", name);
     const enum data_split stored = split_stored(options, &self->set, all ? SPLIT_TEST : split);
     if (stored == SPLIT_VALIDATION && self->set.total[SPLIT_VALIDATION] == 0)
-        return error_set(error, ERROR_DATA,
-                         "%s holds no %s split: pack it again, with data.val=%s, or take another "
-                         "data.val",
-                         name, split == SPLIT_TEST ? "test" : "validation",
-                         options->data.val == VALIDATION_VAL ? "val" : "test");
+        return error_set(
+            error, ERROR_DATA,
+            "%s has no %s split: pack it again with data.val=%s, or use another data.val", name,
+            split == SPLIT_TEST ? "test" : "validation",
+            options->data.val == VALIDATION_VAL ? "val" : "test");
     if ((all && !add_split(dataset, name, SPLIT_TRAIN, error)) ||
         !add_split(dataset, name, stored, error))
         return false;
@@ -263,10 +262,10 @@ static bool read_record(const struct packed_stretch *stretch, int64_t number, ui
         return true;
     if (stretch->checked != NULL)
         atomic_store_explicit(&stretch->checked[number], 0, memory_order_relaxed);
-    return error_set(error, ERROR_DATA,
-                     "%s: the sum of record %lld is wrong: bytes have changed; copy the file again "
-                     "or pack it again",
-                     stretch->path, (long long)number);
+    return error_set(
+        error, ERROR_DATA,
+        "%s: wrong checksum of record %lld: the file is damaged; copy or pack it again",
+        stretch->path, (long long)number);
 }
 
 static bool packed_read(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,

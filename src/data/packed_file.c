@@ -155,10 +155,9 @@ static bool read_number(hid_t object, const char *name, int64_t least, int64_t m
                         struct reading *reading)
 {
     if (!hdf5_number_read(object, name, H5T_NATIVE_INT64, value))
-        return wrong(reading, "its attribute '%s' is missing or no number", name);
+        return wrong(reading, "its attribute '%s' is missing or not a number", name);
     return (*value >= least && *value <= most) ||
-           wrong(reading, "its attribute '%s' is %lld, which makes no sense", name,
-                 (long long)*value);
+           wrong(reading, "its attribute '%s' is invalid: %lld", name, (long long)*value);
 }
 
 static bool read_kind(hid_t file, struct reading *reading)
@@ -166,15 +165,15 @@ static bool read_kind(hid_t file, struct reading *reading)
     int64_t version;
     char kind[16];
     if (!hdf5_number_read(file, "packed", H5T_NATIVE_INT64, &version))
-        return wrong(reading, "it is an HDF5 file, but no packed data set of vittrain");
+        return wrong(reading, "it is an HDF5 file, but not a packed data set of vittrain");
     if (version != PACKED_VERSION)
-        return wrong(reading, "its format is %lld, this program reads %d", (long long)version,
+        return wrong(reading, "its format is %lld, this program supports %d", (long long)version,
                      PACKED_VERSION);
     if (!hdf5_text_read(file, "kind", kind, sizeof kind))
-        return wrong(reading, "its attribute 'kind' is missing or no text");
+        return wrong(reading, "its attribute 'kind' is missing or not a text");
     reading->set->encoded = strcmp(kind, "encoded") == 0;
     return reading->set->encoded || strcmp(kind, "decoded") == 0 ||
-           wrong(reading, "its kind is '%s', this program reads encoded and decoded", kind);
+           wrong(reading, "its kind is '%s', this program supports encoded and decoded", kind);
 }
 
 static bool read_attributes(hid_t file, struct reading *reading)
@@ -193,7 +192,7 @@ static bool read_attributes(hid_t file, struct reading *reading)
                       hdf5_text_read(file, "program", set->program, sizeof set->program);
     set->shuffled = good && shuffled != 0;
     return good && (number == reading->file ||
-                    wrong(reading, "it is file %lld of its set, by its name it is %lld",
+                    wrong(reading, "it is file %lld of its set, but its name says %lld",
                           (long long)number, (long long)reading->file));
 }
 
@@ -214,10 +213,10 @@ static bool find_dataset(hid_t group, const char *name, hid_t type, int dimensio
         good = found[d] == (hsize_t)extent[d] && !__builtin_mul_overflow(bytes, extent[d], &bytes);
     haddr_t address = good ? H5Dget_offset(dataset) : HADDR_UNDEF;
     if (!good)
-        wrong(reading, "its data set '%s' has not the type or size that belongs to it", name);
+        wrong(reading, "its data set '%s' has the wrong type or size", name);
     else if (address == HADDR_UNDEF || bytes > reading->bytes ||
              (int64_t)address > reading->bytes - bytes)
-        good = wrong(reading, "its data set '%s' lies outside the file", name);
+        good = wrong(reading, "its data set '%s' is outside the file", name);
     *offset = (int64_t)address;
     H5Sclose(space);
     H5Tclose(stored);
@@ -244,13 +243,13 @@ static char *read_table(hid_t file, const char *name, bool text, int64_t *rows, 
                 H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
     *rows = points;
     if (good && crc32c_update(0, data, (size_t)points * *size) != expected)
-        good = wrong(reading, "the sum of its table '%s' is wrong: bytes have changed", name);
+        good = wrong(reading, "wrong checksum of its table '%s': the file is damaged", name);
     H5Sclose(space);
     H5Tclose(type);
     H5Dclose(dataset);
     if (good)
         return data;
-    wrong(reading, "its table '%s' is missing or makes no sense", name);
+    wrong(reading, "its table '%s' is missing or invalid", name);
     free(data);
     return NULL;
 }
@@ -280,7 +279,7 @@ static bool read_normalisation(hid_t file, const char *name, double values[PACKE
     char *table = read_table(file, name, false, &rows, &size, reading);
     const bool good =
         table != NULL && (rows == reading->set->channels ||
-                          wrong(reading, "its table '%s' is not one a channel", name));
+                          wrong(reading, "its table '%s' does not have one row per channel", name));
     if (good)
         memcpy(values, table, (size_t)rows * sizeof *values);
     free(table);
@@ -364,11 +363,10 @@ static bool read_file(const char *path, struct packed_set *set, int64_t number, 
     if (hdf5_errors_end(&errors) && good)
         return true;
     if (hdf5_is_cut(errors.reason, &have, &needed))
-        wrong(&reading, "it is cut: %lld of its %lld bytes are there", (long long)have,
+        wrong(&reading, "it is truncated: it has %lld of %lld bytes", (long long)have,
               (long long)needed);
-    wrong(&reading, "%s", errors.reason[0] != '\0' ? errors.reason : "something is missing in it");
-    return error_set(error, ERROR_DATA, "%s cannot be used as packed data: %s", path,
-                     reading.wrong);
+    wrong(&reading, "%s", errors.reason[0] != '\0' ? errors.reason : "a part of it is missing");
+    return error_set(error, ERROR_DATA, "cannot use %s as packed data: %s", path, reading.wrong);
 }
 
 /* True if two files belong to the same set. */
@@ -397,14 +395,14 @@ static bool add_file(const char *path, struct packed_set *set, int64_t number, s
     struct packed_set other = {.part = set->part};
     bool good = read_file(path, &other, number, error);
     if (good && !same_set(set, &other))
-        good = error_set(error, ERROR_DATA, "%s is not of the same data set as the files before it",
-                         path);
+        good = error_set(error, ERROR_DATA,
+                         "%s belongs to another data set than the files before it", path);
     for (int split = 0; good && split < PACKED_SPLITS; split++) {
         if (set->part[number][split].records > 0 && set->total[split] == 0)
             set->total[split] = other.total[split];
         good = set->part[number][split].records == 0 || set->total[split] == other.total[split] ||
-               error_set(error, ERROR_DATA, "%s is not of the same data set as the files before it",
-                         path);
+               error_set(error, ERROR_DATA,
+                         "%s belongs to another data set than the files before it", path);
     }
     names_free(&other);
     return good;
@@ -423,8 +421,8 @@ static bool check_parts(const char *name, const struct packed_set *set, struct e
         }
         if (!good || next != set->total[split])
             return error_set(error, ERROR_DATA,
-                             "%s: the files are not of one data set: %lld of %lld records of the "
-                             "split %s are there",
+                             "%s: the files do not form one data set: they have %lld of %lld "
+                             "records of the split %s",
                              name, (long long)next, (long long)set->total[split],
                              split_name[split]);
     }
@@ -443,7 +441,7 @@ bool packed_frames_read(const char *name, int64_t files, struct packed_set *set,
     if (!read_file(path, set, 0, error))
         return false;
     if (set->files != files)
-        return error_set(error, ERROR_DATA, "%s: it is one of %lld files, by its name one of %lld",
+        return error_set(error, ERROR_DATA, "%s: it is one of %lld files, but its name says %lld",
                          path, (long long)set->files, (long long)files);
     for (int64_t file = 1; file < files; file++) {
         packed_path(path, name, file, files);

@@ -99,10 +99,10 @@ static bool find_numbered(const char *given, char name[PACKED_PATH], int64_t *fi
     if (found == 1)
         return true;
     if (found > 1)
-        return error_set(error, ERROR_DATA,
-                         "data.root=%s: files of several data sets are there: name the first file "
-                         "of one",
-                         given);
+        return error_set(
+            error, ERROR_DATA,
+            "data.root=%s: there are files of several data sets: name the first file of one",
+            given);
     return error_set(error, ERROR_DATA,
                      "data.root=%s: %s; make packed data with `vittrain convert data`", given,
                      strerror(reason));

@@ -104,7 +104,7 @@ static bool same_everywhere(const struct packing *packing, struct error *error)
         same = comm_same(packing->world, &source->sum, sizeof source->sum) && same;
     }
     return same || error_set(error, ERROR_DATA,
-                             "ranks find different data: give all nodes the same data.root");
+                             "the data differ between ranks: use the same data.root on all nodes");
 }
 
 static bool source_open(struct packing *packing, const struct options *options, struct error *error)
@@ -135,7 +135,7 @@ static bool crop_choose(struct packing *packing, const struct options *options, 
     const int64_t size = plan->size;
     if (size == 0 && source->encoded)
         return error_set(error, ERROR_USAGE,
-                         "convert.kind=decoded: say by convert.size how large images become");
+                         "convert.kind=decoded: the image size is unknown; set convert.size");
     set->height = size > 0 ? size : source->height;
     set->width = size > 0 ? size : source->width;
     packing->record_bytes = set->channels * set->height * set->width;
@@ -166,10 +166,10 @@ static bool set_describe(struct packing *packing, const struct options *options,
     snprintf(set->source, sizeof set->source, "%s %s", options->data.format, options->data.root);
     snprintf(set->program, sizeof set->program, "%s", PACKAGE_STRING);
     if (set->encoded && !source->encoded)
-        return error_set(error, ERROR_USAGE,
-                         "convert.kind=encoded: records of data.format=%s are pixels and no image "
-                         "files",
-                         options->data.format);
+        return error_set(
+            error, ERROR_USAGE,
+            "convert.kind=encoded: records of data.format=%s are pixels, not image files",
+            options->data.format);
     return set->encoded || crop_choose(packing, options, error);
 }
 
@@ -239,7 +239,7 @@ static bool files_plan(struct packing *packing, struct error *error)
     struct packed_set *set = &packing->set;
     set->files = files_cut(packing);
     if (set->files > PACKED_MOST_FILES)
-        return error_set(error, ERROR_USAGE, "convert.file_size would make %lld files: raise it",
+        return error_set(error, ERROR_USAGE, "convert.file_size would create %lld files: raise it",
                          (long long)set->files);
     set->part = calloc((size_t)set->files, sizeof *set->part);
     packing->descriptor = malloc((size_t)set->files * sizeof *packing->descriptor);
@@ -266,7 +266,7 @@ static bool is_free(const char *name, struct error *error)
     int64_t files;
     struct error none = {0};
     return !packed_find(name, found, &files, &none) ||
-           error_set(error, ERROR_FILE, "%s is there already: remove it or choose another name",
+           error_set(error, ERROR_FILE, "%s already exists: remove it or choose another name",
                      name);
 }
 
@@ -294,8 +294,8 @@ static bool file_open(struct packing *packing, int64_t file, int64_t inode, stru
     part_path(packing, file, path);
     if (stat(path, &status) != 0 || (int64_t)status.st_ino != inode)
         return error_set(error, ERROR_FILE,
-                         "%s, which rank 0 made, is not seen here: nodes do not share this folder; "
-                         "write to one that all share, or pack with the ranks of one node",
+                         "%s, created by rank 0, is not visible here: the nodes do not share this "
+                         "folder; write to a shared folder, or pack with the ranks of one node",
                          path);
     if (packing->world->rank > 0)
         packing->descriptor[file] = durable_open(path, error);
@@ -332,7 +332,7 @@ static bool run_open(struct run *run, struct error *error)
     run->crc = malloc(RUN_RECORDS * sizeof *run->crc);
     run->offset = malloc(RUN_RECORDS * sizeof *run->offset);
     return (run->label != NULL && run->crc != NULL && run->offset != NULL) ||
-           error_set(error, ERROR_MEMORY, "no memory for records on their way");
+           error_set(error, ERROR_MEMORY, "no memory for buffered records");
 }
 
 /* Write the collected records and their rows of the tables. */
@@ -418,7 +418,7 @@ static bool record_make(struct packing *packing, struct dataset *source, int64_t
             return crop_file(&packing->crop, 0, record, loaded->data, loaded->count,
                              &packing->scratch, place, &reason) ||
                    name_sample(source, index, &reason, error);
-        error_set(&reason, ERROR_DATA, "it changes while it is packed");
+        error_set(&reason, ERROR_DATA, "it changed while it was packed");
         if ((int64_t)loaded->count != bytes)
             return name_sample(source, index, &reason, error);
         memcpy(place, loaded->data, loaded->count);

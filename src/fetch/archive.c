@@ -61,7 +61,7 @@ static bool damaged(const struct unpacking *unpacking, const char *name, const c
                     struct error *error)
 {
     return error_set(error, ERROR_NETWORK,
-                     "%s: %s: %s; the archive is no good: set fetch.url to another address",
+                     "%s: %s: %s; the archive is damaged: set fetch.url to another address",
                      unpacking->path, name, why);
 }
 
@@ -73,7 +73,7 @@ static bool write_all(int descriptor, const char *data, size_t bytes, const char
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
-            return error_set(error, ERROR_FILE, "%s: %s; make room or set fetch.dir", path,
+            return error_set(error, ERROR_FILE, "%s: %s; free some space or set fetch.dir", path,
                              strerror(errno));
         done += (size_t)put;
     }
@@ -94,15 +94,15 @@ static bool copy_entry(const struct unpacking *unpacking, struct archive *reader
         if (got == 0)
             break;
         if (got > left)
-            return damaged(unpacking, member->name, "is larger than it should be", error);
+            return damaged(unpacking, member->name, "is too large", error);
         left -= got;
         if (!write_all(descriptor, chunk, (size_t)got, path, error))
             return false;
     }
     if (left > 0)
-        return damaged(unpacking, member->name, "is smaller than it should be", error);
+        return damaged(unpacking, member->name, "is too small", error);
     if (fsync(descriptor) != 0)
-        return error_set(error, ERROR_FILE, "%s: %s; make room or set fetch.dir", path,
+        return error_set(error, ERROR_FILE, "%s: %s; free some space or set fetch.dir", path,
                          strerror(errno));
     return true;
 }
@@ -132,8 +132,7 @@ static bool unpack_member(const struct unpacking *unpacking, struct archive *rea
     close(descriptor);
     good = good && check_member(unpacking, member, part, error);
     if (good && rename(part, path) != 0)
-        good = error_set(error, ERROR_FILE, "%s: cannot be renamed from .part: %s", path,
-                         strerror(errno));
+        good = error_set(error, ERROR_FILE, "cannot rename %s.part: %s", path, strerror(errno));
     if (!good)
         unlink(part);
     return good;
@@ -147,7 +146,7 @@ static bool unpack_entries(struct unpacking *unpacking, struct archive *reader, 
            status == ARCHIVE_WARN) {
         int number = find_member(unpacking, entry);
         if (number < 0 || unpacking->done[number]) {
-            log_debug("%s: %s is not taken", unpacking->path, archive_entry_pathname(entry));
+            log_debug("%s: %s is ignored", unpacking->path, archive_entry_pathname(entry));
             continue;
         }
         if (!unpack_member(unpacking, reader, &unpacking->archive->member[number], error))
@@ -184,12 +183,12 @@ bool fetch_archive(const struct fetch_archive *archive, const char *url, const c
     const char *name = strrchr(archive->url, '/') + 1;
     char path[PATH_SIZE], folder[FOLDER_SIZE], address[FETCH_URL];
     if (strlen(directory) + strlen(archive->folder) + 2 > FOLDER_SIZE)
-        return error_set(error, ERROR_USAGE, "fetch.dir=%s: too long a name", directory);
+        return error_set(error, ERROR_USAGE, "fetch.dir=%s: the path is too long", directory);
     snprintf(path, sizeof path, "%s/%s", directory, name);
     snprintf(folder, sizeof folder, "%s/%s", directory, archive->folder);
     fetch_complete_url(url != NULL ? url : archive->url, name, address);
     if (all_are_whole(archive, folder)) {
-        log_info("%s is there already and whole", folder);
+        log_info("%s is already complete", folder);
         return true;
     }
     if (!fetch_file(address, path, NULL, url == NULL ? archive->md5 : NULL, error))

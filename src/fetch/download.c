@@ -51,7 +51,7 @@ static bool write_origin(const struct transfer *transfer, struct error *error)
     text_mask_password(url);
     fprintf(file, "%s\n%s\n", url, transfer->validator);
     if (fclose(file) != 0)
-        return error_set(error, ERROR_FILE, "%s: %s; make room or set fetch.dir", from,
+        return error_set(error, ERROR_FILE, "%s: %s; free some space or set fetch.dir", from,
                          strerror(errno));
     return true;
 }
@@ -97,7 +97,7 @@ static bool check_part(struct fetch *fetch, struct error *error)
     if (checksum_matches(fetch->part, sha256, fetch->md5, found, error))
         return true;
     return error_set(error, ERROR_NETWORK,
-                     "%s: wrong content, its sum is %s and not %s; start again or set fetch.url to "
+                     "%s: wrong content: its hash is %s, not %s; start again or set fetch.url to "
                      "another address",
                      fetch->transfer.url, found, sha256 != NULL ? sha256 : fetch->md5);
 }
@@ -119,7 +119,7 @@ static bool download(struct fetch *fetch, bool *resumed, struct error *error)
         bool going_on = stat(fetch->part, &status) == 0 && status.st_size > 0;
         *resumed = *resumed || going_on;
         if (first && going_on)
-            log_info("%s: going on after %lld bytes", fetch->transfer.name,
+            log_info("%s: resuming after %lld bytes", fetch->transfer.name,
                      (long long)status.st_size);
         switch (transfer_run(&fetch->transfer, error)) {
         case TRANSFER_DONE:
@@ -130,7 +130,7 @@ static bool download(struct fetch *fetch, bool *resumed, struct error *error)
             drop_part(fetch);
             if (!going_on || ++restarts > RESTARTS)
                 return error_set(error, ERROR_NETWORK,
-                                 "%s: the server breaks off and does not go on from there; set "
+                                 "%s: the server interrupts the download and cannot resume it; set "
                                  "fetch.url to another address",
                                  fetch->transfer.url);
             *resumed = false;
@@ -157,8 +157,7 @@ static bool download_and_check(struct fetch *fetch, struct error *error)
     drop_part(fetch);
     if (!resumed || error->kind != ERROR_NETWORK)
         return false;
-    log_warn("%s: the parts do not fit together, getting it again as a whole",
-             fetch->transfer.name);
+    log_warn("%s: the parts do not match, downloading it again", fetch->transfer.name);
     error_clear(error);
     resumed = false;
     if (!download(fetch, &resumed, error))
@@ -191,9 +190,9 @@ bool fetch_file(const char *url, const char *path, const char *sha256, const cha
     const char *slash = strrchr(path, '/');
     struct fetch fetch = {.path = path, .sha256 = sha256, .md5 = md5};
     if (strlen(path) + 16 > sizeof fetch.part || strlen(url) + 1 > FETCH_URL)
-        return error_set(error, ERROR_USAGE, "%s to %s: too long a name", url, path);
+        return error_set(error, ERROR_USAGE, "%s to %s: the path is too long", url, path);
     if (is_whole(&fetch)) {
-        log_info("%s is there already", path);
+        log_info("%s already exists", path);
         return true;
     }
     snprintf(fetch.part, sizeof fetch.part, "%s.part", path);
@@ -206,12 +205,11 @@ bool fetch_file(const char *url, const char *path, const char *sha256, const cha
         return false;
     if (!read_origin(&fetch) && sha256 == NULL && md5 == NULL)
         drop_part(&fetch);
-    log_info("fetching %s", url);
+    log_info("downloading %s", url);
     if (!download_and_check(&fetch, error))
         return false;
     if (rename(fetch.part, path) != 0)
-        return error_set(error, ERROR_FILE, "%s: cannot be renamed from .part: %s", path,
-                         strerror(errno));
+        return error_set(error, ERROR_FILE, "cannot rename %s.part: %s", path, strerror(errno));
     unlink(fetch.from);
     return true;
 }

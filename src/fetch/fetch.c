@@ -17,8 +17,8 @@ static bool check_operands(const struct command_line *line, struct error *error)
     if (strcmp(what, "weights") == 0 && line->operand_count == 2)
         return true;
     return error_set(error, ERROR_USAGE,
-                     "fetch what? `vittrain fetch cifar10` or `vittrain fetch weights NAME`, NAME "
-                     "as in model.name");
+                     "missing object: use `vittrain fetch cifar10`, or `vittrain fetch weights "
+                     "NAME` with NAME as in model.name");
 }
 
 static bool download(const struct options *options, const struct command_line *line,

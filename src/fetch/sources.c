@@ -69,7 +69,7 @@ static const char *find_variant(const char *model, struct error *error)
                  weights[i].model);
     }
     error_set(error, ERROR_USAGE,
-              "%s: there are no published weights for this model; there are for %s", model, known);
+              "%s: no published weights for this model; models with weights: %s", model, known);
     return NULL;
 }
 
@@ -93,7 +93,7 @@ bool fetch_weights(const char *model, const char *url, const char *directory, st
         return false;
     char path[PATH_SIZE], address[FETCH_URL], name[128];
     if (strlen(directory) + sizeof name + 2 > PATH_SIZE)
-        return error_set(error, ERROR_USAGE, "fetch.dir=%s: too long a name", directory);
+        return error_set(error, ERROR_USAGE, "fetch.dir=%s: the path is too long", directory);
     snprintf(name, sizeof name, "%s.safetensors", model);
     snprintf(path, sizeof path, "%s/%s", directory, name);
     if (url != NULL)
@@ -108,6 +108,6 @@ bool fetch_weights(const char *model, const char *url, const char *directory, st
         return true;
     unlink(path);
     return error_set(error, ERROR_NETWORK,
-                     "%s: what came is no safetensors file; set fetch.url to another address",
+                     "%s: the download is not a safetensors file; set fetch.url to another address",
                      address);
 }

@@ -93,8 +93,7 @@ static size_t on_data(char *data, size_t one, size_t bytes, void *user)
             continue;
         if (put < 0) {
             error_set(attempt->error, ERROR_FILE,
-                      "%s: %s; make room (or set fetch.dir) and start again, the download goes on "
-                      "from where it is",
+                      "%s: %s; free some space or set fetch.dir, then start again to resume",
                       attempt->transfer->part, strerror(errno));
             return 0;
         }
@@ -167,7 +166,7 @@ static enum transfer_outcome failed_status(const struct attempt *attempt, long s
     const char *url = attempt->transfer->url;
     if (status >= 500 || status == 429 || status == 408) {
         error_set(attempt->error, ERROR_NETWORK,
-                  "%s: the server cannot answer now (HTTP %ld); try again later or set fetch.url",
+                  "%s: the server is not available (HTTP %ld); try again later or set fetch.url",
                   url, status);
         return TRANSFER_RETRY;
     }
@@ -198,8 +197,7 @@ static enum transfer_outcome judge(const struct attempt *attempt, CURLcode code,
         error_set(attempt->error, ERROR_NETWORK, "%s: %s; check fetch.url", url, detail);
         return TRANSFER_FAILED;
     default:
-        error_set(attempt->error, ERROR_NETWORK,
-                  "%s: %s; start again (the download goes on from where it is) or set fetch.url",
+        error_set(attempt->error, ERROR_NETWORK, "%s: %s; start again to resume, or set fetch.url",
                   url, detail);
         return TRANSFER_RETRY;
     }
@@ -238,7 +236,7 @@ enum transfer_outcome transfer_run(struct transfer *transfer, struct error *erro
     attempt.had = status.st_size;
     enum transfer_outcome outcome = perform(&attempt);
     if (fsync(attempt.descriptor) != 0 && outcome == TRANSFER_DONE) {
-        error_set(error, ERROR_FILE, "%s: %s; make room or set fetch.dir", transfer->part,
+        error_set(error, ERROR_FILE, "%s: %s; free some space or set fetch.dir", transfer->part,
                   strerror(errno));
         outcome = TRANSFER_FAILED;
     }
