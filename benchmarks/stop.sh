@@ -23,7 +23,7 @@ for place in training evaluation; do
         awk -v place=$place -v begin="$begin" -v end="$(now)" -v status=$status \
             'BEGIN { printf "%s,%.3f,%d\n", place, (end - begin) / 1e9, status }'
         place_seen=training
-        ! grep -q 'is left to the next part' "$run.log" || place_seen=evaluation
+        ! grep -q 'is left to the next attempt' "$run.log" || place_seen=evaluation
         [ $place_seen = $place ] || echo "$run.log: stopped in $place_seen" >&2
         rm -r "$run"
     done

@@ -62,7 +62,7 @@ done
 run 2 damaged $steps run.dir="$work/part1" train.epochs=4
 bad=
 [ $status -eq 4 ] || bad="exit status $status"
-grep -q 'passed over: .*it is truncated' "$work/damaged.log" || bad="$bad; not said why"
+grep -q 'ignored: .*it is truncated' "$work/damaged.log" || bad="$bad; not said why"
 grep -q '^vittrain: error: no checkpoint in .*part1' "$work/damaged.log" || bad="$bad; no error"
 result 'a run whose checkpoints are all damaged does not begin anew over them' "$bad" \
     "$work/damaged.log"

@@ -30,7 +30,7 @@ begin() {
 # stopped_otherwise NAME: what is wrong with the end of the job that got a signal, its status in $ended.
 stopped_otherwise() {
     [ $ended -eq 0 ] || echo "exit status $ended;"
-    grep -q 'stopped at step .*: a signal asked for it' "$work/$1.log" || echo 'no word of the stop;'
+    grep -q 'stopped at step .*: a signal requested it' "$work/$1.log" || echo 'no word of the stop;'
     grep -q '"finished": false' "$work/$1/result.json" || echo 'result.json does not say so;'
     [ -e "$work/$1/checkpoints/last.h5" ] || echo 'no checkpoint'
 }
@@ -50,7 +50,7 @@ for part in 1 2 3 4 5; do
     ended=$?
     wrong=$(stopped_otherwise parts)
     [ -z "$wrong" ] || bad="$bad part $part: $wrong"
-    left=$((left + $(grep -c 'is left to the next part' "$work/parts.log")))
+    left=$((left + $(grep -c 'is left to the next attempt' "$work/parts.log")))
 done
 result 'five times a signal, to mpirun or to one rank: a checkpoint, exit status 0' "$bad" "$work/parts.log"
 result 'evaluations under way are given up' "$([ $left -gt 0 ] || echo 'none was')" "$work/parts.log"
@@ -101,7 +101,7 @@ kill -USR1 $job
 wait $job
 ended=$?
 bad=$(stopped_otherwise end)
-grep -q 'after step 2 is left to the next part' "$work/end.log" || bad="$bad evaluated"
+grep -q 'after step 2 is left to the next attempt' "$work/end.log" || bad="$bad evaluated"
 run 2 end $end run.dir="$work/end"
 run 2 straight $end run.dir="$work/straight"
 for name in end straight; do

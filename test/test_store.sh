@@ -261,7 +261,7 @@ faults '{"next": [{"kind": "damaged", "method": "GET", "match": "step-00000006.h
     {"kind": "truncated", "method": "GET", "match": "step-00000006.h5"}], "share": 0.05}'
 run 1 again $runs run.dir="$work/again" checkpoint.resume=s3://bucket/cut output.upload=s3://bucket/cut
 faults '{}'
-bad="$(ended)$(has "$run_log" 'passed over: .*step-00000009.h5')"
+bad="$(ended)$(has "$run_log" 'ignored: .*step-00000009.h5')"
 cmp -s "$work/again/weights.safetensors" "$work/whole/weights.safetensors" || bad="$bad other weights;"
 column "$work/whole/metrics.csv" train loss >"$work/whole.loss"
 column "$work/again/metrics.csv" train loss | cmp -s - "$work/whole.loss" || bad="$bad other rows;"

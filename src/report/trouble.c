@@ -25,7 +25,7 @@ static bool is_trouble(const char *line)
                                          "stopped before ", "resuming from ",    "mesh.elastic: "};
     static const char *const holds[] = {"gradients overflowed in fp16",
                                         "before its results were written",
-                                        "is left to the next part"};
+                                        "is left to the next attempt"};
     for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
         if (strncmp(line, begins[i], strlen(begins[i])) == 0)
             return true;

@@ -6,8 +6,6 @@ libvittrain_a_SOURCES += \
 	src/train/evaluate.h \
 	src/train/feed.c \
 	src/train/feed.h \
-	src/train/final_test.c \
-	src/train/final_test.h \
 	src/train/hardware.c \
 	src/train/hardware.h \
 	src/train/inference.c \

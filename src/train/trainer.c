@@ -1,5 +1,5 @@
-/* Sets a training run up: data, model, memory, run folder, and what it goes on from. Everything
- * that can be wrong is found here, before anything starts. */
+/* The set-up of a training run: data, model, memory, run folder, checkpoint. User errors are found
+ * here, before training starts. */
 #include "train/trainer.h"
 
 #include <math.h>
@@ -72,12 +72,12 @@ static void schedule_start(struct trainer *trainer)
     double rate = schedule_base_rate(options, trainer->global_batch);
     schedule_open(&trainer->schedule, options, rate, trainer->steps_per_epoch,
                   trainer->total_steps);
-    log_info("run: %lld steps of global batch %lld (%lld an epoch), learning rate %g",
+    log_info("run: %lld steps of global batch %lld (%lld per epoch), learning rate %g",
              (long long)trainer->total_steps, (long long)trainer->global_batch,
              (long long)trainer->steps_per_epoch, rate);
 }
 
-/* Weights to begin with, from a file that a person named. */
+/* Sets the initial weights: random, or from the file of model.init. */
 static bool weights_initialise(struct trainer *trainer, struct error *error)
 {
     struct session *session = &trainer->session;
@@ -125,7 +125,8 @@ static bool writer_prepare(struct trainer *trainer, struct error *error)
     if (trainer->checkpoints.target.writers == WRITERS_NODE0) {
         if (session->memory.snapshot != NULL ||
             trainer->options.checkpoint.background == BACKGROUND_YES)
-            log_info("checkpoints: not in the background, as the first node writes for all");
+            log_info(
+                "checkpoints: not in the background, because the first node writes for all nodes");
         session_drop_snapshot(session);
     }
     trainer->checkpoints.writer = checkpoint_writer_open(
@@ -141,7 +142,7 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
     if (!run_folder_open(&trainer->folder, &session->mesh, options, error))
         return false;
     log_info("run folder: %s%s", trainer->folder.path,
-             trainer->folder.resuming ? " (going on)" : "");
+             trainer->folder.resuming ? " (resuming)" : "");
     const struct upload_setup upload = {.folder = trainer->folder.path,
                                         .remote = options->output.upload,
                                         .option = "output.upload",
@@ -181,14 +182,15 @@ static bool trainer_prepare(struct trainer *trainer, struct error *error)
         return false;
     if (session->model->loss != LOSS_CROSS_ENTROPY && options->checkpoint.monitor == MONITOR_TOP1)
         return error_set(error, ERROR_USAGE,
-                         "checkpoint.monitor=top1: model.name=%s tells no classes: set "
+                         "checkpoint.monitor=top1: model.name=%s predicts no classes: set "
                          "checkpoint.monitor=loss",
                          options->model.name);
     run_announce(trainer);
     if (session->model->local_norms && trainer->world->size > 1)
-        log_info("batch norm sees the samples of its own rank only (model.sync_bn=off): results "
+        log_info("batch norm uses the samples of one rank only (model.sync_bn=off): results "
                  "depend on the number of ranks");
-    /* The folder is made when there is memory for the run; but that depends on the batch. */
+    /* The folder is created after the memory check. With mesh.elastic it is needed before, because
+     * the batch depends on the checkpoint. */
     const bool elastic = options->mesh.elastic;
     if ((elastic && !folder_prepare(trainer, error)) || !trainer_decide_batch(trainer, error))
         return false;

@@ -39,7 +39,6 @@ struct progress {
     struct straggler straggler;
     struct epoch_clock epoch;
     struct epoch_row last_epoch;
-    double epochs_seconds;  /* of all finished epochs with their evaluations, in all attempts */
     double plain_line_at;   /* clock: the newest progress line without a terminal */
     double rate, norm;      /* of the newest step */
     int64_t skipped_logged; /* skipped updates that were logged */
@@ -76,7 +75,6 @@ struct run_checkpoints {
     double written_at;                  /* clock */
     double seconds;                     /* for which this attempt waited for checkpoints */
     int64_t count;                      /* of this attempt */
-    int64_t saving, saving_step;        /* epoch and step of the checkpoint in progress; -1: none */
     bool overdue;                       /* by checkpoint.every_seconds */
 };
 
@@ -85,8 +83,7 @@ struct run_checkpoints {
 struct best_evaluation {
     double metric; /* checkpoint.monitor */
     int64_t step;
-    double top1;       /* the highest accuracy, whatever checkpoint.monitor is; NAN: none */
-    int64_t top1_step; /* in this attempt; 0: before it */
+    double top1; /* the highest accuracy, whatever checkpoint.monitor is; NAN: none */
 };
 
 struct run_stop {

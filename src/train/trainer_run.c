@@ -1,14 +1,15 @@
-/* The loop of a run: epochs of steps, evaluations, checkpoints, and the reasons to stop. */
+/* Runs the training: epochs of steps, evaluations, checkpoints, and the reasons to stop. */
 #include <math.h>
 #include <stdio.h>
+#include <unistd.h>
 
+#include "checkpoint/checkpoint_read.h"
 #include "checkpoint/safetensors.h"
 #include "config/options.h"
 #include "config/phase.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/status.h"
-#include "train/final_test.h"
 #include "train/hardware.h"
 #include "train/progress.h"
 #include "train/run_record.h"
@@ -16,8 +17,9 @@
 
 static const char early_stop_reason[] = "no gain for train.early_stop evaluations";
 
-/* A step begins. For all ranks rank 0's clock says whether the time is over, a checkpoint due. */
-static void control_begin(struct trainer *trainer)
+/* Starts the all-reduce of the control flags at the begin of a step. Time limits follow the clock
+ * of rank 0. */
+static void flags_start(struct trainer *trainer)
 {
     const struct options *options = &trainer->options;
     double now = clock_now();
@@ -31,27 +33,27 @@ static void control_begin(struct trainer *trainer)
     control_start(&trainer->control, &own);
 }
 
-static void signal_follow(struct trainer *trainer)
+static void stop_by_signal(struct trainer *trainer)
 {
     trainer->stop.signalled = true;
-    trainer->stop.reason = "a signal asked for it";
+    trainer->stop.reason = "a signal requested it";
 }
 
-/* It ends: all ranks do what any of them wished when it began. */
-static bool control_end(struct trainer *trainer, struct error *error)
+/* Acts on the control flags at the end of a step. */
+static bool flags_finish(struct trainer *trainer, struct error *error)
 {
     const struct control_flags flags = control_wait(&trainer->control);
     trainer->checkpoints.overdue = flags.checkpoint != 0;
     trainer->stop.out_of_time = flags.time_over != 0;
     if (trainer->stop.out_of_time)
-        trainer->stop.reason = "train.max_seconds is over";
+        trainer->stop.reason = "train.max_seconds have passed";
     if (flags.stop != 0)
-        signal_follow(trainer);
+        stop_by_signal(trainer);
     return checkpoint_writer_follow(trainer->checkpoints.writer, flags.writing != 0, error);
 }
 
-/* Checkpoints are due every so many steps (checkpoint.every counts epochs and may be a fraction),
- * or by the clock. */
+/* True if a checkpoint is due by the clock or by the number of steps. checkpoint.every counts
+ * epochs and may be a fraction. */
 static bool checkpoint_due(const struct trainer *trainer)
 {
     double every = trainer->options.checkpoint.every * (double)trainer->steps_per_epoch;
@@ -68,7 +70,7 @@ static bool weights_compare(struct trainer *trainer, struct error *error)
     return flat_check_same(&trainer->session.flat, error);
 }
 
-/* The host waits for the device here. */
+/* Waits for the device and writes the row and the log line of the interval. */
 static bool interval_end(struct trainer *trainer, struct error *error)
 {
     status_set_phase(PHASE_REPORT);
@@ -79,8 +81,7 @@ static bool interval_end(struct trainer *trainer, struct error *error)
     return true;
 }
 
-/* Starts or stops the capture by an outer profiler around the step of debug.capture. The device
- * finishes earlier work first. */
+/* Starts or stops the capture of an external profiler at the step debug.capture. */
 static void step_capture(const struct trainer *trainer, bool on)
 {
     const struct session *session = &trainer->session;
@@ -101,8 +102,8 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     if (!step_run(&trainer->step, state->step, rate, &trainer->progress.interval.times, error))
         return false;
     step_capture(trainer, false);
-    /* Shapes may have come for the first time: in the first step of this process, or in the first
-     * full batch if the run was resumed at a smaller one. Steps are recorded after that. */
+    /* New shapes occur in the first step of this process, and in the first full batch if the run
+     * was resumed at a smaller one. Steps are recorded after that. */
     if (trainer->attempt.steps + trainer->progress.interval.steps == 0 ||
         (state->epoch_step == 0 && trainer->step.graph == NULL))
         hardware_agree_algorithms(trainer->session.device, trainer->session.stream, trainer->world);
@@ -117,18 +118,18 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     return weights_compare(trainer, error);
 }
 
-/* The rest of the running epoch; ends early when the run ends. */
+/* Trains the rest of the epoch, or less if the run stops. */
 static bool epoch_train(struct trainer *trainer, struct error *error)
 {
     struct training_state *state = &trainer->state;
     session_activations(&trainer->session, true);
     while (state->epoch_step < trainer->steps_per_epoch && state->step < trainer->total_steps) {
-        control_begin(trainer);
-        if (!step_advance(trainer, error) || !control_end(trainer, error))
+        flags_start(trainer);
+        if (!step_advance(trainer, error) || !flags_finish(trainer, error))
             return false;
         if (trainer->stop.reason != NULL)
             break;
-        /* The end of an epoch is epoch_finish's. */
+        /* epoch_finish writes the checkpoint at the end of an epoch. */
         if (state->epoch_step == trainer->steps_per_epoch || !checkpoint_due(trainer))
             continue;
         if (!interval_end(trainer, error) || !trainer_checkpoint(trainer, false, error))
@@ -138,8 +139,8 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
     return interval_end(trainer, error);
 }
 
-/* Is the newest evaluation the best so far? Keeps the best, in the state only of regular ones (at
- * the end of an epoch). */
+/* Returns true if the newest evaluation is the best so far, and stores it. regular: it is due by
+ * train.eval_every; the training state ignores others. */
 static bool best_update(struct trainer *trainer, bool regular)
 {
     bool loss = trainer->options.checkpoint.monitor == MONITOR_LOSS;
@@ -158,7 +159,7 @@ static bool best_update(struct trainer *trainer, bool regular)
     return better;
 }
 
-/* With a moving average of the weights, that is what is evaluated (and saved as final weights). */
+/* Evaluations and final weights use the moving average of the weights, if there is one. */
 static void average_swap(struct trainer *trainer)
 {
     if (trainer->session.flat.averaged)
@@ -176,7 +177,7 @@ static bool validation_run(struct trainer *trainer, struct error *error)
         hardware_agree_algorithms(trainer->session.device, trainer->session.stream, trainer->world);
     trainer->attempt.evaluation_seconds += trainer->evaluation.seconds;
     if (trainer->evaluation.given_up)
-        signal_follow(trainer);
+        stop_by_signal(trainer);
     return good;
 }
 
@@ -186,8 +187,7 @@ static bool patience_is_over(const struct trainer *trainer)
     return patience > 0 && trainer->state.evaluations_without_gain >= patience;
 }
 
-/* What a regular evaluation (at the end of an epoch) decides: the plateau's rate, early stopping.
- */
+/* Updates the plateau schedule and early stopping after a regular evaluation. */
 static void evaluation_observe(struct trainer *trainer, bool better)
 {
     bool loss = trainer->options.checkpoint.monitor == MONITOR_LOSS;
@@ -204,30 +204,31 @@ static bool run_is_over(const struct trainer *trainer)
     return trainer->state.step >= trainer->total_steps || trainer->stop.reason != NULL;
 }
 
-/* A signal came between an epoch's last step and the end of its evaluation. */
-static bool epoch_is_left(const struct trainer *trainer)
+/* True if a signal ended an earlier attempt between the last step of an epoch and the end of its
+ * evaluation. */
+static bool epoch_is_unfinished(const struct trainer *trainer)
 {
     const struct training_state *state = &trainer->state;
     return state->epoch_step == trainer->steps_per_epoch ||
            (state->step >= trainer->total_steps && state->epoch_step > 0 && !state->finished);
 }
 
-/* Whoever goes on from this checkpoint finishes the epoch, with its evaluation. */
-static bool epoch_leave(struct trainer *trainer, struct error *error)
+/* Writes a checkpoint without the epoch's evaluation: a resumed run makes it. */
+static bool epoch_interrupt(struct trainer *trainer, struct error *error)
 {
-    evaluation_free(&trainer->evaluation); /* of another step */
-    if (epoch_is_left(trainer))
-        log_info("the evaluation after step %lld is left to the next part",
+    evaluation_free(&trainer->evaluation); /* it is of another step */
+    if (epoch_is_unfinished(trainer))
+        log_info("the evaluation after step %lld is left to the next attempt",
                  (long long)trainer->state.step);
     return trainer_checkpoint(trainer, false, error);
 }
 
-/* Evaluation, lines and checkpoint at the end of an epoch or of the run. */
+/* Evaluates, logs and writes a checkpoint at the end of an epoch or of the run. */
 static bool epoch_finish(struct trainer *trainer, struct error *error)
 {
     struct training_state *state = &trainer->state;
     if (trainer->stop.signalled)
-        return epoch_leave(trainer, error);
+        return epoch_interrupt(trainer, error);
     bool complete = state->epoch_step == trainer->steps_per_epoch;
     int64_t every = trainer->options.train.eval_every;
     bool regular = complete && every > 0 && (state->epoch + 1) % every == 0;
@@ -236,8 +237,8 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
         if (!validation_run(trainer, error))
             return false;
         if (trainer->stop.signalled)
-            return epoch_leave(trainer, error);
-        /* Who goes on from where the time was over passes this step without an evaluation. */
+            return epoch_interrupt(trainer, error);
+        /* An evaluation because of train.max_seconds is not made by a run without that limit. */
         bool counts = regular || trainer->state.step >= trainer->total_steps;
         better = counts && best_update(trainer, regular);
         if (regular)
@@ -270,18 +271,71 @@ static bool weights_export(struct trainer *trainer, struct error *error)
     return good;
 }
 
-/* All steps were done before this part began. Where a kill came between the last checkpoint and the
- * results, these are made now. */
+/* Collective. Reads the best weights, unless they are those of the newest step. */
+static bool best_weights_read(struct trainer *trainer, struct error *error)
+{
+    struct session *session = &trainer->session;
+    char path[OPTION_TEXT + 64];
+    snprintf(path, sizeof path, "%s/best.h5", trainer->folder.checkpoints);
+    int64_t exists = trainer->world->rank == 0 && access(path, R_OK) == 0;
+    comm_broadcast(trainer->world, &exists, 1, COMM_INT64, 0);
+    trainer->test.weights = "last";
+    trainer->test.step = trainer->state.step;
+    if (exists == 0 || trainer->state.best_step <= 0)
+        return true;
+    trainer->test.weights = "best";
+    trainer->test.step = trainer->state.best_step;
+    if (trainer->state.best_step == trainer->state.step)
+        return true;
+    status_set_phase(PHASE_WEIGHTS_READ);
+    if (!checkpoint_read(path, &trainer->checkpoints.target, &session->flat, NULL, true, error))
+        return false;
+    flat_refresh(&session->flat);
+    return true;
+}
+
+/* Collective. Evaluates the best weights, if there are any, on the test split (train.test). The
+ * session keeps these weights. */
+static bool test_run(struct trainer *trainer, struct error *error)
+{
+    const struct options *options = &trainer->options;
+    struct session *session = &trainer->session;
+    struct test_evaluation *test = &trainer->test;
+    bool interrupted = trainer->stop.out_of_time && trainer->state.step < trainer->total_steps;
+    bool validated = options->data.val == VALIDATION_TEST;
+    if (!options->train.test || trainer->stop.signalled || interrupted)
+        return true;
+    if (!validated &&
+        (!feed_open(&test->feed, options, SPLIT_TEST, trainer->world, error) ||
+         !feed_start(&test->feed, options, trainer->world, session->device,
+                     session->batch * trainer->world->size, session->model->image, false, error)))
+        return false;
+    if (!best_weights_read(trainer, error))
+        return false;
+    average_swap(trainer);
+    bool good = evaluation_run(session, validated ? &trainer->validation : &test->feed, NULL,
+                               &trainer->control, &test->evaluation, error);
+    average_swap(trainer);
+    trainer->attempt.evaluation_seconds += test->evaluation.seconds;
+    if (good && test->evaluation.given_up)
+        log_warn("the evaluation of the test split was cancelled by a signal");
+    else if (good)
+        progress_test(trainer);
+    return good;
+}
+
+/* Ends a run whose steps were all done in earlier attempts. Writes the results if the run was
+ * killed between the last checkpoint and the results. */
 static bool run_conclude(struct trainer *trainer, struct error *error)
 {
     if (trainer->folder.finished_steps == trainer->state.step) {
         log_info(
             "nothing to do: the run ended at step %lld of %lld; raise train.epochs, train.steps "
-            "or train.early_stop to go on",
+            "or train.early_stop to continue",
             (long long)trainer->state.step, (long long)trainer->total_steps);
         return true;
     }
-    log_info("the run ended at step %lld, before its results were written: writing them",
+    log_info("the run ended at step %lld before its results were written: writing them now",
              (long long)trainer->state.step);
     if (patience_is_over(trainer))
         trainer->stop.reason = early_stop_reason;
@@ -290,25 +344,21 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
     if (trainer->validates) {
         if (!validation_run(trainer, error))
             return false;
-        if (trainer->stop.signalled) /* the next part makes it again */
+        if (trainer->stop.signalled) /* the next attempt repeats it */
             return true;
         best_update(trainer, false);
     }
-    return weights_export(trainer, error) && final_test_run(trainer, error) &&
+    return weights_export(trainer, error) && test_run(trainer, error) &&
            progress_result(trainer, error);
 }
 
-/* Of what this part has to do: behind its first step. */
-static int64_t middle_step(const struct trainer *trainer)
-{
-    return trainer->state.step + 1 + (trainer->total_steps - trainer->state.step) / 2;
-}
-
-/* Collective. Sensors are read from the first step on. */
+/* Collective. Starts to read the sensors. */
 static void monitor_start(struct trainer *trainer)
 {
     const struct options *options = &trainer->options;
     const struct mesh *mesh = &trainer->session.mesh;
+    /* The middle of this attempt, not counting its first step. */
+    int64_t middle = trainer->state.step + 1 + (trainer->total_steps - trainer->state.step) / 2;
     const struct monitor_setup setup = {.world = trainer->world,
                                         .of_node = mesh->node->rank == 0,
                                         .nodes = mesh->node_count,
@@ -319,14 +369,14 @@ static void monitor_start(struct trainer *trainer)
                                         .run = trainer->folder.path,
                                         .seconds = options->output.monitor,
                                         .step = trainer->state.step,
-                                        .middle = middle_step(trainer),
+                                        .middle = middle,
                                         .root = ""};
     if (options->output.monitor > 0)
         trainer->output.monitor = monitor_open(&setup);
 }
 
-/* The loader goes on from one epoch to the next, also while an evaluation runs. However the epochs
- * end, the checkpoint that is being written is completed. */
+/* Runs the epochs. The loader continues across epochs and during evaluations. A background
+ * checkpoint is completed in any case. */
 static bool epochs_run(struct trainer *trainer, struct error *error)
 {
     struct error late = {.kind = ERROR_NONE};
@@ -334,7 +384,7 @@ static bool epochs_run(struct trainer *trainer, struct error *error)
     if (!run_is_over(trainer))
         loader_start(trainer->train.loader, state->epoch, state->epoch_step,
                      trainer->total_steps - state->step);
-    bool good = !epoch_is_left(trainer) || epoch_finish(trainer, error);
+    bool good = !epoch_is_unfinished(trainer) || epoch_finish(trainer, error);
     while (good && !run_is_over(trainer))
         good = epoch_train(trainer, error) && epoch_finish(trainer, error);
     if (trainer_checkpoint_finish(trainer, &late))
@@ -344,14 +394,14 @@ static bool epochs_run(struct trainer *trainer, struct error *error)
     return false;
 }
 
-/* A signal came before the first step: there is nothing new to keep. */
+/* Returns true if a signal requests the end before the first step. */
 static bool stopped_in_setup(struct trainer *trainer)
 {
     const struct control_flags own = {.stop = comm_stop_wanted()};
     control_start(&trainer->control, &own);
     if (control_wait(&trainer->control).stop == 0)
         return false;
-    log_info("stopped before the first step: a signal asked for it");
+    log_info("stopped before the first step: a signal requested it");
     return true;
 }
 
@@ -366,7 +416,7 @@ bool trainer_run(struct trainer *trainer, struct error *error)
     if (stopped_in_setup(trainer))
         return true;
     if ((trainer->state.step >= trainer->total_steps || patience_is_over(trainer)) &&
-        !epoch_is_left(trainer))
+        !epoch_is_unfinished(trainer))
         return run_conclude(trainer, error);
     if (!run_record_begin(trainer, error))
         return false;
@@ -377,6 +427,6 @@ bool trainer_run(struct trainer *trainer, struct error *error)
     if (trainer->stop.reason != NULL)
         log_info("stopped at step %lld of %lld: %s", (long long)trainer->state.step,
                  (long long)trainer->total_steps, trainer->stop.reason);
-    return weights_export(trainer, error) && final_test_run(trainer, error) &&
+    return weights_export(trainer, error) && test_run(trainer, error) &&
            progress_result(trainer, error);
 }

@@ -1,4 +1,4 @@
-/* What a run goes on from, and what it leaves to go on from. */
+/* Checkpoints of a run: finds and reads the one to resume from, writes new ones. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ bool trainer_find_local(struct trainer *trainer, struct error *error)
         &trainer->checkpoints.target, trainer->world, trainer->checkpoints.resume_path,
         sizeof trainer->checkpoints.resume_path, report, sizeof report, error);
     for (char *line = strtok(report, "\n"); line != NULL; line = strtok(NULL, "\n"))
-        log_warn("passed over: %s", line);
+        log_warn("ignored: %s", line);
     return found || error->kind == ERROR_NONE;
 }
 
@@ -45,14 +45,14 @@ bool trainer_find_checkpoint(struct trainer *trainer, struct error *error)
         return error->kind == ERROR_NONE;
     return error_set(
         error, ERROR_CHECKPOINT,
-        "no checkpoint in %s can be gone on with (the lines above say why): name one by "
-        "checkpoint.resume=FILE, or begin anew by checkpoint.resume=never and another "
+        "cannot resume from %s: no valid checkpoint (see the lines above); set "
+        "checkpoint.resume=FILE, or start over with checkpoint.resume=never and another "
         "run.dir",
         trainer->folder.checkpoints);
 }
 
-/* Keeps a pass of a rank as small as the deck has it, where that does not change what is computed.
- */
+/* Divides the rank's batch into micro-batches no larger than train.batch, unless batch norm would
+ * give other results. */
 static void batch_stretch(struct trainer *trainer)
 {
     struct options *options = &trainer->options;
@@ -60,8 +60,8 @@ static void batch_stretch(struct trainer *trainer)
     int64_t share = (trainer->global_batch + ranks - 1) / ranks;
     if (share > batch && !trainer->session.model->batch_norms)
         options->train.accumulate *= (share + batch - 1) / batch;
-    log_info("mesh.elastic: the checkpoint's global batch of %lld goes on, up to %lld a rank in "
-             "pieces of up to %lld",
+    log_info("mesh.elastic: the global batch of %lld is kept, up to %lld per rank in micro-batches "
+             "of up to %lld",
              (long long)trainer->global_batch, (long long)share,
              (long long)feed_pass_samples(options, trainer->global_batch, ranks));
 }
@@ -88,7 +88,7 @@ bool trainer_decide_batch(struct trainer *trainer, struct error *error)
     return true;
 }
 
-/* What must not change within a run for it to go on as if it had never stopped. */
+/* Fails if settings differ with which a resumed run would not continue as before. */
 static bool state_check(const struct trainer *trainer, const char *path, struct error *error)
 {
     const struct training_state *state = &trainer->state;
@@ -107,7 +107,7 @@ static bool state_check(const struct trainer *trainer, const char *path, struct 
                          (long long)trainer->options.run.seed);
     if (state->epoch_step > trainer->steps_per_epoch)
         return error_set(error, ERROR_CHECKPOINT,
-                         "%s stands at step %lld of an epoch, but an epoch has %lld now: use the "
+                         "%s is of step %lld of an epoch, but an epoch has %lld steps now: use the "
                          "same data",
                          path, (long long)state->epoch_step, (long long)trainer->steps_per_epoch);
     int exponent;
@@ -116,14 +116,14 @@ static bool state_check(const struct trainer *trainer, const char *path, struct 
         (state->loss_scale != 0 && frexp(state->loss_scale, &exponent) != 0.5))
         return error_set(error, ERROR_CHECKPOINT,
                          "%s: a loss scale of %g with %lld good and %lld skipped of %lld steps "
-                         "makes no sense",
+                         "is invalid",
                          path, state->loss_scale, (long long)state->loss_scale_good_steps,
                          (long long)state->skipped_steps, (long long)state->step);
     return true;
 }
 
-/* Goes on with the scale of the loss; where the run computed in another type before, with the
- * option's. */
+/* Restores the loss scale. If the run used another compute type before, train.loss_scale applies.
+ */
 static void scaler_resume(struct trainer *trainer)
 {
     const struct training_state *state = &trainer->state;
@@ -136,8 +136,8 @@ static void scaler_resume(struct trainer *trainer)
     session_set_scaler(&trainer->session, &scaler);
 }
 
-/* Who goes on from a FILE must not leave later checkpoints behind in the run's folder: they would
- * be of another history, and the next start would take them. */
+/* Fails if the run folder contains later checkpoints than the FILE to resume from: the next start
+ * would resume from those, which belong to another history. */
 static bool latest_check(const struct trainer *trainer, const char *path, struct error *error)
 {
     int64_t newest = checkpoint_newest_step(&trainer->checkpoints.target, trainer->world);
@@ -145,11 +145,11 @@ static bool latest_check(const struct trainer *trainer, const char *path, struct
         return true;
     return error_set(error, ERROR_USAGE,
                      "%s is of step %lld, but the run folder %s holds checkpoints up to step %lld: "
-                     "go on with those by checkpoint.resume=auto, or choose another run.dir",
+                     "resume from those with checkpoint.resume=auto, or choose another run.dir",
                      path, (long long)trainer->state.step, trainer->folder.path, (long long)newest);
 }
 
-/* One file that a person chose, and not the newest of a folder. */
+/* True if checkpoint.resume names one file. */
 static bool is_named(const char *resume)
 {
     return strcmp(resume, "auto") != 0 && (!rclone_is_remote(resume) || rclone_is_file(resume));
@@ -167,7 +167,7 @@ bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
         (is_named(trainer->options.checkpoint.resume) && !latest_check(trainer, path, error)))
         return false;
     scaler_resume(trainer);
-    if (trainer->state.step == 0) { /* nothing was drawn or counted yet */
+    if (trainer->state.step == 0) { /* no random numbers were drawn yet */
         trainer->state.global_batch = trainer->global_batch;
         trainer->state.seed = (uint64_t)trainer->options.run.seed;
     }
@@ -177,7 +177,7 @@ bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
     return true;
 }
 
-/* Brings the state up to now. */
+/* Updates the training state before a checkpoint. */
 static void state_update(struct trainer *trainer)
 {
     struct training_state *state = &trainer->state;
@@ -197,7 +197,7 @@ static void state_update(struct trainer *trainer)
     state->finished = state->step >= trainer->total_steps && !trainer->stop.signalled;
 }
 
-/* The run has stood still since then, for its checkpoints. */
+/* Counts the time since `since` as waiting for checkpoints. */
 static void checkpoint_pause(struct trainer *trainer, double since)
 {
     double seconds = clock_now() - since;
@@ -210,8 +210,7 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
     char name[64];
     double begin = clock_now();
     state_update(trainer);
-    /* Rows up to this step must not be lost with the process: who resumes here will not write them.
-     */
+    /* A run that resumes from this checkpoint does not write the rows up to this step again. */
     error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
     snprintf(name, sizeof name, "step-%08lld.h5", (long long)trainer->state.step);
     char *deck = options_to_run_deck(&trainer->options);
