@@ -37,14 +37,14 @@ for case in 1:ddp 2:ddp 2:zero1 2:zero2 2:fsdp 4:hsdp; do
     kept $name 00000030
     run $ranks $name $steps $mesh $often run.dir="$work/$name"
     grep -q 'resuming from .*step-00000030.h5' "$work/$name.log" || status="$status, not resumed"
-    grep -q 'checkpoints: .* in the background; the run stood still' "$work/$name.log" ||
+    grep -q 'checkpoints: .* in the background; training was blocked' "$work/$name.log" ||
         status="$status, not said how long they took"
     same "$strategy on $ranks ranks goes on from a checkpoint made in the background, bit for bit" \
         $name whole$name
 done
 
 run 1 now $steps run.dir="$work/now" checkpoint.every=0.1 checkpoint.background=no
-grep -q 'checkpoints: .* at once' "$work/now.log" || status="$status, not at once"
+grep -q 'checkpoints: .* written synchronously' "$work/now.log" || status="$status, not synchronously"
 same 'checkpoint.background=no writes at once' now wholeddp1
 
 # Each rank writes its own part, so all snapshots together are as large as the files.

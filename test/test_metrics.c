@@ -124,7 +124,7 @@ static void many_classes_print_no_matrix(void **state)
     evaluation.confusion = calloc(150 * 150, sizeof *evaluation.confusion);
     evaluation.confusion[0] = 1;
     print_to(text, sizeof text, &evaluation, NULL);
-    assert_non_null(strstr(text, "150 classes in all"));
+    assert_non_null(strstr(text, "150 classes in total"));
     assert_null(strstr(text, "predicted"));
     evaluation_free(&evaluation);
 }

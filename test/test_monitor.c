@@ -179,7 +179,7 @@ static void run_short(const struct monitor_setup *setup, struct monitor_summary 
 {
     struct monitor *monitor = monitor_open(setup);
     monitor_stop(monitor);
-    assert_true(monitor_summarise(monitor, summary));
+    assert_true(monitor_summarize(monitor, summary));
     monitor_close(monitor);
     comm_barrier(world);
 }
@@ -219,7 +219,7 @@ static void rows_come_at_their_time(void **state)
     double seconds = clock_now() - from;
     monitor_step(monitor, 17);
     monitor_stop(monitor);
-    assert_true(monitor_summarise(monitor, &summary));
+    assert_true(monitor_summarize(monitor, &summary));
     monitor_close(monitor);
     char *text = read_text(table);
     const char *row = last_row(text);
@@ -297,7 +297,7 @@ static void a_summary_is_of_all_ranks(void **state)
     pass_seconds(0.3);
     write_energy("5000000\n");
     monitor_stop(monitor);
-    assert_true(monitor_summarise(monitor, &summary));
+    assert_true(monitor_summarize(monitor, &summary));
     monitor_close(monitor);
     gpu_close();
     const double *value = summary.value;
@@ -412,8 +412,8 @@ static void a_sensor_that_does_not_answer_keeps_nobody(void **state)
     condition = "stuck";
     pass_seconds(0.5);
     monitor_stop(monitor);
-    assert_true(monitor_summarise(monitor, &summary));
-    monitor_say(&summary, 1);
+    assert_true(monitor_summarize(monitor, &summary));
+    monitor_summary_log(&summary, 1);
     monitor_close(monitor);
     struct nvml *held = nvml;
     gpu_close(); /* not while it is asked */
@@ -447,7 +447,7 @@ static void a_table_that_cannot_be_made_is_one_warning(void **state)
     struct monitor *monitor = monitor_open(&setup);
     pass_seconds(0.25);
     monitor_stop(monitor);
-    assert_true(monitor_summarise(monitor, &summary));
+    assert_true(monitor_summarize(monitor, &summary));
     monitor_close(monitor);
     char *said = console_said();
     assert_int_equal(count_words(said, "warning"), world->rank == 0);
@@ -475,14 +475,14 @@ static void a_folder_that_goes_is_one_warning(void **state)
         assert_int_equal(rmdir(folder), 0);
     pass_seconds(0.35);
     monitor_stop(monitor);
-    assert_true(monitor_summarise(monitor, &summary));
+    assert_true(monitor_summarize(monitor, &summary));
     assert_true(summary.readings >= 2); /* it went on */
     monitor_close(monitor);
     char *said = console_said();
     /* Rank 0's at once; of others the first is told at the end. */
     int expected = world->rank != 0 ? 0 : world->size == 1 ? 1 : 2;
     assert_int_equal(count_words(said, "warning"), expected);
-    assert_int_equal(count_words(said, "was removed while the run goes"), expected);
+    assert_int_equal(count_words(said, "was removed during the run"), expected);
     assert_int_equal(count_words(said, "monitor-1.csv was removed"), expected == 2);
     free(said);
 }
@@ -554,7 +554,7 @@ static void without_a_monitor_nothing_happens(void **state)
     struct monitor_summary summary;
     monitor_step(NULL, 3);
     monitor_stop(NULL);
-    assert_false(monitor_summarise(NULL, &summary));
+    assert_false(monitor_summarize(NULL, &summary));
     monitor_close(NULL);
 }
 

@@ -90,7 +90,7 @@ mkdir -p "$work/taken/monitor-1.csv"
 run 2 taken $small train.steps=3 run.dir="$work/taken"
 bad=$([ $status -eq 0 ] || echo "status $status")
 [ "$(grep -c '^warning: ' "$work/taken.log")" = 1 ] &&
-    grep -q '^warning: rank 1 on .*monitor-1.csv.*the run goes on' "$work/taken.log" || bad="$bad; not one warning"
+    grep -q '^warning: rank 1 on .*monitor-1.csv.*the run continues' "$work/taken.log" || bad="$bad; not one warning"
 result 'a table that cannot be written' "$bad" "$work/taken.log"
 
 run 1 short $small output.monitor=0.01 run.dir="$work/short"
@@ -124,5 +124,5 @@ mkfifo "$work/device"
 run 1 device $small train.steps=3 output.prometheus="$work/device" run.dir="$work/devices"
 bad=$([ $status -eq 0 ] || echo "status $status")
 [ -p "$work/device" ] || bad="$bad; it is gone"
-grep -q '^warning: .*/device: is no file .* the run, which goes on' "$work/device.log" || bad="$bad; no warning"
+grep -q '^warning: .*/device: is no file .* the run continues' "$work/device.log" || bad="$bad; no warning"
 result 'a page never takes the place of a device' "$bad" "$work/device.log"

@@ -4,7 +4,6 @@ libvittrain_a_SOURCES += \
 	src/runlog/metrics.h \
 	src/runlog/monitor.c \
 	src/runlog/monitor.h \
-	src/runlog/monitor_summary.c \
 	src/runlog/prometheus.c \
 	src/runlog/prometheus.h \
 	src/runlog/rclone.c \

@@ -1,5 +1,3 @@
-/* Per-class metrics from the confusion matrix: each class against all others, by the four counts of
- * right and wrong answers. */
 #include "runlog/metrics.h"
 
 #include <inttypes.h>
@@ -10,10 +8,10 @@
 
 enum { LABEL_WIDTH = 16, LABEL_SIZE = 24, LINE_SIZE = 512 };
 
-/* With more classes a table on the console helps nobody; result.json has all of them. */
+/* Limits of the log; result.json has all classes. */
 enum { PRINTED_CLASSES = 100, PRINTED_MATRIX = 20 };
 
-/* One class against the rest. */
+/* Binary counts of one class against the rest. */
 struct class_counts {
     double true_positive, false_positive, false_negative, true_negative;
 };
@@ -50,8 +48,8 @@ static struct class_counts evaluation_counts(const struct evaluation *evaluation
 void evaluation_class(const struct evaluation *evaluation, int64_t class_number,
                       struct class_metrics *metrics)
 {
-    ENSURE(class_number >= 0 && class_number < evaluation->classes,
-           "class %" PRId64 " of %" PRId64 " is asked for", class_number, evaluation->classes);
+    ENSURE(class_number >= 0 && class_number < evaluation->classes, "class %" PRId64 " of %" PRId64,
+           class_number, evaluation->classes);
     struct class_counts counts = evaluation_counts(evaluation, class_number);
     double positive = counts.true_positive + counts.false_negative;
     double negative = counts.true_negative + counts.false_positive;
@@ -85,7 +83,7 @@ void evaluation_macro(const struct evaluation *evaluation, struct class_metrics 
                                       .specificity = ratio(sum.specificity, classes)};
 }
 
-/* The data set's name of a class, its number where the set has no names. */
+/* The name of a class, or its number if the data set has no names. */
 static void class_label(const struct dataset *dataset, int64_t number, char *text, size_t size)
 {
     if (dataset != NULL && dataset->class_name != NULL && number < dataset->classes)
@@ -136,7 +134,7 @@ void evaluation_print(const struct evaluation *evaluation, const struct dataset 
         print_metrics_row(label, &metrics);
     }
     if (evaluation->classes > PRINTED_CLASSES)
-        log_info("... %" PRId64 " classes in all", evaluation->classes);
+        log_info("... %" PRId64 " classes in total", evaluation->classes);
     evaluation_macro(evaluation, &metrics);
     print_metrics_row("macro average", &metrics);
     if (evaluation->classes <= PRINTED_MATRIX)

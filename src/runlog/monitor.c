@@ -1,6 +1,6 @@
-/* The thread that reads sensors, and where its readings go. Each rank has a table of its own: rows
- * of several ranks in one file would need messages or locks beside the step, and on nodes with
- * private disks there is no such file. */
+/* The thread that reads the sensors and writes the readings. Each rank writes its own table: one
+ * file for all ranks would need messages or locks during the step, and nodes with private disks
+ * cannot share a file. */
 #include "runlog/monitor.h"
 
 #include <errno.h>
@@ -25,10 +25,10 @@
 /* Columns before the sensors': time, step, rank, host. */
 enum { STEP_COLUMN = 1, HEADER_SIZE = 1024 };
 
-/* A driver or a file system that does not answer must not keep a run from ending. */
-static const double patience_seconds = 5;
+/* Time limit for the last reading at the end of a run: a driver or a file system may hang. */
+static const double stop_seconds = 5;
 
-/* nvidia-smi takes seconds where no program holds the driver; longer than this it hangs. */
+/* Time limit for nvidia-smi, which takes seconds to start if the driver is idle. */
 static const double smi_seconds = 20;
 
 struct monitor {
@@ -36,34 +36,118 @@ struct monitor {
     struct cpu_sensors *cpu;
     _Atomic int64_t step;
 
-    /* The thread's; others' when it is not running. */
-    struct csv table;        /* no stream: none, or lost */
-    struct error table_lost; /* why, if it was lost after the start */
-    struct error board_lost;
-    char page[FILE_PATH]; /* for Prometheus; "": none */
+    /* Used by the thread only while it runs. */
+    struct csv table; /* stream NULL: no table, or writing failed */
+    struct error table_error, points_error, page_error; /* the first write error of each */
+    char page[FILE_PATH];                               /* Prometheus page; "": none */
     bool page_written;
-    struct error page_lost;
-    bool trouble_said;
+    bool warned; /* of sensors that cannot be read */
     struct sensor_sums sums[SENSOR_COUNT];
     int64_t readings;
-    double first_at, last_at; /* clock: of readings */
-    double work_seconds;      /* processor time of all readings */
+    double first_at, last_at; /* clock: first and newest reading */
+    double work_seconds;      /* CPU time of all readings */
 
     pthread_t thread;
     bool running;
-    pthread_mutex_t mutex; /* of what follows */
+    pthread_mutex_t mutex; /* protects the members below */
     struct run_figures figures;
-    pthread_cond_t wake; /* of stop and over */
-    bool stop;
-    bool middle_reached; /* nvidia-smi is to be asked */
-    bool over;           /* the thread's work is done */
-    _Atomic bool stuck;  /* it did not end in time: what is the thread's is not touched any more */
-    bool abandoned;      /* the monitor belongs to the thread */
+    pthread_cond_t wake;
+    bool stop;           /* request to the thread */
+    bool middle_reached; /* request to run nvidia-smi */
+    bool over;           /* the thread is finished */
+    _Atomic bool stuck;  /* the thread did not finish in time: its members must not be used */
+    bool abandoned;      /* the stuck thread frees the monitor */
 };
+
+/* ---- sums */
+
+void sensor_sums_begin(struct sensor_sums sums[SENSOR_COUNT])
+{
+    for (int i = 0; i < SENSOR_COUNT; i++)
+        sums[i] = (struct sensor_sums){.most = NAN, .least = NAN, .first = NAN, .last = NAN};
+}
+
+void sensor_sums_add(struct sensor_sums sums[SENSOR_COUNT], const struct sensor_reading *reading,
+                     double seconds)
+{
+    for (int i = 0; i < SENSOR_COUNT; i++) {
+        double value = reading->value[i];
+        if (isnan(value))
+            continue;
+        sums[i].weighted += value * seconds;
+        sums[i].seconds += seconds;
+        sums[i].most = fmax(sums[i].most, value);
+        sums[i].least = fmin(sums[i].least, value);
+        sums[i].first = isnan(sums[i].first) ? value : sums[i].first;
+        sums[i].last = value;
+    }
+}
+
+/* Return the value of this rank that is summed over the ranks; NAN: none. */
+static double value_to_sum(enum sensor_kind kind, const struct sensor_sums *sums)
+{
+    if (kind == SENSOR_LEVEL)
+        return sums->seconds > 0 ? sums->weighted / sums->seconds : sums->last;
+    return kind == SENSOR_COUNTER ? sums->last - sums->first : NAN;
+}
+
+/* Return the value of this rank whose maximum over the ranks is needed; NAN: none. */
+static double value_to_maximize(enum sensor_kind kind, const struct sensor_sums *sums)
+{
+    switch (kind) {
+    case SENSOR_LEVEL:
+    case SENSOR_PEAK:
+        return sums->most;
+    case SENSOR_LEAST:
+        return -sums->least;
+    case SENSOR_DURATION:
+        return sums->last - sums->first;
+    case SENSOR_COUNTER:
+    case SENSOR_STATE:
+        break;
+    }
+    return NAN;
+}
+
+void sensor_sums_reduce(const struct sensor_sums sums[SENSOR_COUNT],
+                        const struct monitor_setup *setup, struct monitor_summary *summary)
+{
+    double added[2 * SENSOR_COUNT], highest[SENSOR_COUNT]; /* added: sums, then counts */
+    for (int i = 0; i < SENSOR_COUNT; i++) {
+        double value = value_to_sum(sensor_columns[i].kind, &sums[i]);
+        double most = value_to_maximize(sensor_columns[i].kind, &sums[i]);
+        added[i] = isnan(value) ? 0 : value;
+        added[SENSOR_COUNT + i] = !isnan(value);
+        highest[i] = isnan(most) ? -INFINITY : most;
+    }
+    comm_all_reduce(setup->world, added, 2 * SENSOR_COUNT, COMM_FP64, COMM_SUM);
+    comm_all_reduce(setup->world, highest, SENSOR_COUNT, COMM_FP64, COMM_MAX);
+    for (int i = 0; i < SENSOR_COUNT; i++) {
+        const struct sensor_column *column = &sensor_columns[i];
+        double count = added[SENSOR_COUNT + i], expected = setup->world->size;
+        double most = isinf(highest[i]) ? NAN : highest[i];
+        if (column->of_node)
+            expected = setup->nodes;
+        summary->most[i] = column->kind == SENSOR_LEVEL ? most : NAN;
+        if (column->kind == SENSOR_LEVEL)
+            summary->value[i] = count > 0 ? added[i] / count : NAN;
+        else if (column->kind == SENSOR_COUNTER)
+            summary->value[i] = count == expected ? added[i] : NAN;
+        else
+            summary->value[i] = column->kind == SENSOR_LEAST ? -most : most;
+    }
+    const double cpu = summary->value[SENSOR_CPU_ENERGY], gpu = summary->value[SENSOR_GPU_ENERGY];
+    const bool knows_cpu = !isnan(cpu), knows_gpu = !isnan(gpu);
+    summary->joules_of = knows_cpu && knows_gpu ? "CPU and GPU"
+                         : knows_cpu            ? "CPU"
+                         : knows_gpu            ? "GPU"
+                                                : NULL;
+    summary->joules = knows_cpu || knows_gpu ? (knows_cpu ? cpu : 0) + (knows_gpu ? gpu : 0) : NAN;
+}
 
 /* ---- one reading */
 
-/* Whole numbers (bytes, counts) with all their digits. */
+/* Write whole numbers (bytes, counts) with all their digits. */
 static void cell_write(struct csv *table, double value)
 {
     if (fabs(value) < 9e15 && value == floor(value))
@@ -75,7 +159,7 @@ static void cell_write(struct csv *table, double value)
 static void row_write(struct monitor *monitor, const struct sensor_reading *reading)
 {
     struct csv *table = &monitor->table;
-    struct error *error = &monitor->table_lost;
+    struct error *error = &monitor->table_error;
     struct stat status;
     char time_text[32];
     clock_stamp_utc(time_text, sizeof time_text);
@@ -90,25 +174,25 @@ static void row_write(struct monitor *monitor, const struct sensor_reading *read
     if (good && fstat(fileno(table->stream), &status) != 0)
         durable_failed(error, "write", table->path, errno);
     else if (good && status.st_nlink == 0)
-        error_set(error, ERROR_FILE, "%s was removed while the run goes", table->path);
+        error_set(error, ERROR_FILE, "%s was removed during the run", table->path);
     if (error->kind == ERROR_NONE)
         return;
     csv_close(table);
-    log_warn("%s: the sensors' rows end here, the run goes on", error->text);
+    log_warn("%s: no more sensor rows are written; the run continues", error->text);
 }
 
 static void points_write(struct monitor *monitor, const struct sensor_reading *reading)
 {
     char tag[64];
     int64_t step = atomic_load_explicit(&monitor->step, memory_order_relaxed);
-    struct error *error = &monitor->board_lost;
+    struct error *error = &monitor->points_error;
     for (int i = 0; i < SENSOR_COUNT && error->kind == ERROR_NONE; i++) {
         snprintf(tag, sizeof tag, "sensors/%s", sensor_columns[i].name);
         if (!isnan(reading->value[i]))
             error_defer(run_log_point(monitor->setup.log, tag, step, reading->value[i], error));
     }
     if (error->kind != ERROR_NONE)
-        log_warn("%s: the sensors' points end here, the run goes on", error->text);
+        log_warn("%s: no more sensor points are written; the run continues", error->text);
 }
 
 static void page_write(struct monitor *monitor, const struct sensor_reading *reading)
@@ -125,22 +209,11 @@ static void page_write(struct monitor *monitor, const struct sensor_reading *rea
         .step = atomic_load_explicit(&monitor->step, memory_order_relaxed),
         .figures = rank == 0 ? &figures : NULL,
         .reading = reading};
-    if (prometheus_write(monitor->page, &page, &monitor->page_lost))
+    if (prometheus_write(monitor->page, &page, &monitor->page_error))
         monitor->page_written = true;
     else
-        log_alarm("rank %d on %s: %s: Prometheus gets no more of the run, which goes on", rank,
-                  comm_host(), monitor->page_lost.text);
-}
-
-static void texts_say(struct monitor *monitor, const struct sensor_reading *reading)
-{
-    int rank = monitor->setup.world->rank;
-    if (reading->trouble[0] != '\0' && !monitor->trouble_said) {
-        log_warn("rank %d on %s: %s", rank, comm_host(), reading->trouble);
-        monitor->trouble_said = true;
-    }
-    if (reading->alarm[0] != '\0')
-        log_alarm("rank %d on %s: %s", rank, comm_host(), reading->alarm);
+        log_alarm("rank %d on %s: %s: the Prometheus page is no longer updated; the run continues",
+                  rank, comm_host(), monitor->page_error.text);
 }
 
 static void reading_take(struct monitor *monitor)
@@ -153,25 +226,30 @@ static void reading_take(struct monitor *monitor)
     if (device != NULL && device->backend->sensors != NULL)
         device->backend->sensors(device, now, &reading);
     if (monitor->stuck)
-        return; /* too late */
+        return;
     if (monitor->readings == 0)
         monitor->first_at = monitor->last_at = now;
     sensor_sums_add(monitor->sums, &reading, now - monitor->last_at);
     monitor->last_at = now;
     if (monitor->table.stream != NULL)
         row_write(monitor, &reading);
-    if (monitor->setup.log != NULL && !monitor->stuck && monitor->board_lost.kind == ERROR_NONE)
+    if (monitor->setup.log != NULL && !monitor->stuck && monitor->points_error.kind == ERROR_NONE)
         points_write(monitor, &reading);
-    if (monitor->page[0] != '\0' && !monitor->stuck && monitor->page_lost.kind == ERROR_NONE)
+    if (monitor->page[0] != '\0' && !monitor->stuck && monitor->page_error.kind == ERROR_NONE)
         page_write(monitor, &reading);
-    texts_say(monitor, &reading);
+    if (reading.trouble[0] != '\0' && !monitor->warned) {
+        log_warn("rank %d on %s: %s", monitor->setup.world->rank, comm_host(), reading.trouble);
+        monitor->warned = true;
+    }
+    if (reading.alarm[0] != '\0')
+        log_alarm("rank %d on %s: %s", monitor->setup.world->rank, comm_host(), reading.alarm);
     monitor->readings++;
     monitor->work_seconds += clock_thread() - begin;
 }
 
-/* ---- nvidia-smi's table, once */
+/* ---- nvidia-smi */
 
-static bool goes_on(void *self)
+static bool is_running(void *self)
 {
     struct monitor *monitor = self;
     pthread_mutex_lock(&monitor->mutex);
@@ -184,7 +262,7 @@ static void smi_take(struct monitor *monitor)
 {
     const struct monitor_setup *setup = &monitor->setup;
     char path[FILE_PATH], title[192], stamp[32];
-    struct error trouble = {.kind = ERROR_NONE};
+    struct error error = {.kind = ERROR_NONE};
     if (setup->world->rank == 0)
         snprintf(path, sizeof path, "%s/nvidia-smi.txt", setup->folder);
     else
@@ -192,19 +270,20 @@ static void smi_take(struct monitor *monitor)
     clock_stamp_utc(stamp, sizeof stamp);
     snprintf(title, sizeof title, "%.64s at %s, step %lld", comm_host(), stamp,
              (long long)atomic_load_explicit(&monitor->step, memory_order_relaxed));
-    error_defer(smi_write(path, title, smi_seconds, goes_on, monitor, &trouble));
-    if (trouble.kind != ERROR_NONE)
-        log_alarm("rank %d on %s: %s: the log book goes without its table", setup->world->rank,
-                  comm_host(), trouble.text);
+    error_defer(smi_write(path, title, smi_seconds, is_running, monitor, &error));
+    if (error.kind != ERROR_NONE)
+        log_alarm("rank %d on %s: %s: the log book has no output of nvidia-smi", setup->world->rank,
+                  comm_host(), error.text);
 }
 
 /* ---- the thread */
 
-/* Sleeps until then (seconds of clock_now); true: to the end. */
-static bool sleep_until(struct monitor *monitor, double moment)
+/* Sleep until this time (clock_now), and run nvidia-smi on request. True if the thread must stop.
+ */
+static bool sleep_until(struct monitor *monitor, double time)
 {
-    const struct timespec until = {.tv_sec = (time_t)moment,
-                                   .tv_nsec = (long)(1e9 * (moment - floor(moment)))};
+    const struct timespec until = {.tv_sec = (time_t)time,
+                                   .tv_nsec = (long)(1e9 * (time - floor(time)))};
     int slept = 0;
     pthread_mutex_lock(&monitor->mutex);
     while (!monitor->stop && slept != ETIMEDOUT) {
@@ -222,7 +301,7 @@ static bool sleep_until(struct monitor *monitor, double moment)
     return stop;
 }
 
-/* A page that stayed would tell for ever of a run that has ended. */
+/* Also removes the Prometheus page: its values would be exported forever. */
 static void monitor_free(struct monitor *monitor)
 {
     if (monitor->page_written)
@@ -264,7 +343,7 @@ static void thread_open(struct monitor *monitor)
     int failure = thread_start(&monitor->thread, thread_main, monitor);
     if (failure != 0) {
         monitor->running = false;
-        log_warn("no thread to read sensors (%s): they are read at the end only",
+        log_warn("cannot start a thread for the sensors: %s; they are read at the end only",
                  strerror(failure));
         reading_take(monitor);
     }
@@ -272,7 +351,7 @@ static void thread_open(struct monitor *monitor)
 
 static void thread_stop(struct monitor *monitor)
 {
-    const double end = clock_now() + patience_seconds;
+    const double end = clock_now() + stop_seconds;
     const struct timespec until = {.tv_sec = (time_t)end,
                                    .tv_nsec = (long)(1e9 * (end - floor(end)))};
     int waited = 0;
@@ -291,12 +370,13 @@ static void thread_stop(struct monitor *monitor)
         pthread_detach(monitor->thread);
     monitor->running = monitor->stuck;
     if (monitor->stuck)
-        log_alarm("rank %d on %s: a sensor, or the disk of its rows, does not answer: the run "
-                  "ends without them",
-                  monitor->setup.world->rank, comm_host());
+        log_alarm(
+            "rank %d on %s: a sensor or the disk of its table does not respond within %.0f s: "
+            "the run ends without the last reading",
+            monitor->setup.world->rank, comm_host(), stop_seconds);
 }
 
-/* ---- from start to end */
+/* ---- interface */
 
 static void table_open(struct monitor *monitor, struct error *error)
 {
@@ -311,13 +391,13 @@ static void table_open(struct monitor *monitor, struct error *error)
         snprintf(path, sizeof path, "%s/monitor.csv", setup->folder);
     else
         snprintf(path, sizeof path, "%s/monitor-%d.csv", setup->folder, setup->world->rank);
-    /* What was measured beyond the checkpoint was, and stays. */
+    /* Rows after the checkpoint stay: their measurements are valid. */
     if (!csv_open(&monitor->table, path, header, STEP_COLUMN, setup->step > 0 ? INT64_MAX : 0,
                   error))
         csv_close(&monitor->table);
 }
 
-/* "%h" in its name is the host's, so that each node has a page of its own. */
+/* Set the page's path. "%h" is replaced by the host: then one rank of each node writes a page. */
 static void page_name(struct monitor *monitor)
 {
     const struct monitor_setup *setup = &monitor->setup;
@@ -333,7 +413,7 @@ struct monitor *monitor_open(const struct monitor_setup *setup)
 {
     struct monitor *monitor = calloc(1, sizeof *monitor);
     struct error error = {0};
-    ENSURE(monitor != NULL, "no memory for the sensors' thread");
+    ENSURE(monitor != NULL, "out of memory");
     monitor->setup = *setup;
     atomic_store(&monitor->step, setup->step);
     run_figures_clear(&monitor->figures);
@@ -343,7 +423,7 @@ struct monitor *monitor_open(const struct monitor_setup *setup)
     if (setup->folder != NULL)
         table_open(monitor, &error);
     if (!comm_agree(setup->world, &error))
-        log_warn("%s: the run goes on without the sensors' rows of this rank", error.text);
+        log_warn("%s: no sensor rows of this rank are written; the run continues", error.text);
     thread_open(monitor);
     return monitor;
 }
@@ -379,13 +459,13 @@ void monitor_stop(struct monitor *monitor)
     if (!monitor->stuck)
         reading_take(monitor);
     if (monitor->setup.world->rank != 0 &&
-        !monitor->stuck) /* rank 0 has said so when it happened */
-        lost = monitor->table_lost;
+        !monitor->stuck) /* rank 0 has logged its error at once */
+        lost = monitor->table_error;
     if (!comm_agree(monitor->setup.world, &lost))
-        log_warn("%s: the sensors' rows of this rank ended there", lost.text);
+        log_warn("%s: the sensor rows of this rank are incomplete", lost.text);
 }
 
-bool monitor_summarise(struct monitor *monitor, struct monitor_summary *summary)
+bool monitor_summarize(struct monitor *monitor, struct monitor_summary *summary)
 {
     struct sensor_sums nothing[SENSOR_COUNT];
     if (monitor == NULL)
@@ -400,6 +480,32 @@ bool monitor_summarise(struct monitor *monitor, struct monitor_summary *summary)
     summary->seconds = monitor->last_at - monitor->first_at;
     summary->reading_seconds = monitor->work_seconds / (double)monitor->readings;
     return true;
+}
+
+void monitor_summary_log(const struct monitor_summary *summary, double images)
+{
+    static const char *const words[] = {
+        [SENSOR_LEVEL] = "mean",    [SENSOR_PEAK] = "at most",     [SENSOR_LEAST] = "at least",
+        [SENSOR_COUNTER] = "total", [SENSOR_DURATION] = "at most", [SENSOR_STATE] = ""};
+    if (summary->readings == 0)
+        return;
+    log_info("sensors: %lld readings in %.1f s, %.0f us of CPU time each",
+             (long long)summary->readings, summary->seconds, 1e6 * summary->reading_seconds);
+    for (int i = 0; i < SENSOR_COUNT; i++) {
+        const struct sensor_column *column = &sensor_columns[i];
+        double value = summary->value[i] / column->scale, most = summary->most[i] / column->scale;
+        if (isnan(value))
+            continue;
+        if (isnan(most))
+            log_info("  %-24s %-8s %10.5g %s", column->name, words[column->kind], value,
+                     column->shown);
+        else
+            log_info("  %-24s %-8s %10.5g, at most %10.5g %s", column->name, words[column->kind],
+                     value, most, column->shown);
+    }
+    if (summary->joules_of != NULL && summary->joules > 0)
+        log_info("energy: %.4g Wh (%s), %.4g images per joule", summary->joules / 3600,
+                 summary->joules_of, images / summary->joules);
 }
 
 void monitor_own(const struct monitor *monitor, enum sensor sensor, double *mean, double *most)

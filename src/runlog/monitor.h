@@ -1,7 +1,7 @@
-/* Watches the hardware while a run goes: one thread a process reads the sensors (core/sensors.h)
- * every so many seconds, adds a row to the rank's own table and, on rank 0, points to TensorBoard.
- * What cannot be read or written costs a warning and not the run. The step is not disturbed: it
- * stores its number in an atomic variable, and the thread calls no collective. */
+/* Hardware monitor: one thread per process reads the sensors (core/sensors.h) at a fixed interval,
+ * appends a row to the rank's table and, on rank 0, points to TensorBoard. Sensors that cannot be
+ * read and files that cannot be written are warnings. The thread calls no collective, and the
+ * training thread only stores the step in an atomic variable. */
 #ifndef VITTRAIN_RUNLOG_MONITOR_H
 #define VITTRAIN_RUNLOG_MONITOR_H
 
@@ -18,73 +18,74 @@ struct monitor;
 
 struct monitor_setup {
     struct comm *world;
-    bool of_node;          /* this rank reads what its node has only once: true for one of them */
+    bool of_node;          /* this rank reads the sensors of the node; true for one rank per node */
     int nodes;             /* of the world */
     const char *folder;    /* for the tables; NULL: none */
-    struct run_log *log;   /* for TensorBoard's points, outlives the monitor; NULL: none */
-    struct device *device; /* whose sensors are read, too, if its backend has any; NULL: none */
+    struct run_log *log;   /* for TensorBoard points; must outlive the monitor; NULL: none */
+    struct device *device; /* whose sensors are read, too; NULL: none */
     double seconds;        /* between two readings */
-    int64_t step;          /* that the run goes on from; 0: it begins, and so do the tables */
-    int64_t middle;   /* the step at which nvidia-smi is asked (smi.h), on each node; 0: none */
-    const char *page; /* for Prometheus (output.prometheus); NULL or "": none */
-    const char *run;  /* the run's name there: its folder */
-    const char *root; /* where /proc and /sys lie: "" but in tests */
+    int64_t step;          /* from which the run resumes; 0: new run and new tables */
+    int64_t middle;        /* step at which nvidia-smi is run on each node (smi.h); 0: never */
+    const char *page;      /* Prometheus page (output.prometheus); NULL or "": none */
+    const char *run;       /* run folder; its name is a label of the page */
+    const char *root;      /* prefix of /proc and /sys; "" except in tests */
 };
 
-/* Collective, and so are monitor_stop and monitor_summarise. Makes rank 0's monitor.csv, another
- * rank's monitor-RANK.csv, in a folder that is there, or goes on with it; starts the thread, whose
- * first reading comes at once. Never fails. */
+/* Create or extend monitor.csv (rank 0) or monitor-RANK.csv, and start the thread, which takes the
+ * first reading at once. Never fails. Collective. */
 struct monitor *monitor_open(const struct monitor_setup *setup);
 
-/* So many optimizer steps are done. From one thread; here and below nothing for NULL. */
+/* The functions below accept NULL. */
+
+/* Set the number of completed steps. From one thread. */
 void monitor_step(struct monitor *monitor, int64_t step);
 
-/* How far the run is, for the page of the next reading; from the same thread. */
+/* Set the run's values for the next Prometheus page; from the same thread. */
 void monitor_figures(struct monitor *monitor, const struct run_figures *figures);
 
-/* What a rank's sensors gave over the time of the monitor, and those of all ranks together. */
+/* Values of all ranks over the lifetime of the monitor. */
 struct monitor_summary {
-    double value[SENSOR_COUNT]; /* by sensor_kind: mean, highest, lowest, sum; NAN: not known */
-    double most[SENSOR_COUNT];  /* SENSOR_LEVEL: the highest; else NAN */
-    double joules;              /* of all nodes' processors and all GPUs, as far as they know it */
-    const char *joules_of;      /* "CPU", "GPU", "CPU and GPU"; NULL: nobody knows */
+    double value[SENSOR_COUNT]; /* mean, maximum, minimum or sum, by sensor_kind; NAN: unknown */
+    double most[SENSOR_COUNT];  /* maximum of a SENSOR_LEVEL; else NAN */
+    double joules;              /* of the processors of all nodes and all GPUs, where known */
+    const char *joules_of;      /* "CPU", "GPU", "CPU and GPU"; NULL: unknown */
     double seconds;             /* between first and last reading of rank 0 */
-    double reading_seconds;     /* processor time of one of rank 0's, with row and points */
+    double reading_seconds;     /* CPU time of one reading of rank 0, with row and points */
     int64_t readings;           /* of rank 0 */
 };
 
-/* Ends the thread, after a last reading; one that does not answer for 5 s is left alone, with a
- * warning. Rank 0 warns of the first rank whose rows got lost. */
+/* Take a last reading and stop the thread. A thread that does not respond within 5 s is abandoned
+ * with a warning. Rank 0 warns of the first rank whose table is incomplete. Collective. */
 void monitor_stop(struct monitor *monitor);
 
-/* Of all ranks, after monitor_stop; false for NULL. */
-bool monitor_summarise(struct monitor *monitor, struct monitor_summary *summary);
+/* Reduce over all ranks, after monitor_stop. Return false for NULL. Collective. */
+bool monitor_summarize(struct monitor *monitor, struct monitor_summary *summary);
 
-/* Of this rank alone, so far as it knows after monitor_stop: mean over time and the highest; NAN:
- * not known, also for NULL. Local. */
+/* Get the mean over time and the maximum of one sensor of this rank, after monitor_stop; NAN:
+ * unknown. Local. */
 void monitor_own(const struct monitor *monitor, enum sensor sensor, double *mean, double *most);
 
-/* Lines of the log. images: how many were trained on meanwhile. */
-void monitor_say(const struct monitor_summary *summary, double images);
+/* Log the summary. images: number of images trained on in that time. */
+void monitor_summary_log(const struct monitor_summary *summary, double images);
 
-/* Local; also ends the thread if it still runs. */
+/* Stop the thread if it still runs, and free the monitor. Local. */
 void monitor_close(struct monitor *monitor);
 
-/* Below: between monitor*.c. */
+/* Below: for tests. */
 
 /* One sensor over time. */
 struct sensor_sums {
-    double weighted, seconds;        /* values times the seconds before each; these */
+    double weighted, seconds;        /* sum of value * interval; sum of the intervals */
     double most, least, first, last; /* NAN: no value yet */
 };
 
 void sensor_sums_begin(struct sensor_sums sums[SENSOR_COUNT]);
 
-/* seconds: that passed since the reading before. */
+/* seconds: since the previous reading. */
 void sensor_sums_add(struct sensor_sums sums[SENSOR_COUNT], const struct sensor_reading *reading,
                      double seconds);
 
-/* Collective: summary->value, most, joules, joules_of. */
+/* Set value, most, joules and joules_of of the summary. Collective. */
 void sensor_sums_reduce(const struct sensor_sums sums[SENSOR_COUNT],
                         const struct monitor_setup *setup, struct monitor_summary *summary);
 

@@ -1,5 +1,5 @@
-/* Names follow https://prometheus.io/docs/practices/naming/: base units, which end the name, and
- * _total after that for what only grows. */
+/* Names follow https://prometheus.io/docs/practices/naming/: they end in the base unit, and
+ * counters in _total. */
 #include "runlog/prometheus.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ void run_figures_clear(struct run_figures *figures)
 
 /* ---- the format */
 
-/* Backslash, quote and newline are written as two characters. */
+/* Escape backslash, quote and newline. */
 static void escape(const char *text, char *escaped, size_t size)
 {
     size_t used = 0;
@@ -66,7 +66,7 @@ static void metric_write(struct writer *writer, const char *name, const char *ty
     value_write(writer, name, "", value);
 }
 
-/* One metric of training and validation. */
+/* Write one metric with a value for training and one for validation. */
 static void pair_write(struct writer *writer, const char *name, const char *help, double train,
                        double validation)
 {
@@ -79,30 +79,31 @@ static void pair_write(struct writer *writer, const char *name, const char *help
         value_write(writer, name, ",split=\"val\"", validation);
 }
 
-/* ---- what is in it */
+/* ---- the page */
 
 static void figures_write(struct writer *writer, const struct prometheus_page *page)
 {
     const struct run_figures *figures = page->figures;
-    metric_write(writer, "steps_total", "counter", "Optimizer steps done.", (double)page->step);
-    metric_write(writer, "epoch", "gauge", "The epoch that runs, from 0.", (double)figures->epoch);
+    metric_write(writer, "steps_total", "counter", "Completed optimizer steps.",
+                 (double)page->step);
+    metric_write(writer, "epoch", "gauge", "Current epoch, from 0.", (double)figures->epoch);
     pair_write(writer, "loss", "Mean loss of the newest log interval or evaluation.", figures->loss,
                figures->validation_loss);
-    pair_write(writer, "accuracy_ratio", "Top-1 accuracy of the same.", figures->top1,
-               figures->validation_top1);
-    metric_write(writer, "best_metric", "gauge", "The best of checkpoint.monitor so far.",
+    pair_write(writer, "accuracy_ratio", "Top-1 accuracy of the newest log interval or evaluation.",
+               figures->top1, figures->validation_top1);
+    metric_write(writer, "best_metric", "gauge", "Best value of checkpoint.monitor so far.",
                  figures->best);
-    metric_write(writer, "images_per_second", "gauge", "Training images a second, of all ranks.",
+    metric_write(writer, "images_per_second", "gauge", "Training images per second, all ranks.",
                  figures->images_per_second);
     metric_write(writer, "data_wait_ratio", "gauge", "Share of the time spent waiting for data.",
                  figures->data_share);
     metric_write(writer, "checkpoint_timestamp_seconds", "gauge",
-                 "When the newest checkpoint was made; time() minus it is its age.",
+                 "Time of the newest checkpoint; its age is time() minus this value.",
                  figures->checkpoint_at);
 }
 
 static const struct {
-    const char *unit, *ending; /* of a sensor; of a name that does not have it yet */
+    const char *unit, *ending; /* unit of a sensor; suffix of the metric's name */
     double scale;              /* to the base unit */
 } units[] = {
     {"0 to 1", "_ratio", 1}, {"MHz", "_hertz", 1e6}, {"C", "_celsius", 1},

@@ -1,6 +1,6 @@
-/* A page of a run's figures for Prometheus, in the text format that the node exporter's textfile
- * collector reads (https://prometheus.io/docs/instrumenting/exposition_formats/): a file that is
- * replaced as a whole at each reading of the sensors and is gone when the run has ended. */
+/* Page of a run's metrics in the text format of the node exporter's textfile collector
+ * (https://prometheus.io/docs/instrumenting/exposition_formats/). The file is replaced as a whole
+ * at each reading of the sensors and removed at the end of the run. */
 #ifndef VITTRAIN_RUNLOG_PROMETHEUS_H
 #define VITTRAIN_RUNLOG_PROMETHEUS_H
 
@@ -10,17 +10,17 @@
 #include "core/error.h"
 #include "core/sensors.h"
 
-/* Where a run is. NAN: not known, and left out. */
+/* Progress of a run. NAN: unknown, not written. */
 struct run_figures {
     int64_t epoch;
     double loss, top1; /* of the newest log interval */
     double validation_loss, validation_top1;
-    double images_per_second, data_share; /* data_share: of the time, waiting for data */
+    double images_per_second, data_share; /* data_share: share of time spent waiting for data */
     double best;                          /* of checkpoint.monitor */
-    double checkpoint_at;                 /* clock_wall when the newest was made */
+    double checkpoint_at;                 /* clock_wall of the newest checkpoint */
 };
 
-/* Nothing is known. */
+/* Set all values to unknown. */
 void run_figures_clear(struct run_figures *figures);
 
 struct prometheus_page {
@@ -28,10 +28,11 @@ struct prometheus_page {
     int rank;
     const char *host;
     int64_t step;
-    const struct run_figures *figures; /* NULL: of the rank's sensors alone */
+    const struct run_figures *figures; /* NULL: write only the rank's sensors */
     const struct sensor_reading *reading;
 };
 
+/* Replace the page. ERROR_FILE. Local. */
 MUST_CHECK bool prometheus_write(const char *path, const struct prometheus_page *page,
                                  struct error *error);
 

@@ -1,5 +1,5 @@
-/* The outcome of a run as JSON. loss, top1 and top5 of the last evaluation stand at the top, since
- * they are what most readers want; the rest is grouped below. */
+/* loss, top1 and top5 of the last evaluation are at the top level; the rest is grouped in objects.
+ */
 #include "runlog/results.h"
 
 #include <jansson.h>
@@ -51,7 +51,7 @@ static json_t *confusion_to_json(const struct evaluation *evaluation)
     return rows;
 }
 
-static void put_evaluation(json_t *object, const struct evaluation *evaluation, const char *split,
+static void evaluation_put(json_t *object, const struct evaluation *evaluation, const char *split,
                            const struct dataset *dataset)
 {
     struct class_metrics macro;
@@ -70,7 +70,7 @@ static void put_evaluation(json_t *object, const struct evaluation *evaluation, 
     value_put(object, "confusion_matrix", confusion_to_json(evaluation));
 }
 
-static void put_run(json_t *object, const struct results *results)
+static void run_put(json_t *object, const struct results *results)
 {
     value_put(object, "name", value_text(results->name));
     value_put(object, "model", value_text(results->model));
@@ -90,37 +90,6 @@ static void put_run(json_t *object, const struct results *results)
     value_put(object, "without_setup_seconds", value_number(results->without_setup_seconds));
     value_put(object, "training_seconds", value_number(results->training_seconds));
     value_put(object, "images_per_second", value_number(results->images_per_second));
-}
-
-static json_t *training_to_json(const struct results *results)
-{
-    json_t *object = json_object();
-
-    value_put(object, "loss", value_number(results->train_loss));
-    value_put(object, "top1", value_number(results->train_top1));
-    value_put(object, "top5", value_number(results->train_top5));
-    return object;
-}
-
-static json_t *best_to_json(const struct results *results)
-{
-    json_t *object = json_object();
-
-    value_put(object, "monitor", value_text(results->monitor));
-    value_put(object, "value", value_number(results->best));
-    value_put(object, "step", value_count(results->best_step));
-    return object;
-}
-
-/* The test split at the end of the run, and with which weights. */
-static json_t *test_to_json(const struct results *results, const struct dataset *dataset)
-{
-    json_t *object = json_object();
-
-    put_evaluation(object, results->test, "test", dataset);
-    value_put(object, "weights", value_text(results->test_weights));
-    value_put(object, "step", value_count(results->test_step));
-    return object;
 }
 
 static json_t *sensor_to_json(enum sensor_kind kind, double value, double most)
@@ -161,15 +130,26 @@ static json_t *sensors_to_json(const struct monitor_summary *summary, int64_t im
 
 char *results_to_text(const struct results *results, const struct dataset *dataset)
 {
-    json_t *object = json_object();
+    json_t *object = json_object(), *train = json_object(), *best = json_object();
 
-    put_run(object, results);
-    value_put(object, "train", training_to_json(results));
-    value_put(object, "best", best_to_json(results));
+    run_put(object, results);
+    value_put(train, "loss", value_number(results->train_loss));
+    value_put(train, "top1", value_number(results->train_top1));
+    value_put(train, "top5", value_number(results->train_top5));
+    value_put(object, "train", train);
+    value_put(best, "monitor", value_text(results->monitor));
+    value_put(best, "value", value_number(results->best));
+    value_put(best, "step", value_count(results->best_step));
+    value_put(object, "best", best);
     if (results->evaluation != NULL)
-        put_evaluation(object, results->evaluation, results->split, dataset);
-    if (results->test != NULL)
-        value_put(object, "test", test_to_json(results, dataset));
+        evaluation_put(object, results->evaluation, results->split, dataset);
+    if (results->test != NULL) {
+        json_t *test = json_object();
+        evaluation_put(test, results->test, "test", dataset);
+        value_put(test, "weights", value_text(results->test_weights));
+        value_put(test, "step", value_count(results->test_step));
+        value_put(object, "test", test);
+    }
     value_put(object, "target_top1", value_number(results->target));
     value_put(object, "target_seconds", value_number(results->target_seconds));
     value_put(object, "sensors",
@@ -183,7 +163,7 @@ char *evaluation_to_text(const struct evaluation *evaluation, const char *split,
 {
     json_t *object = json_object();
 
-    put_evaluation(object, evaluation, split, dataset);
+    evaluation_put(object, evaluation, split, dataset);
     return value_to_text(object);
 }
 

@@ -66,7 +66,7 @@ MUST_CHECK bool run_log_flush(struct run_log *log, struct error *error);
 void run_log_close(struct run_log *log);
 
 /* Return elapsed_seconds of the first validation in metrics.csv with top1 >= target, over all
- * attempts; NAN if there is none. */
+ * attempts; NAN if it was never reached. */
 double run_log_seconds_to(const struct run_folder *folder, double target);
 
 #endif

@@ -1,5 +1,5 @@
-/* nvidia-smi as a child whose output comes through a pipe. Nothing here waits without end: a driver
- * that hangs holds nvidia-smi, and may not hold the run. */
+/* Runs nvidia-smi as a child process and reads its output from a pipe. All waits have a time limit,
+ * since a hanging driver blocks nvidia-smi. */
 #include "runlog/smi.h"
 
 #include <errno.h>
@@ -18,12 +18,11 @@
 
 extern char **environ;
 
-/* Of its output so much is kept; how often it is looked at; how long a killed child may take. */
-enum { TEXT_MOST = 256 * 1024, LOOK_MILLISECONDS = 50 };
-static const double reap_seconds = 2;
+enum { TEXT_MOST = 256 * 1024 /* bytes of output that are kept */, POLL_MILLISECONDS = 50 };
+static const double reap_seconds = 2; /* for the child to end */
 
-/* In a group of its own, to be killed with what it starts, and with the signals that this thread
- * blocks. */
+/* Start the child in a new process group, which can be killed as a whole, with default signal
+ * handling (this thread blocks signals). Return an errno value. */
 static int child_start(pid_t *child, int output)
 {
     posix_spawn_file_actions_t files;
@@ -48,7 +47,7 @@ static int child_start(pid_t *child, int output)
     return failure;
 }
 
-/* Reads to the end of the output. False: it was not at its end in time, or is not wanted. */
+/* Read the output to its end. False: time limit, read error, or no longer wanted. */
 static bool output_read(int input, char *text, double until, bool (*wanted)(void *self), void *self)
 {
     size_t used = 0;
@@ -56,7 +55,7 @@ static bool output_read(int input, char *text, double until, bool (*wanted)(void
     text[0] = '\0';
     while (wanted(self) && clock_now() < until) {
         struct pollfd ready = {.fd = input, .events = POLLIN};
-        if (poll(&ready, 1, LOOK_MILLISECONDS) <= 0)
+        if (poll(&ready, 1, POLL_MILLISECONDS) <= 0)
             continue;
         bool full = used == TEXT_MOST - 1;
         ssize_t length = read(input, full ? left_out : text + used,
@@ -69,13 +68,13 @@ static bool output_read(int input, char *text, double until, bool (*wanted)(void
     return false;
 }
 
-/* The child's end, waited for only so long; false: it had to be killed, or did not end well. */
-static bool child_end(pid_t child, bool kills)
+/* Wait for the child. False: it was killed, or its exit status is not 0. */
+static bool child_end(pid_t child, bool killed)
 {
     const double until = clock_now() + reap_seconds;
     int status = 0;
     pid_t ended;
-    if (kills)
+    if (killed)
         kill(-child, SIGKILL);
     while ((ended = waitpid(child, &status, WNOHANG)) == 0 && clock_now() < until)
         nanosleep(&(struct timespec){.tv_nsec = 5 * 1000 * 1000}, NULL);
@@ -83,22 +82,14 @@ static bool child_end(pid_t child, bool kills)
         kill(-child, SIGKILL);
         ended = waitpid(child, &status, WNOHANG);
     }
-    return !kills && ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-static bool text_keep(const char *path, const char *title, const char *text, struct error *error)
-{
-    struct atomic_file file;
-    if (!atomic_file_open(&file, path, error))
-        return false;
-    fprintf(file.stream, "%s\n%s", title, text);
-    return atomic_file_commit(&file, error);
+    return !killed && ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 bool smi_write(const char *path, const char *title, double seconds, bool (*wanted)(void *self),
                void *self, struct error *error)
 {
     const double until = clock_now() + seconds;
+    struct atomic_file file;
     int ends[2];
     pid_t child;
     char *text = malloc(TEXT_MOST);
@@ -114,8 +105,11 @@ bool smi_write(const char *path, const char *title, double seconds, bool (*wante
     bool good = started && child_end(child, !whole) && text[0] != '\0';
     close(ends[0]);
     if (started && !whole && wanted(self))
-        error_set(error, ERROR_PEER, "nvidia-smi did not answer within %.0f s", seconds);
-    good = good && text_keep(path, title, text, error);
+        error_set(error, ERROR_PEER, "nvidia-smi did not end within %.0f s", seconds);
+    if (good && (good = atomic_file_open(&file, path, error))) {
+        fprintf(file.stream, "%s\n%s", title, text);
+        good = atomic_file_commit(&file, error);
+    }
     free(text);
     return good;
 }

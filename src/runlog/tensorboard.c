@@ -1,6 +1,6 @@
-/* TensorBoard event files. TensorBoard reads the files of a run in the order of their names, in
- * which the time stands first; a clock that goes back, or two starts in one second, must not change
- * that order, so a new file's time is later than that of every file that is there. */
+/* TensorBoard reads the event files of a run in the order of their names, which begin with a time.
+ * The time in the name of a new file is later than those of all existing files, also if the clock
+ * was set back or a run starts twice within a second. */
 #include "runlog/tensorboard.h"
 
 #include <dirent.h>
@@ -18,7 +18,7 @@
 #include "core/durable.h"
 #include "runlog/events.pb-c.h"
 
-/* A record: 8 bytes of length, its sum, the event, its sum; little-endian. */
+/* A record: length (8 bytes), its checksum, event, its checksum; little-endian. */
 enum { LENGTH_BYTES = 8, SUM_BYTES = 4, EVENT_BYTES = TENSORBOARD_TAG + 128 };
 enum { HEADER_BYTES = LENGTH_BYTES + SUM_BYTES };
 
@@ -36,7 +36,7 @@ static void put_little_endian(unsigned char *bytes, uint64_t value, int count)
         bytes[i] = (unsigned char)(value >> (8 * i));
 }
 
-/* A plain sum of data that holds sums is weak, so the format turns and shifts it. */
+/* CRC32C, rotated and shifted as the format demands. */
 static uint32_t masked_sum(const void *data, size_t bytes)
 {
     uint32_t sum = crc32c_update(0, data, bytes);
@@ -62,7 +62,7 @@ static bool write_event(struct tensorboard *board, Tensorboard__Event *event, st
     return true;
 }
 
-/* The latest time in the names of event files; -1: there are none. */
+/* Return the latest time in the names of event files; -1 without such files. */
 static int64_t latest_time(const char *directory)
 {
     DIR *entries = opendir(directory);

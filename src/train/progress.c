@@ -1,5 +1,4 @@
-/* Turns what happened since the last log line into lines, rows and points. The counts of all ranks
- * are added up here and nowhere else: one small reduction a log interval. */
+/* Counts and times are reduced over the ranks by one small all-reduce per log interval. */
 #include "train/progress.h"
 
 #include <math.h>
@@ -16,20 +15,20 @@
 #include "runlog/run_log.h"
 #include "train/run_record.h"
 
-/* A wait for data that is worth a word: its share of an epoch, and how long it took in all. */
+/* Thresholds of the advice about waiting for data: share of an epoch, and seconds. */
 static const double DATA_SHARE_LARGE = 0.05, DATA_SECONDS_LARGE = 0.5;
 
 enum { PLAIN_LINE_SECONDS = 10 };
 
-/* What all ranks have counted since the last call. */
+/* Sums of all ranks over a log interval. */
 struct interval_sums {
     double loss, top1, top5, samples; /* sums over samples */
-    /* Seconds, mean of the ranks. */
+    /* Seconds, means over the ranks. */
     double data, compute, communication, exposed, forward, backward, reduce, update;
 };
 
-/* What travels to be added up: these, then a struct rank_times of each rank, to which all others
- * add zero. */
+/* Elements of the all-reduce: these, then a struct rank_times for each rank, which is zero on all
+ * other ranks. */
 enum {
     SUM_LOSS,
     SUM_TOP1,
@@ -96,7 +95,7 @@ static struct interval_sums sums_take(struct trainer *trainer)
                                   .update = sums[SUM_UPDATE] / ranks};
 }
 
-/* This rank's times of the interval are also the part's. */
+/* Add this rank's times of the interval to those of the attempt. */
 static void part_add(struct trainer *trainer, double seconds)
 {
     const struct step_times *times = &trainer->progress.interval.times;
@@ -122,7 +121,7 @@ void progress_begin(struct trainer *trainer)
     struct session *session = &trainer->session;
     session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
     trainer->progress.sums = calloc(sums_count(trainer), sizeof *trainer->progress.sums);
-    ENSURE(trainer->progress.sums != NULL, "no memory for what %d ranks count",
+    ENSURE(trainer->progress.sums != NULL, "out of memory for the sums of %d ranks",
            trainer->world->size);
     straggler_open(&trainer->progress.straggler, trainer->world, comm_host_of);
     trainer->progress.epoch = (struct epoch_clock){.begin = clock_now()};
@@ -157,8 +156,8 @@ static double elapsed(const struct trainer *trainer)
     return trainer->attempt.earlier_seconds + clock_now() - trainer->attempt.opened_at;
 }
 
-/* The share of right answers; NAN where there are no classes. */
-static double right_share(const struct trainer *trainer, double right, double samples)
+/* Top-k accuracy; NAN for regression. */
+static double accuracy_of(const struct trainer *trainer, double right, double samples)
 {
     return trainer->session.model->loss == LOSS_CROSS_ENTROPY ? right / samples : NAN;
 }
@@ -230,14 +229,14 @@ static void result_lines_print(const struct trainer *trainer, const struct resul
                      100 * last->top5);
         log_info("final: loss %.4f%s on %lld samples", last->loss, right, (long long)last->samples);
     }
-    log_info("time: %s in all, %s training alone, %.0f img/s", total, training,
+    log_info("time: %s in total, %s training only, %.0f img/s", total, training,
              results->images_per_second);
 }
 
 /* ---- rows */
 
-/* Updates that fp16 could not make, since that was last said. */
-static void skipped_say(struct trainer *trainer)
+/* Log the fp16 updates that were skipped since the last call. */
+static void skipped_log(struct trainer *trainer)
 {
     const struct loss_scaler *scaler = &trainer->session.io.result.scaler;
     long long fresh = (long long)(scaler->skipped - trainer->progress.skipped_logged);
@@ -246,7 +245,7 @@ static void skipped_say(struct trainer *trainer)
     log_progress_end();
     trainer->progress.skipped_logged = scaler->skipped;
     log_info("step %lld: gradients overflowed in fp16, %lld update%s skipped (%lld in all); the "
-             "loss scale is %.15g now",
+             "loss scale is now %.15g",
              (long long)trainer->state.step, fresh, fresh == 1 ? "" : "s",
              (long long)scaler->skipped, (double)scaler->scale);
 }
@@ -278,11 +277,11 @@ void progress_interval(struct trainer *trainer)
         .step = state->step,
         .split = "train",
         .due = run_log_is_due(&trainer->options.output, state->step, state->epoch_step),
-        .epoch_top1 = right_share(trainer, state->epoch_top1_sum, state->epoch_samples),
-        .epoch_top5 = right_share(trainer, state->epoch_top5_sum, state->epoch_samples),
+        .epoch_top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples),
+        .epoch_top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples),
         .loss = sums.loss / samples,
-        .top1 = right_share(trainer, sums.top1, samples),
-        .top5 = right_share(trainer, sums.top5, samples),
+        .top1 = accuracy_of(trainer, sums.top1, samples),
+        .top5 = accuracy_of(trainer, sums.top5, samples),
         .rate = trainer->progress.rate,
         .gradient_norm = trainer->progress.norm,
         .images_per_second = speed,
@@ -307,7 +306,7 @@ void progress_interval(struct trainer *trainer)
     trainer->output.figures.images_per_second = row.images_per_second;
     trainer->output.figures.data_share = row.data_seconds / row.step_seconds;
     progress_figures(trainer);
-    skipped_say(trainer);
+    skipped_log(trainer);
     step_line_print(trainer, &row);
     interval_begin(trainer);
 }
@@ -319,8 +318,8 @@ void progress_figures(struct trainer *trainer)
     monitor_figures(trainer->output.monitor, &trainer->output.figures);
 }
 
-/* Once a run: where the device stood still for the data, and what can be done about it. */
-static void data_wait_say(struct trainer *trainer, const struct epoch_row *row)
+/* Log once per run that an epoch spent much time waiting for data, with advice. */
+static void data_wait_log(struct trainer *trainer, const struct epoch_row *row)
 {
     const bool encoded = trainer->train.dataset.encoded;
     if (trainer->progress.data_wait_logged || row->data_share <= DATA_SHARE_LARGE ||
@@ -328,10 +327,10 @@ static void data_wait_say(struct trainer *trainer, const struct epoch_row *row)
         return;
     trainer->progress.data_wait_logged = true;
     log_info(
-        "data: %.0f %% of this epoch was waiting for data: raise data.workers=%lld where cores "
-        "are free%s",
+        "data: %.0f %% of this epoch was waiting for data: raise data.workers=%lld if cores are "
+        "free%s",
         100 * row->data_share, (long long)trainer->options.data.workers,
-        encoded ? ", or decode the images once and for all (vittrain convert data)" : "");
+        encoded ? ", or decode the images in advance (vittrain convert data)" : "");
 }
 
 static struct metrics_row evaluation_row(const struct trainer *trainer, const char *split,
@@ -390,8 +389,8 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
         .epoch = state->epoch,
         .steps = state->step,
         .train_loss = state->epoch_loss_sum / samples,
-        .train_top1 = right_share(trainer, state->epoch_top1_sum, samples),
-        .train_top5 = right_share(trainer, state->epoch_top5_sum, samples),
+        .train_top1 = accuracy_of(trainer, state->epoch_top1_sum, samples),
+        .train_top5 = accuracy_of(trainer, state->epoch_top5_sum, samples),
         .val_loss = evaluated ? evaluation->loss : NAN,
         .val_top1 = evaluated ? evaluation->top1 : NAN,
         .val_top5 = evaluated ? evaluation->top5 : NAN,
@@ -412,13 +411,13 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
     }
     trainer->progress.last_epoch = row;
     epoch_line_print(trainer, &row, evaluated);
-    data_wait_say(trainer, &row);
+    data_wait_log(trainer, &row);
     error_defer(run_log_epoch(trainer->output.log, &row, &trainer->output.log_error));
     error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
     *error = trainer->output.log_error;
     trainer->progress.epoch = (struct epoch_clock){.begin = clock_now()};
     interval_begin(trainer);
-    /* Only rank 0 writes rows; all hear of it when it cannot. */
+    /* Only rank 0 writes rows; an error ends the run on all ranks. */
     return comm_agree(trainer->world, error);
 }
 
@@ -428,7 +427,7 @@ static struct results results_collect(const struct trainer *trainer)
     const struct session *session = &trainer->session;
     double now = clock_now();
     double training = now - trainer->attempt.begin - trainer->attempt.evaluation_seconds -
-                      trainer->checkpoints.seconds; /* of this part */
+                      trainer->checkpoints.seconds; /* of this attempt */
     const double target = trainer->options.output.target;
     bool evaluated = trainer->evaluation.confusion != NULL;
     return (struct results){
@@ -470,17 +469,17 @@ static struct results results_collect(const struct trainer *trainer)
         .run_images = trainer->attempt.images};
 }
 
-static void checkpoints_say(const struct trainer *trainer)
+static void checkpoints_log(const struct trainer *trainer)
 {
-    double stood, waited;
-    checkpoint_writer_times(trainer->checkpoints.writer, &stood, &waited);
+    double blocked, waited;
+    checkpoint_writer_times(trainer->checkpoints.writer, &blocked, &waited);
     if (trainer->checkpoints.count > 0)
         log_info(
-            "checkpoints: %lld written %s; the run stood still for them for %.2f s (%.2f %% of "
-            "its time without set-up), %.2f s of these until one was complete",
+            "checkpoints: %lld written %s; training was blocked for %.2f s (%.2f %% of the time "
+            "without set-up), %.2f s of that to wait for the previous checkpoint",
             (long long)trainer->checkpoints.count,
-            trainer->session.memory.snapshot != NULL ? "in the background" : "at once", stood,
-            100 * stood / (clock_now() - trainer->attempt.begin), waited);
+            trainer->session.memory.snapshot != NULL ? "in the background" : "synchronously",
+            blocked, 100 * blocked / (clock_now() - trainer->attempt.begin), waited);
 }
 
 bool progress_result(struct trainer *trainer, struct error *error)
@@ -489,7 +488,7 @@ bool progress_result(struct trainer *trainer, struct error *error)
     struct results results = results_collect(trainer);
     struct monitor_summary sensors;
     monitor_stop(trainer->output.monitor);
-    if (monitor_summarise(trainer->output.monitor, &sensors))
+    if (monitor_summarize(trainer->output.monitor, &sensors))
         results.sensors = &sensors;
     result_lines_print(trainer, &results);
     if (!isnan(results.target_seconds)) {
@@ -497,10 +496,10 @@ bool progress_result(struct trainer *trainer, struct error *error)
         clock_format(results.target_seconds, reached, sizeof reached);
         log_info("target: accuracy %.2f %% reached after %s", 100 * results.target, reached);
     }
-    checkpoints_say(trainer);
+    checkpoints_log(trainer);
     session_log_memory(&trainer->session);
     if (results.sensors != NULL)
-        monitor_say(results.sensors, (double)trainer->attempt.images);
+        monitor_summary_log(results.sensors, (double)trainer->attempt.images);
     if (!run_record_end(trainer, error))
         return false;
     log_info("run folder: %s", trainer->folder.path);

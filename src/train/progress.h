@@ -1,30 +1,32 @@
-/* What a run says while it goes: sums over the ranks, lines, CSV rows, TensorBoard points. */
+/* Progress of a run: reduces counts and times over the ranks and writes console lines, CSV rows and
+ * TensorBoard points. */
 #ifndef VITTRAIN_TRAIN_PROGRESS_H
 #define VITTRAIN_TRAIN_PROGRESS_H
 
 #include "train/trainer.h"
 
 void progress_begin(struct trainer *trainer);
-/* Frees what progress_begin took; also where it was never called. */
+/* Free the memory of progress_begin, also if it was never called. */
 void progress_end(struct trainer *trainer);
 
-/* Collective. Adds the sums since the last call to the epoch's, writes a row, shows a line. Nothing
- * when no step was done since. A row that cannot be written is told by progress_epoch. */
+/* End a log interval: add its sums to the epoch's, write a row and a line. Does nothing without a
+ * step since the last call. progress_epoch reports write errors. Collective. */
 void progress_interval(struct trainer *trainer);
 
-/* What Prometheus is told of the run, from the next reading of the sensors on. */
+/* Update the values for the next Prometheus page. */
 void progress_figures(struct trainer *trainer);
 
-/* So many seconds until now were no training: they are taken out of the interval and the epoch. */
+/* Exclude the last `seconds` from the time of the interval and the epoch. */
 void progress_pause(struct trainer *trainer, double seconds);
 
-/* Collective. The epoch's row and line; `evaluated`: trainer->evaluation is of now. */
+/* Write the row and line of an epoch. evaluated: trainer->evaluation is of this epoch. Collective.
+ */
 MUST_CHECK bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error);
 
-/* The test split's row and line. */
+/* Write the row and line of the test split. */
 void progress_test(struct trainer *trainer);
 
-/* Collective. The end: summary on the console, result.json. */
+/* Log the summary of the run and write result.json. Collective. */
 MUST_CHECK bool progress_result(struct trainer *trainer, struct error *error);
 
 #endif
