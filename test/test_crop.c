@@ -293,7 +293,7 @@ static void impossible_options_are_refused(void **state)
     refuses("augment.crop=center", 224, true, "augment.crop needs augment.resize");
     refuses("augment.resize_to=shorter augment.resize=256", 224, true, "needs augment.crop");
     refuses("augment.crop=center augment.resize=9 augment.random_resized_crop=on", 224, true,
-            "leave one of them out");
+            "use only one of them");
     refuses("augment.crop_scale=0.5,0.2", 224, true, "augment.crop_scale: the first");
     refuses("augment.crop_ratio=2,1", 224, true, "augment.crop_ratio: the first");
     refuses("augment.resize=256", 224, true, "augment.crop=none: images differ");

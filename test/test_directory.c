@@ -83,7 +83,7 @@ static void test_not_a_directory(void **state)
     error_clear(&error);
     assert_false(directory_owner(world, path, &owner, &error));
     assert_int_equal(error.kind, ERROR_FILE);
-    assert_non_null(strstr(error.text, "/file: cannot be made a directory"));
+    assert_non_null(strstr(error.text, "/file: cannot create the folder"));
     assert_true(comm_same(world, error.text, strlen(error.text)));
 }
 
@@ -100,10 +100,10 @@ static void test_reason(void **state)
     assert_false(folder_make(path, "go elsewhere", &error));
     assert_int_equal(error.kind, ERROR_FILE);
     assert_non_null(
-        strstr(error.text, "/link: cannot be made a directory: Not a directory; go elsewhere"));
+        strstr(error.text, "/link: cannot create the folder: Not a directory; go elsewhere"));
     error_clear(&error);
     assert_false(folder_make("", "go elsewhere", &error));
-    assert_string_equal(error.text, ": cannot be made a directory: No such file or directory; "
+    assert_string_equal(error.text, ": cannot create the folder: No such file or directory; "
                                     "go elsewhere");
     error_clear(&error);
     memset(path, 'x', 300);

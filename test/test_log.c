@@ -145,8 +145,8 @@ static void full_disk_is_said_once(void **state)
     (void)state;
     char text[1024];
     output_of(speak_to_full_disk, text, sizeof text);
-    assert_string_equal(text, "one\nwarning: the log file cannot be written (No space left on "
-                              "device): the log ends here\ntwo\n");
+    assert_string_equal(text, "one\nwarning: cannot write the log file: No space left on "
+                              "device; the log ends here\ntwo\n");
 }
 
 /* What a rank prints on a terminal of its own. */

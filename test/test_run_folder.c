@@ -320,10 +320,10 @@ static void unwritable_places_are_errors(void **state)
     set("run.dir=file");
     assert_refused(ERROR_FILE, "choose another by run.dir");
     set("run.dir=file/run");
-    assert_refused(ERROR_FILE, "file: cannot be made a directory: Not a directory; "
+    assert_refused(ERROR_FILE, "file: cannot create the folder: Not a directory; "
                                "choose another by run.dir");
     set("run.dir=/proc/self/run");
-    assert_refused(ERROR_FILE, "/proc/self/run: cannot be made a directory: No such file");
+    assert_refused(ERROR_FILE, "/proc/self/run: cannot create the folder: No such file");
     set("run.dir=/proc/self");
     assert_refused(ERROR_FILE, "the run folder /proc/self is not writable");
     set("run.dir=");

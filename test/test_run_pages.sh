@@ -106,7 +106,7 @@ result 'the page of a failed run has the reason' \
 : >file
 run 1 unwritable $short run.dir="$work/unwritable" output.logbook="$work/file"
 bad=$([ $status -eq 0 ] || echo "status $status;")
-[ "$(rows unwritable.log 'warning: cannot write the run.s page in the log book: .*file: cannot be made a directory')" = 1 ] || bad="$bad no warning;"
+[ "$(rows unwritable.log 'warning: cannot write the run.s page in the log book: .*file: cannot create the folder')" = 1 ] || bad="$bad no warning;"
 run 1 none $short run.dir="$work/none" output.logbook=
 [ ! -e runs/logbook/none.md ] && ! grep -q 'log book' none.log || bad="$bad a page where none was asked for"
 result 'a log book that cannot be written is a warning' "$bad" "$work/unwritable.log"

@@ -1,4 +1,4 @@
-/* The arena: an offset that grows, kept by class for the memory plan. */
+/* The arena is an offset that grows, with statistics by memory class. */
 #include "core/arena.h"
 
 #include <stdint.h>
@@ -31,7 +31,7 @@ void *arena_take(struct arena *arena, enum memory_class memory_class, size_t byt
     const size_t rounded = (bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
     const size_t begin = arena->used;
     ENSURE(arena_is_measuring(arena) || rounded <= arena->size - begin,
-           "arena: %zu bytes for %s after %zu of %zu: not what was measured", bytes,
+           "arena: %zu bytes for %s after %zu of %zu: more than was measured", bytes,
            memory_class_name[memory_class], begin, arena->size);
     arena->used += rounded;
     if (arena->used > arena->peak) {

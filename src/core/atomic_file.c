@@ -1,4 +1,4 @@
-/* Small files that are either old or new: stdio on top of durable.h. */
+/* Atomic replacement of small files: stdio on top of durable.h. */
 #include "core/atomic_file.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Small files that are either old or new, never half: written to PATH.part, synced, renamed. */
+/* Atomic replacement of small files: written to PATH.part, synced, renamed. */
 #ifndef VITTRAIN_CORE_ATOMIC_FILE_H
 #define VITTRAIN_CORE_ATOMIC_FILE_H
 
@@ -17,14 +17,13 @@ struct atomic_file {
 
 MUST_CHECK bool atomic_file_open(struct atomic_file *file, const char *path, struct error *error);
 
-/* Ends the file: on success PATH is the new content, on disk; on failure PATH is as it was and the
- * part is gone. */
+/* Close the file and rename it to PATH. On failure PATH is unchanged and the part is removed. */
 MUST_CHECK bool atomic_file_commit(struct atomic_file *file, struct error *error);
 
-/* Gives up: PATH is as it was. */
+/* Remove the part; PATH is unchanged. */
 void atomic_file_discard(struct atomic_file *file);
 
-/* All at once. */
+/* Write a whole file. */
 MUST_CHECK bool atomic_file_write(const char *path, const char *text, struct error *error);
 
 #endif

@@ -1,6 +1,6 @@
-/* Available memory from /proc/meminfo and from the files of control groups, and processors from the
- * latter: version 2 has one tree, version 1 one for each. A container often sees its own group as
- * the root. */
+/* Available memory from /proc/meminfo and control groups, CPU quota from control groups. cgroup v2
+ * has one hierarchy, v1 one for each controller. A container often sees its own group as the
+ * root. */
 #include "core/available.h"
 
 #include <limits.h>
@@ -9,15 +9,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How a version calls things, and what one group leaves: SIZE_MAX where it has no limit. */
+/* File names of a cgroup version. */
 struct group_files {
     const char *controller; /* in /proc/self/cgroup; "" in version 2 */
     const char *tree, *limit, *used, *cached;
+    /* Return the amount that one group leaves; SIZE_MAX: no limit. */
+    /* Return the amount that one group leaves; SIZE_MAX: no limit. */
     size_t (*room)(const char *root, const struct group_files *files, const char *group);
 };
 
-/* The number behind a word that begins a line ("MemAvailable:"), or of the first line where the
- * word is empty; false: there is none. */
+/* Read the number after a word at the start of a line ("MemAvailable:"), or that of the first line
+ * if the word is empty. Return false if there is none. */
 static bool number_read(const char *path, const char *word, unsigned long long *number)
 {
     char line[256], name[128];
@@ -49,8 +51,8 @@ static size_t memory_room(const char *root, const struct group_files *files, con
     return limit > used ? (size_t)(limit - used) : 1;
 }
 
-/* Thousandths of a CPU. Version 2 has "QUOTA PERIOD" or "max PERIOD", version 1 a file for each,
- * and -1. */
+/* Return thousandths of a CPU. cgroup v2 has "QUOTA PERIOD" or "max PERIOD" in one file; v1 has one
+ * file for each, and the quota -1 for no limit. */
 static size_t core_room(const char *root, const struct group_files *files, const char *group)
 {
     char path[PATH_MAX];
@@ -78,7 +80,7 @@ static const struct group_files memory_files[] = {{"memory", "/sys/fs/cgroup/mem
                                      "cpu.cfs_period_us", "", core_room},
                                     {"", "/sys/fs/cgroup", "cpu.max", "", "", core_room}};
 
-/* The least that a group and those above it leave. `group`: "/a/b", cut as we go up. */
+/* Return the minimum over a group and its ancestors. Shortens `group` ("/a/b"). */
 static size_t groups_room(const char *root, const struct group_files *files, char *group)
 {
     size_t least = SIZE_MAX;
@@ -92,7 +94,7 @@ static size_t groups_room(const char *root, const struct group_files *files, cha
     }
 }
 
-/* Is the word one of a list with commas? */
+/* True if a comma-separated list contains the word. */
 static bool list_holds(const char *list, const char *word)
 {
     size_t length = strlen(word);
@@ -102,7 +104,7 @@ static bool list_holds(const char *list, const char *word)
     return false;
 }
 
-/* Lines "NUMBER:CONTROLLERS:PATH" of /proc/self/cgroup. files: of both versions. */
+/* Evaluate the lines "NUMBER:CONTROLLERS:PATH" of /proc/self/cgroup. `files` has both versions. */
 static size_t control_room(const char *root, const struct group_files files[2])
 {
     char path[PATH_MAX], line[PATH_MAX];
@@ -121,7 +123,7 @@ static size_t control_room(const char *root, const struct group_files files[2])
             size_t room = holds ? groups_room(root, &files[version], group) : SIZE_MAX;
             least = room < least ? room : least;
             if (holds)
-                break; /* groups_room has cut the path */
+                break; /* groups_room has shortened the path */
         }
     }
     if (file != NULL)

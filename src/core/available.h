@@ -1,17 +1,15 @@
-/* How much more memory and how much of the processors the processes of this machine, or of this
- * container, can use. */
+/* Memory and CPU time available to this machine or container. */
 #ifndef VITTRAIN_CORE_AVAILABLE_H
 #define VITTRAIN_CORE_AVAILABLE_H
 
 #include <stddef.h>
 
-/* Bytes: what the kernel has available, or less where a control group (of either version) or one
- * above it leaves less. Memory that is only a cache of files counts as available. 0: not known.
- * root: where /proc and /sys lie; "" but in tests. */
+/* Return the available memory in bytes: that of the kernel, limited by the control groups (cgroup
+ * v1 or v2) of this process. Page cache counts as available. 0: unknown. `root` is the prefix of
+ * /proc and /sys; "" except in tests. */
 size_t memory_available(const char *root);
 
-/* CPUs whose whole time the control group (of either version), or one above it, may use: 1.5 is one
- * and a half. 0: no limit. */
+/* Return the CPU quota of the control groups in CPUs; 1.5 is one and a half. 0: no limit. */
 double cores_quota(const char *root);
 
 #endif

@@ -1,4 +1,4 @@
-/* Time for the step's phases, for TensorBoard and for people. */
+/* Clocks, and times as text. */
 #include "core/clock.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ double clock_wall(void)
     return seconds_of(CLOCK_REALTIME);
 }
 
-/* The moment by a strftime's format; its thousandths of a second. */
+/* Format the current time with strftime. Return its milliseconds. */
 static long moment_format(bool universal, const char *format, char *text, size_t size)
 {
     struct timespec now;

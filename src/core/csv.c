@@ -1,5 +1,5 @@
-/* Tables that grow by rows. What a killed run left behind is put right once, when the table is
- * opened again, by rewriting it; after that rows are only added. */
+/* Append-only CSV tables. Opening an existing table rewrites it once to remove rows that a killed
+ * run wrote after its last checkpoint. */
 #include "core/csv.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 #include "core/durable.h"
 
-/* A whole line whose number in `column` is at most `last`. */
+/* True for a complete line whose number in `column` is at most `last`. */
 static bool row_stays(const char *line, size_t length, int column, int64_t last)
 {
     const char *cell = line;
@@ -29,8 +29,8 @@ static bool row_stays(const char *line, size_t length, int column, int64_t last)
     return end != cell && value <= last && last > 0;
 }
 
-/* How many columns at the end of `header` the line of an old table's header lacks, as one that an
- * older program wrote may; -1: it is another table's. */
+/* Return the number of last columns of `header` that an existing table lacks, because an older
+ * version wrote it; -1 if the headers do not match. */
 static int columns_lacking(const char *line, ssize_t length, const char *header)
 {
     size_t common = (size_t)length - 1;
@@ -51,8 +51,7 @@ static void copy_row(FILE *to, const char *line, size_t length, int lacking)
     fputc('\n', to);
 }
 
-/* Copies what stays of the old table to the new one. A file without even a whole first line (killed
- * while it was made) holds nothing. */
+/* Copy the rows to keep. A file without a complete first line is empty. */
 static bool copy_rows(FILE *from, FILE *to, const char *path, const char *header, int column,
                       int64_t last, struct error *error)
 {
@@ -65,8 +64,9 @@ static bool copy_rows(FILE *from, FILE *to, const char *path, const char *header
     if (length > 0 && line[length - 1] == '\n')
         lacking = columns_lacking(line, length, header);
     if (lacking < 0)
-        good = error_set(error, ERROR_FILE,
-                         "%s has other columns than this program writes: move it away", path);
+        good = error_set(
+            error, ERROR_FILE,
+            "cannot append to %s: its columns are not those of this program; move it away", path);
     fprintf(to, "%s\n", header);
     while (good && (length = getline(&line, &size, from)) >= 0)
         if (row_stays(line, (size_t)length, column, last))
@@ -77,7 +77,7 @@ static bool copy_rows(FILE *from, FILE *to, const char *path, const char *header
     return good;
 }
 
-/* Makes the table anew: its header and, of an old one, the rows that stay. */
+/* Rewrite the table: the header and the existing rows to keep. */
 static bool csv_rewrite(const char *path, const char *header, int column, int64_t last,
                         struct error *error)
 {

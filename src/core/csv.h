@@ -1,5 +1,4 @@
-/* Tables that grow by rows: comma-separated, one header line, numbers in C's format, an empty cell
- * where a number is unknown. */
+/* Append-only CSV tables with one header line. An unknown number is an empty cell. */
 #ifndef VITTRAIN_CORE_CSV_H
 #define VITTRAIN_CORE_CSV_H
 
@@ -16,21 +15,21 @@ struct csv {
     char path[FILE_PATH];
 };
 
-/* Opens the table for more rows; makes it, with its header, where it is not. Of a table that is
- * there the rows with more than `last` in column `column` (from 0) are cut off, and a torn last
- * line; last 0 cuts all. A table with another header is an error. */
+/* Open a table for appending; create it with its header if it does not exist. In an existing table,
+ * rows with more than `last` in column `column` (from 0) and an incomplete last line are removed;
+ * last=0 removes all rows. A table with another header is an error. */
 MUST_CHECK bool csv_open(struct csv *csv, const char *path, const char *header, int column,
                          int64_t last, struct error *error);
 
-/* The cells of a row, one after another, then its end. Text with commas or quotes is quoted, ends
- * of lines in it become spaces. Rows are buffered: a failure (full disk) may only be seen by a
- * later row or by csv_flush. */
+/* Write the cells of a row in order, then its end. Text with commas or quotes is quoted; line ends
+ * in it become spaces. Rows are buffered: a failed write may be reported by a later row or by
+ * csv_flush. */
 void csv_text(struct csv *csv, const char *text);
 void csv_integer(struct csv *csv, int64_t value);
 void csv_number(struct csv *csv, double value); /* NAN: an empty cell */
 MUST_CHECK bool csv_end_row(struct csv *csv, struct error *error);
 
 MUST_CHECK bool csv_flush(struct csv *csv, struct error *error);
-void csv_close(struct csv *csv); /* nothing if not open */
+void csv_close(struct csv *csv); /* no-op if not open */
 
 #endif

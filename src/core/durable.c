@@ -1,5 +1,5 @@
-/* Files that are whole or not there. The order write, sync file, rename, sync directory is what
- * makes a name appear only with all of its bytes, also after a crash of the machine. */
+/* Durable files. The order write, sync file, rename, sync directory guarantees that a name refers
+ * to a complete file, also after a crash of the machine. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* fallocate */
 #endif
@@ -66,7 +66,7 @@ static bool has_free_space(int descriptor, int64_t bytes)
     struct stat file;
     struct statvfs disk;
     if (fstat(descriptor, &file) != 0 || fstatvfs(descriptor, &disk) != 0)
-        return true; /* nothing known: the writes will tell */
+        return true; /* unknown: a write will fail */
     double available = (double)disk.f_bavail * (double)disk.f_frsize;
     return (double)bytes <= available + (double)file.st_blocks * 512;
 }
@@ -77,8 +77,8 @@ bool durable_reserve(int descriptor, const char *path, int64_t bytes, struct err
     do
         failed = fallocate(descriptor, 0, 0, bytes) == 0 ? 0 : errno;
     while (failed == EINTR);
-    /* fallocate itself, not posix_fallocate: that one writes into every block where the file
-     * system (NFS before 4.2, older Lustre) cannot reserve. */
+    /* posix_fallocate would write to every block if the file system (NFS before 4.2, older Lustre)
+     * cannot reserve space. */
     if (failed == EOPNOTSUPP || failed == ENOSYS)
         failed = has_free_space(descriptor, bytes) ? 0 : ENOSPC;
     if (failed == 0)
@@ -126,7 +126,7 @@ static bool sync_directory_of(const char *path, struct error *error)
         return error_set(error, ERROR_MEMORY, "no memory for the name %s", path);
     const char *directory = dirname(copy);
     int descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* EINVAL: a file system that does not know what to do, as some network ones */
+    /* EINVAL: the file system does not support it, as some network file systems */
     bool good = descriptor >= 0 && (fsync(descriptor) == 0 || errno == EINVAL);
     if (!good)
         durable_failed(error, "sync the folder", directory, errno);
@@ -139,9 +139,10 @@ static bool sync_directory_of(const char *path, struct error *error)
 bool durable_rename(const char *from, const char *to, struct error *error)
 {
     struct stat there;
-    /* root may replace /dev/null */
+    /* As root, rename would replace /dev/null. */
     if (lstat(to, &there) == 0 && !S_ISREG(there.st_mode) && !S_ISLNK(there.st_mode))
-        return error_set(error, ERROR_FILE, "%s: is no file (a %s); write to another name", to,
+        return error_set(error, ERROR_FILE,
+                         "cannot replace %s: it is a %s, not a file; write to another name", to,
                          S_ISDIR(there.st_mode) ? "folder" : "device or pipe");
     if (rename(from, to) != 0)
         return durable_failed(error, "rename to", to, errno);
@@ -159,8 +160,7 @@ bool durable_read(int descriptor, const char *path, void *data, size_t bytes, in
         if (done < 0)
             return error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", path, strerror(errno));
         if (done == 0)
-            return error_set(error, ERROR_CHECKPOINT,
-                             "%s is cut: it ends at byte %lld, where more is expected", path,
+            return error_set(error, ERROR_CHECKPOINT, "%s is truncated: it ends at byte %lld", path,
                              (long long)offset);
         to += done;
         bytes -= (size_t)done;

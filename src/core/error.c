@@ -1,5 +1,4 @@
-/* Errors: a user's mistake is text in a struct, a programmer's mistake ends the job. Nothing here
- * allocates, so that it works when memory is short. */
+/* Errors. Nothing here allocates memory, so that errors work when memory is short. */
 #include "core/error.h"
 
 #include <ctype.h>
@@ -16,7 +15,7 @@ static int own_rank = 0;
 static char own_host[HOST_SIZE] = "this host";
 static void (*abort_handler)(int exit_code) = NULL;
 
-/* A message is one line and does nothing to a terminal, whatever a file name in it contains. */
+/* Replace control characters, which a file name in the message may contain. */
 static void make_one_line(char *text)
 {
     for (; *text != '\0'; text++)

@@ -1,5 +1,5 @@
 /* Errors of two kinds. A user's mistake (bad deck, missing file, full disk) is described in a
- * struct error and handed up to the caller, so that all ranks can agree on one message and one exit
+ * struct error and returned to the caller, so that all ranks can agree on one message and one exit
  * code. A programmer's mistake ends the job at once with rank, host, file and line (ENSURE). */
 #ifndef VITTRAIN_CORE_ERROR_H
 #define VITTRAIN_CORE_ERROR_H
@@ -9,7 +9,7 @@
 /* The exit codes of the program; documented in the manual page. */
 enum error_kind {
     ERROR_NONE = 0,
-    ERROR_INTERNAL = 1,   /* a programmer's mistake, or a library that failed without a reason */
+    ERROR_INTERNAL = 1,   /* a programmer's mistake, or a library failed without a reason */
     ERROR_USAGE = 2,      /* command line, deck, combination of options */
     ERROR_DATA = 3,       /* data set or image: missing, truncated, out of range */
     ERROR_CHECKPOINT = 4, /* checkpoint or weights: damaged, of another model or version */
@@ -18,15 +18,15 @@ enum error_kind {
     ERROR_NUMERIC = 7,    /* NaN or infinity in training */
     ERROR_NETWORK = 8,    /* download, upload, name resolution */
     ERROR_PEER = 9,       /* another rank failed or does not answer */
-    ERROR_UNFIT = 10      /* `doctor` found what must be mended before a run */
+    ERROR_UNFIT = 10      /* `doctor` found a problem that must be fixed before a run */
 };
 
 enum { ERROR_TEXT_SIZE = 2048 };
 
 struct error {
     enum error_kind kind;
-    char text[ERROR_TEXT_SIZE]; /* one line: what, where, what to do; no newline */
-    bool agreed;                /* it is the same on all ranks (comm_agree) */
+    char text[ERROR_TEXT_SIZE]; /* one line without newline: what failed, why, what to do */
+    bool agreed;                /* the error is the same on all ranks (comm_agree) */
 };
 
 /* Mark a function whose result the caller must use: false means that it has set the error. */
@@ -39,27 +39,27 @@ static inline void error_defer(bool good)
     (void)good;
 }
 
-/* Describes a user's mistake; the first one wins, later calls leave it alone. Returns false, so
+/* Describe a user's mistake. The first error is kept; later calls have no effect. Return false, so
  * that a function can end with `return error_set(...)`. */
 bool error_set(struct error *error, enum error_kind kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Forgets what was set, so that the struct can be used again. */
+/* Clear the error. */
 void error_clear(struct error *error);
 
-/* Who we are, for messages, and how the whole job is ended (the comm room registers MPI_Abort).
- * Without a handler error_abort ends this process only. */
+/* Set rank and host for messages, and the function that ends the whole job (comm registers
+ * MPI_Abort). Without it, error_abort ends this process only. */
 void error_identify(int rank, const char *host);
 int error_rank(void);
 const char *error_host(void);
 void error_on_abort(void (*handler)(int exit_code));
 
-/* Ends the job: one line on stderr with rank, host, file and line. Does not return. */
+/* End the job with one line on stderr: rank, host, file and line. */
 void error_abort(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4), noreturn));
 
-/* A condition that only a programmer's mistake (or a broken library) can make false.
- * Checked in release builds too. */
+/* Abort if a condition is false that only a programmer's mistake or a broken library can make
+ * false. Checked in release builds too. */
 #define ENSURE(condition, ...)                                                                     \
     do {                                                                                           \
         if (!(condition))                                                                          \

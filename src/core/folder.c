@@ -1,4 +1,4 @@
-/* Folders, with those above them. */
+/* Creation of folders. */
 #include "core/folder.h"
 
 #include <errno.h>
@@ -8,8 +8,8 @@
 
 enum { PATH_SIZE = 4096 };
 
-/* mkdir alone will not do: where a directory is there some file systems answer with other errors
- * than EEXIST. Leaves the reason in errno. */
+/* Create one folder if it does not exist. Some file systems fail for an existing folder with other
+ * errors than EEXIST, so stat decides. Sets errno. */
 static bool make_one(const char *path)
 {
     struct stat status;
@@ -25,7 +25,9 @@ bool folder_make(const char *path, const char *advice, struct error *error)
 {
     char part[PATH_SIZE];
     if (strlen(path) >= sizeof part)
-        return error_set(error, ERROR_USAGE, "%.64s...: too long a name; %s", path, advice);
+        return error_set(error, ERROR_USAGE,
+                         "cannot create the folder %.64s...: the name is too long; %s", path,
+                         advice);
     snprintf(part, sizeof part, "%s", path);
     bool made = true;
     for (char *slash = strchr(part, '/'); made && slash != NULL; slash = strchr(slash + 1, '/')) {
@@ -37,6 +39,6 @@ bool folder_make(const char *path, const char *advice, struct error *error)
             *slash = '/';
     }
     return (made && make_one(part)) ||
-           error_set(error, ERROR_FILE, "%s: cannot be made a directory: %s; %s", part,
+           error_set(error, ERROR_FILE, "%s: cannot create the folder: %s; %s", part,
                      strerror(errno), advice);
 }

@@ -1,4 +1,4 @@
-/* Folders, with those above them. */
+/* Creation of folders. */
 #ifndef VITTRAIN_CORE_FOLDER_H
 #define VITTRAIN_CORE_FOLDER_H
 
@@ -6,8 +6,8 @@
 
 #include "core/error.h"
 
-/* Makes the folder and those above it, where they are missing. ERROR_FILE: the first that cannot be
- * made, why, and `advice`, which says what to do. */
+/* Create a folder and its missing parents. On failure set ERROR_FILE with the folder that cannot be
+ * created, the reason and `advice`, the remedy. */
 MUST_CHECK bool folder_make(const char *path, const char *advice, struct error *error);
 
 #endif

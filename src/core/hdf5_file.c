@@ -1,5 +1,5 @@
-/* What checkpoints and packed data sets have in common as HDF5 files. All numbers are stored as the
- * machine has them; HDF5 notes the byte order, and a machine of the other kind refuses the file. */
+/* HDF5 files of checkpoints and packed data sets. Numbers are stored in native byte order, which
+ * HDF5 records; a machine of the other byte order rejects the file. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memfd_create, SEEK_DATA, syscall */
 #endif
@@ -32,7 +32,7 @@ hid_t hdf5_file_access(void)
     bool good = access >= 0 && H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18) >= 0 &&
                 H5Pset_alignment(access, HDF5_ALIGNMENT, HDF5_ALIGNMENT) >= 0;
 #if H5_VERSION_GE(1, 10, 7)
-    /* Some network file systems have no locks. One run owns a folder, so none are needed. */
+    /* Some network file systems have no locks. A folder belongs to one run, so none are needed. */
     good = good && H5Pset_file_locking(access, false, true) >= 0;
 #endif
     if (good)
@@ -61,15 +61,14 @@ static herr_t keep_first(hid_t stack, void *data)
 void hdf5_errors_begin(struct hdf5_errors *errors)
 {
     ENSURE((pid_t)syscall(SYS_gettid) == getpid(),
-           "HDF5 is called by another than the main thread");
+           "HDF5 is called by a thread other than the main thread");
     errors->reason[0] = '\0';
     H5Eset_auto2(H5E_DEFAULT, keep_first, errors);
 }
 
 bool hdf5_errors_end(struct hdf5_errors *errors)
 {
-    /* It stays silent: it loses count of what is open when a file is damaged, and would say so at
-     * the end of the program. */
+    /* HDF5 stays silent: after errors in damaged files it would print more at exit. */
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     if (errors->reason[0] == '\0')
         return true;
@@ -97,8 +96,7 @@ bool hdf5_text_write(hid_t object, const char *name, const char *text)
     return good;
 }
 
-/* A data set (of no dimension: one value) whose space is taken from the file now, so that its
- * offset is known. */
+/* Create a data set (0 dimensions: a scalar) with early allocation, so that its offset is known. */
 static hid_t make_dataset(hid_t group, const char *name, hid_t type, int dimensions,
                           const hsize_t *extent)
 {
@@ -166,7 +164,7 @@ bool hdf5_text_read(hid_t object, const char *name, char *text, size_t size)
     hid_t attribute = H5Aopen(object, name, H5P_DEFAULT);
     hid_t stored = attribute < 0 ? -1 : H5Aget_type(attribute);
     hid_t type = hdf5_text_type(size);
-    /* HDF5 shortens a longer text */
+    /* HDF5 truncates a longer text. */
     bool good = stored >= 0 && type >= 0 && H5Tget_class(stored) == H5T_STRING &&
                 H5Tis_variable_str(stored) == 0 && H5Aread(attribute, type, text) >= 0;
     H5Tclose(type);
@@ -192,8 +190,8 @@ static bool make_file(const char *path, bool (*fill)(hid_t file, void *context),
 {
     hid_t access = hdf5_file_access();
     hid_t creation = H5Pcreate(H5P_FILE_CREATE);
-    /* no times: the same content makes the same file; the driver that takes a path which leads to
-     * no folder */
+    /* Without times, the same content gives the same file. The stdio driver accepts a path in
+     * /proc/self/fd. */
     hid_t file = access < 0 || creation < 0 || H5Pset_obj_track_times(creation, false) < 0 ||
                          H5Pset_fapl_stdio(access) < 0
                      ? -1
@@ -212,7 +210,7 @@ int hdf5_frame_make(const char *path, bool (*fill)(hid_t file, void *context), v
     struct stat file;
     int frame = memfd_create("frame", MFD_CLOEXEC);
     if (frame < 0) {
-        durable_failed(error, "make in memory", path, errno);
+        durable_failed(error, "create in memory", path, errno);
         return -1;
     }
     snprintf(name, sizeof name, "/proc/self/fd/%d", frame);
@@ -220,9 +218,10 @@ int hdf5_frame_make(const char *path, bool (*fill)(hid_t file, void *context), v
     hdf5_errors_begin(&errors);
     bool good = make_file(name, fill, context);
     if (!hdf5_errors_end(&errors) || !good)
-        error_set(error, ERROR_INTERNAL, "cannot make the frame of %s: %s", path, errors.reason);
+        error_set(error, ERROR_INTERNAL, "cannot create the metadata of %s: %s", path,
+                  errors.reason);
     else if (fstat(frame, &file) != 0)
-        durable_failed(error, "make", path, errno);
+        durable_failed(error, "create", path, errno);
     else {
         *bytes = (int64_t)file.st_size;
         return frame;
@@ -238,7 +237,7 @@ bool hdf5_frame_copy(int frame, int descriptor, const char *path, int64_t bytes,
     off_t begin = 0, end;
     bool good = true;
     while (good && (begin = lseek(frame, begin, SEEK_DATA)) >= 0 && begin < bytes) {
-        end = lseek(frame, begin, SEEK_HOLE); /* the file's end is one */
+        end = lseek(frame, begin, SEEK_HOLE); /* the end of the file counts as a hole */
         for (; good && begin < end; begin += (off_t)sizeof block) {
             size_t count = (size_t)(end - begin);
             count = count < sizeof block ? count : sizeof block;
@@ -247,7 +246,8 @@ bool hdf5_frame_copy(int frame, int descriptor, const char *path, int64_t bytes,
         }
         begin = end;
     }
-    if (good && begin < 0 && errno != ENXIO) /* which says that only a hole is left */
-        good = durable_failed(error, "read the frame of", path, errno);
-    return good && (ftruncate(descriptor, bytes) == 0 || durable_failed(error, "cut", path, errno));
+    if (good && begin < 0 && errno != ENXIO) /* ENXIO: only a hole is left */
+        good = durable_failed(error, "read the metadata of", path, errno);
+    return good &&
+           (ftruncate(descriptor, bytes) == 0 || durable_failed(error, "truncate", path, errno));
 }

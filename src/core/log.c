@@ -1,5 +1,5 @@
-/* The log: console and file. Lines go through one buffer and one write each, so that lines of
- * several threads do not mix. */
+/* The log: console and file. Each line is one write, so that lines of several threads do not mix.
+ */
 #include "core/log.h"
 
 #include <errno.h>
@@ -21,9 +21,9 @@ static struct {
     int rank;
     enum log_level level;
     FILE *file;
-    char early[EARLY_SIZE]; /* lines from before there was a file, for its beginning */
+    char early[EARLY_SIZE]; /* lines logged before the file was opened */
     size_t early_used;
-    char progress[PROGRESS_SIZE]; /* what the live line shows, empty: none */
+    char progress[PROGRESS_SIZE]; /* text of the progress line; empty: none */
     double progress_time;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .level = LOG_INFO};
 
@@ -49,8 +49,8 @@ bool log_to_file(const char *path, struct error *error)
     return true;
 }
 
-/* Open MPI gives each rank a terminal of its own, whatever mpirun's stdout is. mpirun, or its
- * daemon on another node, is the rank's parent. */
+/* Open MPI gives each rank a pseudo-terminal, even if mpirun's stdout is a file. The rank's parent
+ * is mpirun, or its daemon on another node. */
 static bool parent_has_terminal(void)
 {
     char link[32], target[32] = "";
@@ -97,7 +97,7 @@ void log_close(void)
     pthread_mutex_unlock(&state.mutex);
 }
 
-/* Keeps a line for a file to come. What does not fit is not kept. */
+/* Keep a line for the log file, if it fits. */
 static void keep_for_file(const char *mark, const char *line)
 {
     char stamp[40];
@@ -109,15 +109,14 @@ static void keep_for_file(const char *mark, const char *line)
         state.early_used += (size_t)length;
 }
 
-/* A log that cannot be written (disk full) is said once and does not end the run. */
+/* Append a line to the file. A failed write is reported once and does not end the run. */
 static void append_to_file(const char *mark, const char *line)
 {
     char stamp[40];
     clock_stamp(stamp, sizeof stamp);
     if (fprintf(state.file, "%s %s%s\n", stamp, mark, line) >= 0)
         return;
-    fprintf(stderr, "warning: the log file cannot be written (%s): the log ends here\n",
-            strerror(errno));
+    fprintf(stderr, "warning: cannot write the log file: %s; the log ends here\n", strerror(errno));
     fclose(state.file);
     state.file = NULL;
 }

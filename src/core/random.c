@@ -1,9 +1,9 @@
-/* Random123's Philox 4x32-10 behind our counters. */
+/* Random numbers from Random123's Philox 4x32-10. */
 #include "core/random.h"
 
 #include <math.h>
 
-/* Random123's headers convert and compare freely. */
+/* Random123's headers rely on implicit conversions. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wsign-conversion"
@@ -21,7 +21,7 @@ struct random_block random_block_at(uint64_t seed, enum random_purpose purpose, 
 
 void random_normal_pair(uint32_t first, uint32_t second, float normal[2])
 {
-    /* (0, 1]: the logarithm of 0 is not wanted. */
+    /* The radius is computed from (0, 1], as the logarithm of 0 is infinite. */
     const double radius = sqrt(-2.0 * log(((double)first + 1.0) * 0x1p-32));
     const double angle = 2.0 * M_PI * ((double)second * 0x1p-32);
     normal[0] = (float)(radius * cos(angle));
@@ -40,7 +40,7 @@ void random_permutation(uint64_t seed, enum random_purpose purpose, uint32_t epo
             drawn = random_block_at(seed, purpose, 0, epoch, 0, turn / 2);
         const uint64_t word =
             (uint64_t)drawn.word[turn % 2 * 2 + 1] << 32 | drawn.word[turn % 2 * 2];
-        /* The upper half of word * left: even to within left / 2^64. */
+        /* The upper half of word * left is uniform to within left / 2^64. */
         const uint32_t chosen = (uint32_t)((unsigned __int128)word * left >> 64);
         const uint32_t last = order[left - 1];
         order[left - 1] = order[chosen];

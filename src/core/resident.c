@@ -1,4 +1,4 @@
-/* The resident set, from /proc and getrusage. */
+/* Resident set size from /proc and getrusage. */
 #include "core/resident.h"
 
 #include <stdio.h>
@@ -38,7 +38,7 @@ size_t resident_peak(void)
     struct rusage usage;
     if (getrusage(RUSAGE_SELF, &usage) != 0)
         return 0;
-    return (size_t)usage.ru_maxrss * 1024; /* Linux counts KiB */
+    return (size_t)usage.ru_maxrss * 1024; /* in KiB on Linux */
 }
 
 bool resident_peak_reset(void)

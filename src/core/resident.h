@@ -1,17 +1,17 @@
-/* How much of this process lies in memory, as the kernel counts it. */
+/* Resident set size of this process. */
 #ifndef VITTRAIN_CORE_RESIDENT_H
 #define VITTRAIN_CORE_RESIDENT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Bytes of the resident set: all now, those now that no file or other process shares, and the most
- * so far; 0 if the kernel does not report them. */
+/* Return bytes of the resident set: current, current without shared and file pages, and peak. 0 if
+ * the kernel does not report it. */
 size_t resident_now(void);
 size_t resident_private(void);
 size_t resident_peak(void);
 
-/* From here on resident_peak counts anew; false: the kernel does not let us. */
+/* Reset the peak. Return false if the kernel does not allow it. */
 bool resident_peak_reset(void);
 
 #endif

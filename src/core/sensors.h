@@ -1,7 +1,6 @@
-/* What a run can measure of the hardware under it. One table says for each sensor its name, unit
- * and how it is summed up: the columns of monitor.csv, TensorBoard's tags, the summary of a run and
- * docs/outputs.md follow from it. Sources (core/sensors_cpu.h, a GPU's backend) fill in readings.
- */
+/* Hardware sensors. One table gives each sensor's name, unit and aggregation; the columns of
+ * monitor.csv, TensorBoard's tags, the summary of a run and docs/outputs.md are made from it.
+ * core/sensors_cpu.h and the GPU backend fill in readings. */
 #ifndef VITTRAIN_CORE_SENSORS_H
 #define VITTRAIN_CORE_SENSORS_H
 
@@ -37,38 +36,38 @@ enum sensor {
     SENSOR_COUNT
 };
 
-/* How a run sums a sensor up, over time and then over the ranks that have it. */
+/* Aggregation of a sensor over time, then over the ranks that have it. */
 enum sensor_kind {
-    SENSOR_LEVEL,    /* mean over time, mean of the ranks; and the highest of all */
-    SENSOR_PEAK,     /* the highest */
-    SENSOR_LEAST,    /* the lowest */
-    SENSOR_COUNTER,  /* last minus first, the sum of the ranks; unknown where one lacks it */
-    SENSOR_DURATION, /* last minus first, the highest of the ranks */
-    SENSOR_STATE     /* not summed up */
+    SENSOR_LEVEL,    /* mean over time, mean over ranks; also the maximum */
+    SENSOR_PEAK,     /* maximum */
+    SENSOR_LEAST,    /* minimum */
+    SENSOR_COUNTER,  /* last minus first, sum over ranks; unknown if a rank lacks it */
+    SENSOR_DURATION, /* last minus first, maximum over ranks */
+    SENSOR_STATE     /* not aggregated */
 };
 
 struct sensor_column {
     const char *name, *unit;
     enum sensor_kind kind;
-    bool of_node;      /* only one rank of a node has it */
-    const char *shown; /* unit for people, and that unit in `unit`s */
+    bool of_node;      /* read by one rank per node */
+    const char *shown; /* unit in summaries; one of it is `scale` units */
     double scale;
-    const char *meaning; /* as docs/outputs.md has it */
+    const char *meaning; /* text in docs/outputs.md */
 };
 
 extern const struct sensor_column sensor_columns[SENSOR_COUNT];
 
 enum { SENSOR_WORDS = 128, SENSOR_MESSAGE = 512 };
 
-/* What was read at one moment. */
+/* Values of all sensors at one time. */
 struct sensor_reading {
-    double value[SENSOR_COUNT];   /* NAN: not known */
-    char throttle[SENSOR_WORDS];  /* why the GPU's clock is held down: words with blanks between */
-    char trouble[SENSOR_MESSAGE]; /* why a source cannot be read: for rank 0 to say, once */
-    char alarm[SENSOR_MESSAGE];   /* what must be said at once, by whichever rank it happens to */
+    double value[SENSOR_COUNT];   /* NAN: unknown */
+    char throttle[SENSOR_WORDS];  /* reasons for the GPU's reduced clock, separated by spaces */
+    char trouble[SENSOR_MESSAGE]; /* why a source cannot be read; rank 0 logs it once */
+    char alarm[SENSOR_MESSAGE];   /* warning to be logged at once by this rank */
 };
 
-/* A reading in which nothing is known. */
+/* Set all values to unknown. */
 void sensor_reading_clear(struct sensor_reading *reading);
 
 #endif

@@ -1,6 +1,6 @@
-/* Reads few and small files, since this happens beside the training's threads: which ones there are
- * is found out once. Of many cores only some are asked for clock and throttling: a core that is
- * asked is interrupted. */
+/* Sensors of the CPU and the process. The files to read are found once, when the sensors are
+ * opened. Clock and throttling are read for a few cores only, because reading interrupts the core.
+ */
 #include "core/sensors_cpu.h"
 
 #include <dirent.h>
@@ -22,7 +22,7 @@ enum { MOST_CORES = 8192, MOST_ASKED = 8, MOST_FILES = 16, NAME = 128, TEXT_SIZE
 
 static const double least_seconds = 0.1;
 
-/* An energy counter that begins again at 0 beyond `range`. */
+/* An energy counter that wraps around at `range`. */
 struct energy_counter {
     char file[NAME];
     double range, last; /* microjoules */
@@ -35,26 +35,26 @@ struct core_times {
 struct cpu_sensors {
     char root[PATH_MAX / 2];
     bool of_node;
-    bool allowed[MOST_CORES]; /* the cores that the process may use */
+    bool allowed[MOST_CORES]; /* cores in the CPU affinity of the process */
     int asked[MOST_ASKED], asked_count;
     bool has_cpufreq;
     char temperatures[MOST_FILES][NAME];
     int temperature_count;
-    bool package_temperatures; /* the list has those of whole processors only */
+    bool package_temperatures; /* the list has package sensors only */
     struct energy_counter energies[MOST_FILES];
     int energy_count;
     double joules;
 
-    /* Of the reading before. */
+    /* The previous reading. */
     double read_at; /* NAN: none yet */
     double process_ticks, read_joules;
     struct core_times own, node;
-    char text[TEXT_SIZE]; /* the file that is read */
+    char text[TEXT_SIZE]; /* content of the file being read */
 };
 
 /* ---- files */
 
-/* The beginning of a file as text; false: it cannot be read. */
+/* Read a file into `text`, truncated to TEXT_SIZE. Return false if it is empty or unreadable. */
 static bool text_read(struct cpu_sensors *sensors, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -79,7 +79,7 @@ static bool text_read(struct cpu_sensors *sensors, const char *format, ...)
     return length > 0;
 }
 
-/* The number that the text begins with; NAN: none. */
+/* Return the number at the start of text, or NAN. */
 static double text_number(const char *text)
 {
     char *end;
@@ -97,7 +97,7 @@ static bool text_begins(const struct cpu_sensors *sensors, const char *word)
     return strncmp(sensors->text, word, strlen(word)) == 0;
 }
 
-/* Calls `look` with each name in a folder of the root. */
+/* Call `look` with each entry of a folder below the root. */
 static void folder_each(struct cpu_sensors *sensors, const char *folder,
                         void (*look)(struct cpu_sensors *, const char *folder, const char *name))
 {
@@ -112,9 +112,9 @@ static void folder_each(struct cpu_sensors *sensors, const char *folder,
     closedir(entries);
 }
 
-/* ---- what there is */
+/* ---- discovery */
 
-/* "0-3,8" behind Cpus_allowed_list. Gives their number. */
+/* Parse Cpus_allowed_list ("0-3,8"). Return the number of cores. */
 static int cores_allowed(struct cpu_sensors *sensors)
 {
     int count = 0;
@@ -138,7 +138,7 @@ static int cores_allowed(struct cpu_sensors *sensors)
     return count;
 }
 
-/* Those that are asked lie evenly among those that are allowed. */
+/* Choose up to MOST_ASKED cores, evenly spaced among the allowed ones. */
 static void cores_choose(struct cpu_sensors *sensors)
 {
     int count = cores_allowed(sensors), seen = 0;
@@ -152,7 +152,7 @@ static void cores_choose(struct cpu_sensors *sensors)
     }
 }
 
-/* Where sensors of a whole processor are, those of its cores are left out. */
+/* Add a temperature sensor. Sensors of single cores are dropped if there are package sensors. */
 static void temperature_add(struct cpu_sensors *sensors, const char *file, bool package)
 {
     if (package && !sensors->package_temperatures)
@@ -177,7 +177,7 @@ static void hwmon_file_look(struct cpu_sensors *sensors, const char *folder, con
     temperature_add(sensors, file, package);
 }
 
-/* Chips of processors only: disks and network cards have such sensors, too. */
+/* Add the sensors of CPU chips; disks and network cards have hwmon entries too. */
 static void hwmon_look(struct cpu_sensors *sensors, const char *folder, const char *name)
 {
     static const char *const chips[] = {"coretemp\n", "k10temp\n", "zenpower\n", "cpu_thermal\n"};
@@ -202,8 +202,8 @@ static void zone_look(struct cpu_sensors *sensors, const char *folder, const cha
     temperature_add(sensors, file, text_begins(sensors, "x86_pkg_temp"));
 }
 
-/* Whole processors, and their memory, which these leave out ("psys" holds both once more, "core"
- * and "uncore" are parts of a processor). */
+/* Add RAPL's "package" and "dram" domains. "psys" includes both; "core" and "uncore" are parts of a
+ * package. */
 static void powercap_look(struct cpu_sensors *sensors, const char *folder, const char *name)
 {
     if (strncmp(name, "intel-rapl:", 11) != 0 || !text_read(sensors, "%s/%s/name", folder, name) ||
@@ -217,8 +217,8 @@ static void powercap_look(struct cpu_sensors *sensors, const char *folder, const
     counter->last = file_number(sensors, counter->file);
 }
 
-/* A part of the node's energy would look like all of it: all counters or none (they are often
- * for root only). */
+/* Use all energy counters or none, as a part would be taken for the whole node's energy. They are
+ * often readable by root only. */
 static void energies_find(struct cpu_sensors *sensors)
 {
     folder_each(sensors, "/sys/class/powercap", powercap_look);
@@ -249,8 +249,8 @@ struct cpu_sensors *cpu_sensors_open(const char *root, bool of_node)
 
 /* ---- readings */
 
-/* user, nice, system, idle, iowait, irq, softirq, steal. Guests' time is in user's; what another
- * machine stole was no work. */
+/* Parse user, nice, system, idle, iowait, irq, softirq, steal. User time includes guest time;
+ * stolen time is not busy time. */
 static struct core_times core_times_read(const char *text)
 {
     enum { IDLE = 3, WAITING = 4, STOLEN = 7, FIELDS };
@@ -268,7 +268,7 @@ static struct core_times core_times_read(const char *text)
     return times;
 }
 
-/* /proc/stat: a line for all cores, then one for each. */
+/* Read /proc/stat: one line for all cores, then one per core. */
 static bool core_times_add(struct cpu_sensors *sensors, struct core_times *own,
                            struct core_times *node)
 {
@@ -300,8 +300,8 @@ static double share_since(const struct core_times *before, const struct core_tim
     return all > 0 ? fmin(1, fmax(0, (now->busy - before->busy) / all)) : NAN;
 }
 
-/* Processor time (ticks) and resident pages of /proc/self/stat; the program's name, in brackets,
- * may hold anything. False: it cannot be read. */
+/* Read CPU time (ticks) and resident pages from /proc/self/stat. The program's name, in brackets,
+ * may contain any character. */
 static bool process_read(struct cpu_sensors *sensors, double *ticks, double *pages)
 {
     enum { USER = 14, SYSTEM = 15, RESIDENT = 24 };
@@ -322,7 +322,7 @@ static bool process_read(struct cpu_sensors *sensors, double *ticks, double *pag
     return !isnan(*ticks) && !isnan(*pages);
 }
 
-/* Largest of the asked cores' counters of these names; NAN: there is none. */
+/* Return the maximum of the chosen cores' throttle counters of this kind, or NAN. */
 static double throttling_read(struct cpu_sensors *sensors, const char *tail)
 {
     static const char *const levels[] = {"core", "package"};
@@ -335,7 +335,7 @@ static double throttling_read(struct cpu_sensors *sensors, const char *tail)
     return most;
 }
 
-/* Of /proc/cpuinfo, for machines (virtual ones) without cpufreq. MHz. */
+/* Return the mean clock in MHz from /proc/cpuinfo, for virtual machines without cpufreq. */
 static double clock_from_cpuinfo(struct cpu_sensors *sensors)
 {
     double sum = 0;
@@ -382,7 +382,7 @@ static double temperature_read(struct cpu_sensors *sensors)
     return hottest;
 }
 
-/* Joules since the sensors were opened. */
+/* Return joules since the sensors were opened. */
 static double energy_read(struct cpu_sensors *sensors)
 {
     for (int i = 0; i < sensors->energy_count; i++) {
@@ -392,7 +392,7 @@ static double energy_read(struct cpu_sensors *sensors)
         if (used < 0)
             used += counter->range;
         if (isnan(used) || used < 0)
-            sensors->energy_count = 0; /* it can be read no more */
+            sensors->energy_count = 0; /* no longer readable */
         else
             sensors->joules += used * 1e-6;
         counter->last = value;
@@ -400,7 +400,7 @@ static double energy_read(struct cpu_sensors *sensors)
     return sensors->energy_count > 0 ? sensors->joules : NAN;
 }
 
-/* What is a mean since the reading before. */
+/* Compute the means since the previous reading. */
 static void rates_read(struct cpu_sensors *sensors, double now, double ticks, double *value)
 {
     struct core_times own = {0}, node = {0};

@@ -1,5 +1,5 @@
-/* The record of what this process is doing: atomic words. Each is consistent by itself; words that
- * are read together may be from two moments. */
+/* The status of this process in atomic words. Words that are read together may belong to different
+ * times. */
 #include "core/status.h"
 
 #include <stdatomic.h>
@@ -20,7 +20,7 @@ static struct {
 static const struct status_phase *phases;
 static int phase_count;
 
-/* Of debug.pause; phase -1: none. */
+/* Value of debug.pause; phase -1: none. */
 static struct {
     int phase;
     int64_t step;
@@ -38,7 +38,7 @@ const char *status_phase_name(int phase)
     return phase >= 0 && phase < phase_count ? phases[phase].name : "an unknown phase";
 }
 
-/* Nobody waits for these words, so no order between them is needed. */
+/* No other data depends on these words, so relaxed order suffices. */
 #define STORE(word, value) atomic_store_explicit(&record.word, value, memory_order_relaxed)
 #define LOAD(word) atomic_load_explicit(&record.word, memory_order_relaxed)
 
@@ -87,10 +87,11 @@ bool status_pause_at(const char *text, struct error *error)
                 pause_place.seconds = seconds;
                 return true;
             }
-    return error_set(error, ERROR_USAGE,
-                     "debug.pause=%s: not PHASE:STEP:SECONDS, as backward:20:5; see `vittrain help "
-                     "debug.pause`",
-                     text);
+    return error_set(
+        error, ERROR_USAGE,
+        "debug.pause=%s: must be PHASE:STEP:SECONDS, as backward:20:5; see `vittrain help "
+        "debug.pause`",
+        text);
 }
 
 void status_set_unit(int unit)

@@ -21,32 +21,32 @@ void status_set_phases(const struct status_phase *phases, int count);
 /* Return a phase's name in messages. */
 const char *status_phase_name(int phase);
 
-/* The main thread's. A phase begins without a unit; steps count from 1, 0 is none; -1 is no unit.
- */
+/* Set the status of the main thread. Steps count from 1; 0 is before the first. Setting a phase
+ * resets the unit to -1, none. */
 void status_set_step(int64_t step);
 void status_set_phase(int phase);
 void status_set_unit(int unit);
-/* debug.pause: this process waits, once, where it comes to a phase of a step, and says so on
- * stderr: to be looked at by a debugger, or to be killed there. "PHASE:STEP:SECONDS", as
- * "checkpoint_write:20:5"; step 0 is before the first; "none": no pause. ERROR_USAGE otherwise. */
+/* Set debug.pause: "PHASE:STEP:SECONDS", as in "checkpoint_write:20:5", or "none". When it reaches
+ * that phase, the process prints a line to stderr and waits once. ERROR_USAGE for other texts. */
 MUST_CHECK bool status_pause_at(const char *text, struct error *error);
 
-/* Names for numbers, copied; what is beyond STATUS_UNITS or STATUS_NAME has only a number. */
+/* Set the name of a unit. Units from STATUS_UNITS on have a number only; names are truncated to
+ * STATUS_NAME bytes. */
 enum { STATUS_UNITS = 512, STATUS_NAME = 48 };
 void status_name_unit(int unit, const char *name);
 
 /* Set the phase of the background thread; 0: idle. */
 void status_set_background(int phase);
 
-/* A moment's status: may be sent to other ranks, whose units have the same names. */
+/* A snapshot of the status. It may be sent to other ranks, whose units have the same names. */
 struct status {
-    double seconds; /* since the phase, or the unit in it, began */
+    double seconds; /* since the start of the phase or of the unit */
     int64_t step;
     int32_t phase, unit, background, reserved;
 };
 struct status status_read(double now);
 
-/* "backward of blocks.3, step 120, for 0.5 s" */
+/* Write "backward of blocks.3, step 120, for 0.5 s". */
 void status_describe(const struct status *status, char *text, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* Opens without waiting, looks at what was opened, reads it to its end. */
+/* Reading of regular files. */
 #include "core/text_file.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* One way to start a thread, so that no thread takes a signal that is meant for another. */
+/* Start of threads. */
 #include "core/thread.h"
 
 #include <signal.h>

@@ -1,11 +1,11 @@
-/* Threads beside the main one. */
+/* Start of threads. */
 #ifndef VITTRAIN_CORE_THREAD_H
 #define VITTRAIN_CORE_THREAD_H
 
 #include <pthread.h>
 
-/* As pthread_create with its usual attributes: 0, or what was wrong (errno). The thread is not
- * bothered by signals of the outside; those of a fault stay with the one that made it. */
+/* pthread_create with default attributes; returns 0 or an error number. External signals are
+ * blocked in the thread; signals of its own faults are not. */
 int thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);
 
 #endif

@@ -1,4 +1,4 @@
-/* JSON as this program writes it. */
+/* JSON values. */
 #include "core/value.h"
 
 #include <jansson.h>
@@ -8,10 +8,10 @@
 
 #include "core/error.h"
 
-/* Digits that tell two floats apart. */
+/* Digits that distinguish any two floats. */
 enum { DIGITS = 9 };
 
-/* Every jansson call that makes or stores something ends here: it only fails without memory. */
+/* jansson calls that create or store a value fail only if memory is short. */
 void value_put(json_t *object, const char *key, json_t *value)
 {
     ENSURE(value != NULL && json_object_set_new(object, key, value) == 0, "no memory for JSON");

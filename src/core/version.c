@@ -1,4 +1,4 @@
-/* The only file that is compiled again when the commit changes. */
+/* Version and commit. Only this file is recompiled when the commit changes. */
 #include "config.h"
 
 #include "core/version.h"

@@ -1,8 +1,8 @@
-/* Which program this is. */
+/* Version of the program. */
 #ifndef VITTRAIN_CORE_VERSION_H
 #define VITTRAIN_CORE_VERSION_H
 
 extern const char version_number[]; /* "0.1.0" */
-extern const char version_commit[]; /* "1a2b3c4", "1a2b3c4-dirty", or empty when not known */
+extern const char version_commit[]; /* "1a2b3c4", "1a2b3c4-dirty", or empty if unknown */
 
 #endif
