@@ -16,7 +16,6 @@
 
 #include "report/found.h"
 #include "report/markdown.h"
-#include "report/marked.h"
 #include "temporary.h"
 
 static char book[4096];
@@ -165,18 +164,16 @@ static void notes_are_kept(void **state)
 static void missing_marks_are_appended(void **state)
 {
     (void)state;
-    struct error error = {0};
     static const char cut[] = "a note\n<!-- vittrain: begin -->\nhalf";
-    temporary_write("cut.md", cut);
-    assert_true(marked_replace(temporary_path("cut.md"), "# Title\n", "new\n", &error));
-    assert_true(marked_replace(temporary_path("cut.md"), "# Title\n", "newer\n", &error));
-    char *text = temporary_text("cut.md");
-    assert_int_equal(strncmp(text, cut, strlen(cut)), 0);
-    assert_has(text, "newer\n<!-- vittrain: end -->\n");
-    assert_null(strstr(text, "new\n"));
-    assert_true(marked_holds(temporary_path("cut.md"), "newer\n"));
-    assert_false(marked_holds(temporary_path("cut.md"), "new"));
-    free(text);
+    temporary_write("book/README.md", cut);
+    run_add("old", "2026-11-20T14:00:00.000Z", 0.1);
+    run_add("new", "2026-11-20T15:00:00.000Z", 0.2);
+    char *index = temporary_text("book/README.md");
+    assert_int_equal(strncmp(index, cut, strlen(cut)), 0);
+    assert_int_equal(lines_with(index, "| [old]"), 1);
+    assert_int_equal(lines_with(index, "| [new]"), 1);
+    assert_int_equal(lines_with(index, "<!-- vittrain: end -->"), 1);
+    free(index);
 }
 
 /* Processes that add a run and a row of found.csv at the same time, and repetitions. */
