@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).with_name("vectors")))
 from make_policy import CHANGES, FUNCTIONS, operate, planes  # noqa: E402
 
 MOST_IMAGES, LONGEST = 20, 500
-# Kinds whose amount is not RandAugment's, as policy_operation makes it.
+# Kinds whose amount policy_operation does not take from RandAugment.
 FACTORS, TRANSLATIONS = (6, 7, 8, 9), (3, 4)
 
 

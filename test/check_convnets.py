@@ -32,7 +32,7 @@ CASES = {
 
 
 def write_images(folder, numbers):
-    """As CIFAR-10's binary files: a label, then planes of red, green and blue."""
+    """Write CIFAR-10's binary format: a label, then planes of red, green and blue."""
     os.makedirs(folder, exist_ok=True)
     sets = {}
     for name, count in (("data_batch_1.bin", TRAINING), ("test_batch.bin", TESTS)):
@@ -51,7 +51,7 @@ def write_images(folder, numbers):
 
 
 def randomize(model):
-    """Running statistics and norms' weights must not be where a mistake would not show."""
+    """Change running statistics and norms' weights from their defaults, so that errors are detected."""
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             torch.nn.init.normal_(module.weight, 1, 0.2)
@@ -98,7 +98,7 @@ def run_program(vittrain, folder, name, data, *more):
 
 
 def compare(name, what, found, single, expected, start):
-    """By how much the change since the start is wrong, relative to it, and PyTorch's own in fp32."""
+    """Return the relative error of the change since the start, and that of PyTorch in fp32."""
     change = (expected - start).abs().max().item()
     wrong = (found.double() - expected).abs().max().item()
     usual = (single.double() - expected).abs().max().item()
@@ -109,7 +109,7 @@ def compare(name, what, found, single, expected, start):
 
 def check(vittrain, folder, name, sets, data):
     torch.manual_seed(sum(map(ord, name)))
-    # As here: PyTorch itself comes to other losses (by 1e-3 after three steps of a ResNet) in the other order.
+    # The same order as here: in another order PyTorch's losses differ by 1e-3 after three steps of a ResNet.
     model = CASES[name]().to(memory_format=torch.channels_last)
     randomize(model)
     start = tensors(model)
@@ -125,7 +125,7 @@ def check(vittrain, folder, name, sets, data):
     with torch.no_grad():
         images, labels = sets["test_batch.bin"]
         expected_test = functional.cross_entropy(model(images), labels).item()
-    # Rounding grows from step to step, PyTorch's in single precision as well.
+    # Rounding errors grow with each step, also those of PyTorch in single precision.
     usual = [abs(a - b) for a, b in zip(single_losses, expected_losses)]
     for found, expected, rounding in zip(losses + [test_loss], expected_losses + [expected_test], usual + [max(usual)]):
         assert abs(found - expected) < 2e-4 * expected + 5 * rounding, (name, losses, expected_losses, single_losses)

@@ -1,4 +1,4 @@
-"""Reads a checkpoint with h5py and checks all that docs/checkpoint.md says of it.
+"""Reads a checkpoint with h5py and checks it against docs/checkpoint.md.
 
     check_h5py.py CHECKPOINT
 """
@@ -32,7 +32,7 @@ def check_table(dataset):
 
 
 def check_tensors(unit):
-    """Tensors lie one after another in the unit's vectors; between them are zeros."""
+    """Check that tensors do not overlap and that gaps between them are zero."""
     tensors, master = unit["tensors"][()], unit["master"][()]
     gaps = numpy.ones(master.size, bool)
     end = 0

@@ -41,7 +41,7 @@ def main():
             assert labels[record] == label, path
             expected = resized_middle(path, pixels.shape[2])
             gap = np.abs(pixels[record].astype(int) - expected)
-            # Pillow 13 turns the passes of some resizes round.
+            # Pillow 13 changes the order of the passes of some resizes.
             assert gap.max() <= 1, f"{path}: {gap.max()} levels apart"
             near += int((gap > 0).any())
             seen += 1

@@ -1,5 +1,5 @@
-"""Reads a packed data set with h5py, checks all that docs/data.md says of it, and compares the
-records of CIFAR-10 with the files that they were packed from.
+"""Reads a packed data set with h5py, checks it against docs/data.md, and compares the records of CIFAR-10
+with the original files.
 
     check_packed.py FILE.h5 [FOLDER]
 """

@@ -1,9 +1,8 @@
-"""Uses weights of timm and torchvision as somebody would who has some: a whole ViT-B/32 and ResNet-18 (random ones) in
-safetensors. vittrain's class probabilities must be PyTorch's (their logarithms, which are the logits but for a constant,
-to 1e-4), and so must be the losses of 20 steps of fine-tuning, all in single precision on real images resized to 224
-pixels as PIL does. Rounding grows in a network with batch norm that starts at random, in PyTorch's too: so losses are
-compared with PyTorch's in double precision, from which vittrain's may be three times as far as PyTorch's in single.
-Weights of 1,000 classes must go into a model of 10, all but the head.
+"""Trains and evaluates with weights of timm and torchvision: a ViT-B/32 and a ResNet-18 (random) in safetensors.
+vittrain's log-probabilities must equal PyTorch's to 1e-4, and the losses of 20 steps of fine-tuning must agree, all in
+single precision on real images resized to 224 pixels as by PIL. Rounding errors grow in a network with batch norm and
+random weights, so losses are compared with PyTorch's in double precision: vittrain's error may be three times that of
+PyTorch in single precision. Weights for 1,000 classes must load into a model for 10, except for the head.
 
     check_pretrained.py VITTRAIN SAMPLE [MODEL...]
 
@@ -60,7 +59,7 @@ def vittrain_run(program, *words):
 
 
 def predictions_gap(program, name, model, data, images, folder):
-    """The furthest that a log-probability is from PyTorch's."""
+    """The largest difference of a log-probability from PyTorch's."""
     vittrain_run(program, "predict", f"{folder}/{name}.safetensors", *data, "predict.split=test",
                  f"predict.output={folder}/{name}.csv", "train.batch=8")
     with open(f"{folder}/{name}.csv", newline="") as file:

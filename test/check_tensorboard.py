@@ -1,8 +1,8 @@
 """Reads a run's TensorBoard events with the real TensorBoard and compares them with metrics.csv.
 
 Every tag must have exactly the steps and (as 32-bit floats) the values of its column; with --parts N
-there must be N event files, of a run that was resumed N - 1 times. --server: also as the server of
-TensorBoard gives it to a browser, by both of its readers.
+there must be N event files, of a run that was resumed N - 1 times. --server: also compare what TensorBoard's
+server sends to a browser, with both of its readers.
 
     python check_tensorboard.py RUN_FOLDER [--parts N] [--server]
 """
@@ -38,7 +38,7 @@ TRAIN_TAGS = {
 
 
 def expected_series(folder):
-    """{tag: [(step, value)]} as metrics.csv has it."""
+    """Return {tag: [(step, value)]} from metrics.csv."""
     series = {}
     with open(os.path.join(folder, "metrics.csv"), newline="") as file:
         for row in csv.DictReader(file):
@@ -52,7 +52,7 @@ def expected_series(folder):
 
 
 def compare(tag, expected, scalars):
-    """What is wrong with the points of a tag, as a text; empty: nothing."""
+    """Describe the first error in the points of a tag; empty if they are right."""
     steps = [step for step, _ in expected]
     if steps != sorted(set(steps)):
         return f"metrics.csv has steps twice or out of order: {steps}"
@@ -66,7 +66,7 @@ def compare(tag, expected, scalars):
 
 
 def served(folder, fast):
-    """The steps of train/loss as a browser gets them, from a server of its own."""
+    """Return the steps of train/loss from a TensorBoard server, as a browser gets them."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -110,7 +110,7 @@ def main():
     for tag in ("train/loss", "train/acc", "train/acc_top5", "val/loss", "lr", "time/data"):
         if tag not in expected:
             problems.append(f"metrics.csv has nothing for {tag}")
-    # What the sensors say is in monitor.csv.
+    # Values of sensors are in monitor.csv.
     tags = {tag for tag in events.Tags()["scalars"] if not tag.startswith("sensors/")}
     if len(tags) == len(events.Tags()["scalars"]):
         problems.append("no tags of the sensors")

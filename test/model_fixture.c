@@ -1,4 +1,4 @@
-/* A model for tests of files: its device is plain memory, its numbers a hash of their place. */
+/* The device is host memory; values are a hash of their position. */
 #include "model_fixture.h"
 
 #include <dirent.h>
@@ -120,7 +120,7 @@ struct comm *fixture_world_open(int *argc, char ***argv)
         fprintf(stderr, "%s\n", error.text);
         exit(1);
     }
-    comm_set_timeout(60); /* a test that fails on one rank must not hold up the others */
+    comm_set_timeout(60); /* a rank whose test fails must not block the others */
     log_open(world->rank, LOG_QUIET);
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return world;
@@ -160,7 +160,7 @@ static bool in_tensor(const struct unit *unit, int64_t place)
     return false;
 }
 
-/* Finite floats of all sizes and signs. */
+/* Finite values of all magnitudes and signs. */
 static float value_at(uint32_t salt, int u, enum state_kind kind, int64_t place)
 {
     uint64_t hash = salt * 0x9e3779b97f4a7c15u + (uint64_t)place * 31 + (uint64_t)u * 1000003 +

@@ -1,5 +1,5 @@
-/* A small model on a mesh, without a device library: units like a vision transformer's, whose
- * numbers say where they belong. For tests of files. */
+/* A small model on a mesh without a device library, for tests of files. It has units like a ViT,
+ * and values that identify their position. */
 #ifndef VITTRAIN_TEST_MODEL_FIXTURE_H
 #define VITTRAIN_TEST_MODEL_FIXTURE_H
 
@@ -8,10 +8,10 @@
 
 enum { FIXTURE_UNITS = 3, FIXTURE_TENSORS = 6 };
 
-/* What kind of model; zero: the usual. */
+/* Shape of the model; zero: the default, which is in the comments. */
 struct fixture_shape {
     int64_t width;   /* 24 */
-    int64_t side;    /* of the grid of positions; 4 */
+    int64_t side;    /* side of the grid of positions; 4 */
     int64_t classes; /* 10 */
     int64_t hidden;  /* rows of the block's matrix; 1003 */
     bool no_class_token;
@@ -27,36 +27,37 @@ struct fixture {
     struct arena arena;
 };
 
-/* The world of a test program of several ranks, which says nothing but its results. Ends the program
- * where there is none. */
+/* Open the world of a test program with several ranks, which prints only its results. Ends the
+ * program on failure. */
 struct comm *fixture_world_open(int *argc, char ***argv);
 
-/* The model on world's ranks with shards over `shard` of them; everything zero. Collective. */
+/* Collective. Open the model on the world's ranks with shard groups of `shard` ranks; all values
+ * are zero. */
 void fixture_open(struct fixture *fixture, struct comm *world, int shard,
                   const struct fixture_shape *shape, int moments, bool averaged);
 void fixture_close(struct fixture *fixture);
 
-/* Gives every element of every vector a value that depends on salt, unit, vector and place; zero
- * between tensors and behind the last. */
+/* Set every element to a value that depends on salt, unit, state kind and position; zero in gaps
+ * and padding. */
 void fixture_fill(struct fixture *fixture, uint32_t salt);
 
-/* How many elements of this rank's part of a vector are not bit for bit what fixture_fill(salt)
- * gave them; of vector `kind` when compared with what was filled into vector `as`. */
+/* Return the number of elements of this rank's shard of `kind` that are not, bit for bit, what
+ * fixture_fill(salt) gives to kind `as`. */
 int64_t fixture_wrong(const struct fixture *fixture, uint32_t salt, enum state_kind kind,
                       enum state_kind as);
 
-/* How many elements of this rank's part of all vectors are wrong. */
+/* Return the number of wrong elements in this rank's shards of all kinds. */
 int64_t fixture_all_wrong(const struct fixture *fixture, uint32_t salt);
 
-/* The tensor of that name, and a pointer to its first element on a mesh of one shard. */
+/* Find a tensor by name, and its first element on a mesh with one shard. */
 float *fixture_tensor(const struct fixture *fixture, const char *name,
                       const struct unit_tensor **tensor);
 
-/* A directory of this test run's own, the same on all ranks, and its removal with all in it. */
+/* Create a temporary directory, the same on all ranks; and remove it with its contents. */
 void fixture_directory(struct comm *world, char *path, size_t size);
 void fixture_remove(struct comm *world, const char *path);
 
-/* The sum of all ranks' counts. */
+/* The sum of the counts of all ranks. */
 int64_t fixture_total(struct comm *world, int64_t count);
 
 #endif

@@ -1,5 +1,5 @@
-/* Checkpoints come back bit for bit on any mesh, whoever writes; the newest good one is found;
- * links and surplus files; whether a folder is shared. Run with 1 to 4 ranks. */
+/* Round trips of checkpoints, bit for bit, between any meshes and writers; finding the newest valid
+ * one; links and pruning; probing for a shared folder. Run with 1 to 4 ranks. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -140,8 +140,8 @@ static void test_units_of_several_pieces(void **state)
     write_on_one_read_on_other(world->size, 1, WRITERS_NODE0, &large, 1, false);
 }
 
-/* A mesh of the first `ranks` ranks of the world; the others are together in one of their own,
- * which plays no part. */
+/* Make a mesh of the first `ranks` ranks of the world. The other ranks form a mesh that is not
+ * used. */
 struct part {
     struct comm *comm;
     struct fixture fixture;
@@ -163,7 +163,7 @@ static void part_close(struct part *part)
     part->comm->backend->close(part->comm);
 }
 
-/* What `from` wrote into a file of its own number is read on any number of ranks, in any shards. */
+/* Write a file with every mesh and read it with every other one. */
 static void read_on_every_mesh(int from)
 {
     char name[32];
@@ -278,7 +278,7 @@ static void test_weights_only(void **state)
     fixture_close(&trained);
 }
 
-/* Reading for training needs what the optimizer keeps; nothing changes when it is not there. */
+/* Reading for training fails if moments or the EMA are missing, and changes nothing. */
 static void test_other_optimizer(void **state)
 {
     struct fixture from, to;
@@ -348,7 +348,7 @@ static void test_find_passes_over_what_is_bad(void **state)
     struct fixture fixture;
     char path[128], report[8192], cut[128];
     fixture_remove(world, folder);
-    assert_false(find(&target, path, report)); /* no folder at all */
+    assert_false(find(&target, path, report)); /* the folder does not exist */
     fixture_directory(world, folder, sizeof folder);
     assert_false(find(&target, path, report));
     assert_string_equal(report, "");
@@ -383,7 +383,7 @@ static void test_find_passes_over_what_is_bad(void **state)
     fixture_close(&fixture);
 }
 
-/* By rank 0, as in a run. */
+/* Rank 0 only, as in a run. */
 static void publish(const char *name, bool best, int64_t keep)
 {
     struct error error = {.kind = ERROR_NONE};
@@ -429,7 +429,7 @@ static void test_links_and_surplus(void **state)
     fixture_close(&fixture);
 }
 
-/* ---- the probe: every rank plays a node ---- */
+/* ---- probing: every rank is a node ---- */
 
 static enum writers_choice probe(const char *directory, enum writers_choice asked,
                                  struct error *error)
@@ -455,7 +455,7 @@ static void test_probe_of_a_shared_folder(void **state)
     assert_int_equal(probe(folder, WRITERS_NODE0, &error), WRITERS_NODE0);
     assert_string_equal(error.text, "");
     comm_barrier(world);
-    assert_true(world->rank != 0 || rmdir(folder) == 0); /* nothing is left in it */
+    assert_true(world->rank != 0 || rmdir(folder) == 0); /* probing left no files */
     comm_barrier(world);
     probe(folder, WRITERS_AUTO, &error);
     assert_int_equal(error.kind, ERROR_FILE);
@@ -477,7 +477,7 @@ static void test_probe_of_private_folders(void **state)
     probe(own, WRITERS_ALL, &error);
     assert_int_equal(error.kind, world->size == 1 ? ERROR_NONE : ERROR_USAGE);
     if (world->rank != 0)
-        rmdir(own); /* other nodes need not have the folder at all */
+        rmdir(own); /* the folder may be missing on other nodes */
     error_clear(&error);
     assert_int_equal(probe(own, WRITERS_AUTO, &error), expected);
     assert_string_equal(error.text, "");
@@ -485,7 +485,7 @@ static void test_probe_of_private_folders(void **state)
         assert_int_equal(rmdir(own), 0);
 }
 
-/* Only rank 0 has the folder; the others know no path at all. */
+/* Only rank 0 has the folder; the other ranks have no path. */
 static void test_private_folders(void **state)
 {
     struct fixture fixture;
@@ -507,7 +507,7 @@ static void test_private_folders(void **state)
                                 &read, false, &error));
     assert_same_state(&read, &some_state);
     assert_int_equal(fixture_total(world, fixture_all_wrong(&fixture, 9)), 0);
-    for (int shared = 0; shared <= 1; shared++) { /* who reads finds out */
+    for (int shared = 0; shared <= 1; shared++) { /* WRITERS_AUTO when reading */
         target.writers = WRITERS_AUTO;
         fixture_fill(&fixture, 11);
         assert_true(checkpoint_read(shared || world->rank == 0 ? path : "not-there", &target,
@@ -517,7 +517,7 @@ static void test_private_folders(void **state)
     fixture_close(&fixture);
 }
 
-/* By all, on folders that are not shared: an error that says so, no hang. */
+/* WRITERS_ALL with a folder that is not shared is an error and does not hang. */
 static void test_private_folders_by_mistake(void **state)
 {
     struct fixture fixture;

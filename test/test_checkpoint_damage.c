@@ -1,6 +1,5 @@
-/* Checkpoints that cannot be used: every one is an error of one line that names the file, and
- * nothing in the model has changed. And folders that cannot be written to: the older files stay as
- * they were. */
+/* Checkpoints that cannot be used: each gives an error of one line that names the file, and leaves
+ * the model unchanged. Folders that cannot be written: older files are unchanged. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
 #endif
@@ -54,7 +53,7 @@ static bool read_checkpoint(struct fixture *fixture, const char *path, struct er
     return good;
 }
 
-/* One line that says where and what. */
+/* Assert that the error is one line that contains the file and the reason. */
 static void assert_error(const struct error *error, enum error_kind kind, const char *where,
                          const char *what)
 {
@@ -64,7 +63,7 @@ static void assert_error(const struct error *error, enum error_kind kind, const 
         fail_msg("'%s' does not say '%s' and '%s'", error->text, where, what);
 }
 
-/* A model of this shape that was written to `file`. */
+/* Open a model of this shape and write it to `file`. */
 static void write_first(struct fixture *fixture, const struct fixture_shape *shape)
 {
     struct error error = {.kind = ERROR_NONE};
@@ -100,7 +99,7 @@ static void store(const unsigned char *bytes, long size)
     comm_barrier(world);
 }
 
-/* A flipped bit is found, or it was in bytes that nobody reads. */
+/* A flipped bit is detected, or it is in bytes that are not used. */
 static void test_flipped_bits(void **state)
 {
     struct fixture fixture;
@@ -129,7 +128,7 @@ static void test_flipped_bits(void **state)
     fixture_close(&fixture);
 }
 
-/* The data is most of this file: every flip in it must be found. */
+/* A flipped bit in the vectors is always detected. */
 static void test_flipped_bits_in_data(void **state)
 {
     struct fixture fixture;
@@ -177,7 +176,7 @@ static void test_cut_files(void **state)
     fixture_close(&fixture);
 }
 
-/* ---- files of another kind ---- */
+/* ---- other files ---- */
 
 static void set_number(const char *name, int64_t number)
 {
@@ -230,7 +229,7 @@ static void test_files_of_another_kind(void **state)
     fixture_close(&fixture);
 }
 
-/* Format 1 had no loss scale. In a file of today it is missed. */
+/* Format 1 has no loss scale; format 2 must have one. */
 static void test_an_older_format(void **state)
 {
     static const char *const later[] = {"loss_scale", "loss_scale_good_steps", "skipped_steps"};
@@ -287,7 +286,7 @@ static void test_other_models(void **state)
     fixture_close(&fixture);
 }
 
-/* What lies in the path is taken out of the file. */
+/* Remove the object at this path from the file. */
 static void take_out(const char *path)
 {
     if (world->rank == 0) {
@@ -298,7 +297,7 @@ static void take_out(const char *path)
     comm_barrier(world);
 }
 
-/* In the place of a unit's table of pieces: its first row alone. */
+/* Replace a unit's table of pieces by its first row. */
 static void leave_first_piece(const char *path)
 {
     take_out(path);
@@ -326,7 +325,7 @@ static void leave_first_piece(const char *path)
     comm_barrier(world);
 }
 
-/* Shards that are missing cannot be filled by any mesh: the message names the unit. */
+/* Missing shards are an error on any mesh, which names the unit. */
 static void test_missing_shards(void **state)
 {
     static const struct {
@@ -369,9 +368,9 @@ static void test_tensors_that_overlap(void **state)
     fixture_close(&fixture);
 }
 
-/* ---- folders that cannot be written to ---- */
+/* ---- folders that cannot be written ---- */
 
-/* A write of another checkpoint that must fail; the first one is still good. */
+/* Write another checkpoint, which must fail; the first one is still valid. */
 static void assert_not_written(struct fixture *fixture, const char *directory, const char *what)
 {
     struct error error = {.kind = ERROR_NONE};
@@ -432,7 +431,7 @@ static void test_folder_without_permission(void **state)
     fixture_close(&fixture);
 }
 
-/* Needs to be root, and a system that allows mounts. */
+/* Needs root and a system that allows mounts. */
 static void test_full_disk(void **state)
 {
     struct fixture fixture;
@@ -486,7 +485,7 @@ static int drop_folder(void **state)
     snprintf(disk, sizeof disk, "%s/disk", folder);
     comm_barrier(world);
     if (world->rank == 0) {
-        umount2(disk, MNT_DETACH); /* of test_full_disk, also when that failed */
+        umount2(disk, MNT_DETACH); /* left by test_full_disk if it failed */
         rmdir(disk);
     }
     fixture_remove(world, folder);

@@ -1,8 +1,7 @@
-/* Every call that a checkpoint makes on its files, at once or in the background, fails once, on the
- * first and on the last rank: all ranks get the error, nothing is left, the older file is good, and
- * the next checkpoint works.
- * The calls are replaced below; one of them, when its turn comes, does what it was armed for.
- * `test_checkpoint_faults write|die|check ...` are the parts of test_checkpoint_kill.sh. */
+/* Each file operation of a checkpoint, in the foreground and in the background, fails once, on the
+ * first and on the last rank: all ranks get the error, no files are left, the older file is valid,
+ * and the next checkpoint works. The operations are replaced below. `test_checkpoint_faults
+ * write|die|check ...` are called by test_checkpoint_kill.sh. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -34,17 +33,17 @@ static struct comm *world;
 static char folder[64];
 static const struct fixture_shape usual;
 
-/* ---- the calls that fail ---- */
+/* ---- failing calls ---- */
 
 enum call { CALL_PWRITE, CALL_FSYNC, CALL_RENAME, CALL_FALLOCATE, CALLS };
 static const char *const call_name[CALLS] = {"pwrite", "fsync", "rename", "fallocate"};
 
 static struct {
-    int countdown[CALLS]; /* calls until the one that fails; negative: none does */
-    int failure;          /* its errno; 0: the process is killed */
+    int countdown[CALLS]; /* calls until the failing one; negative: none fails */
+    int failure;          /* errno of the failing call; 0: kill the process */
     bool happened;
-    bool cannot_reserve; /* the file system knows no fallocate */
-    bool full;           /* and has next to no space */
+    bool cannot_reserve; /* fallocate is not supported */
+    bool full;           /* and almost no space is free */
 } faults = {.countdown = {-1, -1, -1, -1}};
 
 static void disarm(void)
@@ -72,7 +71,7 @@ static bool fails(enum call call)
     return true;
 }
 
-/* What is only made in memory does not fail as a disk does. */
+/* Files in memory (memfd) do not fail like a disk. */
 static bool is_on_disk(int descriptor)
 {
     char link[64], target[256] = "";
@@ -139,7 +138,7 @@ static void path_of(int64_t step, char *path, size_t size)
     snprintf(path, size, "%s/step-%08lld.h5", folder, (long long)step);
 }
 
-/* As in a run: the error may come at the start, in a step or at the end. */
+/* As in a run: the error may occur at the start, in a step or at the end. */
 static bool write_in_background(struct fixture *fixture, const struct checkpoint_target *target,
                                 const struct checkpoint_order *order, struct error *error)
 {
@@ -174,7 +173,7 @@ static bool write_step(struct fixture *fixture, enum way way, int64_t step, stru
     return write_in_background(fixture, &target, &order, error);
 }
 
-/* The step of the newest good checkpoint, which holds what was written; -1: something is wrong. */
+/* Return the step of the newest valid checkpoint after checking its content; -1 if it is wrong. */
 static int64_t newest(struct fixture *fixture, char *report, size_t size)
 {
     struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
@@ -198,8 +197,8 @@ static bool there(int64_t step)
     return found;
 }
 
-/* The call fails at its first, second, ... time on this rank, until it is not called so often.
- * Returns how often that was. */
+/* Let the call fail at its first, second, ... time on this rank until it is not reached. Return the
+ * number of failures. */
 static int fail_each(struct fixture *fixture, enum way way, enum call call, int victim, int failure)
 {
     char path[128], report[4096];
@@ -212,7 +211,7 @@ static int fail_each(struct fixture *fixture, enum way way, enum call call, int 
         int64_t happened = fixture_total(world, faults.happened);
         disarm();
         assert_int_equal(good, happened == 0);
-        /* when syncing the folder fails the file is there already, and whole; its link, too */
+        /* if syncing the folder fails, the file and its link are already complete */
         bool named = call == CALL_FSYNC || (call == CALL_RENAME && turn > 0);
         assert_true(good || named || !there(2));
         assert_int_equal(newest(fixture, report, sizeof report), there(2) ? 2 : 1);
@@ -250,7 +249,7 @@ static void test_every_call_fails(void **state)
     fixture_close(&fixture);
 }
 
-/* Where space cannot be reserved, what is free is compared, and the writes tell. */
+/* If space cannot be reserved, the free space is checked, and writes report errors. */
 static void test_without_reservation(void **state)
 {
     struct fixture fixture;
@@ -302,10 +301,10 @@ static void test_every_call_fails_for_weights(void **state)
     fixture_close(&fixture);
 }
 
-/* ---- the parts of test_checkpoint_kill.sh ---- */
+/* ---- commands of test_checkpoint_kill.sh ---- */
 
-/* write STEP | die STEP CALL TURN RANK at-once|background | check: prints the newest step and what
- * was passed over. */
+/* write STEP | die STEP CALL TURN RANK at-once|background | check: print the newest step and the
+ * skipped files. */
 static int run_part(int count, char **word)
 {
     struct fixture fixture;

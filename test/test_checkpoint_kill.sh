@@ -1,7 +1,7 @@
 #!/bin/sh
-# A rank that is killed (signal 9) anywhere in a checkpoint, at once or in the background, leaves the older one good: it is found, read
-# back right, and what the dead run left is removed. The model is sharded over all ranks. The jobs are
-# `test_checkpoint_faults PART`. `make check` takes one way on 2 ranks, the other on 4; TEST_LONG=1 both on both.
+# A rank that is killed (signal 9) at any point of a checkpoint, in the foreground or in the background, leaves the older checkpoint
+# valid: it is found and read, and the files of the dead run are removed. The model is sharded over all ranks. The jobs run
+# `test_checkpoint_faults`. `make check` runs one mode on 2 ranks and the other on 4; TEST_LONG=1 runs both on both.
 
 number=0
 work=$(mktemp -d) || exit 1
@@ -11,8 +11,7 @@ job() {
     (cd "$work" && timeout 60 $MPIRUN -np $ranks "$TEST_BUILD/test/test_checkpoint_faults" "$@" 2>&1 </dev/null)
 }
 
-# check PHASE CALL TURN RANK STEP: the rank is killed at that call of a checkpoint made by way of $way;
-# afterwards STEP is the newest.
+# check PHASE CALL TURN RANK STEP: kill the rank at this call of a checkpoint in mode $way; then STEP must be the newest.
 check() {
     number=$((number + 1))
     bad=

@@ -1,7 +1,6 @@
-/* Checkpoints in the background of a run: the file is the one that is written at once, whatever the
- * mesh and whatever the run does to its vectors meanwhile; it has its name when all ranks are ready
- * and not before; one that comes too early waits. A gate in pwrite makes a disk as slow as needed.
- * Run with 1 to 4 ranks. */
+/* Checkpoints in the background: the file equals one written in the foreground, on any mesh and
+ * while the run changes its state; it is renamed when all ranks are done and not before; the next
+ * one waits. A gate in pwrite simulates a slow disk. Run with 1 to 4 ranks. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -32,7 +31,7 @@ static struct comm *world;
 static char folder[64];
 static const struct fixture_shape usual, large = {.hidden = 100003};
 
-/* ---- a disk that waits ---- */
+/* ---- a slow disk ---- */
 
 static atomic_bool gate_closed;
 
@@ -41,7 +40,7 @@ static void doze(void)
     nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
 }
 
-/* Only what other threads than the main one write waits. */
+/* Blocks writes of all threads except the main one. */
 ssize_t pwrite(int descriptor, const void *data, size_t bytes, off_t offset)
 {
     while (gate_closed && syscall(SYS_gettid) != getpid())
@@ -54,7 +53,7 @@ ssize_t pwrite64(int descriptor, const void *data, size_t bytes, off64_t offset)
     return pwrite(descriptor, data, bytes, offset);
 }
 
-/* ---- a clock that stands, for what notes the time in a file ---- */
+/* ---- a constant clock, so that the date in files is equal ---- */
 
 static atomic_bool time_stands;
 
@@ -84,7 +83,7 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone)
     return 0;
 }
 
-/* ---- a device whose stream runs when it is told to ---- */
+/* ---- a device whose stream runs on demand ---- */
 
 enum { COPIES = 1000 };
 
@@ -96,7 +95,7 @@ static struct {
         const void *from;
         size_t bytes;
     } copies[COPIES];
-    int queued, done, recorded; /* copies; `recorded`: those before the event */
+    int queued, done, recorded; /* queued copies; `recorded`: number of copies before the event */
 } stream = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void late_copy(struct stream *unused, void *to, const void *from, size_t bytes)
@@ -165,7 +164,7 @@ static void run_close(struct run *run)
     fixture_close(&run->fixture);
 }
 
-/* Begins a checkpoint of vectors filled with its step. */
+/* Start a checkpoint of a model filled with its step. */
 static bool start(struct run *run, int64_t step, struct error *error)
 {
     char name[64];
@@ -183,7 +182,7 @@ static bool start(struct run *run, int64_t step, struct error *error)
     return good;
 }
 
-/* At once they are filled with something else. */
+/* Fill the model with other values at once. */
 static bool begin(struct run *run, int64_t step, struct error *error)
 {
     bool good = start(run, step, error);
@@ -215,7 +214,7 @@ static void follow(struct run *run, int steps)
     }
 }
 
-/* As rank 0 sees it: a file may get its name at any moment. */
+/* Rank 0's view, as a file may be renamed at any moment. */
 static bool exists(const char *name)
 {
     char path[128];
@@ -226,7 +225,7 @@ static bool exists(const char *name)
     return there;
 }
 
-/* Is every element in that file what this step had? */
+/* True if every element of the file has the value of this step. */
 static void assert_holds(struct run *run, const char *name, int64_t step)
 {
     char path[128];
@@ -269,7 +268,7 @@ static bool files_differ(const char *one, const char *other)
     return differ;
 }
 
-/* Both ways at the same time, as that is in the file. */
+/* Both files are written at the same time, which is stored in them. */
 static void write_both_ways(struct run *run)
 {
     const struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
@@ -307,7 +306,7 @@ static void test_the_file_is_the_same(void **state)
     same_bytes(world->size, &large, 2, false);
 }
 
-/* ---- steps go on ---- */
+/* ---- training continues ---- */
 
 static void test_steps_go_on(void **state)
 {
@@ -315,7 +314,7 @@ static void test_steps_go_on(void **state)
     double stood, waited;
     (void)state;
     run_open(&run, world->size, &usual, 2, true, WRITERS_ALL);
-    follow(&run, 3); /* nothing is written */
+    follow(&run, 3); /* nothing is written yet */
     gate_closed = world->rank == world->size - 1;
     must_begin(&run, 1);
     follow(&run, 20);
@@ -337,7 +336,7 @@ static void test_steps_go_on(void **state)
     run_close(&run);
 }
 
-/* The snapshot is taken when the device's stream comes to it; only the thread waits for that. */
+/* The snapshot is taken when the stream reaches it; only the thread waits. */
 static void test_in_the_order_of_the_stream(void **state)
 {
     struct run run;
@@ -371,7 +370,7 @@ static void *gate_open_later(void *argument)
     return NULL;
 }
 
-/* Due again before it is written: each waits for the one before, none is left out. */
+/* Checkpoints that are due early wait for the previous one; none is skipped. */
 static void test_due_too_early(void **state)
 {
     struct run run;
@@ -390,14 +389,14 @@ static void test_due_too_early(void **state)
     for (int step = 3; step <= 6; step++)
         must_begin(&run, step);
     must_finish(&run);
-    assert_true(exists("step-00000001.h5")); /* the best */
+    assert_true(exists("step-00000001.h5")); /* the best one */
     assert_false(exists("step-00000004.h5"));
     assert_holds(&run, "step-00000005.h5", 5);
     assert_holds(&run, "last.h5", 6);
     run_close(&run);
 }
 
-/* A run that ends without waiting leaves the older ones and no part. */
+/* Closing the writer early leaves the older files and no part. */
 static void test_not_finished(void **state)
 {
     struct run run;
@@ -417,7 +416,7 @@ static void test_not_finished(void **state)
     assert_false(exists("step-00000002.h5.part"));
 }
 
-/* ---- what cannot be in the background, or not at all ---- */
+/* ---- errors, and writing in the foreground ---- */
 
 static void test_one_writes_for_all(void **state)
 {
@@ -425,7 +424,7 @@ static void test_one_writes_for_all(void **state)
     (void)state;
     run_open(&run, world->size, &usual, 2, false, WRITERS_NODE0);
     must_begin(&run, 1);
-    assert_true(exists("step-00000001.h5")); /* already */
+    assert_true(exists("step-00000001.h5")); /* already complete */
     follow(&run, 2);
     must_finish(&run);
     assert_holds(&run, "best.h5", 1);
@@ -448,7 +447,7 @@ static void test_a_folder_that_is_gone(void **state)
     comm_barrier(world);
     assert_true(world->rank != 0 || mkdir(folder, 0777) == 0);
     comm_barrier(world);
-    must_begin(&run, 2); /* and it can be tried again */
+    must_begin(&run, 2); /* retrying works */
     must_finish(&run);
     assert_holds(&run, "last.h5", 2);
     run_close(&run);

@@ -1,9 +1,9 @@
 #!/bin/sh
-# vittrain convert: weights out of a checkpoint and back are the same bytes, in a few MiB of memory
-# however large the model is; what cannot be converted is one line of error and leaves no file.
+# vittrain convert: converting a checkpoint to safetensors and back gives the same bytes and needs a few MiB of memory for any
+# model; other files are an error of one line and leave no output.
 . "$TEST_SOURCE/test/program.sh"
 
-# refuses NAME STATUS PATTERN WORD...: convert ends so, on one rank and on three, and makes nothing.
+# refuses NAME STATUS PATTERN WORD...: convert fails with this status and message on one and on three ranks, without output.
 refuses() {
     title=$1 expected=$2 pattern=$3
     shift 3
@@ -25,7 +25,7 @@ converts() {
     result "$title" "$([ $status -eq 0 ] || echo "status $status of $name")" "$work/convert.log"
 }
 
-# resident: MiB that the newest conversion took.
+# resident: MiB of memory of the last conversion.
 resident() {
     sed -n 's/.*resident at most \([0-9.]*\) MiB/\1/p' "$work/convert.log"
 }
@@ -54,7 +54,7 @@ bad=$([ $status -eq 0 ] || echo "status $status")
 result 'on three ranks the first one does it' \
     "$bad$(cmp "$made/average.safetensors" "$made/average3.safetensors" 2>&1)" "$work/made.log"
 
-# To another head and another grid: as model.init takes them, on any mesh.
+# Another head and another grid of positions, as for model.init, on any mesh.
 other="$average augment.resize=64 model.classes=12 train.steps=3"
 run 1 init $other model.init="$made/plain.safetensors" run.dir="$work/init"
 converts 'weights to a checkpoint of another shape' "$made/plain.safetensors" "$made/other.h5" $other

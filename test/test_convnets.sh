@@ -1,11 +1,11 @@
 #!/bin/sh
-# Models with batch norm by every strategy: with synchronised statistics the losses of 50 steps, and of the
-# evaluation with running statistics, are those of one rank; a run goes on bit for bit; weights go out and
-# come back. And models of convolutions, or of numbers, with what means nothing for them.
+# Models with batch norm and every strategy: with synchronised statistics the losses of 50 steps, and of the
+# evaluation with running statistics, equal those of one rank; a run resumes bit for bit; weights are
+# exported and imported. Options that do not apply to a model are errors.
 . "$TEST_SOURCE/test/program.sh"
 
-# In such a model, which starts at random, a perturbation of the weights by 1e-8 doubles with each step at
-# usual rates, in PyTorch as well. At this one it stays, and gradients that are wrong by 1 % would show.
+# With usual learning rates a perturbation of the random initial weights by 1e-8 doubles with each step, in
+# PyTorch as well. With this rate it does not grow, and gradients that are wrong by 1 % are detected.
 norms="model.name=cnn_b model.width=8 model.image=16 data.format=cifar10 debug.fraction=0.15 \
 train.precision=fp32 train.global_batch=28 train.steps=50 output.log_every=1 run.seed=7 run.threads=1 \
 optim.name=sgd optim.lr=1e-5 optim.momentum=0.9 output.tensorboard=off checkpoint.every=0"
@@ -31,7 +31,7 @@ zero2 3 0
 fsdp 3 0
 hsdp 4 2
 END
-# The last batch of the epoch has 2 samples: some ranks have none, some pieces, too.
+# The last batch of the epoch has 2 samples: some ranks and micro-batches are empty.
 train 1 few train.global_batch=14 debug.fraction=0.025 train.steps=16
 train 4 few-4 train.global_batch=14 debug.fraction=0.025 train.steps=16 mesh.strategy=fsdp
 compare 'ranks without samples' few-4 few 1e-6
@@ -49,7 +49,7 @@ compare 'one rank alone has all samples' alone one 0
 ! grep -q 'own rank only' "$work/alone.log" && bad= || bad='it is said'
 result 'and need not be told' "$bad" "$work/alone.log"
 
-# Running statistics are in checkpoints, averages and weights.
+# Running statistics are stored in checkpoints, in the EMA and in weights.
 more="optim.ema=0.9 train.clip_norm=0.1 optim.lr=1e-2"
 train 2 whole $more train.steps=8
 train 2 parts $more train.steps=5 mesh.strategy=ddp
@@ -86,7 +86,7 @@ optim.name=sgd optim.lr=0.01 optim.weight_decay=0 train.epochs=4 augment.flip=0 
 augment.translate=0 augment.erase=0 train.precision=fp32 output.log_every=1"
 run 2 numbers $numbers checkpoint.monitor=loss run.dir="$work/numbers"
 bad=$([ $status -eq 0 ] || echo "exit status $status")
-# Uniform targets have a variance of 1/12, which is what is left when the inputs tell nothing.
+# The targets are uniform with a variance of 1/12 and do not depend on the inputs.
 column "$work/numbers/metrics.csv" val loss |
     awk '{ last = $2 } NR == 1 { first = $2 } END { exit !(last < first && last > 0.07 && last < 0.11) }' ||
     bad="$bad; it does not learn"

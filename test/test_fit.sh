@@ -1,6 +1,6 @@
 #!/bin/sh
-# What does not fit into memory: a run ends before it starts and says what would fit, which is true;
-# trials find the largest batch. Real limits and real memory, so not under sanitizers.
+# A run that does not fit into memory ends before it starts, with correct advice; trials find the largest batch. Uses real
+# limits and real memory, so it does not run with sanitizers.
 . "$TEST_SOURCE/test/program.sh"
 
 if grep -q '^SANITIZER_CFLAGS = .' "$TEST_BUILD/Makefile"; then
@@ -9,7 +9,7 @@ if grep -q '^SANITIZER_CFLAGS = .' "$TEST_BUILD/Makefile"; then
 fi
 
 echo 1..20
-# What cannot fit stops before it starts, with an answer that is true and the same at each start.
+# A run that cannot fit ends before it starts, with correct advice that is the same at each start.
 tight="$small train.global_batch=0 train.steps=1 plan.memory=64MiB output.csv=off"
 fails 2 'too large a batch' 6 'too little memory: a rank needs .*would fit: train.batch=[0-9]' $tight \
     train.batch=9000 run.dir="$work/tight"
@@ -39,8 +39,8 @@ result 'the strategy that would fit does' "$bad" "$work/train.log"
 fails 2 'no batch at all' 6 'would fit: more ranks' $heavy plan.memory=10MiB run.dir="$work/none"
 bad=$(ls -d "$work"/larger "$work"/ddp-heavy "$work"/none 2>/dev/null)
 result 'no run folder was made before' "$bad"
-# Trials: the batch that is found ran, one more did not, as the plan predicted. What small trials do
-# not touch of the workspace is a larger part here than with models of real size.
+# Trials: the batch that is found ran, one more did not, as the plan predicted. The workspace, of which small trials
+# touch only a part, is a larger share of the memory than for models of real size.
 run 2 find find batch $small train.global_batch=0 mesh.strategy=fsdp plan.memory=200MiB
 awk '$2 == "yes" || $2 == "no" { runs[$1] = $2 }
     /^largest batch/ { split($5, word, "="); batch = word[2] + 0 }
@@ -58,7 +58,7 @@ fails 2 'find batch where nothing fits' 6 'no batch fits into 20.0 MiB' find bat
 fails 2 'find what?' 2 'vittrain find batch' find
 fails 2 'find batch of a model that cannot be' 2 'model.patch=5' find batch $small model.patch=5
 
-# limited NAME WORD...: one rank where the system itself refuses memory.
+# limited NAME WORD...: run one rank with a limit on its address space.
 limited() {
     limited_log=$work/$1.log
     shift

@@ -1,5 +1,5 @@
-/* Whole models against PyTorch and timm (test/vectors/make_models.py): logits, loss, every
- * gradient, and the weights after several steps of each optimizer and schedule. */
+/* Whole models against PyTorch and timm (test/vectors/make_models.py): logits, loss, all gradients,
+ * and the weights after several steps of each optimizer and schedule. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,25 +16,25 @@
 #include "vit_fixture.h"
 
 struct tolerance {
-    double relative; /* to the largest expected value of the tensor */
+    double relative; /* relative to the largest expected value of the tensor */
     double absolute;
 };
 
-/* The largest difference, and the largest expected value, of a tensor. */
+/* Largest difference and largest expected value of a tensor. */
 static double difference(const float *found, const float *expected, int64_t count, double *largest)
 {
     double worst = 0;
     *largest = 0;
     for (int64_t i = 0; i < count; i++) {
         double distance = fabs((double)found[i] - (double)expected[i]);
-        if (!(distance <= worst)) /* NaN too */
+        if (!(distance <= worst)) /* also for NaN */
             worst = distance;
         *largest = fmax(*largest, fabs((double)expected[i]));
     }
     return worst;
 }
 
-/* Says which tensor is wrong; 1 when it is. */
+/* Compare a tensor; return 1 and print its name if it differs. */
 static int check_values(const char *name, const float *found, const float *expected, int64_t count,
                         struct tolerance tolerance)
 {
@@ -46,7 +46,8 @@ static int check_values(const char *name, const float *found, const float *expec
     return 1;
 }
 
-/* All tensors of the model against PREFIX/NAME of the file; how many differ. */
+/* Compare all tensors of the model with PREFIX/NAME of the file; return the number of differences.
+ */
 static int check_tensors(struct vit_fixture *fixture, const struct vector_file *file,
                          const char *prefix,
                          float *(*read)(struct vit_fixture *fixture, int unit, int tensor),
@@ -68,7 +69,7 @@ static int check_tensors(struct vit_fixture *fixture, const struct vector_file *
     return wrong;
 }
 
-/* Opens the model of a file with its weights and its batch. */
+/* Open the model of a file with its weights and its batch. */
 static struct vector_file *open_case(struct vit_fixture *fixture, const char *name,
                                      enum data_type compute, const char *const *assignments)
 {
@@ -102,7 +103,7 @@ static int check_forward(struct vit_fixture *fixture, const struct vector_file *
                          struct tolerance tolerance)
 {
     int64_t count;
-    /* Batch norm makes a difference between training and evaluation. */
+    /* Batch norm differs between training and evaluation. */
     bool other = fixture->training && vector_file_has(file, "logits_training");
     const float *expected = vector_file_floats(file, other ? "logits_training" : "logits", &count);
     const float *expected_loss = vector_file_floats(file, other ? "loss_training" : "loss", NULL);
@@ -156,7 +157,7 @@ static void test_fp32_convnet(void **state)
         check_model(convnet_files[i], TYPE_FP32, (struct tolerance){5e-5, 2e-6});
 }
 
-/* bf16 has 8 bits: values are rounded to 1/256 at every operation. */
+/* bf16 has 8 bits: each operation rounds to 1/256. */
 static void test_bf16_model(void **state)
 {
     (void)state;
@@ -164,7 +165,7 @@ static void test_bf16_model(void **state)
         check_model(model_files[i], TYPE_BF16, (struct tolerance){5e-2, 5e-3});
 }
 
-/* A step's gradients from train.accumulate pieces of the batch. */
+/* Compute a step's gradients from train.accumulate micro-batches. */
 static void train_pieces(struct vit_fixture *fixture, double smoothing)
 {
     int64_t pieces = fixture->options.train.accumulate, count = fixture->batch / pieces;
@@ -176,7 +177,7 @@ static void train_pieces(struct vit_fixture *fixture, double smoothing)
     flat_norm(&fixture->flat);
 }
 
-/* Updates with the rates of the schedule; on plateau a made-up loss is observed after each. */
+/* Run updates with the learning rates of the schedule; plateau observes a constructed loss. */
 static void train_steps(struct vit_fixture *fixture, double smoothing, int64_t steps)
 {
     static const double observed[] = {1.0, 0.999, 0.998, 0.5, 0.499, 0.498};
@@ -195,7 +196,7 @@ static void train_steps(struct vit_fixture *fixture, double smoothing, int64_t s
     }
 }
 
-/* What a test of an optimizer or schedule does. */
+/* The settings and expectations of a test. */
 struct rule {
     const char *file, *prefix;
     int64_t steps;
@@ -212,7 +213,8 @@ static int check_rule(const struct rule *rule, enum data_type compute, struct to
     return wrong;
 }
 
-/* An update moves a weight by about the rate, 1e-3: wrong by 0.2 % of that is wrong. */
+/* An update changes a weight by about the learning rate, 1e-3: errors of 0.2 % of that are
+ * detected. */
 static const struct tolerance step_tolerance = {1e-6, 2e-6};
 
 #define ADAMW "optim.name=adamw", "optim.lr=1e-3", "optim.weight_decay=0.05", "train.clip_norm=0.5"
@@ -254,7 +256,7 @@ static const struct rule convnet_rules[] = {
      3,
      {"optim.name=adamw", "optim.lr=1e-3", "optim.weight_decay=0.05", ROUGH_EPSILON}},
     {"convnet_cifar.safetensors", "after_pieces", 2, {CONVNET_SGD, "train.accumulate=3"}},
-    /* Frozen norms normalise with their running statistics, below what is trained and above. */
+    /* Frozen norms use their running statistics, below and above trained layers. */
     {"convnet_cifar.safetensors",
      "after_freeze",
      2,
@@ -312,7 +314,7 @@ static void test_schedules(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* Masters are fp32: the small steps of bf16 training add up. */
+/* Master weights are fp32, so that small updates add up in bf16 training. */
 static void test_bf16_steps(void **state)
 {
     (void)state;
@@ -334,8 +336,8 @@ static void test_moving_average(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* Numbers of parameters: timm's, torchvision's, and the reference's for vit_cifar, cnn_a and cnn_b;
- * what images are normalised with: the same's. */
+/* Numbers of parameters and normalisation of images: those of timm, torchvision, and of the
+ * reference for vit_cifar, cnn_a and cnn_b. */
 #define HALF                                                                                       \
     {                                                                                              \
         0.5f, 0.5f, 0.5f                                                                           \

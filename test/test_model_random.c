@@ -1,6 +1,5 @@
-/* What a model must be besides equal to timm's: its gradient is the slope of its loss with dropout
- * on, its parts of a batch add up to the whole batch, a batch of none does nothing, and bad shapes
- * are refused. */
+/* Properties of models: the gradient is the slope of the loss, also with dropout; the gradients of
+ * parts of a batch add up; an empty batch does nothing; invalid shapes are refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +28,7 @@ static void fill_normal(float *values, int64_t count, uint32_t index, float scal
     }
 }
 
-/* Weights far from where training starts, so that no part of the gradient is small. */
+/* Weights far from their initialisation, so that no part of the gradient is small. */
 static void scatter_weights(struct vit_fixture *fixture)
 {
     for (int u = 0; u < fixture->model->unit_count; u++)
@@ -74,8 +73,8 @@ static double norm_of(const float *values, int64_t count)
     return sqrt(sum);
 }
 
-/* Moves a tensor along its gradient: the loss must rise by the gradient's norm. With a wrong mask
- * anywhere the gradient points elsewhere and the loss rises less. */
+/* Move a tensor along its gradient: the loss must rise by the gradient's norm. It rises less if a
+ * dropout mask of the backward pass is wrong. */
 static void check_slope(struct vit_fixture *fixture, int unit, int number)
 {
     const double distance = 4e-3;
@@ -139,7 +138,7 @@ static void test_dropout_follows_the_step(void **state)
     vit_fixture_close(&fixture);
 }
 
-/* A batch in parts, as ranks or accumulation cut it, has the gradient of the whole. */
+/* The gradients of parts of a batch, as for ranks and accumulation, add up to that of the batch. */
 static void check_parts(struct vit_shape shape)
 {
     struct vit_fixture whole, parts;
@@ -247,7 +246,7 @@ static void test_bad_options(void **state)
     expect_bad_option("model.patch=5", "model.patch=5");
 }
 
-/* Freezing by unit, by the beginning of a name, and of one tensor. */
+/* Freeze by unit, by a prefix of names, and a single tensor. */
 static void test_freeze(void **state)
 {
     (void)state;

@@ -1,6 +1,5 @@
-/* The plan against the truth, on 1, 2 and 4 ranks: what is planned on an imagined mesh is what a
- * session really takes, to the byte, and what its steps really send; the largest batch fits, one
- * more does not. */
+/* Compare the plan with real sessions on 1, 2 and 4 ranks: memory to the byte, bytes sent by a
+ * step; the largest batch fits, and one more does not. */
 #include "plan/plan.h"
 
 #include <setjmp.h>
@@ -21,7 +20,7 @@
 
 static struct comm *world;
 
-/* What each strategy is tried with besides. */
+/* Settings that each strategy is tested with. */
 static const char *const variants[] = {
     "train.precision=bf16",
     ("train.precision=bf16 mesh.reduce=compute train.accumulate=3 "
@@ -49,7 +48,7 @@ static void options_make(struct options *options, int strategy, const char *vari
             fail_msg("%s", error.text);
 }
 
-/* Counts what a group's collectives send, in front of the real ones. */
+/* Count the bytes that a group's collectives send, in front of the real backend. */
 struct counted_group {
     const struct comm_backend *real;
     struct comm_backend counting;
@@ -106,7 +105,7 @@ static void counting_begin(struct counted_group *counted, struct comm *comm)
     comm->backend = &counted->counting;
 }
 
-/* Two steps; what the second one sends. */
+/* Run two steps and count what the second one sends. */
 static bool steps_run(struct session *session, struct data_feed *feed,
                       const struct options *options, struct error *error)
 {
@@ -157,7 +156,7 @@ static int entry_wrong(const struct plan_entry *entry, const struct session *ses
     return wrong + differs(entry->sent_replica, replica_counted.sent, "replica", variant);
 }
 
-/* A session that really runs, against its plan. */
+/* Compare a real session with its plan. */
 static int plan_wrong(int strategy, const char *variant)
 {
     struct options options;
@@ -201,7 +200,7 @@ static void plans_are_what_runs_take(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* For nodes of four ranks. */
+/* With four ranks per node. */
 static void imagined_open(struct plan *plan, int ranks, int strategy, const char *variant)
 {
     struct options options;
@@ -227,7 +226,7 @@ static void rows_add_up_to_the_arena(void **state)
             for (int c = 0; c < MEMORY_CLASSES; c++)
                 sums[c] += rows[row][c];
         assert_memory_equal(sums, session.memory.arena.by_class, sizeof sums);
-        /* Blocks 0 and 1 are alike; nothing of a unit is gathered for itself. */
+        /* Blocks 0 and 1 are equal; gathered memory does not belong to units. */
         assert_memory_equal(rows[ARENA_UNIT_ROWS + 1], rows[ARENA_UNIT_ROWS + 2], sizeof *rows);
         assert_true(rows[ARENA_UNIT_ROWS + 1][MEMORY_ACTIVATIONS] > 0);
         assert_int_equal(rows[ARENA_UNIT_ROWS][MEMORY_GATHERED], 0);
@@ -265,7 +264,7 @@ static void the_largest_batch_fits_and_one_more_does_not(void **state)
     }
 }
 
-/* What leaves a node, for groups on several nodes: 8 ranks, 4 a node. */
+/* Bytes sent between nodes, for groups on several nodes: 8 ranks, 4 per node. */
 static void the_network_carries_what_leaves_a_node(void **state)
 {
     (void)state;
@@ -276,7 +275,8 @@ static void the_network_carries_what_leaves_a_node(void **state)
     assert_int_equal(entry.shard, 4);
     assert_int_equal(entry.replica, 2);
     assert_true(entry.sent_network == entry.sent_replica && entry.sent_replica > 0);
-    /* Of seven parts that a rank sends on, those of the other node's four cross, shared by four. */
+    /* Of seven parts that a rank forwards, the four of the other node are sent between nodes,
+     * shared by four ranks. */
     plan_make(&plan, STRATEGY_FSDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
     assert_true(entry.sent_replica == 0 && entry.sent_network * 7 == entry.sent_shard);
     plan_make(&plan, STRATEGY_DDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);

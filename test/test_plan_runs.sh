@@ -1,9 +1,8 @@
 #!/bin/sh
-# The command plan as a user meets it: its table is what a run then prints, it needs no data and no
-# ranks, and says what cannot be.
+# The command plan: its table equals that of the run, it needs no data and no ranks, and reports what is not possible.
 . "$TEST_SOURCE/test/program.sh"
 
-# arena FILE: the line of a plan's whole arena as a run prints it: name and MiB.
+# planned_arena FILE: the arena of a plan, one line per class: name and MiB.
 planned_arena() {
     awk '/^MiB per rank/ { for (i = 4; i < NF; i++) name[i - 2] = $i }
         $1 == "arena" { for (i = 2; i < NF; i++) print name[i], $i; print "arena", $NF; exit }
@@ -37,7 +36,7 @@ bad=
 grep -q '^hsdp, 512 ranks on 64 nodes: replica 64 x shard 8' "$work/large.log" || bad="$bad; mesh"
 [ "$(grep -c '^blocks' "$work/large.log")" = 24 ] || bad="$bad; units"
 result 'a plan for 64 nodes, without the data' "$bad" "$work/large.log"
-# Columns: name, six classes, total, three sent, largest; "ddp, block" has a word more.
+# Columns: name, six classes, total, three of bytes sent, largest; "ddp, block" has one word more.
 awk '/sent shard/ { table = 1; next } /^$/ { table = 0 } table { sub(", ", "-"); print }' "$work/large.log" >"$work/table"
 bad=$(awk 'NF != 12 || $12 < 1 { print "bad row " NR ": " $0 }
     { total[$1] = $8; largest[$1] = $12 }
@@ -55,14 +54,14 @@ bad=
 [ $status -eq 0 ] || bad="exit status $status"
 grep -q '^hsdp .*the nodes have 2 to 4 ranks' "$work/nohsdp.log" || bad="$bad; hsdp"
 [ "$(grep -c ' none$' "$work/nohsdp.log")" = 8 ] || bad="$bad; largest batch"
-result 'what cannot be is said in its row' "$bad" "$work/nohsdp.log"
+result 'a strategy that is not possible has a message in its row' "$bad" "$work/nohsdp.log"
 
-fails 2 'a mesh that cannot be' 2 'mesh.shard=3 does not divide' plan $small mesh.strategy=fsdp \
+fails 2 'an impossible mesh' 2 'mesh.shard=3 does not divide' plan $small mesh.strategy=fsdp \
     mesh.shard=3 plan.ranks=4
 fails 2 'an unknown format' 2 'data.format=imagenet' plan $small data.format=imagenet
 fails 2 "an operand" 2 "plan takes decks.*or one checkpoint" plan $small something
 
-# Times: from what bench machine measures here, and from a cluster that is described.
+# Times: with the measurements of bench machine, and with the file of a cluster.
 describe() { # NAME WORD...: a machine file
     file=$work/$1
     shift
@@ -88,14 +87,14 @@ bad=$(awk '/^Predicted with machine.ini/ { step = $0 } /step ms +exposed/ { tabl
         if (!epoch) print "no epoch"
     }' "$work/timed.log")
 [ $status -eq 0 ] || bad="exit status $status; $bad"
-result 'and plan says times by it, the same in both tables' "$bad" "$work/timed.log"
+result 'and plan predicts times with it, equal in both tables' "$bad" "$work/timed.log"
 run 1 untimed plan $small plan.machine=none
 bad=$(grep -q '^No times: measure this machine with .vittrain bench machine' "$work/untimed.log" || echo 'no hint')
 grep -q '^blocks.1 .* 0\.00' "$work/untimed.log" || bad="$bad; no operations"
-result 'without one it says how to get it, and counts operations' "$bad" "$work/untimed.log"
+result 'without one it prints how to get it, and counts operations' "$bad" "$work/untimed.log"
 sed 's/^device = .*/device = another processor/' "$work/machine.ini" >"$work/other.ini"
 run 1 other plan $small plan.ranks=2 plan.machine=other.ini
-result "another machine's file is warned of" \
+result "another machine's file gives a warning" \
     "$(grep -q 'other.ini was measured on another processor' "$work/other.log" || echo no)" "$work/other.log"
 describe cluster.ini
 run 1 cluster plan $small train.global_batch=0 train.batch=8 mesh.strategy=ddp plan.cluster=cluster.ini
@@ -105,9 +104,9 @@ result 'a cluster: 1 to 4096 ranks' "$bad" "$work/cluster.log"
 run 1 strong plan $small mesh.strategy=hsdp plan.cluster=cluster.ini plan.scaling=strong
 bad=$(grep -q '^ *32 the batch of 24 images is less than one per rank' "$work/strong.log" || echo 'no end')
 [ "$(grep -cE '^ +(1|2|4|8|16) +[0-9]+ ' "$work/strong.log")" = 5 ] || bad="$bad; rows"
-result 'strong scaling ends where a rank has nothing to do' "$bad" "$work/strong.log"
-fails 2 'a cluster that is not there' 2 'no.ini: cannot read the deck' plan $small plan.cluster=no.ini
+result 'strong scaling ends when a rank would have no image' "$bad" "$work/strong.log"
+fails 2 'a missing file of a cluster' 2 'no.ini: cannot read the deck' plan $small plan.cluster=no.ini
 describe bad.ini 'share = much'
-fails 1 'a cluster with a number that is none' 2 'bad.ini:12: between.share=much' plan $small plan.cluster=bad.ini
+fails 1 'a cluster with an invalid number' 2 'bad.ini:12: between.share=much' plan $small plan.cluster=bad.ini
 fails 1 'a machine file that cannot be written' 5 'none/machine.ini' bench machine run.threads=1 bench.quick=on \
     bench.machine="$work/none/machine.ini"

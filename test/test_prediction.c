@@ -1,4 +1,4 @@
-/* Lines of predictions, also of classes whose names hold what means something in CSV and JSON. */
+/* The lines of `predict`, also with class names that need quoting in CSV and JSON. */
 #include <jansson.h>
 #include <math.h>
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 static float probabilities[] = {0.25f, 0.75f};
 
-/* The caller frees. */
+/* The caller frees the result. */
 static char *text_of(void (*write)(FILE *, const struct prediction_line *), const char *class_name)
 {
     const struct prediction_line line = {.record = 7,
@@ -53,7 +53,7 @@ static void csv_names_are_quoted_where_needed(void **state)
 static void json_names_come_back(void **state)
 {
     (void)state;
-    /* The last one is no UTF-8. */
+    /* The last name is not UTF-8. */
     static const char *const names[][2] = {{"cat", "cat"},
                                            {"5\" disk", "5\" disk"},
                                            {"back\\slash", "back\\slash"},

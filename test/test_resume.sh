@@ -1,12 +1,12 @@
 #!/bin/sh
-# A run that was stopped and resumed on the same ranks goes on bit for bit, in the middle of an epoch
-# too; on other ranks, up to rounding. What the parts write reads as one run.
+# A run that is stopped and resumed on the same ranks continues bit for bit, also in the middle of an epoch;
+# on other ranks, up to rounding. The output of all attempts reads as one run.
 . "$TEST_SOURCE/test/program.sh"
 
 steps="$small optim.ema=0.9 schedule.name=onecycle schedule.per=step output.tensorboard=off \
 checkpoint.every=0 train.epochs=2"
 
-# same NAME RUN REFERENCE: the final weights are the same bytes, the rows of metrics the same losses.
+# same NAME RUN REFERENCE: the final weights are equal, and the losses in metrics.csv.
 same() {
     bad=
     [ $status -eq 0 ] || bad="exit status $status"
@@ -24,7 +24,7 @@ for ranks in 1 2; do
     run $ranks whole$ranks $steps run.dir="$work/whole$ranks"
     result "a run of two epochs on $ranks ranks" "$([ $status -eq 0 ] || echo "status $status")" \
         "$work/whole$ranks.log"
-    # Stopped in the middle of the second epoch by its clock, after a checkpoint of every step.
+    # Stopped by train.max_seconds in the middle of the second epoch, with a checkpoint per step.
     run $ranks part$ranks $steps run.dir="$work/part$ranks" checkpoint.every=0.1 checkpoint.keep=50
     for file in "$work/part$ranks"/checkpoints/step-*.h5; do
         case $file in
@@ -74,7 +74,7 @@ for step in 1 2 3; do
 done
 result 'checkpoints by the clock, also where an epoch is one step' "$bad" "$work/clock.log"
 
-# The loader of the one run goes on through its epochs; that of the other begins anew with each.
+# The loader of one run continues through the epochs; that of the other restarts with each attempt.
 short="$small debug.fraction=0.03 data.shuffle_block=16 data.drop_last=on train.accumulate=2 data.workers=3 \
 augment.mixup=0.2 augment.rand_augment=2 output.tensorboard=off"
 run 2 through $short run.dir="$work/through" train.epochs=3
@@ -83,8 +83,7 @@ for epochs in 1 2 3; do
 done
 same 'three short epochs in one go and one by one, bit for bit' anew through 0
 
-# Evaluations that are only made because a part of the run ends decide nothing: the loss of step 3 is
-# the least of all.
+# Evaluations at the end of an attempt do not count for early stopping: the loss of step 3 is the lowest.
 stops="$small debug.overfit=4 optim.lr=1e-2 checkpoint.monitor=loss train.early_stop=1 \
 output.tensorboard=off"
 run 1 straight $stops run.dir="$work/straight" train.epochs=9
@@ -101,7 +100,7 @@ grep -q '"value": 2' "$work/best" || bad="$bad; no best at the end of a part"
 result 'a run in parts has the best and stops where one without an end between does' "$bad" \
     "$work/parts.log"
 
-# A deck that says the batch of a rank goes on with the global batch of its checkpoint, if it is told to.
+# A deck with train.batch resumes with the global batch of its checkpoint, with mesh.elastic.
 share="$steps train.global_batch=0 run.dir=$work/elastic"
 run 4 elastic $share train.batch=6 checkpoint.every=0.1 checkpoint.keep=50
 for file in "$work/elastic"/checkpoints/step-*.h5; do
@@ -121,7 +120,7 @@ done
 [ $status -eq 0 ] || bad="$bad; status $status"
 result 'the losses are those of a run that was not disturbed' "$bad" "$work/elastic.log"
 
-# A rank is killed in the middle of a run: the job ends, and what it had is gone on with.
+# A rank is killed in the middle of a run: the job ends and can be resumed.
 result 'a killed rank ends the job' "$(killed $steps checkpoint.every=0.1)" "$work/killed.log"
 run 2 killed $steps run.dir="$work/killed"
 grep -q 'resuming from' "$work/killed.log" || status=1

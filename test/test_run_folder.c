@@ -1,5 +1,5 @@
-/* The run folder: which one is taken, what is an error, and that all ranks agree. All ranks run the
- * same tests in one temporary folder, which rank 0 makes and fills. */
+/* The choice of the run folder, its errors, and that all ranks agree. All ranks run the same tests
+ * in a temporary folder that rank 0 creates and fills. */
 #include "checkpoint/run_folder.h"
 
 #include <fcntl.h>
@@ -29,7 +29,8 @@ static bool is_first(void)
     return world->rank == 0;
 }
 
-/* Rank 0 makes the folder, all work in it; the options are the defaults but for the name. */
+/* Rank 0 creates the folder and all ranks change to it. The options are the defaults with another
+ * name. */
 static int enter_folder(void **state)
 {
     (void)state;
@@ -55,7 +56,7 @@ static int leave_folder(void **state)
     return 0;
 }
 
-/* What rank 0 does to the folder before all go on. */
+/* Rank 0 changes the folder before the others continue. */
 static void put_file(const char *name, const char *text)
 {
     if (is_first())
@@ -74,7 +75,7 @@ static void put_checkpoint(const char *folder)
     put_file(name, "x");
 }
 
-/* A run as it was left: its deck as the options are now, and a checkpoint. */
+/* Create a previous run: its deck with the current options, and a checkpoint. */
 static void put_run(const char *folder)
 {
     char name[OPTION_TEXT];
@@ -147,7 +148,8 @@ static void deck_and_log_are_there(void **state)
     set("train.epochs=17");
     struct run_folder folder = open_folder();
     snprintf(name, sizeof name, "%s/deck.ini", folder.path);
-    assert_int_equal(access(name, F_OK), -1); /* the run may turn out not to begin */
+    assert_int_equal(access(name, F_OK),
+                     -1); /* the deck is not saved yet, as the run may fail to start */
     comm_barrier(world);
     save_deck(&folder);
     options_default(&saved);
@@ -171,7 +173,7 @@ static void given_folder_is_made_with_those_above(void **state)
     assert_false(folder.resuming);
     assert_int_equal(access("a/b/c/train.log", F_OK), 0);
     run_folder_close(&folder);
-    /* What a try that died before its first checkpoint left is no run to go on with. */
+    /* A folder without checkpoints is not a run to resume. */
     folder = open_folder();
     assert_false(folder.resuming);
     run_folder_close(&folder);
@@ -228,19 +230,19 @@ static void newest_unfinished_run_is_found(void **state)
     (void)state;
     put_run("runs/tiny-20240101-000000");
     put_run("runs/tiny-20240101-000000-2");
-    put_run("runs/tiny-20240101-000000-10"); /* the newest */
+    put_run("runs/tiny-20240101-000000-10"); /* the newest one */
     put_run("runs/tiny-20250101-000000");    /* but finished */
     put_file("runs/tiny-20250101-000000/result.json", "{\"finished\": true}");
-    put_run("runs/tiny-20250101-000000-2"); /* finished, and the file damaged */
+    put_run("runs/tiny-20250101-000000-2"); /* finished, with a damaged file */
     put_file("runs/tiny-20250101-000000-2/result.json", "{");
     put_run("runs/tiny-other-20260101-000000"); /* another name */
-    put_run("runs/tiny-20260101");              /* no date of ours */
+    put_run("runs/tiny-20260101");              /* not a date */
     put_file("runs/tiny-20260202-000000", "no folder");
     set("train.batch=7"); /* another deck */
     put_run("runs/tiny-20260101-000000");
     options_default(&options);
     set("run.name=tiny");
-    set("train.epochs=1000"); /* may change on the way */
+    set("train.epochs=1000"); /* options that may change between attempts */
     set("checkpoint.keep=9");
     set("output.log_every=3");
     struct run_folder folder = open_folder();
@@ -249,7 +251,7 @@ static void newest_unfinished_run_is_found(void **state)
     run_folder_close(&folder);
 }
 
-/* train.max_seconds ended it. */
+/* Ended by train.max_seconds. */
 static void a_run_that_ran_out_of_time_is_gone_on_with(void **state)
 {
     (void)state;
@@ -291,7 +293,7 @@ static void damaged_decks_are_passed_over(void **state)
     run_folder_close(&folder);
 }
 
-/* Another job's lock is one on a descriptor of its own, as a second open in this process gives. */
+/* A lock of another job, simulated by a second descriptor in this process. */
 static void folder_of_a_running_job_is_left_alone(void **state)
 {
     (void)state;
@@ -341,7 +343,7 @@ static void a_log_that_cannot_be_made_is_an_error(void **state)
     assert_refused(ERROR_FILE, "a/train.log: cannot write the log");
 }
 
-/* Every rank as a node of its own, with a disk of its own. */
+/* Every rank is a node with its own disk. */
 static void private_disks_get_a_folder_each(void **state)
 {
     (void)state;
@@ -358,7 +360,7 @@ static void private_disks_get_a_folder_each(void **state)
     assert_int_equal(access("a/b/checkpoints", F_OK), 0);
     assert_int_equal(access("a/b/train.log", F_OK), is_first() ? 0 : -1);
     run_folder_close(&folder);
-    /* The last node's disk is not writable: all hear of it. */
+    /* The last node's disk is not writable: all ranks get the error. */
     set("run.dir=c");
     if (world->rank == world->size - 1)
         close(open("c", O_WRONLY | O_CREAT, 0666));
@@ -394,7 +396,7 @@ static void files_are_replaced_whole(void **state)
         assert_string_equal(text, "second");
         free(text);
         assert_int_not_equal(access("a/note.part", F_OK), 0);
-        /* A part that cannot be made, and a name that cannot be replaced. */
+        /* A part that cannot be created, and a file that cannot be replaced. */
         temporary_directory("a/other.part");
         assert_false(run_folder_write(&folder, "other", "x", &error));
         assert_int_equal(error.kind, ERROR_FILE);

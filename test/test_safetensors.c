@@ -1,5 +1,5 @@
-/* Weights as safetensors: what we write we read, on any mesh; what the safetensors package writes,
- * in every type; heads and grids of other sizes, against timm's resize; and what cannot be used. */
+/* Weights as safetensors: round trips on any mesh; files written by the safetensors package in
+ * every type; heads and position grids of other sizes, compared with timm; invalid files. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@ static struct comm *world;
 static char folder[64];
 static const struct fixture_shape usual = {.width = 8, .side = 4, .classes = 3, .hidden = 5};
 
-/* ---- our own files ---- */
+/* ---- files of this program ---- */
 
 static void write_on_one_read_on_other(int from_shard, int to_shard,
                                        const struct fixture_shape *shape)
@@ -67,7 +67,7 @@ static void test_unwritable(void **state)
     fixture_close(&fixture);
 }
 
-/* ---- the package's files ---- */
+/* ---- files of the safetensors package ---- */
 
 static void path_of_vectors(const char *name, char *path, size_t size)
 {
@@ -96,7 +96,7 @@ static void assert_near(const struct fixture *fixture, const char *name, const f
                      (double)expected[i]);
 }
 
-/* Every tensor but these two is as in weights_fp32. */
+/* All tensors except these two are those of weights_fp32. */
 static void assert_as_fp32(const struct fixture *fixture, const char *but, const char *and_but)
 {
     struct vector_file *file = vector_file_open("weights_fp32.safetensors");
@@ -120,7 +120,7 @@ static void test_fp32(void **state)
     fixture_close(&fixture);
 }
 
-/* Types of fewer or more bits: near what they were made from, and the special halves exactly. */
+/* Other types: close to the original values; special values of half precision exactly. */
 static void test_other_types(void **state)
 {
     static const struct {
@@ -203,7 +203,7 @@ static void test_positions_without_class_token(void **state)
     fixture_close(&fixture);
 }
 
-/* A head of another size keeps what it had; all else is read. */
+/* A head of another size keeps its values; all other tensors are read. */
 static void test_head_of_another_size(void **state)
 {
     struct fixture fixture, before;
@@ -220,7 +220,7 @@ static void test_head_of_another_size(void **state)
     fixture_close(&before);
 }
 
-/* ---- what cannot be used ---- */
+/* ---- invalid files ---- */
 
 static void assert_refused(const struct fixture_shape *shape, const char *path, const char *what,
                            const char *and_what)
@@ -255,7 +255,7 @@ static void test_models_that_do_not_fit(void **state)
                    "blocks.0.mlp.fc1.bias is missing and 3 more");
 }
 
-/* A file with this header, whose length is said to be `length`, and this many bytes of data. */
+/* Write a file with this header, a length field of `length`, and this number of data bytes. */
 static void make_file(const char *path, uint64_t length, const char *header, size_t data_bytes)
 {
     if (world->rank == 0) {
@@ -294,7 +294,7 @@ static void test_files_that_are_none(void **state)
     assert_refused(&usual, folder, "it is not a file", "");
 }
 
-/* A checkpoint that is converted may hold anything. */
+/* A converted checkpoint may have any tensor names. */
 static void test_two_tensors_of_one_name(void **state)
 {
     struct fixture fixture;

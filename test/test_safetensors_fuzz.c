@@ -1,6 +1,6 @@
-/* Headers of safetensors files that lie. First each kind of lie with its message; then thousands of
- * headers made from good ones by changing bytes and numbers (the same ones in every run): what is
- * accepted must be consistent, and the sanitizers see to the rest. */
+/* Invalid headers of safetensors files. First each error with its message; then thousands of
+ * headers that are made from valid ones by changing bytes and numbers (the same ones in every run):
+ * what is accepted must be consistent. Run it with sanitizers, too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "core/random.h"
 #include "checkpoint/safetensors_header.h"
+#include "core/random.h"
 
 enum { DATA = 64 };
 
@@ -24,7 +24,7 @@ static const char good_header[] =
     "\"e\":{\"dtype\":\"F16\",\"shape\":[3,0],\"data_offsets\":[40,40]},"
     "\"d\":{\"dtype\":\"I64\",\"shape\":[1,3],\"data_offsets\":[40,64]}}";
 
-/* Whatever was accepted: tensors one after another that fill the data. */
+/* Assert that the tensors of an accepted header fill the data without overlaps. */
 static void assert_consistent(const struct safetensors_header *header, int64_t data_bytes)
 {
     int64_t next = 0;
@@ -123,7 +123,7 @@ static void test_deep_nesting(void **state)
     free(text);
 }
 
-/* A random number below `limit`; `round` is the header's number, `draw` counts the draws for it. */
+/* A random number below `limit`; `round` numbers the header, `draw` the draws for it. */
 static uint32_t below(uint32_t limit, uint32_t round, uint32_t *draw)
 {
     return random_block_at(1, RANDOM_SYNTHETIC, 0, 0, round, (*draw)++).word[0] % limit;
@@ -134,12 +134,12 @@ static size_t change_bytes(char *text, size_t length, uint32_t round, uint32_t *
     static const char useful[] = "{}[]:,\"0123456789-.eFBIU\\ \n\xff";
     for (uint32_t n = 1 + below(4, round, draw); n > 0; n--) {
         size_t place = below((uint32_t)length, round, draw);
-        text[place] = useful[below(sizeof useful, round, draw)]; /* the last one is 0 */
+        text[place] = useful[below(sizeof useful, round, draw)]; /* the last weight is 0 */
     }
     return length;
 }
 
-/* Puts another number in the place of one; the text grows or shrinks. */
+/* Replace a number in the text, which changes its length. */
 static size_t change_number(char *text, size_t length, size_t room, uint32_t round, uint32_t *draw)
 {
     static const char *const numbers[] = {"0",  "1",   "-1",
@@ -178,7 +178,7 @@ static void test_changed_headers(void **state)
             length = change_number(text, length, ROOM, round, &draw);
         if (below(8, round, &draw) == 0)
             length = below((uint32_t)length, round, &draw);
-        /* in memory of just this size, so that a sanitizer sees every byte beyond */
+        /* memory of exactly this size, so that a sanitizer detects accesses beyond it */
         char *exact = malloc(length + 1);
         assert_non_null(exact);
         memcpy(exact, text, length);

@@ -1,5 +1,5 @@
-/* What plan says of time: operations counted from the step's own calls against counts by hand; the
- * two queues against cases worked out by hand; machine files, and what is wrong with them. */
+/* Operations counted from the step's own calls against counts by hand; the simulation of two queues
+ * against cases computed by hand; machine files and their errors. */
 #include "plan/step_prediction.h"
 
 #include <math.h>
@@ -44,7 +44,7 @@ static void plan_make_open(struct plan *plan, const char *settings, int ranks, i
         fail_msg("%s", error.text);
 }
 
-/* Operations of a step on one rank; with a machine its times. */
+/* Count the operations of a step on one rank; with a machine also predict times. */
 static void step_predict_one(const char *settings, const struct machine *machine,
                              struct step_prediction *prediction, struct plan_details *details)
 {
@@ -63,8 +63,8 @@ static double flops_of(const struct unit_prediction *part)
            part->flops[STEP_UPDATE];
 }
 
-/* Multiplications and additions of ViT-B/32 forward, by hand: 49 patches, 50 tokens, 768 wide; of
- * the last block only what the class token asks for. */
+/* FLOPs of a forward pass of ViT-B/32, by hand: 49 patches, 50 tokens, width 768. The last block
+ * computes only what the class token needs. */
 enum { DIM = 768, PATCHES = 49, TOKENS = 50 };
 static const double stem = 2.0 * PATCHES * DIM * (3 * 32 * 32);
 static const double block =
@@ -91,8 +91,7 @@ static void vit_base_is_as_counted_by_hand(void **state)
     near(prediction.unit[12].flops[STEP_BACKWARD], 3 * 2 * last_block);
     near(prediction.unit[13].flops[STEP_FORWARD], 3 * head);
     near(flops_of(&prediction.unit[14]), 0);
-    /* 4.4 billion multiplications with additions, as elsewhere; the model's usual count has what
-     * the last block leaves out. */
+    /* 4.4 GMAC, as in the literature; flops_per_image includes what the last block skips. */
     double whole = stem + 12 * block + head;
     assert_true(whole / 2 > 4.36e9 && whole / 2 < 4.42e9);
     near(details.flops_per_image, 2 * stem + 3 * (12 * block + head));
@@ -102,7 +101,7 @@ static void vit_base_is_as_counted_by_hand(void **state)
     plan_details_close(&details);
 }
 
-/* Where no token is left out the units' sum is the model's count. */
+/* If no token is skipped, the sum over units equals the model's count. */
 static void units_add_up_to_the_models_count(void **state)
 {
     (void)state;
@@ -125,8 +124,7 @@ static void units_add_up_to_the_models_count(void **state)
     }
 }
 
-/* A block that is computed again leaves out its last product, of the MLP back to the width; what
- * the last block computed is still there. */
+/* The recomputation of a block skips its last matrix product. The last block is not recomputed. */
 static void recomputation_counts(void **state)
 {
     (void)state;
@@ -147,8 +145,7 @@ static void recomputation_counts(void **state)
     plan_details_close(&details);
 }
 
-/* What the script sends is what flat_traffic says, which another test compares with what goes over
- * a real mesh. */
+/* The script sends the bytes of flat_traffic, which test_plan compares with a real mesh. */
 static void scripts_send_what_is_planned(void **state)
 {
     (void)state;
@@ -171,7 +168,7 @@ static void scripts_send_what_is_planned(void **state)
         step_script_make(&script, &session, &plan.source);
         for (int i = 0; i < script.count; i++) {
             const struct collective *collective = &script.event[i].collective;
-            if (script.event[i].kind != REHEARSED_START)
+            if (script.event[i].kind != EVENT_START)
                 continue;
             *(collective->replica ? &replica : &shard) += machine_network_bytes(
                 collective, collective->replica ? entry.replica : entry.shard);
@@ -183,7 +180,7 @@ static void scripts_send_what_is_planned(void **state)
     }
 }
 
-/* A machine that computes a flop a second and sends a byte a second, without latency. */
+/* A machine with 1 FLOP/s and 1 byte/s, without latency. */
 static struct machine slow_machine(void)
 {
     struct machine machine = {
@@ -195,8 +192,8 @@ static struct machine slow_machine(void)
     return machine;
 }
 
-/* A script of words: cN computes N seconds, sN starts a collective of N seconds, wI waits for
- * number I. */
+/* Build a script from words: cN computes for N seconds, sN starts a collective of N seconds, wI
+ * waits for collective I. */
 static void script_write(struct step_script *script, const char *words)
 {
     char text[128];
@@ -204,21 +201,19 @@ static void script_write(struct step_script *script, const char *words)
     assert_non_null(script->event);
     snprintf(text, sizeof text, "%s", words);
     for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " ")) {
-        struct rehearsed *event = &script->event[script->count++];
+        struct script_event *event = &script->event[script->count++];
         int number = atoi(word + 1);
-        *event = (struct rehearsed){.phase = STEP_FORWARD, .unit = 0};
-        event->kind = word[0] == 'c'   ? REHEARSED_OPERATION
-                      : word[0] == 's' ? REHEARSED_START
-                                       : REHEARSED_WAIT;
-        if (event->kind == REHEARSED_OPERATION)
+        *event = (struct script_event){.phase = STEP_FORWARD, .unit = 0};
+        event->kind = word[0] == 'c' ? EVENT_OPERATION : word[0] == 's' ? EVENT_START : EVENT_WAIT;
+        if (event->kind == EVENT_OPERATION)
             event->counted = (struct counted){
                 .operation = OPERATION_linear_forward, .flops = number, .size = {1, 1, 1}};
-        else if (event->kind == REHEARSED_START)
-            /* Between two ranks N bytes are gathered in N seconds. */
+        else if (event->kind == EVENT_START)
+            /* Two ranks gather N bytes in N seconds. */
             event->collective = (struct collective){.action = ACTION_GATHER, .bytes = number};
         else
             event->number = number;
-        if (event->kind == REHEARSED_START)
+        if (event->kind == EVENT_START)
             event->number = script->collectives++;
     }
 }
@@ -244,19 +239,19 @@ static void two_queues(void **state)
 {
     (void)state;
     struct machine machine = slow_machine();
-    simulated("c2 s3 w0", &machine, 5, 3, 0);          /* nothing to hide behind */
+    simulated("c2 s3 w0", &machine, 5, 3, 0);          /* no overlap */
     simulated("s1 c2 w0 c1", &machine, 3, 0, 0);       /* hidden */
-    simulated("s3 c1 s3 c1 w1 w0", &machine, 6, 4, 0); /* the network is what counts */
-    simulated("s3 s1 c1 w1", &machine, 4, 3, 0);       /* one after the other, in their order */
-    simulated("c1 s2 c1", &machine, 2, 0, 0);          /* nobody waits */
+    simulated("s3 c1 s3 c1 w1 w0", &machine, 6, 4, 0); /* limited by the network */
+    simulated("s3 s1 c1 w1", &machine, 4, 3, 0);       /* one after another, in order */
+    simulated("c1 s2 c1", &machine, 2, 0, 0);          /* no wait */
     simulated("", &machine, 0, 0, 0);
-    /* fsdp: one unit is gathered ahead. */
+    /* FSDP gathers one unit ahead. */
     simulated("s2 w0 s2 c3 w1 s2 c3 w2 c3", &machine, 11, 2, 0);
     simulated("s5 w0 s5 c3 w1 s5 c3 w2 c3", &machine, 18, 9, 0);
-    /* Two seconds of communication, in which half as much is computed as otherwise. */
+    /* During two seconds of communication computation runs at half speed. */
     machine.inside.computes = 0.5;
     simulated("s2 c3 w0", &machine, 4, 0, 1);
-    /* It takes twice as long beside computing: after 3 s 1.5 s of 2 are done. */
+    /* Communication runs at half speed beside computation: after 3 s, 1.5 s of 2 s are done. */
     machine.inside.computes = 1;
     machine.inside.sends = 0.5;
     simulated("s2 c3 w0", &machine, 3.5, 0.5, 0);
@@ -310,11 +305,12 @@ static void collectives_by_hand(void **state)
     /* A ring of four: 2 * 8 * 3 / 4 bytes in six messages; 3 * 8 bytes in three. */
     near(machine_collective_seconds(&machine, &sum, &node), 12.0 / 4 + 600);
     near(machine_collective_seconds(&machine, &gather, &node), 24.0 / 4 + 300);
-    /* Scattered and gathered inside, 6 bytes and 3 messages each; 8 bytes between two nodes. */
+    /* Reduce-scatter and all-gather inside nodes, 6 bytes and 3 messages each; 8 bytes between two
+     * nodes. */
     near(machine_collective_seconds(&machine, &sum, &nodes), 2 * (6.0 / 4 + 300) + 8 + 2000);
-    /* Four ranks' blocks to the other node, then all eight round inside. */
+    /* The blocks of four ranks to the other node, then all eight in a ring inside nodes. */
     near(machine_collective_seconds(&machine, &gather, &nodes), 32 + 1000 + 48.0 / 4 + 300);
-    /* Four groups share the cable. */
+    /* Four groups share the link. */
     near(machine_collective_seconds(&machine, &sum, &side_by_side), 4 * 8 + 2000);
     machine.between.share = 0.5;
     near(machine_collective_seconds(&machine, &sum, &side_by_side), 2 * 4 * 8 + 2000);
@@ -322,7 +318,7 @@ static void collectives_by_hand(void **state)
     near(machine_collective_seconds(&machine, &sum, &node), 12.0 / 4 + 400);
 }
 
-/* Measured points are met; between two of them, beyond them. */
+/* Measured points are met; interpolation between two points, and beyond them. */
 static void measured_points(void **state)
 {
     (void)state;
@@ -336,7 +332,7 @@ static void measured_points(void **state)
     near(machine_operation_seconds(&machine, &product, 2), 1000);
     *speed = (struct speed){.count = 2, .point = {{{64, 64, 64}, 10}, {{1024, 64, 64}, 40}}};
     near(machine_operation_seconds(&machine, &product, 2), 100);
-    product.size[0] = 256; /* as far from both */
+    product.size[0] = 256; /* equally far from both */
     near(machine_operation_seconds(&machine, &product, 2), 50);
     machine.launch = 1;
     machine.alone = 2;
@@ -395,7 +391,7 @@ static void wrong_machine_files(void **state)
     }
 }
 
-/* More points than there is room for. */
+/* More points than fit. */
 static void too_many_points(void **state)
 {
     (void)state;

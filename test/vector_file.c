@@ -1,5 +1,5 @@
-/* The reader of test vectors: the whole file in memory, its JSON header by jansson. Anything wrong
- * ends the program, since a test without its vectors proves nothing. */
+/* Reads the whole file into memory and its JSON header with jansson. Any fault ends the program, so
+ * that no test passes without its vectors. */
 #include "vector_file.h"
 
 #include <jansson.h>
@@ -10,7 +10,7 @@
 struct vector_file {
     char *memory;
     size_t size;
-    const char *data; /* behind the header */
+    const char *data; /* after the header */
     json_t *header;
     char name[256];
 };

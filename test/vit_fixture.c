@@ -1,5 +1,4 @@
-/* See vit_fixture.h. Device memory is only touched through the backend, so that the same tests
- * can run on any device. */
+/* Device memory is accessed only through the backend, so that the tests run on any device. */
 #include "vit_fixture.h"
 
 #include <math.h>
@@ -33,7 +32,7 @@ static void open_options(struct vit_fixture *fixture, const char *const *assignm
         ENSURE(options_set(assignments[i], &fixture->options, &error), "%s", error.text);
 }
 
-/* Runs twice: to measure and to take. */
+/* Called twice: to measure and to allocate. */
 static void lay_out(struct vit_fixture *fixture)
 {
     struct model *model = fixture->model;
@@ -64,7 +63,7 @@ void vit_fixture_set_training(struct vit_fixture *fixture, bool training)
     fixture->model->type->activations(fixture->model, &fixture->arena, fixture->batch, training);
 }
 
-/* The device, a stream, and the mesh of a world, or of this rank alone where that is NULL. */
+/* Open the device, a stream, and a mesh of the world or, if it is NULL, of this rank. */
 static void open_device(struct vit_fixture *fixture, struct comm *world, int64_t batch,
                         const char *const *assignments)
 {
@@ -85,7 +84,7 @@ static void open_device(struct vit_fixture *fixture, struct comm *world, int64_t
            "%s", error.text);
 }
 
-/* Everything else, of this model; NULL: it could not be opened. */
+/* Open everything else for this model; NULL: the model could not be opened. */
 static void open_model(struct vit_fixture *fixture, struct model *model, struct error *error)
 {
     const struct device_backend *backend = fixture->device->backend;
@@ -284,7 +283,7 @@ static struct model_pass pass_over(struct vit_fixture *fixture, int64_t first, i
                                .training = fixture->training,
                                .running_weight = fixture->running_weight,
                                .seed = 7,
-                               .place = fixture->place,
+                               .params = fixture->place,
                                .images = (char *)fixture->images + (size_t)(first * pixels) * size,
                                .logits = fixture->logits};
 }
@@ -421,7 +420,7 @@ void vit_fixture_update(struct vit_fixture *fixture, double rate, int64_t step)
     optimizer_step(&optimizer, &fixture->flat, fixture->place, NULL);
 }
 
-/* The distance of two tensors against the length of the first. */
+/* The distance of two tensors relative to the length of the first. */
 static double distance(const float *a, const float *b, int64_t count)
 {
     double apart = 0, length = 0;

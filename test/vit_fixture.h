@@ -1,4 +1,4 @@
-/* A small model on a device, as the step would set it up on one rank, for tests of whole models. */
+/* A small model on a device, set up as for a step on one rank, for tests of whole models. */
 #ifndef VITTRAIN_TEST_VIT_FIXTURE_H
 #define VITTRAIN_TEST_VIT_FIXTURE_H
 
@@ -23,32 +23,31 @@ struct vit_fixture {
     struct arena arena;
     size_t activations_mark;
     void *memory, *workspace;
-    int64_t batch;  /* what there is room for */
-    float *staging; /* device, fp32: what goes in and out */
+    int64_t batch;  /* capacity in samples */
+    float *staging; /* device, fp32: inputs and outputs */
     int64_t staging_count;
     void *images, *logits; /* device, compute type */
     int32_t *labels;       /* device */
     struct loss_sums *sums;
-    bool training;             /* of the next pass: dropout on */
+    bool training;             /* of the next pass: with dropout */
     double running_weight;     /* of the next pass */
     uint32_t step;             /* keys dropout */
     struct step_params *place; /* device */
 };
 
-/* Opens everything for `batch` samples; `assignments` (NULL-terminated, or NULL) are options as on
- * the command line. Ends the test program when something cannot be opened. */
+/* Open everything for `batch` samples. `assignments` (ended by NULL, or NULL) are options as on the
+ * command line. Ends the test program on failure. */
 void vit_fixture_open(struct vit_fixture *fixture, const struct vit_shape *shape,
                       enum data_type compute, int64_t batch, const char *const *assignments);
-/* A convolutional model in place of a transformer; on the ranks of a world, which is not closed
- * with it, or on this rank alone where that is NULL. Collective. */
+/* Collective. Open a convolutional model instead of a ViT, on the ranks of a world, which is not
+ * closed with it, or if that is NULL on this rank alone. */
 void vit_fixture_open_convnet(struct vit_fixture *fixture, struct comm *world,
                               const struct convnet_shape *shape, enum data_type compute,
                               int64_t batch, const char *const *assignments);
 void vit_fixture_close(struct vit_fixture *fixture);
 
-/* Small shapes with all that is random on: one whose class token is read, so that the last block
- * computes fewer tokens than the others; the same with mean pooling; the same as the reference's
- * model. */
+/* Small shapes with dropout and drop path: one with a class token, so that the last block computes
+ * fewer tokens; one with mean pooling; one as the reference's model. */
 struct vit_shape vit_fixture_token_shape(int64_t depth);
 struct vit_shape vit_fixture_mean_shape(int64_t depth);
 struct vit_shape vit_fixture_reference_shape(int64_t depth);
@@ -57,29 +56,29 @@ struct vit_shape vit_fixture_reference_shape(int64_t depth);
 struct vit_shape vit_fixture_shape(const struct vector_file *file);
 struct convnet_shape vit_fixture_convnet_shape(const struct vector_file *file);
 
-/* All tensors from a vector file: PREFIX/NAME. */
+/* Load all tensors PREFIX/NAME of a vector file. */
 void vit_fixture_load(struct vit_fixture *fixture, const struct vector_file *file,
                       const char *prefix);
 
-/* Lays activations out for training or for evaluation passes. */
+/* Lay out activations for training or for evaluation. */
 void vit_fixture_set_training(struct vit_fixture *fixture, bool training);
 
-/* Tells the device where in the run it is; vit_fixture_run does so for its pass. */
+/* Upload the step parameters; vit_fixture_run does so for its pass. */
 void vit_fixture_set_place(struct vit_fixture *fixture, const struct step_params *place);
 
-/* Images and labels of the batch from host memory. */
+/* Copy images and labels of the batch from host memory. */
 void vit_fixture_set_batch(struct vit_fixture *fixture, const float *images, const int32_t *labels);
 
-/* Samples first .. first + count of the batch: forward, loss added to the sums; then, when
- * `backward`, gradients of the loss divided by the whole batch added to what is there. */
+/* Run samples first .. first + count of the batch: forward, add the loss to the sums; if
+ * `backward`, add the gradients of the loss divided by the batch. */
 void vit_fixture_run(struct vit_fixture *fixture, int64_t first, int64_t count, double smoothing,
                      bool backward);
 
-/* Zeroes gradients and sums. */
+/* Zero gradients and sums. */
 void vit_fixture_zero(struct vit_fixture *fixture);
-/* Fills all memory of gradients with NaN. */
+/* Fill the memory of gradients with NaN. */
 void vit_fixture_poison(struct vit_fixture *fixture);
-/* The squared norm that flat_norm left. */
+/* The squared norm computed by flat_norm. */
 double vit_fixture_norm(struct vit_fixture *fixture);
 
 /* The sum of losses so far. */
@@ -88,18 +87,19 @@ double vit_fixture_loss(struct vit_fixture *fixture);
 /* vit_fixture_zero, vit_fixture_run over the whole batch, and the gradient's norm. */
 void vit_fixture_train(struct vit_fixture *fixture, double smoothing);
 
-/* fp32 copies in host memory; the caller frees. logits: of the last run's `count` samples. */
+/* Copies in host memory (fp32); the caller frees them. logits: of the last run's `count` samples.
+ */
 float *vit_fixture_logits(struct vit_fixture *fixture, int64_t count);
 float *vit_fixture_gradient(struct vit_fixture *fixture, int unit, int tensor);
 float *vit_fixture_weight(struct vit_fixture *fixture, int unit, int tensor);
 float *vit_fixture_average(struct vit_fixture *fixture, int unit, int tensor);
 void vit_fixture_set_weight(struct vit_fixture *fixture, int unit, int tensor, const float *values);
 
-/* The optimizer's update number `step` of the weights, by the options. */
+/* Apply optimizer update number `step` as set by the options. */
 void vit_fixture_update(struct vit_fixture *fixture, double rate, int64_t step);
 
-/* Fails the test when a tensor (vit_fixture_gradient, ...) of the same model on two devices is
- * further apart than tolerance times its length. */
+/* Fail the test if a tensor (vit_fixture_gradient, ...) of the same model differs between two
+ * devices by more than tolerance times its length. */
 void vit_fixture_compare(struct vit_fixture *expected, struct vit_fixture *fixture,
                          const char *what, float *(*get)(struct vit_fixture *, int, int),
                          double tolerance);

@@ -25,8 +25,8 @@ struct model_pass {
      * are not synchronised, multiplied by this rank's share of the samples. */
     double running_weight;
     uint64_t seed;
-    const struct step_params *place; /* device memory: keys dropout; read only in training */
-    const void *images;              /* [batch, channels, image, image], compute type */
+    const struct step_params *params; /* device memory: keys dropout; read only in training */
+    const void *images;               /* [batch, channels, image, image], compute type */
     void *logits; /* [batch, classes], compute type: written by forward; holds their gradient for
                      backward */
 };

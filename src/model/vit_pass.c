@@ -37,7 +37,7 @@ static struct dropout dropout_at(const struct model_pass *pass, double rate, uin
     return (struct dropout){.rate = pass->training ? (float)rate : 0,
                             .seed = pass->seed,
                             .layer = layer,
-                            .params = pass->place};
+                            .params = pass->params};
 }
 
 /* Elementwise dropout number `site` of a block; see vit_shape.reference for the rates. */

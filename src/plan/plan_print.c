@@ -321,7 +321,7 @@ static void shape_write(struct csv *csv, const struct counted *counted)
 }
 
 static bool kernel_write(struct csv *csv, const struct session *session,
-                         const struct rehearsed *event, int call,
+                         const struct script_event *event, int call,
                          const struct counted_kernel *kernel, struct error *error)
 {
     csv_text(csv, session->options->model.name);
@@ -344,7 +344,7 @@ static bool script_write(const struct step_script *script, const struct session 
     struct csv csv;
     bool good = csv_open(&csv, path, operations_header, 0, 0, error);
     for (int i = 0; good && i < script->count; i++) {
-        const struct rehearsed *event = &script->event[i];
+        const struct script_event *event = &script->event[i];
         const struct counted *counted = &event->counted;
         for (int k = 0; good && k < counted->kernels; k++)
             good = kernel_write(&csv, session, event, i, &counted->kernel[k], error);

@@ -66,7 +66,7 @@ static void wait_for(struct simulation *simulation, int number)
     }
 }
 
-static void start(struct simulation *simulation, const struct rehearsed *event,
+static void start(struct simulation *simulation, const struct script_event *event,
                   struct unit_prediction *part)
 {
     const struct machine *machine = simulation->machine;
@@ -86,7 +86,7 @@ static void start(struct simulation *simulation, const struct rehearsed *event,
     simulation->prediction->step.communication += seconds;
 }
 
-static void operation(struct simulation *simulation, const struct rehearsed *event,
+static void operation(struct simulation *simulation, const struct script_event *event,
                       struct unit_prediction *part)
 {
     struct unit_prediction *step = &simulation->prediction->step;
@@ -108,15 +108,15 @@ static bool speeds_check(const struct step_script *script, const struct machine 
                          const struct mesh_shape *mesh, struct error *error)
 {
     for (int i = 0; i < script->count; i++) {
-        const struct rehearsed *event = &script->event[i];
-        if (event->kind == REHEARSED_OPERATION && event->counted.flops > 0 &&
+        const struct script_event *event = &script->event[i];
+        if (event->kind == EVENT_OPERATION && event->counted.flops > 0 &&
             !machine_multiplies(machine, event->counted.type))
             return error_set(error, ERROR_USAGE,
                              "%s has no speed of matrix products in %s: measure again with "
                              "train.precision=%s, or set [compute] %s_flops",
                              machine->path, type_name(event->counted.type),
                              type_name(event->counted.type), type_name(event->counted.type));
-        if (event->kind == REHEARSED_START &&
+        if (event->kind == EVENT_START &&
             !machine_connects(machine, event->collective.replica ? &mesh->replica : &mesh->shard,
                               error))
             return false;
@@ -135,11 +135,11 @@ bool step_predict(struct step_prediction *prediction, const struct step_script *
     simulation.queue = calloc((size_t)script->collectives + 1, sizeof *simulation.queue);
     ENSURE(prediction->unit != NULL && simulation.queue != NULL, "no memory for a prediction");
     for (int i = 0; i < script->count; i++) {
-        const struct rehearsed *event = &script->event[i];
+        const struct script_event *event = &script->event[i];
         struct unit_prediction *part = part_of(prediction, event->unit);
-        if (event->kind == REHEARSED_OPERATION)
+        if (event->kind == EVENT_OPERATION)
             operation(&simulation, event, part);
-        else if (event->kind == REHEARSED_START)
+        else if (event->kind == EVENT_START)
             start(&simulation, event, part);
         else
             wait_for(&simulation, event->number);

@@ -21,7 +21,7 @@ static struct {
     int unit, last_unit; /* the running unit or -1; the last unit that ended or -1 */
 } active;
 
-static struct rehearsed *event_add(enum rehearsed_kind kind)
+static struct script_event *event_add(enum script_event_kind kind)
 {
     struct step_script *script = active.script;
     if (script->count == script->capacity) {
@@ -29,15 +29,15 @@ static struct rehearsed *event_add(enum rehearsed_kind kind)
         script->event = realloc(script->event, (size_t)script->capacity * sizeof *script->event);
         ENSURE(script->event != NULL, "no memory to record a step");
     }
-    struct rehearsed *event = &script->event[script->count++];
-    *event = (struct rehearsed){.kind = kind, .phase = active.phase, .unit = active.unit};
+    struct script_event *event = &script->event[script->count++];
+    *event = (struct script_event){.kind = kind, .phase = active.phase, .unit = active.unit};
     return event;
 }
 
 static void record_operation(struct counter *counter, const struct counted *counted)
 {
     (void)counter;
-    event_add(REHEARSED_OPERATION)->counted = *counted;
+    event_add(EVENT_OPERATION)->counted = *counted;
 }
 
 /* The wait for reductions after a backward pass belongs to the update. */
@@ -99,7 +99,7 @@ static struct ticket *record_collective(const struct comm *comm, enum collective
 {
     if (comm->size == 1 || count == 0)
         return NULL;
-    struct rehearsed *event = event_add(REHEARSED_START);
+    struct script_event *event = event_add(EVENT_START);
     event->unit = unit_served(action, buffer);
     event->number = active.script->collectives++;
     event->collective = (struct collective){.action = action,
@@ -135,7 +135,7 @@ static void record_wait(struct ticket *ticket, struct stream *stream)
 {
     (void)stream;
     if (ticket != NULL)
-        event_add(REHEARSED_WAIT)->number = (int)((uintptr_t)ticket - 1);
+        event_add(EVENT_WAIT)->number = (int)((uintptr_t)ticket - 1);
 }
 
 static void recording_begin(struct step_script *script, struct session *session)

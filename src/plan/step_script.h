@@ -17,14 +17,14 @@ struct collective {
     double bytes; /* all-reduce: of the buffer; else: of one rank's block */
 };
 
-enum rehearsed_kind {
-    REHEARSED_OPERATION,
-    REHEARSED_START, /* a collective is queued */
-    REHEARSED_WAIT   /* the stream waits for its result */
+enum script_event_kind {
+    EVENT_OPERATION,
+    EVENT_START, /* a collective is queued */
+    EVENT_WAIT   /* the stream waits for its result */
 };
 
-struct rehearsed {
-    enum rehearsed_kind kind;
+struct script_event {
+    enum script_event_kind kind;
     enum step_phase phase;
     int unit;                     /* -1: none; WAIT: the unit that runs */
     struct counted counted;       /* OPERATION */
@@ -33,7 +33,7 @@ struct rehearsed {
 };
 
 struct step_script {
-    struct rehearsed *event;
+    struct script_event *event;
     int count, capacity, collectives;
 };
 

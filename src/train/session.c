@@ -446,7 +446,7 @@ struct model_pass session_pass(struct session *session, int64_t count, bool trai
                                .batch = count,
                                .training = training,
                                .seed = (uint64_t)session->options->run.seed,
-                               .place = session->io.params,
+                               .params = session->io.params,
                                .images = session->input.images,
                                .logits = session->logits};
 }
