@@ -1,35 +1,35 @@
-# What the job scripts share; they source it and call `train`. A job that is cut by its time limit, or loses a node,
-# goes back to the queue and on from its newest checkpoint, until the run is finished. All of it is in docs/clusters.md.
+# Shared by the job scripts, which source it and call `train`. A job that reaches its time limit or loses a node is
+# requeued and resumes from its newest checkpoint, until the run is finished. See docs/clusters.md.
 #
-# From the environment of sbatch:
-#   VITTRAIN_HOME       where the program, jobs/ and input/ lie (default: where sbatch was called)
-#   VITTRAIN            the program (default: $VITTRAIN_HOME/vittrain, or the one that is installed)
+# Environment variables of sbatch:
+#   VITTRAIN_HOME       folder of the program, jobs/ and input/ (default: where sbatch was called)
+#   VITTRAIN            the program (default: $VITTRAIN_HOME/vittrain, or the installed one)
 #   VITTRAIN_SETUP      a file to source first: modules, paths
-#   VITTRAIN_RUNS       where run folders are made (default: runs)
-#   VITTRAIN_INTERFACE  the network between the nodes: eth0, ib0 (default: what the libraries choose)
-#   VITTRAIN_BIND       none: ranks are not bound to cores, where nodes have too few of them
+#   VITTRAIN_RUNS       parent of the run folders (default: runs)
+#   VITTRAIN_INTERFACE  the network between the nodes: eth0, ib0 (default: the choice of the libraries)
+#   VITTRAIN_BIND       none: do not bind ranks to cores, for nodes with too few cores
 #   LAUNCHER            srun (default) or mpirun
-#   VITTRAIN_SWEEP      the folder of a sweep: the job takes trials of it (vittrain sweep ... sweep.slurm=SCRIPT sets it)
+#   VITTRAIN_SWEEP      the folder of a sweep: the job runs its trials (set by vittrain sweep ... sweep.slurm=SCRIPT)
 
 [ -z "$VITTRAIN_SETUP" ] || . "$VITTRAIN_SETUP"
 vittrain=${VITTRAIN:-$home/vittrain}
 [ -x "$vittrain" ] || vittrain=vittrain # installed
 ranks_per_node=$SLURM_NTASKS_PER_NODE
 ranks=$((SLURM_JOB_NUM_NODES * ranks_per_node))
-# The cores of the node are for its ranks, unless --cpus-per-task says otherwise.
+# The ranks share the cores of the node, unless --cpus-per-task is given.
 cores=${SLURM_CPUS_PER_TASK:-$((SLURM_CPUS_ON_NODE / ranks_per_node))}
 [ "$cores" -gt 0 ] || cores=1
 
-# A lost cable is seen in 7 s.
+# mpirun notices a lost connection after 7 s.
 export OMPI_MCA_oob_tcp_keepalive_time=4 OMPI_MCA_oob_tcp_keepalive_intvl=1 OMPI_MCA_oob_tcp_keepalive_probes=3
 if [ -n "$VITTRAIN_INTERFACE" ]; then
     export OMPI_MCA_btl_tcp_if_include=$VITTRAIN_INTERFACE OMPI_MCA_oob_tcp_if_include=$VITTRAIN_INTERFACE
     export NCCL_SOCKET_IFNAME=$VITTRAIN_INTERFACE
 fi
 
-# What the ranks of a node say goes to a file of that node. Ranks are bound to cores; each takes the GPU of its
-# number on the node. Slurm must not bind those: ranks of a node reach each other's.
-sweep=() # in front of the launcher; it has files of its own for what trials say
+# The output of the ranks of a node goes to a file of that node. Ranks are bound to cores; each uses the GPU with its
+# local rank. Slurm must not bind GPUs, because the ranks of a node access each other's.
+sweep=() # words before the launcher; a sweep writes the output of trials to its own files
 launch_by_srun() {
     bind='--cpu-bind=cores --distribution=block:block' output="--open-mode=append --output=$logs.%N.log"
     [ "$VITTRAIN_BIND" != none ] || bind=
@@ -44,23 +44,23 @@ launch_by_mpirun() {
     exec "${sweep[@]}" mpirun -np "$ranks" $bind "$@" >>"$logs.mpirun.log" 2>&1
 }
 
-say() { echo "$(date '+%F %T') part $((SLURM_RESTART_COUNT + 1)): $*"; }
+say() { echo "$(date '+%F %T') attempt $((SLURM_RESTART_COUNT + 1)): $*"; }
 
-# By this part: what is there may tell of an earlier one, with fewer epochs.
+# True if this attempt finished the run; an older result.json may be of an attempt with fewer epochs.
 is_finished() { [ "$run/result.json" -nt "$began" ] && grep -q '"finished": true' "$run/result.json"; }
 
-# Slurm's warning before the time limit comes to this shell (--signal=B:USR1@120); the ranks stop at the end of a step.
+# Slurm sends its warning before the time limit to this shell (--signal=B:USR1@120); the ranks stop after the step.
 stop() {
     stopped=yes
-    say "the time is nearly over: asking the ranks to stop"
+    say "the time limit is near: asking the ranks to stop"
     [ -z "$launcher" ] || kill -USR1 "$launcher"
 }
 stopped=no launcher=
 trap stop USR1
-# scancel: srun and the ranks have heard of it, too, and get Slurm's KillWait to end in.
+# scancel also signals srun and the ranks, which have Slurm's KillWait to end.
 trap 'say "ended by Slurm"' TERM
 
-# A trap ends `wait` early.
+# A trap interrupts `wait`.
 wait_for_launcher() {
     wait "$launcher"
     status=$?
@@ -70,17 +70,17 @@ wait_for_launcher() {
     done
 }
 
-# The script ends when Slurm ends it, so that nothing comes between.
+# Sleep until Slurm ends the script.
 requeue() {
     trap - TERM
-    say "$1: the job goes back to the queue"
+    say "$1: requeueing the job"
     scontrol requeue "$SLURM_JOB_ID" && sleep 600
-    say "it could not: submit the same again, with run.dir=$run"
+    say "requeue failed: submit the same job again with run.dir=$run"
     exit 1
 }
 
-# The trials of a sweep, one after another, until none is left or the time is nearly over. Who goes on with a trial
-# that was cut off is `vittrain sweep`'s affair. Settings of the job's script are for all trials.
+# Run trials of a sweep until none is left or the time limit is near. `vittrain sweep` resumes interrupted trials.
+# Settings of the job script apply to all trials.
 take_trials() {
     logs=$SLURM_JOB_NAME.$SLURM_JOB_ID
     sweep=("$vittrain" sweep "$VITTRAIN_SWEEP" "$@" --)
@@ -94,7 +94,7 @@ take_trials() {
     exit "$status"
 }
 
-# train WORD...: runs vittrain until it ends or is stopped; then ends the job or puts it back into the queue.
+# train WORD...: runs vittrain until it ends or is stopped; then ends or requeues the job.
 train() {
     [ -z "$VITTRAIN_SWEEP" ] || take_trials checkpoint.every_seconds=10m "$@"
     run=${VITTRAIN_RUNS:-runs}/$SLURM_JOB_NAME-$SLURM_JOB_ID logs=$SLURM_JOB_NAME.$SLURM_JOB_ID deck=
@@ -106,10 +106,10 @@ train() {
     done
     [ -n "$deck" ] || set -- "$home/input/vit_cifar.ini" "$@"
     say "$ranks ranks on $SLURM_JOB_NODELIST, $cores cores each, by ${LAUNCHER:=srun}; run folder $run"
-    mkdir -p "$run" && began=$run/.began && touch "$began" || exit 1 # its date is that file system's, as a checkpoint's
+    mkdir -p "$run" && began=$run/.began && touch "$began" || exit 1 # dated by the same file system as checkpoints
     "launch_by_$LAUNCHER" "$vittrain" run.dir="$run" checkpoint.every_seconds=10m "$@" &
     launcher=$!
-    [ $stopped = no ] || kill -USR1 "$launcher" # it came before there was anybody to tell
+    [ $stopped = no ] || kill -USR1 "$launcher" # the warning came before the launcher was started
     wait_for_launcher
     say "$LAUNCHER ended with status $status"
     if is_finished; then
@@ -117,7 +117,7 @@ train() {
     elif [ $stopped = yes ]; then
         requeue 'not finished'
     elif [ "$status" -ne 0 ] && [ "$run/checkpoints/last.h5" -nt "$began" ]; then
-        requeue 'a failure after a new checkpoint' # without a new one it would fail in the same place for ever
+        requeue 'a failure after a new checkpoint' # without one it would fail in the same place again
     fi
     exit "$status"
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Data parallel on 1 node, 4 ranks: each holds the whole model.
+# Data parallel on 1 node, 4 ranks: every rank holds the whole model.
 #   sbatch jobs/ddp_1node.sh [DECK.ini] [section.key=value ...]
-#   sbatch --gpus-per-node=4 jobs/ddp_1node.sh ...      where the nodes have GPUs
+#   sbatch --gpus-per-node=4 jobs/ddp_1node.sh ...      on nodes with GPUs
 #SBATCH --job-name=ddp_1node
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=4

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Data parallel on 2 nodes, 4 ranks each: every rank holds the whole model.
 #   sbatch jobs/ddp_2node.sh [DECK.ini] [section.key=value ...]
-#   sbatch --gpus-per-node=4 jobs/ddp_2node.sh ...      where the nodes have GPUs
+#   sbatch --gpus-per-node=4 jobs/ddp_2node.sh ...      on nodes with GPUs
 #SBATCH --job-name=ddp_2node
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=4

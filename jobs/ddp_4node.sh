@@ -1,7 +1,7 @@
 #!/bin/bash
-# Data parallel on 4 nodes, a rank each: every rank holds the whole model.
+# Data parallel on 4 nodes, one rank each: every rank holds the whole model.
 #   sbatch jobs/ddp_4node.sh [DECK.ini] [section.key=value ...]
-#   sbatch --gpus-per-node=1 jobs/ddp_4node.sh ...      where the nodes have GPUs
+#   sbatch --gpus-per-node=1 jobs/ddp_4node.sh ...      on nodes with GPUs
 #SBATCH --job-name=ddp_4node
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=1

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Fully sharded on 1 node: 4 ranks hold a quarter of weights, gradients and moments each.
+# Fully sharded on 1 node: every one of 4 ranks holds a quarter of weights, gradients and moments.
 #   sbatch jobs/fsdp_1node.sh [DECK.ini] [section.key=value ...]
-#   sbatch --gpus-per-node=4 jobs/fsdp_1node.sh ...      where the nodes have GPUs
+#   sbatch --gpus-per-node=4 jobs/fsdp_1node.sh ...      on nodes with GPUs
 #SBATCH --job-name=fsdp_1node
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=4

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Fully sharded on 4 nodes, a rank each, which holds a quarter of weights, gradients and moments.
+# Fully sharded on 4 nodes, one rank each: every rank holds a quarter of weights, gradients and moments.
 #   sbatch jobs/fsdp_4node.sh [DECK.ini] [section.key=value ...]
-#   sbatch --gpus-per-node=1 jobs/fsdp_4node.sh ...      where the nodes have GPUs
+#   sbatch --gpus-per-node=1 jobs/fsdp_4node.sh ...      on nodes with GPUs
 #SBATCH --job-name=fsdp_4node
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=1

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Sharded inside each of 2 nodes, 4 ranks each; the nodes hold the same and add their gradients.
+# Sharded inside each of 2 nodes, 4 ranks each; replicated across the nodes, which all-reduce their gradients.
 #   sbatch jobs/hsdp_2node.sh [DECK.ini] [section.key=value ...]
-#   sbatch --gpus-per-node=4 jobs/hsdp_2node.sh ...      where the nodes have GPUs
+#   sbatch --gpus-per-node=4 jobs/hsdp_2node.sh ...      on nodes with GPUs
 #SBATCH --job-name=hsdp_2node
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=4

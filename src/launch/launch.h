@@ -87,8 +87,8 @@ struct launched_run {
 
 void launched_run_read(struct launched_run *run, int count, char *const *words);
 
-/* Return the step of the newest checkpoint, -1 without checkpoints or if the run is unknown. Also finds
- * the run folder. */
+/* Return the step of the newest checkpoint, -1 without checkpoints or if the run is unknown. Also
+ * finds the run folder. */
 int64_t launched_run_step(struct launched_run *run);
 
 /* Wait until no process holds the lock of the run folder; false: still held after `seconds`. */
