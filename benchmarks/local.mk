@@ -22,7 +22,6 @@ EXTRA_DIST += \
 	benchmarks/bench \
 	benchmarks/bench_common.py \
 	benchmarks/bundle.sh \
-	benchmarks/checkpoint_cost.sh \
 	benchmarks/common.sh \
 	benchmarks/compare \
 	benchmarks/gpu \
@@ -44,12 +43,9 @@ EXTRA_DIST += \
 	benchmarks/reference_vit.py \
 	benchmarks/results \
 	benchmarks/scaling.sh \
-	benchmarks/slurm_limit.sh \
 	benchmarks/start.sh \
 	benchmarks/start_nodes.sh \
 	benchmarks/epoch.sh \
 	benchmarks/step.sh \
-	benchmarks/stop.sh \
 	benchmarks/table \
-	benchmarks/two_nodes.sh \
-	benchmarks/upload.py
+	benchmarks/two_nodes.sh
