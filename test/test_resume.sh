@@ -62,9 +62,9 @@ done
 run 2 damaged $steps run.dir="$work/part1" train.epochs=4
 bad=
 [ $status -eq 4 ] || bad="exit status $status"
-grep -q 'ignored: .*it is truncated' "$work/damaged.log" || bad="$bad; not said why"
-grep -q '^vittrain: error: no checkpoint in .*part1' "$work/damaged.log" || bad="$bad; no error"
-result 'a run whose checkpoints are all damaged does not begin anew over them' "$bad" \
+grep -q 'ignored: .*it is truncated' "$work/damaged.log" || bad="$bad; no reason"
+grep -q '^vittrain: error: cannot resume from .*part1.*: no valid checkpoint' "$work/damaged.log" || bad="$bad; no error"
+result 'a run whose checkpoints are all damaged is not started over' "$bad" \
     "$work/damaged.log"
 run 2 clock $steps run.dir="$work/clock" train.global_batch=600 train.epochs=3 \
     checkpoint.every_seconds=1e-9
@@ -110,18 +110,18 @@ rm -f "$work/elastic/result.json"
 fails 3 'on other ranks the batch of a rank is another global batch' 4 'train.global_batch=24, or mesh.elastic=yes' \
     $share train.batch=6
 run 3 elastic $share train.batch=6 mesh.elastic=yes
-grep -q 'up to 8 a rank in pieces of up to 4' "$work/elastic.log" && bad= || bad="no word of pieces"
-result 'with mesh.elastic it is the checkpoint'"'"'s, and no pass is larger than the deck says' "$bad" "$work/elastic.log"
+grep -q 'up to 8 per rank in micro-batches of up to 4' "$work/elastic.log" && bad= || bad="no message about micro-batches"
+result 'with mesh.elastic it is the checkpoint'"'"'s, and no micro-batch is larger than in the deck' "$bad" "$work/elastic.log"
 for split in train val; do
     column "$work/elastic/metrics.csv" $split loss >"$work/elastic.$split"
     column "$work/whole2/metrics.csv" $split loss >"$work/whole2.$split"
     bad=$bad$(differ "$work/whole2.$split" "$work/elastic.$split" 1e-5)
 done
 [ $status -eq 0 ] || bad="$bad; status $status"
-result 'the losses are those of a run that was not disturbed' "$bad" "$work/elastic.log"
+result 'the losses are those of an uninterrupted run' "$bad" "$work/elastic.log"
 
 # A rank is killed in the middle of a run: the job ends and can be resumed.
 result 'a killed rank ends the job' "$(killed $steps checkpoint.every=0.1)" "$work/killed.log"
 run 2 killed $steps run.dir="$work/killed"
 grep -q 'resuming from' "$work/killed.log" || status=1
-same 'which is gone on with, bit for bit' killed whole2 0
+same 'and it resumes bit for bit' killed whole2 0
