@@ -17,7 +17,6 @@
 #include <cmocka.h>
 
 #include "core/log.h"
-#include "data/checksum.h"
 #include "fetch/download.h"
 #include "temporary.h"
 #include "web_server.h"

@@ -2,8 +2,6 @@
 libvittrain_a_SOURCES += \
 	src/data/augment.c \
 	src/data/augment.h \
-	src/data/checksum.c \
-	src/data/checksum.h \
 	src/data/cifar10.c \
 	src/data/colour.c \
 	src/data/colour.h \
@@ -13,8 +11,6 @@ libvittrain_a_SOURCES += \
 	src/data/dataset.h \
 	src/data/directory.c \
 	src/data/directory.h \
-	src/data/geometry.c \
-	src/data/geometry.h \
 	src/data/image_file.c \
 	src/data/image_file.h \
 	src/data/image_folder.c \
@@ -30,11 +26,9 @@ libvittrain_a_SOURCES += \
 	src/data/packed.c \
 	src/data/packed.h \
 	src/data/packed_file.c \
-	src/data/packed_name.c \
 	src/data/packed_write.c \
 	src/data/policy.c \
 	src/data/policy.h \
-	src/data/sample_directory.c \
 	src/data/sampler.c \
 	src/data/sampler.h \
 	src/data/synthetic.c

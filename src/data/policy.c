@@ -7,7 +7,7 @@
 
 #include "config/options.h"
 #include "core/random.h"
-#include "data/geometry.h"
+#include "data/augment.h"
 
 /* Streams; augment.c has stream 0. */
 enum { STREAM_JITTER = 1, STREAM_OPERATIONS = 2 };
@@ -157,6 +157,66 @@ int policy_draw(const struct policy *policy, uint32_t epoch, uint32_t sample, in
     return count + jitter_draw(policy, epoch, sample, changes + count);
 }
 
+/* ---- Geometric changes in place, bit for bit those of torchvision's affine and rotate of PIL
+ * images: nearest neighbour, zeros outside. Whole pixels are moved with the kernels of the device:
+ * a pixel_plan with one stage. */
+
+enum { CHANNELS = 3, PIECE = 256 /* pixels per call of the kernel */ };
+
+static void pixels_gather(const uint8_t *plane, const int32_t *origin, int64_t count, uint8_t *to)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] = origin[i] < 0 ? 0 : plane[origin[i]];
+}
+
+/* Apply a plan to all channels. */
+static void image_move(const struct colour_image *image, const struct pixel_plan *plan)
+{
+    const int64_t width = image->width, plane = image->height * width;
+    int32_t origin[PIECE];
+    memcpy(image->scratch, image->planes, (size_t)(CHANNELS * plane));
+    for (int64_t y = 0; y < image->height; y++)
+        for (int64_t x = 0; x < width; x += PIECE) {
+            int64_t count = x + PIECE < width ? PIECE : width - x;
+            image->kernels->image->follow(plan, (int32_t)width, (int32_t)image->height, (int32_t)x,
+                                          (int32_t)y, (int32_t)count, origin);
+            for (int64_t channel = 0; channel < CHANNELS; channel++)
+                pixels_gather(image->scratch + channel * plane, origin, count,
+                              image->planes + channel * plane + y * width + x);
+        }
+}
+
+/* Same rounding as Pillow. */
+static int32_t fixed_point(double value)
+{
+    return (int32_t)floor(value * 65536.0 + 0.5);
+}
+
+/* Shear around the upper left corner; x and y are the tangents of the angles. The matrix is the
+ * inverse mapping of a pixel's centre, with the signs that torchvision's affine passes to
+ * Pillow. */
+static void image_shear(const struct colour_image *image, double x, double y)
+{
+    struct pixel_plan plan = {.rotate = true,
+                              .matrix = {fixed_point(1), fixed_point(x), fixed_point(0.5 + x * 0.5),
+                                         fixed_point(y), fixed_point(1),
+                                         fixed_point(y * 0.5 + 0.5)}};
+    image_move(image, &plan);
+}
+
+static void image_translate(const struct colour_image *image, int64_t x, int64_t y)
+{
+    struct pixel_plan plan = {.translate_x = (int16_t)x, .translate_y = (int16_t)y};
+    image_move(image, &plan);
+}
+
+static void image_rotate(const struct colour_image *image, double degrees)
+{
+    struct pixel_plan plan = {0};
+    augment_rotation(degrees, image->width, image->height, &plan);
+    image_move(image, &plan);
+}
+
 /* ---- Application. */
 void image_change(const struct colour_image *image, const struct image_change *change)
 {
@@ -165,15 +225,15 @@ void image_change(const struct colour_image *image, const struct image_change *c
     case CHANGE_IDENTITY:
         return;
     case CHANGE_SHEAR_X:
-        return geometry_shear(image, amount, 0);
+        return image_shear(image, amount, 0);
     case CHANGE_SHEAR_Y:
-        return geometry_shear(image, 0, amount);
+        return image_shear(image, 0, amount);
     case CHANGE_TRANSLATE_X:
-        return geometry_translate(image, (int64_t)amount, 0);
+        return image_translate(image, (int64_t)amount, 0);
     case CHANGE_TRANSLATE_Y:
-        return geometry_translate(image, 0, (int64_t)amount);
+        return image_translate(image, 0, (int64_t)amount);
     case CHANGE_ROTATE:
-        return geometry_rotate(image, amount);
+        return image_rotate(image, amount);
     case CHANGE_BRIGHTNESS:
         return colour_brightness(image, amount);
     case CHANGE_SATURATION:

@@ -13,8 +13,6 @@
 
 #include "core/folder.h"
 #include "core/log.h"
-#include "data/checksum.h"
-#include "data/directory.h"
 #include "fetch/download.h"
 
 enum { FOLDER_SIZE = 4096, PATH_SIZE = FOLDER_SIZE + 256, CHUNK = 1 << 16, MEMBERS = 64 };

@@ -7,7 +7,17 @@
 
 #include "core/error.h"
 
-enum { FETCH_URL = 2048 };
+enum { FETCH_URL = 2048, CHECKSUM_TEXT = 65 /* SHA-256 in hexadecimal and a zero */ };
+
+/* Compute the hash of a file with the algorithm "sha256" or "md5" as hexadecimal text. ERROR_FILE:
+ * the file cannot be read. */
+MUST_CHECK bool checksum_file(const char *path, const char *algorithm, char text[CHECKSUM_TEXT],
+                              struct error *error);
+
+/* True if the file has these hashes; NULL means not checked. False without an error: a hash
+ * differs, and `found` is the file's. */
+MUST_CHECK bool checksum_matches(const char *path, const char *sha256, const char *md5,
+                                 char found[CHECKSUM_TEXT], struct error *error);
 
 /* Append the file's name to a URL that ends in '/'. */
 void fetch_complete_url(const char *url, const char *name, char complete[FETCH_URL]);
@@ -38,10 +48,6 @@ struct fetch_archive {
  * checked. Returns at once if all files exist with their hashes. */
 MUST_CHECK bool fetch_archive(const struct fetch_archive *archive, const char *url,
                               const char *directory, struct error *error);
-
-/* Download CIFAR-10's binary files to `directory`/cifar-10-batches-bin, from `url` or, if NULL,
- * from the official URL. The archive and all files are verified with the published hashes. */
-MUST_CHECK bool fetch_cifar10(const char *url, const char *directory, struct error *error);
 
 /* Download weights of a registry model to directory/NAME.safetensors, from `url` or, if NULL, from
  * the official URL. A model without published weights: ERROR_USAGE. */

@@ -1,6 +1,8 @@
 /* The command `fetch`: downloads the complete data set or pre-trained weights. One rank of each
  * file system downloads, so one job can serve all of its nodes. */
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app/app.h"
 #include "config/command_line.h"
@@ -8,6 +10,107 @@
 #include "core/log.h"
 #include "data/directory.h"
 #include "fetch/download.h"
+
+enum { PATH_SIZE = 4096 };
+
+/* The MD5 of the archive is published on https://www.cs.toronto.edu/~kriz/cifar.html. */
+static const struct fetch_member cifar10_files[] = {
+    {"batches.meta.txt", 61, "558e74b5e208382e186da55784b4bac2cd52e558448e1b5800990fdb28ed8033"},
+    {"data_batch_1.bin", 30730000,
+     "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"},
+    {"data_batch_2.bin", 30730000,
+     "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"},
+    {"data_batch_3.bin", 30730000,
+     "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67"},
+    {"data_batch_4.bin", 30730000,
+     "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48"},
+    {"data_batch_5.bin", 30730000,
+     "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"},
+    {"test_batch.bin", 30730000,
+     "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"},
+};
+
+static const struct fetch_archive cifar10 = {
+    .url = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+    .md5 = "c32a1d4ab5d03f1284b67883e8d87530",
+    .folder = "cifar-10-batches-bin",
+    .member = cifar10_files,
+    .member_count = sizeof cifar10_files / sizeof cifar10_files[0],
+};
+
+/* timm's default weights of the vision transformers in the registry (Steiner et al. 2021, trained
+ * on ImageNet-21k and fine-tuned on ImageNet-1k), and torchvision's first weights of the ResNets
+ * (ImageNet-1k), which timm publishes as safetensors. */
+static const struct {
+    const char *model, *variant;
+} weights[] = {
+    {"vit_tiny_patch16_224", "augreg_in21k_ft_in1k"},
+    {"vit_small_patch16_224", "augreg_in21k_ft_in1k"},
+    {"vit_small_patch32_224", "augreg_in21k_ft_in1k"},
+    {"vit_base_patch16_224", "augreg2_in21k_ft_in1k"},
+    {"vit_base_patch32_224", "augreg_in21k_ft_in1k"},
+    {"resnet18", "tv_in1k"},
+    {"resnet34", "tv_in1k"},
+    {"resnet50", "tv_in1k"},
+    {"resnet101", "tv_in1k"},
+    {"resnet152", "tv_in1k"},
+};
+
+enum { WEIGHTS_COUNT = sizeof weights / sizeof weights[0] };
+
+static const char *find_variant(const char *model, struct error *error)
+{
+    char known[512] = "";
+    for (int i = 0; i < WEIGHTS_COUNT; i++) {
+        if (strcmp(weights[i].model, model) == 0)
+            return weights[i].variant;
+        size_t length = strlen(known);
+        snprintf(known + length, sizeof known - length, "%s%s", i > 0 ? ", " : "",
+                 weights[i].model);
+    }
+    error_set(error, ERROR_USAGE,
+              "%s: no published weights for this model; models with weights: %s", model, known);
+    return NULL;
+}
+
+/* True if a file begins like safetensors: with the length of its header and '{'. */
+static bool looks_like_safetensors(const char *path)
+{
+    unsigned char start[9] = {0};
+    FILE *file = fopen(path, "rb");
+    if (file == NULL)
+        return false;
+    bool good = fread(start, 1, sizeof start, file) == sizeof start && start[8] == '{' &&
+                start[7] == 0 && start[6] == 0;
+    fclose(file);
+    return good;
+}
+
+bool fetch_weights(const char *model, const char *url, const char *directory, struct error *error)
+{
+    const char *variant = find_variant(model, error);
+    if (variant == NULL)
+        return false;
+    char path[PATH_SIZE], address[FETCH_URL], name[128];
+    if (strlen(directory) + sizeof name + 2 > PATH_SIZE)
+        return error_set(error, ERROR_USAGE, "fetch.dir=%s: the path is too long", directory);
+    snprintf(name, sizeof name, "%s.safetensors", model);
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    if (url != NULL)
+        fetch_complete_url(url, name, address);
+    else
+        snprintf(address, sizeof address,
+                 "https://huggingface.co/timm/%s.%s/resolve/main/model.safetensors", model,
+                 variant);
+    if (!fetch_file(address, path, NULL, NULL, error))
+        return false;
+    if (looks_like_safetensors(path))
+        return true;
+    unlink(path);
+    return error_set(error, ERROR_NETWORK,
+                     "%s: the download is not a safetensors file; set fetch.url to another address",
+                     address);
+}
 
 static bool check_operands(const struct command_line *line, struct error *error)
 {
@@ -26,7 +129,7 @@ static bool download(const struct options *options, const struct command_line *l
 {
     const char *url = options->fetch.url[0] != '\0' ? options->fetch.url : NULL;
     if (strcmp(line->operand[0], "cifar10") == 0)
-        return fetch_cifar10(url, options->fetch.dir, error);
+        return fetch_archive(&cifar10, url, options->fetch.dir, error);
     return fetch_weights(line->operand[1], url, options->fetch.dir, error);
 }
 

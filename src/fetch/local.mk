@@ -3,7 +3,4 @@ libvittrain_a_SOURCES += \
 	src/fetch/archive.c \
 	src/fetch/download.c \
 	src/fetch/download.h \
-	src/fetch/fetch.c \
-	src/fetch/sources.c \
-	src/fetch/transfer.c \
-	src/fetch/transfer.h
+	src/fetch/fetch.c
