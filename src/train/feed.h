@@ -20,8 +20,8 @@ struct data_feed {
     bool training;
 };
 
-/* Returns the size of images as they are uploaded: that of the data set, or 0 x 0 if the host crops
- * and resizes them to the model's size. */
+/* Returns the size of the uploaded images: that of the data set, or 0 x 0 if the host crops and
+ * resizes them to the model's size. */
 struct image_source feed_source(const struct options *options, const struct dataset *dataset);
 
 /* Collective. Opens the data set. Fails on all ranks if one rank cannot open it or if ranks have

@@ -8,7 +8,7 @@
 struct options;
 
 /* Opens the device of run.backend: GPU number `node->rank`, or the CPU with this rank's share of
- * the node's cores. auto prefers a GPU and logs why there is none. Local. Returns NULL and an
+ * the node's cores. auto prefers a GPU and logs why it cannot use one. Local. Returns NULL and an
  * error. */
 struct device *hardware_open(const struct options *options, const struct comm *node,
                              struct error *error);
@@ -21,7 +21,7 @@ int hardware_threads(const struct options *options, const struct comm *node);
  * without a home directory. */
 void hardware_cache_folder(const struct options *options, char *folder, size_t size);
 
-/* True if the device has memory of its own, as a GPU does; a CPU has the host's. */
+/* True for GPUs, whose memory is not the host's. */
 bool hardware_has_memory(const struct device *device);
 
 /* The allowance for pages of program and library files. Their resident part changes from start to

@@ -64,7 +64,7 @@ struct attempt {
     struct step_times times; /* of this rank */
     int64_t steps, images;
     double step_seconds;
-    /* Of the attempts before. */
+    /* Sums over the earlier attempts. */
     double earlier_seconds, earlier_without_setup_seconds, earlier_train_seconds;
 };
 
@@ -149,7 +149,7 @@ MUST_CHECK bool trainer_find_checkpoint(struct trainer *trainer, struct error *e
 /* Collective. Sets the global batch; with mesh.elastic that of the checkpoint. */
 MUST_CHECK bool trainer_decide_batch(struct trainer *trainer, struct error *error);
 
-/* Collective. Reads the checkpoint resume_path; *resumed is false if there is none. */
+/* Collective. Reads the checkpoint resume_path; *resumed is false without one. */
 MUST_CHECK bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error);
 
 #endif
