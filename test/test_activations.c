@@ -1,5 +1,5 @@
-/* train.checkpoint_activations=block: the same gradients to the last bit, the outputs of all units
- * still there after the backward pass, and the memory that it gives back, to the byte. */
+/* train.checkpoint_activations=block: gradients are the same bit for bit, the outputs of all units
+ * are valid after the backward pass, and the saved memory is exactly as planned. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static void open_with_batch(struct vit_fixture *fixture, const struct vit_shape 
     free(images);
 }
 
-/* A step with accumulation: what is shared is used again, by batches of other sizes. */
+/* A step with accumulation: batches of different sizes reuse the shared activations. */
 static void run_step(struct vit_fixture *fixture)
 {
     vit_fixture_zero(fixture);
@@ -65,7 +65,7 @@ static void *unit_output(struct vit_fixture *fixture, int unit, size_t *bytes)
     return copy;
 }
 
-/* What is searched for the place where a NaN began. */
+/* The outputs that are searched for the origin of a NaN. */
 static void expect_same_outputs(struct vit_fixture *kept, struct vit_fixture *recomputed)
 {
     for (int u = 0; u < kept->model->unit_count; u++) {
@@ -116,8 +116,8 @@ static size_t aligned(int64_t elements, size_t size)
     return (bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
 }
 
-/* What a block holds besides its output: norm1, qkv, attention, middle, norm2, the hidden layer
- * before and after its GELU, statistics of two norms and of the attention. */
+/* The activations of a block without its output: norm1, qkv, attention, middle, norm2, the hidden
+ * layer before and after GELU, statistics of two norms and of the attention. */
 static size_t inner_bytes(const struct vit_shape *shape, int64_t tokens, int64_t kept, size_t size)
 {
     int64_t rows = BATCH * tokens, kept_rows = BATCH * kept, dim = shape->dim;
@@ -137,7 +137,7 @@ static size_t arena_bytes(const struct vit_shape *shape, enum data_type compute,
     return bytes;
 }
 
-/* `tokens`, and of these `last_kept` in the last block. */
+/* Tokens of a block, and of the last block. */
 static void check_arena(const char *name, struct vit_shape shape, enum data_type compute,
                         int64_t tokens, int64_t last_kept)
 {

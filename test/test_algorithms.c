@@ -1,6 +1,6 @@
-/* The algorithms of matrix products on a device: measured, exported, adopted by another process's
- * device, also for a shape that first comes while a step is recorded. The emulated GPU has two
- * algorithms whose sums differ in rounding. */
+/* Algorithms of matrix products: a device measures and exports them, and the device of another
+ * process adopts them, also for a shape that first occurs while a step is recorded. The emulated
+ * GPU has two algorithms whose sums round differently. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,7 +70,7 @@ static bool layers_equal(const struct layer *a, const struct layer *b)
            memcmp(a->dbias, b->dbias, OUT * sizeof *a->dbias) == 0;
 }
 
-/* A device whose library has this algorithm as the fastest, if it is the emulated one. */
+/* Opens a device. On the emulated GPU this algorithm is the fastest one. */
 static void open_preferring(struct device_test *test, const char *algorithm)
 {
     setenv("VITTRAIN_EMULATION_PRODUCT", algorithm, 1);
@@ -116,7 +116,7 @@ static void adopted_algorithms_give_the_same_bits(void **state)
     device_test_close(&first);
 }
 
-/* The first product of a shape may be recorded; run later, it has the adopted algorithm. */
+/* A product whose shape first occurs in a recording uses the adopted algorithm. */
 static void recorded_products_take_adopted_algorithms(void **state)
 {
     (void)state;
@@ -145,7 +145,7 @@ static void recorded_products_take_adopted_algorithms(void **state)
     device_test_close(&first);
 }
 
-/* Sums with the product or apart, whichever is faster; the names of shapes are in the text. */
+/* Column sums are computed in the product or separately, whichever is faster. */
 static void sums_are_timed(void **state)
 {
     (void)state;

@@ -1,6 +1,5 @@
-/* A whole run at the ends of its epochs: while an evaluation runs, the loader reads the first
- * batches of the next epoch; it reads each epoch's samples once, and nothing beyond the last step.
- */
+/* The loader at the ends of epochs: during an evaluation it reads the first batches of the next
+ * epoch. It reads each sample of an epoch once, and nothing after the last step. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -20,7 +19,7 @@
 enum { EPOCHS = 3, BATCH = 16, EPOCH_STEPS = 6, SAMPLES = EPOCH_STEPS * BATCH };
 
 static struct comm *world;
-static const struct dataset_format *format; /* that really reads */
+static const struct dataset_format *format; /* the original format */
 static struct dataset_format training_format, validation_format;
 static atomic_int training_reads, validation_reads, evaluations_without;
 static int validation_samples;
@@ -32,7 +31,7 @@ static bool training_read(struct dataset *dataset, int64_t record, uint8_t *pixe
     return format->read(dataset, record, pixels, label, error);
 }
 
-/* The first read of an evaluation waits, at most 20 s, until a batch of the next epoch was read. */
+/* The first read of an evaluation waits up to 20 s until a batch of the next epoch was read. */
 static bool validation_read(struct dataset *dataset, int64_t record, uint8_t *pixels,
                             int32_t *label, struct error *error)
 {

@@ -1,7 +1,6 @@
-/* Meshes and flat buffers on 1 to 4 ranks, on CPUs and on (emulated) GPUs, for every shard size
- * that divides them: the same start, the same sums, the same norm; what is gathered is whole. All
- * ranks run the same tests and add up what they find wrong before anything is asserted, so that no
- * rank stays behind. */
+/* Meshes and flat buffers on 1 to 4 ranks, on CPUs and (emulated) GPUs, for all shard sizes: equal
+ * initial values, sums and norms; gathered units are whole. All ranks run the same tests and sum
+ * their numbers of failures before an assertion, so that no rank waits for one that has failed. */
 #include "mesh/flat.h"
 
 #include <math.h>
@@ -54,7 +53,7 @@ static struct unit units[UNITS] = {
     {.name = "head", .tensors = head, .tensor_count = 2},
 };
 
-/* Nothing that was queued is under way any more. */
+/* Waits until all queued operations have ended. */
 static void queue_wait(void)
 {
     device->backend->stream_synchronize(stream);
@@ -63,7 +62,7 @@ static void queue_wait(void)
 static void units_lay_out(void)
 {
     uint32_t index = 0;
-    if (strcmp(device->backend->name, "cpu") != 0) /* the emulated one is slow */
+    if (strcmp(device->backend->name, "cpu") != 0) /* the emulated GPU is slow */
         head[0].count = head[0].shape[0] = 7001;
     for (int u = 0; u < UNITS; u++)
         for (int t = 0; t < units[u].tensor_count; t++) {
@@ -77,7 +76,7 @@ static void units_lay_out(void)
     head[0].rate_scale = head[1].rate_scale = 0.5;
 }
 
-/* Of all ranks together. */
+/* Sums over all ranks. */
 static int all_wrong(int64_t wrong)
 {
     comm_all_reduce(world, &wrong, 1, COMM_INT64, COMM_SUM);
@@ -91,7 +90,7 @@ struct house {
     void *memory;
 };
 
-/* What stays whole between uses: everything, weights, nothing. */
+/* Whole between uses: weights and gradients, weights, nothing. */
 enum policy { KEEP_ALL, KEEP_WEIGHTS, KEEP_NOTHING, POLICIES };
 
 static void house_open(struct house *house, int shard, enum policy policy, enum data_type type,
@@ -107,7 +106,8 @@ static void house_open(struct house *house, int shard, enum policy policy, enum 
     arena_measure(&house->arena);
     flat_allocate(&house->flat, &house->arena);
     size_t bytes = house->arena.peak;
-    house->memory = device->backend->allocate_pinned(device, bytes, &error); /* to look at it */
+    house->memory =
+        device->backend->allocate_pinned(device, bytes, &error); /* readable by the test */
     assert_non_null(house->memory);
     memset(house->memory, 0xff, bytes);
     mesh_use_memory(&house->mesh, house->memory, bytes);
@@ -129,7 +129,7 @@ static void house_close(struct house *house)
     mesh_close(&house->mesh);
 }
 
-/* The next shard size that divides the ranks, 0 after the last. */
+/* Returns the next shard size that divides the number of ranks, 0 after the last. */
 static int next_shard(int shard)
 {
     for (shard++; shard <= world->size; shard++)
@@ -138,7 +138,7 @@ static int next_shard(int shard)
     return 0;
 }
 
-/* The whole unit as it starts, gaps and padding zero. */
+/* The initial values of a whole unit; gaps and padding are zero. */
 static float *start_of(const struct flat_buffer *buffer)
 {
     float *values = calloc((size_t)buffer->padded, sizeof *values);
@@ -183,7 +183,7 @@ static void truncated_numbers_stay_within_two(void **state)
         squares += (double)value[i] * value[i];
         largest = fmax(largest, fabs((double)value[i]));
     }
-    /* The variance of a standard normal number cut at +-2. */
+    /* The variance of a standard normal distribution truncated at +-2. */
     assert_true(fabs(squares / COUNT - 0.7737413) < 0.01);
     assert_true(largest <= 2 && largest > 1.99);
 }
@@ -222,7 +222,7 @@ static float *pinned_floats(int64_t count)
     return values;
 }
 
-/* Are the unit's weights as long as it is, equal to `start` plus `more` in the compute type? */
+/* True if the unit's weights equal `start` plus `more` in the compute type. */
 static int gathered_wrong(struct house *house, int unit, float more)
 {
     const struct flat_buffer *buffer = &house->flat.buffers[unit];
@@ -245,8 +245,8 @@ static int gathered_wrong(struct house *house, int unit, float more)
     return wrong;
 }
 
-/* Forward, then backward over the units after a change, each gathered while its neighbour is in
- * use: the order of a step. */
+/* Gathers the units in the order of a step after an update: forward, then backward, each while its
+ * neighbour is in use. */
 static int passes_wrong(struct house *house)
 {
     int wrong = 0;
@@ -258,7 +258,7 @@ static int passes_wrong(struct house *house)
     flat_refresh(&house->flat);
     for (int u = UNITS - 1; u >= 0; u--)
         wrong += gathered_wrong(house, u, 0.5f);
-    /* The slots of the last two are still theirs: nothing is fetched again. */
+    /* The last two units are still in their slots and are not gathered again. */
     wrong += house->flat.slots_weights && house->flat.buffers[UNITS - 1].weights != NULL;
     wrong += !house->flat.buffers[0].whole || !house->flat.buffers[1].whole;
     return wrong;
@@ -279,8 +279,8 @@ static void gathered_units_are_whole(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* One micro-batch's backward pass: values whose sums are exact in every type, but for one that 16
- * bits round away; frozen units have none. */
+/* The backward pass of one micro-batch. The sums of its values are exact in all types, except for
+ * one that 16 bits round away. Frozen units have no gradients. */
 static void gradients_add(struct house *house, bool last)
 {
     for (int u = UNITS - 1; u >= 0; u--) {
@@ -294,7 +294,7 @@ static void gradients_add(struct house *house, bool last)
     }
 }
 
-/* Element 5 after so many micro-batches: in 16 bits the small part is lost where it is sent. */
+/* Element 5 after `micro_batches` passes: 16-bit reductions lose the small summand. */
 static float element_five(bool narrow, int64_t size, int micro_batches)
 {
     return narrow ? (float)micro_batches : (float)micro_batches * (1 + (float)size * 0x1p-20f);
@@ -320,13 +320,13 @@ static int64_t gradients_wrong(int shard, enum policy policy, enum data_type typ
             if (place == 5)
                 sum = element_five(type != TYPE_FP32 && size > 1, size, micro_batches);
             wrong += buffer->gradient[i] != sum;
-            if (u != 1 || place < block[4].offset) /* running statistics are no gradient */
+            if (u != 1 || place < block[4].offset) /* running statistics are not part of the norm */
                 squares += (double)sum * sum;
         }
     }
     comm_all_reduce(house.mesh.shard, &squares, 1, COMM_FP64, COMM_SUM);
     flat_norm(&house.flat);
-    flat_norm(&house.flat); /* does not add to what was there */
+    flat_norm(&house.flat); /* overwrites the previous norm */
     queue_wait();
     sum_squares = *house.flat.norm_squared;
     wrong += fabs(sum_squares - squares) > 1e-12 * squares;
@@ -354,8 +354,8 @@ static void fill_with_nan(const struct flat_buffer *buffer)
         buffer->whole_gradient[i] = NAN;
 }
 
-/* How many elements of an opened gradient are not as they should be, where memory held NaN: zeros
- * in a pass without samples, else NaN where an operation writes and zeros elsewhere. */
+/* Counts the wrong elements of an opened gradient in memory that contained NaN. Expected: zeros in
+ * a pass without samples; else NaN where an operation writes, and zeros elsewhere. */
 static int64_t opened_wrong(const struct flat_buffer *buffer, bool samples)
 {
     int64_t wrong = buffer->overwrites != samples;
@@ -372,7 +372,7 @@ static int64_t opened_wrong(const struct flat_buffer *buffer, bool samples)
     return wrong;
 }
 
-/* Two passes; the second one adds, where whole gradients stay. All memory holds NaN when a unit's
+/* Two passes. If whole gradients stay, the second pass adds. All memory contains NaN before a
  * gradient is opened. */
 static int64_t overwriting_wrong(int shard, enum policy policy, bool samples)
 {
@@ -408,7 +408,7 @@ static void the_first_pass_overwrites_gradients(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* Each rank's number fits fp16, their sum does not: then all ranks see it. */
+/* If the values fit fp16 but their sum does not, all ranks get infinity. */
 static void a_sum_that_overflows_is_seen_by_all(void **state)
 {
     (void)state;
@@ -434,7 +434,7 @@ static void a_sum_that_overflows_is_seen_by_all(void **state)
         }
 }
 
-/* What the optimizer must do with an element of the whole unit; -1: in a gap. */
+/* The expected segment of an element of the whole unit; -1: in a gap. */
 static float element_rate(const struct unit *unit, int64_t i, float *decay)
 {
     for (int t = 0; t < unit->tensor_count; t++) {
@@ -479,7 +479,8 @@ static void segments_say_what_the_tensors_say(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* As torch's: r = 0.9 r + 0.1 s, piece after piece; pieces without samples leave all weights 1. */
+/* As in PyTorch: r = 0.9 r + 0.1 s for each micro-batch. The weights sum to 1 also if some
+ * micro-batches have no samples. */
 static void running_statistics_weigh_one(void **state)
 {
     (void)state;
@@ -609,7 +610,7 @@ static void memory_is_what_the_mesh_needs(void **state)
     house_close(&house);
 }
 
-/* Of what a rank keeps 1/N, and two whole units with their gradients. */
+/* A rank stores 1/N of all units, and two whole units with their gradients. */
 static void sharded_memory_is_a_part_and_two_units(void **state)
 {
     (void)state;
@@ -618,7 +619,7 @@ static void sharded_memory_is_a_part_and_two_units(void **state)
     size_t parts = 0, slots = 0;
     for (int u = 0; u < UNITS; u++)
         parts += (size_t)house.flat.buffers[u].shard_count * sizeof(float);
-    /* The stem has its turn in the head's slot. One rank needs no slots. */
+    /* The stem uses the head's slot. One rank needs no slots. */
     for (int u = world->size > 1 ? 1 : UNITS; u < UNITS; u++)
         slots += (size_t)house.flat.buffers[u].padded * sizeof(float);
     const size_t *by_class = house.arena.by_class, slack = (size_t)16 * ARENA_ALIGNMENT;
@@ -629,7 +630,7 @@ static void sharded_memory_is_a_part_and_two_units(void **state)
     house_close(&house);
 }
 
-/* The error of a mesh that cannot be, NULL if it can. */
+/* Returns the error of an invalid mesh, NULL for a valid one. */
 static const char *imagined(int ranks, int node_ranks, int strategy, int64_t shard, char *described)
 {
     static struct error error;

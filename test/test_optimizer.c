@@ -1,5 +1,5 @@
-/* What the optimizer asks of the device: a device that writes down each update it is given. The
- * rules themselves are the device's, and are tested there. */
+/* The updates that the optimizer passes to the device: the device of this test records them. The
+ * update rules are tested with the devices. */
 #include "train/optimizer.h"
 
 #include <setjmp.h>
@@ -27,7 +27,7 @@ static void write_down(struct stream *stream, const struct update *args)
 
 static bool scaler_updated;
 
-/* After all updates. */
+/* Called after all updates. */
 static void scaler_write_down(struct stream *stream, struct loss_scaler *args, const double *norm)
 {
     assert_ptr_equal(stream, &asked);
@@ -62,7 +62,7 @@ static struct loss_scaler scaler;
 static struct update_segment segments[UNITS];
 static struct flat_buffer buffers[UNITS];
 
-/* Two units, of which this rank owns the second half, computed in bf16. */
+/* Two units in bf16, of which this rank owns the second half. */
 static struct flat_model flat_of_halves(int moments)
 {
     for (int i = 0; i < UNITS; i++)
@@ -103,7 +103,7 @@ static int set_options(void **state)
     return 0;
 }
 
-/* Runs one step of the rule that the options ask for. */
+/* Runs one step of the options' update rule. */
 static void step_once(void)
 {
     struct optimizer optimizer;
@@ -114,7 +114,7 @@ static void step_once(void)
     optimizer_step(&optimizer, &flat, &place, NULL);
     assert_false(scaler_updated);
     assert_int_equal(asked_count, UNITS);
-    /* The other rank's parts are to be fetched again. */
+    /* The other rank's parts must be gathered again. */
     assert_int_equal(events_recorded, UNITS);
     for (int i = 0; i < UNITS; i++)
         assert_false(buffers[i].whole);
@@ -190,7 +190,7 @@ static void sgd_moves_with_momentum(void **state)
     assert_null(asked[0].moment2);
 }
 
-/* The squares are moment2 to the device, wherever they lie. */
+/* The device gets the squares as moment2, wherever they are stored. */
 static void rmsprop_without_momentum_keeps_squares_in_the_first_moment(void **state)
 {
     (void)state;

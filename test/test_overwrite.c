@@ -1,5 +1,5 @@
-/* Gradients of parameters that are overwritten: NaN before, and the same bits as when they are
- * added to zeros. What is added to zeros is tested with each operation. */
+/* Operations that overwrite gradients: memory that contained NaN gets the same bits as zeros to
+ * which an operation adds. Adding is tested with each operation. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 static const enum data_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
 enum { TYPES = sizeof types / sizeof types[0] };
 
-/* A gradient of so many elements: zeros, or NaN where it is overwritten. */
+/* A gradient of `count` elements: zeros, or NaN if it is overwritten. */
 static float *gradient_of(struct device_test *test, bool overwrite, int64_t count)
 {
     float *gradient = device_test_zeros(test, TYPE_FP32, count);
@@ -31,7 +31,7 @@ static void check_same(const char *what, const float *added, const float *overwr
     device_test_same(what, TYPE_FP32, added, overwritten, count);
 }
 
-/* Sizes with and without alignment, many rows, and on the CPU operands that are copied. */
+/* Aligned and unaligned sizes, many rows, and operands that the CPU copies. */
 static void linear_gradients_are_overwritten(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void convolution_gradients_are_overwritten(void **state)
     }
 }
 
-/* One chunk of rows and several; rows that fit registers and vectors, and others. */
+/* One and several chunks of rows; rows that fit registers and vectors, and others. */
 static void norm_gradients_are_overwritten(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The range test leaves a session as it was, bit for bit, on every mesh and in fp16 with its
- * scaler; steps after it are those without it. What curves suggest. */
+/* The range test restores a session bit for bit, on all meshes and in fp16 with the loss scaler, so
+ * that later steps give the same results. The suggestions from curves. */
 #include "train/range_test.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@
 
 static struct comm *world;
 
-/* A session with its data, as training has it before the first step. */
+/* A session with its data before the first training step. */
 struct rehearsal {
     struct options options;
     struct session session;
@@ -67,7 +67,7 @@ static void rehearsal_close(struct rehearsal *rehearsal)
     session_close(&rehearsal->session);
 }
 
-/* Some steps of the first epoch, as training makes them. */
+/* Runs training steps of the first epoch. */
 static void steps_run(struct rehearsal *rehearsal, int64_t first, int64_t end)
 {
     struct step_times times = {0};
@@ -81,7 +81,7 @@ static void steps_run(struct rehearsal *rehearsal, int64_t first, int64_t end)
     loader_stop(rehearsal->feed.loader);
 }
 
-/* Of all that a checkpoint of this rank would hold, and what the model reads. */
+/* Returns the CRC32C of this rank's part of a checkpoint and of the compute copies. */
 static uint32_t state_sum(const struct session *session)
 {
     uint32_t crc = 0;
@@ -92,7 +92,7 @@ static uint32_t state_sum(const struct session *session)
         for (int i = 0; i < 4; i++)
             if (vectors[i] != NULL)
                 crc = crc32c_update(crc, vectors[i], (size_t)buffer->shard_count * sizeof(float));
-        /* Other ranks' parts come when they are gathered. */
+        /* The parts of other ranks are valid after a gather only. */
         size_t element = type_size(session->flat.type);
         if (!session->flat.slots_weights)
             crc = crc32c_update(
@@ -114,7 +114,7 @@ static const char *const settings[] = {
     "data.image=32 model.image=32 find.steps=5",
 };
 
-/* Two updates, perhaps a range test between them, and what came of it. */
+/* Runs two updates, optionally with a range test between them. */
 static uint32_t updates_run(const char *words, bool tests)
 {
     static struct rehearsal rehearsal;
@@ -144,7 +144,7 @@ static void nothing_is_changed(void **state)
         assert_int_equal(updates_run(settings[i], false), updates_run(settings[i], true));
 }
 
-/* ---- curves: level, then a fall around 1e-3, then an explosion */
+/* ---- curves: constant, then falling around 1e-3, then diverging */
 
 enum { POINTS = 200 };
 

@@ -1,4 +1,4 @@
-/* Learning rates over a run, against torch.optim.lr_scheduler (vectors/make_schedule.py): every
+/* Learning rates compared with torch.optim.lr_scheduler (vectors/make_schedule.py): every
  * schedule, by step and by epoch, with and without warm-up. */
 #include "train/schedule.h"
 
@@ -18,7 +18,7 @@
 enum { STEPS_PER_EPOCH = 4 };
 static const double rate = 0.02, momentum = 0.9;
 
-/* Sets each of the words "section.key=value". */
+/* Applies each setting "section.key=value". */
 static void set_all(struct options *options, const char *assignments)
 {
     char copy[1024];
@@ -108,7 +108,7 @@ static void warmup_longer_than_the_run_only_rises(void **state)
         assert_close(schedule_rate(&schedule, step), (double)(step + 1) / 100, "warm-up", step);
 }
 
-/* Beyond the end (a run that goes on by a step or two) rates stay where they ended. */
+/* After the last step of the schedule the rate is constant. */
 static void rates_stay_finite_at_the_ends(void **state)
 {
     (void)state;
@@ -146,7 +146,7 @@ static void plateau_needs_a_first_value(void **state)
     assert_true(isnan(schedule.plateau_best));
     schedule_observe(&schedule, 3, true);
     assert_true(schedule.plateau_best == 3);
-    schedule_observe(&schedule, NAN, true); /* a loss that is no number is no gain */
+    schedule_observe(&schedule, NAN, true); /* NaN is not an improvement */
     assert_close(schedule_rate(&schedule, 5), 0.1, "plateau", 5);
     assert_close(schedule_rate(&schedule, 0), 0.05, "plateau in warm-up", 0);
 }

@@ -1,6 +1,5 @@
-/* What a step does not do: after the first one no memory is allocated, by any thread. All
- * allocations of the process are counted here, in front of the C library's (not under sanitizers,
- * which do the same). */
+/* After the first step no thread allocates memory. This test replaces the C library's allocation
+ * functions and counts the calls; sanitizers replace them, too, so it is skipped there. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

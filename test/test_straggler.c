@@ -108,7 +108,7 @@ static void verdict_needs_windows_in_a_row(void **state)
     straggler_open(&straggler, &(struct comm){.size = RANKS}, host_of);
     assert_false(window_of(&straggler, 6));
     assert_false(window_of(&straggler, 6));
-    assert_false(window_of(&straggler, -1)); /* it was noise */
+    assert_false(window_of(&straggler, -1)); /* counted as noise */
     assert_false(window_of(&straggler, 6));
     assert_false(window_of(&straggler, 5));
     assert_false(window_of(&straggler, 6));
