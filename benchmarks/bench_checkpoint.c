@@ -1,7 +1,7 @@
-/* A checkpoint of ViT-B/32 with AdamW's state (1.05 GB) against a plain parallel write of as many
- * bytes to the same folder, one after the other, both until they are on the disk; and reading it
- * back, from the node's memory as a rule. Prints the benchmarks' CSV (README.md): medians. mpirun
- * -np 2 bench_checkpoint [FOLDER [REPETITIONS [SHARD]]]   (default: . 3 1) */
+/* Time of a checkpoint of ViT-B/32 with AdamW's state (1.05 GB), compared with a plain parallel
+ * write of the same size to the same folder, both synced to disk; and of reading it back, usually
+ * from the page cache. Prints rows of the common CSV (README.md) with medians: mpirun -np 2
+ * bench_checkpoint [FOLDER [REPETITIONS [SHARD]]]   (default: . 3 1) */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,12 +33,12 @@ struct bench {
     struct model *model;
     struct flat_model flat;
     void *memory;
-    int64_t bytes; /* of all vectors */
-    char *block;   /* what the plain write writes */
+    int64_t bytes; /* size of the whole state */
+    char *block;   /* data of the plain write */
     double seconds[WORKS][MOST_REPETITIONS];
 };
 
-/* Bytes of no pattern: some disks are fast for zeros, or for what they have seen before. */
+/* Fill with random bytes: some disks compress or deduplicate. */
 static void fill(void *memory, size_t bytes, uint64_t seed)
 {
     uint64_t word = seed * 0x9e3779b97f4a7c15u + 1, *to = memory;
@@ -88,8 +88,8 @@ static void close_model(struct bench *bench)
     device_cpu.close(bench->device);
 }
 
-/* Every rank writes its part of one file, whose space is reserved, in blocks as large as a
- * checkpoint's and syncs it. */
+/* Every rank writes its part of one preallocated file, in blocks of the same size as in a
+ * checkpoint, and syncs it. */
 static void write_plain(const struct bench *bench)
 {
     int64_t part = bench->bytes / bench->world->size, begin = part * bench->world->rank;
@@ -129,7 +129,7 @@ static void do_work(struct bench *bench, enum work work)
     comm_barrier(bench->world);
 }
 
-/* And nothing of them is left for the next one to wait for. */
+/* Sync the deletion, so that the next measurement does not wait for it. */
 static void remove_files(const struct bench *bench)
 {
     comm_barrier(bench->world);
@@ -184,7 +184,7 @@ static double median(double *values, int count)
     return values[count / 2];
 }
 
-/* The ratio is of neighbours in time: a disk that others use is fast now and slow then. */
+/* Compare measurements that follow each other: the speed of a shared disk varies. */
 static void report_all(struct bench *bench)
 {
     double ratio[MOST_REPETITIONS];

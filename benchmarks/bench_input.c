@@ -1,7 +1,7 @@
-/* How many images a second the way of the data brings: loader threads alone (reading,
- * augmentation's draws), the device's transform alone, and both as in a step. Prints rows of the
- * common CSV (README.md). bench_input [DECK.ini ...] [section.key=value ...], as the program's
- * command line; without a deck the CIFAR recipe on the sample. */
+/* Images per second of the input pipeline: the loader threads alone (reading, random numbers of the
+ * augmentation), the device's transform alone, and both as in a step. Prints rows of the common CSV
+ * (README.md). Takes the command line of `train`: bench_input [DECK.ini ...]
+ * [section.key=value ...]; the default is the CIFAR recipe on the sample. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ struct bench {
     struct stream *stream;
     struct loader *loader;
     struct image_transform transform;
-    int64_t side; /* of the images that come out */
+    int64_t side; /* of the output images */
 };
 
 static void *take(struct bench *bench, size_t bytes, struct error *error)
@@ -40,7 +40,7 @@ static void *take(struct bench *bench, size_t bytes, struct error *error)
     return bench->device->backend->allocate(bench->device, bytes, error);
 }
 
-/* model.image, else what is resized to, else what is stored. */
+/* Return model.image if set, else the size after resizing, else the stored size. */
 static int64_t output_side(const struct options *options, const struct dataset *dataset)
 {
     if (options->model.image > 0)
@@ -68,7 +68,7 @@ static bool open_all(struct bench *bench, struct error *error)
     bench->augment.policy = policy_is_on(&bench->policy) ? &bench->policy : NULL;
     bench->loader = loader_open(&bench->dataset, &bench->sampler, &bench->augment, &bench->crop,
                                 bench->device, (int)options->data.workers, SLOTS, error);
-    const bool made = bench->crop.active; /* by the host, as they come out */
+    const bool made = bench->crop.active; /* the host produces images of the final size */
     static const float mean[4] = {0.5f, 0.5f, 0.5f, 0.5f}, std[4] = {0.5f, 0.5f, 0.5f, 0.5f};
     bench->transform =
         (struct image_transform){.type = TYPE_BF16,
@@ -106,8 +106,7 @@ static void transform(struct bench *bench, const struct batch *batch)
     device_cpu.stream_synchronize(bench->stream);
 }
 
-/* That all threads of this process took so far: tells more than the clock on a machine that others
- * use, too. */
+/* CPU time of all threads of this process, which other programs hardly affect. */
 static double processor_seconds(void)
 {
     struct timespec time;
@@ -115,8 +114,7 @@ static double processor_seconds(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* Images a second over a few seconds of epochs. Without LOADING one batch is transformed again and
- * again. */
+/* Images per second over some seconds. Without LOADING one batch is transformed repeatedly. */
 static double measure(struct bench *bench, int work, double *of_processor_time)
 {
     double begin = clock_now(), waited = 0, before = processor_seconds();

@@ -1,9 +1,9 @@
-/* Loading decoded packed data against copying the same bytes in memory: loader threads that read
- * records of the page cache, check their sums and deliver batches, and as many threads that copy
- * the same records in the same order from memory to batches of the same size. In turn, many times,
- * as other work on the machine disturbs both; per second of all cores' time, too, which it disturbs
- * less. Prints rows of the common CSV (README.md):
- * bench_packed data.root=FILE.h5 [section.key=value ...], with data.format=packed understood. */
+/* Speed of loading decoded packed data, compared with copying the same bytes in memory. Loader
+ * threads read records from the page cache, compare checksums and deliver batches; the same number
+ * of threads copies the same records in the same order. Both alternate, so that other programs
+ * affect both, and are also given per second of CPU time. Prints rows of the common CSV
+ * (README.md): bench_packed data.root=FILE.h5 [section.key=value ...]; data.format=packed is
+ * implied. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ struct bench {
     struct device *device;
     struct loader *loader;
     int64_t record_bytes;
-    uint8_t *records; /* all of them */
+    uint8_t *records; /* all records */
     uint8_t *batches; /* [SLOTS] */
 };
 
@@ -71,7 +71,7 @@ static bool open_all(struct bench *bench, struct error *error)
     return error->kind == ERROR_NONE;
 }
 
-/* Records a second, and a second of the cores' time. */
+/* Records per second, and per second of CPU time. */
 struct rate {
     double wall, cores;
 };

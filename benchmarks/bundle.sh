@@ -1,7 +1,7 @@
 #!/bin/bash
-# Packs the built program with everything that benchmarks/gpu.sh needs on a machine with a GPU that has neither MPI nor
-# HDF5 and cannot fetch anything: libraries, MPI's launcher and plugins, tests of operations, headers and flags to build
-# vittrain-cuda.so again, and losses of the CPU to compare with. Sources, scripts and data are not packed: they are
+# Packs the built program with everything that benchmarks/gpu.sh needs on a machine with a GPU but without MPI, HDF5 and
+# network: libraries, MPI's launcher and plugins, tests of operations, headers and flags to build
+# vittrain-cuda.so again, and losses of the CPU for comparison. Sources, scripts and data are not packed: they are
 # tracked and travel with the working tree, in which the bundle is unpacked.
 #
 #   benchmarks/bundle.sh [FILE]        (default: vittrain-bundle.tar.gz)
@@ -9,7 +9,7 @@
 # Configure with --with-cuda-arch=90 and build first: make, make check TESTS=. The C library
 # of the other machine must be at least as new as the one here. Exit status 1 if the file is larger than 35 MB or if tree
 # and file together are larger than 64 MiB.
-# Environment, for tests: MODULE (in place of vittrain-cuda.so), BUNDLE_LEVEL (of gzip), BUNDLE_MOST (bytes), and what
+# Environment, for tests: MODULE (instead of vittrain-cuda.so), BUNDLE_LEVEL (of gzip), BUNDLE_MOST (bytes), and what
 # gpu/losses.sh names.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
@@ -87,7 +87,7 @@ cp -L "$(asked pkglibdir)"/mca_*.so "$bundle/lib/openmpi"
 cp -rL "$(asked pkgdatadir)" "$bundle/share/openmpi"
 pmix=$(ldd "$bundle"/lib/openmpi/mca_pmix_ext3x.so 2>/dev/null | sed -n 's/.*libpmix[^ ]* => \([^ ]*\).*/\1/p')
 [[ -z $pmix ]] || cp -L "$(dirname "$(readlink -f "$pmix")")"/pmix/pmix_mca_*.so "$bundle/lib/pmix"
-# One machine needs no fabrics, and no transport for what MPI-IO and one-sided calls do between nodes.
+# One machine needs no fabrics, and no transports of MPI-IO and one-sided calls between nodes.
 rm -f "$bundle"/lib/openmpi/mca_{mtl_ofi,mtl_psm*,btl_ofi,btl_openib,btl_usnic,pml_ucx,osc_ucx,atomic_ucx,common_*,spml_*,scoll_*,memheap_*,sshmem_*,fs_*,fbtl_*,fcoll_*,io_*}*.so
 
 # ---- The libraries that all of these load, except the C library and CUDA's.

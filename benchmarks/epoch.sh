@@ -1,5 +1,5 @@
 #!/bin/bash
-# Images a second of an epoch of CNN-A (batches of 16, single precision) with its data: vittrain and PyTorch in turn on
+# Images per second of an epoch of CNN-A (batches of 16, single precision) with its data: vittrain and PyTorch in turn on
 # the same cores. Prints rows of the benchmarks' CSV (README.md); the last is the ratio of the medians.
 #
 #   benchmarks/epoch.sh FOLDER [TURNS] >> benchmarks/results/epoch-HOST.csv

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Images a second from folders of JPEG files, 224 x 224 by RandomResizedCrop: vittrain's loader with 2 threads
-# against torchvision's DataLoader with 2 workers, in turn, and the median of the ratios of what a second of a
-# processor brings (on a machine that others use, too, the clock tells little). Rows of the benchmarks' CSV.
+# Images per second from folders of JPEG files, 224 x 224 by RandomResizedCrop: vittrain's loader with 2 threads
+# in turn with torchvision's DataLoader with 2 workers, and the median of the ratios per second of CPU time, which
+# other programs hardly affect. Prints rows of the benchmarks' CSV.
 #   input.sh ROOT [PAIRS]       ROOT/train/CLASS/FILE; build first: make benchmarks/bench_input
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,17 +1,16 @@
-# The ratio of two times that were measured in pairs, and what it may as well be: lines "A B" (seconds) to one line
-# "RATIO LOW HIGH PAIRS COVERAGE VERDICT", ratios being B over A. -v threshold=0.03: what counts as a regression.
+# The ratio of two times that were measured in pairs, with its confidence interval: reads lines "A B" (seconds), prints
+# "RATIO LOW HIGH PAIRS COVERAGE VERDICT" with ratios B / A. -v threshold=0.03: smallest ratio - 1 of a regression.
 #
 # The ratio is the Hodges-Lehmann estimate of log(B / A): the median of the means of all pairs of log ratios (Walsh
-# averages). Its interval is that of Wilcoxon's signed ranks: the k-th smallest to the k-th largest of those means, where k is
-# such that the interval holds the true value with a probability of at least 95 % ("COVERAGE"). Why that and not a t interval:
-# times have long tails, for a machine that does something else makes runs longer, never shorter, and one such run would
-# widen t's interval tenfold. Each pair runs in random order, so under no difference its two times can be exchanged and log
-# ratios are symmetric about 0: all that the interval needs, at any number of pairs. A bootstrap of the median is only right
-# for many, and has another result each time.
+# averages). The interval is that of Wilcoxon's signed-rank test: from the k-th smallest to the k-th largest of those means,
+# with k such that it covers the true value with a probability of at least 95 % ("COVERAGE"). A t interval is unsuitable:
+# times have long tails, because other programs make runs longer, never shorter, and one such run would widen it tenfold.
+# Pairs run in random order, so without a difference their times are exchangeable and log ratios are symmetric about 0; the
+# interval needs nothing else and is valid for any number of pairs. A bootstrap needs many pairs and is not deterministic.
 
 NF >= 2 && $1 > 0 && $2 > 0 { difference[++count] = log($2 / $1) }
 
-# Of 2^n equally likely signs of the ranks 1 to n, for how many is the sum of the positive ones s? In ways[s].
+# Sets ways[s] to the number of sign vectors of the ranks 1 to n whose positive ranks sum to s.
 function count_sums(n, rank, s, most) {
     ways[0] = 1
     for (rank = 1; rank <= n; rank++) {
@@ -20,7 +19,7 @@ function count_sums(n, rank, s, most) {
     }
 }
 
-# The largest k with P(sum < k) <= 2.5 %, and the coverage of k; 0 where there are too few pairs (below six).
+# Returns the largest k with P(sum < k) <= 2.5 % and sets `coverage`; 0 with fewer than six pairs.
 function place_of_limit(n, k, below) {
     count_sums(n)
     k = 0

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Table of the kernels in what the build made: registers, threads, stack, memory accesses and tensor-core
-# instructions, by `cuobjdump`, without compiling anything. CSV on standard output, one row per kernel and architecture.
+# Table of the kernels in a built module: registers, threads, stack, memory accesses and tensor-core
+# instructions, by `cuobjdump`. CSV on standard output, one row per kernel and architecture.
 #   benchmarks/kernels.sh [FILE...] >TABLE     (a module or objects; default: vittrain-cuda.so)
-# Columns: threads: the largest block that __launch_bounds__ allows, 0 where there is none; local_accesses:
+# Columns: threads: the largest block that __launch_bounds__ allows, 0 without it; local_accesses:
 # instructions that spill or use a stack (LDL, STL); loads_16, stores_16: instructions that move 16 bytes of global
-# memory per thread; warps_by_registers: how many warps of a multiprocessor the registers leave room for.
-# Exit status 77 without cuobjdump. CUOBJDUMP names it; it is in CUDA's toolkit and in PyPI's package triton.
+# memory per thread; warps_by_registers: the number of warps per multiprocessor that the registers allow.
+# Exit status 77 without cuobjdump. CUOBJDUMP names it; it is part of the CUDA toolkit and of PyPI's package triton.
 set -eu
 tool=${CUOBJDUMP:-$(PATH=$PATH:/usr/local/cuda/bin command -v cuobjdump || true)}
 [ -x "$tool" ] || { echo "kernels.sh: no cuobjdump" >&2; exit 77; }
@@ -57,7 +57,7 @@ done | awk -v date="$(date -u +%Y-%m-%d)" '
                 continue
             }
             most = part[1] == "sm_75" ? 32 : part[1] ~ /sm_(86|89|12)/ ? 48 : 64
-            # Registers are given to a warp by 256.
+            # A warp gets registers in units of 256.
             warps = int(65536 / (int((used[at] * 32 + 255) / 256) * 256))
             printf "%s,\"%s\",%d,%d,%d,%d,%d,%d,%d,%d,%d\n", head[at], part[2], used[at], threads[at], stack[at], shared[at],
                 local[at], tensor[at], loads[at], stores[at], warps < most ? warps : most

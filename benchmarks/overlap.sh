@@ -1,7 +1,7 @@
 #!/bin/bash
-# How much of a training run's communication between two nodes hides behind computation: the trainer's own
-# figures, 1 - exposed_comm_seconds / comm_seconds of metrics.csv, over the steps after the first three. Two nodes of
-# one machine, a cable of the given rate between them (two_nodes.sh; needs root), one rank on each. Prints rows of
+# Share of a training run's communication between two nodes that is hidden by computation: 1 - exposed_comm_seconds /
+# comm_seconds of metrics.csv, over the steps after the first three. Two nodes of one machine, connected at the given
+# rate (two_nodes.sh; needs root), one rank on each. Prints rows of
 # the benchmarks' CSV (README.md).
 #
 #   benchmarks/overlap.sh STRATEGY [RATE] [SETTING...] >> benchmarks/results/overlap.csv     # RATE: 1gbit

@@ -1,14 +1,13 @@
 #!/bin/bash
-# Is what `vittrain plan` foretells what happens? Two ranks of this machine by each strategy, and two nodes of one rank
-# each with a cable of a given rate between them (two_nodes.sh; needs root), against one rank beside another that works
-# alone: steps measured in turn, with the machine measured anew (`vittrain bench machine`) in each turn, since what else
-# runs here changes all of them. Prints rows of the benchmarks' CSV (README.md): steps predicted and measured (medians of
-# the turns), the efficiency of both, and by how much they differ.
+# Compares predictions of `vittrain plan` with measurements: two ranks of this machine with each strategy, and two nodes
+# of one rank each at a given network rate (two_nodes.sh; needs root), relative to one of two independent ranks. Each turn
+# measures the steps and the machine (`vittrain bench machine`), because other programs affect both. Prints rows of the
+# benchmarks' CSV (README.md): predicted and measured steps (medians of the turns), the efficiency of both, and the difference.
 #
 #   benchmarks/plan_check.sh [TURNS] > benchmarks/results/plan-DATE.csv       # 3
 #
 # Environment: VITTRAIN, MPIRUN, STEPS (6), RATE (1gbit; none: no two nodes), WORK ("vit_cifar:64 ..." models and batches
-# of a rank), STRATEGIES (ddp fsdp). Start it as `nice -n -19` on a machine that others use, too.
+# per rank), STRATEGIES (ddp fsdp). Use `nice -n -19` on a shared machine.
 set -euo pipefail
 
 turns=${1:-3}
@@ -30,7 +29,7 @@ machine_measure() {
         >"$scratch/log" 2>&1 || { tail -3 "$scratch/log" >&2; exit 1; }
 }
 
-# deck MODEL BATCH RANKS: what measured and predicted steps have in common.
+# deck MODEL BATCH RANKS: settings of both measured and predicted steps.
 deck() {
     case $1 in
     vit_cifar | cnn_*) image=32 ;;
@@ -41,7 +40,7 @@ deck() {
         train.batch=$2 train.clip_norm=1 optim.weight_decay=0.05"
 }
 
-# predicted FILE MODEL BATCH RANKS NODE_RANKS STRATEGY: seconds.
+# predicted FILE MODEL BATCH RANKS NODE_RANKS STRATEGY: prints seconds.
 predicted() {
     # shellcheck disable=SC2046
     "$vittrain" plan $(deck "$2" "$3" "$4") plan.machine="$scratch/$1.ini" plan.ranks="$4" plan.node_ranks="$5" \
@@ -62,7 +61,7 @@ measured() {
 
 medians() { median <"$scratch/$1"; }
 
-# compare WHAT MODEL BATCH RANKS STRATEGY MEASURED FORETOLD
+# compare WHAT MODEL BATCH RANKS STRATEGY MEASURED PREDICTED
 compare() {
     local precision seconds expected efficiency predicted
     precision=$(precision_used "$scratch/together-ddp.log") seconds=$(medians "$6") expected=$(medians "$7")

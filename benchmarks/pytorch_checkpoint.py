@@ -1,5 +1,5 @@
 """MB/s of torch.save for ViT-B/32 with AdamW's state, flushed to the disk (median of three), and of a plain
-write of as many bytes. Prints rows of the benchmarks' CSV. Argument: the directory to write in."""
+write of the same size. Prints rows of the benchmarks' CSV. Argument: the directory to write in."""
 
 import os
 import statistics

@@ -1,6 +1,6 @@
-"""Images a second, of time and of the processors' time, that torchvision's ImageFolder and DataLoader bring:
-RandomResizedCrop, RandAugment, ColorJitter, to tensors (PIL backend). Prints rows of the benchmarks' CSV, to stand
-beside those of bench_input."""
+"""Images per second, and per second of CPU time, of torchvision's ImageFolder and DataLoader:
+RandomResizedCrop, RandAugment, ColorJitter, to tensors (PIL backend). Prints rows of the benchmarks' CSV,
+for comparison with bench_input."""
 
 import argparse
 import os
@@ -24,7 +24,7 @@ def parse():
 
 
 def endless(count):
-    """Small folders, too, are read for as long as it is measured, without a pause between epochs."""
+    """Repeats small folders without a pause between epochs."""
     import torch
     while True:
         yield from torch.randperm(count).tolist()
@@ -49,7 +49,7 @@ def make_loader(options):
 
 
 def processor_seconds(processes):
-    """That this process and others took so far."""
+    """CPU time of this process and its children."""
     ticks = 0
     for process in [os.getpid(), *processes]:
         with open(f"/proc/{process}/stat") as file:
@@ -63,7 +63,7 @@ def main():
     options = parse()
     torch.set_num_threads(1)
     batches = iter(make_loader(options))
-    for _ in range(4 * max(1, options.workers)):  # workers are there
+    for _ in range(4 * max(1, options.workers)):  # all workers have started
         next(batches)
     processes = [worker.pid for worker in getattr(batches, "_workers", [])]
     begin, before, images = time.perf_counter(), processor_seconds(processes), 0

@@ -65,7 +65,7 @@ def make_step(options, threads):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.05,
                                   **{options.optimizer: True})
     batch = options.batch // options.ranks
-    # fully_shard's policy converts by itself.
+    # fully_shard's policy converts types.
     autocast = options.precision == "bf16" and not (options.ranks > 1 and options.strategy == "fsdp")
     images = torch.randn(batch, 3, image, image).to(options.device, memory_format=torch.channels_last)
     labels = torch.randint(0, 10, (batch,)).to(options.device)
@@ -85,7 +85,7 @@ def make_step(options, threads):
 
 
 def measure_queued(step, options):
-    """Seconds of a step on a GPU, which runs behind: of a row of steps, waited for at its end."""
+    """Seconds of a step on a GPU, which runs asynchronously: the mean of several steps, synchronised at the end."""
     import torch
     times = []
     for _ in range(5):

@@ -1,13 +1,13 @@
 #!/bin/bash
-# The runs behind the tables of the course projects: CNN-A, CNN-B and the CIFAR ViT with 16 and 64 images a rank on
-# 1 rank, 2 ranks, and 4 ranks of 2 nodes; ViT-B/32 on 2 nodes as DDP and as FSDP. Nodes are made of namespaces of
+# The runs of the course projects' tables: CNN-A, CNN-B and the CIFAR ViT with 16 and 64 images per rank on
+# 1 rank, 2 ranks, and 4 ranks of 2 nodes; ViT-B/32 on 2 nodes as DDP and as FSDP. Nodes are namespaces of
 # this machine (test/cluster.sh), as root. Run folders go to runs/, pages to runs/logbook/. Runs that
 # exist are resumed, so the script can be stopped at any time.
 #
 #   benchmarks/reference.sh [RUN...]       in a built checkout with CIFAR-10 in data/cifar-10-batches-bin
 #
-# RUN: cnn_a, cnn_b, vit_cifar, vit_base32; none: all. Environment: EPOCHS (10), FRACTION_cnn_b and so on: the share of
-# the data that is trained on (1), where the whole takes too long: pages of the log book tell how many samples that were.
+# RUN: cnn_a, cnn_b, vit_cifar, vit_base32; default: all. Environment: EPOCHS (10), FRACTION_RUN (1): fraction of the
+# training data, if all of it takes too long; the log book's pages show the number of samples.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
@@ -47,7 +47,7 @@ course() { # MODEL
     done
 }
 
-# Published weights may not be had here; from random ones, the rate of the course is kept.
+# Without published weights training starts from random ones, with the same learning rate.
 vit_base32() {
     local strategy weights=none
     [ ! -e data/vit_base_patch32_224.safetensors ] || weights=data/vit_base_patch32_224.safetensors

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Weak scaling on one machine: 2 ranks x 1 thread against two independent one-rank runs of the same batch a
-# rank that are started together, in turn. Prints rows of the benchmarks' CSV (README.md); the last row is the
-# share of the independent runs' speed that is left when they work together.
+# Weak scaling on one machine: 2 ranks x 1 thread, in turn with two independent one-rank runs with the same batch
+# per rank. Prints rows of the benchmarks' CSV (README.md); the last row is the speed relative to the
+# independent runs.
 #
 #   benchmarks/scaling.sh MODEL BATCH_A_RANK STRATEGY [TURNS] >> benchmarks/results/scaling-HOST.csv
 #

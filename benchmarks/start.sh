@@ -21,7 +21,7 @@ for ((turn = 0; turn <= turns; turn++)); do
         data.val=none output.weights=off train.precision=fp32 "run.dir=$scratch/run$turn" >"$scratch/log" 2>&1 ||
         { tail -n 3 "$scratch/log" >&2; exit 1; }
     end=$(date +%s.%N)
-    # The first turn brings the program into the page cache.
+    # The first turn loads the program into the page cache.
     ((turn == 0)) || awk "BEGIN { print $end - $begin }" >>"$scratch/seconds"
 done
 row "start and one step" vit_cifar 64 fp32 ddp 2 1 "whole run" "$(median <"$scratch/seconds")" s

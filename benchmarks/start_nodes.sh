@@ -1,6 +1,6 @@
 #!/bin/bash
 # Seconds from `mpirun` to the update of the first step, on the last of 8 ranks, on 2 nodes of this machine
-# (test/cluster.sh: sshd, network and shared memory of their own). As root. Prints rows of the benchmarks' CSV.
+# (namespaces with separate sshd, network and shared memory: test/cluster.sh). As root. Prints rows of the benchmarks' CSV.
 #
 #   benchmarks/start_nodes.sh [TURNS] >> benchmarks/results/start-DATE.csv
 #
@@ -17,7 +17,7 @@ cluster up 2
 cluster env >"$scratch/env.sh"
 cluster hosts 4 >"$scratch/hosts"
 
-# Each rank says when it comes to the update of step 1, where it pauses for no time.
+# Each rank prints when it reaches the update of step 1, by a debug.pause of 0 s.
 cat >"$scratch/job.sh" <<END
 . "$scratch/env.sh" && cd "$scratch" && exec mpirun -np 8 -hostfile hosts "$vittrain" train train.steps=2 run.threads=1 \
     train.global_batch=64 data.format=synthetic data.val=none output.weights=off train.precision=fp32 run.dir="$scratch/run\$1" \
@@ -29,7 +29,7 @@ for ((turn = 0; turn <= turns; turn++)); do
         case $line in *debug.pause:*) date +%s.%N ;; esac
     done >"$scratch/times"
     [ "$(wc -l <"$scratch/times")" = 8 ] || { echo "not 8 ranks" >&2; exit 1; }
-    # The first turn brings the program into the page cache.
+    # The first turn loads the program into the page cache.
     ((turn == 0)) || tail -n 1 "$scratch/times" | awk -v begin="$begin" '{ print $1 - begin }' >>"$scratch/seconds"
 done
 nodes=2 row "start on 2 nodes" vit_cifar 64 fp32 ddp 8 1 "mpirun to update of step 1" "$(median <"$scratch/seconds")" s

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Seconds of one training step: vittrain and PyTorch in turn on the same cores, several times, so that what
-# else the machine does falls on both. Prints rows of the benchmarks' CSV (README.md); the last row of a case
-# is how many times as fast as PyTorch's best vittrain is.
+# Seconds of one training step: vittrain and PyTorch in turn on the same cores, several times, so that other
+# programs affect both. Prints rows of the benchmarks' CSV (README.md); the last row is the speed relative to
+# PyTorch's fastest variant.
 #
 #   benchmarks/step.sh MODEL GLOBAL_BATCH RANKS [TURNS] >> benchmarks/results/step-HOST.csv
 #
-# PyTorch's best is looked for first: eager and compiled, fp32 and bf16, each once; what takes longer than
-# LIMIT seconds is left out. Environment: PYTHON (with torch and timm), VITTRAIN, MPIRUN, LIMIT, STEPS,
+# First finds PyTorch's fastest variant: eager and compiled, fp32 and bf16, once each; variants that take longer
+# than LIMIT seconds are skipped. Environment: PYTHON (with torch and timm), VITTRAIN, MPIRUN, LIMIT, STEPS,
 # STRATEGY (ddp, or fsdp against fully_shard), VARIANTS ("fp32 fp32,compiled bf16 bf16,compiled": fewer save time).
 set -euo pipefail
 
@@ -21,7 +21,7 @@ threads=$(($(nproc) / ranks))
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# One row from PyTorch; nothing when it takes too long or fails.
+# Prints one row from PyTorch; nothing if it takes too long or fails.
 pytorch_row() { # VARIANT
     local compile=()
     [[ $1 == *,compiled ]] && compile=(--compile)

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs a command under mpirun on two nodes of this machine, which are network namespaces with a cable of a
-# given rate between them (token bucket filters at both ends): what a slow network does, without one.
+# Runs a command under mpirun on two nodes of this machine, which are network namespaces connected at a given
+# rate (token bucket filters at both ends), to simulate a slow network.
 #
 #   benchmarks/two_nodes.sh RATE RANKS_A_NODE COMMAND...     # RATE as in tc: 1gbit, 100mbit
 #

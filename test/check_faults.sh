@@ -1,10 +1,10 @@
 #!/bin/sh
-# What a cluster can do to a run, all of it, on 2 nodes of this machine (cluster.sh) with 4 ranks each: every
-# rank killed in every phase of a run, a node off, a cable out, a full disk, a stopped rank, a folder that cannot be
-# written, NaN on one rank. Each must end within 30 s with one line that names whom it was, leave no process
-# on any node and no good checkpoint lost, and go on by `vittrain launch` to the losses of a run that nothing
-# disturbed. Prints TAP; a row of CSV for each goes to FAULTS_CSV. About half an hour: `make check-faults`.
-#   FAULTS="kill node cable stop disk folder nan" FAULTS_RANKS="0 1 ..." FAULTS_PHASES="backward:13 ..." choose.
+# All faults of docs/faults.md on 2 nodes of this machine (cluster.sh) with 4 ranks each: every rank killed in every
+# phase of a run, a node down, a cut network, a full disk, a stopped rank, a folder that cannot be written, NaN on one rank.
+# Each must end within 30 s with one line that names the rank or the host, leave no process on any node, lose no valid
+# checkpoint, and continue with `vittrain launch` to the losses of an undisturbed run. Prints TAP; FAULTS_CSV gets a row for
+# each. `make check-faults` takes about half an hour. To select some:
+#   FAULTS="kill node cable stop disk folder nan" FAULTS_RANKS="0 1 ..." FAULTS_PHASES="backward:13 ..."
 
 . "$TEST_SOURCE/test/environment.sh"
 . "$TEST_SOURCE/test/program.sh"
@@ -30,7 +30,7 @@ now() { date +%s.%N; }
 since() { echo "$1 $(now)" | awk '{ printf "%.1f", $2 - $1 }'; }
 host_of() { cluster name $(($1 / 4 + 1)); }
 
-# in_node_1 NAME COMMAND...: runs it there, what it says in $work/NAME.log.
+# in_node_1 NAME COMMAND...: runs the command in node 1, with its output in $work/NAME.log.
 in_node_1() {
     run_log=$work/$1.log
     shift
@@ -38,7 +38,7 @@ in_node_1() {
 }
 mpirun_8="mpirun -np 8 -hostfile $work/hosts"
 
-# job NAME WORD...: 8 ranks by `vittrain launch`, in the background.
+# job NAME WORD...: 8 ranks with `vittrain launch`, in the background.
 job() {
     job_name=$1
     shift
@@ -49,7 +49,7 @@ job() {
     run_log=$work/job.log
 }
 
-# appears SECONDS PATTERN: waits for such a line of the job; false: it does not come.
+# appears SECONDS PATTERN: waits for such a line of the job; false after that time.
 appears() {
     tries=0
     until grep -qE "$2" "$run_log"; do
@@ -59,7 +59,7 @@ appears() {
     done
 }
 
-# ends SECONDS: waits for the end of the job; false: it does not come.
+# ends SECONDS: waits for the end of the job; false after that time.
 ends() {
     tries=0
     while kill -0 $job 2>/dev/null; do
@@ -69,7 +69,7 @@ ends() {
     done
 }
 
-# ranks_of NODE: a line for each process of a job there: its number in the node, rank, name.
+# ranks_of NODE: prints a line for each process of a job there: process ID, rank, name.
 ranks_of() {
     cluster exec "$1" sh -c 'for p in $(pgrep "^(vittrain|orted)"); do
         r=$(tr "\0" "\n" <"/proc/$p/environ" 2>/dev/null | sed -n s/^OMPI_COMM_WORLD_RANK=//p)
@@ -80,7 +80,7 @@ ranks_of() {
 everybody() { for node in 1 2; do ranks_of $node | sed "s/^/$node /"; done; }
 process_of_rank() { awk -v rank="$1" '$3 == rank && $4 == "vittrain" { print $2 }' "$work/everybody"; }
 
-# left_over: how many of those who were there when the fault came still are.
+# left_over: prints the processes that were running before the fault and still are.
 left_over() {
     for node in 1 2; do
         processes=$(awk -v node=$node '$1 == node { printf "%s ", $2 }' "$work/everybody")
@@ -92,7 +92,7 @@ left_over() {
 
 newest() { ls "$work/$job_name/checkpoints" 2>/dev/null | sed -n 's/^step-0*\([0-9]*\)\.h5$/\1/p' | sort -n | tail -n 1; }
 
-# losses_are_equal: the job's tables and weights are those of the run that nothing disturbed.
+# losses_are_equal: true if the job's losses and weights equal those of the undisturbed run.
 losses_are_equal() {
     for split in train val; do
         column "$work/$job_name/metrics.csv" $split loss >"$work/job.$split"
@@ -108,8 +108,8 @@ give_up() {
     for node in 1 2; do cluster exec $node pkill -9 -x 'mpirun|orted|vittrain' 2>/dev/null; done
 }
 
-# judge FAULT RANK PHASE PATTERN RESTARTS: ends the case whose fault came at $fault_at: a row and a TAP line. The first
-# line of failure or error must have the pattern. RESTARTS 0: the same command, given again, must go on.
+# judge FAULT RANK PHASE PATTERN RESTARTS: waits for the end of the case whose fault came at $fault_at; prints a row and a
+# TAP line. The first line of failure or error must match. RESTARTS 0: the same command, given again, must continue.
 judge() {
     before=$(newest)
     if [ "$5" = 0 ]; then
@@ -122,8 +122,8 @@ judge() {
         seconds=$(since "$fault_at")
         sleep 0.5
     fi
-    # On a node that is cut off ranks find out by themselves. Open MPI's daemon there does so only when the cable
-    # is back, if data of it were under way: TCP tries for minutes then, whatever its keep-alive.
+    # On a node that is cut off the ranks end by themselves. Open MPI's daemon ends only when the network is back if data
+    # were in flight, because TCP then retries for minutes in spite of keep-alive.
     remains=$(left_over | grep vittrain)
     until [ -z "$remains" ] || [ "$(since "$fault_at" | cut -d. -f1)" -ge 30 ]; do
         sleep 0.5
@@ -160,7 +160,7 @@ judge() {
 }
 undo() { :; }
 
-# at PHASE RANK: waits until that rank of the job waits there; all processes are noted.
+# at PHASE RANK: waits until that rank pauses in the phase; records all processes.
 at() {
     if ! appears 30 "debug\.pause: rank $2 on "; then
         result "$1: rank $2 came there" "it did not" "$run_log"

@@ -1,6 +1,6 @@
-/* `bench comm` on any number of ranks: every way is measured and right, the CSV has the schema of
- * all benchmarks. Wrong results are counted and end in an exit code: MPI_Allgather is replaced by
- * one that can be made to lose data or to fail (MPI's profiling interface). */
+/* `bench comm` on any number of ranks: every implementation is measured and correct, the CSV has
+ * the common columns. Wrong results are counted and give an exit code: MPI_Allgather is replaced by
+ * one that can lose data or fail (MPI's profiling interface). */
 #include "bench/bench.h"
 
 #include <mpi.h>
@@ -33,7 +33,7 @@ int MPI_Allgather(const void *from, int from_count, MPI_Datatype from_type, void
                       : PMPI_Allgather(from, from_count, from_type, to, to_count, to_type, comm);
 }
 
-/* The exit code of `bench OPERAND SETTING...`; settings end with NULL. */
+/* Return the exit code of `bench OPERAND SETTING...`; settings are NULL-terminated. */
 static int bench(const char *operand, const char *const *settings)
 {
     static struct options options;
@@ -48,7 +48,7 @@ static int bench(const char *operand, const char *const *settings)
 
 #define SMALL "bench.min=8", "bench.max=100KiB", "bench.factor=40", "bench.seconds=0"
 
-/* Rows of the file whose column `metric` is `metric` and whose value is `value` (NULL: any). */
+/* Count the rows of the file with this metric and value (NULL: any). */
 static int count_rows(const char *path, const char *metric, const char *value)
 {
     FILE *file = fopen(path, "r");
@@ -71,7 +71,7 @@ static void every_way_is_measured_and_right(void **state)
     snprintf(setting, sizeof setting, "bench.output=%s", path);
     const char *const settings[] = {SMALL, setting, "bench.overlap=on", NULL};
     assert_int_equal(bench("comm", settings), ERROR_NONE);
-    /* Twice: rows are added. */
+    /* A second run appends rows. */
     assert_int_equal(bench("comm", settings), ERROR_NONE);
     if (world->rank == 0) {
         /* 4 collectives x 4 sizes (8, 320, 12800, 100 KiB), each by ring, shared and MPI. */
@@ -92,8 +92,8 @@ static void write_text(const char *path, const char *text)
     fclose(file);
 }
 
-/* What an older program, or a killed one, left is kept: its rows get empty cells, half of a line is
- * cut off. Another table is left alone. */
+/* A table of an older or a killed program is kept: its rows get empty cells, a torn line is
+ * removed. A table with other columns is not changed. */
 static void rows_are_added_to_old_tables(void **state)
 {
     (void)state;
@@ -145,14 +145,14 @@ static void wrong_results_are_an_error(void **state)
     (void)state;
     const char *const settings[] = {SMALL, NULL};
     if (world->size == 1)
-        return; /* nothing to lose */
+        return; /* one rank exchanges no data */
     loses_data = true;
     int code = bench("comm", settings);
     loses_data = false;
     assert_int_equal(code, ERROR_INTERNAL);
 }
 
-/* In a process of its own, as it ends there. One rank has no other thread, so it can be copied. */
+/* In a child process, because it ends there. A single rank has no other thread, so fork is safe. */
 static void what_fails_in_mpi_ends_the_job(void **state)
 {
     (void)state;

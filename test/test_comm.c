@@ -1,7 +1,8 @@
-/* The collectives against MPI's own, on random values of sizes that divide nothing; the same bits
- * on all ranks and in every run; groups; agreement. All ranks run the same tests: what one finds
- * wrong is counted and added up before anything is asserted, so that no rank stays behind.
- * `test_comm WAY` (under mpirun) is a job that dies in that way, for test_comm_death.sh. */
+/* Collectives compared with those of MPI, on random values and sizes that are no multiple of the
+ * number of ranks; equal bits on all ranks and in every run; groups; agreement. All ranks run the
+ * same tests; errors are counted and summed over ranks before an assertion, so that no rank waits
+ * for one that has failed. `test_comm WAY` under mpirun is a job that fails in that way, for
+ * test_comm_death.sh. */
 #include "comm/comm.h"
 #include "comm/mpi_check.h"
 
@@ -148,7 +149,7 @@ static void bf16_is_added_in_fp32_and_rounded_to_even(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* Every number of fp16 and one other, of all sizes: subnormals, ties, what overflows, NaN. */
+/* Every fp16 number plus another of any magnitude: subnormals, ties, overflow, NaN. */
 static void fp16_is_added_in_fp32_and_rounded_to_even(void **state)
 {
     (void)state;
@@ -348,7 +349,7 @@ static void fake_behaves_as_if_others_held_zeros(void **state)
     fake->backend->close(fake);
 }
 
-/* One rank dies or stays away, the others wait for it. */
+/* One rank dies or does not come; the others wait for it. */
 static int die(const char *way)
 {
     bool chosen = world->rank == world->size - 1;
@@ -360,7 +361,7 @@ static int die(const char *way)
         raise(SIGKILL);
     if (strncmp(way, "silent", strlen("silent")) == 0) {
         comm_set_heartbeat_timeout(1.5);
-        sleep(1); /* so that all are heard once */
+        sleep(1); /* until every rank has sent a heartbeat */
         if (world->rank == (strcmp(way, "silent0") == 0 ? 0 : world->size - 1))
             raise(SIGSTOP);
         comm_barrier(world);

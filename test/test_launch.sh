@@ -1,18 +1,18 @@
 #!/bin/sh
-# `vittrain launch`: what has failed is started again and goes on, with the same result as if nothing had
-# happened; what would fail again, or was told to end, is not; nothing of an attempt is left.
+# `vittrain launch`: a failed command is started again and resumes, with the result of an undisturbed run. A command
+# that would fail again or got a signal to end is not restarted. No process of an attempt is left.
 . "$TEST_SOURCE/test/program.sh"
 
 steps="$small train.epochs=2 checkpoint.every=0.2 output.tensorboard=off"
 
-# launch NAME WORD...: like `run`, by `vittrain launch`.
+# launch NAME WORD...: like `run`, with `vittrain launch`.
 launch() {
     launch_name=$1
     shift
     run 1 "$launch_name" launch "$@"
 }
 
-# ended STATUS RESTARTS [PATTERN]: what is not so of the newest launch.
+# ended STATUS RESTARTS [PATTERN]: prints the differences of the newest launch from this.
 ended() {
     [ $status -eq "$1" ] || echo "exit status $status, not $1;"
     restarts=$(grep -c '^vittrain: launch: restart ' "$run_log")
@@ -76,7 +76,7 @@ check "a user's mistake is not tried again" 3 0 '^vittrain: error: '
 launch number --restarts 2 -- $MPIRUN -np 2 "$vittrain" run.dir="$work/number" $small optim.lr=1e30 schedule.warmup=0
 check 'nor are losses that are not finite' 7 0 '^vittrain: error: '
 
-# srun reports a death in its own words.
+# srun's line about a death.
 launch slurm --restarts 1 -- sh -c 'echo "srun: error: node7: task 5: Killed" >&2; exit 137'
 check 'a death is read from a line of srun' 9 1 \
     'restart 1 of 1 .*: rank 5 on node7 was killed: Killed; probable cause: .* see dmesg on node7$'
@@ -111,7 +111,7 @@ result 'a command that hangs after a failure is killed, with all that it started
 launch none -- /nonexistent/mpirun
 check 'a command that is not there' 2 0 '^vittrain: error: launch: cannot start /nonexistent/mpirun: No such file'
 
-# Told to end: the signal is passed on, and nothing begins again.
+# A signal to end is passed on; the command is not restarted.
 : >"$work/told.log"
 "$vittrain" launch -- sh -c 'trap "exit 41" USR1; echo ready >&2; while :; do sleep 0.05; done' 2>"$work/told.log" &
 told=$!
@@ -123,7 +123,7 @@ check 'signals are passed on' 41 0 ready
 OMPI_COMM_WORLD_RANK=0 run 1 inside launch -- true
 result 'launch is not launched' "$(failed_otherwise 2 'cannot be run by them' | tr '\n' ' ')" "$work/inside.log"
 
-# Who reads what it says goes away.
+# The reader of stderr exits.
 {
     "$vittrain" launch -- sh -c "sleep 0.3; echo one >&2; sleep 0.2; echo two >&2; touch '$work/reached'" 2>&1
     echo $? >"$work/unread"
@@ -133,7 +133,7 @@ result 'nobody reads its stderr any more: the command goes on' \
 launch half --restarts 1.5 -- true
 check 'restarts are whole' 2 0 'takes a whole number'
 
-# Another run, whose name begins in the same way, gets on.
+# Another run, whose name has the same prefix, makes progress.
 mkdir "$work/names" && cd "$work/names" || exit 1
 launch names --restarts 1 -- sh -c "mkdir -p runs/vit-large-20260101-000000/checkpoints
     : >runs/vit-large-20260101-000000/checkpoints/step-00000005.h5; $said; exit 9" vittrain run.name=vit

@@ -1,6 +1,6 @@
 #!/bin/sh
-# `vittrain launch` when a whole node goes: it goes on with the others where the deck says mesh.elastic=yes, waits
-# for the node where not, and uses it again when it is back.
+# `vittrain launch` when a node is lost: with mesh.elastic=yes it continues on the other nodes, otherwise it waits for
+# the node and uses it again.
 . "$TEST_SOURCE/test/program.sh"
 
 take_nodes 2
@@ -18,7 +18,7 @@ launch() {
     job=$!
 }
 
-# line PATTERN: waits for it; a problem if it does not come.
+# line PATTERN: waits for such a line; prints a problem if it does not come.
 line() {
     tries=0
     until grep -qE "$1" "$run_log"; do
@@ -28,7 +28,7 @@ line() {
     done
 }
 
-# ended: waits for the launch; it is to end well, which `bad` says if not.
+# ended: waits for the launch; sets `bad` if it fails.
 ended() {
     wait $job
     status=$?

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Whole nodes are lost: off, or cut off. The job ends in seconds with a line that names the ranks that were there and
-# what they did last, and leaves no process on any node.
+# A node is down or cut off. The job ends within seconds with a line that names the ranks of that node and their last
+# status, and leaves no process on any node.
 . "$TEST_SOURCE/test/program.sh"
 
 take_nodes 3
@@ -27,7 +27,7 @@ start() {
 
 ranks_left() { pgrep -f "^$vittrain run.dir=$work/$name " | wc -l; }
 
-# gone SECONDS: no rank is left on any node after so long; else says how many are.
+# gone SECONDS: waits until no rank is left on any node; prints how many are left after that time.
 gone() {
     tries=0
     while [ "$(ranks_left)" != 0 ]; do
@@ -44,7 +44,7 @@ named() {
     result "$1" "$bad" "$run_log"
 }
 
-# ended: waits for mpirun, which must not say that all is well.
+# ended: waits for mpirun, whose exit status must not be 0.
 ended() {
     wait $job
     status=$?
@@ -53,7 +53,7 @@ ended() {
 
 echo 1..3
 start cut two 4 mesh.heartbeat_timeout=3 # a cable that mpirun does not watch
-sleep 1.5                      # all have told of a step
+sleep 1.5                      # until every rank has sent its step
 cluster link 2 down
 bad=$(gone 20)
 grep -qE "^vittrain: failure: ranks 2-3 on $node_2 .*; last: rank 2 in .*, step [0-9]+, for .*; rank 3 in" "$run_log" ||

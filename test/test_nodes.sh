@@ -1,7 +1,7 @@
 #!/bin/sh
-# Two nodes with private disks: a run folder that is not shared is found at the start, the first node
-# writes for all, and a run that is resumed there gives the bits of one on a shared disk. The second node may be lost,
-# with its disk: `vittrain launch` goes on with another in its place.
+# Two nodes with private disks: the program detects at its start that the run folder is not shared, and the first node
+# writes for all. A run that is resumed there equals one on a shared disk, bit for bit. If the second node is lost with its
+# disk, `vittrain launch` continues with another one.
 . "$TEST_SOURCE/test/program.sh"
 
 if ! unshare --uts --mount true 2>/dev/null; then
@@ -46,7 +46,7 @@ bad=$([ $status -eq 5 ] || [ $status -eq 2 ] || echo "exit status $status")
 grep -q '^vittrain: error: .*checkpoint.writers' "$work/refused.log" || bad="$bad; no message"
 result 'checkpoint.writers=all is refused there' "$bad" "$work/refused.log"
 
-# Nodes that can be lost: each has a /tmp of its own, which is empty when it is there again.
+# Nodes that can be lost. Each has a separate /tmp, which is empty after a restart.
 cluster() { sh "$TEST_SOURCE/test/cluster.sh" "$work/nodes" "$@"; }
 why=$(cluster usable)
 if [ -n "$why" ]; then

@@ -16,12 +16,12 @@ wait_for 'set-up took' "runs/ddp_2node-$job/train.log"
 cluster head scancel --batch --signal=USR1 "$job"
 # Meanwhile, because a requeued job waits some seconds.
 alone=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps)
-wait_for 'goes back to the queue' "ddp_2node.$job.log"
+wait_for 'requeueing the job' "ddp_2node.$job.log"
 bad=
 grep -q 'asking the ranks to stop' "ddp_2node.$job.log" || bad='not warned; '
 grep -q 'srun ended with status 0' "ddp_2node.$job.log" || bad="$bad srun failed; "
 grep -q '"finished": false' "runs/ddp_2node-$job/result.json" || bad="$bad no word of it in result.json; "
-grep -q 'not finished: the job goes back to the queue' "ddp_2node.$job.log" || bad="$bad not put back"
+grep -q 'not finished: requeueing the job' "ddp_2node.$job.log" || bad="$bad not put back"
 result 'a job that is warned stops and goes back to the queue' "$bad" "ddp_2node.$job.log"
 
 [ "$(cluster wait "$alone" 60)" = COMPLETED ] && bad= || bad='not completed'
@@ -70,6 +70,6 @@ done
 [ "$(grep -c ',finished,' swept/trials.csv)" = 4 ] || bad="not all trials; $(cat swept/trials.csv)"
 [ "$(cut -d, -f3 swept/trials.csv | sort -u | tr '\n' ' ')" = '1 2 task ' ] || bad="$bad not by both jobs;"
 grep -q '4 ranks' swept/trial-001/train.log || bad="$bad not on 4 ranks;"
-grep -hq 'the job goes back to the queue' ddp_1node.*.log || bad="$bad not put back"
+grep -hq 'requeueing the job' ddp_1node.*.log || bad="$bad not put back"
 [ -s swept/best.ini ] || bad="$bad no best.ini"
 result 'a sweep as an array of jobs' "$bad" sweep.log

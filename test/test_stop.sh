@@ -1,18 +1,18 @@
 #!/bin/sh
-# SIGUSR1 ends a run together, at the end of a step or in the middle of an evaluation, whichever rank gets
-# it. What the parts leave is one run: the weights bit for bit, rows and lines each once.
+# SIGUSR1 to any rank ends a run on all ranks together, after a step or during an evaluation. The attempts together make
+# one run: weights equal bit for bit, each row and line once.
 . "$TEST_SOURCE/test/program.sh"
 
-# Most of the time evaluates; an epoch is two steps.
+# Most of the time is spent in evaluations; an epoch has two steps.
 steps="$small optim.ema=0.9 schedule.name=onecycle schedule.per=step checkpoint.every=0 \
 debug.overfit=2 train.early_stop=0 train.epochs=60"
 
-# epochs_of FILE: what of epochs.csv does not tell of time.
+# epochs_of FILE: the columns of epochs.csv without times.
 epochs_of() {
     cut -d, -f1-9 "$1"
 }
 
-# begin NAME WORD...: two ranks, in the background; returns when they have ended one more epoch.
+# begin NAME WORD...: two ranks, in the background; returns after one more epoch.
 begin() {
     name=$1
     shift
@@ -27,7 +27,7 @@ begin() {
     done
 }
 
-# stopped_otherwise NAME: what is wrong with the end of the job that got a signal, its status in $ended.
+# stopped_otherwise NAME: prints what is wrong with the end of the job that got a signal; $ended is its status.
 stopped_otherwise() {
     [ $ended -eq 0 ] || echo "exit status $ended;"
     grep -q 'stopped at step .*: a signal requested it' "$work/$1.log" || echo 'no word of the stop;'
@@ -75,7 +75,7 @@ for kind in rows epochs lines; do
 done
 result 'its tables and its log have the rows and epochs of one part, each once' "$bad" "$work/parts.log"
 
-# Before the first step nothing is written, and nobody is told of a failure.
+# Before the first step nothing is written, and no failure is reported.
 $MPIRUN -np 2 "$vittrain" $steps run.dir="$work/early" >"$work/early.log" 2>&1 </dev/null &
 job=$!
 tries=0
@@ -91,7 +91,7 @@ bad=
 grep -q 'stopped \(before the first\|at\) step' "$work/early.log" || bad="$bad no word of it"
 result 'a signal in the set-up ends the run, too' "$bad" "$work/early.log"
 
-# The evaluation at the end of a run, in the middle of an epoch: two steps, and a thousand batches.
+# A signal during the final evaluation, in the middle of an epoch: two steps and a thousand batches.
 end="$small debug.fraction=1 train.global_batch=2 train.steps=2 model.depth=8 checkpoint.every=0 output.tensorboard=off"
 $MPIRUN -np 2 "$vittrain" $end run.dir="$work/end" >"$work/end.log" 2>&1 </dev/null &
 job=$!

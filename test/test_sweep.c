@@ -1,6 +1,6 @@
-/* What a sweep tries: words become keys, values and ranges, or errors that name them; the grid;
- * suggestions, which follow from the seed; densities, which are Optuna's
- * (test/vectors/make_tpe.py); and the estimator finds better points than chance does. */
+/* The search space of a sweep: parsing of keys, values and ranges, and errors that name them; the
+ * grid; suggestions, which depend only on the seed; densities, which equal Optuna's
+ * (test/vectors/make_tpe.py). The estimator finds better points than random search. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -138,11 +138,11 @@ static void points_are_within(void **state)
         for (int k = 0; k < space.count; k++) {
             sweep_value_text(&space.keys[k], point.value[k], text, sizeof text);
             assert_true(sweep_value_read(&space.keys[k], text, &value));
-            assert_true(value == point.value[k]); /* what the table keeps is what was tried */
+            assert_true(value == point.value[k]); /* the table has the exact value of the trial */
         }
         seen[(int)point.value[1]]++;
     }
-    for (int depth = 2; depth <= 8; depth++) /* a hundred each, within six deviations */
+    for (int depth = 2; depth <= 8; depth++) /* a hundred each, within six standard deviations */
         assert_in_range(seen[depth], 45, 155);
     sweep_space_free(&space);
 }
@@ -177,7 +177,7 @@ static void densities_are_optunas(void **state)
     sweep_space_free(&space);
 }
 
-/* An accuracy as it is found: best at a rate of 3e-3 with adam and a middling batch. */
+/* A simulated accuracy: best at a rate of 3e-3 with adam and a medium batch. */
 static double accuracy(const struct sweep_space *space, const struct sweep_point *point)
 {
     double rate = log10(point->value[0] / 3e-3), batch = log2(point->value[2] / 16);
@@ -187,7 +187,7 @@ static double accuracy(const struct sweep_space *space, const struct sweep_point
            0.01 * fabs(point->value[1] - 6);
 }
 
-/* The best of 40 trials, on average over seeds. */
+/* The best of 40 trials, averaged over seeds. */
 static double best_mean(bool estimates, int seeds)
 {
     enum { TRIALS = 40 };
@@ -217,14 +217,14 @@ static void the_estimator_beats_chance(void **state)
     (void)state;
     double random = best_mean(false, 20), tpe = best_mean(true, 20);
     print_message("# best of 40 trials, mean over 20 seeds: random %.4f, tpe %.4f\n", random, tpe);
-    /* Of what chance leaves below the optimum of 0.9 less than half is left. */
+    /* The distance to the optimum of 0.9 is less than half that of random search. */
     assert_true(0.9 - tpe < 0.5 * (0.9 - random));
-    /* Optuna's mean, and thrice what means of 20 seeds deviate by (make_tpe.py). */
+    /* Optuna's mean, and three standard deviations of means of 20 seeds (make_tpe.py). */
     assert_true(fabs(tpe - 0.8878) < 0.0105);
     assert_true(best_mean(true, 3) == best_mean(true, 3));
 }
 
-/* A failed trial is the worst, one that runs counts as such, and both may be all there is. */
+/* Failed trials rank last, and running ones like failed ones, even if there are no others. */
 static void trials_without_a_value(void **state)
 {
     struct sweep_seen seen[40];
@@ -240,7 +240,7 @@ static void trials_without_a_value(void **state)
         near += i >= 20 && !fails && seen[i].point.value[0] > 3e-3;
     }
     print_message("# %d of 20 near the optimum\n", near);
-    assert_true(near >= 8); /* by chance 3; just below where trials begin to fail */
+    assert_true(near >= 8); /* random search: 3; just below the values that fail */
     for (int i = 0; i < 40; i++)
         seen[i].value = i % 2 == 0 ? -INFINITY : NAN;
     sweep_tpe_point(&space, 1, 40, seen, 40, &seen[0].point);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# `vittrain sweep`: all trials run, once each, and the table has what their runs came to; mistakes are found before the
-# first; a sweep that is killed or told to end goes on to the same table; several tasks share one.
+# `vittrain sweep`: all trials run once, and the table has their results. Mistakes are found before the first trial. A sweep
+# that is killed or gets a signal continues to the same table. Several tasks share a sweep.
 . "$TEST_SOURCE/test/program.sh"
 
 cd "$work" || exit 1
@@ -13,17 +13,17 @@ sweep() {
     run 1 "$sweep_name" sweep "$@"
 }
 
-# columns FILE NAME...: of a CSV without quotes.
+# columns FILE NAME...: prints columns of a CSV without quotes.
 columns() {
     awk -F, -v names="$(shift; echo "$*")" '
         NR == 1 { n = split(names, name, " "); for (i = 1; i <= NF; i++) at[$i] = i; next }
         { for (i = 1; i <= n; i++) printf "%s%s", $at[name[i]], i < n ? " " : "\n" }' "$1"
 }
 
-# table FOLDER: its trials, without what another run of it takes: task and time.
+# table FOLDER: prints its trials without task and time.
 table() { columns "$1/trials.csv" trial state optim.lr optim.name metric; }
 
-# told FOLDER STATES: what is not so when these are the states of its trials and metrics are those of result.json.
+# told FOLDER STATES: prints differences in the states of the trials, and of metrics from result.json.
 told() {
     [ "$(echo $(columns "$1/trials.csv" state))" = "$2" ] || echo 'other states;'
     columns "$1/trials.csv" state folder metric | while read -r state trial metric; do
@@ -43,7 +43,7 @@ fails 1 'a folder that is none' 2 'is not the folder of a sweep' sweep nowhere
 fails 1 'no validation' 2 'compared by their best top1' sweep $tiny data.val=none optim.lr=1,2
 result 'all that before anything was made' "$(ls -d sweeps 2>/dev/null)"
 
-# A grid of runs of two ranks, of which one fails.
+# A grid of runs with two ranks; one trial fails.
 sweep grid $tiny sweep.dir=grid optim.lr=1e-3,1e30,3e-3 train.early_stop=9 -- $MPIRUN -np 2
 bad=$([ $status -eq 0 ] || echo "exit status $status;")$(told grid 'finished failed finished')
 grep -q '^2,failed,0,1e+30,,.*trial-002,.*NaN or infinity' grid/trials.csv || bad="$bad no reason;"
@@ -67,7 +67,7 @@ bad=$([ $status -eq 1 ] || echo "exit status $status;")
 grep -q '^vittrain: error: sweep: no trial succeeded' "$run_log" || bad="$bad not said"
 result 'all trials fail' "$bad" "$run_log"
 
-# Killed and told to end, against one that was left alone.
+# A sweep that is killed and gets a signal, compared with an undisturbed one.
 vary="sweep.method=random sweep.trials=3 sweep.seed=3 optim.lr=1e-3..1e-2:log optim.name=adam,adamw"
 long="$tiny train.epochs=20 train.early_stop=20"
 sweep alone $long $vary sweep.dir=alone
@@ -120,7 +120,7 @@ bad=$(told shared 'finished finished finished finished finished')
 [ "$(cat task1.log task2.log | grep -c '^trial .* of 5')" = 5 ] || bad="$bad not once each"
 result 'two tasks share the trials' "$bad" task1.log
 
-# A launcher that fails once, without a word, as mpirun may where many start at once; and one that always does.
+# A launcher that fails once without output, like mpirun when many start at once, and one that always does.
 sweep once $tiny train.epochs=1 optim.lr=1e-3,2e-3 sweep.dir=once -- sh -c '[ -e tried ] || { touch tried && exit 1; }; exec "$@"' sh
 bad=$([ $status -eq 0 ] || echo "exit status $status;")$(told once 'finished finished')
 sweep silent $tiny optim.lr=1e-3,2e-3 sweep.dir=silent -- sh -c 'exit 3' sh

@@ -1,6 +1,7 @@
-/* Every transport against MPI's own collectives: random kinds, types, operations and sizes, several
- * at once on several groups, over a network that delays and reorders; on real and made-up nodes.
- * The same bits again and again, and on all ranks. What does not fit is refused on all ranks. */
+/* Every transport compared with the collectives of MPI: random kinds, types, operations and sizes,
+ * concurrent on several groups, over a network that delays and reorders messages, on real and
+ * simulated nodes. Equal bits in each run and on all ranks. An impossible transport is an error on
+ * all ranks. */
 #include <mpi.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +21,7 @@
 
 static struct comm *world;
 
-/* Where the ranks lie, and what is asked for. */
+/* Placement of the ranks, and the requested transport. */
 struct layout {
     enum transport_choice transport;
     int ranks_a_node; /* 0: the real node */
@@ -35,7 +36,7 @@ static const struct layout layouts[] = {
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
-/* Groups in which work goes on at once: all ranks, two halves, pairs across. */
+/* Groups with concurrent collectives: all ranks, two halves, pairs across the halves. */
 enum { GROUPS = 3 };
 
 static bool layout_fits(const struct layout *layout)
@@ -53,7 +54,7 @@ static void groups_open(const struct layout *layout, struct comm *group[GROUPS])
     group[1] = backend->split(world, world->rank / half, world->rank);
     group[2] = backend->split(world, world->rank % half, world->rank);
     for (int i = 0; i < GROUPS; i++) {
-        /* The halves of some layouts have nodes that are cut. */
+        /* In some layouts a node belongs to both halves. */
         struct error error = {0};
         enum transport_choice wanted = i == 0 ? layout->transport : TRANSPORT_AUTO;
         ENSURE(backend->set_transport(group[i], wanted, &error), "%s", error.text);
@@ -69,7 +70,7 @@ static void groups_close(struct comm *group[GROUPS])
 
 enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, KINDS };
 
-/* A collective under way, and what it must give. */
+/* A collective in progress and its expected result. */
 struct flight {
     struct comm *group;
     enum kind kind;
@@ -157,7 +158,7 @@ static int64_t fly(const struct layout *layout, unsigned rounds, unsigned first)
     for (unsigned round = 0; round < rounds; round++) {
         for (unsigned i = 0; i < FLIGHTS; i++)
             flight_start(&flight[i], group, first + round * FLIGHTS + i);
-        /* MPI's own in the same order on all ranks; ours were started in that order, too. */
+        /* The collectives of MPI must be called in the same order on all ranks. */
         for (unsigned i = 0; i < FLIGHTS; i++)
             wrong += flight_end(&flight[i]);
     }
@@ -187,7 +188,7 @@ static void results_are_mpis_over_a_bad_network(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* On the first group of the layout. */
+/* Run on the first group of the layout. */
 static float *noise_sum(const struct layout *layout, int64_t count)
 {
     struct comm *group[GROUPS];
@@ -219,7 +220,7 @@ static void a_layout_gives_the_same_bits_always_and_everywhere(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* Whether there is room for shared memory is no part of the layout. */
+/* The available shared memory is not part of the layout. */
 static void shared_memory_gives_the_bits_of_the_ring(void **state)
 {
     (void)state;
@@ -232,7 +233,7 @@ static void shared_memory_gives_the_bits_of_the_ring(void **state)
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* Byte i of what all ranks hold in the end, whatever their number. */
+/* Byte i of the result, for any number of ranks. */
 static uint8_t large_value(int64_t i)
 {
     return (uint8_t)(i % 251 + (i >> 20));
@@ -246,7 +247,7 @@ static int64_t large_wrong(const uint8_t *data, int64_t begin, int64_t end)
     return wrong;
 }
 
-/* All collectives of a buffer that is longer than 2^31 bytes. */
+/* All collectives on a buffer larger than 2^31 bytes. */
 static int64_t large_run(struct comm *group, uint8_t *data, int64_t count)
 {
     int64_t part = count / group->size, begin = part * group->rank, wrong = 0;
@@ -309,7 +310,7 @@ static int64_t refused(const struct layout *layout, const char *words)
     struct comm *group = world->backend->split(world, 0, world->rank);
     int64_t wrong = group->backend->set_transport(group, layout->transport, &error);
     wrong += error.kind != ERROR_USAGE || strstr(error.text, words) == NULL;
-    /* It still works. */
+    /* The group is still usable. */
     int64_t ranks = 1;
     comm_all_reduce(group, &ranks, 1, COMM_INT64, COMM_SUM);
     wrong += ranks != world->size;
@@ -323,13 +324,14 @@ static void what_does_not_fit_is_refused(void **state)
     (void)state;
     int64_t wrong = 0;
     if (world->size > 2 && world->size % 2 == 1)
-        wrong += refused(&(struct layout){TRANSPORT_HIERARCHICAL, 2, false}, "different numbers of ranks");
+        wrong += refused(&(struct layout){TRANSPORT_HIERARCHICAL, 2, false},
+                         "different numbers of ranks");
     if (world->size > 1)
         wrong += refused(&(struct layout){TRANSPORT_SHARED, 1, false}, "nodes");
     assert_int_equal(all_wrong(wrong), 0);
 }
 
-/* What the log says of a group that takes `layout`. */
+/* The description of a group with this layout. */
 static void describe(const struct layout *layout, char *text, size_t size)
 {
     struct comm *group[GROUPS];

@@ -1,6 +1,6 @@
-# Part build: vittrain-cuda.so from cuda/*.cu by nvcc alone, as the build that made the bundle would (nvcc.flags). CUDA's
+# Part build: vittrain-cuda.so from cuda/*.cu by nvcc alone, with the flags of the build that made the bundle (nvcc.flags). CUDA's
 # headers and libraries come from nvcc's folder, from Python's packages, or, headers only, from the bundle. Environment: JOBS.
-# bundle.sh sources this file, too, to note the sources that its module was built from.
+# bundle.sh sources this file, too, to record the checksum of the sources of its module.
 
 sources_sum() { cat cuda/*.cu cuda/*.c cuda/*.h src/device/*.h | cksum; }
 

@@ -1,4 +1,4 @@
-# Part check: is the machine sound, what can it reach, and does every operation compute what it should on it?
+# Part check: state and ceilings of the machine, and correctness of every operation on it.
 # Environment: TESTS (names in test/), STEP_WORKS ("MODEL:BATCH ..."), SIDE (of the product), MODEL_SETTINGS.
 
 part_check() {
@@ -36,7 +36,7 @@ operation_test() { # NAME
     echo "$name: $(grep -c '^ok' "$scratch/test") passed on $device"
 }
 
-# A recorded step is the same kernels: the losses have the same bits. The third step is the first to be recorded.
+# A CUDA graph runs the same kernels, so the losses have the same bits. The third step is the first recorded one.
 steps_recorded() { # MODEL BATCH
     local model=$1 batch=$2 graph
     for graph in off on; do
@@ -48,7 +48,7 @@ steps_recorded() { # MODEL BATCH
         { fail "$model: other losses with cuda.graph=on: $(tr '\n' ' ' <"$scratch/losses-on")"; return 1; }
 }
 
-# The properties of this GPU in the form in which cuDNN's heuristics can be asked without one.
+# The properties of this GPU, to query cuDNN's heuristics on a machine without it.
 cudnn_engines() {
     [[ -x $build/test/cudnn_engines ]] || { miss "cuDNN's engines: no $build/test/cudnn_engines"; return 1; }
     if ! "$launcher" timeout 60 "$build/test/cudnn_engines" --device-json "$out/cudnn-device.json" >"$scratch/log" 2>&1 ||
@@ -60,7 +60,7 @@ cudnn_engines() {
     cat "$scratch/log"
 }
 
-# By another program on the same machine.
+# The same ceilings measured by PyTorch.
 ceilings_pytorch() {
     timeout 90 "$python" "$here/gpu/pytorch_kernels.py" product:"$side" >"$scratch/rows" 2>"$scratch/log" ||
         { miss "ceilings of PyTorch: $(explain "$scratch/log" 1)"; return 1; }

@@ -1,4 +1,4 @@
-# What the parts of gpu.sh share: the folders, the time that is left, what was done, and how programs are run.
+# Shared by the parts of gpu.sh: folders, remaining time, completed measurements, and starting programs.
 # Sourced by gpu.sh with `here` set to benchmarks.
 
 out=${OUT:-gpu-results}
@@ -45,8 +45,8 @@ part_begin() { # PART
 }
 left() { echo $((limit - (SECONDS - begun))); }
 
-# stage NAME SECONDS COMMAND...: runs the command, which takes about so long, unless an earlier call did it with the same
-# build or too little time is left. It counts as done if it succeeds; what is not possible here is named by `miss` and fails.
+# stage NAME SECONDS COMMAND...: runs the command, which takes about SECONDS, unless an earlier call completed it with the
+# same build or too little time is left. It is completed if it succeeds; `miss` reports what this machine cannot do, and fails.
 stage() {
     local name=$1 seconds=$2 done_line
     shift 2
@@ -72,7 +72,7 @@ miss() { # WHAT: names what this machine cannot do, and fails
 report() { row "$1" "$2" "$3" bf16 none 1 1 "$4" "$5" "$6" | tee -a "$csv"; } # WORK MODEL BATCH METRIC VALUE UNIT
 
 # ---- Machine.
-# MPI between ranks, and NCCL between ranks that share a GPU, need the loopback interface. Connecting to a closed port tells
+# MPI between ranks, and NCCL between ranks that share a GPU, need the loopback interface. Connecting to a closed port shows
 # whether it is up.
 network_open() {
     loopback=yes
@@ -107,12 +107,12 @@ device_measure() {
     cat "$scratch/log"
 }
 
-# Copies, and the product that all shares are given against.
+# Bandwidth of a copy, and the product that shares are relative to.
 side=${SIDE:-8192}
 ceilings() {
     device_measure ceilings "product:$side"
 }
-# FLOP/s of the fastest product measured, or nothing.
+# Prints FLOP/s of the fastest measured product, or nothing.
 ceiling_of() {
     table_rows "$csv" | awk -F '\t' -v work="ceiling: product ${side}x${side}x${side}" \
         '$6 == work && $13 == "speed" && $14 > most { most = $14 } END { if (most > 0) printf "%.0f\n", most * 1e9 }'

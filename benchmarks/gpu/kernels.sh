@@ -1,5 +1,5 @@
 # Part kernels: the kernels of one step of each model by ncu, one row each in gpu-kernels.csv (README.md has its columns);
-# where ncu cannot read counters, the operations' times by debug.profile. Then attention beside PyTorch's.
+# if ncu cannot read counters, the operations' times by debug.profile. Then attention, in vittrain and in PyTorch.
 # Environment: KERNEL_WORKS ("MODEL:BATCH ..."), TOKENS, ATTENTION_ROWS (batch x tokens), MODEL_SETTINGS.
 
 part_kernels() {
@@ -45,7 +45,7 @@ kernels_ncu() { # MODEL BATCH
     return 1
 }
 
-# Times of operations over twenty steps, with the host waiting for each: seconds of one step in a row for each operation.
+# Times of operations over twenty steps, with the host waiting for each: one row per operation, with its time per step.
 kernels_profile() { # MODEL BATCH
     local steps=${PROFILE_STEPS:-20}
     gpu_steps kernels "$1" "$2" $((steps - 2)) train.precision=bf16 cuda.graph=off debug.profile=on || return 1

@@ -27,7 +27,7 @@ part_losses() {
     done
 }
 
-# losses_run NAME RANKS MODEL BATCH PRECISION [SETTING...]: trains, and writes $scratch/losses-NAME, a loss a step.
+# losses_run NAME RANKS MODEL BATCH PRECISION [SETTING...]: trains, and writes $scratch/losses-NAME with one loss per step.
 # The loss scale is small enough that fp16 skips no update, which would depend on rounding.
 losses_run() {
     local name=$1 ranks=$2 model=$3 batch=$4 precision=$5
@@ -41,7 +41,7 @@ losses_run() {
     column_of "$scratch/$name/metrics.csv" loss 0 >"$scratch/losses-$name"
 }
 
-# losses_reference MODEL BATCH PRECISION FOLDER: the CPU's losses, in FOLDER/MODEL-BATCH-PRECISION unless they are there.
+# losses_reference MODEL BATCH PRECISION FOLDER: the CPU's losses, written to FOLDER/MODEL-BATCH-PRECISION unless that exists.
 losses_reference() {
     local file=$4/$1-$2-$3
     [[ ! -s $file ]] || return 0

@@ -50,7 +50,7 @@ def measure_ceilings(side):
 
 
 def measure_attention(batch, tokens):
-    """Queries, keys and values lie in one tensor, as a ViT's linear layer makes them."""
+    """Queries, keys and values are in one tensor, like the output of a ViT's linear layer."""
     qkv = torch.randn(batch, tokens, 3, HEADS, HEAD_DIM, device="cuda", dtype=torch.bfloat16)
     q, k, v = (part.detach().requires_grad_() for part in qkv.permute(2, 0, 3, 1, 4).unbind(0))
     attention = torch.nn.functional.scaled_dot_product_attention

@@ -1,5 +1,5 @@
-# Part speed: steps of vittrain and of PyTorch with the same model, batch and optimizer, in turns, so that a change of the
-# machine falls on both. The most valuable measurement comes first.
+# Part speed: steps of vittrain and of PyTorch with the same model, batch and optimizer, in turn, so that changes of the
+# machine affect both. The most valuable measurement comes first.
 # Environment: SPEED_WORKS ("MODEL:BATCH ..."), SPEED_SECONDS (of one measurement), TURNS, VARIANTS (of PyTorch),
 # MODEL_SETTINGS, NOMINAL (FLOP/s in bf16 that the vendor states).
 
@@ -37,8 +37,8 @@ speed_measure() { # MODEL BATCH
     [[ $complete == yes ]]
 }
 
-# As many steps as take SPEED_SECONDS, by the time of the first run; one epoch; no number is printed in its first quarter,
-# in which steps are recorded and libraries choose.
+# Runs for about SPEED_SECONDS, by the time of the first run. The first quarter is not counted: CUDA graphs are recorded and
+# libraries choose algorithms in it.
 ours_measure() { # MODEL BATCH
     local model=$1 batch=$2 steps seconds
     if [[ ! -s $scratch/seconds-first ]]; then
@@ -77,7 +77,7 @@ theirs_close() {
 theirs_measure() { # MODEL BATCH VARIANT
     local answer
     [[ -n $theirs_answers ]] || { miss "PyTorch ($3), $1, batch $2: its process has ended"; return 1; }
-    # Where the process has ended, writing to it ends the subshell.
+    # If the process has ended, SIGPIPE ends the subshell only.
     (echo "$1 $2 $3 ${SPEED_SECONDS:-3}" >&"$theirs_requests") 2>/dev/null
     if ! read -r -t $(($(left) > 150 ? 150 : $(left) + 1)) -u "$theirs_answers" answer; then
         miss "PyTorch ($3), $1, batch $2: no answer: $(explain "$scratch/theirs-log" 1)"
