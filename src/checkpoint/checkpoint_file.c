@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config.h"
+#include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/durable.h"
 #include "core/hdf5_file.h"
@@ -138,6 +140,29 @@ static hid_t piece_type(void)
         return row;
     H5Tclose(row);
     return -1;
+}
+
+void checkpoint_contents_open(struct checkpoint_contents *contents, const struct unit *units,
+                              int unit_count, const char *model, const char *compute,
+                              const char *deck)
+{
+    size_t count = (size_t)unit_count;
+    *contents = (struct checkpoint_contents){.deck = strdup(deck),
+                                             .units = calloc(count, sizeof *contents->units),
+                                             .units_borrowed = true,
+                                             .unit_count = unit_count,
+                                             .layout = calloc(count, sizeof *contents->layout)};
+    ENSURE(contents->deck != NULL && contents->units != NULL && contents->layout != NULL,
+           "no memory for a checkpoint's plan");
+    snprintf(contents->model, sizeof contents->model, "%s", model);
+    snprintf(contents->compute, sizeof contents->compute, "%s", compute);
+    snprintf(contents->program, sizeof contents->program, "%s", PACKAGE_STRING);
+    clock_stamp(contents->date, sizeof contents->date);
+    memcpy(contents->units, units, count * sizeof *units);
+    for (size_t u = 0; u < count; u++) {
+        snprintf(contents->layout[u].name, TENSOR_NAME, "%s", units[u].name);
+        contents->layout[u].count = units[u].count;
+    }
 }
 
 bool checkpoint_has(const struct checkpoint_contents *contents, enum state_kind kind)

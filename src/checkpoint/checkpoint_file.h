@@ -50,6 +50,12 @@ struct checkpoint_contents {
     int64_t bytes; /* of the whole file */
 };
 
+/* Begin the contents of a new file: units, texts, and name and count of the layout; all else is
+ * zero. The tensors of the units are borrowed. */
+void checkpoint_contents_open(struct checkpoint_contents *contents, const struct unit *units,
+                              int unit_count, const char *model, const char *compute,
+                              const char *deck);
+
 /* True if the file has vectors of this kind. */
 bool checkpoint_has(const struct checkpoint_contents *contents, enum state_kind kind);
 

@@ -11,51 +11,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config.h"
 #include "config/run_options.h"
-#include "core/clock.h"
 #include "core/durable.h"
 
-/* Append pieces for elements [begin, end) of unit u, owned by a rank. Only count them while
- * contents->pieces is NULL. */
-static void range_divide(struct checkpoint_part *part, int64_t u, int64_t begin, int64_t end,
-                         int owner)
-{
-    struct checkpoint_contents *contents = &part->contents;
-    for (int64_t next = begin; next < end; next += STATE_BLOCK) {
-        int64_t left = end - next;
-        if (contents->pieces != NULL) {
-            struct checkpoint_piece *piece = &contents->pieces[contents->piece_count];
-            piece->begin = next;
-            piece->count = left < STATE_BLOCK ? left : STATE_BLOCK;
-            part->owner[contents->piece_count] = owner;
-        }
-        contents->layout[u].piece_count++;
-        contents->piece_count++;
-    }
-}
-
+/* Divide a unit into the pieces of all ranks. rank: see state_ranks. */
 static void unit_divide(struct checkpoint_part *part, int64_t u, const int *rank)
 {
     struct checkpoint_contents *contents = &part->contents;
     struct checkpoint_layout *layout = &contents->layout[u];
-    snprintf(layout->name, sizeof layout->name, "%s", contents->units[u].name);
-    layout->count = contents->units[u].count;
     layout->first_piece = contents->piece_count;
-    layout->piece_count = 0;
     for (int64_t shard = 0; shard < contents->shard; shard++)
         for (int64_t replica = 0; replica < contents->replica; replica++) {
             int64_t begin, end;
             checkpoint_range(contents, u, shard, replica, &begin, &end);
-            range_divide(part, u, begin, end, rank[shard * contents->replica + replica]);
+            for (; begin < end; begin += STATE_BLOCK) {
+                struct checkpoint_piece *piece = &contents->pieces[contents->piece_count];
+                piece->begin = begin;
+                piece->count = end - begin < STATE_BLOCK ? end - begin : STATE_BLOCK;
+                part->owner[contents->piece_count++] = rank[shard * contents->replica + replica];
+            }
         }
-}
-
-static void units_divide(struct checkpoint_part *part, const int *rank)
-{
-    part->contents.piece_count = 0;
-    for (int64_t u = 0; u < part->contents.unit_count; u++)
-        unit_divide(part, u, rank);
+    layout->piece_count = contents->piece_count - layout->first_piece;
 }
 
 /* The matrix product algorithms of rank 0's device; NULL on other ranks or if there are none. */
@@ -77,33 +53,24 @@ static void contents_plan(struct checkpoint_part *part, const char *model_name,
 {
     const struct flat_model *flat = part->flat;
     struct checkpoint_contents *contents = &part->contents;
-    size_t units = (size_t)flat->count;
-    snprintf(contents->model, sizeof contents->model, "%s", model_name);
-    snprintf(contents->compute, sizeof contents->compute, "%s", type_name(flat->type));
-    snprintf(contents->program, sizeof contents->program, "%s", PACKAGE_STRING);
-    clock_stamp(contents->date, sizeof contents->date);
+    checkpoint_contents_open(contents, flat->buffers[0].unit, flat->count, model_name,
+                             type_name(flat->type), deck_text);
     contents->state = *state;
     contents->finished = state->finished;
     contents->moments = flat->moments;
     contents->averaged = flat->averaged;
     contents->replica = flat->mesh->replica->size;
     contents->shard = flat->mesh->shard->size;
-    contents->deck = strdup(deck_text);
     contents->algorithms = algorithms_export(flat);
-    contents->units = calloc(units, sizeof *contents->units);
-    contents->units_borrowed = true;
-    contents->layout = calloc(units, sizeof *contents->layout);
-    ENSURE(contents->deck != NULL && contents->units != NULL && contents->layout != NULL,
-           "no memory for a checkpoint's plan");
-    contents->unit_count = flat->count;
-    for (size_t u = 0; u < units; u++)
-        contents->units[u] = *flat->buffers[u].unit;
-    int *rank = state_ranks(flat->mesh);
-    units_divide(part, rank);
-    contents->pieces = calloc((size_t)contents->piece_count, sizeof *contents->pieces);
-    part->owner = calloc((size_t)contents->piece_count, sizeof *part->owner);
+    size_t most = 0; /* each rank has at most one short piece per unit */
+    for (int u = 0; u < flat->count; u++)
+        most += (size_t)(contents->layout[u].count / STATE_BLOCK + flat->mesh->world->size);
+    contents->pieces = calloc(most, sizeof *contents->pieces);
+    part->owner = calloc(most, sizeof *part->owner);
     ENSURE(contents->pieces != NULL && part->owner != NULL, "no memory for a checkpoint's plan");
-    units_divide(part, rank);
+    int *rank = state_ranks(flat->mesh);
+    for (int u = 0; u < flat->count; u++)
+        unit_divide(part, u, rank);
     free(rank);
 }
 

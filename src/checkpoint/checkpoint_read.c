@@ -36,16 +36,6 @@ void checkpoint_contents_share(struct checkpoint_contents *contents, struct comm
                    contents->piece_count * (int64_t)sizeof *contents->pieces, COMM_BYTE, 0);
 }
 
-static void describe_shape(const struct unit_tensor *tensor, char *text, size_t size)
-{
-    size_t used = (size_t)snprintf(text, size, "[");
-    for (int d = 0; d < tensor->dimensions && used < size; d++)
-        used += (size_t)snprintf(text + used, size - used, "%s%lld", d > 0 ? ", " : "",
-                                 (long long)tensor->shape[d]);
-    if (used < size)
-        snprintf(text + used, size - used, "]");
-}
-
 static bool tensors_equal(const struct unit_tensor *a, const struct unit_tensor *b)
 {
     if (strcmp(a->name, b->name) != 0 || a->dimensions != b->dimensions || a->count != b->count ||
@@ -70,8 +60,8 @@ static bool compare_unit(const struct unit *theirs, const struct unit *ours, cha
         const struct unit_tensor *a = &theirs->tensors[t], *b = &ours->tensors[t];
         if (tensors_equal(a, b))
             continue;
-        describe_shape(a, there, sizeof there);
-        describe_shape(b, here, sizeof here);
+        state_shape_text(a->shape, a->dimensions, there, sizeof there);
+        state_shape_text(b->shape, b->dimensions, here, sizeof here);
         snprintf(text, size, "it holds %s %s where this model has %s %s", a->name, there, b->name,
                  here);
         return false;

@@ -192,14 +192,14 @@ static bool stage_end(struct checkpoint_writer *writer, struct error *error)
     return good;
 }
 
-static void completion_log(const struct checkpoint_writer *writer, double blocked)
+static void completion_log(const struct checkpoint_writer *writer)
 {
     log_debug("checkpoint %s in %.2f s, of which training was blocked for %.2f s%s", writer->name,
-              clock_now() - writer->began, blocked - writer->blocked_before,
+              clock_now() - writer->began, writer->blocked - writer->blocked_before,
               writer->best ? "; the best so far" : "");
 }
 
-static bool finish(struct checkpoint_writer *writer, struct error *error)
+bool checkpoint_writer_finish(struct checkpoint_writer *writer, struct error *error)
 {
     double begin = clock_now();
     bool good = true, waits = writer->stage != STAGE_NONE;
@@ -211,8 +211,9 @@ static bool finish(struct checkpoint_writer *writer, struct error *error)
     }
     double seconds = clock_now() - begin;
     writer->waited += seconds;
+    writer->blocked += seconds;
     if (good && waits)
-        completion_log(writer, writer->blocked + seconds);
+        completion_log(writer);
     return good;
 }
 
@@ -297,14 +298,10 @@ static bool start(struct checkpoint_writer *writer, const struct checkpoint_orde
                   struct error *error)
 {
     struct comm *world = writer->flat->mesh->world;
-    if (!finish(writer, error))
-        return false;
     status_set_phase(PHASE_CHECKPOINT_BEGIN);
     snprintf(writer->name, sizeof writer->name, "%s", order->name);
     writer->best = order->best;
     writer->keep = order->keep;
-    writer->began = clock_now();
-    writer->blocked_before = writer->blocked;
     error_clear(&writer->error);
     if (writer->snapshot == NULL) {
         status_set_phase(PHASE_CHECKPOINT_WRITE);
@@ -360,11 +357,15 @@ struct checkpoint_writer *checkpoint_writer_open(const struct checkpoint_target 
 bool checkpoint_writer_start(struct checkpoint_writer *writer, const struct checkpoint_order *order,
                              struct error *error)
 {
+    if (!checkpoint_writer_finish(writer, error))
+        return false;
     double begin = clock_now();
+    writer->began = begin;
+    writer->blocked_before = writer->blocked;
     bool good = start(writer, order, error);
     writer->blocked += clock_now() - begin;
     if (good && writer->stage == STAGE_NONE)
-        completion_log(writer, writer->blocked);
+        completion_log(writer);
     return good;
 }
 
@@ -386,15 +387,7 @@ bool checkpoint_writer_follow(struct checkpoint_writer *writer, bool busy, struc
     bool good = stage_end(writer, error);
     writer->blocked += clock_now() - begin;
     if (good && writer->stage == STAGE_NONE)
-        completion_log(writer, writer->blocked);
-    return good;
-}
-
-bool checkpoint_writer_finish(struct checkpoint_writer *writer, struct error *error)
-{
-    double begin = clock_now();
-    bool good = finish(writer, error);
-    writer->blocked += clock_now() - begin;
+        completion_log(writer);
     return good;
 }
 

@@ -10,8 +10,6 @@
 
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/safetensors_stream.h"
-#include "config.h"
-#include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/durable.h"
 #include "mesh/initial.h"
@@ -98,28 +96,14 @@ struct making {
 
 static void plan_contents(struct checkpoint_contents *contents, const struct convert_start *start)
 {
-    size_t units = (size_t)start->unit_count;
-    *contents = (struct checkpoint_contents){.state = training_state_begin(0, start->seed),
-                                             .moments = start->moments,
-                                             .averaged = start->averaged,
-                                             .replica = 1,
-                                             .shard = 1,
-                                             .deck = strdup(start->deck),
-                                             .units = calloc(units, sizeof *contents->units),
-                                             .units_borrowed = true,
-                                             .unit_count = start->unit_count,
-                                             .layout = calloc(units, sizeof *contents->layout)};
-    ENSURE(contents->deck != NULL && contents->units != NULL && contents->layout != NULL,
-           "no memory for a checkpoint's plan");
-    memcpy(contents->units, start->units, units * sizeof *contents->units);
-    snprintf(contents->model, sizeof contents->model, "%s", start->model);
-    snprintf(contents->compute, sizeof contents->compute, "fp32");
-    snprintf(contents->program, sizeof contents->program, "%s", PACKAGE_STRING);
-    clock_stamp(contents->date, sizeof contents->date);
-    for (size_t u = 0; u < units; u++) {
+    checkpoint_contents_open(contents, start->units, start->unit_count, start->model, "fp32",
+                             start->deck);
+    contents->state = training_state_begin(0, start->seed);
+    contents->moments = start->moments;
+    contents->averaged = start->averaged;
+    contents->replica = contents->shard = 1;
+    for (int64_t u = 0; u < contents->unit_count; u++) {
         struct checkpoint_layout *layout = &contents->layout[u];
-        snprintf(layout->name, sizeof layout->name, "%s", contents->units[u].name);
-        layout->count = contents->units[u].count;
         layout->first_piece = contents->piece_count;
         layout->piece_count = (layout->count + STATE_BLOCK - 1) / STATE_BLOCK;
         contents->piece_count += layout->piece_count;

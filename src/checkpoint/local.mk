@@ -12,8 +12,6 @@ libvittrain_a_SOURCES += \
 	src/checkpoint/checkpoint_writer.h \
 	src/checkpoint/convert.c \
 	src/checkpoint/convert.h \
-	src/checkpoint/position_resize.c \
-	src/checkpoint/position_resize.h \
 	src/checkpoint/run_folder.c \
 	src/checkpoint/run_folder.h \
 	src/checkpoint/safetensors.c \

@@ -35,7 +35,6 @@ static bool path_exists(const char *folder, const char *name)
 {
     char path[FILE_PATH];
     struct stat status;
-
     snprintf(path, sizeof path, "%s/%s", folder, name);
     return stat(path, &status) == 0;
 }
@@ -45,7 +44,6 @@ static bool holds_checkpoints(const char *folder)
 {
     char path[FILE_PATH];
     bool found = false;
-
     snprintf(path, sizeof path, "%s/checkpoints", folder);
     DIR *entries = opendir(path);
     if (entries == NULL)
@@ -67,7 +65,6 @@ static bool holds_run(const char *folder)
 static int64_t finished_steps(const char *folder)
 {
     char path[FILE_PATH];
-
     snprintf(path, sizeof path, "%s/result.json", folder);
     if (access(path, F_OK) != 0)
         return -1;
@@ -85,7 +82,6 @@ static int64_t finished_steps(const char *folder)
 static bool lock_folder(const char *path, struct run_folder *folder, struct error *error)
 {
     char name[FILE_PATH];
-
     snprintf(name, sizeof name, "%s/.lock", path);
     int lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (lock < 0)
@@ -116,7 +112,6 @@ static bool try_writing(const char *folder, struct error *error)
 {
     static const char block[4096];
     char path[FILE_PATH];
-
     snprintf(path, sizeof path, "%s/.probe-%s-%ld", folder, comm_host(), (long)getpid());
     int file = durable_create(path, error);
     if (file < 0)
@@ -136,7 +131,6 @@ static bool same_deck(const char *folder, const struct options *options)
     char path[FILE_PATH];
     struct options saved;
     struct error ignored = {0};
-
     options_default(&saved);
     snprintf(path, sizeof path, "%s/deck.ini", folder);
     if (!options_read_file(path, &saved, &ignored))
@@ -194,7 +188,6 @@ static bool folder_name_parse(const char *folder, const char *name, char date[DA
 {
     size_t length = strlen(name);
     char *end;
-
     if (strncmp(folder, name, length) != 0 || folder[length] != '-')
         return false;
     folder += length + 1;
@@ -225,12 +218,10 @@ static bool find_unfinished(struct run_folder *folder, const struct options *opt
     long best_suffix = 0, suffix;
     struct error ignored = {0};
     DIR *entries = opendir(runs_folder);
-
     if (entries == NULL)
         return false;
     for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
         char path[sizeof runs_folder + 1 + sizeof entry->d_name];
-
         if (!folder_name_parse(entry->d_name, options->run.name, date, &suffix))
             continue;
         int newer = strcmp(date, best_date);
@@ -253,7 +244,6 @@ static bool make_new(struct run_folder *folder, const struct options *options, s
 {
     char stamp[32], date[DATE_LENGTH + 1];
     size_t used = 0;
-
     clock_stamp(stamp, sizeof stamp);
     for (const char *letter = stamp; *letter != '\0' && used < DATE_LENGTH; letter++)
         if (*letter == 'T')
@@ -265,7 +255,6 @@ static bool make_new(struct run_folder *folder, const struct options *options, s
         return false;
     for (int suffix = 1; suffix <= LAST_SUFFIX; suffix++) {
         char tail[8] = "";
-
         if (suffix > 1)
             snprintf(tail, sizeof tail, "-%d", suffix);
         int length = snprintf(folder->path, sizeof folder->path, "%s/%s-%s%s", runs_folder,
@@ -285,7 +274,6 @@ static bool decide_folder(struct run_folder *folder, const struct options *optio
                           struct error *error)
 {
     const char *name = options->run.name;
-
     if (options->run.dir[0] != '\0')
         return use_given(folder, options, error);
     if (name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL)
@@ -305,7 +293,6 @@ bool run_folder_save_deck(const struct run_folder *folder, const struct options 
 {
     char *text = options_to_run_deck(options);
     bool good = run_folder_write(folder, "deck.ini", text, error);
-
     free(text);
     return good;
 }
@@ -314,7 +301,6 @@ bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct 
                      struct error *error)
 {
     struct comm *world = mesh->world;
-
     *folder = (struct run_folder){.finished_steps = -1};
     if (world->rank == 0)
         decide_folder(folder, options, error);
@@ -339,7 +325,6 @@ bool run_folder_write(const struct run_folder *folder, const char *name, const c
                       struct error *error)
 {
     char path[FILE_PATH];
-
     snprintf(path, sizeof path, "%s/%s", folder->path, name);
     return atomic_file_write(path, text, error);
 }

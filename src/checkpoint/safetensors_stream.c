@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/position_resize.h"
 #include "checkpoint/state.h"
 #include "core/durable.h"
 #include "core/log.h"
@@ -75,16 +74,6 @@ static bool is_other_grid(const struct safetensors_input *input,
            exact_root(tensor->shape[1] - prefix) > 0 && exact_root(entry->shape[1] - prefix) > 0;
 }
 
-static void shape_text(const int64_t *shape, int dimensions, char *text, size_t size)
-{
-    size_t used = (size_t)snprintf(text, size, "[");
-    for (int d = 0; d < dimensions && used < size; d++)
-        used += (size_t)snprintf(text + used, size - used, "%s%lld", d > 0 ? ", " : "",
-                                 (long long)shape[d]);
-    if (used < size)
-        snprintf(text + used, size - used, "]");
-}
-
 /* A list for a message: the first LIST_MOST items and the number of others. */
 enum { LIST_MOST = 6 };
 struct list {
@@ -130,8 +119,8 @@ static void choose_source(const struct safetensors_input *input, struct safetens
         return;
     }
     const struct safetensors_entry *entry = source->entry;
-    shape_text(tensor->shape, tensor->dimensions, here, sizeof here);
-    shape_text(entry->shape, entry->dimensions, there, sizeof there);
+    state_shape_text(tensor->shape, tensor->dimensions, here, sizeof here);
+    state_shape_text(entry->shape, entry->dimensions, there, sizeof there);
     if (!safetensors_is_weight(entry, &type))
         list_add(bad, "%s has dtype %s", tensor->name, entry->dtype);
     else if (same_shape(tensor, entry, 0))
@@ -222,6 +211,82 @@ static void read_entry(const struct safetensors_input *input, const struct safet
     if (error->kind == ERROR_NONE && durable_read(input->descriptor, input->path, input->raw,
                                                   (size_t)(count * entry->element), offset, error))
         to_floats(type, input->raw, count, to);
+}
+
+/* ---- position embeddings ----
+ *
+ * Bicubic interpolation as in PIL and torch (antialias=True): Keys' kernel with a = -1/2, widened
+ * by the ratio if the grid shrinks, with weights normalised at the border. */
+
+/* Keys (1981), a = -0.5. */
+static double cubic(double x)
+{
+    const double a = -0.5;
+    x = fabs(x);
+    if (x < 1)
+        return ((a + 2) * x - (a + 3)) * x * x + 1;
+    if (x < 2)
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
+    return 0;
+}
+
+/* weight[i * from + j]: weight of old position j in new position i. */
+static void fill_weights(double *weight, int64_t from, int64_t to)
+{
+    double scale = (double)from / (double)to;
+    double stretch = scale > 1 ? scale : 1;
+    for (int64_t i = 0; i < to; i++) {
+        double *row = weight + i * from;
+        double center = scale * ((double)i + 0.5), sum = 0;
+        int64_t first = (int64_t)fmax(center - 2 * stretch + 0.5, 0);
+        int64_t last = (int64_t)fmin(center + 2 * stretch + 0.5, (double)from);
+        memset(row, 0, (size_t)from * sizeof *row);
+        for (int64_t j = first; j < last; j++) {
+            row[j] = cubic(((double)j - center + 0.5) / stretch);
+            sum += row[j];
+        }
+        for (int64_t j = first; j < last; j++)
+            row[j] /= sum;
+    }
+}
+
+/* to[i] = sum over j of weight[i, j] * from[j]; elements have `width` numbers and are `stride`
+ * apart.
+ */
+static void resize_line(const double *weight, int64_t from_count, int64_t to_count,
+                        const float *from, float *to, int64_t stride, int64_t width)
+{
+    for (int64_t i = 0; i < to_count; i++) {
+        memset(to + i * stride, 0, (size_t)width * sizeof *to);
+        for (int64_t j = 0; j < from_count; j++) {
+            float factor = (float)weight[i * from_count + j];
+            for (int64_t k = 0; factor != 0 && k < width; k++)
+                to[i * stride + k] += factor * from[j * stride + k];
+        }
+    }
+}
+
+/* from: [prefix + from_side^2, width], to: [prefix + to_side^2, width]. The first `prefix` rows
+ * (class token) are copied, the grid is resized bicubically with antialiasing: timm's
+ * resample_abs_pos_embed, which is torch's interpolate(mode="bicubic", antialias=True). */
+static void position_resize(const float *from, int64_t from_side, float *to, int64_t to_side,
+                            int64_t prefix, int64_t width)
+{
+    double *weight = malloc((size_t)(from_side * to_side) * sizeof *weight);
+    float *rows = malloc((size_t)(from_side * to_side * width) * sizeof *rows);
+    ENSURE(weight != NULL && rows != NULL, "no memory to resize position embeddings");
+    memcpy(to, from, (size_t)(prefix * width) * sizeof *to);
+    from += prefix * width;
+    to += prefix * width;
+    fill_weights(weight, from_side, to_side);
+    for (int64_t y = 0; y < from_side; y++) /* along x: rows is [from_side, to_side, width] */
+        resize_line(weight, from_side, to_side, from + y * from_side * width,
+                    rows + y * to_side * width, width, width);
+    for (int64_t x = 0; x < to_side; x++) /* along y */
+        resize_line(weight, from_side, to_side, rows + x * width, to + x * width, to_side * width,
+                    width);
+    free(rows);
+    free(weight);
 }
 
 /* Read and resize position embeddings; the caller frees the result. */

@@ -1,10 +1,21 @@
 #include "checkpoint/state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/error.h"
 
 const char *const state_name[STATE_KINDS] = {"master", "moment1", "moment2", "average"};
+
+void state_shape_text(const int64_t *shape, int dimensions, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "[");
+    for (int d = 0; d < dimensions && used < size; d++)
+        used += (size_t)snprintf(text + used, size - used, "%s%lld", d > 0 ? ", " : "",
+                                 (long long)shape[d]);
+    if (used < size)
+        snprintf(text + used, size - used, "]");
+}
 
 float *state_memory(const struct flat_buffer *buffer, enum state_kind kind)
 {

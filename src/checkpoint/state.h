@@ -14,6 +14,9 @@ extern const char *const state_name[STATE_KINDS];
 /* Elements of the largest block that is read, written or sent at once: 4 MiB. */
 enum { STATE_BLOCK = 1 << 20 };
 
+/* Write "[2, 3]" to text. */
+void state_shape_text(const int64_t *shape, int dimensions, char *text, size_t size);
+
 /* This rank's shard in device memory; NULL if the model keeps no such state. */
 float *state_memory(const struct flat_buffer *buffer, enum state_kind kind);
 

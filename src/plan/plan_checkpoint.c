@@ -91,14 +91,11 @@ static void head_print(const char *path, const struct checkpoint_contents *conte
 
 static void tensor_print(const struct unit_tensor *tensor)
 {
-    char shape[128] = "";
-    size_t used = 0;
-    for (int d = 0; d < tensor->dimensions; d++)
-        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d > 0 ? ", " : "",
-                                 (long long)tensor->shape[d]);
-    printf("  %-34s %-6s [%s]%*s %12lld %14lld\n", tensor->name,
-           tensor->kind == TENSOR_STATE ? "state" : "fp32", shape, used < 20 ? (int)(20 - used) : 0,
-           "", (long long)tensor->count, (long long)tensor->count * (long long)sizeof(float));
+    char shape[128];
+    state_shape_text(tensor->shape, tensor->dimensions, shape, sizeof shape);
+    printf("  %-34s %-6s %-22s %12lld %14lld\n", tensor->name,
+           tensor->kind == TENSOR_STATE ? "state" : "fp32", shape, (long long)tensor->count,
+           (long long)tensor->count * (long long)sizeof(float));
 }
 
 /* Print which rank of the mesh wrote which elements of a unit, in how many pieces. */
