@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "device/module.h"
+#include "device/device.h"
 #include "device_test.h"
 
 enum { THREADS = 64 };
@@ -74,7 +74,7 @@ static void kernel_run(int number)
     struct error error = {0};
     device_test_open(&test, 1);
     run_function run;
-    *(void **)&run = module_symbol("faulty_kernel_run", &error);
+    *(void **)&run = device_module_symbol("faulty_kernel_run", &error);
     float *values = device_test_random(&test, TYPE_FP32, THREADS, 1, 1), host[THREADS] = {0};
     float last = values[THREADS - 1];
     if (!run(test.stream, number, values, host))

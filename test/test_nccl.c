@@ -16,7 +16,7 @@
 
 #include "comm/comm.h"
 #include "comm_fixture.h"
-#include "device/module.h"
+#include "device/device.h"
 #include "device_test.h"
 #include "mesh/mesh.h"
 

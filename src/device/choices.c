@@ -65,14 +65,6 @@ static struct entry *entry_make(struct choices *choices, const char *key)
     return entry;
 }
 
-/* The last line of a key in the file wins, but an entry in use does not change. */
-static void entry_read(struct choices *choices, const char *key, const struct choice *choice)
-{
-    struct entry *entry = entry_make(choices, key);
-    if (!entry->used && !entry->adopted)
-        entry->choice = *choice;
-}
-
 /* ---- The file */
 static void warn_once(struct choices *choices, const char *what)
 {
@@ -110,7 +102,8 @@ static bool line_read(const char *line, char key[CHOICE_KEY], struct choice *cho
     return strncmp(line, again, (size_t)length) == 0;
 }
 
-/* Read the lines added since the last call. Return true if the last line is complete. */
+/* Read the lines added since the last call: the last line of a key wins, but an entry in use does
+ * not change. Return true if the last line is complete. */
 static bool file_read(struct choices *choices, int file)
 {
     char line[LINE], key[CHOICE_KEY];
@@ -128,9 +121,11 @@ static bool file_read(struct choices *choices, int file)
         warn_once(choices, strerror(errno));
     while (fgets(line, sizeof line, stream) != NULL) {
         whole = strchr(line, '\n') != NULL;
-        if (line_read(line, key, &choice))
-            entry_read(choices, key, &choice);
-        else if (strcmp(line, "\n") != 0)
+        if (line_read(line, key, &choice)) {
+            struct entry *entry = entry_make(choices, key);
+            if (!entry->used && !entry->adopted)
+                entry->choice = choice;
+        } else if (strcmp(line, "\n") != 0)
             warn_once(choices, "damaged lines are ignored; delete the file to remove them");
     }
     choices->read_bytes = ftell(stream);
@@ -295,16 +290,6 @@ bool choices_are_new(const struct choices *choices)
     return false;
 }
 
-/* Return true if a choice in use changes. */
-static bool entry_adopt(struct choices *choices, const char *key, const struct choice *choice)
-{
-    struct entry *entry = entry_make(choices, key);
-    const bool changes = entry->used && memcmp(&entry->choice, choice, sizeof *choice) != 0;
-    entry->adopted = true;
-    entry->choice = *choice;
-    return changes;
-}
-
 bool choices_adopt(struct choices *choices, const char *text)
 {
     char key[CHOICE_KEY];
@@ -320,8 +305,12 @@ bool choices_adopt(struct choices *choices, const char *text)
     }
     for (const char *line = text + head; *line != '\0'; line += strcspn(line, "\n")) {
         line++;
-        if (line_read(line, key, &choice))
-            changed = entry_adopt(choices, key, &choice) || changed;
+        if (!line_read(line, key, &choice))
+            continue;
+        struct entry *entry = entry_make(choices, key);
+        changed |= entry->used && memcmp(&entry->choice, &choice, sizeof choice) != 0;
+        entry->adopted = true;
+        entry->choice = choice;
     }
     return changed;
 }

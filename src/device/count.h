@@ -39,7 +39,4 @@ struct counter {
 void count_open(struct device *device, struct counter *counter);
 void count_close(struct device *device);
 
-/* Fill in the kernels of an operation with these `args`. */
-void count_kernels(struct counted *counted, const void *args);
-
 #endif

@@ -264,14 +264,18 @@ static bool cpu_event_done(struct event *event)
     return true;
 }
 
-static void cpu_copy(struct stream *stream, void *to, const void *from, size_t bytes)
+void cpu_copy(struct stream *stream, void *to, const void *from, size_t bytes)
 {
     (void)stream;
     if (bytes > 0)
         memcpy(to, from, bytes);
 }
 
+/* clang-format off */
+#define ENTRY(name) .name = cpu_##name,
 const struct device_backend device_cpu = {
+    DEVICE_OPERATIONS(ENTRY)
+    DEVICE_OTHERS(ENTRY)
     .name = "cpu",
     .open = cpu_open,
     .close = cpu_close,
@@ -293,37 +297,5 @@ const struct device_backend device_cpu = {
     .event_record = cpu_event_record,
     .event_synchronize = cpu_event_synchronize,
     .event_done = cpu_event_done,
-    .copy = cpu_copy,
-    .zero = cpu_zero,
-    .linear_forward = cpu_linear_forward,
-    .linear_backward = cpu_linear_backward,
-    .attention_forward = cpu_attention_forward,
-    .attention_backward = cpu_attention_backward,
-    .dropout_apply = cpu_dropout_apply,
-    .convert = cpu_convert,
-    .add = cpu_add,
-    .norm_forward = cpu_norm_forward,
-    .norm_backward = cpu_norm_backward,
-    .patches_forward = cpu_patches_forward,
-    .tokens_forward = cpu_tokens_forward,
-    .tokens_backward = cpu_tokens_backward,
-    .pool_forward = cpu_pool_forward,
-    .pool_backward = cpu_pool_backward,
-    .convolution_forward = cpu_convolution_forward,
-    .convolution_backward = cpu_convolution_backward,
-    .batch_norm_sums = cpu_batch_norm_sums,
-    .batch_norm_forward = cpu_batch_norm_forward,
-    .batch_norm_backward_sums = cpu_batch_norm_backward_sums,
-    .batch_norm_backward = cpu_batch_norm_backward,
-    .max_pool_forward = cpu_max_pool_forward,
-    .max_pool_backward = cpu_max_pool_backward,
-    .transpose = cpu_transpose,
-    .cross_entropy = cpu_cross_entropy,
-    .squared_error = cpu_squared_error,
-    .update = cpu_update,
-    .scaler_update = cpu_scaler_update,
-    .sum_squares = cpu_sum_squares,
-    .nonfinite = cpu_nonfinite,
-    .image_transform = cpu_image_transform,
-    .images_mix = cpu_images_mix,
 };
+/* clang-format on */

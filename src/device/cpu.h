@@ -7,6 +7,7 @@
 
 #include "device/device.h"
 #include "device/kernels.h"
+#include "device/operations.h"
 
 struct product_cache;
 struct convolution_cache;
@@ -35,6 +36,33 @@ static inline int cpu_threads_for(const struct cpu_device *cpu, int64_t elements
     return elements < ELEMENTS_WORTH_THREADS ? 1 : cpu->threads;
 }
 
+static inline int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t round_up(int64_t count, int64_t multiple)
+{
+    return (count + multiple - 1) / multiple * multiple;
+}
+
+/* Return the address of element `index`; NULL if the tensor is NULL. */
+static inline const void *element(enum data_type type, const void *tensor, int64_t index)
+{
+    return tensor == NULL ? NULL : (const char *)tensor + index * (int64_t)type_size(type);
+}
+
+static inline void *element_to_write(enum data_type type, void *tensor, int64_t index)
+{
+    return tensor == NULL ? NULL : (char *)tensor + index * (int64_t)type_size(type);
+}
+
+/* True if the processor multiplies this type. */
+static inline bool is_native(const struct cpu_device *cpu, enum data_type type)
+{
+    return type == TYPE_FP32 || (type == TYPE_BF16 && cpu->limits.multiplies_bf16);
+}
+
 /* The workspace has one part shared by all threads and one part per thread. Their sizes are fixed
  * because the device does not know the model; larger problems are processed in blocks. */
 enum { WORKSPACE_SHARED = 16 << 20, WORKSPACE_THREAD = 4 << 20 };
@@ -49,27 +77,16 @@ struct mask_source cpu_mask_source(const struct dropout *dropout, int64_t sample
 /* Return the drop path factor of this sample's branch: 1 if drop path is off. */
 float cpu_path_scale(const struct dropout *drop_path, int64_t sample);
 
+#define CPU_OPERATION(name) void cpu_##name(struct stream *stream, const struct name *args);
+DEVICE_OPERATIONS(CPU_OPERATION)
+void cpu_copy(struct stream *stream, void *to, const void *from, size_t bytes);
 void cpu_zero(struct stream *stream, void *memory, size_t bytes);
 void cpu_convert(struct stream *stream, enum data_type to_type, void *to, enum data_type from_type,
                  const void *from, int64_t count);
 void cpu_add(struct stream *stream, float *sum, const float *addend, int64_t count);
-void cpu_linear_forward(struct stream *stream, const struct linear_forward *args);
-void cpu_linear_backward(struct stream *stream, const struct linear_backward *args);
-void cpu_norm_forward(struct stream *stream, const struct norm_forward *args);
-void cpu_norm_backward(struct stream *stream, const struct norm_backward *args);
 bool cpu_attention_fits(struct device *device, int64_t tokens, int64_t head_dim);
-void cpu_attention_forward(struct stream *stream, const struct attention_forward *args);
-void cpu_attention_backward(struct stream *stream, const struct attention_backward *args);
-void cpu_dropout_apply(struct stream *stream, const struct dropout_apply *args);
-void cpu_patches_forward(struct stream *stream, const struct patches_forward *args);
-void cpu_tokens_forward(struct stream *stream, const struct tokens_forward *args);
-void cpu_tokens_backward(struct stream *stream, const struct tokens_backward *args);
-void cpu_pool_forward(struct stream *stream, const struct pool_forward *args);
-void cpu_pool_backward(struct stream *stream, const struct pool_backward *args);
 size_t cpu_convolution_workspace(struct device *device, enum data_type type,
                                  const struct convolution_shape *shape);
-void cpu_convolution_forward(struct stream *stream, const struct convolution_forward *args);
-void cpu_convolution_backward(struct stream *stream, const struct convolution_backward *args);
 /* Direct convolution for few channels, without workspace (cpu_convolution_direct.c). The shape
  * alone decides. */
 bool cpu_convolution_is_direct(const struct convolution_shape *shape);
@@ -77,22 +94,8 @@ void cpu_convolution_direct_forward(const struct cpu_device *cpu,
                                     const struct convolution_forward *args);
 void cpu_convolution_direct_backward(const struct cpu_device *cpu,
                                      const struct convolution_backward *args);
-void cpu_batch_norm_sums(struct stream *stream, const struct batch_norm_sums *args);
-void cpu_batch_norm_forward(struct stream *stream, const struct batch_norm_forward *args);
-void cpu_batch_norm_backward_sums(struct stream *stream,
-                                  const struct batch_norm_backward_sums *args);
-void cpu_batch_norm_backward(struct stream *stream, const struct batch_norm_backward *args);
-void cpu_max_pool_forward(struct stream *stream, const struct max_pool_forward *args);
-void cpu_max_pool_backward(struct stream *stream, const struct max_pool_backward *args);
-void cpu_transpose(struct stream *stream, const struct transpose *args);
-void cpu_cross_entropy(struct stream *stream, const struct cross_entropy *args);
-void cpu_squared_error(struct stream *stream, const struct squared_error *args);
-void cpu_update(struct stream *stream, const struct update *args);
 void cpu_scaler_update(struct stream *stream, struct loss_scaler *scaler,
                        const double *norm_squared);
 void cpu_sum_squares(struct stream *stream, const float *values, int64_t count, double *sum);
-void cpu_nonfinite(struct stream *stream, const struct nonfinite *args);
-void cpu_image_transform(struct stream *stream, const struct image_transform *args);
-void cpu_images_mix(struct stream *stream, const struct images_mix *args);
 
 #endif

@@ -8,16 +8,6 @@ static int64_t head_begin(int64_t tokens, int64_t heads, int64_t head_dim, int64
     return ((sample * tokens * 3 + part) * heads + head) * head_dim;
 }
 
-static const void *element(enum data_type type, const void *tensor, int64_t index)
-{
-    return (const char *)tensor + index * (int64_t)type_size(type);
-}
-
-static void *element_to_write(enum data_type type, void *tensor, int64_t index)
-{
-    return (char *)tensor + index * (int64_t)type_size(type);
-}
-
 /* Describe head number `task`. The calling thread's workspace is assigned to it. */
 static struct attention_head head_of(const struct cpu_device *cpu,
                                      const struct attention_forward *args, int64_t task,

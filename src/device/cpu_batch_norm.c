@@ -8,11 +8,6 @@
 
 enum { MOST_TASKS = 128, TASK_ELEMENTS = 16384 };
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Return the rows per task. If tasks have sums, these and two vectors of channels must fit into the
  * workspace. */
 static int64_t task_rows(int64_t rows, int64_t channels, bool sums)

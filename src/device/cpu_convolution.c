@@ -14,21 +14,6 @@ enum { BLOCK_ELEMENTS = 16384 };
 /* Maximum number of elements of x in an fp32 copy, but at least one sample. */
 enum { COPIED_ELEMENTS = 4 << 20 };
 
-static bool is_native(const struct cpu_device *cpu, enum data_type type)
-{
-    return type == TYPE_FP32 || (type == TYPE_BF16 && cpu->limits.multiplies_bf16);
-}
-
-static const char *at(const void *tensor, int64_t index, enum data_type type)
-{
-    return tensor == NULL ? NULL : (const char *)tensor + (size_t)index * type_size(type);
-}
-
-static char *at_written(void *tensor, int64_t index, enum data_type type)
-{
-    return tensor == NULL ? NULL : (char *)tensor + (size_t)index * type_size(type);
-}
-
 static int64_t x_elements(const struct convolution_shape *s)
 {
     return s->batch * s->height * s->width * s->in;
@@ -164,10 +149,10 @@ static void convert(const struct cpu_device *cpu, enum data_type to_type, void *
 #pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
     for (int64_t i = 0; i < count; i += BLOCK_ELEMENTS)
         if (to_type == TYPE_FP32)
-            kernels->to_fp32((float *)to + i, from_type, at(from, i, from_type),
+            kernels->to_fp32((float *)to + i, from_type, element(from_type, from, i),
                              block_end(i, count) - i);
         else
-            kernels->from_fp32(to_type, at_written(to, i, to_type), (const float *)from + i,
+            kernels->from_fp32(to_type, element_to_write(to_type, to, i), (const float *)from + i,
                                block_end(i, count) - i);
 }
 
@@ -177,8 +162,8 @@ static void mask_relu(const struct cpu_device *cpu, enum data_type type, void *d
 {
 #pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
     for (int64_t i = 0; i < count; i += BLOCK_ELEMENTS)
-        cpu->kernels->elements->relu_backward(type, at_written(dx, i, type), at(x, i, type),
-                                              block_end(i, count) - i);
+        cpu->kernels->elements->relu_backward(type, element_to_write(type, dx, i),
+                                              element(type, x, i), block_end(i, count) - i);
 }
 
 static const struct convolution_plan *plan_of(const struct cpu_device *cpu, enum data_type type,
@@ -231,8 +216,8 @@ void cpu_convolution_forward(struct stream *stream, const struct convolution_for
     for (int64_t sample = 0; sample < shape->batch; sample += step) {
         const int64_t left = shape->batch - sample;
         struct convolution_forward part = *args;
-        part.x = at(args->x, sample * (x_elements(shape) / shape->batch), args->type);
-        part.y = at_written(args->y, sample * (y_elements(shape) / shape->batch), args->type);
+        part.x = element(args->type, args->x, sample * (x_elements(shape) / shape->batch));
+        part.y = element_to_write(args->type, args->y, sample * (y_elements(shape) / shape->batch));
         part.shape.batch = left < step ? left : step;
         forward_part(cpu, &part, &copies);
     }
@@ -253,8 +238,8 @@ static void gradient_of_bias(const struct cpu_device *cpu, const struct convolut
     for (int64_t part = 0; part < parts; part++) {
         const int64_t left = rows - part * step;
         kernels->add_columns(args->type, sums + part * out,
-                             at(args->dy, part * step * out, args->type), left < step ? left : step,
-                             out, out);
+                             element(args->type, args->dy, part * step * out),
+                             left < step ? left : step, out, out);
     }
     kernels->add_columns(TYPE_FP32, args->dbias, sums, parts, out, out);
 }
@@ -334,9 +319,9 @@ void cpu_convolution_backward(struct stream *stream, const struct convolution_ba
         const int64_t left = shape->batch - sample;
         const int64_t first_x = sample * (x_elements(shape) / shape->batch);
         struct convolution_backward part = *args;
-        part.x = at(args->x, first_x, args->type);
-        part.dx = at_written(args->dx, first_x, args->type);
-        part.dy = at(args->dy, sample * (y_elements(shape) / shape->batch), args->type);
+        part.x = element(args->type, args->x, first_x);
+        part.dx = element_to_write(args->type, args->dx, first_x);
+        part.dy = element(args->type, args->dy, sample * (y_elements(shape) / shape->batch));
         part.shape.batch = left < step ? left : step;
         if (is_native(cpu, args->type))
             backward_native(cpu, &part, copies.rest);

@@ -27,16 +27,6 @@ enum { TILE = 16, TILE_FLOATS = TILE * TILE, TILE_PIXELS = 2 * TILE };
 enum { TASK_OUT = 128, TASK_IN = 64, TASKS = 32, CHUNK_BYTES = 640 << 10 };
 enum { LEAST_PIXELS = 256, MOST_PIXELS = 4096, MOST_TAPS = 64, MOST_STRIDE = 2 };
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t round_up(int64_t count, int64_t multiple)
-{
-    return (count + multiple - 1) / multiple * multiple;
-}
-
 static int64_t tiles_of(int64_t channels)
 {
     return (channels + TILE - 1) / TILE;

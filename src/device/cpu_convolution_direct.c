@@ -10,11 +10,6 @@
 enum { TASK_SAMPLES = 2, MOST_TASKS = 64 };
 enum { MOST_CHANNELS = 16, MOST_KERNEL = 7 };
 
-static int64_t round_up(int64_t count, int64_t multiple)
-{
-    return (count + multiple - 1) / multiple * multiple;
-}
-
 static int64_t out_height(const struct convolution_shape *s)
 {
     return convolved_size(s->height, s->kernel, s->stride, s->padding);

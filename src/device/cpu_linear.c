@@ -77,12 +77,6 @@ struct linear_task {
     const struct product_plan *plans[2][2]; /* [last rows][last columns] */
 };
 
-/* True if the processor multiplies this type. */
-static bool is_native(const struct cpu_device *cpu, enum data_type type)
-{
-    return type == TYPE_FP32 || (type == TYPE_BF16 && cpu->limits.multiplies_bf16);
-}
-
 static const struct task_size *task_size_of(const struct cpu_device *cpu, enum data_type type)
 {
     return type == TYPE_BF16 && is_native(cpu, type) ? &task_size_bf16 : &task_size_fp32;
@@ -114,16 +108,6 @@ static int64_t copy_stride(int64_t width)
 static bool writes_in_place(const struct linear_task *task)
 {
     return task->type == TYPE_FP32 && task->operands.residual == NULL;
-}
-
-static const void *element(enum data_type type, const void *tensor, int64_t index)
-{
-    return tensor == NULL ? NULL : (const char *)tensor + index * (int64_t)type_size(type);
-}
-
-static void *element_to_write(enum data_type type, void *tensor, int64_t index)
-{
-    return tensor == NULL ? NULL : (char *)tensor + index * (int64_t)type_size(type);
 }
 
 static void make_plans(struct linear_task *task)

@@ -4,14 +4,6 @@
 
 enum { LOSS_ROWS = 16 };
 
-static void sums_add(struct loss_sums *sums, const struct loss_sums *block)
-{
-    sums->loss += block->loss;
-    sums->top1 += block->top1;
-    sums->top5 += block->top5;
-    sums->samples += block->samples;
-}
-
 /* A label out of range would access memory outside the logits. */
 static void check_labels(const struct cross_entropy *args)
 {
@@ -39,8 +31,12 @@ void cpu_cross_entropy(struct stream *stream, const struct cross_entropy *args)
         cpu->kernels->loss->cross_entropy(args, begin, end < args->batch ? end : args->batch,
                                           buffer, &sums[block]);
     }
-    for (int64_t block = 0; args->sums != NULL && block < blocks; block++)
-        sums_add(args->sums, &sums[block]);
+    for (int64_t block = 0; args->sums != NULL && block < blocks; block++) {
+        args->sums->loss += sums[block].loss;
+        args->sums->top1 += sums[block].top1;
+        args->sums->top5 += sums[block].top5;
+        args->sums->samples += sums[block].samples;
+    }
 }
 
 /* Outputs converted to fp32 at a time. */

@@ -11,11 +11,6 @@ enum { FORWARD_ROWS = 16 };
  */
 enum { BACKWARD_BLOCKS = 128, BACKWARD_ROWS = 16, SUM_COLUMNS = 64 };
 
-static inline int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 void cpu_norm_forward(struct stream *stream, const struct norm_forward *args)
 {
     const struct cpu_device *cpu = stream->cpu;
@@ -24,16 +19,6 @@ void cpu_norm_forward(struct stream *stream, const struct norm_forward *args)
     num_threads(cpu_threads_for(cpu, args->rows * args->width))
     for (int64_t row = 0; row < args->rows; row += FORWARD_ROWS)
         cpu->kernels->norm->forward(args, row, smaller(row + FORWARD_ROWS, args->rows));
-}
-
-/* Without gradients of the parameters, rows are independent. */
-static void backward_rows(const struct cpu_device *cpu, const struct norm_backward *args)
-{
-#pragma omp parallel for schedule(static)                                                          \
-    num_threads(cpu_threads_for(cpu, args->rows * args->width))
-    for (int64_t row = 0; row < args->rows; row += FORWARD_ROWS)
-        cpu->kernels->norm->backward(args, row, smaller(row + FORWARD_ROWS, args->rows), NULL,
-                                     NULL);
 }
 
 /* A block's sums are [2, width]: dgamma, then dbeta. */
@@ -65,10 +50,17 @@ static void backward_blocks(const struct cpu_device *cpu, const struct norm_back
 
 void cpu_norm_backward(struct stream *stream, const struct norm_backward *args)
 {
+    const struct cpu_device *cpu = stream->cpu;
+
     if (args->rows == 0 || args->width == 0)
         return;
     if (args->dgamma == NULL) {
-        backward_rows(stream->cpu, args);
+        /* Without gradients of the parameters, rows are independent. */
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(cpu_threads_for(cpu, args->rows * args->width))
+        for (int64_t row = 0; row < args->rows; row += FORWARD_ROWS)
+            cpu->kernels->norm->backward(args, row, smaller(row + FORWARD_ROWS, args->rows), NULL,
+                                         NULL);
         return;
     }
     int64_t bytes = 2 * args->width * (int64_t)sizeof(float);
@@ -78,10 +70,10 @@ void cpu_norm_backward(struct stream *stream, const struct norm_backward *args)
     if (block_rows < BACKWARD_ROWS)
         block_rows = BACKWARD_ROWS;
     int64_t blocks = (args->rows + block_rows - 1) / block_rows;
-    float *sums = cpu_workspace_shared(stream->cpu, (size_t)(blocks * bytes));
+    float *sums = cpu_workspace_shared(cpu, (size_t)(blocks * bytes));
     if (args->overwrite) {
         memset(args->dgamma, 0, (size_t)args->width * sizeof(float));
         memset(args->dbeta, 0, (size_t)args->width * sizeof(float));
     }
-    backward_blocks(stream->cpu, args, blocks, block_rows, sums);
+    backward_blocks(cpu, args, blocks, block_rows, sums);
 }

@@ -49,16 +49,8 @@ void cpu_tokens_forward(struct stream *stream, const struct tokens_forward *args
     }
 }
 
-/* sum[j] += sum over samples of x[b, token, j]. */
-static void samples_add(const struct cpu_device *cpu, const struct tokens_backward *args,
-                        int64_t token, float *sum)
-{
-    cpu->kernels->elements->add_columns(args->type, sum,
-                                        at(args->dx, token * args->width, args->type), args->batch,
-                                        args->tokens * args->width, args->width);
-}
-
-/* Accumulate or overwrite the gradient of token t's position, or of the class token. */
+/* Accumulate or overwrite the gradient of token t's position, or of the class token: the sum over
+ * samples of x[b, t, j]. */
 static void token_gradient(const struct cpu_device *cpu, const struct tokens_backward *args,
                            int64_t t, float *sum)
 {
@@ -66,7 +58,8 @@ static void token_gradient(const struct cpu_device *cpu, const struct tokens_bac
         return;
     if (args->overwrite)
         memset(sum, 0, (size_t)args->width * sizeof *sum);
-    samples_add(cpu, args, t, sum);
+    cpu->kernels->elements->add_columns(args->type, sum, at(args->dx, t * args->width, args->type),
+                                        args->batch, args->tokens * args->width, args->width);
 }
 
 void cpu_tokens_backward(struct stream *stream, const struct tokens_backward *args)

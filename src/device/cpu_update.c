@@ -9,20 +9,6 @@
 
 enum { BLOCK = 1 << 14 };
 
-static inline int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static void check_moments(const struct update *args)
-{
-    ENSURE(args->params != NULL, "update without step parameters");
-    bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW;
-    ENSURE(args->moment1 != NULL || (!adam && args->params->momentum == 0),
-           "update without moment1");
-    ENSURE(args->moment2 != NULL || args->rule == UPDATE_SGD, "update without moment2");
-}
-
 /* One stretch, over the threads. */
 static void segment_update(const struct cpu_device *cpu, const struct update *args,
                            const struct update_coefficients *coefficients,
@@ -36,7 +22,11 @@ static void segment_update(const struct cpu_device *cpu, const struct update *ar
 
 static void buffer_update(const struct cpu_device *cpu, const struct update *args)
 {
-    check_moments(args);
+    ENSURE(args->params != NULL, "update without step parameters");
+    bool adam = args->rule == UPDATE_ADAM || args->rule == UPDATE_ADAMW;
+    ENSURE(args->moment1 != NULL || (!adam && args->params->momentum == 0),
+           "update without moment1");
+    ENSURE(args->moment2 != NULL || args->rule == UPDATE_SGD, "update without moment2");
     if (update_skips(args))
         return;
     struct update plain = *args; /* running statistics use SGD without moments */

@@ -673,4 +673,11 @@ extern const struct device_backend device_cpu;
  * names what is missing. */
 const struct device_backend *device_find(const char *name, struct error *error);
 
+/* Return a symbol of the GPU module, vittrain-cuda.so, or NULL and an error: module missing, no
+ * driver, or a different version. The module is opened at the first call, because loading the CUDA
+ * libraries takes half a second and 150 MB per process. It is searched for next to the program and
+ * in the installation directory. VITTRAIN_CUDA_MODULE names another file, which is opened without
+ * searching for a driver. */
+void *device_module_symbol(const char *name, struct error *error);
+
 #endif

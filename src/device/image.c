@@ -14,20 +14,16 @@ static size_t align(size_t bytes)
     return (bytes + IMAGE_SCRATCH_ALIGN - 1) / IMAGE_SCRATCH_ALIGN * IMAGE_SCRATCH_ALIGN;
 }
 
-double image_support(int64_t source, int64_t size)
+double image_support(double extent, int64_t size)
 {
-    double scale = (double)source / (double)size;
+    double scale = extent / (double)size;
     return scale < 1 ? 1 : scale;
 }
 
-static int64_t taps_of(double support)
+/* Return the maximum number of inputs of an output pixel. */
+static int64_t axis_taps(double extent, int64_t size)
 {
-    return (int64_t)ceil(support) * 2 + 1;
-}
-
-static int64_t axis_taps(int64_t source, int64_t size)
-{
-    return taps_of(image_support(source, size));
+    return (int64_t)ceil(image_support(extent, size)) * 2 + 1;
 }
 
 static size_t axis_bytes(int64_t size, int64_t taps)
@@ -35,15 +31,9 @@ static size_t axis_bytes(int64_t size, int64_t taps)
     return align((size_t)(size * (2 + taps)) * sizeof(int32_t));
 }
 
-static double span_support(const struct resize_span *span)
-{
-    double scale = span->extent / (double)span->size;
-    return scale < 1 ? 1 : scale;
-}
-
 size_t resize_axis_numbers(const struct resize_span *span, int64_t count)
 {
-    return (size_t)(count * (2 + taps_of(span_support(span))));
+    return (size_t)(count * (2 + axis_taps(span->extent, span->size)));
 }
 
 /* Triangle filter around `center` with half-width `reach`, evaluated at the centre of input `i`. */
@@ -58,7 +48,7 @@ static double triangle(double center, double reach, int64_t i)
 static void axis_weigh(struct resize_axis *axis, const struct resize_span *span, int64_t at,
                        int64_t output)
 {
-    double reach = span_support(span);
+    double reach = image_support(span->extent, span->size);
     double center = span->begin + ((double)output + 0.5) * (span->extent / (double)span->size);
     int64_t first = (int64_t)(center - reach + 0.5), end = (int64_t)(center + reach + 0.5);
     double sum = 0;
@@ -79,7 +69,7 @@ void resize_axis_make(struct resize_axis *axis, const struct resize_span *span, 
 {
     axis->source = span->source;
     axis->size = count;
-    axis->taps = taps_of(span_support(span));
+    axis->taps = axis_taps(span->extent, span->size);
     axis->first = memory;
     axis->count = axis->first + count;
     axis->weights = axis->count + count;
@@ -89,8 +79,9 @@ void resize_axis_make(struct resize_axis *axis, const struct resize_span *span, 
 
 struct image_scratch image_scratch_of(const struct image_transform *args)
 {
-    struct image_scratch scratch = {.taps_across = axis_taps(args->source_width, args->width),
-                                    .taps_down = axis_taps(args->source_height, args->height)};
+    struct image_scratch scratch = {
+        .taps_across = axis_taps((double)args->source_width, args->width),
+        .taps_down = axis_taps((double)args->source_height, args->height)};
     const size_t between = (size_t)(args->source_height * args->width);
     const size_t all_between = align((size_t)args->channels * between);
 

@@ -46,7 +46,7 @@ void resize_axis_make(struct resize_axis *axis, const struct resize_span *span, 
                       int64_t count, int32_t *memory);
 
 /* Return the half-width, in inputs, of the filter around an output pixel's centre. */
-double image_support(int64_t source, int64_t size);
+double image_support(double extent, int64_t size);
 
 static inline bool image_resizes(const struct image_transform *args)
 {

@@ -7,10 +7,30 @@
 
 #include "device/device.h"
 
+/* The subjects, as (prefix of the table, member of struct cpu_kernels). */
+#define KERNEL_SUBJECTS(SUBJECT)                                                                   \
+    SUBJECT(random, random)                                                                        \
+    SUBJECT(convert, convert)                                                                      \
+    SUBJECT(linear, linear)                                                                        \
+    SUBJECT(attention, attention)                                                                  \
+    SUBJECT(element, elements)                                                                     \
+    SUBJECT(norm, norm)                                                                            \
+    SUBJECT(batch_norm, batch_norm)                                                                \
+    SUBJECT(convolution, convolution)                                                              \
+    SUBJECT(max_pool, max_pool)                                                                    \
+    SUBJECT(loss, loss)                                                                            \
+    SUBJECT(update, update)                                                                        \
+    SUBJECT(image, image)                                                                          \
+    SUBJECT(colour, colour)
+
 #ifdef KERNELS
 #define KERNEL_PASTE_SUFFIX(name, suffix) name##_##suffix
 #define KERNEL_PASTE(name, suffix) KERNEL_PASTE_SUFFIX(name, suffix)
 #define KERNEL(name) KERNEL_PASTE(name, KERNELS)
+
+#define KERNEL_DECLARE(subject, member)                                                            \
+    extern const struct subject##_kernels KERNEL(subject##_kernels);
+KERNEL_SUBJECTS(KERNEL_DECLARE)
 #endif
 
 /* Source of one sample's dropout mask (device.h, struct dropout). */
@@ -27,7 +47,7 @@ struct random_kernels {
     void (*mask)(const struct mask_source *source, int64_t block_begin, int64_t count, float *mask);
 };
 
-/* kernels_convert.c */
+/* kernels_elements.c */
 struct convert_kernels {
     void (*to_fp32)(float *to, enum data_type from_type, const void *from, int64_t count);
     void (*from_fp32)(enum data_type to_type, void *to, const float *from, int64_t count);
@@ -246,19 +266,8 @@ struct colour_kernels {
 
 struct cpu_kernels {
     const char *name; /* "AVX2", for messages */
-    const struct random_kernels *random;
-    const struct convert_kernels *convert;
-    const struct linear_kernels *linear;
-    const struct attention_kernels *attention;
-    const struct element_kernels *elements;
-    const struct norm_kernels *norm;
-    const struct batch_norm_kernels *batch_norm;
-    const struct convolution_kernels *convolution;
-    const struct max_pool_kernels *max_pool;
-    const struct loss_kernels *loss;
-    const struct update_kernels *update;
-    const struct image_kernels *image;
-    const struct colour_kernels *colour;
+#define KERNEL_MEMBER(subject, member) const struct subject##_kernels *member;
+    KERNEL_SUBJECTS(KERNEL_MEMBER)
 };
 
 /* Return the widest kernels that this processor supports, or those named by VITTRAIN_CPU (for

@@ -6,8 +6,6 @@
 #include "device/kernels.h"
 #include "device/vector.h"
 
-extern const struct random_kernels KERNEL(random_kernels);
-
 /* A tile of accumulators, a row of b and one broadcast factor must fit into the 32 or 16 registers.
  */
 #if defined(__AVX512F__) || defined(__aarch64__)
@@ -176,12 +174,7 @@ static void pack(const struct attention_head *head, const void *first, int64_t s
         float *row = packed + r * width;
         if (r + AHEAD < count)
             fetch_row(from + AHEAD * stride * size, dim * size);
-        if (head->type == TYPE_FP32)
-            pack_row(TYPE_FP32, from, dim, scale, row);
-        else if (head->type == TYPE_BF16)
-            pack_row(TYPE_BF16, from, dim, scale, row);
-        else
-            pack_row(TYPE_FP16, from, dim, scale, row);
+        TYPED_CALL(pack_row, head->type, from, dim, scale, row);
     }
 }
 
@@ -207,12 +200,7 @@ static void unpack(const struct attention_head *head, const float *packed, float
         const float *row = packed + r * width;
         const float factor = scales != NULL ? scales[r] : scale;
         void *to = (char *)first + r * bytes;
-        if (head->type == TYPE_FP32)
-            unpack_row(TYPE_FP32, row, dim, factor, to);
-        else if (head->type == TYPE_BF16)
-            unpack_row(TYPE_BF16, row, dim, factor, to);
-        else
-            unpack_row(TYPE_FP16, row, dim, factor, to);
+        TYPED_CALL(unpack_row, head->type, row, dim, factor, to);
     }
 }
 
@@ -510,5 +498,4 @@ static void backward(const struct attention_head *head)
         memset((char *)head->dq + t * head->stride * size, 0, (size_t)(head->head_dim * size));
 }
 
-extern const struct attention_kernels KERNEL(attention_kernels);
 const struct attention_kernels KERNEL(attention_kernels) = {attention_memory, forward, backward};

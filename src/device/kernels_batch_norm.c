@@ -278,6 +278,5 @@ static void backward(const struct batch_norm_backward *args,
     TYPED_CALL(backward_typed, args->type, args, channels, begin, end);
 }
 
-extern const struct batch_norm_kernels KERNEL(batch_norm_kernels);
 const struct batch_norm_kernels KERNEL(batch_norm_kernels) = {
     .sums = sums, .forward = forward, .backward_sums = backward_sums, .backward = backward};

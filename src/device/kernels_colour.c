@@ -111,5 +111,4 @@ static void smooth(int64_t height, int64_t width, const uint8_t *from, uint8_t *
     }
 }
 
-extern const struct colour_kernels KERNEL(colour_kernels);
 const struct colour_kernels KERNEL(colour_kernels) = {grey, blend, hue, smooth};

@@ -167,6 +167,5 @@ static void fold(int64_t count, const float *sums, float *totals)
         totals[i] = vector_sum(vector_load(sums + i * VECTOR_WIDTH));
 }
 
-extern const struct convolution_kernels KERNEL(convolution_kernels);
 const struct convolution_kernels KERNEL(convolution_kernels) = {
     .split = split, .join = join, .forward = forward, .weight = weight, .bias = bias, .fold = fold};

@@ -1,7 +1,42 @@
-/* Elementwise kernels and reductions: sums of tensors, columns and squares, search for non-finite
- * values. */
+/* Elementwise kernels and reductions: conversion, sums of tensors, columns and squares, search for
+ * non-finite values. */
 #include "device/kernels.h"
 #include "device/vector.h"
+
+KERNEL_INLINE void convert_to_fp32(enum data_type type, float *to, const void *from, int64_t count)
+{
+    int64_t i = 0;
+    for (; i + VECTOR_WIDTH <= count; i += VECTOR_WIDTH)
+        vector_store(to + i, typed_load(type, from, i));
+    if (i < count)
+        typed_store_part(TYPE_FP32, to, i, typed_load_part(type, from, i, count - i), count - i);
+}
+
+KERNEL_INLINE void convert_from_fp32(enum data_type type, void *to, const float *from,
+                                     int64_t count)
+{
+    int64_t i = 0;
+    for (; i + VECTOR_WIDTH <= count; i += VECTOR_WIDTH)
+        typed_store(type, to, i, vector_load(from + i));
+    if (i < count)
+        typed_store_part(type, to, i, typed_load_part(TYPE_FP32, from, i, count - i), count - i);
+}
+
+static void to_fp32(float *to, enum data_type type, const void *from, int64_t count)
+{
+    if (type == TYPE_FP32)
+        memcpy(to, from, (size_t)count * sizeof(float));
+    else
+        TYPED_CALL(convert_to_fp32, type, to, from, count);
+}
+
+static void from_fp32(enum data_type type, void *to, const float *from, int64_t count)
+{
+    if (type == TYPE_FP32)
+        memcpy(to, from, (size_t)count * sizeof(float));
+    else
+        TYPED_CALL(convert_from_fp32, type, to, from, count);
+}
 
 KERNEL_INLINE void add_typed(enum data_type type, void *y, const void *a, const void *b,
                              int64_t count)
@@ -159,7 +194,6 @@ static int64_t find_nonfinite(enum data_type type, const void *values, int64_t c
     return find_nonfinite_half(values, count, type == TYPE_BF16 ? 0x7f80 : 0x7c00);
 }
 
-extern const struct element_kernels KERNEL(element_kernels);
 const struct element_kernels KERNEL(element_kernels) = {
     .add = add,
     .scale = scale,
@@ -169,3 +203,5 @@ const struct element_kernels KERNEL(element_kernels) = {
     .sum_squares = sum_squares,
     .find_nonfinite = find_nonfinite,
 };
+
+const struct convert_kernels KERNEL(convert_kernels) = {to_fp32, from_fp32};

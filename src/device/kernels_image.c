@@ -203,6 +203,5 @@ static void look_up(enum data_type type, const union pixel_table *table, const u
         TYPED_CALL(look_up_origin, type, table, plane, origin, count, images);
 }
 
-extern const struct image_kernels KERNEL(image_kernels);
 const struct image_kernels KERNEL(image_kernels) = {resize_horizontal, resize_vertical, follow,
                                                     look_up};

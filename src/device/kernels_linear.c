@@ -80,7 +80,7 @@ KERNEL_INLINE void row_part(const struct linear_row *row, enum data_type type,
     part_store(type, row->y, i, value, count);
 }
 
-KERNEL_INLINE void row_run(const struct linear_row *row, enum data_type type,
+KERNEL_INLINE void row_run(enum data_type type, const struct linear_row *row,
                            enum row_operation operation)
 {
     const struct linear_row here = *row; /* local copy: stores cannot alias it */
@@ -92,29 +92,19 @@ KERNEL_INLINE void row_run(const struct linear_row *row, enum data_type type,
         row_part(&here, type, operation, i, here.count - i);
 }
 
-KERNEL_INLINE void row_of_type(const struct linear_row *row, enum row_operation operation)
-{
-    if (row->type == TYPE_FP32)
-        row_run(row, TYPE_FP32, operation);
-    else if (row->type == TYPE_BF16)
-        row_run(row, TYPE_BF16, operation);
-    else
-        row_run(row, TYPE_FP16, operation);
-}
-
 static void forward(const struct linear_row *row)
 {
-    row_of_type(row, ROW_FORWARD);
+    TYPED_CALL(row_run, row->type, row, ROW_FORWARD);
 }
 
 static void backward(const struct linear_row *row)
 {
-    row_of_type(row, ROW_BACKWARD);
+    TYPED_CALL(row_run, row->type, row, ROW_BACKWARD);
 }
 
 static void drop(const struct linear_row *row)
 {
-    row_of_type(row, ROW_DROP);
+    TYPED_CALL(row_run, row->type, row, ROW_DROP);
 }
 
 /* Add one vector of columns, or one column, over `rows` rows. */
@@ -149,13 +139,7 @@ KERNEL_INLINE void column_sums_of(enum data_type type, int64_t rows, int64_t col
 static void column_sums(enum data_type type, int64_t rows, int64_t columns, int64_t stride,
                         const void *x, int64_t begin, float *sums)
 {
-    if (type == TYPE_FP32)
-        column_sums_of(TYPE_FP32, rows, columns, stride, x, begin, sums);
-    else if (type == TYPE_BF16)
-        column_sums_of(TYPE_BF16, rows, columns, stride, x, begin, sums);
-    else
-        column_sums_of(TYPE_FP16, rows, columns, stride, x, begin, sums);
+    TYPED_CALL(column_sums_of, type, rows, columns, stride, x, begin, sums);
 }
 
-extern const struct linear_kernels KERNEL(linear_kernels);
 const struct linear_kernels KERNEL(linear_kernels) = {forward, backward, drop, column_sums};

@@ -5,8 +5,6 @@
 #include "device/kernels.h"
 #include "device/vector.h"
 
-extern const struct convert_kernels KERNEL(convert_kernels);
-
 /* State of a row between passes. */
 struct loss_row {
     int64_t classes, stride;
@@ -163,5 +161,4 @@ static void cross_entropy(const struct cross_entropy *args, int64_t begin, int64
     }
 }
 
-extern const struct loss_kernels KERNEL(loss_kernels);
 const struct loss_kernels KERNEL(loss_kernels) = {cross_entropy};

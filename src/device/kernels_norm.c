@@ -162,5 +162,4 @@ static void backward(const struct norm_backward *args, int64_t begin, int64_t en
     TYPED_CALL(backward_typed, args->type, args, begin, end, dgamma, dbeta);
 }
 
-extern const struct norm_kernels KERNEL(norm_kernels);
 const struct norm_kernels KERNEL(norm_kernels) = {.forward = forward, .backward = backward};

@@ -267,5 +267,4 @@ static void backward(const struct max_pool_backward *args, int64_t begin, int64_
     TYPED_CALL(backward_typed, args->type, args, begin, end, sums);
 }
 
-extern const struct max_pool_kernels KERNEL(max_pool_kernels);
 const struct max_pool_kernels KERNEL(max_pool_kernels) = {.forward = forward, .backward = backward};

@@ -87,5 +87,4 @@ static void mask(const struct mask_source *source, int64_t block_begin, int64_t 
     }
 }
 
-extern const struct random_kernels KERNEL(random_kernels);
 const struct random_kernels KERNEL(random_kernels) = {mask};

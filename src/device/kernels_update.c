@@ -87,5 +87,4 @@ static void update(const struct update *args, const struct update_coefficients *
         TYPED_CALL(update_typed, args->copy_type, UPDATE_ADAM, args, coefficients, begin, end);
 }
 
-extern const struct update_kernels KERNEL(update_kernels);
 const struct update_kernels KERNEL(update_kernels) = {update};

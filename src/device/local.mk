@@ -4,7 +4,6 @@ libvittrain_a_SOURCES += \
 	src/device/choices.h \
 	src/device/count.c \
 	src/device/count.h \
-	src/device/count_kernels.c \
 	src/device/cpu.c \
 	src/device/cpu.h \
 	src/device/cpu_attention.c \
@@ -31,8 +30,6 @@ libvittrain_a_SOURCES += \
 	src/device/device.h \
 	src/device/image.c \
 	src/device/image.h \
-	src/device/module.c \
-	src/device/module.h \
 	src/device/operations.h \
 	src/device/profile.c \
 	src/device/profile.h
@@ -44,7 +41,6 @@ kernel_sources = \
 	src/device/kernels_attention.c \
 	src/device/kernels_batch_norm.c \
 	src/device/kernels_colour.c \
-	src/device/kernels_convert.c \
 	src/device/kernels_convolution.c \
 	src/device/kernels_elements.c \
 	src/device/kernels_image.c \

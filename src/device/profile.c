@@ -44,59 +44,30 @@ static void measured(struct stream *stream, int operation, double begin)
     unit->calls++;
 }
 
-#define WRAPPER(name)                                                                              \
-    static void timed_##name(struct stream *stream, const struct name *args)                       \
+#define TIMED(name, parameters, ...)                                                               \
+    static void timed_##name parameters                                                            \
     {                                                                                              \
         double begin = clock_now();                                                                \
-        active->inner->name(stream, args);                                                         \
+        active->inner->name(__VA_ARGS__);                                                          \
         measured(stream, OPERATION_##name, begin);                                                 \
     }
-DEVICE_OPERATIONS(WRAPPER)
-
-static void timed_copy(struct stream *stream, void *to, const void *from, size_t bytes)
-{
-    double begin = clock_now();
-    active->inner->copy(stream, to, from, bytes);
-    measured(stream, OPERATION_copy, begin);
-}
-
-static void timed_zero(struct stream *stream, void *memory, size_t bytes)
-{
-    double begin = clock_now();
-    active->inner->zero(stream, memory, bytes);
-    measured(stream, OPERATION_zero, begin);
-}
-
-static void timed_convert(struct stream *stream, enum data_type to_type, void *to,
-                          enum data_type from_type, const void *from, int64_t count)
-{
-    double begin = clock_now();
-    active->inner->convert(stream, to_type, to, from_type, from, count);
-    measured(stream, OPERATION_convert, begin);
-}
-
-static void timed_add(struct stream *stream, float *sum, const float *addend, int64_t count)
-{
-    double begin = clock_now();
-    active->inner->add(stream, sum, addend, count);
-    measured(stream, OPERATION_add, begin);
-}
-
-static void timed_scaler_update(struct stream *stream, struct loss_scaler *scaler,
-                                const double *norm_squared)
-{
-    double begin = clock_now();
-    active->inner->scaler_update(stream, scaler, norm_squared);
-    measured(stream, OPERATION_scaler_update, begin);
-}
-
-static void timed_sum_squares(struct stream *stream, const float *values, int64_t count,
-                              double *sum)
-{
-    double begin = clock_now();
-    active->inner->sum_squares(stream, values, count, sum);
-    measured(stream, OPERATION_sum_squares, begin);
-}
+#define TIMED_ARGS(name)                                                                           \
+    TIMED(name, (struct stream * stream, const struct name *args), stream, args)
+DEVICE_OPERATIONS(TIMED_ARGS)
+TIMED(copy, (struct stream * stream, void *to, const void *from, size_t bytes), stream, to, from,
+      bytes)
+TIMED(zero, (struct stream * stream, void *memory, size_t bytes), stream, memory, bytes)
+TIMED(convert,
+      (struct stream * stream, enum data_type to_type, void *to, enum data_type from_type,
+       const void *from, int64_t count),
+      stream, to_type, to, from_type, from, count)
+TIMED(add, (struct stream * stream, float *sum, const float *addend, int64_t count), stream, sum,
+      addend, count)
+TIMED(scaler_update,
+      (struct stream * stream, struct loss_scaler *scaler, const double *norm_squared), stream,
+      scaler, norm_squared)
+TIMED(sum_squares, (struct stream * stream, const float *values, int64_t count, double *sum),
+      stream, values, count, sum)
 
 struct profile *profile_open(struct device *device, int units)
 {
