@@ -22,7 +22,7 @@
 
 extern char **environ;
 
-enum { WORDS = 40, SETTINGS = 6, LOG_TAIL = 8192, REASON = 512 };
+enum { WORDS = 40, OPERANDS = 6, SETTINGS = 6, LOG_TAIL = 8192, REASON = 512, PIPE_MOST = 65536 };
 enum { VERSION_MAJOR = 1, VERSION_MINOR = 53 }; /* the oldest version with all flags used below */
 static const double kill_seconds = 3, progress_seconds = 10;
 
@@ -141,7 +141,9 @@ static int child_start(struct child *child, const char *const *words, bool is_s3
         return failure;
     }
     size_t length = input != NULL ? strlen(input) : 0;
-    int failure = length > 0 && write(in[1], input, length) != (ssize_t)length ? EMSGSIZE : 0;
+    int failure = length > PIPE_MOST ? E2BIG : 0; /* a full pipe without a reader blocks */
+    if (length > 0 && failure == 0 && write(in[1], input, length) != (ssize_t)length)
+        failure = EIO;
     sigemptyset(&none);
     sigfillset(&all);
     posix_spawn_file_actions_init(&files);
@@ -359,19 +361,19 @@ enum rclone_outcome rclone_run(struct rclone *rclone, const char *const *words, 
                                         "--retries-sleep=1s",
                                         "--low-level-retries=4"};
     const char *all[WORDS] = {"rclone"};
-    char rate[64], path[WORDS][RCLONE_PATH];
+    char rate[64], path[OPERANDS][RCLONE_PATH];
     struct child child = {.pid = -1};
     bool is_s3 = false;
     int count = 1;
     if (output != NULL)
         output[0] = '\0';
     for (int n = 0; words[n] != NULL; n++) {
+        ENSURE(n < OPERANDS, "too many words for rclone");
         bool url = strncmp(words[n], "s3://", 5) == 0;
         if (url)
             snprintf(path[n], RCLONE_PATH, ":s3:%s", words[n] + 5);
         all[count++] = url ? path[n] : words[n];
         is_s3 = is_s3 || url;
-        ENSURE(count < WORDS - (int)(sizeof flags / sizeof flags[0]) - 2, "too many words");
     }
     for (size_t n = 0; n < sizeof flags / sizeof flags[0]; n++)
         all[count++] = flags[n];
