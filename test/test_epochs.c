@@ -14,7 +14,7 @@
 #include "comm/comm.h"
 #include "config/options.h"
 #include "temporary.h"
-#include "train/trainer.h"
+#include "train/trainer_state.h"
 
 enum { EPOCHS = 3, BATCH = 16, EPOCH_STEPS = 6, SAMPLES = EPOCH_STEPS * BATCH };
 

@@ -17,7 +17,7 @@
 #include "config/options.h"
 #include "model_fixture.h"
 #include "temporary.h"
-#include "train/trainer.h"
+#include "train/trainer_state.h"
 
 enum { RECORD = 3073, RECORDS = 160, BATCH = 8, STEPS = RECORDS / BATCH };
 

@@ -16,7 +16,7 @@
 #include "comm/comm.h"
 #include "config/options.h"
 #include "temporary.h"
-#include "train/trainer.h"
+#include "train/trainer_state.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define COUNTS_ALLOCATIONS 0

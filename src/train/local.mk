@@ -35,4 +35,5 @@ libvittrain_a_SOURCES += \
 	src/train/trainer.c \
 	src/train/trainer.h \
 	src/train/trainer_run.c \
-	src/train/trainer_state.c
+	src/train/trainer_state.c \
+	src/train/trainer_state.h

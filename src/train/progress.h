@@ -3,7 +3,7 @@
 #ifndef VITTRAIN_TRAIN_PROGRESS_H
 #define VITTRAIN_TRAIN_PROGRESS_H
 
-#include "train/trainer.h"
+#include "train/trainer_state.h"
 
 void progress_begin(struct trainer *trainer);
 /* Free the memory of progress_begin, also if it was never called. */

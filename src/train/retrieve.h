@@ -3,7 +3,7 @@
 #ifndef VITTRAIN_TRAIN_RETRIEVE_H
 #define VITTRAIN_TRAIN_RETRIEVE_H
 
-#include "train/trainer.h"
+#include "train/trainer_state.h"
 
 /* Collective. Copies one file to RUN/retrieved/NAME, which becomes `path`. "best.h5" and "last.h5"
  * are resolved through best.txt and last.txt; the address of a run means its best checkpoint, else

@@ -5,7 +5,7 @@
 #ifndef VITTRAIN_TRAIN_RUN_RECORD_H
 #define VITTRAIN_TRAIN_RUN_RECORD_H
 
-#include "train/trainer.h"
+#include "train/trainer_state.h"
 
 /* Append this attempt to run.json, after set-up. Sets trainer->part on rank 0. Collective. */
 MUST_CHECK bool run_record_begin(struct trainer *trainer, struct error *error);

@@ -15,6 +15,8 @@
 #include "runlog/rclone.h"
 #include "train/progress.h"
 #include "train/retrieve.h"
+#include "train/run_record.h"
+#include "train/trainer_state.h"
 
 static bool data_open(struct trainer *trainer, struct error *error)
 {
@@ -243,4 +245,23 @@ void trainer_close(struct trainer *trainer)
     upload_close(trainer->output.upload,
                  trainer->stop.succeeded ? trainer->options.output.upload_wait : 0);
     run_folder_close(&trainer->folder);
+}
+
+bool trainer_train(const struct options *options, struct comm *world,
+                   void (*opened)(const struct session *session), char *folder, size_t size,
+                   struct error *error)
+{
+    struct trainer trainer;
+    folder[0] = '\0';
+    if (!trainer_open(&trainer, options, world, error))
+        return false;
+    if (opened != NULL)
+        opened(&trainer.session);
+    bool succeeded = trainer.stop.succeeded = trainer_run(&trainer, error);
+    if (!succeeded)
+        run_record_fail(&trainer, error);
+    if (trainer.attempt.number > 0)
+        snprintf(folder, size, "%s", trainer.folder.path);
+    trainer_close(&trainer);
+    return succeeded;
 }

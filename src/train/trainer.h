@@ -1,155 +1,21 @@
 /* A training run from a deck to a run folder: set-up, resume, epochs of steps and evaluations,
- * checkpoints, results. Private to src/train, except for trainer_open, trainer_run, trainer_close.
- */
+ * checkpoints, results. */
 #ifndef VITTRAIN_TRAIN_TRAINER_H
 #define VITTRAIN_TRAIN_TRAINER_H
 
-#include "checkpoint/checkpoint_writer.h"
-#include "checkpoint/run_folder.h"
-#include "config/options.h"
-#include "runlog/monitor.h"
-#include "runlog/run_log.h"
-#include "runlog/upload.h"
-#include "train/control.h"
-#include "train/evaluate.h"
-#include "train/feed.h"
-#include "train/optimizer.h"
-#include "train/schedule.h"
-#include "train/session.h"
-#include "train/step.h"
-#include "train/straggler.h"
+#include <stdbool.h>
+#include <stddef.h>
 
-/* Sums since the last log line. */
-struct interval {
-    double begin; /* clock */
-    int64_t steps, images;
-    struct step_times times;
-};
+struct comm;
+struct error;
+struct options;
+struct session;
 
-/* The current epoch, without earlier attempts. */
-struct epoch_clock {
-    double begin, data, training; /* clock; seconds */
-    int64_t images, steps;
-};
-
-/* State of the log lines and table rows (progress.c). */
-struct progress {
-    struct interval interval;
-    double *sums; /* reduced over all ranks at each interval */
-    struct straggler straggler;
-    struct epoch_clock epoch;
-    struct epoch_row last_epoch;
-    double plain_line_at;   /* clock: the newest progress line without a terminal */
-    double rate, norm;      /* of the newest step */
-    int64_t skipped_logged; /* skipped updates that were logged */
-    bool data_wait_logged;
-};
-
-/* Rank 0's outputs. */
-struct run_output {
-    struct run_log *log;
-    struct error log_error;     /* the first row that could not be written */
-    struct monitor *monitor;    /* on all ranks; NULL: output.monitor=0 */
-    struct upload *upload;      /* NULL: no output.upload */
-    struct run_figures figures; /* for the monitor */
-};
-
-/* An attempt is one execution of the program; a resumed run has several. */
-struct attempt {
-    double opened_at; /* clock: start of the set-up */
-    char started[32]; /* the same in UTC */
-    int64_t number;   /* from 1, as in run.json (rank 0); 0: not recorded yet */
-    double begin;     /* clock: start of the first step */
-    double evaluation_seconds;
-    struct step_times times; /* of this rank */
-    int64_t steps, images;
-    double step_seconds;
-    /* Sums over the earlier attempts. */
-    double earlier_seconds, earlier_without_setup_seconds, earlier_train_seconds;
-};
-
-struct run_checkpoints {
-    struct checkpoint_target target;
-    struct checkpoint_writer *writer;
-    char resume_path[OPTION_TEXT + 64]; /* the checkpoint to resume from; "": none */
-    double written_at;                  /* clock */
-    double seconds;                     /* for which this attempt waited for checkpoints */
-    int64_t count;                      /* of this attempt */
-    bool overdue;                       /* by checkpoint.every_seconds */
-};
-
-/* The best evaluation so far, as reported. training_state, which decides what the run does, ignores
- * an evaluation that was made only because the run ended: a resumed run would not make it. */
-struct best_evaluation {
-    double metric; /* checkpoint.monitor */
-    int64_t step;
-    double top1; /* the highest accuracy, whatever checkpoint.monitor is; NAN: none */
-};
-
-struct run_stop {
-    const char *reason; /* NULL: the run continues */
-    bool out_of_time;   /* by train.max_seconds */
-    bool signalled;     /* by a signal: without an evaluation */
-    bool succeeded;     /* trainer_run returned true */
-};
-
-/* The evaluation of the test split at the end of the run (train.test). */
-struct test_evaluation {
-    struct evaluation evaluation; /* without a confusion matrix: not done */
-    struct data_feed feed;        /* unless the validation split is the test split */
-    const char *weights;          /* "best" or "last" */
-    int64_t step;                 /* of these weights */
-};
-
-struct trainer {
-    struct options options; /* with all choices resolved */
-    struct comm *world;
-    struct session session;
-    struct data_feed train, validation;
-    bool validates; /* there is a validation split */
-    int64_t global_batch, steps_per_epoch, total_steps;
-    struct optimizer optimizer;
-    struct schedule schedule;
-    struct step_context step;
-    struct control control;
-    struct training_state state;
-    struct run_folder folder;
-    struct run_checkpoints checkpoints;
-    struct attempt attempt;
-    struct evaluation evaluation; /* the newest */
-    struct best_evaluation best;
-    struct test_evaluation test;
-    struct run_stop stop;
-    struct progress progress;
-    struct run_output output;
-};
-
-/* Collective. On an error everything is closed again. */
-MUST_CHECK bool trainer_open(struct trainer *trainer, const struct options *options,
-                             struct comm *world, struct error *error);
-
-/* Collective. Trains to the end of the run (epochs, steps, time or early stopping). */
-MUST_CHECK bool trainer_run(struct trainer *trainer, struct error *error);
-void trainer_close(struct trainer *trainer);
-
-/* Internal to trainer*.c. */
-
-/* Collective. Writes a checkpoint with its links, or starts to write it in the background. */
-MUST_CHECK bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error);
-
-/* Collective. Waits for the checkpoint in the background. */
-MUST_CHECK bool trainer_checkpoint_finish(struct trainer *trainer, struct error *error);
-
-/* Collective. Sets resume_path to the newest valid checkpoint of the run folder, or to "". */
-MUST_CHECK bool trainer_find_local(struct trainer *trainer, struct error *error);
-
-/* Collective. Sets resume_path to the checkpoint of checkpoint.resume, or to "". */
-MUST_CHECK bool trainer_find_checkpoint(struct trainer *trainer, struct error *error);
-
-/* Collective. Sets the global batch; with mesh.elastic that of the checkpoint. */
-MUST_CHECK bool trainer_decide_batch(struct trainer *trainer, struct error *error);
-
-/* Collective. Reads the checkpoint resume_path; *resumed is false without one. */
-MUST_CHECK bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error);
+/* Collective. Runs the training and closes everything. opened: called after the set-up, or NULL.
+ * folder: on rank 0 set to the run folder if this attempt was recorded in it, else to "". Returns
+ * false and an error, also after an attempt that was recorded as failed. */
+bool trainer_train(const struct options *options, struct comm *world,
+                   void (*opened)(const struct session *session), char *folder, size_t size,
+                   struct error *error);
 
 #endif

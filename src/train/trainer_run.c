@@ -13,7 +13,7 @@
 #include "train/hardware.h"
 #include "train/progress.h"
 #include "train/run_record.h"
-#include "train/trainer.h"
+#include "train/trainer_state.h"
 
 static const char early_stop_reason[] = "no gain for train.early_stop evaluations";
 

@@ -11,7 +11,7 @@
 #include "runlog/rclone.h"
 #include "train/progress.h"
 #include "train/retrieve.h"
-#include "train/trainer.h"
+#include "train/trainer_state.h"
 
 bool trainer_find_local(struct trainer *trainer, struct error *error)
 {
