@@ -1,4 +1,4 @@
-/* Per-class metrics against a small matrix worked out by numpy:
+/* Metrics of each class against values computed by numpy:
  *   confusion = [[5, 1, 0, 0], [2, 3, 1, 0], [0, 0, 4, 0], [1, 0, 1, 0]]
  *   tp = diag; fp = columns - tp; fn = rows - tp; tn = all - tp - fp - fn
  * The last class is never predicted (precision 0 / 0). */
@@ -39,7 +39,7 @@ static void assert_metrics(const struct class_metrics *got, const double expecte
             fail_msg("value %d is %.12g, not %.12g", i, values[i], expected[i]);
 }
 
-static void class_metrics_are_numpys(void **state)
+static void class_metrics_equal_numpy(void **state)
 {
     (void)state;
     /* accuracy, precision, recall, F1, specificity */
@@ -64,7 +64,7 @@ static void class_metrics_are_numpys(void **state)
     assert_null(evaluation.confusion);
 }
 
-static void nothing_evaluated_is_zero(void **state)
+static void empty_evaluation_is_zero(void **state)
 {
     (void)state;
     struct evaluation evaluation = {.samples = 0, .classes = 2};
@@ -76,7 +76,7 @@ static void nothing_evaluated_is_zero(void **state)
     evaluation_free(&evaluation);
 }
 
-/* What evaluation_print says on the console. */
+/* Return the output of evaluation_print. */
 static void print_to(char *text, size_t size, const struct evaluation *evaluation,
                      const struct dataset *dataset)
 {
@@ -115,7 +115,7 @@ static void tables_are_printed(void **state)
     evaluation_free(&evaluation);
 }
 
-static void many_classes_print_no_matrix(void **state)
+static void no_matrix_for_many_classes(void **state)
 {
     (void)state;
     struct evaluation evaluation = {.samples = 1, .classes = 150};
@@ -132,10 +132,10 @@ static void many_classes_print_no_matrix(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(class_metrics_are_numpys),
-        cmocka_unit_test(nothing_evaluated_is_zero),
+        cmocka_unit_test(class_metrics_equal_numpy),
+        cmocka_unit_test(empty_evaluation_is_zero),
         cmocka_unit_test(tables_are_printed),
-        cmocka_unit_test(many_classes_print_no_matrix),
+        cmocka_unit_test(no_matrix_for_many_classes),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* The thread that reads sensors, on one rank and on two: its tables, points, warnings and summary,
- * with a made-up /proc and /sys and the library that stands in for NVML. */
+/* The monitor thread on one rank and on two: tables, points, warnings and summary, with a fake
+ * /proc and /sys and a fake NVML library. */
 #include "runlog/monitor.h"
 
 #include <dirent.h>
@@ -23,13 +23,13 @@
 #include "temporary.h"
 
 static struct comm *world;
-static char top[512]; /* of all ranks; each test has a folder in it */
+static char top[512]; /* shared by all ranks; each test has a folder in it */
 static int folder_number;
 static char folder[600], root[600], table[700];
 static struct nvml *nvml;
-static _Atomic(const char *) condition = ""; /* what is the matter with the GPU */
+static _Atomic(const char *) condition = ""; /* fault of the fake GPU */
 
-/* The environment is set by the thread that reads it. */
+/* Set the environment in the thread that reads it. */
 static void gpu_sensors(struct device *device, double now, struct sensor_reading *reading)
 {
     (void)device;
@@ -50,7 +50,7 @@ static void write_text(const char *path, const char *text)
     assert_int_equal(fclose(file), 0);
 }
 
-/* Below the test's own /proc and /sys; each rank has its own. */
+/* Write a file of the fake /proc and /sys of this rank. */
 static void write_root(const char *name, const char *text)
 {
     char path[800];
@@ -63,7 +63,7 @@ static void write_root(const char *name, const char *text)
     write_text(path, text);
 }
 
-/* The caller frees it. */
+/* Return the text, which the caller frees. */
 static char *read_text(const char *path)
 {
     char *text = calloc(1, 1 << 16);
@@ -84,7 +84,7 @@ static int count_words(const char *text, const char *word)
     return count;
 }
 
-/* Cell `column` of the row that begins at `row`. */
+/* Return cell `column` of the row that begins at `row`. */
 static double cell(const char *row, const char *column)
 {
     char *text = read_text(table), name[64];
@@ -101,7 +101,7 @@ static double cell(const char *row, const char *column)
     return value;
 }
 
-/* Of the table's text. */
+/* Return the last row of a table. */
 static const char *last_row(const char *text)
 {
     size_t length = strlen(text);
@@ -162,7 +162,7 @@ static void pass_seconds(double seconds)
     nanosleep(&time, NULL);
 }
 
-/* Until the thread has written so many. */
+/* Wait until the thread has written this number of rows. */
 static void wait_for_rows(int rows)
 {
     for (int i = 0, seen = -1; seen < rows; i++) {
@@ -174,7 +174,7 @@ static void wait_for_rows(int rows)
     }
 }
 
-/* A run of no steps at all: the first reading and the last. */
+/* Open and stop a monitor: two readings. */
 static void run_short(const struct monitor_setup *setup, struct monitor_summary *summary)
 {
     struct monitor *monitor = monitor_open(setup);
@@ -184,7 +184,7 @@ static void run_short(const struct monitor_setup *setup, struct monitor_summary 
     comm_barrier(world);
 }
 
-/* What the ranks say on the console meanwhile goes to a file of the rank. */
+/* Redirect the output of this rank to a file. */
 static int console;
 static char said_path[700];
 
@@ -196,7 +196,7 @@ static void console_catch(void)
     assert_non_null(freopen(said_path, "w", stderr));
 }
 
-/* The caller frees it. */
+/* Return the text, which the caller frees. */
 static char *console_said(void)
 {
     fflush(stderr);
@@ -207,7 +207,7 @@ static char *console_said(void)
 
 /* ---- tests */
 
-static void rows_come_at_their_time(void **state)
+static void rows_are_written_at_the_interval(void **state)
 {
     (void)state;
     struct monitor_setup setup = some_setup(0.2);
@@ -231,7 +231,7 @@ static void rows_come_at_their_time(void **state)
     snprintf(begins, sizeof begins, "Z,17,%d,%s,", world->rank, comm_host());
     assert_non_null(strstr(row, begins));
     int rows = count_words(text, "\n") - 1;
-    assert_true(seconds > 0.5 && rows <= 3 + seconds / 0.2); /* never too early */
+    assert_true(seconds > 0.5 && rows <= 3 + seconds / 0.2); /* no reading is too early */
     assert_true(cell(row, "resident_bytes") > 1 << 20);
     assert_true(isnan(cell(row, "gpu_busy")));
     if (world->rank == 0)
@@ -247,7 +247,7 @@ static void rows_come_at_their_time(void **state)
     free(text);
 }
 
-static void parts_of_a_run_read_as_one_table(void **state)
+static void attempts_of_a_run_form_one_table(void **state)
 {
     (void)state;
     struct monitor_setup setup = some_setup(100);
@@ -267,7 +267,7 @@ static void parts_of_a_run_read_as_one_table(void **state)
     assert_null(strstr(both, "00:00:00.000Z"));
     assert_int_equal(count_words(both, "Z,4,"), 2);
     free(both);
-    setup.step = 0; /* begins again: what is there is of no run */
+    setup.step = 0; /* a new run: the old table is replaced */
     run_short(&setup, &summary);
     both = read_text(table);
     assert_int_equal(count_words(both, "\n"), 3);
@@ -276,7 +276,7 @@ static void parts_of_a_run_read_as_one_table(void **state)
     free(whole);
 }
 
-/* 1 J for each microjoule that is written. */
+/* Set the energy counter of the fake processor. */
 static void write_energy(const char *microjoules)
 {
     write_root("sys/class/powercap/intel-rapl:0/name", "package-0\n");
@@ -284,7 +284,7 @@ static void write_energy(const char *microjoules)
     write_root("sys/class/powercap/intel-rapl:0/energy_uj", microjoules);
 }
 
-static void a_summary_is_of_all_ranks(void **state)
+static void summary_covers_all_ranks(void **state)
 {
     (void)state;
     struct monitor_setup setup = some_setup(100);
@@ -306,8 +306,8 @@ static void a_summary_is_of_all_ranks(void **state)
     assert_true(fabs(summary.most[SENSOR_GPU_POWER] - 412.345) < 1e-9);
     assert_true(value[SENSOR_GPU_MEMORY_USED] == 5.0 * (1 << 30));
     assert_true(isnan(summary.most[SENSOR_GPU_MEMORY_USED]));
-    assert_true(fabs(value[SENSOR_GPU_ENERGY] - 36.0 * ranks) < 1e-6); /* of each GPU */
-    assert_true(fabs(value[SENSOR_CPU_ENERGY] - 4) < 1e-9);            /* of the one node */
+    assert_true(fabs(value[SENSOR_GPU_ENERGY] - 36.0 * ranks) < 1e-6); /* sum over GPUs */
+    assert_true(fabs(value[SENSOR_CPU_ENERGY] - 4) < 1e-9);            /* one node */
     assert_true(fabs(summary.joules - 36.0 * ranks - 4) < 1e-6);
     assert_string_equal(summary.joules_of, "CPU and GPU");
     assert_true(value[SENSOR_GPU_ECC_UNCORRECTED] == 0);
@@ -319,7 +319,7 @@ static void a_summary_is_of_all_ranks(void **state)
     free(text);
 }
 
-/* Values that differ over time and over ranks. */
+/* The values differ between readings and between ranks. */
 static void sums_follow_the_kind_of_sensor(void **state)
 {
     (void)state;
@@ -350,17 +350,17 @@ static void sums_follow_the_kind_of_sensor(void **state)
     assert_true(summary.value[SENSOR_GPU_THROTTLED] == 2 * ranks);
     assert_true(summary.value[SENSOR_GPU_ENERGY] == 20 * ranks);
     assert_true(summary.value[SENSOR_CPU_ENERGY] == 2);
-    /* A sum in which a rank is missing is none. */
+    /* A sum is unknown if one rank has no value. */
     assert_true(ranks == 1 ? summary.value[SENSOR_GPU_ECC_CORRECTED] == 2
                            : isnan(summary.value[SENSOR_GPU_ECC_CORRECTED]));
     assert_true(isnan(summary.value[SENSOR_GPU_BUSY]));
-    setup.nodes = 2; /* and one node did not say */
+    setup.nodes = 2; /* one node has no value */
     sensor_sums_reduce(sums, &setup, &summary);
     assert_true(isnan(summary.value[SENSOR_CPU_ENERGY]));
     assert_string_equal(summary.joules_of, "GPU");
 }
 
-static void what_is_wrong_with_a_gpu_is_said_once(void **state)
+static void gpu_faults_are_logged_once(void **state)
 {
     (void)state;
     struct monitor_setup setup = some_setup(0.1);
@@ -379,7 +379,7 @@ static void what_is_wrong_with_a_gpu_is_said_once(void **state)
     snprintf(expected, sizeof expected,
              "warning: rank %d on %s: NVIDIA Stand-in (GPU-01234567-89ab): 2 more uncorrected",
              world->rank, comm_host());
-    assert_non_null(strstr(said, expected)); /* whichever rank it is */
+    assert_non_null(strstr(said, expected)); /* from either rank */
     assert_int_equal(count_words(said, "warning"), 1);
     free(said);
     gpu_open("no driver");
@@ -395,9 +395,8 @@ static void what_is_wrong_with_a_gpu_is_said_once(void **state)
     free(said);
 }
 
-/* The last rank's table cannot be made: a directory has its name. */
-/* The driver does not answer for longer than the run has patience. */
-static void a_sensor_that_does_not_answer_keeps_nobody(void **state)
+/* The driver hangs for longer than monitor_stop waits. */
+static void hanging_sensor_does_not_block_the_run(void **state)
 {
     (void)state;
     struct monitor_setup setup = some_setup(0.1);
@@ -416,7 +415,7 @@ static void a_sensor_that_does_not_answer_keeps_nobody(void **state)
     monitor_summary_log(&summary, 1);
     monitor_close(monitor);
     struct nvml *held = nvml;
-    gpu_close(); /* not while it is asked */
+    gpu_close(); /* waits for the call to return */
     assert_true(clock_now() - from < 8.5);
     char *said = console_said();
     snprintf(expected, sizeof expected, "warning: rank %d on %s: a sensor", world->rank,
@@ -427,7 +426,7 @@ static void a_sensor_that_does_not_answer_keeps_nobody(void **state)
     for (int i = 0; i < SENSOR_COUNT; i++)
         assert_true(isnan(summary.value[i]));
     char *before = read_text(table);
-    pass_seconds(5); /* it comes back, and finds that nobody waits */
+    pass_seconds(5); /* the thread returns from the driver and ends */
     char *after = read_text(table);
     assert_string_equal(before, after);
     nvml_close(held);
@@ -435,7 +434,7 @@ static void a_sensor_that_does_not_answer_keeps_nobody(void **state)
     free(after);
 }
 
-static void a_table_that_cannot_be_made_is_one_warning(void **state)
+static void unwritable_table_is_one_warning(void **state)
 {
     (void)state;
     struct monitor_setup setup = some_setup(0.1);
@@ -456,12 +455,12 @@ static void a_table_that_cannot_be_made_is_one_warning(void **state)
     free(said);
     if (last)
         return;
-    said = read_text(table); /* the others' are there */
+    said = read_text(table); /* the other ranks have tables */
     assert_true(count_words(said, "\n") >= 3);
     free(said);
 }
 
-static void a_folder_that_goes_is_one_warning(void **state)
+static void removed_folder_is_one_warning(void **state)
 {
     (void)state;
     struct monitor_setup setup = some_setup(0.1);
@@ -476,10 +475,10 @@ static void a_folder_that_goes_is_one_warning(void **state)
     pass_seconds(0.35);
     monitor_stop(monitor);
     assert_true(monitor_summarize(monitor, &summary));
-    assert_true(summary.readings >= 2); /* it went on */
+    assert_true(summary.readings >= 2); /* it continued */
     monitor_close(monitor);
     char *said = console_said();
-    /* Rank 0's at once; of others the first is told at the end. */
+    /* Rank 0 warns at once, and at the end about the first other rank. */
     int expected = world->rank != 0 ? 0 : world->size == 1 ? 1 : 2;
     assert_int_equal(count_words(said, "warning"), expected);
     assert_int_equal(count_words(said, "was removed during the run"), expected);
@@ -487,8 +486,8 @@ static void a_folder_that_goes_is_one_warning(void **state)
     free(said);
 }
 
-/* Beside rows of the run's other thread. */
-static void points_go_to_tensorboard(void **state)
+/* The training thread writes rows at the same time. */
+static void points_are_written_to_tensorboard(void **state)
 {
     (void)state;
     struct monitor_setup setup = some_setup(0.1);
@@ -527,7 +526,7 @@ static void points_go_to_tensorboard(void **state)
     assert_non_null(entry);
     snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
     closedir(entries);
-    /* Whole records, end to end: 8 bytes of length, 4 of sum, the event, 4 of sum. */
+    /* Complete records: 8 bytes of length, 4 of checksum, the event, 4 of checksum. */
     FILE *file = fopen(path, "rb");
     unsigned char header[12], event[1024];
     int others = 0, busy = 0, masks = 0;
@@ -558,7 +557,7 @@ static void without_a_monitor_nothing_happens(void **state)
     monitor_close(NULL);
 }
 
-/* In place of nvidia-smi, found by PATH: a script of this rank. */
+/* Put a script named nvidia-smi into a folder of this rank, and the folder into PATH. */
 static char *smi_install(const char *script)
 {
     char directory[700], program[720], path[8192];
@@ -581,8 +580,8 @@ static void smi_remove(char *old)
     free(old);
 }
 
-/* As if each rank were the first of a node. */
-static void each_node_keeps_the_table_of_nvidia_smi(void **state)
+/* Each rank acts as the first rank of a node. */
+static void each_node_writes_the_output_of_nvidia_smi(void **state)
 {
     (void)state;
     char script[256], path[900], title[128];
@@ -614,8 +613,8 @@ static void each_node_keeps_the_table_of_nvidia_smi(void **state)
     comm_barrier(world);
 }
 
-/* One that fails, or is not there, is no word; one that goes on for ever ends with the run. */
-static void nvidia_smi_that_fails_keeps_nobody(void **state)
+/* A missing or failing nvidia-smi is ignored; one that hangs is killed at the end of the run. */
+static void failing_nvidia_smi_does_not_block_the_run(void **state)
 {
     (void)state;
     static const char *const scripts[] = {"#!/bin/sh\necho No devices were found\nexit 6\n",
@@ -626,7 +625,7 @@ static void nvidia_smi_that_fails_keeps_nobody(void **state)
     for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
         struct monitor_setup setup = some_setup(60);
         setup.middle = 1;
-        folder_number++; /* for another place of the script */
+        folder_number++; /* a new folder for the script */
         char *old = smi_install(scripts[i]);
         double from = clock_now();
         struct monitor *monitor = monitor_open(&setup);
@@ -657,17 +656,17 @@ int main(int argc, char **argv)
         snprintf(top, sizeof top, "%s", temporary_open());
     comm_broadcast(world, top, sizeof top, COMM_BYTE, 0);
     const struct CMUnitTest tests[] = {
-        TEST(rows_come_at_their_time),
-        TEST(parts_of_a_run_read_as_one_table),
-        TEST(a_summary_is_of_all_ranks),
+        TEST(rows_are_written_at_the_interval),
+        TEST(attempts_of_a_run_form_one_table),
+        TEST(summary_covers_all_ranks),
         TEST(sums_follow_the_kind_of_sensor),
-        TEST(what_is_wrong_with_a_gpu_is_said_once),
-        TEST(a_sensor_that_does_not_answer_keeps_nobody),
-        TEST(a_table_that_cannot_be_made_is_one_warning),
-        TEST(a_folder_that_goes_is_one_warning),
-        TEST(points_go_to_tensorboard),
-        TEST(each_node_keeps_the_table_of_nvidia_smi),
-        TEST(nvidia_smi_that_fails_keeps_nobody),
+        TEST(gpu_faults_are_logged_once),
+        TEST(hanging_sensor_does_not_block_the_run),
+        TEST(unwritable_table_is_one_warning),
+        TEST(removed_folder_is_one_warning),
+        TEST(points_are_written_to_tensorboard),
+        TEST(each_node_writes_the_output_of_nvidia_smi),
+        TEST(failing_nvidia_smi_does_not_block_the_run),
         TEST(without_a_monitor_nothing_happens),
     };
     int failed = cmocka_run_group_tests_name("monitor", tests, NULL, NULL);

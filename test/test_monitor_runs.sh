@@ -1,9 +1,9 @@
 #!/bin/sh
-# The sensors through the whole program: what a run on one and on two ranks leaves, that going on
-# appends, that what cannot be written costs a warning, and that results are the same without.
+# The hardware monitor of a run on one and on two ranks: its files, that a resumed run appends, that unwritable
+# files are warnings, and that results do not depend on it.
 . "$TEST_SOURCE/test/program.sh"
 
-# value FILE WORD...: of result.json, by keys one below the other; null becomes None.
+# value FILE KEY...: prints the value at a path of keys in result.json; null becomes None.
 value() {
     python3 -c 'import json, sys
 data = json.load(open(sys.argv[1]))
@@ -12,8 +12,8 @@ for key in sys.argv[2:]:
 print(data)' "$@" 2>&1
 }
 
-# rows FILE: how many rows a table has, or what is wrong with it: each has the header's columns, a
-# time, a step that never falls, rank and host.
+# rows FILE: prints the number of rows, or the first problem: each row must have all columns, a time, a step that does
+# not decrease, rank and host.
 rows() {
     awk -F, 'NR == 1 { columns = NF; if ($1 != "time" || $2 != "step") print "header"; next }
         NF != columns || $1 !~ /^20..-..-..T..:..:..[.]...Z$/ || $2 !~ /^[0-9]+$/ || $4 == "" { print "row " NR }
@@ -22,7 +22,7 @@ rows() {
         END { print NR - 1 }' "$1" 2>&1
 }
 
-# page_faults FILE: what is wrong with a page for Prometheus, by promtool too where it is.
+# page_faults FILE: prints the faults of a Prometheus page; also uses promtool if it is installed.
 page_faults() {
     awk '/^# HELP vittrain_[a-z0-9_]+ .+[.]$/ { if (seen[$3]++) print $3 " twice"; next }
         /^# TYPE vittrain_[a-z0-9_]+ (counter|gauge)$/ { type[$3] = $4; next }
@@ -58,7 +58,7 @@ for ranks in 1 2; do
     result "$ranks ranks: points, summary and result" "$bad" "$work/run$ranks.log"
 done
 
-# Node-wide values are the first rank's.
+# Only the first rank has the values of the node.
 bad=$(awk -F, 'FNR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
     ($at["node_available_bytes"] == "") != (FILENAME ~ /-1/) { print FILENAME ": row " FNR }
     $at["resident_bytes"] == "" || $at["resident_bytes"] == 0 { print FILENAME ": memory in row " FNR }' \
@@ -98,7 +98,7 @@ bad=$([ $status -eq 2 ] || echo "status $status")
 grep -q '^vittrain: error: .*output.monitor=0.01' "$work/short.log" || bad="$bad; not named"
 result 'too often is an error' "$bad" "$work/short.log"
 
-# The page is looked at while the run waits in its second epoch, when all that it tells of is known.
+# The page is read while the run waits in its second epoch, when all its metrics are known.
 page=$work/page-$(hostname).prom
 run 2 page $small train.epochs=2 checkpoint.every=0.2 output.monitor=0.1 run.dir="$work/page" \
     output.prometheus="$work/page-%h.prom" debug.pause=update:40:3 &
@@ -124,5 +124,5 @@ mkfifo "$work/device"
 run 1 device $small train.steps=3 output.prometheus="$work/device" run.dir="$work/devices"
 bad=$([ $status -eq 0 ] || echo "status $status")
 [ -p "$work/device" ] || bad="$bad; it is gone"
-grep -q '^warning: .*/device: is no file .* the run continues' "$work/device.log" || bad="$bad; no warning"
-result 'a page never takes the place of a device' "$bad" "$work/device.log"
+grep -q '^warning: .*/device: it is a device or pipe.* the run continues' "$work/device.log" || bad="$bad; no warning"
+result 'a page never replaces a device' "$bad" "$work/device.log"

@@ -69,7 +69,7 @@ static double number(const json_t *object, const char *key)
     return json_number_value(value);
 }
 
-static void results_are_in_the_file(void **state)
+static void file_has_the_results(void **state)
 {
     (void)state;
     struct run_folder folder = {0};
@@ -151,10 +151,10 @@ static void unwritable_folder_is_an_error(void **state)
     assert_int_equal(error.kind, ERROR_FILE);
 }
 
-static void classes_and_matrix_are_there(void **state)
+static void classes_and_matrix_are_written(void **state)
 {
     (void)state;
-    char *names[] = {"cat", "\xe9t\xe9"}; /* the second is no UTF-8 */
+    char *names[] = {"cat", "\xe9t\xe9"}; /* the second is not UTF-8 */
     struct dataset dataset = {.classes = 2, .class_name = names};
     json_t *object = parse(evaluation_to_text(&evaluation, "test", &dataset));
     const json_t *classes = json_object_get(object, "classes");
@@ -174,7 +174,7 @@ static void classes_and_matrix_are_there(void **state)
     json_decref(object);
 }
 
-static void test_split_and_target_are_there(void **state)
+static void test_split_and_target_are_written(void **state)
 {
     (void)state;
     struct results results = some_results();
@@ -199,7 +199,7 @@ static void test_split_and_target_are_there(void **state)
     json_decref(object);
 }
 
-static void without_a_split_there_is_no_accuracy(void **state)
+static void no_accuracy_without_an_evaluation(void **state)
 {
     (void)state;
     struct results results = some_results();
@@ -219,12 +219,12 @@ static void without_a_split_there_is_no_accuracy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_are_in_the_file),
+        cmocka_unit_test(file_has_the_results),
         cmocka_unit_test(sensors_follow_their_table),
         cmocka_unit_test(unwritable_folder_is_an_error),
-        cmocka_unit_test(classes_and_matrix_are_there),
-        cmocka_unit_test(test_split_and_target_are_there),
-        cmocka_unit_test(without_a_split_there_is_no_accuracy),
+        cmocka_unit_test(classes_and_matrix_are_written),
+        cmocka_unit_test(test_split_and_target_are_written),
+        cmocka_unit_test(no_accuracy_without_an_evaluation),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* The tables of a run: what rows look like, and that the parts of a run that was killed and resumed
- * read as one run. */
+/* The tables of a run: format of the rows, and that the attempts of a run that was killed and
+ * resumed form one table. */
 #include "runlog/run_log.h"
 
 #include <math.h>
@@ -37,10 +37,10 @@ static int make_folder(void **state)
     return 0;
 }
 
-static struct run_log *open_log_at(int64_t step, bool inside)
+static struct run_log *open_log_at(int64_t step, bool mid_epoch)
 {
     struct error error = {0};
-    struct run_log *log = run_log_open(&folder, &options.output, step, inside, &error);
+    struct run_log *log = run_log_open(&folder, &options.output, step, mid_epoch, &error);
 
     if (log == NULL)
         fail_msg("%s", error.text);
@@ -122,7 +122,7 @@ static void assert_file(const char *name, const char *expected)
     epoch "," step ",train,2.5,0.125,,0.0003,0.333333333,1000,0.064,0,0.06,0.01,0.004,0.5," step   \
           ",32768,1,0.02,0.04,,0.0001\n"
 
-static void rows_hold_what_was_given(void **state)
+static void rows_have_the_given_values(void **state)
 {
     (void)state;
     struct run_log *log = open_log(0);
@@ -134,7 +134,7 @@ static void rows_hold_what_was_given(void **state)
     assert_file("epochs.csv", EPOCHS_HEADER "0,10,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01,0.0625\n");
 }
 
-static void rows_beyond_the_checkpoint_are_cut(void **state)
+static void rows_after_the_checkpoint_are_removed(void **state)
 {
     (void)state;
     struct run_log *log = open_log(0);
@@ -154,7 +154,7 @@ static void rows_beyond_the_checkpoint_are_cut(void **state)
                                             "1,20,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01,0.0625\n");
 }
 
-static void the_row_of_a_part_of_an_epoch_goes(void **state)
+static void row_of_a_partial_epoch_is_removed(void **state)
 {
     (void)state;
     struct run_log *log = open_log(0);
@@ -168,7 +168,7 @@ static void the_row_of_a_part_of_an_epoch_goes(void **state)
     assert_file("epochs.csv", EPOCHS_HEADER "0,10,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01,0.0625\n");
 }
 
-static void a_torn_last_line_is_dropped(void **state)
+static void truncated_last_line_is_dropped(void **state)
 {
     (void)state;
     temporary_write("metrics.csv", METRICS_HEADER ROW("0", "5") "1,10,train,2.");
@@ -186,7 +186,7 @@ static void lines_without_a_step_are_dropped(void **state)
     assert_file("metrics.csv", METRICS_HEADER ROW("0", "5"));
 }
 
-static void a_run_that_begins_again_cuts_all(void **state)
+static void new_run_removes_all_rows(void **state)
 {
     (void)state;
     struct run_log *log = open_log(0);
@@ -197,8 +197,8 @@ static void a_run_that_begins_again_cuts_all(void **state)
     assert_file("metrics.csv", METRICS_HEADER);
 }
 
-/* Rows of a program that measured less get empty cells. */
-static void columns_that_came_later_are_empty(void **state)
+/* Rows of an older version with fewer columns get empty cells. */
+static void newer_columns_are_empty(void **state)
 {
     (void)state;
     temporary_write("epochs.csv", "epoch,step,train_loss\n0,10,2.5\n1,20,2.25\n2,30,2\n");
@@ -206,7 +206,7 @@ static void columns_that_came_later_are_empty(void **state)
     assert_file("epochs.csv", EPOCHS_HEADER "0,10,2.5,,,,,,,,,,,\n1,20,2.25,,,,,,,,,,,\n");
 }
 
-static void other_columns_are_an_error_and_stay(void **state)
+static void table_with_other_columns_is_an_error_and_stays(void **state)
 {
     (void)state;
     struct error error = {0};
@@ -217,12 +217,12 @@ static void other_columns_are_an_error_and_stay(void **state)
         temporary_write("metrics.csv", tables[i]);
         assert_null(run_log_open(&folder, &options.output, 10, false, &error));
         assert_int_equal(error.kind, ERROR_FILE);
-        assert_non_null(strstr(error.text, "metrics.csv has other columns"));
+        assert_non_null(strstr(error.text, "metrics.csv: its columns are not those of this program"));
         assert_file("metrics.csv", tables[i]);
     }
 }
 
-static void outputs_can_be_switched_off(void **state)
+static void outputs_can_be_disabled(void **state)
 {
     (void)state;
     struct error error = {0};
@@ -234,13 +234,13 @@ static void outputs_can_be_switched_off(void **state)
     write_epoch(log, 0, 10);
     close_log(log);
     assert_int_not_equal(access(temporary_path("metrics.csv"), F_OK), 0);
-    /* Ranks without a log */
+    /* ranks without a log */
     write_train(NULL, 5);
     assert_true(run_log_flush(NULL, &error));
     run_log_close(NULL);
 }
 
-static void a_missing_folder_is_an_error(void **state)
+static void missing_folder_is_an_error(void **state)
 {
     (void)state;
     struct run_folder missing = {.path = "/nonexistent/run"};
@@ -254,8 +254,8 @@ static void a_missing_folder_is_an_error(void **state)
     assert_int_equal(error.kind, ERROR_FILE);
 }
 
-/* A table whose stream leads to a full disk: the failure is seen by a row or by the flush. */
-static void a_full_disk_is_an_error(void **state)
+/* On a full disk, a row or the flush reports the error. */
+static void full_disk_is_an_error(void **state)
 {
     (void)state;
     struct csv csv = {.path = "metrics.csv"};
@@ -293,7 +293,7 @@ static void assert_due(int tags, const int64_t *steps, int count)
     assert_int_equal(found, count);
 }
 
-static void intervals_end_where_the_tags_need_it(void **state)
+static void intervals_end_at_the_steps_of_the_tags(void **state)
 {
     (void)state;
     assert_due(TAGS_VITTRAIN, (const int64_t[]){50, 100, 150}, 3);
@@ -305,19 +305,19 @@ int main(void)
 {
 #define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, make_folder, temporary_teardown)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(intervals_end_where_the_tags_need_it),
+        cmocka_unit_test(intervals_end_at_the_steps_of_the_tags),
 
-        FOLDER_TEST(rows_hold_what_was_given),
-        FOLDER_TEST(rows_beyond_the_checkpoint_are_cut),
-        FOLDER_TEST(the_row_of_a_part_of_an_epoch_goes),
-        FOLDER_TEST(a_torn_last_line_is_dropped),
+        FOLDER_TEST(rows_have_the_given_values),
+        FOLDER_TEST(rows_after_the_checkpoint_are_removed),
+        FOLDER_TEST(row_of_a_partial_epoch_is_removed),
+        FOLDER_TEST(truncated_last_line_is_dropped),
         FOLDER_TEST(lines_without_a_step_are_dropped),
-        FOLDER_TEST(a_run_that_begins_again_cuts_all),
-        FOLDER_TEST(columns_that_came_later_are_empty),
-        FOLDER_TEST(other_columns_are_an_error_and_stay),
-        FOLDER_TEST(outputs_can_be_switched_off),
-        FOLDER_TEST(a_missing_folder_is_an_error),
-        FOLDER_TEST(a_full_disk_is_an_error),
+        FOLDER_TEST(new_run_removes_all_rows),
+        FOLDER_TEST(newer_columns_are_empty),
+        FOLDER_TEST(table_with_other_columns_is_an_error_and_stays),
+        FOLDER_TEST(outputs_can_be_disabled),
+        FOLDER_TEST(missing_folder_is_an_error),
+        FOLDER_TEST(full_disk_is_an_error),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,5 @@
-/* TensorBoard's event files, read back byte by byte: framing, checksums (by a plain bitwise CRC32C)
- * and the protobuf fields by their published numbers. The real TensorBoard reads such files in
- * check_tensorboard.py. */
+/* TensorBoard event files, read byte by byte: framing, checksums (by a bitwise CRC32C) and the
+ * numbers of the protobuf fields. check_tensorboard.py reads such files with TensorBoard itself. */
 #include "runlog/tensorboard.h"
 
 #include <dirent.h>
@@ -62,7 +61,7 @@ static uint64_t little_endian(const unsigned char *bytes, int count)
     return value;
 }
 
-/* Reads a file's records and checks their framing. */
+/* Read the records of a file and check their framing. */
 static void read_records(struct event_file *file)
 {
     unsigned char header[12], footer[4];
@@ -89,7 +88,7 @@ static int by_name(const void *first, const void *second)
                   ((const struct event_file *)second)->name);
 }
 
-/* The folder's event files in the order in which TensorBoard reads them. */
+/* List the event files in the order in which TensorBoard reads them. */
 static int read_files(struct event_file files[FILES])
 {
     DIR *entries = opendir(folder);
@@ -107,7 +106,7 @@ static int read_files(struct event_file files[FILES])
     return count;
 }
 
-/* An event is its wall time (field 1, a double) and then `expected`. */
+/* Assert that an event is its wall time (field 1, a double) followed by `expected`. */
 static void assert_event(const struct record *record, const void *expected, size_t bytes)
 {
     double time;
@@ -158,8 +157,9 @@ static void events_have_the_published_fields(void **state)
     free(files);
 }
 
-/* Whatever the clock says: TensorBoard reads in the order of the names. */
-static void later_files_sort_behind(void **state)
+/* TensorBoard reads files in the order of their names, so names must not depend on the clock alone.
+ */
+static void later_files_sort_last(void **state)
 {
     (void)state;
     struct event_file *files = calloc(FILES, sizeof *files);
@@ -180,7 +180,7 @@ static void later_files_sort_behind(void **state)
     free(files);
 }
 
-static void a_missing_folder_is_an_error(void **state)
+static void missing_folder_is_an_error(void **state)
 {
     (void)state;
     struct error error = {0};
@@ -190,8 +190,8 @@ static void a_missing_folder_is_an_error(void **state)
     assert_false(tensorboard_exists("/nonexistent"));
 }
 
-/* A disk that is full, by the limit on the size of files. */
-static void a_full_disk_is_an_error(void **state)
+/* The limit on the file size acts as a full disk. */
+static void full_disk_is_an_error(void **state)
 {
     (void)state;
     struct error error = {0};
@@ -218,9 +218,9 @@ int main(void)
 #define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, make_folder, temporary_teardown)
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(events_have_the_published_fields),
-        FOLDER_TEST(later_files_sort_behind),
-        FOLDER_TEST(a_missing_folder_is_an_error),
-        FOLDER_TEST(a_full_disk_is_an_error),
+        FOLDER_TEST(later_files_sort_last),
+        FOLDER_TEST(missing_folder_is_an_error),
+        FOLDER_TEST(full_disk_is_an_error),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);
