@@ -10,6 +10,8 @@
 
 #include "bench/bench.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_read.h"
+#include "checkpoint/checkpoint_writer.h"
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"
@@ -21,7 +23,7 @@ static const char *const work_name[WORKS] = {"plain write", "checkpoint", "check
 
 enum { MOST_REPETITIONS = 99, PLAIN_BLOCK = 4 << 20 };
 
-struct bench {
+struct checkpoint_bench {
     struct bench_host host;
     int nodes;
     const char *folder;
@@ -50,14 +52,14 @@ static void fill(void *memory, size_t bytes, uint64_t seed)
     }
 }
 
-static void open_model(struct bench *bench, int shard)
+static void open_model(struct checkpoint_bench *bench, int shard)
 {
     static struct options options;
     struct error error = {.kind = ERROR_NONE};
     struct arena arena;
     options_default(&options);
-    options_set("model.name=vit_base_patch32_224", &options, &error);
-    options_set("model.classes=10", &options, &error);
+    error_defer(options_set("model.name=vit_base_patch32_224", &options, &error) &&
+                options_set("model.classes=10", &options, &error));
     bench->device = device_cpu.open(0, 1, &error);
     bench->model =
         bench->device == NULL ? NULL : model_open(&options, bench->device, TYPE_FP32, &error);
@@ -77,7 +79,7 @@ static void open_model(struct bench *bench, int shard)
         bench->bytes += bench->flat.buffers[u].unit->count * 3 * (int64_t)sizeof(float);
 }
 
-static void close_model(struct bench *bench)
+static void close_model(struct checkpoint_bench *bench)
 {
     struct stream *stream = bench->flat.stream;
     flat_close(&bench->flat);
@@ -90,7 +92,7 @@ static void close_model(struct bench *bench)
 
 /* Every rank writes its part of one preallocated file, in blocks of the same size as in a
  * checkpoint, and syncs it. */
-static void write_plain(const struct bench *bench)
+static void write_plain(const struct checkpoint_bench *bench)
 {
     int64_t part = bench->bytes / bench->world->size, begin = part * bench->world->rank;
     if (bench->world->rank == 0) {
@@ -112,7 +114,7 @@ static void write_plain(const struct bench *bench)
     ENSURE(fsync(file) == 0 && close(file) == 0, "cannot sync %s", bench->plain_path);
 }
 
-static void do_work(struct bench *bench, enum work work)
+static void do_work(struct checkpoint_bench *bench, enum work work)
 {
     struct error error = {.kind = ERROR_NONE};
     struct training_state state = {.step = 1};
@@ -121,16 +123,16 @@ static void do_work(struct bench *bench, enum work work)
     if (work == PLAIN)
         write_plain(bench);
     else if (work == READ)
-        checkpoint_read(bench->path, &target, &bench->flat, &state, false, &error);
+        error_defer(checkpoint_read(bench->path, &target, &bench->flat, &state, false, &error));
     else
-        checkpoint_write(&target, "bench.h5", &bench->flat, "vit_base_patch32_224", &state, "",
-                         &error);
+        error_defer(checkpoint_write(&target, "bench.h5", &bench->flat, "vit_base_patch32_224",
+                                     &state, "", &error));
     ENSURE(error.kind == ERROR_NONE, "%s", error.text);
     comm_barrier(bench->world);
 }
 
 /* Sync the deletion, so that the next measurement does not wait for it. */
-static void remove_files(const struct bench *bench)
+static void remove_files(const struct checkpoint_bench *bench)
 {
     comm_barrier(bench->world);
     if (bench->world->rank == 0) {
@@ -141,7 +143,7 @@ static void remove_files(const struct bench *bench)
     comm_barrier(bench->world);
 }
 
-static void measure(struct bench *bench)
+static void measure(struct checkpoint_bench *bench)
 {
     static const enum work order[2][WORKS] = {{PLAIN, WRITE, READ, WRITE_NODE0},
                                               {WRITE, READ, PLAIN, WRITE_NODE0}};
@@ -163,7 +165,8 @@ static int by_value(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static void report(const struct bench *bench, const char *metric, double value, const char *unit)
+static void report(const struct checkpoint_bench *bench, const char *metric, double value,
+                   const char *unit)
 {
     const int shards = bench->mesh.shard->size, ranks = bench->world->size;
     bench_row_print(&bench->host, &(struct bench_row){.work = "checkpoint",
@@ -185,7 +188,7 @@ static double median(double *values, int count)
 }
 
 /* Compare measurements that follow each other: the speed of a shared disk varies. */
-static void report_all(struct bench *bench)
+static void report_all(struct checkpoint_bench *bench)
 {
     double ratio[MOST_REPETITIONS];
     bench_header_print();
@@ -200,7 +203,7 @@ static void report_all(struct bench *bench)
 
 int main(int argc, char **argv)
 {
-    static struct bench bench;
+    static struct checkpoint_bench bench;
     struct error error = {.kind = ERROR_NONE};
     if (!comm_world_open(&argc, &argv, &bench.world, &error)) {
         log_error(&error);

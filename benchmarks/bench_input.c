@@ -18,7 +18,7 @@
 enum { SLOTS = 4, SECONDS = 3 };
 enum { LOADING = 1, TRANSFORMING = 2 };
 
-struct bench {
+struct input_bench {
     struct bench_host host;
     struct options options;
     struct dataset dataset;
@@ -33,7 +33,7 @@ struct bench {
     int64_t side; /* of the output images */
 };
 
-static void *take(struct bench *bench, size_t bytes, struct error *error)
+static void *take(struct input_bench *bench, size_t bytes, struct error *error)
 {
     if (bytes == 0)
         return NULL;
@@ -48,7 +48,7 @@ static int64_t output_side(const struct options *options, const struct dataset *
     return options->augment.resize > 0 ? options->augment.resize : dataset->width;
 }
 
-static bool open_all(struct bench *bench, struct error *error)
+static bool open_all(struct input_bench *bench, struct error *error)
 {
     const struct options *options = &bench->options;
     if (!dataset_open(&bench->dataset, options, SPLIT_TRAIN, error))
@@ -86,7 +86,7 @@ static bool open_all(struct bench *bench, struct error *error)
     return error->kind == ERROR_NONE;
 }
 
-static void close_all(struct bench *bench)
+static void close_all(struct input_bench *bench)
 {
     loader_close(bench->loader);
     device_cpu.release(bench->device, bench->transform.images);
@@ -98,7 +98,7 @@ static void close_all(struct bench *bench)
     dataset_close(&bench->dataset);
 }
 
-static void transform(struct bench *bench, const struct batch *batch)
+static void transform(struct input_bench *bench, const struct batch *batch)
 {
     bench->transform.source = batch->pixels;
     bench->transform.plans = batch->plans;
@@ -115,7 +115,7 @@ static double processor_seconds(void)
 }
 
 /* Images per second over some seconds. Without LOADING one batch is transformed repeatedly. */
-static double measure(struct bench *bench, int work, double *of_processor_time)
+static double measure(struct input_bench *bench, int work, double *of_processor_time)
 {
     double begin = clock_now(), waited = 0, before = processor_seconds();
     int64_t images = 0;
@@ -136,7 +136,7 @@ static double measure(struct bench *bench, int work, double *of_processor_time)
     return (double)images / seconds;
 }
 
-static void report(const struct bench *bench, const char *name, const char *of, double value)
+static void report(const struct input_bench *bench, const char *name, const char *of, double value)
 {
     char model[64], metric[96], source[32] = "files";
     struct device_limits limits;
@@ -160,7 +160,7 @@ static void report(const struct bench *bench, const char *name, const char *of, 
 int main(int argc, char **argv)
 {
     static const char *const commands[] = {"train", NULL};
-    static struct bench bench;
+    static struct input_bench bench;
     struct command_line line;
     struct error error = {0};
     if (!options_parse(argc, argv, commands, &bench.options, &line, &error) ||

@@ -20,7 +20,7 @@
 enum { SLOTS = 4, TURNS = 15 };
 static const double TURN = 0.4; /* seconds */
 
-struct bench {
+struct packed_bench {
     struct bench_host host;
     struct options options;
     struct dataset dataset;
@@ -35,13 +35,13 @@ struct bench {
 };
 
 struct copier {
-    const struct bench *bench;
+    const struct packed_bench *bench;
     pthread_t thread;
     int number;
     int64_t copied; /* records */
 };
 
-static bool open_all(struct bench *bench, struct error *error)
+static bool open_all(struct packed_bench *bench, struct error *error)
 {
     const struct options *options = &bench->options;
     struct dataset *dataset = &bench->dataset;
@@ -67,7 +67,8 @@ static bool open_all(struct bench *bench, struct error *error)
     memset(bench->batches, 1, (size_t)(SLOTS * options->train.batch * bench->record_bytes));
     int32_t label;
     for (int64_t i = 0; i < dataset->count && error->kind == ERROR_NONE; i++)
-        dataset_read(dataset, i, bench->records + i * bench->record_bytes, &label, error);
+        error_defer(
+            dataset_read(dataset, i, bench->records + i * bench->record_bytes, &label, error));
     return error->kind == ERROR_NONE;
 }
 
@@ -81,7 +82,7 @@ static double cores_now(void)
     return (double)clock() / CLOCKS_PER_SEC;
 }
 
-static struct rate measure_loader(struct bench *bench, uint32_t *epoch)
+static struct rate measure_loader(struct packed_bench *bench, uint32_t *epoch)
 {
     const double cores = cores_now();
     double begin = clock_now(), waited = 0;
@@ -102,7 +103,7 @@ static struct rate measure_loader(struct bench *bench, uint32_t *epoch)
 static void *copy_some(void *argument)
 {
     struct copier *copier = argument;
-    const struct bench *bench = copier->bench;
+    const struct packed_bench *bench = copier->bench;
     const int64_t bytes = bench->record_bytes, threads = bench->options.data.workers;
     const int64_t places = SLOTS * bench->options.train.batch, count = bench->dataset.count;
     const uint32_t *order = bench->sampler.order[0].samples;
@@ -115,7 +116,7 @@ static void *copy_some(void *argument)
     return NULL;
 }
 
-static struct rate measure_copy(const struct bench *bench)
+static struct rate measure_copy(const struct packed_bench *bench)
 {
     const double cores = cores_now();
     struct copier copiers[256] = {0};
@@ -146,7 +147,8 @@ static double median(double *values)
     return values[TURNS / 2];
 }
 
-static void report(const struct bench *bench, const char *metric, double value, const char *unit)
+static void report(const struct packed_bench *bench, const char *metric, double value,
+                   const char *unit)
 {
     char model[32];
     snprintf(model, sizeof model, "%lld pixels decoded", (long long)bench->dataset.width);
@@ -164,7 +166,7 @@ static void report(const struct bench *bench, const char *metric, double value, 
 int main(int argc, char **argv)
 {
     static const char *const commands[] = {"train", NULL};
-    static struct bench bench;
+    static struct packed_bench bench;
     struct command_line line;
     struct error error = {0};
     double loaded[2][TURNS], copied[2][TURNS], ratio[2][TURNS];
