@@ -185,7 +185,7 @@ int64_t checkpoint_piece_offset(const struct checkpoint_contents *contents, int6
     return contents->layout[u].offset[kind] + contents->pieces[p].begin * (int64_t)sizeof(float);
 }
 
-/* Where writer `number` of `writers` begins in a shard of this length. */
+/* The first element of writer `number` of `writers` in a shard of this length. */
 static int64_t writer_begin(int64_t length, int64_t number, int64_t writers)
 {
     if (number == writers)
@@ -611,7 +611,7 @@ static bool examine(const char *path, int64_t *bytes, struct error *error)
     return true;
 }
 
-/* Set reading->fault from HDF5's message, if no other fault was found. */
+/* Set reading->fault from HDF5's message, unless a fault was found before. */
 static void explain(struct reading *reading, const char *reason)
 {
     int64_t bytes, needed;

@@ -20,7 +20,7 @@ struct checkpoint_piece {
     uint32_t crc[STATE_KINDS];
 };
 
-/* Where a unit is stored in the file. */
+/* The location of a unit in the file. */
 struct checkpoint_layout {
     char name[TENSOR_NAME];      /* of the unit */
     int64_t count;               /* elements of each vector */

@@ -34,7 +34,8 @@ static void unit_divide(struct checkpoint_part *part, int64_t u, const int *rank
     layout->piece_count = contents->piece_count - layout->first_piece;
 }
 
-/* The matrix product algorithms of rank 0's device; NULL on other ranks or if there are none. */
+/* The matrix product algorithms of rank 0's device; NULL on other ranks or for a device without
+ * choices. */
 static char *algorithms_export(const struct flat_model *flat)
 {
     const struct device_backend *backend = flat->device->backend;

@@ -60,7 +60,7 @@ static bool holds_run(const char *folder)
            path_exists(folder, "result.json") || holds_checkpoints(folder);
 }
 
-/* The number of steps in result.json; -1 if there is none or it says that the run is not finished
+/* The number of steps in result.json; -1 if the file is missing or marks an unfinished run
  * (train.max_seconds). A damaged result.json counts as a finished run of 0 steps. */
 static int64_t finished_steps(const char *folder)
 {

@@ -106,7 +106,7 @@ static const char *list_rest(struct list *list)
     return list->rest;
 }
 
-/* Choose the source of a tensor, or add the reason why there is none to `bad`. */
+/* Choose the source of a tensor, or add the reason of a failure to `bad`. */
 static void choose_source(const struct safetensors_input *input, struct safetensors_source *source,
                           struct list *bad)
 {

@@ -11,7 +11,7 @@
 
 /* ---- reading ---- */
 
-/* Where one of the model's tensors comes from: its random initialisation, the file, or the file's
+/* The source of one of the model's tensors: its random initialisation, the file, or the file's
  * position embeddings after resizing. */
 enum safetensors_source_kind { SOURCE_NONE, SOURCE_COPY, SOURCE_RESIZE };
 

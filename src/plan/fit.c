@@ -9,65 +9,52 @@
 #include "model/registry.h"
 #include "plan/plan.h"
 
-static void advice_add(char *advice, size_t size, const char *text)
+/* Plan the run with other settings, with the same batch or with the largest one that fits. If it
+ * fits, append the settings to `advice` and return true. */
+static bool way_try(const struct plan *plan, int strategy, int checkpoint_activations,
+                    bool same_batch, size_t room, char *advice, size_t size)
 {
-    size_t used = strlen(advice);
-    snprintf(advice + used, size - used, "%s%s", used > 0 ? ", or " : "", text);
-}
-
-/* Another way to run the same batch: in `advice` when it fits. */
-static bool way_try(const struct plan *plan, int strategy, int checkpoint_activations, size_t room,
-                    char *advice, size_t size)
-{
+    static const char *const separator[] = {"", " with ", " and "};
+    const struct options *options = &plan->options;
     struct plan_entry entry;
-    char text[128];
+    char batch[64];
+    const char *settings[3];
+    int count = 0;
     plan_make(plan, (enum strategy_choice)strategy,
-              (enum checkpoint_activations_choice)checkpoint_activations, 0, &entry);
-    if (entry.error.kind != ERROR_NONE || entry.needs > room)
+              (enum checkpoint_activations_choice)checkpoint_activations, same_batch ? 0 : room,
+              &entry);
+    if (entry.error.kind != ERROR_NONE ||
+        (same_batch ? entry.needs > room : entry.largest_batch == 0))
         return false;
-    bool moves = strategy != plan->options.mesh.strategy;
-    bool blocks = checkpoint_activations != plan->options.train.checkpoint_activations;
-    snprintf(text, sizeof text, "%s%s%s%s", moves ? "mesh.strategy=" : "",
-             moves ? mesh_strategy_name((enum strategy_choice)strategy) : "",
-             moves && blocks ? " with " : "", blocks ? "train.checkpoint_activations=block" : "");
-    advice_add(advice, size, text);
+    size_t used = strlen(advice);
+    used += (size_t)snprintf(advice + used, size - used, "%s", used > 0 ? ", or " : "");
+    if (!same_batch) {
+        bool global = plan->training && options->train.global_batch > 0;
+        snprintf(batch, sizeof batch, "%s=%lld", global ? "train.global_batch" : "train.batch",
+                 (long long)entry.largest_batch * (global ? plan->ranks : 1));
+        settings[count++] = batch;
+    }
+    char name[64];
+    snprintf(name, sizeof name, "mesh.strategy=%s",
+             mesh_strategy_name((enum strategy_choice)strategy));
+    if (strategy != options->mesh.strategy)
+        settings[count++] = name;
+    if (checkpoint_activations != options->train.checkpoint_activations)
+        settings[count++] = "train.checkpoint_activations=block";
+    for (int n = 0; n < count && used < size; n++)
+        used += (size_t)snprintf(advice + used, size - used, "%s%s", separator[n], settings[n]);
     return true;
 }
 
-/* The first of the other strategies that fits: those that send least come first. */
+/* Try the other strategies with the same batch, in order of increasing communication. */
 static bool strategies_try(const struct plan *plan, int checkpoint_activations, size_t room,
                            char *advice, size_t size)
 {
     for (int strategy = STRATEGY_DDP; strategy <= STRATEGY_HSDP; strategy++)
         if (strategy != plan->options.mesh.strategy &&
-            way_try(plan, strategy, checkpoint_activations, room, advice, size))
+            way_try(plan, strategy, checkpoint_activations, true, room, advice, size))
             return true;
     return false;
-}
-
-/* The largest batch that fits so, in `advice` with what must be set for it. */
-static void batch_advise(const struct plan *plan, int strategy, int checkpoint_activations,
-                         size_t room, char *advice, size_t size)
-{
-    const struct options *options = &plan->options;
-    struct plan_entry entry;
-    char text[160];
-    plan_make(plan, (enum strategy_choice)strategy,
-              (enum checkpoint_activations_choice)checkpoint_activations, room, &entry);
-    if (entry.largest_batch == 0)
-        return;
-    bool global = plan->training && options->train.global_batch > 0;
-    bool moves = strategy != options->mesh.strategy;
-    bool blocks = checkpoint_activations != options->train.checkpoint_activations;
-    snprintf(text, sizeof text, "%s=%lld%s%s%s%s", global ? "train.global_batch" : "train.batch",
-             (long long)entry.largest_batch * (global ? plan->ranks : 1),
-             moves ? " with mesh.strategy=" : "",
-             moves ? mesh_strategy_name((enum strategy_choice)strategy) : "",
-             !blocks ? ""
-             : moves ? " and "
-                     : " with ",
-             blocks ? "train.checkpoint_activations=block" : "");
-    advice_add(advice, size, text);
 }
 
 void fit_advise(const struct session *session, const struct image_source *source, bool training,
@@ -83,16 +70,17 @@ void fit_advise(const struct session *session, const struct image_source *source
     bool blocks = training && kept != CHECKPOINT_ACTIVATIONS_BLOCK &&
                   model_recomputes(plan.options.model.name);
     advice[0] = '\0';
-    batch_advise(&plan, own, kept, room, advice, size);
-    bool found = blocks && way_try(&plan, own, CHECKPOINT_ACTIVATIONS_BLOCK, room, advice, size);
+    way_try(&plan, own, kept, false, room, advice, size);
+    bool found =
+        blocks && way_try(&plan, own, CHECKPOINT_ACTIVATIONS_BLOCK, true, room, advice, size);
     if (training && plan.ranks > 1)
         found = strategies_try(&plan, kept, room, advice, size) || found;
     if (!found && blocks && plan.ranks > 1)
         found = strategies_try(&plan, CHECKPOINT_ACTIVATIONS_BLOCK, room, advice, size);
     int least = plan.ranks > 1 ? STRATEGY_FSDP : own;
     if (!found && training && (blocks || least != own))
-        batch_advise(&plan, least, blocks ? CHECKPOINT_ACTIVATIONS_BLOCK : kept, room, advice,
-                     size);
+        way_try(&plan, least, blocks ? CHECKPOINT_ACTIVATIONS_BLOCK : kept, false, room, advice,
+                size);
     if (advice[0] == '\0')
         snprintf(advice, size, "more ranks on more nodes, or a smaller model");
 }

@@ -4,8 +4,8 @@
 
 #include "plan/plan.h"
 
-/* Read the file of plan.cluster or plan.machine; *machine is NULL if there is none. Fails if a file
- * is named and cannot be read. */
+/* Read the file of plan.cluster or plan.machine; *machine is NULL if neither is set. Fails if a
+ * file is named and cannot be read. */
 MUST_CHECK bool plan_machine_find(const struct options *options, const struct machine **machine,
                                   struct error *error);
 

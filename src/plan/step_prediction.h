@@ -24,7 +24,7 @@ struct step_prediction {
     double seconds;              /* of the step: operations + slowed + exposed + data */
 };
 
-/* How the groups of a mesh are placed on nodes. */
+/* The placement of the groups of a mesh on nodes. */
 struct mesh_shape {
     struct group_shape shard, replica;
     int node_ranks; /* ranks that work on a node */
