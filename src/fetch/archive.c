@@ -78,7 +78,7 @@ static bool write_all(int descriptor, const char *data, size_t bytes, const char
     return true;
 }
 
-/* Copy the entry to a file, at most as many bytes as the member has. */
+/* Copy the entry to a file, up to the size of the member. */
 static bool copy_entry(const struct unpacking *unpacking, struct archive *reader,
                        const struct fetch_member *member, int descriptor, const char *path,
                        struct error *error)

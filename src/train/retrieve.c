@@ -39,9 +39,7 @@ static char *folder_list(const char *remote, enum rclone_outcome *outcome, struc
 
 /* ---- one file */
 
-/* Replaces `remote` by the file that the text file FOLDER/POINTER.txt names; false if there is
- * none.
- */
+/* Replaces `remote` by the file that the pointer (FOLDER/best.txt) names; false without one. */
 static bool pointer_follow(char remote[RCLONE_PATH], const char *folder, const char *pointer)
 {
     struct rclone rclone = {.seconds = listing_seconds};
