@@ -163,7 +163,7 @@ const struct command command_bench = {
         "needs to predict times: the device's operations at sizes of transformers and "
         "convolutional models in each precision, on all ranks at once; collectives between the "
         "ranks of a node and between nodes; and how much computing and communicating slow each "
-        "other down. Start it on as many ranks, nodes and threads as the run will have. It writes "
+        "other down. Start it with the ranks, nodes and threads of the planned run. It writes "
         "bench.machine. `bench device` measures the linear layers and the attention of some ViTs "
         "on one rank, on the CPU beside oneDNN's matrix products alone; or only a copy and one "
         "square product; or only attention with 12 heads of 64. train.precision selects the type, "
