@@ -28,7 +28,7 @@ static const char *advice_for(cudaError_t result)
         return "this program has no code for this GPU: build with --with-cuda-arch";
     case cudaErrorECCUncorrectable:
         return "take the GPU out of service (nvidia-smi -q -d ECC) and "
-               "go on from the last checkpoint elsewhere";
+               "resume from the last checkpoint elsewhere";
     case cudaErrorMemoryAllocation:
         return "another process may hold memory (nvidia-smi)";
     case cudaErrorIllegalAddress:

@@ -15,8 +15,8 @@
 #include "watch.h"
 
 extern "C" {
-#include "core/clock.h"
 #include "config/mesh_options.h"
+#include "core/clock.h"
 }
 
 /* Collectives in flight; flat_mesh.c has a few per unit at most. */

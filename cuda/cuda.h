@@ -58,7 +58,7 @@ enum { SUM_CHUNKS = 128 };
 int64_t sum_chunk_rows(int64_t rows);
 void columns_add(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
                  float *sum, bool overwrite);
-/* The same for two sets of partial sums, [2, chunks, width], in one launch. */
+/* columns_add for two sets of partial sums, [2, chunks, width], in one launch. */
 void columns_add_two(struct stream *stream, const float *partial, int64_t chunks, int64_t width,
                      float *first, float *second, bool overwrite);
 /* sum[column] += (or =) the sum over rows of that column of values, [rows, width]. */

@@ -257,7 +257,7 @@ static const struct {
     {0x100, "display-clocks", false},
 };
 
-/* Report the mask as a number, as words, and as time: a reading stands for the time since the
+/* Report the mask as a number, as words, and as time: a reading represents the time since the
  * previous one. */
 static void throttling_read(struct nvml *nvml, double now, struct sensor_reading *reading)
 {

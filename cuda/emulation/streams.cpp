@@ -1,5 +1,5 @@
 /* Streams and events of the emulated GPU. An operation runs when the host waits for it, or when
- * another stream that waits for its event runs. Work is thus as late as the rules allow, and a
+ * another stream that waits for its event runs. Work is as late as the rules allow, and a
  * missing wait always gives wrong results. VITTRAIN_EMULATION=eager runs everything at once
  * instead. */
 #include "internal.h"

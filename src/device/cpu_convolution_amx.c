@@ -32,7 +32,7 @@ static int64_t tiles_of(int64_t channels)
     return (channels + TILE - 1) / TILE;
 }
 
-/* How a shape is split into tasks and chunks. */
+/* The split of a shape into tasks and chunks. */
 struct plan {
     const struct convolution_shape *shape;
     int64_t out_height, out_width;

@@ -450,7 +450,7 @@ struct update {
     const struct update *next;
 };
 
-/* How one sample's pixels are produced (filled in by src/data/augment.c). Every stage after the
+/* The plan for one sample's pixels (filled in by src/data/augment.c). Every stage after the
  * resize moves whole pixels, so each output pixel is traced back to one pixel of the resized image,
  * stage by stage. A stage that leads outside the image yields 0: erased rectangle -> 0;  translate:
  * (x - translate_x, y - translate_y); rotate: ((m0 x + m1 y + m2) >> 16, (m3 x + m4 y + m5) >> 16);
@@ -481,7 +481,7 @@ struct image_transform {
 /* Return the bytes of scratch memory that image_transform needs: 0 without a resize. */
 size_t image_transform_scratch(const struct image_transform *transform);
 
-/* How two neighbours in a batch are mixed (filled in by src/data/augment.c). */
+/* The plan for mixing two neighbours in a batch (filled in by src/data/augment.c). */
 struct mix_plan {
     float share; /* weight of the sample's own target; the partner has the rest */
     bool cut;    /* CutMix: the samples exchange a rectangle; otherwise Mixup blends their pixels */
