@@ -141,14 +141,6 @@ bool hardware_compare(const struct device_limits *limits, struct comm *world, st
     return comm_agree(world, error);
 }
 
-/* NCCL accepts two ranks on one GPU only if their host identifiers differ. */
-static void nccl_may_share(const struct comm *world)
-{
-    char host[96];
-    snprintf(host, sizeof host, "%s-rank%d", comm_host(), world->rank);
-    setenv("NCCL_HOSTID", host, 0);
-}
-
 bool hardware_alone(const struct options *options, const struct device_limits *limits,
                     struct comm *node, struct comm *world, struct error *error)
 {
@@ -162,9 +154,12 @@ bool hardware_alone(const struct options *options, const struct device_limits *l
         others += rank != node->rank && strcmp(identity[rank], limits->identity) == 0;
     free(identity);
     bool shares = limits->identity[0] != '\0' && others > 0;
-    if (shares && options->cuda.share)
-        nccl_may_share(world);
-    else if (shares)
+    if (shares && options->cuda.share) {
+        /* NCCL accepts two ranks on one GPU only if their host identifiers differ. */
+        char host[96];
+        snprintf(host, sizeof host, "%s-rank%d", comm_host(), world->rank);
+        setenv("NCCL_HOSTID", host, 0);
+    } else if (shares)
         error_set(error, ERROR_USAGE,
                   "%d ranks of this node have the same GPU (%s, %s): start one rank per GPU of the "
                   "node (see also CUDA_VISIBLE_DEVICES), or set cuda.share=yes",

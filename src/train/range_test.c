@@ -79,13 +79,6 @@ static bool state_keep(struct session *session, struct kept_state *kept, struct 
     return true;
 }
 
-static void state_restore(struct session *session, const struct kept_state *kept)
-{
-    state_copy(session, kept->values, true);
-    session_set_scaler(session, &kept->scaler);
-    flat_refresh(&session->flat);
-}
-
 /* Resets the optimizer state, the loss scaler and the loss sums. */
 static void state_begin(struct session *session)
 {
@@ -113,13 +106,6 @@ struct range_run {
     struct step_context step;
     double average, lowest;
 };
-
-static double rate_at(const struct range_run *run, int64_t number)
-{
-    const struct options *options = run->session->options;
-    double share = (double)number / (double)(run->test->steps - 1);
-    return options->find.first * pow(options->find.last / options->find.first, share);
-}
 
 /* Collective. Returns the mean loss of the step. Sets *stop if a signal requests it on any rank. */
 static double loss_take(struct session *session, bool *stop)
@@ -159,8 +145,10 @@ static bool loss_add(struct range_run *run, double rate, double loss)
 static bool range_step(struct range_run *run, int64_t number, bool *continues, struct error *error)
 {
     struct session *session = run->session;
+    const struct options *options = session->options;
     struct step_times times = {0};
-    double rate = rate_at(run, number);
+    double share = (double)number / (double)(run->test->steps - 1);
+    double rate = options->find.first * pow(options->find.last / options->find.first, share);
     bool stop = false;
     bool good =
         step_run(&run->step, number, rate, &times, error) && step_finish(&run->step, &times, error);
@@ -217,7 +205,9 @@ bool range_test_run(struct session *session, struct data_feed *feed, struct rang
     session_activations(session, true);
     bool good = range_steps(&run, error);
     step_close(&run.step);
-    state_restore(session, &kept);
+    state_copy(session, kept.values, true);
+    session_set_scaler(session, &kept.scaler);
+    flat_refresh(&session->flat);
     free(kept.values);
     return good;
 }

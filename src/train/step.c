@@ -240,13 +240,6 @@ static void pass_queue(struct step_context *step, const struct micro_batch *micr
 
 /* ---- recorded steps */
 
-/* True if the recorded step fits this batch. The answer is the same on all ranks, because NCCL
- * requires all ranks of a collective to record it. */
-static bool is_regular(const struct step_context *step, const struct micro_batch *micro)
-{
-    return micro->global_count == step->session->batch * step->sampler->size;
-}
-
 /* Makes all pixels of the first image NaN, and so the loss and the gradient: a recorded step has
  * the scale of the loss gradient in it. All bits set are a NaN in each type. The host waits, but
  * the run ends anyway. */
@@ -271,7 +264,8 @@ static bool step_replay(struct step_context *step, const struct micro_batch *mic
     enum { STEPS_BEFORE_RECORDING = 2 };
     struct session *session = step->session;
     const struct device_backend *backend = session->device->backend;
-    if (!step->records || !is_regular(step, micro))
+    /* Only full global batches: NCCL requires all ranks of a collective to record it. */
+    if (!step->records || micro->global_count != session->batch * step->sampler->size)
         return false;
     if (step->graph == NULL) {
         struct step_times unused = {0};

@@ -62,14 +62,6 @@ static bool checkpoint_due(const struct trainer *trainer)
            (every > 0 && trainer->state.step % (steps > 0 ? steps : 1) == 0);
 }
 
-static bool weights_compare(struct trainer *trainer, struct error *error)
-{
-    int64_t every = trainer->options.debug.check_weights;
-    if (every <= 0 || trainer->state.step % every != 0)
-        return true;
-    return flat_check_same(&trainer->session.flat, error);
-}
-
 /* Waits for the device and writes the row and the log line of the interval. */
 static bool interval_end(struct trainer *trainer, struct error *error)
 {
@@ -115,7 +107,8 @@ static bool step_advance(struct trainer *trainer, struct error *error)
     if (run_log_is_due(&trainer->options.output, state->step, state->epoch_step) &&
         !interval_end(trainer, error))
         return false;
-    return weights_compare(trainer, error);
+    int64_t every = trainer->options.debug.check_weights;
+    return every <= 0 || state->step % every != 0 || flat_check_same(&trainer->session.flat, error);
 }
 
 /* Trains the rest of the epoch, or less if the run stops. */
@@ -394,17 +387,6 @@ static bool epochs_run(struct trainer *trainer, struct error *error)
     return false;
 }
 
-/* Returns true if a signal requests the end before the first step. */
-static bool stopped_in_setup(struct trainer *trainer)
-{
-    const struct control_flags own = {.stop = comm_stop_wanted()};
-    control_start(&trainer->control, &own);
-    if (control_wait(&trainer->control).stop == 0)
-        return false;
-    log_info("stopped before the first step: a signal requested it");
-    return true;
-}
-
 bool trainer_run(struct trainer *trainer, struct error *error)
 {
     trainer->attempt.begin = trainer->checkpoints.written_at = clock_now();
@@ -413,8 +395,11 @@ bool trainer_run(struct trainer *trainer, struct error *error)
     if (trainer->state.step > 0)
         trainer->progress.rate = schedule_rate(&trainer->schedule, trainer->state.step - 1);
     control_open(&trainer->control, trainer->world);
-    if (stopped_in_setup(trainer))
+    control_start(&trainer->control, &(struct control_flags){.stop = comm_stop_wanted()});
+    if (control_wait(&trainer->control).stop != 0) {
+        log_info("stopped before the first step: a signal requested it");
         return true;
+    }
     if ((trainer->state.step >= trainer->total_steps || patience_is_over(trainer)) &&
         !epoch_is_unfinished(trainer))
         return run_conclude(trainer, error);
