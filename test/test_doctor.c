@@ -223,7 +223,7 @@ static void slow_nodes_and_links_are_named(void **state)
         struct doctor_row well = {0}, slow = {0}, link = {0};
         network_make(node, nodes);
         network_judge_bandwidth(node, nodes, host, &well);
-        assert_row(&well, DOCTOR_PASS, "is usual between two nodes");
+        assert_row(&well, DOCTOR_PASS, "MB/s between two nodes");
         slow_down(node, nodes, 0, 1, 0.4e9);
         network_judge_bandwidth(node, nodes, host, &link);
         assert_row(&link, DOCTOR_WARN, "the link from n0 to n1 is slow: 400 MB/s");
@@ -247,13 +247,13 @@ static void slow_for_the_interface(void **state)
     network_make(node, 2);
     slow_down(node, 2, -1, -1, 0.1e9);
     network_judge_bandwidth(node, 2, host, &slow);
-    assert_row(&slow, DOCTOR_WARN, "node n0 sends and gets 100 MB/s at best over eth0 of 10000");
+    assert_row(&slow, DOCTOR_WARN, "node n0 reaches only 100 MB/s over eth0 with 10000");
     slow_down(node, 2, -1, -1, 0.01e9);
     network_judge_bandwidth(node, 2, host, &broken);
-    assert_row(&broken, DOCTOR_FAIL, "node n1 sends and gets 10 MB/s at best");
+    assert_row(&broken, DOCTOR_FAIL, "node n1 reaches only 10 MB/s");
     node[0].interface[0].speed = node[1].interface[0].speed = 0;
     network_judge_bandwidth(node, 2, host, &unknown);
-    assert_row(&unknown, DOCTOR_PASS, "the least is 10");
+    assert_row(&unknown, DOCTOR_PASS, "minimum 10");
 }
 
 static void far_nodes_are_named(void **state)
@@ -263,7 +263,7 @@ static void far_nodes_are_named(void **state)
     struct doctor_row row = {0}, far = {0};
     network_make(node, 4);
     network_judge_latency(node, 4, host, &row);
-    assert_row(&row, DOCTOR_PASS, "20 us is usual");
+    assert_row(&row, DOCTOR_PASS, "typically 20 us");
     node[2].link[0].latency = 500e-6;
     network_judge_latency(node, 4, host, &far);
     assert_row(&far, DOCTOR_WARN, "500 us from n2 to ");
@@ -276,10 +276,10 @@ static void wrong_interfaces_are_named(void **state)
     struct doctor_row row = {0}, other = {0}, renamed = {0}, faster = {0}, set = {0}, none = {0};
     network_make(node, 2);
     network_judge_interface(node, 2, host, &row);
-    assert_row(&row, DOCTOR_PASS, "messages go over eth0 of 10000 Mbit/s");
+    assert_row(&row, DOCTOR_PASS, "messages use eth0 with 10000 Mbit/s");
     node[1].interface[1].moved = 1200;
     network_judge_interface(node, 2, host, &other);
-    assert_row(&other, DOCTOR_WARN, "messages go over eth1 on n1, but over eth0 on n0");
+    assert_row(&other, DOCTOR_WARN, "messages use eth1 on n1, but eth0 on n0");
     node[1].interface[1].network = 1;
     network_judge_interface(node, 2, host, &renamed);
     assert_row(&renamed, DOCTOR_PASS, "eth0");
@@ -287,14 +287,14 @@ static void wrong_interfaces_are_named(void **state)
     node[0].interface[1].speed = node[1].interface[1].speed = 100000;
     network_judge_interface(node, 2, host, &faster);
     assert_row(&faster, DOCTOR_WARN,
-               "over eth0 of 10000 Mbit/s, while all nodes have eth1 of 100000 Mbit/s");
+               "messages use eth0 with 10000 Mbit/s, but all nodes have eth1 with 100000 Mbit/s");
     node[1].interface[1].up = 0;
     network_judge_interface(node, 2, host, &(struct doctor_row){0});
     strcpy(node[1].setting, "btl_tcp_if_include=eth1");
     network_judge_interface(node, 2, host, &set);
     assert_row(&set, DOCTOR_WARN,
-               "MPI has btl_tcp_if_include=eth1 on n1, but no setting of interfaces on n0");
-    assert_null(strstr(set.found, "while all nodes"));
+               "MPI has btl_tcp_if_include=eth1 on n1, but no interface setting on n0");
+    assert_null(strstr(set.found, "but all nodes"));
     network_make(node, 2);
     node[0].interface[0].moved = 0;
     network_judge_interface(node, 2, host, &none);
@@ -315,7 +315,7 @@ static void clocks_are_compared(void **state)
     assert_row(&off, DOCTOR_WARN, "the clock of n2 is 7.000 s behind that of n0");
     node[2].skew = 400;
     network_judge_clock(node, 3, host, &far);
-    assert_row(&far, DOCTOR_FAIL, "the clock of n2 is 400.000 s before that of n0");
+    assert_row(&far, DOCTOR_FAIL, "the clock of n2 is 400.000 s ahead of that of n0");
 }
 
 /* ---- files */
@@ -356,7 +356,7 @@ static void data_are_compared(void **state)
     large[50] = 0;
     look(&other, roots[1]);
     assert_true(doctor_data_differs(&other, &one, text, sizeof text));
-    assert_non_null(strstr(text, "/1/a.bin has another content"));
+    assert_non_null(strstr(text, "/1/a.bin differs from"));
     large[sizeof large - 1] = 1; /* pieces reach the end of large files */
     temporary_file("1/a.bin", large, 100);
     temporary_file("1/sub/b.bin", large, sizeof large);
@@ -365,7 +365,7 @@ static void data_are_compared(void **state)
     temporary_file("1/sub/c.bin", large, 101);
     look(&other, roots[1]);
     assert_true(doctor_data_differs(&other, &one, text, sizeof text));
-    assert_non_null(strstr(text, "the first node has 3 of"));
+    assert_non_null(strstr(text, "the first node has 3 files"));
     look(&other, "/no/such/folder");
     assert_int_equal(other.error.kind, ERROR_DATA);
     other = (struct data_look){.seconds = -1};
@@ -438,7 +438,7 @@ static void what_is_not_over_in_time_ends_the_program(void **state)
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(WEXITSTATUS(status), ERROR_PEER);
     assert_non_null(strstr(text, "last: slow, 0.2\nvittrain: failure: rank 0 on "));
-    assert_non_null(strstr(text, ": doctor: slow is not over after 0 s"));
+    assert_non_null(strstr(text, ": doctor: slow did not finish within 0 s"));
 }
 
 int main(void)

@@ -36,9 +36,9 @@ run 1 deck doctor somewhere
 result 'a word that is no deck' "$(ends 10; says fail deck 'not "somewhere"')" "$run_log"
 : >"$work/file"
 run 1 below doctor run.dir="$work/file/run"
-result 'a run folder below a file' "$(ends 10; says fail 'run folder' 'file is no folder')" "$run_log"
+result 'a run folder below a file' "$(ends 10; says fail 'run folder' 'file is not a folder')" "$run_log"
 run 2 crowd doctor run.threads=300
-result 'more threads than CPUs' "$(ends 0; says warn cores '2 ranks of 300 threads on')" "$run_log"
+result 'more threads than CPUs' "$(ends 0; says warn cores '2 ranks with 300 threads each on')" "$run_log"
 
 # second WORD...: two ranks; the second begins with the shell words in $SECOND.
 second() {
@@ -54,7 +54,7 @@ result 'ranks with other options' \
 SECOND='ulimit -Sn 200' second "$vittrain" doctor
 result 'a low limit' "$(ends 0; says warn limits 'rank 1 on .*: the limit of open files is 200')" "$run_log"
 SECOND='' second env LD_PRELOAD="$TEST_BUILD/test/node_stand_in.so" DISK_HANGS=. "$vittrain" doctor
-result 'a disk that does not answer' "$(ends 10; says fail space ': runs does not answer'; says pass data '4 files')" \
+result 'a disk that does not answer' "$(ends 10; says fail space ': runs does not respond'; says pass data '4 files')" \
     "$run_log"
 cpu=$(taskset -cp $$ 2>/dev/null | sed 's/.*: *\([0-9]*\).*/\1/')
 if [ -z "$cpu" ] || [ "$(nproc)" = 1 ]; then
@@ -64,14 +64,14 @@ else
     timeout 60 $MPIRUN -np 2 taskset -c "$cpu" "$vittrain" doctor run.threads=1 >"$run_log" 2>&1
     status=$?
     result 'two ranks on one CPU' \
-        "$(ends 0; says warn binding "2 ranks with 2 threads together are bound to CPU $cpu, of")" "$run_log"
+        "$(ends 0; says warn binding "2 ranks with 2 threads in total are bound to CPU $cpu of")" "$run_log"
 fi
 cp "$vittrain" "$work/other" && printf x >>"$work/other"
 run_log=$work/builds.log
 timeout 60 $MPIRUN -np 1 "$vittrain" doctor : -np 1 "$work/other" doctor >"$run_log" 2>&1 </dev/null
 status=$?
 result 'ranks with other builds' "$(ends 10; says fail program 'rank 1 on .*: ranks run different builds'
-    says skip data 'not looked at')" "$run_log"
+    says skip data 'skipped, because')" "$run_log"
 timeout 60 $MPIRUN -np 1 "$vittrain" doctor : -np 1 "$vittrain" plan >"$run_log" 2>&1 </dev/null
 status=$?
 grep -q 'rank 1 on .*: the command is "plan", on rank 0 "doctor"' "$run_log" && bad= || bad='no message'
@@ -80,19 +80,19 @@ result 'ranks with other commands' "$bad$([ $status -ne 0 ] || echo ' exit statu
 run 2 crowd $small run.dir="$work/crowd" run.threads="$(nproc)" debug.batches=1 train.epochs=1
 bad=$(ends 0)
 [ "$(grep -c '^warning: doctor: ' "$run_log")" = 1 ] &&
-    grep -q "^warning: doctor: cores: .*: 2 ranks of $(nproc) threads* on .*run.threads" "$run_log" || bad="$bad not one warning;"
+    grep -q "^warning: doctor: cores: .*: 2 ranks with $(nproc) threads* each on .*run.threads" "$run_log" || bad="$bad not one warning;"
 grep -q 'doctor: cores' "$work/crowd/train.log" || bad="$bad not in the log;"
 result 'train warns of threads' "$bad" "$run_log"
 module=$TEST_BUILD/test/emulated-cuda.so
 if [ -e "$module" ]; then
     export VITTRAIN_CUDA_MODULE="$module"
     run 2 gpus doctor run.backend=cuda
-    result 'GPUs' "$(ends 0; says pass gpus 'each rank has one: emulated GPU.*driver for CUDA [0-9.]*, CUDA .*, ')" "$run_log"
+    result 'GPUs' "$(ends 0; says pass gpus 'each rank has a GPU: emulated GPU.*driver for CUDA [0-9.]*, CUDA .*, ')" "$run_log"
     VITTRAIN_EMULATION_DEVICES=1 run 2 gpus doctor
     result 'one GPU for two ranks' "$(ends 10; says fail gpus '2 ranks on .* have the same GPU .GPU-')" "$run_log"
     VITTRAIN_EMULATION_PEERS=0 VITTRAIN_EMULATION_DEVICES=4 run 2 gpus doctor
     result 'GPUs that do not reach each other' \
-        "$(ends 0; says warn gpus 'has 4 GPUs for 2 ranks; .*GPUs do not reach each other directly')" "$run_log"
+        "$(ends 0; says warn gpus 'has 4 GPUs for 2 ranks; .*GPUs have no direct access to each other')" "$run_log"
     SECOND='export VITTRAIN_EMULATION_DEVICES=0' second "$vittrain" doctor
     result 'a rank without a GPU' "$(ends 10; says fail gpus '1 of 2 ranks have a GPU; rank 1 on .* has none')" "$run_log"
     unset VITTRAIN_CUDA_MODULE
@@ -172,11 +172,11 @@ found 'another binary' 10 fail program "rank [0-9]* on $other: ranks run differe
 $cluster exec 2 umount "$vittrain"
 $cluster exec 2 sh -c 'printf x | dd of=/run/data/test_batch.bin bs=1 seek=5000 conv=notrunc 2>/dev/null'
 doctor A=1
-found 'other data' 10 fail data "$other: /run/data/test_batch.bin has another content"
+found 'other data' 10 fail data "$other: /run/data/test_batch.bin differs from"
 $cluster exec 2 cp "$work/data/test_batch.bin" /run/data
 $cluster shape 2 50mbit
 doctor A=1
-found 'a slow link' 10 fail bandwidth "node $other sends and gets .* over eth0 of"
+found 'a slow link' 10 fail bandwidth "node $other reaches only .* over eth0 with"
 $cluster shape 2 none
 $cluster exec 2 sh -c 'dd if=/dev/zero of=/dev/shm/full bs=1M 2>/dev/null'
 doctor A=1
@@ -186,8 +186,8 @@ $cluster wire 1 2
 doctor OMPI_MCA_btl_tcp_if_include=eth1
 found 'the wrong interface' 0 warn interface "MPI has btl_tcp_if_include=eth1 on $other"
 doctor A=1 run.threads=100 run.dir=/run/runs
-result 'disks of their own' "$(ends 0; says warn 'run folder' "$other: /run/runs is not the first node's")" "$run_log"
-found 'too many threads' 0 warn cores "$first: .*100 threads on .*$other: "
+result 'disks of their own' "$(ends 0; says warn 'run folder' "$other: /run/runs is not shared with the first node")" "$run_log"
+found 'too many threads' 0 warn cores "$first: .*100 threads each on .*$other: "
 doctor "CLOCK_OFFSET=30 LD_PRELOAD=$TEST_BUILD/test/node_stand_in.so"
-found 'a clock that is wrong' 0 warn clock "the clock of $other is (29.9|30.0).* s before that of $first"
+found 'a clock that is wrong' 0 warn clock "the clock of $other is (29.9|30.0).* s ahead of that of $first"
 echo "1..$number"

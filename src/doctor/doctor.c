@@ -1,5 +1,5 @@
-/* The command `doctor`: is this cluster fit for a run? A table of checks, each of which all ranks
- * make together and which gives a row; the checks are in doctor_*.c. */
+/* The command `doctor` checks a cluster before a run. The checks are in doctor_*.c; all ranks run
+ * them together, and each one gives a row of the table. */
 #include "doctor/doctor.h"
 
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "doctor/doctor_network.h"
+#include "train/session.h"
 
 static const struct doctor_check {
     const char *name;
@@ -27,7 +28,7 @@ static const struct doctor_check {
 
 enum { CHECKS = sizeof checks / sizeof checks[0], DECK = 1 };
 
-/* For the last words. */
+/* For last_words. */
 static struct doctor *examined;
 
 static void print(const struct doctor *doctor)
@@ -39,13 +40,14 @@ static void print(const struct doctor *doctor)
                                                                   &summary, stdout);
 }
 
-/* A check is not over in time: what is known so far, and that. */
+/* Time-out of a check: print the rows so far and a row for it. */
 static void last_words(const char *what, double seconds)
 {
     struct doctor_row *row = &examined->row[examined->rows];
     row->verdict = DOCTOR_SKIP;
-    doctor_say(row, DOCTOR_FAIL, "see the messages about it: which rank or node does not answer?",
-               "%s is not over after %.0f s", what, seconds);
+    doctor_say(row, DOCTOR_FAIL,
+               "see the following messages for the rank or node that does not respond",
+               "%s did not finish within %.0f s", what, seconds);
     examined->rows++;
     print(examined);
     fflush(stdout);
@@ -53,24 +55,24 @@ static void last_words(const char *what, double seconds)
 
 static void examine(struct doctor *doctor)
 {
-    const double patience = 10; /* more than any check takes, files that hang included */
+    const double patience = 10; /* longer than any check, including time-outs of file systems */
     for (int i = 0; i < CHECKS; i++) {
         struct doctor_row *row = &doctor->row[i];
         row->check = checks[i].name;
         doctor_watch(checks[i].name, patience);
         if (doctor->stop)
-            snprintf(row->found, sizeof row->found, "not looked at, as %s", doctor->stop_reason);
+            snprintf(row->found, sizeof row->found, "skipped, because %s", doctor->stop_reason);
         else
             checks[i].look(doctor, row);
         if (i == DECK && !doctor->stop)
             doctor_gather_facts(doctor);
         if (i > DECK && !doctor->stop)
-            comm_barrier(doctor->world); /* some checks are of one rank a node */
+            comm_barrier(doctor->world); /* some checks run on one rank per node */
         doctor->rows = i + 1;
     }
 }
 
-/* On all ranks. */
+/* Print the result and set the error, on all ranks. */
 static void conclude(const struct doctor *doctor, struct error *error)
 {
     char names[256] = "";
@@ -92,8 +94,8 @@ static void conclude(const struct doctor *doctor, struct error *error)
 
 static void doctor_prepare(void)
 {
-    /* For processes of all nodes to start; in the grace the watch of collectives (comm/watch.c)
-     * names who is missing and ends the job. */
+    /* `patience` is the time for all processes to start. During `grace`, the watchdog of
+     * collectives (comm/watch.c) names the missing ranks and ends the job. */
     const double patience = 20, grace = 4;
     doctor_watch_open(patience, grace);
 }
@@ -113,8 +115,8 @@ static void doctor_run(const struct options *options, const struct command_line 
                              .world = world,
                              .start = clock_now()};
     examined = &doctor;
-    log_open(world->rank, LOG_QUIET); /* only the table is said */
-    comm_set_timeout(11);             /* whoever is missing then is named */
+    log_open(world->rank, LOG_QUIET); /* print the table only */
+    comm_set_timeout(11);             /* names the missing ranks */
     doctor_watch_speaker(world->rank, last_words);
     examine(&doctor);
     doctor_watch("the end", 10);
@@ -124,18 +126,72 @@ static void doctor_run(const struct options *options, const struct command_line 
     doctor_watch_close();
 }
 
+/* ---- the fast checks at the start of `train`, which only warn */
+
+/* The run has already allocated its shared memory, so check whether that worked, not the free
+ * space.
+ */
+static void look_transport(const struct session *session, struct doctor_row *row)
+{
+    char text[256];
+    mesh_describe_transport(&session->mesh, text, sizeof text);
+    if (strstr(text, "/dev/shm") != NULL)
+        doctor_say(row, DOCTOR_WARN,
+                   "remove files from /dev/shm or make it larger: mount -o "
+                   "remount,size=1g /dev/shm; docker run --shm-size=1g",
+                   "ranks of a node use messages instead of shared memory: %s", text);
+}
+
+static void row_warn(const struct doctor_row *row)
+{
+    if (row->verdict > DOCTOR_PASS)
+        log_warn("doctor: %s: %s%s%s", row->check, row->found, row->advice[0] != '\0' ? ": " : "",
+                 row->advice);
+}
+
+void doctor_start(const struct session *session)
+{
+    static const struct {
+        const char *name;
+        doctor_look *look;
+    } checks[] = {{"cores", doctor_look_cores},
+                  {"binding", doctor_look_binding},
+                  {"space", doctor_look_space},
+                  {"clock", doctor_look_clock}};
+    struct doctor_row transport = {.check = "shared memory"};
+    struct doctor *doctor = calloc(1, sizeof *doctor);
+    ENSURE(doctor != NULL, "no memory to check the nodes");
+    doctor->options = session->options;
+    doctor->flat = &session->flat;
+    doctor->world = session->mesh.world;
+    doctor->node = session->mesh.node;
+    doctor->node_index = session->mesh.node_index;
+    doctor->node_count = session->mesh.node_count;
+    doctor_gather_facts(doctor);
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
+        doctor->row[i].check = checks[i].name;
+        checks[i].look(doctor, &doctor->row[i]);
+        row_warn(&doctor->row[i]);
+    }
+    look_transport(session, &transport);
+    row_warn(&transport);
+    doctor_free_facts(doctor);
+    free(doctor->network);
+    free(doctor);
+}
+
 const struct command command_doctor = {
     .name = "doctor",
     .synopsis = "doctor [--json] [DECK.ini ...] [section.key=value ...]",
-    .summary = "is this cluster fit for a run? what is wrong, where, what to do",
+    .summary = "check whether the cluster is fit for a run",
     .detail =
-        "Started as the run would be (mpirun, srun or alone, with its deck) it looks within 10 "
-        "seconds whether all ranks have the same program, deck and libraries, how they lie on "
-        "nodes, cores, NUMA nodes and GPUs, at limits and shared memory, whether the run folder is "
-        "shared, writable and has room, whether the data set is there and equal on all nodes, at "
-        "clocks, and at latency, bandwidth and interface of the network between nodes. Prints a "
-        "row each: pass, warn or fail, what was found, what to do; --json prints the same as JSON. "
-        "The exit code is 0 unless a row says fail.",
+        "Start it like the run: with mpirun, srun or alone, and with its deck. Within 10 seconds "
+        "it checks that all ranks have the same program, deck and libraries; their placement on "
+        "nodes, cores, NUMA nodes and GPUs; limits and shared memory; that the run folder is "
+        "shared, writable and has enough space; that the data set exists and is equal on all "
+        "nodes; clocks; latency, bandwidth and interface of the network between nodes. It prints "
+        "one row per check: pass, warn or fail, the findings, and what to do. --json prints the "
+        "same as JSON. The exit code is 0 if no check fails.",
     .run = doctor_run,
     .prepare = doctor_prepare,
     .compares = true,

@@ -1,6 +1,6 @@
-/* What the checks of `vittrain doctor` share. Every rank looks at the same things in the same order
- * (doctor.c has the table); what ranks say of themselves comes together as facts, and rank 0 makes
- * a row of each check. Nothing waits without an end: see doctor_watch.c. */
+/* Shared declarations of the checks of `vittrain doctor`. All ranks run the same checks in the same
+ * order (the table is in doctor.c). Each rank's facts are gathered, and rank 0 prints one row per
+ * check. Every check has a time limit (doctor_watch.c). */
 #ifndef VITTRAIN_DOCTOR_DOCTOR_H
 #define VITTRAIN_DOCTOR_DOCTOR_H
 
@@ -22,17 +22,17 @@ enum { DOCTOR_TEXT = 768, DOCTOR_CHECKS = 24 };
 struct doctor_row {
     const char *check;
     enum doctor_verdict verdict;
-    char found[DOCTOR_TEXT];  /* what there is, one line */
-    char advice[DOCTOR_TEXT]; /* what to do; "" where nothing is to be done */
+    char found[DOCTOR_TEXT];  /* findings, one line */
+    char advice[DOCTOR_TEXT]; /* what to do; "" for none */
 };
 
-/* Says something of a row. The worst that is said counts: it takes the place of what is better;
- * what is as bad is added. advice: NULL for none. */
+/* Add a finding to a row. The row keeps its worst findings: a worse verdict replaces the text, an
+ * equal one is appended, a better one is ignored. `advice` may be NULL. */
 void doctor_say(struct doctor_row *row, enum doctor_verdict verdict, const char *advice,
                 const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 struct doctor_summary {
-    int ranks, nodes; /* nodes: 0 where it is not known */
+    int ranks, nodes; /* nodes: 0 if unknown */
     double seconds;
 };
 int doctor_count(const struct doctor_row *rows, int count, enum doctor_verdict verdict);
@@ -52,42 +52,42 @@ enum doctor_limit {
     DOCTOR_LIMITS
 };
 
-/* What a rank says of itself; sent as it is. */
+/* Facts about a rank, sent as bytes. */
 struct doctor_facts {
     char host[DOCTOR_HOST];
-    int64_t node;                      /* number of its node */
-    int64_t threads;                   /* that it will compute with */
-    uint64_t cores[DOCTOR_CORE_WORDS]; /* bit c: it may run on CPU c */
-    int64_t online;                    /* CPUs of the machine */
-    double quota;                      /* CPUs' time that its control group may take; 0: no limit */
-    int64_t numa_nodes;                /* of the machine, those with CPUs */
-    int64_t numa_used;                 /* on how many of them it may run */
-    int64_t slots;                     /* that the launcher has in all; 0: it does not say */
-    uint64_t limit[DOCTOR_LIMITS];     /* by enum doctor_limit; UINT64_MAX: none */
-    int64_t infiniband;                /* adapters */
+    int64_t node;                       /* index of its node */
+    int64_t threads;                    /* compute threads */
+    uint64_t cores[DOCTOR_CORE_WORDS];  /* bit c: CPU c is in its affinity mask */
+    int64_t online;                     /* CPUs of the machine */
+    double quota;                       /* CPU quota of its control group, in CPUs; 0: no limit */
+    int64_t numa_nodes;                 /* NUMA nodes of the machine that have CPUs */
+    int64_t numa_used;                  /* those in its affinity mask */
+    int64_t slots;                      /* slots of the launcher; 0: unknown */
+    uint64_t limit[DOCTOR_LIMITS];      /* by enum doctor_limit; UINT64_MAX: none */
+    int64_t infiniband;                 /* adapters */
     uint64_t shared_bytes, shared_free; /* of /dev/shm */
 };
 
-/* ---- the examination */
+/* ---- the state of the checks */
 struct doctor {
-    const struct options *options; /* rank 0's */
+    const struct options *options; /* those of rank 0 */
     const struct command_line *line;
-    const struct error *parse_error; /* what this rank's options came to */
-    const struct flat_model *flat;   /* whose checkpoints need room; NULL: found from the options */
+    const struct error *parse_error;     /* error of this rank's options */
+    const struct flat_model *flat;       /* for the size of checkpoints; NULL: from the options */
     struct comm *world, *node, *leaders; /* leaders: the first rank of each node, NULL on others */
-    int node_index, node_count;          /* count: 0 where it is not known */
-    bool owns_node;               /* else the caller has given node, node_index and node_count */
-    struct doctor_facts *facts;   /* [ranks] */
-    int *first_rank;              /* [nodes] */
+    int node_index, node_count;          /* node_count: 0 if unknown */
+    bool owns_node;                      /* false: the caller owns `node` */
+    struct doctor_facts *facts;          /* [ranks] */
+    int *first_rank;                     /* [nodes] */
     struct node_network *network; /* [nodes], rank 0's; NULL: not measured (doctor_network.h) */
-    bool stop; /* ranks cannot go on together: the rest is not looked at; the same on all */
+    bool stop;                    /* skip the remaining checks; the same on all ranks */
     const char *stop_reason;
     struct doctor_row row[DOCTOR_CHECKS];
-    atomic_int rows; /* that are complete */
+    atomic_int rows; /* number of complete rows */
     double start;
 };
 
-/* Looks at one thing; collective. All ranks get a row to fill in, rank 0's counts. */
+/* A check; collective. All ranks fill in a row; that of rank 0 is printed. */
 typedef void doctor_look(struct doctor *doctor, struct doctor_row *row);
 
 doctor_look doctor_look_program, doctor_look_deck, doctor_look_libraries, doctor_look_ranks,
@@ -96,53 +96,54 @@ doctor_look doctor_look_program, doctor_look_deck, doctor_look_libraries, doctor
     doctor_look_rclone, doctor_look_clock, doctor_look_latency, doctor_look_bandwidth,
     doctor_look_interface;
 
-/* Collective. Fills in node, leaders, facts and what follows from them; once. */
+/* Create the communicators and gather the facts of all ranks. Collective; called once. */
 void doctor_gather_facts(struct doctor *doctor);
 void doctor_free_facts(struct doctor *doctor);
 
-/* The name of a node's host. */
+/* Return the host name of a node. */
 const char *doctor_host(const struct doctor *doctor, int node);
 
-/* Collective. Each rank's text, "" for nothing: rank 0 says those that are not empty in its row,
- * "rank 3 on node2: TEXT" (leaders: "node2: TEXT"), the first few of them. */
+/* Add the findings of all ranks, or of all nodes, to the row of rank 0; collective. `text` is this
+ * rank's finding, "" for none. The first few are added as "rank 3 on node2: TEXT" or
+ * "node2: TEXT". */
 void doctor_say_of_ranks(struct doctor *doctor, struct doctor_row *row, const char *text,
                          enum doctor_verdict verdict, const char *advice);
 void doctor_say_of_nodes(struct doctor *doctor, struct doctor_row *row, const char *text,
                          enum doctor_verdict verdict, const char *advice);
 
-/* Bytes of a checkpoint of these buffers; is there room for those of a run? */
+/* Return the bytes of a checkpoint; compare the free space with the checkpoints of a run. */
 size_t doctor_checkpoint_bytes(const struct flat_model *flat);
 void doctor_judge_space(struct doctor_row *row, uint64_t free_bytes, size_t checkpoint,
                         int64_t keep, const char *folder);
 
 /* ---- limits of time */
-/* Before MPI, whose start may take `patience` seconds: from now on what is under way must be over
- * in time. Else rank 0 says what is known (last_words); `grace` seconds later it ends itself, and
- * so the job, where nobody else has; then the other ranks do. */
+/* Start the time limits, before MPI is initialized, which may take `patience` seconds. After a
+ * time-out rank 0 calls last_words; if nothing else has ended the job `grace` seconds later, rank 0
+ * exits, then the other ranks do. */
 void doctor_watch_open(double patience, double grace);
 void doctor_watch_speaker(int rank, void (*last_words)(const char *what, double seconds));
-/* The next thing, which may take so many seconds. */
+/* Start the next activity, with its time limit in seconds. */
 void doctor_watch(const char *what, double seconds);
 void doctor_watch_close(void);
 
-/* Runs work(argument) in a thread of its own: false when it has not come back in time (a file
- * system that does not answer); the argument must then stay as it is. */
+/* Run work(argument) in a thread. Return false after a time-out, as with a file system that does
+ * not respond; the caller must then leave the argument to the thread. */
 bool doctor_bounded(void (*work)(void *), void *argument, double seconds);
 
-/* ---- what is tested alone */
-/* The set of CPUs that has the most threads a CPU, of those that ranks of one node are bound to and
- * what these make together. */
+/* ---- functions for unit tests */
+/* The most crowded set of CPUs of a node, by threads per CPU. */
 struct doctor_crowd {
     int ranks, threads, cores;
     uint64_t set[DOCTOR_CORE_WORDS];
 };
-/* narrow: only of sets that are not all that the ranks have. threads is 0 where there is none. */
+/* Find it among the affinity masks of a node's ranks and their unions. `narrow`: only among sets
+ * smaller than all CPUs of the ranks; threads is 0 if there is none. */
 struct doctor_crowd doctor_find_crowd(const struct doctor_facts *facts, int ranks, int64_t node,
                                       bool narrow);
 int doctor_core_count(const uint64_t set[DOCTOR_CORE_WORDS]);
 /* "0-3,8" */
 void doctor_cores_text(const uint64_t set[DOCTOR_CORE_WORDS], char *text, size_t size);
-/* How many NUMA nodes have CPUs, and on how many of them the set lies. root: where /sys lies. */
+/* Count the NUMA nodes with CPUs, and those with CPUs of the set. `root` is the prefix of /sys. */
 void doctor_numa_read(const char *root, const uint64_t set[DOCTOR_CORE_WORDS], int64_t *nodes,
                       int64_t *used);
 

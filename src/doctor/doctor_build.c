@@ -1,6 +1,6 @@
-/* Rows about what ranks start with: the program's file, deck and command line, libraries as loaded.
- * The order of what is exchanged before the deck's row is that of every command (main.c), so that
- * ranks that were given different commands find that out, too. */
+/* Checks of the program's file, deck, command line and loaded libraries. The messages up to the
+ * check of the deck are the same as in every other command (main.c), so that ranks with different
+ * commands detect it. */
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #include <limits.h>
 #include <link.h>
@@ -20,7 +20,7 @@ void doctor_look_program(struct doctor *doctor, struct doctor_row *row)
     if (!app_same_build(world, &error)) {
         doctor->stop = true;
         doctor->stop_reason = "ranks run different programs";
-        doctor_say(row, DOCTOR_FAIL, "copy one vittrain to all nodes, to the same place", "%s",
+        doctor_say(row, DOCTOR_FAIL, "install the same program at the same path on all nodes", "%s",
                    error.text);
         return;
     }
@@ -29,7 +29,7 @@ void doctor_look_program(struct doctor *doctor, struct doctor_row *row)
                (unsigned long long)app_build_sum());
 }
 
-/* What follows is looked at with rank 0's options. */
+/* Use the options of rank 0 in all further checks. */
 static void options_take(struct doctor *doctor)
 {
     static struct options taken;
@@ -40,13 +40,13 @@ static void options_take(struct doctor *doctor)
 
 void doctor_look_deck(struct doctor *doctor, struct doctor_row *row)
 {
-    static const char advice[] = "give all ranks one command line, and copy the decks to all nodes";
+    static const char advice[] =
+        "give all ranks the same command line, and copy the decks to all nodes";
     struct comm *world = doctor->world;
     struct error error = *doctor->parse_error;
     bool own = error.kind != ERROR_NONE; /* then, as a rule, on all ranks */
     if (!comm_agree(world, &error))
-        doctor_say(row, DOCTOR_FAIL, own ? "correct it, the same on all ranks" : advice, "%s",
-                   error.text);
+        doctor_say(row, DOCTOR_FAIL, own ? "correct it on all ranks" : advice, "%s", error.text);
     else if (!app_same_command(world, doctor->line, &error)) {
         doctor->stop = true;
         doctor->stop_reason = "ranks were given different commands";
@@ -64,7 +64,7 @@ void doctor_look_deck(struct doctor *doctor, struct doctor_row *row)
 enum { LIBRARIES = 160, LIBRARY_NAME = 72 };
 
 struct library {
-    char name[LIBRARY_NAME]; /* of the file: libhdf5_openmpi.so.103.3.0 */
+    char name[LIBRARY_NAME]; /* file name: libhdf5_openmpi.so.103.3.0 */
     uint32_t sum;
 };
 
@@ -89,8 +89,8 @@ static uint32_t file_sum(const char *path)
     return crc;
 }
 
-/* dl_iterate_phdr's; the program itself and the kernel's page have no file's name. Modules of MPI
- * are left out: which of them are open depends on the rank's place. */
+/* Callback of dl_iterate_phdr. Entries without a path are the program and the vDSO. Plugins of MPI
+ * are skipped, because they differ between ranks of the same installation. */
 static int library_add(struct dl_phdr_info *object, size_t size, void *context)
 {
     (void)size;
@@ -108,7 +108,7 @@ static int library_add(struct dl_phdr_info *object, size_t size, void *context)
     return 0;
 }
 
-/* "libhdf5.so" of "libhdf5.so.103.3.0" */
+/* Return the length of "libhdf5.so" in "libhdf5.so.103.3.0". */
 static size_t stem_length(const char *name)
 {
     const char *ending = strstr(name, ".so");
@@ -125,7 +125,7 @@ static const struct library *library_find(const struct libraries *libraries, con
     return NULL;
 }
 
-/* The first library that both have and that is not the same; "" where there is none. */
+/* Describe the first library that both have in different versions; "" if there is none. */
 static void difference_text(const struct libraries *own, const struct libraries *first, char *text,
                             size_t size)
 {
@@ -141,7 +141,7 @@ static void difference_text(const struct libraries *own, const struct libraries 
     }
 }
 
-/* Those that matter most, as far as they are there. */
+/* List the most important libraries. */
 static void versions_text(const struct libraries *libraries, char *text, size_t size)
 {
     static const char *const names[] = {
@@ -169,14 +169,14 @@ void doctor_look_libraries(struct doctor *doctor, struct doctor_row *row)
     difference_text(own, first, difference, sizeof difference);
     versions_text(own, versions, sizeof versions);
     doctor_say_of_ranks(doctor, row, difference, DOCTOR_FAIL,
-                        "install the same packages or modules on all nodes; look at "
+                        "install the same packages or modules on all nodes; check "
                         "LD_LIBRARY_PATH there");
     doctor_say(row, DOCTOR_PASS, NULL, "%lld libraries, the same on all ranks: %s",
                (long long)own->count, versions);
     free(own);
 }
 
-/* rclone is needed on the node of rank 0, and only if the deck names a remote. */
+/* Rank 0 needs rclone if the deck names a remote. */
 void doctor_look_rclone(struct doctor *doctor, struct doctor_row *row)
 {
     const struct options *options = doctor->options;

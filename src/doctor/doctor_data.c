@@ -1,6 +1,6 @@
-/* The row about the data set: is it there on every node, and the same? Names and sizes of all files
- * are summed up, and what is in some of them, which the names choose: so all nodes choose the same
- * ones whatever order their disks list them in. A node looks at so many files and for so long. */
+/* Check that the data set exists and is equal on all nodes. Compared are a sum of hashes of all
+ * names and sizes, and the contents of some files. These are chosen by the hashes of their names,
+ * so that all nodes choose the same ones. Number of files and time are limited. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,9 +17,9 @@
 #include "data/packed.h"
 #include "doctor/doctor_data.h"
 
-static const double patience = 2.5; /* for a node's files */
+static const double patience = 2.5; /* seconds for the files of a node */
 
-/* Of a name below the root, and a size: order does not matter for the sum of these. */
+/* Hash a name below the root and a size. The sum of hashes is independent of the order. */
 static uint64_t hash(const char *name, uint64_t size)
 {
     uint64_t value = UINT64_C(0xcbf29ce484222325) ^ size; /* FNV-1a, then mixed */
@@ -29,7 +29,7 @@ static uint64_t hash(const char *name, uint64_t size)
     return value ^ value >> 32;
 }
 
-/* Keeps those with the lowest hashes, in their order. */
+/* Keep the files with the lowest hashes, sorted. */
 static void sample_keep(struct data_look *look, uint64_t order, const char *path)
 {
     int place = look->samples;
@@ -83,7 +83,7 @@ static void folder_add(struct data_look *look, const char *folder, int depth)
     closedir(entries);
 }
 
-/* The whole of a small file; of a large one pieces from its beginning to its end. */
+/* Return the checksum of a small file, or of evenly spaced pieces of a large one. */
 static uint32_t sample_sum(const char *path)
 {
     enum { PIECE = 64 << 10, PIECES = 16 };
@@ -144,7 +144,7 @@ void doctor_data_read(void *argument)
     else
         folder_add(look, look->root, 0);
     if (look->error.kind == ERROR_NONE && look->files == 0 && !look->cut)
-        error_set(&look->error, ERROR_DATA, "%s: no file there", look->root);
+        error_set(&look->error, ERROR_DATA, "%s: the folder has no files", look->root);
     samples_read(look);
 }
 
@@ -155,25 +155,25 @@ bool doctor_data_differs(const struct data_look *own, const struct data_look *fi
     if (own->error.kind != ERROR_NONE || first->error.kind != ERROR_NONE || own->cut || first->cut)
         return false;
     if (own->files != first->files || own->bytes != first->bytes) {
-        snprintf(text, size, "%lld files of %lld bytes, the first node has %lld of %lld",
+        snprintf(text, size, "%lld files with %lld bytes; the first node has %lld files with %lld",
                  (long long)own->files, (long long)own->bytes, (long long)first->files,
                  (long long)first->bytes);
         return true;
     }
     if (own->names != first->names) {
-        snprintf(text, size, "files with other names or sizes than the first node's");
+        snprintf(text, size, "names or sizes of files differ from those on the first node");
         return true;
     }
     for (int i = 0; i < own->samples; i++)
         if (own->sample[i].sum != first->sample[i].sum) {
-            snprintf(text, size, "%.200s has another content than on the first node",
+            snprintf(text, size, "%.200s differs from the file on the first node",
                      own->sample[i].path);
             return true;
         }
     return false;
 }
 
-/* Collective over the leaders. */
+/* Add the findings of all nodes to the row. Collective over the leaders. */
 static void data_say(struct doctor *doctor, const struct data_look *look, bool back,
                      struct doctor_row *row)
 {
@@ -184,25 +184,25 @@ static void data_say(struct doctor *doctor, const struct data_look *look, bool b
     *first = *look;
     first->cut = first->cut || !back;
     comm_broadcast(doctor->leaders, first, sizeof *first, COMM_BYTE, 0);
-    snprintf(text, sizeof text, "%.200s does not answer", back ? "" : look->root);
+    snprintf(text, sizeof text, "%.200s does not respond", back ? "" : look->root);
     doctor_say_of_nodes(doctor, row, back ? "" : text, DOCTOR_FAIL,
-                        "is its server on? Or choose another folder by data.root");
+                        "check its file server, or set data.root to another folder");
     snprintf(text, sizeof text, "%.255s", back && !good ? look->error.text : "");
     doctor_say_of_nodes(doctor, row, text, DOCTOR_FAIL,
                         "copy the data set there (vittrain fetch cifar10), or set data.root");
     if (good)
         doctor_data_differs(look, first, text, sizeof text);
     doctor_say_of_nodes(doctor, row, good ? text : "", DOCTOR_FAIL,
-                        "copy the data set anew from one node to the others");
+                        "copy the data set from one node to the others again");
     bool cut = good && look->cut;
     doctor_say_of_nodes(
-        doctor, row, cut ? "too many files, or too slow a disk, to compare all" : "", DOCTOR_WARN,
+        doctor, row, cut ? "too many files, or a too slow disk, to compare all" : "", DOCTOR_WARN,
         "pack them into few files: vittrain convert data (docs/data.md)");
     if (good)
-        doctor_say(row, DOCTOR_PASS, NULL, "%s: %lld file%s of %.4g MB%s, %d of them read in part",
-                   look->root, (long long)look->files, look->files == 1 ? "" : "s",
-                   (double)look->bytes / 1e6, doctor->node_count > 1 ? ", equal on all nodes" : "",
-                   look->samples);
+        doctor_say(row, DOCTOR_PASS, NULL,
+                   "%s: %lld file%s, %.4g MB%s; %d of them compared by content", look->root,
+                   (long long)look->files, look->files == 1 ? "" : "s", (double)look->bytes / 1e6,
+                   doctor->node_count > 1 ? ", equal on all nodes" : "", look->samples);
     free(first);
 }
 
@@ -216,7 +216,7 @@ void doctor_look_data(struct doctor *doctor, struct doctor_row *row)
     if (doctor->leaders == NULL)
         return;
     struct data_look *look = calloc(1, sizeof *look);
-    ENSURE(look != NULL, "no memory to look at data");
+    ENSURE(look != NULL, "no memory to check the data set");
     const char *root = options->data.root;
     snprintf(look->root, sizeof look->root, "%s",
              root[0] != '\0' ? root : dataset_sample_directory());

@@ -1,4 +1,4 @@
-/* What a rank says of itself, from the kernel and the launcher's environment. */
+/* Facts about each rank, from the kernel and the launcher's environment. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include <dirent.h>
 #include <sched.h>
@@ -26,7 +26,7 @@ static void cores_read(struct doctor_facts *facts)
             facts->cores[core / 64] |= UINT64_C(1) << (core % 64);
 }
 
-/* Adds "0-3,8" to a set. */
+/* Add a list of CPUs ("0-3,8") to a set. */
 static void list_read(const char *text, uint64_t set[DOCTOR_CORE_WORDS])
 {
     while (*text >= '0' && *text <= '9') {
@@ -40,7 +40,7 @@ static void list_read(const char *text, uint64_t set[DOCTOR_CORE_WORDS])
     }
 }
 
-/* Adds what NUMA node `name` has of CPUs. */
+/* Count NUMA node `name` if it has CPUs, and if it has CPUs of the set. */
 static void numa_read_one(const char *folder, const char *name,
                           const uint64_t set[DOCTOR_CORE_WORDS], int64_t *nodes, int64_t *used)
 {
@@ -103,7 +103,7 @@ static int64_t infiniband_count(void)
     return count;
 }
 
-/* Slots of all nodes: mpirun's, or Slurm's tasks. */
+/* Return the slots of mpirun on all nodes, or the tasks of Slurm; 0: unknown. */
 static int64_t slots_read(void)
 {
     const char *slots = getenv("OMPI_UNIVERSE_SIZE");
@@ -169,14 +169,15 @@ const char *doctor_host(const struct doctor *doctor, int node)
     return doctor->facts[doctor->first_rank[node]].host;
 }
 
-/* Collective over `group`, whose rank 0 is the world's. */
+/* Add the findings of a group's ranks. Collective over `group`, whose rank 0 is that of the world.
+ */
 static void say_of(struct doctor *doctor, struct comm *group, struct doctor_row *row,
                    const char *text, enum doctor_verdict verdict, const char *advice)
 {
     enum { SIZE = 256, MOST = 3 };
     int said = 0, more = 0;
     char(*texts)[SIZE] = calloc((size_t)group->size, SIZE);
-    ENSURE(texts != NULL, "no memory for what %d ranks say", group->size);
+    ENSURE(texts != NULL, "no memory for the findings of %d ranks", group->size);
     snprintf(texts[group->rank], SIZE, "%s", text);
     comm_all_gather(group, texts, SIZE, COMM_BYTE);
     for (int i = 0; i < group->size; i++) {

@@ -1,7 +1,7 @@
-/* Rows about the run folder: can each node write there, is it one and the same on all of them, does
- * a rename replace a file at once for the other nodes, do locks of one node keep the others out;
- * and is there room for checkpoints. Where the folder is not there yet, the nearest one above it
- * that is there is looked at; nothing is left behind. */
+/* Checks of the run folder: every node can write there, all nodes share it, a rename atomically
+ * replaces a file for all nodes, locks work across nodes, and there is space for checkpoints. If
+ * the folder does not exist yet, its nearest existing parent is checked. No files are left behind.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,21 +19,21 @@
 #include "doctor/doctor.h"
 #include "train/session.h"
 
-static const char hangs[] = "is its server on? Unmount it, or choose another folder by run.dir";
+static const char hangs[] = "check its file server, unmount it, or set run.dir to another folder";
 static const double patience = 3;
 
-/* What one node does there, by a thread that may never come back: so it lies on the heap. */
+/* State of a node's test. It is on the heap because its thread may never return. */
 struct trial {
     char folder[OPTION_TEXT];
     char token[24];
     int node, nodes;
-    int lock;             /* descriptor; node 0 holds the lock meanwhile */
+    int lock;             /* descriptor; node 0 holds the lock during the test */
     bool locks;           /* the file system has locks */
-    struct error error;   /* cannot be written */
-    char problem[256];    /* of renaming or locking */
-    bool sees_first;      /* node 0's file */
-    int64_t unseen;       /* node 0: nodes whose files it does not see */
-    uint64_t free, files; /* bytes, and files that can be made */
+    struct error error;   /* a failed write */
+    char problem[256];    /* with renaming */
+    bool sees_first;      /* the node sees the file of node 0 */
+    int64_t unseen;       /* on node 0: number of nodes whose files it does not see */
+    uint64_t free, files; /* free bytes and inodes */
 };
 
 static const char *wanted_folder(const struct doctor *doctor)
@@ -41,13 +41,13 @@ static const char *wanted_folder(const struct doctor *doctor)
     return doctor->options->run.dir[0] != '\0' ? doctor->options->run.dir : "runs";
 }
 
-/* The folder itself, or the nearest above it. */
+/* Replace a folder that does not exist by its nearest existing parent. */
 static bool nearest_folder(char folder[OPTION_TEXT], struct error *error)
 {
     struct stat status;
     for (int missing; (missing = stat(folder, &status)) != 0 || !S_ISDIR(status.st_mode);) {
         if (missing == 0)
-            return error_set(error, ERROR_FILE, "%s is no folder", folder);
+            return error_set(error, ERROR_FILE, "%s is not a folder", folder);
         char *slash = strrchr(folder, '/');
         if (slash == NULL)
             strcpy(folder, ".");
@@ -75,7 +75,7 @@ static bool leave(const char *path, const char *text, struct error *error)
     return durable_close(file, path, error) && good;
 }
 
-/* What the file holds: 0 what is expected, else errno or EIO. */
+/* Compare a file with a text. Return 0 if it is equal, EIO if not, or errno. */
 static int compare(const char *path, const char *expected)
 {
     char text[64] = "";
@@ -88,7 +88,7 @@ static int compare(const char *path, const char *expected)
     return reason != 0 || strcmp(text, expected) == 0 ? reason : EIO;
 }
 
-/* Writes this node's file anew under another name and renames it over the old one. */
+/* Replace this node's file by renaming a new one. */
 static bool replace(struct trial *trial)
 {
     char path[PATH_MAX], part[PATH_MAX];
@@ -110,7 +110,7 @@ static void trial_begin(void *argument)
         return;
     int reason = compare(path, trial->token);
     if (reason != 0)
-        snprintf(trial->problem, sizeof trial->problem, "a file that was renamed over another: %s",
+        snprintf(trial->problem, sizeof trial->problem, "after a file was replaced by renaming: %s",
                  reason == EIO ? "the old one is still there" : strerror(reason));
     if (trial->node == 0) {
         trial->lock = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -118,7 +118,8 @@ static void trial_begin(void *argument)
     }
 }
 
-/* Beside node 0, which replaces its file all the time: it must always be there, and whole. */
+/* Check that the file of node 0, which that node replaces repeatedly, always exists and is
+ * complete. */
 static void watch_first(struct trial *trial)
 {
     enum { LOOKS = 40 };
@@ -131,7 +132,7 @@ static void watch_first(struct trial *trial)
         if (reason != 0 && reason != ESTALE) {
             snprintf(trial->problem, sizeof trial->problem,
                      "while the first node replaces a file by renaming: %s",
-                     reason == EIO ? "it is not whole" : strerror(reason));
+                     reason == EIO ? "it is incomplete" : strerror(reason));
             return;
         }
     }
@@ -188,31 +189,32 @@ static struct trial *trial_make(const struct doctor *doctor)
     return trial;
 }
 
-/* What came of it, on all leaders; rank 0's row says it. */
+/* Add the findings of all nodes to the row. Collective over the leaders. */
 static void trial_say(struct doctor *doctor, const struct trial *trial, bool back,
                       struct doctor_row *row)
 {
     char text[256];
-    snprintf(text, sizeof text, "%.200s does not answer", back ? "" : wanted_folder(doctor));
+    snprintf(text, sizeof text, "%.200s does not respond", back ? "" : wanted_folder(doctor));
     doctor_say_of_nodes(doctor, row, back ? "" : text, DOCTOR_FAIL, hangs);
     bool writes = back && trial->error.kind == ERROR_NONE;
     snprintf(text, sizeof text, "%.255s", back && !writes ? trial->error.text : "");
     doctor_say_of_nodes(doctor, row, text, DOCTOR_FAIL,
                         "make it writable there, free some space, or choose another run.dir");
     snprintf(text, sizeof text, "%.255s", writes ? trial->problem : "");
-    doctor_say_of_nodes(doctor, row, text, DOCTOR_FAIL,
-                        "checkpoints need a file system that renames at once: choose another by "
-                        "run.dir");
+    doctor_say_of_nodes(
+        doctor, row, text, DOCTOR_FAIL,
+        "checkpoints need a file system with atomic renames: set run.dir to another "
+        "one");
     bool apart = writes && trial->node > 0 && !trial->sees_first;
-    snprintf(text, sizeof text, "%.200s is not the first node's",
+    snprintf(text, sizeof text, "%.200s is not shared with the first node",
              apart ? wanted_folder(doctor) : "");
     doctor_say_of_nodes(doctor, row, apart ? text : "", DOCTOR_WARN,
-                        "name a shared folder by run.dir; with disks of its own on each node the "
-                        "first one writes all checkpoints");
+                        "set run.dir to a shared folder; with private disks the first node writes "
+                        "all checkpoints");
     bool unlocked = writes && !trial->locks;
-    doctor_say_of_nodes(doctor, row, unlocked ? "locks do not keep others out" : "", DOCTOR_WARN,
-                        "start no second job in the same run folder, or mount with locks (nolock "
-                        "is set?)");
+    doctor_say_of_nodes(doctor, row, unlocked ? "locks do not work across nodes" : "", DOCTOR_WARN,
+                        "do not start a second job in the same run folder, or mount it without "
+                        "nolock");
 }
 
 void doctor_look_folder(struct doctor *doctor, struct doctor_row *row)
@@ -229,26 +231,26 @@ void doctor_look_folder(struct doctor *doctor, struct doctor_row *row)
     if (trial->unseen > 0)
         doctor_say(row, DOCTOR_WARN, NULL, "%s does not see the files of %lld other nodes",
                    doctor_host(doctor, 0), (long long)trial->unseen);
-    doctor_say(row, DOCTOR_PASS, NULL, "%s (%s): written, renamed and locked%s",
+    doctor_say(row, DOCTOR_PASS, NULL, "%s (%s): writing, renaming and locking work%s",
                wanted_folder(doctor), back ? trial->folder : "",
-               doctor->node_count > 1 ? ", one and the same on all nodes" : "");
+               doctor->node_count > 1 ? ", shared by all nodes" : "");
     if (back)
         free(trial);
 }
 
-/* ---- room */
-static void room_read(void *argument)
+/* ---- space */
+static void space_read(void *argument)
 {
     struct trial *trial = argument;
     struct statvfs system;
     if (!nearest_folder(trial->folder, &trial->error))
         return;
     if (statvfs(trial->folder, &system) != 0) {
-        durable_failed(&trial->error, "look at", trial->folder, errno);
+        durable_failed(&trial->error, "query", trial->folder, errno);
         return;
     }
     trial->free = (uint64_t)system.f_bavail * system.f_frsize;
-    /* Some file systems do not count files. */
+    /* Some file systems do not count inodes. */
     trial->files = system.f_files > 0 ? (uint64_t)system.f_favail : UINT64_MAX;
 }
 
@@ -260,7 +262,7 @@ size_t doctor_checkpoint_bytes(const struct flat_model *flat)
     return elements * sizeof(float) * (size_t)(1 + flat->moments + flat->averaged);
 }
 
-/* 0 where the options do not tell (classes that only the data know). */
+/* Return 0 if the options do not determine it (the data set may set the number of classes). */
 static size_t checkpoint_size(const struct doctor *doctor)
 {
     static struct session session;
@@ -281,9 +283,9 @@ static size_t checkpoint_size(const struct doctor *doctor)
 void doctor_judge_space(struct doctor_row *row, uint64_t free_bytes, size_t checkpoint,
                         int64_t keep, const char *folder)
 {
-    static const char advice[] = "free some space, set checkpoint.keep lower, or choose another "
+    static const char advice[] = "free some space, reduce checkpoint.keep, or choose another "
                                  "run.dir";
-    /* Those that are kept, the best one, and the one that is being written. */
+    /* The kept checkpoints, the best one, and the one being written. */
     double needed = (double)checkpoint * (double)(keep + 2), has = (double)free_bytes;
     enum doctor_verdict verdict = has < (double)checkpoint + (1 << 20) ? DOCTOR_FAIL
                                   : has < needed + (1 << 20)           ? DOCTOR_WARN
@@ -300,15 +302,15 @@ void doctor_look_space(struct doctor *doctor, struct doctor_row *row)
         return;
     struct trial *trial = trial_make(doctor);
     char text[256];
-    bool back = doctor_bounded(room_read, trial, patience);
-    snprintf(text, sizeof text, "%.200s does not answer", back ? "" : wanted_folder(doctor));
+    bool back = doctor_bounded(space_read, trial, patience);
+    snprintf(text, sizeof text, "%.200s does not respond", back ? "" : wanted_folder(doctor));
     doctor_say_of_nodes(doctor, row, back ? "" : text, DOCTOR_FAIL, hangs);
     snprintf(text, sizeof text, "%.255s", back ? trial->error.text : "");
     doctor_say_of_nodes(doctor, row, text, DOCTOR_FAIL, "choose another run.dir");
     bool few = back && trial->files < FILES_LEAST;
-    doctor_say_of_nodes(doctor, row, few ? "no more files can be made (df -i)" : "", DOCTOR_WARN,
-                        "remove some, or choose another run.dir");
-    /* The others write a few tables at most: the checkpoints are the first node's. */
+    doctor_say_of_nodes(doctor, row, few ? "no free inodes (df -i)" : "", DOCTOR_WARN,
+                        "remove files, or choose another run.dir");
+    /* Only the first node needs space for checkpoints. */
     bool full = back && trial->node > 0 && trial->error.kind == ERROR_NONE && trial->free < 1 << 20;
     doctor_say_of_nodes(doctor, row, full ? "the disk of the run folder is full" : "", DOCTOR_FAIL,
                         "free some space, or choose another run.dir");

@@ -1,5 +1,5 @@
-/* The row about GPUs, by what the device module tells: which ones ranks get, driver and libraries,
- * and whether GPUs of a node reach each other. */
+/* Check of the GPUs: their assignment to ranks, driver and libraries, and direct access between the
+ * GPUs of a node. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,12 +7,12 @@
 #include "device/device.h"
 #include "doctor/doctor.h"
 
-/* Of one rank; sent as it is. */
+/* Facts about the GPU of a rank, sent as bytes. */
 struct gpu_facts {
     struct device_limits limits;
     struct device_survey survey;
     int64_t has;
-    char why[256]; /* it has none */
+    char why[256]; /* reason for having none */
 };
 
 static void gpu_read(const struct doctor *doctor, struct gpu_facts *facts)
@@ -44,7 +44,7 @@ static void judge_versions(const struct doctor *doctor, const struct gpu_facts *
                        "rank %d on %s has %s, rank 0 %s", rank, host, gpu[rank].survey.software,
                        gpu[0].survey.software);
         if (strcmp(gpu[rank].limits.instructions, gpu[0].limits.instructions) != 0)
-            doctor_say(row, DOCTOR_FAIL, "take nodes with the same GPUs",
+            doctor_say(row, DOCTOR_FAIL, "use nodes with the same GPUs",
                        "rank %d on %s has %s (%s), rank 0 %s (%s)", rank, host,
                        gpu[rank].limits.name, gpu[rank].limits.instructions, gpu[0].limits.name,
                        gpu[0].limits.instructions);
@@ -64,17 +64,17 @@ static void judge_one(const struct doctor *doctor, const struct gpu_facts *gpu, 
     }
     if (same > 1 && !doctor->options->cuda.share)
         doctor_say(row, DOCTOR_FAIL,
-                   "start as many ranks on a node as it has GPUs, look at CUDA_VISIBLE_DEVICES, or "
+                   "start as many ranks on a node as it has GPUs, check CUDA_VISIBLE_DEVICES, or "
                    "set cuda.share=yes",
                    "%d ranks on %s have the same GPU (%s)", same, host, gpu[rank].limits.identity);
     if (gpu[rank].survey.visible > here)
-        doctor_say(row, DOCTOR_WARN, "start a rank for each GPU", "%s has %d GPUs for %d rank%s",
-                   host, gpu[rank].survey.visible, here, here == 1 ? "" : "s");
+        doctor_say(row, DOCTOR_WARN, "start one rank per GPU", "%s has %d GPUs for %d rank%s", host,
+                   gpu[rank].survey.visible, here, here == 1 ? "" : "s");
     if (gpu[rank].survey.unreached > 0)
         doctor_say(row, DOCTOR_WARN,
-                   "look at `nvidia-smi topo -m`, at IOMMU and ACS settings (NCCL's guide, "
-                   "\"PCI access control\"): what they send goes through the host",
-                   "%s: GPUs do not reach each other directly", host);
+                   "check `nvidia-smi topo -m`, IOMMU and ACS settings (NCCL's guide, \"PCI access "
+                   "control\"): transfers are staged through the host",
+                   "%s: GPUs have no direct access to each other", host);
 }
 
 static void judge(const struct doctor *doctor, const struct gpu_facts *gpu, struct doctor_row *row)
@@ -86,26 +86,26 @@ static void judge(const struct doctor *doctor, const struct gpu_facts *gpu, stru
     }
     if (count == 0) {
         bool wanted = doctor->options->run.backend == BACKEND_CUDA;
-        doctor_say(row, wanted ? DOCTOR_FAIL : DOCTOR_PASS, NULL, "no rank has one: %s",
+        doctor_say(row, wanted ? DOCTOR_FAIL : DOCTOR_PASS, NULL, "no rank has a GPU: %s",
                    gpu[0].why);
         return;
     }
     if (without >= 0)
-        doctor_say(row, DOCTOR_FAIL, "take nodes that all have GPUs, or set run.backend=cpu",
+        doctor_say(row, DOCTOR_FAIL, "use only nodes with GPUs, or set run.backend=cpu",
                    "%d of %d ranks have a GPU; rank %d on %s has none: %s", count, ranks, without,
                    doctor->facts[without].host, gpu[without].why);
     judge_versions(doctor, gpu, row);
     for (int rank = 0; rank < ranks; rank++)
         if (gpu[rank].has)
             judge_one(doctor, gpu, rank, row);
-    doctor_say(row, DOCTOR_PASS, NULL, "each rank has one: %s; %s", gpu[0].limits.name,
+    doctor_say(row, DOCTOR_PASS, NULL, "each rank has a GPU: %s; %s", gpu[0].limits.name,
                gpu[0].survey.software);
 }
 
 void doctor_look_gpus(struct doctor *doctor, struct doctor_row *row)
 {
     if (doctor->options->run.backend == BACKEND_CPU) {
-        doctor_say(row, DOCTOR_PASS, NULL, "not asked for: run.backend=cpu");
+        doctor_say(row, DOCTOR_PASS, NULL, "not used: run.backend=cpu");
         return;
     }
     struct comm *world = doctor->world;

@@ -1,14 +1,14 @@
-/* Judges what was measured between nodes: which link, or which node with all of its links, is slow;
- * which interface carries the traffic; whose clock is wrong. */
+/* Evaluate the measurements between nodes: slow links, nodes with only slow links, the interface in
+ * use, wrong clocks. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "doctor/doctor_network.h"
 
-/* Beside the others: below half is worth a word, below a tenth something is broken (a cable that
- * came up at 1 of 10 Gbit/s). Beside what the interface says of itself: one stream of TCP may not
- * fill a fast one, nor may ranks that share cores, hence less. */
+/* Thresholds for a warning and a failure, relative to other links (a cable may have negotiated 1
+ * instead of 10 Gbit/s) and relative to the interface's nominal speed. The latter are lower,
+ * because one TCP stream or ranks that share cores may not saturate a fast interface. */
 static const double slow_share = 0.5, broken_share = 0.1;
 static const double nominal_slow_share = 1. / 8, nominal_broken_share = 1. / 50;
 
@@ -18,8 +18,8 @@ int network_rounds(int nodes)
     return nodes < 2 ? 0 : nodes % 2 == 0 ? nodes - 1 : nodes;
 }
 
-/* The last of an even number stays where it is; of the others i and j meet when i + j is the
- * round, modulo their number. */
+/* Circle method: of an even number of nodes the last one is fixed; among the n others, i and j meet
+ * in round (i + j) mod n. */
 int network_partner(int nodes, int round, int node)
 {
     int even = nodes + nodes % 2, others = even - 1, partner;
@@ -39,7 +39,7 @@ static int compare_numbers(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* The upper one of two in the middle. Sorts. */
+/* Sort the values and return the upper median. */
 static double median(double *values, int count)
 {
     qsort(values, (size_t)count, sizeof *values, compare_numbers);
@@ -51,7 +51,7 @@ static bool link_is(const struct network_link *link)
     return link->to >= 0 && link->rate > 0;
 }
 
-/* The best rate of any link to or from a node; 0: none was measured. */
+/* Return the best rate of the links to or from a node; 0: none was measured. */
 static double best_rate(const struct node_network *node, int nodes, int which)
 {
     double best = 0;
@@ -64,8 +64,7 @@ static double best_rate(const struct node_network *node, int nodes, int which)
     return best;
 }
 
-/* What a link can do: the median of the nodes' best ones. A slow node has only slow links, so it
- * spoils no other node's best but one's that met nobody else. */
+/* Return the typical rate of a link: the median over the nodes of their best rate. */
 static double usual_rate(const struct node_network *node, int nodes, double *best)
 {
     double *sorted = malloc((size_t)nodes * sizeof *sorted);
@@ -85,8 +84,8 @@ static enum doctor_verdict verdict_of(double rate, double usual)
 }
 
 static const char slow_advice[] =
-    "look at cable, port and negotiated speed (ethtool), at errors (ip -s link) and at what else "
-    "uses the network; or leave that node out";
+    "check cable, port and negotiated speed (ethtool), errors (ip -s link) and other traffic; or "
+    "exclude the node";
 
 static void judge_nodes(const struct node_network *node, int nodes, const char *const *host,
                         const double *best, double usual, struct doctor_row *row)
@@ -95,7 +94,7 @@ static void judge_nodes(const struct node_network *node, int nodes, const char *
     for (int i = 0; i < nodes; i++)
         if (best[i] > 0 && verdict_of(best[i], usual) > DOCTOR_PASS)
             doctor_say(row, verdict_of(best[i], usual), slow_advice,
-                       "all links of node %s are slow: %.4g MB/s at best, others have %.4g",
+                       "all links of node %s are slow: %.4g MB/s at best, %.4g on other nodes",
                        host[i], best[i] / 1e6, usual / 1e6);
 }
 
@@ -110,13 +109,13 @@ static void judge_links(const struct node_network *node, int nodes, const char *
                 verdict_of(best[link->to], usual) > DOCTOR_PASS)
                 continue;
             doctor_say(row, verdict_of(link->rate, usual), slow_advice,
-                       "the link from %s to %s is slow: %.4g MB/s, others have %.4g",
+                       "the link from %s to %s is slow: %.4g MB/s, %.4g on other links",
                        host[link->from], host[link->to], link->rate / 1e6, usual / 1e6);
         }
 }
 
-/* The interface that carried most, or NULL where none carried what was sent: InfiniBand, or
- * counters that are not to be seen. */
+/* Return the interface with the most traffic, or NULL if none carried the measurement: InfiniBand,
+ * or counters that are not visible. */
 static const struct network_interface *interface_used(const struct node_network *node)
 {
     const struct network_interface *used = NULL;
@@ -127,7 +126,7 @@ static const struct network_interface *interface_used(const struct node_network 
     return used;
 }
 
-/* Beside what the interfaces are made for. */
+/* Compare with the nominal speed of the interfaces. */
 static void judge_nominal(const struct node_network *node, int nodes, const char *const *host,
                           const double *best, struct doctor_row *row)
 {
@@ -137,8 +136,8 @@ static void judge_nominal(const struct node_network *node, int nodes, const char
         if (nominal <= 0 || best[i] <= 0 || best[i] >= nominal_slow_share * nominal)
             continue;
         doctor_say(row, best[i] < nominal_broken_share * nominal ? DOCTOR_FAIL : DOCTOR_WARN,
-                   slow_advice, "node %s sends and gets %.4g MB/s at best over %s of %lld Mbit/s",
-                   host[i], best[i] / 1e6, used->name, (long long)used->speed);
+                   slow_advice, "node %s reaches only %.4g MB/s over %s with %lld Mbit/s", host[i],
+                   best[i] / 1e6, used->name, (long long)used->speed);
     }
 }
 
@@ -156,7 +155,7 @@ void network_judge_bandwidth(const struct node_network *node, int nodes, const c
         for (int round = 0; round < NETWORK_ROUNDS; round++)
             if (link_is(&node[i].link[round]) && node[i].link[round].rate < least)
                 least = node[i].link[round].rate;
-    doctor_say(row, DOCTOR_PASS, NULL, "%.4g MB/s is usual between two nodes, the least is %.4g",
+    doctor_say(row, DOCTOR_PASS, NULL, "typically %.4g MB/s between two nodes, minimum %.4g",
                usual / 1e6, isfinite(least) ? least / 1e6 : 0);
     free(best);
 }
@@ -183,11 +182,11 @@ void network_judge_latency(const struct node_network *node, int nodes, const cha
         return;
     if (worst->latency > much || (worst->latency > many_times * usual && worst->latency > little))
         doctor_say(row, DOCTOR_WARN,
-                   "is there a router, a tunnel or a wide area between them? Take nodes of one "
-                   "switch",
-                   "%.0f us from %s to %s, %.0f us is usual", worst->latency * 1e6,
+                   "use nodes on one switch, without a router, tunnel or wide-area network between "
+                   "them",
+                   "%.0f us from %s to %s, typically %.0f us", worst->latency * 1e6,
                    host[worst->from], host[worst->to], usual * 1e6);
-    doctor_say(row, DOCTOR_PASS, NULL, "%.0f us is usual between two nodes, the most is %.0f us",
+    doctor_say(row, DOCTOR_PASS, NULL, "typically %.0f us between two nodes, maximum %.0f us",
                usual * 1e6, worst->latency * 1e6);
 }
 
@@ -201,7 +200,7 @@ static const struct network_interface *interface_find(const struct node_network 
     return NULL;
 }
 
-/* An interface that all nodes have and that is faster than the first node's used one. */
+/* Return the fastest interface that all nodes have if it is faster than the one in use, or NULL. */
 static const struct network_interface *interface_faster(const struct node_network *node, int nodes,
                                                         const struct network_interface *used)
 {
@@ -220,7 +219,7 @@ static const struct network_interface *interface_faster(const struct node_networ
 }
 
 static const char take_advice[] =
-    "name one for all nodes: OMPI_MCA_btl_tcp_if_include=NAME (and oob_tcp_if_include; "
+    "set the same one on all nodes: OMPI_MCA_btl_tcp_if_include=NAME (and oob_tcp_if_include; "
     "NCCL_SOCKET_IFNAME for GPUs)";
 
 static void judge_settings(const struct node_network *node, int nodes, const char *const *host,
@@ -230,38 +229,37 @@ static void judge_settings(const struct node_network *node, int nodes, const cha
         if (strcmp(node[i].setting, node[0].setting) != 0)
             doctor_say(
                 row, DOCTOR_WARN, take_advice, "MPI has %s on %s, but %s on %s",
-                node[i].setting[0] != '\0' ? node[i].setting : "no setting of interfaces", host[i],
-                node[0].setting[0] != '\0' ? node[0].setting : "no setting of interfaces", host[0]);
+                node[i].setting[0] != '\0' ? node[i].setting : "no interface setting", host[i],
+                node[0].setting[0] != '\0' ? node[0].setting : "no interface setting", host[0]);
 }
 
 void network_judge_interface(const struct node_network *node, int nodes, const char *const *host,
                              struct doctor_row *row)
 {
     const struct network_interface *first = interface_used(&node[0]);
-    char speed[48] = ", speed not known";
+    char speed[48] = ", speed unknown";
     judge_settings(node, nodes, host, row);
     for (int i = 1; i < nodes; i++) {
         const struct network_interface *used = interface_used(&node[i]);
-        /* One network's interface may have another name on each node. */
+        /* Interfaces of the same network may have different names. */
         if (first != NULL && used != NULL && strcmp(first->name, used->name) != 0 &&
             first->network != used->network)
-            doctor_say(row, DOCTOR_WARN, take_advice,
-                       "messages go over %s on %s, but over %s on %s", used->name, host[i],
-                       first->name, host[0]);
+            doctor_say(row, DOCTOR_WARN, take_advice, "messages use %s on %s, but %s on %s",
+                       used->name, host[i], first->name, host[0]);
     }
     if (first == NULL) {
         doctor_say(row, DOCTOR_PASS, NULL,
-                   "no interface of the kernel counted the messages: InfiniBand or the like");
+                   "no kernel interface counted the messages (InfiniBand?)");
         return;
     }
     if (first->speed > 0)
-        snprintf(speed, sizeof speed, " of %lld Mbit/s", (long long)first->speed);
+        snprintf(speed, sizeof speed, " with %lld Mbit/s", (long long)first->speed);
     const struct network_interface *faster = interface_faster(node, nodes, first);
     if (faster != NULL)
         doctor_say(row, DOCTOR_WARN, take_advice,
-                   "messages go over %s%s, while all nodes have %s of %lld Mbit/s", first->name,
-                   speed, faster->name, (long long)faster->speed);
-    doctor_say(row, DOCTOR_PASS, NULL, "messages go over %s%s%s%s", first->name, speed,
+                   "messages use %s%s, but all nodes have %s with %lld Mbit/s", first->name, speed,
+                   faster->name, (long long)faster->speed);
+    doctor_say(row, DOCTOR_PASS, NULL, "messages use %s%s%s%s", first->name, speed,
                node[0].setting[0] != '\0' ? "; " : "", node[0].setting);
 }
 
@@ -269,10 +267,10 @@ void network_judge_interface(const struct node_network *node, int nodes, const c
 void network_judge_clock(const struct node_network *node, int nodes, const char *const *host,
                          struct doctor_row *row)
 {
-    /* Lines of logs and dates of runs come into a wrong order; munge, by which Slurm knows users,
-     * refuses what is older than 300 s, object stores what is 900 s off. */
+    /* Above 1 s, log lines and dates of runs are out of order. Slurm's munge rejects credentials
+     * older than 300 s, object stores requests that are 900 s off. */
     const double warn = 1, fail = 300;
-    static const char advice[] = "set the clocks by chrony or ntpd (chronyc makestep)";
+    static const char advice[] = "synchronize the clocks with chrony or ntpd (chronyc makestep)";
     double most = 0;
     for (int i = 1; i < nodes; i++) {
         double skew = fabs(node[i].skew);
@@ -280,7 +278,7 @@ void network_judge_clock(const struct node_network *node, int nodes, const char 
         if (skew > warn)
             doctor_say(row, skew > fail ? DOCTOR_FAIL : DOCTOR_WARN, advice,
                        "the clock of %s is %.3f s %s that of %s", host[i], skew,
-                       node[i].skew > 0 ? "before" : "behind", host[0]);
+                       node[i].skew > 0 ? "ahead of" : "behind", host[0]);
     }
     doctor_say(row, DOCTOR_PASS, NULL, "the clocks of the nodes agree to %.1f ms", most * 1e3);
 }

@@ -1,6 +1,7 @@
-/* Measures the network: one rank a node meets those of other nodes in the rounds of a tournament, a
- * few of them where nodes are many, all pairs of a round at once, as in a ring. Each meeting takes
- * a fixed time: round trips of a byte, then blocks one way and the other. */
+/* Measure the network. One rank per node exchanges messages with those of other nodes in the rounds
+ * of a round-robin tournament, or in some of its rounds if there are many nodes. All pairs of a
+ * round run at the same time. A pair has a fixed time for round trips of a byte and for blocks in
+ * each direction. */
 #include <ifaddrs.h>
 #include <math.h>
 #include <net/if.h>
@@ -30,7 +31,7 @@ static int64_t file_number(const char *format, const char *name)
     return number > 0 ? number : 0;
 }
 
-/* Is it up, and in which network of IPv4? */
+/* Read the state and the IPv4 network of an interface. */
 static void address_read(const struct ifaddrs *addresses, struct network_interface *interface)
 {
     for (; addresses != NULL; addresses = addresses->ifa_next) {
@@ -46,8 +47,8 @@ static void address_read(const struct ifaddrs *addresses, struct network_interfa
     }
 }
 
-/* Lines "  eth0: BYTES PACKETS and six more, BYTES ...": this process's network, whatever /sys is.
- */
+/* Parse lines "  eth0: BYTES PACKETS and six more, BYTES ..." of /proc/net/dev. Unlike /sys, it
+ * shows the network namespace of this process. */
 int64_t network_interfaces_read(struct network_interface interface[NETWORK_INTERFACES])
 {
     char line[512];
@@ -79,8 +80,8 @@ int64_t network_interfaces_read(struct network_interface interface[NETWORK_INTER
     return count;
 }
 
-/* What MPI's library has in force, from files for example. It writes "10.1.0.0/16" as the names of
- * interfaces. */
+/* Read a control variable of MPI, which may be set in a file. The library replaces "10.1.0.0/16" by
+ * interface names. */
 static void setting_ask(const char *name, char *text, size_t size)
 {
     int index, count = 0, threads;
@@ -99,7 +100,7 @@ static void setting_ask(const char *name, char *text, size_t size)
     MPI_T_finalize();
 }
 
-/* "btl_tcp_if_include=eth0": as the user has it, where mpirun or the environment says it. */
+/* Write "btl_tcp_if_include=eth0", preferably as given to mpirun or in the environment. */
 static void setting_read(char *text, size_t size)
 {
     static const char name[] = "btl_tcp_if_include";
@@ -110,7 +111,7 @@ static void setting_read(char *text, size_t size)
         setting_ask(name, text, size);
 }
 
-/* ---- a meeting of two nodes */
+/* ---- one pair of nodes */
 static double trip_measure(MPI_Comm group, int partner, bool leads)
 {
     enum { TRIPS = 30 };
@@ -133,8 +134,8 @@ static double trip_measure(MPI_Comm group, int partner, bool leads)
     return least / 2;
 }
 
-/* Blocks, several on their way at once, until the time is over; the last one says so in its first
- * byte, and is answered. */
+/* Send blocks for a fixed time, several in flight. The first byte of the last block is 1; the
+ * receiver acknowledges it. Return bytes per second. */
 static double blocks_send(MPI_Comm group, int partner, char *memory, int64_t *moved)
 {
     const double time = 0.06;
@@ -183,7 +184,7 @@ static void blocks_receive(MPI_Comm group, int partner, char *memory, int64_t *m
     MPI_CHECK(MPI_Send(&answer, 1, MPI_CHAR, partner, TAG_BLOCK, group));
 }
 
-/* Both know by the clock of the one who leads whether there is time for another bout. */
+/* Return whether there is time for another repetition, by the clock of the leading rank. */
 static bool bout_begins(MPI_Comm group, int partner, bool leads, double start)
 {
     const double time = 0.5;
@@ -195,7 +196,7 @@ static bool bout_begins(MPI_Comm group, int partner, bool leads, double start)
     return go != 0;
 }
 
-/* Several times, as other work on a node may come in between: the best counts. */
+/* Measure a pair several times and keep the best, because other work may disturb a measurement. */
 static void meet(MPI_Comm group, int self, int partner, char *memory, struct node_network *own,
                  struct network_link *link)
 {
@@ -215,7 +216,7 @@ static void meet(MPI_Comm group, int self, int partner, char *memory, struct nod
         }
 }
 
-/* ---- all of them */
+/* ---- all pairs */
 static void interfaces_count(struct node_network *own)
 {
     struct network_interface now[NETWORK_INTERFACES];
@@ -226,10 +227,10 @@ static void interfaces_count(struct node_network *own)
                 own->interface[i].moved = now[j].moved - own->interface[i].moved;
 }
 
-/* Collective, between two rounds: all know by the first node's watch that there is time for one. */
+/* Return whether there is time for another round, by the clock of the first node. Collective. */
 static bool goes_on(struct comm *leaders, double start)
 {
-    const double time = 2.5; /* slow links may make rounds long */
+    const double time = 2.5; /* rounds may be long on slow links */
     int64_t go = clock_now() < start + time;
     comm_broadcast(leaders, &go, 1, COMM_INT64, 0);
     return go != 0;
@@ -257,8 +258,7 @@ static void links_measure(struct comm *leaders, struct node_network *own)
     free(memory);
 }
 
-/* Seconds since 1970 at the first node when ours were `clock_wall`; of several trips the quickest
- * tells best. */
+/* Use the fastest of several round trips. */
 void network_measure_clock(struct comm *leaders, struct node_network *own)
 {
     enum { TRIPS = 10 };
@@ -294,7 +294,7 @@ static const char **hosts_make(const struct doctor *doctor)
     return host;
 }
 
-/* Of all nodes, on the leaders. */
+/* Gather the results of all nodes on the leaders. */
 static void share(struct doctor *doctor)
 {
     comm_all_gather(doctor->leaders, doctor->network, sizeof *doctor->network, COMM_BYTE);
@@ -334,7 +334,7 @@ void doctor_look_clock(struct doctor *doctor, struct doctor_row *row)
     say(doctor, row, network_judge_clock);
 }
 
-/* The rows that follow are of the same measurement. */
+/* Also measures for the checks that follow. */
 void doctor_look_latency(struct doctor *doctor, struct doctor_row *row)
 {
     if (doctor->node_count > 1 && doctor->leaders != NULL) {
@@ -346,7 +346,8 @@ void doctor_look_latency(struct doctor *doctor, struct doctor_row *row)
     say(doctor, row, network_judge_latency);
 }
 
-/* Once more, as other work on a node passes, and a bad cable stays: the best of both counts. */
+/* Repeat the measurement and keep the best of both: other work on a node ends, a bad cable stays.
+ */
 static void measure_again(struct doctor *doctor)
 {
     struct node_network *own = own_of(doctor), before = *own;

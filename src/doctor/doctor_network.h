@@ -1,5 +1,4 @@
-/* What is measured of the network between nodes, and the judgement of it, which needs no network.
- */
+/* Measurements of the network between nodes, and their evaluation. */
 #ifndef VITTRAIN_DOCTOR_DOCTOR_NETWORK_H
 #define VITTRAIN_DOCTOR_DOCTOR_NETWORK_H
 
@@ -9,37 +8,37 @@ enum { NETWORK_ROUNDS = 8, NETWORK_INTERFACES = 12, INTERFACE_NAME = 16 };
 
 /* One direction of a link. */
 struct network_link {
-    int64_t from, to; /* nodes; to is -1 where the round had no partner */
-    double latency;   /* seconds one way: half of the quickest round trip */
-    double rate;      /* bytes a second */
+    int64_t from, to; /* nodes; to=-1: no partner in this round */
+    double latency;   /* seconds: half of the fastest round trip */
+    double rate;      /* bytes per second */
 };
 
 struct network_interface {
     char name[INTERFACE_NAME];
-    int64_t speed;   /* Mbit/s, 0: not known */
+    int64_t speed;   /* Mbit/s; 0: unknown */
     int64_t up;      /* it is up, has a carrier and an IPv4 address */
-    int64_t network; /* that address's */
-    int64_t moved;   /* bytes in and out while links were measured */
+    int64_t network; /* IPv4 network of the address */
+    int64_t moved;   /* bytes received and sent during the measurement */
 };
 
-/* What a node found. */
+/* Results of a node. */
 struct node_network {
     struct network_link link[NETWORK_ROUNDS];
     struct network_interface interface[NETWORK_INTERFACES];
     int64_t interfaces;
-    double seconds;    /* that its links took */
-    int64_t sent;      /* bytes in and out by the measurement */
+    double seconds;    /* duration of the measurement */
+    int64_t sent;      /* bytes received and sent by the measurement */
     char setting[128]; /* MPI's btl_tcp_if_include; "" none */
-    double skew;       /* clock minus the first node's, seconds; the least that it can be */
-    double uncertain;  /* seconds, both ways */
+    double skew;       /* clock minus that of the first node, in seconds */
+    double uncertain;  /* half of the round trip, in seconds */
 };
 
-/* The partner of a node in a round of a tournament in which all meet, 0 <= round < rounds of it
- * (nodes - 1, or nodes where that is odd); -1: none. */
+/* Return the partner of a node in a round of a round-robin tournament, or -1. There are
+ * network_rounds(nodes) rounds: nodes - 1, or `nodes` if that is odd. */
 int network_partner(int nodes, int round, int node);
 int network_rounds(int nodes);
 
-/* Rows from what all nodes found; host: their names. */
+/* Evaluate the results of all nodes; `host` has the host names. */
 void network_judge_latency(const struct node_network *node, int nodes, const char *const *host,
                            struct doctor_row *row);
 void network_judge_bandwidth(const struct node_network *node, int nodes, const char *const *host,
@@ -49,10 +48,10 @@ void network_judge_interface(const struct node_network *node, int nodes, const c
 void network_judge_clock(const struct node_network *node, int nodes, const char *const *host,
                          struct doctor_row *row);
 
-/* This node's interfaces; `moved` is all that went through so far. */
+/* Read the interfaces of this node; `moved` is the total since boot. Return their number. */
 int64_t network_interfaces_read(struct network_interface interface[NETWORK_INTERFACES]);
 
-/* Collective over leaders: the clock of each node against the first one's. Fills in skew. */
+/* Measure the clock of each node against that of the first one. Collective over leaders. */
 void network_measure_clock(struct comm *leaders, struct node_network *own);
 
 #endif

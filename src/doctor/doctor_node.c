@@ -1,5 +1,5 @@
-/* Rows about the nodes themselves: how ranks lie on them, cores, binding, NUMA, limits of
- * processes, shared memory. All is known from the ranks' facts. */
+/* Checks of the nodes from the ranks' facts: placement of ranks, cores, binding, NUMA, process
+ * limits, shared memory. */
 #include <string.h>
 
 #include "comm/comm.h"
@@ -56,7 +56,7 @@ void doctor_cores_text(const uint64_t set[DOCTOR_CORE_WORDS], char *text, size_t
     }
 }
 
-/* The ranks of the node that must do with the set. */
+/* Count the ranks and threads of a node that are confined to the set. */
 static struct doctor_crowd crowd_of(const struct doctor_facts *facts, int ranks, int64_t node,
                                     const uint64_t *set)
 {
@@ -75,7 +75,7 @@ static bool crowded_more(const struct doctor_crowd *one, const struct doctor_cro
     return (int64_t)one->threads * other->cores > (int64_t)other->threads * one->cores;
 }
 
-/* What a rank's CPUs make together with those of all that share some of them, and so on. */
+/* Return the union of a rank's CPUs with those of all ranks that overlap it, transitively. */
 static void region_of(const struct doctor_facts *facts, int ranks, int rank,
                       uint64_t set[DOCTOR_CORE_WORDS])
 {
@@ -104,7 +104,7 @@ struct doctor_crowd doctor_find_crowd(const struct doctor_facts *facts, int rank
             memcpy(set, facts[rank].cores, sizeof set);
             if (wide)
                 region_of(facts, ranks, rank, set);
-            /* All that there is, or ranks left part of the machine to nobody. */
+            /* The set is the whole machine. */
             if (holds(set, all) && doctor_core_count(all) >= facts[rank].online)
                 continue;
             struct doctor_crowd crowd = crowd_of(facts, ranks, node, set);
@@ -139,13 +139,14 @@ void doctor_look_ranks(struct doctor *doctor, struct doctor_row *row)
         most = here > most ? here : most;
         for (int other = 0; other < node; other++)
             if (strcmp(doctor_host(doctor, node), doctor_host(doctor, other)) == 0)
-                doctor_say(row, DOCTOR_WARN, "give each node a host name of its own",
+                doctor_say(row, DOCTOR_WARN, "give each node a unique host name",
                            "two nodes are called %s", doctor_host(doctor, node));
     }
     if (least < most)
         doctor_say(row, DOCTOR_WARN,
                    "give each node the same slots in the host file (--ntasks-per-node under Slurm)",
-                   "%d to %d ranks on a node: the fuller nodes hold up the others", least, most);
+                   "%d to %d ranks per node: nodes with more ranks slow down the others", least,
+                   most);
     if (slots > 0 && slots < ranks)
         doctor_say(row, DOCTOR_WARN,
                    "start as many ranks as there are slots, or correct the host file",
@@ -161,7 +162,7 @@ void doctor_look_ranks(struct doctor *doctor, struct doctor_row *row)
 
 void doctor_look_cores(struct doctor *doctor, struct doctor_row *row)
 {
-    static const char advice[] = "start fewer ranks a node, or set run.threads lower";
+    static const char advice[] = "start fewer ranks per node, or reduce run.threads";
     int64_t least = INT64_MAX, most = 0;
     for (int node = 0; node < doctor->node_count; node++) {
         struct doctor_crowd all =
@@ -171,21 +172,22 @@ void doctor_look_cores(struct doctor *doctor, struct doctor_row *row)
         least = first->online < least ? first->online : least;
         most = first->online > most ? first->online : most;
         if (all.threads > all.cores)
-            doctor_say(row, DOCTOR_WARN, advice, "%s: %d rank%s of %lld thread%s on %d CPU%s", host,
-                       all.ranks, plural(all.ranks), (long long)first->threads,
-                       plural((int)first->threads), all.cores, plural(all.cores));
+            doctor_say(row, DOCTOR_WARN, advice,
+                       "%s: %d rank%s with %lld thread%s each on %d CPU%s", host, all.ranks,
+                       plural(all.ranks), (long long)first->threads, plural((int)first->threads),
+                       all.cores, plural(all.cores));
         else if (first->quota > 0 && all.threads > first->quota + 0.5)
             doctor_say(row, DOCTOR_WARN,
-                       "start fewer ranks a node, or give the container or job more CPUs",
-                       "%s: %d threads, but the control group allows %.4g CPUs' time", host,
+                       "start fewer ranks per node, or give the container or job more CPUs",
+                       "%s: %d threads, but the control group has a quota of %.4g CPUs", host,
                        all.threads, first->quota);
         else
-            doctor_say(row, DOCTOR_PASS, NULL, "%d thread%s on %d CPU%s a node", all.threads,
+            doctor_say(row, DOCTOR_PASS, NULL, "%d thread%s on %d CPU%s per node", all.threads,
                        plural(all.threads), all.cores, plural(all.cores));
     }
     if (least < most)
-        doctor_say(row, DOCTOR_WARN, "take nodes of one kind",
-                   "nodes have %lld to %lld CPUs: the smallest holds up the others",
+        doctor_say(row, DOCTOR_WARN, "use nodes of the same type",
+                   "nodes have %lld to %lld CPUs: the smallest slows down the others",
                    (long long)least, (long long)most);
 }
 
@@ -197,8 +199,8 @@ static bool is_bound(const struct doctor_facts *facts)
 void doctor_look_binding(struct doctor *doctor, struct doctor_row *row)
 {
     static const char advice[] =
-        "bind each rank to CPUs of its own: mpirun --map-by slot:PE=THREADS --bind-to core, or "
-        "srun --cpu-bind=cores --cpus-per-task=THREADS; or none: --bind-to none";
+        "bind each rank to separate CPUs: mpirun --map-by slot:PE=THREADS --bind-to core, or "
+        "srun --cpu-bind=cores --cpus-per-task=THREADS; or disable binding: --bind-to none";
     int bound = 0;
     for (int rank = 0; rank < doctor->world->size; rank++)
         bound += is_bound(&doctor->facts[rank]);
@@ -209,7 +211,7 @@ void doctor_look_binding(struct doctor *doctor, struct doctor_row *row)
         doctor_cores_text(crowd.set, cores, sizeof cores);
         if (crowd.threads > crowd.cores)
             doctor_say(row, DOCTOR_WARN, advice,
-                       "%s: %d rank%s with %d threads together %s bound to CPU%s %s, of %lld",
+                       "%s: %d rank%s with %d threads in total %s bound to CPU%s %s of %lld",
                        doctor_host(doctor, node), crowd.ranks, plural(crowd.ranks), crowd.threads,
                        crowd.ranks == 1 ? "is" : "are", plural(crowd.cores), cores,
                        (long long)doctor->facts[doctor->first_rank[node]].online);
@@ -217,7 +219,7 @@ void doctor_look_binding(struct doctor *doctor, struct doctor_row *row)
     if (bound == 0)
         doctor_say(row, DOCTOR_PASS, NULL, "no rank is bound");
     else
-        doctor_say(row, DOCTOR_PASS, NULL, "%d of %d ranks are bound, none too tightly", bound,
+        doctor_say(row, DOCTOR_PASS, NULL, "%d of %d ranks are bound, with enough CPUs", bound,
                    doctor->world->size);
 }
 
@@ -228,17 +230,17 @@ void doctor_look_numa(struct doctor *doctor, struct doctor_row *row)
         const struct doctor_facts *facts = &doctor->facts[rank];
         most = facts->numa_nodes > most ? facts->numa_nodes : most;
         if (facts->numa_used > 1 && node_ranks(doctor, (int)facts->node) >= facts->numa_nodes)
-            doctor_say(row, DOCTOR_WARN,
-                       "bind ranks to NUMA nodes: mpirun --map-by numa --bind-to numa, or srun "
-                       "--cpu-bind=ldoms",
-                       "ranks may run on several NUMA nodes (rank %d on %s on %lld of %lld), their "
-                       "memory lies on one",
-                       rank, facts->host, (long long)facts->numa_used,
-                       (long long)facts->numa_nodes);
+            doctor_say(
+                row, DOCTOR_WARN,
+                "bind ranks to NUMA nodes: mpirun --map-by numa --bind-to numa, or srun "
+                "--cpu-bind=ldoms",
+                "ranks may run on several NUMA nodes (rank %d on %s on %lld of %lld), but their "
+                "memory is on one",
+                rank, facts->host, (long long)facts->numa_used, (long long)facts->numa_nodes);
         if (row->verdict == DOCTOR_WARN)
             return;
     }
-    doctor_say(row, DOCTOR_PASS, NULL, "%lld NUMA node%s a machine", (long long)most,
+    doctor_say(row, DOCTOR_PASS, NULL, "%lld NUMA node%s per machine", (long long)most,
                plural((int)most));
 }
 
@@ -253,19 +255,19 @@ static const struct limit_rule limit_rules[] = {
      "raise it: ulimit -n 4096 (LimitNOFILE of sshd or slurmd, /etc/security/limits.conf)"},
     {DOCTOR_LIMIT_PROCESSES, "processes and threads of the user", "raise it: ulimit -u"},
     {DOCTOR_LIMIT_FILE_SIZE, "size of a file",
-     "lift it, checkpoints may be larger: ulimit -f unlimited"},
+     "remove it, as checkpoints may be larger: ulimit -f unlimited"},
     {DOCTOR_LIMIT_LOCKED, "locked memory, in KiB",
      "InfiniBand needs ulimit -l unlimited (LimitMEMLOCK of sshd or slurmd)"},
-    {DOCTOR_LIMIT_MEMORY, "address space, in KiB", "lift it: ulimit -v unlimited"},
+    {DOCTOR_LIMIT_MEMORY, "address space, in KiB", "remove it: ulimit -v unlimited"},
 };
 
-/* Less than this is worth a word; 0: nothing is. */
+/* Return the limit below which to warn; 0: never. */
 static uint64_t limit_needed(const struct doctor *doctor, const struct doctor_facts *facts,
                              enum doctor_limit limit)
 {
-    /* Two a partner (a socket, a file of shared memory), and what libraries open. */
+    /* Two per other rank (a socket, a shared-memory file), and those of libraries. */
     const uint64_t files = 256 + 2 * (uint64_t)doctor->world->size;
-    /* Its threads, loaders, MPI's; and what else the user has. */
+    /* Threads for computing, loading and MPI; other processes of the user. */
     const uint64_t tasks =
         256 + (uint64_t)node_ranks(doctor, (int)facts->node) * (16 + (uint64_t)facts->threads);
     switch (limit) {
@@ -309,11 +311,11 @@ void doctor_look_limits(struct doctor *doctor, struct doctor_row *row)
                    (unsigned long long)files);
 }
 
-/* Shared memory that ranks of a node send through; MPI has taken its own already. */
+/* Space for the shared-memory transport. MPI has already allocated its own. */
 void doctor_look_shared_memory(struct doctor *doctor, struct doctor_row *row)
 {
     static const char advice[] =
-        "remove what lies in /dev/shm (of jobs that died: /dev/shm/vader_segment.*), or make it "
+        "remove files of dead jobs from /dev/shm (/dev/shm/vader_segment.*), or make it "
         "larger: mount -o remount,size=1g /dev/shm; docker run --shm-size=1g";
     uint64_t least = UINT64_MAX;
     for (int node = 0; node < doctor->node_count; node++) {
@@ -326,7 +328,7 @@ void doctor_look_shared_memory(struct doctor *doctor, struct doctor_row *row)
         least = facts->shared_free < least ? facts->shared_free : least;
         if (verdict > DOCTOR_PASS)
             doctor_say(row, verdict, advice,
-                       "%s: %.1f of /dev/shm's %.0f MiB are free, its %d ranks share %.1f MiB",
+                       "%s: %.1f of /dev/shm's %.0f MiB are free, but its %d ranks need %.1f MiB",
                        facts->host, (double)facts->shared_free / (1 << 20),
                        (double)facts->shared_bytes / (1 << 20), ranks, (double)need / (1 << 20));
     }

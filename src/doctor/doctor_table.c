@@ -1,10 +1,11 @@
-/* The rows of `vittrain doctor`: what is said of one, and all of them as a table or as JSON. */
+/* The rows of `vittrain doctor`, printed as a table or as JSON. */
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/value.h"
 #include "doctor/doctor.h"
 
 static const char *const verdict_name[] = {"skip", "pass", "warn", "fail"};
@@ -59,33 +60,13 @@ void doctor_print_table(const struct doctor_row *rows, int count,
             doctor_count(rows, count, DOCTOR_FAIL), doctor_count(rows, count, DOCTOR_SKIP));
 }
 
-/* Takes the value over. */
-static void put(json_t *object, const char *key, json_t *value)
-{
-    ENSURE(value != NULL && json_object_set_new(object, key, value) == 0, "no memory for JSON");
-}
-
-/* Names of hosts and files may hold any bytes: what is not UTF-8 becomes question marks. */
-static json_t *text_json(const char *text)
-{
-    json_t *value = json_string(text);
-    if (value != NULL)
-        return value;
-    char plain[DOCTOR_TEXT];
-    snprintf(plain, sizeof plain, "%s", text);
-    for (char *byte = plain; *byte != '\0'; byte++)
-        if ((unsigned char)*byte >= 128)
-            *byte = '?';
-    return json_string(plain);
-}
-
 static json_t *row_json(const struct doctor_row *row)
 {
     json_t *object = json_object();
-    put(object, "check", json_string(row->check));
-    put(object, "verdict", json_string(verdict_name[row->verdict]));
-    put(object, "found", text_json(row->found));
-    put(object, "advice", text_json(row->advice));
+    value_put(object, "check", json_string(row->check));
+    value_put(object, "verdict", json_string(verdict_name[row->verdict]));
+    value_put(object, "found", value_name(row->found));
+    value_put(object, "advice", value_name(row->advice));
     return object;
 }
 
@@ -93,18 +74,16 @@ void doctor_print_json(const struct doctor_row *rows, int count,
                        const struct doctor_summary *summary, FILE *file)
 {
     json_t *object = json_object(), *checks = json_array();
-    put(object, "ranks", json_integer(summary->ranks));
-    put(object, "nodes", summary->nodes > 0 ? json_integer(summary->nodes) : json_null());
-    put(object, "seconds", json_real(round(summary->seconds * 1e3) / 1e3));
+    value_put(object, "ranks", json_integer(summary->ranks));
+    value_put(object, "nodes", summary->nodes > 0 ? json_integer(summary->nodes) : json_null());
+    value_put(object, "seconds", json_real(round(summary->seconds * 1e3) / 1e3));
     for (int verdict = DOCTOR_PASS; verdict <= DOCTOR_FAIL; verdict++)
-        put(object, verdict_name[verdict],
-            json_integer(doctor_count(rows, count, (enum doctor_verdict)verdict)));
+        value_put(object, verdict_name[verdict],
+                  json_integer(doctor_count(rows, count, (enum doctor_verdict)verdict)));
     for (int i = 0; i < count; i++)
-        ENSURE(json_array_append_new(checks, row_json(&rows[i])) == 0, "no memory for JSON");
-    put(object, "checks", checks);
-    char *text = json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
-    ENSURE(text != NULL, "no memory for JSON");
+        value_append(checks, row_json(&rows[i]));
+    value_put(object, "checks", checks);
+    char *text = value_to_text(object);
     fprintf(file, "%s\n", text);
     free(text);
-    json_decref(object);
 }

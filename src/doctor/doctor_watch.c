@@ -1,6 +1,6 @@
-/* No check lasts for ever. A thread looks whether what is under way is over in time: MPI itself
- * waits without end for a node that it cannot reach. What only this process waits for, files on a
- * server that is gone, is done by a thread that can be left behind. */
+/* Time limits. A watchdog thread ends checks that take too long, because MPI waits forever for a
+ * node that it cannot reach. File accesses, which may hang on a dead server, run in a thread that
+ * can be abandoned. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +14,10 @@ static struct {
     pthread_t thread;
     pthread_mutex_t lock;
     bool open, stop;
-    bool said; /* the last words: what comes now comes too late */
+    bool said; /* last_words was called; later results are ignored */
     char what[128];
     double start, seconds, grace;
-    int rank; /* -1: not known yet */
+    int rank; /* -1: not yet known */
     void (*last_words)(const char *what, double seconds);
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .rank = -1};
 
@@ -26,10 +26,11 @@ static _Noreturn void give_up(void)
     char who[32] = "";
     if (watch.rank >= 0)
         snprintf(who, sizeof who, "rank %d on ", watch.rank);
-    fprintf(stderr,
-            "vittrain: failure: %s%s: doctor: %s is not over after %.0f s: do all nodes reach each "
-            "other by the interface that MPI takes (OMPI_MCA_btl_tcp_if_include)? Are they on?\n",
-            who, comm_host(), watch.what, watch.seconds);
+    fprintf(
+        stderr,
+        "vittrain: failure: %s%s: doctor: %s did not finish within %.0f s: check that all nodes "
+        "are up and reach each other over MPI's interface (OMPI_MCA_btl_tcp_if_include)\n",
+        who, comm_host(), watch.what, watch.seconds);
     fflush(stderr);
     _exit(ERROR_PEER);
 }
@@ -48,7 +49,7 @@ static void *watch_main(void *unused)
             return NULL;
         if (speak && watch.last_words != NULL)
             watch.last_words(watch.what, watch.seconds);
-        /* Nobody else ends what hangs before MPI has started. */
+        /* Before MPI has started, nothing else ends the job. */
         double wait = watch.rank >= 0 ? watch.grace : 0;
         if (late > wait + (app_is_first_rank() ? 0 : watch.grace))
             give_up();
@@ -97,7 +98,7 @@ void doctor_watch_close(void)
 struct bounded {
     pthread_mutex_t lock;
     pthread_cond_t over;
-    bool done, left; /* left: nobody waits any more, and this is the thread's */
+    bool done, left; /* left: abandoned; the thread frees this */
     void (*work)(void *);
     void *argument;
 };
