@@ -1,4 +1,4 @@
-/* The program: reads the command line and runs one command. */
+/* The program parses the command line and runs one command. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static const struct command *command_of(const struct command_line *line)
     return line->command != NULL ? app_find(line->command) : NULL;
 }
 
-/* Do all ranks want the same, by the same program? */
+/* Check that all ranks have the same program, command and options. */
 static bool agree(struct comm *world, const struct options *options,
                   const struct command_line *line, struct error *error)
 {
@@ -31,7 +31,7 @@ static bool agree(struct comm *world, const struct options *options,
     return true;
 }
 
-/* All ranks read the command line and decks, and agree on what is wrong; rank 0 says it. */
+/* Run the command. All ranks have parsed command line and decks; rank 0 prints the error. */
 static int run(struct comm *world, const struct options *options, const struct command_line *line,
                struct error *error)
 {
@@ -52,8 +52,8 @@ static int run(struct comm *world, const struct options *options, const struct c
     return (int)error->kind;
 }
 
-/* Who starts the program may have closed these: the next files opened would take their place and
- * get what is printed. */
+/* Open the standard streams if the caller has closed them; otherwise a file opened later would get
+ * the program's output. */
 static void standard_streams_hold(void)
 {
     int descriptor;
@@ -67,7 +67,7 @@ static void standard_streams_hold(void)
 int main(int argc, char **argv)
 {
     standard_streams_hold();
-    signal(SIGXFSZ, SIG_IGN); /* writing beyond `ulimit -f` is an error like others */
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` fails instead */
     const struct command *first = argc > 1 ? app_find(argv[1]) : NULL;
     if (first != NULL && first->run_alone != NULL)
         return first->run_alone(argc - 2, argv + 2);

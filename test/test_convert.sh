@@ -27,7 +27,7 @@ converts() {
 
 # resident: MiB of memory of the last conversion.
 resident() {
-    sed -n 's/.*resident at most \([0-9.]*\) MiB/\1/p' "$work/convert.log"
+    sed -n 's/.*peak memory \([0-9.]*\) MiB/\1/p' "$work/convert.log"
 }
 
 echo 1..25
@@ -96,7 +96,7 @@ head -c 9000 "$made/plain.safetensors" >"$work/cut.safetensors"
 refuses 'weights that are cut' 4 'cut.safetensors' "$work/cut.safetensors" "$made/no.h5" $small
 refuses 'two checkpoints' 2 'convert needs' "$last" "$made/no.h5"
 ln "$made/plain.safetensors" "$made/same.h5"
-refuses 'one file under two names' 2 'are one file' "$made/plain.safetensors" "$made/same.h5" $small
+refuses 'one file under two names' 2 'are the same file' "$made/plain.safetensors" "$made/same.h5" $small
 refuses 'a folder that is not there' 5 'none/x.safetensors' "$last" "$work/none/x.safetensors"
 (
     ulimit -f 40

@@ -23,7 +23,7 @@ curve_differs() {
         function far(a, b) { gap = a - b; if (gap < 0) gap = -gap; return !(gap <= 1e-5 * a) }
         NF != 8 || $1 != $5 || far($2, $6) || far($3, $7) || far($4, $8) { print "line " NR ": " $0; exit }
         END { if (NR != 53) print NR " points" }'
-    grep -q '^it ended at 2.45, where the smoothed loss was more than 1.5 times the lowest' "$run_log" ||
+    grep -q '^stopped at 2.45, where the smoothed loss exceeded 1.5 times its minimum' "$run_log" ||
         echo 'another end'
 }
 
@@ -71,7 +71,7 @@ kill -USR1 $job
 wait $job
 status=$?
 bad=$([ $status -eq 0 ] || echo "exit status $status;")
-grep -q 'as a signal asked for it' stopped.log || bad="$bad no word of it;"
+grep -q 'by a signal' stopped.log || bad="$bad no word of it;"
 [ "$(wc -l <stopped.csv)" -gt 1 ] || bad="$bad no curve"
 result 'a signal ends it, with what there is' "$bad" stopped.log
 

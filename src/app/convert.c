@@ -1,5 +1,5 @@
-/* The command `convert`: weights out of a checkpoint, or a checkpoint made of weights, for which
- * one rank does it, in a few MiB; or packed data, by all ranks (convert_data.c). */
+/* The command `convert`: checkpoint to weights or weights to checkpoint, on one rank with a few MiB
+ * of memory; or packed data, on all ranks (convert_data.c). */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,17 +22,19 @@ static bool files_check(const struct command_line *line, struct error *error)
     if (line->operand_count != 2 ||
         !((text_ends_with(file[0], ".h5") && text_ends_with(file[1], ".safetensors")) ||
           (text_ends_with(file[0], ".safetensors") && text_ends_with(file[1], ".h5"))))
-        return error_set(error, ERROR_USAGE,
-                         "convert needs two files: a checkpoint (.h5) and the weights "
-                         "(.safetensors) to make of it, or the other way round; or the word data");
+        return error_set(
+            error, ERROR_USAGE,
+            "convert needs two files, a checkpoint (.h5) and weights (.safetensors) in "
+            "the order input, output; or the word data");
     if (stat(file[0], &in) == 0 && stat(file[1], &out) == 0 && in.st_dev == out.st_dev &&
         in.st_ino == out.st_ino)
-        return error_set(error, ERROR_USAGE, "%s and %s are one file: choose another name", file[0],
-                         file[1]);
+        return error_set(error, ERROR_USAGE, "%s and %s are the same file: choose another name",
+                         file[0], file[1]);
     return true;
 }
 
-/* What the options leave to the data is the weights' here: there may be no data where this runs. */
+/* Options that are normally taken from the data set are taken from the weights, as the data set may
+ * be missing here. */
 static void checkpoint_make(const char *weights, const char *checkpoint,
                             const struct options *given, struct error *error)
 {
@@ -71,14 +73,14 @@ static void convert_files(const struct options *options, const char *in, const c
         return;
     char took[32];
     clock_format(clock_now() - begin, took, sizeof took);
-    log_info("%s: %.1f MB from %s in %s; resident at most %.1f MiB", out,
-             (double)file.st_size / 1e6, in, took, mib(resident_peak()));
+    log_info("%s: %.1f MB from %s in %s; peak memory %.1f MiB", out, (double)file.st_size / 1e6, in,
+             took, mib(resident_peak()));
 }
 
 static void convert_run(const struct options *options, const struct command_line *line,
                         struct comm *world, struct error *error)
 {
-    comm_set_timeout(0); /* the others wait as long as it takes */
+    comm_set_timeout(0); /* the other ranks wait */
     if (line->operand_count == 1 && strcmp(line->operand[0], "data") == 0) {
         convert_data(options, world, error);
         return;
@@ -93,16 +95,15 @@ const struct command command_convert = {
     .synopsis = "convert CHECKPOINT.h5 WEIGHTS.safetensors | convert WEIGHTS.safetensors "
                 "CHECKPOINT.h5 | convert data convert.output=FILE.h5 [DECK.ini ...] "
                 "[section.key=value ...]",
-    .summary = "weights out of a checkpoint, a checkpoint made of weights, packed data",
+    .summary = "convert checkpoints to weights and back, and pack data sets",
     .detail =
-        "Writes the weights of a checkpoint of any strategy as safetensors; the moving average, "
-        "where there is one and convert.average=on. Or makes a checkpoint at step 0 of weights, "
-        "for the model, optimizer and data that the options describe (model.classes: as the "
-        "weights have, unless given), which training goes on with by checkpoint.resume=FILE. One "
-        "rank does it, in a few MiB of memory, whatever the model's size. `convert data` packs the "
-        "data set that data.* describes into one file or several (convert.file_size), which "
-        "data.format=packed data.root=FILE.h5 reads: image files as they are, or pixels "
-        "(convert.kind, convert.size). All ranks do it together, under mpirun; the files do not "
-        "depend on how many. The training and the test split are packed, the validation split with "
-        "data.val=val, the training split alone with data.val=none.",
+        "Writes the weights of a checkpoint of any strategy as safetensors; their EMA if there is "
+        "one and convert.average=on. Or writes a checkpoint at step 0 with given weights, for the "
+        "model, optimizer and data of the options (model.classes: that of the weights, unless "
+        "given); checkpoint.resume=FILE starts training from it. Both run on one rank with a few "
+        "MiB of memory for any size of model. `convert data` packs the data set of data.* into one "
+        "or more files (convert.file_size), to be read with data.format=packed data.root=FILE.h5: "
+        "image files unchanged, or pixels (convert.kind, convert.size). It runs on all ranks of "
+        "mpirun; the files do not depend on their number. It packs the training and test splits; "
+        "also the validation split with data.val=val; only the training split with data.val=none.",
     .run = convert_run};

@@ -1,4 +1,4 @@
-/* `convert data`: packs the data set that the options describe, and says what came of it. */
+/* The command `convert data` packs the data set of the options. */
 #include <string.h>
 
 #include "app/app.h"
@@ -8,24 +8,25 @@
 #include "core/text.h"
 #include "data/packed.h"
 
-static bool options_fit(const struct options *options, struct error *error)
+static bool options_check_packing(const struct options *options, struct error *error)
 {
     if (strcmp(options->data.format, "synthetic") == 0 && options->data.task == TASK_REGRESSION)
-        return error_set(error, ERROR_USAGE,
-                         "convert data: data.task=regression has no images to pack; leave it out");
+        return error_set(
+            error, ERROR_USAGE,
+            "convert data: data.task=regression has no images to pack; use another task");
     if (!text_ends_with(options->convert.output, ".h5"))
         return error_set(error, ERROR_USAGE,
-                         "convert data: say by convert.output=FILE.h5 which file to make");
+                         "convert data: no output file; set convert.output=FILE.h5");
     if (options->convert.kind == KIND_ENCODED && options->convert.size > 0)
         return error_set(error, ERROR_USAGE,
-                         "convert.size=%lld: image files are stored as they are; leave it out or "
+                         "convert.size=%lld: image files are stored unchanged; leave it out or "
                          "set convert.kind=decoded",
                          (long long)options->convert.size);
     return true;
 }
 
-/* Reads back what was made, on one rank: the tables of each split. */
-static void say_split(const struct options *given, enum data_split split, const char *name)
+/* Read a split of the packed data back and log its size and checksum. */
+static void split_log(const struct options *given, enum data_split split, const char *name)
 {
     struct options options = *given;
     struct dataset dataset;
@@ -41,17 +42,17 @@ static void say_split(const struct options *given, enum data_split split, const 
     dataset_close(&dataset);
 }
 
-static void say_result(const struct options *options, int64_t bytes, double seconds)
+static void result_log(const struct options *options, int64_t bytes, double seconds)
 {
     char took[32];
     clock_format(seconds, took, sizeof took);
     log_info("%s: %.1f MB in %s, %.0f MB/s", options->convert.output, (double)bytes / 1e6, took,
              (double)bytes / 1e6 / seconds);
-    say_split(options, SPLIT_TRAIN, "train");
+    split_log(options, SPLIT_TRAIN, "train");
     if (options->data.val == VALIDATION_VAL)
-        say_split(options, SPLIT_VALIDATION, "validation");
+        split_log(options, SPLIT_VALIDATION, "validation");
     if (options->data.val != VALIDATION_NONE)
-        say_split(options, SPLIT_TEST, "test");
+        split_log(options, SPLIT_TEST, "test");
     log_info("train with data.format=packed data.root=%s", options->convert.output);
 }
 
@@ -59,7 +60,7 @@ void convert_data(const struct options *options, struct comm *world, struct erro
 {
     const double begin = clock_now();
     int64_t bytes;
-    options_fit(options, error);
+    options_check_packing(options, error);
     const struct packed_plan plan = {
         .name = options->convert.output,
         .decode = options->convert.kind == KIND_DECODED ||
@@ -70,5 +71,5 @@ void convert_data(const struct options *options, struct comm *world, struct erro
         .shuffle = options->convert.shuffle};
     if (comm_agree(world, error) && packed_write(options, &plan, world, &bytes, error) &&
         world->rank == 0)
-        say_result(options, bytes, clock_now() - begin);
+        result_log(options, bytes, clock_now() - begin);
 }

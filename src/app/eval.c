@@ -1,4 +1,4 @@
-/* The command `eval`: a checkpoint or weights on a split, each sample exactly once. */
+/* The command `eval` evaluates a checkpoint or weights on a split. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -48,9 +48,9 @@ static void eval_run(const struct options *options, const struct command_line *l
 const struct command command_eval = {
     .name = "eval",
     .synopsis = "eval CHECKPOINT|WEIGHTS [DECK.ini ...] [section.key=value ...]",
-    .summary = "loss, accuracy and per-class metrics of a checkpoint or of weights",
+    .summary = "evaluate a checkpoint or weights: loss, accuracy, per-class metrics",
     .detail =
-        "Evaluates a split (predict.split: train, val or test) with a checkpoint, whose deck is "
-        "taken from it, or with safetensors, whose model the deck or model.name describes. "
-        "Every sample counts exactly once, on any number of ranks.",
+        "Evaluates a checkpoint, with the deck stored in it, or safetensors, with the model of the "
+        "deck or model.name, on a split (predict.split: train, val or test). Every sample counts "
+        "exactly once on any number of ranks.",
     .run = eval_run};

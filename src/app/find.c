@@ -1,4 +1,4 @@
-/* The command `find`: picks what is to be found. */
+/* The command `find` and its results in the log book. */
 #include "app/find.h"
 
 #include <string.h>
@@ -46,31 +46,30 @@ static void batch_run(const struct options *options, struct comm *world, struct 
 static void find_run(const struct options *options, const struct command_line *line,
                      struct comm *world, struct error *error)
 {
-    log_open(world->rank, LOG_WARN); /* tables of memory would bury the answer */
+    log_open(world->rank, LOG_WARN); /* no memory tables */
     const char *what = line->operand_count == 1 ? line->operand[0] : "";
     if (strcmp(what, "batch") == 0)
         batch_run(options, world, error);
     else if (strcmp(what, "lr") == 0)
         find_lr(options, world, error);
     else
-        error_set(error, ERROR_USAGE, "find what? `vittrain find batch` or `vittrain find lr`");
+        error_set(error, ERROR_USAGE,
+                  "find needs one word: `vittrain find batch` or `vittrain find lr`");
 }
 
 const struct command command_find = {
     .name = "find",
     .synopsis = "find batch|lr [DECK.ini ...] [section.key=value ...]",
-    .summary = "the largest batch that really runs on these ranks; a good learning rate",
+    .summary = "find the largest batch that fits, or a good learning rate",
     .detail =
-        "find batch tries batches of the run that the deck describes, on all ranks together: takes "
-        "all its memory, runs a step on made-up images of the data's size, measures. A rank may "
-        "have plan.memory, else its part of what its node has available, less a twentieth. Prints "
-        "each trial, the largest train.batch that runs, and how well the plan predicted it. "
-        "find lr is the learning-rate range test (Smith 2017): from update to update of the deck's "
-        "run, with its data, optimizer and mesh, the rate grows by the same factor, from "
-        "find.first "
-        "to find.last in an epoch (find.steps), until the smoothed loss is find.stop times the "
-        "lowest. Prints the curve and where it falls fastest, which is the suggestion; leaves the "
-        "curve as table and picture (find.output) and keeps no weights. What is found gets a row "
-        "in "
-        "found.csv of output.logbook.",
+        "find batch tries batches of the deck's run on all ranks together: it allocates all memory "
+        "and runs a step on random images. The limit per rank is plan.memory, or its share of the "
+        "node's available memory less a reserve of 5 %. It prints each trial, the largest "
+        "train.batch that runs, and the memory predicted by plan. find lr is the learning-rate "
+        "range test (Smith 2017): with the deck's data, optimizer and mesh, the learning rate "
+        "grows by the same factor at each update, from find.first to find.last within an epoch "
+        "(find.steps), until the smoothed loss exceeds find.stop times its minimum. It prints the "
+        "curve and suggests the rate of steepest descent; it writes the curve as a table and a "
+        "plot (find.output) and discards the weights. Both add a row to found.csv in "
+        "output.logbook.",
     .run = find_run};

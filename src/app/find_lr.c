@@ -1,35 +1,38 @@
-/* `find lr`: the range test on the run that the deck describes, its curve as table, file and
- * picture, and what the curve suggests. */
+/* The command `find lr`: the range test on the deck's run, its curve as a table and a plot, and the
+ * suggested learning rate. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "app/app.h"
 #include "app/find.h"
 #include "config/options.h"
+#include "core/atomic_file.h"
 #include "core/csv.h"
+#include "report/chart.h"
 #include "report/found.h"
 #include "runlog/rclone.h"
 #include "train/range_test.h"
 #include "train/schedule.h"
 
-/* Rows of the curve on standard output, at most; the file has all. */
+/* Maximum number of rows of the curve on standard output; the file has all. */
 enum { ROWS = 40 };
 
 static const char curve_header[] = "step,rate,loss,smoothed";
 
 struct search {
-    struct options options; /* with what the data decides */
+    struct options options; /* completed from the data set */
     struct comm *world;
     struct session session;
     struct data_feed feed;
     int64_t global_batch;
     struct range_test test;
     struct range_suggestion suggestion;
-    struct csv csv; /* rank 0's; not open where find.output is empty */
+    struct csv csv; /* rank 0 only; not open if find.output is empty */
 };
 
-/* ---- before the test */
+/* ---- preparation */
 
 static bool weights_begin(struct search *search, struct error *error)
 {
@@ -46,7 +49,7 @@ static bool weights_begin(struct search *search, struct error *error)
     return true;
 }
 
-/* Opened before the test, so that a name that cannot be written is known before. */
+/* The file is opened before the test, so that an unwritable one is an error before it. */
 static bool curve_open(struct search *search, struct error *error)
 {
     char path[FILE_PATH];
@@ -76,7 +79,7 @@ static bool search_open(struct search *search, struct error *error)
     struct options *options = &search->options;
     struct session *session = &search->session;
     struct comm *world = search->world;
-    options->data.val = VALIDATION_NONE; /* nothing is evaluated */
+    options->data.val = VALIDATION_NONE; /* no evaluation */
     if (!curve_open(search, error) || !data_open(search, error) ||
         !session_open(session, options, world, true, error))
         return false;
@@ -97,7 +100,7 @@ static void search_close(struct search *search)
     session_close(&search->session);
 }
 
-/* ---- after it */
+/* ---- results */
 
 static void curve_print(const struct search *search)
 {
@@ -128,22 +131,22 @@ static void end_print(const struct search *search)
     const struct range_test *test = &search->test;
     switch (test->end) {
     case RANGE_WHOLE:
-        printf("\nit went up to the last rate, %g\n", test->end_rate);
+        printf("\nstopped at the last learning rate, %g\n", test->end_rate);
         return;
     case RANGE_DIVERGED:
-        printf("\nit ended at %.3g, where the smoothed loss was more than %g times the lowest\n",
+        printf("\nstopped at %.3g, where the smoothed loss exceeded %g times its minimum\n",
                test->end_rate, search->options.find.stop);
         return;
     case RANGE_NOT_FINITE:
-        printf("\nit ended at %.3g, where loss or gradient was not finite\n", test->end_rate);
+        printf("\nstopped at %.3g, where loss or gradient was not finite\n", test->end_rate);
         return;
     case RANGE_STOPPED:
-        printf("\nit ended at %.3g, as a signal asked for it\n", test->end_rate);
+        printf("\nstopped at %.3g by a signal\n", test->end_rate);
         return;
     }
 }
 
-/* Rates are those of updates; optim.lr is what optim.lr_scale makes them of. */
+/* Return the learning rate of an update divided by optim.lr (optim.lr_scale). */
 static double rate_scale(const struct search *search)
 {
     struct options unit = search->options;
@@ -158,25 +161,24 @@ static void suggestion_print(const struct search *search)
     double scale = rate_scale(search);
     if (isnan(found->steepest_rate)) {
         printf(
-            "no suggestion: the smoothed loss falls by %.3g, which may be noise (%.2g): give more "
+            "no suggestion: the smoothed loss falls by %.3g, which may be noise (%.2g); use more "
             "steps (find.steps=%lld) or a larger batch\n",
             found->fall, found->noise, (long long)(4 * test->steps));
         return;
     }
-    printf(
-        "looked at steps %lld to %lld: the smoothed loss falls fastest at %.3g, and is lowest at "
-        "%.3g\n",
-        (long long)found->first + 1, (long long)found->end, found->steepest_rate,
-        test->points[found->lowest].rate);
-    printf("suggestion: optim.lr=%.2g, the steepest descent (Smith 2017); by another rule, a tenth "
-           "of the lowest: optim.lr=%.2g\n",
+    printf("steps %lld to %lld: the smoothed loss falls fastest at %.3g and has its minimum at "
+           "%.3g\n",
+           (long long)found->first + 1, (long long)found->end, found->steepest_rate,
+           test->points[found->lowest].rate);
+    printf("suggestion: optim.lr=%.2g, the steepest descent (Smith 2017); alternative, a tenth of "
+           "the rate at the minimum: optim.lr=%.2g\n",
            found->steepest_rate / scale, found->tenth_of_lowest / scale);
     if (scale != 1)
-        printf("(optim.lr_scale makes rates of %.4g times that for the global batch of %lld)\n",
-               scale, (long long)search->global_batch);
+        printf("(optim.lr_scale multiplies it by %.4g for the global batch of %lld)\n", scale,
+               (long long)search->global_batch);
 }
 
-/* The rate that is suggested as optim.lr. */
+/* Add the suggestion to the log book. */
 static void suggestion_note(const struct search *search)
 {
     const struct session *session = &search->session;
@@ -198,7 +200,95 @@ static void suggestion_note(const struct search *search)
     find_note(&search->options, &found);
 }
 
-/* Rank 0. */
+enum { WIDTH = 800, HEIGHT = 450 };
+
+struct plot {
+    int64_t count;
+    double *rates, *losses, *smoothed; /* [count] each, one allocation */
+    double lowest, highest;            /* range of the axis */
+};
+
+/* Fill in the points. The range of the axis leaves out the divergence at the end. */
+static void plot_fill(struct plot *plot, const struct range_test *test,
+                      const struct range_suggestion *suggestion)
+{
+    plot->lowest = INFINITY;
+    plot->highest = -INFINITY;
+    for (int64_t i = 0; i < test->count; i++) {
+        const struct range_point *point = &test->points[i];
+        plot->rates[i] = point->rate;
+        plot->losses[i] = point->loss;
+        plot->smoothed[i] = point->smoothed;
+        if (i > suggestion->lowest && i > 0)
+            continue;
+        plot->lowest = fmin(plot->lowest, point->loss);
+        plot->highest = fmax(plot->highest, point->loss);
+    }
+    double margin = plot->highest > plot->lowest ? (plot->highest - plot->lowest) / 8 : 1;
+    plot->lowest -= margin;
+    plot->highest += margin;
+}
+
+static bool svg_write(const struct chart *chart, const char *path, struct error *error)
+{
+    char *text = chart_svg(chart, WIDTH, HEIGHT, NULL);
+    bool good = text == NULL || atomic_file_write(path, text, error);
+    free(text);
+    return good;
+}
+
+static bool plot_draw(const struct plot *plot, const char *name, double suggested,
+                      struct error *error)
+{
+    char path[FILE_PATH], title[128] = "Learning-rate range test: no suggestion";
+    double where[] = {suggested, suggested}, ends[] = {plot->lowest, plot->highest};
+    const struct chart_series series[] = {
+        {.name = "loss",
+         .x = plot->rates,
+         .y = plot->losses,
+         .count = plot->count,
+         .thin = true,
+         .colour = 2},
+        {.name = "smoothed",
+         .x = plot->rates,
+         .y = plot->smoothed,
+         .count = plot->count,
+         .colour = 1},
+        {.name = "suggestion", .x = where, .y = ends, .count = 2, .dashed = true, .colour = 3}};
+    if (!isnan(suggested))
+        snprintf(title, sizeof title, "Learning-rate range test: steepest at %.2g", suggested);
+    const struct chart chart = {
+        .title = title,
+        .x = {.label = "learning rate", .scale = CHART_LOG},
+        .y = {.label = "loss", .least = plot->lowest, .most = plot->highest},
+        .series_count = isnan(suggested) ? 2 : 3,
+        .series = series};
+    snprintf(path, sizeof path, "%s.svg", name);
+    if (!svg_write(&chart, path, error))
+        return false;
+    snprintf(path, sizeof path, "%s.png", name);
+    return chart_png(&chart, path, WIDTH, HEIGHT, error);
+}
+
+static bool find_lr_plot(const char *name, const struct range_test *test,
+                         const struct range_suggestion *suggestion, struct error *error)
+{
+    struct plot plot = {.count = test->count};
+    if (test->count == 0)
+        return true;
+    plot.rates = calloc((size_t)test->count * 3, sizeof *plot.rates);
+    if (plot.rates == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory for the curve of %lld points",
+                         (long long)test->count);
+    plot.losses = plot.rates + test->count;
+    plot.smoothed = plot.losses + test->count;
+    plot_fill(&plot, test, suggestion);
+    bool good = plot_draw(&plot, name, suggestion->steepest_rate, error);
+    free(plot.rates);
+    return good;
+}
+
+/* Print and write the results; rank 0 only. */
 static void search_report(struct search *search, struct error *error)
 {
     printf("range test from %g to %g in %lld steps of global batch %lld on %d rank%s\n",

@@ -1,4 +1,4 @@
-/* --help (everything, a command, a section or a key) and --version. */
+/* --help (all, a command, a section or a key), --version and --manual. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,19 +30,20 @@ static void help_command(const struct command *command)
 
 static void help_all(void)
 {
-    printf("vittrain trains Vision Transformers on CPUs and NVIDIA GPUs with any number of MPI "
-           "ranks.\n\n"
+    printf("vittrain trains Vision Transformers and CNNs on CPUs and NVIDIA GPUs with any number of\n"
+           "MPI ranks.\n\n"
            "  vittrain [COMMAND] [DECK.ini ...] [section.key=value ...]\n"
            "  mpirun -np RANKS vittrain ...\n\n"
-           "Later decks and settings win. Without a deck vittrain.ini of the working directory is "
-           "read\nif there is one; the defaults train a small ViT on a sample of CIFAR-10.\n\n"
-           "Commands (train when none is given):\n");
+           "Later decks and settings override earlier ones. Without a deck, vittrain.ini in the\n"
+           "working directory is read if it exists. The defaults train a small ViT on a sample of\n"
+           "CIFAR-10.\n\n"
+           "Commands (default: train):\n");
     for (int i = 0; app_commands[i] != NULL; i++)
         printf("  %-10s %s\n", app_commands[i]->name, app_commands[i]->summary);
-    printf("  %-10s %s\n", "help", "this; help COMMAND, help SECTION, help KEY: one of them");
+    printf("  %-10s %s\n", "help", "print this help, or that of a COMMAND, SECTION or KEY");
     printf("\n--help, --version, --manual (the manual page, for man -l)\n\nExit codes:\n");
     for (int i = 0; app_exit_codes[i] != NULL; i++)
-        printf("  %d  %s\n", i, app_exit_codes[i]);
+        printf("  %2d  %s\n", i, app_exit_codes[i]);
     printf("\n");
     options_help(stdout);
 }
@@ -68,6 +69,217 @@ static int help_about(const char *word)
     return (int)error.kind;
 }
 
+/* ---- the manual page in mdoc */
+
+static const char opening[] =
+    ".Dd November 21, 2026\n"
+    ".Dt VITTRAIN 1\n"
+    ".Os\n"
+    ".Sh NAME\n"
+    ".Nm vittrain\n"
+    ".Nd train Vision Transformers and convolutional networks on clusters\n"
+    ".Sh SYNOPSIS\n"
+    ".Nm\n"
+    ".Op Ar command\n"
+    ".Op Ar deck.ini ...\n"
+    ".Op Ar section.key Ns = Ns Ar value ...\n"
+    ".Sh DESCRIPTION\n"
+    ".Nm\n"
+    "trains image classifiers.\n"
+    "It runs as one process, or as several ranks started by\n"
+    ".Xr mpirun 1\n"
+    "or srun, which share the work and give the same result.\n"
+    ".Pp\n"
+    "A deck is an INI file: lines\n"
+    ".Ql [section] ,\n"
+    "and after each of them lines\n"
+    ".Ql key = value .\n"
+    "A\n"
+    ".Ql #\n"
+    "or\n"
+    ".Ql \\&;\n"
+    "at the beginning of a line or after a space begins a comment.\n"
+    "A text that does not fit on one line continues with\n"
+    ".Ql key += more .\n"
+    "Later decks and settings override earlier ones.\n"
+    "Without a deck,\n"
+    ".Pa vittrain.ini\n"
+    "in the working directory is read if it exists; the defaults train a small\n"
+    "Vision Transformer on the sample of CIFAR-10 that is installed with the program.\n";
+
+static const char environment[] =
+    ".Sh ENVIRONMENT\n"
+    ".Bl -tag -width Ds\n"
+    ".It Ev AWS_ACCESS_KEY_ID , AWS_SECRET_ACCESS_KEY , AWS_SESSION_TOKEN , AWS_PROFILE\n"
+    "Credentials for object stores; also their files and roles, as AWS's own tools\n"
+    "look for them.\n"
+    ".It Ev AWS_REGION , AWS_ENDPOINT_URL_S3 , AWS_ENDPOINT_URL , AWS_CA_BUNDLE\n"
+    "Where the store is.\n"
+    ".It Ev https_proxy , http_proxy , no_proxy\n"
+    "The way to stores and downloads.\n"
+    ".It Ev OMPI_MCA_plm_rsh_agent\n"
+    "Remote shell with which\n"
+    ".Cm launch\n"
+    "and mpirun reach the hosts; default: ssh.\n"
+    ".It Ev TMPDIR\n"
+    "Folder in which\n"
+    ".Cm launch\n"
+    "writes the host file without dead hosts; default:\n"
+    ".Pa /tmp .\n"
+    ".It Ev SLURM_JOB_ID , SLURM_ARRAY_TASK_ID\n"
+    "Set by Slurm: the job named on a run's pages, and the index of a sweep's job in its array.\n"
+    ".It Ev VITTRAIN_CPU\n"
+    "Instruction set of the CPU kernels: baseline, avx2 or avx512.\n"
+    "Default: the best one that the processor supports.\n"
+    ".It Ev VITTRAIN_CUDA_MODULE\n"
+    "Module for GPUs.\n"
+    "Default:\n"
+    ".Pa vittrain-cuda.so\n"
+    "next to the program, or in the installation folder.\n"
+    ".It Ev XDG_CACHE_HOME\n"
+    "Folder in which\n"
+    ".Cm cuda.cache\n"
+    "stores the fastest algorithms of matrix products; default:\n"
+    ".Pa ~/.cache .\n"
+    ".El\n";
+
+static const char files[] =
+    ".Sh FILES\n"
+    ".Bl -tag -width Ds\n"
+    ".It Pa vittrain.ini\n"
+    "The deck that is read if none is given.\n"
+    ".It Pa runs/NAME-DATE/\n"
+    "Results of a run:\n"
+    ".Pa deck.ini\n"
+    "(all options),\n"
+    ".Pa train.log ,\n"
+    ".Pa run.json\n"
+    "(program, model and machine),\n"
+    ".Pa metrics.csv ,\n"
+    ".Pa epochs.csv ,\n"
+    ".Pa units.csv ,\n"
+    ".Pa ranks.csv ,\n"
+    ".Pa monitor.csv\n"
+    "(tables of steps, epochs, units, ranks and sensors), events for\n"
+    "TensorBoard,\n"
+    ".Pa checkpoints/ ,\n"
+    ".Pa weights.safetensors ,\n"
+    ".Pa result.json .\n"
+    ".It Pa runs/logbook/\n"
+    "A page for each run, an index, and the results of searches.\n"
+    ".It Pa sweeps/NAME-DATE/\n"
+    "The trials of a sweep, and the best deck.\n"
+    ".It Pa data/\n"
+    "Downloads of\n"
+    ".Cm fetch .\n"
+    ".El\n"
+    ".Pp\n"
+    "Decks for known recipes and scripts for Slurm are installed with the program, in\n"
+    ".Pa share/vittrain .\n";
+
+static const char examples[] =
+    ".Sh EXAMPLES\n"
+    "Train the CIFAR ViT for two epochs on two ranks:\n"
+    ".Dl mpirun -np 2 vittrain train.epochs=2\n"
+    ".Pp\n"
+    "Download the whole of CIFAR-10 and train on it:\n"
+    ".Dl vittrain fetch cifar10\n"
+    ".Dl mpirun -np 2 vittrain data.root=data/cifar-10-batches-bin\n"
+    ".Pp\n"
+    "Resume a run, for more epochs:\n"
+    ".Dl mpirun -np 2 vittrain run.dir=runs/mine train.epochs=20\n"
+    ".Pp\n"
+    "Fine-tune on images in one folder per class:\n"
+    ".Dl vittrain fetch weights resnet18\n"
+    ".Dl vittrain model.name=resnet18 model.init=data/resnet18.safetensors \\e\n"
+    ".Dl \\ \\ \\ \\ data.format=imagefolder data.root=photos optim.lr=1e-4\n"
+    ".Pp\n"
+    "Check the cluster, plan memory and time, and profile a run:\n"
+    ".Dl mpirun -np 8 -hostfile hosts vittrain doctor deck.ini\n"
+    ".Dl vittrain plan deck.ini plan.ranks=64 plan.node_ranks=8\n"
+    ".Dl vittrain debug.profile=on train.steps=20\n"
+    ".Pp\n"
+    "On a cluster, with restarts after failures:\n"
+    ".Dl vittrain launch \\-\\- mpirun -np 8 -hostfile hosts vittrain deck.ini run.dir=runs/a\n"
+    ".Pp\n"
+    "Print the options of the optimizer, such as the learning rate:\n"
+    ".Dl vittrain --help optim\n";
+
+static const char diagnostics[] =
+    ".Sh DIAGNOSTICS\n"
+    "Lines on standard error that begin with\n"
+    ".Bl -tag -width Ds\n"
+    ".It Ql vittrain: error\\&:\n"
+    "An error in options, data or files, printed once for all ranks:\n"
+    "what failed, why, and what to do.\n"
+    ".It Ql vittrain: failure\\&:\n"
+    "A rank or a node failed or does not respond: its number, its host,\n"
+    "and what it did last.\n"
+    ".It Ql vittrain: launch\\&:\n"
+    "From\n"
+    ".Cm launch :\n"
+    "a restart and its reason, or the reason for not restarting.\n"
+    ".It Ql warning\\&:\n"
+    "The run continues.\n"
+    "With\n"
+    ".Ql slow\\&:\n"
+    "a rank that slows down the others, with\n"
+    ".Ql doctor\\&:\n"
+    "something that slows down the run or puts it at risk.\n"
+    ".El\n"
+    ".Sh SEE ALSO\n"
+    ".Xr mpirun 1 ,\n"
+    ".Xr srun 1\n"
+    ".Pp\n"
+    "The documentation starts at\n"
+    ".Pa docs/README.md\n"
+    "of the sources.\n";
+
+static void manual_commands(FILE *file)
+{
+    fprintf(file, ".Sh COMMANDS\n"
+                  "The default command is\n.Cm train .\n"
+                  ".Bl -tag -width Ds\n");
+    for (int i = 0; app_commands[i] != NULL; i++) {
+        fprintf(file, ".It Cm ");
+        options_manual_words(file, app_commands[i]->synopsis);
+        fputc('\n', file);
+        options_manual_text(file, app_commands[i]->detail);
+        fputc('\n', file);
+    }
+    fprintf(file, ".It Cm help Op Ar command | section | key\n"
+                  "The same as\n.Fl -help .\n"
+                  ".It Fl -version\nThe program's version and commit.\n"
+                  ".It Fl -manual\nThis page.\n"
+                  ".El\n");
+}
+
+static void manual_exit_codes(FILE *file)
+{
+    fprintf(file, ".Sh EXIT STATUS\n.Bl -tag -width Ds\n");
+    for (int i = 0; app_exit_codes[i] != NULL; i++) {
+        fprintf(file, ".It %d\n", i);
+        options_manual_text(file, app_exit_codes[i]);
+        fputc('\n', file);
+    }
+    fprintf(file, ".El\n");
+}
+
+static void manual_print(FILE *file)
+{
+    fputs(opening, file);
+    manual_commands(file);
+    fprintf(file, ".Sh OPTIONS\n");
+    options_manual(file);
+    fputs(environment, file);
+    fputs(files, file);
+    manual_exit_codes(file);
+    fputs(examples, file);
+    fputs(diagnostics, file);
+}
+
+/* ---- answers */
+
 static int inform(const struct command_line *line)
 {
     if (line->version) {
@@ -76,7 +288,7 @@ static int inform(const struct command_line *line)
         return ERROR_NONE;
     }
     if (line->manual) {
-        app_manual(stdout);
+        manual_print(stdout);
         return ERROR_NONE;
     }
     if (line->command != NULL)

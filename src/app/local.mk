@@ -8,14 +8,11 @@ libvittrain_a_SOURCES += \
 	src/app/find.c \
 	src/app/find.h \
 	src/app/find_lr.c \
-	src/app/find_lr_plot.c \
 	src/app/help.c \
-	src/app/manual.c \
 	src/app/plan.c \
 	src/app/predict.c \
 	src/app/prediction.c \
 	src/app/prediction.h \
 	src/app/report.c \
-	src/app/same_start.c \
 	src/app/train.c \
 	src/app/upload.c

@@ -1,6 +1,6 @@
-/* The command `predict`: classes and probabilities of a split's samples, as CSV or JSON lines. Of
- * each global batch every rank makes its lines; rank 0 collects them in order and writes, so that
- * memory stays small and the output does not depend on the number of ranks. */
+/* The command `predict` writes classes and probabilities of a split's samples as CSV or JSON lines.
+ * For each global batch, rank 0 collects the lines of all ranks in order and writes them. Memory
+ * stays small and the output does not depend on the number of ranks. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +20,8 @@ struct prediction {
     struct comm *world;
     bool json;
     const char *path;
-    FILE *file;                  /* rank 0's */
-    char part[OPTION_TEXT + 16]; /* what becomes the file at the end; empty: no such thing */
+    FILE *file;                  /* rank 0 only */
+    char part[OPTION_TEXT + 16]; /* temporary file to be renamed; empty: none */
 };
 
 static bool names_json(const char *path)
@@ -32,7 +32,7 @@ static bool names_json(const char *path)
 
 static bool write_failed(const struct prediction *prediction, struct error *error)
 {
-    return error_set(error, ERROR_FILE, "predict.output=%s: cannot write: %s", prediction->path,
+    return error_set(error, ERROR_FILE, "cannot write predict.output=%s: %s", prediction->path,
                      strerror(errno));
 }
 
@@ -43,7 +43,7 @@ static void text_write(const struct prediction *prediction, const char *text, si
         write_failed(prediction, error);
 }
 
-/* Rank 0 takes the lines of the others, rank by rank. */
+/* Write the lines of all ranks on rank 0, in the order of ranks. */
 static void text_collect(const struct prediction *prediction, const char *text, int64_t size,
                          struct error *error)
 {
@@ -88,8 +88,8 @@ static void batch_visit(void *self, const struct batch *batch, const int32_t *pr
     free(text);
 }
 
-/* A file becomes what it was or all of the predictions; standard output and devices are written to
- * at once. */
+/* Open the output. A regular file is replaced atomically at the end; standard output and devices
+ * are written directly. */
 static bool file_open(struct prediction *prediction, struct error *error)
 {
     const char *path = prediction->path;
@@ -107,7 +107,7 @@ static bool file_open(struct prediction *prediction, struct error *error)
     return comm_agree(prediction->world, error);
 }
 
-/* Rank 0; `error` is set when the predictions could not be made. */
+/* Close the output on rank 0. If `error` is set, the file is not replaced. */
 static void file_close(struct prediction *prediction, struct error *error)
 {
     if (prediction->file == stdout) {
@@ -141,7 +141,7 @@ static void split_predict(struct inference *inference, struct comm *world, struc
     if (world->rank == 0)
         file_close(&prediction, error);
     if (!predicted)
-        return; /* the error is agreed on already */
+        return; /* the error is already the same on all ranks */
     comm_agree(world, error);
     evaluation_free(&evaluation);
 }
@@ -150,7 +150,7 @@ static void predict_run(const struct options *options, const struct command_line
                         struct comm *world, struct error *error)
 {
     struct inference inference;
-    log_open(world->rank, LOG_WARN); /* standard output may be for the predictions */
+    log_open(world->rank, LOG_WARN); /* standard output may hold the predictions */
     if (line->operand_count != 1)
         error_set(error, ERROR_USAGE,
                   "predict needs one file: a checkpoint (.h5) or weights (.safetensors)");
@@ -158,7 +158,7 @@ static void predict_run(const struct options *options, const struct command_line
         if (inference.session.model->loss == LOSS_CROSS_ENTROPY)
             split_predict(&inference, world, error);
         else
-            error_set(error, ERROR_USAGE, "predict tells classes, and this model has none");
+            error_set(error, ERROR_USAGE, "predict needs a model with classes");
         inference_close(&inference);
     }
 }
@@ -166,8 +166,8 @@ static void predict_run(const struct options *options, const struct command_line
 const struct command command_predict = {
     .name = "predict",
     .synopsis = "predict CHECKPOINT|WEIGHTS [DECK.ini ...] [section.key=value ...]",
-    .summary = "classes and probabilities of a split's samples as CSV or JSON",
-    .detail = "Writes a line for each sample of predict.split to predict.output (\"-\": standard "
-              "output): record, label, predicted class and the probability of every class; JSON "
-              "lines when the name ends in .json, else CSV.",
+    .summary = "write predicted classes and probabilities as CSV or JSON",
+    .detail = "Writes one line for each sample of predict.split to predict.output (\"-\": standard "
+              "output): record, label, predicted class and the probability of each class. JSON "
+              "lines if the name ends in .json, else CSV.",
     .run = predict_run};

@@ -1,4 +1,4 @@
-/* The command `train`: a deck in, a run folder out. */
+/* The command `train`. */
 #include <stdio.h>
 
 #include "app/app.h"
@@ -8,7 +8,7 @@
 #include "report/logbook.h"
 #include "train/trainer.h"
 
-/* A run is not worse for a log book that cannot be written. */
+/* Add the run to the log book. A failure is a warning. */
 static void logbook_follow(const char *folder, const char *logbook)
 {
     struct record record;
@@ -42,9 +42,8 @@ const struct command command_train = {
     .synopsis = "[train] [DECK.ini ...] [section.key=value ...]",
     .summary = "train a model; the default command",
     .detail =
-        "Trains the model that the deck describes and leaves a run folder: the resolved deck, "
-        "metrics.csv, epochs.csv, TensorBoard events, checkpoints, the log, result.json and the "
-        "final weights, and a page in the log book. An interrupted run with the same deck goes on "
-        "from its newest good "
-        "checkpoint.",
+        "Trains the model of the deck and writes a run folder with the resolved deck, metrics.csv, "
+        "epochs.csv, TensorBoard events, checkpoints, the log, result.json and the final weights, "
+        "and a page in the log book. An interrupted run with the same deck resumes from its newest "
+        "valid checkpoint.",
     .run = train_run};

@@ -154,10 +154,10 @@ void doctor_start(const struct session *session)
     static const struct {
         const char *name;
         doctor_look *look;
-    } checks[] = {{"cores", doctor_look_cores},
-                  {"binding", doctor_look_binding},
-                  {"space", doctor_look_space},
-                  {"clock", doctor_look_clock}};
+    } fast[] = {{"cores", doctor_look_cores},
+                {"binding", doctor_look_binding},
+                {"space", doctor_look_space},
+                {"clock", doctor_look_clock}};
     struct doctor_row transport = {.check = "shared memory"};
     struct doctor *doctor = calloc(1, sizeof *doctor);
     ENSURE(doctor != NULL, "no memory to check the nodes");
@@ -168,9 +168,9 @@ void doctor_start(const struct session *session)
     doctor->node_index = session->mesh.node_index;
     doctor->node_count = session->mesh.node_count;
     doctor_gather_facts(doctor);
-    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
-        doctor->row[i].check = checks[i].name;
-        checks[i].look(doctor, &doctor->row[i]);
+    for (size_t i = 0; i < sizeof fast / sizeof fast[0]; i++) {
+        doctor->row[i].check = fast[i].name;
+        fast[i].look(doctor, &doctor->row[i]);
         row_warn(&doctor->row[i]);
     }
     look_transport(session, &transport);
