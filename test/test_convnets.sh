@@ -42,7 +42,7 @@ compare 'pieces of batches, by another strategy' pieces-fsdp pieces 1e-6
 
 train 2 local model.sync_bn=off
 bad=$([ -n "$(differ "$work/one.loss" "$work/local.loss" 1e-4)" ] || echo 'the same losses as one rank')
-[ "$(grep -c 'own rank only' "$work/local.log")" = 1 ] || bad="$bad; it is not said once"
+[ "$(grep -c 'samples of one rank only' "$work/local.log")" = 1 ] || bad="$bad; not logged once"
 result 'statistics of each rank alone' "$bad" "$work/local.log"
 train 1 alone model.sync_bn=off
 compare 'one rank alone has all samples' alone one 0

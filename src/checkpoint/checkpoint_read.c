@@ -115,7 +115,7 @@ static bool check_state(const char *path, const struct checkpoint_contents *cont
                          path, (long long)contents->moments, flat->moments);
     if (flat->averaged && !contents->averaged)
         return error_set(error, ERROR_CHECKPOINT,
-                         "%s holds no moving average of the weights; set optim.ema=0 to go on "
+                         "%s holds no moving average of the weights; set optim.ema=0 to continue "
                          "without one",
                          path);
     return true;

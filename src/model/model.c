@@ -28,7 +28,7 @@ struct model *model_open(const struct options *options, struct device *device,
     if (entry == NULL) {
         const char *nearest = text_nearest(name, model_names());
         error_set(error, ERROR_USAGE,
-                  "model.name=%s is no known model%s%s%s: `vittrain --help model` lists them", name,
+                  "unknown model.name=%s%s%s%s: `vittrain --help model` lists the models", name,
                   nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
                   nearest != NULL ? "?" : "");
         return NULL;
@@ -53,8 +53,8 @@ void model_override(int64_t *field, int64_t option)
 bool model_refuse_option(const struct options *options, const char *key, const char *kind,
                          struct error *error)
 {
-    return error_set(error, ERROR_USAGE, "%s is for %s, and model.name=%s is none: leave it out",
-                     key, kind, options->model.name);
+    return error_set(error, ERROR_USAGE, "%s is for %s, not for model.name=%s: leave it out", key,
+                     kind, options->model.name);
 }
 
 /* True if the item of optim.freeze is the tensor's unit, its name, or a prefix of its name that

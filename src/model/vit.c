@@ -208,10 +208,10 @@ static struct model *vit_open_entry(const struct model_entry *entry, const struc
         return NULL;
     }
     if (options->model.sync_bn != SWITCH_AUTO) {
-        error_set(error, ERROR_USAGE,
-                  "model.sync_bn is for models with batch norm, and model.name=%s has none: leave "
-                  "it out",
-                  options->model.name);
+        error_set(
+            error, ERROR_USAGE,
+            "model.sync_bn is for models with batch norm, not for model.name=%s: leave it out",
+            options->model.name);
         return NULL;
     }
     model_override(&shape.image, options->model.image);
