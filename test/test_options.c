@@ -229,10 +229,8 @@ static void old_names_are_accepted(void **state)
 {
     (void)state;
     static const struct option_alias aliases[] = {
-        {"training", "train", NULL},
-        {"train.micro_batch", "train.batch", NULL},
-        {"optim.decay", NULL, NULL},
-        {"optim.name=momentum", "optim.name=sgd", NULL},
+        {"training", "train", NULL}, {"train.micro_batch", "train.batch", NULL},
+        {"optim.decay", NULL, NULL}, {"optim.name=momentum", "optim.name=sgd", NULL},
         {NULL, NULL, NULL},
     };
     struct options options;

@@ -30,14 +30,15 @@ static void help_command(const struct command *command)
 
 static void help_all(void)
 {
-    printf("vittrain trains Vision Transformers and CNNs on CPUs and NVIDIA GPUs with any number of\n"
-           "MPI ranks.\n\n"
-           "  vittrain [COMMAND] [DECK.ini ...] [section.key=value ...]\n"
-           "  mpirun -np RANKS vittrain ...\n\n"
-           "Later decks and settings override earlier ones. Without a deck, vittrain.ini in the\n"
-           "working directory is read if it exists. The defaults train a small ViT on a sample of\n"
-           "CIFAR-10.\n\n"
-           "Commands (default: train):\n");
+    printf(
+        "vittrain trains Vision Transformers and CNNs on CPUs and NVIDIA GPUs with any number of\n"
+        "MPI ranks.\n\n"
+        "  vittrain [COMMAND] [DECK.ini ...] [section.key=value ...]\n"
+        "  mpirun -np RANKS vittrain ...\n\n"
+        "Later decks and settings override earlier ones. Without a deck, vittrain.ini in the\n"
+        "working directory is read if it exists. The defaults train a small ViT on a sample of\n"
+        "CIFAR-10.\n\n"
+        "Commands (default: train):\n");
     for (int i = 0; app_commands[i] != NULL; i++)
         printf("  %-10s %s\n", app_commands[i]->name, app_commands[i]->summary);
     printf("  %-10s %s\n", "help", "print this help, or that of a COMMAND, SECTION or KEY");

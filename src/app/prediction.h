@@ -16,7 +16,7 @@ struct prediction_line {
 /* The line that names the columns of the CSV. */
 void prediction_write_header(FILE *text, int64_t classes);
 
-/* RFC 4180: a name with commas, quotes or line ends stands in quotes. A probability that is not
+/* RFC 4180: a name with commas, quotes or line ends is quoted. A probability that is not
  * finite is an empty cell. */
 void prediction_write_csv(FILE *text, const struct prediction_line *line);
 

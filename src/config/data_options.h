@@ -62,7 +62,7 @@ struct augment_options {
 struct eval_options {
     int64_t resize; /* pixels; 0: the value of augment */
     int resize_to;  /* enum resize_choice; auto: the value of augment */
-    int crop;       /* enum crop_choice; auto: the value of augment, center in place of random */
+    int crop;       /* enum crop_choice; auto: the value of augment, center instead of random */
     int64_t crop_pad;
 };
 

@@ -33,7 +33,7 @@ struct option_entry {
     const char *preset;           /* the default, as written in a deck */
     double least, most;           /* range of a number, or of each number of a list */
     bool above_least, below_most; /* the bound itself is not allowed */
-    bool has_automatic;           /* the word "auto" stands for `automatic` */
+    bool has_automatic;           /* the word "auto" means `automatic` */
     double automatic;
     int least_count, most_count;         /* of a list */
     const struct option_choice *choices; /* ends with a NULL word */
@@ -60,7 +60,7 @@ const char *option_section_help(const char *section);
 /* True if the option belongs into a run's deck; false if only another command reads it. */
 bool option_is_of_run(const struct option_entry *entry);
 
-/* Return the option of that name or old name; NULL if there is none. */
+/* Return the option of that name or old name, or NULL. */
 const struct option_entry *option_find(const char *name);
 
 /* Return the name of the option nearest to an unknown name ("optim.lr" for "train.lr" and

@@ -77,8 +77,8 @@ void options_value_text(const struct options *options, const char *key, char *te
 bool options_difference(const struct options *one, const struct options *other, char *text,
                         size_t size);
 
-/* Print the help: all options by section, or one section or key (false if there is none of that
- * name). */
+/* Print the help: all options by section, or one section or key (false if it does
+ * not exist). */
 void options_help(FILE *file);
 bool options_help_key(const char *key, FILE *file);
 
