@@ -89,7 +89,7 @@ run 2 'missing object' "$vittrain" fetch
 report 'fetch without an object: exit code 2' "$bad"
 
 : >"$work/file"
-run 5 'cannot be made' "$vittrain" fetch cifar10 fetch.url="$home/range/" fetch.dir=file/below
+run 5 'cannot create the folder' "$vittrain" fetch cifar10 fetch.url="$home/range/" fetch.dir=file/below
 report 'a fetch.dir that cannot be: exit code 5' "$bad"
 
 run 8 "http://me:***@127.0.0.1" "$vittrain" fetch cifar10 fetch.url="http://me:se@cret@${home#http://}/missing/" fetch.dir=none
