@@ -3,9 +3,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* U+FFFD, the replacement character. */
-#define REPLACEMENT "\xEF\xBF\xBD"
-
 /* False for overlong forms, surrogates, code points above U+10FFFF and XML's two noncharacters. */
 static bool sequence_is_good(const unsigned char *byte, int length)
 {
@@ -13,8 +10,7 @@ static bool sequence_is_good(const unsigned char *byte, int length)
         if ((byte[i] & 0xC0) != 0x80)
             return false;
     switch (byte[0]) {
-    case 0xC2:
-        return byte[1] >= 0xA0; /* below: control characters */
+    case 0xC2: /* below 0xA0: control characters */
     case 0xE0:
         return byte[1] >= 0xA0;
     case 0xED:
@@ -43,67 +39,39 @@ int escape_character(const char *text)
     return length > 0 && sequence_is_good(byte, length) ? length : 0;
 }
 
-/* Return the replacement of a character; NULL: the character is kept. */
-typedef const char *(*substitution)(char character);
-
-static void escape_with(FILE *stream, const char *text, substitution substitute)
+/* Write the text; the character special[i] becomes instead[i]. */
+static void escape_with(FILE *stream, const char *text, const char *special,
+                        const char *const *instead)
 {
-    while (*text != '\0') {
-        const int length = escape_character(text);
-        const char *instead = length == 1 ? substitute(*text) : length == 0 ? REPLACEMENT : NULL;
-        if (instead != NULL)
-            fputs(instead, stream);
+    for (int length; *text != '\0'; text += length > 0 ? length : 1) {
+        const char *found = strchr(special, *text);
+        length = escape_character(text);
+        if (found != NULL)
+            fputs(instead[found - special], stream);
+        else if (length == 0)
+            fputs("\xEF\xBF\xBD", stream); /* U+FFFD, the replacement character */
         else
             fwrite(text, 1, (size_t)length, stream);
-        text += length > 0 ? length : 1;
-    }
-}
-
-static const char *substitute_html(char character)
-{
-    switch (character) {
-    case '<':
-        return "&lt;";
-    case '>':
-        return "&gt;";
-    case '&':
-        return "&amp;";
-    case '"':
-        return "&quot;";
-    case '\'':
-        return "&#39;";
-    default:
-        return NULL;
     }
 }
 
 void escape_html(FILE *stream, const char *text)
 {
-    escape_with(stream, text, substitute_html);
+    static const char *const entities[] = {"&lt;", "&gt;", "&amp;", "&quot;", "&#39;"};
+    escape_with(stream, text, "<>&\"'", entities);
 }
 
 void escape_block(FILE *stream, const char *text)
 {
-    for (int length; *text != '\0'; text += length > 0 ? length : 1) {
-        length = escape_character(text);
-        if (length > 0 || *text == '\n' || *text == '\t')
-            fwrite(text, 1, length > 0 ? (size_t)length : 1, stream);
-        else
-            fputs(REPLACEMENT, stream);
-    }
-}
-
-static const char *substitute_csv(char character)
-{
-    return character == '"' ? "\"\"" : NULL;
+    static const char *const kept[] = {"\n", "\t"};
+    escape_with(stream, text, "\n\t", kept);
 }
 
 void escape_csv(FILE *stream, const char *text)
 {
-    const bool quoted = strpbrk(text, ",\"") != NULL || *text == ' ';
-    if (quoted)
-        fputc('"', stream);
-    escape_with(stream, text, substitute_csv);
-    if (quoted)
-        fputc('"', stream);
+    static const char *const doubled[] = {"\"\""};
+    const char *quote = strpbrk(text, ",\"") != NULL || *text == ' ' ? "\"" : "";
+    fputs(quote, stream);
+    escape_with(stream, text, "\"", doubled);
+    fputs(quote, stream);
 }

@@ -45,26 +45,6 @@ static double last_evaluation(const struct record *record, const char *split, co
                  metrics_last(record, split, name));
 }
 
-static double val_top1(const struct record *record)
-{
-    return last_evaluation(record, "val", "top1");
-}
-
-static double val_loss(const struct record *record)
-{
-    return last_evaluation(record, "val", "loss");
-}
-
-static double test_top1(const struct record *record)
-{
-    return last_evaluation(record, "test", "top1");
-}
-
-static double test_loss(const struct record *record)
-{
-    return last_evaluation(record, "test", "loss");
-}
-
 static double best_val_top1(const struct record *record)
 {
     const double best = table_facts(&record->epochs, "val_top1").most;
@@ -87,11 +67,6 @@ static double train_loss(const struct record *record)
                  known(last, metrics_last(record, "train", "loss")));
 }
 
-static double steps(const struct record *record)
-{
-    return known(record_number(record, "steps"), metrics_last(record, NULL, "step"));
-}
-
 static double epochs(const struct record *record)
 {
     return known(record_number(record, "epochs"), (double)record->epochs.rows);
@@ -100,17 +75,6 @@ static double epochs(const struct record *record)
 static double attempts(const struct record *record)
 {
     return record_value(record, "parts") == NULL ? (double)NAN : record_attempts(record);
-}
-
-static double skipped_steps(const struct record *record)
-{
-    return metrics_last(record, NULL, "skipped_steps");
-}
-
-static double total_seconds(const struct record *record)
-{
-    return known(record_number(record, "total_seconds"),
-                 metrics_last(record, NULL, "elapsed_seconds"));
 }
 
 static double setup_seconds(const struct record *record)
@@ -128,11 +92,18 @@ static double evaluation_seconds(const struct record *record)
     return table_facts(&record->epochs, "eval_seconds").sum;
 }
 
+/* Seconds from the start of the run to the first evaluation that reached output.target. */
 static double target_seconds(const struct record *record)
 {
+    const struct table *metrics = &record->metrics;
+    const int split = table_column(metrics, "split"), top1 = table_column(metrics, "top1");
     const char *option = record_option(record, "output.target");
     const double target = option == NULL ? 0 : strtod(option, NULL);
-    return target > 0 ? record_seconds_to(record, "top1", target) : NAN;
+    for (int64_t row = 0; target > 0 && row < metrics->rows; row++)
+        if (strcmp(table_text(metrics, row, split), "val") == 0 &&
+            table_number(metrics, row, top1) >= target)
+            return table_number(metrics, row, table_column(metrics, "elapsed_seconds"));
+    return NAN;
 }
 
 static double rank_images_per_second(const struct record *record)
@@ -238,20 +209,20 @@ const struct fact fact_table[] = {
     {RUN, "Threads per rank", "threads", FIGURE_COUNT, .path = "threads"},
     {RUN, "Global batch", "global_batch", FIGURE_COUNT, .path = "global_batch"},
     {RUN, "Epochs", "epochs", FIGURE_COUNT, .number = epochs},
-    {RUN, "Steps", "steps", FIGURE_COUNT, .number = steps},
-    {RUN, "Skipped steps", "skipped_steps", FIGURE_COUNT, .number = skipped_steps},
+    {RUN, "Steps", "steps", FIGURE_COUNT, .path = "steps", .last = "step"},
+    {RUN, "Skipped steps", "skipped_steps", FIGURE_COUNT, .last = "skipped_steps"},
     {RUN, "Attempts", "parts", FIGURE_COUNT, .number = attempts},
     {RUN, "Seed", "seed", FIGURE_COUNT, .path = "seed"},
     {RUN, "Version", "version", FIGURE_TEXT, .path = "parts.0.version"},
     {RUN, "Commit", "commit", FIGURE_TEXT, .path = "parts.0.commit"},
     {QUALITY, "Best validation top-1", "best_val_top1", FIGURE_SHARE, 1, .number = best_val_top1},
-    {QUALITY, "Last validation top-1", "val_top1", FIGURE_SHARE, 1, .number = val_top1},
-    {QUALITY, "Test top-1", "test_top1", FIGURE_SHARE, 1, .number = test_top1},
+    {QUALITY, "Last validation top-1", "val_top1", FIGURE_SHARE, 1, .split = "val", .metric = "top1"},
+    {QUALITY, "Test top-1", "test_top1", FIGURE_SHARE, 1, .split = "test", .metric = "top1"},
     {QUALITY, "Macro F1", "macro_f1", FIGURE_SHARE, 1, .number = macro_f1},
-    {QUALITY, "Last validation loss", "val_loss", FIGURE_NUMBER, -1, .number = val_loss},
-    {QUALITY, "Test loss", "test_loss", FIGURE_NUMBER, -1, .number = test_loss},
+    {QUALITY, "Last validation loss", "val_loss", FIGURE_NUMBER, -1, .split = "val", .metric = "loss"},
+    {QUALITY, "Test loss", "test_loss", FIGURE_NUMBER, -1, .split = "test", .metric = "loss"},
     {QUALITY, "Last training loss", "train_loss", FIGURE_NUMBER, -1, .number = train_loss},
-    {TIME, "Total", "total_seconds", FIGURE_SECONDS, -1, .number = total_seconds},
+    {TIME, "Total", "total_seconds", FIGURE_SECONDS, -1, .path = "total_seconds", .last = "elapsed_seconds"},
     {TIME, "Set-up", "setup_seconds", FIGURE_SECONDS, -1, .number = setup_seconds},
     {TIME, "Without set-up", "without_setup_seconds", FIGURE_SECONDS, -1, .path = "without_setup_seconds"},
     {TIME, "Training steps only", "training_seconds", FIGURE_SECONDS, -1, .path = "training_seconds"},
@@ -305,7 +276,10 @@ double fact_number(const struct fact *fact, const struct record *record, const s
         return record_step_mean(record, fact->mean);
     if (fact->share != NULL)
         return record_step_mean(record, fact->share) / record_step_mean(record, "step_seconds");
-    return record_number(record, fact->path);
+    if (fact->split != NULL)
+        return last_evaluation(record, fact->split, fact->metric);
+    return known(fact->path != NULL ? record_number(record, fact->path) : NAN,
+                 fact->last != NULL ? metrics_last(record, NULL, fact->last) : NAN);
 }
 
 const char *fact_text(const struct fact *fact, const struct record *record,
@@ -336,7 +310,8 @@ bool fact_is_known(const struct fact *fact, const struct record *records, int co
 bool fact_is_best(const struct fact *fact, const struct record *records, int count, int run)
 {
     const double own = fact_number(fact, &records[run], &records[0]);
-    const double own_steps = steps(&records[run]);
+    const struct fact *steps = fact_find("steps");
+    const double own_steps = fact_number(steps, &records[run], &records[0]);
     bool differs = false;
     if (fact->better == 0 || isnan(own))
         return false;
@@ -345,7 +320,8 @@ bool fact_is_best(const struct fact *fact, const struct record *records, int cou
         if (isnan(other))
             continue;
         if ((other - own) * fact->better > 0 ||
-            (strcmp(fact->group, TIME) == 0 && steps(&records[i]) != own_steps))
+            (strcmp(fact->group, TIME) == 0 &&
+             fact_number(steps, &records[i], &records[0]) != own_steps))
             return false;
         differs = differs || other != own;
     }

@@ -16,6 +16,9 @@ struct fact {
 
     /* The source, the first of these that is set and known. */
     const char *path;   /* of record_number or record_text */
+    const char *last;   /* column of metrics.csv: its last number */
+    const char *split;  /* "val" or "test": last evaluation of this split, */
+    const char *metric; /* and its metric */
     const char *option; /* of the run's deck */
     const char *mean;   /* column of metrics.csv: mean over the training steps */
     const char *share;  /* the same, relative to the duration of a step */

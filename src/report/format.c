@@ -4,34 +4,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Three significant digits; never rounds the integer part. */
-static void format_short(char *text, double value, const char *unit)
+/* Three or four significant digits; never rounds the integer part. */
+static void format_digits(char *text, double value, int digits, const char *unit)
 {
     const double size = fabs(value);
+    int decimals = 3;
+    for (double limit = digits == 3 ? 1 : 10; decimals > 0 && size >= limit; limit *= 10)
+        decimals--;
     if (size != 0 && (size < 0.001 || size >= 1e7))
-        snprintf(text, FORMAT_TEXT, "%.2e%s", value, unit);
+        snprintf(text, FORMAT_TEXT, "%.*e%s", digits - 1, value, unit);
     else
-        snprintf(text, FORMAT_TEXT, "%.*f%s",
-                 size >= 100  ? 0
-                 : size >= 10 ? 1
-                 : size >= 1  ? 2
-                              : 3,
-                 value, unit);
-}
-
-/* Four significant digits. */
-static void format_fine(char *text, double value)
-{
-    const double size = fabs(value);
-    if (size != 0 && (size < 0.001 || size >= 1e7))
-        snprintf(text, FORMAT_TEXT, "%.3e", value);
-    else
-        snprintf(text, FORMAT_TEXT, "%.*f",
-                 size >= 1000  ? 0
-                 : size >= 100 ? 1
-                 : size >= 10  ? 2
-                               : 3,
-                 value);
+        snprintf(text, FORMAT_TEXT, "%.*f%s", decimals, value, unit);
 }
 
 /* 1,234,567 */
@@ -58,9 +41,9 @@ static void format_seconds(char *text, double seconds)
     if (seconds == 0) {
         strcpy(text, "0 s");
     } else if (fabs(seconds) < 0.9995) {
-        format_short(text, seconds * 1000, " ms");
+        format_digits(text, seconds * 1000, 3, " ms");
     } else if (fabs(seconds) < 99.95) {
-        format_short(text, seconds, " s");
+        format_digits(text, seconds, 3, " s");
     } else if (seconds < 0 || seconds >= 1e12) {
         format_grouped(text, seconds, " s");
     } else {
@@ -72,76 +55,40 @@ static void format_seconds(char *text, double seconds)
     }
 }
 
-static void format_bytes(char *text, double bytes)
+/* Divide by `step` until the value is below it; `units`: from small to large, then NULL. */
+static void format_scaled(char *text, double value, double step, const char *const *units)
 {
-    static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB"};
-    int i = 0;
-    while (i < 5 && fabs(bytes) >= 1023.5) {
-        bytes /= 1024;
-        i++;
-    }
-    if (i == 0)
-        snprintf(text, FORMAT_TEXT, "%.0f B", bytes);
+    for (; units[1] != NULL && fabs(value) >= step - 0.5; units++)
+        value /= step;
+    if (strcmp(*units, " B") == 0)
+        snprintf(text, FORMAT_TEXT, "%.0f B", value);
     else
-        format_short(text, bytes, units[i]);
-}
-
-static void format_flops(char *text, double count)
-{
-    static const char *const units[] = {" flop", " kflop", " Mflop", " Gflop", " Tflop"};
-    int i = 0;
-    for (; i < 4 && fabs(count) >= 999.5; i++)
-        count /= 1000;
-    format_short(text, count, units[i]);
-}
-
-static void format_rate(char *text, double value)
-{
-    if (fabs(value) >= 999.5)
-        format_grouped(text, value, "");
-    else
-        format_short(text, value, "");
+        format_digits(text, value, 3, *units);
 }
 
 void format_figure(char text[FORMAT_TEXT], enum figure figure, double value)
 {
-    if (isnan(value)) {
+    static const char *const bytes[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", NULL};
+    static const char *const flops[] = {" flop", " kflop", " Mflop", " Gflop", " Tflop", NULL};
+    static const char *const suffixes[] = {[FIGURE_RATIO] = "x",
+                                           [FIGURE_RATE] = "",
+                                           [FIGURE_WATTS] = " W",
+                                           [FIGURE_WATT_HOURS] = " Wh",
+                                           [FIGURE_TEXT] = ""};
+    if (isnan(value))
         strcpy(text, "-");
-        return;
-    }
-    switch (figure) {
-    case FIGURE_COUNT:
+    else if (figure == FIGURE_COUNT || (figure == FIGURE_RATE && fabs(value) >= 999.5))
         format_grouped(text, value, "");
-        break;
-    case FIGURE_SHARE:
+    else if (figure == FIGURE_NUMBER)
+        format_digits(text, value, 4, "");
+    else if (figure == FIGURE_SHARE)
         snprintf(text, FORMAT_TEXT, "%.2f %%", value * 100);
-        break;
-    case FIGURE_SECONDS:
+    else if (figure == FIGURE_SECONDS)
         format_seconds(text, value);
-        break;
-    case FIGURE_BYTES:
-        format_bytes(text, value);
-        break;
-    case FIGURE_RATIO:
-        format_short(text, value, "x");
-        break;
-    case FIGURE_RATE:
-        format_rate(text, value);
-        break;
-    case FIGURE_FLOPS:
-        format_flops(text, value);
-        break;
-    case FIGURE_WATTS:
-        format_short(text, value, " W");
-        break;
-    case FIGURE_WATT_HOURS:
-        format_short(text, value, " Wh");
-        break;
-    case FIGURE_NUMBER:
-        format_fine(text, value);
-        break;
-    case FIGURE_TEXT:
-        format_short(text, value, "");
-        break;
-    }
+    else if (figure == FIGURE_BYTES)
+        format_scaled(text, value, 1024, bytes);
+    else if (figure == FIGURE_FLOPS)
+        format_scaled(text, value, 1000, flops);
+    else
+        format_digits(text, value, 3, suffixes[figure]);
 }

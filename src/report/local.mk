@@ -35,6 +35,4 @@ libvittrain_a_SOURCES += \
 	src/report/table.c \
 	src/report/table.h \
 	src/report/ticks.c \
-	src/report/ticks.h \
-	src/report/trouble.c \
-	src/report/trouble.h
+	src/report/ticks.h

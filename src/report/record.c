@@ -14,7 +14,6 @@
 #include "config/options.h"
 #include "core/text.h"
 #include "core/text_file.h"
-#include "report/trouble.h"
 
 /* ---- lines of text */
 
@@ -201,6 +200,102 @@ static void table_open(struct record *record, struct table *table, const char *n
     }
 }
 
+/* ---- the log: warnings and errors, and lines about restarts, early ends and skipped updates.
+ * Equal lines are counted, since a warning about a slow link may repeat every minute for hours. */
+
+enum { TROUBLE_MOST = 200 };
+
+/* "2026-11-21T04:05:06 ", or of output.style=course "2026-11-21 04:05:06,789 - " */
+enum { STAMP_LENGTH = 20, COURSE_STAMP_LENGTH = 26 };
+
+struct trouble {
+    char *text; /* the first such line, with its time stamp */
+    int64_t times;
+};
+
+static bool is_trouble(const char *line)
+{
+    static const char *const begins[] = {"warning: ",       "vittrain: error: ", "stopped at step ",
+                                         "stopped before ", "resuming from ",    "mesh.elastic: "};
+    static const char *const holds[] = {"gradients overflowed in fp16",
+                                        "before its results were written",
+                                        "is left to the next attempt"};
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
+        if (strncmp(line, begins[i], strlen(begins[i])) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof holds / sizeof holds[0]; i++)
+        if (strstr(line, holds[i]) != NULL)
+            return true;
+    return false;
+}
+
+/* Return the line without its time stamp; NULL: no stamp, so the line is incomplete or foreign. */
+static const char *line_words(const char *line)
+{
+    const size_t length = strlen(line);
+    if (length <= STAMP_LENGTH || line[4] != '-')
+        return NULL;
+    if (line[10] == 'T' && line[STAMP_LENGTH - 1] == ' ')
+        return line + STAMP_LENGTH;
+    return length > COURSE_STAMP_LENGTH && line[19] == ',' && line[24] == '-'
+               ? line + COURSE_STAMP_LENGTH
+               : NULL;
+}
+
+static void line_count(struct trouble *troubles, int *count, int64_t *more, const char *line)
+{
+    const char *words = line_words(line);
+    if (words == NULL || !is_trouble(words))
+        return;
+    for (int i = 0; i < *count; i++)
+        if (strcmp(line_words(troubles[i].text), words) == 0) {
+            troubles[i].times++;
+            return;
+        }
+    if (*count == TROUBLE_MOST) {
+        ++*more;
+        return;
+    }
+    troubles[*count] = (struct trouble){.text = strdup(line), .times = 1};
+    ENSURE(troubles[*count].text != NULL, "no memory for a line of a log");
+    ++*count;
+}
+
+/* Fill record->trouble from train.log. */
+static void trouble_open(struct record *record)
+{
+    char path[sizeof record->path + 16], *line = NULL;
+    struct trouble troubles[TROUBLE_MOST];
+    int count = 0;
+    int64_t more = 0;
+    size_t size = 0;
+    ssize_t length;
+    snprintf(path, sizeof path, "%s/train.log", record->path);
+    FILE *file = text_file_open(path);
+    if (file == NULL) {
+        lines_add(&record->missing, "train.log: cannot be read: %s", strerror(errno));
+        return;
+    }
+    while ((length = getline(&line, &size, file)) >= 0) {
+        line[strcspn(line, "\r\n")] = '\0';
+        line_count(troubles, &count, &more, line);
+    }
+    free(line);
+    fclose(file);
+    for (int i = 0; i < count; i++) {
+        if (troubles[i].times > 1)
+            lines_add(&record->trouble, "%s (%lld times)", troubles[i].text,
+                      (long long)troubles[i].times);
+        else
+            lines_add(&record->trouble, "%s", troubles[i].text);
+        free(troubles[i].text);
+    }
+    if (more > 0)
+        lines_add(&record->trouble, "%lld more lines, see train.log", (long long)more);
+}
+
+/* ---- all files */
+
 static int rank_compare(const void *one, const void *other)
 {
     int left = atoi(*(char *const *)one + 8), right = atoi(*(char *const *)other + 8);
@@ -346,44 +441,40 @@ const char *record_text(const struct record *record, const char *path)
     return json_string_value(record_value(record, path));
 }
 
-double record_step_mean(const struct record *record, const char *name)
+/* Mean over the training steps of a column of metrics.csv; `weight`: column of the weights, or
+ * NULL. A row is the mean of the steps since the previous row. */
+static double step_mean(const struct record *record, const char *name, const char *weight)
 {
     const struct table *metrics = &record->metrics;
     int split = table_column(metrics, "split"), step = table_column(metrics, "step");
-    int column = table_column(metrics, name);
-    double sum = 0, steps = 0, before = 0;
+    int column = table_column(metrics, name), factor = -1;
+    double sum = 0, weights = 0, before = 0;
+    if (weight != NULL)
+        factor = table_column(metrics, weight);
     for (int64_t row = 0; row < metrics->rows; row++) {
-        double value = table_number(metrics, row, column), at = table_number(metrics, row, step);
+        double each = weight != NULL ? table_number(metrics, row, factor) : 1;
+        double value = table_number(metrics, row, column) * each;
+        double at = table_number(metrics, row, step);
         if (strcmp(table_text(metrics, row, split), "train") != 0 || !(at > before))
             continue;
         if (!isnan(value)) {
             sum += value * (at - before);
-            steps += at - before;
+            weights += each * (at - before);
         }
         before = at;
     }
-    return steps > 0 ? sum / steps : (double)NAN;
+    return weights > 0 ? sum / weights : (double)NAN;
+}
+
+double record_step_mean(const struct record *record, const char *column)
+{
+    return step_mean(record, column, NULL);
 }
 
 double record_images_per_second(const struct record *record)
 {
-    const struct table *metrics = &record->metrics;
-    int split = table_column(metrics, "split"), step = table_column(metrics, "step");
-    int rate = table_column(metrics, "images_per_second");
-    int duration = table_column(metrics, "step_seconds");
-    double images = 0, seconds = 0, before = 0, known = record_number(record, "images_per_second");
-    for (int64_t row = 0; isnan(known) && row < metrics->rows; row++) {
-        double at = table_number(metrics, row, step), lasted = table_number(metrics, row, duration);
-        double seen = table_number(metrics, row, rate) * lasted;
-        if (strcmp(table_text(metrics, row, split), "train") != 0 || !(at > before))
-            continue;
-        if (!isnan(seen)) {
-            images += seen * (at - before);
-            seconds += lasted * (at - before);
-        }
-        before = at;
-    }
-    return isnan(known) && seconds > 0 ? images / seconds : known;
+    const double known = record_number(record, "images_per_second");
+    return isnan(known) ? step_mean(record, "images_per_second", "step_seconds") : known;
 }
 
 const char *record_status(const struct record *record)
@@ -401,21 +492,6 @@ const char *record_status(const struct record *record)
 int record_attempts(const struct record *record)
 {
     return (int)json_array_size(record_value(record, "parts"));
-}
-
-double record_seconds_to(const struct record *record, const char *monitor, double target)
-{
-    const struct table *metrics = &record->metrics;
-    int split = table_column(metrics, "split"), value = table_column(metrics, monitor);
-    int elapsed = table_column(metrics, "elapsed_seconds");
-    bool least = strcmp(monitor, "loss") != 0;
-    for (int64_t row = 0; row < metrics->rows; row++) {
-        double reached = table_number(metrics, row, value);
-        if (strcmp(table_text(metrics, row, split), "val") == 0 &&
-            (least ? reached >= target : reached <= target))
-            return table_number(metrics, row, elapsed);
-    }
-    return NAN;
 }
 
 const char *record_option(const struct record *record, const char *key)

@@ -77,8 +77,4 @@ struct lines record_names(const struct record *record, const char *folder, const
 /* Return the number of attempts in run.json ("parts"); 0: unknown. */
 int record_attempts(const struct record *record);
 
-/* Return the seconds from the start of the run to the first evaluation that reached the target
- * (top1: at least, loss: at most); NAN: none. */
-double record_seconds_to(const struct record *record, const char *monitor, double target);
-
 #endif
