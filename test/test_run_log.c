@@ -217,7 +217,8 @@ static void table_with_other_columns_is_an_error_and_stays(void **state)
         temporary_write("metrics.csv", tables[i]);
         assert_null(run_log_open(&folder, &options.output, 10, false, &error));
         assert_int_equal(error.kind, ERROR_FILE);
-        assert_non_null(strstr(error.text, "metrics.csv: its columns are not those of this program"));
+        assert_non_null(
+            strstr(error.text, "metrics.csv: its columns are not those of this program"));
         assert_file("metrics.csv", tables[i]);
     }
 }

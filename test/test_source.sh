@@ -25,8 +25,8 @@ bench doctor fetch sweep'
 # level MODULE: its number, from 1.
 level() { echo "$levels" | awk -v module="$1" '{ for (i = 1; i <= NF; i++) if ($i == module) print NR }'; }
 
-for folder in src/*/; do
-    module=$(basename "$folder")
+for folder in src/*/local.mk; do
+    folder=${folder%local.mk} module=$(basename "$folder")
     own=$(level "$module")
     [ -n "$own" ] || { echo "$module has no level in test/test_source.sh"; continue; }
     for other in $(cat "$folder"*.[ch] | sed -nE 's|^#include "([a-z_]+)/.*|\1|p' | sort -u); do
