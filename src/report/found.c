@@ -1,5 +1,5 @@
 /* A row is appended by a single write. The file with its header is created under another name and
- * linked, so concurrent writers lose nothing even without locks. */
+ * linked, so concurrent writers lose nothing. */
 #include "report/found.h"
 
 #include <errno.h>
@@ -16,7 +16,6 @@
 #include "core/durable.h"
 #include "core/folder.h"
 #include "core/version.h"
-#include "report/logbook.h"
 #include "report/record.h"
 
 static const char header[] = "date,host,commit,what,model,image,precision,strategy,ranks,nodes,"
@@ -86,9 +85,7 @@ bool found_add(const char *logbook, const struct found *found, struct error *err
     ENSURE(stream != NULL, "no memory for a row of %s", path);
     row_write(found, stream);
     ENSURE(fclose(stream) == 0, "no memory for a row of %s", path);
-    int lock = logbook_lock(logbook);
     bool good = table_make(path, error) && row_append(path, row, length, error);
-    logbook_unlock(lock);
     free(row);
     return good;
 }

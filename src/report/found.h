@@ -25,8 +25,8 @@ struct found {
     const char *detail;   /* a remark, for example the path of a plot; "": none */
 };
 
-/* Append a row; create the folder and the file if needed. Concurrent writers lose no rows, even on
- * file systems without locks. Not collective. ERROR_FILE: not writable. */
+/* Append a row; create the folder and the file if needed. Concurrent writers lose no rows. Not
+ * collective. ERROR_FILE: not writable. */
 MUST_CHECK bool found_add(const char *logbook, const struct found *found, struct error *error);
 
 /* Return the newest row of `what` in found.csv for the record's model, image size, precision,

@@ -24,8 +24,6 @@ libvittrain_a_SOURCES += \
 	src/report/logbook.h \
 	src/report/markdown.c \
 	src/report/markdown.h \
-	src/report/page.c \
-	src/report/page.h \
 	src/report/record.c \
 	src/report/record.h \
 	src/report/run_tables.c \

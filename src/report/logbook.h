@@ -11,13 +11,8 @@
 
 /* Create or update the run's page and the index. The page is named after the run folder; if another
  * run of that name has a page, the name is NAME-2.md, NAME-3.md, ... Concurrent writers lose
- * nothing, even on file systems without locks. Not collective. ERROR_FILE: the folder cannot be
+ * nothing. Not collective. ERROR_FILE: the folder cannot be
  * written. */
 MUST_CHECK bool logbook_add(const char *logbook, const struct record *record, struct error *error);
-
-/* Lock an existing log book against other programs, for found.c. Return -1 if the file system has
- * no locks or the lock stays busy for some seconds; the callers then work without it. */
-int logbook_lock(const char *logbook);
-void logbook_unlock(int lock);
 
 #endif

@@ -31,34 +31,6 @@ void markdown_row(FILE *stream, int count, const char *const *cells)
     fputc('\n', stream);
 }
 
-/* Return the length of the longest run of backticks. */
-static int longest_fence(const char *text)
-{
-    int longest = 0, run = 0;
-    for (; *text != '\0'; text++) {
-        run = *text == '`' ? run + 1 : 0;
-        longest = run > longest ? run : longest;
-    }
-    return longest;
-}
-
-void markdown_block(FILE *stream, const char *kind, const char *text)
-{
-    int marks = longest_fence(text) + 1;
-    size_t length = strlen(text);
-    marks = marks < 3 ? 3 : marks;
-    fputc('\n', stream);
-    for (int i = 0; i < marks; i++)
-        fputc('`', stream);
-    fprintf(stream, "%s\n", kind);
-    escape_block(stream, text);
-    if (length == 0 || text[length - 1] != '\n')
-        fputc('\n', stream);
-    for (int i = 0; i < marks; i++)
-        fputc('`', stream);
-    fputc('\n', stream);
-}
-
 void markdown_link(FILE *stream, const char *name, const char *file)
 {
     fputc('[', stream);

@@ -1,4 +1,4 @@
-/* Markdown: table rows, fenced blocks, links. */
+/* Markdown: table rows, links. */
 #ifndef VITTRAIN_REPORT_MARKDOWN_H
 #define VITTRAIN_REPORT_MARKDOWN_H
 
@@ -9,9 +9,6 @@ void markdown_text(FILE *stream, const char *text);
 
 /* Write "| a | b | c |" with escaped cells. */
 void markdown_row(FILE *stream, int count, const char *const *cells);
-
-/* Write a fenced block. The fence is longer than any in the text. */
-void markdown_block(FILE *stream, const char *kind, const char *text);
 
 /* "[name](file)" */
 void markdown_link(FILE *stream, const char *name, const char *file);

@@ -64,18 +64,10 @@ static char *line_next(char **rest)
     return line;
 }
 
-static int commas_of(const char *line)
-{
-    int count = 0;
-    for (; *line != '\0'; line++)
-        count += *line == ',';
-    return count;
-}
-
-static int64_t lines_of(const char *text)
+static int64_t count_of(const char *text, char wanted)
 {
     int64_t count = 0;
-    for (; (text = strchr(text, '\n')) != NULL; text++)
+    for (; (text = strchr(text, wanted)) != NULL; text++)
         count++;
     return count;
 }
@@ -83,7 +75,7 @@ static int64_t lines_of(const char *text)
 static void rows_cut(struct table *table, char *rest, const char *end)
 {
     char *line;
-    int64_t most = lines_of(rest);
+    int64_t most = count_of(rest, '\n');
     table->cells = calloc((size_t)(most * table->columns) + 1, sizeof *table->cells);
     ENSURE(table->cells != NULL, "no memory for a table");
     while ((line = line_next(&rest)) != NULL) {
@@ -110,7 +102,7 @@ bool table_read(struct table *table, const char *path, struct error *error)
         return error_set(error, ERROR_FILE,
                          "cannot read %s: no first line with the names of the columns", path);
     }
-    int most = commas_of(line) + 1;
+    int most = (int)count_of(line, ',') + 1;
     table->names = calloc((size_t)most, sizeof *table->names);
     table->texts = calloc(1, sizeof *table->texts);
     ENSURE(table->names != NULL && table->texts != NULL, "no memory for a table");
@@ -132,19 +124,6 @@ void table_free(struct table *table)
 
 /* ---- joining */
 
-/* Append the columns of `more` that the table lacks. Return the number of columns. */
-static int names_join(struct table *table, const struct table *more, char ***names)
-{
-    int count = table->columns;
-    *names = calloc((size_t)(table->columns + more->columns), sizeof **names);
-    ENSURE(*names != NULL, "no memory for a table");
-    memcpy(*names, table->names, (size_t)count * sizeof **names);
-    for (int i = 0; i < more->columns; i++)
-        if (table_column(table, more->names[i]) < 0)
-            (*names)[count++] = more->names[i];
-    return count;
-}
-
 /* Copy the rows of `from` into the joined columns. */
 static void rows_copy(const struct table *from, char **names, int columns, char **cells)
 {
@@ -158,24 +137,26 @@ static void rows_copy(const struct table *from, char **names, int columns, char 
 
 void table_join(struct table *table, struct table *more)
 {
-    struct table joined = {.rows = table->rows + more->rows, .torn = table->torn || more->torn};
-    if (table->columns == 0 || more->columns == 0) {
-        struct table *kept = table->columns == 0 ? more : table;
-        joined = *kept;
-        *kept = (struct table){0};
-    } else {
-        joined.columns = names_join(table, more, &joined.names);
-        joined.cells = calloc((size_t)(joined.rows * joined.columns) + 1, sizeof *joined.cells);
-        joined.text_count = table->text_count + more->text_count;
-        joined.texts = calloc((size_t)joined.text_count, sizeof *joined.texts);
-        ENSURE(joined.cells != NULL && joined.texts != NULL, "no memory for a table");
-        rows_copy(table, joined.names, joined.columns, joined.cells);
-        rows_copy(more, joined.names, joined.columns, joined.cells + table->rows * joined.columns);
-        memcpy(joined.texts, table->texts, (size_t)table->text_count * sizeof *joined.texts);
-        memcpy(joined.texts + table->text_count, more->texts,
-               (size_t)more->text_count * sizeof *joined.texts);
-        table->text_count = more->text_count = 0;
-    }
+    struct table joined = {.rows = table->rows + more->rows,
+                           .columns = table->columns,
+                           .text_count = table->text_count + more->text_count,
+                           .torn = table->torn || more->torn};
+    joined.names = calloc((size_t)(table->columns + more->columns) + 1, sizeof *joined.names);
+    joined.texts = calloc((size_t)joined.text_count + 1, sizeof *joined.texts);
+    ENSURE(joined.names != NULL && joined.texts != NULL, "no memory for a table");
+    for (int i = 0; i < table->columns; i++)
+        joined.names[i] = table->names[i];
+    for (int i = 0; i < more->columns; i++)
+        if (table_column(table, more->names[i]) < 0)
+            joined.names[joined.columns++] = more->names[i];
+    joined.cells = calloc((size_t)(joined.rows * joined.columns) + 1, sizeof *joined.cells);
+    ENSURE(joined.cells != NULL, "no memory for a table");
+    rows_copy(table, joined.names, joined.columns, joined.cells);
+    rows_copy(more, joined.names, joined.columns, joined.cells + table->rows * joined.columns);
+    for (int i = 0; i < joined.text_count; i++)
+        joined.texts[i] =
+            i < table->text_count ? table->texts[i] : more->texts[i - table->text_count];
+    table->text_count = more->text_count = 0; /* now owned by `joined` */
     table_free(table);
     table_free(more);
     *table = joined;

@@ -64,20 +64,9 @@ void ticks_linear(struct ticks *ticks, double least, double most, int wanted)
     }
 }
 
-static void log_add(struct ticks *ticks, double value, double least, double most)
-{
-    double unit = 1;
-    if (value < least * 0.9999 || value > most * 1.0001 || ticks->count == TICKS_MOST)
-        return;
-    ticks->at[ticks->count] = value;
-    const char *prefix = value < 1e15 ? prefix_of(value, &unit) : "";
-    char *text = ticks->text[ticks->count++];
-    snprintf(text, TICK_TEXT, "%g%s", value / unit, prefix);
-    exponent_shorten(text);
-}
-
 void ticks_log(struct ticks *ticks, double least, double most, int wanted)
 {
+    static const double factors[] = {1, 2, 5};
     const int low = (int)floor(log10(least)), high = (int)ceil(log10(most));
     const double decades = log10(most / least);
     if (decades < 0.7) {
@@ -90,10 +79,16 @@ void ticks_log(struct ticks *ticks, double least, double most, int wanted)
     for (int decade = low; decade <= high; decade++) {
         if ((decade - low) % every != 0)
             continue;
-        log_add(ticks, pow(10, decade), least, most);
-        if (decades <= wanted / 3.0 + 0.5) {
-            log_add(ticks, 2 * pow(10, decade), least, most);
-            log_add(ticks, 5 * pow(10, decade), least, most);
+        for (int i = 0; i < (decades <= wanted / 3.0 + 0.5 ? 3 : 1); i++) {
+            const double value = factors[i] * pow(10, decade);
+            double unit = 1;
+            if (value < least * 0.9999 || value > most * 1.0001 || ticks->count == TICKS_MOST)
+                continue;
+            const char *prefix = value < 1e15 ? prefix_of(value, &unit) : "";
+            char *text = ticks->text[ticks->count];
+            snprintf(text, TICK_TEXT, "%g%s", value / unit, prefix);
+            exponent_shorten(text);
+            ticks->at[ticks->count++] = value;
         }
     }
 }
