@@ -18,15 +18,11 @@ char html_letter(int run)
     return (char)('A' + run);
 }
 
-void html_section(const struct page *page, const char *id, const char *title)
+void html_text(const struct page *page, const char *before, const char *text, const char *after)
 {
-    fprintf(page->stream, "<section id=\"%s\" aria-labelledby=\"%s-title\">\n", id, id);
-    fprintf(page->stream, "<h2 id=\"%s-title\">%s</h2>\n", id, title);
-}
-
-void html_section_end(const struct page *page)
-{
-    fputs("</section>\n", page->stream);
+    fputs(before, page->stream);
+    escape_html(page->stream, text);
+    fputs(after, page->stream);
 }
 
 static void key_write(const struct page *page, int run)
@@ -41,15 +37,12 @@ void html_run_title(const struct page *page, int run)
         return;
     fputs("<h3>", page->stream);
     key_write(page, run);
-    escape_html(page->stream, page->records[run].name);
-    fputs("</h3>\n", page->stream);
+    html_text(page, "", page->records[run].name, "</h3>\n");
 }
 
 void html_run_head(const struct page *page, int run)
 {
-    fputs("<th scope=\"col\" class=\"n\" title=\"", page->stream);
-    escape_html(page->stream, page->records[run].name);
-    fputs("\">", page->stream);
+    html_text(page, "<th scope=\"col\" class=\"n\" title=\"", page->records[run].name, "\">");
     if (page->count > 1)
         key_write(page, run);
     else
@@ -60,9 +53,9 @@ void html_run_head(const struct page *page, int run)
 void html_table_begin(const struct page *page, const char *class, const char *name)
 {
     /* With the focus, the box can be scrolled by keyboard. */
-    fputs("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"", page->stream);
-    escape_html(page->stream, name);
-    fprintf(page->stream, "\"><table class=\"%s\">\n", class);
+    html_text(page, "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"", name,
+              "\">");
+    fprintf(page->stream, "<table class=\"%s\">\n", class);
 }
 
 void html_table_end(const struct page *page)
@@ -76,9 +69,8 @@ static void tile_write(const struct page *page, int run, const char *name, const
 {
     char text[FORMAT_TEXT];
     const char *value = fact_text(fact_find(key), &page->records[run], &page->records[0], text);
-    fprintf(page->stream, "<div><dt>%s</dt><dd>", name);
-    escape_html(page->stream, value);
-    fputs("</dd></div>\n", page->stream);
+    fprintf(page->stream, "<div><dt>%s</dt>", name);
+    html_text(page, "<dd>", value, "</dd></div>\n");
 }
 
 /* Write "vit_cifar, fsdp, 2 ranks on 1 node, bf16" as far as known. Return true if anything is. */
@@ -99,9 +91,8 @@ static bool kind_write(const struct page *page, int run)
             fact_text(fact_find(parts[i].key), &page->records[run], &page->records[0], text);
         if (strcmp(value, "-") == 0)
             continue;
-        fputs(begun ? parts[i].before : "", page->stream);
+        html_text(page, begun ? parts[i].before : "", value, "");
         begun = true;
-        escape_html(page->stream, value);
         fprintf(page->stream, "%.*s", (int)strlen(parts[i].after) - (strcmp(value, "1") == 0),
                 parts[i].after);
     }
@@ -117,8 +108,7 @@ static void run_write(const struct page *page, int run)
     fputs("<article class=\"run\"><h2>", page->stream);
     if (page->count > 1)
         key_write(page, run);
-    escape_html(page->stream, record->name);
-    fputs("</h2>\n<p>", page->stream);
+    html_text(page, "", record->name, "</h2>\n<p>");
     fputs(kind_write(page, run) ? " &middot; " : "", page->stream);
     fprintf(page->stream, "<span class=\"state %s\">%s</span></p>\n<dl class=\"tiles\">\n",
             strcmp(status, "finished") == 0 ? "ok" : "no", status);
@@ -133,69 +123,75 @@ static void run_write(const struct page *page, int run)
 static void title_write(const struct page *page)
 {
     if (page->count == 1) {
-        fputs("Run ", page->stream);
-        escape_html(page->stream, page->records[0].name);
+        html_text(page, "Run ", page->records[0].name, "");
         return;
     }
-    for (int i = 0; i < page->count && i < NAMES_IN_TITLE; i++) {
-        fputs(i == 0 ? "" : i + 1 == page->count ? " and " : ", ", page->stream);
-        escape_html(page->stream, page->records[i].name);
-    }
+    for (int i = 0; i < page->count && i < NAMES_IN_TITLE; i++)
+        html_text(page,
+                  i == 0                 ? ""
+                  : i + 1 == page->count ? " and "
+                                         : ", ",
+                  page->records[i].name, "");
     if (page->count > NAMES_IN_TITLE)
         fprintf(page->stream, " and %d more", page->count - NAMES_IN_TITLE);
 }
 
-static void header_write(const struct page *page)
-{
-    fputs("<header>\n<h1>", page->stream);
-    title_write(page);
-    fputs("</h1>\n<nav aria-label=\"sections\"><a href=\"#summary\">Summary</a>"
-          "<a href=\"#curves\">Curves</a><a href=\"#steps\">Step time</a>"
-          "<a href=\"#memory\">Memory</a><a href=\"#hardware\">Hardware</a>"
-          "<a href=\"#classes\">Quality</a><a href=\"#decks\">Options</a>"
-          "<a href=\"#trouble\">Problems</a></nav>\n<div class=\"runs\">\n",
-          page->stream);
-    for (int i = 0; i < page->count; i++)
-        run_write(page, i);
-    fputs("</div>\n</header>\n", page->stream);
-}
-
-static void footer_write(const struct page *page)
-{
-    char date[32];
-    const time_t now = time(NULL);
-    struct tm utc;
-    strftime(date, sizeof date, "%Y-%m-%d %H:%M", gmtime_r(&now, &utc));
-    fprintf(page->stream,
-            "<footer>Written %s UTC by vittrain %s%s%s from the run folder%s. docs/outputs.md "
-            "explains the numbers.</footer>\n",
-            date, version_number, version_commit[0] == '\0' ? "" : ", commit ", version_commit,
-            page->count > 1 ? "s" : "");
-}
+/* clang-format off */
+static const struct {
+    const char *id, *link;
+    const char *title, *title_of_several; /* heading for one run, and for several */
+    void (*write)(const struct page *page);
+} sections[] = {
+    {"summary", "Summary", "Summary", "Summary", html_summary},
+    {"curves", "Curves", "Curves", "Curves", html_curves},
+    {"steps", "Step time", "Step time", "Step time", html_steps},
+    {"memory", "Memory", "Memory and ranks", "Memory and ranks", html_memory},
+    {"hardware", "Hardware", "Hardware over time", "Hardware over time", html_hardware},
+    {"classes", "Quality", "Quality and classes", "Quality and classes", html_classes},
+    {"decks", "Options", "Options", "Differing options", html_decks},
+    {"trouble", "Problems", "Warnings, errors and missing files",
+     "Warnings, errors and missing files", html_trouble},
+};
+/* clang-format on */
+enum { SECTIONS = sizeof sections / sizeof sections[0] };
 
 static void page_write(const struct page *page)
 {
+    FILE *stream = page->stream;
+    char date[32];
+    const time_t now = time(NULL);
+    struct tm utc;
+
     fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
           "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
-          page->stream);
+          stream);
     title_write(page);
-    fputs("</title>\n", page->stream);
-    html_style(page->stream);
-    fputs("</head>\n<body>\n", page->stream);
-    header_write(page);
-    fputs("<main>\n", page->stream);
-    html_summary(page);
-    html_curves(page);
-    html_steps(page);
-    html_memory(page);
-    html_hardware(page);
-    html_classes(page);
-    html_decks(page);
-    html_trouble(page);
-    fputs("</main>\n", page->stream);
-    footer_write(page);
-    fputs("</body>\n</html>\n", page->stream);
+    fputs("</title>\n", stream);
+    html_style(stream);
+    fputs("</head>\n<body>\n<header>\n<h1>", stream);
+    title_write(page);
+    fputs("</h1>\n<nav aria-label=\"sections\">", stream);
+    for (int i = 0; i < SECTIONS; i++)
+        fprintf(stream, "<a href=\"#%s\">%s</a>", sections[i].id, sections[i].link);
+    fputs("</nav>\n<div class=\"runs\">\n", stream);
+    for (int i = 0; i < page->count; i++)
+        run_write(page, i);
+    fputs("</div>\n</header>\n<main>\n", stream);
+    for (int i = 0; i < SECTIONS; i++) {
+        const char *id = sections[i].id;
+        fprintf(stream, "<section id=\"%s\" aria-labelledby=\"%s-title\">\n", id, id);
+        fprintf(stream, "<h2 id=\"%s-title\">%s</h2>\n", id,
+                page->count == 1 ? sections[i].title : sections[i].title_of_several);
+        sections[i].write(page);
+        fputs("</section>\n", stream);
+    }
+    strftime(date, sizeof date, "%Y-%m-%d %H:%M", gmtime_r(&now, &utc));
+    fprintf(stream,
+            "</main>\n<footer>Written %s UTC by vittrain %s%s%s from the run folder%s. "
+            "docs/outputs.md explains the numbers.</footer>\n</body>\n</html>\n",
+            date, version_number, version_commit[0] == '\0' ? "" : ", commit ", version_commit,
+            page->count > 1 ? "s" : "");
 }
 
 bool html_write(const struct record *records, int count, const char *path, struct error *error)

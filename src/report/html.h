@@ -15,7 +15,7 @@ enum { HTML_RUNS_MOST = 26 }; /* A to Z */
 MUST_CHECK bool html_write(const struct record *records, int count, const char *path,
                            struct error *error);
 
-/* ---- internal to html*.c: the sections of the page */
+/* ---- internal to html*.c */
 
 struct page {
     FILE *stream;
@@ -24,6 +24,8 @@ struct page {
 };
 
 void html_style(FILE *stream);
+
+/* The sections, without headings. */
 void html_summary(const struct page *page);
 void html_curves(const struct page *page);
 void html_steps(const struct page *page);
@@ -33,12 +35,11 @@ void html_classes(const struct page *page);
 void html_decks(const struct page *page);
 void html_trouble(const struct page *page);
 
+/* Write markup, a text to be escaped, and markup. */
+void html_text(const struct page *page, const char *before, const char *text, const char *after);
+
 /* The letter of a run in charts and columns. */
 char html_letter(int run);
-
-/* Begin and end a section with a heading and an anchor. */
-void html_section(const struct page *page, const char *id, const char *title);
-void html_section_end(const struct page *page);
 
 /* Write a heading with letter and name of the run; nothing if there is only one run. */
 void html_run_title(const struct page *page, int run);

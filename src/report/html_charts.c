@@ -184,7 +184,6 @@ void html_curves(const struct page *page)
 {
     double longest = 0;
     int drawn = 0;
-    html_section(page, "curves", "Curves");
     for (int i = 0; i < page->count; i++)
         longest = fmax(longest, table_facts(&page->records[i].metrics, "elapsed_seconds").most);
     if (page->count > SPLITS_NAMED_MOST)
@@ -196,7 +195,6 @@ void html_curves(const struct page *page)
     fputs("</div>\n", page->stream);
     if (chart_available && drawn == 0)
         fputs("<p>None: metrics.csv is missing or has no rows.</p>\n", page->stream);
-    html_section_end(page);
 }
 
 /* ---- readings of monitor.csv */
@@ -383,7 +381,6 @@ static void sensor_draw(const struct page *page, int run, const struct readings 
 void html_hardware(const struct page *page)
 {
     struct readings readings;
-    html_section(page, "hardware", "Hardware over time");
     fputs(chart_available ? "" : no_cairo, page->stream);
     for (int run = 0; chart_available && run < page->count; run++) {
         html_run_title(page, run);
@@ -399,5 +396,4 @@ void html_hardware(const struct page *page)
         free(readings.times);
         free(readings.ranks);
     }
-    html_section_end(page);
 }

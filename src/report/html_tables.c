@@ -55,7 +55,6 @@ static int group_write(const struct page *page, int first)
 
 void html_summary(const struct page *page)
 {
-    html_section(page, "summary", "Summary");
     if (page->count > 1)
         fprintf(page->stream, "<p class=\"note\">A dot marks the best value of a row. Speed-up and "
                               "scaling efficiency are relative to run A.</p>\n");
@@ -63,7 +62,6 @@ void html_summary(const struct page *page)
     for (int i = 0; i < fact_count;)
         i = group_write(page, i);
     fputs("</div>\n", page->stream);
-    html_section_end(page);
 }
 
 /* ---- classes */
@@ -102,17 +100,12 @@ static void matrix_table(const struct page *page, int run, const struct confusio
 {
     html_table_begin(page, "confusion", "Confusion matrix");
     fputs("<thead><tr><td></td>", page->stream);
-    for (int i = 0; i < confusion->count; i++) {
-        fputs("<th scope=\"col\"><span>", page->stream);
-        escape_html(page->stream, class_name(confusion, i));
-        fputs("</span></th>", page->stream);
-    }
+    for (int i = 0; i < confusion->count; i++)
+        html_text(page, "<th scope=\"col\"><span>", class_name(confusion, i), "</span></th>");
     fprintf(page->stream, "</tr></thead>\n<tbody id=\"confusion-%c\">\n", html_letter(run));
     for (int row = 0; row < confusion->count; row++) {
         const double sum = matrix_row(confusion, row);
-        fputs("<tr><th scope=\"row\">", page->stream);
-        escape_html(page->stream, class_name(confusion, row));
-        fputs("</th>", page->stream);
+        html_text(page, "<tr><th scope=\"row\">", class_name(confusion, row), "</th>");
         for (int i = 0; i < confusion->count; i++) {
             const double count = matrix_at(confusion, row, i);
             fprintf(page->stream, "<td style=\"--v:%.2f\">%.0f</td>", sum > 0 ? count / sum : 0,
@@ -175,7 +168,6 @@ static void pairs_table(const struct page *page, const struct confusion *confusi
 
 void html_classes(const struct page *page)
 {
-    html_section(page, "classes", "Quality and classes");
     fprintf(page->stream, "<div class=\"%s\">\n", page->count > 1 ? "pair" : "single");
     for (int run = 0; run < page->count; run++) {
         const struct record *record = &page->records[run];
@@ -214,7 +206,6 @@ void html_classes(const struct page *page)
         sheet_free(&sheet);
     }
     fputs("</div>\n", page->stream);
-    html_section_end(page);
 }
 
 /* ---- options and attempts */
@@ -263,7 +254,6 @@ static void decks_compare(const struct page *page)
 void html_decks(const struct page *page)
 {
     struct sheet sheet = {0};
-    html_section(page, "decks", page->count == 1 ? "Options" : "Differing options");
     if (page->count == 1) {
         run_table_deck(&sheet, page->records);
         sheet_html(&sheet, page->stream);
@@ -279,7 +269,6 @@ void html_decks(const struct page *page)
         }
         sheet_free(&sheet);
     }
-    html_section_end(page);
 }
 
 /* ---- problems */
@@ -291,11 +280,8 @@ static void list_write(const struct page *page, const char *title, const struct 
     if (lines->count == 0)
         return;
     fprintf(page->stream, "<p>%s</p>\n<ul>\n", title);
-    for (int i = 0; i < lines->count && i < LINES_MOST; i++) {
-        fputs("<li><code>", page->stream);
-        escape_html(page->stream, lines->line[i]);
-        fputs("</code></li>\n", page->stream);
-    }
+    for (int i = 0; i < lines->count && i < LINES_MOST; i++)
+        html_text(page, "<li><code>", lines->line[i], "</code></li>\n");
     if (lines->count > LINES_MOST)
         fprintf(page->stream, "<li>and %d more</li>\n", lines->count - LINES_MOST);
     fputs("</ul>\n", page->stream);
@@ -303,7 +289,6 @@ static void list_write(const struct page *page, const char *title, const struct 
 
 void html_trouble(const struct page *page)
 {
-    html_section(page, "trouble", "Warnings, errors and missing files");
     for (int i = 0; i < page->count; i++) {
         const struct record *record = &page->records[i];
         html_run_title(page, i);
@@ -312,5 +297,4 @@ void html_trouble(const struct page *page)
         list_write(page, "From the log:", &record->trouble);
         list_write(page, "Missing or damaged files:", &record->missing);
     }
-    html_section_end(page);
 }

@@ -137,15 +137,6 @@ struct unit_chart {
     double scale;
 };
 
-/* Replace the underscores of a column's name without its last `ending` bytes by spaces. */
-static void column_words(const char *name, size_t ending, char *words, size_t size)
-{
-    snprintf(words, size, "%.*s", (int)(strlen(name) - ending), name);
-    for (; *words != '\0'; words++)
-        if (*words == '_')
-            *words = ' ';
-}
-
 /* Fill the rows and parts from the columns of units.csv that are not 0 everywhere. If there are
  * more units than rows, neighbours share a row. */
 static void unit_bars_fill(const struct table *units, const struct unit_chart *chart,
@@ -160,8 +151,7 @@ static void unit_bars_fill(const struct table *units, const struct unit_chart *c
         if (!text_ends_with(units->names[i], chart->ending) ||
             !(table_facts(units, units->names[i]).most > 0))
             continue;
-        column_words(units->names[i], strlen(chart->ending), bars->parts[part],
-                     sizeof bars->parts[part]);
+        run_table_words(units->names[i], chart->ending, bars->parts[part]);
         bars->colours[part] = part_colour(bars->parts[part], part);
         columns[bars->part_count++] = i;
     }
@@ -218,7 +208,6 @@ void html_steps(const struct page *page)
                                           {"backward", "backward_seconds", 0},
                                           {"reduce", "reduce_seconds", 1},
                                           {"update", "update_seconds", 2}};
-    html_section(page, "steps", "Step time");
     fputs("<p class=\"note\">Means over all training steps. Phases include time spent waiting."
           "</p>\n<div class=\"charts\">\n",
           page->stream);
@@ -228,13 +217,11 @@ void html_steps(const struct page *page)
         fputs("</div>\n<div class=\"charts\">\n", page->stream);
     units_draw(page, &(struct unit_chart){"_seconds", "By unit", "ms per step", 1000});
     fputs("</div>\n", page->stream);
-    html_section_end(page);
 }
 
 void html_memory(const struct page *page)
 {
     struct sheet sheet = {0};
-    html_section(page, "memory", "Memory and ranks");
     fputs("<div class=\"charts\">\n", page->stream);
     units_draw(page, &(struct unit_chart){"_bytes", "Planned memory by unit", "MiB per rank",
                                           1.0 / (1 << 20)});
@@ -245,5 +232,4 @@ void html_memory(const struct page *page)
         sheet_html(&sheet, page->stream);
         sheet_free(&sheet);
     }
-    html_section_end(page);
 }

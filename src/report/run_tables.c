@@ -22,8 +22,7 @@ static const char *text_of(const json_t *object, const char *key)
     return json_string_value(json_object_get(object, key));
 }
 
-/* Replace the underscores of a column's name by spaces. */
-static const char *column_words(const char *name, const char *ending, char words[64])
+const char *run_table_words(const char *name, const char *ending, char words[64])
 {
     const size_t length = strlen(name) - (text_ends_with(name, ending) ? strlen(ending) : 0);
     snprintf(words, 64, "%.*s", (int)length, name);
@@ -52,8 +51,6 @@ static void split_add(struct sheet *sheet, const char *name, const json_t *split
 
 void run_table_splits(struct sheet *sheet, const struct record *record)
 {
-    static const char *const names[] = {"samples",   "loss",         "top-1",    "top-5",
-                                        "precision", "macro recall", "macro F1", "specificity"};
     const json_t *test = json_object_get(record->result, "test");
     const char *weights = text_of(test, "weights");
     char measured[96];
@@ -61,8 +58,8 @@ void run_table_splits(struct sheet *sheet, const struct record *record)
     sheet->title = "Quality by split";
     sheet->class = "ranks";
     sheet_column(sheet, "split", SHEET_TEXT);
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        sheet_column(sheet, names[i], SHEET_NUMBER);
+    sheet_columns(sheet, SHEET_NUMBER, "samples", "loss", "top-1", "top-5", "precision",
+                  "macro recall", "macro F1", "specificity", NULL);
     sheet_column(sheet, "measured", SHEET_TEXT);
     split_add(sheet, "training", json_object_get(record->result, "train"),
               "in the last epoch, during training");
@@ -143,11 +140,10 @@ void run_table_units(struct sheet *sheet, const struct record *record)
     if (units->rows > UNITS_MOST)
         return;
     sheet_column(sheet, "unit", SHEET_TEXT);
-    sheet_column(sheet, "parameters", SHEET_NUMBER);
-    sheet_column(sheet, "planned memory", SHEET_NUMBER);
+    sheet_columns(sheet, SHEET_NUMBER, "parameters", "planned memory", NULL);
     for (int i = 0; i < units->columns; i++)
         if (text_ends_with(units->names[i], "_seconds"))
-            sheet_column(sheet, column_words(units->names[i], "_seconds", words), SHEET_NUMBER);
+            sheet_column(sheet, run_table_words(units->names[i], "_seconds", words), SHEET_NUMBER);
     for (int64_t row = 0; row < units->rows; row++) {
         double bytes = NAN;
         for (int i = 0; i < units->columns; i++)
@@ -196,7 +192,7 @@ void run_table_ranks(struct sheet *sheet, const struct record *record)
             continue;
         const bool number = !isnan(table_number(ranks, 0, i));
         columns[sheet->columns] = i;
-        column_words(name, text_ends_with(name, "_bytes") ? "_bytes" : "_seconds", words);
+        run_table_words(name, text_ends_with(name, "_bytes") ? "_bytes" : "_seconds", words);
         sheet_column(sheet, words, number ? SHEET_NUMBER : SHEET_TEXT);
     }
     for (int64_t row = 0; row < ranks->rows && row < RANKS_MOST; row++)
@@ -223,10 +219,8 @@ void run_table_sensors(struct sheet *sheet, const struct record *record)
                  [SENSOR_DURATION] = {"max", "maximum"}, [SENSOR_STATE] = {"", ""}};
     sheet->title = "Utilization, power and energy";
     sheet->class = "facts";
-    sheet_column(sheet, "sensor", SHEET_TEXT);
-    sheet_column(sheet, "", SHEET_TEXT);
-    sheet_column(sheet, "value", SHEET_NUMBER);
-    sheet_column(sheet, "maximum", SHEET_NUMBER);
+    sheet_columns(sheet, SHEET_TEXT, "sensor", "", NULL);
+    sheet_columns(sheet, SHEET_NUMBER, "value", "maximum", NULL);
     sheet_column(sheet, "unit", SHEET_TEXT);
     for (int i = 0; i < SENSOR_COUNT; i++) {
         const struct sensor_column *sensor = &sensor_columns[i];
@@ -270,14 +264,12 @@ static void list_add(struct sheet *sheet, const json_t *array)
 
 void run_table_attempts(struct sheet *sheet, const struct record *record)
 {
-    static const char *const names[] = {"attempt", "started", "ended",  "steps",  "ranks",
-                                        "hosts",   "devices", "set-up", "outcome"};
     const json_t *attempts = record_value(record, "parts");
 
     sheet->title = "Attempts";
     sheet->class = "facts";
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        sheet_column(sheet, names[i], SHEET_TEXT);
+    sheet_columns(sheet, SHEET_TEXT, "attempt", "started", "ended", "steps", "ranks", "hosts",
+                  "devices", "set-up", "outcome", NULL);
     sheet_column(sheet, "command", SHEET_CODE);
     for (size_t i = 0; i < json_array_size(attempts); i++) {
         const json_t *attempt = json_array_get(attempts, i);
@@ -303,9 +295,7 @@ void run_table_deck(struct sheet *sheet, const struct record *record)
 {
     sheet->title = "Options that differ from their defaults";
     sheet->class = "decks";
-    sheet_column(sheet, "option", SHEET_CODE);
-    sheet_column(sheet, "value", SHEET_CODE);
-    sheet_column(sheet, "default", SHEET_CODE);
+    sheet_columns(sheet, SHEET_CODE, "option", "value", "default", NULL);
     for (int i = 0; i < record->setting_count; i++) {
         const struct record_setting *setting = record->settings[i];
         sheet_text(sheet, setting->key);
@@ -316,27 +306,18 @@ void run_table_deck(struct sheet *sheet, const struct record *record)
 
 void run_table_found(struct sheet *sheet, const struct record *record, const char *logbook)
 {
-    static const struct {
-        const char *key, *name;
-    } columns[] = {{"value", "found"},
-                   {"global_batch", "global batch"},
-                   {"peak_bytes", "peak bytes"},
-                   {"limit", "bytes available"},
-                   {"date", "date"},
-                   {"host", "host"},
-                   {"detail", "detail"}};
+    static const char *const keys[] = {"value", "global_batch", "peak_bytes", "limit",
+                                       "date",  "host",         "detail"};
     static const char *const searches[][2] = {{"batch", "largest batch per rank (find batch)"},
                                               {"lr", "learning rate (find lr)"}};
-    enum { COLUMNS = sizeof columns / sizeof columns[0] };
     char path[4096 + 32];
     struct table table;
     struct error ignored = {.kind = ERROR_NONE};
 
     sheet->title = "Results of searches";
     sheet->class = "facts";
-    sheet_column(sheet, "search", SHEET_TEXT);
-    for (int i = 0; i < COLUMNS; i++)
-        sheet_column(sheet, columns[i].name, SHEET_TEXT);
+    sheet_columns(sheet, SHEET_TEXT, "search", "found", "global batch", "peak bytes",
+                  "bytes available", "date", "host", "detail", NULL);
     snprintf(path, sizeof path, "%s/found.csv", logbook);
     if (!table_read(&table, path, &ignored))
         return;
@@ -345,8 +326,8 @@ void run_table_found(struct sheet *sheet, const struct record *record, const cha
         if (row < 0)
             continue;
         sheet_text(sheet, searches[i][1]);
-        for (int k = 0; k < COLUMNS; k++)
-            sheet_text(sheet, table_text(&table, row, table_column(&table, columns[k].key)));
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+            sheet_text(sheet, table_text(&table, row, table_column(&table, keys[k])));
     }
     table_free(&table);
 }

@@ -30,4 +30,7 @@ void run_table_deck(struct sheet *sheet, const struct record *record);
 /* Results of `find batch` and `find lr` for the run's model, from LOGBOOK/found.csv. */
 void run_table_found(struct sheet *sheet, const struct record *record, const char *logbook);
 
+/* Make a heading of a column's name: without the ending, with spaces for underscores. */
+const char *run_table_words(const char *name, const char *ending, char words[64]);
+
 #endif

@@ -1,6 +1,7 @@
 #include "report/sheet.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 
 #include "report/escape.h"
@@ -11,6 +12,15 @@ void sheet_column(struct sheet *sheet, const char *name, enum sheet_kind kind)
     ENSURE(sheet->columns < SHEET_COLUMNS_MOST, "more than %d columns", SHEET_COLUMNS_MOST);
     snprintf(sheet->column[sheet->columns].name, sizeof sheet->column[0].name, "%s", name);
     sheet->column[sheet->columns++].kind = kind;
+}
+
+void sheet_columns(struct sheet *sheet, enum sheet_kind kind, ...)
+{
+    va_list names;
+    va_start(names, kind);
+    for (const char *name; (name = va_arg(names, const char *)) != NULL;)
+        sheet_column(sheet, name, kind);
+    va_end(names);
 }
 
 void sheet_text(struct sheet *sheet, const char *text)

@@ -29,6 +29,9 @@ struct sheet {
 
 void sheet_column(struct sheet *sheet, const char *name, enum sheet_kind kind);
 
+/* Add columns of one kind. The names end with NULL. */
+void sheet_columns(struct sheet *sheet, enum sheet_kind kind, ...) __attribute__((sentinel));
+
 /* Append a cell. Unknown values (NULL, NAN) become empty cells. */
 void sheet_text(struct sheet *sheet, const char *text);
 void sheet_figure(struct sheet *sheet, enum figure figure, double value);
