@@ -29,30 +29,27 @@ static bool word_add(struct sweep_words *words, char *word, struct error *error)
     return true;
 }
 
-/* A word is a deck, a setting, a key to vary, or the folder of a sweep to continue. */
-static bool word_read(struct sweep *sweep, char *word, struct error *error)
-{
-    bool varies = false;
-    if (word[0] == '-')
-        return error_set(error, ERROR_USAGE, "sweep: unknown flag %s: %s", word,
-                         command_sweep.synopsis);
-    if (!option_is_setting(word) && !text_ends_with(word, ".ini")) {
-        if (sweep->folder[0] != '\0')
-            return error_set(error, ERROR_USAGE, "sweep: %s: neither a deck nor key=value", word);
-        snprintf(sweep->folder, sizeof sweep->folder, "%s", word);
-        return true;
-    }
-    if (option_is_setting(word) && !sweep_space_add(&sweep->space, word, &varies, error))
-        return false;
-    return word_add(varies ? &sweep->keys : &sweep->extra, word, error);
-}
-
+/* A word before -- is a deck, a setting, a key to vary, or the folder of a sweep to continue. */
 static bool line_read(struct sweep *sweep, int count, char **words, struct error *error)
 {
     int i = 0;
-    for (; i < count && strcmp(words[i], "--") != 0; i++)
-        if (!word_read(sweep, words[i], error))
+    for (; i < count && strcmp(words[i], "--") != 0; i++) {
+        bool varies = false, setting = option_is_setting(words[i]);
+        if (words[i][0] == '-')
+            return error_set(error, ERROR_USAGE, "sweep: unknown flag %s: %s", words[i],
+                             command_sweep.synopsis);
+        if (setting && !sweep_space_add(&sweep->space, words[i], &varies, error))
             return false;
+        if (setting || text_ends_with(words[i], ".ini")) {
+            if (!word_add(varies ? &sweep->keys : &sweep->extra, words[i], error))
+                return false;
+        } else if (sweep->folder[0] != '\0') {
+            return error_set(error, ERROR_USAGE, "sweep: %s: neither a deck nor key=value",
+                             words[i]);
+        } else {
+            snprintf(sweep->folder, sizeof sweep->folder, "%s", words[i]);
+        }
+    }
     for (i++; i < count; i++)
         if (!word_add(&sweep->command, words[i], error))
             return false;
@@ -62,41 +59,27 @@ static bool line_read(struct sweep *sweep, int count, char **words, struct error
                      "... -- mpirun -np 4");
 }
 
-/* The shared options contain the first value of each key, so that they are a complete deck. */
-static bool options_make(struct sweep *sweep, struct error *error)
+/* Return the text " key=value key=value". */
+static const char *point_text(const struct sweep_space *space, const struct sweep_point *point,
+                              char *text, size_t size)
 {
-    struct command_line line;
-    char *words[SWEEP_WORDS + 2] = {"vittrain", "train"};
-    struct sweep_point first = {{0}};
-    for (int i = 0; i < sweep->extra.count; i++)
-        words[i + 2] = sweep->extra.word[i];
-    for (int k = 0; k < sweep->space.count; k++)
-        first.value[k] = sweep->space.keys[k].count > 0 ? 0 : sweep->space.keys[k].low;
-    return options_parse(sweep->extra.count + 2, words, app_command_names(), &sweep->options, &line,
-                         error) &&
-           sweep_point_apply(&sweep->space, &first, &sweep->options, error);
+    text[0] = '\0';
+    for (int k = 0; k < space->count; k++) {
+        char value[OPTION_TEXT];
+        size_t used = strlen(text);
+        sweep_value_text(&space->keys[k], point->value[k], value, sizeof value);
+        snprintf(text + used, size - used, " %s=%s", space->keys[k].entry->name, value);
+    }
+    return text;
 }
 
 /* ---- checks before the first trial */
-
-static bool combination_fail(const struct sweep *sweep, const struct sweep_point *point,
-                             const struct error *why, struct error *error)
-{
-    char text[ERROR_TEXT_SIZE / 2] = "";
-    for (int k = 0; k < sweep->space.count; k++) {
-        char value[OPTION_TEXT];
-        size_t used = strlen(text);
-        sweep_value_text(&sweep->space.keys[k], point->value[k], value, sizeof value);
-        snprintf(text + used, sizeof text - used, "%s%s=%.200s", k > 0 ? " " : "",
-                 sweep->space.keys[k].entry->name, value);
-    }
-    return error_set(error, why->kind, "sweep: with %s: %.900s", text, why->text);
-}
 
 /* Check all points of a grid, otherwise random points, for invalid combinations. */
 static bool combinations_check(const struct sweep *sweep, struct error *error)
 {
     static struct options options;
+    char text[ERROR_TEXT_SIZE / 2];
     for (int64_t i = 0; i < sweep->trials; i++) {
         struct sweep_point point = {{0}};
         struct error why = {0};
@@ -107,7 +90,8 @@ static bool combinations_check(const struct sweep *sweep, struct error *error)
         options = sweep->options;
         if (!sweep_point_apply(&sweep->space, &point, &options, &why) ||
             !options_check(&options, &why))
-            return combination_fail(sweep, &point, &why, error);
+            return error_set(error, why.kind, "sweep: with%s: %.900s",
+                             point_text(&sweep->space, &point, text, sizeof text), why.text);
     }
     return true;
 }
@@ -136,9 +120,18 @@ static bool sweep_check(struct sweep *sweep, struct error *error)
 
 /* ---- a new sweep, or one to continue */
 
-static bool space_read(struct sweep *sweep, struct error *error)
+/* Settings given with the folder are checked now and apply to all trials. Those of the section
+ * `sweep` replace the stored ones: sweep.trials=40 extends a sweep. */
+static bool sweep_continue(struct sweep *sweep, struct error *error)
 {
+    static struct options scratch;
     bool varies;
+    if (sweep->keys.count > 0)
+        return error_set(error, ERROR_USAGE,
+                         "sweep: the keys that vary are stored in %s; do not give them again",
+                         sweep->folder);
+    if (!sweep_folder_read(sweep, error))
+        return false;
     for (int i = 0; i < sweep->keys.count; i++) {
         if (strchr(sweep->keys.word[i], '=') == NULL)
             return error_set(
@@ -148,20 +141,6 @@ static bool space_read(struct sweep *sweep, struct error *error)
         if (!sweep_space_add(&sweep->space, sweep->keys.word[i], &varies, error))
             return false;
     }
-    return true;
-}
-
-/* Settings given with the folder are checked now and apply to all trials. Those of the section
- * `sweep` replace the stored ones: sweep.trials=40 extends a sweep. */
-static bool sweep_continue(struct sweep *sweep, struct error *error)
-{
-    static struct options scratch;
-    if (sweep->keys.count > 0)
-        return error_set(error, ERROR_USAGE,
-                         "sweep: the keys that vary are stored in %s; do not give them again",
-                         sweep->folder);
-    if (!sweep_folder_read(sweep, error) || !space_read(sweep, error))
-        return false;
     scratch = sweep->options;
     for (int i = 0; i < sweep->extra.count; i++)
         if (text_ends_with(sweep->extra.word[i], ".ini")
@@ -172,30 +151,34 @@ static bool sweep_continue(struct sweep *sweep, struct error *error)
     return sweep_check(sweep, error);
 }
 
+/* The shared options contain the first value of each key, so that they are a complete deck. */
 static bool sweep_begin(struct sweep *sweep, struct error *error)
 {
-    if (!options_make(sweep, error) || !sweep_check(sweep, error))
+    struct command_line line;
+    char *words[SWEEP_WORDS + 2] = {"vittrain", "train"};
+    struct sweep_point first = {{0}};
+    for (int i = 0; i < sweep->extra.count; i++)
+        words[i + 2] = sweep->extra.word[i];
+    for (int k = 0; k < sweep->space.count; k++)
+        first.value[k] = sweep->space.keys[k].count > 0 ? 0 : sweep->space.keys[k].low;
+    if (!options_parse(sweep->extra.count + 2, words, app_command_names(), &sweep->options, &line,
+                       error) ||
+        !sweep_point_apply(&sweep->space, &first, &sweep->options, error) ||
+        !sweep_check(sweep, error))
         return false;
     sweep->extra.count = 0; /* contained in the shared options */
     return sweep_folder_begin(sweep, error);
-}
-
-static bool program_find(struct sweep *sweep, struct error *error)
-{
-    ssize_t length = readlink("/proc/self/exe", sweep->program, sizeof sweep->program - 1);
-    if (length <= 0)
-        return error_set(
-            error, ERROR_INTERNAL,
-            "sweep: cannot find the path of this program: /proc/self/exe is not readable");
-    sweep->program[length] = '\0';
-    return true;
 }
 
 static bool sweep_open(struct sweep *sweep, int count, char **words, struct error *error)
 {
     const char *task = getenv("SLURM_ARRAY_TASK_ID");
     sweep->task = task != NULL ? strtoll(task, NULL, 10) : 0;
-    return program_find(sweep, error) && line_read(sweep, count, words, error) &&
+    if (readlink("/proc/self/exe", sweep->program, sizeof sweep->program - 1) <= 0)
+        return error_set(
+            error, ERROR_INTERNAL,
+            "sweep: cannot find the path of this program: /proc/self/exe is not readable");
+    return line_read(sweep, count, words, error) &&
            (sweep->folder[0] != '\0' ? sweep_continue(sweep, error) : sweep_begin(sweep, error));
 }
 
@@ -215,20 +198,6 @@ static void sweep_report(const struct sweep *sweep)
     fflush(stdout);
 }
 
-static void trial_report(const struct sweep *sweep, int64_t number, const struct sweep_row *row)
-{
-    char folder[SWEEP_PATH];
-    printf("trial %lld of %lld:", (long long)number + 1, (long long)sweep->trials);
-    for (int k = 0; k < sweep->space.count; k++) {
-        char text[OPTION_TEXT];
-        sweep_value_text(&sweep->space.keys[k], row->point.value[k], text, sizeof text);
-        printf(" %s=%s", sweep->space.keys[k].entry->name, text);
-    }
-    sweep_trial_path(sweep, number, "", folder, sizeof folder);
-    printf("%s\n", access(folder, F_OK) == 0 ? " (resumed)" : "");
-    fflush(stdout);
-}
-
 static void result_report(const struct sweep *sweep, const struct sweep_row *row)
 {
     char time[32];
@@ -244,22 +213,26 @@ static void result_report(const struct sweep *sweep, const struct sweep_row *row
 }
 
 /* Run trials until none is left or a signal asks to stop. */
-static bool trials_run(struct sweep *sweep, bool *asked, struct error *error)
+static bool trials_run(struct sweep *sweep, struct error *error)
 {
-    *asked = false;
-    while (!*asked) {
+    char text[SWEEP_KEYS * OPTION_TEXT], folder[SWEEP_PATH];
+    for (bool asked = false; !asked;) {
         int64_t number;
         struct sweep_row row;
         if (!sweep_trial_take(sweep, &number, &row, error))
             return false;
         if (number < 0)
             return true;
-        trial_report(sweep, number, &row);
-        if (!sweep_trial_run(sweep, number, &row, asked, error) ||
+        sweep_trial_path(sweep, number, "", folder, sizeof folder);
+        printf("trial %lld of %lld:%s%s\n", (long long)number + 1, (long long)sweep->trials,
+               point_text(&sweep->space, &row.point, text, sizeof text),
+               access(folder, F_OK) == 0 ? " (resumed)" : "");
+        fflush(stdout);
+        if (!sweep_trial_run(sweep, number, &row, &asked, error) ||
             !sweep_trial_note(sweep, number, &row, error))
             return false;
         result_report(sweep, &row);
-        *asked = *asked || attempt_sleep(0.001);
+        asked = asked || attempt_sleep(0.001);
     }
     return true;
 }
@@ -306,25 +279,21 @@ static bool slurm_submit(const struct sweep *sweep, struct error *error)
                      strerror(errno));
 }
 
-static bool sweep_go(struct sweep *sweep, struct error *error)
-{
-    bool asked;
-    if (sweep->options.sweep.slurm[0] != '\0' && getenv("SLURM_JOB_ID") == NULL)
-        return slurm_submit(sweep, error);
-    if (!sweep_task_hold(sweep, error))
-        return false;
-    attempt_prepare();
-    sweep_report(sweep);
-    return trials_run(sweep, &asked, error) && sweep_conclude(sweep, error);
-}
-
 static int sweep_run(int count, char **words)
 {
     static struct sweep sweep;
     struct error error = {0};
     if (count > 0 && (strcmp(words[0], "--help") == 0 || strcmp(words[0], "-h") == 0))
         return app_inform(&(struct command_line){.command = command_sweep.name, .help = true});
-    if (!sweep_open(&sweep, count, words, &error) || !sweep_go(&sweep, &error))
+    bool good = sweep_open(&sweep, count, words, &error);
+    if (good && sweep.options.sweep.slurm[0] != '\0' && getenv("SLURM_JOB_ID") == NULL) {
+        good = slurm_submit(&sweep, &error);
+    } else if (good && sweep_task_hold(&sweep, &error)) {
+        attempt_prepare();
+        sweep_report(&sweep);
+        good = trials_run(&sweep, &error) && sweep_conclude(&sweep, &error);
+    }
+    if (error.kind != ERROR_NONE)
         log_error(&error);
     sweep_space_free(&sweep.space);
     return (int)error.kind;

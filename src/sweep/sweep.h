@@ -1,10 +1,12 @@
 /* `vittrain sweep`: many training runs that differ in some options, with a table of their results.
  * Like `launch` it does not use MPI and starts each run as a separate command. This header is
- * shared by sweep*.c. The state of a sweep is in its folder: base.ini    options that all trials
- * share keys.txt    the words of the command line that vary options, one per line command.txt the
- * words before the program, one per line: mpirun -np 4 trials.csv  one row per trial, written when
- * the trial starts best.ini    deck of the best trial so far trial-001/  run folder of the first
- * trial; trial-001.log has its output */
+ * shared by sweep*.c. The state of a sweep is in its folder:
+ * - base.ini: options that all trials share
+ * - keys.txt: the words of the command line that vary options, one per line
+ * - command.txt: the words before the program, one per line: mpirun -np 4
+ * - trials.csv: one row per trial, written when the trial starts
+ * - best.ini: deck of the best trial so far
+ * - trial-001/: run folder of the first trial; trial-001.log has its output */
 #ifndef VITTRAIN_SWEEP_SWEEP_H
 #define VITTRAIN_SWEEP_SWEEP_H
 
@@ -46,10 +48,6 @@ MUST_CHECK bool sweep_task_hold(struct sweep *sweep, struct error *error);
 /* True if a process holds the lock of that task. */
 bool sweep_task_lives(const struct sweep *sweep, int64_t task);
 
-/* Wait for the lock of the table; -1 and an error if locking fails. */
-int sweep_table_lock(const struct sweep *sweep, struct error *error);
-void sweep_table_unlock(int lock);
-
 enum sweep_state { SWEEP_RUNNING, SWEEP_FINISHED, SWEEP_FAILED };
 
 struct sweep_row {
@@ -67,9 +65,15 @@ struct sweep_table {
     struct sweep_row *rows;
 };
 
-/* Hold the lock. Without a file the table is empty. */
+/* Wait for the lock of the table and read it. Returns the descriptor of the lock, which is released
+ * by close(); -1 on error. */
+int sweep_table_open(const struct sweep *sweep, struct sweep_table *table, struct error *error);
+
+/* Read the table without its lock. Without a file the table is empty. */
 MUST_CHECK bool sweep_table_read(const struct sweep *sweep, struct sweep_table *table,
                                  struct error *error);
+
+/* Hold the lock. */
 MUST_CHECK bool sweep_table_write(const struct sweep *sweep, const struct sweep_table *table,
                                   struct error *error);
 struct sweep_row *sweep_table_add(struct sweep_table *table);

@@ -31,14 +31,6 @@ static void path_in(const char *folder, const char *name, char path[SWEEP_PATH])
     snprintf(path, SWEEP_PATH, "%s/%s", folder, name);
 }
 
-/* Return the whole file, which the caller frees; NULL if it does not exist. */
-static char *text_read(const char *folder, const char *name)
-{
-    char path[SWEEP_PATH];
-    path_in(folder, name, path);
-    return text_file_read(path, NULL);
-}
-
 static char *words_text(const struct sweep_words *words)
 {
     char *text = NULL;
@@ -51,12 +43,16 @@ static char *words_text(const struct sweep_words *words)
     return text;
 }
 
-/* Takes ownership of the text. */
-static void words_split(struct sweep_words *words, char *text)
+/* Read a file with one word per line; false if it does not exist. */
+static bool words_read(const struct sweep *sweep, const char *name, struct sweep_words *words)
 {
-    for (char *word = strtok(text, "\n"); word != NULL && words->count < SWEEP_WORDS;
-         word = strtok(NULL, "\n"))
+    char path[SWEEP_PATH];
+    path_in(sweep->folder, name, path);
+    char *text = text_file_read(path, NULL);
+    for (char *word = text != NULL ? strtok(text, "\n") : NULL;
+         word != NULL && words->count < SWEEP_WORDS; word = strtok(NULL, "\n"))
         words->word[words->count++] = word;
+    return text != NULL;
 }
 
 /* ---- a new folder, or that of an interrupted sweep */
@@ -86,18 +82,23 @@ static bool folder_fill(const struct sweep *sweep, struct error *error)
     return good;
 }
 
+/* True if the file exists and has this text, which is freed. */
+static bool file_equals(const char *folder, const char *name, char *text)
+{
+    char path[SWEEP_PATH];
+    path_in(folder, name, path);
+    char *stored = text_file_read(path, NULL);
+    bool equal = stored != NULL && strcmp(stored, text) == 0;
+    free(stored);
+    free(text);
+    return equal;
+}
+
 /* True if this is the folder of the same sweep. */
 static bool folder_equals(const struct sweep *sweep, const char *folder)
 {
-    char *base = text_read(folder, "base.ini"), *keys = text_read(folder, "keys.txt");
-    char *own_base = options_to_text(&sweep->options), *own_keys = words_text(&sweep->keys);
-    bool equal =
-        base != NULL && keys != NULL && strcmp(base, own_base) == 0 && strcmp(keys, own_keys) == 0;
-    free(base);
-    free(keys);
-    free(own_base);
-    free(own_keys);
-    return equal;
+    return file_equals(folder, "base.ini", options_to_text(&sweep->options)) &&
+           file_equals(folder, "keys.txt", words_text(&sweep->keys));
 }
 
 /* True if some trials have not ended. */
@@ -133,26 +134,20 @@ static bool folder_find(struct sweep *sweep)
     return found[0] != '\0';
 }
 
-static void folder_name(struct sweep *sweep)
-{
-    char date[32], stem[OPTION_TEXT];
-    time_t now = time(NULL);
-    struct tm parts;
-    strftime(date, sizeof date, "%Y%m%d-%H%M%S", localtime_r(&now, &parts));
-    snprintf(stem, sizeof stem, "%s/%.900s-%s", parent, sweep->options.run.name, date);
-    snprintf(sweep->folder, sizeof sweep->folder, "%s", stem);
-    for (int i = 2; access(sweep->folder, F_OK) == 0; i++)
-        snprintf(sweep->folder, sizeof sweep->folder, "%.1000s-%d", stem, i);
-}
-
 bool sweep_folder_begin(struct sweep *sweep, struct error *error)
 {
     const char *wanted = sweep->options.sweep.dir;
-    char path[SWEEP_PATH];
+    char path[SWEEP_PATH], date[32], stem[OPTION_TEXT];
+    if (wanted[0] == '\0' && folder_find(sweep))
+        return words_write(sweep, "command.txt", &sweep->command, error);
     if (wanted[0] == '\0') {
-        if (folder_find(sweep))
-            return words_write(sweep, "command.txt", &sweep->command, error);
-        folder_name(sweep);
+        time_t now = time(NULL);
+        struct tm parts;
+        strftime(date, sizeof date, "%Y%m%d-%H%M%S", localtime_r(&now, &parts));
+        snprintf(stem, sizeof stem, "%s/%.900s-%s", parent, sweep->options.run.name, date);
+        snprintf(sweep->folder, sizeof sweep->folder, "%s", stem);
+        for (int i = 2; access(sweep->folder, F_OK) == 0; i++)
+            snprintf(sweep->folder, sizeof sweep->folder, "%.1000s-%d", stem, i);
         return folder_fill(sweep, error);
     }
     snprintf(sweep->folder, sizeof sweep->folder, "%s", wanted);
@@ -171,20 +166,15 @@ bool sweep_folder_read(struct sweep *sweep, struct error *error)
 {
     char path[SWEEP_PATH];
     path_in(sweep->folder, "base.ini", path);
-    char *keys = text_read(sweep->folder, "keys.txt");
-    if (keys == NULL || access(path, F_OK) != 0)
+    if (!words_read(sweep, "keys.txt", &sweep->keys) || access(path, F_OK) != 0)
         return error_set(error, ERROR_USAGE,
                          "sweep: %s is not the folder of a sweep (it has no base.ini); for a new "
                          "sweep give a deck and key=A,B,C",
                          sweep->folder);
+    if (sweep->command.count == 0)
+        words_read(sweep, "command.txt", &sweep->command);
     options_default(&sweep->options);
-    if (!options_read_file(path, &sweep->options, error))
-        return false;
-    words_split(&sweep->keys, keys);
-    char *command = text_read(sweep->folder, "command.txt");
-    if (sweep->command.count == 0 && command != NULL)
-        words_split(&sweep->command, command);
-    return true;
+    return options_read_file(path, &sweep->options, error);
 }
 
 /* ---- locks */
@@ -233,22 +223,6 @@ bool sweep_task_lives(const struct sweep *sweep, int64_t task)
     return lives;
 }
 
-int sweep_table_lock(const struct sweep *sweep, struct error *error)
-{
-    int lock = lock_open(sweep, ".lock");
-    if (lock >= 0 && flock(lock, LOCK_EX) == 0)
-        return lock;
-    lock_fail(sweep, error);
-    if (lock >= 0)
-        close(lock);
-    return -1;
-}
-
-void sweep_table_unlock(int lock)
-{
-    close(lock);
-}
-
 /* ---- the table of trials */
 
 static const char *const state_names[] = {
@@ -261,13 +235,6 @@ const char *sweep_metric(const struct sweep *sweep, bool *less)
     *less = sweep->options.checkpoint.monitor == MONITOR_LOSS;
     return *less ? "loss" : "top1";
 }
-
-static void table_path(const struct sweep *sweep, char path[SWEEP_PATH])
-{
-    snprintf(path, SWEEP_PATH, "%s/trials.csv", sweep->folder);
-}
-
-/* ---- reading the table */
 
 static bool row_fail(const char *path, int64_t row, const char *what, struct error *error)
 {
@@ -308,7 +275,7 @@ bool sweep_table_read(const struct sweep *sweep, struct sweep_table *trials, str
     struct table table;
     bool good = true;
     memset(trials, 0, sizeof *trials);
-    table_path(sweep, path);
+    path_in(sweep->folder, "trials.csv", path);
     if (access(path, F_OK) != 0)
         return true;
     if (!table_read(&table, path, error))
@@ -319,6 +286,18 @@ bool sweep_table_read(const struct sweep *sweep, struct sweep_table *trials, str
     if (!good)
         sweep_table_free(trials);
     return good;
+}
+
+int sweep_table_open(const struct sweep *sweep, struct sweep_table *table, struct error *error)
+{
+    int lock = lock_open(sweep, ".lock");
+    if (lock < 0 || flock(lock, LOCK_EX) != 0)
+        lock_fail(sweep, error);
+    else if (sweep_table_read(sweep, table, error))
+        return lock;
+    if (lock >= 0)
+        close(lock);
+    return -1;
 }
 
 struct sweep_row *sweep_table_add(struct sweep_table *table)
@@ -363,7 +342,7 @@ bool sweep_table_write(const struct sweep *sweep, const struct sweep_table *tabl
 {
     char path[SWEEP_PATH];
     struct atomic_file file;
-    table_path(sweep, path);
+    path_in(sweep->folder, "trials.csv", path);
     if (!atomic_file_open(&file, path, error))
         return false;
     fprintf(file.stream, "trial,state,task");
@@ -409,7 +388,7 @@ bool sweep_best_write(const struct sweep *sweep, const struct sweep_table *table
     options = sweep->options;
     if (!sweep_point_apply(&sweep->space, &table->rows[best].point, &options, error))
         return false;
-    snprintf(path, sizeof path, "%s/best.ini", sweep->folder);
+    path_in(sweep->folder, "best.ini", path);
     char *text = options_to_run_deck(&options);
     bool good = atomic_file_write(path, text, error);
     free(text);
@@ -426,20 +405,6 @@ int64_t sweep_table_count(const struct sweep_table *table, enum sweep_state stat
 
 /* ---- printing the table */
 
-/* Return the trials sorted from the best to the worst; the caller frees the array. */
-static int64_t *order_make(const struct sweep *sweep, const struct sweep_table *table)
-{
-    int64_t *order = calloc((size_t)table->count + 1, sizeof *order);
-    ENSURE(order != NULL, "no memory for the order of %lld trials", (long long)table->count);
-    for (int64_t i = 0; i < table->count; i++) {
-        int64_t at = i;
-        for (; at > 0 && is_better(sweep, &table->rows[i], &table->rows[order[at - 1]]); at--)
-            order[at] = order[at - 1];
-        order[at] = i;
-    }
-    return order;
-}
-
 static int column_width(const struct sweep *sweep, const struct sweep_table *table, int k)
 {
     const struct sweep_key *key = &sweep->space.keys[k];
@@ -455,8 +420,15 @@ static int column_width(const struct sweep *sweep, const struct sweep_table *tab
 void sweep_table_print(const struct sweep *sweep, const struct sweep_table *table)
 {
     bool less;
-    int64_t *order = order_make(sweep, table);
     int widths[SWEEP_KEYS];
+    int64_t *order = calloc((size_t)table->count + 1, sizeof *order); /* by rank */
+    ENSURE(order != NULL, "no memory for the order of %lld trials", (long long)table->count);
+    for (int64_t i = 0; i < table->count; i++) {
+        int64_t at = i;
+        for (; at > 0 && is_better(sweep, &table->rows[i], &table->rows[order[at - 1]]); at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
     printf("\n%6s  %-8s  %10s  %9s", "trial", "state", sweep_metric(sweep, &less), "seconds");
     for (int k = 0; k < sweep->space.count; k++) {
         widths[k] = column_width(sweep, table, k);

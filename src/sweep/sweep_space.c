@@ -17,12 +17,6 @@ enum { WORD = 4 * OPTION_TEXT };
 
 /* ---- ranges */
 
-static bool is_number_kind(const struct option_entry *entry)
-{
-    return entry->kind == OPTION_IS_NUMBER || entry->kind == OPTION_IS_INTEGER ||
-           entry->kind == OPTION_IS_SECONDS;
-}
-
 /* Parse a plain number. */
 static bool number_read(const char *text, size_t length, double *value)
 {
@@ -34,12 +28,17 @@ static bool number_read(const char *text, size_t length, double *value)
     return *end == '\0' && isfinite(*value);
 }
 
-/* True if the option accepts the value. */
-static bool value_try(const struct option_entry *entry, const char *text, struct error *error)
+/* Check that the option accepts the text and convert it to the options' notation, so that 0.1 and
+ * 1e-1 are equal. */
+static bool value_normalise(const struct option_entry *entry, const char *text,
+                            char value[OPTION_TEXT], struct error *error)
 {
     static struct options scratch;
     options_default(&scratch);
-    return option_read(entry, "", text, &scratch, error);
+    if (!option_read(entry, "", text, &scratch, error))
+        return false;
+    option_write(entry, &scratch, value, OPTION_TEXT);
+    return true;
 }
 
 static bool range_fail(const struct sweep_key *key, const char *text, const char *why,
@@ -49,24 +48,6 @@ static bool range_fail(const struct sweep_key *key, const char *text, const char
                      "%s=%s: %s; a range is LOW..HIGH or LOW..HIGH:log, with :N for a list of N "
                      "values",
                      key->entry->name, text, why);
-}
-
-/* Parse the suffix of a range: ":log", ":N" or ":log:N". */
-static bool range_flags(struct sweep_key *key, const char *text, const char *flags, int *points,
-                        struct error *error)
-{
-    double number;
-    *points = 0;
-    if (strncmp(flags, ":log", 4) == 0) {
-        key->log = true;
-        flags += 4;
-    }
-    if (flags[0] == ':' && number_read(flags + 1, strlen(flags + 1), &number) &&
-        number == rint(number) && number >= 2 && number <= SWEEP_CHOICES) {
-        *points = (int)number;
-        return true;
-    }
-    return flags[0] == '\0' || range_fail(key, text, "unknown suffix", error);
 }
 
 static bool choice_add(struct sweep_key *key, const char *text, struct error *error);
@@ -86,46 +67,40 @@ static bool range_spread(struct sweep_key *key, int points, struct error *error)
     return true;
 }
 
+/* Parse "LOW..HIGH", followed by ":log", ":N" or ":log:N". */
 static bool range_read(struct sweep_key *key, const char *text, struct error *error)
 {
     const char *dots = strstr(text, ".."), *high = dots + 2, *flags = high + strcspn(high, ":");
-    char ends[2][OPTION_TEXT];
-    int points;
+    char low_text[OPTION_TEXT], high_text[OPTION_TEXT], unused[OPTION_TEXT];
+    double points = 0;
     if (!number_read(text, (size_t)(dots - text), &key->low) ||
         !number_read(high, (size_t)(flags - high), &key->high))
         return range_fail(key, text, "the ends are not numbers", error);
     key->whole = key->entry->kind == OPTION_IS_INTEGER;
-    if (!range_flags(key, text, flags, &points, error))
-        return false;
+    key->log = strncmp(flags, ":log", 4) == 0;
+    flags += key->log ? 4 : 0;
+    if (flags[0] != '\0' &&
+        (flags[0] != ':' || !number_read(flags + 1, strlen(flags + 1), &points) ||
+         points != rint(points) || points < 2 || points > SWEEP_CHOICES))
+        return range_fail(key, text, "unknown suffix", error);
     if (!(key->low < key->high))
         return range_fail(key, text, "LOW is not below HIGH", error);
     if (key->log && key->low <= 0)
         return range_fail(key, text, "a logarithmic range must be positive", error);
-    snprintf(ends[0], OPTION_TEXT, "%.*s", (int)(dots - text), text);
-    snprintf(ends[1], OPTION_TEXT, "%.*s", (int)(flags - high), high);
-    if (!value_try(key->entry, ends[0], error) || !value_try(key->entry, ends[1], error))
+    snprintf(low_text, OPTION_TEXT, "%.*s", (int)(dots - text), text);
+    snprintf(high_text, OPTION_TEXT, "%.*s", (int)strcspn(high, ":"), high);
+    if (!value_normalise(key->entry, low_text, unused, error) ||
+        !value_normalise(key->entry, high_text, unused, error))
         return false;
-    return points == 0 || range_spread(key, points, error);
+    return points == 0 || range_spread(key, (int)points, error);
 }
 
 /* ---- choices */
 
-/* Convert to the notation of the options, so that 0.1 and 1e-1 are equal. */
-static bool choice_normalise(const struct sweep_key *key, const char *text, char value[OPTION_TEXT],
-                             struct error *error)
-{
-    static struct options scratch;
-    options_default(&scratch);
-    if (!option_read(key->entry, "", text, &scratch, error))
-        return false;
-    option_write(key->entry, &scratch, value, OPTION_TEXT);
-    return true;
-}
-
 static bool choice_add(struct sweep_key *key, const char *text, struct error *error)
 {
     char value[OPTION_TEXT];
-    if (!choice_normalise(key, text, value, error))
+    if (!value_normalise(key->entry, text, value, error))
         return false;
     for (int i = 0; i < key->count; i++)
         if (strcmp(key->choices[i], value) == 0)
@@ -141,14 +116,6 @@ static bool choice_add(struct sweep_key *key, const char *text, struct error *er
     ENSURE(choices[key->count] != NULL, "no memory for a value of %s", key->entry->name);
     key->count++;
     return true;
-}
-
-/* Return the separator of values; lists contain commas. '\0': the word is a single value. */
-static char separator_of(const struct option_entry *entry, const char *text)
-{
-    if (strchr(text, ';') != NULL)
-        return ';';
-    return entry->kind != OPTION_IS_LIST && strchr(text, ',') != NULL ? ',' : '\0';
 }
 
 static bool choices_read(struct sweep_key *key, const char *text, char separator,
@@ -195,33 +162,29 @@ static bool key_fits(const struct sweep_space *space, const struct option_entry 
            error_set(error, ERROR_USAGE, "more than %d keys vary", SWEEP_KEYS);
 }
 
-/* The error for an unknown key names the nearest one. */
-static bool key_find(const char *word, size_t length, const struct option_entry **entry,
-                     struct error *error)
-{
-    static struct options scratch;
-    char name[2 * OPTION_KEY];
-    snprintf(name, sizeof name, "%.*s", (int)length, word);
-    *entry = option_find(name);
-    return *entry != NULL || option_assign(name, "", "", &scratch, error);
-}
-
 bool sweep_space_add(struct sweep_space *space, const char *word, bool *varies, struct error *error)
 {
     const char *equals = strchr(word, '='), *text = equals + 1;
-    const struct option_entry *entry;
+    static struct options scratch;
+    char name[2 * OPTION_KEY];
     *varies = false;
     ENSURE(equals != NULL, "%s is not a setting", word);
     if (equals > word && equals[-1] == '+')
         return true; /* key+=TEXT appends */
     if (strlen(word) >= WORD)
         return error_set(error, ERROR_USAGE, "%.40s...: too long", word);
-    if (!key_find(word, (size_t)(equals - word), &entry, error))
-        return false;
-    if (entry == NULL)
-        return true; /* a removed option */
-    bool range = is_number_kind(entry) && strstr(text, "..") != NULL;
-    char separator = separator_of(entry, text);
+    snprintf(name, sizeof name, "%.*s", (int)(equals - word), word);
+    const struct option_entry *entry = option_find(name);
+    if (entry == NULL) /* a removed option, or an error that names the nearest key */
+        return option_assign(name, "", "", &scratch, error);
+    bool number = entry->kind == OPTION_IS_NUMBER || entry->kind == OPTION_IS_INTEGER ||
+                  entry->kind == OPTION_IS_SECONDS;
+    bool range = number && strstr(text, "..") != NULL;
+    char separator = '\0'; /* of values; those of a list contain commas */
+    if (strchr(text, ';') != NULL)
+        separator = ';';
+    else if (entry->kind != OPTION_IS_LIST && strchr(text, ',') != NULL)
+        separator = ',';
     if (!range && separator == '\0')
         return true;
     *varies = true;

@@ -196,18 +196,6 @@ static double kernels_density(const struct kernels *kernels, const struct sweep_
 
 /* ---- drawing from a density */
 
-static double choice_draw(const struct kernels *kernels, const struct sweep_key *key, double centre,
-                          bool prior, double uniform)
-{
-    for (int i = 0; i < key->count - 1; i++) {
-        double probability = choice_probability(kernels, key, centre, prior, i);
-        if (uniform < probability)
-            return i;
-        uniform -= probability;
-    }
-    return key->count - 1;
-}
-
 /* Quantile of the truncated normal distribution, by bisection. */
 static double range_draw(const struct axis *axis, double centre, double width, double uniform)
 {
@@ -235,11 +223,20 @@ static void kernels_draw(const struct kernels *kernels, struct draws *draws,
         const struct sweep_key *key = &space->keys[k];
         double centre = kernels->centre[k * kernels->count + chosen];
         double width = kernels->width[k * kernels->count + chosen];
-        const struct axis axis = axis_of(key);
-        point->value[k] =
-            key->count > 0
-                ? choice_draw(kernels, key, centre, chosen == kernels->count - 1, draw(draws))
-                : axis_to(key, &axis, range_draw(&axis, centre, width, draw(draws)));
+        bool prior = chosen == kernels->count - 1;
+        uniform = draw(draws);
+        if (key->count == 0) {
+            const struct axis axis = axis_of(key);
+            point->value[k] = axis_to(key, &axis, range_draw(&axis, centre, width, uniform));
+            continue;
+        }
+        int choice = 0;
+        for (double probability; choice < key->count - 1; choice++, uniform -= probability) {
+            probability = choice_probability(kernels, key, centre, prior, choice);
+            if (uniform < probability)
+                break;
+        }
+        point->value[k] = choice;
     }
 }
 
@@ -268,43 +265,6 @@ static bool is_better(const struct sweep_seen *seen, int64_t a, int64_t b)
     return one > other || (one == other && a < b);
 }
 
-static int64_t rank_of(const struct sweep_seen *seen, int64_t count, int64_t trial)
-{
-    int64_t better = 0;
-    for (int64_t i = 0; i < count; i++)
-        better += i != trial && is_better(seen, i, trial);
-    return better;
-}
-
-/* Both lists keep the order of the start. */
-static int64_t trials_split(const struct sweep_seen *seen, int64_t count, int64_t good_count,
-                            struct sweep_point *good, struct sweep_point *others)
-{
-    int64_t good_taken = 0, others_taken = 0;
-    for (int64_t i = 0; i < count; i++) {
-        if (rank_of(seen, count, i) < good_count)
-            good[good_taken++] = seen[i].point;
-        else
-            others[others_taken++] = seen[i].point;
-    }
-    return good_taken;
-}
-
-static void best_candidate(const struct kernels *good, const struct kernels *others,
-                           struct draws *draws, struct sweep_point *point)
-{
-    double best = -INFINITY;
-    for (int i = 0; i < CANDIDATES; i++) {
-        struct sweep_point candidate = {{0}};
-        kernels_draw(good, draws, &candidate);
-        double gain = kernels_density(good, &candidate) - kernels_density(others, &candidate);
-        if (gain > best || i == 0) {
-            best = gain;
-            *point = candidate;
-        }
-    }
-}
-
 void sweep_tpe_point(const struct sweep_space *space, uint64_t seed, int64_t number,
                      const struct sweep_seen *seen, int64_t count, struct sweep_point *point)
 {
@@ -319,11 +279,29 @@ void sweep_tpe_point(const struct sweep_space *space, uint64_t seed, int64_t num
     struct sweep_point *parts = calloc(2 * (size_t)count, sizeof *parts);
     ENSURE(parts != NULL, "no memory for %lld trials", (long long)count);
     int64_t good_count = (ended + 9) / 10 < GOOD_MOST ? (ended + 9) / 10 : GOOD_MOST;
-    int64_t taken = trials_split(seen, count, good_count, parts, parts + count);
+    int64_t good_taken = 0, others_taken = 0; /* both keep the order of the start */
+    for (int64_t i = 0; i < count; i++) {
+        int64_t rank = 0;
+        for (int64_t k = 0; k < count; k++)
+            rank += k != i && is_better(seen, k, i);
+        if (rank < good_count)
+            parts[good_taken++] = seen[i].point;
+        else
+            parts[count + others_taken++] = seen[i].point;
+    }
     struct kernels good, others;
-    kernels_open(&good, space, parts, taken);
-    kernels_open(&others, space, parts + count, count - taken);
-    best_candidate(&good, &others, &draws, point);
+    kernels_open(&good, space, parts, good_taken);
+    kernels_open(&others, space, parts + count, others_taken);
+    double best = -INFINITY;
+    for (int i = 0; i < CANDIDATES; i++) {
+        struct sweep_point candidate = {{0}};
+        kernels_draw(&good, &draws, &candidate);
+        double gain = kernels_density(&good, &candidate) - kernels_density(&others, &candidate);
+        if (gain > best || i == 0) {
+            best = gain;
+            *point = candidate;
+        }
+    }
     kernels_close(&good);
     kernels_close(&others);
     free(parts);

@@ -71,28 +71,11 @@ static int64_t row_choose(const struct sweep *sweep, struct sweep_table *table)
     return table->count - 1;
 }
 
-/* Lock and read the table; return the lock, -1 on error. */
-static int table_begin(const struct sweep *sweep, struct sweep_table *table, struct error *error)
-{
-    int lock = sweep_table_lock(sweep, error);
-    if (lock >= 0 && !sweep_table_read(sweep, table, error)) {
-        sweep_table_unlock(lock);
-        lock = -1;
-    }
-    return lock;
-}
-
-static void table_end(struct sweep_table *table, int lock)
-{
-    sweep_table_free(table);
-    sweep_table_unlock(lock);
-}
-
 bool sweep_trial_take(const struct sweep *sweep, int64_t *number, struct sweep_row *row,
                       struct error *error)
 {
     struct sweep_table table;
-    int lock = table_begin(sweep, &table, error);
+    int lock = sweep_table_open(sweep, &table, error);
     if (lock < 0)
         return false;
     bool good = true;
@@ -102,7 +85,8 @@ bool sweep_trial_take(const struct sweep *sweep, int64_t *number, struct sweep_r
         *row = table.rows[*number];
         good = sweep_table_write(sweep, &table, error);
     }
-    table_end(&table, lock);
+    sweep_table_free(&table);
+    close(lock);
     return good;
 }
 
@@ -110,13 +94,14 @@ bool sweep_trial_note(const struct sweep *sweep, int64_t number, const struct sw
                       struct error *error)
 {
     struct sweep_table table;
-    int lock = table_begin(sweep, &table, error);
+    int lock = sweep_table_open(sweep, &table, error);
     if (lock < 0)
         return false;
     ENSURE(number < table.count, "trial %lld is not in the table", (long long)number + 1);
     table.rows[number] = *row;
     bool good = sweep_table_write(sweep, &table, error) && sweep_best_write(sweep, &table, error);
-    table_end(&table, lock);
+    sweep_table_free(&table);
+    close(lock);
     return good;
 }
 
@@ -145,24 +130,14 @@ word_make(struct trial_words *words, const char *format, ...)
     word_add(words, word);
 }
 
-/* Settings that differ between trials: folder, log book, upload destination. */
-static void words_add_own(const struct sweep *sweep, int64_t number, const char *folder,
-                          struct trial_words *words)
-{
-    const char *upload = sweep->options.output.upload;
-    const char *slash = strrchr(sweep->folder, '/');
-    word_make(words, "run.dir=%s", folder);
-    word_make(words, "output.logbook=");
-    if (upload[0] != '\0')
-        word_make(words, "output.upload=%.600s%s%.255s/trial-%03lld", upload,
-                  strchr("/:", upload[strlen(upload) - 1]) != NULL ? "" : "/",
-                  slash != NULL ? slash + 1 : sweep->folder, (long long)number + 1);
-}
-
+/* Compose the command line. The last settings differ between trials: folder, log book, upload
+ * destination. */
 static void words_fill(const struct sweep *sweep, int64_t number, const struct sweep_row *row,
                        bool again, struct trial_words *words)
 {
     char folder[SWEEP_PATH];
+    const char *upload = sweep->options.output.upload;
+    const char *slash = strrchr(sweep->folder, '/');
     sweep_trial_path(sweep, number, "", folder, sizeof folder);
     memset(words, 0, sizeof *words);
     for (int i = 0; i < sweep->command.count; i++)
@@ -177,7 +152,12 @@ static void words_fill(const struct sweep *sweep, int64_t number, const struct s
         sweep_value_text(&sweep->space.keys[k], row->point.value[k], text, sizeof text);
         word_make(words, "%s=%s", sweep->space.keys[k].entry->name, text);
     }
-    words_add_own(sweep, number, folder, words);
+    word_make(words, "run.dir=%s", folder);
+    word_make(words, "output.logbook=");
+    if (upload[0] != '\0')
+        word_make(words, "output.upload=%.600s%s%.255s/trial-%03lld", upload,
+                  strchr("/:", upload[strlen(upload) - 1]) != NULL ? "" : "/",
+                  slash != NULL ? slash + 1 : sweep->folder, (long long)number + 1);
     if (again)
         word_add(words, "checkpoint.resume=auto");
 }
@@ -226,39 +206,6 @@ static void row_conclude(struct sweep_row *row, const struct attempt *attempt,
     }
 }
 
-static int log_open_for(const struct sweep *sweep, int64_t number, struct error *error)
-{
-    char path[SWEEP_PATH];
-    sweep_trial_path(sweep, number, ".log", path, sizeof path);
-    int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (log < 0)
-        error_set(error, ERROR_FILE, "cannot write %s: %s", path, strerror(errno));
-    return log;
-}
-
-/* A trial may outlive its supervisor if that was killed. */
-static bool folder_await(const char *folder, struct error *error)
-{
-    struct launched_run run = {.known = false};
-    snprintf(run.folder, sizeof run.folder, "%.1023s", folder);
-    if (launched_run_wait(&run, lock_patience))
-        return true;
-    return error_set(error, ERROR_PEER,
-                     "sweep: another process still trains in %s; find it with fuser %s/.lock and "
-                     "end it",
-                     folder, folder);
-}
-
-/* True if the trial resumes from its own folder. Otherwise it starts as the deck says, which may
- * name a checkpoint; checkpoint.resume=never would refuse an existing folder. */
-static bool is_resumed(const struct sweep *sweep, const char *folder)
-{
-    struct launched_run run = {.known = false};
-    snprintf(run.folder, sizeof run.folder, "%.1023s", folder);
-    return access(folder, F_OK) == 0 &&
-           (strcmp(sweep->options.checkpoint.resume, "never") == 0 || launched_run_step(&run) >= 0);
-}
-
 /* If the launcher fails before the program prints anything, start it once more. */
 static bool command_run(char *const *words, const char *folder, int log, struct attempt *attempt,
                         struct error *error)
@@ -280,14 +227,26 @@ bool sweep_trial_run(const struct sweep *sweep, int64_t number, struct sweep_row
 {
     static struct trial_words words;
     struct attempt attempt;
-    char folder[SWEEP_PATH];
+    struct launched_run run = {.known = false};
+    char folder[SWEEP_PATH], path[SWEEP_PATH];
     sweep_trial_path(sweep, number, "", folder, sizeof folder);
-    if (!folder_await(folder, error))
-        return false;
-    words_fill(sweep, number, row, is_resumed(sweep, folder), &words);
-    int log = log_open_for(sweep, number, error);
+    snprintf(run.folder, sizeof run.folder, "%.1023s", folder);
+    /* The trial may still run if only its supervisor was killed. */
+    if (!launched_run_wait(&run, lock_patience))
+        return error_set(error, ERROR_PEER,
+                         "sweep: another process still trains in %s; find it with fuser %s/.lock "
+                         "and end it",
+                         folder, folder);
+    /* Resume from the trial's own folder. A new trial keeps checkpoint.resume of the deck, which
+     * may name a checkpoint; checkpoint.resume=never would refuse an existing folder. */
+    bool resumed =
+        access(folder, F_OK) == 0 &&
+        (strcmp(sweep->options.checkpoint.resume, "never") == 0 || launched_run_step(&run) >= 0);
+    words_fill(sweep, number, row, resumed, &words);
+    sweep_trial_path(sweep, number, ".log", path, sizeof path);
+    int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (log < 0)
-        return false;
+        return error_set(error, ERROR_FILE, "cannot write %s: %s", path, strerror(errno));
     bool good = command_run(words.word, folder, log, &attempt, error);
     close(log);
     if (!good)
