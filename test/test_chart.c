@@ -16,7 +16,6 @@
 #include "markup.h"
 #include "report/escape.h"
 #include "report/format.h"
-#include "report/markdown.h"
 #include "report/ticks.h"
 #include "temporary.h"
 
@@ -286,7 +285,7 @@ static int pixels_of(const struct picture *picture, unsigned colour, int x0, int
 static struct picture picture_of(const struct chart *chart, int width, int height)
 {
     struct error error = {0};
-    if (!chart_png(chart, temporary_path("chart.png"), width, height, &error))
+    if (!chart_png(chart, 1, temporary_path("chart.png"), width, height, &error))
         fail_msg("%s", error.text);
     return picture_read("chart.png");
 }
@@ -332,13 +331,13 @@ static void png_that_cannot_be_written_is_an_error(void **state)
     struct error error = {0};
     (void)state;
     need_cairo();
-    assert_false(
-        chart_png(&(struct chart){.title = "x"}, temporary_path("no/such/a.png"), 80, 60, &error));
+    assert_false(chart_png(&(struct chart){.title = "x"}, 1, temporary_path("no/such/a.png"), 80,
+                           60, &error));
     assert_int_equal(error.kind, ERROR_FILE);
     error_clear(&error);
     temporary_directory("folder.png");
     assert_false(
-        chart_png(&(struct chart){.title = "x"}, temporary_path("folder.png"), 80, 60, &error));
+        chart_png(&(struct chart){.title = "x"}, 1, temporary_path("folder.png"), 80, 60, &error));
     assert_int_equal(error.kind, ERROR_FILE);
     assert_int_not_equal(access(temporary_path("folder.png.part"), F_OK), 0);
 }

@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
+#include "report/escape.h"
 #include "report/found.h"
-#include "report/markdown.h"
 #include "temporary.h"
 
 static char book[4096];

@@ -267,7 +267,7 @@ static bool plot_draw(const struct plot *plot, const char *name, double suggeste
     if (!svg_write(&chart, path, error))
         return false;
     snprintf(path, sizeof path, "%s.png", name);
-    return chart_png(&chart, path, WIDTH, HEIGHT, error);
+    return chart_png(&chart, 1, path, WIDTH, HEIGHT, error);
 }
 
 static bool find_lr_plot(const char *name, const struct range_test *test,

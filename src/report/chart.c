@@ -48,7 +48,8 @@ struct drawing {
 };
 
 struct point {
-    double x, y; /* x NAN: the line is interrupted */
+    double x, y;   /* x NAN: the line is interrupted */
+    int64_t index; /* in the series */
 };
 
 /* ---- ranges */
@@ -160,19 +161,13 @@ static void line_draw(cairo_t *cairo, unsigned colour, double x0, double y0, dou
     cairo_stroke(cairo);
 }
 
-static unsigned series_colour(const struct chart *chart, int i)
-{
-    const int colour = chart->series[i].colour;
-    return chart_colours[(colour > 0 ? colour - 1 : i) % CHART_COLOURS];
-}
-
 /* Stroke the current path in the series' colour, width and dashes. */
 static void series_stroke(const struct drawing *drawing, int i)
 {
     static const double dashes[] = {5, 4};
     const struct chart_series *series = &drawing->chart->series[i];
     cairo_t *cairo = drawing->cairo;
-    colour_set(cairo, series_colour(drawing->chart, i));
+    colour_set(cairo, chart_colours[(series->colour > 0 ? series->colour - 1 : i) % CHART_COLOURS]);
     cairo_set_line_width(
         cairo, series->thin ? 1 : 1.7 + 1.9 * (series->covered < 2 ? series->covered : 2));
     cairo_set_dash(cairo, dashes, series->dashed ? 2 : 0, 0);
@@ -246,25 +241,18 @@ static void layout_make(struct drawing *drawing)
 
 /* The points of one pixel column. */
 struct column {
-    int64_t count, lowest, highest; /* indices of the lowest and the highest point */
+    bool used;
     struct point first, low, high, last;
 };
 
 static int64_t column_finish(const struct column *column, struct point *points, int64_t count)
 {
-    const int64_t last = column->count - 1;
-    const bool low_first = column->lowest < column->highest;
-    if (column->count == 0)
-        return count;
-    points[count++] = column->first;
-    for (int i = 0; i < 2; i++) {
-        const bool low = (i == 0) == low_first;
-        const int64_t index = low ? column->lowest : column->highest;
-        if (index > 0 && index < last)
-            points[count++] = low ? column->low : column->high;
-    }
-    if (last > 0)
-        points[count++] = column->last;
+    const bool low_first = column->low.index < column->high.index;
+    const struct point kept[] = {column->first, low_first ? column->low : column->high,
+                                 low_first ? column->high : column->low, column->last};
+    for (int i = 0; column->used && i < 4; i++)
+        if (i == 0 || kept[i].index > points[count - 1].index)
+            points[count++] = kept[i];
     return count;
 }
 
@@ -272,7 +260,7 @@ static int64_t column_finish(const struct column *column, struct point *points, 
 static int64_t series_thin(const struct drawing *drawing, const struct chart_series *series,
                            struct point *points)
 {
-    struct column column = {.count = 0};
+    struct column column = {.used = false};
     double place = 0;
     int64_t count = 0;
     bool interrupted = false;
@@ -283,27 +271,22 @@ static int64_t series_thin(const struct drawing *drawing, const struct chart_ser
             interrupted = true;
             continue;
         }
-        const struct point point = {x_of(drawing, series->x[i]), y_of(drawing, series->y[i])};
-        if (column.count > 0 && floor(point.x) != place) {
+        const struct point point = {x_of(drawing, series->x[i]), y_of(drawing, series->y[i]), i};
+        if (column.used && floor(point.x) != place) {
             count = column_finish(&column, points, count);
-            column.count = 0;
+            column.used = false;
             if (interrupted)
-                points[count++] = (struct point){NAN, NAN};
+                points[count++] = (struct point){.x = NAN};
         }
         interrupted = false; /* a gap inside a column is not visible */
         place = floor(point.x);
-        if (column.count == 0)
-            column = (struct column){.first = point, .low = point, .high = point};
-        if (point.y < column.low.y) {
+        if (!column.used)
+            column = (struct column){true, point, point, point, point};
+        if (point.y < column.low.y)
             column.low = point;
-            column.lowest = column.count;
-        }
-        if (point.y > column.high.y) {
+        if (point.y > column.high.y)
             column.high = point;
-            column.highest = column.count;
-        }
         column.last = point;
-        column.count++;
     }
     return column_finish(&column, points, count);
 }
@@ -414,8 +397,8 @@ char *chart_svg(const struct chart *chart, double width, double height, struct c
     return text;
 }
 
-bool charts_png(const struct chart *charts, int count, const char *path, int width, int height,
-                struct error *error)
+bool chart_png(const struct chart *charts, int count, const char *path, int width, int height,
+               struct error *error)
 {
     /* Large pictures have larger text: it is scaled as on a page 640 pixels wide. */
     const int part = width / count;
@@ -459,8 +442,8 @@ char *chart_svg(const struct chart *chart, double width, double height, struct c
     return NULL;
 }
 
-bool charts_png(const struct chart *charts, int count, const char *path, int width, int height,
-                struct error *error)
+bool chart_png(const struct chart *charts, int count, const char *path, int width, int height,
+               struct error *error)
 {
     static bool warned;
     (void)charts;
@@ -477,9 +460,3 @@ bool charts_png(const struct chart *charts, int count, const char *path, int wid
 }
 
 #endif
-
-bool chart_png(const struct chart *chart, const char *path, int width, int height,
-               struct error *error)
-{
-    return charts_png(chart, 1, path, width, height, error);
-}

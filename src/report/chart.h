@@ -57,13 +57,10 @@ extern const bool chart_available;
  * Cairo. Sizes are in CSS pixels. `frame`: output, may be NULL. */
 char *chart_svg(const struct chart *chart, double width, double height, struct chart_frame *frame);
 
-/* Write a PNG on white paper, atomically. Without Cairo nothing is written, one warning is logged
- * and the result is true. ERROR_FILE, ERROR_MEMORY. */
-MUST_CHECK bool chart_png(const struct chart *chart, const char *path, int width, int height,
-                          struct error *error);
-
-/* Write several charts side by side, with equal widths, into one PNG. */
-MUST_CHECK bool charts_png(const struct chart *charts, int count, const char *path, int width,
-                           int height, struct error *error);
+/* Write charts side by side, with equal widths, into one PNG on white paper, atomically. Without
+ * Cairo nothing is written, one warning is logged and the result is true. ERROR_FILE, ERROR_MEMORY.
+ */
+MUST_CHECK bool chart_png(const struct chart *charts, int count, const char *path, int width,
+                          int height, struct error *error);
 
 #endif

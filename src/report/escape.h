@@ -1,5 +1,5 @@
-/* Escape text from outside (names of runs, classes, hosts) for HTML and CSV. Bytes that are not
- * printable UTF-8 become U+FFFD. */
+/* Escape text from outside (names of runs, classes, hosts) for HTML, CSV and Markdown. Bytes that
+ * are not printable UTF-8 become U+FFFD. */
 #ifndef VITTRAIN_REPORT_ESCAPE_H
 #define VITTRAIN_REPORT_ESCAPE_H
 
@@ -16,5 +16,14 @@ void escape_csv(FILE *stream, const char *text);
 
 /* Return the length of the first UTF-8 character in bytes; 0: not printable UTF-8. */
 int escape_character(const char *text);
+
+/* Write text from outside (names, hosts, log lines): markup is escaped, line ends become spaces. */
+void markdown_text(FILE *stream, const char *text);
+
+/* Write "| a | b | c |" with escaped cells. */
+void markdown_row(FILE *stream, int count, const char *const *cells);
+
+/* "[name](file)" */
+void markdown_link(FILE *stream, const char *name, const char *file);
 
 #endif

@@ -55,19 +55,15 @@ const char *export_number(double value, char *text, size_t size)
 /* ---- PyTorch's ImageNet example: meters as "value (average)", separated by tabs; epochs and
  * batches count from 0 */
 
-static int digits_of(int64_t number)
-{
-    return snprintf(NULL, 0, "%lld", (long long)number);
-}
-
 static void imagenet_step(const struct export_run *run, int64_t row)
 {
     const struct table *table = &run->record->metrics;
     const struct export_sums *sums = &run->sums;
+    const int digits = snprintf(NULL, 0, "%lld", (long long)run->epoch_steps);
     fprintf(run->log,
             "Epoch: [%lld][%*lld/%lld]\tTime %6.3f (%6.3f)\tData %6.3f (%6.3f)\t"
             "Loss %.4e (%.4e)\tAcc@1 %6.2f (%6.2f)\tAcc@5 %6.2f (%6.2f)\n",
-            (long long)run->epoch, digits_of(run->epoch_steps), (long long)run->epoch_step - 1,
+            (long long)run->epoch, digits, (long long)run->epoch_step - 1,
             (long long)run->epoch_steps, export_cell(table, row, "step_seconds"),
             sums->seconds / sums->steps, export_cell(table, row, "data_seconds"),
             sums->data_seconds / sums->steps, run->last_loss, sums->loss / sums->samples,

@@ -252,23 +252,19 @@ static void course_end(const struct export_run *run)
 
 /* ---- plots */
 
-/* Return factor * column + offset, one value per row of epochs.csv; the caller frees the array. */
-static double *column_of(const struct table *table, const char *name, double factor, double offset)
-{
-    double *values = calloc((size_t)table->rows + 1, sizeof *values);
-    ENSURE(values != NULL, "out of memory for %lld rows", (long long)table->rows);
-    for (int64_t row = 0; row < table->rows; row++)
-        values[row] = factor * export_cell(table, row, name) + offset;
-    return values;
-}
-
 static bool course_files(const struct export_run *run, struct error *error)
 {
     const struct table *table = &run->record->epochs;
     char title[96], path[EXPORT_PATH];
-    double *epoch = column_of(table, "epoch", 1, 1), *loss = column_of(table, "train_loss", 1, 0);
-    double *train = column_of(table, "train_top1", 100, 0);
-    double *test = column_of(table, "val_top1", 100, 0);
+    double *epoch = calloc((size_t)table->rows * 4 + 1, sizeof *epoch);
+    double *loss = epoch + table->rows, *train = loss + table->rows, *test = train + table->rows;
+    ENSURE(epoch != NULL, "out of memory for %lld rows", (long long)table->rows);
+    for (int64_t row = 0; row < table->rows; row++) {
+        epoch[row] = export_cell(table, row, "epoch") + 1;
+        loss[row] = export_cell(table, row, "train_loss");
+        train[row] = 100 * export_cell(table, row, "train_top1");
+        test[row] = 100 * export_cell(table, row, "val_top1");
+    }
     const struct chart_series accuracies[] = {
         {.name = "Training Accuracy", .x = epoch, .y = train, .count = table->rows},
         {.name = "Test Accuracy", .x = epoch, .y = test, .count = table->rows}};
@@ -293,13 +289,10 @@ static bool course_files(const struct export_run *run, struct error *error)
                                      .series_count = 1,
                                      .series = training}};
     snprintf(path, sizeof path, "%s/accuracy_plot.png", run->record->path);
-    bool good = chart_png(&accuracy, path, PLOT_WIDTH, PLOT_HEIGHT, error);
+    bool good = chart_png(&accuracy, 1, path, PLOT_WIDTH, PLOT_HEIGHT, error);
     snprintf(path, sizeof path, "%s/training_metrics.png", run->record->path);
-    good = good && charts_png(metrics, 2, path, PLOT_WIDTH, PLOT_HEIGHT, error);
+    good = good && chart_png(metrics, 2, path, PLOT_WIDTH, PLOT_HEIGHT, error);
     free(epoch);
-    free(loss);
-    free(train);
-    free(test);
     return good;
 }
 

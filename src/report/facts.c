@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "report/escape.h"
-#include "report/markdown.h"
 
 /* ---- numbers */
 

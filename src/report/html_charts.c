@@ -61,6 +61,26 @@ static void chart_write(FILE *stream, const char *id, const char *title, const s
     free(svg);
 }
 
+/* ---- points of a curve */
+
+static void series_open(struct chart_series *series, int64_t most)
+{
+    double *x = calloc((size_t)most * 2 + 1, sizeof *x);
+    ENSURE(x != NULL, "no memory for a chart");
+    *series = (struct chart_series){.x = x, .y = x + most};
+}
+
+static void series_add(struct chart_series *series, double x, double y)
+{
+    ((double *)series->x)[series->count] = x;
+    ((double *)series->y)[series->count++] = y;
+}
+
+static void series_free(struct chart_series *series)
+{
+    free((double *)series->x);
+}
+
 /* ---- curves of metrics.csv */
 
 static const struct measure {
@@ -89,27 +109,23 @@ static const struct measure {
 /* With more runs, the legend names the runs only, and validation is known by its dashes. */
 enum { SPLITS_NAMED_MOST = 3 };
 
-/* Read the points of one split of a run. series->x is to be freed. */
+/* Read the points of one split of a run. */
 static void points_read(const struct table *metrics, const struct measure *measure,
                         const char *split, double time_unit, struct chart_series *series)
 {
     const int splits = table_column(metrics, "split"), of = table_column(metrics, measure->column);
     const int at = table_column(metrics, measure->over_time ? "elapsed_seconds" : "step");
     const int whole = measure->whole == NULL ? -1 : table_column(metrics, measure->whole);
-    double *x = calloc((size_t)metrics->rows * 2 + 1, sizeof *x), *y = x + metrics->rows;
-    ENSURE(x != NULL, "no memory for a chart");
+    series_open(series, metrics->rows);
     for (int64_t row = 0; row < metrics->rows; row++) {
         if (strcmp(table_text(metrics, row, splits), split) != 0 ||
             table_text(metrics, row, of)[0] == '\0')
             continue;
-        x[series->count] = table_number(metrics, row, at) / (measure->over_time ? time_unit : 1);
-        y[series->count] = table_number(metrics, row, of) * measure->scale;
-        if (measure->whole != NULL)
-            y[series->count] /= table_number(metrics, row, whole);
-        series->count++;
+        const double unit = measure->over_time ? time_unit : 1;
+        const double of_whole = measure->whole != NULL ? table_number(metrics, row, whole) : 1;
+        series_add(series, table_number(metrics, row, at) / unit,
+                   table_number(metrics, row, of) * measure->scale / of_whole);
     }
-    series->x = x;
-    series->y = y;
 }
 
 /* Collect the series of all runs: training solid, validation dashed. Return their number. */
@@ -121,14 +137,14 @@ static int series_collect(const struct page *page, const struct measure *measure
         for (int k = 0; k <= (int)measure->evaluated; k++) {
             struct chart_series *next = &series[count];
             const char *split = k == 1 ? "validation" : "training";
-            *next = (struct chart_series){.dashed = k == 1,
-                                          .colour = page->count == 1 ? k + 1 : run + 1};
             points_read(&page->records[run].metrics, measure, k == 1 ? "val" : "train", time_unit,
                         next);
             if (next->count == 0) {
-                free((double *)next->x);
+                series_free(next);
                 continue;
             }
+            next->dashed = k == 1;
+            next->colour = page->count == 1 ? k + 1 : run + 1;
             names[count][0] = '\0';
             if (page->count == 1)
                 snprintf(names[count], SERIES_NAME, "%s", measure->evaluated ? split : "");
@@ -176,7 +192,7 @@ static bool measure_draw(const struct page *page, const struct measure *measure,
         chart_write(page->stream, measure->id, measure->title, &chart, CURVE_HEIGHT);
     }
     for (int i = 0; i < count; i++)
-        free((double *)series[i].x);
+        series_free(&series[i]);
     return count > 0;
 }
 
@@ -265,47 +281,44 @@ static void readings_open(struct readings *readings, const struct table *table)
         readings->times[row] = (readings->times[row] - first) / readings->unit.seconds;
 }
 
-struct points {
-    int64_t count;
-    double *x, *y;
-};
-
-static void points_open(struct points *points, int64_t most)
-{
-    *points = (struct points){.x = calloc((size_t)most + 1, sizeof(double)),
-                              .y = calloc((size_t)most + 1, sizeof(double))};
-    ENSURE(points->x != NULL && points->y != NULL, "no memory for a chart");
-}
-
-static void points_add(struct points *points, double x, double y)
-{
-    points->x[points->count] = x;
-    points->y[points->count++] = y;
-}
-
-static void rank_points(const struct readings *readings, const struct sensor_chart *sensor,
-                        int rank, struct points *points)
+/* One line per rank. Return the number of lines. */
+static int ranks_collect(const struct readings *readings, const struct sensor_chart *sensor,
+                         struct chart_series *series, char (*names)[SERIES_NAME])
 {
     const int column = table_column(readings->table, sensor->column);
-    points_open(points, 2 * readings->table->rows);
-    for (int64_t row = 0; row < readings->table->rows; row++) {
-        const double value = table_number(readings->table, row, column);
-        const double time = readings->times[row];
-        const int64_t last = points->count - 1;
-        if (readings->ranks[row] != rank || isnan(value) || isnan(time))
+    int count = 0;
+    for (int rank = 0; rank < readings->rank_count; rank++) {
+        struct chart_series *next = &series[count];
+        series_open(next, 2 * readings->table->rows);
+        for (int64_t row = 0; row < readings->table->rows; row++) {
+            const double value = table_number(readings->table, row, column);
+            const double time = readings->times[row];
+            const int64_t last = next->count - 1;
+            if (readings->ranks[row] != rank || isnan(value) || isnan(time))
+                continue;
+            /* Interrupt the line between two attempts of a run. */
+            if (last > 0 && time - next->x[last] > 10 * (next->x[last] - next->x[last - 1]) &&
+                !isnan(next->y[last]))
+                series_add(next, time, NAN);
+            series_add(next, time, value * sensor->scale);
+        }
+        if (next->count == 0) { /* some sensors are read by the first rank of a node only */
+            series_free(next);
             continue;
-        /* Interrupt the line between two attempts of a run. */
-        if (last > 0 && time - points->x[last] > 10 * (points->x[last] - points->x[last - 1]) &&
-            !isnan(points->y[last]))
-            points_add(points, time, NAN);
-        points_add(points, time, value * sensor->scale);
+        }
+        snprintf(names[count], SERIES_NAME, "rank %d", rank);
+        next->name = names[count++];
+        next->colour = rank + 1;
+        next->dashed = rank % 2 == 1;
     }
+    return count;
 }
 
-/* Mean, lowest and highest of all ranks in slots of time. */
-static void slot_points(const struct readings *readings, const struct sensor_chart *sensor,
-                        struct points *points)
+/* Mean, lowest and highest of all ranks in slots of time. Return the number of lines. */
+static int slots_collect(const struct readings *readings, const struct sensor_chart *sensor,
+                         struct chart_series *series)
 {
+    static const char *const names[] = {"mean of the ranks", "lowest", "highest"};
     const int column = table_column(readings->table, sensor->column);
     double lowest[SLOTS], highest[SLOTS], sum[SLOTS] = {0}, end = 0;
     int64_t count[SLOTS] = {0};
@@ -322,60 +335,42 @@ static void slot_points(const struct readings *readings, const struct sensor_cha
         sum[slot] += value;
         count[slot]++;
     }
-    for (int i = 0; i < 3; i++)
-        points_open(&points[i], SLOTS);
+    for (int i = 0; i < 3; i++) {
+        series_open(&series[i], SLOTS);
+        series[i].name = names[i];
+        series[i].colour = 1;
+        series[i].dashed = series[i].thin = i > 0;
+    }
     for (int slot = 0; slot < SLOTS; slot++) {
         const double x = (slot + 0.5) / SLOTS * end;
         if (count[slot] == 0)
             continue;
-        points_add(&points[0], x, sum[slot] / (double)count[slot]);
-        points_add(&points[1], x, lowest[slot]);
-        points_add(&points[2], x, highest[slot]);
+        series_add(&series[0], x, sum[slot] / (double)count[slot]);
+        series_add(&series[1], x, lowest[slot]);
+        series_add(&series[2], x, highest[slot]);
     }
+    return 3;
 }
 
 static void sensor_draw(const struct page *page, int run, const struct readings *readings,
                         const struct sensor_chart *sensor)
 {
-    static const char *const of_all[] = {"mean of the ranks", "lowest", "highest"};
-    const bool each = readings->rank_count <= LINES_MOST;
-    const int count = each ? readings->rank_count : 3;
-    struct points points[LINES_MOST];
     struct chart_series series[LINES_MOST];
     char names[LINES_MOST][SERIES_NAME], id[64];
-    int drawn = 0;
-
-    if (!each)
-        slot_points(readings, sensor, points);
-    for (int i = 0; i < count; i++) {
-        if (each)
-            rank_points(readings, sensor, i, &points[i]);
-        snprintf(names[i], SERIES_NAME, "rank %d", i);
-        if (points[i].count == 0)
-            continue; /* some sensors are read by the first rank of a node only */
-        series[drawn++] = (struct chart_series){.name = each ? names[i] : of_all[i],
-                                                .x = points[i].x,
-                                                .y = points[i].y,
-                                                .count = points[i].count,
-                                                .colour = each ? i + 1 : 1,
-                                                .dashed = each ? i % 2 == 1 : i > 0,
-                                                .thin = !each && i > 0};
-    }
-    if (drawn > 0) {
+    const int count = readings->rank_count <= LINES_MOST
+                          ? ranks_collect(readings, sensor, series, names)
+                          : slots_collect(readings, sensor, series);
+    const struct chart chart = {
+        .x = {.label = readings->unit.label, .from_zero = true},
+        .y = {.label = sensor->label, .from_zero = sensor->from_zero, .most = sensor->most},
+        .series_count = count,
+        .series = series};
+    if (count > 0 && series[0].count > 0) {
         snprintf(id, sizeof id, "sensor-%s-%c", sensor->column, html_letter(run));
-        chart_write(
-            page->stream, id, sensor->title,
-            &(struct chart){
-                .x = {.label = readings->unit.label, .from_zero = true},
-                .y = {.label = sensor->label, .from_zero = sensor->from_zero, .most = sensor->most},
-                .series_count = drawn,
-                .series = series},
-            SENSOR_HEIGHT);
+        chart_write(page->stream, id, sensor->title, &chart, SENSOR_HEIGHT);
     }
-    for (int i = 0; i < count; i++) {
-        free(points[i].x);
-        free(points[i].y);
-    }
+    for (int i = 0; i < count; i++)
+        series_free(&series[i]);
 }
 
 void html_hardware(const struct page *page)

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/text.h"
-#include "report/escape.h"
 #include "report/html.h"
 #include "report/run_tables.h"
 
@@ -44,30 +43,27 @@ static double bars_longest(const struct bars *bars)
 }
 
 /* Write a table with one bar per row, and the legend above it. */
-static void bars_write(const struct bars *bars, FILE *stream)
+static void bars_write(const struct page *page, const struct bars *bars)
 {
+    FILE *stream = page->stream;
     const double most = bars->most > 0 ? bars->most : bars_longest(bars);
     fprintf(stream, "<figure id=\"%s\"><figcaption>%s <small>%s</small></figcaption>\n<p>",
             bars->id, bars->title, bars->unit);
     for (int part = 0; part < bars->part_count; part++) {
         fprintf(stream, "<span><i class=\"s%d\"></i>", bars->colours[part]);
-        escape_html(stream, bars->parts[part]);
-        fputs("</span>\n", stream);
+        html_text(page, "", bars->parts[part], "</span>\n");
     }
     fputs("</p><table class=\"bars\">\n", stream);
     for (int row = 0; row < bars->row_count; row++) {
-        fputs("<tr><th><span>", stream);
-        escape_html(stream, bars->rows[row]);
-        fputs("</span></th><td class=\"track\">", stream);
+        html_text(page, "<tr><th><span>", bars->rows[row], "</span></th><td class=\"track\">");
         for (int part = 0; part < bars->part_count; part++) {
             const double value = bars->values[row * bars->part_count + part];
             if (!(value / most >= 0.0003) || !isfinite(value / most))
                 continue;
             fprintf(stream, "<i class=\"s%d\" style=\"width:%.2f%%\" title=\"", bars->colours[part],
                     100 * value / most);
-            escape_html(stream, bars->rows[row]);
-            fputs(bars->rows[row][0] == '\0' ? "" : ", ", stream);
-            escape_html(stream, bars->parts[part]);
+            html_text(page, "", bars->rows[row], bars->rows[row][0] == '\0' ? "" : ", ");
+            html_text(page, "", bars->parts[part], "");
             fprintf(stream, ": %.4g %s\"></i>", value, bars->unit);
         }
         fprintf(stream, "</td><td class=\"n\">%.3g</td></tr>\n", bars_sum(bars, row));
@@ -114,7 +110,7 @@ static void phases_draw(const struct page *page, const char *title, const char *
     strcpy(bars.parts[count], "other");
     bars.colours[count] = 7;
     if (any)
-        bars_write(&bars, page->stream);
+        bars_write(page, &bars);
 }
 
 /* ---- by unit */
@@ -191,7 +187,7 @@ static void units_draw(const struct page *page, const struct unit_chart *chart)
         all[run].unit = chart->unit;
         all[run].most = most;
         if (all[run].part_count > 0)
-            bars_write(&all[run], page->stream);
+            bars_write(page, &all[run]);
     }
     if (!known)
         fputs("<p>By unit: unknown, units.csv is missing.</p>\n", page->stream);

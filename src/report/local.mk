@@ -22,8 +22,6 @@ libvittrain_a_SOURCES += \
 	src/report/html_units.c \
 	src/report/logbook.c \
 	src/report/logbook.h \
-	src/report/markdown.c \
-	src/report/markdown.h \
 	src/report/record.c \
 	src/report/record.h \
 	src/report/run_tables.c \

@@ -18,7 +18,6 @@
 #include "core/text_file.h"
 #include "report/escape.h"
 #include "report/facts.h"
-#include "report/markdown.h"
 #include "report/run_tables.h"
 
 enum { PAGES_OF_NAME = 9999, INDEX_TRIES = 50, PATH_SIZE = 4096 + 300 };
@@ -231,36 +230,12 @@ static void page_write(FILE *stream, const struct record *record, const char *lo
     fputc('\n', stream);
 }
 
-/* ---- the row of the index */
-
+/* Columns of the index: keys of facts. */
 static const char *const row_keys[] = {
     "started",       "model",     "ranks",    "nodes",     "strategy",          "precision",
     "global_batch",  "epochs",    "val_top1", "test_top1", "images_per_second", "peak_share",
     "total_seconds", "energy_wh", "ending",   "reason"};
 enum { ROW_KEYS = sizeof row_keys / sizeof row_keys[0] };
-
-static void page_row_head(FILE *stream)
-{
-    fputs("| Run |", stream);
-    for (int i = 0; i < ROW_KEYS; i++)
-        fprintf(stream, " %s |", fact_find(row_keys[i])->name);
-    fputs("\n|---|", stream);
-    for (int i = 0; i < ROW_KEYS; i++)
-        fputs("---|", stream);
-    fputc('\n', stream);
-}
-
-static void page_row_write(FILE *stream, const struct record *record)
-{
-    char text[FORMAT_TEXT];
-    for (int i = 0; i < ROW_KEYS; i++) {
-        char cell[61];
-        snprintf(cell, sizeof cell, "%s", fact_text(fact_find(row_keys[i]), record, record, text));
-        fputs(i > 0 ? " " : "", stream);
-        markdown_text(stream, cell);
-        fputs(" |", stream);
-    }
-}
 
 /* ---- pages */
 
@@ -335,14 +310,22 @@ static bool page_claim(const char *logbook, const struct record *record, const c
                      PAGES_OF_NAME);
 }
 
-/* Write the row as a comment, in which "--" is not allowed. */
+/* Write the run's row of the index without its first cell, the link, as a comment, in which "--" is
+ * not allowed. */
 static void row_write(FILE *stream, const struct record *record)
 {
     char *row = NULL;
     size_t length = 0;
     FILE *memory = open_memstream(&row, &length);
     ENSURE(memory != NULL, "no memory for a page of the log book");
-    page_row_write(memory, record);
+    for (int i = 0; i < ROW_KEYS; i++) {
+        char cell[61], figure[FORMAT_TEXT];
+        snprintf(cell, sizeof cell, "%s",
+                 fact_text(fact_find(row_keys[i]), record, record, figure));
+        fputs(i > 0 ? " " : "", memory);
+        markdown_text(memory, cell);
+        fputs(" |", memory);
+    }
     ENSURE(fclose(memory) == 0, "no memory for a page of the log book");
     for (char *dashes = row; (dashes = strstr(dashes, "--")) != NULL;)
         dashes[0] = '_';
@@ -423,7 +406,13 @@ static char *index_text(const char *logbook)
         qsort(entries, (size_t)count, sizeof *entries, entry_compare);
     FILE *stream = open_memstream(&text, &length);
     ENSURE(stream != NULL, "no memory for the log book's index");
-    page_row_head(stream);
+    fputs("| Run |", stream);
+    for (int i = 0; i < ROW_KEYS; i++)
+        fprintf(stream, " %s |", fact_find(row_keys[i])->name);
+    fputs("\n|---|", stream);
+    for (int i = 0; i < ROW_KEYS; i++)
+        fputs("---|", stream);
+    fputc('\n', stream);
     for (int i = 0; i < count; i++) {
         char name[300];
         snprintf(name, sizeof name, "%.*s", (int)strlen(entries[i].file) - 3, entries[i].file);

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "report/escape.h"
-#include "report/markdown.h"
 
 void sheet_column(struct sheet *sheet, const char *name, enum sheet_kind kind)
 {
