@@ -45,41 +45,34 @@ struct launch {
 
 /* ---- the command line */
 
-static bool number_read(const char *flag, const char *text, double *value, struct error *error)
-{
-    char *end = NULL;
-    *value = text != NULL ? strtod(text, &end) : -1;
-    if (text != NULL && end != text && *end == '\0' && *value >= 0 && *value < 1e6)
-        return true;
-    return error_set(error, ERROR_USAGE, "launch: %s takes a number, not \"%s\"", flag,
-                     text != NULL ? text : "");
-}
-
 static bool launch_read(struct launch *launch, int count, char **words, struct error *error)
 {
+    double restarts = launch->restarts_max;
+    const struct {
+        const char *name;
+        double *value;
+    } flags[] = {{"--restarts", &restarts}, {"--grace", &launch->grace}, {"--wait", &launch->wait}};
     int i = 0;
-    double value;
     for (; i < count && strcmp(words[i], "--") != 0; i += 2) {
-        const char *next = i + 1 < count ? words[i + 1] : NULL;
-        if (strcmp(words[i], "--restarts") == 0) {
-            if (!number_read(words[i], next, &value, error))
-                return false;
-            launch->restarts_max = (int)value;
-            if (launch->restarts_max != value)
-                return error_set(error, ERROR_USAGE,
-                                 "launch: --restarts takes a whole number, not %s", next);
-        } else if (strcmp(words[i], "--grace") == 0) {
-            if (!number_read(words[i], next, &launch->grace, error))
-                return false;
-        } else if (strcmp(words[i], "--wait") == 0) {
-            if (!number_read(words[i], next, &launch->wait, error))
-                return false;
-        } else {
+        const char *text = i + 1 < count ? words[i + 1] : "";
+        char *end;
+        int flag = 0;
+        while (flag < 3 && strcmp(words[i], flags[flag].name) != 0)
+            flag++;
+        if (flag == 3)
             return error_set(error, ERROR_USAGE,
                              "launch: unknown flag %s: %s; see `vittrain help launch`", words[i],
                              command_launch.synopsis);
-        }
+        double value = strtod(text, &end);
+        if (end == text || *end != '\0' || !(value >= 0 && value < 1e6))
+            return error_set(error, ERROR_USAGE, "launch: %s takes a number, not \"%s\"", words[i],
+                             text);
+        *flags[flag].value = value;
     }
+    launch->restarts_max = (int)restarts;
+    if (launch->restarts_max != restarts)
+        return error_set(error, ERROR_USAGE, "launch: --restarts takes a whole number, not %g",
+                         restarts);
     launch->count = count - i - 1;
     if (launch->count <= 0)
         return error_set(error, ERROR_USAGE, "launch: no command after --: %s",

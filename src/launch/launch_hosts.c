@@ -21,21 +21,18 @@ enum { AGENT_WORDS = 32 };
 
 /* ---- the command line */
 
-static bool is_one_of(const char *word, const char *const *names)
+/* True if the list, which ends with NULL, contains the text. */
+static bool is_one_of(const char *text, const char *const *names)
 {
-    /* Open MPI accepts one dash or two. */
-    const char *name = word + (word[0] == '-') + (word[0] == '-' && word[1] == '-');
-    for (; word[0] == '-' && *names != NULL; names++)
-        if (strcmp(name, *names) == 0)
-            return true;
-    return false;
+    while (*names != NULL && strcmp(text, *names) != 0)
+        names++;
+    return *names != NULL;
 }
 
-static bool is_mpirun(const char *word)
+/* True if the word is one of these flags. Open MPI accepts one dash or two. */
+static bool is_flag(const char *word, const char *const *names)
 {
-    const char *slash = strrchr(word, '/'), *name = slash != NULL ? slash + 1 : word;
-    return strcmp(name, "mpirun") == 0 || strcmp(name, "mpiexec") == 0 ||
-           strcmp(name, "orterun") == 0 || strcmp(name, "prterun") == 0;
+    return word[0] == '-' && is_one_of(word + (word[1] == '-' ? 2 : 1), names);
 }
 
 /* Find the remote agent of mpirun; of alternatives separated by colons, take the first. */
@@ -43,32 +40,18 @@ static void agent_find(struct launched_hosts *hosts, int count, char *const *wor
 {
     static const char *const variables[] = {"OMPI_MCA_plm_rsh_agent", "OMPI_MCA_orte_rsh_agent",
                                             "PRTE_MCA_plm_ssh_agent"};
-    static const char *const names[] = {"mca", "gmca", "prtemca", NULL};
+    static const char *const flags[] = {"mca", "gmca", "prtemca", NULL};
+    static const char *const parameters[] = {"plm_rsh_agent", "orte_rsh_agent", "plm_ssh_agent",
+                                             NULL};
     const char *agent = NULL;
     for (size_t i = 0; i < sizeof variables / sizeof variables[0] && agent == NULL; i++)
         agent = getenv(variables[i]);
     for (int i = 0; i + 2 < count; i++)
-        if (is_one_of(words[i], names) && (strcmp(words[i + 1], "plm_rsh_agent") == 0 ||
-                                           strcmp(words[i + 1], "orte_rsh_agent") == 0 ||
-                                           strcmp(words[i + 1], "plm_ssh_agent") == 0))
+        if (is_flag(words[i], flags) && is_one_of(words[i + 1], parameters))
             agent = words[i + 2];
     if (agent == NULL || agent[0] == '\0')
         agent = "ssh";
     snprintf(hosts->agent, sizeof hosts->agent, "%.*s", (int)strcspn(agent, ":"), agent);
-}
-
-static void words_search(struct launched_hosts *hosts, int count, char *const *words)
-{
-    static const char *const files[] = {"hostfile", "machinefile", "default-hostfile", NULL};
-    static const char *const ranks[] = {"np", "n", "c", NULL};
-    for (int i = 0; i + 1 < count && strcmp(words[i], ":") != 0; i++) {
-        if (hosts->file_at == 0 && is_one_of(words[i], files))
-            hosts->file_at = i + 1;
-        if (hosts->ranks_at == 0 && is_one_of(words[i], ranks)) {
-            hosts->ranks_at = i + 1;
-            hosts->ranks = strtoll(words[i + 1], NULL, 10);
-        }
-    }
 }
 
 /* Parse a line like "node1 slots=4"; false for a line without a host. */
@@ -88,32 +71,39 @@ static bool line_read(const char *text, struct launched_host *host)
     return at == NULL || at > name;
 }
 
-static bool file_read(struct launched_hosts *hosts, const char *path, struct error *error)
+bool launched_hosts_open(struct launched_hosts *hosts, int count, char *const *words,
+                         struct error *error)
 {
+    static const char *const launchers[] = {"mpirun", "mpiexec", "orterun", "prterun", NULL};
+    static const char *const files[] = {"hostfile", "machinefile", "default-hostfile", NULL};
+    static const char *const ranks[] = {"np", "n", "c", NULL};
+    const char *slash = strrchr(words[0], '/');
     char text[512];
-    FILE *file = fopen(path, "re");
+    memset(hosts, 0, sizeof *hosts);
+    if (!is_one_of(slash != NULL ? slash + 1 : words[0], launchers) ||
+        getenv("SLURM_JOB_ID") != NULL)
+        return true;
+    for (int i = 0; i + 1 < count && strcmp(words[i], ":") != 0; i++) {
+        if (hosts->file_at == 0 && is_flag(words[i], files))
+            hosts->file_at = i + 1;
+        if (hosts->ranks_at == 0 && is_flag(words[i], ranks)) {
+            hosts->ranks_at = i + 1;
+            hosts->ranks = strtoll(words[i + 1], NULL, 10);
+        }
+    }
+    if (hosts->file_at == 0)
+        return true;
+    agent_find(hosts, count, words);
+    FILE *file = fopen(words[hosts->file_at], "re");
     if (file == NULL)
-        return error_set(error, ERROR_USAGE, "launch: cannot read the host file %s: %s", path,
-                         strerror(errno));
+        return error_set(error, ERROR_USAGE, "launch: cannot read the host file %s: %s",
+                         words[hosts->file_at], strerror(errno));
+    hosts->host = calloc(HOSTS_MOST, sizeof *hosts->host);
+    ENSURE(hosts->host != NULL, "no memory for %d hosts", HOSTS_MOST);
     while (hosts->count < HOSTS_MOST && fgets(text, sizeof text, file) != NULL)
         hosts->count += line_read(text, &hosts->host[hosts->count]);
     fclose(file);
     return true;
-}
-
-bool launched_hosts_open(struct launched_hosts *hosts, int count, char *const *words,
-                         struct error *error)
-{
-    memset(hosts, 0, sizeof *hosts);
-    if (!is_mpirun(words[0]) || getenv("SLURM_JOB_ID") != NULL)
-        return true;
-    words_search(hosts, count, words);
-    if (hosts->file_at == 0)
-        return true;
-    agent_find(hosts, count, words);
-    hosts->host = calloc(HOSTS_MOST, sizeof *hosts->host);
-    return (hosts->host != NULL && file_read(hosts, words[hosts->file_at], error)) ||
-           error_set(error, ERROR_MEMORY, "launch: no memory for %d hosts", HOSTS_MOST);
 }
 
 void launched_hosts_close(struct launched_hosts *hosts)
@@ -215,11 +205,10 @@ void launched_hosts_missing(const struct launched_hosts *hosts, char *text, size
 
 /* ---- continuing without missing hosts */
 
+/* Write a temporary host file with the hosts that answer. */
 static bool reduced_write(struct launched_hosts *hosts, struct error *error)
 {
     const char *folder = getenv("TMPDIR");
-    if (hosts->reduced[0] != '\0')
-        unlink(hosts->reduced);
     snprintf(hosts->reduced, sizeof hosts->reduced, "%s/vittrain-hosts-XXXXXX",
              folder != NULL && folder[0] != '\0' ? folder : "/tmp");
     int descriptor = mkstemp(hosts->reduced);

@@ -21,26 +21,20 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* Return the index of this program in the command, by its file name; -1 if it is not there. */
-static int program_find(int count, char *const *words)
-{
-    char self[OPTION_TEXT];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[length > 0 ? length : 0] = '\0';
-    for (int i = 0; i < count; i++)
-        if (strcmp(base_name(words[i]), length > 0 ? base_name(self) : "vittrain") == 0)
-            return i;
-    return -1;
-}
-
 void launched_run_read(struct launched_run *run, int count, char *const *words)
 {
     struct command_line line;
     struct error ignored = {0};
+    char self[OPTION_TEXT] = "vittrain"; /* if /proc is not readable */
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    int program = 0; /* index of this program in the command */
+    if (length > 0)
+        self[length] = '\0';
+    while (program < count && strcmp(base_name(words[program]), base_name(self)) != 0)
+        program++;
     memset(run, 0, sizeof *run);
     run->since = clock_wall();
-    int program = program_find(count, words);
-    run->known = program >= 0 &&
+    run->known = program < count &&
                  options_parse(count - program, (char **)words + program, app_command_names(),
                                &run->options, &line, &ignored) &&
                  line.command != NULL && strcmp(line.command, "train") == 0;
@@ -94,24 +88,18 @@ int64_t launched_run_step(struct launched_run *run)
     return newest;
 }
 
-static bool folder_is_locked(const char *folder)
-{
-    char path[OPTION_TEXT + 16];
-    snprintf(path, sizeof path, "%s/.lock", folder);
-    int lock = open(path, O_RDWR | O_CLOEXEC);
-    if (lock < 0)
-        return false;
-    bool held = flock(lock, LOCK_EX | LOCK_NB) != 0;
-    close(lock);
-    return held;
-}
-
 bool launched_run_wait(const struct launched_run *run, double seconds)
 {
-    if (run->folder[0] == '\0')
-        return true;
-    for (double end = clock_now() + seconds; folder_is_locked(run->folder);)
-        if (clock_now() > end || attempt_sleep(0.2))
-            return false;
-    return true;
+    char path[OPTION_TEXT + 16];
+    snprintf(path, sizeof path, "%s/.lock", run->folder);
+    int lock = run->folder[0] != '\0' ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    bool held = lock >= 0;
+    for (double end = clock_now() + seconds; held;) {
+        held = flock(lock, LOCK_EX | LOCK_NB) != 0;
+        if (held && (clock_now() > end || attempt_sleep(0.2)))
+            break;
+    }
+    if (lock >= 0)
+        close(lock);
+    return !held;
 }
