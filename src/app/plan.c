@@ -4,7 +4,6 @@
 #include "config/options.h"
 #include "core/text.h"
 #include "plan/plan_checkpoint.h"
-#include "plan/plan_cluster.h"
 #include "plan/plan_print.h"
 
 static bool plan_print(const struct options *options, int started, int started_on_node,

@@ -32,7 +32,6 @@ struct trial_run {
     struct session session;
     struct data_feed train, validation;
     bool validates;
-    void *reserve;
 };
 
 /* The run's options with enough synthetic images of the size of the data. */
@@ -75,17 +74,6 @@ static bool run_open(struct trial_run *run, struct comm *world, struct error *er
            (!run->validates ||
             feed_start(&run->validation, options, world, session->device, batch * world->size,
                        session->model->image, false, error));
-}
-
-static void run_close(struct trial_run *run)
-{
-    feed_close(&run->train);
-    feed_close(&run->validation);
-    session_close(&run->session);
-    free(run->reserve);
-#ifdef __GLIBC__
-    malloc_trim(0); /* return freed memory to the system; else up to 64 MiB are kept */
-#endif
 }
 
 /* Take batches until the loader has used all its memory. */
@@ -151,16 +139,20 @@ bool batch_trial_run(const struct plan *plan, int64_t batch, size_t limit, struc
     *trial = (struct batch_trial){.batch = batch};
     memset(&run, 0, sizeof run);
     options_make(plan, batch, &run.options);
-    run.reserve = malloc(RESERVE);
-    if (run.reserve == NULL)
+    void *reserve = malloc(RESERVE);
+    if (reserve == NULL)
         error_set(&trial->why, ERROR_MEMORY, "no %d MiB of memory to spare", RESERVE >> 20);
     bool good = comm_agree(world, &trial->why) && run_open(&run, world, &trial->why);
-    free(run.reserve); /* large enough that it is returned to the system */
-    run.reserve = NULL;
+    free(reserve); /* large enough that it is returned to the system */
     if (good && run_step(&run, &trial->seconds, &trial->why))
         trial_measure(&run.session, peak_reset, world, trial);
     trial->fits = trial->peak > 0 && trial->peak <= limit;
-    run_close(&run);
+    feed_close(&run.train);
+    feed_close(&run.validation);
+    session_close(&run.session);
+#ifdef __GLIBC__
+    malloc_trim(0); /* return freed memory to the system; else up to 64 MiB are kept */
+#endif
     if (trial->why.kind == ERROR_NONE || trial->why.kind == ERROR_MEMORY)
         return true;
     *error = trial->why;
@@ -204,24 +196,19 @@ static void plan_ask(struct batch_search *search)
     comm_broadcast(search->world, &search->planned, 1, COMM_INT64, 0);
 }
 
-static void trial_print(const struct batch_search *search, const struct batch_trial *trial)
-{
-    if (search->world->rank != 0)
-        return;
-    if (trial->peak > 0)
-        printf("%9lld  %-4s %12.1f %12.1f %10.3f\n", (long long)trial->batch,
-               trial->fits ? "yes" : "no", mib(trial->planned), mib(trial->peak), trial->seconds);
-    else
-        printf("%9lld  %-4s %s\n", (long long)trial->batch, "no", trial->why.text);
-    fflush(stdout);
-}
-
 static bool search_try(struct batch_search *search, int64_t batch, bool *fits, struct error *error)
 {
     struct batch_trial trial;
     if (!batch_trial_run(&search->plan, batch, search->limit, search->world, &trial, error))
         return false;
-    trial_print(search, &trial);
+    if (search->world->rank == 0) {
+        printf("%9lld  %-4s ", (long long)batch, trial.fits ? "yes" : "no");
+        if (trial.peak > 0)
+            printf("%12.1f %12.1f %10.3f\n", mib(trial.planned), mib(trial.peak), trial.seconds);
+        else
+            printf("%s\n", trial.why.text);
+        fflush(stdout);
+    }
     *fits = trial.fits;
     if (trial.fits)
         search->best = trial;
@@ -230,17 +217,8 @@ static bool search_try(struct batch_search *search, int64_t batch, bool *fits, s
     return true;
 }
 
-/* The next batch to try between one that fits and one that does not. */
-static int64_t search_between(const struct batch_search *search, int64_t good, int64_t bad)
-{
-    if (good < search->planned && search->planned < bad)
-        return search->planned;
-    if (good < search->planned + 1 && search->planned + 1 < bad)
-        return search->planned + 1;
-    return good + (bad - good) / 2;
-}
-
-/* Batches are multiples of train.accumulate. */
+/* Batches are multiples of train.accumulate. The plan's largest batch and the next one are tried
+ * first. */
 static bool search_run(struct batch_search *search, struct error *error)
 {
     int64_t pieces = search->plan.options.train.accumulate;
@@ -255,7 +233,11 @@ static bool search_run(struct batch_search *search, struct error *error)
         bad = fits ? 2 * bad : bad;
     }
     while (!fits && bad - good > 1) {
-        int64_t middle = search_between(search, good, bad);
+        int64_t middle = good + (bad - good) / 2;
+        if (good < search->planned && search->planned < bad)
+            middle = search->planned;
+        else if (good <= search->planned && search->planned + 1 < bad)
+            middle = search->planned + 1;
         bool here;
         if (!search_try(search, middle * pieces, &here, error))
             return false;

@@ -10,8 +10,6 @@ libvittrain_a_SOURCES += \
 	src/plan/plan.h \
 	src/plan/plan_checkpoint.c \
 	src/plan/plan_checkpoint.h \
-	src/plan/plan_cluster.c \
-	src/plan/plan_cluster.h \
 	src/plan/plan_print.c \
 	src/plan/plan_print.h \
 	src/plan/step_prediction.c \

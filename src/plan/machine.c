@@ -11,25 +11,18 @@
 
 /* ---- from speeds to seconds ---- */
 
-/* Squared distance of two sizes on a logarithmic scale. */
-static double distance(const double one[3], const double other[3])
-{
-    double sum = 0;
-    for (int i = 0; i < 3; i++) {
-        double gap = log2(fmax(one[i], 1) / fmax(other[i], 1));
-        sum += gap * gap;
-    }
-    return sum;
-}
-
 /* Interpolate between measured sizes, weighted by the inverse fourth power of the distance (Shepard
  * 1968). */
 static double speed_at(const struct speed *speed, const double size[3])
 {
     double weights = 0, sum = 0;
     for (int i = 0; i < speed->count; i++) {
-        double gap = distance(speed->point[i].size, size);
-        double weight = 1 / (gap * gap + 1e-9);
+        double distance = 0; /* squared, on a logarithmic scale */
+        for (int k = 0; k < 3; k++) {
+            double gap = log2(fmax(speed->point[i].size[k], 1) / fmax(size[k], 1));
+            distance += gap * gap;
+        }
+        double weight = 1 / (distance * distance + 1e-9);
         weights += weight;
         sum += weight * log(speed->point[i].speed);
     }
@@ -52,15 +45,6 @@ static double roofline(const struct machine *machine, const struct counted *coun
     return counted->flops > 0 && flops > 0 ? fmax(moving, counted->flops / flops) : moving;
 }
 
-/* Speed-up of a rank if not all ranks of its node work: linear in the number of idle ranks. */
-static double gain(const struct machine *machine, int node_ranks)
-{
-    if (machine->node_ranks <= 1 || node_ranks >= machine->node_ranks)
-        return 1;
-    double resting = (double)(machine->node_ranks - node_ranks) / (machine->node_ranks - 1);
-    return 1 + (machine->alone - 1) * resting;
-}
-
 double machine_operation_seconds(const struct machine *machine, const struct counted *counted,
                                  int node_ranks)
 {
@@ -68,7 +52,11 @@ double machine_operation_seconds(const struct machine *machine, const struct cou
     double work = counted->flops > 0 ? counted->flops : counted->bytes;
     double seconds =
         speed->count > 0 ? work / speed_at(speed, counted->size) : roofline(machine, counted);
-    return machine->launch + seconds / gain(machine, node_ranks);
+    double gain = 1; /* speed-up if some ranks of the node are idle: linear in their number */
+    if (node_ranks < machine->node_ranks)
+        gain += (machine->alone - 1) *
+                ((double)(machine->node_ranks - node_ranks) / (machine->node_ranks - 1));
+    return machine->launch + seconds / gain;
 }
 
 double machine_network_bytes(const struct collective *collective, int members)
@@ -312,15 +300,6 @@ static int name_number(const char *text, const char *const *names, int count)
     return 0;
 }
 
-/* Return one more than the data type of this name, or 0. */
-static int type_number(const char *text)
-{
-    for (int type = 0; type < MACHINE_TYPES; type++)
-        if (strcmp(text, type_name((enum data_type)type)) == 0)
-            return type + 1;
-    return 0;
-}
-
 /* Set a measured value: "bf16.linear_forward", "inside.all_reduce". */
 static bool table_set(struct machine *machine, const char *where, const char *name,
                       const char *value, struct error *error)
@@ -329,11 +308,12 @@ static bool table_set(struct machine *machine, const char *where, const char *na
     char section[2 * OPTION_KEY];
     const char *key = strchr(name, '.') + 1;
     snprintf(section, sizeof section, "%.*s", (int)(key - name - 1), name);
-    int type = type_number(section), network = name_number(section, networks, 2);
+    int network = name_number(section, networks, 2);
     int operation = name_number(key, operation_name, OPERATIONS);
     int action = name_number(key, action_name, COLLECTIVE_ACTIONS);
-    if (type > 0 && operation > 0)
-        return speed_set(&machine->speed[type - 1][operation - 1], where, name, value, error);
+    for (int type = 0; type < MACHINE_TYPES; type++)
+        if (strcmp(section, type_name((enum data_type)type)) == 0 && operation > 0)
+            return speed_set(&machine->speed[type][operation - 1], where, name, value, error);
     if (network > 0 && action > 0)
         return duration_set(
             &(network == 1 ? &machine->inside : &machine->between)->measured[action - 1], where,
@@ -408,17 +388,6 @@ bool machine_read(struct machine *machine, const char *path, struct error *error
     return good;
 }
 
-static void speeds_write(const struct machine *machine, int type, FILE *file)
-{
-    for (int operation = 0; operation < OPERATIONS; operation++) {
-        const struct speed *speed = &machine->speed[type][operation];
-        for (int i = 0; i < speed->count; i++)
-            fprintf(file, "%s = %.0fx%.0fx%.0f %.4g\n", operation_name[operation],
-                    speed->point[i].size[0], speed->point[i].size[1], speed->point[i].size[2],
-                    speed->point[i].speed);
-    }
-}
-
 static void durations_write(const struct network *network, FILE *file)
 {
     fprintf(file, "shape = %s\n", network->tree ? "tree" : "ring");
@@ -455,7 +424,13 @@ void machine_write(const struct machine *machine, FILE *file)
     }
     for (int type = 0; type < MACHINE_TYPES; type++) {
         fprintf(file, "\n[%s]\n", type_name((enum data_type)type));
-        speeds_write(machine, type, file);
+        for (int operation = 0; operation < OPERATIONS; operation++) {
+            const struct speed *speed = &machine->speed[type][operation];
+            for (const struct speed_point *at = speed->point; at < speed->point + speed->count;
+                 at++)
+                fprintf(file, "%s = %.0fx%.0fx%.0f %.4g\n", operation_name[operation], at->size[0],
+                        at->size[1], at->size[2], at->speed);
+        }
     }
     fprintf(file, "\n[inside]\n");
     durations_write(&machine->inside, file);

@@ -203,13 +203,13 @@ bool plan_script(const struct plan *plan, struct session *session, struct step_s
 size_t (*plan_rows(const struct plan *plan, struct session *session,
                    struct error *error))[MEMORY_CLASSES]
 {
-    size_t(*rows)[MEMORY_CLASSES] = NULL;
     if (!session_imagine(session, &plan->options, plan->ranks, plan->node_ranks, plan->training,
                          error)) {
         session_close(session);
         return NULL;
     }
-    rows = calloc((size_t)session->model->unit_count + ARENA_UNIT_ROWS, sizeof *rows);
+    size_t(*rows)[MEMORY_CLASSES] =
+        calloc((size_t)session->model->unit_count + ARENA_UNIT_ROWS, sizeof *rows);
     ENSURE(rows != NULL, "no memory for a plan");
     session_measure(session, micro_batch(plan), &plan->source, plan->training, rows);
     return rows;

@@ -60,15 +60,6 @@ static void state_print(const struct checkpoint_contents *contents, const struct
                (long long)state->best_step, (long long)state->evaluations_without_gain);
 }
 
-/* Number of vectors per unit. */
-static int vector_count(const struct checkpoint_contents *contents)
-{
-    int count = 0;
-    for (enum state_kind kind = 0; kind < STATE_KINDS; kind++)
-        count += checkpoint_has(contents, kind);
-    return count;
-}
-
 static void head_print(const char *path, const struct checkpoint_contents *contents,
                        const struct options *deck)
 {
@@ -87,15 +78,6 @@ static void head_print(const char *path, const struct checkpoint_contents *conte
         if (checkpoint_has(contents, kind))
             printf(" %s", state_name[kind]);
     printf(" (fp32, each as long as its unit)\n\n");
-}
-
-static void tensor_print(const struct unit_tensor *tensor)
-{
-    char shape[128];
-    state_shape_text(tensor->shape, tensor->dimensions, shape, sizeof shape);
-    printf("  %-34s %-6s %-22s %12lld %14lld\n", tensor->name,
-           tensor->kind == TENSOR_STATE ? "state" : "fp32", shape, (long long)tensor->count,
-           (long long)tensor->count * (long long)sizeof(float));
 }
 
 /* Print which rank of the mesh wrote which elements of a unit, in how many pieces. */
@@ -119,7 +101,10 @@ static void parts_print(const struct checkpoint_contents *contents, int64_t u)
 
 static void units_print(const struct checkpoint_contents *contents)
 {
-    int64_t elements = 0, parameters = 0, tensors = 0, vectors = vector_count(contents);
+    int64_t elements = 0, parameters = 0, tensors = 0, vectors = 0;
+    char shape[128];
+    for (enum state_kind kind = 0; kind < STATE_KINDS; kind++)
+        vectors += checkpoint_has(contents, kind);
     printf("%-36s %-6s %-22s %12s %14s\n", "unit and tensors", "type", "shape", "elements",
            "bytes");
     for (int64_t u = 0; u < contents->unit_count; u++) {
@@ -128,9 +113,13 @@ static void units_print(const struct checkpoint_contents *contents)
                (long long)unit->count, (long long)(vectors * unit->count),
                (long long)(vectors * unit->count) * (long long)sizeof(float));
         for (int t = 0; t < unit->tensor_count; t++) {
-            tensor_print(&unit->tensors[t]);
-            if (unit->tensors[t].kind == TENSOR_PARAMETER)
-                parameters += unit->tensors[t].count;
+            const struct unit_tensor *tensor = &unit->tensors[t];
+            state_shape_text(tensor->shape, tensor->dimensions, shape, sizeof shape);
+            printf("  %-34s %-6s %-22s %12lld %14lld\n", tensor->name,
+                   tensor->kind == TENSOR_STATE ? "state" : "fp32", shape, (long long)tensor->count,
+                   (long long)tensor->count * (long long)sizeof(float));
+            if (tensor->kind == TENSOR_PARAMETER)
+                parameters += tensor->count;
         }
         parts_print(contents, u);
         tensors += unit->tensor_count;

@@ -84,22 +84,11 @@ static bool memory_print(const struct plan *plan, size_t *base, bool *own, struc
     return true;
 }
 
-/* Print the time of a step with a strategy, and its exposed communication. */
-static void times_print(const struct plan *plan, const struct machine *machine,
-                        const struct plan_entry *entry)
-{
-    struct step_prediction prediction;
-    struct error error = {0};
-    if (!plan_predict(plan, entry->strategy, entry->checkpoint_activations, machine, &prediction,
-                      NULL, &error))
-        return;
-    printf(" %11.3f %11.3f", 1e3 * prediction.seconds, 1e3 * prediction.step.exposed);
-    step_prediction_close(&prediction);
-}
-
 static void entry_print(const struct plan *plan, const struct machine *machine,
                         const struct plan_entry *entry, size_t base)
 {
+    struct step_prediction prediction;
+    struct error ignored = {0};
     char name[32];
     bool block = entry->checkpoint_activations == CHECKPOINT_ACTIVATIONS_BLOCK;
     snprintf(name, sizeof name, "%s%s", mesh_strategy_name(entry->strategy),
@@ -117,8 +106,11 @@ static void entry_print(const struct plan *plan, const struct machine *machine,
         printf(" %11s", "none");
     else if (plan->options.plan.memory > 0)
         printf(" %11lld", (long long)entry->largest_batch);
-    if (machine != NULL)
-        times_print(plan, machine, entry);
+    if (machine != NULL && plan_predict(plan, entry->strategy, entry->checkpoint_activations,
+                                        machine, &prediction, NULL, &ignored)) {
+        printf(" %11.3f %11.3f", 1e3 * prediction.seconds, 1e3 * prediction.step.exposed);
+        step_prediction_close(&prediction);
+    }
     printf("\n");
 }
 
@@ -305,25 +297,101 @@ bool plan_time_print(const struct plan *plan, const struct machine *machine, str
     return true;
 }
 
+/* ---- a cluster ---- */
+
+enum { MOST_RANKS = 4096 };
+
+static void cluster_row_print(const struct plan *plan, const struct machine *machine,
+                              const struct step_prediction *prediction,
+                              const struct plan_details *details, double *first)
+{
+    int nodes = (plan->ranks + plan->node_ranks - 1) / plan->node_ranks;
+    double images = (double)plan->options.train.global_batch / prediction->seconds;
+    bool full = machine->memory > 0 && (double)details->needs > machine->memory;
+    char mesh[32];
+    if (plan->ranks == 1)
+        *first = images;
+    snprintf(mesh, sizeof mesh, "%dx%d", details->replica, details->shard);
+    printf("%6d %6d %9s %8lld %11.0f%s %11.3f %11.3f %11.3f %8.1f %12.1f", plan->ranks, nodes, mesh,
+           (long long)details->batch, mib(details->needs), full ? "!" : " ",
+           1e3 * prediction->seconds, 1e3 * prediction->step.communication,
+           1e3 * prediction->step.exposed, *first > 0 ? 100 * images / (plan->ranks * *first) : 0,
+           images);
+    if (machine->watts > 0)
+        printf(" %10.3f", machine->watts * nodes / images);
+    printf("\n");
+}
+
+/* Print a row. Return false if the batch is too small for this and larger numbers of ranks. */
+static bool ranks_print(const struct plan *wanted, const struct machine *machine, int ranks,
+                        double *first)
+{
+    static struct plan plan;
+    struct step_prediction prediction;
+    struct plan_details details;
+    struct error error = {0};
+    plan = *wanted;
+    plan.ranks = ranks;
+    plan.node_ranks = ranks < machine->node_ranks ? ranks : machine->node_ranks;
+    plan.options.train.global_batch = feed_global_batch(&wanted->options, wanted->ranks);
+    if (plan.options.plan.scaling != SCALING_STRONG)
+        plan.options.train.global_batch = plan.options.train.global_batch / wanted->ranks * ranks;
+    if (plan.options.train.global_batch < ranks) {
+        printf("%6d the batch of %lld images is less than one per rank\n", ranks,
+               (long long)plan.options.train.global_batch);
+        return false;
+    }
+    if (!plan_predict(&plan, (enum strategy_choice)plan.options.mesh.strategy,
+                      (enum checkpoint_activations_choice)plan.options.train.checkpoint_activations,
+                      machine, &prediction, &details, &error)) {
+        printf("%6d %s\n", ranks, error.text);
+        return true;
+    }
+    cluster_row_print(&plan, machine, &prediction, &details, first);
+    step_prediction_close(&prediction);
+    plan_details_close(&details);
+    return true;
+}
+
+void plan_cluster_print(const struct plan *plan, const struct machine *machine)
+{
+    static struct plan wanted;
+    double first = 0; /* images/s of one rank */
+    wanted = *plan;
+    wanted.options.run.backend = BACKEND_CPU; /* nothing is computed */
+    if (wanted.options.train.precision == PRECISION_AUTO)
+        wanted.options.train.precision = machine_multiplies(machine, TYPE_BF16)   ? PRECISION_BF16
+                                         : machine_multiplies(machine, TYPE_FP16) ? PRECISION_FP16
+                                                                                  : PRECISION_FP32;
+    printf("\nPrediction for %s%s%s, %s, %s scaling (%s), %d rank%s per node. Times in "
+           "milliseconds, memory in MiB per rank%s.\n\n",
+           machine->path, machine->device[0] != '\0' ? ": " : "", machine->device,
+           mesh_strategy_name((enum strategy_choice)wanted.options.mesh.strategy),
+           wanted.options.plan.scaling == SCALING_STRONG ? "strong" : "weak",
+           wanted.options.plan.scaling == SCALING_STRONG ? "the global batch is fixed"
+                                                         : "the batch per rank is fixed",
+           machine->node_ranks, machine->node_ranks == 1 ? "" : "s",
+           machine->memory > 0 ? " (!: more than it has)" : "");
+    printf("%6s %6s %9s %8s %12s %11s %11s %11s %8s %12s%s\n", "ranks", "nodes", "mesh", "batch",
+           "memory", "step", "sending", "exposed", "eff. %", "images/s",
+           machine->watts > 0 ? "    J/image" : "");
+    for (int ranks = 1; ranks <= MOST_RANKS; ranks *= 2)
+        if (!ranks_print(&wanted, machine, ranks, &first))
+            break;
+}
+
 /* ---- operations ---- */
 
 static const char operations_header[] =
     "model,batch,precision,call,unit,operation,kernel_family,result,shape,flops,bytes";
 
-/* Write the shape of matrix products: rows x columns x inner, or heads x tokens x head width. */
-static void shape_write(struct csv *csv, const struct counted *counted)
-{
-    char shape[96] = "";
-    if (counted->flops > 0)
-        snprintf(shape, sizeof shape, "%.6gx%.0fx%.0f", counted->size[0], counted->size[1],
-                 counted->size[2]);
-    csv_text(csv, shape);
-}
-
 static bool kernel_write(struct csv *csv, const struct session *session,
                          const struct script_event *event, int call,
                          const struct counted_kernel *kernel, struct error *error)
 {
+    const double *size = event->counted.size;
+    char shape[96]; /* of matrix products: rows x columns x inner, or heads x tokens x head width */
+    snprintf(shape, sizeof shape, "%.6gx%.0fx%.0f", size[0], size[1], size[2]);
     csv_text(csv, session->options->model.name);
     csv_integer(csv, session->batch * session->options->train.accumulate);
     csv_text(csv, type_name(session->compute));
@@ -332,34 +400,26 @@ static bool kernel_write(struct csv *csv, const struct session *session,
     csv_text(csv, operation_name[event->counted.operation]);
     csv_text(csv, kernel->family);
     csv_text(csv, kernel->result);
-    shape_write(csv, &event->counted);
+    csv_text(csv, event->counted.flops > 0 ? shape : "");
     csv_number(csv, kernel->flops);
     csv_number(csv, kernel->bytes);
     return csv_end_row(csv, error);
 }
 
-static bool script_write(const struct step_script *script, const struct session *session,
-                         const char *path, struct error *error)
-{
-    struct csv csv;
-    bool good = csv_open(&csv, path, operations_header, 0, 0, error);
-    for (int i = 0; good && i < script->count; i++) {
-        const struct script_event *event = &script->event[i];
-        const struct counted *counted = &event->counted;
-        for (int k = 0; good && k < counted->kernels; k++)
-            good = kernel_write(&csv, session, event, i, &counted->kernel[k], error);
-    }
-    good = good && csv_flush(&csv, error);
-    csv_close(&csv);
-    return good;
-}
-
 bool plan_operations_write(const struct plan *plan, const char *path, struct error *error)
 {
     struct session session;
-    struct step_script script = {0};
-    bool good =
-        plan_script(plan, &session, &script, error) && script_write(&script, &session, path, error);
+    struct step_script script;
+    struct csv csv = {.stream = NULL};
+    bool good = plan_script(plan, &session, &script, error) &&
+                csv_open(&csv, path, operations_header, 0, 0, error);
+    for (int i = 0; good && i < script.count; i++) {
+        const struct script_event *event = &script.event[i];
+        for (int k = 0; good && k < event->counted.kernels; k++)
+            good = kernel_write(&csv, &session, event, i, &event->counted.kernel[k], error);
+    }
+    good = good && csv_flush(&csv, error);
+    csv_close(&csv);
     step_script_close(&script);
     session_close(&session);
     return good;

@@ -18,6 +18,9 @@ MUST_CHECK bool plan_memory_print(const struct plan *plan, const struct machine 
 MUST_CHECK bool plan_time_print(const struct plan *plan, const struct machine *machine,
                                 struct error *error);
 
+/* Print a prediction of the run on 1, 2, 4, ... 4096 ranks of a machine. */
+void plan_cluster_print(const struct plan *plan, const struct machine *machine);
+
 /* Write the kernels of one training step to a CSV file: one row per kernel, in the order in which a
  * GPU runs them. benchmarks/gpu_page compares them with a profile. */
 MUST_CHECK bool plan_operations_write(const struct plan *plan, const char *path,
