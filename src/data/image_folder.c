@@ -1,35 +1,414 @@
 /* The formats imagefolder and cinic10: ROOT/SPLIT/CLASS/.../file.jpg as in torchvision's
  * ImageFolder. Each rank lists the files; feed_open compares the lists. */
-#include "data/image_folder.h"
-
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/options.h"
 #include "core/crc32c.h"
+#include "core/log.h"
+#include "data/dataset.h"
+#include "data/image_file.h"
 
-enum { PATH_SIZE = 4096 };
+enum { PATH_SIZE = 4096, DEPTH_MOST = 32 };
+enum { THREADS = 8, FIRST_BYTES = 4096, CLAIM = 64 }; /* checks before training */
+
+/* One file: its folder and the offset of its name in `names`. */
+struct folder_record {
+    uint64_t name;
+    uint32_t folder;
+};
+
+/* A folder with files, and its class. */
+struct folder {
+    char *path;
+    int32_t label;
+};
+
+struct image_folder {
+    struct folder *folders;
+    struct folder_record *records;
+    char *names; /* concatenated, each with a terminating zero */
+    size_t folder_count, folder_capacity, record_count, record_capacity, names_bytes,
+        names_capacity;
+    int64_t most_pixels;
+};
+
+static void image_folder_name_record(const struct dataset *dataset, int64_t record, char *path,
+                                     size_t size)
+{
+    const struct image_folder *self = dataset->self;
+    const struct folder_record *file = &self->records[record];
+    snprintf(path, size, "%s/%s", self->folders[file->folder].path, self->names + file->name);
+}
+
+/* ---- Lists of classes and files in torchvision's order: Python's sorted(os.walk(folder)) and
+ * sorted(files), which compare names byte by byte in UTF-8. */
+
+/* Endings that torchvision accepts. Only JPEG and PNG can be decoded; other files are listed and
+ * then refused, so that no file is skipped silently. */
+static const char *const endings[] = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
+                                      ".pgm", ".tif",  ".tiff", ".webp"};
+
+struct listing {
+    char **names;
+    size_t count, capacity;
+};
+
+static bool no_memory(struct error *error)
+{
+    return error_set(error, ERROR_MEMORY, "no memory for the list of images");
+}
+
+/* Grow an array for one more element. */
+static bool grow(void *array, size_t *capacity, size_t count, size_t bytes, struct error *error)
+{
+    void **place = array;
+    if (count < *capacity)
+        return true;
+    const size_t wanted = *capacity < 64 ? 64 : 2 * *capacity;
+    void *larger = realloc(*place, wanted * bytes);
+    if (larger == NULL)
+        return no_memory(error);
+    *place = larger;
+    *capacity = wanted;
+    return true;
+}
+
+static bool listing_add(struct listing *listing, const char *name, struct error *error)
+{
+    if (!grow(&listing->names, &listing->capacity, listing->count, sizeof *listing->names, error))
+        return false;
+    listing->names[listing->count] = strdup(name);
+    if (listing->names[listing->count] == NULL)
+        return no_memory(error);
+    listing->count++;
+    return true;
+}
+
+static void listing_free(struct listing *listing)
+{
+    for (size_t i = 0; i < listing->count; i++)
+        free(listing->names[i]);
+    free(listing->names);
+    *listing = (struct listing){0};
+}
+
+static int compare_names(const void *left, const void *right)
+{
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+static bool join(char *path, size_t size, const char *directory, const char *name,
+                 struct error *error)
+{
+    const int length = snprintf(path, size, "%s/%s", directory, name);
+    return (length >= 0 && (size_t)length < size) ||
+           error_set(error, ERROR_DATA, "%s: the path of %.100s is longer than %zu bytes",
+                     directory, name, size);
+}
+
+static bool is_image_name(const char *name)
+{
+    const size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        const size_t ending = strlen(endings[i]);
+        if (length >= ending && strcasecmp(name + length - ending, endings[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_directory(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+/* List subdirectories and image files (either may be NULL), sorted. */
+static bool list(const char *directory, struct listing *folders, struct listing *files,
+                 struct error *error)
+{
+    char path[PATH_SIZE];
+    bool good = true;
+    DIR *stream = opendir(directory);
+    if (stream == NULL)
+        return error_set(error, ERROR_DATA, "%s: %s", directory, strerror(errno));
+    for (const struct dirent *entry; good && (entry = readdir(stream)) != NULL;) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        good = join(path, sizeof path, directory, entry->d_name, error);
+        const bool is_link = entry->d_type == DT_UNKNOWN || entry->d_type == DT_LNK;
+        if (good && (is_link ? is_directory(path) : entry->d_type == DT_DIR))
+            good = folders == NULL || listing_add(folders, entry->d_name, error);
+        else if (good && files != NULL && is_image_name(entry->d_name))
+            good = listing_add(files, entry->d_name, error);
+    }
+    closedir(stream);
+    if (folders != NULL && folders->count > 0)
+        qsort(folders->names, folders->count, sizeof *folders->names, compare_names);
+    if (files != NULL && files->count > 0)
+        qsort(files->names, files->count, sizeof *files->names, compare_names);
+    return good;
+}
+
+/* List all directories below `directory`, including it. */
+static bool walk(const char *directory, int depth, struct listing *found, struct error *error)
+{
+    struct listing folders = {0};
+    char path[PATH_SIZE];
+    if (depth > DEPTH_MOST)
+        return error_set(error, ERROR_DATA,
+                         "%s: more than %d nested folders: check for circular links", directory,
+                         DEPTH_MOST);
+    bool good = listing_add(found, directory, error) && list(directory, &folders, NULL, error);
+    for (size_t i = 0; good && i < folders.count; i++)
+        good = join(path, sizeof path, directory, folders.names[i], error) &&
+               walk(path, depth + 1, found, error);
+    listing_free(&folders);
+    return good;
+}
+
+static bool add_file(struct image_folder *self, const char *name, struct error *error)
+{
+    const size_t bytes = strlen(name) + 1;
+    while (self->names_capacity - self->names_bytes < bytes)
+        if (!grow(&self->names, &self->names_capacity, self->names_capacity, 1, error))
+            return false;
+    if (!grow(&self->records, &self->record_capacity, self->record_count, sizeof *self->records,
+              error))
+        return false;
+    self->records[self->record_count++] =
+        (struct folder_record){self->names_bytes, (uint32_t)self->folder_count - 1};
+    memcpy(self->names + self->names_bytes, name, bytes);
+    self->names_bytes += bytes;
+    return true;
+}
+
+static bool add_folder(struct image_folder *self, const char *path, int32_t label,
+                       struct error *error)
+{
+    struct listing files = {0};
+    bool good = grow(&self->folders, &self->folder_capacity, self->folder_count,
+                     sizeof *self->folders, error) &&
+                list(path, NULL, &files, error);
+    if (good && files.count > 0) {
+        char *copy = strdup(path);
+        good = copy != NULL || no_memory(error);
+        if (good)
+            self->folders[self->folder_count++] = (struct folder){copy, label};
+    }
+    for (size_t i = 0; good && i < files.count; i++)
+        good = add_file(self, files.names[i], error);
+    listing_free(&files);
+    return good;
+}
+
+/* Add the images of a class's folder and of its subfolders, in order of paths. Symbolic links are
+ * followed. */
+static bool add_class(struct image_folder *self, const char *directory, int32_t label,
+                      struct error *error)
+{
+    struct listing found = {0};
+    bool good = walk(directory, 0, &found, error);
+    if (good)
+        qsort(found.names, found.count, sizeof *found.names, compare_names);
+    for (size_t i = 0; good && i < found.count; i++)
+        good = add_folder(self, found.names[i], label, error);
+    listing_free(&found);
+    return good;
+}
+
+/* ---- Checks before training: format and size in the first bytes, or the whole image. Threads
+ * hide the latency of disks and networks. */
+
+struct check {
+    const struct dataset *dataset;
+    bool decode, accept_truncated;
+    atomic_size_t claimed;
+    uint8_t *broken; /* [records] */
+    pthread_mutex_t mutex;
+    size_t first; /* the first broken record and its error; guarded by mutex */
+    struct error reason;
+};
+
+/* Buffers of one thread. */
+struct check_scratch {
+    struct byte_buffer file;
+    struct image_pixels pixels;
+};
+
+/* Open a regular file for reading and get its size; -1 on error. The error does not name the file.
+ */
+static int open_file(const char *path, size_t *bytes, struct error *error)
+{
+    struct stat status;
+    /* O_NONBLOCK: opening a pipe must not block */
+    const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor < 0) {
+        error_set(error, ERROR_DATA, "%s", strerror(errno));
+        return -1;
+    }
+    if (fstat(descriptor, &status) != 0)
+        error_set(error, ERROR_DATA, "%s", strerror(errno));
+    else if (!S_ISREG(status.st_mode))
+        error_set(error, ERROR_DATA, "is not a regular file");
+    else {
+        *bytes = (size_t)status.st_size;
+        return descriptor;
+    }
+    close(descriptor);
+    return -1;
+}
+
+static bool read_file(int descriptor, uint8_t *to, size_t offset, size_t bytes, struct error *error)
+{
+    for (size_t done = 0; done < bytes;) {
+        const ssize_t got = pread(descriptor, to + done, bytes - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return error_set(error, ERROR_DATA, "cannot be read: %s",
+                             got == 0 ? "it was truncated" : strerror(errno));
+        done += (size_t)got;
+    }
+    return true;
+}
+
+/* Read until the header is complete, four times as much in each round. */
+static bool read_header(int descriptor, size_t bytes, int64_t most_pixels, struct byte_buffer *file,
+                        struct image_header *header, struct error *error)
+{
+    bool incomplete = true;
+    for (size_t most = FIRST_BYTES; incomplete; most *= 4) {
+        const size_t wanted = bytes < most ? bytes : most;
+        if (!byte_buffer_reserve(file, wanted, error) ||
+            !read_file(descriptor, file->data, 0, wanted, error))
+            return false;
+        file->count = wanted;
+        if (image_file_header(file->data, wanted, wanted == bytes, most_pixels, header, &incomplete,
+                              error))
+            return true;
+    }
+    return false;
+}
+
+static bool check_file(const struct check *check, const char *path, struct check_scratch *scratch,
+                       struct error *error)
+{
+    struct image_header header;
+    size_t bytes;
+    const int descriptor = open_file(path, &bytes, error);
+    if (descriptor < 0)
+        return false;
+    const struct image_folder *self = check->dataset->self;
+    bool good = read_header(descriptor, bytes, self->most_pixels, &scratch->file, &header, error);
+    if (good && check->decode) {
+        const struct image_request request = {.area = {0, 0, header.width, header.height},
+                                              .scale = 1,
+                                              .accept_truncated = check->accept_truncated};
+        good = byte_buffer_reserve(&scratch->file, bytes, error) &&
+               read_file(descriptor, scratch->file.data, 0, bytes, error) &&
+               image_file_decode(scratch->file.data, bytes, &header, &request, &scratch->pixels,
+                                 error);
+    }
+    close(descriptor);
+    return good;
+}
+
+static void *check_some(void *argument)
+{
+    struct check *check = argument;
+    const struct image_folder *self = check->dataset->self;
+    struct check_scratch scratch = {0};
+    const size_t count = self->record_count;
+    char path[2 * PATH_SIZE];
+    for (size_t begin; (begin = atomic_fetch_add(&check->claimed, CLAIM)) < count;)
+        for (size_t i = begin; i < count && i < begin + CLAIM; i++) {
+            struct error reason = {0};
+            image_folder_name_record(check->dataset, (int64_t)i, path, sizeof path);
+            if (check_file(check, path, &scratch, &reason))
+                continue;
+            check->broken[i] = 1;
+            pthread_mutex_lock(&check->mutex);
+            if (i < check->first) {
+                check->first = i;
+                check->reason = reason;
+            }
+            pthread_mutex_unlock(&check->mutex);
+        }
+    free(scratch.file.data);
+    image_pixels_free(&scratch.pixels);
+    return NULL;
+}
+
+/* Check every file, in several threads. Files that are no images are an error with their number and
+ * the first name, or are removed from the list. */
+static bool check_files(struct dataset *dataset, const struct options *options, struct error *error)
+{
+    struct image_folder *self = dataset->self;
+    const size_t count = self->record_count;
+    struct check check = {.dataset = dataset,
+                          .decode = options->data.check == CHECK_FULL,
+                          .accept_truncated = options->data.truncated == TRUNCATED_ACCEPT,
+                          .first = SIZE_MAX};
+    pthread_t threads[THREADS - 1];
+    int started = 0;
+    char path[2 * PATH_SIZE];
+    if (options->data.check == CHECK_NONE || count == 0)
+        return true;
+    check.broken = calloc(count, 1);
+    if (check.broken == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory to check %zu files", count);
+    pthread_mutex_init(&check.mutex, NULL);
+    while (started < THREADS - 1 && (size_t)started * CLAIM < count &&
+           pthread_create(&threads[started], NULL, check_some, &check) == 0)
+        started++;
+    check_some(&check); /* completes the check even if no other thread starts */
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&check.mutex);
+    if (check.first < count)
+        image_folder_name_record(dataset, (int64_t)check.first, path, sizeof path);
+    self->record_count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!check.broken[i])
+            self->records[self->record_count++] = self->records[i];
+    free(check.broken);
+    const size_t skipped = count - self->record_count;
+    if (skipped == 0)
+        return true;
+    if (!options->data.skip_broken)
+        return error_set(error, ERROR_DATA,
+                         "%zu of %zu files cannot be used, the first: %.512s: %.512s; "
+                         "data.skip_broken=on skips them",
+                         skipped, count, path, check.reason.text);
+    log_warn("data: %zu of %zu files are skipped, the first: %.512s: %.512s", skipped, count, path,
+             check.reason.text);
+    return true;
+}
+
+/* ---- The data set. */
 
 /* Possible names of a split's folder, in order of preference. */
 static const char *const train_names[] = {"train", NULL};
 static const char *const validation_names[] = {"val", "valid", "validation", NULL};
 static const char *const test_names[] = {"test", NULL};
 
-static bool is_directory_there(const char *path)
-{
-    struct stat status;
-    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-}
-
 /* Find the folder of a split by its names. */
 static bool find_named(const char *root, const char *const *names, char *path, size_t size)
 {
     for (; *names != NULL; names++) {
         snprintf(path, size, "%s/%s", root, *names);
-        if (is_directory_there(path))
+        if (is_directory(path))
             return true;
     }
     return false;
@@ -58,13 +437,6 @@ static bool find_split(const struct options *options, enum data_split split, cha
                      root, own ? "" : "test, ");
 }
 
-static void free_names(char **names, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++)
-        free(names[i]);
-    free(names);
-}
-
 /* Classes are those of the training folder; without one, those of this split. */
 static bool find_classes(const struct options *options, struct dataset *dataset, const char *path,
                          struct error *error)
@@ -73,33 +445,30 @@ static bool find_classes(const struct options *options, struct dataset *dataset,
     const bool trained = find_named(options->data.root, train_names, train, sizeof train);
     if (dataset->class_name != NULL)
         return true;
-    if (!folder_list_classes(trained ? train : path, &dataset->class_name, &dataset->classes,
-                             error))
+    struct listing found = {0};
+    const bool good = list(trained ? train : path, &found, NULL, error);
+    dataset->class_name = found.names; /* freed by dataset_close */
+    dataset->classes = (int64_t)found.count;
+    if (!good)
         return false;
     return dataset->classes > 0 ||
            error_set(error, ERROR_DATA, "%s: no class folders: it needs one folder per class",
                      trained ? train : path);
 }
 
-static int compare_names(const void *left, const void *right)
-{
-    return strcmp(*(char *const *)left, *(char *const *)right);
-}
-
 /* A class that is missing in the training folder has no output in the model: an error. */
 static bool check_classes(const struct dataset *dataset, const char *path, struct error *error)
 {
-    char **names = NULL;
-    int64_t count = 0;
-    bool good = folder_list_classes(path, &names, &count, error);
-    for (int64_t i = 0; good && i < count; i++)
-        if (bsearch(&names[i], dataset->class_name, (size_t)dataset->classes, sizeof *names,
-                    compare_names) == NULL)
+    struct listing found = {0};
+    bool good = list(path, &found, NULL, error);
+    for (size_t i = 0; good && i < found.count; i++)
+        if (bsearch(&found.names[i], dataset->class_name, (size_t)dataset->classes,
+                    sizeof *found.names, compare_names) == NULL)
             good =
                 error_set(error, ERROR_DATA,
                           "%s/%s: class missing in the training folder: both need the same classes",
-                          path, names[i]);
-    free_names(names, count);
+                          path, found.names[i]);
+    listing_free(&found);
     return good;
 }
 
@@ -112,8 +481,7 @@ static bool add_classes(const struct options *options, struct dataset *dataset, 
     for (int64_t i = 0; i < dataset->classes; i++) {
         const size_t before = self->record_count;
         snprintf(class_path, sizeof class_path, "%s/%s", path, dataset->class_name[i]);
-        if (is_directory_there(class_path) &&
-            !folder_add_class(self, class_path, (int32_t)i, error))
+        if (is_directory(class_path) && !add_class(self, class_path, (int32_t)i, error))
             return false;
         if (self->record_count == before && !options->data.allow_empty)
             return error_set(error, ERROR_DATA,
@@ -133,24 +501,10 @@ static bool add_split(const struct options *options, enum data_split split, stru
            add_classes(options, dataset, path, error);
 }
 
-/* Checksum of the names and labels of all records. */
-static uint32_t sum_of(const struct image_folder *self)
-{
-    uint32_t sum = 0;
-    for (size_t i = 0; i < self->record_count; i++) {
-        const struct folder_record *record = &self->records[i];
-        const char *name = self->names + record->name;
-        sum = crc32c_update(sum, name, strlen(name) + 1);
-        sum = crc32c_update(sum, &self->folders[record->folder].label, sizeof(int32_t));
-    }
-    return sum;
-}
-
 static bool image_folder_open(const struct options *options, enum data_split split,
                               struct dataset *dataset, struct error *error)
 {
     const bool all = options->data.val == VALIDATION_REFERENCE;
-    int64_t left_out;
     struct image_folder *self = calloc(1, sizeof *self);
     dataset->self = self;
     dataset->encoded = true;
@@ -163,10 +517,16 @@ static bool image_folder_open(const struct options *options, enum data_split spl
     self->most_pixels = options->data.max_pixels;
     if ((all && !add_split(options, SPLIT_TRAIN, dataset, error)) ||
         !add_split(options, all ? SPLIT_TEST : split, dataset, error) ||
-        !folder_check(self, options, &left_out, error))
+        !check_files(dataset, options, error))
         return false;
     dataset->count = (int64_t)self->record_count;
-    dataset->sum = sum_of(self);
+    for (size_t i = 0; i < self->record_count; i++) {
+        const struct folder_record *record = &self->records[i];
+        const char *name = self->names + record->name;
+        dataset->sum = crc32c_update(dataset->sum, name, strlen(name) + 1);
+        dataset->sum =
+            crc32c_update(dataset->sum, &self->folders[record->folder].label, sizeof(int32_t));
+    }
     return true;
 }
 
@@ -182,31 +542,6 @@ static bool cinic10_open(const struct options *options, enum data_split split,
     return image_folder_open(options, split, dataset, error);
 }
 
-void folder_path(const struct image_folder *self, int64_t record, char *path, size_t size)
-{
-    const struct folder_record *file = &self->records[record];
-    snprintf(path, size, "%s/%s", self->folders[file->folder].path, self->names + file->name);
-}
-
-static void image_folder_name_record(const struct dataset *dataset, int64_t record, char *text,
-                                     size_t size)
-{
-    folder_path(dataset->self, record, text, size);
-}
-
-static bool load_file(const char *path, struct byte_buffer *bytes, struct error *error)
-{
-    size_t size;
-    const int descriptor = folder_open_file(path, &size, error);
-    if (descriptor < 0)
-        return false;
-    const bool good = byte_buffer_reserve(bytes, size, error) &&
-                      folder_read(descriptor, bytes->data, 0, size, error);
-    bytes->count = size;
-    close(descriptor);
-    return good;
-}
-
 static bool image_folder_load(struct dataset *dataset, int64_t record, struct byte_buffer *bytes,
                               int32_t *label, struct error *error)
 {
@@ -214,9 +549,16 @@ static bool image_folder_load(struct dataset *dataset, int64_t record, struct by
     struct error reason = {0};
     char path[2 * PATH_SIZE];
     *label = self->folders[self->records[record].folder].label;
-    folder_path(self, record, path, sizeof path);
-    return load_file(path, bytes, &reason) ||
-           error_set(error, reason.kind, "%.1024s: %.512s", path, reason.text);
+    image_folder_name_record(dataset, record, path, sizeof path);
+    size_t size;
+    const int descriptor = open_file(path, &size, &reason);
+    bool good = descriptor >= 0 && byte_buffer_reserve(bytes, size, &reason) &&
+                read_file(descriptor, bytes->data, 0, size, &reason);
+    if (descriptor >= 0) {
+        bytes->count = size;
+        close(descriptor);
+    }
+    return good || error_set(error, reason.kind, "%.1024s: %.512s", path, reason.text);
 }
 
 static int64_t image_folder_size(struct dataset *dataset, int64_t record, struct error *error)
@@ -224,8 +566,8 @@ static int64_t image_folder_size(struct dataset *dataset, int64_t record, struct
     struct error reason = {0};
     size_t bytes = 0;
     char path[2 * PATH_SIZE];
-    folder_path(dataset->self, record, path, sizeof path);
-    const int descriptor = folder_open_file(path, &bytes, &reason);
+    image_folder_name_record(dataset, record, path, sizeof path);
+    const int descriptor = open_file(path, &bytes, &reason);
     if (descriptor >= 0)
         close(descriptor);
     else

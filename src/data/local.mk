@@ -14,9 +14,6 @@ libvittrain_a_SOURCES += \
 	src/data/image_file.c \
 	src/data/image_file.h \
 	src/data/image_folder.c \
-	src/data/image_folder.h \
-	src/data/image_folder_check.c \
-	src/data/image_folder_walk.c \
 	src/data/image_jpeg.c \
 	src/data/image_png.c \
 	src/data/loader.c \
