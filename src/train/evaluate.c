@@ -28,13 +28,6 @@ static void batch_evaluate(struct session *session, struct data_feed *feed, stru
     backend->stream_synchronize(session->stream);
 }
 
-static void confusion_count(struct evaluation *evaluation, const struct batch *batch,
-                            const int32_t *predicted)
-{
-    for (int64_t i = 0; i < batch->count && evaluation->classes > 0; i++)
-        evaluation->confusion[batch->labels[i] * evaluation->classes + predicted[i]]++;
-}
-
 /* The arguments that all batches share. */
 struct pass {
     struct session *session;
@@ -48,7 +41,7 @@ struct pass {
 static void batches_run(const struct pass *pass, struct evaluation *evaluation, struct error *error)
 {
     struct data_feed *feed = pass->feed;
-    int64_t steps = sampler_steps(&feed->sampler);
+    int64_t steps = sampler_steps(&feed->sampler), classes = evaluation->classes;
     double waited = 0;
     loader_start(feed->loader, 0, 0, steps);
     for (int64_t step = 0; step < steps && !evaluation->given_up; step++) {
@@ -60,8 +53,9 @@ static void batches_run(const struct pass *pass, struct evaluation *evaluation, 
             *error = batch->error;
         /* After an error a rank continues to take part in the collectives of the others. */
         batch_evaluate(pass->session, feed, batch, pass->predicted, pass->probabilities);
-        if (error->kind == ERROR_NONE)
-            confusion_count(evaluation, batch, pass->predicted);
+        if (error->kind == ERROR_NONE && classes > 0)
+            for (int64_t i = 0; i < batch->count; i++)
+                evaluation->confusion[batch->labels[i] * classes + pass->predicted[i]]++;
         if (pass->visitor != NULL)
             pass->visitor->visit(pass->visitor->self, batch, pass->predicted, pass->probabilities,
                                  error);

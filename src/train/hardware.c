@@ -52,18 +52,10 @@ static struct device *gpu_open(const struct options *options, const struct comm 
     return device;
 }
 
-/* Log it once: planning opens many sessions. */
-static void log_no_gpu(const struct error *why)
-{
-    static bool logged;
-    if (!logged)
-        log_info("no GPU, computing on the CPU: %s", why->text);
-    logged = true;
-}
-
 struct device *hardware_open(const struct options *options, const struct comm *node,
                              struct error *error)
 {
+    static bool logged; /* once: planning opens many sessions */
     struct error why = {0};
     int threads = hardware_threads(options, node);
     struct device *device = NULL;
@@ -74,7 +66,9 @@ struct device *hardware_open(const struct options *options, const struct comm *n
         device = gpu_open(options, node, threads, &why);
         if (device != NULL)
             return device;
-        log_no_gpu(&why);
+        if (!logged)
+            log_info("no GPU, computing on the CPU: %s", why.text);
+        logged = true;
         break;
     case BACKEND_CPU:
         break;

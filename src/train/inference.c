@@ -11,18 +11,6 @@
 #include "core/log.h"
 #include "core/text.h"
 
-static bool split_find(const char *name, enum data_split *split, struct error *error)
-{
-    static const char *const names[] = {"train", "val", "test"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(name, names[i]) != 0)
-            continue;
-        *split = (enum data_split)i;
-        return true;
-    }
-    return error_set(error, ERROR_USAGE, "predict.split=%s: must be train, val or test", name);
-}
-
 /* Reads the checkpoint's deck and applies the command line to it. Section mesh is taken from the
  * command line only, because the ranks are not those of the training run. */
 static bool deck_take(struct inference *inference, const char *weights,
@@ -50,11 +38,14 @@ static bool inference_prepare(struct inference *inference, const char *weights, 
 {
     struct options *options = &inference->options;
     struct session *session = &inference->session;
-    enum data_split split = SPLIT_TEST;
-    if (!split_find(options->predict.split, &split, error))
-        return false;
-    inference->split_name = options->predict.split;
-    if (!feed_open(&inference->feed, options, split, world, error))
+    static const char *const names[] = {"train", "val", "test"};
+    const char *name = inference->split_name = options->predict.split;
+    int split = 0;
+    while (split < 3 && strcmp(name, names[split]) != 0)
+        split++;
+    if (split == 3)
+        return error_set(error, ERROR_USAGE, "predict.split=%s: must be train, val or test", name);
+    if (!feed_open(&inference->feed, options, (enum data_split)split, world, error))
         return false;
     error_defer(session_resolve(options, &inference->feed.dataset, error));
     int64_t batch = options->train.batch;

@@ -56,17 +56,6 @@ void optimizer_follow(struct optimizer *optimizer, const struct schedule *schedu
     optimizer->beta1 = schedule_momentum(schedule, update, optimizer->beta1);
 }
 
-/* Returns the compute copy of this rank's part; NULL if the model reads the masters themselves, or
- * if the copy is made when the unit is gathered. */
-static void *optimizer_copy(const struct flat_model *flat, const struct flat_buffer *buffer)
-{
-    size_t skipped = (size_t)buffer->shard_begin * type_size(flat->type);
-
-    if (flat->slots_weights || buffer->weights == (void *)buffer->master)
-        return NULL;
-    return (unsigned char *)buffer->weights + skipped;
-}
-
 struct step_params optimizer_params(const struct optimizer *optimizer, double rate, int64_t update)
 {
     return (struct step_params){.step = (uint32_t)update,
@@ -76,15 +65,18 @@ struct step_params optimizer_params(const struct optimizer *optimizer, double ra
                                 .momentum = optimizer->momentum};
 }
 
-static struct update optimizer_update(const struct optimizer *optimizer,
-                                      const struct flat_model *flat, int unit,
-                                      const struct step_params *params,
-                                      const struct loss_scaler *scaler)
+/* Queues the update of units 0..unit, followed by `next`. The list of units is on the stack, so
+ * that a step allocates no memory. */
+static void units_update(const struct optimizer *optimizer, const struct flat_model *flat, int unit,
+                         const struct step_params *params, const struct loss_scaler *scaler,
+                         const struct update *next)
 {
     const struct flat_buffer *buffer = &flat->buffers[unit];
     bool squares_only = optimizer->rule == UPDATE_RMSPROP && flat->moments == 1;
-
-    return (struct update){
+    /* No compute copy if the model reads the masters, or if gathering the unit makes the copy. */
+    bool copies = !flat->slots_weights && buffer->weights != (void *)buffer->master;
+    size_t skipped = (size_t)buffer->shard_begin * type_size(flat->type);
+    const struct update update = {
         .rule = optimizer->rule,
         .count = buffer->shard_count,
         .weights = buffer->master,
@@ -92,7 +84,7 @@ static struct update optimizer_update(const struct optimizer *optimizer,
         .moment1 = squares_only ? NULL : buffer->moment1,
         .moment2 = squares_only ? buffer->moment1 : buffer->moment2,
         .average = buffer->average,
-        .copy = optimizer_copy(flat, buffer),
+        .copy = copies ? (unsigned char *)buffer->weights + skipped : NULL,
         .copy_type = flat->type,
         .segments = buffer->segments,
         .segment_count = buffer->segment_count,
@@ -105,17 +97,8 @@ static struct update optimizer_update(const struct optimizer *optimizer,
         .norm_squared = flat->norm_squared,
         .max_norm = optimizer->max_norm,
         .scaler = scaler,
+        .next = next,
     };
-}
-
-/* Queues the update of units 0..unit, followed by `next`. The list of units is on the stack, so
- * that a step allocates no memory. */
-static void units_update(const struct optimizer *optimizer, const struct flat_model *flat, int unit,
-                         const struct step_params *params, const struct loss_scaler *scaler,
-                         const struct update *next)
-{
-    struct update update = optimizer_update(optimizer, flat, unit, params, scaler);
-    update.next = next;
     if (unit > 0)
         units_update(optimizer, flat, unit - 1, params, scaler, &update);
     else

@@ -39,16 +39,6 @@ static int unit_vectors(const struct flat_buffer *buffer, float *vectors[KEPT_VE
     return count;
 }
 
-static size_t state_bytes(const struct flat_model *flat)
-{
-    float *vectors[KEPT_VECTORS];
-    size_t bytes = 0;
-    for (int u = 0; u < flat->count; u++)
-        bytes += (size_t)flat->buffers[u].shard_count * sizeof(float) *
-                 (size_t)unit_vectors(&flat->buffers[u], vectors);
-    return bytes;
-}
-
 /* Copies the state from the device, or back to it. */
 static void state_copy(struct session *session, float *values, bool back)
 {
@@ -68,7 +58,12 @@ static void state_copy(struct session *session, float *values, bool back)
 /* Collective. */
 static bool state_keep(struct session *session, struct kept_state *kept, struct error *error)
 {
-    size_t bytes = state_bytes(&session->flat);
+    const struct flat_model *flat = &session->flat;
+    float *vectors[KEPT_VECTORS];
+    size_t bytes = 0;
+    for (int u = 0; u < flat->count; u++)
+        bytes += (size_t)flat->buffers[u].shard_count * sizeof(float) *
+                 (size_t)unit_vectors(&flat->buffers[u], vectors);
     kept->scaler = session->io.result.scaler;
     kept->values = malloc(bytes > 0 ? bytes : 1);
     if (kept->values == NULL)
@@ -100,22 +95,11 @@ static void state_begin(struct session *session)
 
 struct range_run {
     struct session *session;
-    struct data_feed *feed;
     struct range_test *test;
     struct optimizer optimizer;
     struct step_context step;
     double average, lowest;
 };
-
-/* Collective. Returns the mean loss of the step. Sets *stop if a signal requests it on any rank. */
-static double loss_take(struct session *session, bool *stop)
-{
-    const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
-    double sums[] = {own.loss, own.samples, comm_stop_wanted()};
-    comm_all_reduce(session->mesh.world, sums, 3, COMM_FP64, COMM_SUM);
-    *stop = sums[2] > 0;
-    return sums[0] / sums[1];
-}
 
 /* Adds a point. Returns false if the loss ends the test. */
 static bool loss_add(struct range_run *run, double rate, double loss)
@@ -149,14 +133,16 @@ static bool range_step(struct range_run *run, int64_t number, bool *continues, s
     struct step_times times = {0};
     double share = (double)number / (double)(run->test->steps - 1);
     double rate = options->find.first * pow(options->find.last / options->find.first, share);
-    bool stop = false;
     bool good =
         step_run(&run->step, number, rate, &times, error) && step_finish(&run->step, &times, error);
     if (!good && error->kind != ERROR_NUMERIC)
         return false;
     error_clear(error);
-    double loss = loss_take(session, &stop);
-    *continues = loss_add(run, rate, loss) && good && !stop;
+    const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
+    double sums[] = {own.loss, own.samples, comm_stop_wanted()};
+    comm_all_reduce(session->mesh.world, sums, 3, COMM_FP64, COMM_SUM);
+    bool stop = sums[2] > 0; /* a signal requests it on any rank */
+    *continues = loss_add(run, rate, sums[0] / sums[1]) && good && !stop;
     if (!good)
         run->test->end = RANGE_NOT_FINITE;
     else if (stop)
@@ -164,38 +150,19 @@ static bool range_step(struct range_run *run, int64_t number, bool *continues, s
     return true;
 }
 
-static bool range_steps(struct range_run *run, struct error *error)
-{
-    struct data_feed *feed = run->feed;
-    bool continues = true, good = true;
-    loader_start(feed->loader, 0, 0, run->test->steps);
-    for (int64_t number = 0; good && continues && number < run->test->steps; number++)
-        good = range_step(run, number, &continues, error);
-    input_finish(&run->session->input);
-    loader_stop(feed->loader);
-    return good;
-}
-
-/* Collective. */
-static bool points_take(struct range_run *run, struct error *error)
-{
-    int64_t asked = run->session->options->find.steps;
-    struct range_test *test = run->test;
-    test->steps = asked > 0 ? asked : sampler_steps(&run->feed->sampler);
-    test->steps = test->steps > 1 ? test->steps : 2;
-    test->points = calloc((size_t)test->steps, sizeof *test->points);
-    if (test->points == NULL)
-        error_set(error, ERROR_MEMORY, "no memory for %lld points", (long long)test->steps);
-    return comm_agree(run->session->mesh.world, error);
-}
-
 bool range_test_run(struct session *session, struct data_feed *feed, struct range_test *test,
                     struct error *error)
 {
-    struct range_run run = {.session = session, .feed = feed, .test = test};
+    struct range_run run = {.session = session, .test = test};
     struct kept_state kept = {0};
-    *test = (struct range_test){.end = RANGE_WHOLE};
-    if (!points_take(&run, error) || !state_keep(session, &kept, error)) {
+    bool continues = true, good = true;
+    int64_t steps = session->options->find.steps;
+    steps = steps > 0 ? steps : sampler_steps(&feed->sampler);
+    *test = (struct range_test){.end = RANGE_WHOLE, .steps = steps > 1 ? steps : 2};
+    test->points = calloc((size_t)test->steps, sizeof *test->points);
+    if (test->points == NULL)
+        error_set(error, ERROR_MEMORY, "no memory for %lld points", (long long)test->steps);
+    if (!comm_agree(session->mesh.world, error) || !state_keep(session, &kept, error)) {
         free(kept.values);
         return false;
     }
@@ -203,7 +170,11 @@ bool range_test_run(struct session *session, struct data_feed *feed, struct rang
     optimizer_open(&run.optimizer, session->options);
     step_open(&run.step, session, feed, &run.optimizer);
     session_activations(session, true);
-    bool good = range_steps(&run, error);
+    loader_start(feed->loader, 0, 0, test->steps);
+    for (int64_t number = 0; good && continues && number < test->steps; number++)
+        good = range_step(&run, number, &continues, error);
+    input_finish(&session->input);
+    loader_stop(feed->loader);
     step_close(&run.step);
     state_copy(session, kept.values, true);
     session_set_scaler(session, &kept.scaler);
@@ -248,10 +219,15 @@ static double noise_at(const struct range_test *test, double beta, int64_t i, in
                 (1 - seen));
 }
 
-/* Finds the lowest point, and the highest point before it. */
-static void extremes_find(const struct range_test *test, struct range_suggestion *suggestion)
+void range_test_suggest(const struct range_test *test, double beta,
+                        struct range_suggestion *suggestion)
 {
     const struct range_point *points = test->points;
+    *suggestion = (struct range_suggestion){.steepest_rate = NAN, .tenth_of_lowest = NAN};
+    suggestion->first = at_most(test->count / SKIP_SHARE, SKIP_FIRST);
+    suggestion->end = test->count - at_most(test->count / SKIP_SHARE, SKIP_LAST);
+    if (suggestion->end - suggestion->first < POINTS_LEAST)
+        return;
     suggestion->lowest = suggestion->highest = suggestion->first;
     for (int64_t i = suggestion->first; i < suggestion->end; i++)
         if (points[i].smoothed < points[suggestion->lowest].smoothed)
@@ -259,37 +235,19 @@ static void extremes_find(const struct range_test *test, struct range_suggestion
     for (int64_t i = suggestion->first; i < suggestion->lowest; i++)
         if (points[i].smoothed > points[suggestion->highest].smoothed)
             suggestion->highest = i;
-}
-
-/* Returns the point from which the loss stays below a tenth of the fall. */
-static int64_t fall_begin(const struct range_test *test, const struct range_suggestion *suggestion)
-{
-    const struct range_point *points = test->points;
-    double high = points[suggestion->highest].smoothed, low = points[suggestion->lowest].smoothed;
-    int64_t i = suggestion->lowest;
-    while (i > suggestion->first && points[i].smoothed < high - (high - low) / 10)
-        i--;
-    return i;
-}
-
-void range_test_suggest(const struct range_test *test, double beta,
-                        struct range_suggestion *suggestion)
-{
-    *suggestion = (struct range_suggestion){.steepest_rate = NAN, .tenth_of_lowest = NAN};
-    suggestion->first = at_most(test->count / SKIP_SHARE, SKIP_FIRST);
-    suggestion->end = test->count - at_most(test->count / SKIP_SHARE, SKIP_LAST);
-    if (suggestion->end - suggestion->first < POINTS_LEAST)
-        return;
-    extremes_find(test, suggestion);
-    suggestion->fall =
-        test->points[suggestion->highest].smoothed - test->points[suggestion->lowest].smoothed;
+    double high = points[suggestion->highest].smoothed;
+    suggestion->fall = high - points[suggestion->lowest].smoothed;
     suggestion->noise = noise_at(test, beta, suggestion->highest, suggestion->lowest + 1);
     if (!(suggestion->fall > NOISE_FACTOR * suggestion->noise))
         return;
+    /* Search from the point from which the loss stays below a tenth of the fall. */
+    int64_t begin = suggestion->lowest;
+    while (begin > suggestion->first && points[begin].smoothed < high - suggestion->fall / 10)
+        begin--;
     suggestion->steepest = suggestion->lowest;
-    for (int64_t i = fall_begin(test, suggestion); i < suggestion->lowest; i++)
+    for (int64_t i = begin; i < suggestion->lowest; i++)
         if (slope_at(test, suggestion, i) < slope_at(test, suggestion, suggestion->steepest))
             suggestion->steepest = i;
-    suggestion->steepest_rate = test->points[suggestion->steepest].rate;
-    suggestion->tenth_of_lowest = test->points[suggestion->lowest].rate / 10;
+    suggestion->steepest_rate = points[suggestion->steepest].rate;
+    suggestion->tenth_of_lowest = points[suggestion->lowest].rate / 10;
 }

@@ -60,17 +60,6 @@ static bool normalisation_choose(struct session *session, struct error *error)
     return true;
 }
 
-static bool device_open(struct session *session, struct error *error)
-{
-    session->device = hardware_open(session->options, session->mesh.node, error);
-    if (session->device == NULL)
-        return false;
-    session->device->backend->limits(session->device, &session->limits);
-    session->stream = session->device->backend->stream_open(session->device);
-    input_open(&session->input, session->device);
-    return true;
-}
-
 static bool model_prepare(struct session *session, struct error *error)
 {
     const struct options *options = session->options;
@@ -132,7 +121,12 @@ static bool session_prepare(struct session *session, bool training, struct error
 {
     const struct options *options = session->options;
     struct comm *world = session->mesh.world;
-    device_open(session, error);
+    session->device = hardware_open(options, session->mesh.node, error);
+    if (session->device != NULL) {
+        session->device->backend->limits(session->device, &session->limits);
+        session->stream = session->device->backend->stream_open(session->device);
+        input_open(&session->input, session->device);
+    }
     if (!comm_agree(world, error) || !hardware_compare(&session->limits, world, error) ||
         !hardware_alone(options, &session->limits, session->mesh.node, world, error) ||
         !mesh_use_device(&session->mesh, session->device, error))

@@ -43,13 +43,6 @@ static int ascending(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* The lower median: if half of the ranks are slow, it is the time of a fast rank. */
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, ascending);
-    return values[(count - 1) / 2];
-}
-
 /* True if the time of waiting for other ranks is known. */
 static bool waiting_is_known(const struct rank_times *times, int ranks)
 {
@@ -66,21 +59,6 @@ static double own_work(const struct rank_times *times, bool known)
 
 enum part { PART_DATA, PART_COMPUTE, PART_WAITING, PART_WORK };
 
-static double part_of(const struct rank_times *times, enum part part, bool known)
-{
-    switch (part) {
-    case PART_DATA:
-        return times->data;
-    case PART_COMPUTE:
-        return times->compute;
-    case PART_WAITING:
-        return times->waiting;
-    case PART_WORK:
-        break;
-    }
-    return own_work(times, known);
-}
-
 /* The median of one part of the times over all ranks. */
 static double part_median(const struct rank_times *times, int ranks, enum part part)
 {
@@ -88,8 +66,13 @@ static double part_median(const struct rank_times *times, int ranks, enum part p
     double *values = malloc((size_t)ranks * sizeof *values);
     ENSURE(values != NULL, "no memory to compare %d ranks", ranks);
     for (int rank = 0; rank < ranks; rank++)
-        values[rank] = part_of(&times[rank], part, known);
-    double middle = median(values, ranks);
+        values[rank] = (const double[]){[PART_DATA] = times[rank].data,
+                                        [PART_COMPUTE] = times[rank].compute,
+                                        [PART_WAITING] = times[rank].waiting,
+                                        [PART_WORK] = own_work(&times[rank], known)}[part];
+    /* The lower median: if half of the ranks are slow, it is the time of a fast rank. */
+    qsort(values, (size_t)ranks, sizeof *values, ascending);
+    double middle = values[(ranks - 1) / 2];
     free(values);
     return middle;
 }
@@ -148,19 +131,13 @@ static bool is_first_of_host(const struct straggler *straggler, int rank)
     return true;
 }
 
-static const char *advice(const struct rank_times *own, const struct rank_times *middle)
-{
-    return own->data - middle->data > own->compute - middle->compute
-               ? "its disk and data.workers"
-               : "its cores and their clock (monitor.csv), or other programs there";
-}
-
 static void rank_warn(const struct straggler *straggler, int rank, const struct rank_times *middle,
                       double work)
 {
     const struct rank_times *own = &straggler->window[rank];
     bool known = waiting_is_known(straggler->window, straggler->ranks);
     double step = 1e3 / (double)straggler->steps; /* to milliseconds per step */
+    bool loads = own->data - middle->data > own->compute - middle->compute;
     char who[160];
     snprintf(who, sizeof who, "rank %d on %s", rank, straggler->host_of(rank));
     if (is_whole_node(straggler, rank))
@@ -171,7 +148,9 @@ static void rank_warn(const struct straggler *straggler, int rank, const struct 
              "check %s",
              who, 100 * (own_work(own, known) - work) / straggler->seconds, step * own->data,
              step * own->compute, step * own->waiting, step * middle->data, step * middle->compute,
-             step * middle->waiting, advice(own, middle));
+             step * middle->waiting,
+             loads ? "its disk and data.workers"
+                   : "its cores and their clock (monitor.csv), or other programs there");
 }
 
 /* Warns of at most NAMED ranks; a slow node counts as one. */

@@ -68,17 +68,6 @@ static void run_announce(const struct trainer *trainer)
     model_print_summary(session->model);
 }
 
-static void schedule_start(struct trainer *trainer)
-{
-    const struct options *options = &trainer->options;
-    double rate = schedule_base_rate(options, trainer->global_batch);
-    schedule_open(&trainer->schedule, options, rate, trainer->steps_per_epoch,
-                  trainer->total_steps);
-    log_info("run: %lld steps of global batch %lld (%lld per epoch), learning rate %g",
-             (long long)trainer->total_steps, (long long)trainer->global_batch,
-             (long long)trainer->steps_per_epoch, rate);
-}
-
 /* Sets the initial weights: random, or from the file of model.init. */
 static bool weights_initialise(struct trainer *trainer, struct error *error)
 {
@@ -88,12 +77,10 @@ static bool weights_initialise(struct trainer *trainer, struct error *error)
     if (strcmp(init, "none") == 0 || init[0] == '\0')
         return true;
     log_info("weights: from %s", init);
-    if (rclone_is_remote(init)) {
-        char path[OPTION_TEXT + 64];
-        return retrieve_file(trainer, init, "model.init", path, sizeof path, error) &&
-               session_read_weights(session, path, error);
-    }
-    return session_read_weights(session, init, error);
+    char path[OPTION_TEXT + 64];
+    bool remote = rclone_is_remote(init);
+    return (!remote || retrieve_file(trainer, init, "model.init", path, sizeof path, error)) &&
+           session_read_weights(session, remote ? path : init, error);
 }
 
 static bool state_prepare(struct trainer *trainer, struct error *error)
@@ -202,7 +189,12 @@ static bool trainer_prepare(struct trainer *trainer, struct error *error)
         return false;
     optimizer_open(&trainer->optimizer, options);
     flat_set_segments(&session->flat, options->optim.weight_decay, options->train.accumulate);
-    schedule_start(trainer);
+    double rate = schedule_base_rate(options, trainer->global_batch);
+    schedule_open(&trainer->schedule, options, rate, trainer->steps_per_epoch,
+                  trainer->total_steps);
+    log_info("run: %lld steps of global batch %lld (%lld per epoch), learning rate %g",
+             (long long)trainer->total_steps, (long long)trainer->global_batch,
+             (long long)trainer->steps_per_epoch, rate);
     step_open(&trainer->step, session, &trainer->train, &trainer->optimizer);
     return (elastic || folder_prepare(trainer, error)) && writer_prepare(trainer, error) &&
            state_prepare(trainer, error) && log_prepare(trainer, error);

@@ -39,19 +39,6 @@ static void stop_by_signal(struct trainer *trainer)
     trainer->stop.reason = "a signal requested it";
 }
 
-/* Acts on the control flags at the end of a step. */
-static bool flags_finish(struct trainer *trainer, struct error *error)
-{
-    const struct control_flags flags = control_wait(&trainer->control);
-    trainer->checkpoints.overdue = flags.checkpoint != 0;
-    trainer->stop.out_of_time = flags.time_over != 0;
-    if (trainer->stop.out_of_time)
-        trainer->stop.reason = "train.max_seconds have passed";
-    if (flags.stop != 0)
-        stop_by_signal(trainer);
-    return checkpoint_writer_follow(trainer->checkpoints.writer, flags.writing != 0, error);
-}
-
 /* True if a checkpoint is due by the clock or by the number of steps. checkpoint.every counts
  * epochs and may be a fraction. */
 static bool checkpoint_due(const struct trainer *trainer)
@@ -118,7 +105,16 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
     session_activations(&trainer->session, true);
     while (state->epoch_step < trainer->steps_per_epoch && state->step < trainer->total_steps) {
         flags_start(trainer);
-        if (!step_advance(trainer, error) || !flags_finish(trainer, error))
+        if (!step_advance(trainer, error))
+            return false;
+        const struct control_flags flags = control_wait(&trainer->control);
+        trainer->checkpoints.overdue = flags.checkpoint != 0;
+        trainer->stop.out_of_time = flags.time_over != 0;
+        if (trainer->stop.out_of_time)
+            trainer->stop.reason = "train.max_seconds have passed";
+        if (flags.stop != 0)
+            stop_by_signal(trainer);
+        if (!checkpoint_writer_follow(trainer->checkpoints.writer, flags.writing != 0, error))
             return false;
         if (trainer->stop.reason != NULL)
             break;

@@ -122,20 +122,6 @@ static bool state_check(const struct trainer *trainer, const char *path, struct 
     return true;
 }
 
-/* Restores the loss scale. If the run used another compute type before, train.loss_scale applies.
- */
-static void scaler_resume(struct trainer *trainer)
-{
-    const struct training_state *state = &trainer->state;
-    struct loss_scaler scaler = trainer->session.io.result.scaler;
-    scaler.skipped = state->skipped_steps;
-    if (state->loss_scale > 0 && trainer->session.io.scaler != NULL) {
-        scaler.scale = (float)state->loss_scale;
-        scaler.good_steps = (int32_t)state->loss_scale_good_steps;
-    }
-    session_set_scaler(&trainer->session, &scaler);
-}
-
 /* Fails if the run folder contains later checkpoints than the FILE to resume from: the next start
  * would resume from those, which belong to another history. */
 static bool latest_check(const struct trainer *trainer, const char *path, struct error *error)
@@ -149,24 +135,27 @@ static bool latest_check(const struct trainer *trainer, const char *path, struct
                      path, (long long)trainer->state.step, trainer->folder.path, (long long)newest);
 }
 
-/* True if checkpoint.resume names one file. */
-static bool is_named(const char *resume)
-{
-    return strcmp(resume, "auto") != 0 && (!rclone_is_remote(resume) || rclone_is_file(resume));
-}
-
 bool trainer_resume(struct trainer *trainer, bool *resumed, struct error *error)
 {
     const char *path = trainer->checkpoints.resume_path;
+    const char *resume = trainer->options.checkpoint.resume;
+    bool names_file =
+        strcmp(resume, "auto") != 0 && (!rclone_is_remote(resume) || rclone_is_file(resume));
     *resumed = false;
     if (path[0] == '\0')
         return true;
     if (!checkpoint_read(path, &trainer->checkpoints.target, &trainer->session.flat,
                          &trainer->state, false, error) ||
-        !state_check(trainer, path, error) ||
-        (is_named(trainer->options.checkpoint.resume) && !latest_check(trainer, path, error)))
+        !state_check(trainer, path, error) || (names_file && !latest_check(trainer, path, error)))
         return false;
-    scaler_resume(trainer);
+    /* If the run used another compute type before, train.loss_scale applies. */
+    struct loss_scaler scaler = trainer->session.io.result.scaler;
+    scaler.skipped = trainer->state.skipped_steps;
+    if (trainer->state.loss_scale > 0 && trainer->session.io.scaler != NULL) {
+        scaler.scale = (float)trainer->state.loss_scale;
+        scaler.good_steps = (int32_t)trainer->state.loss_scale_good_steps;
+    }
+    session_set_scaler(&trainer->session, &scaler);
     if (trainer->state.step == 0) { /* no random numbers were drawn yet */
         trainer->state.global_batch = trainer->global_batch;
         trainer->state.seed = (uint64_t)trainer->options.run.seed;
