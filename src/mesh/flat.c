@@ -29,23 +29,6 @@ static bool flat_shares_master(const struct flat_model *flat)
     return flat->type == TYPE_FP32 && flat->mesh->shard->size == 1;
 }
 
-static bool unit_learns(const struct unit *unit)
-{
-    for (int t = 0; t < unit->tensor_count; t++)
-        if (unit->tensors[t].trainable)
-            return true;
-    return false;
-}
-
-/* Returns the offset of the unit's running statistics, or `end` if it has none. */
-static int64_t unit_parameters_end(const struct unit *unit, int64_t end)
-{
-    for (int t = 0; t < unit->tensor_count; t++)
-        if (unit->tensors[t].kind == TENSOR_STATE)
-            return unit->tensors[t].offset;
-    return end;
-}
-
 int64_t flat_shard_count(int64_t count, int shards)
 {
     int64_t step = (int64_t)FLAT_ALIGNMENT * shards;
@@ -56,14 +39,21 @@ static void buffer_describe(const struct flat_model *flat, const struct unit *un
                             struct flat_buffer *buffer)
 {
     int64_t part = flat_shard_count(unit->count, flat->mesh->shard->size);
-    int64_t begin = part * flat->mesh->shard->rank;
-    int64_t parameters = unit_parameters_end(unit, part * flat->mesh->shard->size) - begin;
+    int64_t begin = part * flat->mesh->shard->rank, padded = part * flat->mesh->shard->size;
+    int64_t parameters_end = padded; /* the offset of the running statistics, if there are any */
+    bool learns = false;
+    for (int t = unit->tensor_count - 1; t >= 0; t--) {
+        learns = learns || unit->tensors[t].trainable;
+        if (unit->tensors[t].kind == TENSOR_STATE)
+            parameters_end = unit->tensors[t].offset;
+    }
+    int64_t parameters = smaller(part, parameters_end - begin);
     *buffer = (struct flat_buffer){.unit = unit,
-                                   .padded = part * flat->mesh->shard->size,
+                                   .padded = padded,
                                    .shard_count = part,
                                    .shard_begin = begin,
-                                   .parameter_count = larger(0, smaller(part, parameters)),
-                                   .learns = unit_learns(unit),
+                                   .parameter_count = larger(0, parameters),
+                                   .learns = learns,
                                    .ready = flat->device->backend->event_open(flat->device)};
 }
 
@@ -197,12 +187,6 @@ static bool segment_of(const struct flat_buffer *buffer, const struct unit_tenso
     return flat_tensor_part(buffer, tensor, &segment->begin, &segment->end);
 }
 
-static bool segments_alike(const struct update_segment *one, const struct update_segment *other)
-{
-    return one->weight_decay == other->weight_decay && one->rate_scale == other->rate_scale &&
-           one->running == other->running;
-}
-
 double flat_running_weight(int64_t accumulate, int64_t pieces, int64_t micro)
 {
     double keep = 1 - running_momentum, all = 1 - pow(keep, (double)accumulate);
@@ -226,7 +210,8 @@ void flat_set_segments(struct flat_model *flat, double weight_decay, int64_t acc
             if (!segment_of(buffer, &unit->tensors[t], weight_decay, accumulate, &next))
                 continue;
             /* Gaps between tensors contain zeros, which every update rule keeps. */
-            if (last != NULL && segments_alike(last, &next)) {
+            if (last != NULL && last->weight_decay == next.weight_decay &&
+                last->rate_scale == next.rate_scale && last->running == next.running) {
                 last->end = next.end;
             } else {
                 last = &buffer->segments[buffer->segment_count++];

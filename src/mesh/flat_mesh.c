@@ -121,15 +121,6 @@ static void replicas_start(struct flat_model *flat, struct flat_buffer *buffer)
     buffer->reduction = REDUCTION_REPLICAS;
 }
 
-static void replicas_finish(struct flat_model *flat, struct flat_buffer *buffer)
-{
-    flat->mesh->replica_data->backend->wait(buffer->reducing, flat->stream);
-    buffer->reducing = NULL;
-    if (flat->low_precision_reduce)
-        flat->device->backend->convert(flat->stream, TYPE_FP32, buffer->gradient, flat->type,
-                                       buffer->gradient_low, buffer->shard_count);
-}
-
 /* Finishes the reduce-scatter and starts the all-reduce between replicas. All ranks call it for the
  * same units in the same order, as collectives require. */
 static void reduction_advance(struct flat_model *flat, int unit)
@@ -207,16 +198,22 @@ void flat_gradient_close(struct flat_model *flat, int unit, bool last)
 
 void flat_reduce_wait(struct flat_model *flat)
 {
+    const struct device_backend *backend = flat->device->backend;
     for (int unit = flat->count - 1; unit >= 0; unit--)
         reduction_advance(flat, unit);
     for (int unit = flat->count - 1; unit >= 0; unit--) {
         struct flat_buffer *buffer = &flat->buffers[unit];
-        if (buffer->reduction == REDUCTION_REPLICAS)
-            replicas_finish(flat, buffer);
+        if (buffer->reduction == REDUCTION_REPLICAS) {
+            flat->mesh->replica_data->backend->wait(buffer->reducing, flat->stream);
+            buffer->reducing = NULL;
+            if (flat->low_precision_reduce)
+                backend->convert(flat->stream, TYPE_FP32, buffer->gradient, flat->type,
+                                 buffer->gradient_low, buffer->shard_count);
+        }
         buffer->reduction = REDUCTION_NONE;
         if (buffer->empty) /* frozen */
-            flat->device->backend->zero(flat->stream, buffer->gradient,
-                                        (size_t)buffer->shard_count * sizeof(float));
+            backend->zero(flat->stream, buffer->gradient,
+                          (size_t)buffer->shard_count * sizeof(float));
         buffer->empty = false;
     }
 }
@@ -398,8 +395,10 @@ static void gathering_visit(struct gathering *gathering, int unit)
                                                           (double)type_size(flat->type));
 }
 
-static double gathers_count(const struct flat_model *flat, int64_t passes, int first_unit)
+struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, int first_unit)
 {
+    const struct comm *shard = flat->mesh->shard, *replica = flat->mesh->replica;
+    double width = (double)type_size(flat->low_precision_reduce ? flat->type : TYPE_FP32);
     struct gathering gathering = {.flat = flat, .holder = {-1, -1}};
     for (int64_t pass = 0; pass < passes; pass++) {
         for (int unit = 0; unit < flat->count; unit++)
@@ -407,14 +406,7 @@ static double gathers_count(const struct flat_model *flat, int64_t passes, int f
         for (int unit = flat->count - 1; unit >= first_unit; unit--)
             gathering_visit(&gathering, unit);
     }
-    return gathering.sent;
-}
-
-struct flat_traffic flat_traffic(const struct flat_model *flat, int64_t passes, int first_unit)
-{
-    const struct comm *shard = flat->mesh->shard, *replica = flat->mesh->replica;
-    double width = (double)type_size(flat->low_precision_reduce ? flat->type : TYPE_FP32);
-    struct flat_traffic traffic = {.shard = gathers_count(flat, passes, first_unit)};
+    struct flat_traffic traffic = {.shard = gathering.sent};
     for (int unit = first_unit; unit < flat->count; unit++) {
         const struct flat_buffer *buffer = &flat->buffers[unit];
         double part = (double)buffer->shard_count * width;

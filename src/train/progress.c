@@ -20,79 +20,45 @@ static const double DATA_SHARE_LARGE = 0.05, DATA_SECONDS_LARGE = 0.5;
 
 enum { PLAIN_LINE_SECONDS = 10 };
 
-/* Sums of all ranks over a log interval. */
+/* Sums of all ranks over a log interval. All members are doubles: one all-reduce adds them. */
 struct interval_sums {
-    double loss, top1, top5, samples; /* sums over samples */
-    /* Seconds, means over the ranks. */
-    double data, compute, communication, exposed, forward, backward, reduce, update;
+    struct loss_sums loss;
+    double communication, forward, backward, reduce, update; /* seconds */
+    struct rank_times ranks[]; /* each rank sets its element; the others are zero */
 };
 
-/* Elements of the all-reduce: these, then a struct rank_times for each rank, which is zero on all
- * other ranks. */
-enum {
-    SUM_LOSS,
-    SUM_TOP1,
-    SUM_TOP5,
-    SUM_SAMPLES,
-    SUM_COMMUNICATION,
-    SUM_FORWARD,
-    SUM_BACKWARD,
-    SUM_REDUCE,
-    SUM_UPDATE,
-    SUMS
-};
-enum { RANK_TIMES = sizeof(struct rank_times) / sizeof(double) };
-
-static size_t sums_count(const struct trainer *trainer)
+static size_t sums_bytes(const struct trainer *trainer)
 {
-    return SUMS + (size_t)trainer->world->size * RANK_TIMES;
+    const struct interval_sums *sums = trainer->progress.sums;
+    return sizeof *sums + (size_t)trainer->world->size * sizeof sums->ranks[0];
 }
 
-static struct rank_times *times_of_ranks(const struct trainer *trainer)
-{
-    return (struct rank_times *)(trainer->progress.sums + SUMS);
-}
-
-static struct interval_sums sums_take(struct trainer *trainer)
+/* Reduce the sums of the interval. Return the times of all ranks added up. Collective. */
+static struct rank_times sums_reduce(struct trainer *trainer)
 {
     struct session *session = &trainer->session;
     const struct step_times *times = &trainer->progress.interval.times;
-    const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
+    struct interval_sums *sums = trainer->progress.sums;
+    const size_t bytes = sums_bytes(trainer);
     double compute =
         times->forward + times->backward + times->reduce + times->update - times->exposed;
-    double *sums = trainer->progress.sums;
-    struct rank_times *ranks_times = times_of_ranks(trainer), all = {0};
-    memset(sums, 0, sums_count(trainer) * sizeof *sums);
-    sums[SUM_LOSS] = own.loss;
-    sums[SUM_TOP1] = own.top1;
-    sums[SUM_TOP5] = own.top5;
-    sums[SUM_SAMPLES] = own.samples;
-    sums[SUM_COMMUNICATION] = times->communication;
-    sums[SUM_FORWARD] = times->forward;
-    sums[SUM_BACKWARD] = times->backward;
-    sums[SUM_REDUCE] = times->reduce;
-    sums[SUM_UPDATE] = times->update;
-    ranks_times[trainer->world->rank] =
+    struct rank_times all = {0};
+    memset(sums, 0, bytes);
+    sums->loss = step_io_take_sums(&session->io, session->stream);
+    sums->communication = times->communication;
+    sums->forward = times->forward;
+    sums->backward = times->backward;
+    sums->reduce = times->reduce;
+    sums->update = times->update;
+    sums->ranks[trainer->world->rank] =
         (struct rank_times){.data = times->data, .compute = compute, .waiting = times->exposed};
-    comm_all_reduce(trainer->world, sums, (int64_t)sums_count(trainer), COMM_FP64, COMM_SUM);
+    comm_all_reduce(trainer->world, sums, (int64_t)(bytes / sizeof(double)), COMM_FP64, COMM_SUM);
     for (int rank = 0; rank < trainer->world->size; rank++) {
-        all.data += ranks_times[rank].data;
-        all.compute += ranks_times[rank].compute;
-        all.waiting += ranks_times[rank].waiting;
+        all.data += sums->ranks[rank].data;
+        all.compute += sums->ranks[rank].compute;
+        all.waiting += sums->ranks[rank].waiting;
     }
-    double ranks = trainer->world->size;
-    return (struct interval_sums){.loss = sums[SUM_LOSS],
-                                  .top1 = sums[SUM_TOP1],
-                                  .top5 = sums[SUM_TOP5],
-                                  .samples = sums[SUM_SAMPLES],
-                                  .data = all.data / ranks,
-                                  .compute = all.compute / ranks,
-                                  .communication = sums[SUM_COMMUNICATION] / ranks,
-                                  .exposed = all.waiting / ranks,
-                                  .forward = sums[SUM_FORWARD] / ranks,
-                                  .backward = sums[SUM_BACKWARD] / ranks,
-                                  .reduce = sums[SUM_REDUCE] / ranks,
-                                  .update = sums[SUM_UPDATE] / ranks};
+    return all;
 }
 
 /* Add this rank's times of the interval to those of the attempt. */
@@ -120,7 +86,7 @@ void progress_begin(struct trainer *trainer)
 {
     struct session *session = &trainer->session;
     session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
-    trainer->progress.sums = calloc(sums_count(trainer), sizeof *trainer->progress.sums);
+    trainer->progress.sums = calloc(1, sums_bytes(trainer));
     ENSURE(trainer->progress.sums != NULL, "out of memory for the sums of %d ranks",
            trainer->world->size);
     straggler_open(&trainer->progress.straggler, trainer->world, comm_host_of);
@@ -142,13 +108,6 @@ void progress_pause(struct trainer *trainer, double seconds)
 {
     trainer->progress.interval.begin += seconds;
     trainer->progress.epoch.begin += seconds;
-}
-
-static double share_of_peak(const struct trainer *trainer, double images_per_second)
-{
-    const struct session *session = &trainer->session;
-    double peak = session->limits.peak_flops[session->compute] * trainer->world->size;
-    return peak > 0 ? images_per_second * session->model->flops_per_image / peak : NAN;
 }
 
 static double elapsed(const struct trainer *trainer)
@@ -257,21 +216,26 @@ void progress_interval(struct trainer *trainer)
     if (interval->steps == 0)
         return;
     double seconds = clock_now() - interval->begin, steps = (double)interval->steps;
-    struct interval_sums sums = sums_take(trainer);
+    const struct rank_times all = sums_reduce(trainer);
+    const struct interval_sums *sums = trainer->progress.sums;
+    const struct loss_sums loss = sums->loss;
+    const double ranks = trainer->world->size, rank_steps = ranks * steps;
     part_add(trainer, seconds);
-    state->epoch_loss_sum += sums.loss;
-    state->epoch_top1_sum += sums.top1;
-    state->epoch_top5_sum += sums.top5;
-    state->epoch_samples += sums.samples;
-    trainer->progress.epoch.images += (int64_t)sums.samples;
+    state->epoch_loss_sum += loss.loss;
+    state->epoch_top1_sum += loss.top1;
+    state->epoch_top5_sum += loss.top5;
+    state->epoch_samples += loss.samples;
+    trainer->progress.epoch.images += (int64_t)loss.samples;
     trainer->progress.epoch.steps += interval->steps;
-    trainer->progress.epoch.data += sums.data;
+    trainer->progress.epoch.data += all.data / ranks;
     trainer->progress.epoch.training += seconds;
-    trainer->attempt.images += (int64_t)sums.samples;
-    double samples = sums.samples > 0 ? sums.samples : 1, speed = sums.samples / seconds;
-    const struct loss_scaler *scaler = &trainer->session.io.result.scaler;
-    const bool scaled = trainer->session.io.scaler != NULL;
-    const bool seen = session_sees_times(&trainer->session);
+    trainer->attempt.images += (int64_t)loss.samples;
+    double samples = loss.samples > 0 ? loss.samples : 1, speed = loss.samples / seconds;
+    const struct session *session = &trainer->session;
+    double peak = session->limits.peak_flops[session->compute] * ranks;
+    const struct loss_scaler *scaler = &session->io.result.scaler;
+    const bool scaled = session->io.scaler != NULL;
+    const bool seen = session_sees_times(session);
     const struct metrics_row row = {
         .epoch = state->epoch,
         .step = state->step,
@@ -279,28 +243,27 @@ void progress_interval(struct trainer *trainer)
         .due = run_log_is_due(&trainer->options.output, state->step, state->epoch_step),
         .epoch_top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples),
         .epoch_top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples),
-        .loss = sums.loss / samples,
-        .top1 = accuracy_of(trainer, sums.top1, samples),
-        .top5 = accuracy_of(trainer, sums.top5, samples),
+        .loss = loss.loss / samples,
+        .top1 = accuracy_of(trainer, loss.top1, samples),
+        .top5 = accuracy_of(trainer, loss.top5, samples),
         .rate = trainer->progress.rate,
         .gradient_norm = trainer->progress.norm,
         .images_per_second = speed,
         .step_seconds = seconds / steps,
-        .data_seconds = sums.data / steps,
-        .compute_seconds = sums.compute / steps,
-        .comm_seconds = sums.communication / steps,
-        .exposed_comm_seconds = sums.exposed / steps,
-        .peak_share = share_of_peak(trainer, speed),
+        .data_seconds = all.data / rank_steps,
+        .compute_seconds = all.compute / rank_steps,
+        .comm_seconds = sums->communication / rank_steps,
+        .exposed_comm_seconds = all.waiting / rank_steps,
+        .peak_share = peak > 0 ? speed * session->model->flops_per_image / peak : NAN,
         .elapsed_seconds = elapsed(trainer),
         .loss_scale = scaled ? (double)scaler->scale : NAN,
         .skipped_steps = scaled ? (double)scaler->skipped : NAN,
-        .forward_seconds = seen ? sums.forward / steps : NAN,
-        .backward_seconds = seen ? sums.backward / steps : NAN,
-        .reduce_seconds = seen ? sums.reduce / steps : NAN,
-        .update_seconds = seen ? sums.update / steps : NAN};
+        .forward_seconds = seen ? sums->forward / rank_steps : NAN,
+        .backward_seconds = seen ? sums->backward / rank_steps : NAN,
+        .reduce_seconds = seen ? sums->reduce / rank_steps : NAN,
+        .update_seconds = seen ? sums->update / rank_steps : NAN};
     error_defer(run_log_metrics(trainer->output.log, &row, &trainer->output.log_error));
-    straggler_follow(&trainer->progress.straggler, times_of_ranks(trainer), seconds,
-                     interval->steps);
+    straggler_follow(&trainer->progress.straggler, sums->ranks, seconds, interval->steps);
     trainer->output.figures.loss = row.loss;
     trainer->output.figures.top1 = row.top1;
     trainer->output.figures.images_per_second = row.images_per_second;
@@ -336,31 +299,22 @@ static void data_wait_log(struct trainer *trainer, const struct epoch_row *row)
 static struct metrics_row evaluation_row(const struct trainer *trainer, const char *split,
                                          const struct evaluation *evaluation)
 {
-    return (struct metrics_row){.epoch = trainer->state.epoch,
-                                .step = trainer->state.step,
-                                .split = split,
-                                .due = true,
-                                .best_top1 = trainer->best.top1,
-                                .loss = evaluation->loss,
-                                .top1 = evaluation->top1,
-                                .top5 = evaluation->top5,
-                                .rate = NAN,
-                                .gradient_norm = NAN,
-                                .images_per_second =
-                                    (double)evaluation->samples / evaluation->seconds,
-                                .step_seconds = NAN,
-                                .data_seconds = NAN,
-                                .compute_seconds = NAN,
-                                .comm_seconds = NAN,
-                                .exposed_comm_seconds = NAN,
-                                .peak_share = NAN,
-                                .elapsed_seconds = elapsed(trainer),
-                                .loss_scale = NAN,
-                                .skipped_steps = NAN,
-                                .forward_seconds = NAN,
-                                .backward_seconds = NAN,
-                                .reduce_seconds = NAN,
-                                .update_seconds = NAN};
+    struct metrics_row row = {.epoch = trainer->state.epoch,
+                              .step = trainer->state.step,
+                              .split = split,
+                              .due = true,
+                              .best_top1 = trainer->best.top1,
+                              .loss = evaluation->loss,
+                              .top1 = evaluation->top1,
+                              .top5 = evaluation->top5,
+                              .images_per_second =
+                                  (double)evaluation->samples / evaluation->seconds,
+                              .elapsed_seconds = elapsed(trainer)};
+    row.rate = row.gradient_norm = row.peak_share = row.loss_scale = row.skipped_steps = NAN;
+    row.step_seconds = row.data_seconds = row.compute_seconds = NAN;
+    row.comm_seconds = row.exposed_comm_seconds = NAN;
+    row.forward_seconds = row.backward_seconds = row.reduce_seconds = row.update_seconds = NAN;
+    return row;
 }
 
 void progress_test(struct trainer *trainer)

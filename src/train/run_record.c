@@ -74,17 +74,6 @@ static struct rank_facts *rank_facts_gather(const struct trainer *trainer)
     return facts;
 }
 
-static void rank_facts_log(const struct rank_facts *facts, int ranks)
-{
-    for (int rank = 0; rank < ranks && rank < RANKS_LOGGED; rank++)
-        log_info("rank %d on %s: processor time user %.2f s, system %.2f s; memory %.1f MiB "
-                 "planned, at most %.1f MiB",
-                 rank, comm_host_of(rank), facts[rank].user_seconds, facts[rank].system_seconds,
-                 mib((size_t)facts[rank].planned_bytes), mib((size_t)facts[rank].peak_bytes));
-    if (ranks > RANKS_LOGGED)
-        log_info("ranks %d to %d: see ranks.csv", RANKS_LOGGED, ranks - 1);
-}
-
 /* Append the ranks of this attempt to ranks.csv. */
 static bool ranks_write(const struct trainer *trainer, const struct rank_facts *facts,
                         struct error *error)
@@ -399,7 +388,14 @@ bool run_record_end(struct trainer *trainer, struct error *error)
 {
     const char *reason = trainer->stop.reason != NULL ? trainer->stop.reason : "all steps done";
     struct rank_facts *facts = rank_facts_gather(trainer);
-    rank_facts_log(facts, trainer->world->size);
+    const int ranks = trainer->world->size;
+    for (int rank = 0; rank < ranks && rank < RANKS_LOGGED; rank++)
+        log_info("rank %d on %s: processor time user %.2f s, system %.2f s; memory %.1f MiB "
+                 "planned, at most %.1f MiB",
+                 rank, comm_host_of(rank), facts[rank].user_seconds, facts[rank].system_seconds,
+                 mib((size_t)facts[rank].planned_bytes), mib((size_t)facts[rank].peak_bytes));
+    if (ranks > RANKS_LOGGED)
+        log_info("ranks %d to %d: see ranks.csv", RANKS_LOGGED, ranks - 1);
     double *seconds = unit_seconds_reduce(trainer);
     if (trainer->world->rank == 0 && attempt_end(trainer, reason, NULL, error) &&
         trainer->options.output.csv && units_write(trainer, seconds, error))

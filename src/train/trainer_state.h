@@ -34,7 +34,7 @@ struct epoch_clock {
 /* State of the log lines and table rows (progress.c). */
 struct progress {
     struct interval interval;
-    double *sums; /* reduced over all ranks at each interval */
+    struct interval_sums *sums; /* reduced over all ranks at each interval */
     struct straggler straggler;
     struct epoch_clock epoch;
     struct epoch_row last_epoch;
