@@ -161,34 +161,6 @@ void plan_details_close(struct plan_details *details)
     *details = (struct plan_details){0};
 }
 
-bool plan_predict(const struct plan *plan, enum strategy_choice strategy,
-                  enum checkpoint_activations_choice checkpoint_activations,
-                  const struct machine *machine, struct step_prediction *prediction,
-                  struct plan_details *details, struct error *error)
-{
-    struct options options = options_with(plan, strategy, checkpoint_activations);
-    struct session session;
-    bool good = session_imagine(&session, &options, plan->ranks, plan->node_ranks, true, error);
-    if (good) {
-        session_measure(&session, micro_batch(plan), &plan->source, true, NULL);
-        if (details != NULL)
-            details_fill(&session, details);
-        struct step_script script;
-        const struct mesh_shape mesh =
-            mesh_shape(plan->ranks, plan->node_ranks, session.mesh.shard->size);
-        step_script_make(&script, &session, &plan->source);
-        good = step_predict(prediction, &script, session.model->unit_count, machine, &mesh, error);
-        step_script_close(&script);
-        if (good && machine != NULL)
-            step_prediction_add_loading(prediction, machine,
-                                        session.batch * options.train.accumulate);
-        if (!good && details != NULL)
-            plan_details_close(details);
-    }
-    session_close(&session);
-    return good;
-}
-
 bool plan_script(const struct plan *plan, struct session *session, struct step_script *script,
                  struct error *error)
 {
@@ -198,6 +170,31 @@ bool plan_script(const struct plan *plan, struct session *session, struct step_s
     session_measure(session, micro_batch(plan), &plan->source, true, NULL);
     step_script_make(script, session, &plan->source);
     return true;
+}
+
+bool plan_predict(const struct plan *plan, enum strategy_choice strategy,
+                  enum checkpoint_activations_choice checkpoint_activations,
+                  const struct machine *machine, struct step_prediction *prediction,
+                  struct plan_details *details, struct error *error)
+{
+    struct plan wanted = *plan;
+    struct session session;
+    struct step_script script;
+    wanted.options = options_with(plan, strategy, checkpoint_activations);
+    bool good = plan_script(&wanted, &session, &script, error);
+    if (good) {
+        const struct mesh_shape mesh =
+            mesh_shape(plan->ranks, plan->node_ranks, session.mesh.shard->size);
+        good = step_predict(prediction, &script, session.model->unit_count, machine, &mesh, error);
+    }
+    if (good && machine != NULL)
+        step_prediction_add_loading(prediction, machine,
+                                    session.batch * wanted.options.train.accumulate);
+    if (good && details != NULL)
+        details_fill(&session, details);
+    step_script_close(&script);
+    session_close(&session);
+    return good;
 }
 
 size_t (*plan_rows(const struct plan *plan, struct session *session,

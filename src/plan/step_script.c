@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "comm/combine.h"
 #include "config/options.h"
 #include "train/optimizer.h"
 #include "train/step.h"
@@ -58,23 +59,6 @@ static void observe_unit(int unit, bool begins)
 
 static const struct step_observer observer = {.phase = observe_phase, .unit = observe_unit};
 
-static double element_bytes(enum comm_type type)
-{
-    switch (type) {
-    case COMM_BYTE:
-        return 1;
-    case COMM_BF16:
-    case COMM_FP16:
-        return 2;
-    case COMM_FP32:
-        return 4;
-    case COMM_INT64:
-    case COMM_FP64:
-        break;
-    }
-    return 8;
-}
-
 /* Returns the unit whose gradients or weights are in the buffer. A reduce-scatter starts right
  * after its unit's backward pass, from memory that units share. */
 static int unit_served(enum collective_action action, const void *buffer)
@@ -104,7 +88,7 @@ static struct ticket *record_collective(const struct comm *comm, enum collective
     event->number = active.script->collectives++;
     event->collective = (struct collective){.action = action,
                                             .replica = comm == active.session->mesh.replica_data,
-                                            .bytes = (double)count * element_bytes(type)};
+                                            .bytes = (double)(count * comm_type_size(type))};
     return (struct ticket *)((uintptr_t)event->number + 1);
 }
 
@@ -158,20 +142,6 @@ static void recording_begin(struct step_script *script, struct session *session)
     count_open(session->device, &active.counter);
 }
 
-/* Starts as a step in the middle of a run: the previous step has updated the weights. */
-static void record_step(struct session *session, const struct image_source *source)
-{
-    struct data_feed feed = {.source = *source};
-    struct optimizer optimizer;
-    struct step_context step;
-    optimizer_open(&optimizer, session->options);
-    flat_set_segments(&session->flat, 0, session->options->train.accumulate);
-    flat_updated(&session->flat);
-    step_open(&step, session, &feed, &optimizer);
-    step_rehearse(&step);
-    step_close(&step);
-}
-
 void step_script_make(struct step_script *script, struct session *session,
                       const struct image_source *source)
 {
@@ -182,7 +152,15 @@ void step_script_make(struct step_script *script, struct session *session,
     *script = (struct step_script){0};
     recording_begin(script, session);
     session_place(session, memory, bytes, source, true);
-    record_step(session, source);
+    struct data_feed feed = {.source = *source};
+    struct optimizer optimizer;
+    struct step_context step;
+    optimizer_open(&optimizer, session->options);
+    flat_set_segments(&session->flat, 0, session->options->train.accumulate);
+    flat_updated(&session->flat); /* as in the middle of a run: by the previous step */
+    step_open(&step, session, &feed, &optimizer);
+    step_rehearse(&step);
+    step_close(&step);
     count_close(session->device);
     session->mesh.shard->backend = session->mesh.replica->backend = backend;
     munmap(memory, bytes);

@@ -170,18 +170,6 @@ static bool sweep_begin(struct sweep *sweep, struct error *error)
     return sweep_folder_begin(sweep, error);
 }
 
-static bool sweep_open(struct sweep *sweep, int count, char **words, struct error *error)
-{
-    const char *task = getenv("SLURM_ARRAY_TASK_ID");
-    sweep->task = task != NULL ? strtoll(task, NULL, 10) : 0;
-    if (readlink("/proc/self/exe", sweep->program, sizeof sweep->program - 1) <= 0)
-        return error_set(
-            error, ERROR_INTERNAL,
-            "sweep: cannot find the path of this program: /proc/self/exe is not readable");
-    return line_read(sweep, count, words, error) &&
-           (sweep->folder[0] != '\0' ? sweep_continue(sweep, error) : sweep_begin(sweep, error));
-}
-
 /* ---- trials */
 
 static void sweep_report(const struct sweep *sweep)
@@ -198,24 +186,12 @@ static void sweep_report(const struct sweep *sweep)
     fflush(stdout);
 }
 
-static void result_report(const struct sweep *sweep, const struct sweep_row *row)
-{
-    char time[32];
-    bool less;
-    clock_format(row->seconds, time, sizeof time);
-    if (row->state == SWEEP_FINISHED)
-        printf("    %s %.6g in %s\n", sweep_metric(sweep, &less), row->metric, time);
-    else if (row->state == SWEEP_FAILED)
-        printf("    failed after %s: %s\n", time, row->reason);
-    else
-        printf("    stopped after %s\n", time);
-    fflush(stdout);
-}
-
 /* Run trials until none is left or a signal asks to stop. */
 static bool trials_run(struct sweep *sweep, struct error *error)
 {
-    char text[SWEEP_KEYS * OPTION_TEXT], folder[SWEEP_PATH];
+    char text[SWEEP_KEYS * OPTION_TEXT], folder[SWEEP_PATH], time[32];
+    bool less;
+    const char *metric = sweep_metric(sweep, &less);
     for (bool asked = false; !asked;) {
         int64_t number;
         struct sweep_row row;
@@ -231,7 +207,14 @@ static bool trials_run(struct sweep *sweep, struct error *error)
         if (!sweep_trial_run(sweep, number, &row, &asked, error) ||
             !sweep_trial_note(sweep, number, &row, error))
             return false;
-        result_report(sweep, &row);
+        clock_format(row.seconds, time, sizeof time);
+        if (row.state == SWEEP_FINISHED)
+            printf("    %s %.6g in %s\n", metric, row.metric, time);
+        else if (row.state == SWEEP_FAILED)
+            printf("    failed after %s: %s\n", time, row.reason);
+        else
+            printf("    stopped after %s\n", time);
+        fflush(stdout);
         asked = asked || attempt_sleep(0.001);
     }
     return true;
@@ -285,7 +268,13 @@ static int sweep_run(int count, char **words)
     struct error error = {0};
     if (count > 0 && (strcmp(words[0], "--help") == 0 || strcmp(words[0], "-h") == 0))
         return app_inform(&(struct command_line){.command = command_sweep.name, .help = true});
-    bool good = sweep_open(&sweep, count, words, &error);
+    const char *task = getenv("SLURM_ARRAY_TASK_ID");
+    sweep.task = task != NULL ? strtoll(task, NULL, 10) : 0;
+    ENSURE(readlink("/proc/self/exe", sweep.program, sizeof sweep.program - 1) > 0,
+           "cannot find the path of this program: /proc/self/exe is not readable");
+    bool good =
+        line_read(&sweep, count, words, &error) &&
+        (sweep.folder[0] != '\0' ? sweep_continue(&sweep, &error) : sweep_begin(&sweep, &error));
     if (good && sweep.options.sweep.slurm[0] != '\0' && getenv("SLURM_JOB_ID") == NULL) {
         good = slurm_submit(&sweep, &error);
     } else if (good && sweep_task_hold(&sweep, &error)) {
