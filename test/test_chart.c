@@ -16,7 +16,6 @@
 #include "markup.h"
 #include "report/escape.h"
 #include "report/format.h"
-#include "report/ticks.h"
 #include "temporary.h"
 
 static void assert_near(double value, double wanted, double tolerance)

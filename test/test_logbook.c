@@ -15,7 +15,6 @@
 #include <cmocka.h>
 
 #include "report/escape.h"
-#include "report/found.h"
 #include "temporary.h"
 
 static char book[4096];

@@ -16,7 +16,7 @@
 
 #include "config/options.h"
 #include "report/facts.h"
-#include "report/found.h"
+#include "report/logbook.h"
 #include "temporary.h"
 
 static struct record record_of(const char *name)

@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "mesh/mesh.h"
 #include "plan/find_batch.h"
-#include "report/found.h"
+#include "report/logbook.h"
 
 void find_note(const struct options *options, struct found *found)
 {

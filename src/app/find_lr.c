@@ -11,7 +11,7 @@
 #include "core/atomic_file.h"
 #include "core/csv.h"
 #include "report/chart.h"
-#include "report/found.h"
+#include "report/logbook.h"
 #include "runlog/rclone.h"
 #include "train/range_test.h"
 #include "train/schedule.h"

@@ -63,4 +63,17 @@ char *chart_svg(const struct chart *chart, double width, double height, struct c
 MUST_CHECK bool chart_png(const struct chart *charts, int count, const char *path, int width,
                           int height, struct error *error);
 
+/* Tick marks of an axis. */
+enum { TICKS_MOST = 32, TICK_TEXT = 24 };
+
+struct ticks {
+    int count;
+    double at[TICKS_MOST];
+    char text[TICKS_MOST][TICK_TEXT];
+};
+
+/* Place about `wanted` ticks between least and most, at 1, 2 or 5 times a power of ten. */
+void ticks_linear(struct ticks *ticks, double least, double most, int wanted);
+void ticks_log(struct ticks *ticks, double least, double most, int wanted);
+
 #endif

@@ -64,7 +64,7 @@ struct export_format {
     bool (*files)(const struct export_run *run, struct error *error);
 };
 
-extern const struct export_format export_course, export_lightning;
+extern const struct export_format export_course;
 
 /* A cell of the row; NAN if unknown. */
 double export_cell(const struct table *table, int64_t row, const char *column);

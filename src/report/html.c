@@ -25,7 +25,7 @@ void html_text(const struct page *page, const char *before, const char *text, co
     fputs(after, page->stream);
 }
 
-static void key_write(const struct page *page, int run)
+void html_key(const struct page *page, int run)
 {
     fprintf(page->stream, "<span class=\"key s%d\"><b>%c</b></span>", run % CHART_COLOURS,
             html_letter(run));
@@ -36,31 +36,8 @@ void html_run_title(const struct page *page, int run)
     if (page->count == 1)
         return;
     fputs("<h3>", page->stream);
-    key_write(page, run);
+    html_key(page, run);
     html_text(page, "", page->records[run].name, "</h3>\n");
-}
-
-void html_run_head(const struct page *page, int run)
-{
-    html_text(page, "<th scope=\"col\" class=\"n\" title=\"", page->records[run].name, "\">");
-    if (page->count > 1)
-        key_write(page, run);
-    else
-        fputs("value", page->stream);
-    fputs("</th>", page->stream);
-}
-
-void html_table_begin(const struct page *page, const char *class, const char *name)
-{
-    /* With the focus, the box can be scrolled by keyboard. */
-    html_text(page, "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"", name,
-              "\">");
-    fprintf(page->stream, "<table class=\"%s\">\n", class);
-}
-
-void html_table_end(const struct page *page)
-{
-    fputs("</table></div>\n", page->stream);
 }
 
 /* ---- the head: one box per run with four numbers */
@@ -107,7 +84,7 @@ static void run_write(const struct page *page, int run)
 
     fputs("<article class=\"run\"><h2>", page->stream);
     if (page->count > 1)
-        key_write(page, run);
+        html_key(page, run);
     html_text(page, "", record->name, "</h2>\n<p>");
     fputs(kind_write(page, run) ? " &middot; " : "", page->stream);
     fprintf(page->stream, "<span class=\"state %s\">%s</span></p>\n<dl class=\"tiles\">\n",

@@ -44,11 +44,7 @@ char html_letter(int run);
 /* Write a heading with letter and name of the run; nothing if there is only one run. */
 void html_run_title(const struct page *page, int run);
 
-/* Begin and end a table in a box with a scroll bar. `name`: read aloud by screen readers. */
-void html_table_begin(const struct page *page, const char *class, const char *name);
-void html_table_end(const struct page *page);
-
-/* Write the header cell of a run's column. */
-void html_run_head(const struct page *page, int run);
+/* Write the coloured letter of a run. */
+void html_key(const struct page *page, int run);
 
 #endif

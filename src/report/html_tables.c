@@ -8,6 +8,22 @@
 #include "report/html.h"
 #include "report/run_tables.h"
 
+/* ---- tables whose cells have attributes; all others are sheets */
+
+/* Begin a table in a box with a scroll bar. `name`: read aloud by screen readers. */
+static void table_begin(const struct page *page, const char *class, const char *name)
+{
+    /* With the focus, the box can be scrolled by keyboard. */
+    html_text(page, "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"", name,
+              "\">");
+    fprintf(page->stream, "<table class=\"%s\">\n", class);
+}
+
+static void table_end(const struct page *page)
+{
+    fputs("</table></div>\n", page->stream);
+}
+
 /* ---- the summary: one table per group of facts */
 
 static void fact_row(const struct page *page, const struct fact *fact)
@@ -35,11 +51,16 @@ static int group_write(const struct page *page, int first)
             continue;
         if (!begun) {
             fputs("<div>", page->stream);
-            html_table_begin(page, "facts", group);
+            table_begin(page, "facts", group);
             fprintf(page->stream, "<caption>%s</caption>\n<thead%s><tr><td></td>", group,
                     page->count == 1 ? " hidden" : "");
-            for (int k = 0; k < page->count; k++)
-                html_run_head(page, k);
+            for (int k = 0; k < page->count; k++) {
+                html_text(page, "<th scope=\"col\" class=\"n\" title=\"", page->records[k].name,
+                          "\">");
+                if (page->count > 1)
+                    html_key(page, k);
+                fputs(page->count > 1 ? "</th>" : "value</th>", page->stream);
+            }
             fputs("</tr></thead>\n<tbody>\n", page->stream);
         }
         begun = true;
@@ -47,7 +68,7 @@ static int group_write(const struct page *page, int first)
     }
     if (begun) {
         fputs("</tbody>", page->stream);
-        html_table_end(page);
+        table_end(page);
         fputs("</div>\n", page->stream);
     }
     return i;
@@ -98,7 +119,7 @@ static double matrix_row(const struct confusion *confusion, int row)
 
 static void matrix_table(const struct page *page, int run, const struct confusion *confusion)
 {
-    html_table_begin(page, "confusion", "Confusion matrix");
+    table_begin(page, "confusion", "Confusion matrix");
     fputs("<thead><tr><td></td>", page->stream);
     for (int i = 0; i < confusion->count; i++)
         html_text(page, "<th scope=\"col\"><span>", class_name(confusion, i), "</span></th>");
@@ -114,7 +135,7 @@ static void matrix_table(const struct page *page, int run, const struct confusio
         fputs("</tr>\n", page->stream);
     }
     fputs("</tbody>", page->stream);
-    html_table_end(page);
+    table_end(page);
 }
 
 struct pair {

@@ -7,13 +7,10 @@ libvittrain_a_SOURCES += \
 	src/report/export.c \
 	src/report/export.h \
 	src/report/export_course.c \
-	src/report/export_lightning.c \
 	src/report/facts.c \
 	src/report/facts.h \
 	src/report/format.c \
 	src/report/format.h \
-	src/report/found.c \
-	src/report/found.h \
 	src/report/html.c \
 	src/report/html.h \
 	src/report/html_charts.c \
@@ -29,6 +26,4 @@ libvittrain_a_SOURCES += \
 	src/report/sheet.c \
 	src/report/sheet.h \
 	src/report/table.c \
-	src/report/table.h \
-	src/report/ticks.c \
-	src/report/ticks.h
+	src/report/table.h

@@ -7,7 +7,7 @@
 
 #include "core/sensors.h"
 #include "core/text.h"
-#include "report/found.h"
+#include "report/logbook.h"
 
 enum { CLASSES_MOST = 60, UNITS_MOST = 400, RANKS_MOST = 256 };
 
