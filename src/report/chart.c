@@ -19,15 +19,6 @@ const unsigned chart_colours[CHART_COLOURS] = {0x0067ac, 0xce5400, 0x22a868, 0xa
 
 /* ---- ticks. A label has as few digits as keep neighbours distinct. */
 
-/* Round up to 1, 2 or 5 times a power of ten. */
-static double step_round(double rough)
-{
-    const double power = pow(10, floor(log10(rough)));
-    const double times = rough / power;
-    const double rounded = times <= 1.0001 ? 1 : times <= 2.0001 ? 2 : times <= 5.0001 ? 5 : 10;
-    return rounded * power;
-}
-
 /* Return the largest prefix of 1, k, M, G, T that is not above the number, and its value. */
 static const char *prefix_of(double magnitude, double *unit)
 {
@@ -66,7 +57,13 @@ static void tick_write(char *text, double value, double step, double magnitude)
 
 void ticks_linear(struct ticks *ticks, double least, double most, int wanted)
 {
-    const double step = step_round((most - least) / (wanted < 1 ? 1 : wanted) * 0.8);
+    /* Round the step up to 1, 2 or 5 times a power of ten. */
+    const double rough = (most - least) / (wanted < 1 ? 1 : wanted) * 0.8;
+    const double power = pow(10, floor(log10(rough))), times = rough / power;
+    const double step = power * (times <= 1.0001   ? 1
+                                 : times <= 2.0001 ? 2
+                                 : times <= 5.0001 ? 5
+                                                   : 10);
     const double magnitude = fmax(fabs(least), fabs(most));
     ticks->count = 0;
     for (double i = ceil(least / step - 1e-6); ticks->count < TICKS_MOST; i++) {

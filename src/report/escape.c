@@ -93,14 +93,18 @@ void markdown_text(FILE *stream, const char *text)
     }
 }
 
+void markdown_cell(FILE *stream, const char *text)
+{
+    fputc(' ', stream);
+    markdown_text(stream, text);
+    fputs(" |", stream);
+}
+
 void markdown_row(FILE *stream, int count, const char *const *cells)
 {
     fputc('|', stream);
-    for (int i = 0; i < count; i++) {
-        fputc(' ', stream);
-        markdown_text(stream, cells[i]);
-        fputs(" |", stream);
-    }
+    for (int i = 0; i < count; i++)
+        markdown_cell(stream, cells[i]);
     fputc('\n', stream);
 }
 

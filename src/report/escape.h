@@ -20,6 +20,9 @@ int escape_character(const char *text);
 /* Write text from outside (names, hosts, log lines): markup is escaped, line ends become spaces. */
 void markdown_text(FILE *stream, const char *text);
 
+/* Write " text |", escaped. */
+void markdown_cell(FILE *stream, const char *text);
+
 /* Write "| a | b | c |" with escaped cells. */
 void markdown_row(FILE *stream, int count, const char *const *cells);
 

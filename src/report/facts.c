@@ -333,11 +333,8 @@ void facts_markdown(const struct record *records, int count, FILE *stream)
 {
     char text[FORMAT_TEXT];
     fputs("| |", stream);
-    for (int i = 0; i < count; i++) {
-        fputc(' ', stream);
-        markdown_text(stream, records[i].name);
-        fputs(" |", stream);
-    }
+    for (int i = 0; i < count; i++)
+        markdown_cell(stream, records[i].name);
     fputs("\n|---|", stream);
     for (int i = 0; i < count; i++)
         fputs("---:|", stream);
@@ -346,11 +343,8 @@ void facts_markdown(const struct record *records, int count, FILE *stream)
         if (!fact_is_known(&fact_table[k], records, count))
             continue;
         fprintf(stream, "| %s |", fact_table[k].name);
-        for (int i = 0; i < count; i++) {
-            fputc(' ', stream);
-            markdown_text(stream, fact_text(&fact_table[k], &records[i], &records[0], text));
-            fputs(" |", stream);
-        }
+        for (int i = 0; i < count; i++)
+            markdown_cell(stream, fact_text(&fact_table[k], &records[i], &records[0], text));
         fputc('\n', stream);
     }
 }

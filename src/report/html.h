@@ -23,8 +23,6 @@ struct page {
     int count;
 };
 
-void html_style(FILE *stream);
-
 /* The sections, without headings. */
 void html_summary(const struct page *page);
 void html_curves(const struct page *page);

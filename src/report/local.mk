@@ -14,7 +14,6 @@ libvittrain_a_SOURCES += \
 	src/report/html.c \
 	src/report/html.h \
 	src/report/html_charts.c \
-	src/report/html_style.c \
 	src/report/html_tables.c \
 	src/report/html_units.c \
 	src/report/logbook.c \
