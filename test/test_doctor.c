@@ -42,16 +42,14 @@ static void the_worst_that_is_said_counts(void **state)
     assert_true(strlen(row.found) < DOCTOR_TEXT);
 }
 
-static char *printed(void (*print)(const struct doctor_row *, int, const struct doctor_summary *,
-                                   FILE *),
-                     const struct doctor_row *rows, int count)
+static char *printed(void (*print)(const struct doctor *, double, FILE *),
+                     const struct doctor *doctor)
 {
-    const struct doctor_summary summary = {.ranks = 8, .nodes = 2, .seconds = 1.25};
     char *text = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
     assert_non_null(file);
-    print(rows, count, &summary, file);
+    print(doctor, 1.25, file);
     fclose(file);
     return text;
 }
@@ -59,10 +57,16 @@ static char *printed(void (*print)(const struct doctor_row *, int, const struct 
 static void rows_become_a_table_and_json(void **state)
 {
     (void)state;
-    struct doctor_row rows[3] = {{.check = "deck"}, {.check = "data"}, {.check = "clock"}};
+    struct comm world = {.size = 8};
+    static struct doctor doctor = {
+        .row = {{.check = "deck"}, {.check = "data"}, {.check = "clock"}},
+        .rows = 3,
+        .node_count = 2};
+    struct doctor_row *rows = doctor.row;
+    doctor.world = &world;
     doctor_say(&rows[0], DOCTOR_PASS, NULL, "same");
     doctor_say(&rows[1], DOCTOR_FAIL, "copy \"it\"", "node\xff has others");
-    char *table = printed(doctor_print_table, rows, 3), *text = printed(doctor_print_json, rows, 3);
+    char *table = printed(doctor_print_table, &doctor), *text = printed(doctor_print_json, &doctor);
     assert_non_null(strstr(table, "pass  deck          same\n"));
     assert_non_null(strstr(table, "fail  data          node\xff has others\n"));
     assert_non_null(strstr(table, "-> copy \"it\"\n"));

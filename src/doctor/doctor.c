@@ -2,15 +2,97 @@
  * them together, and each one gives a row of the table. */
 #include "doctor/doctor.h"
 
+#include <jansson.h>
+#include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/command_line.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/value.h"
 #include "doctor/doctor_network.h"
 #include "train/session.h"
 
+/* ---- rows */
+static const char *const verdict_name[] = {"skip", "pass", "warn", "fail"};
+
+static void add(char *text, const char *more)
+{
+    size_t used = strlen(text);
+    if (strstr(text, more) == NULL)
+        snprintf(text + used, DOCTOR_TEXT - used, "%s%s", used > 0 ? "; " : "", more);
+}
+
+void doctor_say(struct doctor_row *row, enum doctor_verdict verdict, const char *advice,
+                const char *format, ...)
+{
+    char text[DOCTOR_TEXT];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (verdict < row->verdict)
+        return;
+    if (verdict > row->verdict)
+        row->found[0] = row->advice[0] = '\0';
+    row->verdict = verdict;
+    add(row->found, text);
+    if (advice != NULL)
+        add(row->advice, advice);
+}
+
+static int row_count(const struct doctor *doctor, enum doctor_verdict verdict)
+{
+    int found = 0;
+    for (int i = 0; i < doctor->rows; i++)
+        found += doctor->row[i].verdict == verdict;
+    return found;
+}
+
+void doctor_print_table(const struct doctor *doctor, double seconds, FILE *file)
+{
+    for (int i = 0; i < doctor->rows; i++) {
+        const struct doctor_row *row = &doctor->row[i];
+        fprintf(file, "%s  %-13s %s\n", verdict_name[row->verdict], row->check, row->found);
+        if (row->advice[0] != '\0')
+            fprintf(file, "%20s-> %s\n", "", row->advice);
+    }
+    fprintf(file, "%d rank%s", doctor->world->size, doctor->world->size == 1 ? "" : "s");
+    if (doctor->node_count > 0)
+        fprintf(file, " on %d node%s", doctor->node_count, doctor->node_count == 1 ? "" : "s");
+    fprintf(file, ", %.1f s: %d pass, %d warn, %d fail, %d skipped\n", seconds,
+            row_count(doctor, DOCTOR_PASS), row_count(doctor, DOCTOR_WARN),
+            row_count(doctor, DOCTOR_FAIL), row_count(doctor, DOCTOR_SKIP));
+}
+
+void doctor_print_json(const struct doctor *doctor, double seconds, FILE *file)
+{
+    json_t *object = json_object(), *checks = json_array();
+    value_put(object, "ranks", json_integer(doctor->world->size));
+    value_put(object, "nodes",
+              doctor->node_count > 0 ? json_integer(doctor->node_count) : json_null());
+    value_put(object, "seconds", json_real(round(seconds * 1e3) / 1e3));
+    for (int verdict = DOCTOR_PASS; verdict <= DOCTOR_FAIL; verdict++)
+        value_put(object, verdict_name[verdict],
+                  json_integer(row_count(doctor, (enum doctor_verdict)verdict)));
+    for (int i = 0; i < doctor->rows; i++) {
+        const struct doctor_row *row = &doctor->row[i];
+        json_t *check = json_object();
+        value_put(check, "check", json_string(row->check));
+        value_put(check, "verdict", json_string(verdict_name[row->verdict]));
+        value_put(check, "found", value_name(row->found));
+        value_put(check, "advice", value_name(row->advice));
+        value_append(checks, check);
+    }
+    value_put(object, "checks", checks);
+    char *text = value_to_text(object);
+    fprintf(file, "%s\n", text);
+    free(text);
+}
+
+/* ---- the command */
 static const struct doctor_check {
     const char *name;
     doctor_look *look;
@@ -33,11 +115,11 @@ static struct doctor *examined;
 
 static void print(const struct doctor *doctor)
 {
-    const struct doctor_summary summary = {.ranks = doctor->world->size,
-                                           .nodes = doctor->node_count,
-                                           .seconds = clock_now() - doctor->start};
-    (doctor->line->json ? doctor_print_json : doctor_print_table)(doctor->row, doctor->rows,
-                                                                  &summary, stdout);
+    double seconds = clock_now() - doctor->start;
+    if (doctor->line->json)
+        doctor_print_json(doctor, seconds, stdout);
+    else
+        doctor_print_table(doctor, seconds, stdout);
 }
 
 /* Time-out of a check: print the rows so far and a row for it. */
@@ -76,7 +158,7 @@ static void examine(struct doctor *doctor)
 static void conclude(const struct doctor *doctor, struct error *error)
 {
     char names[256] = "";
-    int failed = doctor_count(doctor->row, doctor->rows, DOCTOR_FAIL);
+    int failed = row_count(doctor, DOCTOR_FAIL);
     for (int i = 0; i < doctor->rows; i++)
         if (doctor->row[i].verdict == DOCTOR_FAIL)
             snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s",
@@ -128,20 +210,6 @@ static void doctor_run(const struct options *options, const struct command_line 
 
 /* ---- the fast checks at the start of `train`, which only warn */
 
-/* The run has already allocated its shared memory, so check whether that worked, not the free
- * space.
- */
-static void look_transport(const struct session *session, struct doctor_row *row)
-{
-    char text[256];
-    mesh_describe_transport(&session->mesh, text, sizeof text);
-    if (strstr(text, "/dev/shm") != NULL)
-        doctor_say(row, DOCTOR_WARN,
-                   "remove files from /dev/shm or make it larger: mount -o "
-                   "remount,size=1g /dev/shm; docker run --shm-size=1g",
-                   "ranks of a node use messages instead of shared memory: %s", text);
-}
-
 static void row_warn(const struct doctor_row *row)
 {
     if (row->verdict > DOCTOR_PASS)
@@ -159,6 +227,7 @@ void doctor_start(const struct session *session)
                 {"space", doctor_look_space},
                 {"clock", doctor_look_clock}};
     struct doctor_row transport = {.check = "shared memory"};
+    char text[256];
     struct doctor *doctor = calloc(1, sizeof *doctor);
     ENSURE(doctor != NULL, "no memory to check the nodes");
     doctor->options = session->options;
@@ -173,7 +242,13 @@ void doctor_start(const struct session *session)
         fast[i].look(doctor, &doctor->row[i]);
         row_warn(&doctor->row[i]);
     }
-    look_transport(session, &transport);
+    /* The shared memory is allocated already: check whether that worked, not the free space. */
+    mesh_describe_transport(&session->mesh, text, sizeof text);
+    if (strstr(text, "/dev/shm") != NULL)
+        doctor_say(&transport, DOCTOR_WARN,
+                   "remove files from /dev/shm or make it larger: mount -o "
+                   "remount,size=1g /dev/shm; docker run --shm-size=1g",
+                   "ranks of a node use messages instead of shared memory: %s", text);
     row_warn(&transport);
     doctor_free_facts(doctor);
     free(doctor->network);

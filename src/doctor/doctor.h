@@ -31,16 +31,6 @@ struct doctor_row {
 void doctor_say(struct doctor_row *row, enum doctor_verdict verdict, const char *advice,
                 const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-struct doctor_summary {
-    int ranks, nodes; /* nodes: 0 if unknown */
-    double seconds;
-};
-int doctor_count(const struct doctor_row *rows, int count, enum doctor_verdict verdict);
-void doctor_print_table(const struct doctor_row *rows, int count,
-                        const struct doctor_summary *summary, FILE *file);
-void doctor_print_json(const struct doctor_row *rows, int count,
-                       const struct doctor_summary *summary, FILE *file);
-
 /* ---- facts */
 enum { DOCTOR_HOST = 64, DOCTOR_CORE_WORDS = 16, DOCTOR_CORES = 64 * DOCTOR_CORE_WORDS };
 enum doctor_limit {
@@ -103,13 +93,12 @@ void doctor_free_facts(struct doctor *doctor);
 /* Return the host name of a node. */
 const char *doctor_host(const struct doctor *doctor, int node);
 
-/* Add the findings of all ranks, or of all nodes, to the row of rank 0; collective. `text` is this
- * rank's finding, "" for none. The first few are added as "rank 3 on node2: TEXT" or
- * "node2: TEXT". */
-void doctor_say_of_ranks(struct doctor *doctor, struct doctor_row *row, const char *text,
-                         enum doctor_verdict verdict, const char *advice);
-void doctor_say_of_nodes(struct doctor *doctor, struct doctor_row *row, const char *text,
-                         enum doctor_verdict verdict, const char *advice);
+/* Add the findings of all ranks of `group` to the row of rank 0; collective over the group, which
+ * is doctor->world or doctor->leaders. Each rank with `found` contributes a text. The first few are
+ * added as "rank 3 on node2: TEXT" (world) or "node2: TEXT" (leaders). */
+void doctor_say_of(struct doctor *doctor, struct comm *group, struct doctor_row *row, bool found,
+                   enum doctor_verdict verdict, const char *advice, const char *format, ...)
+    __attribute__((format(printf, 7, 8)));
 
 /* Return the bytes of a checkpoint; compare the free space with the checkpoints of a run. */
 size_t doctor_checkpoint_bytes(const struct flat_model *flat);
@@ -131,6 +120,9 @@ void doctor_watch_close(void);
 bool doctor_bounded(void (*work)(void *), void *argument, double seconds);
 
 /* ---- functions for unit tests */
+void doctor_print_table(const struct doctor *doctor, double seconds, FILE *file);
+void doctor_print_json(const struct doctor *doctor, double seconds, FILE *file);
+
 /* The most crowded set of CPUs of a node, by threads per CPU. */
 struct doctor_crowd {
     int ranks, threads, cores;

@@ -29,17 +29,9 @@ void doctor_look_program(struct doctor *doctor, struct doctor_row *row)
                (unsigned long long)app_build_sum());
 }
 
-/* Use the options of rank 0 in all further checks. */
-static void options_take(struct doctor *doctor)
-{
-    static struct options taken;
-    taken = *doctor->options;
-    comm_broadcast(doctor->world, &taken, sizeof taken, COMM_BYTE, 0);
-    doctor->options = &taken;
-}
-
 void doctor_look_deck(struct doctor *doctor, struct doctor_row *row)
 {
+    static struct options taken;
     static const char advice[] =
         "give all ranks the same command line, and copy the decks to all nodes";
     struct comm *world = doctor->world;
@@ -57,7 +49,10 @@ void doctor_look_deck(struct doctor *doctor, struct doctor_row *row)
     } else {
         doctor_say(row, DOCTOR_PASS, NULL, "all ranks have the same options");
     }
-    options_take(doctor);
+    /* All further checks use the options of rank 0. */
+    taken = *doctor->options;
+    comm_broadcast(world, &taken, sizeof taken, COMM_BYTE, 0);
+    doctor->options = &taken;
 }
 
 /* ---- libraries */
@@ -168,9 +163,9 @@ void doctor_look_libraries(struct doctor *doctor, struct doctor_row *row)
     comm_broadcast(doctor->world, first, sizeof *first, COMM_BYTE, 0);
     difference_text(own, first, difference, sizeof difference);
     versions_text(own, versions, sizeof versions);
-    doctor_say_of_ranks(doctor, row, difference, DOCTOR_FAIL,
-                        "install the same packages or modules on all nodes; check "
-                        "LD_LIBRARY_PATH there");
+    doctor_say_of(doctor, doctor->world, row, difference[0] != '\0', DOCTOR_FAIL,
+                  "install the same packages or modules on all nodes; check LD_LIBRARY_PATH there",
+                  "%s", difference);
     doctor_say(row, DOCTOR_PASS, NULL, "%lld libraries, the same on all ranks: %s",
                (long long)own->count, versions);
     free(own);

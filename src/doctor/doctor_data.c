@@ -107,28 +107,23 @@ static uint32_t sample_sum(const char *path)
     return crc;
 }
 
-static void samples_read(struct data_look *look)
-{
-    for (int i = 0; i < look->samples && !late(look); i++)
-        look->sample[i].sum = sample_sum(look->sample[i].path);
-}
-
-static bool packed_add(struct data_look *look)
+static void packed_add(struct data_look *look)
 {
     char name[PACKED_PATH], path[PACKED_PATH];
     int64_t files;
     if (!packed_find(look->root, name, &files, &look->error))
-        return false;
+        return;
     const char *slash = strrchr(name, '/');
     look->root_length = slash != NULL ? (size_t)(slash - name) : 0;
     for (int64_t i = 0; i < files; i++) {
         struct stat status;
         packed_path(path, name, i, files);
-        if (stat(path, &status) != 0)
-            return error_set(&look->error, ERROR_DATA, "%s: %s", path, strerror(errno));
+        if (stat(path, &status) != 0) {
+            error_set(&look->error, ERROR_DATA, "%s: %s", path, strerror(errno));
+            return;
+        }
         file_add(look, path, &status);
     }
-    return true;
 }
 
 void doctor_data_read(void *argument)
@@ -145,7 +140,8 @@ void doctor_data_read(void *argument)
         folder_add(look, look->root, 0);
     if (look->error.kind == ERROR_NONE && look->files == 0 && !look->cut)
         error_set(&look->error, ERROR_DATA, "%s: the folder has no files", look->root);
-    samples_read(look);
+    for (int i = 0; i < look->samples && !late(look); i++)
+        look->sample[i].sum = sample_sum(look->sample[i].path);
 }
 
 bool doctor_data_differs(const struct data_look *own, const struct data_look *first, char *text,
@@ -173,57 +169,48 @@ bool doctor_data_differs(const struct data_look *own, const struct data_look *fi
     return false;
 }
 
-/* Add the findings of all nodes to the row. Collective over the leaders. */
-static void data_say(struct doctor *doctor, const struct data_look *look, bool back,
-                     struct doctor_row *row)
-{
-    struct data_look *first = malloc(sizeof *first);
-    char text[256];
-    bool good = back && look->error.kind == ERROR_NONE;
-    ENSURE(first != NULL, "no memory to compare data");
-    *first = *look;
-    first->cut = first->cut || !back;
-    comm_broadcast(doctor->leaders, first, sizeof *first, COMM_BYTE, 0);
-    snprintf(text, sizeof text, "%.200s does not respond", back ? "" : look->root);
-    doctor_say_of_nodes(doctor, row, back ? "" : text, DOCTOR_FAIL,
-                        "check its file server, or set data.root to another folder");
-    snprintf(text, sizeof text, "%.255s", back && !good ? look->error.text : "");
-    doctor_say_of_nodes(doctor, row, text, DOCTOR_FAIL,
-                        "copy the data set there (vittrain fetch cifar10), or set data.root");
-    if (good)
-        doctor_data_differs(look, first, text, sizeof text);
-    doctor_say_of_nodes(doctor, row, good ? text : "", DOCTOR_FAIL,
-                        "copy the data set from one node to the others again");
-    bool cut = good && look->cut;
-    doctor_say_of_nodes(
-        doctor, row, cut ? "too many files, or a too slow disk, to compare all" : "", DOCTOR_WARN,
-        "pack them into few files: vittrain convert data (docs/data.md)");
-    if (good)
-        doctor_say(row, DOCTOR_PASS, NULL,
-                   "%s: %lld file%s, %.4g MB%s; %d of them compared by content", look->root,
-                   (long long)look->files, look->files == 1 ? "" : "s", (double)look->bytes / 1e6,
-                   doctor->node_count > 1 ? ", equal on all nodes" : "", look->samples);
-    free(first);
-}
-
 void doctor_look_data(struct doctor *doctor, struct doctor_row *row)
 {
     const struct options *options = doctor->options;
+    struct comm *leaders = doctor->leaders;
+    char difference[256] = "";
     if (strcmp(options->data.format, "synthetic") == 0) {
         doctor_say(row, DOCTOR_PASS, NULL, "synthetic data: no files");
         return;
     }
-    if (doctor->leaders == NULL)
+    if (leaders == NULL)
         return;
-    struct data_look *look = calloc(1, sizeof *look);
-    ENSURE(look != NULL, "no memory to check the data set");
+    struct data_look *look = calloc(1, sizeof *look), *first = malloc(sizeof *first);
+    ENSURE(look != NULL && first != NULL, "no memory to check the data set");
     const char *root = options->data.root;
     snprintf(look->root, sizeof look->root, "%s",
              root[0] != '\0' ? root : dataset_sample_directory());
     look->packed = strcmp(options->data.format, "packed") == 0;
     look->seconds = patience;
     bool back = doctor_bounded(doctor_data_read, look, 2 * patience);
-    data_say(doctor, look, back, row);
+    bool good = back && look->error.kind == ERROR_NONE;
+    *first = *look;
+    first->cut = first->cut || !back;
+    comm_broadcast(leaders, first, sizeof *first, COMM_BYTE, 0);
+    if (good)
+        doctor_data_differs(look, first, difference, sizeof difference);
+    doctor_say_of(doctor, leaders, row, !back, DOCTOR_FAIL,
+                  "check its file server, or set data.root to another folder",
+                  "%.200s does not respond", look->root);
+    doctor_say_of(doctor, leaders, row, back && !good, DOCTOR_FAIL,
+                  "copy the data set there (vittrain fetch cifar10), or set data.root", "%s",
+                  look->error.text);
+    doctor_say_of(doctor, leaders, row, difference[0] != '\0', DOCTOR_FAIL,
+                  "copy the data set from one node to the others again", "%s", difference);
+    doctor_say_of(doctor, leaders, row, good && look->cut, DOCTOR_WARN,
+                  "pack them into few files: vittrain convert data (docs/data.md)",
+                  "too many files, or a too slow disk, to compare all");
+    if (good)
+        doctor_say(row, DOCTOR_PASS, NULL,
+                   "%s: %lld file%s, %.4g MB%s; %d of them compared by content", look->root,
+                   (long long)look->files, look->files == 1 ? "" : "s", (double)look->bytes / 1e6,
+                   doctor->node_count > 1 ? ", equal on all nodes" : "", look->samples);
+    free(first);
     if (back)
         free(look);
 }

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* sched_getaffinity */
 #include <dirent.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -11,20 +12,6 @@
 #include "core/available.h"
 #include "doctor/doctor.h"
 #include "train/hardware.h"
-
-static const char shared_folder[] = "/dev/shm";
-
-static void cores_read(struct doctor_facts *facts)
-{
-    cpu_set_t allowed;
-    facts->online = sysconf(_SC_NPROCESSORS_ONLN);
-    facts->quota = cores_quota("");
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-        CPU_ZERO(&allowed);
-    for (size_t core = 0; core < DOCTOR_CORES && core < CPU_SETSIZE; core++)
-        if (CPU_ISSET(core, &allowed))
-            facts->cores[core / 64] |= UINT64_C(1) << (core % 64);
-}
 
 /* Add a list of CPUs ("0-3,8") to a set. */
 static void list_read(const char *text, uint64_t set[DOCTOR_CORE_WORDS])
@@ -92,39 +79,34 @@ static void limits_read(struct doctor_facts *facts)
     }
 }
 
-static int64_t infiniband_count(void)
-{
-    int64_t count = 0;
-    DIR *entries = opendir("/sys/class/infiniband");
-    for (struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;)
-        count += entry->d_name[0] != '.';
-    if (entries != NULL)
-        closedir(entries);
-    return count;
-}
-
-/* Return the slots of mpirun on all nodes, or the tasks of Slurm; 0: unknown. */
-static int64_t slots_read(void)
-{
-    const char *slots = getenv("OMPI_UNIVERSE_SIZE");
-    if (slots == NULL)
-        slots = getenv("SLURM_NTASKS");
-    return slots != NULL ? atoll(slots) : 0;
-}
-
 static void facts_read(struct doctor *doctor, struct doctor_facts *facts)
 {
     struct statvfs system;
+    cpu_set_t allowed;
+    /* Slots of mpirun on all nodes, or tasks of Slurm. */
+    const char *slots = getenv("OMPI_UNIVERSE_SIZE");
+    if (slots == NULL)
+        slots = getenv("SLURM_NTASKS");
     memset(facts, 0, sizeof *facts);
     snprintf(facts->host, sizeof facts->host, "%.*s", DOCTOR_HOST - 1, comm_host());
     facts->node = doctor->node_index;
     facts->threads = hardware_threads(doctor->options, doctor->node);
-    facts->slots = slots_read();
-    facts->infiniband = infiniband_count();
-    cores_read(facts);
+    facts->slots = slots != NULL ? atoll(slots) : 0;
+    facts->online = sysconf(_SC_NPROCESSORS_ONLN);
+    facts->quota = cores_quota("");
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        CPU_ZERO(&allowed);
+    for (size_t core = 0; core < DOCTOR_CORES && core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &allowed))
+            facts->cores[core / 64] |= UINT64_C(1) << (core % 64);
+    DIR *adapters = opendir("/sys/class/infiniband");
+    for (struct dirent *entry; adapters != NULL && (entry = readdir(adapters)) != NULL;)
+        facts->infiniband += entry->d_name[0] != '.';
+    if (adapters != NULL)
+        closedir(adapters);
     doctor_numa_read("", facts->cores, &facts->numa_nodes, &facts->numa_used);
     limits_read(facts);
-    if (statvfs(shared_folder, &system) == 0) {
+    if (statvfs("/dev/shm", &system) == 0) {
         facts->shared_bytes = (uint64_t)system.f_blocks * system.f_frsize;
         facts->shared_free = (uint64_t)system.f_bavail * system.f_frsize;
     }
@@ -169,47 +151,30 @@ const char *doctor_host(const struct doctor *doctor, int node)
     return doctor->facts[doctor->first_rank[node]].host;
 }
 
-/* Add the findings of a group's ranks. Collective over `group`, whose rank 0 is that of the world.
- */
-static void say_of(struct doctor *doctor, struct comm *group, struct doctor_row *row,
-                   const char *text, enum doctor_verdict verdict, const char *advice)
+void doctor_say_of(struct doctor *doctor, struct comm *group, struct doctor_row *row, bool found,
+                   enum doctor_verdict verdict, const char *advice, const char *format, ...)
 {
     enum { SIZE = 256, MOST = 3 };
-    int said = 0, more = 0;
+    int count = 0;
     char(*texts)[SIZE] = calloc((size_t)group->size, SIZE);
     ENSURE(texts != NULL, "no memory for the findings of %d ranks", group->size);
-    snprintf(texts[group->rank], SIZE, "%s", text);
+    if (found) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(texts[group->rank], SIZE, format, arguments);
+        va_end(arguments);
+    }
     comm_all_gather(group, texts, SIZE, COMM_BYTE);
     for (int i = 0; i < group->size; i++) {
-        bool of_nodes = group != doctor->world;
-        int node = of_nodes ? i : (int)doctor->facts[i].node;
-        if (texts[i][0] == '\0')
+        if (texts[i][0] == '\0' || ++count > MOST)
             continue;
-        if (said == MOST) {
-            more++;
-            continue;
-        }
-        said++;
-        if (of_nodes)
-            doctor_say(row, verdict, advice, "%s: %s", doctor_host(doctor, node), texts[i]);
-        else
+        if (group == doctor->world)
             doctor_say(row, verdict, advice, "rank %d on %s: %s", i, doctor->facts[i].host,
                        texts[i]);
+        else
+            doctor_say(row, verdict, advice, "%s: %s", doctor_host(doctor, i), texts[i]);
     }
-    if (more > 0)
-        doctor_say(row, verdict, NULL, "and %d more", more);
+    if (count > MOST)
+        doctor_say(row, verdict, NULL, "and %d more", count - MOST);
     free(texts);
-}
-
-void doctor_say_of_ranks(struct doctor *doctor, struct doctor_row *row, const char *text,
-                         enum doctor_verdict verdict, const char *advice)
-{
-    say_of(doctor, doctor->world, row, text, verdict, advice);
-}
-
-void doctor_say_of_nodes(struct doctor *doctor, struct doctor_row *row, const char *text,
-                         enum doctor_verdict verdict, const char *advice)
-{
-    if (doctor->leaders != NULL)
-        say_of(doctor, doctor->leaders, row, text, verdict, advice);
 }

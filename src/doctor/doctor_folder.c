@@ -189,51 +189,40 @@ static struct trial *trial_make(const struct doctor *doctor)
     return trial;
 }
 
-/* Add the findings of all nodes to the row. Collective over the leaders. */
-static void trial_say(struct doctor *doctor, const struct trial *trial, bool back,
-                      struct doctor_row *row)
-{
-    char text[256];
-    snprintf(text, sizeof text, "%.200s does not respond", back ? "" : wanted_folder(doctor));
-    doctor_say_of_nodes(doctor, row, back ? "" : text, DOCTOR_FAIL, hangs);
-    bool writes = back && trial->error.kind == ERROR_NONE;
-    snprintf(text, sizeof text, "%.255s", back && !writes ? trial->error.text : "");
-    doctor_say_of_nodes(doctor, row, text, DOCTOR_FAIL,
-                        "make it writable there, free some space, or choose another run.dir");
-    snprintf(text, sizeof text, "%.255s", writes ? trial->problem : "");
-    doctor_say_of_nodes(
-        doctor, row, text, DOCTOR_FAIL,
-        "checkpoints need a file system with atomic renames: set run.dir to another "
-        "one");
-    bool apart = writes && trial->node > 0 && !trial->sees_first;
-    snprintf(text, sizeof text, "%.200s is not shared with the first node",
-             apart ? wanted_folder(doctor) : "");
-    doctor_say_of_nodes(doctor, row, apart ? text : "", DOCTOR_WARN,
-                        "set run.dir to a shared folder; with private disks the first node writes "
-                        "all checkpoints");
-    bool unlocked = writes && !trial->locks;
-    doctor_say_of_nodes(doctor, row, unlocked ? "locks do not work across nodes" : "", DOCTOR_WARN,
-                        "do not start a second job in the same run folder, or mount it without "
-                        "nolock");
-}
-
 void doctor_look_folder(struct doctor *doctor, struct doctor_row *row)
 {
-    if (doctor->leaders == NULL)
+    struct comm *leaders = doctor->leaders;
+    const char *folder = wanted_folder(doctor);
+    if (leaders == NULL)
         return;
     struct trial *trial = trial_make(doctor);
     bool back = doctor_bounded(trial_begin, trial, patience);
-    comm_barrier(doctor->leaders);
+    comm_barrier(leaders);
     back = back && doctor_bounded(trial_meet, trial, patience);
-    comm_barrier(doctor->leaders);
+    comm_barrier(leaders);
     back = back && doctor_bounded(trial_end, trial, patience);
-    trial_say(doctor, trial, back, row);
+    bool writes = back && trial->error.kind == ERROR_NONE;
+    doctor_say_of(doctor, leaders, row, !back, DOCTOR_FAIL, hangs, "%.200s does not respond",
+                  folder);
+    doctor_say_of(doctor, leaders, row, back && !writes, DOCTOR_FAIL,
+                  "make it writable there, free some space, or choose another run.dir", "%s",
+                  trial->error.text);
+    doctor_say_of(doctor, leaders, row, writes && trial->problem[0] != '\0', DOCTOR_FAIL,
+                  "checkpoints need a file system with atomic renames: set run.dir to another one",
+                  "%s", trial->problem);
+    doctor_say_of(doctor, leaders, row, writes && trial->node > 0 && !trial->sees_first,
+                  DOCTOR_WARN,
+                  "set run.dir to a shared folder; with private disks the first node writes all "
+                  "checkpoints",
+                  "%.200s is not shared with the first node", folder);
+    doctor_say_of(doctor, leaders, row, writes && !trial->locks, DOCTOR_WARN,
+                  "do not start a second job in the same run folder, or mount it without nolock",
+                  "locks do not work across nodes");
     if (trial->unseen > 0)
         doctor_say(row, DOCTOR_WARN, NULL, "%s does not see the files of %lld other nodes",
                    doctor_host(doctor, 0), (long long)trial->unseen);
-    doctor_say(row, DOCTOR_PASS, NULL, "%s (%s): writing, renaming and locking work%s",
-               wanted_folder(doctor), back ? trial->folder : "",
-               doctor->node_count > 1 ? ", shared by all nodes" : "");
+    doctor_say(row, DOCTOR_PASS, NULL, "%s (%s): writing, renaming and locking work%s", folder,
+               back ? trial->folder : "", doctor->node_count > 1 ? ", shared by all nodes" : "");
     if (back)
         free(trial);
 }
@@ -298,25 +287,26 @@ void doctor_judge_space(struct doctor_row *row, uint64_t free_bytes, size_t chec
 void doctor_look_space(struct doctor *doctor, struct doctor_row *row)
 {
     enum { FILES_LEAST = 100 };
-    if (doctor->leaders == NULL)
+    struct comm *leaders = doctor->leaders;
+    const char *folder = wanted_folder(doctor);
+    if (leaders == NULL)
         return;
     struct trial *trial = trial_make(doctor);
-    char text[256];
     bool back = doctor_bounded(space_read, trial, patience);
-    snprintf(text, sizeof text, "%.200s does not respond", back ? "" : wanted_folder(doctor));
-    doctor_say_of_nodes(doctor, row, back ? "" : text, DOCTOR_FAIL, hangs);
-    snprintf(text, sizeof text, "%.255s", back ? trial->error.text : "");
-    doctor_say_of_nodes(doctor, row, text, DOCTOR_FAIL, "choose another run.dir");
-    bool few = back && trial->files < FILES_LEAST;
-    doctor_say_of_nodes(doctor, row, few ? "no free inodes (df -i)" : "", DOCTOR_WARN,
-                        "remove files, or choose another run.dir");
+    bool good = back && trial->error.kind == ERROR_NONE;
+    doctor_say_of(doctor, leaders, row, !back, DOCTOR_FAIL, hangs, "%.200s does not respond",
+                  folder);
+    doctor_say_of(doctor, leaders, row, back && !good, DOCTOR_FAIL, "choose another run.dir", "%s",
+                  trial->error.text);
+    doctor_say_of(doctor, leaders, row, good && trial->files < FILES_LEAST, DOCTOR_WARN,
+                  "remove files, or choose another run.dir", "no free inodes (df -i)");
     /* Only the first node needs space for checkpoints. */
-    bool full = back && trial->node > 0 && trial->error.kind == ERROR_NONE && trial->free < 1 << 20;
-    doctor_say_of_nodes(doctor, row, full ? "the disk of the run folder is full" : "", DOCTOR_FAIL,
-                        "free some space, or choose another run.dir");
-    if (doctor->world->rank == 0 && back && trial->error.kind == ERROR_NONE)
+    doctor_say_of(doctor, leaders, row, good && trial->node > 0 && trial->free < 1 << 20,
+                  DOCTOR_FAIL, "free some space, or choose another run.dir",
+                  "the disk of the run folder is full");
+    if (doctor->world->rank == 0 && good)
         doctor_judge_space(row, trial->free, checkpoint_size(doctor),
-                           doctor->options->checkpoint.keep, wanted_folder(doctor));
+                           doctor->options->checkpoint.keep, folder);
     if (back)
         free(trial);
 }

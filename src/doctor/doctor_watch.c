@@ -95,70 +95,39 @@ void doctor_watch_close(void)
     watch.open = watch.stop = false;
 }
 
+/* The side that changes the state last frees the structure. */
+enum { BOUNDED_RUNNING, BOUNDED_DONE, BOUNDED_ABANDONED };
+
 struct bounded {
-    pthread_mutex_t lock;
-    pthread_cond_t over;
-    bool done, left; /* left: abandoned; the thread frees this */
+    atomic_int state;
     void (*work)(void *);
     void *argument;
 };
-
-static void bounded_free(struct bounded *bounded)
-{
-    pthread_mutex_destroy(&bounded->lock);
-    pthread_cond_destroy(&bounded->over);
-    free(bounded);
-}
 
 static void *bounded_main(void *argument)
 {
     struct bounded *bounded = argument;
     bounded->work(bounded->argument);
-    pthread_mutex_lock(&bounded->lock);
-    bounded->done = true;
-    bool left = bounded->left;
-    pthread_cond_signal(&bounded->over);
-    pthread_mutex_unlock(&bounded->lock);
-    if (left)
-        bounded_free(bounded);
+    if (atomic_exchange(&bounded->state, BOUNDED_DONE) == BOUNDED_ABANDONED)
+        free(bounded);
     return NULL;
-}
-
-static struct bounded *bounded_make(void (*work)(void *), void *argument)
-{
-    pthread_condattr_t attributes;
-    struct bounded *bounded = calloc(1, sizeof *bounded);
-    ENSURE(bounded != NULL, "no memory for a thread");
-    *bounded = (struct bounded){.work = work, .argument = argument};
-    pthread_mutex_init(&bounded->lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&bounded->over, &attributes);
-    pthread_condattr_destroy(&attributes);
-    return bounded;
 }
 
 bool doctor_bounded(void (*work)(void *), void *argument, double seconds)
 {
     pthread_t thread;
-    struct timespec until;
-    struct bounded *bounded = bounded_make(work, argument);
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
-    until.tv_sec += (time_t)seconds + until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    double end = clock_now() + seconds;
+    struct bounded *bounded = malloc(sizeof *bounded);
+    ENSURE(bounded != NULL, "no memory for a thread");
+    *bounded = (struct bounded){.work = work, .argument = argument};
     ENSURE(pthread_create(&thread, NULL, bounded_main, bounded) == 0, "no thread");
-    pthread_mutex_lock(&bounded->lock);
-    for (int late = 0; !bounded->done && late == 0;)
-        late = pthread_cond_timedwait(&bounded->over, &bounded->lock, &until);
-    bool done = bounded->done;
-    bounded->left = !done;
-    if (!done)
+    while (atomic_load(&bounded->state) == BOUNDED_RUNNING && clock_now() < end)
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    if (atomic_exchange(&bounded->state, BOUNDED_ABANDONED) == BOUNDED_RUNNING) {
         pthread_detach(thread);
-    pthread_mutex_unlock(&bounded->lock);
-    if (!done)
         return false;
+    }
     pthread_join(thread, NULL);
-    bounded_free(bounded);
+    free(bounded);
     return true;
 }

@@ -12,5 +12,4 @@ libvittrain_a_SOURCES += \
 	src/doctor/doctor_network.c \
 	src/doctor/doctor_network.h \
 	src/doctor/doctor_node.c \
-	src/doctor/doctor_table.c \
 	src/doctor/doctor_watch.c
