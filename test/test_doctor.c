@@ -162,8 +162,6 @@ static void numa_nodes_are_counted(void **state)
 }
 
 /* ---- the network */
-static const char *const host[] = {"n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7"};
-
 static void all_nodes_meet_once(void **state)
 {
     (void)state;
@@ -194,6 +192,7 @@ static void network_make(struct node_network *node, int nodes)
             node[i].link[round] = (struct network_link){
                 .from = i, .to = partner, .latency = 20e-6, .rate = 1e9 + 1e7 * i};
         }
+        snprintf(node[i].host, sizeof node[i].host, "n%d", i);
         node[i].interfaces = 2;
         node[i].sent = 1000;
         node[i].interface[0] = (struct network_interface){
@@ -226,10 +225,10 @@ static void slow_nodes_and_links_are_named(void **state)
     for (int nodes = 2; nodes <= 8; nodes++) {
         struct doctor_row well = {0}, slow = {0}, link = {0};
         network_make(node, nodes);
-        network_judge_bandwidth(node, nodes, host, &well);
+        network_judge_bandwidth(node, nodes, &well);
         assert_row(&well, DOCTOR_PASS, "MB/s between two nodes");
         slow_down(node, nodes, 0, 1, 0.4e9);
-        network_judge_bandwidth(node, nodes, host, &link);
+        network_judge_bandwidth(node, nodes, &link);
         assert_row(&link, DOCTOR_WARN, "the link from n0 to n1 is slow: 400 MB/s");
         assert_null(strstr(link.found, ";"));
         if (nodes == 2)
@@ -237,7 +236,7 @@ static void slow_nodes_and_links_are_named(void **state)
         network_make(node, nodes);
         slow_down(node, nodes, 1, -1, 0.05e9);
         slow_down(node, nodes, -1, 1, 0.05e9);
-        network_judge_bandwidth(node, nodes, host, &slow);
+        network_judge_bandwidth(node, nodes, &slow);
         assert_row(&slow, DOCTOR_FAIL, "all links of node n1 are slow: 50 MB/s");
         assert_null(strstr(slow.found, "the link"));
     }
@@ -250,13 +249,13 @@ static void slow_for_the_interface(void **state)
     struct doctor_row slow = {0}, broken = {0}, unknown = {0};
     network_make(node, 2);
     slow_down(node, 2, -1, -1, 0.1e9);
-    network_judge_bandwidth(node, 2, host, &slow);
+    network_judge_bandwidth(node, 2, &slow);
     assert_row(&slow, DOCTOR_WARN, "node n0 reaches only 100 MB/s over eth0 with 10000");
     slow_down(node, 2, -1, -1, 0.01e9);
-    network_judge_bandwidth(node, 2, host, &broken);
+    network_judge_bandwidth(node, 2, &broken);
     assert_row(&broken, DOCTOR_FAIL, "node n1 reaches only 10 MB/s");
     node[0].interface[0].speed = node[1].interface[0].speed = 0;
-    network_judge_bandwidth(node, 2, host, &unknown);
+    network_judge_bandwidth(node, 2, &unknown);
     assert_row(&unknown, DOCTOR_PASS, "minimum 10");
 }
 
@@ -266,10 +265,10 @@ static void far_nodes_are_named(void **state)
     struct node_network node[4];
     struct doctor_row row = {0}, far = {0};
     network_make(node, 4);
-    network_judge_latency(node, 4, host, &row);
+    network_judge_latency(node, 4, &row);
     assert_row(&row, DOCTOR_PASS, "typically 20 us");
     node[2].link[0].latency = 500e-6;
-    network_judge_latency(node, 4, host, &far);
+    network_judge_latency(node, 4, &far);
     assert_row(&far, DOCTOR_WARN, "500 us from n2 to ");
 }
 
@@ -279,29 +278,29 @@ static void wrong_interfaces_are_named(void **state)
     struct node_network node[2];
     struct doctor_row row = {0}, other = {0}, renamed = {0}, faster = {0}, set = {0}, none = {0};
     network_make(node, 2);
-    network_judge_interface(node, 2, host, &row);
+    network_judge_interface(node, 2, &row);
     assert_row(&row, DOCTOR_PASS, "messages use eth0 with 10000 Mbit/s");
     node[1].interface[1].moved = 1200;
-    network_judge_interface(node, 2, host, &other);
+    network_judge_interface(node, 2, &other);
     assert_row(&other, DOCTOR_WARN, "messages use eth1 on n1, but eth0 on n0");
     node[1].interface[1].network = 1;
-    network_judge_interface(node, 2, host, &renamed);
+    network_judge_interface(node, 2, &renamed);
     assert_row(&renamed, DOCTOR_PASS, "eth0");
     network_make(node, 2);
     node[0].interface[1].speed = node[1].interface[1].speed = 100000;
-    network_judge_interface(node, 2, host, &faster);
+    network_judge_interface(node, 2, &faster);
     assert_row(&faster, DOCTOR_WARN,
                "messages use eth0 with 10000 Mbit/s, but all nodes have eth1 with 100000 Mbit/s");
     node[1].interface[1].up = 0;
-    network_judge_interface(node, 2, host, &(struct doctor_row){0});
+    network_judge_interface(node, 2, &(struct doctor_row){0});
     strcpy(node[1].setting, "btl_tcp_if_include=eth1");
-    network_judge_interface(node, 2, host, &set);
+    network_judge_interface(node, 2, &set);
     assert_row(&set, DOCTOR_WARN,
                "MPI has btl_tcp_if_include=eth1 on n1, but no interface setting on n0");
     assert_null(strstr(set.found, "but all nodes"));
     network_make(node, 2);
     node[0].interface[0].moved = 0;
-    network_judge_interface(node, 2, host, &none);
+    network_judge_interface(node, 2, &none);
     assert_row(&none, DOCTOR_PASS, "InfiniBand");
 }
 
@@ -312,13 +311,13 @@ static void clocks_are_compared(void **state)
     struct doctor_row row = {0}, off = {0}, far = {0};
     network_make(node, 3);
     node[1].skew = -0.01;
-    network_judge_clock(node, 3, host, &row);
+    network_judge_clock(node, 3, &row);
     assert_row(&row, DOCTOR_PASS, "agree to 10.0 ms");
     node[2].skew = -7;
-    network_judge_clock(node, 3, host, &off);
+    network_judge_clock(node, 3, &off);
     assert_row(&off, DOCTOR_WARN, "the clock of n2 is 7.000 s behind that of n0");
     node[2].skew = 400;
-    network_judge_clock(node, 3, host, &far);
+    network_judge_clock(node, 3, &far);
     assert_row(&far, DOCTOR_FAIL, "the clock of n2 is 400.000 s ahead of that of n0");
 }
 

@@ -1,7 +1,7 @@
-/* Measure the network. One rank per node exchanges messages with those of other nodes in the rounds
- * of a round-robin tournament, or in some of its rounds if there are many nodes. All pairs of a
- * round run at the same time. A pair has a fixed time for round trips of a byte and for blocks in
- * each direction. */
+/* Measure and evaluate the network between nodes. One rank per node exchanges messages with those
+ * of other nodes in the rounds of a round-robin tournament, or in some of its rounds if there are
+ * many nodes. All pairs of a round run at the same time. A pair has a fixed time for round trips of
+ * a byte and for blocks in each direction. */
 #include <ifaddrs.h>
 #include <math.h>
 #include <net/if.h>
@@ -49,7 +49,7 @@ static void address_read(const struct ifaddrs *addresses, struct network_interfa
 
 /* Parse lines "  eth0: BYTES PACKETS and six more, BYTES ..." of /proc/net/dev. Unlike /sys, it
  * shows the network namespace of this process. */
-int64_t network_interfaces_read(struct network_interface interface[NETWORK_INTERFACES])
+static int64_t interfaces_read(struct network_interface interface[NETWORK_INTERFACES])
 {
     char line[512];
     int64_t count = 0;
@@ -100,15 +100,24 @@ static void setting_ask(const char *name, char *text, size_t size)
     MPI_T_finalize();
 }
 
-/* Write "btl_tcp_if_include=eth0", preferably as given to mpirun or in the environment. */
-static void setting_read(char *text, size_t size)
+/* ---- the tournament */
+int network_rounds(int nodes)
 {
-    static const char name[] = "btl_tcp_if_include";
-    const char *given = getenv("OMPI_MCA_btl_tcp_if_include");
-    if (given != NULL && given[0] != '\0')
-        snprintf(text, size, "%s=%.90s", name, given);
-    else
-        setting_ask(name, text, size);
+    return nodes < 2 ? 0 : nodes % 2 == 0 ? nodes - 1 : nodes;
+}
+
+/* Circle method: of an even number of nodes the last one is fixed; among the n others, i and j meet
+ * in round (i + j) mod n. */
+int network_partner(int nodes, int round, int node)
+{
+    int even = nodes + nodes % 2, others = even - 1, partner;
+    if (node == even - 1) {
+        partner = round * (even / 2) % others;
+    } else {
+        partner = ((round - node) % others + others) % others;
+        partner = partner == node ? even - 1 : partner;
+    }
+    return partner < nodes ? partner : -1;
 }
 
 /* ---- one pair of nodes */
@@ -184,27 +193,23 @@ static void blocks_receive(MPI_Comm group, int partner, char *memory, int64_t *m
     MPI_CHECK(MPI_Send(&answer, 1, MPI_CHAR, partner, TAG_BLOCK, group));
 }
 
-/* Return whether there is time for another repetition, by the clock of the leading rank. */
-static bool bout_begins(MPI_Comm group, int partner, bool leads, double start)
-{
-    const double time = 0.5;
-    char go = clock_now() < start + time;
-    if (leads)
-        MPI_CHECK(MPI_Send(&go, 1, MPI_CHAR, partner, TAG_TRIP, group));
-    else
-        MPI_CHECK(MPI_Recv(&go, 1, MPI_CHAR, partner, TAG_TRIP, group, MPI_STATUS_IGNORE));
-    return go != 0;
-}
-
 /* Measure a pair several times and keep the best, because other work may disturb a measurement. */
 static void meet(MPI_Comm group, int self, int partner, char *memory, struct node_network *own,
                  struct network_link *link)
 {
     enum { BOUTS = 3 };
-    bool leads = self < partner;
+    const double time = 0.5;
+    const bool leads = self < partner;
     double start = clock_now();
     *link = (struct network_link){.from = self, .to = partner, .latency = INFINITY};
-    for (int bout = 0; bout < BOUTS && bout_begins(group, partner, leads, start); bout++)
+    for (int bout = 0; bout < BOUTS; bout++) {
+        char more = clock_now() < start + time; /* the leading rank decides */
+        if (leads)
+            MPI_CHECK(MPI_Send(&more, 1, MPI_CHAR, partner, TAG_TRIP, group));
+        else
+            MPI_CHECK(MPI_Recv(&more, 1, MPI_CHAR, partner, TAG_TRIP, group, MPI_STATUS_IGNORE));
+        if (!more)
+            break;
         for (int turn = 0; turn < 2; turn++) {
             double latency = trip_measure(group, partner, leads), rate = 0;
             if (leads == (turn == 0))
@@ -214,31 +219,15 @@ static void meet(MPI_Comm group, int self, int partner, char *memory, struct nod
             link->latency = latency < link->latency ? latency : link->latency;
             link->rate = rate > link->rate ? rate : link->rate;
         }
+    }
 }
 
 /* ---- all pairs */
-static void interfaces_count(struct node_network *own)
-{
-    struct network_interface now[NETWORK_INTERFACES];
-    int64_t count = network_interfaces_read(now);
-    for (int64_t i = 0; i < own->interfaces; i++)
-        for (int64_t j = 0; j < count; j++)
-            if (strcmp(own->interface[i].name, now[j].name) == 0)
-                own->interface[i].moved = now[j].moved - own->interface[i].moved;
-}
-
-/* Return whether there is time for another round, by the clock of the first node. Collective. */
-static bool goes_on(struct comm *leaders, double start)
-{
-    const double time = 2.5; /* rounds may be long on slow links */
-    int64_t go = clock_now() < start + time;
-    comm_broadcast(leaders, &go, 1, COMM_INT64, 0);
-    return go != 0;
-}
-
 static void links_measure(struct comm *leaders, struct node_network *own)
 {
+    const double time = 2.5; /* rounds may be long on slow links */
     double start = clock_now();
+    struct network_interface after[NETWORK_INTERFACES];
     MPI_Comm group = *(MPI_Comm *)comm_handle(leaders);
     int rounds = network_rounds(leaders->size);
     int taken = rounds < NETWORK_ROUNDS ? rounds : NETWORK_ROUNDS;
@@ -247,19 +236,27 @@ static void links_measure(struct comm *leaders, struct node_network *own)
     for (int i = 0; i < NETWORK_ROUNDS; i++)
         own->link[i].to = -1;
     own->sent = 0;
-    own->interfaces = network_interfaces_read(own->interface);
-    for (int i = 0; i < taken && goes_on(leaders, start); i++) {
+    own->interfaces = interfaces_read(own->interface);
+    for (int i = 0; i < taken; i++) {
+        int64_t more = clock_now() < start + time; /* the first node decides */
+        comm_broadcast(leaders, &more, 1, COMM_INT64, 0);
+        if (!more)
+            break;
         int partner = network_partner(leaders->size, i * rounds / taken, leaders->rank);
         if (partner >= 0)
             meet(group, leaders->rank, partner, memory, own, &own->link[i]);
     }
-    interfaces_count(own);
+    int64_t count = interfaces_read(after);
+    for (int64_t i = 0; i < own->interfaces; i++)
+        for (int64_t j = 0; j < count; j++)
+            if (strcmp(own->interface[i].name, after[j].name) == 0)
+                own->interface[i].moved = after[j].moved - own->interface[i].moved;
     own->seconds = clock_now() - start;
     free(memory);
 }
 
 /* Use the fastest of several round trips. */
-void network_measure_clock(struct comm *leaders, struct node_network *own)
+static void clock_measure(struct comm *leaders, struct node_network *own)
 {
     enum { TRIPS = 10 };
     MPI_Comm group = *(MPI_Comm *)comm_handle(leaders);
@@ -285,15 +282,225 @@ void network_measure_clock(struct comm *leaders, struct node_network *own)
         }
 }
 
-static const char **hosts_make(const struct doctor *doctor)
+/* ---- evaluation of links */
+/* Thresholds for a warning and a failure, relative to other links (a cable may have negotiated 1
+ * instead of 10 Gbit/s) and relative to the interface's nominal speed. The latter are lower,
+ * because one TCP stream or ranks that share cores may not saturate a fast interface. */
+static const double slow_share = 0.5, broken_share = 0.1;
+static const double nominal_slow_share = 1. / 8, nominal_broken_share = 1. / 50;
+
+static int compare_numbers(const void *left, const void *right)
 {
-    const char **host = malloc((size_t)doctor->node_count * sizeof *host);
-    ENSURE(host != NULL, "no memory for the names of %d nodes", doctor->node_count);
-    for (int node = 0; node < doctor->node_count; node++)
-        host[node] = doctor_host(doctor, node);
-    return host;
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
 }
 
+/* Sort the values and return the upper median. */
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, compare_numbers);
+    return count > 0 ? values[count / 2] : 0;
+}
+
+static bool link_is(const struct network_link *link)
+{
+    return link->to >= 0 && link->rate > 0;
+}
+
+static enum doctor_verdict verdict_of(double rate, double usual)
+{
+    return rate < broken_share * usual ? DOCTOR_FAIL
+           : rate < slow_share * usual ? DOCTOR_WARN
+                                       : DOCTOR_PASS;
+}
+
+static const char slow_advice[] =
+    "check cable, port and negotiated speed (ethtool), errors (ip -s link) and other traffic; or "
+    "exclude the node";
+
+static void judge_links(const struct node_network *node, int nodes, const double *best,
+                        double usual, struct doctor_row *row)
+{
+    for (int i = 0; i < nodes; i++)
+        for (int round = 0; round < NETWORK_ROUNDS; round++) {
+            const struct network_link *link = &node[i].link[round];
+            if (!link_is(link) || verdict_of(link->rate, usual) == DOCTOR_PASS ||
+                verdict_of(best[link->from], usual) > DOCTOR_PASS ||
+                verdict_of(best[link->to], usual) > DOCTOR_PASS)
+                continue;
+            doctor_say(row, verdict_of(link->rate, usual), slow_advice,
+                       "the link from %s to %s is slow: %.4g MB/s, %.4g on other links",
+                       node[link->from].host, node[link->to].host, link->rate / 1e6, usual / 1e6);
+        }
+}
+
+/* Return the interface with the most traffic, or NULL if none carried the measurement: InfiniBand,
+ * or counters that are not visible. */
+static const struct network_interface *interface_used(const struct node_network *node)
+{
+    const struct network_interface *used = NULL;
+    for (int i = 0; i < node->interfaces; i++)
+        if (node->interface[i].moved > node->sent / 2 &&
+            (used == NULL || node->interface[i].moved > used->moved))
+            used = &node->interface[i];
+    return used;
+}
+
+/* Compare with the nominal speed of the interfaces. */
+static void judge_nominal(const struct node_network *node, int nodes, const double *best,
+                          struct doctor_row *row)
+{
+    for (int i = 0; i < nodes; i++) {
+        const struct network_interface *used = interface_used(&node[i]);
+        double nominal = used != NULL ? (double)used->speed * 1e6 / 8 : 0;
+        if (nominal <= 0 || best[i] <= 0 || best[i] >= nominal_slow_share * nominal)
+            continue;
+        doctor_say(row, best[i] < nominal_broken_share * nominal ? DOCTOR_FAIL : DOCTOR_WARN,
+                   slow_advice, "node %s reaches only %.4g MB/s over %s with %lld Mbit/s",
+                   node[i].host, best[i] / 1e6, used->name, (long long)used->speed);
+    }
+}
+
+void network_judge_bandwidth(const struct node_network *node, int nodes, struct doctor_row *row)
+{
+    double least = INFINITY;
+    double *best = calloc((size_t)nodes * 2, sizeof *best), *sorted = best + nodes;
+    ENSURE(best != NULL, "no memory to judge %d nodes", nodes);
+    for (int i = 0; i < nodes; i++)
+        for (int round = 0; round < NETWORK_ROUNDS; round++) {
+            const struct network_link *link = &node[i].link[round];
+            if (!link_is(link))
+                continue;
+            best[link->from] = fmax(best[link->from], link->rate);
+            best[link->to] = fmax(best[link->to], link->rate);
+            least = fmin(least, link->rate);
+        }
+    /* The typical rate of a link is the median over the nodes of their best rate. */
+    memcpy(sorted, best, (size_t)nodes * sizeof *best);
+    double usual = median(sorted, nodes);
+    for (int i = 0; i < nodes; i++)
+        if (best[i] > 0 && verdict_of(best[i], usual) > DOCTOR_PASS)
+            doctor_say(row, verdict_of(best[i], usual), slow_advice,
+                       "all links of node %s are slow: %.4g MB/s at best, %.4g on other nodes",
+                       node[i].host, best[i] / 1e6, usual / 1e6);
+    judge_links(node, nodes, best, usual, row);
+    judge_nominal(node, nodes, best, row);
+    doctor_say(row, DOCTOR_PASS, NULL, "typically %.4g MB/s between two nodes, minimum %.4g",
+               usual / 1e6, isfinite(least) ? least / 1e6 : 0);
+    free(best);
+}
+
+void network_judge_latency(const struct node_network *node, int nodes, struct doctor_row *row)
+{
+    const double much = 1e-3, many_times = 10, little = 200e-6;
+    const struct network_link *worst = NULL;
+    int count = 0;
+    double *all = malloc((size_t)nodes * NETWORK_ROUNDS * sizeof *all);
+    ENSURE(all != NULL, "no memory to judge %d nodes", nodes);
+    for (int i = 0; i < nodes; i++)
+        for (int round = 0; round < NETWORK_ROUNDS; round++) {
+            const struct network_link *link = &node[i].link[round];
+            if (!link_is(link))
+                continue;
+            all[count++] = link->latency;
+            worst = worst == NULL || link->latency > worst->latency ? link : worst;
+        }
+    double usual = median(all, count);
+    free(all);
+    if (worst == NULL)
+        return;
+    if (worst->latency > much || (worst->latency > many_times * usual && worst->latency > little))
+        doctor_say(row, DOCTOR_WARN,
+                   "use nodes on one switch, without a router, tunnel or wide-area network between "
+                   "them",
+                   "%.0f us from %s to %s, typically %.0f us", worst->latency * 1e6,
+                   node[worst->from].host, node[worst->to].host, usual * 1e6);
+    doctor_say(row, DOCTOR_PASS, NULL, "typically %.0f us between two nodes, maximum %.0f us",
+               usual * 1e6, worst->latency * 1e6);
+}
+
+/* ---- evaluation of interfaces */
+/* Return the fastest interface that all nodes have if it is faster than the one in use, or NULL. */
+static const struct network_interface *interface_faster(const struct node_network *node, int nodes,
+                                                        const struct network_interface *used)
+{
+    const struct network_interface *faster = NULL;
+    for (int i = 0; i < node->interfaces; i++) {
+        const struct network_interface *other = &node->interface[i];
+        bool everywhere = other->speed > used->speed && other->up;
+        for (int n = 1; everywhere && n < nodes; n++) {
+            everywhere = false;
+            for (int j = 0; j < node[n].interfaces; j++) {
+                const struct network_interface *there = &node[n].interface[j];
+                if (strcmp(there->name, other->name) == 0)
+                    everywhere = there->up && there->speed > used->speed;
+            }
+        }
+        if (everywhere && (faster == NULL || other->speed > faster->speed))
+            faster = other;
+    }
+    return faster;
+}
+
+static const char take_advice[] =
+    "set the same one on all nodes: OMPI_MCA_btl_tcp_if_include=NAME (and oob_tcp_if_include; "
+    "NCCL_SOCKET_IFNAME for GPUs)";
+
+void network_judge_interface(const struct node_network *node, int nodes, struct doctor_row *row)
+{
+    const struct network_interface *first = interface_used(&node[0]);
+    char speed[48] = ", speed unknown";
+    for (int i = 1; i < nodes; i++)
+        if (strcmp(node[i].setting, node[0].setting) != 0)
+            doctor_say(row, DOCTOR_WARN, take_advice, "MPI has %s on %s, but %s on %s",
+                       node[i].setting[0] != '\0' ? node[i].setting : "no interface setting",
+                       node[i].host,
+                       node[0].setting[0] != '\0' ? node[0].setting : "no interface setting",
+                       node[0].host);
+    for (int i = 1; i < nodes; i++) {
+        const struct network_interface *used = interface_used(&node[i]);
+        /* Interfaces of the same network may have different names. */
+        if (first != NULL && used != NULL && strcmp(first->name, used->name) != 0 &&
+            first->network != used->network)
+            doctor_say(row, DOCTOR_WARN, take_advice, "messages use %s on %s, but %s on %s",
+                       used->name, node[i].host, first->name, node[0].host);
+    }
+    if (first == NULL) {
+        doctor_say(row, DOCTOR_PASS, NULL,
+                   "no kernel interface counted the messages (InfiniBand?)");
+        return;
+    }
+    if (first->speed > 0)
+        snprintf(speed, sizeof speed, " with %lld Mbit/s", (long long)first->speed);
+    const struct network_interface *faster = interface_faster(node, nodes, first);
+    if (faster != NULL)
+        doctor_say(row, DOCTOR_WARN, take_advice,
+                   "messages use %s%s, but all nodes have %s with %lld Mbit/s", first->name, speed,
+                   faster->name, (long long)faster->speed);
+    doctor_say(row, DOCTOR_PASS, NULL, "messages use %s%s%s%s", first->name, speed,
+               node[0].setting[0] != '\0' ? "; " : "", node[0].setting);
+}
+
+/* ---- evaluation of clocks */
+void network_judge_clock(const struct node_network *node, int nodes, struct doctor_row *row)
+{
+    /* Above 1 s, log lines and dates of runs are out of order. Slurm's munge rejects credentials
+     * older than 300 s, object stores requests that are 900 s off. */
+    const double warn = 1, fail = 300;
+    static const char advice[] = "synchronize the clocks with chrony or ntpd (chronyc makestep)";
+    double most = 0;
+    for (int i = 1; i < nodes; i++) {
+        double skew = fabs(node[i].skew);
+        most = skew > most ? skew : most;
+        if (skew > warn)
+            doctor_say(row, skew > fail ? DOCTOR_FAIL : DOCTOR_WARN, advice,
+                       "the clock of %s is %.3f s %s that of %s", node[i].host, skew,
+                       node[i].skew > 0 ? "ahead of" : "behind", node[0].host);
+    }
+    doctor_say(row, DOCTOR_PASS, NULL, "the clocks of the nodes agree to %.1f ms", most * 1e3);
+}
+
+/* ---- checks */
 /* Gather the results of all nodes on the leaders. */
 static void share(struct doctor *doctor)
 {
@@ -306,29 +513,23 @@ static struct node_network *own_of(struct doctor *doctor)
     if (doctor->network == NULL)
         doctor->network = calloc((size_t)nodes, sizeof *doctor->network);
     ENSURE(doctor->network != NULL, "no memory for the network of %d nodes", nodes);
-    return &doctor->network[doctor->leaders->rank];
+    struct node_network *own = &doctor->network[doctor->leaders->rank];
+    snprintf(own->host, sizeof own->host, "%s", doctor->facts[doctor->world->rank].host);
+    return own;
 }
 
-typedef void judgement(const struct node_network *node, int nodes, const char *const *host,
-                       struct doctor_row *row);
-
-static void say(const struct doctor *doctor, struct doctor_row *row, judgement *judge)
+static void say(const struct doctor *doctor, struct doctor_row *row, network_judge *judge)
 {
-    if (doctor->node_count == 1) {
+    if (doctor->node_count == 1)
         doctor_say(row, DOCTOR_PASS, NULL, "one node");
-        return;
-    }
-    if (doctor->world->rank != 0)
-        return;
-    const char **host = hosts_make(doctor);
-    judge(doctor->network, doctor->node_count, host, row);
-    free(host);
+    else if (doctor->world->rank == 0)
+        judge(doctor->network, doctor->node_count, row);
 }
 
 void doctor_look_clock(struct doctor *doctor, struct doctor_row *row)
 {
     if (doctor->node_count > 1 && doctor->leaders != NULL) {
-        network_measure_clock(doctor->leaders, own_of(doctor));
+        clock_measure(doctor->leaders, own_of(doctor));
         share(doctor);
     }
     say(doctor, row, network_judge_clock);
@@ -339,27 +540,15 @@ void doctor_look_latency(struct doctor *doctor, struct doctor_row *row)
 {
     if (doctor->node_count > 1 && doctor->leaders != NULL) {
         struct node_network *own = own_of(doctor);
-        setting_read(own->setting, sizeof own->setting);
+        const char *given = getenv("OMPI_MCA_btl_tcp_if_include"); /* by mpirun's option, too */
+        if (given != NULL && given[0] != '\0')
+            snprintf(own->setting, sizeof own->setting, "btl_tcp_if_include=%.90s", given);
+        else
+            setting_ask("btl_tcp_if_include", own->setting, sizeof own->setting);
         links_measure(doctor->leaders, own);
         share(doctor);
     }
     say(doctor, row, network_judge_latency);
-}
-
-/* Repeat the measurement and keep the best of both: other work on a node ends, a bad cable stays.
- */
-static void measure_again(struct doctor *doctor)
-{
-    struct node_network *own = own_of(doctor), before = *own;
-    links_measure(doctor->leaders, own);
-    for (int i = 0; i < NETWORK_ROUNDS; i++) {
-        struct network_link *link = &own->link[i], *old = &before.link[i];
-        if (link->to < 0)
-            *link = *old;
-        link->rate = old->rate > link->rate ? old->rate : link->rate;
-        link->latency = old->latency < link->latency ? old->latency : link->latency;
-    }
-    share(doctor);
 }
 
 void doctor_look_bandwidth(struct doctor *doctor, struct doctor_row *row)
@@ -370,8 +559,19 @@ void doctor_look_bandwidth(struct doctor *doctor, struct doctor_row *row)
         say(doctor, &first, network_judge_bandwidth);
         int64_t again = first.verdict > DOCTOR_PASS && own_of(doctor)->seconds < little;
         comm_broadcast(doctor->leaders, &again, 1, COMM_INT64, 0);
-        if (again)
-            measure_again(doctor);
+        if (again) {
+            /* Keep the best of both: other work on a node ends, a bad cable stays. */
+            struct node_network *own = own_of(doctor), before = *own;
+            links_measure(doctor->leaders, own);
+            for (int i = 0; i < NETWORK_ROUNDS; i++) {
+                struct network_link *link = &own->link[i], *old = &before.link[i];
+                if (link->to < 0)
+                    *link = *old;
+                link->rate = fmax(link->rate, old->rate);
+                link->latency = fmin(link->latency, old->latency);
+            }
+            share(doctor);
+        }
     }
     say(doctor, row, network_judge_bandwidth);
 }

@@ -23,6 +23,7 @@ struct network_interface {
 
 /* Results of a node. */
 struct node_network {
+    char host[DOCTOR_HOST];
     struct network_link link[NETWORK_ROUNDS];
     struct network_interface interface[NETWORK_INTERFACES];
     int64_t interfaces;
@@ -38,20 +39,9 @@ struct node_network {
 int network_partner(int nodes, int round, int node);
 int network_rounds(int nodes);
 
-/* Evaluate the results of all nodes; `host` has the host names. */
-void network_judge_latency(const struct node_network *node, int nodes, const char *const *host,
-                           struct doctor_row *row);
-void network_judge_bandwidth(const struct node_network *node, int nodes, const char *const *host,
-                             struct doctor_row *row);
-void network_judge_interface(const struct node_network *node, int nodes, const char *const *host,
-                             struct doctor_row *row);
-void network_judge_clock(const struct node_network *node, int nodes, const char *const *host,
-                         struct doctor_row *row);
-
-/* Read the interfaces of this node; `moved` is the total since boot. Return their number. */
-int64_t network_interfaces_read(struct network_interface interface[NETWORK_INTERFACES]);
-
-/* Measure the clock of each node against that of the first one. Collective over leaders. */
-void network_measure_clock(struct comm *leaders, struct node_network *own);
+/* Evaluate the results of all nodes. */
+typedef void network_judge(const struct node_network *node, int nodes, struct doctor_row *row);
+network_judge network_judge_latency, network_judge_bandwidth, network_judge_interface,
+    network_judge_clock;
 
 #endif

@@ -8,7 +8,6 @@ libvittrain_a_SOURCES += \
 	src/doctor/doctor_facts.c \
 	src/doctor/doctor_folder.c \
 	src/doctor/doctor_gpu.c \
-	src/doctor/doctor_links.c \
 	src/doctor/doctor_network.c \
 	src/doctor/doctor_network.h \
 	src/doctor/doctor_node.c \
