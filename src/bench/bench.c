@@ -96,16 +96,10 @@ void bench_write(struct bench *bench, const struct bench_row *row, struct error 
     row_put(&bench->csv, &bench->host, &whole, error);
 }
 
-static bool bench_open(struct bench *bench, struct error *error)
+int bench_compare(const void *left, const void *right)
 {
-    const char *output = bench->options->bench.output;
-    int node;
-    bench->device = device_cpu.open(0, 1, error);
-    bench_host_read(&bench->host);
-    bench->nodes = comm_node_count(bench->world, &node);
-    if (bench->world->rank == 0 && output[0] != '\0' && error->kind == ERROR_NONE)
-        bench->has_csv = csv_open(&bench->csv, output, bench_header, 0, INT64_MAX, error);
-    return comm_agree(bench->world, error);
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
 }
 
 static void bench_close(struct bench *bench, struct error *error)
@@ -142,7 +136,14 @@ static void bench_run(const struct options *options, const struct command_line *
     else if (options->bench.min > options->bench.max)
         error_set(error, ERROR_USAGE, "bench.min is larger than bench.max");
     else {
-        if (bench_open(&bench, error))
+        int node;
+        const char *output = options->bench.output;
+        bench.device = device_cpu.open(0, 1, error);
+        bench_host_read(&bench.host);
+        bench.nodes = comm_node_count(world, &node);
+        if (world->rank == 0 && output[0] != '\0' && error->kind == ERROR_NONE)
+            bench.has_csv = csv_open(&bench.csv, output, bench_header, 0, INT64_MAX, error);
+        if (comm_agree(world, error))
             topic(&bench, error);
         bench_close(&bench, error);
     }

@@ -139,15 +139,9 @@ static double way_time(const struct comm_bench *self, const struct way *way, int
     return slowest(self, clock_now() - start) / times;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double *values, int count)
 {
-    qsort(values, (size_t)count, sizeof *values, compare_doubles);
+    qsort(values, (size_t)count, sizeof *values, bench_compare);
     return values[count / 2];
 }
 
@@ -219,28 +213,21 @@ static double measure_overlap(const struct comm_bench *self, const struct way *w
     return middle < 0 ? 0 : middle > 100 ? 100 : middle;
 }
 
-struct measured {
-    const struct way *way;
-    double seconds, overlap;
-    int64_t wrong;
-};
-
 /* Bandwidths as defined by nccl-tests. Bus bandwidth is the load of each rank's link. */
-static void report(struct comm_bench *self, const struct measured *measured, struct error *error)
+static void report(struct comm_bench *self, const struct way *way, double seconds, int64_t wrong,
+                   double hidden, struct error *error)
 {
-    const struct way *way = measured->way;
     double size = self->world->size, bytes = (double)self->count * sizeof(float);
     double factor = self->kind == ALL_REDUCE  ? 2 * (size - 1) / size
                     : self->kind == BROADCAST ? 1
                                               : (size - 1) / size;
-    double bandwidth = bytes / measured->seconds * 1e-9;
+    double bandwidth = bytes / seconds * 1e-9;
     char model[32], overlap[32] = "";
     if (self->bench->options->bench.overlap)
-        snprintf(overlap, sizeof overlap, "%10.1f", measured->overlap);
+        snprintf(overlap, sizeof overlap, "%10.1f", hidden);
     printf("%-14s  %-12s  %12.0f  %11lld  %5s  %12.2f  %11.3f  %11.3f  %8lld%s\n",
-           kind_name[self->kind], way->name, bytes, (long long)self->count, "fp32",
-           measured->seconds * 1e6, bandwidth, bandwidth * factor, (long long)measured->wrong,
-           overlap);
+           kind_name[self->kind], way->name, bytes, (long long)self->count, "fp32", seconds * 1e6,
+           bandwidth, bandwidth * factor, (long long)wrong, overlap);
     fflush(stdout);
     snprintf(model, sizeof model, "%.0f bytes", bytes);
     struct bench_row row = {.framework = way->group != NULL ? "vittrain" : "mpi",
@@ -251,11 +238,11 @@ static void report(struct comm_bench *self, const struct measured *measured, str
     const struct {
         const char *metric, *unit;
         double value;
-    } values[] = {{"time", "s", measured->seconds},
+    } values[] = {{"time", "s", seconds},
                   {"algorithm bandwidth", "GB/s", bandwidth},
                   {"bus bandwidth", "GB/s", bandwidth * factor},
-                  {"wrong elements", "", (double)measured->wrong},
-                  {"overlap with computation", "%", measured->overlap}};
+                  {"wrong elements", "", (double)wrong},
+                  {"overlap with computation", "%", hidden}};
     int count = self->bench->options->bench.overlap ? 5 : 4;
     for (int i = 0; i < count; i++) {
         row.metric = values[i].metric;
@@ -281,11 +268,11 @@ static void size_run(struct comm_bench *self, int64_t bytes, struct error *error
     memset(self->buffer, 0, (size_t)self->count * sizeof *self->buffer);
     measure(self, seconds);
     for (int i = 0; i < self->ways; i++) {
-        struct measured measured = {.way = &self->way[i], .seconds = seconds[i], .wrong = wrong[i]};
+        double hidden = 0;
         if (self->bench->options->bench.overlap)
-            measured.overlap = measure_overlap(self, measured.way, seconds[i]);
+            hidden = measure_overlap(self, &self->way[i], seconds[i]);
         if (self->world->rank == 0)
-            report(self, &measured, error);
+            report(self, &self->way[i], seconds[i], wrong[i], hidden, error);
     }
 }
 

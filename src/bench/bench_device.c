@@ -239,9 +239,7 @@ bool bench_device(struct bench *bench, struct error *error)
     const int precision = bench->options->train.precision;
     if (bench->world->size > 1)
         return error_set(error, ERROR_USAGE, "bench device: start it without mpirun, as one rank");
-    self = (struct device_bench){.machine = {.bench = bench, .world = bench->world}};
-    self.machine.node = comm_split_node(bench->world);
-    if (machine_bench_open(&self.machine, error)) {
+    if (machine_bench_open(&self.machine, bench, error)) {
         const bool bf16 = precision == PRECISION_BF16 ||
                           (precision == PRECISION_AUTO && self.machine.limits.multiplies_bf16);
         self.machine.type = bf16 ? TYPE_BF16 : precision == PRECISION_FP16 ? TYPE_FP16 : TYPE_FP32;
@@ -251,6 +249,5 @@ bool bench_device(struct bench *bench, struct error *error)
         product_cache_close(self.products);
     }
     machine_bench_close(&self.machine);
-    self.machine.node->backend->close(self.machine.node);
     return comm_agree(bench->world, error);
 }

@@ -91,16 +91,10 @@ static size_t convolution_bytes(const struct machine_bench *self)
     return most;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double machine_typical(double *values, int count)
 {
     double sum = 0;
-    qsort(values, (size_t)count, sizeof *values, compare_doubles);
+    qsort(values, (size_t)count, sizeof *values, bench_compare);
     if (count > 1)
         count--;
     for (int i = 0; i < count; i++)
@@ -217,25 +211,8 @@ static void device_measure(struct machine_bench *self, struct error *error)
         trial_run(self, &fp32_trials[i], error);
 }
 
-static void machine_set(struct machine_bench *self, int node_ranks, int nodes)
-{
-    struct machine *machine = &self->machine;
-    const struct network network = {.members = 2, .share = 1, .computes = 1, .sends = 1};
-    *machine = (struct machine){.node_ranks = node_ranks,
-                                .nodes = nodes,
-                                .threads = self->limits.threads > 0 ? self->limits.threads : 1,
-                                .memory = (double)self->limits.memory_bytes,
-                                .alone = 1,
-                                .inside = network,
-                                .between = network};
-    clock_stamp(machine->date, sizeof machine->date);
-    snprintf(machine->host, sizeof machine->host, "%s", comm_host());
-    snprintf(machine->commit, sizeof machine->commit, "%s", version_commit);
-    snprintf(machine->device, sizeof machine->device, "%s", self->limits.name);
-}
-
 /* Collective. Rank 0 opens the file before the measurement, which takes long. */
-static void machine_measure(struct machine_bench *self, int nodes, struct error *error)
+static void machine_measure(struct machine_bench *self, struct error *error)
 {
     int64_t node_ranks = self->node->size;
     struct atomic_file file = {0};
@@ -244,7 +221,19 @@ static void machine_measure(struct machine_bench *self, int nodes, struct error 
     if (first)
         opened = atomic_file_open(&file, self->bench->options->bench.machine, error);
     if (comm_agree(self->world, error)) {
-        machine_set(self, (int)node_ranks, nodes);
+        const struct network network = {.members = 2, .share = 1, .computes = 1, .sends = 1};
+        struct machine *machine = &self->machine;
+        *machine = (struct machine){.node_ranks = (int)node_ranks,
+                                    .nodes = self->bench->nodes,
+                                    .threads = self->limits.threads > 0 ? self->limits.threads : 1,
+                                    .memory = (double)self->limits.memory_bytes,
+                                    .alone = 1,
+                                    .inside = network,
+                                    .between = network};
+        clock_stamp(machine->date, sizeof machine->date);
+        snprintf(machine->host, sizeof machine->host, "%s", comm_host());
+        snprintf(machine->commit, sizeof machine->commit, "%s", version_commit);
+        snprintf(machine->device, sizeof machine->device, "%s", self->limits.name);
         device_measure(self, error);
         machine_networks_measure(self, error);
     }
@@ -262,15 +251,11 @@ static void machine_measure(struct machine_bench *self, int nodes, struct error 
 bool bench_machine(struct bench *bench, struct error *error)
 {
     static struct machine_bench self;
-    int node_index, nodes = comm_node_count(bench->world, &node_index);
-    self = (struct machine_bench){.bench = bench, .world = bench->world};
-    self.node = comm_split_node(bench->world);
     const bool quick = bench->options->bench.quick;
-    if (machine_bench_open(&self, error) &&
+    if (machine_bench_open(&self, bench, error) &&
         trial_tensors_open(&self, quick ? TRIAL_BYTES : trial_pool_bytes(&self),
                            convolution_bytes(&self), error))
-        machine_measure(&self, nodes, error);
+        machine_measure(&self, error);
     machine_bench_close(&self);
-    self.node->backend->close(self.node);
     return comm_agree(bench->world, error);
 }

@@ -30,8 +30,10 @@ struct machine_bench {
 
 /* ---- bench_trials.c */
 
-/* Collective. Open the device; false and an agreed error on failure. Close in both cases. */
-MUST_CHECK bool machine_bench_open(struct machine_bench *self, struct error *error);
+/* Collective. Initialize all and open the device; false and an agreed error on failure. Close in
+ * both cases. */
+MUST_CHECK bool machine_bench_open(struct machine_bench *self, struct bench *bench,
+                                   struct error *error);
 void machine_bench_close(struct machine_bench *self);
 
 /* Bytes of a pool such that all pools together exceed the caches. */

@@ -90,17 +90,6 @@ static void durations_measure(struct machine_bench *self, const struct link *lin
         }
 }
 
-/* The smallest all-reduce passes twice around the ring. */
-static void latency_set(const struct link *link)
-{
-    struct network *network = link->network;
-    const struct duration *sums = &network->measured[ACTION_SUM];
-    const struct duration_point *most = &sums->point[sums->count - 1];
-    network->members = link->group->size;
-    network->latency = sums->point[0].seconds / (2 * (network->members - 1));
-    network->bandwidth = most->bytes / most->seconds;
-}
-
 /* Seconds of some matrix products. */
 static double products_time(struct machine_bench *self, int times)
 {
@@ -156,43 +145,44 @@ static void overlap_measure(struct machine_bench *self, const struct link *link)
 
 static void link_measure(struct machine_bench *self, const struct link *link, struct error *error)
 {
+    struct network *network = link->network;
+    const struct duration *sums = &network->measured[ACTION_SUM];
     if (link->group->size == 1)
         return;
     self->type = self->limits.multiplies_bf16 ? TYPE_BF16 : TYPE_FP32;
     durations_measure(self, link, error);
-    latency_set(link);
+    const struct duration_point *most = &sums->point[sums->count - 1];
+    network->members = link->group->size;
+    network->latency = sums->point[0].seconds / (2 * (network->members - 1)); /* twice the ring */
+    network->bandwidth = most->bytes / most->seconds;
     overlap_measure(self, link);
 }
 
 /* In the groups of a mesh: a shard group is the ranks of a node, a replica group the ranks with the
  * same index on all nodes. */
-static void links_measure(struct machine_bench *self, struct error *error)
+void machine_networks_measure(struct machine_bench *self, struct error *error)
 {
     struct mesh mesh;
     enum transport_choice transport = (enum transport_choice)self->bench->options->mesh.transport;
+    int64_t ranks[2] = {self->node->size, -self->node->size};
+    comm_all_reduce(self->world, ranks, 2, COMM_INT64, COMM_MAX);
+    if (ranks[0] != -ranks[1]) {
+        error_set(error, ERROR_USAGE,
+                  "bench machine: nodes have %lld to %lld ranks: start the same number on each",
+                  (long long)-ranks[1], (long long)ranks[0]);
+        return;
+    }
     mesh_split(&mesh, self->world, self->node->size);
     mesh.shard->backend->set_transport(mesh.shard, transport, error);
     mesh.replica->backend->set_transport(mesh.replica, transport, error);
     if (comm_agree(self->world, error) && mesh_use_device(&mesh, self->device, error)) {
-        const struct link inside = {"inside", mesh.shard_data, &self->machine.inside, 1};
-        const struct link between = {"between", mesh.replica_data, &self->machine.between,
-                                     self->node->size};
+        const struct link links[] = {
+            {"inside", mesh.shard_data, &self->machine.inside, 1},
+            {"between", mesh.replica_data, &self->machine.between, self->node->size}};
         self->device->backend->zero(self->stream, self->pre, TRIAL_BYTES);
         self->device->backend->stream_synchronize(self->stream);
-        link_measure(self, &inside, error);
-        link_measure(self, &between, error);
+        for (int i = 0; i < 2; i++)
+            link_measure(self, &links[i], error);
     }
     mesh_close(&mesh);
-}
-
-void machine_networks_measure(struct machine_bench *self, struct error *error)
-{
-    int64_t ranks[2] = {self->node->size, -self->node->size};
-    comm_all_reduce(self->world, ranks, 2, COMM_INT64, COMM_MAX);
-    if (ranks[0] == -ranks[1])
-        links_measure(self, error);
-    else
-        error_set(error, ERROR_USAGE,
-                  "bench machine: nodes have %lld to %lld ranks: start the same number on each",
-                  (long long)-ranks[1], (long long)ranks[0]);
 }

@@ -48,9 +48,11 @@ void trial_tensors_move(struct machine_bench *self, double bytes)
         *tensors[i] = self->pool[i] + self->moved;
 }
 
-bool machine_bench_open(struct machine_bench *self, struct error *error)
+bool machine_bench_open(struct machine_bench *self, struct bench *bench, struct error *error)
 {
-    self->device = hardware_open(self->bench->options, self->node, error);
+    *self = (struct machine_bench){.bench = bench, .world = bench->world};
+    self->node = comm_split_node(bench->world);
+    self->device = hardware_open(bench->options, self->node, error);
     if (self->device != NULL) {
         self->device->backend->limits(self->device, &self->limits);
         self->stream = self->device->backend->stream_open(self->device);
@@ -94,17 +96,20 @@ bool trial_tensors_open(struct machine_bench *self, size_t pool_bytes, size_t co
 
 void machine_bench_close(struct machine_bench *self)
 {
-    void *const memory[] = {self->pool[0], self->pool[1],     self->pool[2],
-                            self->pool[3], self->pool[4],     self->pool[5],
-                            self->params,  self->convolution, self->workspace};
-    if (self->device == NULL)
-        return;
-    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
-        if (memory[i] != NULL)
-            self->device->backend->release(self->device, memory[i]);
-    free(self->numbers);
-    self->device->backend->stream_close(self->stream);
-    self->device->backend->close(self->device);
+    void *const memory[] = {self->params, self->convolution, self->workspace};
+    if (self->device != NULL) {
+        const struct device_backend *backend = self->device->backend;
+        for (int i = 0; i < TRIAL_TENSORS; i++)
+            if (self->pool[i] != NULL)
+                backend->release(self->device, self->pool[i]);
+        for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
+            if (memory[i] != NULL)
+                backend->release(self->device, memory[i]);
+        free(self->numbers);
+        backend->stream_close(self->stream);
+        backend->close(self->device);
+    }
+    self->node->backend->close(self->node);
 }
 
 /* ---- operations */
