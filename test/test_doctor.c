@@ -16,8 +16,6 @@
 #include <cmocka.h>
 
 #include "core/clock.h"
-#include "doctor/doctor_data.h"
-#include "doctor/doctor_network.h"
 #include "temporary.h"
 
 /* ---- rows */

@@ -12,7 +12,6 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/value.h"
-#include "doctor/doctor_network.h"
 #include "train/session.h"
 
 /* ---- rows */

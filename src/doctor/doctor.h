@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "app/app.h"
+#include "config/option_types.h"
 #include "mesh/flat.h"
 
 struct command_line;
@@ -69,8 +70,8 @@ struct doctor {
     bool owns_node;                      /* false: the caller owns `node` */
     struct doctor_facts *facts;          /* [ranks] */
     int *first_rank;                     /* [nodes] */
-    struct node_network *network; /* [nodes], rank 0's; NULL: not measured (doctor_network.h) */
-    bool stop;                    /* skip the remaining checks; the same on all ranks */
+    struct node_network *network;        /* [nodes], rank 0's; NULL: not measured */
+    bool stop;                           /* skip the remaining checks; the same on all ranks */
     const char *stop_reason;
     struct doctor_row row[DOCTOR_CHECKS];
     atomic_int rows; /* number of complete rows */
@@ -138,5 +139,78 @@ void doctor_cores_text(const uint64_t set[DOCTOR_CORE_WORDS], char *text, size_t
 /* Count the NUMA nodes with CPUs, and those with CPUs of the set. `root` is the prefix of /sys. */
 void doctor_numa_read(const char *root, const uint64_t set[DOCTOR_CORE_WORDS], int64_t *nodes,
                       int64_t *used);
+
+/* ---- the data set of a node, for comparison between nodes (doctor_data.c) */
+enum { DATA_SAMPLES = 64 };
+
+struct data_sample {
+    uint64_t order; /* hash of the file's name */
+    uint32_t sum;   /* CRC32C of the pieces read */
+    char path[OPTION_TEXT + 256];
+};
+
+struct data_look {
+    char root[OPTION_TEXT];
+    bool packed;
+    double seconds; /* time limit */
+    /* The result. */
+    struct error error; /* the data set is missing */
+    bool cut;           /* time limit reached: the summary is incomplete */
+    int64_t files, bytes;
+    uint64_t names; /* sum of hashes of names below the root with their sizes */
+    struct data_sample sample[DATA_SAMPLES]; /* sorted by `order` */
+    int samples;
+    size_t root_length;
+    double start;
+};
+
+/* Fill in the result. The argument is a struct data_look with root, packed and seconds. */
+void doctor_data_read(void *argument);
+
+/* True if this node's data set differs from that of the first node; the text describes the
+ * difference. "" if they are equal or cannot be compared. */
+bool doctor_data_differs(const struct data_look *own, const struct data_look *first, char *text,
+                         size_t size);
+
+/* ---- the network between nodes (doctor_network.c) */
+enum { NETWORK_ROUNDS = 8, NETWORK_INTERFACES = 12, INTERFACE_NAME = 16 };
+
+/* One direction of a link. */
+struct network_link {
+    int64_t from, to; /* nodes; to=-1: no partner in this round */
+    double latency;   /* seconds: half of the fastest round trip */
+    double rate;      /* bytes per second */
+};
+
+struct network_interface {
+    char name[INTERFACE_NAME];
+    int64_t speed;   /* Mbit/s; 0: unknown */
+    int64_t up;      /* it is up, has a carrier and an IPv4 address */
+    int64_t network; /* IPv4 network of the address */
+    int64_t moved;   /* bytes received and sent during the measurement */
+};
+
+/* Results of a node. */
+struct node_network {
+    char host[DOCTOR_HOST];
+    struct network_link link[NETWORK_ROUNDS];
+    struct network_interface interface[NETWORK_INTERFACES];
+    int64_t interfaces;
+    double seconds;    /* duration of the measurement */
+    int64_t sent;      /* bytes received and sent by the measurement */
+    char setting[128]; /* MPI's btl_tcp_if_include; "" none */
+    double skew;       /* clock minus that of the first node, in seconds */
+    double uncertain;  /* half of the round trip, in seconds */
+};
+
+/* Return the partner of a node in a round of a round-robin tournament, or -1. There are
+ * network_rounds(nodes) rounds: nodes - 1, or `nodes` if that is odd. */
+int network_partner(int nodes, int round, int node);
+int network_rounds(int nodes);
+
+/* Evaluate the results of all nodes. */
+typedef void network_judge(const struct node_network *node, int nodes, struct doctor_row *row);
+network_judge network_judge_latency, network_judge_bandwidth, network_judge_interface,
+    network_judge_clock;
 
 #endif

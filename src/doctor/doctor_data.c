@@ -15,7 +15,7 @@
 #include "core/crc32c.h"
 #include "data/dataset.h"
 #include "data/packed.h"
-#include "doctor/doctor_data.h"
+#include "doctor/doctor.h"
 
 static const double patience = 2.5; /* seconds for the files of a node */
 

@@ -32,41 +32,31 @@ static void gpu_read(const struct doctor *doctor, struct gpu_facts *facts)
     cuda->close(device);
 }
 
-static void judge_versions(const struct doctor *doctor, const struct gpu_facts *gpu,
-                           struct doctor_row *row)
-{
-    for (int rank = 1; rank < doctor->world->size; rank++) {
-        const char *host = doctor->facts[rank].host;
-        if (!gpu[rank].has || !gpu[0].has)
-            continue;
-        if (strcmp(gpu[rank].survey.software, gpu[0].survey.software) != 0)
-            doctor_say(row, DOCTOR_FAIL, "install the same driver and libraries on all nodes",
-                       "rank %d on %s has %s, rank 0 %s", rank, host, gpu[rank].survey.software,
-                       gpu[0].survey.software);
-        if (strcmp(gpu[rank].limits.instructions, gpu[0].limits.instructions) != 0)
-            doctor_say(row, DOCTOR_FAIL, "use nodes with the same GPUs",
-                       "rank %d on %s has %s (%s), rank 0 %s (%s)", rank, host,
-                       gpu[rank].limits.name, gpu[rank].limits.instructions, gpu[0].limits.name,
-                       gpu[0].limits.instructions);
-    }
-}
-
 static void judge_one(const struct doctor *doctor, const struct gpu_facts *gpu, int rank,
                       struct doctor_row *row)
 {
     const char *host = doctor->facts[rank].host;
+    const struct device_limits *limits = &gpu[rank].limits, *first = &gpu[0].limits;
     int here = 0, same = 0;
+    if (gpu[0].has && strcmp(gpu[rank].survey.software, gpu[0].survey.software) != 0)
+        doctor_say(row, DOCTOR_FAIL, "install the same driver and libraries on all nodes",
+                   "rank %d on %s has %s, rank 0 %s", rank, host, gpu[rank].survey.software,
+                   gpu[0].survey.software);
+    if (gpu[0].has && strcmp(limits->instructions, first->instructions) != 0)
+        doctor_say(row, DOCTOR_FAIL, "use nodes with the same GPUs",
+                   "rank %d on %s has %s (%s), rank 0 %s (%s)", rank, host, limits->name,
+                   limits->instructions, first->name, first->instructions);
     for (int other = 0; other < doctor->world->size; other++) {
         bool neighbour = doctor->facts[other].node == doctor->facts[rank].node;
         here += neighbour;
         same += neighbour && gpu[other].has &&
-                strcmp(gpu[other].limits.identity, gpu[rank].limits.identity) == 0;
+                strcmp(gpu[other].limits.identity, limits->identity) == 0;
     }
     if (same > 1 && !doctor->options->cuda.share)
         doctor_say(row, DOCTOR_FAIL,
                    "start as many ranks on a node as it has GPUs, check CUDA_VISIBLE_DEVICES, or "
                    "set cuda.share=yes",
-                   "%d ranks on %s have the same GPU (%s)", same, host, gpu[rank].limits.identity);
+                   "%d ranks on %s have the same GPU (%s)", same, host, limits->identity);
     if (gpu[rank].survey.visible > here)
         doctor_say(row, DOCTOR_WARN, "start one rank per GPU", "%s has %d GPUs for %d rank%s", host,
                    gpu[rank].survey.visible, here, here == 1 ? "" : "s");
@@ -94,7 +84,6 @@ static void judge(const struct doctor *doctor, const struct gpu_facts *gpu, stru
         doctor_say(row, DOCTOR_FAIL, "use only nodes with GPUs, or set run.backend=cpu",
                    "%d of %d ranks have a GPU; rank %d on %s has none: %s", count, ranks, without,
                    doctor->facts[without].host, gpu[without].why);
-    judge_versions(doctor, gpu, row);
     for (int rank = 0; rank < ranks; rank++)
         if (gpu[rank].has)
             judge_one(doctor, gpu, rank, row);

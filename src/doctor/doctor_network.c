@@ -11,7 +11,7 @@
 
 #include "comm/mpi_check.h"
 #include "core/clock.h"
-#include "doctor/doctor_network.h"
+#include "doctor/doctor.h"
 
 enum { TAG_TRIP = 1, TAG_BLOCK = 2, TAG_CLOCK = 3 };
 enum { BLOCK = 256 << 10, IN_FLIGHT = 2 };

@@ -30,12 +30,10 @@ static bool meets(const uint64_t *one, const uint64_t *other)
     return false;
 }
 
-static bool join(uint64_t *set, const uint64_t *more)
+static void join(uint64_t *set, const uint64_t *more)
 {
-    bool grows = !holds(set, more);
     for (int word = 0; word < DOCTOR_CORE_WORDS; word++)
         set[word] |= more[word];
-    return grows;
 }
 
 void doctor_cores_text(const uint64_t set[DOCTOR_CORE_WORDS], char *text, size_t size)
@@ -48,11 +46,9 @@ void doctor_cores_text(const uint64_t set[DOCTOR_CORE_WORDS], char *text, size_t
             continue;
         while (core + 1 < DOCTOR_CORES && (set[(core + 1) / 64] >> ((core + 1) % 64) & 1) != 0)
             core++;
-        int length =
-            first == core
-                ? snprintf(text + used, size - used, "%s%d", used > 0 ? "," : "", core)
-                : snprintf(text + used, size - used, "%s%d-%d", used > 0 ? "," : "", first, core);
-        used += length > 0 ? (size_t)length : 0;
+        used += (size_t)snprintf(text + used, size - used, "%s%d", used > 0 ? "," : "", first);
+        if (core > first && used < size)
+            used += (size_t)snprintf(text + used, size - used, "-%d", core);
     }
 }
 
@@ -70,25 +66,6 @@ static struct doctor_crowd crowd_of(const struct doctor_facts *facts, int ranks,
     return crowd;
 }
 
-static bool crowded_more(const struct doctor_crowd *one, const struct doctor_crowd *other)
-{
-    return (int64_t)one->threads * other->cores > (int64_t)other->threads * one->cores;
-}
-
-/* Return the union of a rank's CPUs with those of all ranks that overlap it, transitively. */
-static void region_of(const struct doctor_facts *facts, int ranks, int rank,
-                      uint64_t set[DOCTOR_CORE_WORDS])
-{
-    memcpy(set, facts[rank].cores, sizeof facts[rank].cores);
-    for (bool grows = true; grows;) {
-        grows = false;
-        for (int other = 0; other < ranks; other++)
-            if (facts[other].node == facts[rank].node && meets(set, facts[other].cores) &&
-                join(set, facts[other].cores))
-                grows = true;
-    }
-}
-
 struct doctor_crowd doctor_find_crowd(const struct doctor_facts *facts, int ranks, int64_t node,
                                       bool narrow)
 {
@@ -102,13 +79,19 @@ struct doctor_crowd doctor_find_crowd(const struct doctor_facts *facts, int rank
     for (int rank = 0; rank < ranks; rank++)
         for (int wide = 0; facts[rank].node == node && wide < 2; wide++) {
             memcpy(set, facts[rank].cores, sizeof set);
-            if (wide)
-                region_of(facts, ranks, rank, set);
+            /* Add the CPUs of all ranks that overlap it, transitively. */
+            for (int other = 0; wide && other < ranks; other++)
+                if (facts[other].node == node && meets(set, facts[other].cores) &&
+                    !holds(set, facts[other].cores)) {
+                    join(set, facts[other].cores);
+                    other = -1; /* start again with the larger set */
+                }
             /* The set is the whole machine. */
             if (holds(set, all) && doctor_core_count(all) >= facts[rank].online)
                 continue;
             struct doctor_crowd crowd = crowd_of(facts, ranks, node, set);
-            if (crowd.cores > 0 && crowded_more(&crowd, &worst))
+            if (crowd.cores > 0 &&
+                (int64_t)crowd.threads * worst.cores > (int64_t)worst.threads * crowd.cores)
                 worst = crowd;
         }
     return worst;
@@ -191,11 +174,6 @@ void doctor_look_cores(struct doctor *doctor, struct doctor_row *row)
                    (long long)least, (long long)most);
 }
 
-static bool is_bound(const struct doctor_facts *facts)
-{
-    return doctor_core_count(facts->cores) < facts->online;
-}
-
 void doctor_look_binding(struct doctor *doctor, struct doctor_row *row)
 {
     static const char advice[] =
@@ -203,7 +181,7 @@ void doctor_look_binding(struct doctor *doctor, struct doctor_row *row)
         "srun --cpu-bind=cores --cpus-per-task=THREADS; or disable binding: --bind-to none";
     int bound = 0;
     for (int rank = 0; rank < doctor->world->size; rank++)
-        bound += is_bound(&doctor->facts[rank]);
+        bound += doctor_core_count(doctor->facts[rank].cores) < doctor->facts[rank].online;
     for (int node = 0; node < doctor->node_count; node++) {
         char cores[128];
         struct doctor_crowd crowd =
@@ -245,65 +223,46 @@ void doctor_look_numa(struct doctor *doctor, struct doctor_row *row)
 }
 
 /* ---- limits of a process */
-struct limit_rule {
-    enum doctor_limit limit;
-    const char *name, *advice;
-};
-
-static const struct limit_rule limit_rules[] = {
-    {DOCTOR_LIMIT_FILES, "open files",
-     "raise it: ulimit -n 4096 (LimitNOFILE of sshd or slurmd, /etc/security/limits.conf)"},
-    {DOCTOR_LIMIT_PROCESSES, "processes and threads of the user", "raise it: ulimit -u"},
-    {DOCTOR_LIMIT_FILE_SIZE, "size of a file",
-     "remove it, as checkpoints may be larger: ulimit -f unlimited"},
-    {DOCTOR_LIMIT_LOCKED, "locked memory, in KiB",
-     "InfiniBand needs ulimit -l unlimited (LimitMEMLOCK of sshd or slurmd)"},
-    {DOCTOR_LIMIT_MEMORY, "address space, in KiB", "remove it: ulimit -v unlimited"},
-};
-
-/* Return the limit below which to warn; 0: never. */
-static uint64_t limit_needed(const struct doctor *doctor, const struct doctor_facts *facts,
-                             enum doctor_limit limit)
-{
-    /* Two per other rank (a socket, a shared-memory file), and those of libraries. */
-    const uint64_t files = 256 + 2 * (uint64_t)doctor->world->size;
-    /* Threads for computing, loading and MPI; other processes of the user. */
-    const uint64_t tasks =
-        256 + (uint64_t)node_ranks(doctor, (int)facts->node) * (16 + (uint64_t)facts->threads);
-    switch (limit) {
-    case DOCTOR_LIMIT_FILES:
-        return files;
-    case DOCTOR_LIMIT_PROCESSES:
-        return tasks;
-    case DOCTOR_LIMIT_LOCKED:
-        return facts->infiniband > 0 ? UINT64_MAX : 0;
-    default:
-        return UINT64_MAX;
-    }
-}
-
 void doctor_look_limits(struct doctor *doctor, struct doctor_row *row)
 {
-    for (size_t i = 0; i < sizeof limit_rules / sizeof limit_rules[0]; i++) {
-        const struct limit_rule *rule = &limit_rules[i];
+    static const struct {
+        const char *name, *advice;
+        int shift; /* to the printed unit */
+    } rules[DOCTOR_LIMITS] = {
+        [DOCTOR_LIMIT_FILES] = {"open files", "raise it: ulimit -n 4096 (LimitNOFILE of sshd or "
+                                              "slurmd, /etc/security/limits.conf)"},
+        [DOCTOR_LIMIT_PROCESSES] = {"processes and threads of the user", "raise it: ulimit -u"},
+        [DOCTOR_LIMIT_FILE_SIZE] = {"size of a file",
+                                    "remove it, as checkpoints may be larger: ulimit -f unlimited"},
+        [DOCTOR_LIMIT_LOCKED] = {"locked memory, in KiB",
+                                 "InfiniBand needs ulimit -l unlimited (LimitMEMLOCK of sshd or "
+                                 "slurmd)",
+                                 10},
+        [DOCTOR_LIMIT_MEMORY] = {"address space, in KiB", "remove it: ulimit -v unlimited", 10},
+    };
+    uint64_t files = UINT64_MAX;
+    for (int limit = 0; limit < DOCTOR_LIMITS; limit++)
         for (int rank = 0; rank < doctor->world->size; rank++) {
             const struct doctor_facts *facts = &doctor->facts[rank];
-            uint64_t has = facts->limit[rule->limit];
-            if (has >= limit_needed(doctor, facts, rule->limit))
-                continue;
-            bool in_bytes =
-                rule->limit == DOCTOR_LIMIT_LOCKED || rule->limit == DOCTOR_LIMIT_MEMORY;
-            doctor_say(row, DOCTOR_WARN, rule->advice, "rank %d on %s: the limit of %s is %llu",
-                       rank, facts->host, rule->name,
-                       (unsigned long long)(in_bytes ? has >> 10 : has));
-            break;
+            const uint64_t ranks = (uint64_t)node_ranks(doctor, (int)facts->node);
+            const uint64_t needed[DOCTOR_LIMITS] = {
+                /* Two per other rank (a socket, a shared-memory file), and those of libraries. */
+                [DOCTOR_LIMIT_FILES] = 256 + 2 * (uint64_t)doctor->world->size,
+                /* Threads for computing, loading and MPI; other processes of the user. */
+                [DOCTOR_LIMIT_PROCESSES] = 256 + ranks * (16 + (uint64_t)facts->threads),
+                [DOCTOR_LIMIT_FILE_SIZE] = UINT64_MAX,
+                [DOCTOR_LIMIT_LOCKED] = facts->infiniband > 0 ? UINT64_MAX : 0,
+                [DOCTOR_LIMIT_MEMORY] = UINT64_MAX};
+            if (limit == DOCTOR_LIMIT_FILES && facts->limit[limit] < files)
+                files = facts->limit[limit];
+            if (facts->limit[limit] < needed[limit]) {
+                doctor_say(row, DOCTOR_WARN, rules[limit].advice,
+                           "rank %d on %s: the limit of %s is %llu", rank, facts->host,
+                           rules[limit].name,
+                           (unsigned long long)(facts->limit[limit] >> rules[limit].shift));
+                break;
+            }
         }
-    }
-    uint64_t files = UINT64_MAX;
-    for (int rank = 0; rank < doctor->world->size; rank++)
-        files = doctor->facts[rank].limit[DOCTOR_LIMIT_FILES] < files
-                    ? doctor->facts[rank].limit[DOCTOR_LIMIT_FILES]
-                    : files;
     if (files == UINT64_MAX)
         doctor_say(row, DOCTOR_PASS, NULL, "no limit is too low");
     else

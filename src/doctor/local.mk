@@ -4,11 +4,9 @@ libvittrain_a_SOURCES += \
 	src/doctor/doctor.h \
 	src/doctor/doctor_build.c \
 	src/doctor/doctor_data.c \
-	src/doctor/doctor_data.h \
 	src/doctor/doctor_facts.c \
 	src/doctor/doctor_folder.c \
 	src/doctor/doctor_gpu.c \
 	src/doctor/doctor_network.c \
-	src/doctor/doctor_network.h \
 	src/doctor/doctor_node.c \
 	src/doctor/doctor_watch.c
