@@ -88,4 +88,4 @@ VITTRAIN_CUDA_MODULE=$module timeout 120 $MPIRUN \
     -np 1 -x VITTRAIN_EMULATION_CAPABILITY=80 "$vittrain" train $gpu run.dir="$work/mixed" : \
     -np 1 -x VITTRAIN_EMULATION_CAPABILITY=90 "$vittrain" train $gpu run.dir="$work/mixed" >"$run_log" 2>&1 </dev/null
 status=$?
-result 'mixed GPUs in one run' "$(failed_otherwise 2 'rank 1 .*sm_90.*rank 0 by sm_80.*same GPUs')" "$run_log"
+result 'mixed GPUs in one run' "$(failed_otherwise 2 'rank 1 .*sm_90.*rank 0 with sm_80.*same GPUs')" "$run_log"

@@ -87,7 +87,7 @@ ranks=3 communicators=0 lines_most=1
 check 'a start that cannot be ends the job' sums refuse:0:0 \
     "rank 0 on .*: NCCL's start \\(number 1 of a group of 3 ranks\\) failed .*: no shared memory"
 check 'a start that hangs ends the job' sums hang:2:0 \
-    "rank 0 on .*: NCCL's start \\(number 1 .* has waited .*nothing arrives"
+    "rank 0 on .*: NCCL's start \\(number 1 .* has waited .*no data arrives"
 check 'a rank that does not come to the start is named' late none \
     'rank 0 on .* has waited .*missing: rank 2 on '
 
