@@ -321,15 +321,6 @@ static bool table_set(struct machine *machine, const char *where, const char *na
     return error_set(error, ERROR_USAGE, "%s%s: unknown key", where, name);
 }
 
-static bool tree_set(struct network *network, const char *where, const char *value,
-                     struct error *error)
-{
-    network->tree = strcmp(value, "tree") == 0;
-    if (!network->tree && strcmp(value, "ring") != 0)
-        return error_set(error, ERROR_USAGE, "%sshape=%s is neither ring nor tree", where, value);
-    return true;
-}
-
 static bool pair_set(void *user, const char *where, const char *name, const char *value,
                      struct error *error)
 {
@@ -342,10 +333,12 @@ static bool pair_set(void *user, const char *where, const char *name, const char
             snprintf((char *)machine + texts[i].offset, MACHINE_TEXT, "%s", value);
             return true;
         }
-    if (strcmp(name, "inside.shape") == 0)
-        return tree_set(&machine->inside, where, value, error);
-    if (strcmp(name, "between.shape") == 0)
-        return tree_set(&machine->between, where, value, error);
+    bool inside = strcmp(name, "inside.shape") == 0, tree = strcmp(value, "tree") == 0;
+    if (inside || strcmp(name, "between.shape") == 0) {
+        (inside ? &machine->inside : &machine->between)->tree = tree;
+        return tree || strcmp(value, "ring") == 0 ||
+               error_set(error, ERROR_USAGE, "%sshape=%s is neither ring nor tree", where, value);
+    }
     return table_set(machine, where, name, value, error);
 }
 

@@ -19,8 +19,9 @@ bool plan_open(struct plan *plan, const struct options *options, int ranks, int 
     return session_resolve(&plan->options, &described, error);
 }
 
-/* Number of nodes of a group whose members are ranks 0, stride, 2 * stride, ... */
-static int group_nodes(const struct plan *plan, int size, int stride)
+/* Return the share of the bytes in a ring of ranks 0, stride, 2 * stride, ... that is sent to
+ * another node. */
+static double network_share(const struct plan *plan, int size, int stride)
 {
     int nodes = 0, before = -1;
     for (int member = 0; member < size; member++) {
@@ -28,27 +29,7 @@ static int group_nodes(const struct plan *plan, int size, int stride)
         nodes += node != before;
         before = node;
     }
-    return nodes;
-}
-
-/* The share of the bytes in a ring of `size` ranks that is sent to another node. */
-static double network_share(int nodes, int size)
-{
     return size > 1 ? (double)(nodes - 1) / (size - 1) : 0;
-}
-
-static void traffic_plan(const struct plan *plan, const struct session *session,
-                         struct plan_entry *entry)
-{
-    const struct mesh *mesh = &session->mesh;
-    struct flat_traffic traffic = flat_traffic(&session->flat, plan->options.train.accumulate,
-                                               model_first_trainable(session->model));
-    int shard_nodes = group_nodes(plan, mesh->shard->size, 1);
-    int replica_nodes = group_nodes(plan, mesh->replica->size, mesh->shard->size);
-    entry->sent_shard = traffic.shard;
-    entry->sent_replica = traffic.replica;
-    entry->sent_network = traffic.shard * network_share(shard_nodes, mesh->shard->size) +
-                          traffic.replica * network_share(replica_nodes, mesh->replica->size);
 }
 
 static bool fits(const struct plan *plan, struct session *session, int64_t batch, size_t room)
@@ -99,8 +80,15 @@ static void entry_fill(const struct plan *plan, struct session *session, size_t 
     entry->feeds = session->memory.loader_bytes;
     entry->snapshot = session->memory.snapshot_bytes;
     entry->needs = session_needs(session);
-    if (plan->training)
-        traffic_plan(plan, session, entry);
+    if (plan->training) {
+        int shard = entry->shard, replica = entry->replica;
+        struct flat_traffic traffic = flat_traffic(&session->flat, plan->options.train.accumulate,
+                                                   model_first_trainable(session->model));
+        entry->sent_shard = traffic.shard;
+        entry->sent_replica = traffic.replica;
+        entry->sent_network = traffic.shard * network_share(plan, shard, 1) +
+                              traffic.replica * network_share(plan, replica, shard);
+    }
     if (room > 0) {
         int64_t pieces = plan->training ? plan->options.train.accumulate : 1;
         int64_t batch = largest_micro_batch(plan, session, room) * pieces;
