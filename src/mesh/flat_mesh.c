@@ -266,14 +266,6 @@ static int64_t stretch_crc(const struct flat_model *flat, const float *values, i
     return crc;
 }
 
-static int tensor_count(const struct flat_model *flat)
-{
-    int count = 0;
-    for (int i = 0; i < flat->count; i++)
-        count += flat->buffers[i].unit->tensor_count;
-    return count;
-}
-
 /* Computes the CRC32C of this rank's part of each tensor; 0 if it owns no part of it. */
 static void tensor_crcs(const struct flat_model *flat, int64_t *crc)
 {
@@ -303,7 +295,9 @@ static const struct unit_tensor *tensor_at(const struct flat_model *flat, int nu
 bool flat_check_same(struct flat_model *flat, struct error *error)
 {
     struct comm *world = flat->mesh->world;
-    int count = tensor_count(flat), first = 0;
+    int count = 0, first = 0;
+    for (int i = 0; i < flat->count; i++)
+        count += flat->buffers[i].unit->tensor_count;
     int64_t *own = calloc(2 * (size_t)count + 1, sizeof *own), *leader = own + count;
     ENSURE(own != NULL, "no memory to compare weights");
     tensor_crcs(flat, own);

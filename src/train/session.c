@@ -386,23 +386,19 @@ void session_log_memory(const struct session *session)
              100 * ((double)peak / (double)planned - 1));
 }
 
-static void profile_report(const struct session *session)
-{
-    const struct model *model = session->model;
-    const char **names = calloc((size_t)model->unit_count + 1, sizeof *names);
-    ENSURE(names != NULL, "no memory for a profile");
-    for (int u = 0; u < model->unit_count; u++)
-        names[u] = model->units[u].name;
-    names[model->unit_count] = "(the step)";
-    profile_print(session->profile, names);
-    free(names);
-}
-
 void session_close(struct session *session)
 {
     struct session_memory *memory = &session->memory;
-    if (session->profile != NULL)
-        profile_report(session);
+    const struct model *model = session->model;
+    if (session->profile != NULL) {
+        const char **names = calloc((size_t)model->unit_count + 1, sizeof *names);
+        ENSURE(names != NULL, "no memory for a profile");
+        for (int u = 0; u < model->unit_count; u++)
+            names[u] = model->units[u].name;
+        names[model->unit_count] = "(the step)";
+        profile_print(session->profile, names);
+        free(names);
+    }
     profile_close(session->profile);
     free(session->timer.seconds);
     free(memory->rows);

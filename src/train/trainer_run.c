@@ -176,18 +176,6 @@ static bool patience_is_over(const struct trainer *trainer)
     return patience > 0 && trainer->state.evaluations_without_gain >= patience;
 }
 
-/* Updates the plateau schedule and early stopping after a regular evaluation. */
-static void evaluation_observe(struct trainer *trainer, bool better)
-{
-    bool loss = trainer->options.checkpoint.monitor == MONITOR_LOSS;
-    double value = loss ? trainer->evaluation.loss : trainer->evaluation.top1;
-    schedule_observe(&trainer->schedule, value, loss);
-    struct training_state *state = &trainer->state;
-    state->evaluations_without_gain = better ? 0 : state->evaluations_without_gain + 1;
-    if (patience_is_over(trainer))
-        trainer->stop.reason = early_stop_reason;
-}
-
 static bool run_is_over(const struct trainer *trainer)
 {
     return trainer->state.step >= trainer->total_steps || trainer->stop.reason != NULL;
@@ -230,8 +218,14 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
         /* An evaluation because of train.max_seconds is not made by a run without that limit. */
         bool counts = regular || trainer->state.step >= trainer->total_steps;
         better = counts && best_update(trainer, regular);
-        if (regular)
-            evaluation_observe(trainer, better);
+        if (regular) {
+            bool loss = trainer->options.checkpoint.monitor == MONITOR_LOSS;
+            double value = loss ? trainer->evaluation.loss : trainer->evaluation.top1;
+            schedule_observe(&trainer->schedule, value, loss);
+            state->evaluations_without_gain = better ? 0 : state->evaluations_without_gain + 1;
+            if (patience_is_over(trainer))
+                trainer->stop.reason = early_stop_reason;
+        }
     }
     if (!progress_epoch(trainer, evaluated, error))
         return false;
