@@ -22,29 +22,6 @@ bool crop_is_active(const struct options *options, bool encoded)
            options->eval.crop != CROP_AUTO;
 }
 
-static void use_training_rules(struct crop *crop, const struct options *options)
-{
-    crop->random_resized = options->augment.random_resized_crop;
-    memcpy(crop->scale, options->augment.crop_scale.value, sizeof crop->scale);
-    memcpy(crop->ratio, options->augment.crop_ratio.value, sizeof crop->ratio);
-    crop->resize = options->augment.resize;
-    crop->resize_to = options->augment.resize_to;
-    crop->take = options->augment.crop;
-    crop->pad = options->augment.crop == CROP_RANDOM ? options->augment.crop_pad : 0;
-}
-
-static void use_evaluation_rules(struct crop *crop, const struct options *options)
-{
-    crop->resize = options->eval.resize > 0 ? options->eval.resize : options->augment.resize;
-    crop->resize_to = options->eval.resize_to;
-    if (crop->resize_to == RESIZE_AUTO)
-        crop->resize_to = options->augment.resize_to;
-    crop->take = options->eval.crop;
-    if (crop->take == CROP_AUTO)
-        crop->take = options->augment.crop == CROP_NONE ? CROP_NONE : CROP_CENTER;
-    crop->pad = crop->take == CROP_RANDOM ? options->eval.crop_pad : 0;
-}
-
 static bool check_sizes(const struct crop *crop, const char *section, struct error *error)
 {
     const long long image = crop->image, resize = crop->resize, pad = crop->pad;
@@ -75,10 +52,24 @@ bool crop_open(struct crop *crop, const struct options *options, bool encoded, i
                           .scaled_decode = options->data.scaled_decode,
                           .accept_truncated = options->data.truncated == TRUNCATED_ACCEPT,
                           .most_pixels = options->data.max_pixels};
-    if (training)
-        use_training_rules(crop, options);
-    else
-        use_evaluation_rules(crop, options);
+    if (training) {
+        crop->random_resized = options->augment.random_resized_crop;
+        memcpy(crop->scale, options->augment.crop_scale.value, sizeof crop->scale);
+        memcpy(crop->ratio, options->augment.crop_ratio.value, sizeof crop->ratio);
+        crop->resize = options->augment.resize;
+        crop->resize_to = options->augment.resize_to;
+        crop->take = options->augment.crop;
+        crop->pad = options->augment.crop == CROP_RANDOM ? options->augment.crop_pad : 0;
+    } else {
+        crop->resize = options->eval.resize > 0 ? options->eval.resize : options->augment.resize;
+        crop->resize_to = options->eval.resize_to;
+        if (crop->resize_to == RESIZE_AUTO)
+            crop->resize_to = options->augment.resize_to;
+        crop->take = options->eval.crop;
+        if (crop->take == CROP_AUTO)
+            crop->take = options->augment.crop == CROP_NONE ? CROP_NONE : CROP_CENTER;
+        crop->pad = crop->take == CROP_RANDOM ? options->eval.crop_pad : 0;
+    }
     if (crop->resize == 0)
         crop->resize = image;
     if (!crop->active)
@@ -151,16 +142,6 @@ static int64_t middle(int64_t size, int64_t taken)
     return size < taken ? -((taken - size) / 2) : (int64_t)rint((double)(size - taken) / 2);
 }
 
-/* Resize the shorter side to `resize` and the longer one in proportion, rounded down (torchvision's
- * Resize with one number). */
-static void resize_shorter(const struct crop *crop, int64_t width, int64_t height,
-                           struct crop_plan *plan)
-{
-    const int64_t shorter = width <= height ? width : height;
-    plan->resized_width = width == shorter ? crop->resize : crop->resize * width / shorter;
-    plan->resized_height = height == shorter ? crop->resize : crop->resize * height / shorter;
-}
-
 void crop_plan_make(const struct crop *crop, uint32_t epoch, uint32_t sample, int64_t width,
                     int64_t height, struct crop_plan *plan)
 {
@@ -172,8 +153,12 @@ void crop_plan_make(const struct crop *crop, uint32_t epoch, uint32_t sample, in
         plan->resized_width = plan->resized_height = crop->image;
         return;
     }
-    if (crop->resize_to == RESIZE_SHORTER)
-        resize_shorter(crop, width, height, plan);
+    /* Resize the shorter side and the longer one in proportion, rounded down (torchvision's Resize
+     * with one number). */
+    if (crop->resize_to == RESIZE_SHORTER && width < height)
+        plan->resized_height = crop->resize * height / width;
+    else if (crop->resize_to == RESIZE_SHORTER)
+        plan->resized_width = crop->resize * width / height;
     if (crop->take == CROP_CENTER) {
         plan->left = middle(plan->resized_width, crop->image);
         plan->top = middle(plan->resized_height, crop->image);
@@ -244,33 +229,6 @@ void crop_request(const struct crop *crop, const struct crop_plan *plan,
            stretch_of(plan->top, plan->resized_height, crop->image), scale);
 }
 
-static bool room_grow(void **memory, size_t *capacity, size_t bytes, struct error *error)
-{
-    if (bytes <= *capacity)
-        return true;
-    free(*memory);
-    *memory = malloc(bytes);
-    *capacity = *memory != NULL ? bytes : 0;
-    return *memory != NULL || error_set(error, ERROR_MEMORY, "out of memory for %zu bytes", bytes);
-}
-
-static bool bytes_grow(uint8_t **bytes, size_t *capacity, size_t count, struct error *error)
-{
-    void *memory = *bytes;
-    bool good = room_grow(&memory, capacity, count, error);
-    *bytes = memory;
-    return good;
-}
-
-static bool weights_grow(struct crop_scratch *scratch, size_t count, struct error *error)
-{
-    void *memory = scratch->weights;
-    bool good =
-        room_grow(&memory, &scratch->weights_capacity, count * sizeof *scratch->weights, error);
-    scratch->weights = memory;
-    return good;
-}
-
 /* The horizontal and the vertical pass of a crop. */
 struct resampling {
     struct stretch across, down;
@@ -290,18 +248,20 @@ static bool resampling_make(struct resampling *work, const struct crop *crop,
     work->down = stretch_of(plan->top, plan->resized_height, crop->image);
     const int64_t columns = work->across.count, lines = work->down.count;
     const size_t x_numbers = resize_axis_numbers(&x, columns);
-    if (!weights_grow(scratch, x_numbers + resize_axis_numbers(&y, lines), error))
+    const size_t numbers = x_numbers + resize_axis_numbers(&y, lines);
+    if (!byte_buffer_reserve(&scratch->weights, numbers * sizeof(int32_t), error))
         return false;
-    resize_axis_make(&work->x, &x, work->across.begin, columns, scratch->weights);
-    resize_axis_make(&work->y, &y, work->down.begin, lines, scratch->weights + x_numbers);
+    int32_t *weights = (int32_t *)(void *)scratch->weights.data;
+    resize_axis_make(&work->x, &x, work->across.begin, columns, weights);
+    resize_axis_make(&work->y, &y, work->down.begin, lines, weights + x_numbers);
     const int32_t first = work->y.first[0];
     work->rows = work->y.first[lines - 1] + work->y.count[lines - 1] - first;
     work->first_row = box->y / scale + first;
     work->left = box->x / scale;
     for (int64_t i = 0; i < lines; i++)
         work->y.first[i] -= first;
-    return bytes_grow(&scratch->between, &scratch->between_capacity,
-                      (size_t)(work->rows * columns + lines * columns), error);
+    return byte_buffer_reserve(&scratch->between, (size_t)(work->rows * columns + lines * columns),
+                               error);
 }
 
 /* Shift the input positions to the origin of the source. */
@@ -330,7 +290,7 @@ bool crop_from_pixels(const struct crop *crop, const struct crop_plan *plan,
     move_inputs(&work, source);
     const int64_t columns = work.across.count, lines = work.down.count;
     const bool whole = columns == image && lines == image;
-    uint8_t *resized = scratch->between + work.rows * columns;
+    uint8_t *between = scratch->between.data, *resized = between + work.rows * columns;
     if (!whole)
         memset(planes, 0, (size_t)(channels * image * image));
     for (int64_t channel = 0; channel < channels; channel++, planes += image * image) {
@@ -340,8 +300,8 @@ bool crop_from_pixels(const struct crop *crop, const struct crop_plan *plan,
                                           .count = work.rows,
                                           .row_stride = source->row_stride,
                                           .pixel_stride = source->pixel_stride};
-        kernels->resize_horizontal(&work.x, &from, scratch->between);
-        kernels->resize_vertical(&work.y, columns, scratch->between, whole ? planes : resized);
+        kernels->resize_horizontal(&work.x, &from, between);
+        kernels->resize_vertical(&work.y, columns, between, whole ? planes : resized);
         for (int64_t y = 0; !whole && y < lines; y++)
             memcpy(planes + (work.down.at + y) * image + work.across.at, resized + y * columns,
                    (size_t)columns);
@@ -391,10 +351,29 @@ bool crop_stored(const struct crop *crop, uint32_t epoch, uint32_t sample, const
     return crop_from_pixels(crop, &plan, &source, channels, scratch, planes, error);
 }
 
+bool crop_sample(const struct crop *crop, struct dataset *dataset, uint32_t epoch, int64_t sample,
+                 struct crop_scratch *scratch, uint8_t *planes, int32_t *label, struct error *error)
+{
+    const uint32_t record = dataset_record(dataset, sample);
+    struct byte_buffer *bytes = &scratch->record;
+    const int64_t height = dataset->height, width = dataset->width;
+    struct error reason = {0};
+    if (!dataset->encoded)
+        return byte_buffer_reserve(bytes, (size_t)(dataset->channels * height * width), error) &&
+               dataset_read(dataset, sample, bytes->data, label, error) &&
+               crop_stored(crop, epoch, record, bytes->data, dataset->channels, height, width,
+                           scratch, planes, error);
+    if (!dataset_load(dataset, sample, bytes, label, error))
+        return false;
+    return crop_file(crop, epoch, record, bytes->data, bytes->count, scratch, planes, &reason) ||
+           dataset_name_error(dataset, sample, &reason, error);
+}
+
 void crop_scratch_free(struct crop_scratch *scratch)
 {
     image_pixels_free(&scratch->decoded);
-    free(scratch->between);
-    free(scratch->weights);
+    free(scratch->between.data);
+    free(scratch->weights.data);
+    free(scratch->record.data);
     *scratch = (struct crop_scratch){0};
 }

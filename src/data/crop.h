@@ -6,6 +6,7 @@
 #ifndef VITTRAIN_DATA_CROP_H
 #define VITTRAIN_DATA_CROP_H
 
+#include "data/dataset.h"
 #include "data/image_file.h"
 
 struct options;
@@ -47,9 +48,7 @@ struct crop_source {
 /* Buffers of one thread, reused for all images. Initialize with zeros. */
 struct crop_scratch {
     struct image_pixels decoded;
-    uint8_t *between;
-    int32_t *weights;
-    size_t between_capacity, weights_capacity;
+    struct byte_buffer record, between, weights; /* weights: int32_t */
 };
 
 /* Set the rules of a split. `encoded`: records are image files. `image`: side of the model's
@@ -84,6 +83,11 @@ MUST_CHECK bool crop_file(const struct crop *crop, uint32_t epoch, uint32_t samp
 MUST_CHECK bool crop_stored(const struct crop *crop, uint32_t epoch, uint32_t sample,
                             const uint8_t *pixels, int64_t channels, int64_t height, int64_t width,
                             struct crop_scratch *scratch, uint8_t *planes, struct error *error);
+
+/* Read one sample of a data set, and draw and resample its crop. */
+MUST_CHECK bool crop_sample(const struct crop *crop, struct dataset *dataset, uint32_t epoch,
+                            int64_t sample, struct crop_scratch *scratch, uint8_t *planes,
+                            int32_t *label, struct error *error);
 
 void crop_scratch_free(struct crop_scratch *scratch);
 

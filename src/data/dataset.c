@@ -80,15 +80,6 @@ static bool split_reference(struct dataset *dataset, uint64_t seed, enum data_sp
     return keep_part(dataset, seed, 0, validation_end, dataset->count, error);
 }
 
-static bool keep_fraction(struct dataset *dataset, double fraction, uint64_t seed,
-                          enum data_split split, struct error *error)
-{
-    int64_t kept = (int64_t)((double)dataset->count * fraction + 0.5);
-    if (kept < 1)
-        kept = 1;
-    return keep_part(dataset, seed, 1 + (uint32_t)split, 0, kept, error);
-}
-
 static bool open_split(struct dataset *dataset, const struct options *options,
                        enum data_split split, struct error *error)
 {
@@ -105,9 +96,10 @@ static bool open_split(struct dataset *dataset, const struct options *options,
             error, ERROR_DATA,
             "the %s split of data.format=%s is empty: use more data or another data.val",
             split_name[split], dataset->format->name);
-    if (options->debug.fraction < 1)
-        return keep_fraction(dataset, options->debug.fraction, seed, split, error);
-    return true;
+    if (options->debug.fraction >= 1)
+        return true;
+    const int64_t kept = (int64_t)((double)dataset->count * options->debug.fraction + 0.5);
+    return keep_part(dataset, seed, 1 + (uint32_t)split, 0, kept < 1 ? 1 : kept, error);
 }
 
 bool dataset_open(struct dataset *dataset, const struct options *options, enum data_split split,
@@ -195,6 +187,14 @@ void dataset_name(const struct dataset *dataset, int64_t index, char *text, size
         snprintf(text, size, "record %lu", (unsigned long)record);
 }
 
+bool dataset_name_error(const struct dataset *dataset, int64_t index, const struct error *reason,
+                        struct error *error)
+{
+    char name[ERROR_TEXT_SIZE / 2];
+    dataset_name(dataset, index, name, sizeof name);
+    return error_set(error, reason->kind, "%s: %.*s", name, ERROR_TEXT_SIZE / 2 - 3, reason->text);
+}
+
 bool byte_buffer_reserve(struct byte_buffer *buffer, size_t capacity, struct error *error)
 {
     if (capacity <= buffer->capacity)
@@ -203,7 +203,7 @@ bool byte_buffer_reserve(struct byte_buffer *buffer, size_t capacity, struct err
     buffer->data = malloc(capacity);
     buffer->capacity = buffer->data != NULL ? capacity : 0;
     return buffer->data != NULL ||
-           error_set(error, ERROR_MEMORY, "no memory for an image file of %zu bytes", capacity);
+           error_set(error, ERROR_MEMORY, "out of memory for %zu bytes", capacity);
 }
 
 void dataset_close(struct dataset *dataset)

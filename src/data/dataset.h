@@ -95,6 +95,9 @@ uint32_t dataset_record(const struct dataset *dataset, int64_t index);
 
 /* Name of a sample in messages: "data/train/cat/1.jpg" or "record 12". */
 void dataset_name(const struct dataset *dataset, int64_t index, char *text, size_t size);
+/* Set the error `reason`, preceded by the sample's name; returns false. */
+bool dataset_name_error(const struct dataset *dataset, int64_t index, const struct error *reason,
+                        struct error *error);
 void dataset_close(struct dataset *dataset);
 
 /* Return the folder of the sample data: beside the program in a build tree, else in the installed

@@ -31,8 +31,6 @@ struct slot {
 struct worker {
     struct loader *loader;
     pthread_t thread;
-    uint32_t epoch; /* epoch of the claimed samples */
-    struct byte_buffer file;
     struct crop_scratch scratch;
     uint8_t *planes; /* scratch of one sample if there is a policy */
 };
@@ -103,33 +101,21 @@ static void slot_begin(struct loader *loader)
     loader->claimed = 0;
 }
 
-/* True if the order of epoch `drawn` is needed and may be drawn now. It overwrites the order of
- * epoch `drawn` - 2, so all batches of that epoch must have been taken. */
-static bool order_is_due(const struct loader *loader)
-{
-    return !loader->drawing && loader->drawn * loader->epoch_batches < loader->end &&
-           loader->drawn <= loader->taken / loader->epoch_batches + 1;
-}
-
-/* True if micro-batch `filling` has a free slot and its epoch's order is drawn. */
-static bool can_fill(const struct loader *loader)
-{
-    return loader->filling < loader->end &&
-           loader->filling < loader->given_back + loader->slot_count &&
-           loader->filling < loader->drawn * loader->epoch_batches;
-}
-
 /* Claim the next work, if there is any. The caller holds the mutex. A pending order comes first: it
- * must be complete when the last samples of this epoch have been claimed. Empty batches are
+ * must be complete when the last samples of this epoch have been claimed. It overwrites the order
+ * of epoch `drawn` - 2, so all batches of that epoch must have been taken. Empty batches are
  * skipped, since they are already complete. */
 static bool claim_next(struct loader *loader, struct claim *claim)
 {
-    if (order_is_due(loader)) {
+    if (!loader->drawing && loader->drawn * loader->epoch_batches < loader->end &&
+        loader->drawn <= loader->taken / loader->epoch_batches + 1) {
         *claim = (struct claim){.slot = NULL};
         loader->drawing = true;
         return true;
     }
-    while (can_fill(loader)) {
+    while (loader->filling < loader->end &&
+           loader->filling < loader->given_back + loader->slot_count &&
+           loader->filling < loader->drawn * loader->epoch_batches) {
         if (loader->claimed == 0)
             slot_begin(loader);
         struct slot *slot = slot_of(loader, loader->filling);
@@ -147,69 +133,9 @@ static bool claim_next(struct loader *loader, struct claim *claim)
     return false;
 }
 
-/* Put the record's name into the error. */
-static bool name_sample(const struct dataset *dataset, int64_t sample, const struct error *reason,
-                        struct error *error)
-{
-    char name[ERROR_TEXT_SIZE / 2];
-    dataset_name(dataset, sample, name, sizeof name);
-    return error_set(error, reason->kind, "%s: %.*s", name, ERROR_TEXT_SIZE / 2 - 3, reason->text);
-}
-
-static bool make_from_file(struct worker *worker, int64_t sample, uint8_t *pixels, int32_t *label,
-                           struct error *error)
-{
-    const struct loader *loader = worker->loader;
-    struct error reason = {0};
-    if (!dataset_load(loader->dataset, sample, &worker->file, label, error))
-        return false;
-    if (crop_file(loader->crop, worker->epoch, dataset_record(loader->dataset, sample),
-                  worker->file.data, worker->file.count, &worker->scratch, pixels, &reason))
-        return true;
-    return name_sample(loader->dataset, sample, &reason, error);
-}
-
-static bool make_from_pixels(struct worker *worker, int64_t sample, uint8_t *pixels, int32_t *label,
-                             struct error *error)
-{
-    const struct loader *loader = worker->loader;
-    struct dataset *dataset = loader->dataset;
-    const int64_t height = dataset->height, width = dataset->width;
-    const size_t bytes = (size_t)(dataset->channels * height * width);
-    return byte_buffer_reserve(&worker->file, bytes, error) &&
-           dataset_read(dataset, sample, worker->file.data, label, error) &&
-           crop_stored(loader->crop, worker->epoch, dataset_record(dataset, sample),
-                       worker->file.data, dataset->channels, height, width, &worker->scratch,
-                       pixels, error);
-}
-
-/* Write the pixels and the label of one sample. */
-static bool make_sample(struct worker *worker, int64_t sample, uint8_t *pixels, int32_t *label,
-                        struct error *error)
-{
-    const struct loader *loader = worker->loader;
-    if (loader->dataset->encoded)
-        return make_from_file(worker, sample, pixels, label, error);
-    if (loader->crop->active)
-        return make_from_pixels(worker, sample, pixels, label, error);
-    return dataset_read(loader->dataset, sample, pixels, label, error);
-}
-
 static void advise(void *context, int64_t first, int64_t count)
 {
     dataset_advise(context, first, count);
-}
-
-/* Apply RandAugment and colour changes, if enabled. */
-static void recolour(const struct worker *worker, uint32_t record, uint8_t *pixels)
-{
-    const struct loader *loader = worker->loader;
-    const bool cropped = loader->crop->active;
-    const int64_t height = cropped ? loader->crop->image : loader->dataset->height;
-    const int64_t width = cropped ? loader->crop->image : loader->dataset->width;
-    if (loader->augment->policy != NULL)
-        policy_apply(loader->augment->policy, worker->epoch, record, height, width, pixels,
-                     worker->planes);
 }
 
 /* Write the claimed samples; return the first that failed, or -1. A batch with an error still
@@ -222,38 +148,33 @@ static int64_t fill(struct worker *worker, const struct claim *claim, struct err
     const uint32_t *samples = sampler_order_of(loader->sampler, slot->epoch)->samples;
     int64_t failed = -1;
     struct batch *batch = &claim->slot->batch;
-    worker->epoch = slot->epoch;
+    struct dataset *dataset = loader->dataset;
+    const struct crop *crop = loader->crop;
+    const int64_t height = crop->active ? crop->image : dataset->height;
+    const int64_t width = crop->active ? crop->image : dataset->width;
     if (claim->first == 0 && slot->announces)
-        sampler_ahead(loader->sampler, slot->epoch, slot->step, slot->starts, advise,
-                      loader->dataset);
+        sampler_ahead(loader->sampler, slot->epoch, slot->step, slot->starts, advise, dataset);
     for (int64_t i = claim->first; i < claim->first + claim->count; i++) {
         int64_t sample = samples[slot->begin + i];
-        batch->records[i] = dataset_record(loader->dataset, sample);
+        batch->records[i] = dataset_record(dataset, sample);
         augment_plan(loader->augment, slot->epoch, batch->records[i], &batch->plans[i]);
         if (mix_is_on(&loader->augment->mix) && i % MIX_GROUP == 0)
             mix_plan(&loader->augment->mix, slot->epoch, (uint32_t)(slot->begin + i),
                      &batch->mixes[i / MIX_GROUP]);
-        if (make_sample(worker, sample, batch->pixels + i * loader->sample_bytes, &batch->labels[i],
-                        error)) {
-            recolour(worker, batch->records[i], batch->pixels + i * loader->sample_bytes);
+        uint8_t *pixels = batch->pixels + i * loader->sample_bytes;
+        const bool good = crop->active
+                              ? crop_sample(crop, dataset, slot->epoch, sample, &worker->scratch,
+                                            pixels, &batch->labels[i], error)
+                              : dataset_read(dataset, sample, pixels, &batch->labels[i], error);
+        if (good && loader->augment->policy != NULL)
+            policy_apply(loader->augment->policy, slot->epoch, batch->records[i], height, width,
+                         pixels, worker->planes);
+        if (good)
             continue;
-        }
         batch->labels[i] = 0;
         failed = failed < 0 ? i : failed;
     }
     return failed;
-}
-
-/* Draw the order of the next epoch. The caller holds the mutex; it is released meanwhile. */
-static void draw_order(struct loader *loader)
-{
-    const uint32_t epoch = (uint32_t)loader->drawn;
-    pthread_mutex_unlock(&loader->mutex);
-    sampler_draw(loader->sampler, epoch);
-    pthread_mutex_lock(&loader->mutex);
-    loader->drawn++;
-    loader->drawing = false;
-    pthread_cond_broadcast(&loader->work);
 }
 
 /* Make the claimed samples. The caller holds the mutex; it is released meanwhile. */
@@ -287,10 +208,17 @@ static void *worker_run(void *argument)
             continue;
         }
         loader->busy++;
-        if (claim.slot == NULL)
-            draw_order(loader);
-        else
+        if (claim.slot != NULL) {
             make_batch(worker, &claim);
+        } else {
+            const uint32_t epoch = (uint32_t)loader->drawn;
+            pthread_mutex_unlock(&loader->mutex);
+            sampler_draw(loader->sampler, epoch);
+            pthread_mutex_lock(&loader->mutex);
+            loader->drawn++;
+            loader->drawing = false;
+            pthread_cond_broadcast(&loader->work);
+        }
         loader->busy--;
         if (loader->busy == 0)
             pthread_cond_broadcast(&loader->ready);
@@ -344,8 +272,8 @@ size_t loader_bytes(int64_t sample_bytes, int64_t capacity, int slots)
     return (size_t)slots * (slot_lay_out(sample_bytes, capacity).bytes + records);
 }
 
-/* One pinned allocation for all slots. */
-static bool allocate_slots(struct loader *loader, struct error *error)
+/* One pinned allocation for all slots, and scratch of the workers if there is a policy. */
+static bool allocate_slots(struct loader *loader, int workers, struct error *error)
 {
     size_t capacity = (size_t)loader->capacity, slots = (size_t)loader->slot_count;
     const struct slot_layout layout = slot_lay_out(loader->sample_bytes, loader->capacity);
@@ -367,22 +295,11 @@ static bool allocate_slots(struct loader *loader, struct error *error)
         batch->mixes = (struct mix_plan *)(void *)(place + layout.bytes - layout.mixes);
         batch->records = loader->records + i * capacity;
     }
-    return true;
-}
-
-static bool allocate_planes(struct loader *loader, int workers, struct error *error)
-{
     if (loader->augment->policy == NULL)
         return true;
     loader->planes = malloc((size_t)workers * (size_t)loader->sample_bytes);
     return loader->planes != NULL ||
            error_set(error, ERROR_MEMORY, "no memory for the images of %d threads", workers);
-}
-
-static int64_t delivered_bytes(const struct dataset *dataset, const struct crop *crop)
-{
-    return dataset->channels *
-           (crop->active ? crop->image * crop->image : dataset->height * dataset->width);
 }
 
 struct loader *loader_open(struct dataset *dataset, struct sampler *sampler,
@@ -399,12 +316,14 @@ struct loader *loader_open(struct dataset *dataset, struct sampler *sampler,
         free(threads);
         return NULL;
     }
+    const int64_t pixels =
+        crop->active ? crop->image * crop->image : dataset->height * dataset->width;
     int64_t largest = sampler_largest_slice(sampler);
     *loader = (struct loader){.dataset = dataset,
                               .sampler = sampler,
                               .augment = augment,
                               .crop = crop,
-                              .sample_bytes = delivered_bytes(dataset, crop),
+                              .sample_bytes = dataset->channels * pixels,
                               .device = device,
                               .slot_count = slots,
                               .capacity = largest > 0 ? largest : 1,
@@ -412,8 +331,7 @@ struct loader *loader_open(struct dataset *dataset, struct sampler *sampler,
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->work, NULL);
     pthread_cond_init(&loader->ready, NULL);
-    if (allocate_slots(loader, error) && allocate_planes(loader, workers, error) &&
-        start_workers(loader, workers, error))
+    if (allocate_slots(loader, workers, error) && start_workers(loader, workers, error))
         return loader;
     loader_close(loader);
     return NULL;
@@ -430,7 +348,6 @@ void loader_close(struct loader *loader)
     for (int i = 0; i < loader->worker_count; i++) {
         pthread_join(loader->workers[i].thread, NULL);
         crop_scratch_free(&loader->workers[i].scratch);
-        free(loader->workers[i].file.data);
     }
     pthread_cond_destroy(&loader->ready);
     pthread_cond_destroy(&loader->work);

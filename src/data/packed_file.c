@@ -93,15 +93,6 @@ static int search(const char *folder, const char *wanted, char name[PACKED_PATH]
     return found;
 }
 
-static bool find_in_folder(const char *folder, char name[PACKED_PATH], int64_t *files,
-                           struct error *error)
-{
-    const int found = search(folder, NULL, name, files);
-    return found == 1 ||
-           error_set(error, ERROR_DATA, "data.root=%s: %s in this folder: name the file", folder,
-                     found == 0 ? "no packed data (*.h5)" : "several packed data sets (*.h5)");
-}
-
 /* NAME.h5 does not exist: look for the files of a set of this name. */
 static bool find_numbered(const char *given, char name[PACKED_PATH], int64_t *files,
                           struct error *error)
@@ -134,8 +125,12 @@ bool packed_find(const char *given, char name[PACKED_PATH], int64_t *files, stru
     if (given[0] == '\0')
         return error_set(error, ERROR_USAGE, "data.format=packed needs data.root=FILE.h5");
     const bool there = stat(given, &status) == 0;
-    if (there && S_ISDIR(status.st_mode))
-        return find_in_folder(given, name, files, error);
+    if (there && S_ISDIR(status.st_mode)) {
+        const int found = search(given, NULL, name, files);
+        return found == 1 ||
+               error_set(error, ERROR_DATA, "data.root=%s: %s in this folder: name the file", given,
+                         found == 0 ? "no packed data (*.h5)" : "several packed data sets (*.h5)");
+    }
     *files = name_of(given, name);
     if (there || *files > 1)
         return true;
@@ -186,23 +181,19 @@ static bool write_attributes(hid_t file, const struct packed_set *set, int64_t n
              hdf5_table_write(file, "std", H5T_NATIVE_DOUBLE, set->channels, set->std)));
 }
 
-static bool leave_bytes(hid_t group, const struct packed_set *set, struct packed_part *part)
-{
-    const hsize_t encoded = (hsize_t)part->byte_count;
-    const hsize_t decoded[4] = {(hsize_t)part->records, (hsize_t)set->channels,
-                                (hsize_t)set->height, (hsize_t)set->width};
-    return hdf5_space_leave(group, "bytes", H5T_NATIVE_UINT8, set->encoded ? 1 : 4,
-                            set->encoded ? &encoded : decoded, &part->bytes);
-}
-
 static bool make_part(hid_t file, struct packed_set *set, int64_t number, int split)
 {
     struct packed_part *part = &set->part[number][split];
     const hsize_t rows = (hsize_t)part->records, ends = rows + 1;
+    const hsize_t encoded = (hsize_t)part->byte_count;
+    const hsize_t decoded[4] = {rows, (hsize_t)set->channels, (hsize_t)set->height,
+                                (hsize_t)set->width};
     hid_t group = hdf5_group_make(file, split_name[split]);
     bool good = group >= 0 && write_number(group, "records", part->records) &&
                 write_number(group, "first", part->first) &&
-                write_number(group, "total", set->total[split]) && leave_bytes(group, set, part) &&
+                write_number(group, "total", set->total[split]) &&
+                hdf5_space_leave(group, "bytes", H5T_NATIVE_UINT8, set->encoded ? 1 : 4,
+                                 set->encoded ? &encoded : decoded, &part->bytes) &&
                 hdf5_space_leave(group, "label", H5T_NATIVE_INT32, 1, &rows, &part->label) &&
                 hdf5_space_leave(group, "crc", H5T_NATIVE_UINT32, 1, &rows, &part->crc);
     part->offset = -1;
@@ -488,18 +479,6 @@ static bool read_file(const char *path, struct packed_set *set, int64_t number, 
     return error_set(error, ERROR_DATA, "cannot use %s as packed data: %s", path, reading.wrong);
 }
 
-/* True if two files belong to the same set. */
-static bool same_set(const struct packed_set *one, const struct packed_set *other)
-{
-    bool same = one->encoded == other->encoded && one->shuffled == other->shuffled &&
-                one->channels == other->channels && one->height == other->height &&
-                one->width == other->width && one->classes == other->classes &&
-                one->files == other->files && strcmp(one->source, other->source) == 0;
-    for (int64_t i = 0; same && i < one->classes; i++)
-        same = strcmp(one->class_name[i], other->class_name[i]) == 0;
-    return same;
-}
-
 static void names_free(struct packed_set *set)
 {
     for (int64_t i = 0; set->class_name != NULL && i < set->classes; i++)
@@ -512,18 +491,24 @@ static void names_free(struct packed_set *set)
 static bool add_file(const char *path, struct packed_set *set, int64_t number, struct error *error)
 {
     struct packed_set other = {.part = set->part};
-    bool good = read_file(path, &other, number, error);
-    if (good && !same_set(set, &other))
-        good = error_set(error, ERROR_DATA,
-                         "%s belongs to another data set than the files before it", path);
-    for (int split = 0; good && split < PACKED_SPLITS; split++) {
-        if (set->part[number][split].records > 0 && set->total[split] == 0)
+    const bool good = read_file(path, &other, number, error);
+    bool same = set->encoded == other.encoded && set->shuffled == other.shuffled &&
+                set->channels == other.channels && set->height == other.height &&
+                set->width == other.width && set->classes == other.classes &&
+                set->files == other.files && strcmp(set->source, other.source) == 0;
+    for (int64_t i = 0; good && same && i < set->classes; i++)
+        same = strcmp(set->class_name[i], other.class_name[i]) == 0;
+    for (int split = 0; good && same && split < PACKED_SPLITS; split++) {
+        if (set->part[number][split].records == 0)
+            continue;
+        if (set->total[split] == 0)
             set->total[split] = other.total[split];
-        good = set->part[number][split].records == 0 || set->total[split] == other.total[split] ||
-               error_set(error, ERROR_DATA,
-                         "%s belongs to another data set than the files before it", path);
+        same = set->total[split] == other.total[split];
     }
     names_free(&other);
+    if (good && !same)
+        return error_set(error, ERROR_DATA,
+                         "%s belongs to another data set than the files before it", path);
     return good;
 }
 

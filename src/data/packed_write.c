@@ -84,29 +84,6 @@ static void slice_of(const struct packing *packing, int64_t *begin, int64_t *end
 
 /* ---- the source ---- */
 
-/* A source without a test split returns its validation split instead: skip it. */
-static bool same_split(const struct dataset *one, const struct dataset *other)
-{
-    char name[2][4096];
-    if (one->format == NULL || other->format == NULL || one->format->name_record == NULL)
-        return false;
-    dataset_name(one, 0, name[0], sizeof name[0]);
-    dataset_name(other, 0, name[1], sizeof name[1]);
-    return strcmp(name[0], name[1]) == 0;
-}
-
-static bool same_everywhere(const struct packing *packing, struct error *error)
-{
-    bool same = true;
-    for (int split = 0; split < PACKED_SPLITS; split++) {
-        const struct dataset *source = &packing->source[split];
-        same = comm_same(packing->world, &source->count, sizeof source->count) && same;
-        same = comm_same(packing->world, &source->sum, sizeof source->sum) && same;
-    }
-    return same || error_set(error, ERROR_DATA,
-                             "the data differ between ranks: use the same data.root on all nodes");
-}
-
 static bool source_open(struct packing *packing, const struct options *options, struct error *error)
 {
     struct options changed = *options;
@@ -117,11 +94,27 @@ static bool source_open(struct packing *packing, const struct options *options, 
         good = dataset_open(&packing->source[SPLIT_VALIDATION], &changed, SPLIT_VALIDATION, error);
     if (good && options->data.val != VALIDATION_NONE)
         good = dataset_open(&packing->source[SPLIT_TEST], &changed, SPLIT_TEST, error);
-    if (!comm_agree(packing->world, error) || !same_everywhere(packing, error))
+    if (!comm_agree(packing->world, error))
         return false;
+    bool same = true;
+    for (int split = 0; split < PACKED_SPLITS; split++) {
+        const struct dataset *source = &packing->source[split];
+        same = comm_same(packing->world, &source->count, sizeof source->count) && same;
+        same = comm_same(packing->world, &source->sum, sizeof source->sum) && same;
+    }
+    if (!same)
+        return error_set(error, ERROR_DATA,
+                         "the data differ between ranks: use the same data.root on all nodes");
+    /* A source without a test split returns its validation split instead: skip it. */
     struct dataset *test = &packing->source[SPLIT_TEST];
-    if (same_split(&packing->source[SPLIT_VALIDATION], test))
-        dataset_close(test);
+    const struct dataset *validation = &packing->source[SPLIT_VALIDATION];
+    if (validation->format != NULL && test->format != NULL && test->format->name_record != NULL) {
+        char name[2][4096];
+        dataset_name(validation, 0, name[0], sizeof name[0]);
+        dataset_name(test, 0, name[1], sizeof name[1]);
+        if (strcmp(name[0], name[1]) == 0)
+            dataset_close(test);
+    }
     for (int split = 0; split < PACKED_SPLITS; split++)
         packing->first[split + 1] = packing->first[split] + packing->source[split].count;
     return true;
@@ -170,18 +163,16 @@ static bool set_describe(struct packing *packing, const struct options *options,
             error, ERROR_USAGE,
             "convert.kind=encoded: records of data.format=%s are pixels, not image files",
             options->data.format);
-    return set->encoded || crop_choose(packing, options, error);
-}
-
-static bool order_draw(struct packing *packing, uint64_t seed, struct error *error)
-{
-    const size_t count = (size_t)packing->source[SPLIT_TRAIN].count;
-    if (!packing->plan->shuffle)
+    if (!set->encoded && !crop_choose(packing, options, error))
+        return false;
+    const size_t count = (size_t)source->count;
+    if (!set->shuffled)
         return true;
     packing->order = malloc(count * sizeof *packing->order);
     if (packing->order == NULL)
         return error_set(error, ERROR_MEMORY, "no memory for the order of %zu records", count);
-    random_permutation(seed, RANDOM_PACK, 0, (uint32_t)count, packing->order);
+    random_permutation((uint64_t)options->run.seed, RANDOM_PACK, 0, (uint32_t)count,
+                       packing->order);
     return true;
 }
 
@@ -260,21 +251,16 @@ static void part_path(const struct packing *packing, int64_t file, char path[PAC
     snprintf(path, PACKED_PATH + 8, "%s.part", final);
 }
 
-static bool is_free(const char *name, struct error *error)
-{
-    char found[PACKED_PATH];
-    int64_t files;
-    struct error none = {0};
-    return !packed_find(name, found, &files, &none) ||
-           error_set(error, ERROR_FILE, "%s already exists: remove it or choose another name",
-                     name);
-}
-
 /* Rank 0 only. */
 static void frames_make(struct packing *packing, struct error *error)
 {
     char path[PACKED_PATH + 8];
-    bool good = is_free(packing->plan->name, error);
+    struct error none = {0};
+    char found[PACKED_PATH];
+    int64_t files;
+    bool good = !packed_find(packing->plan->name, found, &files, &none) ||
+                error_set(error, ERROR_FILE, "%s already exists: remove it or choose another name",
+                          packing->plan->name);
     for (int64_t file = 0; good && file < packing->set.files; file++) {
         int64_t bytes;
         part_path(packing, file, path);
@@ -326,15 +312,6 @@ static bool files_open(struct packing *packing, struct error *error)
 
 /* ---- records ---- */
 
-static bool run_open(struct run *run, struct error *error)
-{
-    run->label = malloc(RUN_RECORDS * sizeof *run->label);
-    run->crc = malloc(RUN_RECORDS * sizeof *run->crc);
-    run->offset = malloc(RUN_RECORDS * sizeof *run->offset);
-    return (run->label != NULL && run->crc != NULL && run->offset != NULL) ||
-           error_set(error, ERROR_MEMORY, "no memory for buffered records");
-}
-
 /* Write the collected records and their rows of the tables. */
 static bool run_write(struct packing *packing, struct error *error)
 {
@@ -365,23 +342,17 @@ static bool run_write(struct packing *packing, struct error *error)
     return good;
 }
 
-/* Return the file of a record of a split, at or after `file`. */
-static int64_t file_of(const struct packing *packing, int split, int64_t number, int64_t file)
-{
-    const int64_t place = number - packing->first[split];
-    while (packing->set.part[file][split].records == 0 ||
-           place >= packing->set.part[file][split].first + packing->set.part[file][split].records)
-        file++;
-    return file;
-}
-
 /* Make space for a record at the end of the run; write the run first if the record does not fit or
  * does not follow it. */
 static bool run_extend(struct packing *packing, int64_t number, int split, int64_t bytes,
                        struct error *error)
 {
     struct run *run = &packing->run;
-    const int64_t file = file_of(packing, split, number, run->file);
+    const int64_t place = number - packing->first[split];
+    int64_t file = run->file;
+    while (packing->set.part[file][split].records == 0 ||
+           place >= packing->set.part[file][split].first + packing->set.part[file][split].records)
+        file++;
     if ((run->file != file || run->split != split || run->count == RUN_RECORDS ||
          run->bytes.count + (size_t)bytes > run->bytes.capacity) &&
         !run_write(packing, error))
@@ -394,43 +365,6 @@ static bool run_extend(struct packing *packing, int64_t number, int split, int64
     return byte_buffer_reserve(&run->bytes, (size_t)(bytes > RUN_BYTES ? bytes : RUN_BYTES), error);
 }
 
-static bool name_sample(const struct dataset *source, int64_t index, const struct error *reason,
-                        struct error *error)
-{
-    char name[ERROR_TEXT_SIZE / 2];
-    dataset_name(source, index, name, sizeof name);
-    return error_set(error, reason->kind, "%s: %.*s", name, ERROR_TEXT_SIZE / 2 - 3, reason->text);
-}
-
-/* Get the bytes to store for a record. */
-static bool record_make(struct packing *packing, struct dataset *source, int64_t index,
-                        uint8_t *place, int64_t bytes, int32_t *label, struct error *error)
-{
-    struct byte_buffer *loaded = &packing->loaded;
-    const uint32_t record = dataset_record(source, index);
-    struct error reason = {0};
-    if (!source->encoded && !packing->crop.active)
-        return dataset_read(source, index, place, label, error);
-    if (source->encoded) {
-        if (!dataset_load(source, index, loaded, label, error))
-            return false;
-        if (!packing->set.encoded)
-            return crop_file(&packing->crop, 0, record, loaded->data, loaded->count,
-                             &packing->scratch, place, &reason) ||
-                   name_sample(source, index, &reason, error);
-        error_set(&reason, ERROR_DATA, "it changed while it was packed");
-        if ((int64_t)loaded->count != bytes)
-            return name_sample(source, index, &reason, error);
-        memcpy(place, loaded->data, loaded->count);
-        return true;
-    }
-    const size_t stored = (size_t)(source->channels * source->height * source->width);
-    return byte_buffer_reserve(loaded, stored, error) &&
-           dataset_read(source, index, loaded->data, label, error) &&
-           crop_stored(&packing->crop, 0, record, loaded->data, source->channels, source->height,
-                       source->width, &packing->scratch, place, error);
-}
-
 static bool record_pack(struct packing *packing, int64_t number, struct error *error)
 {
     struct run *run = &packing->run;
@@ -441,23 +375,25 @@ static bool record_pack(struct packing *packing, int64_t number, struct error *e
         return false;
     uint8_t *place = run->bytes.data + run->bytes.count;
     int32_t *label = &run->label[run->count];
-    if (!record_make(packing, &packing->source[split], index, place, bytes, label, error))
+    struct dataset *source = &packing->source[split];
+    struct byte_buffer *loaded = &packing->loaded;
+    if (packing->set.encoded) {
+        if (!dataset_load(source, index, loaded, label, error))
+            return false;
+        struct error changed = {0};
+        error_set(&changed, ERROR_DATA, "it changed while it was packed");
+        if ((int64_t)loaded->count != bytes)
+            return dataset_name_error(source, index, &changed, error);
+        memcpy(place, loaded->data, loaded->count);
+    } else if (packing->crop.active) {
+        if (!crop_sample(&packing->crop, source, 0, index, &packing->scratch, place, label, error))
+            return false;
+    } else if (!dataset_read(source, index, place, label, error)) {
         return false;
+    }
     run->crc[run->count++] = packed_crc(place, (size_t)bytes, *label);
     run->bytes.count += (size_t)bytes;
     return true;
-}
-
-static void say_progress(const struct packing *packing, int64_t done, double began, double *logged)
-{
-    const double now = clock_now(), megabytes = (double)bytes_before(packing, done) / 1e6;
-    log_progress("%lld of %lld records, %.0f MB/s", (long long)done, (long long)count_of(packing),
-                 megabytes / (now - began));
-    if (now - *logged < LOG_EVERY || log_is_terminal())
-        return;
-    *logged = now;
-    log_info("%lld of %lld records, %.0f MB/s", (long long)done, (long long)count_of(packing),
-             megabytes / (now - began));
 }
 
 /* Work in rounds; after each, all ranks exchange progress and errors. */
@@ -467,8 +403,13 @@ static bool records_pack(struct packing *packing, struct error *error)
     double logged = began;
     int64_t next, end, done = 0;
     slice_of(packing, &next, &end);
-    const int64_t begin = next;
-    run_open(&packing->run, error);
+    const int64_t begin = next, count = count_of(packing);
+    struct run *run = &packing->run;
+    run->label = malloc(RUN_RECORDS * sizeof *run->label);
+    run->crc = malloc(RUN_RECORDS * sizeof *run->crc);
+    run->offset = malloc(RUN_RECORDS * sizeof *run->offset);
+    if (run->label == NULL || run->crc == NULL || run->offset == NULL)
+        error_set(error, ERROR_MEMORY, "no memory for buffered records");
     if (!comm_agree(packing->world, error))
         return false;
     do {
@@ -482,17 +423,23 @@ static bool records_pack(struct packing *packing, struct error *error)
             return false;
         done = next - begin;
         comm_all_reduce(packing->world, &done, 1, COMM_INT64, COMM_SUM);
-        say_progress(packing, done, began, &logged);
-    } while (done < count_of(packing));
+        const double now = clock_now();
+        const double speed = (double)bytes_before(packing, done) / 1e6 / (now - began);
+        log_progress("%lld of %lld records, %.0f MB/s", (long long)done, (long long)count, speed);
+        if (now - logged >= LOG_EVERY && !log_is_terminal()) {
+            logged = now;
+            log_info("%lld of %lld records, %.0f MB/s", (long long)done, (long long)count, speed);
+        }
+    } while (done < count);
     log_progress_end();
     return true;
 }
 
 /* ---- the end ---- */
 
-static bool files_sync(struct packing *packing, struct error *error)
+static bool files_finish(struct packing *packing, struct error *error)
 {
-    char path[PACKED_PATH + 8];
+    char path[PACKED_PATH + 8], final[PACKED_PATH];
     for (int64_t file = 0; file < packing->set.files; file++) {
         part_path(packing, file, path);
         const int descriptor = packing->descriptor[file];
@@ -501,12 +448,8 @@ static bool files_sync(struct packing *packing, struct error *error)
             error_defer(durable_sync(descriptor, path, error));
         error_defer(durable_close(descriptor, path, error));
     }
-    return comm_agree(packing->world, error);
-}
-
-static bool files_rename(struct packing *packing, struct error *error)
-{
-    char path[PACKED_PATH + 8], final[PACKED_PATH];
+    if (!comm_agree(packing->world, error))
+        return false;
     for (int64_t file = 0; packing->world->rank == 0 && file < packing->set.files; file++) {
         part_path(packing, file, path);
         packed_path(final, packing->plan->name, file, packing->set.files);
@@ -547,8 +490,7 @@ bool packed_write(const struct options *options, const struct packed_plan *plan,
     struct packing packing = {.plan = plan, .world = world};
     bool good = source_open(&packing, options, error);
     if (good) {
-        good = set_describe(&packing, options, error) &&
-               order_draw(&packing, (uint64_t)options->run.seed, error);
+        error_defer(set_describe(&packing, options, error));
         good = comm_agree(world, error);
     }
     good = good && sizes_find(&packing, error);
@@ -557,7 +499,7 @@ bool packed_write(const struct options *options, const struct packed_plan *plan,
         good = comm_agree(world, error);
     }
     good = good && files_open(&packing, error) && records_pack(&packing, error) &&
-           files_sync(&packing, error) && files_rename(&packing, error);
+           files_finish(&packing, error);
     *bytes = good ? bytes_before(&packing, count_of(&packing)) : 0;
     packing_close(&packing, good);
     return good;
