@@ -1,17 +1,27 @@
-/* The command `find` and its results in the log book. */
-#include "app/find.h"
-
+/* The command `find` and its results in the log book. `find lr`: the range test on the deck's run,
+ * its curve as a table and a plot, and the suggested learning rate. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "app/app.h"
 #include "config/command_line.h"
 #include "config/options.h"
+#include "core/atomic_file.h"
+#include "core/csv.h"
 #include "core/log.h"
 #include "mesh/mesh.h"
 #include "plan/find_batch.h"
+#include "report/chart.h"
 #include "report/logbook.h"
+#include "runlog/rclone.h"
+#include "train/range_test.h"
+#include "train/schedule.h"
 
-void find_note(const struct options *options, struct found *found)
+/* Add a result to the log book (output.logbook), with strategy and model of the options; rank 0
+ * only. A failure is a warning. */
+static void find_note(const struct options *options, struct found *found)
 {
     struct error error = {0};
     if (options->output.logbook[0] == '\0')
@@ -20,6 +30,299 @@ void find_note(const struct options *options, struct found *found)
     found->strategy = mesh_strategy_name((enum strategy_choice)options->mesh.strategy);
     if (!found_add(options->output.logbook, found, &error))
         log_warn("log book: %s", error.text);
+}
+
+/* Maximum number of rows of the curve on standard output; the file has all. */
+enum { ROWS = 40 };
+
+static const char curve_header[] = "step,rate,loss,smoothed";
+
+struct search {
+    struct options options; /* completed from the data set */
+    struct comm *world;
+    struct session session;
+    struct data_feed feed;
+    int64_t global_batch;
+    struct range_test test;
+    struct range_suggestion suggestion;
+    struct csv csv; /* rank 0 only; not open if find.output is empty */
+};
+
+/* ---- preparation */
+
+static bool weights_begin(struct search *search, struct error *error)
+{
+    struct session *session = &search->session;
+    const char *init = search->options.model.init;
+    flat_initialize(&session->flat, (uint64_t)search->options.run.seed);
+    if (rclone_is_remote(init))
+        return error_set(
+            error, ERROR_USAGE,
+            "model.init=%s: find lr reads a local file only; copy it with `rclone copyto`", init);
+    if (strcmp(init, "none") != 0 && init[0] != '\0' && !session_read_weights(session, init, error))
+        return false;
+    flat_refresh(&session->flat);
+    return true;
+}
+
+/* The file is opened before the test, so that an unwritable one is an error before it. */
+static bool curve_open(struct search *search, struct error *error)
+{
+    char path[FILE_PATH];
+    snprintf(path, sizeof path, "%s.csv", search->options.find.output);
+    if (search->world->rank == 0 && search->options.find.output[0] != '\0')
+        error_defer(csv_open(&search->csv, path, curve_header, 0, 0, error));
+    return comm_agree(search->world, error);
+}
+
+static bool data_open(struct search *search, struct error *error)
+{
+    struct options *options = &search->options;
+    if (!feed_open(&search->feed, options, SPLIT_TRAIN, search->world, error))
+        return false;
+    error_defer(session_resolve(options, &search->feed.dataset, error));
+    search->global_batch = feed_global_batch(options, search->world->size);
+    if (options->data.drop_last && search->feed.dataset.count < search->global_batch)
+        error_set(error, ERROR_USAGE,
+                  "the global batch of %lld is larger than the %lld samples and data.drop_last=on "
+                  "leaves none: use a smaller batch",
+                  (long long)search->global_batch, (long long)search->feed.dataset.count);
+    return comm_agree(search->world, error);
+}
+
+static bool search_open(struct search *search, struct error *error)
+{
+    struct options *options = &search->options;
+    struct session *session = &search->session;
+    struct comm *world = search->world;
+    options->data.val = VALIDATION_NONE; /* no evaluation */
+    if (!curve_open(search, error) || !data_open(search, error) ||
+        !session_open(session, options, world, true, error))
+        return false;
+    int64_t batch = feed_pass_samples(options, search->global_batch, world->size);
+    if (!session_allocate(session, batch, &search->feed.source, true, error) ||
+        !feed_start(&search->feed, options, world, session->device, search->global_batch,
+                    session->model->image, true, error))
+        return false;
+    flat_set_segments(&session->flat, options->optim.weight_decay, options->train.accumulate);
+    return weights_begin(search, error);
+}
+
+/* ---- results */
+
+static void curve_print(const struct search *search)
+{
+    const struct range_test *test = &search->test;
+    int64_t stride = (test->count + ROWS - 1) / ROWS;
+    printf("%8s %12s %12s %12s\n", "step", "rate", "loss", "smoothed");
+    for (int64_t i = 0; i < test->count; i += stride)
+        printf("%8lld %12.3e %12.6f %12.6f\n", (long long)i + 1, test->points[i].rate,
+               test->points[i].loss, test->points[i].smoothed);
+}
+
+static bool curve_write(struct search *search, struct error *error)
+{
+    const struct range_test *test = &search->test;
+    for (int64_t i = 0; i < test->count; i++) {
+        csv_integer(&search->csv, i + 1);
+        csv_number(&search->csv, test->points[i].rate);
+        csv_number(&search->csv, test->points[i].loss);
+        csv_number(&search->csv, test->points[i].smoothed);
+        if (!csv_end_row(&search->csv, error))
+            return false;
+    }
+    return csv_flush(&search->csv, error);
+}
+
+static void end_print(const struct search *search)
+{
+    const struct range_test *test = &search->test;
+    switch (test->end) {
+    case RANGE_WHOLE:
+        printf("\nstopped at the last learning rate, %g\n", test->end_rate);
+        return;
+    case RANGE_DIVERGED:
+        printf("\nstopped at %.3g, where the smoothed loss exceeded %g times its minimum\n",
+               test->end_rate, search->options.find.stop);
+        return;
+    case RANGE_NOT_FINITE:
+        printf("\nstopped at %.3g, where loss or gradient was not finite\n", test->end_rate);
+        return;
+    case RANGE_STOPPED:
+        printf("\nstopped at %.3g by a signal\n", test->end_rate);
+        return;
+    }
+}
+
+/* Return the learning rate of an update divided by optim.lr (optim.lr_scale). */
+static double rate_scale(const struct search *search)
+{
+    struct options unit = search->options;
+    unit.optim.lr = 1;
+    return schedule_base_rate(&unit, search->global_batch);
+}
+
+static void suggestion_print(const struct search *search)
+{
+    const struct range_test *test = &search->test;
+    const struct range_suggestion *found = &search->suggestion;
+    double scale = rate_scale(search);
+    if (isnan(found->steepest_rate)) {
+        printf(
+            "no suggestion: the smoothed loss falls by %.3g, which may be noise (%.2g); use more "
+            "steps (find.steps=%lld) or a larger batch\n",
+            found->fall, found->noise, (long long)(4 * test->steps));
+        return;
+    }
+    printf("steps %lld to %lld: the smoothed loss falls fastest at %.3g and has its minimum at "
+           "%.3g\n",
+           (long long)found->first + 1, (long long)found->end, found->steepest_rate,
+           test->points[found->lowest].rate);
+    printf("suggestion: optim.lr=%.2g, the steepest descent (Smith 2017); alternative, a tenth of "
+           "the rate at the minimum: optim.lr=%.2g\n",
+           found->steepest_rate / scale, found->tenth_of_lowest / scale);
+    if (scale != 1)
+        printf("(optim.lr_scale multiplies it by %.4g for the global batch of %lld)\n", scale,
+               (long long)search->global_batch);
+}
+
+/* Add the suggestion to the log book. */
+static void suggestion_note(const struct search *search)
+{
+    const struct session *session = &search->session;
+    char detail[OPTION_TEXT + 8] = "";
+    if (isnan(search->suggestion.steepest_rate))
+        return;
+    if (search->options.find.output[0] != '\0')
+        snprintf(detail, sizeof detail, "%s.png", search->options.find.output);
+    struct found found = {.what = "lr",
+                          .image = session->model->image,
+                          .precision = type_name(session->compute),
+                          .ranks = search->world->size,
+                          .nodes = session->mesh.node_count,
+                          .value = search->suggestion.steepest_rate / rate_scale(search),
+                          .global_batch = search->global_batch,
+                          .peak_bytes = -1,
+                          .limit = -1,
+                          .detail = detail};
+    find_note(&search->options, &found);
+}
+
+enum { WIDTH = 800, HEIGHT = 450 };
+
+struct plot {
+    int64_t count;
+    double *rates, *losses, *smoothed; /* [count] each, one allocation */
+    double lowest, highest;            /* range of the axis */
+};
+
+/* Fill in the points. The range of the axis leaves out the divergence at the end. */
+static void plot_fill(struct plot *plot, const struct range_test *test,
+                      const struct range_suggestion *suggestion)
+{
+    plot->lowest = INFINITY;
+    plot->highest = -INFINITY;
+    for (int64_t i = 0; i < test->count; i++) {
+        const struct range_point *point = &test->points[i];
+        plot->rates[i] = point->rate;
+        plot->losses[i] = point->loss;
+        plot->smoothed[i] = point->smoothed;
+        if (i > suggestion->lowest && i > 0)
+            continue;
+        plot->lowest = fmin(plot->lowest, point->loss);
+        plot->highest = fmax(plot->highest, point->loss);
+    }
+    double margin = plot->highest > plot->lowest ? (plot->highest - plot->lowest) / 8 : 1;
+    plot->lowest -= margin;
+    plot->highest += margin;
+}
+
+static bool plot_draw(const struct plot *plot, const char *name, double suggested,
+                      struct error *error)
+{
+    char path[FILE_PATH], title[128] = "Learning-rate range test: no suggestion";
+    double where[] = {suggested, suggested}, ends[] = {plot->lowest, plot->highest};
+    const struct chart_series series[] = {
+        {.name = "loss",
+         .x = plot->rates,
+         .y = plot->losses,
+         .count = plot->count,
+         .thin = true,
+         .colour = 2},
+        {.name = "smoothed",
+         .x = plot->rates,
+         .y = plot->smoothed,
+         .count = plot->count,
+         .colour = 1},
+        {.name = "suggestion", .x = where, .y = ends, .count = 2, .dashed = true, .colour = 3}};
+    if (!isnan(suggested))
+        snprintf(title, sizeof title, "Learning-rate range test: steepest at %.2g", suggested);
+    const struct chart chart = {
+        .title = title,
+        .x = {.label = "learning rate", .scale = CHART_LOG},
+        .y = {.label = "loss", .least = plot->lowest, .most = plot->highest},
+        .series_count = isnan(suggested) ? 2 : 3,
+        .series = series};
+    snprintf(path, sizeof path, "%s.svg", name);
+    char *text = chart_svg(&chart, WIDTH, HEIGHT, NULL);
+    bool good = text == NULL || atomic_file_write(path, text, error);
+    free(text);
+    if (!good)
+        return false;
+    snprintf(path, sizeof path, "%s.png", name);
+    return chart_png(&chart, 1, path, WIDTH, HEIGHT, error);
+}
+
+static bool find_lr_plot(const char *name, const struct range_test *test,
+                         const struct range_suggestion *suggestion, struct error *error)
+{
+    struct plot plot = {.count = test->count};
+    if (test->count == 0)
+        return true;
+    plot.rates = calloc((size_t)test->count * 3, sizeof *plot.rates);
+    if (plot.rates == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory for the curve of %lld points",
+                         (long long)test->count);
+    plot.losses = plot.rates + test->count;
+    plot.smoothed = plot.losses + test->count;
+    plot_fill(&plot, test, suggestion);
+    bool good = plot_draw(&plot, name, suggestion->steepest_rate, error);
+    free(plot.rates);
+    return good;
+}
+
+/* Print and write the results; rank 0 only. */
+static void search_report(struct search *search, struct error *error)
+{
+    printf("range test from %g to %g in %lld steps of global batch %lld on %d rank%s\n",
+           search->options.find.first, search->options.find.last, (long long)search->test.steps,
+           (long long)search->global_batch, search->world->size,
+           search->world->size == 1 ? "" : "s");
+    curve_print(search);
+    end_print(search);
+    suggestion_print(search);
+    const char *name = search->options.find.output;
+    if (app_output_arrived(error) && name[0] != '\0' && curve_write(search, error))
+        error_defer(find_lr_plot(name, &search->test, &search->suggestion, error));
+    suggestion_note(search);
+}
+
+/* Run the learning-rate range test and print the result on rank 0. */
+static void find_lr(const struct options *options, struct comm *world, struct error *error)
+{
+    static struct search search;
+    search = (struct search){.options = *options, .world = world};
+    if (search_open(&search, error) &&
+        range_test_run(&search.session, &search.feed, &search.test, error)) {
+        range_test_suggest(&search.test, options->find.beta, &search.suggestion);
+        if (world->rank == 0)
+            search_report(&search, error);
+        comm_agree(world, error);
+    }
+    csv_close(&search.csv);
+    range_test_free(&search.test);
+    feed_close(&search.feed);
+    session_close(&search.session);
 }
 
 static void batch_run(const struct options *options, struct comm *world, struct error *error)

@@ -6,8 +6,6 @@ libvittrain_a_SOURCES += \
 	src/app/convert_data.c \
 	src/app/eval.c \
 	src/app/find.c \
-	src/app/find.h \
-	src/app/find_lr.c \
 	src/app/help.c \
 	src/app/plan.c \
 	src/app/predict.c \

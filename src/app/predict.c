@@ -24,12 +24,6 @@ struct prediction {
     char part[OPTION_TEXT + 16]; /* temporary file to be renamed; empty: none */
 };
 
-static bool names_json(const char *path)
-{
-    size_t length = strlen(path);
-    return length >= 5 && strcmp(path + length - 5, ".json") == 0;
-}
-
 static bool write_failed(const struct prediction *prediction, struct error *error)
 {
     return error_set(error, ERROR_FILE, "cannot write predict.output=%s: %s", prediction->path,
@@ -130,7 +124,8 @@ static void split_predict(struct inference *inference, struct comm *world, struc
     struct evaluation evaluation = {0};
     struct prediction prediction = {
         .inference = inference, .world = world, .path = inference->options.predict.output};
-    prediction.json = names_json(prediction.path);
+    const size_t length = strlen(prediction.path);
+    prediction.json = length >= 5 && strcmp(prediction.path + length - 5, ".json") == 0;
     const struct evaluation_visitor visitor = {.visit = batch_visit, .self = &prediction};
     if (!file_open(&prediction, error))
         return;

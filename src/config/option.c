@@ -383,21 +383,11 @@ static void write_bytes(int64_t value, char *text, size_t size)
     snprintf(text, size, "%lld%s", (long long)(value / byte_units[i].bytes), byte_units[i].unit);
 }
 
-static void write_list(const struct option_list *list, char *text, size_t size)
-{
-    snprintf(text, size, "%s", list->count == 0 ? "auto" : "");
-    for (int i = 0; i < list->count; i++) {
-        char number[32];
-        write_number(list->value[i], number, sizeof number);
-        const size_t used = strlen(text);
-        snprintf(text + used, size - used, "%s%s", i > 0 ? "," : "", number);
-    }
-}
-
 void option_write(const struct option_entry *entry, const struct options *options, char *text,
                   size_t size)
 {
     const void *value = (const char *)options + entry->offset;
+    const struct option_list *list = value; /* if the option is a list */
     switch (entry->kind) {
     case OPTION_IS_TEXT:
         snprintf(text, size, "%s", (const char *)value);
@@ -428,7 +418,13 @@ void option_write(const struct option_entry *entry, const struct options *option
                 snprintf(text, size, "%s", choice->word);
         return;
     case OPTION_IS_LIST:
-        write_list(value, text, size);
+        snprintf(text, size, "%s", list->count == 0 ? "auto" : "");
+        for (int i = 0; i < list->count; i++) {
+            char number[32];
+            write_number(list->value[i], number, sizeof number);
+            const size_t used = strlen(text);
+            snprintf(text + used, size - used, "%s%s", i > 0 ? "," : "", number);
+        }
         return;
     }
 }
@@ -445,16 +441,6 @@ static void describe_range(const struct option_entry *entry, char *text, size_t 
     else
         snprintf(text, size, " %s %s to %s%s", entry->above_least ? "above" : "from", least,
                  entry->below_most ? "below " : "", most);
-}
-
-static void describe_choices(const struct option_entry *entry, char *text, size_t size)
-{
-    text[0] = '\0';
-    for (int i = 0; entry->choices[i].word != NULL; i++) {
-        const char *joint = i == 0 ? "" : entry->choices[i + 1].word == NULL ? " or " : ", ";
-        const size_t used = strlen(text);
-        snprintf(text + used, size - used, "%s%s", joint, entry->choices[i].word);
-    }
 }
 
 void option_describe(const struct option_entry *entry, char *text, size_t size)
@@ -486,7 +472,12 @@ void option_describe(const struct option_entry *entry, char *text, size_t size)
         snprintf(text, size, "on or off");
         return;
     case OPTION_IS_CHOICE:
-        describe_choices(entry, text, size);
+        text[0] = '\0';
+        for (int i = 0; entry->choices[i].word != NULL; i++) {
+            const char *joint = i == 0 ? "" : entry->choices[i + 1].word == NULL ? " or " : ", ";
+            const size_t used = strlen(text);
+            snprintf(text + used, size - used, "%s%s", joint, entry->choices[i].word);
+        }
         return;
     case OPTION_IS_LIST:
         if (entry->least_count == entry->most_count)

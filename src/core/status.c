@@ -121,19 +121,13 @@ struct status status_read(double now)
                            .background = LOAD(background)};
 }
 
-static int unit_describe(int unit, char *text, size_t size)
-{
-    if (unit < 0)
-        return snprintf(text, size, "%s", "");
-    if (unit < STATUS_UNITS && record.name[unit][0] != '\0')
-        return snprintf(text, size, " of %.*s", STATUS_NAME, record.name[unit]);
-    return snprintf(text, size, " of unit %d", unit);
-}
-
 void status_describe(const struct status *status, char *text, size_t size)
 {
-    char unit[STATUS_NAME + 16], step[40] = "", background[64] = "";
-    unit_describe(status->unit, unit, sizeof unit);
+    char unit[STATUS_NAME + 16] = "", step[40] = "", background[64] = "";
+    if (status->unit >= 0 && status->unit < STATUS_UNITS && record.name[status->unit][0] != '\0')
+        snprintf(unit, sizeof unit, " of %.*s", STATUS_NAME, record.name[status->unit]);
+    else if (status->unit >= 0)
+        snprintf(unit, sizeof unit, " of unit %d", status->unit);
     if (status->step > 0)
         snprintf(step, sizeof step, ", step %lld", (long long)status->step);
     if (status->background != 0)

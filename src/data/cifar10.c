@@ -162,28 +162,20 @@ static bool open_file(struct dataset *dataset, const char *directory, const char
 
 /* The official set has five training files of 10,000 records. Fewer files of that size mean that
  * one is missing. */
-static bool check_complete(const struct cifar10 *self, const char *directory, int last,
-                           struct error *error)
-{
-    bool official = last > 1;
-    for (int i = 0; i < self->file_count; i++)
-        official = official && self->files[i].records == OFFICIAL_RECORDS;
-    if (official && last < OFFICIAL_FILES)
-        return error_set(error, ERROR_DATA, "%s: data_batch_%d.bin is missing; %s", directory,
-                         last + 1, advice);
-    return true;
-}
-
 static bool open_training_files(struct dataset *dataset, const char *directory, int last,
                                 struct error *error)
 {
+    const struct cifar10 *self = dataset->self;
+    bool official = last > 1 && last < OFFICIAL_FILES;
     for (int number = 1; number <= (last > 0 ? last : 1); number++) {
         char name[32];
         snprintf(name, sizeof name, "data_batch_%d.bin", number);
         if (!open_file(dataset, directory, name, error))
             return false;
+        official = official && self->files[self->file_count - 1].records == OFFICIAL_RECORDS;
     }
-    return check_complete(dataset->self, directory, last, error);
+    return !official || error_set(error, ERROR_DATA, "%s: data_batch_%d.bin is missing; %s",
+                                  directory, last + 1, advice);
 }
 
 static void cifar10_describe(const struct options *options, struct dataset *dataset)
@@ -192,19 +184,6 @@ static void cifar10_describe(const struct options *options, struct dataset *data
     dataset->channels = 3;
     dataset->height = dataset->width = SIDE;
     dataset->classes = CLASSES;
-}
-
-static bool name_classes(struct dataset *dataset, struct error *error)
-{
-    dataset->class_name = calloc(CLASSES, sizeof *dataset->class_name);
-    if (dataset->class_name == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory for class names");
-    for (int i = 0; i < CLASSES; i++) {
-        dataset->class_name[i] = strdup(class_names[i]);
-        if (dataset->class_name[i] == NULL)
-            return error_set(error, ERROR_MEMORY, "no memory for class names");
-    }
-    return true;
 }
 
 static bool cifar10_open(const struct options *options, enum data_split split,
@@ -225,8 +204,14 @@ static bool cifar10_open(const struct options *options, enum data_split split,
     if (self == NULL || self->files == NULL)
         return error_set(error, ERROR_MEMORY, "no memory to open %s", directory);
     cifar10_describe(options, dataset);
-    if (!name_classes(dataset, error))
-        return false;
+    dataset->class_name = calloc(CLASSES, sizeof *dataset->class_name);
+    bool named = dataset->class_name != NULL;
+    for (int i = 0; named && i < CLASSES; i++) {
+        dataset->class_name[i] = strdup(class_names[i]);
+        named = dataset->class_name[i] != NULL;
+    }
+    if (!named)
+        return error_set(error, ERROR_MEMORY, "no memory for class names");
     if ((all || split == SPLIT_TRAIN) && !open_training_files(dataset, directory, last, error))
         return false;
     if (all || split != SPLIT_TRAIN)

@@ -120,23 +120,18 @@ void colour_autocontrast(const struct colour_image *image)
         plane_autocontrast(image->planes + channel * plane_of(image), plane_of(image));
 }
 
-/* Counts go to four tables in turn, so that equal neighbouring levels do not wait for the same
- * counter. */
-static void plane_count(const uint8_t *plane, int64_t count, int64_t *counts)
-{
-    uint32_t some[4][LEVELS] = {{0}};
-    for (int64_t i = 0; i < count; i++)
-        some[i % 4][plane[i]]++;
-    for (int i = 0; i < LEVELS; i++)
-        counts[i] = (int64_t)some[0][i] + some[1][i] + some[2][i] + some[3][i];
-}
-
 static void plane_equalize(uint8_t *plane, int64_t count)
 {
     int64_t counts[LEVELS];
     uint8_t table[LEVELS];
     int last = LEVELS - 1;
-    plane_count(plane, count, counts);
+    /* Counts go to four tables in turn, so that equal neighbouring levels do not wait for the same
+     * counter. */
+    uint32_t some[4][LEVELS] = {{0}};
+    for (int64_t i = 0; i < count; i++)
+        some[i % 4][plane[i]]++;
+    for (int i = 0; i < LEVELS; i++)
+        counts[i] = (int64_t)some[0][i] + some[1][i] + some[2][i] + some[3][i];
     while (last > 0 && counts[last] == 0)
         last--;
     int64_t step = (count - counts[last]) / 255, sum = step / 2;

@@ -19,36 +19,26 @@ static void probe_path(char path[PATH_SIZE], const char *directory, int64_t job,
              node);
 }
 
-static bool make_probe(const char *directory, const char *probe, struct error *error)
-{
-    if (!folder_make(directory, "choose another", error))
-        return false;
-    int descriptor = open(probe, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor < 0)
-        return error_set(error, ERROR_FILE, "cannot write to %s: %s; choose another directory",
-                         directory, strerror(errno));
-    close(descriptor);
-    return true;
-}
-
-/* Return a number that is unique to this job and the same on all ranks. */
-static int64_t job_number(struct comm *world)
-{
-    int64_t job = (int64_t)(clock_wall() * 1e6) ^ ((int64_t)getpid() << 40);
-    comm_broadcast(world, &job, 1, COMM_INT64, 0);
-    return job;
-}
-
 bool directory_owner(struct comm *world, const char *path, int *owner, struct error *error)
 {
     int node = 0;
     comm_node_count(world, &node);
     struct comm *neighbours = comm_split_node(world);
-    int64_t job = job_number(world), found = node;
+    /* A number that is unique to this job and the same on all ranks. */
+    int64_t job = (int64_t)(clock_wall() * 1e6) ^ ((int64_t)getpid() << 40), found = node;
+    comm_broadcast(world, &job, 1, COMM_INT64, 0);
     char own[PATH_SIZE], other[PATH_SIZE];
     probe_path(own, path, job, node);
     bool speaks = neighbours->rank == 0;
-    bool made = speaks && make_probe(path, own, error);
+    int probe = -1;
+    if (speaks && folder_make(path, "choose another", error)) {
+        probe = open(own, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (probe < 0)
+            error_set(error, ERROR_FILE, "cannot write to %s: %s; choose another directory", path,
+                      strerror(errno));
+        else
+            close(probe);
+    }
     bool good = comm_agree(world, error);
     if (good && speaks) {
         for (found = 0; found < node; found++) {
@@ -59,7 +49,7 @@ bool directory_owner(struct comm *world, const char *path, int *owner, struct er
     }
     comm_broadcast(neighbours, &found, 1, COMM_INT64, 0);
     comm_barrier(world); /* all ranks have looked */
-    if (made)
+    if (probe >= 0)
         unlink(own);
     neighbours->backend->close(neighbours);
     *owner = (int)found;

@@ -41,17 +41,6 @@ static bool unknown_format(const uint8_t *bytes, size_t count, struct error *err
     return error_set(error, ERROR_DATA, "is not an image: neither JPEG nor PNG by its first bytes");
 }
 
-static bool cut(struct error *error)
-{
-    return error_set(error, ERROR_DATA, "is truncated before the image begins");
-}
-
-/* True for markers that begin a frame: SOF0 to SOF15, without DHT, JPG and DAC in this range. */
-static bool begins_frame(uint8_t marker)
-{
-    return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
-}
-
 /* Skip the segments before the frame header. */
 static bool jpeg_header(const uint8_t *bytes, size_t count, struct image_header *header,
                         bool *incomplete, struct error *error)
@@ -62,7 +51,9 @@ static bool jpeg_header(const uint8_t *bytes, size_t count, struct image_header 
             continue;
         }
         const uint8_t marker = bytes[at + 1];
-        if (begins_frame(marker)) {
+        /* SOF0 to SOF15, without DHT, JPG and DAC in this range, begin a frame. */
+        if (marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 &&
+            marker != 0xcc) {
             header->height = big_endian(bytes + at + 5, 2);
             header->width = big_endian(bytes + at + 7, 2);
             return true;
@@ -83,31 +74,6 @@ static bool jpeg_header(const uint8_t *bytes, size_t count, struct image_header 
     return false;
 }
 
-static bool png_header(const uint8_t *bytes, size_t count, struct image_header *header,
-                       bool *incomplete, struct error *error)
-{
-    *incomplete = count < PNG_HEADER;
-    if (*incomplete)
-        return false;
-    if (memcmp(bytes + 12, "IHDR", 4) != 0)
-        return error_set(error, ERROR_DATA, "is damaged: a PNG without IHDR at its beginning");
-    header->width = big_endian(bytes + 16, 4);
-    header->height = big_endian(bytes + 20, 4);
-    return true;
-}
-
-static bool check_size(const struct image_header *header, int64_t most_pixels, struct error *error)
-{
-    if (header->width < 1 || header->height < 1)
-        return error_set(error, ERROR_DATA, "is damaged: an image of %lld x %lld pixels",
-                         (long long)header->width, (long long)header->height);
-    if (header->width > most_pixels / header->height)
-        return error_set(
-            error, ERROR_DATA, "has %lld x %lld pixels, more than data.max_pixels=%lld",
-            (long long)header->width, (long long)header->height, (long long)most_pixels);
-    return true;
-}
-
 bool image_file_header(const uint8_t *bytes, size_t count, bool whole, int64_t most_pixels,
                        struct image_header *header, bool *incomplete, struct error *error)
 {
@@ -124,15 +90,31 @@ bool image_file_header(const uint8_t *bytes, size_t count, bool whole, int64_t m
         known = jpeg_header(bytes, count, header, incomplete, error);
     } else if (memcmp(bytes, png_signature, sizeof png_signature) == 0) {
         header->format = IMAGE_PNG;
-        known = png_header(bytes, count, header, incomplete, error);
+        *incomplete = count < PNG_HEADER;
+        if (!*incomplete && memcmp(bytes + 12, "IHDR", 4) != 0)
+            return error_set(error, ERROR_DATA, "is damaged: a PNG without IHDR at its beginning");
+        known = !*incomplete;
+        if (known) {
+            header->width = big_endian(bytes + 16, 4);
+            header->height = big_endian(bytes + 20, 4);
+        }
     } else {
         return unknown_format(bytes, count, error);
     }
     if (*incomplete && whole) {
         *incomplete = false;
-        return cut(error);
+        return error_set(error, ERROR_DATA, "is truncated before the image begins");
     }
-    return known && check_size(header, most_pixels, error);
+    if (!known)
+        return false;
+    if (header->width < 1 || header->height < 1)
+        return error_set(error, ERROR_DATA, "is damaged: an image of %lld x %lld pixels",
+                         (long long)header->width, (long long)header->height);
+    if (header->width > most_pixels / header->height)
+        return error_set(
+            error, ERROR_DATA, "has %lld x %lld pixels, more than data.max_pixels=%lld",
+            (long long)header->width, (long long)header->height, (long long)most_pixels);
+    return true;
 }
 
 bool image_file_decode(const uint8_t *bytes, size_t count, const struct image_header *header,

@@ -53,25 +53,6 @@ static void source_read(png_structp png, png_bytep to, size_t count)
     reader->taken += count;
 }
 
-static void colours_of_levels(struct png_reader *reader, int depth)
-{
-    const int most = (1 << depth) - 1;
-    for (int level = 0; level < LEVELS; level++)
-        memset(reader->colours[level], (level & most) * 255 / most, 3);
-}
-
-static void colours_of_palette(struct png_reader *reader)
-{
-    png_colorp palette = NULL;
-    int count = 0;
-    png_get_PLTE(reader->png, reader->info, &palette, &count);
-    for (int i = 0; i < count && i < LEVELS; i++) {
-        reader->colours[i][0] = palette[i].red;
-        reader->colours[i][1] = palette[i].green;
-        reader->colours[i][2] = palette[i].blue;
-    }
-}
-
 /* Set up rows with 8 bits per value, except 16-bit grey, and their conversion to RGB. */
 static void begin_image(struct png_reader *reader)
 {
@@ -86,10 +67,20 @@ static void begin_image(struct png_reader *reader)
     const int depth = png_get_bit_depth(png, reader->info);
     reader->looked_up =
         type == PNG_COLOR_TYPE_PALETTE || (type == PNG_COLOR_TYPE_GRAY && depth <= 8);
-    if (type == PNG_COLOR_TYPE_PALETTE)
-        colours_of_palette(reader);
-    else if (reader->looked_up)
-        colours_of_levels(reader, depth);
+    if (type == PNG_COLOR_TYPE_PALETTE) {
+        png_colorp palette = NULL;
+        int count = 0;
+        png_get_PLTE(png, reader->info, &palette, &count);
+        for (int i = 0; i < count && i < LEVELS; i++) {
+            reader->colours[i][0] = palette[i].red;
+            reader->colours[i][1] = palette[i].green;
+            reader->colours[i][2] = palette[i].blue;
+        }
+    } else if (reader->looked_up) {
+        const int most = (1 << depth) - 1;
+        for (int level = 0; level < LEVELS; level++)
+            memset(reader->colours[level], (level & most) * 255 / most, 3);
+    }
     if (depth < 8)
         png_set_packing(png);
     if (depth == 16 && type != PNG_COLOR_TYPE_GRAY)
@@ -127,68 +118,39 @@ static void convert_row(const struct png_reader *reader, const uint8_t *row, uin
     }
 }
 
+/* Read the area of the image, or all passes of an interlaced one. */
 static void read_rows(struct png_reader *reader)
 {
     const struct image_area *area = &reader->request->area;
-    for (int64_t y = 0; y < area->y + area->height; y++) {
-        png_read_row(reader->png, reader->rows, NULL);
-        if (y >= area->y)
-            convert_row(reader, reader->rows,
-                        reader->pixels->data + (y - area->y) * reader->pixels->stride);
-    }
-}
-
-/* Read an interlaced image; each pass fills pixels between those of earlier passes. */
-static void read_passes(struct png_reader *reader)
-{
-    for (int pass = 0; pass < reader->passes; pass++)
-        for (int64_t y = 0; y < reader->header->height; y++)
-            png_read_row(reader->png, reader->rows + (size_t)y * reader->row_bytes, NULL);
-}
-
-static void convert_passes(const struct png_reader *reader)
-{
-    const struct image_area *area = &reader->request->area;
-    for (int64_t y = 0; y < area->height; y++)
-        convert_row(reader, reader->rows + (size_t)(area->y + y) * reader->row_bytes,
-                    reader->pixels->data + y * reader->pixels->stride);
-}
-
-static bool rows_take(struct png_reader *reader, size_t bytes)
-{
-    reader->rows = calloc(bytes, 1);
-    return reader->rows != NULL ||
-           error_set(reader->error, ERROR_MEMORY, "out of memory for %zu bytes", bytes);
-}
-
-static void read_image(struct png_reader *reader)
-{
+    struct image_pixels *pixels = reader->pixels;
     begin_image(reader);
     reader->row_bytes = png_get_rowbytes(reader->png, reader->info);
-    const size_t rows = reader->passes > 1 ? (size_t)reader->header->height : 1;
-    if (!image_pixels_reserve(reader->pixels, reader->error) ||
-        !rows_take(reader, rows * reader->row_bytes))
+    if (!image_pixels_reserve(pixels, reader->error))
         return;
-    memset(reader->pixels->data, 0, (size_t)(reader->pixels->height * reader->pixels->stride));
-    if (reader->passes == 1)
-        read_rows(reader);
-    else
-        read_passes(reader);
-}
-
-static bool reader_open(struct png_reader *reader)
-{
-    reader->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, reader, fail, keep_quiet);
-    if (reader->png != NULL)
-        reader->info = png_create_info_struct(reader->png);
-    return reader->info != NULL || error_set(reader->error, ERROR_MEMORY, "no memory for a PNG");
+    const size_t rows = reader->passes > 1 ? (size_t)reader->header->height : 1;
+    reader->rows = calloc(rows, reader->row_bytes);
+    if (reader->rows == NULL) {
+        error_set(reader->error, ERROR_MEMORY, "out of memory for %zu bytes",
+                  rows * reader->row_bytes);
+        return;
+    }
+    memset(pixels->data, 0, (size_t)(pixels->height * pixels->stride));
+    for (int64_t y = 0; reader->passes == 1 && y < area->y + area->height; y++) {
+        png_read_row(reader->png, reader->rows, NULL);
+        if (y >= area->y)
+            convert_row(reader, reader->rows, pixels->data + (y - area->y) * pixels->stride);
+    }
+    /* Each further pass fills pixels between those of earlier passes. */
+    for (int pass = 0; reader->passes > 1 && pass < reader->passes; pass++)
+        for (int64_t y = 0; y < reader->header->height; y++)
+            png_read_row(reader->png, reader->rows + (size_t)y * reader->row_bytes, NULL);
 }
 
 /* The frame of setjmp; no local variable changes after it. */
 static void read_guarded(struct png_reader *reader)
 {
     if (setjmp(png_jmpbuf(reader->png)) == 0)
-        read_image(reader);
+        read_rows(reader);
 }
 
 bool image_png_decode(const uint8_t *bytes, size_t count, const struct image_header *header,
@@ -202,11 +164,18 @@ bool image_png_decode(const uint8_t *bytes, size_t count, const struct image_hea
                                 .request = request,
                                 .pixels = pixels,
                                 .error = &own};
-    if (reader_open(&reader))
+    reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, fail, keep_quiet);
+    if (reader.png != NULL)
+        reader.info = png_create_info_struct(reader.png);
+    if (reader.info != NULL)
         read_guarded(&reader);
+    else
+        error_set(&own, ERROR_MEMORY, "no memory for a PNG");
     const bool there_is_some = reader.cut && request->accept_truncated && reader.rows != NULL;
-    if (reader.rows != NULL && reader.passes > 1)
-        convert_passes(&reader);
+    const struct image_area *area = &request->area;
+    for (int64_t y = 0; reader.rows != NULL && reader.passes > 1 && y < area->height; y++)
+        convert_row(&reader, reader.rows + (size_t)(area->y + y) * reader.row_bytes,
+                    pixels->data + y * pixels->stride);
     png_destroy_read_struct(&reader.png, &reader.info, NULL);
     free(reader.rows);
     if (there_is_some)

@@ -54,13 +54,6 @@ static bool read_fully(int descriptor, void *data, int64_t bytes, int64_t offset
     return true;
 }
 
-static bool read_failed(const struct packed_stretch *stretch, int64_t record, struct error *error)
-{
-    return error_set(error, ERROR_DATA, "%s: cannot read record %lld: %s; check the disk",
-                     stretch->path, (long long)record,
-                     errno == 0 ? "the file was truncated after it was opened" : strerror(errno));
-}
-
 static void *read_table(const struct packed_stretch *stretch, int64_t rows, size_t row,
                         int64_t offset, struct error *error)
 {
@@ -151,16 +144,6 @@ static bool add_split(struct dataset *dataset, const char *name, enum data_split
     return good;
 }
 
-/* Without a test split, the validation split is the test split, as for folders of images. */
-static enum data_split split_stored(const struct options *options, const struct packed_set *set,
-                                    enum data_split split)
-{
-    const bool own = split == SPLIT_VALIDATION && options->data.val == VALIDATION_VAL;
-    if (split == SPLIT_TRAIN || own)
-        return split;
-    return set->total[SPLIT_TEST] > 0 ? SPLIT_TEST : SPLIT_VALIDATION;
-}
-
 static void describe(struct dataset *dataset)
 {
     struct packed *self = dataset->self;
@@ -211,7 +194,11 @@ static bool packed_open(const struct options *options, enum data_split split,
     self->stretches = calloc((size_t)files * 2, sizeof *self->stretches);
     if (self->stretches == NULL)
         return error_set(error, ERROR_MEMORY, "no memory to open %s", name);
-    const enum data_split stored = split_stored(options, &self->set, all ? SPLIT_TEST : split);
+    /* Without a test split, the validation split is the test split, as for folders of images. */
+    enum data_split stored = all ? SPLIT_TEST : split;
+    if (stored != SPLIT_TRAIN &&
+        (stored != SPLIT_VALIDATION || options->data.val != VALIDATION_VAL))
+        stored = self->set.total[SPLIT_TEST] > 0 ? SPLIT_TEST : SPLIT_VALIDATION;
     if (stored == SPLIT_VALIDATION && self->set.total[SPLIT_VALIDATION] == 0)
         return error_set(
             error, ERROR_DATA,
@@ -242,23 +229,22 @@ static int64_t record_begin(const struct packed *self, const struct packed_stret
                              : stretch->part.bytes + number * self->record_bytes;
 }
 
-/* Verifying a checksum takes a fifth of the time of reading pixels from memory, so pixels are
- * verified once per run. Compared with decoding an image it is negligible. */
-static bool is_checked(const struct packed_stretch *stretch, int64_t number)
-{
-    return stretch->checked != NULL &&
-           atomic_exchange_explicit(&stretch->checked[number], 1, memory_order_relaxed) != 0;
-}
-
 /* Read a record and verify its checksum. number: index in its stretch. */
 static bool read_record(const struct packed_stretch *stretch, int64_t number, uint8_t *data,
                         int64_t bytes, int64_t offset, int32_t *label, struct error *error)
 {
     *label = stretch->label[number];
     if (!read_fully(stretch->descriptor, data, bytes, offset))
-        return read_failed(stretch, number, error);
-    if (is_checked(stretch, number) ||
-        packed_crc(data, (size_t)bytes, *label) == stretch->crc[number])
+        return error_set(error, ERROR_DATA, "%s: cannot read record %lld: %s; check the disk",
+                         stretch->path, (long long)number,
+                         errno == 0 ? "the file was truncated after it was opened"
+                                    : strerror(errno));
+    /* Verifying a checksum takes a fifth of the time of reading pixels from memory, so pixels are
+     * verified once per run. Compared with decoding an image it is negligible. */
+    if (stretch->checked != NULL &&
+        atomic_exchange_explicit(&stretch->checked[number], 1, memory_order_relaxed) != 0)
+        return true;
+    if (packed_crc(data, (size_t)bytes, *label) == stretch->crc[number])
         return true;
     if (stretch->checked != NULL)
         atomic_store_explicit(&stretch->checked[number], 0, memory_order_relaxed);

@@ -91,19 +91,6 @@ struct image_change policy_operation(enum image_change_kind kind, int64_t magnit
     }
 }
 
-static int operations_draw(const struct policy *policy, uint32_t epoch, uint32_t sample,
-                           int64_t height, int64_t width, struct image_change *changes)
-{
-    for (uint32_t i = 0; i < policy->operations; i++) {
-        struct random_block draw =
-            random_block_at(policy->seed, RANDOM_AUGMENT, STREAM_OPERATIONS, epoch, sample, i);
-        enum image_change_kind kind =
-            (enum image_change_kind)(((uint64_t)draw.word[0] * POLICY_OPERATIONS) >> 32);
-        changes[i] = policy_operation(kind, policy->magnitude, draw.word[1] >> 31, height, width);
-    }
-    return (int)policy->operations;
-}
-
 /* ---- Colour jitter. */
 static double factor_between(uint32_t word, double low, double high)
 {
@@ -153,7 +140,14 @@ static int jitter_draw(const struct policy *policy, uint32_t epoch, uint32_t sam
 int policy_draw(const struct policy *policy, uint32_t epoch, uint32_t sample, int64_t height,
                 int64_t width, struct image_change changes[POLICY_MOST])
 {
-    int count = operations_draw(policy, epoch, sample, height, width, changes);
+    const int count = (int)policy->operations;
+    for (int i = 0; i < count; i++) {
+        const struct random_block draw = random_block_at(
+            policy->seed, RANDOM_AUGMENT, STREAM_OPERATIONS, epoch, sample, (uint32_t)i);
+        const enum image_change_kind kind =
+            (enum image_change_kind)(((uint64_t)draw.word[0] * POLICY_OPERATIONS) >> 32);
+        changes[i] = policy_operation(kind, policy->magnitude, draw.word[1] >> 31, height, width);
+    }
     return count + jitter_draw(policy, epoch, sample, changes + count);
 }
 
@@ -162,12 +156,6 @@ int policy_draw(const struct policy *policy, uint32_t epoch, uint32_t sample, in
  * a pixel_plan with one stage. */
 
 enum { CHANNELS = 3, PIECE = 256 /* pixels per call of the kernel */ };
-
-static void pixels_gather(const uint8_t *plane, const int32_t *origin, int64_t count, uint8_t *to)
-{
-    for (int64_t i = 0; i < count; i++)
-        to[i] = origin[i] < 0 ? 0 : plane[origin[i]];
-}
 
 /* Apply a plan to all channels. */
 static void image_move(const struct colour_image *image, const struct pixel_plan *plan)
@@ -180,9 +168,12 @@ static void image_move(const struct colour_image *image, const struct pixel_plan
             int64_t count = x + PIECE < width ? PIECE : width - x;
             image->kernels->image->follow(plan, (int32_t)width, (int32_t)image->height, (int32_t)x,
                                           (int32_t)y, (int32_t)count, origin);
-            for (int64_t channel = 0; channel < CHANNELS; channel++)
-                pixels_gather(image->scratch + channel * plane, origin, count,
-                              image->planes + channel * plane + y * width + x);
+            for (int64_t channel = 0; channel < CHANNELS; channel++) {
+                const uint8_t *from = image->scratch + channel * plane;
+                uint8_t *to = image->planes + channel * plane + y * width + x;
+                for (int64_t i = 0; i < count; i++)
+                    to[i] = origin[i] < 0 ? 0 : from[origin[i]];
+            }
         }
 }
 
@@ -210,17 +201,11 @@ static void image_translate(const struct colour_image *image, int64_t x, int64_t
     image_move(image, &plan);
 }
 
-static void image_rotate(const struct colour_image *image, double degrees)
-{
-    struct pixel_plan plan = {0};
-    augment_rotation(degrees, image->width, image->height, &plan);
-    image_move(image, &plan);
-}
-
 /* ---- Application. */
 void image_change(const struct colour_image *image, const struct image_change *change)
 {
     const double amount = change->amount;
+    struct pixel_plan rotation = {0};
     switch (change->kind) {
     case CHANGE_IDENTITY:
         return;
@@ -233,7 +218,8 @@ void image_change(const struct colour_image *image, const struct image_change *c
     case CHANGE_TRANSLATE_Y:
         return image_translate(image, 0, (int64_t)amount);
     case CHANGE_ROTATE:
-        return image_rotate(image, amount);
+        augment_rotation(amount, image->width, image->height, &rotation);
+        return image_move(image, &rotation);
     case CHANGE_BRIGHTNESS:
         return colour_brightness(image, amount);
     case CHANGE_SATURATION:

@@ -142,17 +142,6 @@ static int compare_samples(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static void shuffle_blocks(const struct sampler *sampler, struct sampler_order *order)
-{
-    blocks_draw(sampler, order);
-    windows_mix(sampler, order);
-    for (int64_t begin = 0; begin < sampler->count; begin += sampler->global_batch) {
-        const int64_t left = sampler->count - begin;
-        qsort(order->samples + begin, (size_t)smaller(sampler->global_batch, left),
-              sizeof *order->samples, compare_samples);
-    }
-}
-
 /* True if this rank probably needs a block. A slice of a batch covers a part of the window's blocks
  * in file order, with random variation at its ends. */
 static bool block_is_own(const struct sampler *sampler, const struct sampler_order *order,
@@ -201,7 +190,13 @@ void sampler_draw(struct sampler *sampler, uint32_t epoch)
         return;
     order->epoch = epoch;
     if (sampler->block > 0) {
-        shuffle_blocks(sampler, order);
+        blocks_draw(sampler, order);
+        windows_mix(sampler, order);
+        for (int64_t begin = 0; begin < sampler->count; begin += sampler->global_batch) {
+            const int64_t left = sampler->count - begin;
+            qsort(order->samples + begin, (size_t)smaller(sampler->global_batch, left),
+                  sizeof *order->samples, compare_samples);
+        }
         return;
     }
     if (sampler->shuffle) {
@@ -237,23 +232,16 @@ struct sampler_slice sampler_slice_at(const struct sampler *sampler, int64_t ste
                                   .global_count = global_count};
 }
 
-/* Number of groups in piece `micro` of all ranks' slices together. */
-static int64_t piece_groups(const struct sampler *sampler, int64_t groups, int64_t micro)
-{
-    int64_t larger = groups % sampler->size, count = groups / sampler->size;
-    int64_t begin, piece, larger_piece;
-    cut(count, sampler->accumulate, micro, &begin, &piece);
-    cut(count + 1, sampler->accumulate, micro, &begin, &larger_piece);
-    return larger * larger_piece + (sampler->size - larger) * piece;
-}
-
 /* The last group may be short; it is in the last non-empty piece of the last rank. */
 int64_t sampler_piece_samples(const struct sampler *sampler, int64_t global_count, int64_t micro)
 {
     int64_t groups = round_up_division(global_count, sampler->group);
     int64_t last_slice = groups < sampler->size ? 1 : groups / sampler->size;
     int64_t lacking = groups * sampler->group - global_count;
-    int64_t samples = piece_groups(sampler, groups, micro) * sampler->group;
+    int64_t larger = groups % sampler->size, begin, piece, larger_piece;
+    cut(groups / sampler->size, sampler->accumulate, micro, &begin, &piece);
+    cut(groups / sampler->size + 1, sampler->accumulate, micro, &begin, &larger_piece);
+    int64_t samples = (larger * larger_piece + (sampler->size - larger) * piece) * sampler->group;
     return micro == smaller(last_slice, sampler->accumulate) - 1 ? samples - lacking : samples;
 }
 

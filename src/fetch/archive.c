@@ -34,14 +34,6 @@ static bool member_is_whole(const char *directory, const struct fetch_member *me
            checksum_matches(path, member->sha256, NULL, found, &unreadable);
 }
 
-static bool all_are_whole(const struct fetch_archive *archive, const char *directory)
-{
-    for (int i = 0; i < archive->member_count; i++)
-        if (!member_is_whole(directory, &archive->member[i]))
-            return false;
-    return true;
-}
-
 static int find_member(const struct unpacking *unpacking, struct archive_entry *entry)
 {
     const char *path = archive_entry_pathname(entry);
@@ -105,22 +97,11 @@ static bool copy_entry(const struct unpacking *unpacking, struct archive *reader
     return true;
 }
 
-static bool check_member(const struct unpacking *unpacking, const struct fetch_member *member,
-                         const char *path, struct error *error)
-{
-    char found[CHECKSUM_TEXT], why[2 * CHECKSUM_TEXT + 64];
-    if (checksum_matches(path, member->sha256, NULL, found, error))
-        return true;
-    if (error->kind != ERROR_NONE)
-        return false;
-    snprintf(why, sizeof why, "its SHA-256 is %s and not %s", found, member->sha256);
-    return damaged(unpacking, member->name, why, error);
-}
-
 static bool unpack_member(const struct unpacking *unpacking, struct archive *reader,
                           const struct fetch_member *member, struct error *error)
 {
     char path[PATH_SIZE], part[PATH_SIZE + 8];
+    char found[CHECKSUM_TEXT], why[2 * CHECKSUM_TEXT + 64];
     snprintf(path, sizeof path, "%s/%s", unpacking->directory, member->name);
     snprintf(part, sizeof part, "%s.part", path);
     int descriptor = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
@@ -128,7 +109,10 @@ static bool unpack_member(const struct unpacking *unpacking, struct archive *rea
         return error_set(error, ERROR_FILE, "%s: %s; set fetch.dir", part, strerror(errno));
     bool good = copy_entry(unpacking, reader, member, descriptor, part, error);
     close(descriptor);
-    good = good && check_member(unpacking, member, part, error);
+    if (good && !checksum_matches(part, member->sha256, NULL, found, error)) {
+        snprintf(why, sizeof why, "its SHA-256 is %s and not %s", found, member->sha256);
+        good = error->kind == ERROR_NONE && damaged(unpacking, member->name, why, error);
+    }
     if (good && rename(part, path) != 0)
         good = error_set(error, ERROR_FILE, "cannot rename %s.part: %s", path, strerror(errno));
     if (!good)
@@ -185,7 +169,10 @@ bool fetch_archive(const struct fetch_archive *archive, const char *url, const c
     snprintf(path, sizeof path, "%s/%s", directory, name);
     snprintf(folder, sizeof folder, "%s/%s", directory, archive->folder);
     fetch_complete_url(url != NULL ? url : archive->url, name, address);
-    if (all_are_whole(archive, folder)) {
+    bool whole = true;
+    for (int i = 0; whole && i < archive->member_count; i++)
+        whole = member_is_whole(folder, &archive->member[i]);
+    if (whole) {
         log_info("%s is already complete", folder);
         return true;
     }

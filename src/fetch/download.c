@@ -374,13 +374,6 @@ static bool check_part(struct fetch *fetch, struct error *error)
                      fetch->transfer.url, found, sha256 != NULL ? sha256 : fetch->md5);
 }
 
-static void pause_before_retry(int fruitless)
-{
-    long milliseconds = (long)FIRST_DELAY_MS << (fruitless > 0 ? fruitless - 1 : 0);
-    const struct timespec delay = {milliseconds / 1000, milliseconds % 1000 * 1000000};
-    nanosleep(&delay, NULL);
-}
-
 /* Download the whole document to the partial file; *resumed: it has bytes of an earlier try or
  * call. */
 static bool download(struct fetch *fetch, bool *resumed, struct error *error)
@@ -415,7 +408,8 @@ static bool download(struct fetch *fetch, bool *resumed, struct error *error)
             return false;
         log_debug("%s; trying again", error->text);
         error_clear(error);
-        pause_before_retry(fruitless);
+        const long milliseconds = (long)FIRST_DELAY_MS << (fruitless > 0 ? fruitless - 1 : 0);
+        nanosleep(&(struct timespec){milliseconds / 1000, milliseconds % 1000 * 1000000}, NULL);
     }
 }
 

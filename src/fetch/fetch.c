@@ -124,44 +124,30 @@ static bool check_operands(const struct command_line *line, struct error *error)
                      "NAME` with NAME as in model.name");
 }
 
-static bool download(const struct options *options, const struct command_line *line,
-                     struct error *error)
-{
-    const char *url = options->fetch.url[0] != '\0' ? options->fetch.url : NULL;
-    if (strcmp(line->operand[0], "cifar10") == 0)
-        return fetch_archive(&cifar10, url, options->fetch.dir, error);
-    return fetch_weights(line->operand[1], url, options->fetch.dir, error);
-}
-
-static void say_what_next(const struct options *options, const struct command_line *line)
-{
-    if (strcmp(line->operand[0], "cifar10") == 0)
-        log_info("CIFAR-10 is in %s; train on it with data.root=%s", options->fetch.dir,
-                 options->fetch.dir);
-    else
-        log_info("the weights are in %s/%s.safetensors; start from them with model.name=%s "
-                 "model.init=%s/%s.safetensors",
-                 options->fetch.dir, line->operand[1], line->operand[1], options->fetch.dir,
-                 line->operand[1]);
-}
-
 static void fetch_run(const struct options *options, const struct command_line *line,
                       struct comm *world, struct error *error)
 {
     int node = 0, owner = 0;
     comm_set_timeout(0); /* the other ranks wait without a time limit */
-    bool good =
-        check_operands(line, error) && directory_owner(world, options->fetch.dir, &owner, error);
+    const char *directory = options->fetch.dir;
+    const char *url = options->fetch.url[0] != '\0' ? options->fetch.url : NULL;
+    const bool cifar = line->operand_count == 1; /* else weights NAME */
+    bool good = check_operands(line, error) && directory_owner(world, directory, &owner, error);
     if (good) {
         comm_node_count(world, &node);
         struct comm *neighbours = comm_split_node(world);
         if (owner == node && neighbours->rank == 0)
-            download(options, line, error);
+            error_defer(cifar ? fetch_archive(&cifar10, url, directory, error)
+                              : fetch_weights(line->operand[1], url, directory, error));
         neighbours->backend->close(neighbours);
         good = comm_agree(world, error);
     }
-    if (good)
-        say_what_next(options, line);
+    if (good && cifar)
+        log_info("CIFAR-10 is in %s; train on it with data.root=%s", directory, directory);
+    else if (good)
+        log_info("the weights are in %s/%s.safetensors; start from them with model.name=%s "
+                 "model.init=%s/%s.safetensors",
+                 directory, line->operand[1], line->operand[1], directory, line->operand[1]);
 }
 
 const struct command command_fetch = {
