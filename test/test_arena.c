@@ -83,7 +83,7 @@ static void take_more_than_there_are_addresses(struct arena *arena)
     arena_take(arena, MEMORY_GRADIENTS, SIZE_MAX - 100);
 }
 
-/* Is this mistake answered by ENSURE? */
+/* True if the mistake ends the process through ENSURE. */
 static int ends_the_job(void (*mistake)(struct arena *arena))
 {
     const pid_t child = fork();

@@ -1,5 +1,5 @@
-/* Checkpoints that cannot be used: each gives an error of one line that names the file, and leaves
- * the model unchanged. Folders that cannot be written: older files are unchanged. */
+/* Unusable checkpoints: each is reported by one line that names the file, and the model is
+ * unchanged. Unwritable folders: older files are unchanged. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
 #endif

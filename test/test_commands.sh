@@ -152,7 +152,7 @@ fails 2 'attention on this device has no room for' 2 '12545 tokens .*model.patch
 fails 1 'more classes than there is memory to count' 6 'classes' $small model.classes=500000 \
     debug.batches=1 train.batch=1 run.dir="$work/classes"
 
-# A pipe in the place of a file: nobody waits for what may never come.
+# A pipe instead of a file is an error; the program does not wait for its content.
 mkfifo "$work/pipe.ini" "$work/pipe.h5" "$work/pipe.safetensors"
 fails 1 'a pipe for a deck' 2 'pipe.ini' "$work/pipe.ini"
 fails 1 'a pipe for a checkpoint' 4 'pipe.h5' eval "$work/pipe.h5"
@@ -163,7 +163,7 @@ rm "$work/piped/test_batch.bin"
 mkfifo "$work/piped/test_batch.bin"
 fails 2 'a pipe for a data file' 3 'test_batch.bin' data.root="$work/piped"
 
-# What a command writes arrives, or it says so and the file is as it was.
+# A command either writes its output completely, or reports an error and leaves the file unchanged.
 best=$work/second/checkpoints/best.h5
 cp "$work/p1.csv" "$work/kept.csv"
 fails 3 'predictions on a full device' 5 ': rank 0 on [^ ]*: predict.output=/dev/full' predict \
@@ -191,7 +191,7 @@ for operation in copy zero convert sum_squares update linear_backward; do
 done
 result 'a profile has a line for each operation that ran' "$bad" "$work/profile.log"
 
-# A run that cannot be gone on with is as it was.
+# A run that cannot be resumed is unchanged.
 cp "$work/second/deck.ini" "$work/second.ini"
 fails 2 'going on with another model' 4 'blocks.2' $small train.epochs=2 model.depth=3 \
     run.dir="$work/second"

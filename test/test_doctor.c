@@ -1,5 +1,5 @@
-/* What doctor makes of what it finds, from made-up nodes: threads crowded on CPUs, slow links and
- * nodes, interfaces, clocks, data that differ, rows as a table and as JSON. */
+/* Findings of doctor on simulated nodes: too many threads per CPU, slow links and nodes,
+ * interfaces, clocks, different data, rows as a table and as JSON. */
 #include "doctor/doctor.h"
 
 #include <jansson.h>

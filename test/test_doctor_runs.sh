@@ -1,7 +1,6 @@
 #!/bin/sh
-# `vittrain doctor`: on this machine it tells good from bad and says so in its exit code; on two nodes it
-# finds each of eight things that were put out of order there. With DOCTOR_CSV=FILE it keeps what it found, with
-# DOCTOR_RANKS=8 by 4 ranks a node.
+# `vittrain doctor`: its exit code is right on this machine; on two nodes it finds each of eight planted
+# faults. DOCTOR_CSV=FILE: keep the findings. DOCTOR_RANKS=8: use 4 ranks per node.
 . "$TEST_SOURCE/test/program.sh"
 cluster="sh $TEST_SOURCE/test/cluster.sh $work"
 trap '$cluster down >/dev/null 2>&1; rm -rf "$work"' EXIT

@@ -1,5 +1,5 @@
-/* Downloads from a server on this machine: whole, broken off, gone on with, of wrong content; and
- * data sets unpacked from archives, honest and hostile ones. */
+/* Downloads from a server on this machine: complete, interrupted, resumed, with wrong content; data
+ * sets unpacked from valid and hostile archives. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -53,7 +53,7 @@ static bool is_there(const char *ending)
     return access(name, F_OK) == 0;
 }
 
-/* What the server was asked, a line a request. */
+/* Return the requests that the server received, one per line. */
 static const char *requests(void)
 {
     static char text[4096];
@@ -249,7 +249,8 @@ static void test_unwritable(void **state)
     assert_int_equal(rmdir(part), 0);
 }
 
-/* A limit on the size of files stands for a full disk. What came is kept, and gone on with. */
+/* A limit on the size of files simulates a full disk. The received part is kept, and the download
+ * resumes. */
 static void test_no_room(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Errors: the first mistake wins, messages are one line and cut where the struct ends; ENSURE ends
- * the process with its exit code and says who and where. */
+/* Errors: the first mistake is kept, messages are one line, truncated to the size of the struct.
+ * ENSURE ends the process with its exit code and prints rank and place. */
 #include "core/error.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The command fetch: what it leaves, says and returns, alone and with several ranks; the web server is
-# on this machine.
+# The command fetch: files, output and exit status, with one and several ranks. The web server is on this
+# machine.
 
 if ! command -v python3 >/dev/null; then
     echo '1..0 # SKIP no python3'
@@ -21,7 +21,7 @@ home=http://127.0.0.1:$(cat "$work/port")
 unset http_proxy all_proxy ALL_PROXY
 
 number=0
-# report NAME PROBLEM: ok when there is none.
+# report NAME PROBLEM: ok if PROBLEM is empty.
 report() {
     number=$((number + 1))
     if [ -z "$2" ]; then
@@ -33,7 +33,7 @@ report() {
     fi
 }
 
-# run STATUS WORDS COMMAND...: runs it; `bad` says what is wrong with its exit status or its words.
+# run STATUS TEXT COMMAND...: run it; set `bad` to the differences of exit status or text.
 run() {
     expected=$1 words=$2
     shift 2
@@ -44,7 +44,7 @@ run() {
     case $said in *"$words"*) ;; *) bad="$bad; not said: $words" ;; esac
 }
 
-# requests PATH: how often the server was asked for it.
+# requests PATH: number of requests that the server received for it.
 requests() {
     grep -c "^$1 " "$work/served/requests"
 }

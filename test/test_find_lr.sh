@@ -1,6 +1,6 @@
 #!/bin/sh
 # `vittrain find lr`: the curve is PyTorch's (test/vectors/make_range_test.py) on several meshes, with its end;
-# files, pictures and a suggestion come of it; it ends without an error at NaN, and by a signal.
+# it writes files and plots and prints a suggestion; it ends without an error at NaN and by a signal.
 . "$TEST_SOURCE/test/program.sh"
 
 vectors=$TEST_SOURCE/test/vectors
@@ -15,7 +15,7 @@ data.shuffle=off augment.flip=0 augment.rotate=0 augment.translate=0 augment.era
 train.precision=fp32 train.global_batch=28 optim.name=sgd optim.momentum=0.9 optim.weight_decay=0 run.threads=1 \
 find.first=1e-5 find.last=10 find.steps=60 find.beta=0.9 find.stop=1.5 output.logbook="
 
-# curve_differs FILE: what is not PyTorch's in a curve, and in what the newest run said of its end.
+# curve_differs FILE: print the differences from PyTorch's curve and its end.
 curve_differs() {
     [ $status -eq 0 ] || echo "exit status $status;"
     sed '1d; s/,/ /g' "$1" >curve
@@ -40,7 +40,7 @@ run 1 other find lr $same find.output=other optim.momentum=0.8
 result 'the comparison sees a momentum of 0.8 in the place of 0.9' \
     "$([ -n "$(curve_differs other.csv)" ] || echo 'the same curve')" "$run_log"
 
-# A curve that falls: the suggestion lies between its beginning and its lowest point.
+# The loss falls: the suggestion is between the start of the curve and its minimum.
 run 2 falls find lr $small optim.name=adamw find.steps=400 find.output=falls
 awk -F, 'NR > 11 && (low == "" || $4 < low) { low = $4; rate = $2 } END { print rate }' falls.csv >lowest
 sed -n 's/^suggestion: optim.lr=\([0-9.e-]*\),.* optim.lr=\([0-9.e-]*\)$/\1 \2/p' "$run_log" | paste -d' ' - lowest |

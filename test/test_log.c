@@ -27,7 +27,7 @@ static void read_all(int descriptor, char *text, size_t size)
     close(descriptor);
 }
 
-/* What `speak` prints on stdout and stderr, in a child of its own. */
+/* Return the output of `speak`, run in a child process, on stdout and stderr. */
 static void output_of(void (*speak)(void), char *text, size_t size)
 {
     int ends[2];
@@ -149,7 +149,7 @@ static void full_disk_is_said_once(void **state)
                               "device; the log ends here\ntwo\n");
 }
 
-/* What a rank prints on a terminal of its own. */
+/* Return the output of a rank on a terminal. */
 static void terminal_output(char *text, size_t size)
 {
     int terminal;

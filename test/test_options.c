@@ -1,5 +1,5 @@
-/* Options: defaults, values of each kind, decks, the command line, the resolved deck, and what is
- * said about mistakes. */
+/* Options: defaults, values of each kind, decks, the command line, the resolved deck, and messages
+ * about mistakes. */
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* The reader of decks under a few thousand damaged decks (the same ones each time): it must come
- * back, say what is wrong in one line, and leave options that can be written and read again. */
+/* Read a few thousand damaged decks (the same ones each time): the reader must return, report
+ * errors in one line, and leave options that can be written and read again. */
 #include "core/random.h"
 
 #include <setjmp.h>

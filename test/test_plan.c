@@ -275,8 +275,8 @@ static void the_network_carries_what_leaves_a_node(void **state)
     assert_int_equal(entry.shard, 4);
     assert_int_equal(entry.replica, 2);
     assert_true(entry.sent_network == entry.sent_replica && entry.sent_replica > 0);
-    /* Of seven parts that a rank forwards, the four of the other node are sent between nodes,
-     * shared by four ranks. */
+    /* A rank forwards seven parts. The four parts of the other node cross nodes and are divided
+     * among four ranks. */
     plan_make(&plan, STRATEGY_FSDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);
     assert_true(entry.sent_replica == 0 && entry.sent_network * 7 == entry.sent_shard);
     plan_make(&plan, STRATEGY_DDP, CHECKPOINT_ACTIVATIONS_NONE, 0, &entry);

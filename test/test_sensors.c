@@ -1,5 +1,5 @@
-/* The CPU's sensors, from made-up /proc and /sys whose numbers are known, with files missing one by
- * one; and from the real ones something that can be. docs/outputs.md has the table as it is. */
+/* The CPU's sensors, from a generated /proc and /sys with known numbers and with files missing one
+ * by one, and from the real ones. docs/outputs.md must contain the table of sensors. */
 #include "core/sensors_cpu.h"
 
 #include <math.h>
@@ -157,7 +157,7 @@ static void energy_goes_over_the_end_of_its_counter(void **state)
     temporary_close();
 }
 
-/* As it is for all but root. */
+/* Only root may read the counter of energy. */
 static void a_part_of_the_energy_is_not_told(void **state)
 {
     (void)state;
@@ -240,7 +240,7 @@ static void clocks_and_throttling_are_the_ranks_cores(void **state)
     temporary_close();
 }
 
-/* Of 64 cores 8 are asked, from all over. */
+/* Eight of 64 cores are read, evenly distributed. */
 static void few_of_many_cores_are_asked(void **state)
 {
     (void)state;

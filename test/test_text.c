@@ -1,4 +1,4 @@
-/* Endings of names, and sizes as they are shown. */
+/* Endings of names, and printed sizes. */
 #include "core/text.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Lines of predictions. The numbers are written as they are; names come from outside (folders of
- * images) and may hold what means something in CSV or JSON. */
+/* Lines of predictions. Names of classes and files come from folders and may contain characters
+ * that have a meaning in CSV or JSON, so they are quoted. */
 #include "app/prediction.h"
 
 #include <inttypes.h>

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The sum of `data`, going on from `crc` (0 at the start). crc32c_update(0, "123456789", 9) is
- * 0xe3069283. */
+/* Return the CRC32C of `data`, continued from `crc` (0 for the first piece). crc32c_update(0,
+ * "123456789", 9) is 0xe3069283. */
 uint32_t crc32c_update(uint32_t crc, const void *data, size_t bytes);
 
 #endif

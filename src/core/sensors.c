@@ -11,7 +11,7 @@
 
 const struct sensor_column sensor_columns[SENSOR_COUNT] = {
     [SENSOR_PROCESS_CORES] = {"process_cores", UNIT("cores"), .kind = SENSOR_LEVEL,
-                              .meaning = "processor time that the rank used since the row before, "
+                              .meaning = "processor time of the rank since the previous row, "
                                          "over the time passed"},
     [SENSOR_CORES_BUSY] = {"cores_busy", SHARE, .kind = SENSOR_LEVEL,
                            .meaning = "how busy the cores were that the rank may use, with "
@@ -28,11 +28,11 @@ const struct sensor_column sensor_columns[SENSOR_COUNT] = {
     [SENSOR_CPU_TEMPERATURE] = {"cpu_temperature", UNIT("C"), .kind = SENSOR_LEVEL, .of_node = true,
                                 .meaning = "of the node's hottest processor"},
     [SENSOR_CPU_POWER] = {"cpu_power", UNIT("W"), .kind = SENSOR_LEVEL, .of_node = true,
-                          .meaning = "mean since the row before, of the node's processors and "
-                                     "memory (RAPL)"},
+                          .meaning = "mean since the previous row: processors and memory of "
+                                     "the node (RAPL)"},
     [SENSOR_CPU_ENERGY] = {"cpu_energy", JOULES, .kind = SENSOR_COUNTER, .of_node = true,
-                           .meaning = "the same as a counter, from 0 where this part of the run "
-                                      "began"},
+                           .meaning = "energy of the node's processors and memory since this "
+                                      "attempt began"},
     [SENSOR_CPU_THROTTLES] = {"cpu_throttles", NUMBER, .kind = SENSOR_DURATION,
                               .meaning = "how often heat slowed one of the rank's cores down, "
                                          "since the node was started"},
@@ -62,8 +62,8 @@ const struct sensor_column sensor_columns[SENSOR_COUNT] = {
                                              "reasons as a number"},
     [SENSOR_GPU_THROTTLED] = {"gpu_throttled_seconds", UNIT("s"), .kind = SENSOR_DURATION,
                               .meaning = "time, in whole rows, with heat or hardware slowdown "
-                                         "among the reasons, from 0 where this part began; the "
-                                         "power cap is none"},
+                                         "among the reasons, since this attempt began; the power "
+                                         "cap does not count"},
     [SENSOR_GPU_ECC_CORRECTED] = {"gpu_ecc_corrected", NUMBER, .kind = SENSOR_COUNTER,
                                   .meaning = "memory errors that were corrected since its driver "
                                              "was loaded"},

@@ -1,5 +1,5 @@
-/* What this process is doing: the current phase, unit and step. Other ranks print it when this one
- * stops responding. The main thread stores to a few atomic words, without calls or locks. */
+/* The current phase, unit and step of this process. Other ranks print it when this one stops
+ * responding. The main thread stores to a few atomic words, without calls or locks. */
 #ifndef VITTRAIN_CORE_STATUS_H
 #define VITTRAIN_CORE_STATUS_H
 

@@ -54,7 +54,7 @@ static void judge_one(const struct doctor *doctor, const struct gpu_facts *gpu, 
     }
     if (same > 1 && !doctor->options->cuda.share)
         doctor_say(row, DOCTOR_FAIL,
-                   "start as many ranks on a node as it has GPUs, check CUDA_VISIBLE_DEVICES, or "
+                   "start one rank per GPU, check CUDA_VISIBLE_DEVICES, or "
                    "set cuda.share=yes",
                    "%d ranks on %s have the same GPU (%s)", same, host, limits->identity);
     if (gpu[rank].survey.visible > here)

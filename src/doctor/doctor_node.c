@@ -131,8 +131,7 @@ void doctor_look_ranks(struct doctor *doctor, struct doctor_row *row)
                    "%d to %d ranks per node: nodes with more ranks slow down the others", least,
                    most);
     if (slots > 0 && slots < ranks)
-        doctor_say(row, DOCTOR_WARN,
-                   "start as many ranks as there are slots, or correct the host file",
+        doctor_say(row, DOCTOR_WARN, "start at most one rank per slot, or correct the host file",
                    "%d ranks in %lld slots", ranks, (long long)slots);
     char slots_text[48] = "";
     if (slots > 0)

@@ -259,7 +259,7 @@ int64_t sweep_grid_size(const struct sweep_space *space, struct error *error)
         const struct sweep_key *key = &space->keys[k];
         if (key->count == 0) {
             error_set(error, ERROR_USAGE,
-                      "%s: a range has no grid; give the number of values with :N, or use "
+                      "%s: a range has no grid; set the number of values with :N, or use "
                       "sweep.method=random or tpe",
                       key->entry->name);
             return -1;
