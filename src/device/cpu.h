@@ -72,6 +72,9 @@ void *cpu_workspace_shared(const struct cpu_device *cpu, size_t bytes);
 /* Return the calling thread's part in a parallel region; abort if `bytes` exceeds it. */
 void *cpu_workspace_thread(const struct cpu_device *cpu, size_t bytes);
 
+/* Abort if a label is not in [0, classes): it would access memory outside the logits. */
+void cpu_labels_check(const int32_t *labels, int64_t count, int64_t classes);
+
 /* Return the source of sample `sample`'s mask for a dropout with rate > 0. */
 struct mask_source cpu_mask_source(const struct dropout *dropout, int64_t sample);
 /* Return the drop path factor of this sample's branch: 1 if drop path is off. */

@@ -289,17 +289,6 @@ static void backward_copied(const struct cpu_device *cpu, const struct convoluti
         mask_relu(cpu, args->type, args->dx, args->x, elements);
 }
 
-/* The functions below always accumulate, so overwriting starts from zero. */
-static void gradients_zero(struct stream *stream, const struct convolution_backward *args)
-{
-    const size_t weight = (size_t)weight_elements(&args->shape), bias = (size_t)args->shape.out;
-
-    if (args->dweight != NULL)
-        cpu_zero(stream, args->dweight, weight * sizeof *args->dweight);
-    if (args->dbias != NULL)
-        cpu_zero(stream, args->dbias, bias * sizeof *args->dbias);
-}
-
 void cpu_convolution_backward(struct stream *stream, const struct convolution_backward *args)
 {
     const struct cpu_device *cpu = stream->cpu;
@@ -307,8 +296,11 @@ void cpu_convolution_backward(struct stream *stream, const struct convolution_ba
 
     if (shape->batch == 0)
         return;
-    if (args->overwrite)
-        gradients_zero(stream, args);
+    /* The functions below always accumulate, so overwriting starts from zero. */
+    if (args->overwrite && args->dweight != NULL)
+        cpu_zero(stream, args->dweight, (size_t)weight_elements(shape) * sizeof *args->dweight);
+    if (args->overwrite && args->dbias != NULL)
+        cpu_zero(stream, args->dbias, (size_t)shape->out * sizeof *args->dbias);
     if (cpu_convolution_is_direct(shape)) {
         cpu_convolution_direct_backward(cpu, args);
         return;

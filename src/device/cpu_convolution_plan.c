@@ -35,7 +35,7 @@ struct convolution_plan {
     struct convolution_plan *next;
     const struct convolution_cache *cache;
     dnnl_primitive_t primitive, reorder;
-    char implementation[64];
+    char implementation[ONEDNN_NAME];
     dnnl_memory_t memory[OPERANDS];
     size_t bytes[OPERANDS]; /* in the workspace */
 };
@@ -59,22 +59,17 @@ struct convolution_cache *convolution_cache_open(int threads)
     return cache;
 }
 
-static void plan_free(struct convolution_plan *plan)
-{
-    for (int operand = 0; operand < OPERANDS; operand++)
-        if (plan->memory[operand] != NULL)
-            dnnl_memory_destroy(plan->memory[operand]);
-    dnnl_primitive_destroy(plan->primitive);
-    dnnl_primitive_destroy(plan->reorder);
-    free(plan);
-}
-
 void convolution_cache_close(struct convolution_cache *cache)
 {
     while (cache->plans != NULL) {
         struct convolution_plan *plan = cache->plans;
         cache->plans = plan->next;
-        plan_free(plan);
+        for (int operand = 0; operand < OPERANDS; operand++)
+            if (plan->memory[operand] != NULL)
+                dnnl_memory_destroy(plan->memory[operand]);
+        dnnl_primitive_destroy(plan->primitive);
+        dnnl_primitive_destroy(plan->reorder);
+        free(plan);
     }
     dnnl_stream_destroy(cache->stream);
     dnnl_engine_destroy(cache->engine);
@@ -88,13 +83,6 @@ struct described {
 };
 
 #if DNNL_VERSION_MAJOR >= 3
-
-static dnnl_status_t describe_memory(dnnl_memory_desc_t *description, int dimensions,
-                                     const dnnl_dims_t sizes, dnnl_data_type_t type,
-                                     dnnl_format_tag_t tag)
-{
-    return dnnl_memory_desc_create_with_tag(description, dimensions, sizes, type, tag);
-}
 
 /* Gradients need the description of the forward pass as a hint. */
 static dnnl_status_t describe_pass(dnnl_primitive_desc_t *result, dnnl_engine_t engine,
@@ -119,13 +107,6 @@ static dnnl_status_t describe_pass(dnnl_primitive_desc_t *result, dnnl_engine_t 
 }
 
 #else
-
-static dnnl_status_t describe_memory(dnnl_memory_desc_t *description, int dimensions,
-                                     const dnnl_dims_t sizes, dnnl_data_type_t type,
-                                     dnnl_format_tag_t tag)
-{
-    return dnnl_memory_desc_init_by_tag(description, dimensions, sizes, type, tag);
-}
 
 static dnnl_status_t describe_pass(dnnl_primitive_desc_t *result, dnnl_engine_t engine,
                                    const struct described *it, enum convolution_pass pass,
@@ -178,12 +159,12 @@ static struct described describe(const struct convolution *it)
     struct described described = {.strides = {s->stride, s->stride},
                                   .padding = {s->padding, s->padding}};
 
-    onednn_check(describe_memory(&described.image, 4, image, type, dnnl_nhwc), "image");
+    onednn_check(onednn_describe_tag(&described.image, 4, image, type, dnnl_nhwc), "image");
     onednn_check(
-        describe_memory(&described.weight, 4, weight, weight_type(it), dnnl_format_tag_any),
+        onednn_describe_tag(&described.weight, 4, weight, weight_type(it), dnnl_format_tag_any),
         "weight");
-    onednn_check(describe_memory(&described.bias, 1, bias, weight_type(it), dnnl_a), "bias");
-    onednn_check(describe_memory(&described.result, 4, result, type, dnnl_nhwc), "result");
+    onednn_check(onednn_describe_tag(&described.bias, 1, bias, weight_type(it), dnnl_a), "bias");
+    onednn_check(onednn_describe_tag(&described.result, 4, result, type, dnnl_nhwc), "result");
     return described;
 }
 
@@ -195,39 +176,14 @@ static void described_free(struct described *described)
     onednn_description_free(&described->result);
 }
 
-/* The scratchpad is supplied by the caller. ReLU after a convolution and accumulation by a reorder
- * are post-operations. */
-static dnnl_primitive_attr_t attributes_open(bool relu, bool accumulate)
-{
-    dnnl_primitive_attr_t attributes;
-    dnnl_post_ops_t operations;
-
-    onednn_check(dnnl_primitive_attr_create(&attributes), "attributes");
-    onednn_check(dnnl_post_ops_create(&operations), "post-operations");
-    onednn_check(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user),
-                 "scratchpad mode");
-#if DNNL_VERSION_MAJOR >= 3
-    if (relu)
-        onednn_check(dnnl_post_ops_append_eltwise(operations, dnnl_eltwise_relu, 0, 0), "relu");
-#else
-    if (relu)
-        onednn_check(dnnl_post_ops_append_eltwise(operations, 1, dnnl_eltwise_relu, 0, 0), "relu");
-#endif
-    if (accumulate)
-        onednn_check(onednn_accumulate(operations), "sum");
-    onednn_check(dnnl_primitive_attr_set_post_ops(attributes, operations), "post-operations");
-    onednn_check(dnnl_post_ops_destroy(operations), "post-operations");
-    return attributes;
-}
-
 static dnnl_primitive_desc_t pass_describe(const struct convolution_cache *cache,
                                            const struct convolution *it)
 {
     const struct convolution_shape *s = &it->shape;
     struct convolution forward_of = *it;
     dnnl_primitive_desc_t forward = NULL, description;
-    dnnl_primitive_attr_t plain = attributes_open(false, false);
-    dnnl_primitive_attr_t attributes = attributes_open(it->relu, false);
+    dnnl_primitive_attr_t plain = onednn_attributes(false, false);
+    dnnl_primitive_attr_t attributes = onednn_attributes(it->relu, false);
     struct described described = describe(it);
 
     if (it->pass != CONVOLUTION_FORWARD) {
@@ -258,7 +214,7 @@ static dnnl_primitive_desc_t reorder_describe(const struct convolution_cache *ca
                                               description_handle weight, description_handle plain)
 {
     const bool after = it->pass == CONVOLUTION_WEIGHT;
-    dnnl_primitive_attr_t attributes = attributes_open(false, after);
+    dnnl_primitive_attr_t attributes = onednn_attributes(false, after);
     dnnl_primitive_desc_t description;
 
     onednn_check(dnnl_reorder_primitive_desc_create(&description, after ? weight : plain,
@@ -305,7 +261,7 @@ static struct plan_description plan_describe(const struct convolution_cache *cac
     plan.weight =
         query_memory(plan.convolution, it->pass == CONVOLUTION_WEIGHT ? dnnl_query_diff_weights_md
                                                                       : dnnl_query_weights_md);
-    onednn_check(describe_memory(&plan.plain, 4, sizes, weight_type(it), dnnl_oihw), "weight");
+    onednn_check(onednn_describe_tag(&plan.plain, 4, sizes, weight_type(it), dnnl_oihw), "weight");
     plan.reorder = reorder_describe(cache, it, plan.weight, onednn_handle(&plan.plain));
     plan.bytes[OPERAND_WEIGHT] = aligned(dnnl_memory_desc_get_size(plan.weight));
     plan.bytes[OPERAND_SCRATCH] = aligned(
@@ -327,16 +283,12 @@ static struct convolution_plan *plan_open(const struct convolution_cache *cache,
 {
     struct plan_description described = plan_describe(cache, it);
     struct convolution_plan *plan = calloc(1, sizeof *plan);
-    const char *implementation = "";
 
     ENSURE(plan != NULL, "no memory for a convolution");
     plan->convolution = *it;
     plan->cache = cache;
     memcpy(plan->bytes, described.bytes, sizeof plan->bytes);
-    onednn_check(dnnl_primitive_desc_query(described.convolution, dnnl_query_impl_info_str, 0,
-                                           (void *)&implementation),
-                 "implementation");
-    snprintf(plan->implementation, sizeof plan->implementation, "%s", implementation);
+    onednn_implementation(described.convolution, plan->implementation);
     onednn_check(dnnl_primitive_create(&plan->primitive, described.convolution), "convolution");
     onednn_check(dnnl_primitive_create(&plan->reorder, described.reorder), "reorder");
     struct described operands = describe(it);
@@ -407,17 +359,6 @@ static void operand_set(const struct convolution_plan *plan, enum operand operan
         onednn_check(dnnl_memory_set_data_handle(plan->memory[operand], address), "operand");
 }
 
-/* Assign the next part of the workspace to an operand. */
-static void *operand_take_workspace(const struct convolution_plan *plan, enum operand operand,
-                                    char **workspace)
-{
-    void *memory = *workspace;
-
-    operand_set(plan, operand, memory);
-    *workspace += plan->bytes[operand];
-    return memory;
-}
-
 static void run_reorder(const struct convolution_plan *plan)
 {
     const bool after = plan->convolution.pass == CONVOLUTION_WEIGHT;
@@ -443,48 +384,43 @@ static void run_convolution(const struct convolution_plan *plan)
                  "convolution");
 }
 
-/* Run forward or the gradient of the image: the weight is reordered first. */
-static void run_with_weight(const struct convolution_plan *plan, const void *weight,
-                            char *workspace)
+/* Run the reorder and the convolution; gradients of weights are reordered afterwards. */
+static void plan_run(const struct convolution_plan *plan, const void *image, const void *weight,
+                     const void *result, char *workspace)
 {
-    operand_take_workspace(plan, OPERAND_WEIGHT, &workspace);
-    operand_take_workspace(plan, OPERAND_SCRATCH, &workspace);
-    operand_take_workspace(plan, OPERAND_REORDER_SCRATCH, &workspace);
+    static const enum operand of_workspace[] = {OPERAND_WEIGHT, OPERAND_SCRATCH,
+                                                OPERAND_REORDER_SCRATCH};
+    const bool after = plan->convolution.pass == CONVOLUTION_WEIGHT;
+    for (size_t i = 0; i < sizeof of_workspace / sizeof of_workspace[0]; i++) {
+        operand_set(plan, of_workspace[i], workspace);
+        workspace += plan->bytes[of_workspace[i]];
+    }
+    operand_set(plan, OPERAND_IMAGE, image);
     operand_set(plan, OPERAND_PLAIN, weight);
+    operand_set(plan, OPERAND_RESULT, result);
     omp_set_num_threads(plan->cache->threads);
-    run_reorder(plan);
+    if (!after)
+        run_reorder(plan);
     run_convolution(plan);
+    if (after)
+        run_reorder(plan);
 }
 
 void convolution_run_forward(const struct convolution_plan *plan, const void *x, const void *weight,
                              const void *bias, void *y, void *workspace)
 {
-    operand_set(plan, OPERAND_IMAGE, x);
     operand_set(plan, OPERAND_BIAS, bias);
-    operand_set(plan, OPERAND_RESULT, y);
-    run_with_weight(plan, weight, workspace);
+    plan_run(plan, x, weight, y, workspace);
 }
 
 void convolution_run_input(const struct convolution_plan *plan, void *dx, const void *weight,
                            const void *dy, void *workspace)
 {
-    operand_set(plan, OPERAND_IMAGE, dx);
-    operand_set(plan, OPERAND_RESULT, dy);
-    run_with_weight(plan, weight, workspace);
+    plan_run(plan, dx, weight, dy, workspace);
 }
 
 void convolution_run_weight(const struct convolution_plan *plan, const void *x, const void *dy,
                             float *dweight, void *workspace)
 {
-    char *free_space = workspace;
-
-    operand_take_workspace(plan, OPERAND_WEIGHT, &free_space);
-    operand_take_workspace(plan, OPERAND_SCRATCH, &free_space);
-    operand_take_workspace(plan, OPERAND_REORDER_SCRATCH, &free_space);
-    operand_set(plan, OPERAND_IMAGE, x);
-    operand_set(plan, OPERAND_RESULT, dy);
-    operand_set(plan, OPERAND_PLAIN, dweight);
-    omp_set_num_threads(plan->cache->threads);
-    run_convolution(plan);
-    run_reorder(plan);
+    plan_run(plan, x, dweight, dy, workspace);
 }

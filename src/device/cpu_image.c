@@ -34,19 +34,6 @@ struct transform_state {
     uint8_t *memory; /* first aligned byte of the scratch */
 };
 
-/* ToTensor, then Normalize, in fp32 as in torchvision. */
-static void tables_make(struct transform_state *state, const struct convert_kernels *convert)
-{
-    const struct image_transform *args = state->args;
-    float values[256];
-
-    for (int64_t channel = 0; channel < args->channels; channel++) {
-        for (int level = 0; level < 256; level++)
-            values[level] = ((float)level / 255.0f - args->mean[channel]) / args->std[channel];
-        convert->from_fp32(args->type, &state->tables[channel], values, 256);
-    }
-}
-
 /* Return the sample's planes in the output size: resized in the slot, or the source. */
 static const uint8_t *sample_resize(const struct transform_state *state, const uint8_t *source,
                                     int64_t slot)
@@ -119,7 +106,13 @@ static void state_make(struct transform_state *state, const struct cpu_device *c
     state->args = args;
     state->kernels = cpu->kernels->image;
     state->scratch = image_scratch_of(args);
-    tables_make(state, cpu->kernels->convert);
+    /* ToTensor, then Normalize, in fp32 as in torchvision. */
+    for (int64_t channel = 0; channel < args->channels; channel++) {
+        float values[256];
+        for (int level = 0; level < 256; level++)
+            values[level] = ((float)level / 255.0f - args->mean[channel]) / args->std[channel];
+        cpu->kernels->convert->from_fp32(args->type, &state->tables[channel], values, 256);
+    }
     if (!image_resizes(args))
         return;
     state->memory = args->scratch + (-(uintptr_t)args->scratch % IMAGE_SCRATCH_ALIGN);

@@ -160,13 +160,6 @@ static struct task_memory task_memory(const struct linear_task *task)
         .a = (float *)(memory + PRODUCT_SCRATCH + MASK_BYTES + sum_bytes(task))};
 }
 
-/* For very wide layers, reduce the rows per task until a task fits into the workspace. */
-static void fit_rows(struct linear_task *task)
-{
-    while (task_bytes(task) > WORKSPACE_THREAD && task->rows.size > 4)
-        task->rows = cut_by_size(task->rows.total, 2 * task->rows.count, 4);
-}
-
 /* Run the epilogue for `count` columns from `column` in row r of the result. */
 static void finish_row(const struct linear_task *task, int64_t r, int64_t column, int64_t count,
                        const float *sum, float *mask)
@@ -251,7 +244,9 @@ static void run_tasks(struct linear_task *task, const void *weight, int64_t weig
         task->b = copy;
         task->b_stride = stride;
     }
-    fit_rows(task);
+    /* For very wide layers, reduce the rows per task until a task fits into the workspace. */
+    while (task_bytes(task) > WORKSPACE_THREAD && task->rows.size > 4)
+        task->rows = cut_by_size(task->rows.total, 2 * task->rows.count, 4);
     make_plans(task);
 #pragma omp parallel num_threads(                                                                  \
     threads_for(cpu, task->rows.total * task->inner * task->columns.total))

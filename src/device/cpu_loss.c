@@ -4,13 +4,12 @@
 
 enum { LOSS_ROWS = 16 };
 
-/* A label out of range would access memory outside the logits. */
-static void check_labels(const struct cross_entropy *args)
+void cpu_labels_check(const int32_t *labels, int64_t count, int64_t classes)
 {
-    for (int64_t i = 0; args->targets == NULL && i < args->batch; i++)
-        ENSURE(args->labels[i] >= 0 && args->labels[i] < args->classes,
-               "label %d of sample %lld is not one of %lld classes", (int)args->labels[i],
-               (long long)i, (long long)args->classes);
+    for (int64_t i = 0; i < count; i++)
+        ENSURE(labels[i] >= 0 && labels[i] < classes,
+               "label %d of sample %lld is not one of %lld classes", (int)labels[i], (long long)i,
+               (long long)classes);
 }
 
 void cpu_cross_entropy(struct stream *stream, const struct cross_entropy *args)
@@ -20,7 +19,8 @@ void cpu_cross_entropy(struct stream *stream, const struct cross_entropy *args)
     const size_t bytes = LOSS_BUFFERS * (size_t)loss_stride(args->classes) * sizeof(float);
     int64_t blocks = (args->batch + LOSS_ROWS - 1) / LOSS_ROWS;
     ENSURE(blocks <= most, "a batch of %lld samples exceeds the workspace", (long long)args->batch);
-    check_labels(args);
+    if (args->targets == NULL)
+        cpu_labels_check(args->labels, args->batch, args->classes);
     struct loss_sums *sums = cpu_workspace_shared(cpu, WORKSPACE_SHARED);
 #pragma omp parallel for schedule(static)                                                          \
     num_threads(cpu_threads_for(cpu, args->batch * args->classes))

@@ -51,10 +51,7 @@ void cpu_images_mix(struct stream *stream, const struct images_mix *args)
 {
     const struct cpu_device *cpu = stream->cpu;
     const int64_t planes = args->batch / 2 * args->channels;
-    for (int64_t i = 0; i < args->batch; i++)
-        ENSURE(args->labels[i] >= 0 && args->labels[i] < args->classes,
-               "label %d of sample %lld is not one of %lld classes", (int)args->labels[i],
-               (long long)i, (long long)args->classes);
+    cpu_labels_check(args->labels, args->batch, args->classes);
 #pragma omp parallel for schedule(static)                                                          \
     num_threads(cpu_threads_for(cpu, 2 * planes * args->height * args->width))
     for (int64_t plane = 0; plane < planes; plane++)

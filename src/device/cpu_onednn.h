@@ -4,6 +4,7 @@
 #define VITTRAIN_DEVICE_CPU_ONEDNN_H
 
 #include <dnnl.h>
+#include <stdio.h>
 
 #include "core/error.h"
 
@@ -15,6 +16,9 @@ static inline void onednn_check(dnnl_status_t status, const char *what)
 #if DNNL_VERSION_MAJOR >= 3
 
 typedef const_dnnl_memory_desc_t description_handle;
+
+#define onednn_describe_tag dnnl_memory_desc_create_with_tag
+#define onednn_describe_strides dnnl_memory_desc_create_with_strides
 
 static inline description_handle onednn_handle(const dnnl_memory_desc_t *description)
 {
@@ -31,9 +35,17 @@ static inline dnnl_status_t onednn_accumulate(dnnl_post_ops_t operations)
     return dnnl_post_ops_append_sum(operations, 1, 0, dnnl_data_type_undef);
 }
 
+static inline dnnl_status_t onednn_relu(dnnl_post_ops_t operations)
+{
+    return dnnl_post_ops_append_eltwise(operations, dnnl_eltwise_relu, 0, 0);
+}
+
 #else
 
 typedef const dnnl_memory_desc_t *description_handle;
+
+#define onednn_describe_tag dnnl_memory_desc_init_by_tag
+#define onednn_describe_strides dnnl_memory_desc_init_by_strides
 
 static inline description_handle onednn_handle(const dnnl_memory_desc_t *description)
 {
@@ -50,6 +62,43 @@ static inline dnnl_status_t onednn_accumulate(dnnl_post_ops_t operations)
     return dnnl_post_ops_append_sum(operations, 1);
 }
 
+static inline dnnl_status_t onednn_relu(dnnl_post_ops_t operations)
+{
+    return dnnl_post_ops_append_eltwise(operations, 1, dnnl_eltwise_relu, 0, 0);
+}
+
 #endif
+
+/* Post-operations: ReLU, or adding to the old contents. The caller supplies the scratchpad: with
+ * oneDNN's own, a primitive could only run on the thread that created it. */
+static inline dnnl_primitive_attr_t onednn_attributes(bool relu, bool accumulate)
+{
+    dnnl_primitive_attr_t attributes;
+    dnnl_post_ops_t operations;
+
+    onednn_check(dnnl_primitive_attr_create(&attributes), "attributes");
+    onednn_check(dnnl_post_ops_create(&operations), "post-operations");
+    onednn_check(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user),
+                 "scratchpad mode");
+    if (relu)
+        onednn_check(onednn_relu(operations), "relu");
+    if (accumulate)
+        onednn_check(onednn_accumulate(operations), "sum");
+    onednn_check(dnnl_primitive_attr_set_post_ops(attributes, operations), "post-operations");
+    onednn_check(dnnl_post_ops_destroy(operations), "post-operations");
+    return attributes;
+}
+
+enum { ONEDNN_NAME = 64 };
+
+/* Get the name of the implementation, "jit:avx2". */
+static inline void onednn_implementation(dnnl_primitive_desc_t description, char name[ONEDNN_NAME])
+{
+    const char *text = "";
+
+    onednn_check(dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0, (void *)&text),
+                 "implementation");
+    snprintf(name, ONEDNN_NAME, "%s", text);
+}
 
 #endif

@@ -24,7 +24,7 @@ struct product_plan {
     struct product product;
     struct product_plan *next;
     dnnl_primitive_t primitive;
-    char implementation[64];
+    char implementation[ONEDNN_NAME];
     bool own_scratch; /* the memory objects own scratchpads larger than PRODUCT_SCRATCH */
     struct product_thread *threads;
 };
@@ -52,22 +52,17 @@ struct product_cache *product_cache_open(int threads)
     return cache;
 }
 
-static void plan_free(struct product_plan *plan, int threads)
-{
-    for (int thread = 0; thread < threads; thread++)
-        for (int operand = 0; operand < OPERANDS; operand++)
-            dnnl_memory_destroy(plan->threads[thread].memory[operand]);
-    dnnl_primitive_destroy(plan->primitive);
-    free(plan->threads);
-    free(plan);
-}
-
 void product_cache_close(struct product_cache *cache)
 {
     while (cache->plans != NULL) {
         struct product_plan *plan = cache->plans;
         cache->plans = plan->next;
-        plan_free(plan, cache->threads);
+        for (int thread = 0; thread < cache->threads; thread++)
+            for (int operand = 0; operand < OPERANDS; operand++)
+                dnnl_memory_destroy(plan->threads[thread].memory[operand]);
+        dnnl_primitive_destroy(plan->primitive);
+        free(plan->threads);
+        free(plan);
     }
     for (int thread = 0; thread < cache->threads; thread++)
         dnnl_stream_destroy(cache->streams[thread]);
@@ -86,12 +81,6 @@ struct matrix {
 /* oneDNN 3 removed operation descriptions. */
 #if DNNL_VERSION_MAJOR >= 3
 
-static dnnl_status_t describe_strided(dnnl_memory_desc_t *description, const dnnl_dims_t sizes,
-                                      dnnl_data_type_t type, const dnnl_dims_t strides)
-{
-    return dnnl_memory_desc_create_with_strides(description, 2, sizes, type, strides);
-}
-
 static dnnl_status_t describe_product(dnnl_primitive_desc_t *result, dnnl_engine_t engine,
                                       dnnl_memory_desc_t matrices[3],
                                       dnnl_primitive_attr_t attributes)
@@ -101,12 +90,6 @@ static dnnl_status_t describe_product(dnnl_primitive_desc_t *result, dnnl_engine
 }
 
 #else
-
-static dnnl_status_t describe_strided(dnnl_memory_desc_t *description, const dnnl_dims_t sizes,
-                                      dnnl_data_type_t type, const dnnl_dims_t strides)
-{
-    return dnnl_memory_desc_init_by_strides(description, 2, sizes, type, strides);
-}
 
 static dnnl_status_t describe_product(dnnl_primitive_desc_t *result, dnnl_engine_t engine,
                                       dnnl_memory_desc_t matrices[3],
@@ -130,7 +113,8 @@ static dnnl_memory_desc_t describe(struct matrix matrix)
     const dnnl_dims_t strides = {matrix.transposed ? 1 : matrix.stride,
                                  matrix.transposed ? matrix.stride : 1};
 
-    onednn_check(describe_strided(&description, sizes, matrix.type, strides), "memory description");
+    onednn_check(onednn_describe_strides(&description, 2, sizes, matrix.type, strides),
+                 "memory description");
     return description;
 }
 
@@ -144,41 +128,25 @@ static dnnl_memory_t memory_open(const struct product_cache *cache, description_
     return memory;
 }
 
-/* The caller supplies the scratchpad: with oneDNN's own, a primitive could only run on the thread
- * that created it. */
 static dnnl_primitive_desc_t product_describe(struct product_cache *cache,
                                               const struct product *product,
                                               dnnl_memory_desc_t matrices[3])
 {
-    dnnl_primitive_attr_t attributes;
-    dnnl_post_ops_t operations;
+    dnnl_primitive_attr_t attributes = onednn_attributes(false, product->accumulate);
     dnnl_primitive_desc_t description;
-
-    onednn_check(dnnl_primitive_attr_create(&attributes), "attributes");
-    onednn_check(dnnl_post_ops_create(&operations), "post-operations");
-    onednn_check(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user),
-                 "scratchpad mode");
-    if (product->accumulate)
-        onednn_check(onednn_accumulate(operations), "sum");
-    onednn_check(dnnl_primitive_attr_set_post_ops(attributes, operations), "post-operations");
     dnnl_status_t status = describe_product(&description, cache->engine, matrices, attributes);
     ENSURE(status == dnnl_success, "oneDNN has no product %lld x %lld x %lld: status %d",
            (long long)product->m, (long long)product->n, (long long)product->k, (int)status);
-    onednn_check(dnnl_post_ops_destroy(operations), "post-operations");
     onednn_check(dnnl_primitive_attr_destroy(attributes), "attributes");
     return description;
-}
-
-static description_handle scratchpad_of(dnnl_primitive_desc_t description)
-{
-    return dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
 }
 
 static void plan_open_memory(struct product_cache *cache, struct product_plan *plan,
                              const dnnl_memory_desc_t matrices[3],
                              dnnl_primitive_desc_t description)
 {
-    description_handle scratchpad = scratchpad_of(description);
+    description_handle scratchpad =
+        dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
 
     plan->own_scratch = dnnl_memory_desc_get_size(scratchpad) > PRODUCT_SCRATCH;
     for (int thread = 0; thread < cache->threads; thread++) {
@@ -202,17 +170,13 @@ static struct product_plan *plan_open(struct product_cache *cache, const struct 
                                  type}),
         describe((struct matrix){product->m, product->n, product->c_stride, false, dnnl_f32})};
     struct product_plan *plan = calloc(1, sizeof *plan);
-    const char *implementation = "";
 
     ENSURE(plan != NULL, "no memory for a product");
     plan->threads = calloc((size_t)cache->threads, sizeof *plan->threads);
     ENSURE(plan->threads != NULL, "no memory for a product");
     plan->product = *product;
     dnnl_primitive_desc_t description = product_describe(cache, product, matrices);
-    onednn_check(dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0,
-                                           (void *)&implementation),
-                 "implementation");
-    snprintf(plan->implementation, sizeof plan->implementation, "%s", implementation);
+    onednn_implementation(description, plan->implementation);
     onednn_check(dnnl_primitive_create(&plan->primitive, description), "primitive");
     plan_open_memory(cache, plan, matrices, description);
     onednn_check(dnnl_primitive_desc_destroy(description), "description");

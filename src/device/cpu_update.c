@@ -9,17 +9,6 @@
 
 enum { BLOCK = 1 << 14 };
 
-/* One stretch, over the threads. */
-static void segment_update(const struct cpu_device *cpu, const struct update *args,
-                           const struct update_coefficients *coefficients,
-                           const struct update_segment *segment)
-{
-    int64_t count = segment->end - segment->begin;
-#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
-    for (int64_t i = segment->begin; i < segment->end; i += BLOCK)
-        cpu->kernels->update->update(args, coefficients, i, smaller(i + BLOCK, segment->end));
-}
-
 static void buffer_update(const struct cpu_device *cpu, const struct update *args)
 {
     ENSURE(args->params != NULL, "update without step parameters");
@@ -38,7 +27,11 @@ static void buffer_update(const struct cpu_device *cpu, const struct update *arg
             continue;
         struct update_coefficients coefficients;
         update_coefficients_make(&coefficients, args, segment);
-        segment_update(cpu, segment->running ? &plain : args, &coefficients, segment);
+        const struct update *rule = segment->running ? &plain : args;
+        int64_t count = segment->end - segment->begin;
+#pragma omp parallel for schedule(static) num_threads(cpu_threads_for(cpu, count))
+        for (int64_t i = segment->begin; i < segment->end; i += BLOCK)
+            cpu->kernels->update->update(rule, &coefficients, i, smaller(i + BLOCK, segment->end));
     }
 }
 
