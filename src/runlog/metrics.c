@@ -11,11 +11,6 @@ enum { LABEL_WIDTH = 16, LABEL_SIZE = 24, LINE_SIZE = 512 };
 /* Limits of the log; result.json has all classes. */
 enum { PRINTED_CLASSES = 100, PRINTED_MATRIX = 20 };
 
-/* Binary counts of one class against the rest. */
-struct class_counts {
-    double true_positive, false_positive, false_negative, true_negative;
-};
-
 void evaluation_free(struct evaluation *evaluation)
 {
     free(evaluation->confusion);
@@ -27,39 +22,25 @@ static double ratio(double part, double whole)
     return whole > 0 ? part / whole : 0;
 }
 
-static struct class_counts evaluation_counts(const struct evaluation *evaluation,
-                                             int64_t class_number)
-{
-    int64_t classes = evaluation->classes;
-    int64_t right = evaluation->confusion[class_number * classes + class_number];
-    int64_t actual = 0, predicted = 0;
-
-    for (int64_t other = 0; other < classes; other++) {
-        actual += evaluation->confusion[class_number * classes + other];
-        predicted += evaluation->confusion[other * classes + class_number];
-    }
-    return (struct class_counts){.true_positive = (double)right,
-                                 .false_positive = (double)(predicted - right),
-                                 .false_negative = (double)(actual - right),
-                                 .true_negative =
-                                     (double)(evaluation->samples - actual - predicted + right)};
-}
-
 void evaluation_class(const struct evaluation *evaluation, int64_t class_number,
                       struct class_metrics *metrics)
 {
     ENSURE(class_number >= 0 && class_number < evaluation->classes, "class %" PRId64 " of %" PRId64,
            class_number, evaluation->classes);
-    struct class_counts counts = evaluation_counts(evaluation, class_number);
-    double positive = counts.true_positive + counts.false_negative;
-    double negative = counts.true_negative + counts.false_positive;
-
-    metrics->accuracy = ratio(counts.true_positive + counts.true_negative, positive + negative);
-    metrics->precision = ratio(counts.true_positive, counts.true_positive + counts.false_positive);
-    metrics->recall = ratio(counts.true_positive, positive);
+    const int64_t classes = evaluation->classes, samples = evaluation->samples;
+    const int64_t right = evaluation->confusion[class_number * classes + class_number];
+    int64_t actual = 0, predicted = 0;
+    for (int64_t other = 0; other < classes; other++) {
+        actual += evaluation->confusion[class_number * classes + other];
+        predicted += evaluation->confusion[other * classes + class_number];
+    }
+    const int64_t true_negative = samples - actual - predicted + right;
+    metrics->accuracy = ratio((double)(right + true_negative), (double)samples);
+    metrics->precision = ratio((double)right, (double)predicted);
+    metrics->recall = ratio((double)right, (double)actual);
     metrics->f1 =
         ratio(2 * metrics->precision * metrics->recall, metrics->precision + metrics->recall);
-    metrics->specificity = ratio(counts.true_negative, negative);
+    metrics->specificity = ratio((double)true_negative, (double)(samples - actual));
 }
 
 void evaluation_macro(const struct evaluation *evaluation, struct class_metrics *metrics)

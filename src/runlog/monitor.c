@@ -83,39 +83,24 @@ void sensor_sums_add(struct sensor_sums sums[SENSOR_COUNT], const struct sensor_
     }
 }
 
-/* Return the value of this rank that is summed over the ranks; NAN: none. */
-static double value_to_sum(enum sensor_kind kind, const struct sensor_sums *sums)
-{
-    if (kind == SENSOR_LEVEL)
-        return sums->seconds > 0 ? sums->weighted / sums->seconds : sums->last;
-    return kind == SENSOR_COUNTER ? sums->last - sums->first : NAN;
-}
-
-/* Return the value of this rank whose maximum over the ranks is needed; NAN: none. */
-static double value_to_maximize(enum sensor_kind kind, const struct sensor_sums *sums)
-{
-    switch (kind) {
-    case SENSOR_LEVEL:
-    case SENSOR_PEAK:
-        return sums->most;
-    case SENSOR_LEAST:
-        return -sums->least;
-    case SENSOR_DURATION:
-        return sums->last - sums->first;
-    case SENSOR_COUNTER:
-    case SENSOR_STATE:
-        break;
-    }
-    return NAN;
-}
-
 void sensor_sums_reduce(const struct sensor_sums sums[SENSOR_COUNT],
                         const struct monitor_setup *setup, struct monitor_summary *summary)
 {
     double added[2 * SENSOR_COUNT], highest[SENSOR_COUNT]; /* added: sums, then counts */
     for (int i = 0; i < SENSOR_COUNT; i++) {
-        double value = value_to_sum(sensor_columns[i].kind, &sums[i]);
-        double most = value_to_maximize(sensor_columns[i].kind, &sums[i]);
+        const enum sensor_kind kind = sensor_columns[i].kind;
+        const double change = sums[i].last - sums[i].first;
+        double value = NAN, most = NAN; /* to sum and to maximize over the ranks; NAN: none */
+        if (kind == SENSOR_LEVEL)
+            value = sums[i].seconds > 0 ? sums[i].weighted / sums[i].seconds : sums[i].last;
+        else if (kind == SENSOR_COUNTER)
+            value = change;
+        if (kind == SENSOR_LEVEL || kind == SENSOR_PEAK)
+            most = sums[i].most;
+        else if (kind == SENSOR_LEAST)
+            most = -sums[i].least;
+        else if (kind == SENSOR_DURATION)
+            most = change;
         added[i] = isnan(value) ? 0 : value;
         added[SENSOR_COUNT + i] = !isnan(value);
         highest[i] = isnan(most) ? -INFINITY : most;
@@ -147,15 +132,6 @@ void sensor_sums_reduce(const struct sensor_sums sums[SENSOR_COUNT],
 
 /* ---- one reading */
 
-/* Write whole numbers (bytes, counts) with all their digits. */
-static void cell_write(struct csv *table, double value)
-{
-    if (fabs(value) < 9e15 && value == floor(value))
-        csv_integer(table, (int64_t)value);
-    else
-        csv_number(table, value);
-}
-
 static void row_write(struct monitor *monitor, const struct sensor_reading *reading)
 {
     struct csv *table = &monitor->table;
@@ -167,8 +143,14 @@ static void row_write(struct monitor *monitor, const struct sensor_reading *read
     csv_integer(table, atomic_load_explicit(&monitor->step, memory_order_relaxed));
     csv_integer(table, monitor->setup.world->rank);
     csv_text(table, comm_host());
-    for (int i = 0; i < SENSOR_COUNT; i++)
-        cell_write(table, reading->value[i]);
+    for (int i = 0; i < SENSOR_COUNT; i++) {
+        const double value = reading->value[i];
+        /* Whole numbers (bytes, counts) are written with all their digits. */
+        if (fabs(value) < 9e15 && value == floor(value))
+            csv_integer(table, (int64_t)value);
+        else
+            csv_number(table, value);
+    }
     csv_text(table, reading->throttle);
     bool good = csv_end_row(table, error) && csv_flush(table, error);
     if (good && fstat(fileno(table->stream), &status) != 0)
@@ -397,27 +379,21 @@ static void table_open(struct monitor *monitor, struct error *error)
         csv_close(&monitor->table);
 }
 
-/* Set the page's path. "%h" is replaced by the host: then one rank of each node writes a page. */
-static void page_name(struct monitor *monitor)
-{
-    const struct monitor_setup *setup = &monitor->setup;
-    const char *page = setup->page != NULL ? setup->page : "", *host = strstr(page, "%h");
-    if (host == NULL && setup->world->rank == 0)
-        snprintf(monitor->page, sizeof monitor->page, "%s", page);
-    else if (host != NULL && setup->of_node)
-        snprintf(monitor->page, sizeof monitor->page, "%.*s%s%s", (int)(host - page), page,
-                 comm_host(), host + 2);
-}
-
 struct monitor *monitor_open(const struct monitor_setup *setup)
 {
     struct monitor *monitor = calloc(1, sizeof *monitor);
+    const char *page = setup->page != NULL ? setup->page : "", *host = strstr(page, "%h");
     struct error error = {0};
     ENSURE(monitor != NULL, "out of memory");
     monitor->setup = *setup;
     atomic_store(&monitor->step, setup->step);
     run_figures_clear(&monitor->figures);
-    page_name(monitor);
+    /* "%h" is replaced by the host: then one rank of each node writes a page. */
+    if (host == NULL && setup->world->rank == 0)
+        snprintf(monitor->page, sizeof monitor->page, "%s", page);
+    else if (host != NULL && setup->of_node)
+        snprintf(monitor->page, sizeof monitor->page, "%.*s%s%s", (int)(host - page), page,
+                 comm_host(), host + 2);
     sensor_sums_begin(monitor->sums);
     monitor->cpu = cpu_sensors_open(setup->root, setup->of_node);
     if (setup->folder != NULL)

@@ -23,34 +23,6 @@ static json_t *class_to_json(const struct class_metrics *metrics, const char *na
     return object;
 }
 
-static json_t *classes_to_json(const struct evaluation *evaluation, const struct dataset *dataset)
-{
-    json_t *array = json_array();
-
-    for (int64_t i = 0; i < evaluation->classes; i++) {
-        struct class_metrics metrics;
-        bool named = dataset != NULL && dataset->class_name != NULL && i < dataset->classes;
-
-        evaluation_class(evaluation, i, &metrics);
-        value_append(array, class_to_json(&metrics, named ? dataset->class_name[i] : NULL));
-    }
-    return array;
-}
-
-static json_t *confusion_to_json(const struct evaluation *evaluation)
-{
-    json_t *rows = json_array();
-
-    for (int64_t i = 0; i < evaluation->classes; i++) {
-        json_t *row = json_array();
-
-        for (int64_t j = 0; j < evaluation->classes; j++)
-            value_append(row, json_integer(evaluation->confusion[i * evaluation->classes + j]));
-        value_append(rows, row);
-    }
-    return rows;
-}
-
 static void evaluation_put(json_t *object, const struct evaluation *evaluation, const char *split,
                            const struct dataset *dataset)
 {
@@ -66,8 +38,19 @@ static void evaluation_put(json_t *object, const struct evaluation *evaluation, 
         return;
     evaluation_macro(evaluation, &macro);
     value_put(object, "macro", class_to_json(&macro, NULL));
-    value_put(object, "classes", classes_to_json(evaluation, dataset));
-    value_put(object, "confusion_matrix", confusion_to_json(evaluation));
+    json_t *classes = json_array(), *matrix = json_array();
+    for (int64_t i = 0; i < evaluation->classes; i++) {
+        struct class_metrics metrics;
+        bool named = dataset != NULL && dataset->class_name != NULL && i < dataset->classes;
+        json_t *row = json_array();
+        evaluation_class(evaluation, i, &metrics);
+        value_append(classes, class_to_json(&metrics, named ? dataset->class_name[i] : NULL));
+        for (int64_t j = 0; j < evaluation->classes; j++)
+            value_append(row, json_integer(evaluation->confusion[i * evaluation->classes + j]));
+        value_append(matrix, row);
+    }
+    value_put(object, "classes", classes);
+    value_put(object, "confusion_matrix", matrix);
 }
 
 static void run_put(json_t *object, const struct results *results)
@@ -92,7 +75,7 @@ static void run_put(json_t *object, const struct results *results)
     value_put(object, "images_per_second", value_number(results->images_per_second));
 }
 
-static json_t *sensor_to_json(enum sensor_kind kind, double value, double most)
+static json_t *sensors_to_json(const struct monitor_summary *summary, int64_t images)
 {
     static const char *const keys[] = {[SENSOR_LEVEL] = "mean",
                                        [SENSOR_PEAK] = "max",
@@ -101,30 +84,24 @@ static json_t *sensor_to_json(enum sensor_kind kind, double value, double most)
                                        [SENSOR_DURATION] = "max"};
     json_t *object = json_object();
 
-    value_put(object, keys[kind], value_number(value));
-    if (kind == SENSOR_LEVEL)
-        value_put(object, "max", value_number(most));
-    return object;
-}
-
-static json_t *sensors_to_json(const struct monitor_summary *summary, int64_t images)
-{
-    json_t *object = json_object();
-    double joules = summary->joules;
-
     value_put(object, "seconds", value_number(summary->seconds));
     value_put(object, "readings", value_count(summary->readings));
     value_put(object, "reading_seconds", value_number(summary->reading_seconds));
-    for (int i = 0; i < SENSOR_COUNT; i++)
-        if (sensor_columns[i].kind != SENSOR_STATE)
-            value_put(
-                object, sensor_columns[i].name,
-                isnan(summary->value[i])
-                    ? json_null()
-                    : sensor_to_json(sensor_columns[i].kind, summary->value[i], summary->most[i]));
+    for (int i = 0; i < SENSOR_COUNT; i++) {
+        const enum sensor_kind kind = sensor_columns[i].kind;
+        if (kind == SENSOR_STATE)
+            continue;
+        json_t *sensor = isnan(summary->value[i]) ? json_null() : json_object();
+        value_put(object, sensor_columns[i].name, sensor);
+        if (json_is_null(sensor))
+            continue;
+        value_put(sensor, keys[kind], value_number(summary->value[i]));
+        if (kind == SENSOR_LEVEL)
+            value_put(sensor, "max", value_number(summary->most[i]));
+    }
     value_put(object, "energy_of", value_text(summary->joules_of));
-    value_put(object, "energy_wh", value_number(joules / 3600));
-    value_put(object, "images_per_joule", value_number((double)images / joules));
+    value_put(object, "energy_wh", value_number(summary->joules / 3600));
+    value_put(object, "images_per_joule", value_number((double)images / summary->joules));
     return object;
 }
 

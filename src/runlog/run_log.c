@@ -137,41 +137,29 @@ bool run_log_is_due(const struct output_options *options, int64_t step, int64_t 
 
 /* ---- open */
 
-static bool tables_open(struct run_log *log, const struct run_folder *folder, int64_t step,
-                        bool mid_epoch, struct error *error)
-{
-    char path[FILE_PATH];
-
-    snprintf(path, sizeof path, "%s/metrics.csv", folder->path);
-    if (!csv_open(&log->metrics, path, metrics_header, STEP_COLUMN, step, error))
-        return false;
-    snprintf(path, sizeof path, "%s/epochs.csv", folder->path);
-    return csv_open(&log->epochs, path, epochs_header, STEP_COLUMN, mid_epoch ? step - 1 : step,
-                    error);
-}
-
-/* A new run purges as well if the folder holds events of a killed attempt. */
-static bool board_open(struct run_log *log, const struct run_folder *folder, int64_t step,
-                       struct error *error)
-{
-    bool again = tensorboard_exists(folder->path);
-
-    log->board = tensorboard_open(folder->path, error);
-    if (log->board == NULL)
-        return false;
-    int64_t first_purged = step == 0 ? 0 : step + 1 + tag_sets[log->tags].shift;
-    return !again || tensorboard_restart(log->board, first_purged, error);
-}
-
 struct run_log *run_log_open(const struct run_folder *folder, const struct output_options *options,
                              int64_t step, bool mid_epoch, struct error *error)
 {
     struct run_log *log = calloc(1, sizeof *log);
-
+    char metrics[FILE_PATH], epochs[FILE_PATH];
+    bool good = true;
     ENSURE(log != NULL, "out of memory");
     log->tags = options->tensorboard_tags;
-    if ((!options->csv || tables_open(log, folder, step, mid_epoch, error)) &&
-        (!options->tensorboard || board_open(log, folder, step, error)))
+    snprintf(metrics, sizeof metrics, "%s/metrics.csv", folder->path);
+    snprintf(epochs, sizeof epochs, "%s/epochs.csv", folder->path);
+    if (options->csv)
+        good = csv_open(&log->metrics, metrics, metrics_header, STEP_COLUMN, step, error) &&
+               csv_open(&log->epochs, epochs, epochs_header, STEP_COLUMN,
+                        mid_epoch ? step - 1 : step, error);
+    if (good && options->tensorboard) {
+        /* A new run purges as well if the folder holds events of a killed attempt. */
+        const bool again = tensorboard_exists(folder->path);
+        const int64_t first_purged = step == 0 ? 0 : step + 1 + tag_sets[log->tags].shift;
+        log->board = tensorboard_open(folder->path, error);
+        good =
+            log->board != NULL && (!again || tensorboard_restart(log->board, first_purged, error));
+    }
+    if (good)
         return log;
     run_log_close(log);
     return NULL;
@@ -179,30 +167,37 @@ struct run_log *run_log_open(const struct run_folder *folder, const struct outpu
 
 /* ---- rows */
 
+static void numbers_to_table(struct csv *csv, const double *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        csv_number(csv, values[i]);
+}
+
 static bool metrics_to_table(struct csv *csv, const struct metrics_row *row, struct error *error)
 {
+    const double values[] = {row->loss,
+                             row->top1,
+                             row->top5,
+                             row->rate,
+                             row->gradient_norm,
+                             row->images_per_second,
+                             row->step_seconds,
+                             row->data_seconds,
+                             row->compute_seconds,
+                             row->comm_seconds,
+                             row->exposed_comm_seconds,
+                             row->peak_share,
+                             row->elapsed_seconds,
+                             row->loss_scale,
+                             row->skipped_steps,
+                             row->forward_seconds,
+                             row->backward_seconds,
+                             row->reduce_seconds,
+                             row->update_seconds};
     csv_integer(csv, row->epoch);
     csv_integer(csv, row->step);
     csv_text(csv, row->split);
-    csv_number(csv, row->loss);
-    csv_number(csv, row->top1);
-    csv_number(csv, row->top5);
-    csv_number(csv, row->rate);
-    csv_number(csv, row->gradient_norm);
-    csv_number(csv, row->images_per_second);
-    csv_number(csv, row->step_seconds);
-    csv_number(csv, row->data_seconds);
-    csv_number(csv, row->compute_seconds);
-    csv_number(csv, row->comm_seconds);
-    csv_number(csv, row->exposed_comm_seconds);
-    csv_number(csv, row->peak_share);
-    csv_number(csv, row->elapsed_seconds);
-    csv_number(csv, row->loss_scale);
-    csv_number(csv, row->skipped_steps);
-    csv_number(csv, row->forward_seconds);
-    csv_number(csv, row->backward_seconds);
-    csv_number(csv, row->reduce_seconds);
-    csv_number(csv, row->update_seconds);
+    numbers_to_table(csv, values, sizeof values / sizeof values[0]);
     return csv_end_row(csv, error);
 }
 
@@ -230,17 +225,11 @@ bool run_log_epoch(struct run_log *log, const struct epoch_row *row, struct erro
         return true;
     csv_integer(csv, row->epoch);
     csv_integer(csv, row->steps);
-    csv_number(csv, row->train_loss);
-    csv_number(csv, row->train_top1);
-    csv_number(csv, row->train_top5);
-    csv_number(csv, row->val_loss);
-    csv_number(csv, row->val_top1);
-    csv_number(csv, row->val_top5);
-    csv_number(csv, row->rate);
-    csv_number(csv, row->seconds);
-    csv_number(csv, row->eval_seconds);
-    csv_number(csv, row->images_per_second);
-    csv_number(csv, row->data_share);
+    const double values[] = {
+        row->train_loss,   row->train_top1,        row->train_top5, row->val_loss,
+        row->val_top1,     row->val_top5,          row->rate,       row->seconds,
+        row->eval_seconds, row->images_per_second, row->data_share};
+    numbers_to_table(csv, values, sizeof values / sizeof values[0]);
     snprintf(rate, sizeof rate, "%.17g", row->next_rate); /* all digits: exports print them */
     csv_text(csv, isnan(row->next_rate) ? "" : rate);
     return csv_end_row(csv, error);

@@ -73,26 +73,15 @@ struct upload {
 
 /* ---- the folder */
 
-static bool version_get(const char *path, struct version *version)
-{
-    struct stat status;
-    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))
-        return false;
-    *version = (struct version){.bytes = status.st_size,
-                                .modified = (int64_t)status.st_mtim.tv_sec * 1000000000 +
-                                            status.st_mtim.tv_nsec,
-                                .inode = (int64_t)status.st_ino};
-    return true;
-}
-
 static void item_update(struct upload *upload, const char *name, bool checkpoint)
 {
     char path[RCLONE_PATH + NAME];
-    struct version version;
+    struct stat status;
     int n = 0;
     snprintf(path, sizeof path, "%s/%s", upload->folder, name);
-    if (strlen(name) >= NAME || !version_get(path, &version))
+    if (strlen(name) >= NAME || stat(path, &status) != 0 || !S_ISREG(status.st_mode))
         return;
+    const int64_t modified = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
     while (n < upload->count && strcmp(upload->item[n].name, name) != 0)
         n++;
     if (n == upload->count) {
@@ -103,8 +92,8 @@ static void item_update(struct upload *upload, const char *name, bool checkpoint
     }
     struct item *item = &upload->item[n];
     item->exists = true;
-    item->now = version;
-    if (memcmp(&version, &item->sent_version, sizeof version) != 0)
+    item->now = (struct version){status.st_size, modified, (int64_t)status.st_ino};
+    if (memcmp(&item->now, &item->sent_version, sizeof item->now) != 0)
         item->sent = false;
 }
 
