@@ -171,7 +171,7 @@ fails 1 'missing credentials' 8 'NoCredentialProviders.*set AWS_ACCESS_KEY_ID' $
 AWS_ACCESS_KEY_ID=AKTEST AWS_SECRET_ACCESS_KEY=sec/ret+1
 export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
 fails 1 'a path that is no remote' 2 'give s3://BUCKET/PATH, or REMOTE:PATH' $never output.upload=bucket/x
-fails 1 'a connection string, which may hold a password' 2 'give s3://BUCKET/PATH' $never output.upload=:sftp,pass=x:y
+fails 1 'a connection string, with its password masked' 2 'pass=[*]:y is not a remote path: give s3://BUCKET/PATH' $never output.upload=:sftp,pass=x:y
 fails 1 'an unknown remote' 8 'section in config.*rclone listremotes' $never output.upload=nobody:x
 
 mkdir "$work/old" "$work/none"

@@ -65,4 +65,12 @@ void text_mask_password(char *text)
         memset(colon + 1, '*', stars);
         memmove(colon + 1 + stars, at, strlen(at) + 1);
     }
+    static const char *const keys[] = {",pass=", ",password=", ",secret_access_key="};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        for (char *value = text; (value = strstr(value, keys[i])) != NULL;) {
+            value += strlen(keys[i]);
+            size_t length = strcspn(value, ",: \"'\n"), stars = length < 3 ? length : 3;
+            memset(value, '*', stars);
+            memmove(value + stars, value + length, strlen(value + length) + 1);
+        }
 }

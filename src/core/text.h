@@ -12,8 +12,8 @@ bool text_ends_with(const char *text, const char *ending);
  * candidates ends with NULL. */
 const char *text_nearest(const char *word, const char *const *candidates);
 
-/* Replace the password in each URL of a text ("https://user:password@host") by at most three stars,
- * in place. */
+/* Replace the password in each URL ("https://user:password@host") and in each connection string of
+ * rclone (":sftp,pass=password:path") of a text by at most three stars, in place. */
 void text_mask_password(char *text);
 
 /* Convert bytes to MiB, the unit of memory in tables and messages. */

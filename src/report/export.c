@@ -391,6 +391,8 @@ static int64_t steps_between(const struct export_run *run, const struct export_f
     const bool vit = strncmp(run->model, "vit", 3) == 0;
     const int64_t own = vit ? format->log_every_vit : format->log_every;
     const int64_t every = text != NULL && atoll(text) > 0 ? atoll(text) : LOG_EVERY_DEFAULT;
+    if (every > run->epoch_steps)
+        return run->epoch_steps + 1;
     return every == LOG_EVERY_DEFAULT && own <= run->epoch_steps ? own : every;
 }
 

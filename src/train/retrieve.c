@@ -193,7 +193,7 @@ static bool candidates_try(struct trainer *trainer, const char *remote, char *co
     for (bool first = true;; first = false) {
         struct rclone rclone = {.cancelled = false};
         struct error trouble = {.kind = ERROR_NONE};
-        char name[2][256], folder[RCLONE_PATH], object[RCLONE_PATH], path[RCLONE_PATH];
+        char name[2][256] = {""}, folder[RCLONE_PATH], object[RCLONE_PATH], path[RCLONE_PATH];
         if (world->rank == 0) {
             int64_t found[2];
             for (int n = 0; n < 2; n++)
