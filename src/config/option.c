@@ -78,7 +78,13 @@ static const char *value_update(const struct option_entry *entry, const char *te
         if (strncmp(alias->old, entry->name, length) != 0 || alias->old[length] != '=' ||
             strcasecmp(alias->old + length + 1, text) != 0)
             continue;
-        old_name_used(alias);
+        /* An old word of a renamed option: the warning about the name is enough. */
+        bool is_renamed = false;
+        for (const struct option_alias *other = option_aliases; other->old != NULL; other++)
+            is_renamed = is_renamed || (old_names.used[other - option_aliases] &&
+                                        other->now != NULL && strcmp(other->now, entry->name) == 0);
+        if (!is_renamed)
+            old_name_used(alias);
         text = strchr(alias->now, '=') + 1;
     }
     return text;
