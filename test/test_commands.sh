@@ -166,7 +166,7 @@ fails 2 'a pipe for a data file' 3 'test_batch.bin' data.root="$work/piped"
 # A command either writes its output completely, or reports an error and leaves the file unchanged.
 best=$work/second/checkpoints/best.h5
 cp "$work/p1.csv" "$work/kept.csv"
-fails 3 'predictions on a full device' 5 ': rank 0 on [^ ]*: predict.output=/dev/full' predict \
+fails 3 'predictions on a full device' 5 ': rank 0 on [^ ]*: cannot write predict.output=/dev/full' predict \
     "$best" predict.output=/dev/full
 (
     ulimit -f 4
