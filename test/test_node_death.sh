@@ -56,7 +56,7 @@ start cut two 4 mesh.heartbeat_timeout=3 # a cable that mpirun does not watch
 sleep 1.5                      # until every rank has sent its step
 cluster link 2 down
 bad=$(gone 20)
-grep -qE "^vittrain: failure: ranks 2-3 on $node_2 .*; last: rank 2 in .*, step [0-9]+, for .*; rank 3 in" "$run_log" ||
+grep -qE "^vittrain: failure: ranks 2-3 on $node_2: .*; last: rank 2 in .*, step [0-9]+, for .*; rank 3 in" "$run_log" ||
     bad="$bad no verdict;"
 grep -q 'rank [01] on' "$run_log" && bad="$bad others are named, too;"
 named 'a cable that is out: the ranks behind it are named, and on no node anybody is left' "ranks 2-3 on $node_2"
@@ -75,4 +75,4 @@ start first others 2
 cluster crash 2
 bad=$(gone 20)
 ended
-named "rank 0's node: the next judge names it" "rank 0 on $node_2"
+named "rank 0's node: the next monitor rank names it" "rank 0 on $node_2"
