@@ -52,6 +52,14 @@ const char *text_nearest(const char *word, const char *const *candidates)
     return nearest;
 }
 
+/* Replace `length` bytes by at most three stars. */
+static void mask(char *begin, size_t length)
+{
+    const size_t stars = length < 3 ? length : 3;
+    memset(begin, '*', stars);
+    memmove(begin + stars, begin + length, strlen(begin + length) + 1);
+}
+
 void text_mask_password(char *text)
 {
     for (char *url = text; (url = strstr(url, "://")) != NULL;) {
@@ -59,18 +67,13 @@ void text_mask_password(char *text)
         char *at = url + strcspn(url, "/?# \"'"), *colon = memchr(url, ':', (size_t)(at - url));
         while (at > url && *at != '@') /* the last one before the host */
             at--;
-        if (*at != '@' || colon == NULL || colon > at)
-            continue;
-        size_t length = (size_t)(at - colon) - 1, stars = length < 3 ? length : 3;
-        memset(colon + 1, '*', stars);
-        memmove(colon + 1 + stars, at, strlen(at) + 1);
+        if (*at == '@' && colon != NULL && colon < at)
+            mask(colon + 1, (size_t)(at - colon) - 1);
     }
     static const char *const keys[] = {",pass=", ",password=", ",secret_access_key="};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         for (char *value = text; (value = strstr(value, keys[i])) != NULL;) {
             value += strlen(keys[i]);
-            size_t length = strcspn(value, ",: \"'\n"), stars = length < 3 ? length : 3;
-            memset(value, '*', stars);
-            memmove(value + stars, value + length, strlen(value + length) + 1);
+            mask(value, strcspn(value, ",: \"'\n"));
         }
 }
