@@ -3,8 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +12,11 @@
 
 #include "config/options.h"
 #include "core/crc32c.h"
-#include "core/log.h"
 #include "data/dataset.h"
-#include "data/image_file.h"
+#include "data/record_check.h"
 
 enum { PATH_SIZE = 4096, DEPTH_MOST = 32 };
-enum { THREADS = 8, FIRST_BYTES = 4096, CLAIM = 64 }; /* checks before training */
+enum { FIRST_BYTES = 4096 }; /* read first for the header of an image */
 
 /* One file: its folder and the offset of its name in `names`. */
 struct folder_record {
@@ -39,7 +36,6 @@ struct image_folder {
     char *names; /* concatenated, each with a terminating zero */
     size_t folder_count, folder_capacity, record_count, record_capacity, names_bytes,
         names_capacity;
-    int64_t most_pixels;
 };
 
 static void image_folder_name_record(const struct dataset *dataset, int64_t record, char *path,
@@ -227,24 +223,7 @@ static bool add_class(struct image_folder *self, const char *directory, int32_t 
     return good;
 }
 
-/* ---- Checks before training: format and size in the first bytes, or the whole image. Threads
- * hide the latency of disks and networks. */
-
-struct check {
-    const struct dataset *dataset;
-    bool decode, accept_truncated;
-    atomic_size_t claimed;
-    uint8_t *broken; /* [records] */
-    pthread_mutex_t mutex;
-    size_t first; /* the first broken record and its error; guarded by mutex */
-    struct error reason;
-};
-
-/* Buffers of one thread. */
-struct check_scratch {
-    struct byte_buffer file;
-    struct image_pixels pixels;
-};
+/* ---- Reading and checking of files. */
 
 /* Open a regular file for reading and get its size; -1 on error. The error does not name the file.
  */
@@ -301,99 +280,43 @@ static bool read_header(int descriptor, size_t bytes, int64_t most_pixels, struc
     return false;
 }
 
-static bool check_file(const struct check *check, const char *path, struct check_scratch *scratch,
-                       struct error *error)
+static bool check_file(const struct dataset *dataset, int64_t record, const struct options *options,
+                       struct check_scratch *scratch, struct error *error)
 {
     struct image_header header;
+    char path[2 * PATH_SIZE];
     size_t bytes;
+    image_folder_name_record(dataset, record, path, sizeof path);
     const int descriptor = open_file(path, &bytes, error);
     if (descriptor < 0)
         return false;
-    const struct image_folder *self = check->dataset->self;
-    bool good = read_header(descriptor, bytes, self->most_pixels, &scratch->file, &header, error);
-    if (good && check->decode) {
-        const struct image_request request = {.area = {0, 0, header.width, header.height},
-                                              .scale = 1,
-                                              .accept_truncated = check->accept_truncated};
+    bool good =
+        read_header(descriptor, bytes, options->data.max_pixels, &scratch->file, &header, error);
+    if (good && options->data.check == CHECK_FULL)
         good = byte_buffer_reserve(&scratch->file, bytes, error) &&
                read_file(descriptor, scratch->file.data, 0, bytes, error) &&
-               image_file_decode(scratch->file.data, bytes, &header, &request, &scratch->pixels,
-                                 error);
-    }
+               record_check_decode(scratch, bytes, &header, options, error);
     close(descriptor);
     return good;
 }
 
-static void *check_some(void *argument)
-{
-    struct check *check = argument;
-    const struct image_folder *self = check->dataset->self;
-    struct check_scratch scratch = {0};
-    const size_t count = self->record_count;
-    char path[2 * PATH_SIZE];
-    for (size_t begin; (begin = atomic_fetch_add(&check->claimed, CLAIM)) < count;)
-        for (size_t i = begin; i < count && i < begin + CLAIM; i++) {
-            struct error reason = {0};
-            image_folder_name_record(check->dataset, (int64_t)i, path, sizeof path);
-            if (check_file(check, path, &scratch, &reason))
-                continue;
-            check->broken[i] = 1;
-            pthread_mutex_lock(&check->mutex);
-            if (i < check->first) {
-                check->first = i;
-                check->reason = reason;
-            }
-            pthread_mutex_unlock(&check->mutex);
-        }
-    free(scratch.file.data);
-    image_pixels_free(&scratch.pixels);
-    return NULL;
-}
-
-/* Check every file, in several threads. Files that are no images are an error with their number and
- * the first name, or are removed from the list. */
+/* Check every file. Files that are no images are an error or removed from the list. */
 static bool check_files(struct dataset *dataset, const struct options *options, struct error *error)
 {
     struct image_folder *self = dataset->self;
     const size_t count = self->record_count;
-    struct check check = {.dataset = dataset,
-                          .decode = options->data.check == CHECK_FULL,
-                          .accept_truncated = options->data.truncated == TRUNCATED_ACCEPT,
-                          .first = SIZE_MAX};
-    pthread_t threads[THREADS - 1];
-    int started = 0;
-    char path[2 * PATH_SIZE];
     if (options->data.check == CHECK_NONE || count == 0)
         return true;
-    check.broken = calloc(count, 1);
-    if (check.broken == NULL)
+    uint8_t *broken = calloc(count, 1);
+    if (broken == NULL)
         return error_set(error, ERROR_MEMORY, "no memory to check %zu files", count);
-    pthread_mutex_init(&check.mutex, NULL);
-    while (started < THREADS - 1 && (size_t)started * CLAIM < count &&
-           pthread_create(&threads[started], NULL, check_some, &check) == 0)
-        started++;
-    check_some(&check); /* completes the check even if no other thread starts */
-    for (int i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
-    pthread_mutex_destroy(&check.mutex);
-    if (check.first < count)
-        image_folder_name_record(dataset, (int64_t)check.first, path, sizeof path);
+    const bool good = record_check(dataset, count, options, check_file, broken, error);
     self->record_count = 0;
     for (size_t i = 0; i < count; i++)
-        if (!check.broken[i])
+        if (!broken[i])
             self->records[self->record_count++] = self->records[i];
-    free(check.broken);
-    const size_t skipped = count - self->record_count;
-    if (skipped == 0)
-        return true;
-    if (!options->data.skip_broken)
-        return error_set(error, ERROR_DATA,
-                         "%zu of %zu files cannot be used, the first: %.512s: %.512s; "
-                         "data.skip_broken=on skips them",
-                         skipped, count, path, check.reason.text);
-    log_warn("data: %zu of %zu files are skipped, the first: %.512s: %.512s", skipped, count, path,
-             check.reason.text);
-    return true;
+    free(broken);
+    return good;
 }
 
 /* ---- The data set. */
@@ -514,7 +437,6 @@ static bool image_folder_open(const struct options *options, enum data_split spl
     if (options->data.root[0] == '\0')
         return error_set(error, ERROR_USAGE, "data.format=%s needs data.root",
                          options->data.format);
-    self->most_pixels = options->data.max_pixels;
     if ((all && !add_split(options, SPLIT_TRAIN, dataset, error)) ||
         !add_split(options, all ? SPLIT_TEST : split, dataset, error) ||
         !check_files(dataset, options, error))

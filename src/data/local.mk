@@ -26,6 +26,8 @@ libvittrain_a_SOURCES += \
 	src/data/packed_write.c \
 	src/data/policy.c \
 	src/data/policy.h \
+	src/data/record_check.c \
+	src/data/record_check.h \
 	src/data/sampler.c \
 	src/data/sampler.h \
 	src/data/synthetic.c

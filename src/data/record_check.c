@@ -1,0 +1,97 @@
+/* Checks records in threads that claim some of them at a time. */
+#include "data/record_check.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "config/options.h"
+#include "core/log.h"
+
+enum { THREADS = 8, CLAIM = 64, NAME_SIZE = 8192 };
+
+struct check {
+    const struct dataset *dataset;
+    const struct options *options;
+    record_check_one *check;
+    size_t count;
+    atomic_size_t claimed;
+    uint8_t *broken; /* [count] */
+    pthread_mutex_t mutex;
+    size_t first; /* the first broken record and its error; guarded by mutex */
+    struct error reason;
+};
+
+static void *check_some(void *argument)
+{
+    struct check *check = argument;
+    struct check_scratch scratch = {0};
+    for (size_t begin; (begin = atomic_fetch_add(&check->claimed, CLAIM)) < check->count;)
+        for (size_t i = begin; i < check->count && i < begin + CLAIM; i++) {
+            struct error reason = {0};
+            if (check->check(check->dataset, (int64_t)i, check->options, &scratch, &reason))
+                continue;
+            check->broken[i] = 1;
+            pthread_mutex_lock(&check->mutex);
+            if (i < check->first) {
+                check->first = i;
+                check->reason = reason;
+            }
+            pthread_mutex_unlock(&check->mutex);
+        }
+    free(scratch.file.data);
+    image_pixels_free(&scratch.pixels);
+    return NULL;
+}
+
+static bool report(const struct check *check, struct error *error)
+{
+    char name[NAME_SIZE];
+    size_t skipped = 0;
+    for (size_t i = 0; i < check->count; i++)
+        skipped += check->broken[i];
+    if (skipped == 0)
+        return true;
+    check->dataset->format->name_record(check->dataset, (int64_t)check->first, name, sizeof name);
+    if (!check->options->data.skip_broken)
+        return error_set(error, ERROR_DATA,
+                         "%zu of %zu files cannot be used, the first: %.512s: %.512s; "
+                         "data.skip_broken=on skips them",
+                         skipped, check->count, name, check->reason.text);
+    log_warn("data: %zu of %zu files are skipped, the first: %.512s: %.512s", skipped, check->count,
+             name, check->reason.text);
+    return true;
+}
+
+bool record_check(const struct dataset *dataset, size_t count, const struct options *options,
+                  record_check_one *check_one, uint8_t *broken, struct error *error)
+{
+    struct check check = {.dataset = dataset,
+                          .options = options,
+                          .check = check_one,
+                          .count = count,
+                          .broken = broken,
+                          .first = SIZE_MAX};
+    pthread_t threads[THREADS - 1];
+    int started = 0;
+    pthread_mutex_init(&check.mutex, NULL);
+    while (started < THREADS - 1 && (size_t)started * CLAIM < count &&
+           pthread_create(&threads[started], NULL, check_some, &check) == 0)
+        started++;
+    check_some(&check); /* completes the check even if no other thread starts */
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&check.mutex);
+    return report(&check, error);
+}
+
+bool record_check_decode(struct check_scratch *scratch, size_t bytes,
+                         const struct image_header *header, const struct options *options,
+                         struct error *error)
+{
+    const struct image_request request = {.area = {0, 0, header->width, header->height},
+                                          .scale = 1,
+                                          .accept_truncated =
+                                              options->data.truncated == TRUNCATED_ACCEPT};
+    return image_file_decode(scratch->file.data, bytes, header, &request, &scratch->pixels, error);
+}

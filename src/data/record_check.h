@@ -1,0 +1,31 @@
+/* Checks the images of an encoded data set before training. */
+#ifndef VITTRAIN_DATA_RECORD_CHECK_H
+#define VITTRAIN_DATA_RECORD_CHECK_H
+
+#include "data/dataset.h"
+#include "data/image_file.h"
+
+/* Buffers of one thread. */
+struct check_scratch {
+    struct byte_buffer file;
+    struct image_pixels pixels;
+};
+
+/* Check one record. The error does not name it. Thread-safe. */
+typedef bool record_check_one(const struct dataset *dataset, int64_t record,
+                              const struct options *options, struct check_scratch *scratch,
+                              struct error *error);
+
+/* Check records [0, count) in several threads, which hide the latency of disks and networks, and
+ * set broken[record] to 1 for each one that cannot be used. These are an error with their number
+ * and the name of the first one; with data.skip_broken=on, a warning. */
+MUST_CHECK bool record_check(const struct dataset *dataset, size_t count,
+                             const struct options *options, record_check_one *check,
+                             uint8_t *broken, struct error *error);
+
+/* Decode the whole image in scratch->file.data (data.check=full). */
+MUST_CHECK bool record_check_decode(struct check_scratch *scratch, size_t bytes,
+                                    const struct image_header *header,
+                                    const struct options *options, struct error *error);
+
+#endif
