@@ -41,7 +41,7 @@ course() { # MODEL
     for batch in 16 64; do
         for layout in "1 1" "1 2" "2 4"; do
             set -- "$1" $layout
-            run "$2" "$3" "input/$1.ini" "run.dir=runs/$1-b$batch-n$2-r$3" "train.batch=$batch" train.global_batch=0 \
+            run "$2" "$3" "input/$1.ini" "run.dir=runs/$1-b$batch-n$2-r$3" "train.batch=$batch" \
                 "train.epochs=${EPOCHS:-10}" "debug.fraction=$(fraction "$1")"
         done
     done

@@ -150,7 +150,7 @@ fails 1 'a layer of no width' 2 'model.mlp_ratio' $small model.mlp_ratio=0.01
 fails 2 'attention on this device has no room for' 2 '12545 tokens .*model.patch=2' $small \
     augment.resize=224 model.patch=2
 fails 1 'more classes than there is memory to count' 6 'classes' $small model.classes=500000 \
-    debug.batches=1 train.batch=1 run.dir="$work/classes"
+    debug.batches=1 run.dir="$work/classes"
 
 # A pipe instead of a file is an error; the program does not wait for its content.
 mkfifo "$work/pipe.ini" "$work/pipe.h5" "$work/pipe.safetensors"

@@ -324,6 +324,94 @@ static bool parse(struct options *options, struct command_line *line, struct err
     return options_parse(argc, argv, commands, options, line, error);
 }
 
+/* Parses the command line's words after the program. NULL-terminated. */
+static bool parse_words(const char *const *words, struct options *options, struct error *error)
+{
+    static char texts[8][64];
+    char *argv[9] = {"vittrain"};
+    struct command_line line;
+    int argc = 1;
+    for (; words[argc - 1] != NULL; argc++) {
+        snprintf(texts[argc - 1], sizeof texts[0], "%s", words[argc - 1]);
+        argv[argc] = texts[argc - 1];
+    }
+    return parse(options, &line, error, argc, argv);
+}
+
+static void batch_and_global_batch_clear_each_other(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words[6];
+        int64_t batch, global_batch;
+    } cases[] = {{{"global.ini"}, 64, 32},
+                 {{"global.ini", "train.batch=16"}, 16, 0},
+                 {{"global.ini", "rank.ini"}, 8, 0},
+                 {{"rank.ini", "global.ini"}, 64, 32},
+                 {{"rank.ini", "train.global_batch=9"}, 64, 9},
+                 {{"rank.ini", "global.ini", "train.batch=5"}, 5, 0},
+                 {{"rank.ini", "train.global_batch=0"}, 8, 0},
+                 {{"train.global_batch=9", "train.global_batch=0", "train.batch=3"}, 3, 0}};
+    static struct options options, again;
+    struct error error = {0};
+    write_file("global.ini", "[train]\nglobal_batch = 32\n", 26);
+    write_file("rank.ini", "[train]\nbatch = 8\n", 18);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (!parse_words(cases[i].words, &options, &error))
+            fail_msg("case %zu: %s", i, error.text);
+        assert_int_equal(options.train.batch, cases[i].batch);
+        assert_int_equal(options.train.global_batch, cases[i].global_batch);
+        char *deck = options_to_run_deck(&options);
+        const bool global = cases[i].global_batch > 0;
+        assert_true((strstr(deck, "\nbatch = ") == NULL) == global);
+        assert_true((strstr(deck, "\nglobal_batch = ") != NULL) == global);
+        options_default(&again);
+        assert_true(options_read_text(deck, "resolved", &again, &error));
+        assert_memory_equal(&again.train, &options.train, sizeof options.train);
+        free(deck);
+    }
+    assert_int_equal(unlink("global.ini") | unlink("rank.ini"), 0);
+}
+
+static void batch_and_global_batch_in_one_source_are_refused(void **state)
+{
+    (void)state;
+    static struct options options;
+    struct error error = {0};
+    deck_refused("[train]\nbatch = 16\nglobal_batch = 32\n",
+                 "deck.ini: train.batch=16 and train.global_batch=32 are both set: keep one (batch "
+                 "is per rank, global_batch over all ranks)");
+    assert_false(parse_words((const char *[]){"train.global_batch=9", "train.batch=4", NULL},
+                             &options, &error));
+    assert_int_equal(error.kind, ERROR_USAGE);
+    assert_string_equal(error.text,
+                        "command line: train.batch=4 and train.global_batch=9 are both set: keep "
+                        "one (batch is per rank, global_batch over all ranks)");
+}
+
+/* Versions before 0.2 wrote both into a run's deck.ini and into checkpoints. */
+static void old_resolved_deck_may_have_both_batches(void **state)
+{
+    (void)state;
+    struct options options = with("train.batch=16");
+    struct error error = {0};
+    char *text = options_to_run_deck(&options), old[16384];
+    char *line = strstr(text, "\nbatch = 16\n");
+    assert_non_null(line);
+    snprintf(old, sizeof old, "%.*s\nbatch = 16\nglobal_batch = 24\n%s", (int)(line - text), text,
+             line + strlen("\nbatch = 16\n"));
+    options_default(&options);
+    assert_true(options_read_text(old, "old", &options, &error));
+    assert_int_equal(options.train.global_batch, 24);
+    assert_int_equal(options.train.batch, 64);
+    snprintf(old, sizeof old, "%.*s\nbatch = 16\nglobal_batch = 0\n%s", (int)(line - text), text,
+             line + strlen("\nbatch = 16\n"));
+    assert_true(options_read_text(old, "old", &options, &error));
+    assert_int_equal(options.train.global_batch, 0);
+    assert_int_equal(options.train.batch, 16);
+    free(text);
+}
+
 static void command_line_is_sorted(void **state)
 {
     (void)state;
@@ -516,6 +604,9 @@ int main(void)
         cmocka_unit_test(deck_is_read),
         cmocka_unit_test(old_names_are_accepted),
         cmocka_unit_test(run_deck_has_no_options_of_other_commands),
+        cmocka_unit_test(batch_and_global_batch_clear_each_other),
+        cmocka_unit_test(batch_and_global_batch_in_one_source_are_refused),
+        cmocka_unit_test(old_resolved_deck_may_have_both_batches),
         cmocka_unit_test(bad_decks_are_refused_with_their_line),
         cmocka_unit_test(deck_files_are_refused),
         cmocka_unit_test(command_line_is_sorted),

@@ -1,6 +1,7 @@
 /* Parse the command line: commands, decks, settings and operands. */
 #include "config/command_line.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -62,13 +63,21 @@ static bool parse_word(const char *word, const char *const *commands, struct com
 
 bool options_apply(const struct command_line *line, struct options *options, struct error *error)
 {
+    struct option_source source = {0};
     for (int i = 0; i < line->setting_count; i++) {
         const char *setting = line->setting[i];
-        if (is_deck(setting) ? !options_read_file(setting, options, error)
-                             : !options_set(setting, options, error))
+        if (is_deck(setting)) {
+            if (!options_read_file(setting, options, error))
+                return false;
+            continue;
+        }
+        char name[2 * OPTION_KEY];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(setting, "="), setting);
+        if (!options_set(setting, options, error))
             return false;
+        option_source_add(&source, name, options);
     }
-    return true;
+    return option_source_check(&source, "command line", error);
 }
 
 bool options_parse(int argc, char **argv, const char *const *commands, struct options *options,

@@ -352,16 +352,64 @@ static bool read_value(const struct option_entry *entry, const char *text, struc
     return false;
 }
 
+/* train.batch and train.global_batch set the same quantity: one that is set clears the other. */
+static void batch_settle(const struct option_entry *entry, struct options *options)
+{
+    struct train_options *train = &options->train;
+    const void *value = (const char *)options + entry->offset;
+    if (value == &train->batch)
+        train->global_batch = 0;
+    else if (value == &train->global_batch && train->global_batch > 0)
+        train->batch = BATCH_DEFAULT;
+}
+
+bool option_is_cleared(const struct option_entry *entry, const struct options *options)
+{
+    const struct train_options *train = &options->train;
+    const void *value = (const char *)options + entry->offset;
+    return value == &train->batch          ? train->global_batch > 0
+           : value == &train->global_batch ? train->global_batch == 0
+                                           : false;
+}
+
 bool option_read(const struct option_entry *entry, const char *where, const char *text,
                  struct options *options, struct error *error)
 {
     const struct options before = *options;
-    if (read_value(entry, value_update(entry, text), options))
+    if (read_value(entry, value_update(entry, text), options)) {
+        batch_settle(entry, options);
         return true;
+    }
     *options = before;
     char expected[512];
     option_describe(entry, expected, sizeof expected);
     return error_set(error, ERROR_USAGE, "%s%s=%s: must be %s", where, entry->name, text, expected);
+}
+
+/* ---- sources of settings */
+
+void option_source_add(struct option_source *source, const char *name,
+                       const struct options *options)
+{
+    const struct option_entry *entry = option_find(name);
+    const void *value = entry != NULL ? (const char *)options + entry->offset : NULL;
+    source->settings++;
+    if (value == &options->train.batch)
+        source->batch = options->train.batch;
+    else if (value == &options->train.global_batch)
+        source->global_batch = options->train.global_batch;
+}
+
+bool option_source_check(const struct option_source *source, const char *name, struct error *error)
+{
+    enum { RESOLVED_DECK = 64 }; /* settings; the resolved decks of all versions have more */
+    if (source->batch == 0 || source->global_batch == 0 || source->settings >= RESOLVED_DECK)
+        return true;
+    return error_set(
+        error, ERROR_USAGE,
+        "%s: train.batch=%lld and train.global_batch=%lld are both set: keep one (batch "
+        "is per rank, global_batch over all ranks)",
+        name, (long long)source->batch, (long long)source->global_batch);
 }
 
 /* ---- values to text */

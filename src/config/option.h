@@ -76,9 +76,13 @@ bool option_is_setting(const char *word);
 /* True if this is the first entry of its section. */
 bool option_begins_section(const struct option_entry *entry);
 
-/* Set the option from text. `where` is the start of the error's text: "deck.ini:12: ". */
+/* Set the option from text. `where` is the start of the error's text: "deck.ini:12: ".
+ * train.batch and train.global_batch clear each other. */
 MUST_CHECK bool option_read(const struct option_entry *entry, const char *where, const char *text,
                             struct options *options, struct error *error);
+
+/* True for train.batch if train.global_batch is set, and for train.global_batch if it is not. */
+bool option_is_cleared(const struct option_entry *entry, const struct options *options);
 
 /* Write the option's value as text that option_read accepts; at most OPTION_TEXT bytes. */
 void option_write(const struct option_entry *entry, const struct options *options, char *text,
@@ -87,6 +91,22 @@ void option_write(const struct option_entry *entry, const struct options *option
 /* Set the option of that name or old name. A name that ends with '+' appends to a text. */
 MUST_CHECK bool option_assign(const char *name, const char *where, const char *text,
                               struct options *options, struct error *error);
+
+/* What one source of settings (a deck, the command line) sets; zero at its start. */
+struct option_source {
+    int settings;
+    int64_t batch, global_batch; /* train.batch and train.global_batch; 0: not set */
+};
+
+/* Record that the source set the option of that name to its value in `options`. */
+void option_source_add(struct option_source *source, const char *name,
+                       const struct options *options);
+
+/* Return false with an error if the source sets both train.batch and train.global_batch, unless it
+ * is a resolved deck: those of older versions hold both, and train.global_batch applies. `name` is
+ * the start of the error's text. */
+MUST_CHECK bool option_source_check(const struct option_source *source, const char *name,
+                                    struct error *error);
 
 /* Describe the allowed values: "a whole number from 1 to 8", "auto, cpu or cuda". */
 void option_describe(const struct option_entry *entry, char *text, size_t size);

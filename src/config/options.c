@@ -33,10 +33,26 @@ bool options_set(const char *assignment, struct options *options, struct error *
     return option_assign(name, "", value, options, error);
 }
 
+struct deck_target {
+    struct options *options;
+    struct option_source source;
+};
+
 static bool pair_assign(void *user, const char *where, const char *name, const char *value,
                         struct error *error)
 {
-    return option_assign(name, where, value, user, error);
+    struct deck_target *target = user;
+    if (!option_assign(name, where, value, target->options, error))
+        return false;
+    option_source_add(&target->source, name, target->options);
+    return true;
+}
+
+static bool deck_read(FILE *file, const char *name, struct options *options, struct error *error)
+{
+    struct deck_target target = {.options = options};
+    return deck_read_pairs(file, name, pair_assign, &target, error) &&
+           option_source_check(&target.source, name, error);
 }
 
 bool options_read_file(const char *path, struct options *options, struct error *error)
@@ -44,7 +60,7 @@ bool options_read_file(const char *path, struct options *options, struct error *
     FILE *file = deck_file_open(path, error);
     if (file == NULL)
         return false;
-    const bool good = deck_read_pairs(file, path, pair_assign, options, error);
+    const bool good = deck_read(file, path, options, error);
     fclose(file);
     return good;
 }
@@ -59,7 +75,7 @@ bool options_read_text(const char *text, const char *name, struct options *optio
     if (file == NULL)
         return error_set(error, ERROR_MEMORY, "%s: cannot read the deck: %s", name,
                          strerror(errno));
-    const bool good = deck_read_pairs(file, name, pair_assign, options, error);
+    const bool good = deck_read(file, name, options, error);
     fclose(file);
     return good;
 }
@@ -68,7 +84,7 @@ void options_visit(const struct options *options, option_visit *visit, void *use
 {
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
         char value[OPTION_TEXT];
-        if (!option_is_of_run(entry))
+        if (!option_is_of_run(entry) || option_is_cleared(entry, options))
             continue;
         option_write(entry, options, value, sizeof value);
         visit(user, entry->name, value);
@@ -94,7 +110,7 @@ static char *deck_text(const struct options *options, bool of_run)
     FILE *file = open_memstream(&text, &size);
     ENSURE(file != NULL, "no memory for the resolved deck");
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
-        if (of_run && !option_is_of_run(entry))
+        if ((of_run && !option_is_of_run(entry)) || option_is_cleared(entry, options))
             continue;
         const char *blank = last == NULL ? "" : "\n";
         const int section = section_begins(entry, &last);
@@ -148,7 +164,7 @@ void options_print(const struct options *options, FILE *file)
     const char *last = NULL;
     options_default(&defaults);
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
-        if (!option_is_of_run(entry))
+        if (!option_is_of_run(entry) || option_is_cleared(entry, options))
             continue;
         char value[OPTION_TEXT], preset[OPTION_TEXT], text[OPTION_KEY + OPTION_TEXT];
         option_write(entry, options, value, sizeof value);

@@ -56,12 +56,14 @@ MUST_CHECK bool options_read_text(const char *text, const char *name, struct opt
  * checked. */
 MUST_CHECK bool options_check(const struct options *options, struct error *error);
 
-/* Return the resolved deck: every key with its value. The caller frees the text. The deck of a run
+/* Return the resolved deck: every key with its value, but only one of train.batch and
+ * train.global_batch. The caller frees the text. The deck of a run
  * leaves out the options of commands other than train. */
 char *options_to_text(const struct options *options);
 char *options_to_run_deck(const struct options *options);
 
-/* Call `visit` with `section.key` and value of each option in a run's deck, in its order. */
+/* Call `visit` with `section.key` and value of each option in a run's resolved deck, in its
+ * order. */
 typedef void option_visit(void *user, const char *name, const char *value);
 void options_visit(const struct options *options, option_visit *visit, void *user);
 

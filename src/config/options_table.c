@@ -226,10 +226,13 @@ const struct option_entry option_table[] = {
      .help = "Number of optimizer steps after which the run ends, regardless of train.epochs. 0: "
              "train.epochs decides."},
     {PLACE(train, batch), .kind = OPTION_IS_INTEGER, .preset = "64", .least = 1, .most = BATCH_MOST,
-     .help = "Samples per rank and step."},
+     .help =
+         "Batch size per rank: samples per rank and step. Clears train.global_batch of an earlier "
+         "deck."},
     {PLACE(train, global_batch), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 1e9,
-     .help = "Samples per step over all ranks. 0: train.batch times the number of ranks. Set it to "
-             "get the same losses on any number of ranks."},
+     .help =
+         "Samples per step over all ranks; clears train.batch of an earlier deck. Set it to get "
+         "the same losses on any number of ranks. 0: train.batch times the number of ranks."},
     {PLACE(train, accumulate), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 65536,
      .help = "Gradient accumulation: number of micro-batches into which a rank's batch is split to "
              "save memory. The result is the same."},

@@ -4,8 +4,8 @@
 
 #include "config/option_types.h"
 
-/* Maximum of train.batch; a search for the largest batch ends there too. */
-enum { BATCH_MOST = 1000000 };
+/* Maximum of train.batch, where a search for the largest batch ends too, and its default. */
+enum { BATCH_MOST = 1000000, BATCH_DEFAULT = 64 };
 
 #define PRECISION_CHOICES(X)                                                                       \
     X(PRECISION_AUTO, "auto")                                                                      \
@@ -42,7 +42,10 @@ enum schedule_choice { SCHEDULE_CHOICES(OPTION_CONSTANT) };
 enum schedule_per_choice { SCHEDULE_PER_CHOICES(OPTION_CONSTANT) };
 
 struct train_options {
-    int64_t epochs, steps, batch, global_batch, accumulate;
+    int64_t epochs, steps;
+    int64_t batch;        /* the default if global_batch is set */
+    int64_t global_batch; /* 0: batch times the number of ranks */
+    int64_t accumulate;
     int precision;              /* enum precision_choice */
     double loss_scale;          /* fp16: the initial scale */
     int checkpoint_activations; /* enum checkpoint_activations_choice */

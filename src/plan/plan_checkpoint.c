@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "checkpoint/checkpoint_file.h"
+#include "config/option.h"
 #include "config/options.h"
 
 static const char *const deck_keys[] = {
@@ -20,6 +21,8 @@ static void deck_print(const struct options *deck)
     size_t column = DECK_WIDTH;
     for (int k = 0; k < DECK_KEYS; k++) {
         char value[OPTION_TEXT], text[OPTION_TEXT + 64];
+        if (option_is_cleared(option_find(deck_keys[k]), deck))
+            continue;
         options_value_text(deck, deck_keys[k], value, sizeof value);
         size_t length = (size_t)snprintf(text, sizeof text, " %s=%s", deck_keys[k], value);
         if (column + length > DECK_WIDTH) {

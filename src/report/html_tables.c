@@ -262,7 +262,7 @@ static void decks_compare(const struct page *page)
             sheet_text(&sheet, key);
             for (int k = 0; k < page->count; k++) {
                 const char *value = record_option(&page->records[k], key);
-                sheet_text(&sheet, value == NULL ? "(no such option)" : value);
+                sheet_text(&sheet, value == NULL ? "(not set)" : value);
             }
         }
     }
