@@ -277,6 +277,8 @@ static bool write_frame(hid_t file, void *context)
     hid_t units = hdf5_group_make(file, "units");
     bool good =
         units >= 0 && write_attributes(file, contents) && write_text(file, "deck", contents->deck);
+    if (good && contents->metadata != NULL)
+        good = write_text(file, "metadata", contents->metadata);
     if (good && contents->algorithms != NULL)
         good = write_text(file, "algorithms", contents->algorithms);
     for (int64_t unit = 0; good && unit < contents->unit_count; unit++)
@@ -290,6 +292,8 @@ static int64_t expected_bytes(const struct checkpoint_contents *contents)
 {
     int64_t bytes = (1 << 16) + (int64_t)strlen(contents->deck) +
                     contents->piece_count * (int64_t)sizeof(struct checkpoint_piece);
+    if (contents->metadata != NULL)
+        bytes += (int64_t)strlen(contents->metadata) + 4096;
     if (contents->algorithms != NULL)
         bytes += (int64_t)strlen(contents->algorithms) + 4096;
     for (int64_t u = 0; u < contents->unit_count; u++) {
@@ -425,16 +429,22 @@ static char *read_text(hid_t file, struct reading *reading, const char *name)
     return text;
 }
 
+/* Set *text if the file has it. Return false if it cannot be read. */
+static bool read_optional(hid_t file, struct reading *reading, const char *name, char **text)
+{
+    const htri_t exists = H5Lexists(file, name, H5P_DEFAULT);
+    if (exists > 0)
+        *text = read_text(file, reading, name);
+    return exists == 0 || *text != NULL;
+}
+
 static bool read_texts(hid_t file, struct reading *reading)
 {
     struct checkpoint_contents *contents = reading->contents;
     contents->deck = read_text(file, reading, "deck");
-    if (contents->deck == NULL)
-        return false;
-    const htri_t chosen = H5Lexists(file, "algorithms", H5P_DEFAULT);
-    if (chosen > 0)
-        contents->algorithms = read_text(file, reading, "algorithms");
-    return chosen == 0 || contents->algorithms != NULL;
+    return contents->deck != NULL &&
+           read_optional(file, reading, "metadata", &contents->metadata) &&
+           read_optional(file, reading, "algorithms", &contents->algorithms);
 }
 
 static bool tensor_parse(struct unit_tensor *tensor, const struct tensor_row *row)
@@ -675,6 +685,7 @@ void checkpoint_contents_free(struct checkpoint_contents *contents)
     free(contents->layout);
     free(contents->pieces);
     free(contents->deck);
+    free(contents->metadata);
     free(contents->algorithms);
     memset(contents, 0, sizeof *contents);
 }

@@ -20,6 +20,7 @@ void checkpoint_contents_share(struct checkpoint_contents *contents, struct comm
     comm_broadcast(world, contents, sizeof *contents, COMM_BYTE, 0);
     contents->units_borrowed = mine.units_borrowed;
     contents->deck = mine.deck;
+    contents->metadata = mine.metadata;
     contents->algorithms = mine.algorithms;
     contents->units = mine.units;
     contents->layout = mine.layout;

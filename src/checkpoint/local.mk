@@ -12,6 +12,8 @@ libvittrain_a_SOURCES += \
 	src/checkpoint/checkpoint_writer.h \
 	src/checkpoint/convert.c \
 	src/checkpoint/convert.h \
+	src/checkpoint/model_metadata.c \
+	src/checkpoint/model_metadata.h \
 	src/checkpoint/run_folder.c \
 	src/checkpoint/run_folder.h \
 	src/checkpoint/safetensors.c \

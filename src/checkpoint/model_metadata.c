@@ -1,0 +1,355 @@
+/* The object is flat and its values are texts, as safetensors requires; numbers and lists are JSON
+ * texts. An option of the model's shape or of evaluation is stored under its name, as a deck has
+ * it. */
+#include "checkpoint/model_metadata.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/checkpoint_file.h"
+#include "checkpoint/safetensors_header.h"
+#include "config/option.h"
+#include "config/options.h"
+#include "core/text.h"
+#include "core/text_file.h"
+#include "core/value.h"
+#include "model/registry.h"
+
+enum { LARGEST_IMAGE = 8192, MOST_CHANNELS = 32, MOST_CLASSES = 500000 };
+
+/* Options besides the architecture, size, channels and classes, which have keys of timm. */
+static const char *const option_names[] = {
+    "model.patch",    "model.dim",         "model.depth",      "model.heads",   "model.mlp_ratio",
+    "model.qkv_bias", "model.class_token", "model.embed_norm", "model.pool",    "model.width",
+    "eval.resize",    "eval.resize_to",    "eval.crop",        "eval.crop_pad", NULL};
+
+/* ---- writing */
+
+/* Write the number with the fewest digits that give the same float. */
+static void write_number(FILE *text, double value)
+{
+    char digits[32];
+    for (int precision = 6; precision <= 9; precision++) {
+        snprintf(digits, sizeof digits, "%.*g", precision, value);
+        if ((float)strtod(digits, NULL) == (float)value)
+            break;
+    }
+    fputs(digits, text);
+}
+
+static void put_list(json_t *object, const char *key, const struct option_list *list)
+{
+    char *text = NULL;
+    size_t size = 0;
+    if (list->count == 0)
+        return;
+    FILE *stream = open_memstream(&text, &size);
+    ENSURE(stream != NULL, "no memory for metadata");
+    for (int i = 0; i < list->count; i++) {
+        fputc(i == 0 ? '[' : ',', stream);
+        write_number(stream, list->value[i]);
+    }
+    fputc(']', stream);
+    ENSURE(fclose(stream) == 0, "no memory for metadata");
+    value_put(object, key, json_string(text));
+    free(text);
+}
+
+/* Put a value as its JSON text; frees the value. */
+static void put_as_text(json_t *object, const char *key, json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    ENSURE(text != NULL, "no memory for metadata");
+    value_put(object, key, json_string(text));
+    free(text);
+    json_decref(value);
+}
+
+static void put_names(json_t *object, const struct model_metadata *metadata)
+{
+    json_t *names = json_array();
+    for (int64_t i = 0; i < metadata->class_count; i++)
+        value_append(names, value_name(metadata->class_name[i]));
+    put_as_text(object, "label_names", names);
+}
+
+/* Put the options that differ from their defaults. */
+static void put_options(json_t *object, const struct model_metadata *metadata)
+{
+    struct options defaults, options;
+    char value[OPTION_TEXT], preset[OPTION_TEXT];
+    options_default(&defaults);
+    options = defaults;
+    options.model = metadata->model;
+    options.eval = metadata->eval;
+    for (int i = 0; option_names[i] != NULL; i++) {
+        options_value_text(&options, option_names[i], value, sizeof value);
+        options_value_text(&defaults, option_names[i], preset, sizeof preset);
+        if (strcmp(value, preset) != 0)
+            value_put(object, option_names[i], json_string(value));
+    }
+}
+
+char *model_metadata_to_text(const struct model_metadata *metadata)
+{
+    const struct model_options *model = &metadata->model;
+    const json_int_t image = model->image, channels = model->channels, classes = model->classes;
+    json_t *object = json_pack("{s:s}", "format", "pt");
+    if (metadata->program[0] != '\0')
+        value_put(object, "program", value_name(metadata->program));
+    if (model->name[0] != '\0')
+        value_put(object, "architecture", value_name(model->name));
+    if (classes > 0)
+        put_as_text(object, "num_classes", json_integer(classes));
+    if (image > 0 && channels > 0)
+        put_as_text(object, "input_size", json_pack("[I,I,I]", channels, image, image));
+    put_list(object, "mean", &metadata->mean);
+    put_list(object, "std", &metadata->std);
+    if (metadata->interpolation[0] != '\0')
+        value_put(object, "interpolation", value_name(metadata->interpolation));
+    put_options(object, metadata);
+    if (metadata->class_count > 0)
+        put_names(object, metadata);
+    char *text = json_dumps(object, JSON_COMPACT);
+    ENSURE(text != NULL, "no memory for metadata");
+    json_decref(object);
+    return text;
+}
+
+/* ---- parsing */
+
+static const char *text_at(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text != NULL ? text : "";
+}
+
+/* Return the parsed value of a JSON text, to be freed by the caller; NULL if there is none. */
+static json_t *value_at(const json_t *object, const char *key)
+{
+    return json_loads(text_at(object, key), JSON_DECODE_ANY, NULL);
+}
+
+static void copy_word(const json_t *object, const char *key, char *word)
+{
+    snprintf(word, METADATA_WORD, "%s", text_at(object, key));
+}
+
+/* Parse numbers, all above `least`; an invalid list is empty. */
+static void parse_list(const json_t *object, const char *key, double least,
+                       struct option_list *list)
+{
+    json_t *array = value_at(object, key);
+    const size_t count = json_array_size(array);
+    bool good = count > 0 && count <= OPTION_LIST;
+    for (size_t i = 0; good && i < count; i++) {
+        list->value[i] = json_number_value(json_array_get(array, i));
+        good = json_is_number(json_array_get(array, i)) && list->value[i] > least &&
+               isfinite(list->value[i]);
+    }
+    *list = good ? *list : (struct option_list){0};
+    list->count = good ? (int)count : 0;
+    json_decref(array);
+}
+
+static void parse_size(const json_t *object, struct model_options *model)
+{
+    json_t *size = value_at(object, "input_size");
+    const json_int_t channels = json_integer_value(json_array_get(size, 0));
+    const json_int_t height = json_integer_value(json_array_get(size, 1));
+    const json_int_t width = json_integer_value(json_array_get(size, 2));
+    if (json_array_size(size) == 3 && height == width && height > 0 && height <= LARGEST_IMAGE &&
+        channels > 0 && channels <= MOST_CHANNELS) {
+        model->image = height;
+        model->channels = channels;
+    }
+    json_decref(size);
+}
+
+static void parse_classes(const json_t *object, struct model_metadata *metadata)
+{
+    json_t *number = value_at(object, "num_classes"), *names = value_at(object, "label_names");
+    const json_int_t classes = json_integer_value(number);
+    const size_t count = json_array_size(names);
+    if (classes > 0 && classes <= MOST_CLASSES)
+        metadata->model.classes = classes;
+    if (count > 0 && count <= MOST_CLASSES) {
+        metadata->class_name = calloc(count, sizeof *metadata->class_name);
+        ENSURE(metadata->class_name != NULL, "no memory for the names of classes");
+    }
+    for (size_t i = 0; metadata->class_name != NULL && i < count; i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        metadata->class_name[i] = strdup(name != NULL ? name : "");
+        ENSURE(metadata->class_name[i] != NULL, "no memory for the names of classes");
+        metadata->class_count++;
+    }
+    json_decref(number);
+    json_decref(names);
+}
+
+/* timm: the image is a share crop_pct of the resized one. "squash" resizes both sides, "center" the
+ * shorter one. */
+static void parse_crop(const json_t *object, int64_t image, struct eval_options *eval)
+{
+    json_t *share = value_at(object, "crop_pct");
+    const double part = json_number_value(share);
+    const char *mode = text_at(object, "crop_mode");
+    if (image > 0 && part > 0 && part <= 1 && floor((double)image / part) <= LARGEST_IMAGE) {
+        eval->resize = (int64_t)floor((double)image / part);
+        eval->resize_to = strcmp(mode, "squash") == 0 ? RESIZE_SQUARE : RESIZE_SHORTER;
+        eval->crop = CROP_CENTER;
+    }
+    json_decref(share);
+}
+
+static void parse_options(const json_t *object, struct options *options)
+{
+    for (int i = 0; option_names[i] != NULL; i++) {
+        struct error unusable = {0};
+        const char *text = text_at(object, option_names[i]);
+        if (text[0] != '\0' &&
+            !option_read(option_find(option_names[i]), "", text, options, &unusable))
+            error_clear(&unusable);
+    }
+}
+
+void model_metadata_parse(const char *text, struct model_metadata *metadata)
+{
+    struct options options;
+    json_t *object = text != NULL ? json_loads(text, 0, NULL) : NULL;
+    options_default(&options);
+    options.model.name[0] = '\0';
+    *metadata = (struct model_metadata){.model = options.model, .eval = options.eval};
+    copy_word(object, "program", metadata->program);
+    copy_word(object, "interpolation", metadata->interpolation);
+    parse_list(object, "mean", -INFINITY, &metadata->mean);
+    parse_list(object, "std", 0, &metadata->std);
+    snprintf(options.model.name, sizeof options.model.name, "%s", text_at(object, "architecture"));
+    parse_size(object, &options.model);
+    parse_crop(object, options.model.image, &options.eval);
+    parse_options(object, &options);
+    metadata->model = options.model;
+    metadata->eval = options.eval;
+    parse_classes(object, metadata);
+    json_decref(object);
+}
+
+/* ---- files */
+
+/* Return the members of timm's config.json as an object of texts, or NULL. */
+static json_t *config_convert(const char *text)
+{
+    static const char *const keys[] = {"num_classes",   "input_size", "mean",      "std",
+                                       "interpolation", "crop_pct",   "crop_mode", "label_names"};
+    json_t *config = json_loads(text, 0, NULL);
+    const json_t *details = json_object_get(config, "pretrained_cfg");
+    const char *architecture = text_at(config, "architecture");
+    json_t *object = architecture[0] != '\0' ? json_object() : NULL;
+    if (object != NULL)
+        value_put(object, "architecture", json_string(architecture));
+    for (size_t i = 0; object != NULL && i < sizeof keys / sizeof *keys; i++) {
+        json_t *value = json_object_get(config, keys[i]);
+        if (value == NULL)
+            value = json_object_get(details, keys[i]);
+        if (json_is_string(value))
+            value_put(object, keys[i], json_incref(value));
+        else if (value != NULL)
+            put_as_text(object, keys[i], json_incref(value));
+    }
+    json_decref(config);
+    return object;
+}
+
+static json_t *config_read(const char *weights)
+{
+    char path[PATH_MAX];
+    const char *slash = strrchr(weights, '/');
+    const int folder = slash != NULL ? (int)(slash + 1 - weights) : 0;
+    if (snprintf(path, sizeof path, "%.*sconfig.json", folder, weights) >= (int)sizeof path)
+        return NULL;
+    char *text = text_file_read(path, NULL);
+    json_t *object = text != NULL ? config_convert(text) : NULL;
+    free(text);
+    return object;
+}
+
+static bool safetensors_metadata(const char *path, char **text, struct error *error)
+{
+    struct safetensors_header header = {.count = 0};
+    /* O_NONBLOCK: opening a FIFO must not block. */
+    const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor < 0)
+        return error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", path, strerror(errno));
+    const bool good = safetensors_header_read(descriptor, path, &header, error);
+    close(descriptor);
+    json_t *object = json_incref(json_object_get(header.json, "__metadata__"));
+    if (good && text_at(object, "architecture")[0] == '\0') {
+        json_t *config = config_read(path);
+        if (config != NULL) {
+            json_decref(object);
+            object = config;
+        }
+    }
+    if (good && json_is_object(object))
+        *text = json_dumps(object, JSON_COMPACT);
+    json_decref(object);
+    safetensors_header_free(&header);
+    return good;
+}
+
+bool model_metadata_read_text(const char *path, char **text, struct error *error)
+{
+    struct checkpoint_contents contents = {.unit_count = 0};
+    *text = NULL;
+    if (text_ends_with(path, ".safetensors"))
+        return safetensors_metadata(path, text, error);
+    const bool good = checkpoint_file_read(path, &contents, error);
+    if (good && contents.metadata != NULL)
+        *text = strdup(contents.metadata);
+    checkpoint_contents_free(&contents);
+    return good;
+}
+
+bool model_metadata_read(const char *path, struct comm *world, struct model_metadata *metadata,
+                         struct error *error)
+{
+    char *text = NULL;
+    if (world->rank == 0)
+        error_defer(model_metadata_read_text(path, &text, error));
+    const bool good = comm_agree(world, error);
+    char *shared = good ? comm_broadcast_text(world, text != NULL ? text : "", 0) : NULL;
+    model_metadata_parse(shared, metadata);
+    free(shared);
+    free(text);
+    return good;
+}
+
+void model_metadata_apply(const struct model_metadata *metadata, struct options *options)
+{
+    struct options defaults;
+    if (registry_find(metadata->model.name) == NULL)
+        return;
+    options_default(&defaults);
+    options->model = metadata->model;
+    options->eval = metadata->eval;
+    options->augment.mean = metadata->mean;
+    options->augment.std = metadata->std;
+    options->augment.resize = defaults.augment.resize;
+    options->augment.resize_to = defaults.augment.resize_to;
+    options->augment.crop = defaults.augment.crop;
+    options->augment.random_resized_crop = defaults.augment.random_resized_crop;
+}
+
+void model_metadata_free(struct model_metadata *metadata)
+{
+    for (int64_t i = 0; i < metadata->class_count; i++)
+        free(metadata->class_name[i]);
+    free(metadata->class_name);
+    *metadata = (struct model_metadata){.class_count = 0};
+}
