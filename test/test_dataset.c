@@ -337,6 +337,44 @@ static void test_reference_split(void **state)
     assert_memory_not_equal(again, other, sizeof again);
 }
 
+/* data.val=0.1: 400 of the 4,000 training samples, a tenth of each class; the test split is
+ * unchanged. */
+static void test_held_out(void **state)
+{
+    (void)state;
+    use_sample();
+    options.data.val = VALIDATION_FRACTION;
+    int seen[4000] = {0}, larger[4000] = {0};
+    static const double fractions[] = {0.1, 0.25};
+    for (int f = 0; f < 2; f++) {
+        int of_class[2][10] = {{0}};
+        options.data.val_fraction = fractions[f];
+        options.run.seed++; /* without effect */
+        for (int split = SPLIT_TRAIN; split <= SPLIT_VALIDATION; split++) {
+            open_split((enum data_split)split);
+            count_records(f == 0 ? seen : larger);
+            for (int64_t i = 0; i < dataset.count; i++) {
+                uint8_t pixels[PIXELS];
+                int32_t label;
+                assert_true(dataset_read(&dataset, i, pixels, &label, &error));
+                of_class[split][label]++;
+                if (split == SPLIT_VALIDATION)
+                    (f == 0 ? seen : larger)[dataset_record(&dataset, i)]++;
+            }
+            dataset_close(&dataset);
+        }
+        for (int c = 0; c < 10; c++) {
+            const double all = of_class[0][c] + of_class[1][c];
+            assert_int_equal(of_class[1][c], (int)(all * fractions[f] + 0.5));
+        }
+    }
+    for (int i = 0; i < 4000; i++) /* 1: training, 2: held out */
+        assert_true(seen[i] >= 1 && seen[i] <= larger[i] && larger[i] <= 2);
+    open_split(SPLIT_TEST);
+    assert_int_equal(dataset.count, 1000);
+    dataset_close(&dataset);
+}
+
 static void test_fraction(void **state)
 {
     (void)state;
@@ -465,6 +503,7 @@ int main(void)
         cmocka_unit_test_setup(test_file_changed, set_up),
         cmocka_unit_test_setup(test_fuzz, set_up),
         cmocka_unit_test_setup(test_reference_split, set_up),
+        cmocka_unit_test_setup(test_held_out, set_up),
         cmocka_unit_test_setup(test_fraction, set_up),
         cmocka_unit_test_setup(test_usage, set_up),
         cmocka_unit_test_setup(test_synthetic_shapes, set_up),

@@ -183,6 +183,79 @@ static void splits_are_found(void **state)
     dataset_close(&dataset);
 }
 
+/* ROOT/CLASS/FILE without splits. */
+static void flat_folders_are_divided(void **state)
+{
+    (void)state;
+    static const int images[] = {1, 2, 9, 40};
+    char path[64], name[1024];
+    for (int label = 0; label < 4; label++)
+        for (int i = 0; i < images[label]; i++) {
+            snprintf(path, sizeof path, "%c/%02d.jpg", 'a' + label, i);
+            put_image(path, "png_1x1");
+        }
+    fails(SPLIT_TRAIN, "class folders (a, b, c, d), but no train, val or test: set data.val=0.1");
+    options.data.val = VALIDATION_VAL;
+    fails(SPLIT_VALIDATION, "set data.val=0.1");
+    options.data.val = VALIDATION_NONE;
+    opens(SPLIT_TRAIN);
+    assert_int_equal(dataset.count, 52);
+    dataset_close(&dataset);
+    fails(SPLIT_TEST, "set data.val=0.1");
+    options.data.val = VALIDATION_REFERENCE;
+    opens(SPLIT_TEST);
+    assert_int_equal(dataset.count, 52 - 39 - 4);
+    dataset_close(&dataset);
+    options.data.val = VALIDATION_FRACTION;
+    static const struct {
+        double fraction;
+        int held_out[4];
+    } expected[] = {
+        {0.001, {0, 1, 1, 1}}, {0.1, {0, 1, 1, 4}}, {0.5, {0, 1, 4, 20}}, {0.99, {0, 1, 8, 39}}};
+    for (int row = 0; row < 4; row++) {
+        int seen[52] = {0}, held_out[4] = {0};
+        options.data.val_fraction = expected[row].fraction;
+        for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
+            opens((enum data_split)split);
+            assert_int_equal(dataset.classes, 4);
+            for (int64_t i = 0; i < dataset.count; i++) {
+                seen[dataset_record(&dataset, i)] += 1 << (4 * split);
+                dataset_name(&dataset, i, name, sizeof name);
+                held_out[name[strlen(options.data.root) + 1] - 'a'] += split == SPLIT_VALIDATION;
+            }
+            dataset_close(&dataset);
+        }
+        assert_memory_equal(held_out, expected[row].held_out, sizeof held_out);
+        for (int i = 0; i < 52; i++) /* each image is for training, or for both others */
+            assert_true(seen[i] == 0x001 || seen[i] == 0x110);
+    }
+}
+
+/* With a training folder, a fraction of it is held out; a test folder stays the test split. */
+static void training_folders_are_divided(void **state)
+{
+    (void)state;
+    char path[1024];
+    for (int i = 0; i < 20; i++) {
+        snprintf(path, sizeof path, "train/%c/%02d.jpg", i % 2 == 0 ? 'a' : 'b', i);
+        put_image(path, "png_1x1");
+    }
+    options.data.val = VALIDATION_FRACTION;
+    options.data.val_fraction = 0.2;
+    for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
+        opens((enum data_split)split);
+        assert_int_equal(dataset.count, split == SPLIT_TRAIN ? 16 : 4);
+        dataset_close(&dataset);
+    }
+    put_image("val/a/1.jpg", "png_1x1");
+    put_image("val/b/1.jpg", "png_1x1");
+    opens(SPLIT_TEST);
+    assert_int_equal(dataset.count, 2);
+    dataset_name(&dataset, 0, path, sizeof path);
+    assert_non_null(strstr(path, "/val/a/1.jpg"));
+    dataset_close(&dataset);
+}
+
 static void validation_needs_a_folder(void **state)
 {
     (void)state;
@@ -420,6 +493,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(order_is_torchvisions, set_up),
         cmocka_unit_test_setup(links_are_followed, set_up),
         cmocka_unit_test_setup(splits_are_found, set_up),
+        cmocka_unit_test_setup(flat_folders_are_divided, set_up),
+        cmocka_unit_test_setup(training_folders_are_divided, set_up),
         cmocka_unit_test_setup(validation_needs_a_folder, set_up),
         cmocka_unit_test_setup(roots_are_checked, set_up),
         cmocka_unit_test_setup(classes_are_compared, set_up),

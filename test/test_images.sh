@@ -19,7 +19,7 @@ train() {
     losses_of "$2"
 }
 
-echo 1..14
+echo 1..16
 train 1 one "$random"
 compare "one rank trains from a folder" one one 0
 [ "$(wc -l <"$work/one.loss")" = 10 ] && bad= || bad="not 10 rows"
@@ -33,6 +33,16 @@ compare "losses on four ranks" four one 1e-5
 train 1 square ""
 differ "$work/one.loss" "$work/square.loss" 1e-5 | grep -q line && bad= || bad="the same losses"
 result "another crop, other losses" "$bad" "$work/square.log"
+
+# The classes directly in the folder: a tenth of each one of 30 images is held out.
+mkdir "$work/flat" && cp -r "$tree/train/." "$work/flat"
+flat="data.root=$work/flat data.val=0.1 train.test=on"
+train 1 flat_one "$flat"
+train 3 flat_three "$flat"
+compare "a folder of classes, on one and three ranks" flat_three flat_one 1e-5
+grep -q "data: imagefolder, 81 training and 9 validation samples" "$work/flat_one.log" &&
+    grep -q "^test: .* on 9 samples" "$work/flat_three.log" && bad= || bad="not 81 and 9 images"
+result "it is divided for training and validation" "$bad" "$work/flat_one.log"
 
 run 2 eval eval "$work/one/checkpoints/last.h5"
 said=$(sed -n 's/.*loss \([0-9.]*\).*/\1/p' "$work/eval.log" | tail -1)

@@ -126,6 +126,29 @@ static void values_of_each_kind(void **state)
     assert_true(list.augment.mean.value[1] == 0.25 && list.augment.mean.value[2] == -1);
 }
 
+/* A choice that may also be a number. A later word replaces the number. */
+static void fractions_are_choices_too(void **state)
+{
+    (void)state;
+    char text[64];
+    struct error error = {0};
+    struct options options = with("data.val=0.125");
+    assert_int_equal(options.data.val, VALIDATION_FRACTION);
+    assert_true(options.data.val_fraction == 0.125);
+    options_value_text(&options, "data.val", text, sizeof text);
+    assert_string_equal(text, "0.125");
+    assert_true(options_set("data.val=Reference", &options, &error));
+    options_value_text(&options, "data.val", text, sizeof text);
+    assert_string_equal(text, "reference");
+    const struct options other = with("data.val=reference");
+    assert_memory_equal(&options, &other, sizeof options);
+#define FRACTION "must be test, reference, none, val, or a number above 0 to below 1"
+    refuses("data.val=0", "data.val=0: " FRACTION);
+    refuses("data.val=1", "data.val=1: " FRACTION);
+    refuses("data.val=0.1x", "data.val=0.1x: " FRACTION);
+    refuses("data.val=tset", "data.val=tset: " FRACTION);
+}
+
 static void switches_take_all_their_words(void **state)
 {
     (void)state;
@@ -598,6 +621,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_the_cifar_recipe),
         cmocka_unit_test(values_of_each_kind),
+        cmocka_unit_test(fractions_are_choices_too),
         cmocka_unit_test(switches_take_all_their_words),
         cmocka_unit_test(bad_values_are_refused),
         cmocka_unit_test(unknown_keys_get_the_nearest),

@@ -216,6 +216,10 @@ static void test_files(void **state)
     same_split(&options, SPLIT_VALIDATION);
     options.data.val = VALIDATION_REFERENCE;
     same_split(&options, SPLIT_TEST);
+    options.data.val = VALIDATION_FRACTION;
+    options.data.val_fraction = 0.5;
+    same_split(&options, SPLIT_TRAIN);
+    same_split(&options, SPLIT_VALIDATION);
     options.data.val = VALIDATION_VAL;
     if (world->rank == 0) {
         use_name("files-alone.h5");
@@ -587,6 +591,40 @@ static void test_other_sets(void **state)
     refused("it is file 0 of its set, but its name says 1");
 }
 
+/* data.val=FRACTION: the held-out samples become the packed validation split; a set that has only
+ * training samples is divided when it is read. */
+static void test_held_out(void **state)
+{
+    (void)state;
+    struct dataset source, packed;
+    use_name("held-out.h5");
+    options.data.val = VALIDATION_FRACTION;
+    options.data.val_fraction = 0.25;
+    pack_with(world);
+    struct options reader = packed_options();
+    reader.data.val = VALIDATION_VAL;
+    for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
+        open_data(&source, &options, (enum data_split)split);
+        open_data(&packed, &reader, (enum data_split)split);
+        assert_int_equal(packed.count, split == SPLIT_TRAIN ? 3000 : 1000);
+        assert_int_equal(packed.count, source.count);
+        for (int64_t i = 0; i < packed.count; i += 9)
+            same_pixels(&source, &packed, i);
+        dataset_close(&source);
+        dataset_close(&packed);
+    }
+    use_name("all.h5");
+    options.data.val = VALIDATION_NONE;
+    pack_with(world);
+    options.data.val = VALIDATION_FRACTION;
+    same_split(&options, SPLIT_TRAIN);
+    same_split(&options, SPLIT_VALIDATION);
+    reader = packed_options();
+    open_data(&packed, &reader, SPLIT_TEST); /* the held-out samples */
+    assert_int_equal(packed.count, 1000);
+    dataset_close(&packed);
+}
+
 static void test_no_split(void **state)
 {
     (void)state;
@@ -718,6 +756,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(test_other_files, set_up),
         cmocka_unit_test_setup(test_other_offsets, set_up),
         cmocka_unit_test_setup(test_other_sets, set_up),
+        cmocka_unit_test_setup(test_held_out, set_up),
         cmocka_unit_test_setup(test_no_split, set_up),
         cmocka_unit_test_setup(test_cannot_write, set_up),
         cmocka_unit_test_setup(test_cannot_read, set_up),

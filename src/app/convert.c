@@ -105,5 +105,6 @@ const struct command command_convert = {
         "or more files (convert.file_size), to be read with data.format=packed data.root=FILE.h5: "
         "image files unchanged, or pixels (convert.kind, convert.size). It runs on all ranks of "
         "mpirun; the files do not depend on their number. It packs the training and test splits; "
-        "also the validation split with data.val=val; only the training split with data.val=none.",
+        "also the validation split with data.val=val or data.val=FRACTION; only the training split "
+        "with data.val=none.",
     .run = convert_run};

@@ -49,7 +49,7 @@ static void result_log(const struct options *options, int64_t bytes, double seco
     log_info("%s: %.1f MB in %s, %.0f MB/s", options->convert.output, (double)bytes / 1e6, took,
              (double)bytes / 1e6 / seconds);
     split_log(options, SPLIT_TRAIN, "train");
-    if (options->data.val == VALIDATION_VAL)
+    if (options->data.val == VALIDATION_VAL || options->data.val == VALIDATION_FRACTION)
         split_log(options, SPLIT_VALIDATION, "validation");
     if (options->data.val != VALIDATION_NONE)
         split_log(options, SPLIT_TEST, "test");

@@ -9,7 +9,7 @@
     X(VALIDATION_REFERENCE, "reference")                                                           \
     X(VALIDATION_NONE, "none")                                                                     \
     X(VALIDATION_VAL, "val")
-enum validation_choice { VALIDATION_CHOICES(OPTION_CONSTANT) };
+enum validation_choice { VALIDATION_CHOICES(OPTION_CONSTANT) VALIDATION_FRACTION };
 
 #define TASK_CHOICES(X) X(TASK_CLASSES, "classes") X(TASK_REGRESSION, "regression")
 enum task_choice { TASK_CHOICES(OPTION_CONSTANT) };
@@ -33,8 +33,9 @@ struct data_options {
     char root[OPTION_TEXT]; /* empty: the sample of CIFAR-10 installed with the program */
     int64_t workers;
     bool shuffle, drop_last;
-    int64_t shuffle_block;           /* samples; 0: the whole set is shuffled */
-    int val;                         /* enum validation_choice */
+    int64_t shuffle_block; /* samples; 0: the whole set is shuffled */
+    int val;               /* enum validation_choice */
+    double val_fraction;   /* of the training samples; 0: val is not VALIDATION_FRACTION */
     int64_t samples, image, classes; /* of synthetic data */
     int task;                        /* enum task_choice, of synthetic data */
     bool skip_broken, allow_empty;   /* of image folders, as all members below */

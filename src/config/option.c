@@ -287,6 +287,22 @@ static bool read_choice(const struct option_entry *entry, const char *text, int 
     return true;
 }
 
+/* Read a choice that may also be a number. A word sets the number to 0, so that equal options are
+ * equal byte by byte. */
+static bool read_choice_or_number(const struct option_entry *entry, const char *text,
+                                  struct options *options)
+{
+    int *choice = (int *)(void *)((char *)options + entry->offset);
+    double *number = (double *)(void *)((char *)options + entry->number_offset);
+    char *end;
+    if (read_choice(entry, text, choice)) {
+        *number = 0;
+        return true;
+    }
+    *choice = entry->number_choice;
+    return read_decimal(text, number, &end) && *end == '\0' && in_range(entry, *number);
+}
+
 static bool read_list(const struct option_entry *entry, const char *text, struct option_list *list)
 {
     memset(list, 0, sizeof *list);
@@ -345,7 +361,8 @@ static bool read_value(const struct option_entry *entry, const char *text, struc
     case OPTION_IS_SWITCH:
         return read_switch(text, value);
     case OPTION_IS_CHOICE:
-        return read_choice(entry, text, value);
+        return entry->number_offset > 0 ? read_choice_or_number(entry, text, options)
+                                        : read_choice(entry, text, value);
     case OPTION_IS_LIST:
         return read_list(entry, text, value);
     }
@@ -470,6 +487,10 @@ void option_write(const struct option_entry *entry, const struct options *option
         for (const struct option_choice *choice = entry->choices; choice->word != NULL; choice++)
             if (choice->value == *(const int *)value)
                 snprintf(text, size, "%s", choice->word);
+        if (entry->number_offset > 0 && *(const int *)value == entry->number_choice)
+            write_number(
+                *(const double *)(const void *)((const char *)options + entry->number_offset), text,
+                size);
         return;
     case OPTION_IS_LIST:
         snprintf(text, size, "%s", list->count == 0 ? "auto" : "");
@@ -528,9 +549,17 @@ void option_describe(const struct option_entry *entry, char *text, size_t size)
     case OPTION_IS_CHOICE:
         text[0] = '\0';
         for (int i = 0; entry->choices[i].word != NULL; i++) {
-            const char *joint = i == 0 ? "" : entry->choices[i + 1].word == NULL ? " or " : ", ";
+            const bool is_last = entry->choices[i + 1].word == NULL && entry->number_offset == 0;
             const size_t used = strlen(text);
-            snprintf(text + used, size - used, "%s%s", joint, entry->choices[i].word);
+            snprintf(text + used, size - used, "%s%s",
+                     i == 0    ? ""
+                     : is_last ? " or "
+                               : ", ",
+                     entry->choices[i].word);
+        }
+        if (entry->number_offset > 0) {
+            const size_t used = strlen(text);
+            snprintf(text + used, size - used, ", or a number%s", range);
         }
         return;
     case OPTION_IS_LIST:

@@ -37,7 +37,9 @@ struct option_entry {
     double automatic;
     int least_count, most_count;         /* of a list */
     const struct option_choice *choices; /* ends with a NULL word */
-    const char *help;                    /* one or two sentences */
+    size_t number_offset; /* of a choice that may also be a number in the range: its double; or 0 */
+    int number_choice;    /* the choice's constant then */
+    const char *help;     /* one or two sentences */
 };
 
 /* Ends with an entry whose name is NULL. The entries of a section are consecutive. */

@@ -105,7 +105,11 @@ const struct option_entry option_table[] = {
     {PLACE(data, drop_last), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Drop the last batch of an epoch if it is incomplete."},
     {PLACE(data, val), CHOICES(VALIDATION_CHOICES), .preset = "test",
-     .help = "Data for the evaluations during training. test: the test set. reference: a random "
+     .number_offset = offsetof(struct options, data.val_fraction),
+     .number_choice = VALIDATION_FRACTION, .most = 1, .above_least = true, .below_most = true,
+     .help = "Data for the evaluations during training. test: the test set. A fraction, for "
+             "example 0.1: this part of each class of the training samples, which is then not "
+             "trained on; it depends on the files only, not on run.seed. reference: a random "
              "split of all samples into 75 % for training, 8.3 % for evaluation and 16.7 % for "
              "testing. none: no evaluation. val: the data set's validation split. Image folders "
              "without a folder test use the validation split for testing too."},

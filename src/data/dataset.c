@@ -1,6 +1,5 @@
 /* Opens a data set: the format by name, the split by data.val, and the fraction by debug.fraction.
- * A split is a sorted list of record numbers, so shuffle=off reads files in order. It depends only
- * on the seed, so every rank and every resumed run has the same split. */
+ */
 #include "data/dataset.h"
 
 #include <stdio.h>
@@ -9,7 +8,7 @@
 #include <unistd.h>
 
 #include "config/options.h"
-#include "core/random.h"
+#include "data/split.h"
 
 static const struct dataset_format *const formats[] = {
     &dataset_cifar10, &dataset_image_folder, &dataset_cinic10, &dataset_packed, &dataset_synthetic};
@@ -33,63 +32,31 @@ static const struct dataset_format *format_find(const char *name, struct error *
     return NULL;
 }
 
-static int compare_numbers(const void *left, const void *right)
+/* Open the split's records. With data.val=FRACTION, validation samples are held out from the
+ * training samples. */
+static bool open_records(struct dataset *dataset, const struct options *options,
+                         enum data_split split, struct error *error)
 {
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return (a > b) - (a < b);
-}
-
-/* Keep elements [begin, end) of a random permutation of the split, in ascending order. */
-static bool keep_part(struct dataset *dataset, uint64_t seed, uint32_t draw, int64_t begin,
-                      int64_t end, struct error *error)
-{
-    size_t count = (size_t)dataset->count, kept = (size_t)(end - begin);
-    uint32_t *order = malloc((count > 0 ? count : 1) * sizeof *order);
-    uint32_t *subset = malloc((kept > 0 ? kept : 1) * sizeof *subset);
-    if (order == NULL || subset == NULL) {
-        free(order);
-        free(subset);
-        return error_set(error, ERROR_MEMORY, "no memory for the order of %zu records", count);
-    }
-    random_permutation(seed, RANDOM_SPLIT, draw, (uint32_t)count, order);
-    for (size_t i = 0; i < kept; i++)
-        subset[i] = dataset_record(dataset, order[(size_t)begin + i]);
-    free(order);
-    qsort(subset, kept, sizeof *subset, compare_numbers);
-    free(dataset->subset);
-    dataset->subset = subset;
-    dataset->count = end - begin;
-    return true;
-}
-
-/* The reference's random split of 60,000 samples into 45,000, 5,000 and 10,000; proportional for
- * other sizes. */
-static bool split_reference(struct dataset *dataset, uint64_t seed, enum data_split split,
-                            struct error *error)
-{
-    int64_t training_end = dataset->count * 3 / 4;
-    int64_t validation_end = training_end + dataset->count / 12;
-    switch (split) {
-    case SPLIT_TRAIN:
-        return keep_part(dataset, seed, 0, 0, training_end, error);
-    case SPLIT_VALIDATION:
-        return keep_part(dataset, seed, 0, training_end, validation_end, error);
-    case SPLIT_TEST:
-        break;
-    }
-    return keep_part(dataset, seed, 0, validation_end, dataset->count, error);
+    const uint64_t seed = (uint64_t)options->run.seed;
+    const bool divides = options->data.val == VALIDATION_FRACTION;
+    const bool held_out = divides && split == SPLIT_VALIDATION;
+    if (!dataset->format->open(options, held_out ? SPLIT_TRAIN : split, dataset, error))
+        return false;
+    dataset->held_out = dataset->held_out || held_out;
+    if (dataset->count > (int64_t)UINT32_MAX)
+        return error_set(error, ERROR_DATA, "%lld records are more than the limit of 2^32",
+                         (long long)dataset->count);
+    if (options->data.val == VALIDATION_REFERENCE)
+        return split_reference(dataset, seed, split, error);
+    if (!divides || (split == SPLIT_TEST && !dataset->held_out))
+        return true;
+    return split_stratified(dataset, options->data.val_fraction, dataset->held_out, error);
 }
 
 static bool open_split(struct dataset *dataset, const struct options *options,
                        enum data_split split, struct error *error)
 {
-    if (!dataset->format->open(options, split, dataset, error))
-        return false;
-    if (dataset->count > (int64_t)UINT32_MAX)
-        return error_set(error, ERROR_DATA, "%lld records are more than the limit of 2^32",
-                         (long long)dataset->count);
-    uint64_t seed = (uint64_t)options->run.seed;
-    if (options->data.val == VALIDATION_REFERENCE && !split_reference(dataset, seed, split, error))
+    if (!open_records(dataset, options, split, error))
         return false;
     if (dataset->count == 0)
         return error_set(
@@ -99,7 +66,8 @@ static bool open_split(struct dataset *dataset, const struct options *options,
     if (options->debug.fraction >= 1)
         return true;
     const int64_t kept = (int64_t)((double)dataset->count * options->debug.fraction + 0.5);
-    return keep_part(dataset, seed, 1 + (uint32_t)split, 0, kept < 1 ? 1 : kept, error);
+    return split_draw(dataset, (uint64_t)options->run.seed, 1 + (uint32_t)split,
+                      kept < 1 ? 1 : kept, error);
 }
 
 bool dataset_open(struct dataset *dataset, const struct options *options, enum data_split split,
@@ -108,15 +76,15 @@ bool dataset_open(struct dataset *dataset, const struct options *options, enum d
     *dataset = (struct dataset){0};
     if (split == SPLIT_VALIDATION && options->data.val == VALIDATION_NONE)
         return error_set(error, ERROR_USAGE,
-                         "data.val=none leaves no validation split: set data.val=test or "
-                         "data.val=reference");
+                         "data.val=none leaves no validation split: set data.val=test, "
+                         "data.val=reference or data.val=0.1");
     dataset->format = format_find(options->data.format, error);
     if (dataset->format == NULL)
         return false;
     if (options->data.val == VALIDATION_VAL && !dataset->format->splits) {
         error_set(error, ERROR_USAGE,
                   "data.val=val: data.format=%s has no validation split of its own; use "
-                  "data.val=test or data.val=reference",
+                  "data.val=test, data.val=reference or data.val=0.1",
                   dataset->format->name);
         *dataset = (struct dataset){0};
         return false;

@@ -29,7 +29,9 @@ MUST_CHECK bool byte_buffer_reserve(struct byte_buffer *buffer, size_t capacity,
 struct dataset_format {
     const char *name; /* value of data.format */
     /* Open the records of a split; with data.val=reference all records, training first
-     * (dataset_open then splits them). close is also called after a failure. */
+     * (dataset_open then splits them). A data set without test data may open the training records
+     * as SPLIT_TEST if data.val is a fraction; it then sets `held_out`. close is also called after
+     * a failure. */
     bool (*open)(const struct options *options, enum data_split split, struct dataset *dataset,
                  struct error *error);
     /* Set channels, height, width and classes from the options alone; NULL if only the files have
@@ -45,6 +47,9 @@ struct dataset_format {
                  struct error *error);
     /* Encoded data sets only: the size that `load` will return, in bytes. */
     int64_t (*size)(struct dataset *dataset, int64_t record, struct error *error);
+    /* Label of a record, for data.val=FRACTION. NULL: `read` is called instead; encoded data sets
+     * then refuse such a data.val. */
+    bool (*label)(struct dataset *dataset, int64_t record, int32_t *label, struct error *error);
     /* Hint that records [first, end) will be read soon. Thread-safe. NULL: not supported. */
     void (*advise)(struct dataset *dataset, int64_t first, int64_t end);
     /* Name of a record in messages: its file. NULL: only the record number is known. */
@@ -62,6 +67,7 @@ struct dataset {
     bool normalised;                 /* mean and std are those of the data set, not of the model */
     double mean[4], std[4];          /* [channels] */
     int64_t classes;
+    bool held_out;     /* the records are those of the training split, to be held out from it */
     double label_unit; /* regression: target = label times this; 0: labels are classes */
     char **class_name; /* [classes] */
     uint32_t *subset;  /* [count] record numbers of this split; NULL: all records */

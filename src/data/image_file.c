@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Formats by their first bytes: supported ones, and common unsupported ones for the message. */
 static const struct {
@@ -21,6 +22,22 @@ enum { SIGNATURE_MOST = 12, PNG_HEADER = 24 };
 
 static const uint8_t jpeg_signature[3] = {0xff, 0xd8, 0xff};
 static const uint8_t png_signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+
+/* Endings that torchvision accepts. Files of other formats than those that can be decoded are
+ * listed and then refused, so that no file is skipped silently. */
+static const char *const endings[] = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
+                                      ".pgm", ".tif",  ".tiff", ".webp"};
+
+bool image_file_is_name(const char *name)
+{
+    const size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        const size_t ending = strlen(endings[i]);
+        if (length >= ending && strcasecmp(name + length - ending, endings[i]) == 0)
+            return true;
+    }
+    return false;
+}
 
 static uint32_t big_endian(const uint8_t *bytes, int count)
 {

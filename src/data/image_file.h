@@ -44,6 +44,10 @@ struct image_pixels {
 
 void image_pixels_free(struct image_pixels *pixels);
 
+/* True if the name ends as that of an image file: one of torchvision's endings in upper or lower
+ * case. */
+bool image_file_is_name(const char *name);
+
 /* Read format and size from the first bytes of a file. `whole`: these are all bytes of the file.
  * Images with more than most_pixels are refused. *incomplete: more bytes are needed; then no error
  * is set. */

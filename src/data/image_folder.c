@@ -1,21 +1,21 @@
 /* The formats imagefolder and cinic10: ROOT/SPLIT/CLASS/.../file.jpg as in torchvision's
- * ImageFolder. Each rank lists the files; feed_open compares the lists. */
-#include <dirent.h>
+ * ImageFolder, or ROOT/CLASS/.../file.jpg without splits (a flat folder). Each rank lists the
+ * files; feed_open compares the lists. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/options.h"
 #include "core/crc32c.h"
 #include "data/dataset.h"
+#include "data/listing.h"
 #include "data/record_check.h"
 
-enum { PATH_SIZE = 4096, DEPTH_MOST = 32 };
+enum { PATH_SIZE = LISTING_PATH, DEPTH_MOST = 32 };
 enum { FIRST_BYTES = 4096 }; /* read first for the header of an image */
 
 /* One file: its folder and the offset of its name in `names`. */
@@ -47,114 +47,7 @@ static void image_folder_name_record(const struct dataset *dataset, int64_t reco
 }
 
 /* ---- Lists of classes and files in torchvision's order: Python's sorted(os.walk(folder)) and
- * sorted(files), which compare names byte by byte in UTF-8. */
-
-/* Endings that torchvision accepts. Only JPEG and PNG can be decoded; other files are listed and
- * then refused, so that no file is skipped silently. */
-static const char *const endings[] = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
-                                      ".pgm", ".tif",  ".tiff", ".webp"};
-
-struct listing {
-    char **names;
-    size_t count, capacity;
-};
-
-static bool no_memory(struct error *error)
-{
-    return error_set(error, ERROR_MEMORY, "no memory for the list of images");
-}
-
-/* Grow an array for one more element. */
-static bool grow(void *array, size_t *capacity, size_t count, size_t bytes, struct error *error)
-{
-    void **place = array;
-    if (count < *capacity)
-        return true;
-    const size_t wanted = *capacity < 64 ? 64 : 2 * *capacity;
-    void *larger = realloc(*place, wanted * bytes);
-    if (larger == NULL)
-        return no_memory(error);
-    *place = larger;
-    *capacity = wanted;
-    return true;
-}
-
-static bool listing_add(struct listing *listing, const char *name, struct error *error)
-{
-    if (!grow(&listing->names, &listing->capacity, listing->count, sizeof *listing->names, error))
-        return false;
-    listing->names[listing->count] = strdup(name);
-    if (listing->names[listing->count] == NULL)
-        return no_memory(error);
-    listing->count++;
-    return true;
-}
-
-static void listing_free(struct listing *listing)
-{
-    for (size_t i = 0; i < listing->count; i++)
-        free(listing->names[i]);
-    free(listing->names);
-    *listing = (struct listing){0};
-}
-
-static int compare_names(const void *left, const void *right)
-{
-    return strcmp(*(char *const *)left, *(char *const *)right);
-}
-
-static bool join(char *path, size_t size, const char *directory, const char *name,
-                 struct error *error)
-{
-    const int length = snprintf(path, size, "%s/%s", directory, name);
-    return (length >= 0 && (size_t)length < size) ||
-           error_set(error, ERROR_DATA, "%s: the path of %.100s is longer than %zu bytes",
-                     directory, name, size);
-}
-
-static bool is_image_name(const char *name)
-{
-    const size_t length = strlen(name);
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
-        const size_t ending = strlen(endings[i]);
-        if (length >= ending && strcasecmp(name + length - ending, endings[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
-static bool is_directory(const char *path)
-{
-    struct stat status;
-    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-/* List subdirectories and image files (either may be NULL), sorted. */
-static bool list(const char *directory, struct listing *folders, struct listing *files,
-                 struct error *error)
-{
-    char path[PATH_SIZE];
-    bool good = true;
-    DIR *stream = opendir(directory);
-    if (stream == NULL)
-        return error_set(error, ERROR_DATA, "%s: %s", directory, strerror(errno));
-    for (const struct dirent *entry; good && (entry = readdir(stream)) != NULL;) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        good = join(path, sizeof path, directory, entry->d_name, error);
-        const bool is_link = entry->d_type == DT_UNKNOWN || entry->d_type == DT_LNK;
-        if (good && (is_link ? is_directory(path) : entry->d_type == DT_DIR))
-            good = folders == NULL || listing_add(folders, entry->d_name, error);
-        else if (good && files != NULL && is_image_name(entry->d_name))
-            good = listing_add(files, entry->d_name, error);
-    }
-    closedir(stream);
-    if (folders != NULL && folders->count > 0)
-        qsort(folders->names, folders->count, sizeof *folders->names, compare_names);
-    if (files != NULL && files->count > 0)
-        qsort(files->names, files->count, sizeof *files->names, compare_names);
-    return good;
-}
+ * sorted(files). */
 
 /* List all directories below `directory`, including it. */
 static bool walk(const char *directory, int depth, struct listing *found, struct error *error)
@@ -165,9 +58,10 @@ static bool walk(const char *directory, int depth, struct listing *found, struct
         return error_set(error, ERROR_DATA,
                          "%s: more than %d nested folders: check for circular links", directory,
                          DEPTH_MOST);
-    bool good = listing_add(found, directory, error) && list(directory, &folders, NULL, error);
+    bool good = listing_add(found, directory, error) &&
+                listing_read(directory, &folders, NULL, NULL, error);
     for (size_t i = 0; good && i < folders.count; i++)
-        good = join(path, sizeof path, directory, folders.names[i], error) &&
+        good = listing_join(path, sizeof path, directory, folders.names[i], error) &&
                walk(path, depth + 1, found, error);
     listing_free(&folders);
     return good;
@@ -177,10 +71,10 @@ static bool add_file(struct image_folder *self, const char *name, struct error *
 {
     const size_t bytes = strlen(name) + 1;
     while (self->names_capacity - self->names_bytes < bytes)
-        if (!grow(&self->names, &self->names_capacity, self->names_capacity, 1, error))
+        if (!listing_grow(&self->names, &self->names_capacity, self->names_capacity, 1, error))
             return false;
-    if (!grow(&self->records, &self->record_capacity, self->record_count, sizeof *self->records,
-              error))
+    if (!listing_grow(&self->records, &self->record_capacity, self->record_count,
+                      sizeof *self->records, error))
         return false;
     self->records[self->record_count++] =
         (struct folder_record){self->names_bytes, (uint32_t)self->folder_count - 1};
@@ -193,12 +87,12 @@ static bool add_folder(struct image_folder *self, const char *path, int32_t labe
                        struct error *error)
 {
     struct listing files = {0};
-    bool good = grow(&self->folders, &self->folder_capacity, self->folder_count,
-                     sizeof *self->folders, error) &&
-                list(path, NULL, &files, error);
+    bool good = listing_grow(&self->folders, &self->folder_capacity, self->folder_count,
+                             sizeof *self->folders, error) &&
+                listing_read(path, NULL, &files, image_file_is_name, error);
     if (good && files.count > 0) {
         char *copy = strdup(path);
-        good = copy != NULL || no_memory(error);
+        good = copy != NULL || listing_no_memory(error);
         if (good)
             self->folders[self->folder_count++] = (struct folder){copy, label};
     }
@@ -216,7 +110,7 @@ static bool add_class(struct image_folder *self, const char *directory, int32_t 
     struct listing found = {0};
     bool good = walk(directory, 0, &found, error);
     if (good)
-        qsort(found.names, found.count, sizeof *found.names, compare_names);
+        qsort(found.names, found.count, sizeof *found.names, listing_compare);
     for (size_t i = 0; good && i < found.count; i++)
         good = add_folder(self, found.names[i], label, error);
     listing_free(&found);
@@ -331,32 +225,76 @@ static bool find_named(const char *root, const char *const *names, char *path, s
 {
     for (; *names != NULL; names++) {
         snprintf(path, size, "%s/%s", root, *names);
-        if (is_directory(path))
+        if (listing_is_folder(path))
             return true;
     }
     return false;
 }
 
-/* Without a test folder, as in ImageNet, the validation folder is the test split. */
-static bool find_split(const struct options *options, enum data_split split, char *path,
-                       size_t size, struct error *error)
+/* Set the error of a flat folder without data.val=FRACTION; returns false. */
+static bool no_test_images(const char *root, struct error *error)
+{
+    char names[256];
+    struct listing found = {0};
+    if (!listing_read(root, &found, NULL, NULL, error))
+        return false;
+    listing_name_some(&found, names, sizeof names);
+    listing_free(&found);
+    return error_set(
+        error, ERROR_DATA,
+        "data.root=%s: class folders (%s), but no train, val or test: set data.val=0.1 "
+        "to hold out a tenth of the images for validation, or data.val=none",
+        root, names);
+}
+
+/* True if the subfolders of the root are classes: none has the name of a split. */
+static bool is_flat(const char *root)
+{
+    struct listing found = {0};
+    struct error none = {0};
+    char path[PATH_SIZE];
+    const bool has_folders = listing_read(root, &found, NULL, NULL, &none) && found.count > 0;
+    listing_free(&found);
+    return has_folders && !find_named(root, train_names, path, sizeof path) &&
+           !find_named(root, validation_names, path, sizeof path) &&
+           !find_named(root, test_names, path, sizeof path);
+}
+
+static bool find_training(const struct options *options, char *path, size_t size,
+                          struct error *error)
 {
     const char *root = options->data.root;
-    if (split == SPLIT_TRAIN) {
-        if (find_named(root, train_names, path, size))
-            return true;
+    if (find_named(root, train_names, path, size))
+        return true;
+    snprintf(path, size, "%s", root);
+    if (!is_flat(root))
         return error_set(error, ERROR_DATA,
                          "data.root=%s: no folder train: data.root must contain train and val or "
                          "test, each with one folder per class",
                          root);
-    }
+    return options->data.val != VALIDATION_TEST || no_test_images(root, error);
+}
+
+/* Without a test folder, as in ImageNet, the validation folder is the test split. In a flat folder,
+ * or without both, data.val=FRACTION holds out training samples for testing too. */
+static bool find_split(const struct options *options, enum data_split split,
+                       struct dataset *dataset, char *path, size_t size, struct error *error)
+{
+    const char *root = options->data.root;
+    if (split == SPLIT_TRAIN)
+        return find_training(options, path, size, error);
     const bool own = split == SPLIT_VALIDATION && options->data.val == VALIDATION_VAL;
     if ((!own && find_named(root, test_names, path, size)) ||
         find_named(root, validation_names, path, size))
         return true;
+    dataset->held_out = options->data.val == VALIDATION_FRACTION;
+    if (dataset->held_out)
+        return find_training(options, path, size, error);
+    if (is_flat(root))
+        return no_test_images(root, error);
     return error_set(error, ERROR_DATA,
                      "data.root=%s: no folder %sval, valid or validation in it: add one, or train "
-                     "with data.val=none",
+                     "with data.val=0.1 or data.val=none",
                      root, own ? "" : "test, ");
 }
 
@@ -369,7 +307,7 @@ static bool find_classes(const struct options *options, struct dataset *dataset,
     if (dataset->class_name != NULL)
         return true;
     struct listing found = {0};
-    const bool good = list(trained ? train : path, &found, NULL, error);
+    const bool good = listing_read(trained ? train : path, &found, NULL, NULL, error);
     dataset->class_name = found.names; /* freed by dataset_close */
     dataset->classes = (int64_t)found.count;
     if (!good)
@@ -383,10 +321,10 @@ static bool find_classes(const struct options *options, struct dataset *dataset,
 static bool check_classes(const struct dataset *dataset, const char *path, struct error *error)
 {
     struct listing found = {0};
-    bool good = list(path, &found, NULL, error);
+    bool good = listing_read(path, &found, NULL, NULL, error);
     for (size_t i = 0; good && i < found.count; i++)
         if (bsearch(&found.names[i], dataset->class_name, (size_t)dataset->classes,
-                    sizeof *found.names, compare_names) == NULL)
+                    sizeof *found.names, listing_compare) == NULL)
             good =
                 error_set(error, ERROR_DATA,
                           "%s/%s: class missing in the training folder: both need the same classes",
@@ -404,7 +342,7 @@ static bool add_classes(const struct options *options, struct dataset *dataset, 
     for (int64_t i = 0; i < dataset->classes; i++) {
         const size_t before = self->record_count;
         snprintf(class_path, sizeof class_path, "%s/%s", path, dataset->class_name[i]);
-        if (is_directory(class_path) && !add_class(self, class_path, (int32_t)i, error))
+        if (listing_is_folder(class_path) && !add_class(self, class_path, (int32_t)i, error))
             return false;
         if (self->record_count == before && !options->data.allow_empty)
             return error_set(error, ERROR_DATA,
@@ -419,15 +357,25 @@ static bool add_split(const struct options *options, enum data_split split, stru
                       struct error *error)
 {
     char path[PATH_SIZE];
-    return find_split(options, split, path, sizeof path, error) &&
+    return find_split(options, split, dataset, path, sizeof path, error) &&
            find_classes(options, dataset, path, error) && check_classes(dataset, path, error) &&
            add_classes(options, dataset, path, error);
+}
+
+/* Add the records of a split; with data.val=reference all records, training first. A flat folder
+ * has training records only. */
+static bool add_records(const struct options *options, enum data_split split,
+                        struct dataset *dataset, struct error *error)
+{
+    if (options->data.val != VALIDATION_REFERENCE)
+        return add_split(options, split, dataset, error);
+    return add_split(options, SPLIT_TRAIN, dataset, error) &&
+           (is_flat(options->data.root) || add_split(options, SPLIT_TEST, dataset, error));
 }
 
 static bool image_folder_open(const struct options *options, enum data_split split,
                               struct dataset *dataset, struct error *error)
 {
-    const bool all = options->data.val == VALIDATION_REFERENCE;
     struct image_folder *self = calloc(1, sizeof *self);
     dataset->self = self;
     dataset->encoded = true;
@@ -437,9 +385,7 @@ static bool image_folder_open(const struct options *options, enum data_split spl
     if (options->data.root[0] == '\0')
         return error_set(error, ERROR_USAGE, "data.format=%s needs data.root",
                          options->data.format);
-    if ((all && !add_split(options, SPLIT_TRAIN, dataset, error)) ||
-        !add_split(options, all ? SPLIT_TEST : split, dataset, error) ||
-        !check_files(dataset, options, error))
+    if (!add_records(options, split, dataset, error) || !check_files(dataset, options, error))
         return false;
     dataset->count = (int64_t)self->record_count;
     for (size_t i = 0; i < self->record_count; i++) {
@@ -462,6 +408,15 @@ static bool cinic10_open(const struct options *options, enum data_split split,
     memcpy(dataset->mean, mean, sizeof mean);
     memcpy(dataset->std, std, sizeof std);
     return image_folder_open(options, split, dataset, error);
+}
+
+static bool image_folder_label(struct dataset *dataset, int64_t record, int32_t *label,
+                               struct error *error)
+{
+    const struct image_folder *self = dataset->self;
+    (void)error;
+    *label = self->folders[self->records[record].folder].label;
+    return true;
 }
 
 static bool image_folder_load(struct dataset *dataset, int64_t record, struct byte_buffer *bytes,
@@ -515,6 +470,7 @@ const struct dataset_format dataset_image_folder = {
     .open = image_folder_open,
     .load = image_folder_load,
     .size = image_folder_size,
+    .label = image_folder_label,
     .name_record = image_folder_name_record,
     .close = image_folder_close,
     .splits = true,
@@ -525,6 +481,7 @@ const struct dataset_format dataset_cinic10 = {
     .open = cinic10_open,
     .load = image_folder_load,
     .size = image_folder_size,
+    .label = image_folder_label,
     .name_record = image_folder_name_record,
     .close = image_folder_close,
     .splits = true,

@@ -16,6 +16,8 @@ libvittrain_a_SOURCES += \
 	src/data/image_folder.c \
 	src/data/image_jpeg.c \
 	src/data/image_png.c \
+	src/data/listing.c \
+	src/data/listing.h \
 	src/data/loader.c \
 	src/data/loader.h \
 	src/data/mix.c \
@@ -30,4 +32,6 @@ libvittrain_a_SOURCES += \
 	src/data/record_check.h \
 	src/data/sampler.c \
 	src/data/sampler.h \
+	src/data/split.c \
+	src/data/split.h \
 	src/data/synthetic.c

@@ -194,11 +194,16 @@ static bool packed_open(const struct options *options, enum data_split split,
     self->stretches = calloc((size_t)files * 2, sizeof *self->stretches);
     if (self->stretches == NULL)
         return error_set(error, ERROR_MEMORY, "no memory to open %s", name);
-    /* Without a test split, the validation split is the test split, as for folders of images. */
+    /* Without a test split, the validation split is the test split, as for folders of images.
+     * Without both, data.val=FRACTION holds out training samples for testing too. */
     enum data_split stored = all ? SPLIT_TEST : split;
     if (stored != SPLIT_TRAIN &&
         (stored != SPLIT_VALIDATION || options->data.val != VALIDATION_VAL))
         stored = self->set.total[SPLIT_TEST] > 0 ? SPLIT_TEST : SPLIT_VALIDATION;
+    dataset->held_out = options->data.val == VALIDATION_FRACTION && stored == SPLIT_VALIDATION &&
+                        self->set.total[SPLIT_VALIDATION] == 0;
+    if (dataset->held_out)
+        stored = SPLIT_TRAIN;
     if (stored == SPLIT_VALIDATION && self->set.total[SPLIT_VALIDATION] == 0)
         return error_set(
             error, ERROR_DATA,
@@ -276,6 +281,15 @@ static bool packed_load(struct dataset *dataset, int64_t record, struct byte_buf
     return read_record(stretch, number, buffer->data, bytes, begin, label, error);
 }
 
+static bool packed_label(struct dataset *dataset, int64_t record, int32_t *label,
+                         struct error *error)
+{
+    const struct packed_stretch *stretch = stretch_of(dataset->self, record);
+    (void)error;
+    *label = stretch->label[record - stretch->first];
+    return true;
+}
+
 static int64_t packed_size(struct dataset *dataset, int64_t record, struct error *error)
 {
     (void)error;
@@ -333,6 +347,7 @@ const struct dataset_format dataset_packed = {
     .read = packed_read,
     .load = packed_load,
     .size = packed_size,
+    .label = packed_label,
     .advise = packed_advise,
     .name_record = packed_name_record,
     .close = packed_close,

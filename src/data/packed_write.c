@@ -90,7 +90,7 @@ static bool source_open(struct packing *packing, const struct options *options, 
     if (options->data.val == VALIDATION_REFERENCE)
         changed.data.val = VALIDATION_TEST;
     bool good = dataset_open(&packing->source[SPLIT_TRAIN], &changed, SPLIT_TRAIN, error);
-    if (good && options->data.val == VALIDATION_VAL)
+    if (good && (options->data.val == VALIDATION_VAL || options->data.val == VALIDATION_FRACTION))
         good = dataset_open(&packing->source[SPLIT_VALIDATION], &changed, SPLIT_VALIDATION, error);
     if (good && options->data.val != VALIDATION_NONE)
         good = dataset_open(&packing->source[SPLIT_TEST], &changed, SPLIT_TEST, error);

@@ -1,0 +1,111 @@
+/* Sorted lists of the names in a folder. */
+#include "data/listing.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+bool listing_no_memory(struct error *error)
+{
+    return error_set(error, ERROR_MEMORY, "no memory for the list of images");
+}
+
+bool listing_grow(void *array, size_t *capacity, size_t count, size_t element_bytes,
+                  struct error *error)
+{
+    void **place = array;
+    if (count < *capacity)
+        return true;
+    const size_t wanted = *capacity < 64 ? 64 : 2 * *capacity;
+    void *larger = realloc(*place, wanted * element_bytes);
+    if (larger == NULL)
+        return listing_no_memory(error);
+    *place = larger;
+    *capacity = wanted;
+    return true;
+}
+
+bool listing_add(struct listing *listing, const char *name, struct error *error)
+{
+    if (!listing_grow(&listing->names, &listing->capacity, listing->count, sizeof *listing->names,
+                      error))
+        return false;
+    listing->names[listing->count] = strdup(name);
+    if (listing->names[listing->count] == NULL)
+        return listing_no_memory(error);
+    listing->count++;
+    return true;
+}
+
+void listing_free(struct listing *listing)
+{
+    for (size_t i = 0; i < listing->count; i++)
+        free(listing->names[i]);
+    free(listing->names);
+    *listing = (struct listing){0};
+}
+
+int listing_compare(const void *left, const void *right)
+{
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+void listing_name_some(const struct listing *listing, char *text, size_t size)
+{
+    enum { NAMED = 4 };
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < listing->count && i < NAMED && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%.40s", i > 0 ? ", " : "",
+                                 listing->names[i]);
+    if (listing->count > NAMED && used < size)
+        snprintf(text + used, size - used, " and %zu more", listing->count - NAMED);
+}
+
+bool listing_join(char *path, size_t size, const char *folder, const char *name,
+                  struct error *error)
+{
+    const int length = snprintf(path, size, "%s/%s", folder, name);
+    return (length >= 0 && (size_t)length < size) ||
+           error_set(error, ERROR_DATA, "%s: the path of %.100s is longer than %zu bytes", folder,
+                     name, size);
+}
+
+bool listing_is_folder(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+static void sort(struct listing *listing)
+{
+    if (listing != NULL && listing->count > 0)
+        qsort(listing->names, listing->count, sizeof *listing->names, listing_compare);
+}
+
+bool listing_read(const char *folder, struct listing *folders, struct listing *files,
+                  bool (*keep)(const char *name), struct error *error)
+{
+    char path[LISTING_PATH];
+    bool good = true;
+    DIR *stream = opendir(folder);
+    if (stream == NULL)
+        return error_set(error, ERROR_DATA, "%s: %s", folder, strerror(errno));
+    for (const struct dirent *entry; good && (entry = readdir(stream)) != NULL;) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        good = listing_join(path, sizeof path, folder, entry->d_name, error);
+        const bool is_link = entry->d_type == DT_UNKNOWN || entry->d_type == DT_LNK;
+        if (good && (is_link ? listing_is_folder(path) : entry->d_type == DT_DIR))
+            good = folders == NULL || listing_add(folders, entry->d_name, error);
+        else if (good && files != NULL && (keep == NULL || keep(entry->d_name)))
+            good = listing_add(files, entry->d_name, error);
+    }
+    closedir(stream);
+    sort(folders);
+    sort(files);
+    return good;
+}

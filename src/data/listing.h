@@ -1,0 +1,43 @@
+/* Sorted lists of the names in a folder. Symbolic links are followed. */
+#ifndef VITTRAIN_DATA_LISTING_H
+#define VITTRAIN_DATA_LISTING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/error.h"
+
+enum { LISTING_PATH = 4096 }; /* bytes of a path */
+
+/* Initialize with zeros; freed by listing_free. */
+struct listing {
+    char **names;
+    size_t count, capacity;
+};
+
+/* List the subfolders and the files for which `keep` is true (NULL: all); either list may be NULL.
+ * Names are sorted byte by byte, as Python's sorted() sorts UTF-8. */
+MUST_CHECK bool listing_read(const char *folder, struct listing *folders, struct listing *files,
+                             bool (*keep)(const char *name), struct error *error);
+MUST_CHECK bool listing_add(struct listing *listing, const char *name, struct error *error);
+void listing_free(struct listing *listing);
+
+/* Write the first names for a message: "a, b, c and 4 more". */
+void listing_name_some(const struct listing *listing, char *text, size_t size);
+
+/* Compare two elements of `names`, for qsort and bsearch. */
+int listing_compare(const void *left, const void *right);
+
+/* Write "folder/name". A path that is too long is an error. */
+MUST_CHECK bool listing_join(char *path, size_t size, const char *folder, const char *name,
+                             struct error *error);
+
+bool listing_is_folder(const char *path);
+
+/* Ensure that an array (`array` points to its pointer) has a place for element `count`. */
+MUST_CHECK bool listing_grow(void *array, size_t *capacity, size_t count, size_t element_bytes,
+                             struct error *error);
+/* Set the error ERROR_MEMORY; returns false. */
+bool listing_no_memory(struct error *error);
+
+#endif

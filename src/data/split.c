@@ -1,0 +1,158 @@
+/* Selects the records of a split. */
+#include "data/split.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/random.h"
+
+static int compare_numbers(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
+static bool no_memory(size_t count, struct error *error)
+{
+    return error_set(error, ERROR_MEMORY, "no memory for the order of %zu records", count);
+}
+
+/* Keep elements [begin, end) of a permutation of the samples, in ascending order. */
+static bool keep_part(struct dataset *dataset, const uint32_t *order, int64_t begin, int64_t end,
+                      struct error *error)
+{
+    const size_t kept = (size_t)(end - begin);
+    uint32_t *subset = malloc((kept > 0 ? kept : 1) * sizeof *subset);
+    if (subset == NULL)
+        return no_memory(kept, error);
+    for (size_t i = 0; i < kept; i++)
+        subset[i] = dataset_record(dataset, order[(size_t)begin + i]);
+    qsort(subset, kept, sizeof *subset, compare_numbers);
+    free(dataset->subset);
+    dataset->subset = subset;
+    dataset->count = end - begin;
+    return true;
+}
+
+/* Keep elements [begin, end) of a random permutation. */
+static bool draw_part(struct dataset *dataset, uint64_t seed, uint32_t draw, int64_t begin,
+                      int64_t end, struct error *error)
+{
+    const size_t count = (size_t)dataset->count;
+    uint32_t *order = malloc((count > 0 ? count : 1) * sizeof *order);
+    if (order == NULL)
+        return no_memory(count, error);
+    random_permutation(seed, RANDOM_SPLIT, draw, (uint32_t)count, order);
+    const bool good = keep_part(dataset, order, begin, end, error);
+    free(order);
+    return good;
+}
+
+bool split_draw(struct dataset *dataset, uint64_t seed, uint32_t draw, int64_t count,
+                struct error *error)
+{
+    return draw_part(dataset, seed, draw, 0, count, error);
+}
+
+bool split_reference(struct dataset *dataset, uint64_t seed, enum data_split split,
+                     struct error *error)
+{
+    const int64_t training_end = dataset->count * 3 / 4;
+    const int64_t validation_end = training_end + dataset->count / 12;
+    const int64_t begin[] = {0, training_end, validation_end, dataset->count};
+    return draw_part(dataset, seed, 0, begin[split], begin[split + 1], error);
+}
+
+/* ---- data.val=FRACTION ---- */
+
+/* Samples of all classes, ordered by class. */
+struct strata {
+    int64_t classes;
+    size_t *begin;     /* [classes + 1] first sample of each class */
+    uint32_t *samples; /* [count] */
+    int32_t *label;    /* [count] by sample */
+};
+
+static void strata_free(struct strata *strata)
+{
+    free(strata->begin);
+    free(strata->samples);
+    free(strata->label);
+}
+
+/* Return the label of each sample; a regression has one class. */
+static bool labels_read(struct dataset *dataset, int32_t *label, struct error *error)
+{
+    const struct dataset_format *format = dataset->format;
+    const size_t bytes = (size_t)(dataset->channels * dataset->height * dataset->width);
+    if (format->label == NULL && format->read == NULL)
+        return error_set(error, ERROR_USAGE,
+                         "data.format=%s cannot hold out validation samples: use another data.val",
+                         format->name);
+    uint8_t *pixels = malloc(bytes + 1);
+    bool good = pixels != NULL || error_set(error, ERROR_MEMORY, "no memory for a record");
+    for (int64_t i = 0; good && i < dataset->count; i++) {
+        const int64_t record = dataset_record(dataset, i);
+        good = format->label != NULL ? format->label(dataset, record, &label[i], error)
+                                     : format->read(dataset, record, pixels, &label[i], error);
+        if (dataset->label_unit > 0)
+            label[i] = 0;
+        ENSURE(!good || (label[i] >= 0 && label[i] < dataset->classes), "a label out of range");
+    }
+    free(pixels);
+    return good;
+}
+
+static bool strata_make(struct dataset *dataset, struct strata *strata, struct error *error)
+{
+    const size_t count = (size_t)dataset->count, classes = (size_t)dataset->classes;
+    *strata = (struct strata){.classes = dataset->classes,
+                              .begin = calloc(classes + 2, sizeof *strata->begin),
+                              .samples = malloc((count + 1) * sizeof *strata->samples),
+                              .label = malloc((count + 1) * sizeof *strata->label)};
+    if (strata->begin == NULL || strata->samples == NULL || strata->label == NULL)
+        return no_memory(count, error);
+    if (!labels_read(dataset, strata->label, error))
+        return false;
+    /* Counting sort: begin[c + 1] is the next free place of class c, at last its end. */
+    for (size_t i = 0; i < count; i++)
+        strata->begin[strata->label[i] + 2]++;
+    for (size_t c = 0; c < classes; c++)
+        strata->begin[c + 1] += strata->begin[c];
+    for (size_t i = 0; i < count; i++)
+        strata->samples[strata->begin[strata->label[i] + 1]++] = (uint32_t)i;
+    return true;
+}
+
+static size_t held_out_of(size_t count, double fraction)
+{
+    const size_t held = (size_t)rint((double)count * fraction);
+    if (count < 2)
+        return 0;
+    return held < 1 ? 1 : held < count ? held : count - 1;
+}
+
+bool split_stratified(struct dataset *dataset, double fraction, bool held_out, struct error *error)
+{
+    enum { FIRST_DRAW = 16 }; /* of RANDOM_SPLIT, behind those of split_draw */
+    const size_t count = (size_t)dataset->count;
+    struct strata strata;
+    uint32_t *order = malloc((count + 1) * sizeof *order), *kept = order;
+    bool good = order != NULL || no_memory(count, error);
+    good = strata_make(dataset, &strata, error) && good;
+    for (int64_t c = 0; good && c < strata.classes; c++) {
+        const uint32_t *samples = strata.samples + strata.begin[c];
+        const size_t in_class = strata.begin[c + 1] - strata.begin[c];
+        const size_t held = held_out_of(in_class, fraction);
+        /* The class's order is written behind the samples that are already kept. */
+        random_permutation(0, RANDOM_SPLIT, FIRST_DRAW + (uint32_t)c, (uint32_t)in_class, kept);
+        const size_t first = held_out ? 0 : held, end = held_out ? held : in_class;
+        for (size_t i = first; i < end; i++)
+            kept[i - first] = samples[kept[i]];
+        kept += end - first;
+    }
+    good = good && keep_part(dataset, order, 0, kept - order, error);
+    free(order);
+    strata_free(&strata);
+    return good;
+}

@@ -1,0 +1,25 @@
+/* Selection of a split's records. A split is a list of record numbers in ascending order, so
+ * data.shuffle=off reads files in order. It depends only on the data and the arguments, so every
+ * rank and every resumed run has the same split. */
+#ifndef VITTRAIN_DATA_SPLIT_H
+#define VITTRAIN_DATA_SPLIT_H
+
+#include "data/dataset.h"
+
+/* Keep `count` random samples. draw: number of this selection; others of the same seed are
+ * independent. */
+MUST_CHECK bool split_draw(struct dataset *dataset, uint64_t seed, uint32_t draw, int64_t count,
+                           struct error *error);
+
+/* Keep one of the three parts of all samples (data.val=reference): 3/4 for training, 1/12 for
+ * validation, the rest for testing. */
+MUST_CHECK bool split_reference(struct dataset *dataset, uint64_t seed, enum data_split split,
+                                struct error *error);
+
+/* Keep the samples that data.val=FRACTION holds out from the training samples, or all others. Of n
+ * samples of a class, n * fraction (rounded) are held out, but at least one if n > 1, and at most
+ * n - 1. The larger of two fractions holds out all samples of the smaller one, and more. */
+MUST_CHECK bool split_stratified(struct dataset *dataset, double fraction, bool held_out,
+                                 struct error *error);
+
+#endif
