@@ -94,6 +94,19 @@ column "$work/numbers/metrics.csv" val top1 | grep -q '[0-9] [0-9]' && bad="$bad
 grep -q '"top1": null' "$work/numbers/result.json" || bad="$bad; result.json"
 result 'a regression' "$bad" "$work/numbers.log"
 fails 1 'the best of a regression is that of its loss' 2 'checkpoint.monitor=loss' $numbers
+# Each better evaluation writes a checkpoint, besides checkpoint.every; checkpoint.monitor=none turns that off.
+run 1 toy "$TEST_SOURCE/input/linear.ini" checkpoint.keep=100 train.test=on output.tensorboard=off run.dir="$work/toy"
+bad=$([ $status -eq 0 ] || echo "exit status $status")
+steps=$(cd "$work/toy/checkpoints" && echo step-*.h5)
+[ "$steps" = "step-00000640.h5 step-00001280.h5 step-00001920.h5 step-00002560.h5 step-00003200.h5" ] || bad="$bad; $steps"
+[ ! -e "$work/toy/checkpoints/best.h5" ] || bad="$bad; best.h5"
+grep -A1 '"monitor": "none"' "$work/toy/result.json" | grep -q '"value": null' || bad="$bad; a best value"
+grep -q '"weights": "last"' "$work/toy/result.json" || bad="$bad; tested with other weights"
+run 1 toy_best "$TEST_SOURCE/input/linear.ini" checkpoint.keep=100 checkpoint.monitor=loss train.epochs=12 \
+    output.tensorboard=off run.dir="$work/toy_best"
+[ "$(ls "$work"/toy_best/checkpoints/step-*.h5 | wc -l)" -gt 2 ] && [ -e "$work/toy_best/checkpoints/best.h5" ] ||
+    bad="$bad; no best checkpoints with checkpoint.monitor=loss"
+result 'the toy deck writes a checkpoint every ten epochs only' "$bad" "$work/toy.log"
 fails 1 'a regression tells no classes' 2 'classes' predict "$work/numbers/checkpoints/last.h5"
 fails 1 'a regression of classes' 2 'data.task' $numbers checkpoint.monitor=loss data.task=classes \
     model.channels=3 data.image=1

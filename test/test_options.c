@@ -548,6 +548,8 @@ static void combinations_are_refused(void **state)
     check_refuses("schedule.name=plateau train.eval_every=0", "plateau needs evaluations");
     check_refuses("schedule.name=plateau data.val=none", "plateau needs evaluations");
     check_refuses("train.early_stop=1 data.val=none", "early_stop needs evaluations");
+    check_refuses("train.early_stop=1 checkpoint.monitor=none", "early_stop needs a metric");
+    check_refuses("schedule.name=plateau checkpoint.monitor=none", "plateau needs a metric");
     check_refuses("optim.name=sgd optim.nesterov=on", "optim.nesterov=on needs");
 }
 

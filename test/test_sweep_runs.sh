@@ -33,7 +33,7 @@ told() {
     done
 }
 
-echo 1..21
+echo 1..22
 fails 1 'a key that is none' 2 'did you mean optim.lr' sweep $tiny optim.rl=1,2
 fails 1 'a value out of range' 2 'optim.lr=-1: must be' sweep $tiny optim.lr=1,-1
 fails 1 'a combination that cannot work' 2 'with optim.name=adam optim.nesterov=on: optim.nesterov=on needs' \
@@ -41,6 +41,7 @@ fails 1 'a combination that cannot work' 2 'with optim.name=adam optim.nesterov=
 fails 1 'nothing that varies' 2 'nothing varies' sweep $tiny
 fails 1 'a folder that is none' 2 'is not the folder of a sweep' sweep nowhere
 fails 1 'no validation' 2 'compared by their best top1' sweep $tiny data.val=none optim.lr=1,2
+fails 1 'no metric' 2 'checkpoint.monitor=none: trials are compared by it' sweep $tiny checkpoint.monitor=none optim.lr=1,2
 result 'all that before anything was made' "$(ls -d sweeps 2>/dev/null)"
 
 # A grid of runs with two ranks; one trial fails.

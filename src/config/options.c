@@ -247,11 +247,17 @@ static bool check_train(const struct options *options, struct error *error)
                          "train.loss_scale=%.15g is not a power of two; the nearest below is %.15g",
                          train->loss_scale, ldexp(1, exponent - 1));
     const bool evaluates = train->eval_every > 0 && options->data.val != VALIDATION_NONE;
-    if (!evaluates && (options->schedule.name == SCHEDULE_PLATEAU || train->early_stop > 0))
+    const bool observes = options->schedule.name == SCHEDULE_PLATEAU || train->early_stop > 0;
+    const char *observer = train->early_stop > 0 ? "train.early_stop" : "schedule.name=plateau";
+    if (observes && !evaluates)
         return error_set(
             error, ERROR_USAGE,
             "%s needs evaluations: set train.eval_every above 0 and data.val other than none",
-            train->early_stop > 0 ? "train.early_stop" : "schedule.name=plateau");
+            observer);
+    if (observes && options->checkpoint.monitor == MONITOR_NONE)
+        return error_set(error, ERROR_USAGE,
+                         "%s needs a metric: set checkpoint.monitor=top1 or loss instead of none",
+                         observer);
     if (options->optim.nesterov &&
         (options->optim.name != OPTIMIZER_SGD || options->optim.momentum <= 0))
         return error_set(error, ERROR_USAGE,

@@ -374,7 +374,9 @@ const struct option_entry option_table[] = {
              "the remote path of a run uploaded by output.upload: its newest valid checkpoint, "
              "unless the run's folder has a newer one."},
     {PLACE(checkpoint, monitor), CHOICES(MONITOR_CHOICES), .preset = "top1",
-     .help = "Metric that decides which checkpoint is the best."},
+     .help = "Metric that decides which checkpoint is the best: top-1 accuracy or loss of the "
+             "evaluations. Each better evaluation writes a checkpoint, in addition to "
+             "checkpoint.every, unless that is 0. none: no best checkpoint."},
     {PLACE(checkpoint, writers), CHOICES(WRITERS_CHOICES), .preset = "auto",
      .help = "Ranks that write. all: all ranks write into one file on a shared file system. node0: "
              "the first node writes for all, for nodes with private disks. auto: detect it."},

@@ -480,8 +480,10 @@ static void epoch_write(struct export_run *run, const struct export_format *form
         export_cell(table, row, "seconds") + (isnan(evaluation) ? 0 : evaluation);
     if (format->epoch != NULL)
         format->epoch(run, row, improved);
-    checkpoint_write(run, format, export_cell(table, row, "step"),
-                     monitor != NULL && strcmp(monitor, "loss") == 0 ? lower : improved);
+    const bool best = monitor == NULL || strcmp(monitor, "top1") == 0 ? improved
+                      : strcmp(monitor, "loss") == 0                  ? lower
+                                                                      : false;
+    checkpoint_write(run, format, export_cell(table, row, "step"), best);
 }
 
 static void run_walk(struct export_run *run, const struct export_format *format)

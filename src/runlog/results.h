@@ -26,7 +26,7 @@ struct results {
     const char *test_weights;                  /* "best" or "last", from test_step */
     int64_t test_step;
     double target, target_seconds; /* output.target, time to it; NAN: none, not reached */
-    const char *monitor;           /* metric of `best`: "top1" or "loss" */
+    const char *monitor;           /* metric of `best`: "top1", "loss" or "none" */
     double best;
     int64_t best_step;
     /* Over all attempts: all time; excluding set-up; also excluding evaluations and checkpoints. */

@@ -377,6 +377,8 @@ bool progress_epoch(struct trainer *trainer, bool evaluated, struct error *error
 
 static struct results results_collect(const struct trainer *trainer)
 {
+    static const char *const monitors[] = {
+        [MONITOR_TOP1] = "top1", [MONITOR_LOSS] = "loss", [MONITOR_NONE] = "none"};
     const struct training_state *state = &trainer->state;
     const struct session *session = &trainer->session;
     double now = clock_now();
@@ -412,7 +414,7 @@ static struct results results_collect(const struct trainer *trainer)
         .target_seconds = trainer->world->rank == 0 && target > 0
                               ? run_log_seconds_to(&trainer->folder, target)
                               : NAN,
-        .monitor = trainer->options.checkpoint.monitor == MONITOR_LOSS ? "loss" : "top1",
+        .monitor = monitors[trainer->options.checkpoint.monitor],
         .best = trainer->best.metric,
         .best_step = trainer->best.step,
         .total_seconds = trainer->attempt.earlier_seconds + now - trainer->attempt.opened_at,

@@ -95,6 +95,10 @@ static bool state_prepare(struct trainer *trainer, struct error *error)
         return false;
     flat_refresh(&trainer->session.flat);
     trainer->state.parts++;
+    if (trainer->options.checkpoint.monitor == MONITOR_NONE) {
+        trainer->state.best_metric = NAN;
+        trainer->state.best_step = -1;
+    }
     trainer->best.metric = trainer->state.best_metric;
     trainer->best.step = trainer->state.best_step;
     trainer->best.top1 =
@@ -172,7 +176,7 @@ static bool trainer_prepare(struct trainer *trainer, struct error *error)
     if (session->model->loss != LOSS_CROSS_ENTROPY && options->checkpoint.monitor == MONITOR_TOP1)
         return error_set(error, ERROR_USAGE,
                          "checkpoint.monitor=top1: model.name=%s predicts no classes: set "
-                         "checkpoint.monitor=loss",
+                         "checkpoint.monitor=loss or none",
                          options->model.name);
     run_announce(trainer);
     if (session->model->local_norms && trainer->world->size > 1)

@@ -128,13 +128,15 @@ static bool epoch_train(struct trainer *trainer, struct error *error)
     return interval_end(trainer, error);
 }
 
-/* Returns true if the newest evaluation is the best so far, and stores it. regular: it is due by
- * train.eval_every; the training state ignores others. */
+/* Returns true if the newest evaluation is the best so far by checkpoint.monitor, and stores it.
+ * regular: it is due by train.eval_every; the training state ignores others. */
 static bool best_update(struct trainer *trainer, bool regular)
 {
     bool loss = trainer->options.checkpoint.monitor == MONITOR_LOSS;
     double value = loss ? trainer->evaluation.loss : trainer->evaluation.top1;
     struct training_state *state = &trainer->state;
+    if (trainer->options.checkpoint.monitor == MONITOR_NONE)
+        return false;
     double best = state->best_metric;
     bool better = isnan(best) || (loss ? value < best : value > best);
     if (better) {
