@@ -15,6 +15,7 @@
 
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
+#include "checkpoint/model_metadata.h"
 #include "config/run_options.h"
 #include "core/log.h"
 #include "model_fixture.h"
@@ -49,6 +50,9 @@ static const struct training_state some_state = {
     .finished = true,
 };
 
+static const struct checkpoint_order some_order = {
+    .name = "a.h5", .model_name = "fake", .state = &some_state, .deck_text = ""};
+
 static struct checkpoint_target target_of(enum writers_choice writers)
 {
     return (struct checkpoint_target){.directory = folder, .writers = writers, .model = "fake"};
@@ -77,8 +81,11 @@ static void write_file(struct fixture *fixture, enum writers_choice writers, con
     struct training_state state = some_state;
     struct error error = {.kind = ERROR_NONE};
     state.step = step;
-    bool good = checkpoint_write(&target, name, &fixture->flat, "fake", &state, "[run]\nseed = 1\n",
-                                 &error);
+    bool good = checkpoint_write(
+        &target, &fixture->flat,
+        &(const struct checkpoint_order){
+            .name = name, .model_name = "fake", .state = &state, .deck_text = "[run]\nseed = 1\n"},
+        &error);
     assert_string_equal(error.text, "");
     assert_true(good);
 }
@@ -237,6 +244,7 @@ static void assert_same_state(const struct training_state *a, const struct train
 static void test_state_and_deck(void **state)
 {
     static const char deck[] = "[run]\nname = a\n[model]\nname = fake\n";
+    static const char metadata[] = "{\"architecture\":\"fake\"}";
     struct fixture fixture;
     struct error error = {.kind = ERROR_NONE};
     struct checkpoint_target target = target_of(WRITERS_ALL);
@@ -246,12 +254,23 @@ static void test_state_and_deck(void **state)
     written.best_metric = NAN;
     path_of("a.h5", path, sizeof path);
     fixture_open(&fixture, world, 1, &usual, 0, false);
-    assert_true(checkpoint_write(&target, "a.h5", &fixture.flat, "fake", &written, deck, &error));
+    assert_true(checkpoint_write(&target, &fixture.flat,
+                                 &(const struct checkpoint_order){.name = "a.h5",
+                                                                  .model_name = "fake",
+                                                                  .state = &written,
+                                                                  .deck_text = deck,
+                                                                  .metadata = metadata},
+                                 &error));
     assert_true(checkpoint_read(path, &target, &fixture.flat, &read, false, &error));
     assert_same_state(&read, &written);
     assert_true(checkpoint_read_deck(path, world, &text, &error));
     assert_string_equal(text, deck);
     free(text);
+    if (world->rank == 0) {
+        assert_true(model_metadata_read_text(path, &text, &error));
+        assert_string_equal(text, metadata);
+        free(text);
+    }
     fixture_close(&fixture);
 }
 
@@ -498,7 +517,7 @@ static void test_private_folders(void **state)
     path_of("a.h5", path, sizeof path);
     fixture_open(&fixture, world, world->size, &usual, 2, false);
     fixture_fill(&fixture, 9);
-    assert_true(checkpoint_write(&target, "a.h5", &fixture.flat, "fake", &some_state, "", &error));
+    assert_true(checkpoint_write(&target, &fixture.flat, &some_order, &error));
     assert_true(
         checkpoint_find(&target, world, found, sizeof found, report, sizeof report, &error));
     assert_string_equal(found, path);
@@ -531,7 +550,7 @@ static void test_private_folders_by_mistake(void **state)
         target.directory = own;
     }
     fixture_open(&fixture, world, 1, &usual, 0, false);
-    bool good = checkpoint_write(&target, "a.h5", &fixture.flat, "fake", &some_state, "", &error);
+    bool good = checkpoint_write(&target, &fixture.flat, &some_order, &error);
     assert_int_equal(good, world->size == 1);
     assert_int_equal(error.kind, world->size == 1 ? ERROR_NONE : ERROR_FILE);
     assert_int_equal(exists("a.h5"), world->size == 1);

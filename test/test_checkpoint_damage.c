@@ -37,7 +37,13 @@ static bool write_checkpoint(struct fixture *fixture, const char *directory, con
                              struct error *error)
 {
     struct checkpoint_target target = {.directory = directory, .writers = WRITERS_ALL};
-    return checkpoint_write(&target, name, &fixture->flat, "fake", &some_state, "[run]\n", error);
+    return checkpoint_write(&target, &fixture->flat,
+                            &(const struct checkpoint_order){.name = name,
+                                                             .model_name = "fake",
+                                                             .state = &some_state,
+                                                             .deck_text = "[run]\n",
+                                                             .metadata = "{\"program\":\"here\"}"},
+                            error);
 }
 
 static bool read_checkpoint(struct fixture *fixture, const char *path, struct error *error)

@@ -166,10 +166,10 @@ static bool write_step(struct fixture *fixture, enum way way, int64_t step, stru
     char path[128], *name = path + strlen(folder) + 1;
     path_of(step, path, sizeof path);
     fixture_fill(fixture, (uint32_t)step);
-    if (way != IN_BACKGROUND)
-        return checkpoint_write(&target, name, &fixture->flat, "fake", &state, "", error);
     const struct checkpoint_order order = {
         .name = name, .model_name = "fake", .state = &state, .deck_text = ""};
+    if (way != IN_BACKGROUND)
+        return checkpoint_write(&target, &fixture->flat, &order, error);
     return write_in_background(fixture, &target, &order, error);
 }
 
@@ -280,14 +280,14 @@ static void test_every_call_fails_for_weights(void **state)
     snprintf(path, sizeof path, "%s/weights.safetensors", folder);
     fixture_fill(&fixture, 1);
     struct error error = {.kind = ERROR_NONE};
-    assert_true(safetensors_write(path, &fixture.flat, &error));
+    assert_true(safetensors_write(path, &fixture.flat, NULL, &error));
     for (enum call call = 0; call < CALLS; call++)
         for (int turn = 0; turn == 0 || error.kind != ERROR_NONE; turn++) {
             error_clear(&error);
             fixture_fill(&fixture, 1);
             if (world->rank == 0)
                 arm(call, turn, ENOSPC);
-            bool good = safetensors_write(path, &fixture.flat, &error);
+            bool good = safetensors_write(path, &fixture.flat, NULL, &error);
             int64_t happened = fixture_total(world, faults.happened);
             disarm();
             assert_int_equal(good, happened == 0);

@@ -276,8 +276,12 @@ static void write_both_ways(struct run *run)
     struct error error = {.kind = ERROR_NONE};
     time_stands = true;
     fixture_fill(&run->fixture, 3);
-    error_defer(checkpoint_write(&target, "at-once.h5", &run->fixture.flat, "fake", &state,
-                                 "[run]\nseed = 1\n", &error));
+    error_defer(checkpoint_write(&target, &run->fixture.flat,
+                                 &(const struct checkpoint_order){.name = "at-once.h5",
+                                                                  .model_name = "fake",
+                                                                  .state = &state,
+                                                                  .deck_text = "[run]\nseed = 1\n"},
+                                 &error));
     assert_string_equal(error.text, "");
     must_begin(run, 3);
     time_stands = false;

@@ -33,7 +33,7 @@ static void write_on_one_read_on_other(int from_shard, int to_shard,
     fixture_open(&from, world, from_shard, shape, 1, false);
     fixture_open(&to, world, to_shard, shape, 0, true);
     fixture_fill(&from, 7);
-    error_defer(safetensors_write(path, &from.flat, &error));
+    error_defer(safetensors_write(path, &from.flat, NULL, &error));
     assert_string_equal(error.text, "");
     error_defer(safetensors_read(path, &to.flat, &error));
     assert_string_equal(error.text, "");
@@ -61,7 +61,7 @@ static void test_unwritable(void **state)
     struct error error = {.kind = ERROR_NONE};
     (void)state;
     fixture_open(&fixture, world, 1, &usual, 0, false);
-    assert_false(safetensors_write("not-there/a.safetensors", &fixture.flat, &error));
+    assert_false(safetensors_write("not-there/a.safetensors", &fixture.flat, NULL, &error));
     assert_int_equal(error.kind, ERROR_FILE);
     assert_non_null(strstr(error.text, "not-there/a.safetensors"));
     fixture_close(&fixture);
@@ -304,7 +304,7 @@ static void test_two_tensors_of_one_name(void **state)
     snprintf(path, sizeof path, "%s/twice.safetensors", folder);
     fixture_open(&fixture, world, 1, &usual, 0, false);
     snprintf(fixture.tensors[2][1].name, TENSOR_NAME, "cls_token");
-    assert_false(safetensors_write(path, &fixture.flat, &error));
+    assert_false(safetensors_write(path, &fixture.flat, NULL, &error));
     assert_int_equal(error.kind, ERROR_CHECKPOINT);
     assert_non_null(strstr(error.text, "two tensors"));
     strcat(path, ".part");

@@ -6,6 +6,7 @@
 
 #include "app/app.h"
 #include "checkpoint/convert.h"
+#include "checkpoint/model_metadata.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/clock.h"
@@ -48,15 +49,18 @@ static void checkpoint_make(const char *weights, const char *checkpoint,
     if (model == NULL)
         return;
     char *deck = options_to_run_deck(&options);
+    char *metadata = model_metadata_describe(&options, model, NULL, 0);
     const struct convert_start start = {.model = options.model.name,
                                         .units = model->units,
                                         .unit_count = model->unit_count,
                                         .moments = optimizer_moments(&options),
                                         .averaged = options.optim.ema > 0,
                                         .seed = (uint64_t)options.run.seed,
-                                        .deck = deck};
+                                        .deck = deck,
+                                        .metadata = metadata};
     error_defer(convert_to_checkpoint(weights, checkpoint, &start, error));
     free(deck);
+    free(metadata);
     model_close(model);
 }
 

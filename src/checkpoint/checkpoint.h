@@ -46,6 +46,18 @@ struct checkpoint_target {
     const char *model;           /* model.name that a file must have to be read; NULL: any */
 };
 
+/* A checkpoint to write. Its pointers are not used after checkpoint_write or
+ * checkpoint_writer_start. */
+struct checkpoint_order {
+    const char *name; /* of the file */
+    const char *model_name;
+    const struct training_state *state;
+    const char *deck_text;
+    const char *metadata; /* JSON (model_metadata.h), or NULL */
+    bool best;            /* also point best.h5 to it; last.h5 always is */
+    int64_t keep;         /* for checkpoint_prune */
+};
+
 /* Collective. Find the newest valid checkpoint of a directory (by step, then time) and set path.
  * `report` gets one line for each file that was skipped, with the reason. Returns false without an
  * error if there is no valid checkpoint. */

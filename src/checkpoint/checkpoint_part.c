@@ -49,15 +49,18 @@ static char *algorithms_export(const struct flat_model *flat)
 }
 
 /* Collective. Fill in the contents; the same on all ranks except the algorithms. */
-static void contents_plan(struct checkpoint_part *part, const char *model_name,
-                          const struct training_state *state, const char *deck_text)
+static void contents_plan(struct checkpoint_part *part, const struct checkpoint_order *order)
 {
     const struct flat_model *flat = part->flat;
     struct checkpoint_contents *contents = &part->contents;
-    checkpoint_contents_open(contents, flat->buffers[0].unit, flat->count, model_name,
-                             type_name(flat->type), deck_text);
-    contents->state = *state;
-    contents->finished = state->finished;
+    checkpoint_contents_open(contents, flat->buffers[0].unit, flat->count, order->model_name,
+                             type_name(flat->type), order->deck_text);
+    if (order->metadata != NULL) {
+        contents->metadata = strdup(order->metadata);
+        ENSURE(contents->metadata != NULL, "no memory for a checkpoint's plan");
+    }
+    contents->state = *order->state;
+    contents->finished = order->state->finished;
     contents->moments = flat->moments;
     contents->averaged = flat->averaged;
     contents->replica = flat->mesh->replica->size;
@@ -110,10 +113,10 @@ static bool make_frame(struct checkpoint_part *part, struct error *error)
 }
 
 bool checkpoint_part_begin(struct checkpoint_part *part, const struct checkpoint_target *target,
-                           const char *name, const struct flat_model *flat, const char *model_name,
-                           const struct training_state *state, const char *deck_text,
+                           const struct flat_model *flat, const struct checkpoint_order *order,
                            struct error *error)
 {
+    const char *name = order->name;
     *part = (struct checkpoint_part){.flat = flat,
                                      .world = flat->mesh->world,
                                      .by_all = target->writers != WRITERS_NODE0,
@@ -124,7 +127,7 @@ bool checkpoint_part_begin(struct checkpoint_part *part, const struct checkpoint
         if (length >= (int)sizeof part->path)
             error_set(error, ERROR_FILE, "the name %s/%s is too long", target->directory, name);
     }
-    contents_plan(part, model_name, state, deck_text);
+    contents_plan(part, order);
     return comm_agree(part->world, error) && make_frame(part, error);
 }
 

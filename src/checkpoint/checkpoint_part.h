@@ -20,10 +20,9 @@ struct checkpoint_part {
 /* Collective. Plan the file, create its frame (rank 0, HDF5) and open it on the ranks that write.
  * Always call checkpoint_part_end, also on failure. */
 MUST_CHECK bool checkpoint_part_begin(struct checkpoint_part *part,
-                                      const struct checkpoint_target *target, const char *name,
-                                      const struct flat_model *flat, const char *model_name,
-                                      const struct training_state *state, const char *deck_text,
-                                      struct error *error);
+                                      const struct checkpoint_target *target,
+                                      const struct flat_model *flat,
+                                      const struct checkpoint_order *order, struct error *error);
 
 /* Collective. Combine the checksums that the ranks computed, on all ranks. */
 void checkpoint_part_gather_sums(struct checkpoint_part *part);

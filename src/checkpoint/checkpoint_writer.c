@@ -281,15 +281,12 @@ static bool part_finish(struct checkpoint_part *part, struct error *error)
     return comm_agree(world, error);
 }
 
-bool checkpoint_write(const struct checkpoint_target *target, const char *name,
-                      const struct flat_model *flat, const char *model_name,
-                      const struct training_state *state, const char *deck_text,
-                      struct error *error)
+bool checkpoint_write(const struct checkpoint_target *target, const struct flat_model *flat,
+                      const struct checkpoint_order *order, struct error *error)
 {
     struct checkpoint_part part;
-    bool good =
-        checkpoint_part_begin(&part, target, name, flat, model_name, state, deck_text, error) &&
-        put_vectors(&part, error) && part_finish(&part, error);
+    bool good = checkpoint_part_begin(&part, target, flat, order, error) &&
+                put_vectors(&part, error) && part_finish(&part, error);
     checkpoint_part_end(&part, good);
     return good;
 }
@@ -305,8 +302,7 @@ static bool start(struct checkpoint_writer *writer, const struct checkpoint_orde
     error_clear(&writer->error);
     if (writer->snapshot == NULL) {
         status_set_phase(PHASE_CHECKPOINT_WRITE);
-        if (!checkpoint_write(&writer->target, order->name, writer->flat, order->model_name,
-                              order->state, order->deck_text, error))
+        if (!checkpoint_write(&writer->target, writer->flat, order, error))
             return false;
         status_set_phase(PHASE_CHECKPOINT_NAME);
         if (world->rank == 0)
@@ -314,8 +310,7 @@ static bool start(struct checkpoint_writer *writer, const struct checkpoint_orde
                                            order->keep, error));
         return comm_agree(world, error);
     }
-    if (!checkpoint_part_begin(&writer->part, &writer->target, order->name, writer->flat,
-                               order->model_name, order->state, order->deck_text, error)) {
+    if (!checkpoint_part_begin(&writer->part, &writer->target, writer->flat, order, error)) {
         checkpoint_part_end(&writer->part, false);
         return false;
     }

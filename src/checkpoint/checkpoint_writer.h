@@ -10,22 +10,11 @@
 
 struct checkpoint_writer;
 
-/* A checkpoint to write. Its pointers are used only until checkpoint_writer_start returns. */
-struct checkpoint_order {
-    const char *name; /* of the file */
-    const char *model_name;
-    const struct training_state *state;
-    const char *deck_text;
-    bool best;    /* also point best.h5 to it; last.h5 always is */
-    int64_t keep; /* for checkpoint_prune */
-};
-
-/* Collective. Write directory/NAME in the foreground, without links. On failure older files are
+/* Collective. Write the file in the foreground, without links. On failure older files are
  * untouched, the part is removed and all ranks get the error. */
-MUST_CHECK bool checkpoint_write(const struct checkpoint_target *target, const char *name,
-                                 const struct flat_model *flat, const char *model_name,
-                                 const struct training_state *state, const char *deck_text,
-                                 struct error *error);
+MUST_CHECK bool checkpoint_write(const struct checkpoint_target *target,
+                                 const struct flat_model *flat,
+                                 const struct checkpoint_order *order, struct error *error);
 
 /* Size in bytes of the largest snapshot of any rank. All snapshots together are as large as the
  * file, since ranks that hold the same shard divide it. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_file.h"
+#include "checkpoint/model_metadata.h"
 #include "checkpoint/safetensors_stream.h"
 #include "core/crc32c.h"
 #include "core/durable.h"
@@ -70,8 +71,9 @@ bool convert_to_weights(const char *checkpoint, const char *weights, bool averag
     if (checkpoint_file_read(checkpoint, &contents, error) &&
         (descriptor = open(checkpoint, O_RDONLY | O_CLOEXEC)) < 0)
         error_set(error, ERROR_CHECKPOINT, "cannot read %s: %s", checkpoint, strerror(errno));
-    if (descriptor >= 0 && safetensors_output_open(&output, weights, contents.units,
-                                                   (int)contents.unit_count, error)) {
+    if (descriptor >= 0 &&
+        safetensors_output_open(&output, weights, contents.units, (int)contents.unit_count,
+                                contents.metadata, error)) {
         bool averaged = average && contents.averaged;
         copy_vectors(descriptor, checkpoint, &contents, averaged ? STATE_EMA : STATE_PARAMETER,
                      &output, error);
@@ -177,6 +179,23 @@ static void make_checkpoint(struct making *making, const char *path, struct erro
         error_defer(durable_rename(making->part, path, error));
 }
 
+/* Take over the metadata of the weights. */
+static bool take_metadata(struct checkpoint_contents *contents, const char *weights,
+                          const struct convert_start *start, struct error *error)
+{
+    struct model_metadata metadata;
+    if (!model_metadata_read_text(weights, &contents->metadata, error))
+        return false;
+    model_metadata_parse(contents->metadata, &metadata);
+    if (metadata.model.name[0] == '\0') {
+        free(contents->metadata);
+        contents->metadata = strdup(start->metadata);
+        ENSURE(contents->metadata != NULL, "no memory for a checkpoint's plan");
+    }
+    model_metadata_free(&metadata);
+    return true;
+}
+
 bool convert_to_checkpoint(const char *weights, const char *checkpoint,
                            const struct convert_start *start, struct error *error)
 {
@@ -185,7 +204,8 @@ bool convert_to_checkpoint(const char *weights, const char *checkpoint,
         return error_set(error, ERROR_FILE, "the name %s is too long", checkpoint);
     safetensors_input_list(&making.input, weights, start->units, start->unit_count);
     plan_contents(&making.contents, start);
-    if (safetensors_input_open(&making.input, error)) {
+    if (safetensors_input_open(&making.input, error) &&
+        take_metadata(&making.contents, weights, start, error)) {
         make_checkpoint(&making, checkpoint, error);
         if (error->kind != ERROR_NONE)
             unlink(making.part);

@@ -19,6 +19,9 @@
 #include "core/text.h"
 #include "core/text_file.h"
 #include "core/value.h"
+#include "core/version.h"
+#include "data/crop.h"
+#include "model/model.h"
 #include "model/registry.h"
 
 enum { LARGEST_IMAGE = 8192, MOST_CHANNELS = 32, MOST_CLASSES = 500000 };
@@ -96,7 +99,7 @@ static void put_options(json_t *object, const struct model_metadata *metadata)
     }
 }
 
-char *model_metadata_to_text(const struct model_metadata *metadata)
+static char *metadata_to_text(const struct model_metadata *metadata)
 {
     const struct model_options *model = &metadata->model;
     const json_int_t image = model->image, channels = model->channels, classes = model->classes;
@@ -120,6 +123,47 @@ char *model_metadata_to_text(const struct model_metadata *metadata)
     ENSURE(text != NULL, "no memory for metadata");
     json_decref(object);
     return text;
+}
+
+/* The values of the option, else those of the model: three, of which the last also counts for all
+ * further channels. Left out if a list of options is too short for them. */
+static void describe_list(struct option_list *list, const struct option_list *given,
+                          const float *preset, int64_t channels)
+{
+    *list = *given;
+    for (int64_t c = 0; given->count == 0 && channels <= OPTION_LIST && c < channels; c++)
+        list->value[list->count++] = (double)preset[c < 3 ? c : 2];
+}
+
+/* Images of the model's size without a crop are the default. */
+static void describe_eval(struct eval_options *eval, const struct options *options, int64_t image)
+{
+    struct crop crop;
+    struct error unusable = {0};
+    if (!crop_open(&crop, options, true, image, false, &unusable) ||
+        (crop.take == CROP_NONE && crop.resize == image))
+        return;
+    eval->resize = crop.resize;
+    eval->resize_to = crop.resize_to;
+    eval->crop = crop.take;
+    eval->crop_pad = crop.pad;
+}
+
+char *model_metadata_describe(const struct options *options, const struct model *model,
+                              char **class_name, int64_t class_count)
+{
+    struct model_metadata metadata = {.model = options->model,
+                                      .interpolation = "bilinear",
+                                      .class_name = class_name,
+                                      .class_count = class_name != NULL ? class_count : 0};
+    snprintf(metadata.program, sizeof metadata.program, "vittrain %s", version_number);
+    metadata.model.image = model->image;
+    metadata.model.channels = model->channels;
+    metadata.model.classes = model->classes;
+    describe_list(&metadata.mean, &options->augment.mean, model->mean, model->channels);
+    describe_list(&metadata.std, &options->augment.std, model->std, model->channels);
+    describe_eval(&metadata.eval, options, model->image);
+    return metadata_to_text(&metadata);
 }
 
 /* ---- parsing */
@@ -250,7 +294,7 @@ static json_t *config_convert(const char *text)
     json_t *config = json_loads(text, 0, NULL);
     const json_t *details = json_object_get(config, "pretrained_cfg");
     const char *architecture = text_at(config, "architecture");
-    json_t *object = architecture[0] != '\0' ? json_object() : NULL;
+    json_t *object = architecture[0] != '\0' ? json_pack("{s:s}", "format", "pt") : NULL;
     if (object != NULL)
         value_put(object, "architecture", json_string(architecture));
     for (size_t i = 0; object != NULL && i < sizeof keys / sizeof *keys; i++) {

@@ -13,6 +13,7 @@
 #include "config/model_options.h"
 #include "core/error.h"
 
+struct model;
 struct options;
 
 enum { METADATA_WORD = 64 };
@@ -28,8 +29,10 @@ struct model_metadata {
     int64_t class_count;
 };
 
-/* Return the JSON object as text, to be freed by the caller. */
-char *model_metadata_to_text(const struct model_metadata *metadata);
+/* Return the JSON object for a model of this run as text, to be freed by the caller. class_name:
+ * [class_count], or NULL. */
+char *model_metadata_describe(const struct options *options, const struct model *model,
+                              char **class_name, int64_t class_count);
 
 /* Parse a JSON object. Values that cannot be parsed or are not valid are left out: weights from
  * elsewhere must not fail for their description. `text` may be NULL. Always call

@@ -58,13 +58,14 @@ static void write_tensor(const struct flat_model *flat, const int *ranks, int u,
     }
 }
 
-bool safetensors_write(const char *path, const struct flat_model *flat, struct error *error)
+bool safetensors_write(const char *path, const struct flat_model *flat, const char *metadata,
+                       struct error *error)
 {
     struct comm *world = flat->mesh->world;
     struct safetensors_output output;
     if (world->rank == 0)
-        error_defer(
-            safetensors_output_open(&output, path, flat->buffers[0].unit, flat->count, error));
+        error_defer(safetensors_output_open(&output, path, flat->buffers[0].unit, flat->count,
+                                            metadata, error));
     if (!comm_agree(world, error))
         return false;
     int *ranks = state_ranks(flat->mesh);

@@ -9,9 +9,9 @@
 #include "mesh/flat.h"
 
 /* Collective. Rank 0 writes the parameters in fp32 to path.part, syncs and renames. Uses a few MiB,
- * whatever the size of the model. */
+ * whatever the size of the model. metadata: see safetensors_output_open. */
 MUST_CHECK bool safetensors_write(const char *path, const struct flat_model *flat,
-                                  struct error *error);
+                                  const char *metadata, struct error *error);
 
 /* Collective. Rank 0 reads the parameters and broadcasts them; F32, F16, BF16 and F64 are accepted.
  * Missing tensors and wrong shapes are one error that lists them all. A head for another number of

@@ -372,11 +372,25 @@ static json_t *describe_tensor(const struct unit_tensor *tensor, int64_t begin)
                      (json_int_t)begin, (json_int_t)end);
 }
 
+/* Return the object for `__metadata__`, whose values must be texts. */
+static json_t *metadata_of(const char *text)
+{
+    json_t *metadata = json_loads(text != NULL ? text : "{\"format\":\"pt\"}", 0, NULL), *value;
+    const char *key;
+    bool good = json_is_object(metadata);
+    json_object_foreach(metadata, key, value) good = good && json_is_string(value);
+    if (good)
+        return metadata;
+    json_decref(metadata);
+    return metadata_of(NULL);
+}
+
 /* Return the header's text, which the caller frees, and the size of all tensors in bytes. NULL if
  * two tensors have the same name. */
-static char *make_header(const struct unit *units, int unit_count, int64_t *data_bytes)
+static char *make_header(const struct unit *units, int unit_count, const char *metadata,
+                         int64_t *data_bytes)
 {
-    json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
+    json_t *header = json_pack("{s:o}", "__metadata__", metadata_of(metadata));
     int64_t begin = 0;
     size_t tensors = 0;
     for (int u = 0; u < unit_count; u++)
@@ -414,14 +428,15 @@ static bool write_header(struct safetensors_output *output, const char *text, si
 }
 
 bool safetensors_output_open(struct safetensors_output *output, const char *path,
-                             const struct unit *units, int unit_count, struct error *error)
+                             const struct unit *units, int unit_count, const char *metadata,
+                             struct error *error)
 {
     int64_t data_bytes;
     output->descriptor = -1;
     if (snprintf(output->part, sizeof output->part, "%s.part", path) >= (int)sizeof output->part)
         return error_set(error, ERROR_FILE, "the name %s is too long", path);
     snprintf(output->path, sizeof output->path, "%s", path);
-    char *text = make_header(units, unit_count, &data_bytes);
+    char *text = make_header(units, unit_count, metadata, &data_bytes);
     if (text == NULL)
         return error_set(error, ERROR_CHECKPOINT,
                          "%s cannot be written: two tensors of the model have the same name", path);

@@ -57,10 +57,11 @@ struct safetensors_output {
 };
 
 /* Create path.part with a header for the units' tensors. Then append their elements in order.
- * On failure the part is removed. */
+ * metadata: the JSON object of `__metadata__` (model_metadata.h); NULL: only the format. On failure
+ * the part is removed. */
 MUST_CHECK bool safetensors_output_open(struct safetensors_output *output, const char *path,
                                         const struct unit *units, int unit_count,
-                                        struct error *error);
+                                        const char *metadata, struct error *error);
 
 /* Does nothing if `error` is set. */
 void safetensors_output_append(struct safetensors_output *output, const float *block, int64_t count,

@@ -1,6 +1,7 @@
 /* Runs the training: epochs of steps, evaluations, checkpoints, and the reasons to stop. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_read.h"
@@ -250,9 +251,11 @@ static bool weights_export(struct trainer *trainer, struct error *error)
         return true;
     status_set_phase(PHASE_WEIGHTS_WRITE);
     snprintf(path, sizeof path, "%s/weights.safetensors", trainer->folder.path);
+    char *metadata = trainer_metadata(trainer);
     average_swap(trainer);
-    bool good = safetensors_write(path, &trainer->session.flat, error);
+    bool good = safetensors_write(path, &trainer->session.flat, metadata, error);
     average_swap(trainer);
+    free(metadata);
     return good;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "checkpoint/checkpoint_read.h"
+#include "checkpoint/model_metadata.h"
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/log.h"
@@ -194,6 +195,13 @@ static void checkpoint_pause(struct trainer *trainer, double since)
     progress_pause(trainer, seconds);
 }
 
+char *trainer_metadata(const struct trainer *trainer)
+{
+    const struct dataset *dataset = &trainer->train.dataset;
+    return model_metadata_describe(&trainer->options, trainer->session.model, dataset->class_name,
+                                   dataset->classes);
+}
+
 bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
 {
     char name[64];
@@ -203,14 +211,17 @@ bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error)
     error_defer(run_log_flush(trainer->output.log, &trainer->output.log_error));
     snprintf(name, sizeof name, "step-%08lld.h5", (long long)trainer->state.step);
     char *deck = options_to_run_deck(&trainer->options);
+    char *metadata = trainer_metadata(trainer);
     const struct checkpoint_order order = {.name = name,
                                            .model_name = trainer->options.model.name,
                                            .state = &trainer->state,
                                            .deck_text = deck,
+                                           .metadata = metadata,
                                            .best = best,
                                            .keep = trainer->options.checkpoint.keep};
     bool good = checkpoint_writer_start(trainer->checkpoints.writer, &order, error);
     free(deck);
+    free(metadata);
     if (!good)
         return false;
     trainer->checkpoints.overdue = false;

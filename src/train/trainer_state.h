@@ -136,6 +136,9 @@ void trainer_close(struct trainer *trainer);
 /* Collective. Writes a checkpoint with its links, or starts to write it in the background. */
 MUST_CHECK bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error);
 
+/* Returns the metadata of the run's weights (model_metadata.h); the caller frees it. */
+char *trainer_metadata(const struct trainer *trainer);
+
 /* Collective. Waits for the checkpoint in the background. */
 MUST_CHECK bool trainer_checkpoint_finish(struct trainer *trainer, struct error *error);
 
