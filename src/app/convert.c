@@ -7,6 +7,7 @@
 #include "app/app.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/model_metadata.h"
+#include "checkpoint/weights_file.h"
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/clock.h"
@@ -20,6 +21,8 @@ static bool files_check(const struct command_line *line, struct error *error)
 {
     struct stat in, out;
     const char *const *file = line->operand;
+    if (line->operand_count > 0 && !weights_file_check(file[0], error))
+        return false;
     if (line->operand_count != 2 ||
         !((text_ends_with(file[0], ".h5") && text_ends_with(file[1], ".safetensors")) ||
           (text_ends_with(file[0], ".safetensors") && text_ends_with(file[1], ".h5"))))

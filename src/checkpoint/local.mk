@@ -23,4 +23,6 @@ libvittrain_a_SOURCES += \
 	src/checkpoint/safetensors_stream.c \
 	src/checkpoint/safetensors_stream.h \
 	src/checkpoint/state.c \
-	src/checkpoint/state.h
+	src/checkpoint/state.h \
+	src/checkpoint/weights_file.c \
+	src/checkpoint/weights_file.h

@@ -14,6 +14,7 @@
 
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/safetensors_header.h"
+#include "checkpoint/weights_file.h"
 #include "config/option.h"
 #include "config/options.h"
 #include "core/text.h"
@@ -351,6 +352,8 @@ bool model_metadata_read_text(const char *path, char **text, struct error *error
 {
     struct checkpoint_contents contents = {.unit_count = 0};
     *text = NULL;
+    if (!weights_file_check(path, error))
+        return false;
     if (text_ends_with(path, ".safetensors"))
         return safetensors_metadata(path, text, error);
     const bool good = checkpoint_file_read(path, &contents, error);

@@ -11,25 +11,35 @@
 #include "core/log.h"
 #include "core/text.h"
 
-/* Reads the checkpoint's deck and applies the command line to it. Section mesh is taken from the
- * command line only, because the ranks are not those of the training run. */
-static bool deck_take(struct inference *inference, const char *weights,
-                      const struct command_line *line, struct comm *world, struct error *error)
+/* Reads the deck of a checkpoint. Section mesh is left at its defaults, because the ranks are not
+ * those of the training run. */
+static bool deck_read(const char *checkpoint, struct options *options, struct comm *world,
+                      struct error *error)
 {
-    struct options *options = &inference->options;
     char *deck = NULL;
-    if (text_ends_with(weights, ".safetensors"))
-        return true;
-    if (!checkpoint_read_deck(weights, world, &deck, error))
+    if (!checkpoint_read_deck(checkpoint, world, &deck, error))
         return false;
     options_default(options);
-    const struct options defaults = *options;
-    if (options_read_text(deck, weights, options, error)) {
-        options->mesh = defaults.mesh;
-        if (options_apply(line, options, error))
-            error_defer(options_check(options, error));
-    }
+    const struct mesh_options mesh = options->mesh;
+    error_defer(options_read_text(deck, checkpoint, options, error));
+    options->mesh = mesh;
     free(deck);
+    return comm_agree(world, error);
+}
+
+/* Sets the options by the file's deck or metadata, and then by the command line. */
+static bool options_take(struct inference *inference, const char *weights,
+                         const struct command_line *line, struct comm *world, struct error *error)
+{
+    struct options *options = &inference->options;
+    if (!model_metadata_read(weights, world, &inference->metadata, error))
+        return false;
+    if (text_ends_with(weights, ".safetensors"))
+        model_metadata_apply(&inference->metadata, options);
+    else if (!deck_read(weights, options, world, error))
+        return false;
+    if (options_apply(line, options, error))
+        error_defer(options_check(options, error));
     return comm_agree(world, error);
 }
 
@@ -64,7 +74,7 @@ bool inference_open(struct inference *inference, const char *weights, const stru
 {
     memset(inference, 0, sizeof *inference);
     inference->options = *options;
-    if (deck_take(inference, weights, line, world, error) &&
+    if (options_take(inference, weights, line, world, error) &&
         inference_prepare(inference, weights, world, error)) {
         struct flat_model *flat = &inference->session.flat;
         if (flat->averaged)
@@ -80,4 +90,5 @@ void inference_close(struct inference *inference)
 {
     feed_close(&inference->feed);
     session_close(&inference->session);
+    model_metadata_free(&inference->metadata);
 }

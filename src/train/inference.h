@@ -2,6 +2,7 @@
 #ifndef VITTRAIN_TRAIN_INFERENCE_H
 #define VITTRAIN_TRAIN_INFERENCE_H
 
+#include "checkpoint/model_metadata.h"
 #include "config/options.h"
 #include "train/evaluate.h"
 
@@ -13,10 +14,11 @@ struct inference {
     struct session session;
     struct data_feed feed;
     const char *split_name;
+    struct model_metadata metadata; /* of the weights */
 };
 
-/* Collective. weights: a checkpoint, whose deck is overridden by `line`, or a safetensors file, for
- * which `options` describe the model. */
+/* Collective. weights: a checkpoint, whose deck is overridden by `line`; or a safetensors file,
+ * whose metadata override `options` and are overridden by `line`. */
 MUST_CHECK bool inference_open(struct inference *inference, const char *weights,
                                const struct options *options, const struct command_line *line,
                                struct comm *world, struct error *error);

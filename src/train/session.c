@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint_read.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/weights_file.h"
 #include "config/options.h"
 #include "config/phase.h"
 #include "core/available.h"
@@ -452,6 +453,10 @@ bool session_read_weights(struct session *session, const char *path, struct erro
                                              .model = session->options->model.name};
     char place[TENSOR_NAME + 32];
     struct error nonfinite = {.kind = ERROR_NONE};
+    if (session->mesh.world->rank == 0)
+        error_defer(weights_file_check(path, error));
+    if (!comm_agree(session->mesh.world, error))
+        return false;
     bool good = text_ends_with(path, ".safetensors")
                     ? safetensors_read(path, &session->flat, error)
                     : checkpoint_read(path, &target, &session->flat, NULL, true, error);
