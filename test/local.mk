@@ -70,6 +70,7 @@ check_PROGRAMS = \
 	test/test_metrics \
 	test/test_mix \
 	test/test_model \
+	test/test_model_metadata \
 	test/test_model_random \
 	test/test_nccl \
 	test/test_monitor \

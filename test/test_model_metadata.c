@@ -1,0 +1,228 @@
+/* Metadata of weights: what is described is parsed and applied; texts and files from elsewhere
+ * never fail; files of PyTorch are recognised. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "checkpoint/model_metadata.h"
+#include "checkpoint/weights_file.h"
+#include "config/options.h"
+#include "model/model.h"
+#include "temporary.h"
+
+static const char photo_deck[] = "[model]\nname = vit_tiny_patch16_224\nimage = 64\ndim = 96\n"
+                                 "classes = 3\npool = mean\nclass_token = off\n"
+                                 "[augment]\nmean = 0.4,0.5,0.1\nresize = 73\nresize_to = shorter\n"
+                                 "crop = random\n[eval]\ncrop = center\n";
+
+static void options_of(const char *deck, struct options *options)
+{
+    struct error error = {0};
+    options_default(options);
+    if (!options_read_text(deck, "a test", options, &error))
+        fail_msg("%s", error.text);
+}
+
+/* The caller frees the result. */
+static char *describe(const struct options *options, char **names, int64_t count)
+{
+    struct error error = {0};
+    struct model *model = model_open(options, NULL, TYPE_FP32, &error);
+    if (model == NULL)
+        fail_msg("%s", error.text);
+    char *text = model_metadata_describe(options, model, names, count);
+    model_close(model);
+    return text;
+}
+
+static void a_described_model_is_applied(void **state)
+{
+    (void)state;
+    char *names[] = {"cat", "a \"quoted\", \\name", "k\303\244se"};
+    struct options trained, options;
+    struct model_metadata metadata;
+    options_of(photo_deck, &trained);
+    char *text = describe(&trained, names, 3);
+    model_metadata_parse(text, &metadata);
+    options_of("[model]\nname = cnn_a\nwidth = 7\n[augment]\ncrop = center\nresize = 9\n",
+               &options);
+    model_metadata_apply(&metadata, &options);
+    trained.model.channels = 3;
+    assert_memory_equal(&options.model, &trained.model, sizeof options.model);
+    assert_int_equal(options.eval.resize, 73);
+    assert_int_equal(options.eval.resize_to, RESIZE_SHORTER);
+    assert_int_equal(options.eval.crop, CROP_CENTER);
+    assert_int_equal(options.augment.crop, CROP_NONE);
+    assert_int_equal(options.augment.resize, 0);
+    assert_memory_equal(&options.augment.mean, &trained.augment.mean, sizeof options.augment.mean);
+    assert_int_equal(options.augment.std.count, 3); /* the model's */
+    assert_true(options.augment.std.value[0] == 0.5);
+    assert_string_equal(metadata.interpolation, "bilinear");
+    assert_memory_equal(metadata.program, "vittrain ", 9);
+    assert_int_equal(metadata.class_count, 3);
+    for (int i = 0; i < 3; i++)
+        assert_string_equal(metadata.class_name[i], names[i]);
+    model_metadata_free(&metadata);
+    free(text);
+}
+
+/* The normalisation of the registry is in fp32; the text has its few digits. */
+static void a_default_model_needs_few_words(void **state)
+{
+    (void)state;
+    struct options options;
+    options_of("[model]\nname = vit_base_patch32_224\n", &options);
+    char *text = describe(&options, NULL, 0);
+    assert_null(strstr(text, "model."));
+    assert_null(strstr(text, "eval."));
+    assert_null(strstr(text, "label_names"));
+    options_of("[model]\nname = resnet50\n", &options);
+    free(text);
+    text = describe(&options, NULL, 0);
+    assert_non_null(strstr(text, "\"mean\":\"[0.485,0.456,0.406]\""));
+    assert_non_null(strstr(text, "\"input_size\":\"[3,224,224]\""));
+    free(text);
+}
+
+static void useless_texts_give_nothing(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        NULL,
+        "",
+        "{",
+        "[]",
+        "3",
+        "null",
+        "{\"mean\": [0.5]}",
+        "{\"mean\":\"[0.5,]\"}",
+        "{\"mean\":\"[]\",\"std\":\"[0]\",\"num_classes\":\"-3\",\"label_names\":\"{}\"}",
+        "{\"mean\":\"[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]\",\"std\":\"[\\\"a\\\"]\"}",
+        "{\"mean\":\"[1e999]\",\"std\":\"[-1,1]\",\"input_size\":\"[3,224,225]\"}",
+        "{\"input_size\":\"[3,-224,-224]\",\"num_classes\":\"1e9\",\"crop_pct\":\"0\"}",
+        "{\"input_size\":\"[3,9223372036854775807,9223372036854775807]\",\"crop_pct\":\"1e-300\"}",
+        "{\"model.dim\":\"-5\",\"model.depth\":\"many\",\"eval.crop\":\"left\",\"model.name\":"
+        "\"x\"}",
+        "{\"program\":3,\"architecture\":[],\"model.dim\":{\"a\":1},\"label_names\":\"[\"}"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct model_metadata metadata;
+        struct options options, before;
+        options_of(photo_deck, &options);
+        before = options;
+        model_metadata_parse(texts[i], &metadata);
+        model_metadata_apply(&metadata, &options);
+        if (memcmp(&options, &before, sizeof options) != 0 || metadata.mean.count != 0 ||
+            metadata.std.count != 0 || metadata.class_count != 0 || metadata.model.dim != 0 ||
+            metadata.model.depth != 0 || metadata.model.image != 0 || metadata.model.classes != 0 ||
+            metadata.eval.resize != 0 || metadata.eval.crop != CROP_AUTO)
+            fail_msg("text %zu was taken: %s", i, texts[i]);
+        model_metadata_free(&metadata);
+    }
+}
+
+/* Write a safetensors file without tensors. */
+static const char *write_weights(const char *name, const char *header)
+{
+    char content[1024] = {0};
+    const size_t length = strlen(header);
+    content[0] = (char)length;
+    memcpy(content + 8, header, length);
+    return temporary_file(name, content, 8 + length);
+}
+
+static void read_metadata(const char *path, struct model_metadata *metadata)
+{
+    struct error error = {0};
+    char *text = NULL;
+    if (!model_metadata_read_text(path, &text, &error))
+        fail_msg("%s", error.text);
+    model_metadata_parse(text, metadata);
+    free(text);
+}
+
+static void timm_files_are_described_by_their_configuration(void **state)
+{
+    (void)state;
+    struct model_metadata metadata;
+    struct options options;
+    const char *plain = "{\"__metadata__\":{\"format\":\"pt\"}}";
+    read_metadata(write_weights("alone.safetensors", plain), &metadata);
+    assert_string_equal(metadata.model.name, "");
+    model_metadata_free(&metadata);
+    temporary_write("config.json",
+                    "{\"architecture\": \"vit_base_patch32_224\", \"num_classes\": 3, "
+                    "\"pretrained_cfg\": {\"mean\": [0.1, 0.2, 0.3], "
+                    "\"std\": [0.5, 0.5, 0.5], \"interpolation\": \"bicubic\", "
+                    "\"input_size\": [3, 224, 224], \"crop_pct\": 0.9, "
+                    "\"crop_mode\": \"center\", \"label_names\": [\"a\", \"b\", \"c\"]}}");
+    read_metadata(temporary_path("alone.safetensors"), &metadata);
+    options_of("", &options);
+    model_metadata_apply(&metadata, &options);
+    assert_string_equal(options.model.name, "vit_base_patch32_224");
+    assert_string_equal(metadata.interpolation, "bicubic");
+    assert_int_equal(options.model.classes, 3);
+    assert_int_equal(options.eval.resize, 248);
+    assert_int_equal(options.eval.resize_to, RESIZE_SHORTER);
+    assert_int_equal(options.eval.crop, CROP_CENTER);
+    assert_true(options.augment.mean.value[2] == 0.3);
+    assert_string_equal(metadata.class_name[2], "c");
+    model_metadata_free(&metadata);
+    /* The file's own description comes first. */
+    read_metadata(
+        write_weights("own.safetensors", "{\"__metadata__\":{\"architecture\":\"cnn_a\"}}"),
+        &metadata);
+    assert_string_equal(metadata.model.name, "cnn_a");
+    assert_int_equal(metadata.mean.count, 0);
+    model_metadata_free(&metadata);
+    temporary_write("config.json", "{\"architecture\": ");
+    read_metadata(temporary_path("alone.safetensors"), &metadata);
+    assert_string_equal(metadata.model.name, "");
+    model_metadata_free(&metadata);
+}
+
+static void expect(bool refused, const char *path)
+{
+    struct error error = {0};
+    if (weights_file_check(path, &error) == refused)
+        fail_msg("%s: %s", path, refused ? "accepted" : error.text);
+    assert_int_equal(error.kind, refused ? ERROR_CHECKPOINT : ERROR_NONE);
+    if (refused)
+        assert_non_null(strstr(error.text, "save_file("));
+}
+
+static void files_of_pytorch_are_recognised(void **state)
+{
+    (void)state;
+    static const char text[] = "something else";
+    struct error error = {0};
+    expect(true, temporary_file("a.pth", text, sizeof text));
+    expect(true, temporary_file("b.safetensors", "PK\3\4 and more", 13));
+    expect(true, temporary_file("c", "\200\2\212\nl\374\234F\371", 9));
+    expect(true, temporary_file("d.h5", "\200\4\225\0\0\0\0\0\0\0", 10));
+    expect(false, temporary_file("e.bin", "\211HDF\r\n\032\n\0", 9));
+    expect(false, temporary_file("f.safetensors", "\200\2\0\0\0\0\0\0{", 9));
+    expect(false, temporary_file("g.pt", "{}", 2)); /* too short for any reader */
+    expect(false, temporary_path("not-there.pt"));
+    expect(false, temporary_directory("folder.pt"));
+    assert_false(weights_file_check(temporary_file("it's.pt", text, sizeof text), &error));
+    assert_non_null(strstr(error.text, "it'\\''s.pt'"));
+    assert_non_null(strstr(error.text, "it'\\''s.safetensors'"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_described_model_is_applied),
+        cmocka_unit_test(a_default_model_needs_few_words),
+        cmocka_unit_test(useless_texts_give_nothing),
+        cmocka_unit_test(timm_files_are_described_by_their_configuration),
+        cmocka_unit_test(files_of_pytorch_are_recognised)};
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, temporary_setup, temporary_teardown);
+}
