@@ -158,6 +158,7 @@ long_test_scripts = \
 	test/test_cudnn_engines.sh \
 	test/test_dependencies.sh \
 	test/test_doctor_runs.sh \
+	test/test_ends.sh \
 	test/test_find_lr.sh \
 	test/test_fit.sh \
 	test/test_fp16.sh \

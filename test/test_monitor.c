@@ -504,7 +504,7 @@ static void points_are_written_to_tensorboard(void **state)
     setup.world = alone;
     setup.folder = NULL;
     setup.device = &gpu;
-    setup.log = run_log_open(&run, &options.output, 0, false, &error);
+    setup.log = run_log_open(&run, &options.output, &(struct run_log_position){0}, &error);
     assert_non_null(setup.log);
     gpu_open("");
     struct monitor *monitor = monitor_open(&setup);

@@ -37,10 +37,10 @@ static int make_folder(void **state)
     return 0;
 }
 
-static struct run_log *open_log_at(int64_t step, bool mid_epoch)
+static struct run_log *open_log_at(const struct run_log_position *position)
 {
     struct error error = {0};
-    struct run_log *log = run_log_open(&folder, &options.output, step, mid_epoch, &error);
+    struct run_log *log = run_log_open(&folder, &options.output, position, &error);
 
     if (log == NULL)
         fail_msg("%s", error.text);
@@ -49,7 +49,7 @@ static struct run_log *open_log_at(int64_t step, bool mid_epoch)
 
 static struct run_log *open_log(int64_t step)
 {
-    return open_log_at(step, false);
+    return open_log_at(&(struct run_log_position){.step = step});
 }
 
 static void write_train(struct run_log *log, int64_t step)
@@ -163,9 +163,30 @@ static void row_of_a_partial_epoch_is_removed(void **state)
     write_epoch(log, 0, 10);
     write_epoch(log, 1, 15);
     close_log(log);
-    close_log(open_log_at(15, true));
+    close_log(open_log_at(&(struct run_log_position){.step = 15, .mid_epoch = true}));
     assert_file("metrics.csv", METRICS_HEADER ROW("1", "15"));
     assert_file("epochs.csv", EPOCHS_HEADER "0,10,2,0.25,0.75,,,,0.1,12.5,0.5,100,0.01,0.0625\n");
+}
+
+/* Rows that a killed attempt wrote at the step of its checkpoint, after that checkpoint. */
+static void evaluations_after_the_checkpoint_are_removed(void **state)
+{
+    (void)state;
+    static const char before[] = METRICS_HEADER ROW("0", "5") "0,10,val,1\n" ROW("0", "20");
+    static const char val[] = "0,20,val,1\n", test[] = "0,20,test,1\n";
+    char written[2048], kept[2048];
+
+    snprintf(written, sizeof written, "%s%s%s", before, val, test);
+    temporary_write("metrics.csv", written);
+    close_log(open_log_at(&(struct run_log_position){.step = 20}));
+    assert_file("metrics.csv", written);
+    close_log(open_log_at(&(struct run_log_position){.step = 20, .untested = true}));
+    snprintf(kept, sizeof kept, "%s%s", before, val);
+    assert_file("metrics.csv", kept);
+    temporary_write("metrics.csv", written);
+    close_log(
+        open_log_at(&(struct run_log_position){.step = 20, .unevaluated = true, .untested = true}));
+    assert_file("metrics.csv", before);
 }
 
 static void truncated_last_line_is_dropped(void **state)
@@ -215,7 +236,8 @@ static void table_with_other_columns_is_an_error_and_stays(void **state)
     for (int i = 0; i < 2; i++) {
         error_clear(&error);
         temporary_write("metrics.csv", tables[i]);
-        assert_null(run_log_open(&folder, &options.output, 10, false, &error));
+        assert_null(
+            run_log_open(&folder, &options.output, &(struct run_log_position){.step = 10}, &error));
         assert_int_equal(error.kind, ERROR_FILE);
         assert_non_null(
             strstr(error.text, "metrics.csv: its columns are not those of this program"));
@@ -247,11 +269,11 @@ static void missing_folder_is_an_error(void **state)
     struct run_folder missing = {.path = "/nonexistent/run"};
     struct error error = {0};
 
-    assert_null(run_log_open(&missing, &options.output, 0, false, &error));
+    assert_null(run_log_open(&missing, &options.output, &(struct run_log_position){0}, &error));
     assert_int_equal(error.kind, ERROR_FILE);
     error_clear(&error);
     options.output.csv = false;
-    assert_null(run_log_open(&missing, &options.output, 0, false, &error));
+    assert_null(run_log_open(&missing, &options.output, &(struct run_log_position){0}, &error));
     assert_int_equal(error.kind, ERROR_FILE);
 }
 
@@ -311,6 +333,7 @@ int main(void)
         FOLDER_TEST(rows_have_the_given_values),
         FOLDER_TEST(rows_after_the_checkpoint_are_removed),
         FOLDER_TEST(row_of_a_partial_epoch_is_removed),
+        FOLDER_TEST(evaluations_after_the_checkpoint_are_removed),
         FOLDER_TEST(truncated_last_line_is_dropped),
         FOLDER_TEST(lines_without_a_step_are_dropped),
         FOLDER_TEST(new_run_removes_all_rows),

@@ -22,6 +22,7 @@
     X(PHASE_RECORDED, "recorded", "a recorded step")                                               \
     X(PHASE_REPORT, "report", "the report of the log")                                             \
     X(PHASE_EVALUATION, "evaluation", "evaluation")                                                \
+    X(PHASE_TEST, "test", "the evaluation of the test split")                                      \
     X(PHASE_CHECKPOINT_BEGIN, "checkpoint_begin", "the begin of a checkpoint")                     \
     X(PHASE_CHECKPOINT_WRITE, "checkpoint_write", "the writing of a checkpoint")                   \
     X(PHASE_CHECKPOINT_NAME, "checkpoint_name", "the naming of a checkpoint")                      \

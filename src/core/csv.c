@@ -11,22 +11,41 @@
 
 #include "core/durable.h"
 
-/* True for a complete line whose number in `column` is at most `last`. */
-static bool row_stays(const char *line, size_t length, int column, int64_t last)
+/* The cell in `column` (from 0), or NULL. It ends at a comma or at the end of the line. */
+static const char *cell_at(const char *line, int column)
 {
     const char *cell = line;
-    char *end;
-
-    if (length == 0 || line[length - 1] != '\n')
-        return false;
     for (; column > 0 && cell != NULL; column--) {
         cell = strchr(cell, ',');
         cell = cell == NULL ? NULL : cell + 1;
     }
+    return cell;
+}
+
+/* True if the row's text is one of keep->removed. */
+static bool text_is_removed(const char *line, const struct csv_keep *keep)
+{
+    const char *cell = cell_at(line, keep->text_column);
+    for (size_t i = 0; cell != NULL && i < CSV_REMOVED && keep->removed[i] != NULL; i++)
+        if (strcspn(cell, ",\n") == strlen(keep->removed[i]) &&
+            strncmp(cell, keep->removed[i], strlen(keep->removed[i])) == 0)
+            return true;
+    return false;
+}
+
+/* True for a complete line that `keep` keeps. */
+static bool row_stays(const char *line, size_t length, const struct csv_keep *keep)
+{
+    char *end;
+
+    if (length == 0 || line[length - 1] != '\n' || keep->last <= 0)
+        return false;
+    const char *cell = cell_at(line, keep->column);
     if (cell == NULL)
         return false;
     long long value = strtoll(cell, &end, 10);
-    return end != cell && value <= last && last > 0;
+    return end != cell && value <= keep->last &&
+           (value < keep->last || !text_is_removed(line, keep));
 }
 
 /* Return the number of last columns of `header` that an existing table lacks, because an older
@@ -52,8 +71,8 @@ static void copy_row(FILE *to, const char *line, size_t length, int lacking)
 }
 
 /* Copy the rows to keep. A file without a complete first line is empty. */
-static bool copy_rows(FILE *from, FILE *to, const char *path, const char *header, int column,
-                      int64_t last, struct error *error)
+static bool copy_rows(FILE *from, FILE *to, const char *path, const char *header,
+                      const struct csv_keep *keep, struct error *error)
 {
     char *line = NULL;
     size_t size = 0;
@@ -69,7 +88,7 @@ static bool copy_rows(FILE *from, FILE *to, const char *path, const char *header
             "cannot append to %s: its columns are not those of this program; move it away", path);
     fprintf(to, "%s\n", header);
     while (good && (length = getline(&line, &size, from)) >= 0)
-        if (row_stays(line, (size_t)length, column, last))
+        if (row_stays(line, (size_t)length, keep))
             copy_row(to, line, (size_t)length, lacking);
     if (good && ferror(from))
         good = durable_failed(error, "read", path, errno);
@@ -78,7 +97,7 @@ static bool copy_rows(FILE *from, FILE *to, const char *path, const char *header
 }
 
 /* Rewrite the table: the header and the existing rows to keep. */
-static bool csv_rewrite(const char *path, const char *header, int column, int64_t last,
+static bool csv_rewrite(const char *path, const char *header, const struct csv_keep *keep,
                         struct error *error)
 {
     FILE *old = fopen(path, "re");
@@ -95,7 +114,7 @@ static bool csv_rewrite(const char *path, const char *header, int column, int64_
     if (old == NULL) {
         fprintf(file.stream, "%s\n", header);
     } else {
-        good = copy_rows(old, file.stream, path, header, column, last, error);
+        good = copy_rows(old, file.stream, path, header, keep, error);
         fclose(old);
     }
     if (!good) {
@@ -108,8 +127,14 @@ static bool csv_rewrite(const char *path, const char *header, int column, int64_
 bool csv_open(struct csv *csv, const char *path, const char *header, int column, int64_t last,
               struct error *error)
 {
+    return csv_reopen(csv, path, header, &(struct csv_keep){.column = column, .last = last}, error);
+}
+
+bool csv_reopen(struct csv *csv, const char *path, const char *header, const struct csv_keep *keep,
+                struct error *error)
+{
     memset(csv, 0, sizeof *csv);
-    if (!csv_rewrite(path, header, column, last, error))
+    if (!csv_rewrite(path, header, keep, error))
         return false;
     snprintf(csv->path, sizeof csv->path, "%s", path);
     csv->stream = fopen(path, "ae");

@@ -21,6 +21,20 @@ struct csv {
 MUST_CHECK bool csv_open(struct csv *csv, const char *path, const char *header, int column,
                          int64_t last, struct error *error);
 
+/* The rows of an existing table that stay when it is opened. */
+enum { CSV_REMOVED = 2 };
+struct csv_keep {
+    int column;   /* of a number, from 0; rows with more than `last` are removed */
+    int64_t last; /* 0: all rows are removed */
+    /* Rows with exactly `last` are removed if their text in text_column is one of these. */
+    int text_column;
+    const char *removed[CSV_REMOVED]; /* the first NULL ends the list */
+};
+
+/* As csv_open, with a choice of rows. */
+MUST_CHECK bool csv_reopen(struct csv *csv, const char *path, const char *header,
+                           const struct csv_keep *keep, struct error *error);
+
 /* Write the cells of a row in order, then its end. Text with commas or quotes is quoted; line ends
  * in it become spaces. Rows are buffered: a failed write may be reported by a later row or by
  * csv_flush. */

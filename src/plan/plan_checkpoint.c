@@ -51,10 +51,11 @@ static void state_print(const struct checkpoint_contents *contents, const struct
     printf("time     %.1f s in %lld attempt%s, %.1f s of training alone\n", state->total_seconds,
            (long long)state->parts, state->parts == 1 ? "" : "s", state->train_seconds);
     if (state->epoch_samples > 0)
-        printf("epoch    loss %.6f  top1 %.4f  top5 %.4f  on %.0f samples so far\n",
+        printf("epoch    loss %.6f  top1 %.4f  top5 %.4f  on %.0f samples%s\n",
                state->epoch_loss_sum / state->epoch_samples,
                state->epoch_top1_sum / state->epoch_samples,
-               state->epoch_top5_sum / state->epoch_samples, state->epoch_samples);
+               state->epoch_top5_sum / state->epoch_samples, state->epoch_samples,
+               state->epoch_step > 0 ? " so far" : ", of the last epoch");
     if (isnan(state->best_metric))
         printf("best     no evaluation yet\n");
     else

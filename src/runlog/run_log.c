@@ -137,20 +137,32 @@ bool run_log_is_due(const struct output_options *options, int64_t step, int64_t 
 
 /* ---- open */
 
+static bool tables_open(struct run_log *log, const char *folder,
+                        const struct run_log_position *position, struct error *error)
+{
+    char metrics[FILE_PATH], epochs[FILE_PATH];
+    struct csv_keep keep = {
+        .column = STEP_COLUMN, .last = position->step, .text_column = SPLIT_COLUMN};
+    size_t removed = 0;
+    if (position->unevaluated)
+        keep.removed[removed++] = "val";
+    if (position->untested)
+        keep.removed[removed++] = "test";
+    snprintf(metrics, sizeof metrics, "%s/metrics.csv", folder);
+    snprintf(epochs, sizeof epochs, "%s/epochs.csv", folder);
+    return csv_reopen(&log->metrics, metrics, metrics_header, &keep, error) &&
+           csv_open(&log->epochs, epochs, epochs_header, STEP_COLUMN,
+                    position->mid_epoch ? position->step - 1 : position->step, error);
+}
+
 struct run_log *run_log_open(const struct run_folder *folder, const struct output_options *options,
-                             int64_t step, bool mid_epoch, struct error *error)
+                             const struct run_log_position *position, struct error *error)
 {
     struct run_log *log = calloc(1, sizeof *log);
-    char metrics[FILE_PATH], epochs[FILE_PATH];
-    bool good = true;
+    const int64_t step = position->step;
     ENSURE(log != NULL, "out of memory");
     log->tags = options->tensorboard_tags;
-    snprintf(metrics, sizeof metrics, "%s/metrics.csv", folder->path);
-    snprintf(epochs, sizeof epochs, "%s/epochs.csv", folder->path);
-    if (options->csv)
-        good = csv_open(&log->metrics, metrics, metrics_header, STEP_COLUMN, step, error) &&
-               csv_open(&log->epochs, epochs, epochs_header, STEP_COLUMN,
-                        mid_epoch ? step - 1 : step, error);
+    bool good = !options->csv || tables_open(log, folder->path, position, error);
     if (good && options->tensorboard) {
         /* A new run purges as well if the folder holds events of a killed attempt. */
         const bool again = tensorboard_exists(folder->path);

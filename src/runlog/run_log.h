@@ -45,12 +45,20 @@ bool run_log_is_due(const struct output_options *options, int64_t step, int64_t 
 
 struct run_log;
 
+/* The position at which a run continues its tables. All zero: a new run. */
+struct run_log_position {
+    int64_t step; /* completed optimizer steps; rows after it are removed; 0: all rows */
+    /* Rows at the step itself that are removed, because this attempt writes them again: */
+    bool mid_epoch;   /* of epochs.csv: the step is not the last of an epoch */
+    bool unevaluated; /* "val": the evaluation was not complete at the checkpoint */
+    bool untested;    /* "test": the run has no result.json of this step */
+};
+
 /* Open the tables and TensorBoard as output.csv and output.tensorboard select. Output of earlier
- * attempts after `step` (completed optimizer steps; 0: a new run) is removed. mid_epoch: the step
- * is not the last of an epoch, so that a row of epochs.csv at this step is of a partial epoch and
- * is removed, too. NULL: error. */
+ * attempts after the position is removed; TensorBoard keeps all points at the step itself. NULL:
+ * error. */
 struct run_log *run_log_open(const struct run_folder *folder, const struct output_options *options,
-                             int64_t step, bool mid_epoch, struct error *error);
+                             const struct run_log_position *position, struct error *error);
 
 /* Rows are buffered for a few seconds; a write error (full disk) is reported by a later call, at
  * the latest by run_log_flush. */

@@ -178,7 +178,7 @@ static void epoch_line_print(const struct trainer *trainer, const struct epoch_r
 static void result_lines_print(const struct trainer *trainer, const struct results *results)
 {
     const struct evaluation *last = results->evaluation;
-    char total[32], training[32], right[80] = "";
+    char total[32], training[32], right[80] = "", speed[32] = "";
     clock_format(results->total_seconds, total, sizeof total);
     clock_format(results->training_seconds, training, sizeof training);
     if (last != NULL) {
@@ -188,8 +188,9 @@ static void result_lines_print(const struct trainer *trainer, const struct resul
                      100 * last->top5);
         log_info("final: loss %.4f%s on %lld samples", last->loss, right, (long long)last->samples);
     }
-    log_info("time: %s in total, %s training only, %.0f img/s", total, training,
-             results->images_per_second);
+    if (!isnan(results->images_per_second))
+        snprintf(speed, sizeof speed, ", %.0f img/s", results->images_per_second);
+    log_info("time: %s in total, %s training only%s", total, training, speed);
 }
 
 /* ---- rows */
@@ -272,6 +273,17 @@ void progress_interval(struct trainer *trainer)
     skipped_log(trainer);
     step_line_print(trainer, &row);
     interval_begin(trainer);
+}
+
+void progress_restore(struct trainer *trainer)
+{
+    const struct training_state *state = &trainer->state;
+    struct epoch_row *row = &trainer->progress.last_epoch;
+    if (state->epoch_samples <= 0)
+        return;
+    row->train_loss = state->epoch_loss_sum / state->epoch_samples;
+    row->train_top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples);
+    row->train_top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples);
 }
 
 void progress_figures(struct trainer *trainer)
@@ -421,7 +433,8 @@ static struct results results_collect(const struct trainer *trainer)
         .without_setup_seconds =
             trainer->attempt.earlier_without_setup_seconds + now - trainer->attempt.begin,
         .training_seconds = trainer->attempt.earlier_train_seconds + training,
-        .images_per_second = (double)trainer->attempt.images / training,
+        .images_per_second =
+            trainer->attempt.images > 0 ? (double)trainer->attempt.images / training : NAN,
         .run_images = trainer->attempt.images};
 }
 

@@ -13,6 +13,10 @@ void progress_end(struct trainer *trainer);
  * step since the last call. progress_epoch reports write errors. Collective. */
 void progress_interval(struct trainer *trainer);
 
+/* Take the training figures of the last epoch from the checkpoint, for a run that only writes its
+ * results. */
+void progress_restore(struct trainer *trainer);
+
 /* Update the values for the next Prometheus page. */
 void progress_figures(struct trainer *trainer);
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "config/options.h"
 #include "core/atomic_file.h"
@@ -161,6 +162,7 @@ static bool unit_write(struct csv *csv, const char *name, int64_t parameters, in
     return csv_end_row(csv, error);
 }
 
+/* Write units.csv. An attempt without a step has no times and leaves an existing file. */
 static bool units_write(const struct trainer *trainer, const double *seconds, struct error *error)
 {
     const struct session *session = &trainer->session;
@@ -175,6 +177,8 @@ static bool units_write(const struct trainer *trainer, const double *seconds, st
     snprintf(header + used, sizeof header - used,
              ",forward_seconds,backward_seconds,waiting_seconds");
     snprintf(path, sizeof path, "%s/units.csv", trainer->folder.path);
+    if (trainer->attempt.steps == 0 && access(path, F_OK) == 0)
+        return true;
     bool good = csv_open(&csv, path, header, 0, 0, error);
     for (int u = 0; good && u < model->unit_count; u++)
         good =

@@ -158,11 +158,15 @@ static bool log_prepare(struct trainer *trainer, struct error *error)
 {
     const struct training_state *state = &trainer->state;
     bool over = state->finished && state->step >= trainer->total_steps;
-    bool inside = state->epoch_step > 0 && !over;
+    const struct run_log_position position = {.step = state->step,
+                                              .mid_epoch = state->epoch_step > 0 && !over,
+                                              .unevaluated = trainer_epoch_is_unfinished(trainer),
+                                              .untested =
+                                                  trainer->folder.finished_steps != state->step};
     if (trainer->world->rank == 0 &&
         run_folder_save_deck(&trainer->folder, &trainer->options, error))
         trainer->output.log =
-            run_log_open(&trainer->folder, &trainer->options.output, state->step, inside, error);
+            run_log_open(&trainer->folder, &trainer->options.output, &position, error);
     return comm_agree(trainer->world, error);
 }
 

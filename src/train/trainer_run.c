@@ -103,6 +103,10 @@ static bool step_advance(struct trainer *trainer, struct error *error)
 static bool epoch_train(struct trainer *trainer, struct error *error)
 {
     struct training_state *state = &trainer->state;
+    if (state->epoch_step == 0) {
+        state->epoch_loss_sum = state->epoch_top1_sum = state->epoch_top5_sum = 0;
+        state->epoch_samples = 0;
+    }
     session_activations(&trainer->session, true);
     while (state->epoch_step < trainer->steps_per_epoch && state->step < trainer->total_steps) {
         flags_start(trainer);
@@ -184,9 +188,7 @@ static bool run_is_over(const struct trainer *trainer)
     return trainer->state.step >= trainer->total_steps || trainer->stop.reason != NULL;
 }
 
-/* True if a signal ended an earlier attempt between the last step of an epoch and the end of its
- * evaluation. */
-static bool epoch_is_unfinished(const struct trainer *trainer)
+bool trainer_epoch_is_unfinished(const struct trainer *trainer)
 {
     const struct training_state *state = &trainer->state;
     return state->epoch_step == trainer->steps_per_epoch ||
@@ -197,7 +199,7 @@ static bool epoch_is_unfinished(const struct trainer *trainer)
 static bool epoch_interrupt(struct trainer *trainer, struct error *error)
 {
     evaluation_free(&trainer->evaluation); /* it is of another step */
-    if (epoch_is_unfinished(trainer))
+    if (trainer_epoch_is_unfinished(trainer))
         log_info("the evaluation after step %lld is left to the next attempt",
                  (long long)trainer->state.step);
     return trainer_checkpoint(trainer, false, error);
@@ -235,8 +237,6 @@ static bool epoch_finish(struct trainer *trainer, struct error *error)
     if (complete) {
         state->epoch++;
         state->epoch_step = 0;
-        state->epoch_loss_sum = state->epoch_top1_sum = state->epoch_top5_sum = 0;
-        state->epoch_samples = 0;
     }
     bool keeps_best = better && trainer->options.checkpoint.every > 0;
     if (checkpoint_due(trainer) || keeps_best || run_is_over(trainer))
@@ -259,7 +259,8 @@ static bool weights_export(struct trainer *trainer, struct error *error)
     return good;
 }
 
-/* Collective. Reads the best weights, unless they are those of the newest step. */
+/* Collective. Reads the best weights, unless they are those of the newest step. The link best.h5
+ * leads to the best evaluation as reported, which may be one that only the end of the run made. */
 static bool best_weights_read(struct trainer *trainer, struct error *error)
 {
     struct session *session = &trainer->session;
@@ -269,11 +270,11 @@ static bool best_weights_read(struct trainer *trainer, struct error *error)
     comm_broadcast(trainer->world, &exists, 1, COMM_INT64, 0);
     trainer->test.weights = "last";
     trainer->test.step = trainer->state.step;
-    if (exists == 0 || trainer->state.best_step <= 0)
+    if (exists == 0 || trainer->best.step <= 0)
         return true;
     trainer->test.weights = "best";
-    trainer->test.step = trainer->state.best_step;
-    if (trainer->state.best_step == trainer->state.step)
+    trainer->test.step = trainer->best.step;
+    if (trainer->best.step == trainer->state.step)
         return true;
     status_set_phase(PHASE_WEIGHTS_READ);
     if (!checkpoint_read(path, &trainer->checkpoints.target, &session->flat, NULL, true, error))
@@ -293,6 +294,7 @@ static bool test_run(struct trainer *trainer, struct error *error)
     bool validated = options->data.val == VALIDATION_TEST;
     if (!options->train.test || trainer->stop.signalled || interrupted)
         return true;
+    status_set_phase(PHASE_TEST);
     if (!validated &&
         (!feed_open(&test->feed, options, SPLIT_TEST, trainer->world, error) ||
          !feed_start(&test->feed, options, trainer->world, session->device,
@@ -305,10 +307,13 @@ static bool test_run(struct trainer *trainer, struct error *error)
                                &trainer->control, &test->evaluation, error);
     average_swap(trainer);
     trainer->attempt.evaluation_seconds += test->evaluation.seconds;
-    if (good && test->evaluation.given_up)
-        log_warn("the evaluation of the test split was cancelled by a signal");
-    else if (good)
+    if (good && test->evaluation.given_up) {
+        stop_by_signal(trainer);
+        log_info("the evaluation of the test split is left to the next attempt: a signal requested "
+                 "the end");
+    } else if (good) {
         progress_test(trainer);
+    }
     return good;
 }
 
@@ -329,13 +334,13 @@ static bool run_conclude(struct trainer *trainer, struct error *error)
         trainer->stop.reason = early_stop_reason;
     if (!run_record_begin(trainer, error))
         return false;
-    if (trainer->validates) {
-        if (!validation_run(trainer, error))
-            return false;
-        if (trainer->stop.signalled) /* the next attempt repeats it */
-            return true;
+    progress_restore(trainer);
+    if (trainer->validates && !validation_run(trainer, error))
+        return false;
+    if (trainer->stop.signalled)
+        log_info("the results are left to the next attempt: a signal requested the end");
+    else if (trainer->validates)
         best_update(trainer, false);
-    }
     return weights_export(trainer, error) && test_run(trainer, error) &&
            progress_result(trainer, error);
 }
@@ -372,7 +377,7 @@ static bool epochs_run(struct trainer *trainer, struct error *error)
     if (!run_is_over(trainer))
         loader_start(trainer->train.loader, state->epoch, state->epoch_step,
                      trainer->total_steps - state->step);
-    bool good = !epoch_is_unfinished(trainer) || epoch_finish(trainer, error);
+    bool good = !trainer_epoch_is_unfinished(trainer) || epoch_finish(trainer, error);
     while (good && !run_is_over(trainer))
         good = epoch_train(trainer, error) && epoch_finish(trainer, error);
     if (trainer_checkpoint_finish(trainer, &late))
@@ -385,6 +390,7 @@ static bool epochs_run(struct trainer *trainer, struct error *error)
 bool trainer_run(struct trainer *trainer, struct error *error)
 {
     trainer->attempt.begin = trainer->checkpoints.written_at = clock_now();
+    status_set_step(trainer->state.step);
     trainer->progress.last_epoch =
         (struct epoch_row){.train_loss = NAN, .train_top1 = NAN, .train_top5 = NAN};
     if (trainer->state.step > 0)
@@ -396,7 +402,7 @@ bool trainer_run(struct trainer *trainer, struct error *error)
         return true;
     }
     if ((trainer->state.step >= trainer->total_steps || patience_is_over(trainer)) &&
-        !epoch_is_unfinished(trainer))
+        !trainer_epoch_is_unfinished(trainer))
         return run_conclude(trainer, error);
     if (!run_record_begin(trainer, error))
         return false;

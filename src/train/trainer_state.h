@@ -133,6 +133,10 @@ void trainer_close(struct trainer *trainer);
 
 /* Internal to trainer*.c. */
 
+/* True if the checkpoint that the run resumed from lacks the evaluation of its epoch: a signal
+ * ended an earlier attempt between the last step of the epoch and the end of the evaluation. */
+bool trainer_epoch_is_unfinished(const struct trainer *trainer);
+
 /* Collective. Writes a checkpoint with its links, or starts to write it in the background. */
 MUST_CHECK bool trainer_checkpoint(struct trainer *trainer, bool best, struct error *error);
 
