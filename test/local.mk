@@ -41,6 +41,7 @@ check_PROGRAMS = \
 	test/test_convolution \
 	test/test_crc32c \
 	test/test_crop \
+	test/test_data_root \
 	test/test_dataset \
 	test/test_directory \
 	test/test_doctor \

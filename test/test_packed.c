@@ -540,10 +540,11 @@ static void test_other_files(void **state)
     H5Fclose(file);
     refused("it is an HDF5 file, but not a packed data set of vittrain");
     use_name("missing.h5");
-    refused("missing.h5: No such file or directory; make packed data with `vittrain convert data`");
+    refused("missing.h5: no such file or folder: ");
+    refused("; make packed data with `vittrain convert data`");
     use_name("nowhere");
     assert_int_equal(mkdir(name, 0777), 0);
-    refused("no packed data (*.h5) in this folder");
+    refused("nowhere: is empty; make packed data");
     snprintf(name, sizeof name, "%s", root);
     refused("several packed data sets (*.h5) in this folder");
 }
@@ -702,7 +703,7 @@ static void test_cannot_read(void **state)
     fails(ERROR_USAGE, "records of data.format=cifar10 are pixels", "unread.h5");
     plan.as_source = true;
     snprintf(options.data.root, sizeof options.data.root, "%s/nothing", root);
-    fails(ERROR_DATA, "nothing: No such file", "unread.h5");
+    fails(ERROR_DATA, "nothing: no such file", "unread.h5");
 }
 
 /* The last rank is in another folder, as on the disk of another node. */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "config/options.h"
+#include "data/data_root.h"
 #include "data/dataset.h"
 
 enum { SIDE = 32, PIXELS = 3 * SIDE * SIDE, RECORD = 1 + PIXELS, CLASSES = 10 };
@@ -62,19 +63,16 @@ static bool has_files(const char *directory)
 /* Find the data set in data.root or in the archive's folder below it. */
 static bool find_directory(const char *root, char *directory, size_t size, struct error *error)
 {
-    struct stat status;
-    if (stat(root, &status) != 0)
-        return error_set(error, ERROR_DATA, "data.root=%s: %s; %s", root, strerror(errno), advice);
+    if (!data_root_check(root, advice, error))
+        return false;
     snprintf(directory, size, "%s", root);
     if (has_files(directory))
         return true;
     snprintf(directory, size, "%s/cifar-10-batches-bin", root);
     if (has_files(directory))
         return true;
-    return error_set(error, ERROR_DATA,
-                     "data.root=%s: no data_batch_*.bin or test_batch.bin there or in its "
-                     "cifar-10-batches-bin; %s",
-                     root, advice);
+    return data_root_unexpected(root, "cifar10", "no data_batch_*.bin or test_batch.bin", advice,
+                                error);
 }
 
 /* Fill `buffer` from `offset`; false if the file ends early or cannot be read. */

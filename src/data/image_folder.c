@@ -11,6 +11,7 @@
 
 #include "config/options.h"
 #include "core/crc32c.h"
+#include "data/data_root.h"
 #include "data/dataset.h"
 #include "data/listing.h"
 #include "data/record_check.h"
@@ -231,15 +232,29 @@ static bool find_named(const char *root, const char *const *names, char *path, s
     return false;
 }
 
+static const char advice[] =
+    "data.root must contain train and val or test, each with one folder per class, or one folder "
+    "per class and data.val=0.1";
+
 /* Set the error of a flat folder without data.val=FRACTION; returns false. */
 static bool no_test_images(const char *root, struct error *error)
 {
-    char names[256];
+    char names[256], parent[OPTION_TEXT + 8], path[PATH_SIZE];
     struct listing found = {0};
     if (!listing_read(root, &found, NULL, NULL, error))
         return false;
+    if (found.count == 1)
+        data_root_one_class(root, root, found.names[0], error);
     listing_name_some(&found, names, sizeof names);
     listing_free(&found);
+    if (listing_join(parent, sizeof parent, root, "..", error) &&
+        find_named(parent, train_names, path, sizeof path) &&
+        (find_named(parent, validation_names, path, sizeof path) ||
+         find_named(parent, test_names, path, sizeof path)))
+        return error_set(error, ERROR_DATA,
+                         "data.root=%s: class folders (%s); the folder above it has train and "
+                         "%s: set data.root to that folder",
+                         root, names, strrchr(path, '/') + 1);
     return error_set(
         error, ERROR_DATA,
         "data.root=%s: class folders (%s), but no train, val or test: set data.val=0.1 "
@@ -268,11 +283,9 @@ static bool find_training(const struct options *options, char *path, size_t size
         return true;
     snprintf(path, size, "%s", root);
     if (!is_flat(root))
-        return error_set(error, ERROR_DATA,
-                         "data.root=%s: no folder train: data.root must contain train and val or "
-                         "test, each with one folder per class",
-                         root);
-    return options->data.val != VALIDATION_TEST || no_test_images(root, error);
+        return data_root_unexpected(root, options->data.format, "no folder train", advice, error);
+    return !data_root_holds_other(root, options->data.format, error) &&
+           (options->data.val != VALIDATION_TEST || no_test_images(root, error));
 }
 
 /* Without a test folder, as in ImageNet, the validation folder is the test split. In a flat folder,
@@ -298,9 +311,10 @@ static bool find_split(const struct options *options, enum data_split split,
                      root, own ? "" : "test, ");
 }
 
-/* Classes are those of the training folder; without one, those of this split. */
-static bool find_classes(const struct options *options, struct dataset *dataset, const char *path,
-                         struct error *error)
+/* Classes are those of the training folder; without one, those of this split. Training needs two or
+ * more. */
+static bool find_classes(const struct options *options, enum data_split split,
+                         struct dataset *dataset, const char *path, struct error *error)
 {
     char train[PATH_SIZE];
     const bool trained = find_named(options->data.root, train_names, train, sizeof train);
@@ -312,9 +326,13 @@ static bool find_classes(const struct options *options, struct dataset *dataset,
     dataset->classes = (int64_t)found.count;
     if (!good)
         return false;
-    return dataset->classes > 0 ||
-           error_set(error, ERROR_DATA, "%s: no class folders: it needs one folder per class",
-                     trained ? train : path);
+    if (trained)
+        path = train;
+    if (dataset->classes == 0)
+        return error_set(error, ERROR_DATA, "%s: no class folders: it needs one folder per class",
+                         path);
+    return dataset->classes > 1 || split != SPLIT_TRAIN ||
+           data_root_one_class(options->data.root, path, dataset->class_name[0], error);
 }
 
 /* A class that is missing in the training folder has no output in the model: an error. */
@@ -358,8 +376,8 @@ static bool add_split(const struct options *options, enum data_split split, stru
 {
     char path[PATH_SIZE];
     return find_split(options, split, dataset, path, sizeof path, error) &&
-           find_classes(options, dataset, path, error) && check_classes(dataset, path, error) &&
-           add_classes(options, dataset, path, error);
+           find_classes(options, split, dataset, path, error) &&
+           check_classes(dataset, path, error) && add_classes(options, dataset, path, error);
 }
 
 /* Add the records of a split; with data.val=reference all records, training first. A flat folder
@@ -385,7 +403,8 @@ static bool image_folder_open(const struct options *options, enum data_split spl
     if (options->data.root[0] == '\0')
         return error_set(error, ERROR_USAGE, "data.format=%s needs data.root",
                          options->data.format);
-    if (!add_records(options, split, dataset, error) || !check_files(dataset, options, error))
+    if (!data_root_check(options->data.root, advice, error) ||
+        !add_records(options, split, dataset, error) || !check_files(dataset, options, error))
         return false;
     dataset->count = (int64_t)self->record_count;
     for (size_t i = 0; i < self->record_count; i++) {

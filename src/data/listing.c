@@ -56,13 +56,15 @@ int listing_compare(const void *left, const void *right)
 void listing_name_some(const struct listing *listing, char *text, size_t size)
 {
     enum { NAMED = 4 };
-    size_t used = 0;
+    size_t used = 0, count = 0;
     text[0] = '\0';
-    for (size_t i = 0; i < listing->count && i < NAMED && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%.40s", i > 0 ? ", " : "",
-                                 listing->names[i]);
-    if (listing->count > NAMED && used < size)
-        snprintf(text + used, size - used, " and %zu more", listing->count - NAMED);
+    for (size_t i = 0; i < listing->count; i++) {
+        if (listing->names[i][0] != '.' && count++ < NAMED && used < size)
+            used += (size_t)snprintf(text + used, size - used, "%s%.40s", count > 1 ? ", " : "",
+                                     listing->names[i]);
+    }
+    if (count > NAMED && used < size)
+        snprintf(text + used, size - used, " and %zu more", count - NAMED);
 }
 
 bool listing_join(char *path, size_t size, const char *folder, const char *name,

@@ -22,7 +22,7 @@ MUST_CHECK bool listing_read(const char *folder, struct listing *folders, struct
 MUST_CHECK bool listing_add(struct listing *listing, const char *name, struct error *error);
 void listing_free(struct listing *listing);
 
-/* Write the first names for a message: "a, b, c and 4 more". */
+/* Write the first names for a message: "a, b, c and 4 more". Hidden names are left out. */
 void listing_name_some(const struct listing *listing, char *text, size_t size);
 
 /* Compare two elements of `names`, for qsort and bsearch. */

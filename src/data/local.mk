@@ -7,6 +7,8 @@ libvittrain_a_SOURCES += \
 	src/data/colour.h \
 	src/data/crop.c \
 	src/data/crop.h \
+	src/data/data_root.c \
+	src/data/data_root.h \
 	src/data/dataset.c \
 	src/data/dataset.h \
 	src/data/directory.c \

@@ -16,6 +16,7 @@
 #include "core/durable.h"
 #include "core/hdf5_file.h"
 #include "core/text.h"
+#include "data/data_root.h"
 
 static const char *const split_name[PACKED_SPLITS] = {"train", "validation", "test"};
 
@@ -29,6 +30,7 @@ uint32_t packed_crc(const uint8_t *bytes, size_t count, int32_t label)
 /* ---- names ---- */
 
 static const char ending[] = ".h5";
+static const char advice[] = "make packed data with `vittrain convert data`";
 
 enum { ENDING = sizeof ending - 1, NUMBERED_ENDING = sizeof "-00000-of-00000.h5" - 1 };
 
@@ -98,7 +100,6 @@ static bool find_numbered(const char *given, char name[PACKED_PATH], int64_t *fi
                           struct error *error)
 {
     char folder[PACKED_PATH];
-    const int reason = errno;
     snprintf(folder, sizeof folder, "%s", given);
     char *slash = strrchr(folder, '/');
     if (slash == NULL)
@@ -114,9 +115,8 @@ static bool find_numbered(const char *given, char name[PACKED_PATH], int64_t *fi
             error, ERROR_DATA,
             "data.root=%s: there are files of several data sets: name the first file of one",
             given);
-    return error_set(error, ERROR_DATA,
-                     "data.root=%s: %s; make packed data with `vittrain convert data`", given,
-                     strerror(reason));
+    return data_root_check(given, advice, error) &&
+           error_set(error, ERROR_DATA, "data.root=%s: changed while it was opened", given);
 }
 
 bool packed_find(const char *given, char name[PACKED_PATH], int64_t *files, struct error *error)
@@ -127,9 +127,14 @@ bool packed_find(const char *given, char name[PACKED_PATH], int64_t *files, stru
     const bool there = stat(given, &status) == 0;
     if (there && S_ISDIR(status.st_mode)) {
         const int found = search(given, NULL, name, files);
+        if (found > 1)
+            return error_set(error, ERROR_DATA,
+                             "data.root=%s: several packed data sets (*.h5) in this folder: name "
+                             "the file",
+                             given);
         return found == 1 ||
-               error_set(error, ERROR_DATA, "data.root=%s: %s in this folder: name the file", given,
-                         found == 0 ? "no packed data (*.h5)" : "several packed data sets (*.h5)");
+               (data_root_check(given, advice, error) &&
+                data_root_unexpected(given, "packed", "no packed data (*.h5)", advice, error));
     }
     *files = name_of(given, name);
     if (there || *files > 1)

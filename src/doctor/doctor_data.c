@@ -13,6 +13,7 @@
 #include "config/options.h"
 #include "core/clock.h"
 #include "core/crc32c.h"
+#include "data/data_root.h"
 #include "data/dataset.h"
 #include "data/packed.h"
 #include "doctor/doctor.h"
@@ -129,14 +130,11 @@ static void packed_add(struct data_look *look)
 void doctor_data_read(void *argument)
 {
     struct data_look *look = argument;
-    struct stat status;
     look->start = clock_now();
     look->root_length = strlen(look->root);
     if (look->packed)
         packed_add(look);
-    else if (stat(look->root, &status) != 0)
-        error_set(&look->error, ERROR_DATA, "%s: %s", look->root, strerror(errno));
-    else
+    else if (data_root_check(look->root, "set data.root", &look->error))
         folder_add(look, look->root, 0);
     if (look->error.kind == ERROR_NONE && look->files == 0 && !look->cut)
         error_set(&look->error, ERROR_DATA, "%s: the folder has no files", look->root);
