@@ -76,7 +76,7 @@ int main(int argc, char **argv)
     struct command_line line;
     struct error error = {0};
     const bool good = options_parse(argc, argv, app_command_names(), &options, &line, &error);
-    if (good && (line.help || line.version || line.manual))
+    if (good && command_line_informs(&line))
         return app_inform(&line);
     const struct command *command = command_of(&line);
     if (good && line.json && !command->has_json)

@@ -486,8 +486,8 @@ static void command_line_is_refused(void **state)
                         "section.key=value; see `vittrain --help`");
     char *flag[] = {"vittrain", "--train.batch=3", NULL};
     assert_false(parse(&options, &line, &error, 2, flag));
-    assert_string_equal(error.text, "--train.batch=3: no such flag; settings are "
-                                    "section.key=value, see `vittrain --help`");
+    assert_string_equal(error.text, "--train.batch: no such flag; write train.batch=3 (`vittrain "
+                                    "--help train.batch`)");
     char *many[] = {"vittrain", "eval", "1", "2", "3", "4", "5", "6", "7", "8", "9", NULL};
     assert_false(parse(&options, &line, &error, 11, many));
     assert_string_equal(error.text, "9: more than 8 files or names");

@@ -57,7 +57,8 @@ MUST_CHECK bool app_same_options(struct comm *world, const struct options *optio
 /* True on rank 0, by the launcher's environment; works without MPI. */
 bool app_is_first_rank(void);
 
-/* Answer --help, --version and --manual without MPI. Return the exit code. */
+/* Answer --help, --version, --list-models, --completion and --manual without MPI. Return the exit
+ * code. */
 int app_inform(const struct command_line *line);
 
 /* Run the fast checks of `doctor` and log a warning for each problem. Collective. */

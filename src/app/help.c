@@ -1,15 +1,18 @@
-/* --help (all, a command, a section or a key), --version and --manual. */
+/* --help (all, a command, a section or a key), --version, --list-models, --completion and --manual.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "app/app.h"
+#include "app/completion.h"
 #include "config/command_line.h"
 #include "config/option.h"
 #include "config/options.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "core/version.h"
+#include "model/registry.h"
 
 bool app_is_first_rank(void)
 {
@@ -42,7 +45,9 @@ static void help_all(void)
     for (int i = 0; app_commands[i] != NULL; i++)
         printf("  %-10s %s\n", app_commands[i]->name, app_commands[i]->summary);
     printf("  %-10s %s\n", "help", "print this help, or that of a COMMAND, SECTION or KEY");
-    printf("\n--help, --version, --manual (the manual page, for man -l)\n\nExit codes:\n");
+    printf("\n--help, --version, --list-models, --manual (the manual page, for man -l),\n"
+           "--completion bash|zsh (a script for the shell; make install installs both)\n\n"
+           "Exit codes:\n");
     for (int i = 0; app_exit_codes[i] != NULL; i++)
         printf("  %2d  %s\n", i, app_exit_codes[i]);
     printf("\n");
@@ -68,6 +73,35 @@ static int help_about(const char *word)
               nearest != NULL ? "?" : "");
     log_error(&error);
     return (int)error.kind;
+}
+
+/* ---- the models */
+
+/* Print "20 numbers" for a model of numbers, "3 x 224 x 224" for one of images. */
+static void model_print_input(const struct model *model)
+{
+    if (model->image == 1)
+        printf("%lld numbers\n", (long long)model->channels);
+    else
+        printf("%lld x %lld x %lld\n", (long long)model->channels, (long long)model->image,
+               (long long)model->image);
+}
+
+static bool models_list(struct error *error)
+{
+    static struct options options;
+    printf("%-24s %12s  input\n", "model.name", "parameters");
+    for (const char *const *name = model_names(); *name != NULL; name++) {
+        options_default(&options);
+        snprintf(options.model.name, sizeof options.model.name, "%s", *name);
+        struct model *model = model_open(&options, NULL, TYPE_FP32, error);
+        if (model == NULL)
+            return false;
+        printf("%-24s %12lld  ", *name, (long long)model_parameter_count(model));
+        model_print_input(model);
+        model_close(model);
+    }
+    return true;
 }
 
 /* ---- the manual page in mdoc */
@@ -251,6 +285,9 @@ static void manual_commands(FILE *file)
     fprintf(file, ".It Cm help Op Ar command | section | key\n"
                   "The same as\n.Fl -help .\n"
                   ".It Fl -version\nThe program's version and commit.\n"
+                  ".It Fl -list-models\nThe models with their parameters and input size.\n"
+                  ".It Fl -completion Cm bash | zsh\n"
+                  "A script that completes commands, options and values in the shell.\n"
                   ".It Fl -manual\nThis page.\n"
                   ".El\n");
 }
@@ -283,6 +320,7 @@ static void manual_print(FILE *file)
 
 static int inform(const struct command_line *line)
 {
+    struct error error = {0};
     if (line->version) {
         printf("vittrain %s%s%s%s\n", version_number, version_commit[0] != '\0' ? " (commit " : "",
                version_commit, version_commit[0] != '\0' ? ")" : "");
@@ -291,6 +329,12 @@ static int inform(const struct command_line *line)
     if (line->manual) {
         manual_print(stdout);
         return ERROR_NONE;
+    }
+    if (line->list_models || line->completion) {
+        if (line->list_models ? !models_list(&error)
+                              : !completion_print(line->operand[0], stdout, &error))
+            log_error(&error);
+        return (int)error.kind;
     }
     if (line->command != NULL)
         return help_about(line->command);

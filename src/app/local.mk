@@ -2,6 +2,8 @@
 libvittrain_a_SOURCES += \
 	src/app/app.c \
 	src/app/app.h \
+	src/app/completion.c \
+	src/app/completion.h \
 	src/app/convert.c \
 	src/app/convert_data.c \
 	src/app/eval.c \

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/flag.h"
 #include "config/option.h"
 #include "config/options.h"
 #include "core/text.h"
@@ -14,28 +15,30 @@ static bool is_deck(const char *word)
     return text_ends_with(word, ".ini") && !option_is_setting(word);
 }
 
-static bool parse_flag(const char *word, struct command_line *line, struct error *error)
-{
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
-        line->help = true;
-    else if (strcmp(word, "--version") == 0)
-        line->version = true;
-    else if (strcmp(word, "--manual") == 0)
-        line->manual = true;
-    else if (strcmp(word, "--json") == 0)
-        line->json = true;
-    else
-        return error_set(error, ERROR_USAGE,
-                         "%s: no such flag; settings are section.key=value, see `vittrain --help`",
-                         word);
-    return true;
-}
+const char *const command_flags[] = {"--help",        "--version",    "--manual", "--json",
+                                     "--list-models", "--completion", NULL};
 
-static bool parse_word(const char *word, const char *const *commands, struct command_line *line,
+static bool parse_flag(const char *word, const char *next, struct command_line *line,
                        struct error *error)
 {
+    bool *const targets[] = {&line->help, &line->version,     &line->manual,
+                             &line->json, &line->list_models, &line->completion};
+    if (strcmp(word, "-h") == 0)
+        word = "--help";
+    for (int i = 0; command_flags[i] != NULL; i++)
+        if (strcmp(word, command_flags[i]) == 0) {
+            *targets[i] = true;
+            return true;
+        }
+    return flag_refuse(word, next, command_flags, error);
+}
+
+/* Parse one word; `next` is the one after it, or NULL. */
+static bool parse_word(const char *word, const char *next, const char *const *commands,
+                       struct command_line *line, struct error *error)
+{
     if (word[0] == '-' && word[1] != '\0')
-        return parse_flag(word, line, error);
+        return parse_flag(word, next, line, error);
     if (option_is_setting(word) || is_deck(word)) {
         if (line->setting_count == COMMAND_SETTINGS)
             return error_set(error, ERROR_USAGE, "%s: more than %d decks and settings", word,
@@ -80,6 +83,11 @@ bool options_apply(const struct command_line *line, struct options *options, str
     return option_source_check(&source, "command line", error);
 }
 
+bool command_line_informs(const struct command_line *line)
+{
+    return line->help || line->version || line->manual || line->list_models || line->completion;
+}
+
 bool options_parse(int argc, char **argv, const char *const *commands, struct options *options,
                    struct command_line *line, struct error *error)
 {
@@ -87,9 +95,9 @@ bool options_parse(int argc, char **argv, const char *const *commands, struct op
     memset(line, 0, sizeof *line);
     options_default(options);
     for (int i = 1; i < argc; i++)
-        if (!parse_word(argv[i], commands, line, error))
+        if (!parse_word(argv[i], i + 1 < argc ? argv[i + 1] : NULL, commands, line, error))
             return false;
-    if (line->help || line->version || line->manual)
+    if (command_line_informs(line))
         return true;
     if (line->command == NULL && line->operand_count > 0) {
         const char *word = line->operand[0], *nearest = text_nearest(word, commands);

@@ -17,11 +17,19 @@ struct command_line {
     int operand_count;
     const char *setting[COMMAND_SETTINGS]; /* decks and section.key=value, in their order */
     int setting_count;
-    bool help;    /* --help, -h or help; the topic is `command` or the first operand */
-    bool version; /* --version */
-    bool manual;  /* --manual: the manual page */
-    bool json;    /* --json: print the command's result as JSON */
+    bool help;        /* --help, -h or help; the topic is `command` or the first operand */
+    bool version;     /* --version */
+    bool manual;      /* --manual: the manual page */
+    bool json;        /* --json: print the command's result as JSON */
+    bool list_models; /* --list-models */
+    bool completion;  /* --completion; the shell is the first operand */
 };
+
+/* The flags without their short forms; NULL-terminated. */
+extern const char *const command_flags[];
+
+/* True if the line asks for a text about the program instead of a command. */
+bool command_line_informs(const struct command_line *line);
 
 /* Parse the command line and read its decks and settings over the defaults; later ones win.
  * `commands` is a NULL-terminated list of the commands' names. Without a deck, ./vittrain.ini is

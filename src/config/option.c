@@ -11,6 +11,7 @@
 #include <strings.h>
 
 #include "config/deck.h"
+#include "config/flag.h"
 #include "config/options.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -123,7 +124,8 @@ bool option_is_setting(const char *word)
     return length > 0 && word[length] == '=' && word[0] != '-';
 }
 
-/* A known key in a wrong section, or without one, is nearer than any misspelt key. */
+/* A known key in a wrong section, or without one, is nearer than any misspelt key; so is a key of
+ * another program. */
 const char *option_find_nearest(const char *name)
 {
     const char *dot = strchr(name, '.');
@@ -138,6 +140,10 @@ const char *option_find_nearest(const char *name)
         keys[count++] = option_key(entry);
     }
     names[count] = keys[count] = NULL;
+    const char *last_dot = strrchr(name, '.'),
+               *foreign = flag_option(last_dot != NULL ? last_dot + 1 : name);
+    if (foreign != NULL)
+        return foreign;
     const char *nearest = text_nearest(name, names);
     if (nearest != NULL || dot != NULL)
         return nearest;

@@ -1,0 +1,18 @@
+/* Flags that users of other training programs type. */
+#ifndef VITTRAIN_CONFIG_FLAG_H
+#define VITTRAIN_CONFIG_FLAG_H
+
+#include <stdbool.h>
+
+#include "core/error.h"
+
+/* Return the option that has the meaning of a flag or key of PyTorch's examples, timm, Lightning or
+ * Hydra ("max_epochs", "batch-size"), given without dashes; NULL: none known. */
+const char *flag_option(const char *name);
+
+/* Set the error for a flag that the program does not have, with the setting to write instead.
+ * `next` is the next word of the command line or NULL; `known` is the NULL-terminated list of the
+ * program's flags. Returns false. */
+bool flag_refuse(const char *word, const char *next, const char *const *known, struct error *error);
+
+#endif
