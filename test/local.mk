@@ -87,6 +87,7 @@ check_PROGRAMS = \
 	test/test_prediction \
 	test/test_product \
 	test/test_random \
+	test/test_recipe \
 	test/test_range_test \
 	test/test_record \
 	test/test_results \
@@ -243,6 +244,7 @@ EXTRA_DIST += \
 	test/check_colours.py \
 	test/check_convnets.py \
 	test/check_h5py.py \
+	test/check_evaluation.py \
 	test/check_images.py \
 	test/check_packed.py \
 	test/check_pretrained.py \

@@ -48,11 +48,13 @@ static void set(const char *text)
 }
 
 /* The plan of a case: its numbers are size, kind, and the parameters of the kind. */
-static void case_plan(const int32_t *numbers, int64_t width, int64_t height, struct crop_plan *plan)
+static void case_plan(const int32_t *numbers, bool bicubic, int64_t width, int64_t height,
+                      struct crop_plan *plan)
 {
     char text[256];
     const int image = numbers[0], kind = numbers[1];
     options_default(&options);
+    set(bicubic ? "augment.interpolation=bicubic" : "augment.interpolation=bilinear");
     set("augment.random_resized_crop=on");
     if (kind != BOX) {
         snprintf(text, sizeof text,
@@ -73,7 +75,7 @@ static void case_plan(const int32_t *numbers, int64_t width, int64_t height, str
     }
 }
 
-static void check_case(struct vector_file *file, int number)
+static void check_case(struct vector_file *file, int number, bool bicubic)
 {
     char name[32];
     struct crop_plan plan;
@@ -87,8 +89,8 @@ static void check_case(struct vector_file *file, int number)
                                  .channel_stride = 1,
                                  .scale = 1};
     snprintf(name, sizeof name, "numbers%d", number);
-    case_plan(vector_file_integers(file, name, NULL), width, height, &plan);
-    snprintf(name, sizeof name, "expected%d", number);
+    case_plan(vector_file_integers(file, name, NULL), bicubic, width, height, &plan);
+    snprintf(name, sizeof name, "%s%d", bicubic ? "bicubic" : "expected", number);
     int64_t count;
     const uint8_t *expected = vector_file_bytes(file, name, &count);
     uint8_t *planes = malloc((size_t)count);
@@ -123,7 +125,8 @@ static void crops_are_torchvisions(void **state)
         snprintf(name, sizeof name, "source%d", cases);
         if (!vector_file_has(file, name))
             break;
-        check_case(file, cases);
+        check_case(file, cases, false);
+        check_case(file, cases, true);
     }
     assert_int_equal(cases, 21);
     vector_file_close(file);

@@ -340,17 +340,17 @@ static void test_moving_average(void **state)
  * reference for vit_cifar, cnn_a and cnn_b. */
 #define HALF                                                                                       \
     {                                                                                              \
-        0.5f, 0.5f, 0.5f                                                                           \
+        0.5, 0.5, 0.5                                                                              \
     }
 #define IMAGENET                                                                                   \
-    {0.485f, 0.456f, 0.406f},                                                                      \
+    {0.485, 0.456, 0.406},                                                                         \
     {                                                                                              \
-        0.229f, 0.224f, 0.225f                                                                     \
+        0.229, 0.224, 0.225                                                                        \
     }
 static const struct {
     const char *name;
     int64_t parameters, parameters_10_classes;
-    float mean[3], std[3];
+    double mean[3], std[3];
 } registry[] = {
     {"vit_cifar", 2690506, 2690506, HALF, HALF},
     {"vit_tiny_patch16_224", 5717416, 5526346, HALF, HALF},
@@ -369,8 +369,8 @@ static const struct {
     {"resnet152", 60192808, 58164298, IMAGENET},
 };
 
-static int64_t parameters_of(const char *name, const char *assignment, const float **mean,
-                             const float **std)
+static int64_t parameters_of(const char *name, const char *assignment, const double **mean,
+                             const double **std)
 {
     struct options options;
     struct error error = {0};
@@ -380,8 +380,8 @@ static int64_t parameters_of(const char *name, const char *assignment, const flo
     struct model *model = model_open(&options, NULL, TYPE_FP32, &error);
     assert_non_null(model);
     int64_t count = model_parameter_count(model);
-    *mean = model->mean;
-    *std = model->std;
+    *mean = model->entry->mean;
+    *std = model->entry->std;
     model_close(model);
     return count;
 }
@@ -389,7 +389,7 @@ static int64_t parameters_of(const char *name, const char *assignment, const flo
 static void test_registry(void **state)
 {
     (void)state;
-    const float *mean, *std;
+    const double *mean, *std;
     size_t names = 0;
     while (model_names()[names] != NULL)
         names++;
@@ -399,8 +399,8 @@ static void test_registry(void **state)
         assert_int_equal(parameters_of(registry[i].name, NULL, &mean, &std),
                          registry[i].parameters);
         for (int c = 0; c < 3; c++) {
-            assert_float_equal(mean[c], registry[i].mean[c], 0);
-            assert_float_equal(std[c], registry[i].std[c], 0);
+            assert_true(mean[c] == registry[i].mean[c]);
+            assert_true(std[c] == registry[i].std[c]);
         }
         assert_int_equal(parameters_of(registry[i].name, "model.classes=10", &mean, &std),
                          registry[i].parameters_10_classes);

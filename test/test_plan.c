@@ -169,7 +169,7 @@ static int plan_wrong(int strategy, const char *variant)
     if (strategy == STRATEGY_HSDP && world->size == 4)
         options.mesh.shard = 2;
     if (!feed_open(&feed, &options, SPLIT_TRAIN, world, &error) ||
-        !session_resolve(&options, &feed.dataset, &error) ||
+        !session_resolve(&options, &feed.dataset, NULL, &error) ||
         !session_open(&session, &options, world, true, &error))
         fail_msg("%s", error.text);
     counting_begin(&shard_counted, session.mesh.shard);

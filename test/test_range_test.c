@@ -45,7 +45,7 @@ static void rehearsal_open(struct rehearsal *rehearsal, const char *settings)
     for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " "))
         assert_true(options_set(word, options, &error));
     if (!feed_open(&rehearsal->feed, options, SPLIT_TRAIN, world, &error) ||
-        !session_resolve(options, &rehearsal->feed.dataset, &error) ||
+        !session_resolve(options, &rehearsal->feed.dataset, NULL, &error) ||
         !session_open(session, options, world, true, &error) ||
         !session_allocate(session, feed_pass_samples(options, 12, world->size),
                           &rehearsal->feed.source, true, &error) ||

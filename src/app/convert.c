@@ -45,7 +45,8 @@ static void checkpoint_make(const char *weights, const char *checkpoint,
     struct options options = *given;
     if (options.model.classes == 0)
         options.model.classes = convert_classes(weights, error);
-    if (options.model.image == 0 && options.augment.crop == CROP_NONE)
+    if (options.model.image == 0 && options.augment.crop != CROP_CENTER &&
+        options.augment.crop != CROP_RANDOM)
         options.model.image = options.augment.resize;
     struct model *model =
         error->kind == ERROR_NONE ? model_open(&options, NULL, TYPE_FP32, error) : NULL;

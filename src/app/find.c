@@ -80,7 +80,7 @@ static bool data_open(struct search *search, struct error *error)
     struct options *options = &search->options;
     if (!feed_open(&search->feed, options, SPLIT_TRAIN, search->world, error))
         return false;
-    error_defer(session_resolve(options, &search->feed.dataset, error));
+    error_defer(session_resolve(options, &search->feed.dataset, NULL, error));
     search->global_batch = feed_global_batch(options, search->world->size);
     if (options->data.drop_last && search->feed.dataset.count < search->global_batch)
         error_set(error, ERROR_USAGE,

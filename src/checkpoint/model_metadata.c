@@ -129,11 +129,11 @@ static char *metadata_to_text(const struct model_metadata *metadata)
 /* The values of the option, else those of the model: three, of which the last also counts for all
  * further channels. Left out if a list of options is too short for them. */
 static void describe_list(struct option_list *list, const struct option_list *given,
-                          const float *preset, int64_t channels)
+                          const double *preset, int64_t channels)
 {
     *list = *given;
     for (int64_t c = 0; given->count == 0 && channels <= OPTION_LIST && c < channels; c++)
-        list->value[list->count++] = (double)preset[c < 3 ? c : 2];
+        list->value[list->count++] = preset[c < 3 ? c : 2];
 }
 
 /* Images of the model's size without a crop are the default. */
@@ -153,16 +153,18 @@ static void describe_eval(struct eval_options *eval, const struct options *optio
 char *model_metadata_describe(const struct options *options, const struct model *model,
                               char **class_name, int64_t class_count)
 {
+    const bool bicubic = options->augment.interpolation == INTERPOLATION_BICUBIC;
     struct model_metadata metadata = {.model = options->model,
-                                      .interpolation = "bilinear",
                                       .class_name = class_name,
                                       .class_count = class_name != NULL ? class_count : 0};
+    snprintf(metadata.interpolation, sizeof metadata.interpolation, "%s",
+             bicubic ? "bicubic" : "bilinear");
     snprintf(metadata.program, sizeof metadata.program, "vittrain %s", version_number);
     metadata.model.image = model->image;
     metadata.model.channels = model->channels;
     metadata.model.classes = model->classes;
-    describe_list(&metadata.mean, &options->augment.mean, model->mean, model->channels);
-    describe_list(&metadata.std, &options->augment.std, model->std, model->channels);
+    describe_list(&metadata.mean, &options->augment.mean, model->entry->mean, model->channels);
+    describe_list(&metadata.std, &options->augment.std, model->entry->std, model->channels);
     describe_eval(&metadata.eval, options, model->image);
     return metadata_to_text(&metadata);
 }
@@ -377,6 +379,14 @@ bool model_metadata_read(const char *path, struct comm *world, struct model_meta
     return good;
 }
 
+enum interpolation_choice model_metadata_interpolation(const struct model_metadata *metadata)
+{
+    if (strcmp(metadata->interpolation, "bicubic") == 0)
+        return INTERPOLATION_BICUBIC;
+    return strcmp(metadata->interpolation, "bilinear") == 0 ? INTERPOLATION_BILINEAR
+                                                            : INTERPOLATION_AUTO;
+}
+
 void model_metadata_apply(const struct model_metadata *metadata, struct options *options)
 {
     struct options defaults;
@@ -387,6 +397,11 @@ void model_metadata_apply(const struct model_metadata *metadata, struct options 
     options->eval = metadata->eval;
     options->augment.mean = metadata->mean;
     options->augment.std = metadata->std;
+    options->augment.interpolation = model_metadata_interpolation(metadata);
+    /* This program writes no crop for images that are resized to squares. */
+    options->augment.recipe = metadata->program[0] != '\0' && metadata->eval.crop == CROP_AUTO
+                                  ? RECIPE_PLAIN
+                                  : RECIPE_AUTO;
     options->augment.resize = defaults.augment.resize;
     options->augment.resize_to = defaults.augment.resize_to;
     options->augment.crop = defaults.augment.crop;

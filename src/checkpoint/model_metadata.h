@@ -53,6 +53,9 @@ MUST_CHECK bool model_metadata_read_text(const char *path, char **text, struct e
  * metadata lack become defaults. Does nothing if the architecture is unknown. */
 void model_metadata_apply(const struct model_metadata *metadata, struct options *options);
 
+/* Return the interpolation; INTERPOLATION_AUTO if it is unknown or not supported. */
+enum interpolation_choice model_metadata_interpolation(const struct model_metadata *metadata);
+
 void model_metadata_free(struct model_metadata *metadata);
 
 #endif

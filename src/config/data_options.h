@@ -28,6 +28,17 @@ enum resize_choice { RESIZE_OR_AUTO_CHOICES(OPTION_CONSTANT) };
 #define CROP_OR_AUTO_CHOICES(X) X(CROP_AUTO, "auto") CROP_CHOICES(X)
 enum crop_choice { CROP_OR_AUTO_CHOICES(OPTION_CONSTANT) };
 
+#define RECIPE_CHOICES(X)                                                                          \
+    X(RECIPE_AUTO, "auto")                                                                         \
+    X(RECIPE_CIFAR, "cifar") X(RECIPE_PHOTOS, "photos") X(RECIPE_PLAIN, "plain")
+enum recipe_choice { RECIPE_CHOICES(OPTION_CONSTANT) };
+
+#define INTERPOLATION_CHOICES(X)                                                                   \
+    X(INTERPOLATION_AUTO, "auto")                                                                  \
+    X(INTERPOLATION_BILINEAR, "bilinear")                                                          \
+    X(INTERPOLATION_BICUBIC, "bicubic")
+enum interpolation_choice { INTERPOLATION_CHOICES(OPTION_CONSTANT) };
+
 struct data_options {
     char format[OPTION_TEXT];
     char root[OPTION_TEXT]; /* empty: the sample of CIFAR-10 installed with the program */
@@ -41,21 +52,24 @@ struct data_options {
     bool skip_broken, allow_empty;   /* of image folders, as all members below */
     int check;                       /* enum check_choice */
     int truncated;                   /* enum truncated_choice */
-    bool scaled_decode;
+    int scaled_decode;               /* enum switch_choice */
     int64_t max_pixels;
 };
 
+/* Values that are automatic are set by recipe_resolve (train/recipe.h). */
 struct augment_options {
-    double flip, rotate, translate, erase;
+    int recipe;                            /* enum recipe_choice */
+    double flip, rotate, translate, erase; /* below 0: auto */
     struct option_list erase_scale, erase_ratio;
     int64_t crop_pad;
     int64_t rand_augment, rand_magnitude;
     double brightness, contrast, saturation, hue, greyscale;
     double mixup, cutmix, mix_switch;
-    int64_t resize; /* pixels; 0: the model's image size */
-    int resize_to;  /* enum resize_choice */
-    int crop;       /* enum crop_choice */
-    bool random_resized_crop;
+    int64_t resize;          /* pixels; 0: the model's image size */
+    int resize_to;           /* enum resize_choice */
+    int crop;                /* enum crop_choice */
+    int interpolation;       /* enum interpolation_choice */
+    int random_resized_crop; /* enum switch_choice */
     struct option_list crop_scale, crop_ratio;
     struct option_list mean, std; /* empty: the model's */
 };

@@ -216,14 +216,15 @@ static bool check_augment(const struct augment_options *augment, struct error *e
             return error_set(error, ERROR_USAGE,
                              "augment.%s: the first number must not be above the second",
                              ranges[i].name);
-    if (augment->crop != CROP_NONE && augment->random_resized_crop)
+    const bool crops = augment->crop == CROP_CENTER || augment->crop == CROP_RANDOM;
+    if (crops && augment->random_resized_crop == SWITCH_ON)
         return error_set(error, ERROR_USAGE,
                          "augment.random_resized_crop=on replaces augment.crop: use only one of "
                          "them");
-    if (augment->crop != CROP_NONE && augment->resize == 0)
+    if (crops && augment->resize == 0)
         return error_set(error, ERROR_USAGE,
                          "augment.crop needs augment.resize: set the size to resize to first");
-    if (augment->crop == CROP_NONE && augment->resize_to == RESIZE_SHORTER)
+    if (!crops && augment->resize_to == RESIZE_SHORTER)
         return error_set(error, ERROR_USAGE,
                          "augment.resize_to=shorter needs augment.crop=center or random, as the "
                          "model's images are square");

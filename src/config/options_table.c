@@ -135,22 +135,32 @@ const struct option_entry option_table[] = {
     {PLACE(data, truncated), CHOICES(TRUNCATED_CHOICES), .preset = "error",
      .help = "Image files that end early: an error, or accept and use the part that can be "
              "decoded."},
-    {PLACE(data, scaled_decode), .kind = OPTION_IS_SWITCH, .preset = "on",
+    {PLACE(data, scaled_decode), CHOICES(SWITCH_CHOICES), .preset = "auto",
      .help = "JPEG: decode at 1/2, 1/4 or 1/8 of the size if the result is still at least as large "
-             "as needed. Faster, but not bit-identical to PIL's resize."},
+             "as needed. Faster, but not bit-identical to PIL's resize. auto: on, but off for "
+             "evaluations with augment.recipe=photos."},
     {PLACE(data, max_pixels), .kind = OPTION_IS_INTEGER, .preset = "178956970", .least = 1,
      .most = 2e9,
      .help = "Maximum number of pixels of an image file. Larger images are an error, because a "
              "small file can hold an image larger than memory."},
 
+    {PLACE(augment, recipe), CHOICES(RECIPE_CHOICES), .preset = "auto",
+     .help = "Values of the options that are auto in this section and in eval. photos: random "
+             "resized crop; evaluation of the center after a resize of the shorter side, as in "
+             "timm. cifar: rotation, translation and erasing. plain: none of these. auto: photos "
+             "for image files and a model of 64 pixels or more, cifar for smaller models, else "
+             "plain."},
     {PLACE(augment, flip), .kind = OPTION_IS_NUMBER, .preset = "0.5", .most = 1,
      .help = "Probability of a horizontal flip. 0, here and below: never."},
-    {PLACE(augment, rotate), .kind = OPTION_IS_NUMBER, .preset = "15", .most = 180,
-     .help = "Rotation by a random angle of up to this many degrees in either direction."},
-    {PLACE(augment, translate), .kind = OPTION_IS_NUMBER, .preset = "0.1", .most = 1,
-     .help = "Translation by up to this fraction of width and height."},
-    {PLACE(augment, erase), .kind = OPTION_IS_NUMBER, .preset = "0.5", .most = 1,
-     .help = "Probability of random erasing."},
+    {PLACE(augment, rotate), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = 180,
+     .help = "Rotation by a random angle of up to this many degrees in either direction. auto: 15 "
+             "with recipe=cifar, else 0."},
+    {PLACE(augment, translate), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1),
+     .most = 1,
+     .help = "Translation by up to this fraction of width and height. auto: 0.1 with "
+             "recipe=cifar, else 0."},
+    {PLACE(augment, erase), .kind = OPTION_IS_NUMBER, .preset = "auto", AUTOMATIC(-1), .most = 1,
+     .help = "Probability of random erasing. auto: 0.5 with recipe=cifar, else 0."},
     {PLACE(augment, erase_scale), .kind = OPTION_IS_LIST, .preset = "0.02,0.2", .most = 1,
      .above_least = true, .least_count = 2, .most_count = 2,
      .help = "Random erasing: minimum and maximum area of the rectangle, as a fraction of the "
@@ -190,16 +200,21 @@ const struct option_entry option_table[] = {
      .most = 8192,
      .help = "Size in pixels to which training images are resized first (see resize_to). auto: the "
              "model's image size."},
-    {PLACE(augment, resize_to), CHOICES(RESIZE_CHOICES), .preset = "square",
+    {PLACE(augment, resize_to), CHOICES(RESIZE_OR_AUTO_CHOICES), .preset = "auto",
      .help = "Meaning of augment.resize. square: height and width. shorter: the shorter side; the "
-             "aspect ratio is kept."},
-    {PLACE(augment, crop), CHOICES(CROP_CHOICES), .preset = "none",
+             "aspect ratio is kept. auto: square."},
+    {PLACE(augment, crop), CHOICES(CROP_OR_AUTO_CHOICES), .preset = "auto",
      .help = "Crop of the resized image to the model's image size. none: no crop. center: from the "
-             "middle. random: from a random position, after padding with augment.crop_pad."},
-    {PLACE(augment, random_resized_crop), .kind = OPTION_IS_SWITCH, .preset = "off",
+             "middle. random: from a random position, after padding with augment.crop_pad. auto: "
+             "none."},
+    {PLACE(augment, interpolation), CHOICES(INTERPOLATION_CHOICES), .preset = "auto",
+     .help = "Interpolation of resizes in training and evaluation, with antialiasing. auto: that "
+             "of the weights of model.init or of the architecture with recipe=photos, else "
+             "bilinear."},
+    {PLACE(augment, random_resized_crop), CHOICES(SWITCH_CHOICES), .preset = "auto",
      .help = "Instead of resize and crop: take a region of random area and aspect ratio "
              "(crop_scale, crop_ratio) at a random position and resize it to the model's image "
-             "size."},
+             "size. auto: on with recipe=photos unless resize, resize_to or crop is set."},
     {PLACE(augment, crop_scale), .kind = OPTION_IS_LIST, .preset = "0.08,1", .most = 1,
      .above_least = true, .least_count = 2, .most_count = 2,
      .help = "Random resized crop: minimum and maximum area as a fraction of the image."},
@@ -209,18 +224,23 @@ const struct option_entry option_table[] = {
     {PLACE(augment, mean), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0),
      .least = -INFINITY, .most = INFINITY, .least_count = 1, .most_count = 4,
      .help = "Normalization, one number per channel or one for all: (value / 255 - mean) / std. "
-             "auto: the model's."},
+             "auto: that of the weights of model.init if they have it, else of the data set, else "
+             "of the model."},
     {PLACE(augment, std), .kind = OPTION_IS_LIST, .preset = "auto", AUTOMATIC(0), .most = INFINITY,
      .above_least = true, .least_count = 1, .most_count = 4, .help = "See augment.mean."},
 
     {PLACE(eval, resize), .kind = OPTION_IS_INTEGER, .preset = "auto", AUTOMATIC(0), .most = 8192,
-     .help = "Size in pixels to which images are resized first in evaluation. auto: "
-             "augment.resize; with random_resized_crop the model's image size."},
+     .help = "Size in pixels to which images are resized first in evaluation. auto: the model's "
+             "image size divided by its crop fraction (ViTs: 0.9, others: 0.875) with "
+             "recipe=photos and random_resized_crop, else augment.resize or the model's image "
+             "size."},
     {PLACE(eval, resize_to), CHOICES(RESIZE_OR_AUTO_CHOICES), .preset = "auto",
-     .help = "Meaning of eval.resize. auto: augment.resize_to."},
+     .help = "Meaning of eval.resize. auto: shorter with recipe=photos and random_resized_crop, "
+             "else augment.resize_to."},
     {PLACE(eval, crop), CHOICES(CROP_OR_AUTO_CHOICES), .preset = "auto",
-     .help = "Crop of the resized image in evaluation. auto: augment.crop, but center instead of "
-             "random. With random, evaluations depend on run.seed."},
+     .help = "Crop of the resized image in evaluation. auto: center with recipe=photos and "
+             "random_resized_crop, else augment.crop, but center instead of random. With random, "
+             "evaluations depend on run.seed."},
     {PLACE(eval, crop_pad), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 4096,
      .help = "eval.crop=random: pad with this many zeros on each side first."},
 

@@ -17,9 +17,19 @@ enum { ATTEMPTS = 10, SMALLEST = 8 /* SMALLEST: largest denominator of scaled de
 
 bool crop_is_active(const struct options *options, bool encoded)
 {
-    return encoded || options->augment.random_resized_crop || options->augment.crop != CROP_NONE ||
+    const struct augment_options *augment = &options->augment;
+    return encoded || augment->recipe == RECIPE_PHOTOS ||
+           augment->random_resized_crop == SWITCH_ON || augment->crop == CROP_CENTER ||
+           augment->crop == CROP_RANDOM || augment->interpolation == INTERPOLATION_BICUBIC ||
            options->eval.resize != 0 || options->eval.resize_to != RESIZE_AUTO ||
            options->eval.crop != CROP_AUTO;
+}
+
+static bool scaled_decode(const struct options *options, bool training)
+{
+    if (options->data.scaled_decode != SWITCH_AUTO)
+        return options->data.scaled_decode == SWITCH_ON;
+    return training || options->augment.recipe != RECIPE_PHOTOS;
 }
 
 static bool check_sizes(const struct crop *crop, const char *section, struct error *error)
@@ -49,16 +59,19 @@ bool crop_open(struct crop *crop, const struct options *options, bool encoded, i
     *crop = (struct crop){.active = crop_is_active(options, encoded),
                           .image = image,
                           .seed = (uint64_t)options->run.seed,
-                          .scaled_decode = options->data.scaled_decode,
+                          .scaled_decode = scaled_decode(options, training),
+                          .filter = options->augment.interpolation == INTERPOLATION_BICUBIC
+                                        ? FILTER_BICUBIC
+                                        : FILTER_BILINEAR,
                           .accept_truncated = options->data.truncated == TRUNCATED_ACCEPT,
                           .most_pixels = options->data.max_pixels};
     if (training) {
-        crop->random_resized = options->augment.random_resized_crop;
+        crop->random_resized = options->augment.random_resized_crop == SWITCH_ON;
         memcpy(crop->scale, options->augment.crop_scale.value, sizeof crop->scale);
         memcpy(crop->ratio, options->augment.crop_ratio.value, sizeof crop->ratio);
         crop->resize = options->augment.resize;
         crop->resize_to = options->augment.resize_to;
-        crop->take = options->augment.crop;
+        crop->take = options->augment.crop == CROP_AUTO ? CROP_NONE : options->augment.crop;
         crop->pad = options->augment.crop == CROP_RANDOM ? options->augment.crop_pad : 0;
     } else {
         crop->resize = options->eval.resize > 0 ? options->eval.resize : options->augment.resize;
@@ -67,9 +80,14 @@ bool crop_open(struct crop *crop, const struct options *options, bool encoded, i
             crop->resize_to = options->augment.resize_to;
         crop->take = options->eval.crop;
         if (crop->take == CROP_AUTO)
-            crop->take = options->augment.crop == CROP_NONE ? CROP_NONE : CROP_CENTER;
+            crop->take =
+                options->augment.crop == CROP_CENTER || options->augment.crop == CROP_RANDOM
+                    ? CROP_CENTER
+                    : CROP_NONE;
         crop->pad = crop->take == CROP_RANDOM ? options->eval.crop_pad : 0;
     }
+    if (crop->resize_to == RESIZE_AUTO)
+        crop->resize_to = RESIZE_SQUARE;
     if (crop->resize == 0)
         crop->resize = image;
     if (!crop->active)
@@ -189,22 +207,25 @@ static struct stretch stretch_of(int64_t offset, int64_t resized, int64_t image)
 
 /* The box of one axis in pixels of a scaled decoding, relative to the first pixel that it overlaps.
  */
-static struct resize_span span_of(int64_t begin, int64_t extent, int64_t scale, int64_t resized)
+static struct resize_span span_of(enum resize_filter filter, int64_t begin, int64_t extent,
+                                  int64_t scale, int64_t resized)
 {
     const int64_t first = begin / scale, end = (begin + extent + scale - 1) / scale;
     return (struct resize_span){.begin = (double)(begin - first * scale) / (double)scale,
                                 .extent = (double)extent / (double)scale,
                                 .source = end - first,
-                                .size = resized};
+                                .size = resized,
+                                .filter = filter};
 }
 
 /* Reduce the box of one axis to the input pixels of a stretch, with a margin for rounding at this
  * scale. */
-static void narrow(int64_t *begin, int64_t *extent, int64_t resized, struct stretch stretch,
-                   int64_t scale)
+static void narrow(enum resize_filter filter, int64_t *begin, int64_t *extent, int64_t resized,
+                   struct stretch stretch, int64_t scale)
 {
     const double step = (double)*extent / (double)resized;
-    const double reach = (step < 1 ? 1 : step) + (double)(2 * scale);
+    const double support = filter == FILTER_BICUBIC ? 2 : 1;
+    const double reach = support * (step < 1 ? 1 : step) + (double)(2 * scale);
     const int64_t low = (int64_t)floor((double)stretch.begin * step - reach);
     const int64_t high = (int64_t)ceil((double)(stretch.begin + stretch.count) * step + reach);
     const int64_t first = low < 0 ? 0 : low, end = high > *extent ? *extent : high;
@@ -223,9 +244,9 @@ void crop_request(const struct crop *crop, const struct crop_plan *plan,
         scale *= 2;
     *request = (struct image_request){
         .area = *box, .scale = scale, .accept_truncated = crop->accept_truncated};
-    narrow(&request->area.x, &request->area.width, plan->resized_width,
+    narrow(crop->filter, &request->area.x, &request->area.width, plan->resized_width,
            stretch_of(plan->left, plan->resized_width, crop->image), scale);
-    narrow(&request->area.y, &request->area.height, plan->resized_height,
+    narrow(crop->filter, &request->area.y, &request->area.height, plan->resized_height,
            stretch_of(plan->top, plan->resized_height, crop->image), scale);
 }
 
@@ -242,8 +263,10 @@ static bool resampling_make(struct resampling *work, const struct crop *crop,
                             struct crop_scratch *scratch, struct error *error)
 {
     const struct image_area *box = &plan->box;
-    const struct resize_span x = span_of(box->x, box->width, scale, plan->resized_width);
-    const struct resize_span y = span_of(box->y, box->height, scale, plan->resized_height);
+    const struct resize_span x =
+        span_of(crop->filter, box->x, box->width, scale, plan->resized_width);
+    const struct resize_span y =
+        span_of(crop->filter, box->y, box->height, scale, plan->resized_height);
     work->across = stretch_of(plan->left, plan->resized_width, crop->image);
     work->down = stretch_of(plan->top, plan->resized_height, crop->image);
     const int64_t columns = work->across.count, lines = work->down.count;

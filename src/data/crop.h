@@ -1,5 +1,5 @@
 /* Crop and resize images on the host: the geometry of torchvision's Resize, CenterCrop,
- * RandomCrop(padding) and RandomResizedCrop, and PIL's bilinear antialiased resampling
+ * RandomCrop(padding) and RandomResizedCrop, and PIL's bilinear or bicubic antialiased resampling
  * (device/image.h). Image files are always processed here; stored pixels only if the options ask
  * for more than a resize to a square. Flipping and all later stages run on the device (augment.h).
  */
@@ -8,6 +8,7 @@
 
 #include "data/dataset.h"
 #include "data/image_file.h"
+#include "device/image.h"
 
 struct options;
 
@@ -22,6 +23,7 @@ struct crop {
     int resize_to;             /* enum resize_choice */
     int take;                  /* then enum crop_choice */
     int64_t pad;               /* zeros added to each side before cropping */
+    enum resize_filter filter;
     bool scaled_decode; /* a JPEG may be decoded at 1/2, 1/4 or 1/8 if the result is not smaller
                            than needed */
     bool accept_truncated;

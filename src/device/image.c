@@ -20,10 +20,21 @@ double image_support(double extent, int64_t size)
     return scale < 1 ? 1 : scale;
 }
 
-/* Return the maximum number of inputs of an output pixel. */
+/* Return the maximum number of inputs of an output pixel with the bilinear filter. */
 static int64_t axis_taps(double extent, int64_t size)
 {
     return (int64_t)ceil(image_support(extent, size)) * 2 + 1;
+}
+
+/* Return the half-width of a span's filter in inputs. */
+static double span_support(const struct resize_span *span)
+{
+    return (span->filter == FILTER_BICUBIC ? 2 : 1) * image_support(span->extent, span->size);
+}
+
+static int64_t span_taps(const struct resize_span *span)
+{
+    return (int64_t)ceil(span_support(span)) * 2 + 1;
 }
 
 static size_t axis_bytes(int64_t size, int64_t taps)
@@ -33,13 +44,24 @@ static size_t axis_bytes(int64_t size, int64_t taps)
 
 size_t resize_axis_numbers(const struct resize_span *span, int64_t count)
 {
-    return (size_t)(count * (2 + axis_taps(span->extent, span->size)));
+    return (size_t)(count * (2 + span_taps(span)));
 }
 
-/* Triangle filter around `center` with half-width `reach`, evaluated at the centre of input `i`. */
-static double triangle(double center, double reach, int64_t i)
+/* Keys' cubic filter with a = -0.5. */
+static double cubic(double distance)
 {
-    double distance = fabs(((double)i - center + 0.5) * (1 / reach));
+    const double a = -0.5;
+    if (distance < 1)
+        return ((a + 2) * distance - (a + 3)) * distance * distance + 1;
+    return distance < 2 ? (((distance - 5) * distance + 8) * distance - 4) * a : 0;
+}
+
+/* Return the filter's value at the centre of input `i`. `scale`: inputs per output, at least 1. */
+static double filter_weight(enum resize_filter filter, double center, double scale, int64_t i)
+{
+    double distance = fabs(((double)i - center + 0.5) * (1 / scale));
+    if (filter == FILTER_BICUBIC)
+        return cubic(distance);
     return distance < 1 ? 1 - distance : 0;
 }
 
@@ -48,7 +70,7 @@ static double triangle(double center, double reach, int64_t i)
 static void axis_weigh(struct resize_axis *axis, const struct resize_span *span, int64_t at,
                        int64_t output)
 {
-    double reach = image_support(span->extent, span->size);
+    double scale = image_support(span->extent, span->size), reach = span_support(span);
     double center = span->begin + ((double)output + 0.5) * (span->extent / (double)span->size);
     int64_t first = (int64_t)(center - reach + 0.5), end = (int64_t)(center + reach + 0.5);
     double sum = 0;
@@ -58,10 +80,12 @@ static void axis_weigh(struct resize_axis *axis, const struct resize_span *span,
     axis->first[at] = (int32_t)first;
     axis->count[at] = (int32_t)(end - first);
     for (int64_t i = first; i < end; i++)
-        sum += triangle(center, reach, i);
-    for (int64_t i = first; i < end; i++)
-        axis->weights[at * axis->taps + i - first] =
-            (int32_t)(0.5 + triangle(center, reach, i) / sum * (1 << IMAGE_RESIZE_BITS));
+        sum += filter_weight(span->filter, center, scale, i);
+    for (int64_t i = first; i < end; i++) {
+        double weight =
+            filter_weight(span->filter, center, scale, i) / sum * (1 << IMAGE_RESIZE_BITS);
+        axis->weights[at * axis->taps + i - first] = (int32_t)(weight + (weight < 0 ? -0.5 : 0.5));
+    }
 }
 
 void resize_axis_make(struct resize_axis *axis, const struct resize_span *span, int64_t begin,
@@ -69,7 +93,7 @@ void resize_axis_make(struct resize_axis *axis, const struct resize_span *span, 
 {
     axis->source = span->source;
     axis->size = count;
-    axis->taps = axis_taps(span->extent, span->size);
+    axis->taps = span_taps(span);
     axis->first = memory;
     axis->count = axis->first + count;
     axis->weights = axis->count + count;

@@ -30,11 +30,15 @@ struct image_scratch image_scratch_of(const struct image_transform *args);
 /* Abort if images exceed the limits. */
 void image_check(const struct image_transform *args);
 
+/* Interpolation of a resize on the host; the filters of Pillow's BILINEAR and BICUBIC. */
+enum resize_filter { FILTER_BILINEAR, FILTER_BICUBIC };
+
 /* One axis of a resize on the host: `extent` inputs starting at `begin` become `size` outputs.
  * Inputs outside 0 .. source - 1 have no weight. */
 struct resize_span {
     double begin, extent;
     int64_t source, size;
+    enum resize_filter filter;
 };
 
 struct resize_axis;
@@ -45,7 +49,7 @@ size_t resize_axis_numbers(const struct resize_span *span, int64_t count);
 void resize_axis_make(struct resize_axis *axis, const struct resize_span *span, int64_t begin,
                       int64_t count, int32_t *memory);
 
-/* Return the half-width, in inputs, of the filter around an output pixel's centre. */
+/* Return the half-width, in inputs, of the bilinear filter around an output pixel's centre. */
 double image_support(double extent, int64_t size);
 
 static inline bool image_resizes(const struct image_transform *args)

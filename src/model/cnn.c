@@ -69,8 +69,8 @@ static void linear_describe(struct convnet *convnet, const struct convnet_shape 
 
 #define CIFAR_MODEL(name_, describe_)                                                              \
     {                                                                                              \
-        .name = name_, .type = &convnet_type, .mean = {0.5f, 0.5f, 0.5f},                          \
-        .std = {0.5f, 0.5f, 0.5f}, .shape = &(const struct convnet_shape)                          \
+        .name = name_, .type = &convnet_type, .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5},     \
+        .shape = &(const struct convnet_shape)                                                     \
         {                                                                                          \
             .describe = describe_, .image = 32, .channels = 3, .classes = 10                       \
         }                                                                                          \

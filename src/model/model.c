@@ -36,8 +36,7 @@ struct model *model_open(const struct options *options, struct device *device,
     struct model *model = entry->type->open(entry, options, device, compute, error);
     if (model == NULL)
         return NULL;
-    model->mean = entry->mean;
-    model->std = entry->std;
+    model->entry = entry;
     if (model_apply_options(model, options, error))
         return model;
     model_close(model);

@@ -3,6 +3,7 @@
 #ifndef VITTRAIN_MODEL_MODEL_H
 #define VITTRAIN_MODEL_MODEL_H
 
+#include "config/data_options.h"
 #include "core/arena.h"
 #include "device/device.h"
 #include "mesh/flat.h"
@@ -58,8 +59,13 @@ struct model_type {
 struct model_entry {
     const char *name; /* value of model.name */
     const struct model_type *type;
-    const void *shape;     /* default shape; its type depends on type->open */
-    float mean[3], std[3]; /* default normalisation of the images */
+    const void *shape; /* default shape; its type depends on type->open */
+    /* Defaults for images, those of the weights in timm or torchvision: normalisation,
+     * interpolation (FILTER_BILINEAR if 0), and the fraction of the resized image that an
+     * evaluation takes (0: 0.875). */
+    double mean[3], std[3];
+    enum interpolation_choice interpolation;
+    double crop_fraction;
 };
 
 struct model {
@@ -70,11 +76,11 @@ struct model {
     int unit_count;
     int64_t image, channels, classes;
     enum model_loss loss;
-    const float *mean, *std; /* [3], of the registry's entry */
-    double flops_per_image;  /* of matrix products, forward and backward, without recomputation */
-    bool recompute;   /* keep only the output of a block and recompute the rest in backward */
-    bool batch_norms; /* has batch norms */
-    bool local_norms; /* has batch norms whose statistics are not synchronised over ranks */
+    const struct model_entry *entry;
+    double flops_per_image; /* of matrix products, forward and backward, without recomputation */
+    bool recompute;         /* keep only the output of a block and recompute the rest in backward */
+    bool batch_norms;       /* has batch norms */
+    bool local_norms;       /* has batch norms whose statistics are not synchronised over ranks */
 };
 
 /* Open the registered model options->model.name and apply the options to it. Only describes the

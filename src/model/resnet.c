@@ -113,8 +113,8 @@ static void resnet_describe(struct convnet *convnet, const struct convnet_shape 
 
 #define RESNET(name_, bottleneck_, ...)                                                            \
     {                                                                                              \
-        .name = name_, .type = &convnet_type, .mean = {0.485f, 0.456f, 0.406f},                    \
-        .std = {0.229f, 0.224f, 0.225f}, .shape = &(const struct convnet_shape)                    \
+        .name = name_, .type = &convnet_type, .mean = {0.485, 0.456, 0.406},                       \
+        .std = {0.229, 0.224, 0.225}, .shape = &(const struct convnet_shape)                       \
         {                                                                                          \
             .describe = resnet_describe, .image = 224, .channels = 3, .classes = 1000,             \
             .width = 64, .bottleneck = bottleneck_, .blocks = {                                    \
@@ -132,8 +132,8 @@ const struct model_entry resnet_models[] = {
                                             .classes = 10,
                                             .width = 64,
                                             .blocks = {2, 2, 2, 2}},
-     .mean = {0.5f, 0.5f, 0.5f},
-     .std = {0.5f, 0.5f, 0.5f}},
+     .mean = {0.5, 0.5, 0.5},
+     .std = {0.5, 0.5, 0.5}},
     RESNET("resnet18", false, 2, 2, 2, 2),
     RESNET("resnet34", false, 3, 4, 6, 3),
     RESNET("resnet50", true, 3, 4, 6, 3),

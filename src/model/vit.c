@@ -249,7 +249,8 @@ static const struct model_type vit_type = {.name = "vit",
 /* timm's plain ViTs for 224 x 224 images: biases everywhere, epsilon 1e-6. */
 #define VIT(name_, patch_, dim_, heads_)                                                           \
     {                                                                                              \
-        .name = name_, .type = &vit_type, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.5f, 0.5f, 0.5f},   \
+        .name = name_, .type = &vit_type, .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5},         \
+        .interpolation = INTERPOLATION_BICUBIC, .crop_fraction = 0.9,                              \
         .shape = &(const struct vit_shape)                                                         \
         {                                                                                          \
             .image = 224, .channels = 3, .patch = patch_, .dim = dim_, .depth = 12,                \
@@ -275,8 +276,8 @@ const struct model_entry vit_models[] = {
                                         .embed_norm = true,
                                         .norm_epsilon = 1e-5f,
                                         .reference = true},
-     .mean = {0.5f, 0.5f, 0.5f},
-     .std = {0.5f, 0.5f, 0.5f}},
+     .mean = {0.5, 0.5, 0.5},
+     .std = {0.5, 0.5, 0.5}},
     VIT("vit_tiny_patch16_224", 16, 192, 3),
     VIT("vit_small_patch16_224", 16, 384, 6),
     VIT("vit_small_patch32_224", 32, 384, 6),

@@ -16,7 +16,7 @@ bool plan_open(struct plan *plan, const struct options *options, int ranks, int 
     if (!dataset_describe(&described, options, error))
         return false;
     plan->source = feed_source(options, &described);
-    return session_resolve(&plan->options, &described, error);
+    return session_resolve(&plan->options, &described, NULL, error);
 }
 
 /* Return the share of the bytes in a ring of ranks 0, stride, 2 * stride, ... that is sent to

@@ -10,6 +10,7 @@
 #include "config/options.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "train/recipe.h"
 
 /* Reads the deck of a checkpoint. Section mesh is left at its defaults, because the ranks are not
  * those of the training run. */
@@ -57,7 +58,8 @@ static bool inference_prepare(struct inference *inference, const char *weights, 
         return error_set(error, ERROR_USAGE, "predict.split=%s: must be train, val or test", name);
     if (!feed_open(&inference->feed, options, (enum data_split)split, world, error))
         return false;
-    error_defer(session_resolve(options, &inference->feed.dataset, error));
+    if (session_resolve(options, &inference->feed.dataset, NULL, error))
+        recipe_log(options);
     int64_t batch = options->train.batch;
     if (!comm_agree(world, error) || !session_open(session, options, world, false, error) ||
         !session_allocate(session, batch, &inference->feed.source, false, error))

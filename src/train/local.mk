@@ -18,6 +18,8 @@ libvittrain_a_SOURCES += \
 	src/train/progress.h \
 	src/train/range_test.c \
 	src/train/range_test.h \
+	src/train/recipe.c \
+	src/train/recipe.h \
 	src/train/retrieve.c \
 	src/train/retrieve.h \
 	src/train/run_record.c \

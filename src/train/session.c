@@ -18,6 +18,7 @@
 #include "train/feed.h"
 #include "train/hardware.h"
 #include "train/optimizer.h"
+#include "train/recipe.h"
 
 /* Collective. Returns the compute type, the same on all ranks: a 16-bit type only if all ranks can
  * multiply it. */
@@ -53,8 +54,10 @@ static bool normalisation_choose(struct session *session, struct error *error)
     for (int c = 0; c < (int)model->channels; c++) {
         int known = c < 3 ? c : 2; /* a model has three values */
         int mean_at = mean->count > 1 ? c : 0, std_at = std->count > 1 ? c : 0;
-        session->input.mean[c] = mean->count > 0 ? (float)mean->value[mean_at] : model->mean[known];
-        session->input.std[c] = std->count > 0 ? (float)std->value[std_at] : model->std[known];
+        session->input.mean[c] =
+            (float)(mean->count > 0 ? mean->value[mean_at] : model->entry->mean[known]);
+        session->input.std[c] =
+            (float)(std->count > 0 ? std->value[std_at] : model->entry->std[known]);
         if (!(session->input.std[c] > 0))
             return error_set(error, ERROR_USAGE, "augment.std must be above 0");
     }
@@ -85,14 +88,8 @@ static bool model_prepare(struct session *session, struct error *error)
     return normalisation_choose(session, error);
 }
 
-/* Copies a data set's normalisation into an option. */
-static void normalisation_copy(struct option_list *list, const double *values, int64_t channels)
-{
-    for (int64_t c = 0; c < channels; c++)
-        list->value[list->count++] = values[c];
-}
-
-bool session_resolve(struct options *options, const struct dataset *dataset, struct error *error)
+bool session_resolve(struct options *options, const struct dataset *dataset,
+                     const struct model_metadata *weights, struct error *error)
 {
     if (options->model.classes == 0)
         options->model.classes = dataset->classes;
@@ -102,10 +99,8 @@ bool session_resolve(struct options *options, const struct dataset *dataset, str
             "model.classes=%lld, but the data has %lld classes: leave model.classes out "
             "or raise it",
             (long long)options->model.classes, (long long)dataset->classes);
-    if (options->augment.mean.count == 0 && dataset->normalised)
-        normalisation_copy(&options->augment.mean, dataset->mean, dataset->channels);
-    if (options->augment.std.count == 0 && dataset->normalised)
-        normalisation_copy(&options->augment.std, dataset->std, dataset->channels);
+    if (!recipe_resolve(options, dataset, weights, error))
+        return false;
     if (options->augment.crop != CROP_NONE)
         return true; /* images are cropped to the model's size after the resize */
     if (options->model.image == 0)

@@ -13,6 +13,7 @@
 #include "train/input.h"
 #include "train/step_io.h"
 
+struct model_metadata;
 struct options;
 
 /* This rank's memory. */
@@ -72,10 +73,10 @@ struct session {
     const struct step_observer *observer; /* or NULL */
 };
 
-/* Sets the options that depend on the data: the number of classes, the normalisation, and the image
- * size if augment.resize gives it. */
+/* Sets the options that depend on the data: the number of classes, the recipe (recipe.h; weights:
+ * metadata of the initial weights, or NULL), and the image size if augment.resize gives it. */
 MUST_CHECK bool session_resolve(struct options *options, const struct dataset *dataset,
-                                struct error *error);
+                                const struct model_metadata *weights, struct error *error);
 
 /* Collective. Opens device and model and checks that they fit each other and the data. Allocates no
  * device memory. training: with gradients and optimizer state. */

@@ -5,7 +5,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "checkpoint/model_metadata.h"
 #include "config/options.h"
 #include "config/phase.h"
 #include "core/clock.h"
@@ -14,9 +16,24 @@
 #include "core/text.h"
 #include "runlog/rclone.h"
 #include "train/progress.h"
+#include "train/recipe.h"
 #include "train/retrieve.h"
 #include "train/run_record.h"
 #include "train/trainer_state.h"
+
+/* Collective. Reads the metadata of the weights of model.init; empty without a local file. A run
+ * that is resumed does not need the file. */
+static bool init_describe(struct trainer *trainer, struct model_metadata *weights,
+                          struct error *error)
+{
+    const char *init = trainer->options.model.init;
+    int64_t there = access(init, R_OK) == 0;
+    *weights = (struct model_metadata){.class_count = 0};
+    if (strcmp(init, "none") == 0 || init[0] == '\0' || rclone_is_remote(init))
+        return true;
+    comm_broadcast(trainer->world, &there, 1, COMM_INT64, 0);
+    return there == 0 || model_metadata_read(init, trainer->world, weights, error);
+}
 
 static bool data_open(struct trainer *trainer, struct error *error)
 {
@@ -27,7 +44,10 @@ static bool data_open(struct trainer *trainer, struct error *error)
     if (trainer->validates &&
         !feed_open(&trainer->validation, options, SPLIT_VALIDATION, trainer->world, error))
         return false;
-    error_defer(session_resolve(&trainer->options, &trainer->train.dataset, error));
+    struct model_metadata weights;
+    if (init_describe(trainer, &weights, error))
+        error_defer(session_resolve(&trainer->options, &trainer->train.dataset, &weights, error));
+    model_metadata_free(&weights);
     return comm_agree(trainer->world, error);
 }
 
@@ -64,6 +84,7 @@ static void run_announce(const struct trainer *trainer)
              trainer->options.data.format, (long long)trainer->train.dataset.count,
              (long long)trainer->validation.dataset.count, (long long)source.width,
              (long long)source.height, (long long)trainer->train.dataset.classes);
+    recipe_log(&trainer->options);
     log_info("model: %s", trainer->options.model.name);
     model_print_summary(session->model);
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Cut and resized images for test_crop, by torchvision through Pillow: crop.safetensors with, case by
-case, "source" [height, width, 3], "numbers" (what the case is, see test_crop.c) and "expected"
-[3, height, width]. Needs numpy, Pillow before 13 (which turns the passes of some resizes round),
+case, "source" [height, width, 3], "numbers" (what the case is, see test_crop.c), "expected" and
+"bicubic" [3, height, width]. Needs numpy, Pillow before 13 (which turns the passes of some resizes round),
 safetensors, torchvision.
     make_crop.py crop.safetensors"""
 import sys
@@ -9,6 +9,7 @@ import sys
 import numpy as np
 from PIL import Image
 from safetensors.numpy import save_file
+from torchvision.transforms import InterpolationMode as Mode
 from torchvision.transforms import functional
 
 random = np.random.default_rng(5)
@@ -34,13 +35,13 @@ def cases():
         yield (50, 40), 24, (MOVED, SQUARE, 32, left, top, 4)
 
 
-def make(image, size, case):
+def make(image, size, case, interpolation):
     kind, *numbers = case
     if kind == BOX:
         left, top, width, height = numbers
-        return functional.resized_crop(image, top, left, height, width, [size, size])
+        return functional.resized_crop(image, top, left, height, width, [size, size], interpolation)
     resize_to, resize, *place = numbers
-    image = functional.resize(image, [resize, resize] if resize_to == SQUARE else [resize])
+    image = functional.resize(image, [resize, resize] if resize_to == SQUARE else [resize], interpolation)
     if kind == MIDDLE:
         return functional.center_crop(image, [size, size])
     left, top, pad = place
@@ -53,8 +54,9 @@ def main():
         source = random.integers(0, 256, (height, width, 3)).astype(np.uint8)
         tensors[f"source{number}"] = source
         tensors[f"numbers{number}"] = np.array([size, *case], np.int32)
-        expected = np.array(make(Image.fromarray(source), size, case))
-        tensors[f"expected{number}"] = np.ascontiguousarray(expected.transpose(2, 0, 1))
+        for name, interpolation in (("expected", Mode.BILINEAR), ("bicubic", Mode.BICUBIC)):
+            made = np.array(make(Image.fromarray(source), size, case, interpolation))
+            tensors[f"{name}{number}"] = np.ascontiguousarray(made.transpose(2, 0, 1))
     save_file(tensors, sys.argv[1])
 
 

@@ -1,0 +1,190 @@
+/* The recipe `photos` is that of timm and torchvision: RandomResizedCrop and a flip for training;
+ * for evaluation the shorter side is resized to the model's size divided by the crop fraction, and
+ * the centre is cropped (timm.data.create_transform). The recipe `cifar` is that of the CIFAR ViT.
+ */
+#include "train/recipe.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "checkpoint/model_metadata.h"
+#include "config/options.h"
+#include "core/log.h"
+#include "data/dataset.h"
+#include "model/model.h"
+
+enum { PHOTOS_LEAST = 64 /* pixels: smaller inputs are those of CIFAR */ };
+static const double usual_crop_fraction = 0.875;
+
+static bool crop_is_set(int crop)
+{
+    return crop == CROP_CENTER || crop == CROP_RANDOM;
+}
+
+/* Open the model to find the size of its images, which the options may change. */
+static bool model_describe(const struct options *options, const struct model_entry **entry,
+                           int64_t *image, struct error *error)
+{
+    struct options sized = *options;
+    if (sized.model.image == 0 && !crop_is_set(sized.augment.crop))
+        sized.model.image = sized.augment.resize;
+    struct model *model = model_open(&sized, NULL, TYPE_FP32, error);
+    if (model == NULL)
+        return false;
+    *entry = model->entry;
+    *image = model->image;
+    model_close(model);
+    return true;
+}
+
+static void list_set(struct option_list *list, const double *values, int64_t channels)
+{
+    if (list->count > 0)
+        return;
+    for (int64_t c = 0; c < channels; c++)
+        list->value[list->count++] = values[c];
+}
+
+static void number_set(double *option, double value)
+{
+    if (*option < 0)
+        *option = value;
+}
+
+static void choice_set(int *option, int automatic, int value)
+{
+    if (*option == automatic)
+        *option = value;
+}
+
+/* Evaluation of the centre of an image whose aspect ratio is kept; as the weights describe it, in
+ * proportion to the size of the model's images. */
+static void evaluation_resolve(struct eval_options *eval, const struct model_entry *entry,
+                               const struct model_metadata *weights, int64_t image)
+{
+    const double fraction = entry->crop_fraction > 0 ? entry->crop_fraction : usual_crop_fraction;
+    const bool known = weights != NULL && weights->model.image > 0 && weights->eval.resize > 0 &&
+                       weights->eval.crop == CROP_CENTER;
+    choice_set(&eval->crop, CROP_AUTO, CROP_CENTER);
+    if (eval->crop == CROP_NONE)
+        return;
+    choice_set(&eval->resize_to, RESIZE_AUTO, known ? weights->eval.resize_to : RESIZE_SHORTER);
+    if (eval->resize == 0)
+        eval->resize = known ? image * weights->eval.resize / weights->model.image
+                             : (int64_t)floor((double)image / fraction);
+}
+
+static void normalisation_resolve(struct augment_options *augment, const struct dataset *dataset,
+                                  const struct model_entry *entry,
+                                  const struct model_metadata *weights)
+{
+    if (weights != NULL && weights->mean.count == dataset->channels &&
+        weights->std.count == dataset->channels) {
+        list_set(&augment->mean, weights->mean.value, dataset->channels);
+        list_set(&augment->std, weights->std.value, dataset->channels);
+    }
+    if (dataset->normalised) {
+        list_set(&augment->mean, dataset->mean, dataset->channels);
+        list_set(&augment->std, dataset->std, dataset->channels);
+    }
+    if (augment->recipe == RECIPE_PHOTOS && dataset->channels == 3) {
+        list_set(&augment->mean, entry->mean, 3);
+        list_set(&augment->std, entry->std, 3);
+    }
+}
+
+static void interpolation_resolve(struct augment_options *augment, const struct model_entry *entry,
+                                  const struct model_metadata *weights)
+{
+    const bool photos = augment->recipe == RECIPE_PHOTOS;
+    if (photos && weights != NULL)
+        choice_set(&augment->interpolation, INTERPOLATION_AUTO,
+                   (int)model_metadata_interpolation(weights));
+    if (photos)
+        choice_set(&augment->interpolation, INTERPOLATION_AUTO, (int)entry->interpolation);
+    choice_set(&augment->interpolation, INTERPOLATION_AUTO, INTERPOLATION_BILINEAR);
+}
+
+bool recipe_resolve(struct options *options, const struct dataset *dataset,
+                    const struct model_metadata *weights, struct error *error)
+{
+    struct augment_options *augment = &options->augment;
+    const struct model_entry *entry;
+    int64_t image;
+    if (!model_describe(options, &entry, &image, error))
+        return false;
+    if (weights != NULL && strcmp(weights->model.name, options->model.name) != 0)
+        weights = NULL; /* the file does not describe itself, or another model */
+    const bool free_geometry =
+        augment->resize == 0 && augment->resize_to == RESIZE_AUTO && augment->crop == CROP_AUTO;
+    /* A deck of an earlier version has no recipe, and values that were not automatic. */
+    const bool evaluates_centre = augment->recipe == RECIPE_PHOTOS || free_geometry;
+    if (augment->recipe == RECIPE_AUTO)
+        augment->recipe = image < PHOTOS_LEAST ? RECIPE_CIFAR
+                          : dataset->encoded   ? RECIPE_PHOTOS
+                                               : RECIPE_PLAIN;
+    const bool photos = augment->recipe == RECIPE_PHOTOS, cifar = augment->recipe == RECIPE_CIFAR;
+    number_set(&augment->rotate, cifar ? 15 : 0);
+    number_set(&augment->translate, cifar ? 0.1 : 0);
+    number_set(&augment->erase, cifar ? 0.5 : 0);
+    choice_set(&augment->random_resized_crop, SWITCH_AUTO,
+               photos && free_geometry ? SWITCH_ON : SWITCH_OFF);
+    choice_set(&augment->crop, CROP_AUTO, CROP_NONE);
+    choice_set(&augment->resize_to, RESIZE_AUTO, RESIZE_SQUARE);
+    if (photos && evaluates_centre && augment->random_resized_crop == SWITCH_ON)
+        evaluation_resolve(&options->eval, entry, weights, image);
+    normalisation_resolve(augment, dataset, entry, weights);
+    interpolation_resolve(augment, entry, weights);
+    return true;
+}
+
+/* Append ", WORD" if the option is not 0. */
+static void stage_add(char *text, size_t size, const char *word, double value)
+{
+    const size_t used = strlen(text);
+    if (value > 0)
+        snprintf(text + used, size - used, ", %s", word);
+}
+
+static void training_describe(const struct augment_options *augment, char *text, size_t size)
+{
+    snprintf(text, size, "%s",
+             augment->random_resized_crop == SWITCH_ON ? "random resized crop"
+             : crop_is_set(augment->crop)              ? "resize and crop"
+                                                       : "resize to a square");
+    stage_add(text, size, "flip", augment->flip);
+    stage_add(text, size, "rotation", augment->rotate);
+    stage_add(text, size, "translation", augment->translate);
+    stage_add(text, size, "erasing", augment->erase);
+}
+
+/* A center crop of a smaller image has a border. */
+static void evaluation_check(const struct options *options)
+{
+    const long long resize = options->eval.resize, image = options->model.image;
+    if (options->eval.crop == CROP_CENTER && resize > 0 && resize < image)
+        log_warn("eval.resize=%lld is less than model.image=%lld, so evaluated images have a "
+                 "border: set eval.resize=auto",
+                 resize, image);
+}
+
+void recipe_log(const struct options *options)
+{
+    if (options->data.task == TASK_REGRESSION)
+        return;
+    const struct augment_options *augment = &options->augment;
+    const struct eval_options *eval = &options->eval;
+    char recipe[16], interpolation[16], training[128],
+        evaluation[64] = "as training without chance";
+    options_value_text(options, "augment.recipe", recipe, sizeof recipe);
+    options_value_text(options, "augment.interpolation", interpolation, sizeof interpolation);
+    training_describe(augment, training, sizeof training);
+    if (eval->resize > 0)
+        snprintf(evaluation, sizeof evaluation, "resize %s to %lld%s",
+                 eval->resize_to == RESIZE_SHORTER ? "shorter side" : "square",
+                 (long long)eval->resize, crop_is_set(eval->crop) ? " and crop" : "");
+    log_info("recipe for images: %s (training: %s; evaluation: %s; %s); augment.recipe changes it",
+             recipe, training, evaluation, interpolation);
+    evaluation_check(options);
+}
