@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "app/read_frame.h"
 #include "config/command_line.h"
 #include "config/option.h"
 #include "config/options.h"
 #include "config/phase.h"
 #include "core/log.h"
+#include "core/subprocess.h"
 #include "plan/fit.h"
 
 static const struct command *command_of(const struct command_line *line)
@@ -68,6 +70,9 @@ int main(int argc, char **argv)
 {
     standard_streams_hold();
     signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` fails instead */
+    if (argc > 2 && read_frame_is_command(argv[1]))
+        read_frame_run(argc - 1, argv + 1);
+    subprocess_set_program("/proc/self/exe");
     const struct command *first = argc > 1 ? app_find(argv[1]) : NULL;
     if (first != NULL && first->run_alone != NULL)
         return first->run_alone(argc - 2, argv + 2);

@@ -55,6 +55,7 @@ check_PROGRAMS = \
 	test/test_flat \
 	test/test_step_prediction \
 	test/test_hardware \
+	test/test_hostile_files \
 	test/test_html \
 	test/test_image \
 	test/test_image_file \

@@ -81,6 +81,8 @@ static void write_file(struct fixture *fixture, enum writers_choice writers, con
     struct training_state state = some_state;
     struct error error = {.kind = ERROR_NONE};
     state.step = step;
+    state.epoch = 1;
+    state.epoch_step = step;
     bool good = checkpoint_write(
         &target, &fixture->flat,
         &(const struct checkpoint_order){

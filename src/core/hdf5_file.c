@@ -6,6 +6,7 @@
 #include "core/hdf5_file.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -56,6 +57,20 @@ static herr_t keep_first(hid_t stack, void *data)
     if (errors->reason[0] == '\0')
         H5Ewalk2(stack, H5E_WALK_UPWARD, keep_innermost, errors);
     return 0;
+}
+
+/* Set the reason of an error that HDF5 does not know, unless there is one. */
+__attribute__((format(printf, 1, 2))) static void errors_note(const char *format, ...)
+{
+    H5E_auto2_t handler = NULL;
+    void *data = NULL;
+    H5Eget_auto2(H5E_DEFAULT, &handler, &data);
+    struct hdf5_errors *errors = handler == keep_first ? data : NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    if (errors != NULL && errors->reason[0] == '\0')
+        vsnprintf(errors->reason, sizeof errors->reason, format, arguments);
+    va_end(arguments);
 }
 
 void hdf5_errors_begin(struct hdf5_errors *errors)
@@ -146,6 +161,33 @@ hid_t hdf5_group_make(hid_t parent, const char *name)
         group = H5Gcreate2(parent, name, H5P_DEFAULT, creation, H5P_DEFAULT);
     H5Pclose(creation);
     return group;
+}
+
+hid_t hdf5_file_open(const char *path)
+{
+    hid_t access = hdf5_file_access();
+    hid_t file = -1;
+    /* Without its class, an external link is an error of the call that reaches it. */
+    if (access >= 0 &&
+        (H5Lis_registered(H5L_TYPE_EXTERNAL) <= 0 || H5Lunregister(H5L_TYPE_EXTERNAL) >= 0))
+        file = H5Fopen(path, H5F_ACC_RDONLY, access);
+    H5Pclose(access);
+    return file;
+}
+
+hid_t hdf5_dataset_open(hid_t group, const char *name)
+{
+    hid_t dataset = H5Dopen2(group, name, H5P_DEFAULT);
+    hid_t creation = dataset < 0 ? -1 : H5Dget_create_plist(dataset);
+    bool good = creation >= 0 && H5Pget_layout(creation) == H5D_CONTIGUOUS &&
+                H5Pget_external_count(creation) == 0;
+    if (creation >= 0 && !good)
+        errors_note("data set '%s' is chunked, virtual or in another file", name);
+    H5Pclose(creation);
+    if (good)
+        return dataset;
+    H5Dclose(dataset);
+    return -1;
 }
 
 bool hdf5_number_read(hid_t object, const char *name, hid_t type, void *value)

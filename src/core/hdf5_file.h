@@ -20,6 +20,13 @@ hid_t hdf5_text_type(size_t size);
 enum { HDF5_ALIGNMENT = 4096 };
 hid_t hdf5_file_access(void);
 
+/* Open a file for reading. Links to other files are not followed. Negative if HDF5 failed. */
+hid_t hdf5_file_open(const char *path);
+
+/* Open a data set. Negative if HDF5 failed, or if its raw data are not one block of bytes in the
+ * file itself: chunked, compressed, virtual or in another file. */
+hid_t hdf5_dataset_open(hid_t group, const char *name);
+
 /* Write and read attributes. */
 bool hdf5_attribute_write(hid_t object, const char *name, hid_t type, const void *value);
 bool hdf5_text_write(hid_t object, const char *name, const char *text);

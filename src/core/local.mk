@@ -31,6 +31,8 @@ libvittrain_a_SOURCES += \
 	src/core/sensors_cpu.h \
 	src/core/status.c \
 	src/core/status.h \
+	src/core/subprocess.c \
+	src/core/subprocess.h \
 	src/core/text.c \
 	src/core/text.h \
 	src/core/text_file.c \

@@ -5,7 +5,7 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdarg.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +15,11 @@
 #include "core/crc32c.h"
 #include "core/durable.h"
 #include "core/hdf5_file.h"
+#include "core/subprocess.h"
 #include "core/text.h"
 #include "data/data_root.h"
 
-static const char *const split_name[PACKED_SPLITS] = {"train", "validation", "test"};
-
-enum { MOST_CLASSES = 500000, MOST_SIDE = 1 << 16 };
+const char *const packed_split_name[PACKED_SPLITS] = {"train", "validation", "test"};
 
 uint32_t packed_crc(const uint8_t *bytes, size_t count, int32_t label)
 {
@@ -193,7 +192,7 @@ static bool make_part(hid_t file, struct packed_set *set, int64_t number, int sp
     const hsize_t encoded = (hsize_t)part->byte_count;
     const hsize_t decoded[4] = {rows, (hsize_t)set->channels, (hsize_t)set->height,
                                 (hsize_t)set->width};
-    hid_t group = hdf5_group_make(file, split_name[split]);
+    hid_t group = hdf5_group_make(file, packed_split_name[split]);
     bool good = group >= 0 && write_number(group, "records", part->records) &&
                 write_number(group, "first", part->first) &&
                 write_number(group, "total", set->total[split]) &&
@@ -248,206 +247,6 @@ bool packed_frame_create(int descriptor, const char *path, struct packed_set *se
 
 /* ---- reading ---- */
 
-/* A file that is being read, and the problem found: one sentence, or empty if HDF5 failed. */
-struct reading {
-    struct packed_set *set;
-    int64_t file, bytes;
-    char wrong[HDF5_REASON];
-};
-
-__attribute__((format(printf, 2, 3))) static bool wrong(struct reading *reading, const char *format,
-                                                        ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    if (reading->wrong[0] == '\0')
-        vsnprintf(reading->wrong, sizeof reading->wrong, format, arguments);
-    va_end(arguments);
-    return false;
-}
-
-static bool read_number(hid_t object, const char *name, int64_t least, int64_t most, int64_t *value,
-                        struct reading *reading)
-{
-    if (!hdf5_number_read(object, name, H5T_NATIVE_INT64, value))
-        return wrong(reading, "its attribute '%s' is missing or not a number", name);
-    return (*value >= least && *value <= most) ||
-           wrong(reading, "its attribute '%s' is invalid: %lld", name, (long long)*value);
-}
-
-static bool read_kind(hid_t file, struct reading *reading)
-{
-    int64_t version;
-    char kind[16];
-    if (!hdf5_number_read(file, "packed", H5T_NATIVE_INT64, &version))
-        return wrong(reading, "it is an HDF5 file, but not a packed data set of vittrain");
-    if (version != PACKED_VERSION)
-        return wrong(reading, "its format is %lld, this program supports %d", (long long)version,
-                     PACKED_VERSION);
-    if (!hdf5_text_read(file, "kind", kind, sizeof kind))
-        return wrong(reading, "its attribute 'kind' is missing or not a text");
-    reading->set->encoded = strcmp(kind, "encoded") == 0;
-    return reading->set->encoded || strcmp(kind, "decoded") == 0 ||
-           wrong(reading, "its kind is '%s', this program supports encoded and decoded", kind);
-}
-
-static bool read_attributes(hid_t file, struct reading *reading)
-{
-    struct packed_set *set = reading->set;
-    const int64_t side = set->encoded ? 0 : 1, most_side = set->encoded ? 0 : MOST_SIDE;
-    int64_t number, shuffled;
-    const bool good = read_number(file, "channels", set->encoded ? 3 : 1,
-                                  set->encoded ? 3 : PACKED_CHANNELS, &set->channels, reading) &&
-                      read_number(file, "height", side, most_side, &set->height, reading) &&
-                      read_number(file, "width", side, most_side, &set->width, reading) &&
-                      read_number(file, "files", 1, PACKED_MOST_FILES, &set->files, reading) &&
-                      read_number(file, "file", 0, set->files - 1, &number, reading) &&
-                      read_number(file, "shuffled", 0, 1, &shuffled, reading) &&
-                      hdf5_text_read(file, "source", set->source, sizeof set->source) &&
-                      hdf5_text_read(file, "program", set->program, sizeof set->program);
-    set->shuffled = good && shuffled != 0;
-    return good && (number == reading->file ||
-                    wrong(reading, "it is file %lld of its set, but its name says %lld",
-                          (long long)number, (long long)reading->file));
-}
-
-/* Return the position of a data set of this type and extent; its bytes must be contiguous and
- * inside the file. */
-static bool find_dataset(hid_t group, const char *name, hid_t type, int dimensions,
-                         const int64_t *extent, int64_t *offset, struct reading *reading)
-{
-    hsize_t found[4] = {0};
-    hid_t dataset = H5Dopen2(group, name, H5P_DEFAULT);
-    hid_t stored = dataset < 0 ? -1 : H5Dget_type(dataset);
-    hid_t space = dataset < 0 ? -1 : H5Dget_space(dataset);
-    bool good = stored >= 0 && space >= 0 && H5Tequal(stored, type) > 0 &&
-                H5Sget_simple_extent_ndims(space) == dimensions &&
-                H5Sget_simple_extent_dims(space, found, NULL) == dimensions;
-    int64_t bytes = good ? (int64_t)H5Tget_size(type) : 1;
-    for (int d = 0; good && d < dimensions; d++)
-        good = found[d] == (hsize_t)extent[d] && !__builtin_mul_overflow(bytes, extent[d], &bytes);
-    haddr_t address = good ? H5Dget_offset(dataset) : HADDR_UNDEF;
-    if (!good)
-        wrong(reading, "its data set '%s' has the wrong type or size", name);
-    else if (address == HADDR_UNDEF || bytes > reading->bytes ||
-             (int64_t)address > reading->bytes - bytes)
-        good = wrong(reading, "its data set '%s' is outside the file", name);
-    *offset = (int64_t)address;
-    H5Sclose(space);
-    H5Tclose(stored);
-    H5Dclose(dataset);
-    return good;
-}
-
-/* Read a small table and verify its checksum. *size: bytes of a row. */
-static char *read_table(hid_t file, const char *name, bool text, int64_t *rows, size_t *size,
-                        struct reading *reading)
-{
-    uint32_t expected;
-    char *data = NULL;
-    hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
-    hid_t type = dataset < 0 ? -1 : H5Dget_type(dataset);
-    hid_t space = dataset < 0 ? -1 : H5Dget_space(dataset);
-    const hssize_t points = space < 0 ? -1 : H5Sget_simple_extent_npoints(space);
-    *size = type < 0 ? 0 : H5Tget_size(type);
-    bool good = points > 0 && *size > 0 && points <= MOST_CLASSES && *size <= 4096 &&
-                (text ? H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0
-                      : H5Tequal(type, H5T_NATIVE_DOUBLE) > 0) &&
-                hdf5_number_read(dataset, "crc32c", H5T_NATIVE_UINT32, &expected) &&
-                (data = malloc((size_t)points * *size)) != NULL &&
-                H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
-    *rows = points;
-    if (good && crc32c_update(0, data, (size_t)points * *size) != expected)
-        good = wrong(reading, "wrong checksum of its table '%s': the file is damaged", name);
-    H5Sclose(space);
-    H5Tclose(type);
-    H5Dclose(dataset);
-    if (good)
-        return data;
-    wrong(reading, "its table '%s' is missing or invalid", name);
-    free(data);
-    return NULL;
-}
-
-static bool read_classes(hid_t file, struct reading *reading)
-{
-    struct packed_set *set = reading->set;
-    size_t size;
-    char *table = read_table(file, "classes", true, &set->classes, &size, reading);
-    if (table == NULL)
-        return false;
-    set->class_name = calloc((size_t)set->classes, sizeof *set->class_name);
-    bool good = set->class_name != NULL;
-    for (int64_t i = 0; good && i < set->classes; i++) {
-        set->class_name[i] = strndup(table + (size_t)i * size, size);
-        good = set->class_name[i] != NULL;
-    }
-    free(table);
-    return good || wrong(reading, "no memory for its class names");
-}
-
-static bool read_normalisation(hid_t file, const char *name, double values[PACKED_CHANNELS],
-                               struct reading *reading)
-{
-    int64_t rows;
-    size_t size;
-    char *table = read_table(file, name, false, &rows, &size, reading);
-    const bool good =
-        table != NULL && (rows == reading->set->channels ||
-                          wrong(reading, "its table '%s' does not have one row per channel", name));
-    if (good)
-        memcpy(values, table, (size_t)rows * sizeof *values);
-    free(table);
-    return good;
-}
-
-static bool read_part(hid_t file, int split, struct reading *reading)
-{
-    struct packed_set *set = reading->set;
-    struct packed_part *part = &set->part[reading->file][split];
-    hid_t group = H5Gopen2(file, split_name[split], H5P_DEFAULT);
-    const int64_t most = UINT32_MAX;
-    bool good =
-        group >= 0 && read_number(group, "records", 1, most, &part->records, reading) &&
-        read_number(group, "total", part->records, most, &set->total[split], reading) &&
-        read_number(group, "first", 0, set->total[split] - part->records, &part->first, reading);
-    const int64_t ends = part->records + 1;
-    const int64_t decoded[4] = {part->records, set->channels, set->height, set->width};
-    if (good && set->encoded) {
-        hid_t bytes = H5Dopen2(group, "bytes", H5P_DEFAULT);
-        hid_t space = bytes < 0 ? -1 : H5Dget_space(bytes);
-        part->byte_count = space < 0 ? -1 : H5Sget_simple_extent_npoints(space);
-        H5Sclose(space);
-        H5Dclose(bytes);
-        good = find_dataset(group, "bytes", H5T_NATIVE_UINT8, 1, &part->byte_count, &part->bytes,
-                            reading) &&
-               find_dataset(group, "offset", H5T_NATIVE_INT64, 1, &ends, &part->offset, reading);
-    } else if (good) {
-        good = find_dataset(group, "bytes", H5T_NATIVE_UINT8, 4, decoded, &part->bytes, reading);
-        part->byte_count = good ? part->records * set->channels * set->height * set->width : 0;
-    }
-    good = good &&
-           find_dataset(group, "label", H5T_NATIVE_INT32, 1, decoded, &part->label, reading) &&
-           find_dataset(group, "crc", H5T_NATIVE_UINT32, 1, decoded, &part->crc, reading);
-    H5Gclose(group);
-    return good;
-}
-
-static bool read_frame(hid_t file, struct reading *reading)
-{
-    struct packed_set *set = reading->set;
-    bool good =
-        read_kind(file, reading) && read_attributes(file, reading) && read_classes(file, reading);
-    set->normalised = good && H5Lexists(file, "mean", H5P_DEFAULT) > 0;
-    if (set->normalised)
-        good = read_normalisation(file, "mean", set->mean, reading) &&
-               read_normalisation(file, "std", set->std, reading);
-    for (int split = 0; good && split < PACKED_SPLITS; split++)
-        if (H5Lexists(file, split_name[split], H5P_DEFAULT) > 0)
-            good = read_part(file, split, reading);
-    return good;
-}
-
 /* Check the file before HDF5 reads it. */
 static bool examine(const char *path, int64_t *bytes, struct error *error)
 {
@@ -462,26 +261,90 @@ static bool examine(const char *path, int64_t *bytes, struct error *error)
     return *bytes > 0 || error_set(error, ERROR_DATA, "%s is empty: pack it again", path);
 }
 
-static bool read_file(const char *path, struct packed_set *set, int64_t number, struct error *error)
+/* Reads the headers of a set in a child process, since a damaged file can crash HDF5 or keep it
+ * busy. */
+struct header_reader {
+    struct subprocess child;
+    bool in_child;
+    char path[PACKED_PATH]; /* of the last file */
+};
+
+static bool reader_open(struct header_reader *reader, const char *name, int64_t files,
+                        struct error *error)
 {
-    struct reading reading = {.set = set, .file = number};
-    struct hdf5_errors errors;
-    int64_t have, needed;
-    if (!examine(path, &reading.bytes, error))
-        return false;
-    hdf5_errors_begin(&errors);
-    hid_t properties = hdf5_file_access();
-    hid_t file = properties < 0 ? -1 : H5Fopen(path, H5F_ACC_RDONLY, properties);
-    const bool good = file >= 0 && read_frame(file, &reading);
-    H5Fclose(file);
-    H5Pclose(properties);
-    if (hdf5_errors_end(&errors) && good)
+    char number[32];
+    const char *const words[] = {PACKED_READ_FRAMES, name, number, NULL};
+    snprintf(number, sizeof number, "%lld", (long long)files);
+    reader->in_child = subprocess_has_program();
+    return !reader->in_child || subprocess_start(&reader->child, words, error);
+}
+
+/* True if an array of `count` elements is inside the file. */
+static bool inside(int64_t offset, int64_t count, int64_t size, int64_t bytes)
+{
+    return offset >= 0 && offset <= bytes && count >= 0 && count <= (bytes - offset) / size;
+}
+
+static bool part_is_valid(const struct packed_set *set, int split, const struct packed_part *part,
+                          int64_t bytes)
+{
+    int64_t pixels = 0;
+    if (part->records == 0)
         return true;
-    if (hdf5_is_cut(errors.reason, &have, &needed))
-        wrong(&reading, "it is truncated: it has %lld of %lld bytes", (long long)have,
-              (long long)needed);
-    wrong(&reading, "%s", errors.reason[0] != '\0' ? errors.reason : "a part of it is missing");
-    return error_set(error, ERROR_DATA, "cannot use %s as packed data: %s", path, reading.wrong);
+    if (part->records < 0 || part->records > UINT32_MAX || part->first < 0 ||
+        set->total[split] < part->records || set->total[split] > UINT32_MAX ||
+        part->first > set->total[split] - part->records ||
+        __builtin_mul_overflow(part->records, set->channels * set->height * set->width, &pixels))
+        return false;
+    return (set->encoded ? inside(part->offset, part->records + 1, sizeof(int64_t), bytes)
+                         : part->byte_count == pixels) &&
+           inside(part->bytes, part->byte_count, 1, bytes) &&
+           inside(part->label, part->records, sizeof(int32_t), bytes) &&
+           inside(part->crc, part->records, sizeof(uint32_t), bytes);
+}
+
+static bool set_is_valid(const struct packed_set *set, int64_t number, int64_t bytes)
+{
+    const int64_t least = set->encoded ? 0 : 1, most = set->encoded ? 0 : PACKED_MOST_SIDE;
+    bool good = set->channels >= 1 && set->channels <= PACKED_CHANNELS && set->height >= least &&
+                set->height <= most && set->width >= least && set->width <= most &&
+                set->files >= 1 && set->files <= PACKED_MOST_FILES &&
+                memchr(set->source, '\0', sizeof set->source) != NULL &&
+                memchr(set->program, '\0', sizeof set->program) != NULL;
+    for (int64_t c = 0; good && set->normalised && c < set->channels; c++)
+        good = isfinite(set->mean[c]) && isfinite(set->std[c]) && set->std[c] >= 0;
+    for (int split = 0; good && split < PACKED_SPLITS; split++)
+        good = part_is_valid(set, split, &set->part[number][split], bytes);
+    return good;
+}
+
+static bool read_file(struct header_reader *reader, const char *path, struct packed_set *set,
+                      int64_t number, struct error *error)
+{
+    int64_t bytes = 0;
+    struct error theirs = {.kind = ERROR_NONE};
+    snprintf(reader->path, sizeof reader->path, "%s", path);
+    if (!examine(path, &bytes, error))
+        return false;
+    if (!reader->in_child) {
+        if (!packed_frame_read(path, bytes, set, number, error))
+            return false;
+    } else if (!packed_message_receive(&reader->child, bytes, set, number, &theirs))
+        return false; /* reader_close describes the error */
+    if (theirs.kind != ERROR_NONE)
+        return error_set(error, ERROR_DATA, "%s", theirs.text);
+    return set_is_valid(set, number, bytes) ||
+           error_set(error, ERROR_DATA,
+                     "cannot use %s as packed data: a number in its header is out of range", path);
+}
+
+static bool reader_close(struct header_reader *reader, bool good, struct error *error)
+{
+    char reason[128] = "gave an incomplete result";
+    if (reader->in_child && (!subprocess_end(&reader->child, reason, sizeof reason) || !good))
+        error_set(error, ERROR_DATA, "cannot use %s as packed data: reading its structure %s",
+                  reader->path, reason);
+    return good && error->kind == ERROR_NONE;
 }
 
 static void names_free(struct packed_set *set)
@@ -493,10 +356,11 @@ static void names_free(struct packed_set *set)
 }
 
 /* Read another file of the set. */
-static bool add_file(const char *path, struct packed_set *set, int64_t number, struct error *error)
+static bool add_file(struct header_reader *reader, const char *path, struct packed_set *set,
+                     int64_t number, struct error *error)
 {
     struct packed_set other = {.part = set->part};
-    const bool good = read_file(path, &other, number, error);
+    const bool good = read_file(reader, path, &other, number, error);
     bool same = set->encoded == other.encoded && set->shuffled == other.shuffled &&
                 set->channels == other.channels && set->height == other.height &&
                 set->width == other.width && set->classes == other.classes &&
@@ -533,31 +397,41 @@ static bool check_parts(const char *name, const struct packed_set *set, struct e
                              "%s: the files do not form one data set: they have %lld of %lld "
                              "records of the split %s",
                              name, (long long)next, (long long)set->total[split],
-                             split_name[split]);
+                             packed_split_name[split]);
     }
     return true;
 }
 
-bool packed_frames_read(const char *name, int64_t files, struct packed_set *set,
-                        struct error *error)
+static bool read_files(struct header_reader *reader, const char *name, int64_t files,
+                       struct packed_set *set, struct error *error)
 {
     char path[PACKED_PATH];
-    memset(set, 0, sizeof *set);
-    set->part = calloc((size_t)files, sizeof *set->part);
-    if (set->part == NULL)
-        return error_set(error, ERROR_MEMORY, "no memory to open %s", name);
     packed_path(path, name, 0, files);
-    if (!read_file(path, set, 0, error))
+    if (!read_file(reader, path, set, 0, error))
         return false;
     if (set->files != files)
         return error_set(error, ERROR_DATA, "%s: it is one of %lld files, but its name says %lld",
                          path, (long long)set->files, (long long)files);
     for (int64_t file = 1; file < files; file++) {
         packed_path(path, name, file, files);
-        if (!add_file(path, set, file, error))
+        if (!add_file(reader, path, set, file, error))
             return false;
     }
     return check_parts(name, set, error);
+}
+
+bool packed_frames_read(const char *name, int64_t files, struct packed_set *set,
+                        struct error *error)
+{
+    struct header_reader reader;
+    memset(set, 0, sizeof *set);
+    set->part = calloc((size_t)files, sizeof *set->part);
+    if (set->part == NULL)
+        return error_set(error, ERROR_MEMORY, "no memory to open %s", name);
+    if (!reader_open(&reader, name, files, error))
+        return false;
+    const bool good = read_files(&reader, name, files, set, error);
+    return reader_close(&reader, good, error);
 }
 
 void packed_set_free(struct packed_set *set)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "checkpoint/checkpoint_check.h"
 #include "checkpoint/checkpoint_file.h"
 #include "config/option.h"
 #include "config/options.h"
@@ -141,7 +142,7 @@ bool plan_checkpoint_print(const char *path, struct error *error)
     ENSURE(deck != NULL, "no memory for a deck");
     options_default(deck);
     bool good = checkpoint_file_read(path, &contents, error) &&
-                options_read_text(contents.deck, path, deck, error);
+                checkpoint_deck_parse(contents.deck, path, deck, error);
     if (good) {
         head_print(path, &contents, deck);
         units_print(&contents);

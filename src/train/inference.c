@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/checkpoint_check.h"
 #include "checkpoint/checkpoint_read.h"
 #include "config/command_line.h"
 #include "config/options.h"
@@ -22,7 +23,7 @@ static bool deck_read(const char *checkpoint, struct options *options, struct co
         return false;
     options_default(options);
     const struct mesh_options mesh = options->mesh;
-    error_defer(options_read_text(deck, checkpoint, options, error));
+    error_defer(checkpoint_deck_parse(deck, checkpoint, options, error));
     options->mesh = mesh;
     free(deck);
     return comm_agree(world, error);

@@ -1,0 +1,181 @@
+/* posix_spawn shares the memory of the parent until the exec, so it is safe in a process with
+ * threads, MPI and pinned memory, where fork is not. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* pipe2 */
+#endif
+#include "core/subprocess.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { WORDS = 16, CPU_SECONDS = 5, WALL_SECONDS = 60 };
+static const rlim_t memory_more = (rlim_t)1 << 30; /* bytes, besides what the program has mapped */
+
+static const char *program = NULL;
+
+void subprocess_set_program(const char *path)
+{
+    program = path;
+}
+
+bool subprocess_has_program(void)
+{
+    return program != NULL;
+}
+
+/* Start the program with default signal handling. Return an errno value. */
+static int spawn(pid_t *pid, char *const *words, int output)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    int failure = posix_spawn(pid, program, &files, &attributes, words, environ);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+    return failure;
+}
+
+bool subprocess_start(struct subprocess *child, const char *const *words, struct error *error)
+{
+    char *all[WORDS + 2] = {(char[]){"vittrain"}};
+    int ends[2], failure;
+    for (int n = 0; n < WORDS && words[n] != NULL; n++)
+        all[n + 1] = (char *)words[n];
+    failure = pipe2(ends, O_CLOEXEC) == 0 ? 0 : errno;
+    if (failure == 0) {
+        failure = spawn(&child->pid, all, ends[1]);
+        close(ends[1]);
+        if (failure != 0)
+            close(ends[0]);
+    }
+    child->output = ends[0];
+    return failure == 0 || error_set(error, ERROR_MEMORY,
+                                     "cannot start a process to read a file: %s; check the limits "
+                                     "on processes and open files (ulimit -u, ulimit -n)",
+                                     strerror(failure));
+}
+
+bool subprocess_read(struct subprocess *child, void *data, size_t bytes)
+{
+    char *to = data;
+    while (bytes > 0) {
+        ssize_t done = read(child->output, to, bytes);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return false;
+        to += done;
+        bytes -= (size_t)done;
+    }
+    return true;
+}
+
+bool subprocess_read_array(struct subprocess *child, void **array, size_t size, int64_t count,
+                           int64_t most)
+{
+    *array = count >= 0 && count <= most ? calloc((size_t)count + 1, size) : NULL;
+    if (*array != NULL && subprocess_read(child, *array, (size_t)count * size))
+        return true;
+    free(*array);
+    *array = NULL;
+    return false;
+}
+
+bool subprocess_read_text(struct subprocess *child, char **text, int64_t most)
+{
+    int64_t length;
+    void *array = NULL;
+    bool good = subprocess_read(child, &length, sizeof length) &&
+                (length == -1 || subprocess_read_array(child, &array, 1, length, most));
+    *text = array;
+    return good;
+}
+
+bool subprocess_end(struct subprocess *child, char *reason, size_t size)
+{
+    int status = 0;
+    pid_t ended;
+    close(child->output);
+    do
+        ended = waitpid(child->pid, &status, 0);
+    while (ended < 0 && errno == EINTR);
+    if (ended == child->pid && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return true;
+    const int number = ended == child->pid && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    if (number == SIGXCPU || number == SIGALRM)
+        snprintf(reason, size, "did not end within %d s of CPU time or %d s in all", CPU_SECONDS,
+                 WALL_SECONDS);
+    else if (number != 0)
+        snprintf(reason, size, "ended with signal %d (%s)", number, strsignal(number));
+    else
+        snprintf(reason, size, "ended with exit code %d",
+                 ended == child->pid ? WEXITSTATUS(status) : -1);
+    return false;
+}
+
+/* The bytes of address space that this process uses. */
+static rlim_t memory_mapped(void)
+{
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file != NULL) {
+        if (fscanf(file, "%lu", &pages) != 1)
+            pages = 0;
+        fclose(file);
+    }
+    return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
+}
+
+static void limit_set(int resource, rlim_t most)
+{
+    struct rlimit limit;
+    ENSURE(getrlimit(resource, &limit) == 0, "getrlimit: %s", strerror(errno));
+    if (limit.rlim_cur > most)
+        limit.rlim_cur = most;
+    ENSURE(setrlimit(resource, &limit) == 0, "setrlimit: %s", strerror(errno));
+}
+
+void subprocess_limit(void)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    limit_set(RLIMIT_CORE, 0);
+    limit_set(RLIMIT_CPU, CPU_SECONDS);
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ /* they map terabytes */
+    limit_set(RLIMIT_AS, memory_mapped() + memory_more);
+#endif
+    alarm(WALL_SECONDS);
+}
+
+void subprocess_write(const void *data, size_t size, int64_t count)
+{
+    fwrite(data, size, (size_t)count, stdout);
+}
+
+void subprocess_write_text(const char *text)
+{
+    const int64_t length = text == NULL ? -1 : (int64_t)strlen(text);
+    subprocess_write(&length, sizeof length, 1);
+    if (length > 0)
+        subprocess_write(text, 1, length);
+}

@@ -1,0 +1,50 @@
+/* A command of this program in a child process with limits on time and memory, whose standard
+ * output is read. For libraries that may crash or hang on damaged files (HDF5). The child runs
+ * without MPI. */
+#ifndef VITTRAIN_CORE_SUBPROCESS_H
+#define VITTRAIN_CORE_SUBPROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/error.h"
+
+/* Set the program that subprocess_start runs; the text must stay valid. NULL, the default, means
+ * that there is none: tests link the modules without the program. */
+void subprocess_set_program(const char *path);
+bool subprocess_has_program(void);
+
+struct subprocess {
+    pid_t pid;
+    int output; /* the read end of a pipe */
+};
+
+/* Start the program with these words, NULL-terminated, after its name. Standard input and standard
+ * error are /dev/null. Call subprocess_end in any case but failure (ERROR_MEMORY). */
+MUST_CHECK bool subprocess_start(struct subprocess *child, const char *const *words,
+                                 struct error *error);
+
+/* Read exactly these bytes of the output; false if it ends earlier. */
+MUST_CHECK bool subprocess_read(struct subprocess *child, void *data, size_t bytes);
+
+/* Read an array of `count` elements, or a text, into new memory. False: the output ends earlier, or
+ * `count` is not in [0, most]. A text may be NULL. */
+MUST_CHECK bool subprocess_read_array(struct subprocess *child, void **array, size_t size,
+                                      int64_t count, int64_t most);
+MUST_CHECK bool subprocess_read_text(struct subprocess *child, char **text, int64_t most);
+
+/* Wait for the end. False: the child failed, and `reason` describes it: "ended with signal 11
+ * (Segmentation fault)". */
+MUST_CHECK bool subprocess_end(struct subprocess *child, char *reason, size_t size);
+
+/* For the child, before its work: set the limits. It ends with its parent, and no core is dumped.
+ * Signals of the limits on time are SIGXCPU and SIGALRM. */
+void subprocess_limit(void);
+
+/* For the child: write what the functions above read. The result of fflush reports failures. */
+void subprocess_write(const void *data, size_t size, int64_t count);
+void subprocess_write_text(const char *text);
+
+#endif

@@ -1,0 +1,651 @@
+/* HDF5 files that were made to harm: the program reads them in a child process, and each gives one
+ * line and no crash. First files with links, storage, types and sizes that no file of the program
+ * has. Then files in which bytes of the metadata are changed and the checksums are right again:
+ *   test_hostile_files COUNT SEED               tries that many checkpoints and as many packed
+ * files For scripts, which change a checkpoint that the program wrote: test_hostile_files --link
+ * FILE TARGET       its units are in another file test_hostile_files --set FILE NAME VALUE    an
+ * attribute has another value test_hostile_files --deck FILE TEXT         the text is appended to
+ * the deck */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memmem */
+#endif
+#include <fcntl.h>
+#include <hdf5.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "checkpoint/checkpoint_file.h"
+#include "core/clock.h"
+#include "core/crc32c.h"
+#include "core/durable.h"
+#include "core/hdf5_file.h"
+#include "core/random.h"
+#include "core/subprocess.h"
+#include "data/packed.h"
+#include "temporary.h"
+
+enum { UNITS = 2, TENSORS = 2, ELEMENTS = 64, IN_CHECK = 60 };
+static const double most_seconds = 10;
+
+static char checkpoint[512], packed[512];
+static struct error error;
+
+/* ---- valid files ---- */
+
+static void write_checkpoint(void)
+{
+    struct unit_tensor tensors[UNITS][TENSORS] = {0};
+    struct unit units[UNITS] = {{.name = "stem"}, {.name = "head"}};
+    struct checkpoint_piece pieces[UNITS] = {0};
+    struct checkpoint_contents contents;
+    const float zeros[ELEMENTS] = {0};
+    for (int u = 0; u < UNITS; u++) {
+        for (int t = 0; t < TENSORS; t++)
+            tensors[u][t] = (struct unit_tensor){.dimensions = 1,
+                                                 .shape = {ELEMENTS / TENSORS},
+                                                 .count = ELEMENTS / TENSORS,
+                                                 .offset = t * ELEMENTS / TENSORS};
+        units[u].tensors = tensors[u];
+        units[u].tensor_count = TENSORS;
+        units[u].count = ELEMENTS;
+        pieces[u] = (struct checkpoint_piece){.count = ELEMENTS};
+        for (int kind = 0; kind < STATE_KINDS; kind++)
+            pieces[u].crc[kind] = crc32c_update(0, zeros, sizeof zeros);
+        snprintf(tensors[u][0].name, TENSOR_NAME, "%d.weight", u);
+        snprintf(tensors[u][1].name, TENSOR_NAME, "%d.bias", u);
+    }
+    checkpoint_contents_open(&contents, units, UNITS, "fake", "fp32", "[run]\nseed = 1\n");
+    contents.state = (struct training_state){.step = 9, .epoch = 1, .epoch_step = 4};
+    contents.moments = 1;
+    contents.replica = contents.shard = 1;
+    for (int u = 0; u < UNITS; u++)
+        contents.layout[u].piece_count = 1;
+    contents.piece_count = UNITS;
+    assert_true(checkpoint_file_create(checkpoint, &contents, &error));
+    int file = durable_open(checkpoint, &error);
+    for (int u = 0; u < UNITS; u++)
+        assert_true(durable_write(file, checkpoint, &pieces[u], sizeof pieces[u],
+                                  contents.layout[u].table_offset, &error));
+    close(file);
+    checkpoint_contents_free(&contents);
+}
+
+static void write_packed(void)
+{
+    char *names[] = {(char[]){"cat"}, (char[]){"dog"}};
+    struct packed_part part[1][PACKED_SPLITS] = {{{.records = 4, .byte_count = 4 * 12}}};
+    struct packed_set set = {.channels = 3, .height = 2, .width = 2, .classes = 2};
+    int64_t bytes;
+    set.class_name = names;
+    set.total[0] = 4;
+    set.files = 1;
+    set.part = part;
+    set.normalised = true;
+    for (int c = 0; c < 3; c++)
+        set.std[c] = 1;
+    int file = durable_create(packed, &error);
+    assert_true(file >= 0 && packed_frame_create(file, packed, &set, 0, &bytes, &error));
+    close(file);
+}
+
+/* ---- reading ---- */
+
+static bool read_checkpoint(const char *path)
+{
+    struct checkpoint_contents contents;
+    error_clear(&error);
+    bool good = checkpoint_file_read(path, &contents, &error);
+    checkpoint_contents_free(&contents);
+    return good;
+}
+
+static bool read_packed(const char *path)
+{
+    struct packed_set set;
+    error_clear(&error);
+    bool good = packed_frames_read(path, 1, &set, &error);
+    packed_set_free(&set);
+    return good;
+}
+
+/* Assert that the file is refused with one line of this kind, which has these words, in time. */
+static void refused(bool (*read)(const char *path), const char *path, enum error_kind kind,
+                    const char *words)
+{
+    double begin = clock_now();
+    assert_false(read(path));
+    if (clock_now() - begin >= most_seconds)
+        fail_msg("%s took %.1f s", error.text, clock_now() - begin);
+    assert_int_equal(error.kind, kind);
+    assert_null(strchr(error.text, '\n'));
+    if (strstr(error.text, path) == NULL || strstr(error.text, words) == NULL)
+        fail_msg("'%s' lacks '%s'", error.text, words);
+}
+
+static void test_good_files(void **state)
+{
+    (void)state;
+    assert_true(read_checkpoint(checkpoint));
+    assert_true(read_packed(packed));
+}
+
+/* ---- files made with HDF5 ---- */
+
+static hid_t number_space(hsize_t elements)
+{
+    return H5Screate_simple(1, &elements, NULL);
+}
+
+static void link_units(hid_t file, const char *target)
+{
+    assert_true(H5Ldelete(file, "units", H5P_DEFAULT) >= 0);
+    assert_true(H5Lcreate_external(target, "/units", file, "units", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+}
+
+static void external_link(hid_t file)
+{
+    link_units(file, temporary_path("fifo"));
+}
+
+static void soft_link_to_itself(hid_t file)
+{
+    assert_true(H5Ldelete(file, "units", H5P_DEFAULT) >= 0);
+    assert_true(H5Lcreate_soft("/units", file, "units", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+}
+
+static void group_in_itself(hid_t file)
+{
+    assert_true(H5Ldelete(file, "units/head", H5P_DEFAULT) >= 0);
+    assert_true(H5Lcreate_hard(file, "units", file, "units/head", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+}
+
+/* HDF5 needs a function to register the class; it is not called. */
+static void traverse(void)
+{
+}
+
+static void user_link(hid_t file)
+{
+    static const H5L_class_t kind = {.version = H5L_LINK_CLASS_T_VERS,
+                                     .id = (H5L_type_t)100,
+                                     .trav_func = (H5L_traverse_func_t)traverse};
+    assert_true(H5Lregister(&kind) >= 0);
+    assert_true(H5Ldelete(file, "units", H5P_DEFAULT) >= 0);
+    assert_true(H5Lcreate_ud(file, "units", kind.id, "x", 1, H5P_DEFAULT, H5P_DEFAULT) >= 0);
+}
+
+/* Replace a data set. */
+static void replace(hid_t file, const char *name, hid_t type, hid_t space, hid_t creation)
+{
+    assert_true(H5Ldelete(file, name, H5P_DEFAULT) >= 0);
+    hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    assert_true(dataset >= 0);
+    uint32_t crc = 0;
+    hid_t scalar = H5Screate(H5S_SCALAR);
+    hid_t attribute =
+        H5Acreate2(dataset, "crc32c", H5T_NATIVE_UINT32, scalar, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(H5Awrite(attribute, H5T_NATIVE_UINT32, &crc) >= 0);
+    H5Aclose(attribute);
+    H5Sclose(scalar);
+    H5Dclose(dataset);
+    H5Sclose(space);
+}
+
+static hid_t text_type(void)
+{
+    hid_t type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, 8);
+    return type;
+}
+
+static void external_data(hid_t file, const char *from)
+{
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    assert_true(H5Pset_external(creation, from, 0, H5F_UNLIMITED) >= 0);
+    replace(file, "deck", text_type(), number_space(1 << 20), creation);
+}
+
+static void endless_data(hid_t file)
+{
+    external_data(file, "/dev/zero");
+}
+
+static void data_in_fifo(hid_t file)
+{
+    external_data(file, temporary_path("fifo"));
+}
+
+static void virtual_data(hid_t file)
+{
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE), space = number_space(1 << 20);
+    assert_true(H5Pset_virtual(creation, space, temporary_path("fifo"), "/deck", space) >= 0);
+    replace(file, "deck", text_type(), space, creation);
+}
+
+static void huge_text(hid_t file)
+{
+    replace(file, "deck", text_type(), number_space((hsize_t)1 << 57), H5P_DEFAULT);
+}
+
+static void huge_vector(hid_t file)
+{
+    replace(file, "units/stem/master", H5T_NATIVE_FLOAT, number_space((hsize_t)1 << 58),
+            H5P_DEFAULT);
+}
+
+static void chunks(hid_t file)
+{
+    const hsize_t chunk = 1 << 10;
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(creation, 1, &chunk);
+    replace(file, "deck", text_type(), number_space(1 << 20), creation);
+}
+
+static void variable_text(hid_t file)
+{
+    hid_t type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, H5T_VARIABLE);
+    replace(file, "deck", type, number_space(4), H5P_DEFAULT);
+}
+
+/* Replace an attribute by one of this type, with these bytes. */
+static void retype(hid_t file, const char *name, hid_t type, const void *value)
+{
+    hid_t scalar = H5Screate(H5S_SCALAR);
+    assert_true(H5Adelete(file, name) >= 0);
+    hid_t attribute = H5Acreate2(file, name, type, scalar, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(H5Awrite(attribute, type, value) >= 0);
+    H5Aclose(attribute);
+    H5Sclose(scalar);
+}
+
+static void compound_number(hid_t file)
+{
+    const int64_t value = 1;
+    hid_t type = H5Tcreate(H5T_COMPOUND, sizeof value);
+    H5Tinsert(type, "number", 0, H5T_NATIVE_INT64);
+    retype(file, "step", type, &value);
+}
+
+static void array_number(hid_t file)
+{
+    static const int64_t value[1000];
+    const hsize_t count = 1000;
+    retype(file, "step", H5Tarray_create2(H5T_NATIVE_INT64, 1, &count), value);
+}
+
+static void variable_attribute(hid_t file)
+{
+    const char *value = "vit";
+    hid_t type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, H5T_VARIABLE);
+    retype(file, "model", type, &value);
+}
+
+static void test_made_with_hdf5(void **state)
+{
+    static const struct {
+        void (*change)(hid_t file);
+        const char *words;
+    } hostile[] = {
+        {external_link, "link"},
+        {soft_link_to_itself, "link"},
+        {group_in_itself, "unit head"},
+        {user_link, "link"},
+        {endless_data, "'deck' is chunked, virtual or in another file"},
+        {data_in_fifo, "'deck' is chunked, virtual or in another file"},
+        {virtual_data, "'deck' is chunked, virtual or in another file"},
+        {chunks, "'deck' is chunked, virtual or in another file"},
+        {huge_text, "outside the file"},
+        {huge_vector, "outside the file"},
+        {variable_text, "an object is missing"},
+        {compound_number, "no appropriate function for conversion path"},
+        {array_number, "no appropriate function for conversion path"},
+        {variable_attribute, "an object is missing"},
+    };
+    (void)state;
+    assert_int_equal(mkfifo(temporary_path("fifo"), 0600), 0);
+    for (size_t n = 0; n < sizeof hostile / sizeof *hostile; n++) {
+        write_checkpoint();
+        hid_t file = H5Fopen(checkpoint, H5F_ACC_RDWR, H5P_DEFAULT);
+        hostile[n].change(file);
+        assert_true(H5Fclose(file) >= 0);
+        refused(read_checkpoint, checkpoint, ERROR_CHECKPOINT, hostile[n].words);
+    }
+    write_checkpoint();
+}
+
+static void test_packed_made_with_hdf5(void **state)
+{
+    (void)state;
+    hid_t file = H5Fopen(packed, H5F_ACC_RDWR, H5P_DEFAULT);
+    assert_true(H5Ldelete(file, "train", H5P_DEFAULT) >= 0);
+    assert_true(H5Lcreate_external(temporary_path("fifo"), "/train", file, "train", H5P_DEFAULT,
+                                   H5P_DEFAULT) >= 0);
+    H5Fclose(file);
+    refused(read_packed, packed, ERROR_DATA, "link");
+    write_packed();
+    file = H5Fopen(packed, H5F_ACC_RDWR, H5P_DEFAULT);
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_external(creation, "/dev/zero", 0, H5F_UNLIMITED);
+    replace(file, "classes", text_type(), number_space(1000), creation);
+    H5Fclose(file);
+    refused(read_packed, packed, ERROR_DATA, "its table 'classes' is missing or invalid");
+    write_packed();
+}
+
+/* A child that cannot work: the program is missing, or crashes at once. */
+static void test_child_that_fails(void **state)
+{
+    (void)state;
+    subprocess_set_program("./not-there");
+    assert_false(read_checkpoint(checkpoint));
+    assert_int_equal(error.kind, ERROR_MEMORY);
+    assert_non_null(strstr(error.text, "cannot start a process to read a file: No such file"));
+    subprocess_set_program("/bin/false");
+    refused(read_checkpoint, checkpoint, ERROR_CHECKPOINT,
+            "is damaged: reading its structure ended with exit code 1");
+    refused(read_packed, packed, ERROR_DATA, "reading its structure ended with exit code 1");
+    subprocess_set_program("/bin/true");
+    refused(read_checkpoint, checkpoint, ERROR_CHECKPOINT, "gave an incomplete result");
+    subprocess_set_program("./vittrain");
+}
+
+/* ---- changed bytes with right checksums ---- */
+
+/* HDF5's checksum of metadata: hashlittle of Jenkins' lookup3. */
+static uint32_t rotate(uint32_t value, int bits)
+{
+    return value << bits | value >> (32 - bits);
+}
+
+static uint32_t lookup3(const uint8_t *bytes, size_t length)
+{
+    uint32_t a = 0xdeadbeef + (uint32_t)length, b = a, c = a, word[3];
+    for (; length > 12; length -= 12, bytes += 12) {
+        memcpy(word, bytes, 12);
+        a += word[0], b += word[1], c += word[2];
+        a = (a - c) ^ rotate(c, 4), c += b;
+        b = (b - a) ^ rotate(a, 6), a += c;
+        c = (c - b) ^ rotate(b, 8), b += a;
+        a = (a - c) ^ rotate(c, 16), c += b;
+        b = (b - a) ^ rotate(a, 19), a += c;
+        c = (c - b) ^ rotate(b, 4), b += a;
+    }
+    memset(word, 0, sizeof word);
+    memcpy(word, bytes, length);
+    if (length == 0)
+        return c;
+    a += word[0], b += word[1], c += word[2];
+    c = (c ^ b) - rotate(b, 14);
+    a = (a ^ c) - rotate(c, 11);
+    b = (b ^ a) - rotate(a, 25);
+    c = (c ^ b) - rotate(b, 16);
+    a = (a ^ c) - rotate(c, 4);
+    b = (b ^ a) - rotate(a, 14);
+    c = (c ^ b) - rotate(b, 24);
+    return c;
+}
+
+/* Blocks of metadata that end with their checksum. */
+struct block {
+    size_t begin, end; /* the checksum is at `end` */
+};
+
+struct image {
+    uint8_t *bytes, *changed;
+    size_t size;
+    struct block block[256];
+    int blocks;
+};
+
+static void find_block(struct image *image, size_t begin)
+{
+    static const char *const signatures[] = {"\211HDF", "OHDR", "OCHK", "BTHD", "BTLF", "BTIN",
+                                             "FRHP",    "FHDB", "FHIB", "FSHD", "FSSE"};
+    size_t n = 0, count = sizeof signatures / sizeof *signatures;
+    uint32_t stored;
+    while (n < count && memcmp(image->bytes + begin, signatures[n], 4) != 0)
+        n++;
+    for (size_t end = begin + 8; n < count && end + 4 <= image->size && end < begin + 8192; end++) {
+        memcpy(&stored, image->bytes + end, sizeof stored);
+        if (image->blocks < 256 && lookup3(image->bytes + begin, end - begin) == stored) {
+            image->block[image->blocks++] = (struct block){begin, end};
+            return;
+        }
+    }
+}
+
+static void image_open(struct image *image, const char *path)
+{
+    struct stat status;
+    int file = open(path, O_RDONLY);
+    assert_true(file >= 0 && fstat(file, &status) == 0);
+    image->size = (size_t)status.st_size;
+    image->blocks = 0;
+    image->bytes = malloc(image->size);
+    image->changed = malloc(image->size);
+    assert_int_equal(read(file, image->bytes, image->size), (ssize_t)image->size);
+    close(file);
+    for (size_t begin = 0; begin + 12 < image->size; begin++)
+        find_block(image, begin);
+    assert_true(image->blocks > 8); /* else no checksum was recognised */
+}
+
+static void image_close(struct image *image)
+{
+    free(image->bytes);
+    free(image->changed);
+}
+
+static uint32_t draws[2]; /* seed, and the number of the draw */
+
+static uint32_t draw(uint32_t below)
+{
+    return random_block_at(draws[0], RANDOM_SYNTHETIC, 0, 0, 0, draws[1]++).word[0] % below;
+}
+
+/* Change 1 to 8 bytes of a block: to random ones, extreme ones, or ones from another place. */
+static void change_bytes(struct image *image, const struct block *block)
+{
+    static const uint64_t extreme[] = {
+        0, 1, UINT64_MAX, INT64_MAX, (uint64_t)1 << 63, UINT64_MAX - 7, 1 << 16, (uint64_t)1 << 32,
+    };
+    static const size_t sizes[] = {1, 1, 2, 4, 8};
+    const size_t bytes = sizes[draw(5)];
+    const size_t length = block->end - block->begin;
+    const size_t at = block->begin + 4 + draw((uint32_t)(length - 4));
+    const size_t count = bytes < block->end - at ? bytes : block->end - at;
+    const struct block *other = &image->block[draw((uint32_t)image->blocks)];
+    const uint64_t random = (uint64_t)draw(UINT32_MAX) << 32 | draw(UINT32_MAX);
+    const uint64_t flipped = (uint64_t)1 << draw(8);
+    uint8_t *to = image->changed + at;
+    switch (draw(6)) {
+    case 0:
+        memcpy(to, &random, count);
+        break;
+    case 1:
+        memcpy(to, &extreme[draw(sizeof extreme / sizeof *extreme)], count);
+        break;
+    case 2: /* the address of another block */
+        memcpy(to, &other->begin, count);
+        break;
+    case 3:
+        memmove(to, image->changed + other->begin + draw((uint32_t)(other->end - other->begin)),
+                count);
+        break;
+    case 4:
+        *to = (uint8_t)(*to + (draw(2) == 0 ? 1 : -1));
+        break;
+    default:
+        *to ^= (uint8_t)flipped;
+    }
+}
+
+/* Where the reader expects the checksum of an object header now, by its size field. */
+static size_t header_end(const struct image *image, const struct block *block)
+{
+    const uint8_t *header = image->changed + block->begin;
+    if (memcmp(header, "OHDR", 4) != 0)
+        return block->end;
+    const size_t width = (size_t)1 << (header[5] & 3);
+    size_t prefix = 6 + (header[5] & 0x20 ? 16U : 0U) + (header[5] & 0x10 ? 4U : 0U);
+    uint64_t length = 0;
+    memcpy(&length, header + prefix, width);
+    if (length > image->size - block->begin - prefix - width - 4)
+        return block->end;
+    return block->begin + prefix + width + length;
+}
+
+static void mutate(struct image *image, const char *path)
+{
+    memcpy(image->changed, image->bytes, image->size);
+    for (uint32_t changes = 1 + draw(3); changes > 0; changes--) {
+        const struct block *block = &image->block[draw((uint32_t)image->blocks)];
+        change_bytes(image, block);
+        uint32_t sum = lookup3(image->changed + block->begin, block->end - block->begin);
+        memcpy(image->changed + block->end, &sum, sizeof sum);
+        const size_t end = header_end(image, block);
+        sum = lookup3(image->changed + block->begin, end - block->begin);
+        memcpy(image->changed + end, &sum, sizeof sum);
+    }
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    assert_true(file >= 0);
+    assert_int_equal(write(file, image->changed, image->size), (ssize_t)image->size);
+    close(file);
+}
+
+enum outcome { ACCEPTED, REFUSED, CRASHED, TIMED_OUT, OUTCOMES };
+static const char *const outcome_name[OUTCOMES] = {"accepted", "refused by the reader",
+                                                   "crashed the child", "stopped by a limit"};
+
+static enum outcome outcome_of(bool good)
+{
+    if (good)
+        return ACCEPTED;
+    assert_true(error.kind == ERROR_CHECKPOINT || error.kind == ERROR_DATA);
+    assert_null(strchr(error.text, '\n'));
+    if (strstr(error.text, "did not end within") != NULL)
+        return TIMED_OUT;
+    return strstr(error.text, "reading its structure") != NULL ? CRASHED : REFUSED;
+}
+
+static void mutations_try(const char *from, bool (*read)(const char *path), int count)
+{
+    struct image image;
+    int counts[OUTCOMES] = {0};
+    char path[512];
+    snprintf(path, sizeof path, "%s", temporary_path("changed.h5"));
+    image_open(&image, from);
+    for (int n = 0; n < count; n++) {
+        mutate(&image, path);
+        double begin = clock_now();
+        enum outcome outcome = outcome_of(read(path));
+        assert_true(clock_now() - begin < 70);
+        if (outcome >= CRASHED && counts[outcome] == 0)
+            print_message("# %s\n", error.text);
+        counts[outcome]++;
+    }
+    for (int outcome = 0; outcome < OUTCOMES; outcome++)
+        print_message("# %d of %d %s\n", counts[outcome], count, outcome_name[outcome]);
+    assert_true(counts[REFUSED] > count / 4);
+    image_close(&image);
+}
+
+static int mutations = IN_CHECK;
+
+static void test_changed_checkpoints(void **state)
+{
+    (void)state;
+    mutations_try(checkpoint, read_checkpoint, mutations);
+}
+
+static void test_changed_packed_files(void **state)
+{
+    (void)state;
+    mutations_try(packed, read_packed, mutations);
+}
+
+/* ---- */
+
+static int files_make(void **state)
+{
+    temporary_setup(state);
+    subprocess_set_program("./vittrain");
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    snprintf(checkpoint, sizeof checkpoint, "%s", temporary_path("step-00000009.h5"));
+    snprintf(packed, sizeof packed, "%s", temporary_path("packed.h5"));
+    write_checkpoint();
+    write_packed();
+    return 0;
+}
+
+static void set_attribute(hid_t file, const char *name, const char *value)
+{
+    const int64_t integer = strtoll(value, NULL, 0);
+    const double real = strtod(value, NULL);
+    hid_t attribute = H5Aopen(file, name, H5P_DEFAULT), type = H5Aget_type(attribute);
+    assert_true(H5Tget_class(type) == H5T_FLOAT
+                    ? H5Awrite(attribute, H5T_NATIVE_DOUBLE, &real) >= 0
+                    : H5Awrite(attribute, H5T_NATIVE_INT64, &integer) >= 0);
+    H5Tclose(type);
+    H5Aclose(attribute);
+}
+
+static void append_deck(hid_t file, const char *more)
+{
+    hid_t dataset = H5Dopen2(file, "deck", H5P_DEFAULT), type = H5Dget_type(dataset);
+    char *text = calloc(1, H5Tget_size(type) + strlen(more) + 2);
+    assert_true(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text) >= 0);
+    strcat(strcat(text, "\n"), more);
+    H5Dclose(dataset);
+    H5Tclose(type);
+    type = hdf5_text_type(strlen(text) + 1);
+    assert_true(H5Ldelete(file, "deck", H5P_DEFAULT) >= 0 &&
+                hdf5_table_write(file, "deck", type, -1, text));
+    H5Tclose(type);
+    free(text);
+}
+
+/* For scripts. */
+static int change(int argc, char **argv)
+{
+    hid_t file = argc < 4 ? -1 : H5Fopen(argv[2], H5F_ACC_RDWR, H5P_DEFAULT);
+    if (file < 0)
+        return 2;
+    if (strcmp(argv[1], "--link") == 0)
+        link_units(file, argv[3]);
+    else if (strcmp(argv[1], "--deck") == 0)
+        append_deck(file, argv[3]);
+    else
+        set_attribute(file, argv[3], argv[4]);
+    return H5Fclose(file) < 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && argv[1][0] == '-')
+        return change(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_good_files),
+        cmocka_unit_test(test_made_with_hdf5),
+        cmocka_unit_test(test_packed_made_with_hdf5),
+        cmocka_unit_test(test_child_that_fails),
+        cmocka_unit_test(test_changed_checkpoints),
+        cmocka_unit_test(test_changed_packed_files),
+    };
+    if (argc > 1)
+        mutations = atoi(argv[1]);
+    draws[0] = argc > 2 ? (uint32_t)atoi(argv[2]) : 1;
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, files_make, temporary_teardown);
+}
