@@ -169,6 +169,7 @@ long_test_scripts = \
 	test/test_gpu_emulated.sh \
 	test/test_gpu_page.sh \
 	test/test_gpu_run.sh \
+	test/test_hostile_runs.sh \
 	test/test_images.sh \
 	test/test_launch.sh \
 	test/test_launch_nodes.sh \
