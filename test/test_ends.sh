@@ -94,6 +94,74 @@ grep -q 'test split is left to the next attempt' "$work/signal.log" || bad="$bad
 bad=$bad$(interrupt 1 signal KILL test:10 $alone)
 completes signal alone 1 'a final test that a signal interrupts is made up for' "$bad" $alone
 
+# ---- what a kill leaves behind
+
+# left FOLDER COMMAND...: the folder has temporary files of killed processes, one that a living process has locked, and a
+# file of somebody else. Print what is wrong with them after the command.
+left() {
+    folder=$1
+    shift
+    for name in result.json metrics.csv weights.safetensors report.html checkpoints/step-00000003.h5; do
+        echo left >"$folder/$name.part"
+    done
+    echo left >"$folder/.probe-host-1"
+    echo mine >"$folder/notes.part"
+    flock "$folder/units.csv.part" sh -c "touch '$work/locked'; exec sleep 60" &
+    holder=$!
+    tries=0
+    until [ -e "$work/locked" ] || [ $tries -gt 500 ]; do sleep 0.01; tries=$((tries + 1)); done
+    "$@" >"$work/left.log" 2>&1 || echo "exit status $?;"
+    rm "$work/locked" "$folder/notes.part" || echo 'notes.part was removed;'
+    rm "$folder/units.csv.part" || echo 'the part of a living process was removed;'
+    kill $(pgrep -P $holder) $holder 2>/dev/null
+    find "$folder" -name '*.part' -o -name '.probe*'
+}
+
+book="output.logbook=$work/book"
+bad=$(interrupt 1 page KILL end:10 $alone $book)
+[ -e "$work/page/result.json" ] || bad="$bad no results;"
+[ ! -e "$work/book/page.md" ] || bad="$bad it has a page;"
+bad=$bad$(left "$work/page" "$vittrain" run.dir="$work/page" $alone $book)
+[ -e "$work/book/page.md" ] && grep -q page.md "$work/book/README.md" || bad="$bad no page;"
+result 'a run that was killed before its page was written gets it; temporary files are removed' "$bad" "$work/left.log"
+bad=$(left "$work/page" "$vittrain" report "$work/page" $book)
+result 'a report removes temporary files, too' "$bad" "$work/left.log"
+
+# ---- symbolic links in the run folder
+
+echo 'not yours' >"$work/victim"
+mkdir -p "$work/real/checkpoints" "$work/linked.book"
+ln -s real "$work/linked"
+for name in deck.ini metrics.csv epochs.csv units.csv ranks.csv run.json result.json weights.safetensors monitor.csv report.html; do
+    ln -s "$work/victim" "$work/real/$name.part"
+    [ $name = deck.ini ] || ln -s "$work/victim" "$work/real/$name"
+done
+ln -s "$work/victim" "$work/linked.book/README.md"
+ln -s "$work/victim" "$work/linked.book/linked.md"
+run 1 linked $steps train.epochs=1 run.dir="$work/linked" output.logbook="$work/linked.book" output.monitor=1
+bad=
+[ $status = 0 ] || bad="exit status $status;"
+"$vittrain" report "$work/linked" >>"$work/linked.log" 2>&1 || bad="$bad no report;"
+for name in step-00000010.h5 step-00000010.h5.part last.h5.part; do
+    ln -s "$work/victim" "$work/real/checkpoints/$name"
+done
+ln -sf "$work/victim" "$work/real/checkpoints/last.h5"
+run 1 linked $steps train.epochs=2 run.dir="$work/linked"
+[ $status = 0 ] || bad="$bad exit status $status;"
+[ "$(cat "$work/victim")" = 'not yours' ] || bad="$bad the victim was written;"
+bad=$bad$(find "$work/real" "$work/linked.book" -lname "$work/victim" ! -name linked.md)
+result 'prepared links are replaced, not followed; the run folder may be a link' "$bad" "$work/linked.log"
+bad=
+for name in train.log .lock metrics.csv epochs.csv; do
+    rm "$work/real/$name"
+    ln -s "$work/victim" "$work/real/$name"
+    run 1 link $steps train.epochs=3 run.dir="$work/linked"
+    bad=$bad$(failed_otherwise 5 "/$name: it is a symbolic link")
+    rm "$work/real/$name"
+done
+[ "$(cat "$work/victim")" = 'not yours' ] || bad="$bad the victim was written;"
+result 'a link that would be appended to is an error' "$bad" "$work/link.log"
+
 for on in ${TEST_LONG:+1 2}; do
     whole $on long$on $steps train.epochs=2
     for signal in KILL USR1; do

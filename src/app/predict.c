@@ -13,6 +13,7 @@
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/log.h"
+#include "core/output_file.h"
 #include "train/inference.h"
 
 struct prediction {
@@ -94,7 +95,9 @@ static bool file_open(struct prediction *prediction, struct error *error)
         if (strcmp(path, "-") == 0)
             prediction->file = stdout;
         else
-            prediction->file = fopen(prediction->part[0] != '\0' ? prediction->part : path, "we");
+            prediction->file = prediction->part[0] != '\0'
+                                   ? output_file_stream(prediction->part, "w")
+                                   : fopen(path, "we");
         if (prediction->file == NULL)
             write_failed(prediction, error);
     }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "checkpoint/run_folder.h"
 #include "config/command_line.h"
 #include "config/option.h"
 #include "config/options.h"
@@ -55,6 +56,8 @@ static bool records_take(struct report *report, const char *const *folders, stru
             report->count = i;
             return false;
         }
+    for (int i = 0; i < report->count; i++)
+        run_folder_clean(report->records[i].path, false);
     return true;
 }
 

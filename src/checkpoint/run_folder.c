@@ -7,7 +7,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,7 @@
 #include "core/durable.h"
 #include "core/folder.h"
 #include "core/log.h"
+#include "core/output_file.h"
 #include "core/text.h"
 #include "data/directory.h"
 
@@ -83,7 +86,9 @@ static bool lock_folder(const char *path, struct run_folder *folder, struct erro
 {
     char name[FILE_PATH];
     snprintf(name, sizeof name, "%s/.lock", path);
-    int lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int lock = output_file_open(name, O_RDWR | O_CREAT);
+    if (lock < 0 && errno == ELOOP)
+        return durable_failed(error, "lock", name, errno);
     if (lock < 0)
         return error_set(error, ERROR_FILE,
                          "the run folder %s is not writable (%s): choose another by run.dir", path,
@@ -103,6 +108,47 @@ void run_folder_close(struct run_folder *folder)
     if (folder->locked)
         close(folder->lock);
     folder->locked = false;
+}
+
+/* ---- temporary files of killed processes ---- */
+
+/* True for a temporary file of a run or of a report: NAME.part with one of the names that they
+ * write, or a probe. */
+static bool is_temporary(const char *name)
+{
+    static const char *const patterns[] = {
+        "deck.ini",     "run.json",      "result.json",         "metrics.csv", "epochs.csv",
+        "units.csv",    "ranks.csv",     "monitor*.csv",        "report.html", "nvidia-smi*.txt",
+        ".upload.json", "exec_time.log", "weights.safetensors", "course.log",  "hparams.yaml",
+        "imagenet.log", "lightning.log", "torchrun.log",        "*_*_*_*.txt", "accuracy_plot.png",
+        ".probe-*",     "step-*.h5",     "training_metrics.png"};
+    char stem[NAME_MAX + 1];
+    snprintf(stem, sizeof stem, "%s", name);
+    bool part = text_ends_with(stem, ".part");
+    if (part)
+        stem[strlen(stem) - strlen(".part")] = '\0';
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+        if (fnmatch(patterns[i], stem, 0) == 0)
+            return part || strncmp(stem, ".probe-", strlen(".probe-")) == 0;
+    return false;
+}
+
+void run_folder_clean(const char *path, bool has_lock)
+{
+    char checkpoints[FILE_PATH], name[FILE_PATH];
+    output_file_clean(path, is_temporary);
+    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", path);
+    if (has_lock) {
+        output_file_clean(checkpoints, is_temporary);
+        return;
+    }
+    snprintf(name, sizeof name, "%s/.lock", path);
+    int lock = output_file_open(name, O_RDWR);
+    if (lock < 0)
+        return;
+    if (flock(lock, LOCK_EX | LOCK_NB) == 0)
+        output_file_clean(checkpoints, is_temporary);
+    close(lock);
 }
 
 static const char advice[] = "choose another by run.dir";

@@ -40,6 +40,11 @@ bool run_folder_is_of(const char *folder, const char *name);
 MUST_CHECK bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
                                      struct error *error);
 
+/* Not collective. Remove temporary files that killed processes left in a run folder. has_lock: the
+ * caller has locked the folder and writes no checkpoint; without it, parts of checkpoints are
+ * removed only if no run holds the lock. */
+void run_folder_clean(const char *path, bool has_lock);
+
 /* Not collective. Release the lock. Does nothing for a folder that is all zero. */
 void run_folder_close(struct run_folder *folder);
 

@@ -467,10 +467,9 @@ bool safetensors_output_close(struct safetensors_output *output, struct error *e
 {
     if (output->descriptor < 0)
         return false;
-    bool good = error->kind == ERROR_NONE && durable_sync(output->descriptor, output->part, error);
-    good = durable_close(output->descriptor, output->part, error) && good &&
-           durable_rename(output->part, output->path, error);
-    if (!good)
-        unlink(output->part);
-    return good;
+    if (error->kind == ERROR_NONE)
+        return durable_commit(output->descriptor, output->part, output->path, error);
+    close(output->descriptor);
+    unlink(output->part);
+    return false;
 }

@@ -2,6 +2,7 @@
 #include "core/atomic_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,22 +13,28 @@ bool atomic_file_open(struct atomic_file *file, const char *path, struct error *
     ENSURE(strlen(path) < sizeof file->path, "path of %zu characters", strlen(path));
     snprintf(file->path, sizeof file->path, "%s", path);
     snprintf(file->part, sizeof file->part, "%s.part", path);
-    file->stream = fopen(file->part, "we");
-    return file->stream != NULL || durable_failed(error, "create", file->part, errno);
+    int descriptor = durable_create(file->part, error);
+    file->stream = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
+    ENSURE(descriptor < 0 || file->stream != NULL, "no memory for %s", path);
+    return file->stream != NULL;
 }
 
 bool atomic_file_commit(struct atomic_file *file, struct error *error)
 {
-    bool good = !ferror(file->stream) && fflush(file->stream) == 0;
+    int descriptor = fcntl(fileno(file->stream), F_DUPFD_CLOEXEC, 0);
+    bool good = descriptor >= 0 && !ferror(file->stream) && fflush(file->stream) == 0;
     int reason = errno;
 
-    good = good ? durable_sync(fileno(file->stream), file->part, error)
-                : durable_failed(error, "write", file->part, reason);
-    if (fclose(file->stream) != 0 && good)
-        good = durable_failed(error, "close", file->part, errno);
+    if (fclose(file->stream) != 0 && good) {
+        good = false;
+        reason = errno;
+    }
     file->stream = NULL;
-    if (good && durable_rename(file->part, file->path, error))
-        return true;
+    if (good)
+        return durable_commit(descriptor, file->part, file->path, error);
+    durable_failed(error, "write", file->part, reason);
+    if (descriptor >= 0)
+        close(descriptor);
     unlink(file->part);
     return false;
 }

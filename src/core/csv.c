@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/durable.h"
+#include "core/output_file.h"
 
 /* The cell in `column` (from 0), or NULL. It ends at a comma or at the end of the line. */
 static const char *cell_at(const char *line, int column)
@@ -100,10 +101,11 @@ static bool copy_rows(FILE *from, FILE *to, const char *path, const char *header
 static bool csv_rewrite(const char *path, const char *header, const struct csv_keep *keep,
                         struct error *error)
 {
-    FILE *old = fopen(path, "re");
+    FILE *old = output_file_stream(path, "r");
     struct atomic_file file;
 
-    if (old == NULL && errno != ENOENT)
+    /* A link is replaced if nothing is kept of it. */
+    if (old == NULL && errno != ENOENT && !(errno == ELOOP && keep->last <= 0))
         return durable_failed(error, "read", path, errno);
     if (!atomic_file_open(&file, path, error)) {
         if (old != NULL)
@@ -137,7 +139,7 @@ bool csv_reopen(struct csv *csv, const char *path, const char *header, const str
     if (!csv_rewrite(path, header, keep, error))
         return false;
     snprintf(csv->path, sizeof csv->path, "%s", path);
-    csv->stream = fopen(path, "ae");
+    csv->stream = output_file_stream(path, "a");
     return csv->stream != NULL || durable_failed(error, "write", path, errno);
 }
 

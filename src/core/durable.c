@@ -12,9 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+#include "core/output_file.h"
 
 static const char *advice(int number)
 {
@@ -28,6 +31,10 @@ static const char *advice(int number)
     case EPERM:
     case EROFS:
         return "make it writable or write to another folder";
+    case ELOOP:
+        return "remove the link or write to another folder";
+    case EBUSY:
+        return "wait until it ends";
     case ENOENT:
     case ENOTDIR:
         return "create the folder or write to another one";
@@ -36,29 +43,43 @@ static const char *advice(int number)
     }
 }
 
-bool durable_failed(struct error *error, const char *doing, const char *path, int number)
+/* strerror with the texts that fit files which the program opens itself. */
+static const char *reason_text(int number)
 {
-    return error_set(error, ERROR_FILE, "cannot %s %s: %s; %s", doing, path, strerror(number),
-                     advice(number));
+    switch (number) {
+    case ELOOP:
+        return "it is a symbolic link, which is not followed";
+    case EBUSY:
+        return "another process is writing it";
+    default:
+        return strerror(number);
+    }
 }
 
-static int open_for_writing(const char *path, int flags, const char *doing, struct error *error)
+bool durable_failed(struct error *error, const char *doing, const char *path, int number)
 {
-    signal(SIGXFSZ, SIG_IGN);
-    int descriptor = open(path, O_WRONLY | O_CLOEXEC | flags, 0666);
-    if (descriptor < 0)
-        durable_failed(error, doing, path, errno);
-    return descriptor;
+    return error_set(error, ERROR_FILE, "cannot %s %s: %s; %s", doing, path, reason_text(number),
+                     advice(number));
 }
 
 int durable_create(const char *path, struct error *error)
 {
-    return open_for_writing(path, O_CREAT | O_TRUNC, "create", error);
+    signal(SIGXFSZ, SIG_IGN);
+    int descriptor = output_file_create(path);
+    if (descriptor < 0)
+        durable_failed(error, "create", path, errno);
+    return descriptor;
 }
 
 int durable_open(const char *path, struct error *error)
 {
-    return open_for_writing(path, 0, "open", error);
+    signal(SIGXFSZ, SIG_IGN);
+    int descriptor = output_file_open(path, O_WRONLY);
+    if (descriptor < 0)
+        durable_failed(error, "open", path, errno);
+    else
+        flock(descriptor, LOCK_SH | LOCK_NB); /* for output_file_clean, where locks are supported */
+    return descriptor;
 }
 
 static bool has_free_space(int descriptor, int64_t bytes)
@@ -147,6 +168,20 @@ bool durable_rename(const char *from, const char *to, struct error *error)
     if (rename(from, to) != 0)
         return durable_failed(error, "rename to", to, errno);
     return sync_directory_of(to, error);
+}
+
+bool durable_commit(int descriptor, const char *part, const char *path, struct error *error)
+{
+    /* A duplicate keeps the lock of durable_create until the file has its final name. */
+    int lock = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+    bool good = lock >= 0 || durable_failed(error, "write", part, errno);
+    good = good && durable_sync(descriptor, part, error);
+    good = durable_close(descriptor, part, error) && good && durable_rename(part, path, error);
+    if (!good)
+        unlink(part);
+    if (lock >= 0)
+        close(lock);
+    return good;
 }
 
 bool durable_read(int descriptor, const char *path, void *data, size_t bytes, int64_t offset,

@@ -9,11 +9,13 @@
 
 #include "core/error.h"
 
-/* Create or truncate a file for writing. Return its descriptor, or -1 with ERROR_FILE. Ignores
- * SIGXFSZ, so that writing beyond `ulimit -f` is an error of the write. */
+/* Create or truncate a temporary file for writing and lock it (output_file_create). Return its
+ * descriptor, or -1 with ERROR_FILE. Ignores SIGXFSZ, so that writing beyond `ulimit -f` is an
+ * error of the write. */
 int durable_create(const char *path, struct error *error);
 
-/* Open an existing file for writing. Return its descriptor, or -1 with ERROR_FILE. */
+/* Open an existing file for writing, not through a symbolic link, and mark it as in use by a shared
+ * lock. Return its descriptor, or -1 with ERROR_FILE. */
 int durable_open(const char *path, struct error *error);
 
 /* Reserve space and extend the file to this size. If the file system cannot reserve space, only
@@ -32,6 +34,10 @@ MUST_CHECK bool durable_close(int descriptor, const char *path, struct error *er
 /* Rename and sync the directory. Replaces regular files only: a device, pipe or folder of that name
  * is an error (ERROR_FILE). */
 MUST_CHECK bool durable_rename(const char *from, const char *to, struct error *error);
+
+/* Sync and close a file of durable_create and rename it to its final name. On failure remove it. */
+MUST_CHECK bool durable_commit(int descriptor, const char *part, const char *path,
+                               struct error *error);
 
 /* Read exactly these bytes; a file that ends earlier is an error (ERROR_CHECKPOINT). */
 MUST_CHECK bool durable_read(int descriptor, const char *path, void *data, size_t bytes,

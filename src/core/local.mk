@@ -21,6 +21,8 @@ libvittrain_a_SOURCES += \
 	src/core/hdf5_file.h \
 	src/core/log.c \
 	src/core/log.h \
+	src/core/output_file.c \
+	src/core/output_file.h \
 	src/core/random.c \
 	src/core/random.h \
 	src/core/resident.c \

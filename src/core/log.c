@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/durable.h"
+#include "core/output_file.h"
 #include "core/text.h"
 
 enum { LINE_SIZE = 4096, PROGRESS_SIZE = 512, EARLY_SIZE = 65536 };
@@ -35,9 +37,9 @@ void log_open(int rank, enum log_level level)
 
 bool log_to_file(const char *path, struct error *error)
 {
-    FILE *file = fopen(path, "ae");
+    FILE *file = output_file_stream(path, "a");
     if (file == NULL)
-        return error_set(error, ERROR_FILE, "%s: cannot write the log: %s", path, strerror(errno));
+        return durable_failed(error, "write the log", path, errno);
     pthread_mutex_lock(&state.mutex);
     if (state.file != NULL)
         fclose(state.file);

@@ -13,6 +13,7 @@
 #include "config/command_line.h"
 #include "config/options.h"
 #include "core/clock.h"
+#include "core/output_file.h"
 #include "launch/launch.h"
 
 static const char *base_name(const char *path)
@@ -92,7 +93,7 @@ bool launched_run_wait(const struct launched_run *run, double seconds)
 {
     char path[OPTION_TEXT + 16];
     snprintf(path, sizeof path, "%s/.lock", run->folder);
-    int lock = run->folder[0] != '\0' ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    int lock = run->folder[0] != '\0' ? output_file_open(path, O_RDWR) : -1;
     bool held = lock >= 0;
     for (double end = clock_now() + seconds; held;) {
         held = flock(lock, LOCK_EX | LOCK_NB) != 0;

@@ -17,6 +17,7 @@
 #include "core/csv.h"
 #include "core/durable.h"
 #include "core/folder.h"
+#include "core/output_file.h"
 #include "core/text.h"
 #include "core/text_file.h"
 #include "core/version.h"
@@ -83,13 +84,11 @@ static bool file_replace(const char *path, const char *text, struct error *error
     int file = durable_create(part, error);
     if (file < 0)
         return false;
-    bool good =
-        durable_write(file, part, text, strlen(text), 0, error) && durable_sync(file, part, error);
-    good = durable_close(file, part, error) && good;
-    good = good && durable_rename(part, path, error);
-    if (!good)
-        unlink(part);
-    return good;
+    if (durable_write(file, part, text, strlen(text), 0, error))
+        return durable_commit(file, part, path, error);
+    close(file);
+    unlink(part);
+    return false;
 }
 
 /* Replace the text between the marks atomically. Without marks they are appended; a new or empty
@@ -452,10 +451,19 @@ static bool index_make(const char *logbook, struct error *error)
     return good;
 }
 
+/* True for a temporary file of file_replace or found_make. */
+static bool is_temporary(const char *name)
+{
+    return text_ends_with(name, ".part") &&
+           (strstr(name, ".md.") != NULL || strncmp(name, "found.csv.", 10) == 0);
+}
+
 bool logbook_add(const char *logbook, const struct record *record, struct error *error)
 {
-    return folder_make(logbook, "choose another by output.logbook", error) &&
-           page_make(logbook, record, error) && index_make(logbook, error);
+    if (!folder_make(logbook, "choose another by output.logbook", error))
+        return false;
+    output_file_clean(logbook, is_temporary);
+    return page_make(logbook, record, error) && index_make(logbook, error);
 }
 
 /* ---- found.csv. A row is appended by a single write. The file with its header is created under
@@ -471,7 +479,7 @@ static bool found_make(const char *path, struct error *error)
     char part[FILE_PATH + 128];
     if (access(path, F_OK) == 0)
         return true;
-    snprintf(part, sizeof part, "%s.%s-%ld", path, error_host(), (long)getpid());
+    snprintf(part, sizeof part, "%s.%s-%ld.part", path, error_host(), (long)getpid());
     int file = durable_create(part, error);
     if (file < 0)
         return false;
@@ -508,7 +516,7 @@ static void found_write(const struct found *found, FILE *stream)
 
 static bool row_append(const char *path, const char *row, size_t length, struct error *error)
 {
-    int file = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    int file = output_file_open(path, O_WRONLY | O_APPEND);
     if (file < 0)
         return durable_failed(error, "write", path, errno);
     ssize_t written = write(file, row, length);

@@ -27,6 +27,7 @@
 #include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/output_file.h"
 #include "core/text.h"
 #include "core/thread.h"
 #include "runlog/rclone.h"
@@ -359,7 +360,7 @@ struct upload *upload_open(const struct upload_setup *setup, struct error *error
             snprintf(upload->remote, sizeof upload->remote, "%s", remote);
         else
             rclone_join(remote, strrchr(path, '/') + 1, upload->remote);
-        upload->lock = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        upload->lock = output_file_open(lock, O_RDWR | O_CREAT);
         if (upload->lock < 0)
             error_set(error, ERROR_FILE, "%s: %s; make the folder writable", lock, strerror(errno));
         else if (flock(upload->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)

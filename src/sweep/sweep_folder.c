@@ -17,6 +17,7 @@
 #include "config/options.h"
 #include "core/atomic_file.h"
 #include "core/folder.h"
+#include "core/output_file.h"
 #include "core/text_file.h"
 #include "report/escape.h"
 #include "report/table.h"
@@ -183,7 +184,7 @@ static int lock_open(const struct sweep *sweep, const char *name)
 {
     char path[SWEEP_PATH];
     path_in(sweep->folder, name, path);
-    return open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    return output_file_open(path, O_RDWR | O_CREAT);
 }
 
 static int task_lock_open(const struct sweep *sweep, int64_t task)

@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "config/options.h"
+#include "core/output_file.h"
 #include "sweep/sweep.h"
 #include "sweep/sweep_tpe.h"
 
@@ -244,7 +245,7 @@ bool sweep_trial_run(const struct sweep *sweep, int64_t number, struct sweep_row
         (strcmp(sweep->options.checkpoint.resume, "never") == 0 || launched_run_step(&run) >= 0);
     words_fill(sweep, number, row, resumed, &words);
     sweep_trial_path(sweep, number, ".log", path, sizeof path);
-    int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    int log = output_file_open(path, O_WRONLY | O_CREAT | O_APPEND);
     if (log < 0)
         return error_set(error, ERROR_FILE, "cannot write %s: %s", path, strerror(errno));
     bool good = command_run(words.word, folder, log, &attempt, error);

@@ -9,6 +9,7 @@
 
 #include "core/folder.h"
 #include "core/log.h"
+#include "core/output_file.h"
 #include "core/text.h"
 #include "runlog/rclone.h"
 
@@ -131,7 +132,7 @@ static void logs_join(const char *earlier, const char *path)
     char chunk[4096];
     size_t got;
     struct error ignored = {.kind = ERROR_NONE};
-    FILE *to = fopen(earlier, "ae"), *from = fopen(path, "re");
+    FILE *to = output_file_stream(earlier, "a"), *from = output_file_stream(path, "r");
     bool good = to != NULL && from != NULL;
     while (good && (got = fread(chunk, 1, sizeof chunk, from)) > 0)
         good = fwrite(chunk, 1, got, to) == got;

@@ -172,7 +172,11 @@ static bool folder_prepare(struct trainer *trainer, struct error *error)
         return false;
     trainer->checkpoints.target = (struct checkpoint_target){
         .directory = trainer->folder.checkpoints, .writers = writers, .model = options->model.name};
-    return trainer_find_checkpoint(trainer, error);
+    if (!trainer_find_checkpoint(trainer, error))
+        return false;
+    if (trainer->world->rank == 0)
+        run_folder_clean(trainer->folder.path, true);
+    return true;
 }
 
 static bool log_prepare(struct trainer *trainer, struct error *error)
@@ -281,7 +285,7 @@ bool trainer_train(const struct options *options, struct comm *world,
     bool succeeded = trainer.stop.succeeded = trainer_run(&trainer, error);
     if (!succeeded)
         run_record_fail(&trainer, error);
-    if (trainer.attempt.number > 0)
+    if (trainer.attempt.number > 0 || (trainer.stop.was_over && world->rank == 0))
         snprintf(folder, size, "%s", trainer.folder.path);
     trainer_close(&trainer);
     return succeeded;

@@ -89,6 +89,7 @@ struct run_stop {
     const char *reason; /* NULL: the run continues */
     bool out_of_time;   /* by train.max_seconds */
     bool signalled;     /* by a signal: without an evaluation */
+    bool was_over;      /* an earlier attempt wrote the results */
     bool succeeded;     /* trainer_run returned true */
 };
 
