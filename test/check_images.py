@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 from PIL import Image
 
-ENDINGS = (".jpg", ".jpeg", ".png")
+ENDINGS = (".jpg", ".jpeg", ".png", ".webp")
 
 
 def files_of(folder):

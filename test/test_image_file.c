@@ -19,57 +19,39 @@
 
 enum { PIXELS_MOST = 1 << 20 };
 
-static const char *const kinds[] = {"jpeg_444",
-                                    "jpeg_422",
-                                    "jpeg_420",
-                                    "jpeg_progressive",
-                                    "jpeg_quality10",
-                                    "jpeg_restarts",
-                                    "jpeg_rgb",
-                                    "jpeg_large_profile",
-                                    "jpeg_orientation",
-                                    "jpeg_grey",
-                                    "jpeg_cmyk",
-                                    "jpeg_ycck",
-                                    "jpeg_no_end",
-                                    "jpeg_1x1",
-                                    "jpeg_1x19",
-                                    "jpeg_19x1",
-                                    "jpeg_16x16",
-                                    "jpeg_33x17",
-                                    "png_grey_1",
-                                    "png_grey_1_interlaced",
-                                    "png_grey_2",
-                                    "png_grey_2_interlaced",
-                                    "png_grey_4",
-                                    "png_grey_4_interlaced",
-                                    "png_grey_8",
-                                    "png_grey_8_interlaced",
-                                    "png_grey_16",
-                                    "png_grey_16_interlaced",
-                                    "png_rgb_8",
-                                    "png_rgb_8_interlaced",
-                                    "png_rgb_16",
-                                    "png_rgb_16_interlaced",
-                                    "png_grey_alpha_8",
-                                    "png_grey_alpha_8_interlaced",
-                                    "png_grey_alpha_16",
-                                    "png_grey_alpha_16_interlaced",
-                                    "png_rgb_alpha_8",
-                                    "png_rgb_alpha_8_interlaced",
-                                    "png_rgb_alpha_16",
-                                    "png_rgb_alpha_16_interlaced",
-                                    "png_palette_1",
-                                    "png_palette_2",
-                                    "png_palette_4",
-                                    "png_palette_8",
-                                    "png_palette_alpha",
-                                    "png_key",
-                                    "png_gamma",
-                                    "png_1x1",
-                                    "png_1x9",
-                                    "png_9x1",
-                                    "png_2x3"};
+static const char *const kinds[] = {"jpeg_444",          "jpeg_422",
+                                    "jpeg_420",          "jpeg_progressive",
+                                    "jpeg_quality10",    "jpeg_restarts",
+                                    "jpeg_rgb",          "jpeg_large_profile",
+                                    "jpeg_orientation",  "jpeg_grey",
+                                    "jpeg_cmyk",         "jpeg_ycck",
+                                    "jpeg_no_end",       "jpeg_1x1",
+                                    "jpeg_1x19",         "jpeg_19x1",
+                                    "jpeg_16x16",        "jpeg_33x17",
+                                    "png_grey_1",        "png_grey_1_interlaced",
+                                    "png_grey_2",        "png_grey_2_interlaced",
+                                    "png_grey_4",        "png_grey_4_interlaced",
+                                    "png_grey_8",        "png_grey_8_interlaced",
+                                    "png_grey_16",       "png_grey_16_interlaced",
+                                    "png_rgb_8",         "png_rgb_8_interlaced",
+                                    "png_rgb_16",        "png_rgb_16_interlaced",
+                                    "png_grey_alpha_8",  "png_grey_alpha_8_interlaced",
+                                    "png_grey_alpha_16", "png_grey_alpha_16_interlaced",
+                                    "png_rgb_alpha_8",   "png_rgb_alpha_8_interlaced",
+                                    "png_rgb_alpha_16",  "png_rgb_alpha_16_interlaced",
+                                    "png_palette_1",     "png_palette_2",
+                                    "png_palette_4",     "png_palette_8",
+                                    "png_palette_alpha", "png_key",
+                                    "png_gamma",         "png_1x1",
+                                    "png_1x9",           "png_9x1",
+                                    "png_2x3",           "webp_lossy",
+                                    "webp_quality10",    "webp_alpha",
+                                    "webp_lossless",     "webp_lossless_alpha",
+                                    "webp_palette",      "webp_profile",
+                                    "webp_animated",     "webp_inside",
+                                    "webp_1x1",          "webp_1x19",
+                                    "webp_19x1",         "webp_16x16",
+                                    "webp_33x17"};
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -279,12 +261,19 @@ static void cut_files_are_errors(void **state)
 static void what_is_there_is_taken(void **state)
 {
     (void)state;
-    static const char *const some[] = {"jpeg_444", "png_rgb_8", "png_grey_8_interlaced"};
-    for (int i = 0; i < 3; i++) {
-        const struct sample sample = sample_find(some[i]);
+    static const struct {
+        const char *kind, *data; /* bytes before the data */
+        bool has_rows;
+    } some[] = {{"jpeg_444", "\xff\xda", true},
+                {"png_rgb_8", "IDAT", true},
+                {"png_grey_8_interlaced", "IDAT", false},
+                {"webp_lossless", "VP8L", true},
+                {"webp_animated", "VP8 ", false}};
+    for (int i = 0; i < 5; i++) {
+        const struct sample sample = sample_find(some[i].kind);
         const struct image_area top = {0, 0, sample.width, 1};
         const uint8_t *data =
-            memmem(sample.bytes, sample.count, i == 0 ? "\xff\xda" : "IDAT", i == 0 ? 2 : 4);
+            memmem(sample.bytes, sample.count, some[i].data, strlen(some[i].data));
         assert_non_null(data);
         const size_t before = (size_t)(data - sample.bytes);
         const size_t half = before + (sample.count - before) * 2 / 3;
@@ -292,7 +281,7 @@ static void what_is_there_is_taken(void **state)
         assert_non_null(strstr(error.text, "data.truncated=accept"));
         assert_true(decode(sample.bytes, half, NULL, 1, true));
         assert_int_equal(pixels.height, sample.height);
-        if (i < 2)
+        if (some[i].has_rows)
             assert_true(is_truth(&sample, &top));
     }
 }
@@ -305,14 +294,17 @@ static void rows_behind_the_area_do_not_matter(void **state)
     const struct image_area top = {0, 0, sample.width, 4};
     assert_true(decode(sample.bytes, sample.count * 9 / 10, &top, 1, false));
     assert_true(is_truth(&sample, &top));
+    const struct sample webp = sample_find("webp_lossless"); /* its header has the file's size */
+    assert_false(decode(webp.bytes, webp.count * 9 / 10, &top, 1, false));
+    assert_non_null(strstr(error.text, "is truncated"));
 }
 
 static void other_files_are_named(void **state)
 {
     (void)state;
     fails_with("", 0, "is empty");
-    fails_with("GIF89a..........", 16, "is GIF; only JPEG and PNG are supported");
-    fails_with("RIFF\x10\0\0\0WEBPVP8 ", 16, "is WebP");
+    fails_with("GIF89a..........", 16, "is GIF; only JPEG, PNG and WebP are supported");
+    fails_with("RIFF\x10\0\0\0WAVEfmt ", 16, "is not an image");
     fails_with("BM..............", 16, "is BMP");
     fails_with("II*\0............", 16, "is TIFF");
     fails_with("\0\0\0\x1c"
@@ -336,6 +328,9 @@ static void oversized_images_are_refused(void **state)
     fails_with(bytes, sizeof bytes, "4294967295 x 4294967295 pixels");
     memcpy(bytes + 16, "\0\0\0\0\0\0\0\1", 8);
     fails_with(bytes, sizeof bytes, "an image of 0 x 1 pixels");
+    memcpy(bytes, "RIFF\x1a\0\0\0WEBPVP8X\xa\0\0\0\0\0\0\0\xfe\xff\0\xff\xff\0", 30);
+    bytes[20] = 2; /* an animation: the size of the image data is not read */
+    fails_with(bytes, sizeof bytes, "65535 x 65536 pixels, more than");
     memcpy(bytes, "\xff\xd8\xff\xc0\0\x11\x8\xff\xff\xff\xff\x3", 12);
     fails_with(bytes, sizeof bytes, "65535 x 65535 pixels, more than");
     struct image_header header;
@@ -387,6 +382,28 @@ static void many_scans_are_refused(void **state)
         memcpy(bytes + end + (size_t)i * scan, sample.bytes + last, scan);
     memcpy(bytes + count - 2, sample.bytes + end, 2);
     fails_with(bytes, count, "more than 500 scans");
+    free(bytes);
+}
+
+/* A frame with another size than its image data: 16384 x 16384 pixels in a few bytes. */
+static void lying_frames_are_refused(void **state)
+{
+    (void)state;
+    const struct sample sample = sample_find("webp_inside");
+    uint8_t *bytes = malloc(sample.count);
+    memcpy(bytes, sample.bytes, sample.count);
+    uint8_t *data = memmem(bytes, sample.count, "VP8L", 4);
+    assert_non_null(data);
+    memset(data + 9, 0xff, 3); /* width and height, 14 bits each */
+    fails_with(bytes, sample.count, "is a damaged WebP");
+    memcpy(bytes, sample.bytes, sample.count);
+    uint8_t *frame = memmem(bytes, sample.count, "ANMF", 4);
+    assert_non_null(frame);
+    frame[8] = 100; /* its position: outside of the image */
+    fails_with(bytes, sample.count, "is a damaged WebP");
+    memcpy(bytes, sample.bytes, sample.count);
+    memset(data + 20, 0, sample.count - 20 - (size_t)(data - bytes));
+    fails_with(bytes, sample.count, "is a damaged WebP: its data are invalid");
     free(bytes);
 }
 
@@ -561,6 +578,7 @@ int main(void)
         cmocka_unit_test(oversized_images_are_refused),
         cmocka_unit_test(headers_need_few_bytes),
         cmocka_unit_test(many_scans_are_refused),
+        cmocka_unit_test(lying_frames_are_refused),
         cmocka_unit_test(damaged_files_are_errors),
         cmocka_unit_test(mutated_files_do_no_harm),
     };

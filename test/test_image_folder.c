@@ -305,7 +305,7 @@ static void empty_classes_are_errors_or_allowed(void **state)
     put_folder("train/b/deep");
     put_folder("train/c");
     put("train/c/1.txt", "x", 1);
-    fails(SPLIT_TRAIN, "train/b: no images (.jpg, .jpeg, .png) in this class's folder");
+    fails(SPLIT_TRAIN, "train/b: no images (.jpg, .jpeg, .png, .webp) in this class's folder");
     options.data.allow_empty = true;
     opens(SPLIT_TRAIN);
     assert_int_equal(dataset.classes, 3);
@@ -318,7 +318,7 @@ static void put_broken(void)
 {
     put_image("train/a/1.jpg", "jpeg_444");
     put("train/a/2.jpg", "", 0);
-    put("train/a/3.webp", "RIFF\x10\0\0\0WEBPVP8 ", 16);
+    put("train/a/3.webp", "RIFF\x10\0\0\0WEBPVP8 ", 16); /* truncated */
     put_link("train/a/4.jpg", "nowhere");
     put("train/b/1.png", "not found, said the server", 26);
     put_image("train/b/2.PNG", "jpeg_420"); /* the content decides, not the name */
@@ -448,14 +448,15 @@ static void cinic_has_its_statistics(void **state)
 
 static void make_images(const char *directory, const char *split, int count)
 {
-    static const char *const kinds[] = {"jpeg_420", "png_rgb_8", "jpeg_grey", "png_palette_8",
-                                        "jpeg_444", "jpeg_cmyk", "jpeg_33x17"};
+    static const char *const kinds[] = {"jpeg_420",      "png_rgb_8",  "jpeg_grey",
+                                        "png_palette_8", "jpeg_444",   "jpeg_cmyk",
+                                        "jpeg_33x17",    "webp_lossy", "webp_lossless_alpha"};
     static const char *const classes[] = {"bird", "cat", "dog"};
     char path[1024], name[64];
     for (int i = 0; i < count; i++) {
         int64_t bytes;
         snprintf(path, sizeof path, "%s/%s/%s/%03d.jpg", directory, split, classes[i % 3], i);
-        snprintf(name, sizeof name, "file.%s", kinds[i % 7]);
+        snprintf(name, sizeof name, "file.%s", kinds[i % 9]);
         const uint8_t *content = vector_file_bytes(vectors, name, &bytes);
         FILE *file = fopen(path, "we");
         if (file == NULL || fwrite(content, 1, (size_t)bytes, file) != (size_t)bytes ||

@@ -89,8 +89,8 @@ const struct option_entry option_table[] = {
 
     {PLACE(data, format), .kind = OPTION_IS_TEXT, .preset = "cifar10",
      .help = "Format of the data set: cifar10 (binary version), imagefolder (ROOT/train/CLASS/FILE "
-             "and ROOT/val or ROOT/test; JPEG and PNG), cinic10 (image folders), packed (files "
-             "written by `vittrain convert data`) or synthetic."},
+             "and ROOT/val or ROOT/test, or ROOT/CLASS/FILE; JPEG, PNG, WebP), cinic10 (image "
+             "folders), packed (files written by `vittrain convert data`) or synthetic."},
     {PLACE(data, root), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Folder of the data set, or a packed FILE.h5. Empty: the sample of CIFAR-10 that is "
              "installed with the program (4,000 + 1,000 images)."},
@@ -498,7 +498,7 @@ const struct option_entry option_table[] = {
     {PLACE(convert, output), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "convert data: the file to write, .h5."},
     {PLACE(convert, kind), CHOICES(KIND_CHOICES), .preset = "auto",
-     .help = "convert data: content of a record. encoded: the JPEG or PNG file unchanged. decoded: "
+     .help = "convert data: content of a record. encoded: the image file unchanged. decoded: "
              "the pixels. auto: the file if there is one and convert.size is 0."},
     {PLACE(convert, size), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 8192,
      .help = "convert data: height and width of stored pixels. 0: unchanged."},

@@ -41,7 +41,7 @@ struct dataset_format {
      * a file changed for example, sets the error. */
     bool (*read)(struct dataset *dataset, int64_t record, uint8_t *pixels, int32_t *label,
                  struct error *error);
-    /* Encoded data sets only, instead of read: load the record's JPEG or PNG file. Thread-safe. The
+    /* Encoded data sets only, instead of read: load the record's image file. Thread-safe. The
      * caller's buffer is grown if necessary. */
     bool (*load)(struct dataset *dataset, int64_t record, struct byte_buffer *bytes, int32_t *label,
                  struct error *error);

@@ -11,11 +11,15 @@ static const struct {
     size_t offset, count;
     const char *bytes;
 } signatures[] = {
-    {"GIF", 0, 4, "GIF8"},         {"BMP", 0, 2, "BM"},
-    {"WebP", 8, 4, "WEBP"},        {"TIFF", 0, 4, "II*\0"},
-    {"TIFF", 0, 4, "MM\0*"},       {"JPEG 2000", 0, 12, "\0\0\0\x0cjP  \r\n\x87\n"},
-    {"JPEG XL", 0, 2, "\xff\x0a"}, {"AVIF or HEIF", 4, 4, "ftyp"},
-    {"PPM or PGM", 0, 2, "P6"},    {"PPM or PGM", 0, 2, "P5"},
+    {"GIF", 0, 4, "GIF8"},
+    {"BMP", 0, 2, "BM"},
+    {"TIFF", 0, 4, "II*\0"},
+    {"TIFF", 0, 4, "MM\0*"},
+    {"JPEG 2000", 0, 12, "\0\0\0\x0cjP  \r\n\x87\n"},
+    {"JPEG XL", 0, 2, "\xff\x0a"},
+    {"AVIF or HEIF", 4, 4, "ftyp"},
+    {"PPM or PGM", 0, 2, "P6"},
+    {"PPM or PGM", 0, 2, "P5"},
 };
 
 enum { SIGNATURE_MOST = 12, PNG_HEADER = 24 };
@@ -53,9 +57,10 @@ static bool unknown_format(const uint8_t *bytes, size_t count, struct error *err
         if (count >= signatures[i].offset + signatures[i].count &&
             memcmp(bytes + signatures[i].offset, signatures[i].bytes, signatures[i].count) == 0)
             return error_set(error, ERROR_DATA,
-                             "is %s; only JPEG and PNG are supported: convert it",
+                             "is %s; only JPEG, PNG and WebP are supported: convert it",
                              signatures[i].name);
-    return error_set(error, ERROR_DATA, "is not an image: neither JPEG nor PNG by its first bytes");
+    return error_set(error, ERROR_DATA,
+                     "is not an image: not JPEG, PNG or WebP by its first bytes");
 }
 
 /* Skip the segments before the frame header. */
@@ -115,6 +120,8 @@ bool image_file_header(const uint8_t *bytes, size_t count, bool whole, int64_t m
             header->width = big_endian(bytes + 16, 4);
             header->height = big_endian(bytes + 20, 4);
         }
+    } else if (memcmp(bytes, "RIFF", 4) == 0 && memcmp(bytes + 8, "WEBP", 4) == 0) {
+        known = image_webp_header(bytes, count, header, incomplete, error);
     } else {
         return unknown_format(bytes, count, error);
     }
@@ -144,6 +151,8 @@ bool image_file_decode(const uint8_t *bytes, size_t count, const struct image_he
            "an area outside of the image");
     if (header->format == IMAGE_JPEG)
         return image_jpeg_decode(bytes, count, header, request, pixels, error);
+    if (header->format == IMAGE_WEBP)
+        return image_webp_decode(bytes, count, header, request, pixels, error);
     return image_png_decode(bytes, count, header, request, pixels, error);
 }
 

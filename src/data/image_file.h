@@ -1,7 +1,8 @@
-/* Decodes JPEG and PNG files in memory to RGB like PIL's Image.open(file).convert("RGB"): grey,
- * palettes, CMYK (Adobe's inverted), 16 bits, interlaced. Alpha is dropped and EXIF's orientation
- * ignored, as in torchvision's ImageFolder. Only the requested part is decoded as far as the format
- * allows. Thread-safe. Errors describe the problem but do not name the file. */
+/* Decodes JPEG, PNG and WebP files in memory to RGB like PIL's Image.open(file).convert("RGB"):
+ * grey, palettes, CMYK (Adobe's inverted), 16 bits, interlaced, an animation's first frame. Alpha
+ * is dropped and EXIF's orientation ignored, as in torchvision's ImageFolder. Only the requested
+ * part is decoded as far as the format allows. Thread-safe. Errors describe the problem but do not
+ * name the file. */
 #ifndef VITTRAIN_DATA_IMAGE_FILE_H
 #define VITTRAIN_DATA_IMAGE_FILE_H
 
@@ -11,7 +12,7 @@
 
 #include "core/error.h"
 
-enum image_format { IMAGE_JPEG, IMAGE_PNG };
+enum image_format { IMAGE_JPEG, IMAGE_PNG, IMAGE_WEBP };
 
 struct image_header {
     enum image_format format;
@@ -27,7 +28,7 @@ struct image_area {
 struct image_request {
     struct image_area area;
     int64_t scale;         /* 2, 4 or 8: denominator of JPEG's scaled decoding; else 1 */
-    bool accept_truncated; /* missing data of a truncated file is grey (JPEG) or black (PNG) instead
+    bool accept_truncated; /* missing data of a truncated file is grey (JPEG) or black instead
                               of an error */
 };
 
@@ -71,6 +72,13 @@ MUST_CHECK bool image_png_decode(const uint8_t *bytes, size_t count,
                                  const struct image_header *header,
                                  const struct image_request *request, struct image_pixels *pixels,
                                  struct error *error);
+
+MUST_CHECK bool image_webp_header(const uint8_t *bytes, size_t count, struct image_header *header,
+                                  bool *incomplete, struct error *error);
+MUST_CHECK bool image_webp_decode(const uint8_t *bytes, size_t count,
+                                  const struct image_header *header,
+                                  const struct image_request *request, struct image_pixels *pixels,
+                                  struct error *error);
 
 MUST_CHECK bool image_file_is_cut(struct error *error);
 

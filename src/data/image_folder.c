@@ -363,10 +363,11 @@ static bool add_classes(const struct options *options, struct dataset *dataset, 
         if (listing_is_folder(class_path) && !add_class(self, class_path, (int32_t)i, error))
             return false;
         if (self->record_count == before && !options->data.allow_empty)
-            return error_set(error, ERROR_DATA,
-                             "%s: no images (.jpg, .jpeg, .png) in this class's folder: add some, "
-                             "or set data.allow_empty=on",
-                             class_path);
+            return error_set(
+                error, ERROR_DATA,
+                "%s: no images (.jpg, .jpeg, .png, .webp) in this class's folder: add some, "
+                "or set data.allow_empty=on",
+                class_path);
     }
     return true;
 }

@@ -18,6 +18,7 @@ libvittrain_a_SOURCES += \
 	src/data/image_folder.c \
 	src/data/image_jpeg.c \
 	src/data/image_png.c \
+	src/data/image_webp.c \
 	src/data/listing.c \
 	src/data/listing.h \
 	src/data/loader.c \

@@ -69,6 +69,41 @@ def samples(width, height, kind, depth):
     return (picture(width, height, channels) >> (8 - depth)).astype(np.uint16)
 
 
+def webp(image, **how):
+    file = io.BytesIO()
+    image.save(file, "WEBP", method=6, **how)
+    return file.getvalue()
+
+
+def riff(name, data):
+    return name + struct.pack("<I", len(data)) + data + b"\0" * (len(data) % 2)
+
+
+def webp_frame_inside(image, x, y, width, height):
+    """An animation whose first frame is at (x, y) of a larger canvas."""
+    def three(value):
+        return struct.pack("<I", value)[:3]
+    data = webp(image, lossless=True)[12:]
+    frame = three(x // 2) + three(y // 2) + three(image.width - 1) + three(image.height - 1) + three(100) + b"\0"
+    body = (b"WEBP" + riff(b"VP8X", b"\2\0\0\0" + three(width - 1) + three(height - 1)) +
+            riff(b"ANIM", bytes(6)) + riff(b"ANMF", frame + data))
+    return riff(b"RIFF", body)
+
+
+def webp_files():
+    rgb, other = (Image.fromarray(picture(45, 35, 3)) for _ in range(2))
+    rgba = Image.fromarray(picture(45, 35, 4), "RGBA")
+    files = {"lossy": webp(rgb), "quality10": webp(rgb, quality=10), "alpha": webp(rgba),
+             "lossless": webp(rgb, lossless=True), "lossless_alpha": webp(rgba, lossless=True, exact=True),
+             "palette": webp(rgb.quantize(5).convert("RGB"), lossless=True),
+             "profile": webp(rgb, icc_profile=bytes(random.integers(0, 256, 9000, np.uint8))),
+             "animated": webp(rgb, save_all=True, append_images=[other]),
+             "inside": webp_frame_inside(rgb.crop((0, 0, 21, 15)), 6, 4, 45, 35)}
+    for width, height in [(1, 1), (1, 19), (19, 1), (16, 16), (33, 17)]:
+        files[f"{width}x{height}"] = webp(rgb.crop((0, 0, width, height)))
+    return {"webp_" + name: data for name, data in files.items()}
+
+
 def all_files():
     rgb = Image.fromarray(picture(45, 35, 3))
     grey = Image.fromarray(picture(45, 35, 1)[..., 0])
@@ -105,6 +140,7 @@ def all_files():
     files["png_gamma"] = png(samples(9, 9, 2, 8), 2, 8, False, chunk(b"gAMA", struct.pack(">I", 100000)))
     for width, height in [(1, 1), (1, 9), (9, 1), (2, 3)]:
         files[f"png_{width}x{height}"] = png(samples(width, height, 2, 8), 2, 8, True)
+    files.update(webp_files())
     return files
 
 
