@@ -16,6 +16,7 @@
 #include "markup.h"
 #include "report/escape.h"
 #include "report/format.h"
+#include "report/ticks.h"
 #include "temporary.h"
 
 static void assert_near(double value, double wanted, double tolerance)
@@ -63,7 +64,10 @@ static void figures_are_short(void **state)
         {FIGURE_COUNT, 999, "999"},
         {FIGURE_COUNT, NAN, "-"},
         {FIGURE_NUMBER, 1.93, "1.930"},
-        {FIGURE_NUMBER, 0.00001, "1.000e-05"},
+        {FIGURE_NUMBER, 0.00001, "1e-5"},
+        {FIGURE_NUMBER, 0.0001234567, "1.235e-4"},
+        {FIGURE_NUMBER, 12345.6, "12,346"},
+        {FIGURE_NUMBER, INFINITY, "inf"},
         {FIGURE_SHARE, 0.25724, "25.72 %"},
         {FIGURE_SECONDS, 0.0042, "4.20 ms"},
         {FIGURE_SECONDS, 10.58, "10.6 s"},
@@ -108,13 +112,19 @@ static void axes_have_round_numbers(void **state)
     ticks_linear(&ticks, 0.31, 2.4, 4);
     assert_ticks(&ticks, "0.5 1.0 1.5 2.0");
     ticks_linear(&ticks, 0, 100000, 5);
-    assert_ticks(&ticks, "0 20k 40k 60k 80k 100k");
+    assert_ticks(&ticks, "0 20,000 40,000 60,000 80,000 100,000");
     ticks_linear(&ticks, -1, 1, 4);
     assert_ticks(&ticks, "-1.0 -0.5 0.0 0.5 1.0");
     ticks_linear(&ticks, 0, 2e-5, 4);
-    assert_ticks(&ticks, "0 5e-6 1e-5 1.5e-5 2e-5");
+    assert_ticks(&ticks, "0 0.5e-5 1.0e-5 1.5e-5 2.0e-5");
+    ticks_linear(&ticks, 0, 0.001, 5);
+    assert_ticks(&ticks, "0 0.2e-3 0.4e-3 0.6e-3 0.8e-3 1.0e-3");
+    ticks_linear(&ticks, 0.1, 0.101, 5);
+    assert_ticks(&ticks, "0.1000 0.1002 0.1004 0.1006 0.1008 0.1010");
+    ticks_linear(&ticks, 0, 3e7, 3);
+    assert_ticks(&ticks, "0 1e7 2e7 3e7");
     ticks_log(&ticks, 1e-8, 10, 9);
-    assert_ticks(&ticks, "1e-8 1e-7 1e-6 1e-5 0.0001 0.001 0.01 0.1 1 10");
+    assert_ticks(&ticks, "1e-8 1e-7 1e-6 1e-5 1e-4 1e-3 1e-2 1e-1 1e0 1e1");
     ticks_log(&ticks, 0.9, 60, 8);
     assert_ticks(&ticks, "1 2 5 10 20 50");
 }
@@ -122,27 +132,52 @@ static void axes_have_round_numbers(void **state)
 /* Skip the test if vittrain was built without Cairo. */
 static void need_cairo(void)
 {
-    if (!chart_available)
+    if (!chart_png_available)
         skip();
 }
 
 /* ---- SVG */
 
-/* The first and the last point of the last path that is a line: markers and glyphs are curves. */
-static void ends_of(const char *svg, double ends[4])
+/* Return the chart as a page has it, to be freed. */
+static char *embedded(const struct chart *chart, double width, double height)
 {
-    const char *line = NULL;
-    for (const char *at = svg; (at = strstr(at, " d=\"M")) != NULL; at++) {
-        const size_t length = strcspn(at + 4, "\"");
-        if (memchr(at + 4, 'C', length) == NULL && memchr(at + 4, 'Z', length) == NULL)
-            line = at + 4;
-    }
-    assert_non_null(line);
-    assert_int_equal(sscanf(line, "M %lf %lf", &ends[0], &ends[1]), 2);
-    const char *last = strchr(line, '"');
-    while (*last != 'L' && *last != 'M')
-        last--;
-    assert_int_equal(sscanf(last + 1, "%lf %lf", &ends[2], &ends[3]), 2);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    chart_embed(chart, stream, "id", width, height, 1);
+    fclose(stream);
+    const char *wrong = markup_fault(text);
+    if (wrong != NULL)
+        fail_msg("%s", wrong);
+    return text;
+}
+
+struct frame {
+    double left, top, right, bottom, x_least, x_most, y_least, y_most;
+};
+
+static struct frame frame_of(const char *svg)
+{
+    struct frame frame;
+    const char *edges = strstr(svg, "data-frame=\""), *range = strstr(svg, "data-range=\"");
+    assert_non_null(edges);
+    assert_int_equal(sscanf(edges, "data-frame=\"%lf %lf %lf %lf", &frame.left, &frame.top,
+                            &frame.right, &frame.bottom),
+                     4);
+    assert_int_equal(sscanf(range, "data-range=\"%lf %lf %lf %lf", &frame.x_least, &frame.x_most,
+                            &frame.y_least, &frame.y_most),
+                     4);
+    return frame;
+}
+
+/* Return the last path, which is the last curve. */
+static const char *last_path(const char *svg)
+{
+    const char *path = NULL;
+    for (const char *at = svg; (at = strstr(at, "<path d=\"M")) != NULL; at++)
+        path = at + strlen("<path d=\"");
+    assert_non_null(path);
+    return path;
 }
 
 static void svg_has_points_where_they_belong(void **state)
@@ -151,27 +186,82 @@ static void svg_has_points_where_they_belong(void **state)
     const struct chart_series series[] = {
         {.name = "<train> & \"val\"", .x = x, .y = y, .count = 5}};
     const struct chart chart = {.title = "loss > 0",
-                                .x = {.label = "step"},
+                                .x = {.label = "step", .whole = true},
                                 .y = {.label = "nats", .from_zero = true},
                                 .series_count = 1,
                                 .series = series};
-    struct chart_frame frame;
-    double ends[4];
+    double points[8];
     (void)state;
-    need_cairo();
-    char *svg = chart_svg(&chart, 400, 250, &frame);
+    char *svg = embedded(&chart, 400, 250);
+    const struct frame frame = frame_of(svg);
     assert_non_null(strstr(svg, "viewBox=\"0 0 400 250\""));
-    assert_true(text_count(svg, "<use") + text_count(svg, "<path") > 20); /* text as glyphs */
-    ends_of(svg, ends);
-    free(svg);
+    assert_int_equal(sscanf(last_path(svg), "M%lf %lf %lf %lfM%lf %lf %lf %lf\"", &points[0],
+                            &points[1], &points[2], &points[3], &points[4], &points[5], &points[6],
+                            &points[7]),
+                     8);
     assert_near(frame.x_least, 0, 0);
     assert_near(frame.x_most, 4, 0);
     assert_near(frame.y_least, 0, 0);
-    assert_near(ends[0], frame.left, 0.1);
-    assert_near(ends[2], frame.right, 0.1);
+    assert_near(points[0], frame.left, 0.1);
+    assert_near(points[6], frame.right, 0.1);
     const double height = frame.bottom - frame.top;
-    assert_near(ends[1], frame.bottom - 2.5 / frame.y_most * height, 0.1);
-    assert_near(ends[3], frame.bottom - 0.5 / frame.y_most * height, 0.1);
+    assert_near(points[1], frame.bottom - 2.5 / frame.y_most * height, 0.1);
+    assert_near(points[7], frame.bottom - 0.5 / frame.y_most * height, 0.1);
+    free(svg);
+    svg = chart_svg(&chart, 400, 250); /* a file has title and legend */
+    assert_null(markup_fault(svg));
+    assert_int_equal(text_count(svg, ">loss &gt; 0</text>"), 1);
+    assert_int_equal(text_count(svg, ">&lt;train&gt; &amp; &quot;val&quot;</text>"), 1);
+    assert_int_equal(text_count(svg, "class=\"at\""), 0);
+    free(svg);
+}
+
+/* The labels of both axes are inside the drawing, also if the page enlarges them. */
+static void labels_have_room(void **state)
+{
+    const double x[] = {0, 1234567}, y[] = {0, 0.00098765};
+    const struct chart_series series[] = {{.x = x, .y = y, .count = 2}};
+    const struct chart chart = {
+        .x = {.label = "step", .whole = true}, .series_count = 1, .series = series};
+    char *text = NULL;
+    size_t size = 0;
+    (void)state;
+    FILE *stream = open_memstream(&text, &size);
+    chart_embed(&chart, stream, "id", 600, 330, 1.6);
+    fclose(stream);
+    int labels = 0;
+    for (const char *at = text; (at = strstr(at, "<text x=\"")) != NULL; at++) {
+        double left, top;
+        char label[64];
+        assert_int_equal(sscanf(at, "<text x=\"%lf\" y=\"%lf\"", &left, &top), 2);
+        assert_int_equal(sscanf(strchr(at, '>'), ">%63[^<]", label), 1);
+        const bool right = strstr(at, "text-anchor=\"end\"") < strchr(at, '>');
+        const double width = 1.6 * 12 * 0.6 * (double)strlen(label);
+        assert_true(left - (right ? width : width / 2) >= 0);
+        assert_true(left + (right ? 0 : width / 2) <= 600);
+        labels++;
+    }
+    assert_in_range(labels, 6, 30);
+    free(text);
+}
+
+static void values_are_titles(void **state)
+{
+    const double x[] = {100, 200, 300}, y[] = {2.5, NAN, 0.5}, at[] = {200}, rare[] = {1234.6};
+    const struct chart_series series[] = {{.name = "<a>", .x = x, .y = y, .count = 3},
+                                          {.name = "b", .x = at, .y = rare, .count = 1}};
+    const struct chart chart = {.title = "t",
+                                .x = {.label = "step", .whole = true},
+                                .y = {.label = "%"},
+                                .series_count = 2,
+                                .series = series};
+    (void)state;
+    char *svg = embedded(&chart, 400, 250);
+    assert_int_equal(text_count(svg, "class=\"at\""), 3);
+    assert_int_equal(text_count(svg, "<title>step 100\n&lt;a&gt; 2.500 %\nb 1,235 % at step 200<"),
+                     1);
+    assert_int_equal(text_count(svg, "<title>step 200\n&lt;a&gt; not finite\nb 1,235 %<"), 1);
+    free(svg);
 }
 
 static void lines_are_interrupted_at_unknown_values(void **state)
@@ -180,18 +270,11 @@ static void lines_are_interrupted_at_unknown_values(void **state)
     const struct chart_series series[] = {{.x = x, .y = y, .count = 9}};
     const struct chart chart = {.series_count = 1, .series = series};
     (void)state;
-    need_cairo();
     for (int i = 0; i < 9; i++)
         x[i] = i;
-    char *svg = chart_svg(&chart, 300, 200, NULL);
-    const char *line = strstr(svg, "stroke-width:1.7"); /* Cairo 1.16 */
-    if (line == NULL)
-        line = strstr(svg, "stroke-width=\"1.7\"");
-    assert_non_null(line);
-    while (*line != '<')
-        line--;
-    char *path = strndup(line, (size_t)(strstr(line, "/>") - line));
-    assert_int_equal(text_count(path, "M "), 3);
+    char *svg = chart_svg(&chart, 300, 200);
+    char *path = strndup(last_path(svg), strcspn(last_path(svg), "\""));
+    assert_int_equal(text_count(path, "M"), 3);
     free(path);
     free(svg);
 }
@@ -200,23 +283,23 @@ static void many_points_keep_their_extremes(void **state)
 {
     enum { COUNT = 100000 };
     double *x = calloc(COUNT, sizeof *x), *y = calloc(COUNT, sizeof *y);
-    struct chart_frame frame;
     char spike[32];
     (void)state;
-    need_cairo();
     for (int i = 0; i < COUNT; i++) {
         x[i] = i;
         y[i] = i % 2;
     }
     y[61234] = 4.7; /* the only point of this height */
     const struct chart_series series[] = {{.x = x, .y = y, .count = COUNT}};
-    char *svg = chart_svg(&(struct chart){.series_count = 1, .series = series}, 400, 250, &frame);
-    assert_true(strlen(svg) < 60000);
+    char *svg =
+        embedded(&(struct chart){.title = "t", .series_count = 1, .series = series}, 400, 250);
+    assert_true(strlen(svg) < 30000);
+    const struct frame frame = frame_of(svg);
     const double height = frame.bottom - frame.top;
     const double top =
         frame.bottom - (4.7 - frame.y_least) / (frame.y_most - frame.y_least) * height;
-    snprintf(spike, sizeof spike, " %g L", round(8 * top) / 8);
-    assert_int_equal(text_count(svg, spike), 1);
+    snprintf(spike, sizeof spike, " %g ", round(10 * top) / 10);
+    assert_true(text_count(last_path(svg), spike) >= 1);
     free(svg);
     free(x);
     free(y);
@@ -240,14 +323,14 @@ static void nothing_and_one_value_are_drawn(void **state)
         {.y = {.scale = CHART_LOG}, .series_count = 1, .series = huge},
     };
     (void)state;
-    need_cairo();
-    for (size_t i = 0; i < sizeof charts / sizeof charts[0]; i++) {
-        char *svg = chart_svg(&charts[i], 60, 40, NULL); /* hardly any space */
-        assert_non_null(strstr(svg, "</svg>"));
-        assert_null(strstr(svg, "nan"));
-        assert_null(strstr(svg, "inf"));
-        free(svg);
-    }
+    for (size_t i = 0; i < sizeof charts / sizeof charts[0]; i++)
+        for (int page = 0; page < 2; page++) { /* hardly any space */
+            char *svg = page ? embedded(&charts[i], 60, 40) : chart_svg(&charts[i], 60, 40);
+            assert_non_null(strstr(svg, "</svg>"));
+            assert_null(strstr(svg, "nan"));
+            assert_null(strstr(svg, "\"inf"));
+            free(svg);
+        }
 }
 
 /* ---- PNG */
@@ -281,6 +364,19 @@ static int pixels_of(const struct picture *picture, unsigned colour, int x0, int
     return count;
 }
 
+/* Return the middle of the rows that have this colour in column 50. */
+static int line_find(const struct picture *picture, unsigned colour)
+{
+    int first = -1, last = -1;
+    for (int y = 0; y < picture->height; y++)
+        if (pixels_of(picture, colour, 40, y, 60, y + 1) > 8) {
+            first = first < 0 ? y : first;
+            last = y;
+        }
+    assert_true(first >= 0);
+    return (first + last) / 2;
+}
+
 static struct picture picture_of(const struct chart *chart, int width, int height)
 {
     struct error error = {0};
@@ -302,17 +398,15 @@ static void png_has_lines_and_text(void **state)
                                 .series_count = 2,
                                 .series = series};
     const unsigned first = chart_colours[0], second = chart_colours[1], dark = 0x1b1f24;
-    struct chart_frame frame;
     (void)state;
     need_cairo();
-
-    free(chart_svg(&chart, 640, 400, &frame)); /* the same drawing */
     struct picture picture = picture_of(&chart, 640, 400);
     assert_int_equal(picture.width, 640);
     assert_int_equal(picture.height, 400);
-    const int left = (int)frame.left + 4, right = (int)frame.right - 4, wide = right - left;
-    const int high_y = (int)(frame.bottom - 0.9 * (frame.bottom - frame.top));
-    const int low_y = (int)(frame.bottom - 0.1 * (frame.bottom - frame.top));
+    /* The lines are found by their colours. Between them are 8 of the 10 units of the y axis. */
+    const int low_y = line_find(&picture, first), high_y = line_find(&picture, second);
+    const int left = 40, right = 600, wide = right - left;
+    assert_in_range(low_y - high_y, 240, 290);
     assert_true(pixels_of(&picture, first, left, low_y - 2, right, low_y + 3) >= wide);
     assert_int_equal(pixels_of(&picture, first, 0, 0, 640, low_y - 4), 0);
     const int dashed = pixels_of(&picture, second, left, high_y - 2, right, high_y + 3);
@@ -348,6 +442,8 @@ int main(void)
         cmocka_unit_test(figures_are_short),
         cmocka_unit_test(axes_have_round_numbers),
         cmocka_unit_test(svg_has_points_where_they_belong),
+        cmocka_unit_test(labels_have_room),
+        cmocka_unit_test(values_are_titles),
         cmocka_unit_test(lines_are_interrupted_at_unknown_values),
         cmocka_unit_test(many_points_keep_their_extremes),
         cmocka_unit_test(nothing_and_one_value_are_drawn),

@@ -334,7 +334,7 @@ static void an_interrupted_run_has_a_page(void **state)
     char *page = temporary_text("book/killed.md");
     assert_has(page, "| Status | interrupted or still running |");
     assert_has(page, "| Step time | 300 ms |");
-    assert_has(page, "| Images per second | 213 |");
+    assert_has(page, "| Images/s | 213 |");
     assert_has(page, "| Waiting for data | 11.11 % |");
     assert_has(page, "metrics.csv: the incomplete last line is skipped");
     assert_has(page, "result.json: missing");

@@ -75,7 +75,7 @@ result "nvidia-smi's table of the middle of the run" \
     "$(lacks one/nvidia-smi.txt ' at .*Z, step 1[0-9]$' 'NVIDIA-SMI 570'; lacks runs/logbook/one.md 'NVIDIA-SMI 570')" "$work/one.log"
 
 bad=$(lacks runs/logbook/one.md '^\| Status \| finished \|' '^\| Reason \| all steps done \|' '^\| Strategy \| fsdp \|' '^\| Shards \| 2 \|' \
-    '^\| mesh.strategy \| fsdp \| ddp \|' '^\| test \| 125 \|' '^\| To target accuracy \| ' '^\| Images per second \| [0-9]' \
+    '^\| mesh.strategy \| fsdp \| ddp \|' '^\| test \| 125 \|' '^\| Time to target accuracy \| ' '^\| Images/s \| [0-9]' \
     '^\| Waiting for communication \| [0-9.]+ %' '^\| 1 \| 1 \| .* MiB \| .* MiB \|' 'step-00000020.h5.*last' '^\| blocks.1 \| 12,608 \|')
 [ "$(rows runs/logbook/README.md '^\| \[one\]\(one.md\) \| 2.* \| fsdp \| fp32 \| 24 \|')" = 1 ] || bad="$bad no row of the index"
 result 'the page and its row' "$bad" "$work/runs/logbook/one.md"

@@ -264,8 +264,8 @@ static bool plot_draw(const struct plot *plot, const char *name, double suggeste
         .series_count = isnan(suggested) ? 2 : 3,
         .series = series};
     snprintf(path, sizeof path, "%s.svg", name);
-    char *text = chart_svg(&chart, WIDTH, HEIGHT, NULL);
-    bool good = text == NULL || atomic_file_write(path, text, error);
+    char *text = chart_svg(&chart, WIDTH, HEIGHT);
+    bool good = atomic_file_write(path, text, error);
     free(text);
     if (!good)
         return false;

@@ -1,4 +1,4 @@
-/* Line charts. The ranges and the space for labels are computed first, then everything is drawn. If
+/* The ranges and the space for labels are computed first, then everything is drawn. If
  * a series has more points than the plot area has pixel columns, each column keeps its first, last,
  * lowest and highest point: the picture looks the same and the file stays small. */
 #include "report/chart.h"
@@ -11,111 +11,24 @@
 #include "config.h"
 #include "core/atomic_file.h"
 #include "core/log.h"
+#include "report/escape.h"
+#include "report/format.h"
+#include "report/pen.h"
+#include "report/ticks.h"
+
+#ifdef HAVE_CAIRO
+#include <cairo.h>
+#endif
 
 /* Each colour has a contrast of 3:1 on white. Any two differ by at least 16 in CIELAB, also for
  * protanopes, deuteranopes and tritanopes (Machado, Oliveira and Fernandes, IEEE TVCG 15, 2009). */
 const unsigned chart_colours[CHART_COLOURS] = {0x0067ac, 0xce5400, 0x22a868, 0xa47b9b,
                                                0x60502c, 0x043551, 0x8200f9, 0x343537};
 
-/* ---- ticks. A label has as few digits as keep neighbours distinct. */
+enum { FEW_POINTS = 40, MANY_POINTS = 600, HOVER_LEAST = 25, HOVER_MOST = 100, HOVER_TITLES = 400 };
 
-/* Return the largest prefix of 1, k, M, G, T that is not above the number, and its value. */
-static const char *prefix_of(double magnitude, double *unit)
-{
-    static const char *const prefixes[] = {"", "k", "M", "G", "T"};
-    int i = 0;
-    *unit = 1;
-    while (i < 4 && magnitude >= *unit * 1000 * 0.9999) {
-        *unit *= 1000;
-        i++;
-    }
-    return prefixes[i];
-}
-
-/* Replace 1e-08 by 1e-8. */
-static void exponent_shorten(char *text)
-{
-    char *sign = strpbrk(text, "e");
-    if (sign != NULL && sign[1] != '\0' && sign[2] == '0')
-        memmove(sign + 2, sign + 3, strlen(sign + 3) + 1);
-}
-
-/* `step`: distance between two ticks; `magnitude`: largest absolute value on the axis. */
-static void tick_write(char *text, double value, double step, double magnitude)
-{
-    double unit = 1;
-    const char *prefix = magnitude >= 10000 ? prefix_of(step, &unit) : "";
-    if (magnitude < 0.001 || magnitude >= 1e15) {
-        snprintf(text, TICK_TEXT, "%.3g", value);
-        exponent_shorten(text);
-        return;
-    }
-    int decimals = (int)-floor(log10(step / unit) + 1e-9);
-    decimals = decimals < 0 ? 0 : decimals > 9 ? 9 : decimals;
-    snprintf(text, TICK_TEXT, "%.*f%s", decimals, value / unit, value == 0 ? "" : prefix);
-}
-
-void ticks_linear(struct ticks *ticks, double least, double most, int wanted)
-{
-    /* Round the step up to 1, 2 or 5 times a power of ten. */
-    const double rough = (most - least) / (wanted < 1 ? 1 : wanted) * 0.8;
-    const double power = pow(10, floor(log10(rough))), times = rough / power;
-    const double step = power * (times <= 1.0001   ? 1
-                                 : times <= 2.0001 ? 2
-                                 : times <= 5.0001 ? 5
-                                                   : 10);
-    const double magnitude = fmax(fabs(least), fabs(most));
-    ticks->count = 0;
-    for (double i = ceil(least / step - 1e-6); ticks->count < TICKS_MOST; i++) {
-        const double value = i * step;
-        if (value > most + step * 1e-6)
-            break;
-        ticks->at[ticks->count] = value;
-        tick_write(ticks->text[ticks->count++], value == 0 ? 0 : value, step, magnitude);
-    }
-}
-
-void ticks_log(struct ticks *ticks, double least, double most, int wanted)
-{
-    static const double factors[] = {1, 2, 5};
-    const int low = (int)floor(log10(least)), high = (int)ceil(log10(most));
-    const double decades = log10(most / least);
-    if (decades < 0.7) {
-        ticks_linear(ticks, least, most, wanted);
-        return;
-    }
-    ticks->count = 0;
-    wanted = wanted < 1 ? 1 : wanted;
-    const int every = decades > wanted ? (int)ceil(decades / wanted) : 1;
-    for (int decade = low; decade <= high; decade++) {
-        if ((decade - low) % every != 0)
-            continue;
-        for (int i = 0; i < (decades <= wanted / 3.0 + 0.5 ? 3 : 1); i++) {
-            const double value = factors[i] * pow(10, decade);
-            double unit = 1;
-            if (value < least * 0.9999 || value > most * 1.0001 || ticks->count == TICKS_MOST)
-                continue;
-            const char *prefix = value < 1e15 ? prefix_of(value, &unit) : "";
-            char *text = ticks->text[ticks->count];
-            snprintf(text, TICK_TEXT, "%g%s", value / unit, prefix);
-            exponent_shorten(text);
-            ticks->at[ticks->count++] = value;
-        }
-    }
-}
-
-#ifdef HAVE_CAIRO
-
-#include <cairo-svg.h>
-
-const bool chart_available = true;
-
-static const double title_size = 13, label_size = 11, legend_line = 15, swatch = 18;
+static const double title_size = 13, label_size = 12, legend_line = 16, swatch = 18;
 static const unsigned text_colour = 0x1b1f24, label_colour = 0x57606a, grid_colour = 0xd5dbe1;
-
-enum { FEW_POINTS = 40 };
-
-enum alignment { LEFT, CENTRE, RIGHT };
 
 struct range {
     double least, most;
@@ -124,17 +37,14 @@ struct range {
 
 struct drawing {
     const struct chart *chart;
-    cairo_t *cairo;
+    struct pen pen;
+    bool embedded; /* without title, legend and label of the y axis */
+    double enlarged;
     double width, height;
     double left, top, right, bottom; /* of the plot area */
     double legend_top;
     struct range x, y;
     struct ticks x_ticks, y_ticks;
-};
-
-struct point {
-    double x, y;   /* x NAN: the line is interrupted */
-    int64_t index; /* in the series */
 };
 
 /* ---- ranges */
@@ -152,7 +62,8 @@ static struct range range_of(const struct chart *chart, bool of_y)
     for (int i = 0; i < chart->series_count; i++)
         for (int64_t k = 0; k < chart->series[i].count; k++) {
             const double x = chart->series[i].x[k], y = chart->series[i].y[k];
-            if (!can_be_drawn(&chart->x, x) || !can_be_drawn(&chart->y, y))
+            /* The x axis also covers points without a value, as after a loss of NaN. */
+            if (!can_be_drawn(&chart->x, x) || (of_y && !can_be_drawn(&chart->y, y)))
                 continue;
             range.least = fmin(range.least, of_y ? y : x);
             range.most = fmax(range.most, of_y ? y : x);
@@ -200,65 +111,28 @@ static double range_position(const struct range *range, double value)
     return fmin(fmax(position, 0), 1);
 }
 
-/* Coordinates are multiples of 1/8, which keeps SVG files small. */
 static double x_of(const struct drawing *drawing, double value)
 {
-    const double width = drawing->right - drawing->left;
-    return round(8 * (drawing->left + range_position(&drawing->x, value) * width)) / 8;
+    return drawing->left + range_position(&drawing->x, value) * (drawing->right - drawing->left);
 }
 
 static double y_of(const struct drawing *drawing, double value)
 {
-    const double height = drawing->bottom - drawing->top;
-    return round(8 * (drawing->bottom - range_position(&drawing->y, value) * height)) / 8;
+    return drawing->bottom - range_position(&drawing->y, value) * (drawing->bottom - drawing->top);
 }
 
-/* ---- text and lines */
+/* ---- layout */
 
-static void colour_set(cairo_t *cairo, unsigned colour)
+static struct pen_stroke series_stroke(const struct drawing *drawing, int i)
 {
-    cairo_set_source_rgb(cairo, (colour >> 16 & 255) / 255.0, (colour >> 8 & 255) / 255.0,
-                         (colour & 255) / 255.0);
-}
-
-static double text_width(cairo_t *cairo, const char *text)
-{
-    cairo_text_extents_t extents;
-    cairo_text_extents(cairo, text, &extents);
-    return extents.x_advance;
-}
-
-static void text_draw(cairo_t *cairo, unsigned colour, enum alignment alignment, double x, double y,
-                      const char *text)
-{
-    const double width = alignment == LEFT ? 0 : text_width(cairo, text);
-    colour_set(cairo, colour);
-    cairo_move_to(cairo, alignment == CENTRE ? x - width / 2 : x - width, y);
-    cairo_show_text(cairo, text);
-}
-
-static void line_draw(cairo_t *cairo, unsigned colour, double x0, double y0, double x1, double y1)
-{
-    colour_set(cairo, colour);
-    cairo_set_line_width(cairo, 1);
-    cairo_move_to(cairo, x0, y0);
-    cairo_line_to(cairo, x1, y1);
-    cairo_stroke(cairo);
-}
-
-/* Stroke the current path in the series' colour, width and dashes. */
-static void series_stroke(const struct drawing *drawing, int i)
-{
-    static const double dashes[] = {5, 4};
     const struct chart_series *series = &drawing->chart->series[i];
-    cairo_t *cairo = drawing->cairo;
-    colour_set(cairo, chart_colours[(series->colour > 0 ? series->colour - 1 : i) % CHART_COLOURS]);
-    cairo_set_line_width(
-        cairo, series->thin ? 1 : 1.7 + 1.9 * (series->covered < 2 ? series->covered : 2));
-    cairo_set_dash(cairo, dashes, series->dashed ? 2 : 0, 0);
-    cairo_set_line_cap(cairo, series->dashed ? CAIRO_LINE_CAP_BUTT : CAIRO_LINE_CAP_ROUND);
-    cairo_stroke(cairo);
-    cairo_set_dash(cairo, NULL, 0, 0);
+    const int colour = (series->colour > 0 ? series->colour - 1 : i) % CHART_COLOURS;
+    return (struct pen_stroke){.colour = chart_colours[colour],
+                               .width =
+                                   series->thin || series->count > MANY_POINTS
+                                       ? 1
+                                       : 1.7 + 1.9 * (series->covered < 2 ? series->covered : 2),
+                               .dashed = series->dashed};
 }
 
 /* Place the legend's entries in rows, and draw them if `draw` is set. Return its height. */
@@ -270,18 +144,17 @@ static double legend_place(const struct drawing *drawing, bool draw)
 
     for (int i = 0; i < drawing->chart->series_count; i++) {
         const char *name = drawing->chart->series[i].name;
+        const struct pen_stroke stroke = series_stroke(drawing, i);
         if (name == NULL)
             continue;
-        const double width = swatch + 5 + text_width(drawing->cairo, name);
+        const double width = swatch + 5 + pen_text_width(&drawing->pen, name);
         if (x > left && x + width > drawing->width) {
             x = left;
             y += legend_line;
         }
         if (draw) {
-            cairo_move_to(drawing->cairo, x, y - 4);
-            cairo_line_to(drawing->cairo, x + swatch, y - 4);
-            series_stroke(drawing, i);
-            text_draw(drawing->cairo, text_colour, LEFT, x + swatch + 5, y, name);
+            pen_line(&drawing->pen, &stroke, x, y - 4, x + swatch, y - 4);
+            pen_text(&drawing->pen, text_colour, PEN_LEFT, x + swatch + 5, y, 0, name);
         }
         x += width + gap;
         any = true;
@@ -301,50 +174,65 @@ static void ticks_place(struct ticks *ticks, const struct range *range, bool who
         ticks_linear(ticks, range->least, range->most, wanted);
 }
 
+static double ticks_width(const struct drawing *drawing, const struct ticks *ticks)
+{
+    double width = 0;
+    for (int i = 0; i < ticks->count; i++)
+        width = fmax(width, pen_text_width(&drawing->pen, ticks->text[i]));
+    return ceil(width * drawing->enlarged);
+}
+
 static void layout_make(struct drawing *drawing)
 {
     const struct chart *chart = drawing->chart;
-    double ticks_width = 0;
+    const double line = 1.35 * label_size * drawing->enlarged;
 
     drawing->x = range_of(chart, false);
     drawing->y = range_of(chart, true);
     if (chart->y.least == chart->y.most)
         range_pad(&drawing->y);
     drawing->legend_top = chart->title == NULL ? 2 : title_size + 8;
-    drawing->top = drawing->legend_top + legend_place(drawing, false) +
-                   (chart->y.label == NULL ? 6 : label_size + 9);
-    drawing->bottom = drawing->height - (chart->x.label == NULL ? 20 : 36);
-    ticks_place(&drawing->y_ticks, &drawing->y, chart->y.whole, drawing->bottom - drawing->top, 30);
-    for (int i = 0; i < drawing->y_ticks.count; i++)
-        ticks_width = fmax(ticks_width, text_width(drawing->cairo, drawing->y_ticks.text[i]));
-    drawing->left = ceil(ticks_width) + 10;
+    drawing->top = drawing->embedded ? line / 2
+                                     : drawing->legend_top + legend_place(drawing, false) +
+                                           (chart->y.label == NULL ? 6 : label_size + 9);
+    drawing->bottom = drawing->height - (chart->x.label == NULL ? line : 2 * line) - 4;
+    ticks_place(&drawing->y_ticks, &drawing->y, chart->y.whole, drawing->bottom - drawing->top,
+                24 * drawing->enlarged);
+    drawing->left = ticks_width(drawing, &drawing->y_ticks) + 10;
     drawing->right = drawing->width - 14;
+    /* Labels of the x axis: as far apart as their width, found with a first guess. */
     ticks_place(&drawing->x_ticks, &drawing->x, chart->x.whole, drawing->right - drawing->left, 62);
+    const double width = ticks_width(drawing, &drawing->x_ticks);
+    ticks_place(&drawing->x_ticks, &drawing->x, chart->x.whole, drawing->right - drawing->left,
+                fmax(50, 1.5 * width));
+    drawing->right = drawing->width - fmax(14, width / 2 + 2);
 }
 
 /* ---- the curves */
 
-/* The points of one pixel column. */
+/* The points of one column of pixels. */
 struct column {
     bool used;
-    struct point first, low, high, last;
+    struct pen_point first, low, high, last;
 };
 
-static int64_t column_finish(const struct column *column, struct point *points, int64_t count)
+static int64_t column_finish(const struct column *column, struct pen_point *points, int64_t count)
 {
     const bool low_first = column->low.index < column->high.index;
-    const struct point kept[] = {column->first, low_first ? column->low : column->high,
-                                 low_first ? column->high : column->low, column->last};
+    const struct pen_point kept[] = {column->first, low_first ? column->low : column->high,
+                                     low_first ? column->high : column->low, column->last};
     for (int i = 0; column->used && i < 4; i++)
         if (i == 0 || kept[i].index > points[count - 1].index)
             points[count++] = kept[i];
     return count;
 }
 
-/* Thin the series to what can be seen. Return the number of points. */
+/* Thin the series to what can be seen. Columns are wider in charts of many series. Return the
+ * number of points. */
 static int64_t series_thin(const struct drawing *drawing, const struct chart_series *series,
-                           struct point *points)
+                           struct pen_point *points)
 {
+    const double column_width = fmax(1, drawing->chart->series_count / 4.0);
     struct column column = {.used = false};
     double place = 0;
     int64_t count = 0;
@@ -356,15 +244,16 @@ static int64_t series_thin(const struct drawing *drawing, const struct chart_ser
             interrupted = true;
             continue;
         }
-        const struct point point = {x_of(drawing, series->x[i]), y_of(drawing, series->y[i]), i};
-        if (column.used && floor(point.x) != place) {
+        const struct pen_point point = {x_of(drawing, series->x[i]), y_of(drawing, series->y[i]),
+                                        i};
+        if (column.used && floor(point.x / column_width) != place) {
             count = column_finish(&column, points, count);
             column.used = false;
             if (interrupted)
-                points[count++] = (struct point){.x = NAN};
+                points[count++] = (struct pen_point){.x = NAN};
         }
         interrupted = false; /* a gap inside a column is not visible */
-        place = floor(point.x);
+        place = floor(point.x / column_width);
         if (!column.used)
             column = (struct column){true, point, point, point, point};
         if (point.y < column.low.y)
@@ -379,107 +268,234 @@ static int64_t series_thin(const struct drawing *drawing, const struct chart_ser
 static void series_draw(const struct drawing *drawing, int place)
 {
     const struct chart_series *series = &drawing->chart->series[place];
-    cairo_t *cairo = drawing->cairo;
+    const struct pen_stroke stroke = series_stroke(drawing, place);
     /* At most two per point: a column has at most four points and one interruption. */
-    struct point *points = calloc((size_t)series->count * 2 + 1, sizeof *points);
+    struct pen_point *points = calloc((size_t)series->count * 2 + 1, sizeof *points);
     ENSURE(points != NULL, "no memory for a chart");
     const int64_t count = series_thin(drawing, series, points);
-    for (int64_t i = 0; i < count; i++) {
-        if (isnan(points[i].x))
-            continue;
-        if (i == 0 || isnan(points[i - 1].x)) /* a point between two gaps becomes a dot */
-            cairo_move_to(cairo, points[i].x, points[i].y);
-        cairo_line_to(cairo, points[i].x, points[i].y);
-    }
-    series_stroke(drawing, place);
+    if (count > 0)
+        pen_curve(&drawing->pen, &stroke, points, count);
     /* Mark each of a few points, since nothing was measured between them. */
     for (int64_t i = 0; i < count && count <= FEW_POINTS && !series->thin; i++)
-        if (!isnan(points[i].x)) {
-            cairo_arc(cairo, points[i].x, points[i].y, 2.25, 0, 2 * M_PI);
-            cairo_fill(cairo);
-        }
+        if (!isnan(points[i].x))
+            pen_dot(&drawing->pen, stroke.colour, points[i].x, points[i].y, 2.25);
     free(points);
+}
+
+/* ---- values under the pointer */
+
+/* Return the index of the point whose x is nearest. */
+static int64_t series_nearest(const struct chart_series *series, double x)
+{
+    int64_t low = 0, high = series->count - 1;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (series->x[middle] < x)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > 0 && x - series->x[low - 1] < series->x[low] - x ? low - 1 : low;
+}
+
+/* Write "step 120" or "2.5 minutes". */
+static void x_write(const struct drawing *drawing, double x)
+{
+    const struct chart_axis *axis = &drawing->chart->x;
+    char text[FORMAT_TEXT];
+    format_figure(text, axis->whole ? FIGURE_COUNT : FIGURE_NUMBER, x);
+    const char *label = axis->label != NULL ? axis->label : "x";
+    fprintf(drawing->pen.svg, axis->whole ? "%s %s" : "%2$s %1$s", label, text);
+}
+
+/* Write the values of all series at x; a value that was measured elsewhere has its place. */
+static void values_write(const struct drawing *drawing, double x)
+{
+    const struct chart *chart = drawing->chart;
+    FILE *stream = drawing->pen.svg;
+    char text[FORMAT_TEXT];
+    x_write(drawing, x);
+    for (int i = 0; i < chart->series_count; i++) {
+        const struct chart_series *series = &chart->series[i];
+        if (series->count == 0)
+            continue;
+        const int64_t nearest = series_nearest(series, x);
+        const double value = series->y[nearest];
+        format_figure(text, FIGURE_NUMBER, value);
+        fputc('\n', stream);
+        escape_html(stream, series->name != NULL   ? series->name
+                            : chart->title != NULL ? chart->title
+                                                   : "value");
+        fprintf(stream, " %s", isfinite(value) ? text : "not finite");
+        if (isfinite(value) && chart->y.label != NULL)
+            fprintf(stream, " %s", chart->y.label);
+        if (series->x[nearest] != x && chart->x.whole) {
+            fputs(" at ", stream);
+            x_write(drawing, series->x[nearest]);
+        }
+    }
+}
+
+/* Divide the plot area into columns around points of the longest series. */
+static void hover_write(const struct drawing *drawing)
+{
+    const struct chart *chart = drawing->chart;
+    const struct chart_series *longest = &chart->series[0];
+    for (int i = 1; i < chart->series_count; i++)
+        if (chart->series[i].count > longest->count)
+            longest = &chart->series[i];
+    const int64_t most =
+        (int64_t)fmin(fmax(HOVER_TITLES / chart->series_count, HOVER_LEAST), HOVER_MOST);
+    const int64_t count = longest->count < most ? longest->count : most;
+    double from = drawing->left;
+    for (int64_t i = 0; i < count; i++) {
+        const double x = longest->x[count > 1 ? i * (longest->count - 1) / (count - 1) : 0];
+        const double next =
+            i + 1 < count ? longest->x[(i + 1) * (longest->count - 1) / (count - 1)] : INFINITY;
+        const double to =
+            i + 1 < count ? (x_of(drawing, x) + x_of(drawing, next)) / 2 : drawing->right;
+        fprintf(drawing->pen.svg, "<rect class=\"at\" x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" ", from,
+                drawing->top, fmax(to - from, 0));
+        fprintf(drawing->pen.svg, "height=\"%.0f\"><title>", drawing->bottom - drawing->top);
+        values_write(drawing, x);
+        fputs("</title></rect>\n", drawing->pen.svg);
+        from = to;
+    }
 }
 
 /* ---- the whole chart */
 
 static void grid_draw(const struct drawing *drawing)
 {
-    cairo_t *cairo = drawing->cairo;
+    const struct pen_stroke grid = {.colour = grid_colour, .width = 1};
+    const struct pen_stroke axis = {.colour = label_colour, .width = 1};
+    const struct pen *pen = &drawing->pen;
     for (int i = 0; i < drawing->y_ticks.count; i++) {
         const double y = y_of(drawing, drawing->y_ticks.at[i]);
-        line_draw(cairo, grid_colour, drawing->left, y, drawing->right, y);
-        text_draw(cairo, label_colour, RIGHT, drawing->left - 6, y + 4, drawing->y_ticks.text[i]);
+        pen_line(pen, &grid, drawing->left, y, drawing->right, y);
+        pen_text(pen, label_colour, PEN_RIGHT, drawing->left - 6, y, 0.35,
+                 drawing->y_ticks.text[i]);
     }
     for (int i = 0; i < drawing->x_ticks.count; i++) {
         const double x = x_of(drawing, drawing->x_ticks.at[i]);
-        line_draw(cairo, grid_colour, x, drawing->top, x, drawing->bottom);
-        text_draw(cairo, label_colour, CENTRE, x, drawing->bottom + 15, drawing->x_ticks.text[i]);
+        pen_line(pen, &grid, x, drawing->top, x, drawing->bottom);
+        pen_text(pen, label_colour, PEN_CENTRE, x, drawing->bottom + 4, 1,
+                 drawing->x_ticks.text[i]);
     }
-    line_draw(cairo, label_colour, drawing->left, drawing->bottom, drawing->right, drawing->bottom);
+    pen_line(pen, &axis, drawing->left, drawing->bottom, drawing->right, drawing->bottom);
 }
 
-/* Draw the chart on the surface with the given size in CSS pixels. */
-static void chart_draw(const struct chart *chart, cairo_t *cairo, double width, double height,
-                       struct chart_frame *frame)
+static void chart_draw(struct drawing *drawing)
 {
-    struct drawing drawing = {.chart = chart, .cairo = cairo, .width = width, .height = height};
+    const struct chart *chart = drawing->chart;
+    struct pen *pen = &drawing->pen;
     int64_t points = 0;
 
-    cairo_set_line_join(cairo, CAIRO_LINE_JOIN_ROUND);
-    cairo_select_font_face(cairo, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
-    cairo_set_font_size(cairo, label_size);
-    layout_make(&drawing);
-    grid_draw(&drawing);
-    if (chart->y.label != NULL)
-        text_draw(cairo, label_colour, LEFT, 4, drawing.top - 7, chart->y.label);
+    grid_draw(drawing);
     if (chart->x.label != NULL)
-        text_draw(cairo, label_colour, RIGHT, drawing.right, height - 5, chart->x.label);
-    legend_place(&drawing, true);
+        pen_text(pen, label_colour, PEN_RIGHT, drawing->right, drawing->bottom + 4, 2.3,
+                 chart->x.label);
+    if (chart->y.label != NULL && !drawing->embedded)
+        pen_text(pen, label_colour, PEN_LEFT, 4, drawing->top - 7, 0, chart->y.label);
+    if (!drawing->embedded)
+        legend_place(drawing, true);
     for (int i = 0; i < chart->series_count; i++) {
         points += chart->series[i].count;
-        series_draw(&drawing, i);
+        series_draw(drawing, i);
     }
     if (points == 0)
-        text_draw(cairo, label_colour, CENTRE, (drawing.left + drawing.right) / 2,
-                  (drawing.top + drawing.bottom) / 2, "no data");
-    if (chart->title != NULL) {
-        cairo_select_font_face(cairo, "sans-serif", CAIRO_FONT_SLANT_NORMAL,
-                               CAIRO_FONT_WEIGHT_BOLD);
-        cairo_set_font_size(cairo, title_size);
-        text_draw(cairo, text_colour, LEFT, 4, title_size + 2, chart->title);
-    }
-    if (frame != NULL)
-        *frame =
-            (struct chart_frame){drawing.left,    drawing.top,    drawing.right,   drawing.bottom,
-                                 drawing.x.least, drawing.x.most, drawing.y.least, drawing.y.most};
+        pen_text(pen, label_colour, PEN_CENTRE, (drawing->left + drawing->right) / 2,
+                 (drawing->top + drawing->bottom) / 2, 0, "no data");
+    pen->text_size = title_size;
+    pen->bold = true;
+    if (chart->title != NULL && !drawing->embedded)
+        pen_text(pen, text_colour, PEN_LEFT, 4, title_size + 2, 0, chart->title);
 }
 
-/* Errors are detected when the stream is closed. */
+static void svg_open(const struct drawing *drawing, const char *attributes)
+{
+    fprintf(drawing->pen.svg,
+            "<svg%s viewBox=\"0 0 %g %g\" fill=\"none\" font-size=\"%g\" "
+            "font-family=\"system-ui,sans-serif\" stroke-linejoin=\"round\"",
+            attributes, drawing->width, drawing->height, drawing->pen.text_size);
+}
+
+/* Write what a screen reader says about the chart. */
+static void label_write(const struct drawing *drawing)
+{
+    const struct chart *chart = drawing->chart;
+    FILE *stream = drawing->pen.svg;
+    char text[FORMAT_TEXT];
+    fputs(" role=\"img\" aria-label=\"", stream);
+    escape_html(stream, chart->title != NULL ? chart->title : "chart");
+    fprintf(stream, " by %s.", chart->x.label != NULL ? chart->x.label : "x");
+    for (int i = 0; i < chart->series_count; i++) {
+        const struct chart_series *series = &chart->series[i];
+        int64_t last = series->count;
+        while (last > 0 && isnan(series->y[last - 1]))
+            last--;
+        if (series->name == NULL || last == 0)
+            continue;
+        format_figure(text, FIGURE_NUMBER, series->y[last - 1]);
+        fputc(' ', stream);
+        escape_html(stream, series->name);
+        fprintf(stream, ": %lld points, last %s.", (long long)series->count, text);
+    }
+    fputc('"', stream);
+}
+
+void chart_embed(const struct chart *chart, FILE *stream, const char *id, double width,
+                 double height, double enlarged)
+{
+    struct drawing drawing = {.chart = chart,
+                              .pen = {.svg = stream, .text_size = label_size},
+                              .embedded = true,
+                              .enlarged = enlarged,
+                              .width = width,
+                              .height = height};
+    layout_make(&drawing);
+    svg_open(&drawing, " class=\"chart\"");
+    fprintf(stream, " id=\"%s\" data-frame=\"%.2f %.2f %.2f %.2f\"", id, drawing.left, drawing.top,
+            drawing.right, drawing.bottom);
+    fprintf(stream, " data-range=\"%.9g %.9g %.9g %.9g\"", drawing.x.least, drawing.x.most,
+            drawing.y.least, drawing.y.most);
+    label_write(&drawing);
+    fputs(">\n", stream);
+    chart_draw(&drawing);
+    if (chart->series_count > 0)
+        hover_write(&drawing);
+    fputs("</svg>", stream);
+}
+
+char *chart_svg(const struct chart *chart, double width, double height)
+{
+    struct drawing drawing = {.chart = chart,
+                              .pen = {.text_size = label_size},
+                              .enlarged = 1,
+                              .width = width,
+                              .height = height};
+    char *text = NULL;
+    size_t size = 0;
+    drawing.pen.svg = open_memstream(&text, &size);
+    ENSURE(drawing.pen.svg != NULL, "no memory for a chart");
+    layout_make(&drawing);
+    svg_open(&drawing, " xmlns=\"http://www.w3.org/2000/svg\"");
+    fputs(">\n", drawing.pen.svg);
+    chart_draw(&drawing);
+    fputs("</svg>\n", drawing.pen.svg);
+    ENSURE(fclose(drawing.pen.svg) == 0, "no memory for a chart");
+    return text;
+}
+
+#ifdef HAVE_CAIRO
+
+const bool chart_png_available = true;
+
+/* A failed write is found when the file is closed. */
 static cairo_status_t bytes_write(void *stream, const unsigned char *bytes, unsigned length)
 {
     return fwrite(bytes, 1, length, stream) == length ? CAIRO_STATUS_SUCCESS
                                                       : CAIRO_STATUS_WRITE_ERROR;
-}
-
-char *chart_svg(const struct chart *chart, double width, double height, struct chart_frame *frame)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *stream = open_memstream(&text, &size);
-    ENSURE(stream != NULL, "no memory for a chart");
-    cairo_surface_t *surface =
-        cairo_svg_surface_create_for_stream(bytes_write, stream, width, height);
-    cairo_svg_surface_set_document_unit(surface, CAIRO_SVG_UNIT_PX);
-    cairo_t *cairo = cairo_create(surface);
-    chart_draw(chart, cairo, width, height, frame);
-    cairo_destroy(cairo);
-    cairo_surface_finish(surface);
-    const cairo_status_t status = cairo_surface_status(surface);
-    cairo_surface_destroy(surface);
-    ENSURE(fclose(stream) == 0 && status == CAIRO_STATUS_SUCCESS, "a chart cannot be drawn: %s",
-           cairo_status_to_string(status));
-    return text;
 }
 
 bool chart_png(const struct chart *charts, int count, const char *path, int width, int height,
@@ -498,7 +514,13 @@ bool chart_png(const struct chart *charts, int count, const char *path, int widt
     cairo_paint(cairo);
     cairo_scale(cairo, scale, scale);
     for (int i = 0; i < count; i++) {
-        chart_draw(&charts[i], cairo, part / scale, height / scale, NULL);
+        struct drawing drawing = {.chart = &charts[i],
+                                  .pen = {.cairo = cairo, .text_size = label_size},
+                                  .enlarged = 1,
+                                  .width = part / scale,
+                                  .height = height / scale};
+        layout_make(&drawing);
+        chart_draw(&drawing);
         cairo_translate(cairo, part / scale, 0);
     }
     cairo_status_t status = cairo_status(cairo);
@@ -516,16 +538,7 @@ bool chart_png(const struct chart *charts, int count, const char *path, int widt
 
 #else
 
-const bool chart_available = false;
-
-char *chart_svg(const struct chart *chart, double width, double height, struct chart_frame *frame)
-{
-    (void)chart;
-    (void)width;
-    (void)height;
-    (void)frame;
-    return NULL;
-}
+const bool chart_png_available = false;
 
 bool chart_png(const struct chart *charts, int count, const char *path, int width, int height,
                struct error *error)

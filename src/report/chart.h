@@ -1,9 +1,10 @@
-/* Line charts, drawn by Cairo as SVG and as PNG. */
+/* Line charts: a part of an HTML page, an SVG file, or a PNG file drawn by Cairo. */
 #ifndef VITTRAIN_REPORT_CHART_H
 #define VITTRAIN_REPORT_CHART_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "core/error.h"
 
@@ -14,7 +15,7 @@ struct chart_axis {
     enum chart_scale scale;
     double least, most; /* both 0: the range of the data; points outside are drawn at the edge */
     bool from_zero;     /* linear axes without a fixed range: include 0 */
-    bool whole;         /* ticks at whole numbers only, as for epochs */
+    bool whole;         /* whole numbers only, as for steps and epochs */
 };
 
 /* Values with a larger magnitude are not drawn, on a logarithmic axis also not below its inverse.
@@ -40,22 +41,20 @@ struct chart {
     const struct chart_series *series;
 };
 
-/* The plot area inside the drawing, and the values at its edges. */
-struct chart_frame {
-    double left, top, right, bottom;
-    double x_least, x_most, y_least, y_most;
-};
-
 /* Colours of the series, 0xRRGGBB. Repeated when there are more series. */
 enum { CHART_COLOURS = 8 };
 extern const unsigned chart_colours[CHART_COLOURS];
 
-/* False if vittrain was built without Cairo. */
-extern const bool chart_available;
+/* Write an <svg> element of class "chart" for an HTML page, which writes title, legend and the
+ * label of the y axis itself. The page may enlarge the text by up to `enlarged` for narrow screens.
+ * Areas of class "at" have the values at their place as titles. The attributes data-frame (left,
+ * top, right, bottom) and data-range (least and most x, least and most y) give the plot area. */
+void chart_embed(const struct chart *chart, FILE *stream, const char *id, double width,
+                 double height, double enlarged);
 
-/* Return an SVG file with a transparent background as text, to be freed by the caller; NULL without
- * Cairo. Sizes are in CSS pixels. `frame`: output, may be NULL. */
-char *chart_svg(const struct chart *chart, double width, double height, struct chart_frame *frame);
+/* Return an SVG file with a transparent background as text, to be freed by the caller. Sizes are in
+ * CSS pixels. */
+char *chart_svg(const struct chart *chart, double width, double height);
 
 /* Write charts side by side, with equal widths, into one PNG on white paper, atomically. Without
  * Cairo nothing is written, one warning is logged and the result is true. ERROR_FILE, ERROR_MEMORY.
@@ -63,17 +62,7 @@ char *chart_svg(const struct chart *chart, double width, double height, struct c
 MUST_CHECK bool chart_png(const struct chart *charts, int count, const char *path, int width,
                           int height, struct error *error);
 
-/* Tick marks of an axis. */
-enum { TICKS_MOST = 32, TICK_TEXT = 24 };
-
-struct ticks {
-    int count;
-    double at[TICKS_MOST];
-    char text[TICKS_MOST][TICK_TEXT];
-};
-
-/* Place about `wanted` ticks between least and most, at 1, 2 or 5 times a power of ten. */
-void ticks_linear(struct ticks *ticks, double least, double most, int wanted);
-void ticks_log(struct ticks *ticks, double least, double most, int wanted);
+/* False if vittrain was built without Cairo. */
+extern const bool chart_png_available;
 
 #endif

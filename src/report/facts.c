@@ -71,6 +71,21 @@ static double epochs(const struct record *record)
     return known(record_number(record, "epochs"), (double)record->epochs.rows);
 }
 
+/* "3 of 10" if the run ended before its last epoch. */
+static const char *epochs_text(const struct record *record, char text[FORMAT_TEXT])
+{
+    const double done = epochs(record);
+    const double planned =
+        record_number(record, "total_steps") / record_number(record, "steps_per_epoch");
+    if (isnan(done))
+        return NULL;
+    if (done + 0.5 < planned)
+        snprintf(text, FORMAT_TEXT, "%.0f of %.6g", done, ceil(10 * planned) / 10);
+    else
+        snprintf(text, FORMAT_TEXT, "%.0f", done);
+    return text;
+}
+
 static double attempts(const struct record *record)
 {
     return record_value(record, "parts") == NULL ? (double)NAN : record_attempts(record);
@@ -110,15 +125,67 @@ static double rank_images_per_second(const struct record *record)
     return record_images_per_second(record) / record_number(record, "ranks");
 }
 
+/* What two runs must have in common for their speed to be compared. Scaling efficiency compares
+ * numbers of ranks only, so it needs the last two as well. */
+static const struct condition {
+    const char *key, *name;
+    bool of_scaling;
+} conditions[] = {{"model", "model", false},
+                  {"parameters", "parameters", false},
+                  {"trainable_parameters", "trainable parameters", false},
+                  {"image", "image size", false},
+                  {"backend", "backend", true},
+                  {"precision", "precision", true}};
+
+/* Return the first condition that the runs do not meet; NULL: none. Unknown values are equal. */
+static const struct condition *speed_differs(const struct record *record,
+                                             const struct record *first, bool scaling)
+{
+    for (size_t i = 0; i < sizeof conditions / sizeof conditions[0]; i++) {
+        const json_t *value = record_value(record, conditions[i].key);
+        const json_t *other = record_value(first, conditions[i].key);
+        if (conditions[i].of_scaling <= scaling && value != NULL && other != NULL &&
+            !json_equal(value, other))
+            return &conditions[i];
+    }
+    return NULL;
+}
+
+bool facts_difference(const struct record *record, const struct record *first,
+                      char text[FACTS_DIFFERENCE])
+{
+    const struct condition *speed = speed_differs(record, first, false);
+    const struct condition *differs = speed_differs(record, first, true);
+    char values[2][64];
+    if (differs == NULL)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        const json_t *value = record_value(i == 0 ? record : first, differs->key);
+        if (json_is_string(value))
+            snprintf(values[i], sizeof values[i], "%.60s", json_string_value(value));
+        else
+            format_figure(values[i], FIGURE_COUNT, json_number_value(value));
+    }
+    snprintf(text, FACTS_DIFFERENCE, "%s not compared with %.60s: %s %s, not %s",
+             speed != NULL ? "speed" : "scaling efficiency", first->name, differs->name, values[0],
+             values[1]);
+    return true;
+}
+
 static double speed_up(const struct record *record, const struct record *first)
 {
-    return record == first ? 1 : record_images_per_second(record) / record_images_per_second(first);
+    return speed_differs(record, first, false) != NULL
+               ? NAN
+               : record_images_per_second(record) / record_images_per_second(first);
 }
 
 /* Speed-up divided by the ratio of the numbers of ranks. */
 static double efficiency(const struct record *record, const struct record *first)
 {
-    return speed_up(record, first) * record_number(first, "ranks") / record_number(record, "ranks");
+    return speed_differs(record, first, true) != NULL
+               ? NAN
+               : speed_up(record, first) * record_number(first, "ranks") /
+                     record_number(record, "ranks");
 }
 
 static double planned_bytes(const struct record *record)
@@ -176,6 +243,46 @@ static const char *data(const struct record *record, char text[FORMAT_TEXT])
     return root != NULL && root[0] != '\0' ? root : record_option(record, "data.format");
 }
 
+/* The part of the data set that was used. */
+static const char *data_used(const struct record *record, char text[FORMAT_TEXT])
+{
+    const char *options[] = {record_option(record, "debug.fraction"),
+                             record_option(record, "debug.batches"),
+                             record_option(record, "debug.overfit")};
+    double value[3];
+    for (int i = 0; i < 3; i++)
+        value[i] = options[i] != NULL ? strtod(options[i], NULL) : NAN;
+    if (isnan(value[0]) && isnan(value[1]))
+        return NULL;
+    int used = value[0] < 1 ? snprintf(text, FORMAT_TEXT, "%.3g %%", 100 * value[0])
+                            : snprintf(text, FORMAT_TEXT, "all");
+    if (value[1] > 0)
+        used += snprintf(text + used, (size_t)(FORMAT_TEXT - used), ", %.0f batches", value[1]);
+    if (value[2] > 0)
+        snprintf(text + used, (size_t)(FORMAT_TEXT - used), ", first %.0f only", value[2]);
+    return text;
+}
+
+/* "random", or the file of pretrained weights. */
+static const char *initial_weights(const struct record *record, char text[FORMAT_TEXT])
+{
+    const char *init = record_option(record, "model.init");
+    if (init == NULL)
+        return NULL;
+    if (init[0] == '\0' || strcmp(init, "none") == 0)
+        return "random";
+    const char *slash = strrchr(init, '/');
+    snprintf(text, FORMAT_TEXT, "pretrained (%.30s)", slash != NULL ? slash + 1 : init);
+    return text;
+}
+
+/* The measured rate divided by the peak rate. */
+static double mfu(const struct record *record)
+{
+    const double share = record_step_mean(record, "peak_share");
+    return share > 1 ? NAN : share; /* above 1 the peak was measured too low */
+}
+
 /* ---- the table */
 
 #define RUN "What was run"
@@ -191,7 +298,9 @@ const struct fact fact_table[] = {
     {RUN, "Started", "started", FIGURE_TEXT, .text = started},
     {RUN, "Model", "model", FIGURE_TEXT, .path = "model", .option = "model.name"},
     {RUN, "Parameters", "parameters", FIGURE_COUNT, .path = "parameters"},
+    {RUN, "Initial weights", "init", FIGURE_TEXT, .text = initial_weights},
     {RUN, "Data", "data", FIGURE_TEXT, .text = data},
+    {RUN, "Data used", "data_used", FIGURE_TEXT, .text = data_used},
     {RUN, "Training samples", "train_samples", FIGURE_COUNT, .path = "train_samples"},
     {RUN, "Validation samples", "val_samples", FIGURE_COUNT, .path = "val_samples"},
     {RUN, "Test samples", "test_samples", FIGURE_COUNT, .path = "test_samples"},
@@ -207,7 +316,7 @@ const struct fact fact_table[] = {
     {RUN, "Nodes", "nodes", FIGURE_COUNT, .path = "nodes"},
     {RUN, "Threads per rank", "threads", FIGURE_COUNT, .path = "threads"},
     {RUN, "Global batch", "global_batch", FIGURE_COUNT, .path = "global_batch"},
-    {RUN, "Epochs", "epochs", FIGURE_COUNT, .number = epochs},
+    {RUN, "Epochs", "epochs", FIGURE_COUNT, .number = epochs, .text = epochs_text},
     {RUN, "Steps", "steps", FIGURE_COUNT, .path = "steps", .last = "step"},
     {RUN, "Skipped steps", "skipped_steps", FIGURE_COUNT, .last = "skipped_steps"},
     {RUN, "Attempts", "parts", FIGURE_COUNT, .number = attempts},
@@ -215,26 +324,26 @@ const struct fact fact_table[] = {
     {RUN, "Version", "version", FIGURE_TEXT, .path = "parts.0.version"},
     {RUN, "Commit", "commit", FIGURE_TEXT, .path = "parts.0.commit"},
     {QUALITY, "Best validation top-1", "best_val_top1", FIGURE_SHARE, 1, .number = best_val_top1},
-    {QUALITY, "Last validation top-1", "val_top1", FIGURE_SHARE, 1, .split = "val", .metric = "top1"},
+    {QUALITY, "Validation top-1", "val_top1", FIGURE_SHARE, 1, .split = "val", .metric = "top1"},
     {QUALITY, "Test top-1", "test_top1", FIGURE_SHARE, 1, .split = "test", .metric = "top1"},
     {QUALITY, "Macro F1", "macro_f1", FIGURE_SHARE, 1, .number = macro_f1},
-    {QUALITY, "Last validation loss", "val_loss", FIGURE_NUMBER, -1, .split = "val", .metric = "loss"},
+    {QUALITY, "Validation loss", "val_loss", FIGURE_NUMBER, -1, .split = "val", .metric = "loss"},
     {QUALITY, "Test loss", "test_loss", FIGURE_NUMBER, -1, .split = "test", .metric = "loss"},
-    {QUALITY, "Last training loss", "train_loss", FIGURE_NUMBER, -1, .number = train_loss},
-    {TIME, "Total", "total_seconds", FIGURE_SECONDS, -1, .path = "total_seconds", .last = "elapsed_seconds"},
-    {TIME, "Set-up", "setup_seconds", FIGURE_SECONDS, -1, .number = setup_seconds},
-    {TIME, "Without set-up", "without_setup_seconds", FIGURE_SECONDS, -1, .path = "without_setup_seconds"},
-    {TIME, "Training steps only", "training_seconds", FIGURE_SECONDS, -1, .path = "training_seconds"},
-    {TIME, "Evaluation", "evaluation_seconds", FIGURE_SECONDS, -1, .number = evaluation_seconds},
-    {TIME, "Per epoch", "epoch_seconds", FIGURE_SECONDS, -1, .number = epoch_seconds},
-    {TIME, "To target accuracy", "target_seconds", FIGURE_SECONDS, -1, .number = target_seconds},
-    {SPEED, "Images per second", "images_per_second", FIGURE_RATE, 1, .number = record_images_per_second},
-    {SPEED, "Images per second and rank", "images_per_second_rank", FIGURE_RATE, 1, .number = rank_images_per_second},
+    {QUALITY, "Training loss", "train_loss", FIGURE_NUMBER, -1, .number = train_loss},
+    {TIME, "Total time", "total_seconds", FIGURE_SECONDS, -1, .path = "total_seconds", .last = "elapsed_seconds"},
+    {TIME, "Set-up time", "setup_seconds", FIGURE_SECONDS, -1, .number = setup_seconds},
+    {TIME, "Time excluding set-up", "without_setup_seconds", FIGURE_SECONDS, -1, .path = "without_setup_seconds"},
+    {TIME, "Training time", "training_seconds", FIGURE_SECONDS, -1, .path = "training_seconds"},
+    {TIME, "Evaluation time", "evaluation_seconds", FIGURE_SECONDS, -1, .number = evaluation_seconds},
+    {TIME, "Time per epoch", "epoch_seconds", FIGURE_SECONDS, -1, .number = epoch_seconds},
+    {TIME, "Time to target accuracy", "target_seconds", FIGURE_SECONDS, -1, .number = target_seconds},
+    {SPEED, "Images/s", "images_per_second", FIGURE_RATE, 1, .number = record_images_per_second},
+    {SPEED, "Images/s per rank", "images_per_second_rank", FIGURE_RATE, 1, .number = rank_images_per_second},
     {SPEED, "Speed-up", "speed_up", FIGURE_RATIO, 1, .relative = speed_up},
     {SPEED, "Scaling efficiency", "efficiency", FIGURE_SHARE, 1, .relative = efficiency},
     {SPEED, "FLOPs per image", "flops_per_image", FIGURE_FLOPS, .path = "flops_per_image"},
     {SPEED, "Step time", "step_seconds", FIGURE_SECONDS, -1, .mean = "step_seconds"},
-    {SPEED, "MFU", "peak_share", FIGURE_SHARE, 1, .mean = "peak_share"},
+    {SPEED, "MFU", "peak_share", FIGURE_SHARE, 1, .number = mfu},
     {SPEED, "Waiting for data", "data_share", FIGURE_SHARE, -1, .share = "data_seconds"},
     {SPEED, "Waiting for communication", "exposed_comm_share", FIGURE_SHARE, -1, .share = "exposed_comm_seconds"},
     {SPEED, "Communication thread busy", "comm_share", FIGURE_SHARE, .share = "comm_seconds"},
@@ -284,7 +393,7 @@ double fact_number(const struct fact *fact, const struct record *record, const s
 const char *fact_text(const struct fact *fact, const struct record *record,
                       const struct record *first, char text[FORMAT_TEXT])
 {
-    if (fact->figure != FIGURE_TEXT) {
+    if (fact->figure != FIGURE_TEXT && fact->text == NULL) {
         format_figure(text, fact->figure, fact_number(fact, record, first));
         return text;
     }
@@ -293,6 +402,13 @@ const char *fact_text(const struct fact *fact, const struct record *record,
     if (value == NULL && fact->option != NULL)
         value = record_option(record, fact->option);
     return value == NULL || value[0] == '\0' ? "-" : value;
+}
+
+const char *fact_cell(const struct fact *fact, const struct record *record,
+                      const struct record *first, char text[FORMAT_TEXT])
+{
+    const char *value = fact_text(fact, record, first, text);
+    return strcmp(value, "-") == 0 ? "" : value;
 }
 
 bool fact_is_known(const struct fact *fact, const struct record *records, int count)
@@ -319,6 +435,8 @@ bool fact_is_best(const struct fact *fact, const struct record *records, int cou
         if (isnan(other))
             continue;
         if ((other - own) * fact->better > 0 ||
+            (strcmp(fact->group, QUALITY) != 0 &&
+             speed_differs(&records[i], &records[run], false) != NULL) ||
             (strcmp(fact->group, TIME) == 0 &&
              fact_number(steps, &records[i], &records[0]) != own_steps))
             return false;
@@ -344,7 +462,17 @@ void facts_markdown(const struct record *records, int count, FILE *stream)
             continue;
         fprintf(stream, "| %s |", fact_table[k].name);
         for (int i = 0; i < count; i++)
-            markdown_cell(stream, fact_text(&fact_table[k], &records[i], &records[0], text));
+            markdown_cell(stream, fact_cell(&fact_table[k], &records[i], &records[0], text));
+        fputc('\n', stream);
+    }
+    for (int i = 1; i < count; i++) {
+        char difference[FACTS_DIFFERENCE];
+        if (!facts_difference(&records[i], &records[0], difference))
+            continue;
+        fputc('\n', stream);
+        markdown_text(stream, records[i].name);
+        fputs(": ", stream);
+        markdown_text(stream, difference);
         fputc('\n', stream);
     }
 }

@@ -24,6 +24,7 @@ struct fact {
     const char *share;  /* the same, relative to the duration of a step */
     double (*number)(const struct record *record);
     double (*relative)(const struct record *record, const struct record *first);
+    /* A text, or how the number is shown. */
     const char *(*text)(const struct record *record, char text[FORMAT_TEXT]);
 };
 
@@ -41,13 +42,25 @@ double fact_number(const struct fact *fact, const struct record *record,
 const char *fact_text(const struct fact *fact, const struct record *record,
                       const struct record *first, char text[FORMAT_TEXT]);
 
+/* The same for a cell of a table: empty if the value is unknown. */
+const char *fact_cell(const struct fact *fact, const struct record *record,
+                      const struct record *first, char text[FORMAT_TEXT]);
+
 /* True if the fact is known for any of the runs. */
 bool fact_is_known(const struct fact *fact, const struct record *records, int count);
 
-/* True if this run has the best of differing values. Times of unequal work are not compared. */
+/* True if this run has the best of differing values. Times of unequal work are not compared, and of
+ * different models only the quality. */
 bool fact_is_best(const struct fact *fact, const struct record *records, int count, int run);
 
-/* Write a table with one column per run and one row per known fact. */
+/* Return false if the speed of the run can be compared with that of the first. Otherwise write what
+ * is not compared and why: another model, image size or, for scaling efficiency, precision. */
+enum { FACTS_DIFFERENCE = 320 };
+bool facts_difference(const struct record *record, const struct record *first,
+                      char text[FACTS_DIFFERENCE]);
+
+/* Write a table with one column per run and one row per known fact, and below it the runs whose
+ * speed is not compared. */
 void facts_markdown(const struct record *records, int count, FILE *stream);
 
 /* Write one row per run with all facts; times in seconds, memory in bytes, shares from 0 to 1. */

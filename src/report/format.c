@@ -2,7 +2,25 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* Write 3e-4 or 1.235e-5. */
+static void format_exponent(char *text, double value, int digits, const char *unit)
+{
+    char mantissa[FORMAT_TEXT];
+    snprintf(mantissa, sizeof mantissa, "%.*e", digits - 1, value);
+    char *end = strchr(mantissa, 'e');
+    if (end == NULL) { /* infinite */
+        snprintf(text, FORMAT_TEXT, "%s%s", mantissa, unit);
+        return;
+    }
+    const int exponent = atoi(end + 1);
+    while (end[-1] == '0')
+        end--;
+    end -= end[-1] == '.';
+    snprintf(text, FORMAT_TEXT, "%.*se%d%s", (int)(end - mantissa), mantissa, exponent, unit);
+}
 
 /* Three or four significant digits; never rounds the integer part. */
 static void format_digits(char *text, double value, int digits, const char *unit)
@@ -12,7 +30,7 @@ static void format_digits(char *text, double value, int digits, const char *unit
     for (double limit = digits == 3 ? 1 : 10; decimals > 0 && size >= limit; limit *= 10)
         decimals--;
     if (size != 0 && (size < 0.001 || size >= 1e7))
-        snprintf(text, FORMAT_TEXT, "%.*e%s", digits - 1, value, unit);
+        format_exponent(text, value, digits, unit);
     else
         snprintf(text, FORMAT_TEXT, "%.*f%s", decimals, value, unit);
 }
@@ -23,7 +41,7 @@ static void format_grouped(char *text, double value, const char *unit)
     char digits[FORMAT_TEXT];
     int length = snprintf(digits, sizeof digits, "%.0f", fabs(value)), used = 0;
     if (length > 18) {
-        snprintf(text, FORMAT_TEXT, "%.3e%s", value, unit);
+        format_exponent(text, value, 4, unit);
         return;
     }
     if (value <= -0.5)
@@ -77,7 +95,8 @@ void format_figure(char text[FORMAT_TEXT], enum figure figure, double value)
                                            [FIGURE_TEXT] = ""};
     if (isnan(value))
         strcpy(text, "-");
-    else if (figure == FIGURE_COUNT || (figure == FIGURE_RATE && fabs(value) >= 999.5))
+    else if (figure == FIGURE_COUNT || (figure == FIGURE_RATE && fabs(value) >= 999.5) ||
+             (figure == FIGURE_NUMBER && fabs(value) >= 999.5 && fabs(value) < 1e7))
         format_grouped(text, value, "");
     else if (figure == FIGURE_NUMBER)
         format_digits(text, value, 4, "");

@@ -1,6 +1,5 @@
-/* The report: one HTML file about a run, or about several side by side. It is
- * self-contained and has no scripts. It has light and dark colours and adapts to phones and paper.
- */
+/* The report: one HTML file about a run, or about several side by side. It is self-contained and
+ * has no scripts. It has light and dark colours and adapts to phones and paper. */
 #ifndef VITTRAIN_REPORT_HTML_H
 #define VITTRAIN_REPORT_HTML_H
 
@@ -23,11 +22,19 @@ struct page {
     int count;
 };
 
-/* The sections, without headings. */
-void html_summary(const struct page *page);
+extern const char html_style[];
+
+/* Write the key figures: of one run side by side, of several as a table. */
+void html_figures(const struct page *page);
+
+/* Write the large curves of loss and accuracy. */
 void html_curves(const struct page *page);
-void html_steps(const struct page *page);
-void html_memory(const struct page *page);
+
+/* The contents of the sections. */
+void html_summary(const struct page *page);
+void html_details(const struct page *page);
+void html_units(const struct page *page);
+void html_ranks(const struct page *page);
 void html_hardware(const struct page *page);
 void html_classes(const struct page *page);
 void html_decks(const struct page *page);
@@ -44,5 +51,8 @@ void html_run_title(const struct page *page, int run);
 
 /* Write the coloured letter of a run. */
 void html_key(const struct page *page, int run);
+
+/* Write model, layout, data and state of a run in one line. */
+void html_kind(const struct page *page, int run);
 
 #endif

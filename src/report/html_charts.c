@@ -1,17 +1,19 @@
-/* Charts over the course of a run: the curves of training, and the readings of the sensors. Each is
- * an SVG in a data URL, so the page is self-contained. */
+/* Charts over the course of a run: the curves of training, and the readings of the sensors. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "report/chart.h"
-#include "report/escape.h"
 #include "report/html.h"
+#include "report/sheet.h"
 
-enum { CHART_WIDTH = 400, CURVE_HEIGHT = 240, SENSOR_HEIGHT = 195, SERIES_NAME = 24 };
+enum { SERIES_NAME = 24 };
 
-static const char no_cairo[] = "<p>No charts: vittrain was built without Cairo.</p>\n";
+/* `enlarged`: see chart_embed and the style sheet. */
+static const struct size {
+    double width, height, enlarged;
+} large = {600, 330, 1.6}, wide = {1000, 360, 2}, small = {400, 220, 1.2};
 
 struct time_unit {
     double seconds;
@@ -27,38 +29,34 @@ static struct time_unit time_unit_of(double seconds)
                               : (struct time_unit){3600, "hours"};
 }
 
-/* Write a figure with the chart and, for browsers that read pages aloud, a description. */
-static void chart_write(FILE *stream, const char *id, const char *title, const struct chart *chart,
-                        int height)
+/* Write the names of the curves. `brief`: letters of the runs; validation is known by its dashes.
+ */
+static void legend_write(const struct page *page, const struct chart *chart, bool brief)
 {
-    struct chart_frame frame;
-    char *svg = chart_svg(chart, CHART_WIDTH, height, &frame);
-
-    fprintf(stream, "<figure><figcaption>%s</figcaption><img class=\"chart\" id=\"%s\" ", title,
-            id);
-    fprintf(stream,
-            "width=\"%d\" height=\"%d\" data-frame=\"%.2f %.2f %.2f %.2f\" "
-            "data-range=\"%.9g %.9g %.9g %.9g\" alt=\"%s from %.4g to %.4g, %s from %.4g to %.4g.",
-            CHART_WIDTH, height, frame.left, frame.top, frame.right, frame.bottom, frame.x_least,
-            frame.x_most, frame.y_least, frame.y_most, chart->x.label, frame.x_least, frame.x_most,
-            chart->y.label == NULL ? "y" : chart->y.label, frame.y_least, frame.y_most);
+    fputs("<p class=\"legend\">", page->stream);
     for (int i = 0; i < chart->series_count; i++) {
         const struct chart_series *series = &chart->series[i];
-        int64_t last = series->count;
-        while (last > 0 && isnan(series->y[last - 1]))
-            last--;
-        if (series->name != NULL && last > 0)
-            fprintf(stream, " %s: %lld points, last %.4g.", series->name, (long long)series->count,
-                    series->y[last - 1]);
+        const int colour = (series->colour > 0 ? series->colour - 1 : i) % CHART_COLOURS;
+        if (series->name == NULL || (brief && series->dashed))
+            continue;
+        fprintf(page->stream, "<span><i class=\"%s s%d\"></i>", series->dashed ? "dash" : "line",
+                colour);
+        html_text(page, "", brief ? (char[]){series->name[0], '\0'} : series->name, "</span>\n");
     }
-    fputs("\" src=\"data:image/svg+xml,", stream);
-    for (const char *at = svg; *at != '\0'; at++)
-        if (strchr("\"#%&<>\n", *at) != NULL)
-            fprintf(stream, "%%%02X", (unsigned)(unsigned char)*at);
-        else
-            fputc(*at, stream);
-    fputs("\"></figure>\n", stream);
-    free(svg);
+    fprintf(page->stream, "%s</p>", brief ? "<span><i class=\"dash\"></i>validation</span>\n" : "");
+}
+
+static void figure_write(const struct page *page, const char *id, const struct chart *chart,
+                         const struct size *size, bool brief)
+{
+    html_text(page, "<figure><figcaption>", chart->title, "");
+    if (chart->y.label != NULL)
+        html_text(page, " <small>", chart->y.label, "</small>");
+    fputs("</figcaption>\n", page->stream);
+    if (chart->series_count > 1 || chart->series[0].name != NULL)
+        legend_write(page, chart, brief);
+    chart_embed(chart, page->stream, id, size->width, size->height, size->enlarged);
+    fputs("</figure>\n", page->stream);
 }
 
 /* ---- points of a curve */
@@ -81,51 +79,79 @@ static void series_free(struct chart_series *series)
     free((double *)series->x);
 }
 
-/* ---- curves of metrics.csv */
+/* ---- curves of metrics.csv. A chart and its column in the table of values have one description.
+ */
 
+enum axis { BY_STEP, BY_TIME };
+
+/* clang-format off */
 static const struct measure {
-    const char *id, *title, *label, *column;
-    double scale;
-    const char *whole; /* the value is divided by this column; NULL: by nothing */
-    bool over_time, evaluated, from_zero;
+    const char *id, *title, *unit, *column;
+    enum figure figure; /* in the table */
+    double scale;       /* of the chart */
+    double most;        /* larger values are measured wrongly and left out; 0: none */
+    const char *whole;  /* the value is divided by this column; NULL: by nothing */
+    enum axis x;
+    bool large, evaluated, from_zero;
     enum chart_scale axis;
 } measures[] = {
-    {"loss-steps", "Loss", "nats", "loss", 1, .evaluated = true},
-    {"accuracy-steps", "Top-1 accuracy", "%", "top1", 100, .evaluated = true},
-    {"rate-steps", "Learning rate", NULL, "lr", 1, .from_zero = true},
-    {"loss-time", "Loss over time", "nats", "loss", 1, .over_time = true, .evaluated = true},
-    {"accuracy-time", "Top-1 accuracy over time", "%", "top1", 100, .over_time = true,
+    {"loss-steps", "Loss", NULL, "loss", FIGURE_NUMBER, 1, .large = true, .evaluated = true},
+    {"accuracy-steps", "Top-1 accuracy", "%", "top1", FIGURE_SHARE, 100, .large = true,
      .evaluated = true},
-    {"speed-time", "Images per second", "1/s", "images_per_second", 1, .over_time = true,
-     .from_zero = true},
-    {"gradient-steps", "Gradient norm", NULL, "grad_norm", 1, .axis = CHART_LOG},
-    {"data-steps", "Waiting for data", "% of the step", "data_seconds", 100, "step_seconds",
-     .from_zero = true},
-    {"waiting-steps", "Waiting for communication", "% of the step", "exposed_comm_seconds", 100,
-     "step_seconds", .from_zero = true},
-    {"peak-steps", "MFU", "%", "peak_share", 100, .from_zero = true},
+    {"rate-steps", "Learning rate", NULL, "lr", FIGURE_NUMBER, 1, .from_zero = true},
+    {"gradient-steps", "Gradient norm", NULL, "grad_norm", FIGURE_NUMBER, 1, .axis = CHART_LOG},
+    {"speed-steps", "Images/s", NULL, "images_per_second", FIGURE_RATE, 1, .from_zero = true},
+    {"peak-steps", "MFU", "%", "peak_share", FIGURE_SHARE, 100, .most = 1, .from_zero = true},
+    {"data-steps", "Waiting for data", "% of step time", "data_seconds", FIGURE_SHARE, 100,
+     .whole = "step_seconds", .from_zero = true},
+    {"waiting-steps", "Waiting for communication", "% of step time", "exposed_comm_seconds",
+     FIGURE_SHARE, 100, .whole = "step_seconds", .from_zero = true},
+    {"loss-time", "Loss over time", NULL, "loss", FIGURE_NUMBER, 1, .x = BY_TIME,
+     .evaluated = true},
+    {"accuracy-time", "Top-1 accuracy over time", "%", "top1", FIGURE_SHARE, 100, .x = BY_TIME,
+     .evaluated = true},
 };
+/* clang-format on */
+enum { MEASURES = sizeof measures / sizeof measures[0] };
 
 /* With more runs, the legend names the runs only, and validation is known by its dashes. */
 enum { SPLITS_NAMED_MOST = 3 };
+
+/* Return the value in a row of metrics.csv; NAN: unknown. */
+static double measure_value(const struct measure *measure, const struct table *metrics, int64_t row)
+{
+    double value = table_number(metrics, row, table_column(metrics, measure->column));
+    if (measure->whole != NULL)
+        value /= table_number(metrics, row, table_column(metrics, measure->whole));
+    return measure->most > 0 && value > measure->most ? NAN : value;
+}
+
+static bool row_is_of(const struct table *metrics, int64_t row, const char *split)
+{
+    return strcmp(table_text(metrics, row, table_column(metrics, "split")), split) == 0;
+}
 
 /* Read the points of one split of a run. */
 static void points_read(const struct table *metrics, const struct measure *measure,
                         const char *split, double time_unit, struct chart_series *series)
 {
-    const int splits = table_column(metrics, "split"), of = table_column(metrics, measure->column);
-    const int at = table_column(metrics, measure->over_time ? "elapsed_seconds" : "step");
-    const int whole = measure->whole == NULL ? -1 : table_column(metrics, measure->whole);
+    const int column = table_column(metrics, measure->column);
+    const int at = table_column(metrics, measure->x == BY_TIME ? "elapsed_seconds" : "step");
     series_open(series, metrics->rows);
-    for (int64_t row = 0; row < metrics->rows; row++) {
-        if (strcmp(table_text(metrics, row, splits), split) != 0 ||
-            table_text(metrics, row, of)[0] == '\0')
-            continue;
-        const double unit = measure->over_time ? time_unit : 1;
-        const double of_whole = measure->whole != NULL ? table_number(metrics, row, whole) : 1;
-        series_add(series, table_number(metrics, row, at) / unit,
-                   table_number(metrics, row, of) * measure->scale / of_whole);
-    }
+    for (int64_t row = 0; row < metrics->rows; row++)
+        if (row_is_of(metrics, row, split) && table_text(metrics, row, column)[0] != '\0')
+            series_add(series,
+                       table_number(metrics, row, at) / (measure->x == BY_TIME ? time_unit : 1),
+                       measure_value(measure, metrics, row) * measure->scale);
+}
+
+/* True if the curve has something to show: a value, and for a share or rate one that is not 0. */
+static bool series_shows(const struct chart_series *series, bool from_zero)
+{
+    for (int64_t i = 0; i < series->count; i++)
+        if (!from_zero || (series->y[i] != 0 && !isnan(series->y[i])))
+            return true;
+    return false;
 }
 
 /* Collect the series of all runs: training solid, validation dashed. Return their number. */
@@ -139,19 +165,17 @@ static int series_collect(const struct page *page, const struct measure *measure
             const char *split = k == 1 ? "validation" : "training";
             points_read(&page->records[run].metrics, measure, k == 1 ? "val" : "train", time_unit,
                         next);
-            if (next->count == 0) {
+            if (!series_shows(next, measure->from_zero)) {
                 series_free(next);
                 continue;
             }
             next->dashed = k == 1;
             next->colour = page->count == 1 ? k + 1 : run + 1;
-            names[count][0] = '\0';
             if (page->count == 1)
                 snprintf(names[count], SERIES_NAME, "%s", measure->evaluated ? split : "");
-            else if (page->count <= SPLITS_NAMED_MOST && measure->evaluated)
-                snprintf(names[count], SERIES_NAME, "%c %s", html_letter(run), split);
-            else if (k == 0)
-                snprintf(names[count], SERIES_NAME, "%c", html_letter(run));
+            else
+                snprintf(names[count], SERIES_NAME, measure->evaluated ? "%c %s" : "%c",
+                         html_letter(run), split);
             next->name = names[count][0] != '\0' ? names[count] : NULL;
             count++;
         }
@@ -174,43 +198,116 @@ static bool series_coincide(const struct chart_series *one, const struct chart_s
     return apart <= 0.02 * (double)one->count * (most - least);
 }
 
-static bool measure_draw(const struct page *page, const struct measure *measure,
-                         struct time_unit time_unit)
+/* Draw one measure of all runs, if any has values. */
+static void measure_draw(const struct page *page, const struct measure *measure,
+                         const struct size *size)
 {
     struct chart_series series[2 * HTML_RUNS_MOST];
     char names[2 * HTML_RUNS_MOST][SERIES_NAME];
-    const int count = series_collect(page, measure, time_unit.seconds, series, names);
+    double longest = 0;
+    for (int i = 0; i < page->count; i++)
+        longest = fmax(longest, table_facts(&page->records[i].metrics, "elapsed_seconds").most);
+    const struct time_unit time = time_unit_of(longest);
+    const int count = series_collect(page, measure, time.seconds, series, names);
     for (int i = 0; i < count; i++)
         for (int k = i + 1; k < count; k++)
             series[i].covered += series_coincide(&series[i], &series[k]);
-    if (count > 0) {
-        const struct chart chart = {
-            .x = {.label = measure->over_time ? time_unit.label : "step", .from_zero = true},
-            .y = {.label = measure->label, .scale = measure->axis, .from_zero = measure->from_zero},
-            .series_count = count,
-            .series = series};
-        chart_write(page->stream, measure->id, measure->title, &chart, CURVE_HEIGHT);
-    }
+    const struct chart chart = {
+        .title = measure->title,
+        .x = {.label = measure->x == BY_TIME ? time.label : "step",
+              .from_zero = true,
+              .whole = measure->x == BY_STEP},
+        .y = {.label = measure->unit, .scale = measure->axis, .from_zero = measure->from_zero},
+        .series_count = count,
+        .series = series};
+    if (count > 0)
+        figure_write(page, measure->id, &chart, size,
+                     measure->evaluated && page->count > SPLITS_NAMED_MOST);
     for (int i = 0; i < count; i++)
         series_free(&series[i]);
-    return count > 0;
 }
 
 void html_curves(const struct page *page)
 {
-    double longest = 0;
-    int drawn = 0;
-    for (int i = 0; i < page->count; i++)
-        longest = fmax(longest, table_facts(&page->records[i].metrics, "elapsed_seconds").most);
-    if (page->count > SPLITS_NAMED_MOST)
-        fputs("<p class=\"note\">Dashed: validation.</p>\n", page->stream);
-    fputs(chart_available ? "" : no_cairo, page->stream);
-    fputs("<div class=\"charts\">\n", page->stream);
-    for (size_t i = 0; chart_available && i < sizeof measures / sizeof measures[0]; i++)
-        drawn += measure_draw(page, &measures[i], time_unit_of(longest));
+    bool any = false, classifies = false;
+    for (int i = 0; i < page->count; i++) {
+        any = any || page->records[i].metrics.rows > 0;
+        classifies = classifies || !isnan(table_facts(&page->records[i].metrics, "top1").most);
+    }
+    fputs(any ? "<div class=\"large\">\n"
+              : "<p>None: metrics.csv is missing or has no rows.</p>\n<div>",
+          page->stream);
+    for (int i = 0; i < MEASURES; i++)
+        if (measures[i].large)
+            measure_draw(page, &measures[i], classifies ? &large : &wide);
     fputs("</div>\n", page->stream);
-    if (chart_available && drawn == 0)
-        fputs("<p>None: metrics.csv is missing or has no rows.</p>\n", page->stream);
+}
+
+/* ---- the values of the curves at each evaluation, else of each row */
+
+enum { VALUES_MOST = 100 };
+
+/* True if the row of metrics.csv has a row in the table: one with an evaluation, if there are any.
+ */
+static bool row_is_shown(const struct table *metrics, int64_t row, bool evaluated, int64_t each)
+{
+    return evaluated ? row_is_of(metrics, row, "val")
+                     : row_is_of(metrics, row, "train") && (row + 1) % each == 0;
+}
+
+/* Add the cells of a measure: of the newest row of training, and of this evaluation. */
+static void measure_add(struct sheet *sheet, const struct measure *measure,
+                        const struct table *metrics, int64_t train, int64_t row)
+{
+    sheet_figure(sheet, measure->figure, train < 0 ? NAN : measure_value(measure, metrics, train));
+    if (measure->evaluated)
+        sheet_figure(sheet, measure->figure,
+                     row == train ? NAN : measure_value(measure, metrics, row));
+}
+
+static void values_write(const struct page *page, int run)
+{
+    const struct table *metrics = &page->records[run].metrics;
+    struct sheet sheet = {.title = "Values", .class = "ranks"};
+    bool evaluated = false;
+    int64_t train = -1;
+    for (int64_t row = 0; row < metrics->rows; row++)
+        evaluated = evaluated || row_is_of(metrics, row, "val");
+    sheet_column(&sheet, "step", SHEET_NUMBER);
+    for (int i = 0; i < MEASURES; i++) {
+        char name[64];
+        if (measures[i].x == BY_TIME)
+            continue;
+        snprintf(name, sizeof name, measures[i].evaluated ? "%s, training" : "%s",
+                 measures[i].title);
+        sheet_column(&sheet, name, SHEET_NUMBER);
+        if (measures[i].evaluated)
+            sheet_column(&sheet, "validation", SHEET_NUMBER);
+    }
+    for (int64_t row = 0; row < metrics->rows && sheet_rows(&sheet) < VALUES_MOST; row++) {
+        train = row_is_of(metrics, row, "train") ? row : train;
+        if (!row_is_shown(metrics, row, evaluated, (metrics->rows + 19) / 20))
+            continue;
+        sheet_figure(&sheet, FIGURE_COUNT,
+                     table_number(metrics, row, table_column(metrics, "step")));
+        for (int i = 0; i < MEASURES; i++)
+            if (measures[i].x != BY_TIME)
+                measure_add(&sheet, &measures[i], metrics, train, row);
+    }
+    html_run_title(page, run);
+    sheet_html(&sheet, page->stream);
+    sheet_free(&sheet);
+}
+
+void html_details(const struct page *page)
+{
+    fputs("<div class=\"charts\">\n", page->stream);
+    for (int i = 0; i < MEASURES; i++)
+        if (!measures[i].large && (measures[i].x == BY_STEP || page->count > 1))
+            measure_draw(page, &measures[i], &small);
+    fputs("</div>\n", page->stream);
+    for (int run = 0; run < page->count; run++)
+        values_write(page, run);
 }
 
 /* ---- readings of monitor.csv */
@@ -361,13 +458,14 @@ static void sensor_draw(const struct page *page, int run, const struct readings 
                           ? ranks_collect(readings, sensor, series, names)
                           : slots_collect(readings, sensor, series);
     const struct chart chart = {
+        .title = sensor->title,
         .x = {.label = readings->unit.label, .from_zero = true},
         .y = {.label = sensor->label, .from_zero = sensor->from_zero, .most = sensor->most},
         .series_count = count,
         .series = series};
     if (count > 0 && series[0].count > 0) {
         snprintf(id, sizeof id, "sensor-%s-%c", sensor->column, html_letter(run));
-        chart_write(page->stream, id, sensor->title, &chart, SENSOR_HEIGHT);
+        figure_write(page, id, &chart, &small, false);
     }
     for (int i = 0; i < count; i++)
         series_free(&series[i]);
@@ -376,8 +474,7 @@ static void sensor_draw(const struct page *page, int run, const struct readings 
 void html_hardware(const struct page *page)
 {
     struct readings readings;
-    fputs(chart_available ? "" : no_cairo, page->stream);
-    for (int run = 0; chart_available && run < page->count; run++) {
+    for (int run = 0; run < page->count; run++) {
         html_run_title(page, run);
         if (page->records[run].monitor.rows == 0) {
             fputs("<p>Unknown: monitor.csv is missing or has no rows.</p>\n", page->stream);

@@ -1,5 +1,6 @@
 /* The sections with tables: summary, quality, options, problems. */
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,19 +25,85 @@ static void table_end(const struct page *page)
     fputs("</table></div>\n", page->stream);
 }
 
+/* ---- key figures */
+
+static const char *const key_figures[] = {
+    "test_top1",     "best_val_top1",     "val_loss",   "without_setup_seconds",
+    "total_seconds", "images_per_second", "peak_share", "peak_bytes"};
+enum { KEY_FIGURES = sizeof key_figures / sizeof key_figures[0] };
+
+/* True if the figure is known for any run; the total time counts if no better one is known. */
+static bool figure_is_shown(const struct page *page, const char *key)
+{
+    return fact_is_known(fact_find(key), page->records, page->count) &&
+           (strcmp(key, "total_seconds") != 0 ||
+            !fact_is_known(fact_find("without_setup_seconds"), page->records, page->count));
+}
+
+static void figures_of_one(const struct page *page)
+{
+    char text[FORMAT_TEXT];
+    fputs("<dl class=\"tiles\">\n", page->stream);
+    for (int i = 0; i < KEY_FIGURES; i++) {
+        const struct fact *fact = fact_find(key_figures[i]);
+        if (!figure_is_shown(page, key_figures[i]))
+            continue;
+        fprintf(page->stream, "<div><dt>%s</dt>", fact->name);
+        html_text(page, "<dd>", fact_text(fact, page->records, page->records, text),
+                  "</dd></div>\n");
+    }
+    fputs("</dl>\n", page->stream);
+}
+
+static void cell_write(const struct page *page, const struct fact *fact, int run)
+{
+    char text[FORMAT_TEXT];
+    const bool best = fact_is_best(fact, page->records, page->count, run);
+    fprintf(page->stream, "<td class=\"%s%s\">", fact->figure == FIGURE_TEXT ? "t" : "n",
+            best ? " best" : "");
+    html_text(page, "", fact_cell(fact, &page->records[run], &page->records[0], text), "</td>");
+}
+
+/* One row per run. */
+static void figures_of_several(const struct page *page)
+{
+    table_begin(page, "figures", "Key figures");
+    fputs("<thead><tr><th scope=\"col\">run</th>", page->stream);
+    for (int i = 0; i < KEY_FIGURES; i++)
+        if (figure_is_shown(page, key_figures[i]))
+            fprintf(page->stream, "<th scope=\"col\" class=\"n\">%s</th>",
+                    fact_find(key_figures[i])->name);
+    fputs("</tr></thead>\n<tbody>\n", page->stream);
+    for (int run = 0; run < page->count; run++) {
+        fputs("<tr><th scope=\"row\">", page->stream);
+        html_key(page, run);
+        html_text(page, "<b>", page->records[run].name, "</b> <small>");
+        html_kind(page, run);
+        fputs("</small></th>", page->stream);
+        for (int i = 0; i < KEY_FIGURES; i++)
+            if (figure_is_shown(page, key_figures[i]))
+                cell_write(page, fact_find(key_figures[i]), run);
+        fputs("</tr>\n", page->stream);
+    }
+    fputs("</tbody>", page->stream);
+    table_end(page);
+}
+
+void html_figures(const struct page *page)
+{
+    if (page->count == 1)
+        figures_of_one(page);
+    else
+        figures_of_several(page);
+}
+
 /* ---- the summary: one table per group of facts */
 
 static void fact_row(const struct page *page, const struct fact *fact)
 {
-    char text[FORMAT_TEXT];
     fprintf(page->stream, "<tr data-key=\"%s\"><th scope=\"row\">%s</th>", fact->key, fact->name);
-    for (int i = 0; i < page->count; i++) {
-        const bool best = fact_is_best(fact, page->records, page->count, i);
-        fprintf(page->stream, "<td class=\"%s%s\">", fact->figure == FIGURE_TEXT ? "t" : "n",
-                best ? " best" : "");
-        escape_html(page->stream, fact_text(fact, &page->records[i], &page->records[0], text));
-        fputs("</td>", page->stream);
-    }
+    for (int i = 0; i < page->count; i++)
+        cell_write(page, fact, i);
     fputs("</tr>\n", page->stream);
 }
 
@@ -77,17 +144,27 @@ static int group_write(const struct page *page, int first)
 void html_summary(const struct page *page)
 {
     if (page->count > 1)
-        fprintf(page->stream, "<p class=\"note\">A dot marks the best value of a row. Speed-up and "
-                              "scaling efficiency are relative to run A.</p>\n");
+        fputs("<p class=\"note\">A dot marks the best value of a row. Speed-up and scaling "
+              "efficiency are relative to run A.</p>\n",
+              page->stream);
     fprintf(page->stream, "<div class=\"groups%s\">\n", page->count > 2 ? " wide" : "");
     for (int i = 0; i < fact_count;)
         i = group_write(page, i);
     fputs("</div>\n", page->stream);
+    for (int run = 1; run < page->count; run++) {
+        char difference[FACTS_DIFFERENCE];
+        if (!facts_difference(&page->records[run], &page->records[0], difference))
+            continue;
+        fputs("<p class=\"note\">", page->stream);
+        html_key(page, run);
+        html_text(page, "", difference, ".</p>\n");
+    }
 }
 
 /* ---- classes */
 
-enum { MATRIX_MOST = 32, PAIRS_MOST = 30 };
+/* Larger matrices are pictures with the most frequent confusions, then these only. */
+enum { MATRIX_MOST = 32, PICTURE_MOST = 200, PAIRS_MOST = 20, SHADES = 8 };
 
 /* The confusion matrix in result.json, which may be damaged. */
 struct confusion {
@@ -136,6 +213,52 @@ static void matrix_table(const struct page *page, int run, const struct confusio
     }
     fputs("</tbody>", page->stream);
     table_end(page);
+}
+
+/* Write the titles of the rows, which browsers show under the pointer. */
+static void picture_titles(const struct page *page, const struct confusion *confusion)
+{
+    char text[FORMAT_TEXT];
+    for (int row = 0; row < confusion->count; row++) {
+        int worst = row == 0; /* the most frequent wrong prediction */
+        for (int i = 0; i < confusion->count; i++)
+            if (i != row && matrix_at(confusion, row, i) > matrix_at(confusion, row, worst))
+                worst = i;
+        format_figure(text, FIGURE_SHARE,
+                      matrix_at(confusion, row, row) / matrix_row(confusion, row));
+        fprintf(page->stream, "<rect class=\"at\" y=\"%d\" width=\"%d\" height=\"1\"><title>", row,
+                confusion->count);
+        html_text(page, "", class_name(confusion, row), ": recall ");
+        fputs(text, page->stream);
+        if (matrix_at(confusion, row, worst) > 0) {
+            html_text(page, "\nmost often wrong as ", class_name(confusion, worst), "");
+            fprintf(page->stream, ": %.0f", matrix_at(confusion, row, worst));
+        }
+        fputs("</title></rect>\n", page->stream);
+    }
+}
+
+/* Draw one path per shade of the share of the class. */
+static void matrix_picture(const struct page *page, int run, const struct confusion *confusion)
+{
+    fprintf(
+        page->stream,
+        "<svg class=\"matrix\" id=\"confusion-%c\" role=\"img\" aria-label=\"Confusion matrix of "
+        "%d classes\" viewBox=\"0 0 %d %d\" fill=\"none\" stroke=\"currentColor\" "
+        "shape-rendering=\"crispEdges\">\n",
+        html_letter(run), confusion->count, confusion->count, confusion->count);
+    for (int shade = 1; shade <= SHADES; shade++) {
+        fprintf(page->stream, "<path stroke-opacity=\"%g\" d=\"M0 0", (double)shade / SHADES);
+        for (int row = 0; row < confusion->count; row++) {
+            const double sum = matrix_row(confusion, row);
+            for (int i = 0; i < confusion->count; i++)
+                if (ceil(SHADES * matrix_at(confusion, row, i) / sum) == shade)
+                    fprintf(page->stream, "M%d %d.5h1", i, row);
+        }
+        fputs("\"/>\n", page->stream);
+    }
+    picture_titles(page, confusion);
+    fputs("</svg>\n", page->stream);
 }
 
 struct pair {
@@ -216,7 +339,9 @@ void html_classes(const struct page *page)
             fputs("<div>", page->stream);
             if (confusion.count <= MATRIX_MOST)
                 matrix_table(page, run, &confusion);
-            else
+            else if (confusion.count <= PICTURE_MOST)
+                matrix_picture(page, run, &confusion);
+            if (confusion.count > MATRIX_MOST)
                 pairs_table(page, &confusion);
             fputs("</div>\n", page->stream);
         }

@@ -1,4 +1,4 @@
-/* Time per step and memory per rank: by phase, by unit of the model, by rank. Columns of units.csv
+/* Time per step by phase, time and memory by unit of the model, and the ranks. Columns of units.csv
  * that end in _seconds are parts of the time, columns that end in _bytes are parts of the memory.
  */
 #include <math.h>
@@ -46,16 +46,19 @@ static double bars_longest(const struct bars *bars)
 static void bars_write(const struct page *page, const struct bars *bars)
 {
     FILE *stream = page->stream;
+    char text[FORMAT_TEXT];
     const double most = bars->most > 0 ? bars->most : bars_longest(bars);
-    fprintf(stream, "<figure id=\"%s\"><figcaption>%s <small>%s</small></figcaption>\n<p>",
+    fprintf(stream,
+            "<figure id=\"%s\"><figcaption>%s <small>%s</small></figcaption>\n<p class=\"legend\">",
             bars->id, bars->title, bars->unit);
     for (int part = 0; part < bars->part_count; part++) {
         fprintf(stream, "<span><i class=\"s%d\"></i>", bars->colours[part]);
         html_text(page, "", bars->parts[part], "</span>\n");
     }
-    fputs("</p><table class=\"bars\">\n", stream);
+    fprintf(stream, "</p><table class=\"bars\" aria-label=\"%s, %s\">\n", bars->title, bars->unit);
     for (int row = 0; row < bars->row_count; row++) {
-        html_text(page, "<tr><th><span>", bars->rows[row], "</span></th><td class=\"track\">");
+        html_text(page, "<tr><th scope=\"row\"><span>", bars->rows[row],
+                  "</span></th><td class=\"track\">");
         for (int part = 0; part < bars->part_count; part++) {
             const double value = bars->values[row * bars->part_count + part];
             if (!(value / most >= 0.0003) || !isfinite(value / most))
@@ -64,51 +67,57 @@ static void bars_write(const struct page *page, const struct bars *bars)
                     100 * value / most);
             html_text(page, "", bars->rows[row], bars->rows[row][0] == '\0' ? "" : ", ");
             html_text(page, "", bars->parts[part], "");
-            fprintf(stream, ": %.4g %s\"></i>", value, bars->unit);
+            format_figure(text, FIGURE_NUMBER, value);
+            fprintf(stream, ": %s %s\"></i>", text, bars->unit);
         }
-        fprintf(stream, "</td><td class=\"n\">%.3g</td></tr>\n", bars_sum(bars, row));
+        format_figure(text, FIGURE_NUMBER, bars_sum(bars, row));
+        fprintf(stream, "</td><td class=\"n\">%s</td></tr>\n", text);
     }
     fputs("</table></figure>\n", stream);
 }
 
 /* ---- the step, by phase */
 
-struct phase {
+static const struct phase {
     const char *name, *column;
     int colour;
-};
+} phases[] = {{"data", "data_seconds", 4},
+              {"forward", "forward_seconds", 5},
+              {"backward", "backward_seconds", 0},
+              {"reduce", "reduce_seconds", 1},
+              {"update", "update_seconds", 2}};
+enum { PHASES = sizeof phases / sizeof phases[0] };
 
 /* Draw one row per run. The last part is the time of the step outside of all phases. */
-static void phases_draw(const struct page *page, const char *title, const char *id,
-                        const struct phase *phases, int count)
+static void phases_draw(const struct page *page)
 {
-    struct bars bars = {.title = title,
-                        .id = id,
-                        .unit = "ms per step",
+    struct bars bars = {.title = "Step time by phase",
+                        .id = "steps-phases",
+                        .unit = "ms",
                         .row_count = page->count,
-                        .part_count = count + 1};
+                        .part_count = PHASES + 1};
     bool any = false;
 
     for (int run = 0; run < page->count; run++) {
         const struct record *record = &page->records[run];
-        double *values = bars.values + run * (count + 1);
+        double *values = bars.values + run * (PHASES + 1);
         double rest = 1000 * record_step_mean(record, "step_seconds");
         bool known = false;
-        for (int i = 0; i < count; i++) {
+        for (int i = 0; i < PHASES; i++) {
             values[i] = 1000 * record_step_mean(record, phases[i].column);
             known = known || (i > 0 && !isnan(values[i]));
             rest -= isnan(values[i]) ? 0 : values[i];
         }
-        values[count] = known ? fmax(rest, 0) : NAN;
+        values[PHASES] = known ? fmax(rest, 0) : NAN;
         any = any || known;
         snprintf(bars.rows[run], ROW_NAME, page->count == 1 ? "" : "%c", html_letter(run));
     }
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < PHASES; i++) {
         snprintf(bars.parts[i], sizeof bars.parts[i], "%s", phases[i].name);
         bars.colours[i] = phases[i].colour;
     }
-    strcpy(bars.parts[count], "other");
-    bars.colours[count] = 7;
+    strcpy(bars.parts[PHASES], "other");
+    bars.colours[PHASES] = 7;
     if (any)
         bars_write(page, &bars);
 }
@@ -170,12 +179,10 @@ static void units_draw(const struct page *page, const struct unit_chart *chart)
 {
     struct bars *all = calloc((size_t)page->count, sizeof *all);
     double most = 0;
-    bool known = false;
     ENSURE(all != NULL, "no memory for a chart");
     for (int run = 0; run < page->count; run++) {
         unit_bars_fill(&page->records[run].units, chart, &all[run]);
         most = fmax(most, bars_longest(&all[run]));
-        known = known || page->records[run].units.rows > 0;
     }
     for (int run = 0; run < page->count; run++) {
         char id[32], title[64];
@@ -189,42 +196,35 @@ static void units_draw(const struct page *page, const struct unit_chart *chart)
         if (all[run].part_count > 0)
             bars_write(page, &all[run]);
     }
-    if (!known)
-        fputs("<p>By unit: unknown, units.csv is missing.</p>\n", page->stream);
     free(all);
 }
 
-void html_steps(const struct page *page)
+void html_units(const struct page *page)
 {
-    static const struct phase work[] = {{"data", "data_seconds", 4},
-                                        {"compute", "compute_seconds", 0},
-                                        {"communication", "exposed_comm_seconds", 1}};
-    static const struct phase phases[] = {{"data", "data_seconds", 4},
-                                          {"forward", "forward_seconds", 5},
-                                          {"backward", "backward_seconds", 0},
-                                          {"reduce", "reduce_seconds", 1},
-                                          {"update", "update_seconds", 2}};
-    fputs("<p class=\"note\">Means over all training steps. Phases include time spent waiting."
-          "</p>\n<div class=\"charts\">\n",
+    fputs("<p class=\"note\">Mean time of a training step; phases include time spent waiting. "
+          "Planned "
+          "memory per rank.</p>\n<div class=\"charts\">\n",
           page->stream);
-    phases_draw(page, "Computing and waiting", "steps-work", work, 3);
-    phases_draw(page, "By phase", "steps-phases", phases, 5);
-    if (page->count > 1) /* start a new row */
-        fputs("</div>\n<div class=\"charts\">\n", page->stream);
-    units_draw(page, &(struct unit_chart){"_seconds", "By unit", "ms per step", 1000});
+    phases_draw(page);
+    units_draw(page, &(struct unit_chart){"_seconds", "Step time by unit", "ms", 1000});
+    units_draw(page,
+               &(struct unit_chart){"_bytes", "Planned memory by unit", "MiB", 1.0 / (1 << 20)});
     fputs("</div>\n", page->stream);
+    for (int run = 0; run < page->count; run++)
+        if (page->records[run].units.rows == 0) {
+            html_run_title(page, run);
+            fputs("<p>By unit: unknown, units.csv is missing.</p>\n", page->stream);
+        }
 }
 
-void html_memory(const struct page *page)
+void html_ranks(const struct page *page)
 {
     struct sheet sheet = {0};
-    fputs("<div class=\"charts\">\n", page->stream);
-    units_draw(page, &(struct unit_chart){"_bytes", "Planned memory by unit", "MiB per rank",
-                                          1.0 / (1 << 20)});
-    fputs("</div>\n", page->stream);
     for (int run = 0; run < page->count; run++) {
         html_run_title(page, run);
         run_table_ranks(&sheet, &page->records[run]);
+        if (sheet_rows(&sheet) == 0)
+            fputs("<p>Unknown: ranks.csv is missing.</p>\n", page->stream);
         sheet_html(&sheet, page->stream);
         sheet_free(&sheet);
     }

@@ -14,10 +14,13 @@ libvittrain_a_SOURCES += \
 	src/report/html.c \
 	src/report/html.h \
 	src/report/html_charts.c \
+	src/report/html_style.c \
 	src/report/html_tables.c \
 	src/report/html_units.c \
 	src/report/logbook.c \
 	src/report/logbook.h \
+	src/report/pen.c \
+	src/report/pen.h \
 	src/report/record.c \
 	src/report/record.h \
 	src/report/run_tables.c \
@@ -25,4 +28,6 @@ libvittrain_a_SOURCES += \
 	src/report/sheet.c \
 	src/report/sheet.h \
 	src/report/table.c \
-	src/report/table.h
+	src/report/table.h \
+	src/report/ticks.c \
+	src/report/ticks.h

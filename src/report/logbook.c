@@ -233,11 +233,11 @@ static void page_write(FILE *stream, const struct record *record, const char *lo
     fputc('\n', stream);
 }
 
-/* Columns of the index: keys of facts. */
+/* Columns of the index: keys of facts. New ones are last: pages of older versions lack them. */
 static const char *const row_keys[] = {
     "started",       "model",     "ranks",    "nodes",     "strategy",          "precision",
     "global_batch",  "epochs",    "val_top1", "test_top1", "images_per_second", "peak_share",
-    "total_seconds", "energy_wh", "ending",   "reason"};
+    "total_seconds", "energy_wh", "ending",   "reason",    "data_used",         "init"};
 enum { ROW_KEYS = sizeof row_keys / sizeof row_keys[0] };
 
 /* ---- pages */

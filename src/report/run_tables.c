@@ -49,6 +49,18 @@ static void split_add(struct sheet *sheet, const char *name, const json_t *split
     sheet_text(sheet, measured);
 }
 
+/* "Best validation top1: 52.78 %, at step 1,960." */
+static void best_write(struct sheet *sheet, const struct record *record)
+{
+    const char *monitor = record_text(record, "best.monitor");
+    const bool share = monitor != NULL && strncmp(monitor, "top", 3) == 0;
+    char value[FORMAT_TEXT], step[FORMAT_TEXT];
+    format_figure(value, share ? FIGURE_SHARE : FIGURE_NUMBER, record_number(record, "best.value"));
+    format_figure(step, FIGURE_COUNT, record_number(record, "best.step"));
+    snprintf(sheet->note, sizeof sheet->note, "Best validation %.40s: %.20s, at step %.20s.",
+             monitor != NULL ? monitor : "value", value, step);
+}
+
 void run_table_splits(struct sheet *sheet, const struct record *record)
 {
     const json_t *test = json_object_get(record->result, "test");
@@ -69,10 +81,7 @@ void run_table_splits(struct sheet *sheet, const struct record *record)
              weights != NULL ? weights : "?", number_of(test, "step"));
     split_add(sheet, "test", test, measured);
     if (!isnan(record_number(record, "best.value")))
-        snprintf(sheet->note, sizeof sheet->note, "Best validation %.40s: %.4f, at step %.0f.",
-                 record_text(record, "best.monitor") != NULL ? record_text(record, "best.monitor")
-                                                             : "value",
-                 record_number(record, "best.value"), record_number(record, "best.step"));
+        best_write(sheet, record);
 }
 
 struct ranked {
@@ -164,11 +173,8 @@ static enum figure figure_of(const char *column)
     static const struct {
         const char *part;
         enum figure figure;
-    } parts[] = {{"_bytes", FIGURE_BYTES},
-                 {"seconds", FIGURE_SECONDS},
-                 {"_share", FIGURE_SHARE},
-                 {"_busy", FIGURE_SHARE},
-                 {"_power", FIGURE_WATTS}};
+    } parts[] = {{"_bytes", FIGURE_BYTES}, {"seconds", FIGURE_SECONDS}, {"_share", FIGURE_SHARE},
+                 {"_busy", FIGURE_SHARE},  {"_power", FIGURE_WATTS},    {"steps", FIGURE_COUNT}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (strstr(column, parts[i].part) != NULL)
             return parts[i].figure;
