@@ -38,7 +38,7 @@ static int bench(const char *operand, const char *const *settings)
 {
     static struct options options;
     struct error error = {0};
-    struct command_line line = {.operand = {operand}, .operand_count = operand != NULL};
+    struct command_line line = {.operand = &operand, .operand_count = operand != NULL};
     options_default(&options);
     for (; *settings != NULL; settings++)
         ENSURE(options_set(*settings, &options, &error), "%s", error.text);

@@ -36,7 +36,7 @@ static void eval_run(const struct options *options, const struct command_line *l
     if (line->operand_count != 1)
         error_set(error, ERROR_USAGE,
                   "eval needs one file: a checkpoint (.h5) or weights (.safetensors)");
-    else if (inference_open(&inference, line->operand[0], options, line, world, error)) {
+    else if (inference_open(&inference, line->operand[0], NULL, 0, options, line, world, error)) {
         if (evaluation_run(&inference.session, &inference.feed, NULL, NULL, &evaluation, error)) {
             evaluation_report(&inference, &evaluation, error);
             evaluation_free(&evaluation);
@@ -50,7 +50,8 @@ const struct command command_eval = {
     .synopsis = "eval CHECKPOINT|WEIGHTS [DECK.ini ...] [section.key=value ...]",
     .summary = "evaluate a checkpoint or weights: loss, accuracy, per-class metrics",
     .detail =
-        "Evaluates a checkpoint, with the deck stored in it, or safetensors, with the model of the "
-        "deck or model.name, on a split (predict.split: train, val or test). Every sample counts "
-        "exactly once on any number of ranks.",
+        "Evaluates a checkpoint, with the deck stored in it, or safetensors, with the model of "
+        "their "
+        "metadata, the deck or model.name, on a split (predict.split: train, val or test). Every "
+        "sample counts exactly once on any number of ranks.",
     .run = eval_run};

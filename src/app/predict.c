@@ -1,7 +1,9 @@
-/* The command `predict` writes classes and probabilities of a split's samples as CSV or JSON lines.
- * For each global batch, rank 0 collects the lines of all ranks in order and writes them. Memory
- * stays small and the output does not depend on the number of ranks. */
+/* The command `predict` writes classes and probabilities of the samples of a split, or of image
+ * files, as CSV, JSON lines or a table. For each global batch, rank 0 collects the lines of all
+ * ranks in order and writes them. Memory stays small and the output does not depend on the number
+ * of ranks. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +18,14 @@
 #include "core/output_file.h"
 #include "train/inference.h"
 
+enum output_format { OUTPUT_CSV, OUTPUT_JSON, OUTPUT_TABLE };
+
 struct prediction {
     const struct inference *inference;
     struct comm *world;
-    bool json;
-    const char *path;
+    enum output_format format;
+    const char *path;            /* "-": standard output */
+    int64_t skipped;             /* on rank 0: files that could not be read */
     FILE *file;                  /* rank 0 only */
     char part[OPTION_TEXT + 16]; /* temporary file to be renamed; empty: none */
 };
@@ -31,56 +36,99 @@ static bool write_failed(const struct prediction *prediction, struct error *erro
                      strerror(errno));
 }
 
-static void text_write(const struct prediction *prediction, const char *text, size_t size,
-                       struct error *error)
+/* Write a rank's lines, and log its faults: texts that end with a zero. Rank 0 only. */
+static void text_write(struct prediction *prediction, const char *lines, size_t lines_size,
+                       const char *faults, size_t faults_size, struct error *error)
 {
-    if (fwrite(text, 1, size, prediction->file) != size)
+    if (fwrite(lines, 1, lines_size, prediction->file) != lines_size)
         write_failed(prediction, error);
+    for (const char *fault = faults; fault < faults + faults_size; fault += strlen(fault) + 1) {
+        log_warn("skipped: %s", fault);
+        prediction->skipped++;
+    }
 }
 
-/* Write the lines of all ranks on rank 0, in the order of ranks. */
-static void text_collect(const struct prediction *prediction, const char *text, int64_t size,
-                         struct error *error)
+/* Write the texts of all ranks on rank 0, in the order of ranks. */
+static void text_collect(struct prediction *prediction, const char *lines, size_t lines_size,
+                         const char *faults, size_t faults_size, struct error *error)
 {
     struct comm *world = prediction->world;
+    int64_t sizes[2] = {(int64_t)lines_size, (int64_t)faults_size};
     if (world->rank != 0) {
-        comm_send(world, &size, sizeof size, 0);
-        comm_send(world, text, (size_t)size, 0);
+        comm_send(world, sizes, sizeof sizes, 0);
+        comm_send(world, lines, lines_size, 0);
+        comm_send(world, faults, faults_size, 0);
         return;
     }
-    text_write(prediction, text, (size_t)size, error);
+    text_write(prediction, lines, lines_size, faults, faults_size, error);
     for (int rank = 1; rank < world->size; rank++) {
-        int64_t other = 0;
-        comm_receive(world, &other, sizeof other, rank);
-        char *received = malloc((size_t)other + 1);
-        ENSURE(received != NULL, "no memory for the predictions of a batch");
-        comm_receive(world, received, (size_t)other, rank);
-        text_write(prediction, received, (size_t)other, error);
-        free(received);
+        comm_receive(world, sizes, sizeof sizes, rank);
+        const size_t received[2] = {(size_t)sizes[0], (size_t)sizes[1]};
+        char *text = malloc(received[0] + received[1] + 1);
+        ENSURE(text != NULL, "no memory for the predictions of a batch");
+        comm_receive(world, text, received[0], rank);
+        comm_receive(world, text + received[0], received[1], rank);
+        text_write(prediction, text, received[0], text + received[0], received[1], error);
+        free(text);
+    }
+}
+
+static void line_write(const struct prediction *prediction, const struct prediction_line *line,
+                       FILE *stream)
+{
+    switch (prediction->format) {
+    case OUTPUT_CSV:
+        prediction_write_csv(stream, line);
+        break;
+    case OUTPUT_JSON:
+        prediction_write_json(stream, line);
+        break;
+    case OUTPUT_TABLE:
+        prediction_write_table(stream, line, prediction->inference->options.predict.top);
+        break;
+    }
+}
+
+/* Write a batch's lines, and the faults of its files, each with a terminating zero. */
+static void batch_write(const struct prediction *prediction, const struct batch *batch,
+                        const int32_t *predicted, const float *probabilities, FILE *lines,
+                        FILE *faults)
+{
+    const struct dataset *dataset = &prediction->inference->feed.dataset;
+    struct prediction_line line = {.class_name = dataset->class_name,
+                                   .named = dataset->class_name != NULL ? dataset->classes : 0,
+                                   .classes = prediction->inference->session.model->classes};
+    char name[2 * PATH_MAX];
+    for (int64_t i = 0; i < batch->count; i++) {
+        line.record = batch->records[i];
+        line.label = batch->labels[i];
+        line.predicted = predicted[i];
+        line.probabilities = probabilities + i * line.classes;
+        if (prediction->inference->split_name == NULL) {
+            dataset_name(dataset, line.record, name, sizeof name);
+            line.file = name;
+        }
+        if (dataset->fault != NULL && dataset->fault[line.record] != NULL)
+            fprintf(faults, "%s%c", dataset->fault[line.record], '\0');
+        else
+            line_write(prediction, &line, lines);
     }
 }
 
 static void batch_visit(void *self, const struct batch *batch, const int32_t *predicted,
                         const float *probabilities, struct error *error)
 {
-    const struct prediction *prediction = self;
-    const struct dataset *dataset = &prediction->inference->feed.dataset;
-    struct prediction_line line = {.classes = prediction->inference->session.model->classes};
-    char *text = NULL;
-    size_t size = 0;
-    FILE *stream = open_memstream(&text, &size);
-    ENSURE(stream != NULL, "no memory for the predictions of a batch");
-    for (int64_t i = 0; i < batch->count; i++) {
-        line.record = batch->records[i];
-        line.label = batch->labels[i];
-        line.predicted = predicted[i];
-        line.class_name = predicted[i] < dataset->classes ? dataset->class_name[predicted[i]] : "";
-        line.probabilities = probabilities + i * line.classes;
-        (prediction->json ? prediction_write_json : prediction_write_csv)(stream, &line);
-    }
-    ENSURE(fclose(stream) == 0, "no memory for the predictions of a batch");
-    text_collect(prediction, text, (int64_t)size, error);
-    free(text);
+    struct prediction *prediction = self;
+    char *text[2] = {NULL, NULL};
+    size_t size[2] = {0, 0};
+    FILE *lines = open_memstream(&text[0], &size[0]), *faults = open_memstream(&text[1], &size[1]);
+    ENSURE(lines != NULL && faults != NULL, "no memory for the predictions of a batch");
+    batch_write(prediction, batch, predicted, probabilities, lines, faults);
+    const int failed = fclose(lines) | fclose(faults);
+    ENSURE(failed == 0, "no memory for the predictions of a batch");
+    text_collect(prediction, text[0], size[0], text[1], size[1], error);
+    free(text[0]);
+    free(text[1]);
 }
 
 /* Open the output. A regular file is replaced atomically at the end; standard output and devices
@@ -122,20 +170,44 @@ static void file_close(struct prediction *prediction, struct error *error)
         unlink(prediction->part);
 }
 
-static void split_predict(struct inference *inference, struct comm *world, struct error *error)
+static enum output_format format_of(const struct inference *inference)
+{
+    const char *path = inference->options.predict.output;
+    const size_t length = strlen(path);
+    if (path[0] == '\0' && inference->split_name == NULL)
+        return OUTPUT_TABLE;
+    return length >= 5 && strcmp(path + length - 5, ".json") == 0 ? OUTPUT_JSON : OUTPUT_CSV;
+}
+
+/* Rank 0 only. */
+static void skipped_report(const struct prediction *prediction, struct error *error)
+{
+    const long long count = (long long)prediction->inference->feed.dataset.count;
+    const long long skipped = (long long)prediction->skipped;
+    if (skipped == count)
+        error_set(error, ERROR_DATA, "none of the %lld files can be read", count);
+    else if (skipped > 0)
+        log_warn("%lld of %lld files were skipped", skipped, count);
+}
+
+static void samples_predict(struct inference *inference, struct comm *world, struct error *error)
 {
     struct evaluation evaluation = {0};
-    struct prediction prediction = {
-        .inference = inference, .world = world, .path = inference->options.predict.output};
-    const size_t length = strlen(prediction.path);
-    prediction.json = length >= 5 && strcmp(prediction.path + length - 5, ".json") == 0;
+    const char *path = inference->options.predict.output;
+    struct prediction prediction = {.inference = inference,
+                                    .world = world,
+                                    .format = format_of(inference),
+                                    .path = path[0] != '\0' ? path : "-"};
     const struct evaluation_visitor visitor = {.visit = batch_visit, .self = &prediction};
     if (!file_open(&prediction, error))
         return;
-    if (prediction.file != NULL && !prediction.json)
-        prediction_write_header(prediction.file, inference->session.model->classes);
+    if (prediction.file != NULL && prediction.format == OUTPUT_CSV)
+        prediction_write_header(prediction.file, inference->split_name == NULL,
+                                inference->session.model->classes);
     bool predicted =
         evaluation_run(&inference->session, &inference->feed, &visitor, NULL, &evaluation, error);
+    if (predicted && world->rank == 0)
+        skipped_report(&prediction, error);
     if (world->rank == 0)
         file_close(&prediction, error);
     if (!predicted)
@@ -149,12 +221,13 @@ static void predict_run(const struct options *options, const struct command_line
 {
     struct inference inference;
     log_open(world->rank, LOG_WARN); /* standard output may hold the predictions */
-    if (line->operand_count != 1)
+    if (line->operand_count == 0)
         error_set(error, ERROR_USAGE,
-                  "predict needs one file: a checkpoint (.h5) or weights (.safetensors)");
-    else if (inference_open(&inference, line->operand[0], options, line, world, error)) {
+                  "predict needs a file: a checkpoint (.h5) or weights (.safetensors)");
+    else if (inference_open(&inference, line->operand[0], line->operand + 1,
+                            line->operand_count - 1, options, line, world, error)) {
         if (inference.session.model->loss == LOSS_CROSS_ENTROPY)
-            split_predict(&inference, world, error);
+            samples_predict(&inference, world, error);
         else
             error_set(error, ERROR_USAGE, "predict needs a model with classes");
         inference_close(&inference);
@@ -163,9 +236,18 @@ static void predict_run(const struct options *options, const struct command_line
 
 const struct command command_predict = {
     .name = "predict",
-    .synopsis = "predict CHECKPOINT|WEIGHTS [DECK.ini ...] [section.key=value ...]",
-    .summary = "write predicted classes and probabilities as CSV or JSON",
-    .detail = "Writes one line for each sample of predict.split to predict.output (\"-\": standard "
-              "output): record, label, predicted class and the probability of each class. JSON "
-              "lines if the name ends in .json, else CSV.",
+    .synopsis = "predict CHECKPOINT|WEIGHTS [FILE|FOLDER|LIST.txt ...] [DECK.ini ...] "
+                "[section.key=value ...]",
+    .summary = "write predicted classes and probabilities of images or of a split",
+    .detail =
+        "Predicts image files, the images in folders and their subfolders, and the files in lists "
+        "(*.txt: one name per line, relative to the list's folder), and prints the predict.top "
+        "most "
+        "probable classes of each file. With predict.output=FILE.csv or FILE.json, or "
+        "predict.output=- for CSV on standard output: one line for each file, with its name, the "
+        "predicted class and the probability of each class. data.skip_broken=on skips files that "
+        "cannot be read, with a warning for each. Model, preprocessing and names of classes are "
+        "those of the checkpoint or of the weights' metadata. Without files: one line for each "
+        "sample of predict.split, with record, label, predicted class and probabilities, as CSV, "
+        "or as JSON lines if the name of predict.output ends in .json.",
     .run = predict_run};

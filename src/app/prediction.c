@@ -1,4 +1,4 @@
-/* Lines of predictions. Names of classes and files come from folders and may contain characters
+/* Predictions as text. Names of classes and files come from folders and may contain characters
  * that have a meaning in CSV or JSON, so they are quoted. */
 #include "app/prediction.h"
 
@@ -39,9 +39,15 @@ static void write_cell(FILE *text, const char *cell)
     fputc('"', text);
 }
 
-void prediction_write_header(FILE *text, int64_t classes)
+/* Name of the predicted class; "": it has none. */
+static const char *class_of(const struct prediction_line *line)
 {
-    fputs("record,label,predicted,class", text);
+    return line->predicted < line->named ? line->class_name[line->predicted] : "";
+}
+
+void prediction_write_header(FILE *text, bool files, int64_t classes)
+{
+    fputs(files ? "file,predicted,class" : "record,label,predicted,class", text);
     for (int64_t c = 0; c < classes; c++)
         fprintf(text, ",p%" PRId64, c);
     fputc('\n', text);
@@ -49,25 +55,96 @@ void prediction_write_header(FILE *text, int64_t classes)
 
 void prediction_write_csv(FILE *text, const struct prediction_line *line)
 {
-    fprintf(text, "%" PRIu32 ",%" PRId32 ",%" PRId32 ",", line->record, line->label,
-            line->predicted);
-    write_cell(text, line->class_name);
+    if (line->file != NULL)
+        write_cell(text, line->file);
+    else
+        fprintf(text, "%" PRIu32 ",%" PRId32, line->record, line->label);
+    fprintf(text, ",%" PRId32 ",", line->predicted);
+    write_cell(text, class_of(line));
     fputc(',', text);
     write_probabilities(text, line, "");
     fputc('\n', text);
 }
 
+static void write_json_name(FILE *text, const char *name)
+{
+    json_t *value = value_name(name);
+    char *json = json_dumps(value, JSON_ENCODE_ANY);
+    ENSURE(json != NULL, "no memory for JSON");
+    fputs(json, text);
+    free(json);
+    json_decref(value);
+}
+
 void prediction_write_json(FILE *text, const struct prediction_line *line)
 {
-    json_t *value = value_name(line->class_name);
-    char *name = json_dumps(value, JSON_ENCODE_ANY);
-    ENSURE(name != NULL, "no memory for JSON");
-    fprintf(text,
-            "{\"record\":%" PRIu32 ",\"label\":%" PRId32 ",\"predicted\":%" PRId32
-            ",\"class\":%s,\"probabilities\":[",
-            line->record, line->label, line->predicted, name);
+    if (line->file != NULL) {
+        fputs("{\"file\":", text);
+        write_json_name(text, line->file);
+    } else {
+        fprintf(text, "{\"record\":%" PRIu32 ",\"label\":%" PRId32, line->record, line->label);
+    }
+    fprintf(text, ",\"predicted\":%" PRId32 ",\"class\":", line->predicted);
+    write_json_name(text, class_of(line));
+    fputs(",\"probabilities\":[", text);
     write_probabilities(text, line, "null");
     fputs("]}\n", text);
-    free(name);
-    json_decref(value);
+}
+
+/* ---- the table */
+
+/* Escape ASCII's control characters, and those of Unicode from U+0080 to U+009F, which begin with
+ * C2 in UTF-8: they could control a terminal. */
+static void write_plain(FILE *text, const char *name)
+{
+    for (const unsigned char *letter = (const unsigned char *)name; *letter != '\0'; letter++) {
+        const bool is_c1 = letter[0] == 0xc2 && letter[1] >= 0x80 && letter[1] < 0xa0;
+        if (*letter == '\n')
+            fputs("\\n", text);
+        else if (*letter == '\t')
+            fputs("\\t", text);
+        else if (is_c1)
+            fprintf(text, "\\u%04x", *++letter);
+        else if (*letter < 0x20 || *letter == 0x7f)
+            fprintf(text, "\\x%02x", *letter);
+        else
+            fputc(*letter, text);
+    }
+}
+
+/* A number for each class to sort by: NaN is less than all probabilities. */
+static float rank_of(const struct prediction_line *line, int64_t c)
+{
+    return isnan(line->probabilities[c]) ? -1 : line->probabilities[c];
+}
+
+/* Return the class after `last` in descending order of probabilities, equal ones by number; -1
+ * after the last one. last -1: the first. */
+static int64_t next_class(const struct prediction_line *line, int64_t last)
+{
+    const float limit = last < 0 ? INFINITY : rank_of(line, last);
+    int64_t best = -1;
+    for (int64_t c = 0; c < line->classes; c++) {
+        const float p = rank_of(line, c);
+        if ((p < limit || (p == limit && c > last)) && (best < 0 || p > rank_of(line, best)))
+            best = c;
+    }
+    return best;
+}
+
+void prediction_write_table(FILE *text, const struct prediction_line *line, int64_t top)
+{
+    write_plain(text, line->file);
+    fputc('\n', text);
+    for (int64_t i = 0, c = -1; i < top && (c = next_class(line, c)) >= 0; i++) {
+        if (isfinite(line->probabilities[c]))
+            fprintf(text, "  %6.2f %%  ", 100 * (double)line->probabilities[c]);
+        else
+            fputs("  unknown   ", text);
+        if (c < line->named)
+            write_plain(text, line->class_name[c]);
+        else
+            fprintf(text, "class %" PRId64, c);
+        fputc('\n', text);
+    }
 }

@@ -2,6 +2,7 @@
 #include "config/command_line.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -57,9 +58,6 @@ static bool parse_word(const char *word, const char *next, const char *const *co
                 return true;
             }
     }
-    if (line->operand_count == COMMAND_OPERANDS)
-        return error_set(error, ERROR_USAGE, "%s: more than %d files or names", word,
-                         COMMAND_OPERANDS);
     line->operand[line->operand_count++] = word;
     return true;
 }
@@ -92,7 +90,12 @@ bool options_parse(int argc, char **argv, const char *const *commands, struct op
                    struct command_line *line, struct error *error)
 {
     static const char default_deck[] = "vittrain.ini";
+    static const char **operands;
+    free(operands);
+    operands = calloc((size_t)argc + 1, sizeof *operands);
+    ENSURE(operands != NULL, "no memory for %d words", argc);
     memset(line, 0, sizeof *line);
+    line->operand = operands;
     options_default(options);
     for (int i = 1; i < argc; i++)
         if (!parse_word(argv[i], i + 1 < argc ? argv[i + 1] : NULL, commands, line, error))

@@ -8,12 +8,13 @@
 
 struct options;
 
-enum { COMMAND_OPERANDS = 8, COMMAND_SETTINGS = 256 };
+enum { COMMAND_SETTINGS = 256 };
 
 /* The words of the command line; they point into argv. */
 struct command_line {
-    const char *command;                   /* "train" if none was given; with help: NULL */
-    const char *operand[COMMAND_OPERANDS]; /* words that are neither decks nor key=value */
+    const char *command; /* "train" if none was given; with help: NULL */
+    /* Words that are neither decks nor key=value; valid until the next options_parse. */
+    const char **operand;
     int operand_count;
     const char *setting[COMMAND_SETTINGS]; /* decks and section.key=value, in their order */
     int setting_count;

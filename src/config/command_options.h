@@ -37,7 +37,8 @@ struct fetch_options {
 
 struct predict_options {
     char split[OPTION_TEXT];  /* train, val or test */
-    char output[OPTION_TEXT]; /* "-": standard output */
+    char output[OPTION_TEXT]; /* "-" or empty: standard output */
+    int64_t top;              /* classes of a file in the table */
 };
 
 struct convert_options {

@@ -488,8 +488,11 @@ const struct option_entry option_table[] = {
 
     {PLACE(predict, split), .kind = OPTION_IS_TEXT, .preset = "test",
      .help = "Split to predict: train, val or test."},
-    {PLACE(predict, output), .kind = OPTION_IS_TEXT, .preset = "-",
-     .help = "File for the predictions, .csv or .json. -: standard output, as CSV."},
+    {PLACE(predict, output), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "File for the predictions, .csv or .json. -: standard output, as CSV. Empty: standard "
+             "output, as a table if files are given, else as CSV."},
+    {PLACE(predict, top), .kind = OPTION_IS_INTEGER, .preset = "5", .least = 1, .most = 5e5,
+     .help = "Table of predictions: number of classes of each file, the most probable first."},
 
     {PLACE(convert, average), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Convert the EMA of the weights if the checkpoint has one, as in a run's own "

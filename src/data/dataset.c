@@ -182,6 +182,9 @@ void dataset_close(struct dataset *dataset)
         for (int64_t i = 0; i < dataset->classes; i++)
             free(dataset->class_name[i]);
     free(dataset->class_name);
+    for (int64_t i = 0; dataset->fault != NULL && i < dataset->count; i++)
+        free(dataset->fault[i]);
+    free(dataset->fault);
     free(dataset->subset);
     *dataset = (struct dataset){0};
 }

@@ -71,7 +71,9 @@ struct dataset {
     double label_unit; /* regression: target = label times this; 0: labels are classes */
     char **class_name; /* [classes] */
     uint32_t *subset;  /* [count] record numbers of this split; NULL: all records */
-    void *self;        /* data of the format */
+    char **fault; /* [count]: why a sample could not be read, or NULL. The loader sets it and passes
+                   * a black image. NULL: such a sample is an error */
+    void *self;   /* data of the format */
 };
 
 extern const struct dataset_format dataset_cifar10, dataset_synthetic, dataset_image_folder,

@@ -1,23 +1,19 @@
 /* The formats imagefolder and cinic10: ROOT/SPLIT/CLASS/.../file.jpg as in torchvision's
  * ImageFolder, or ROOT/CLASS/.../file.jpg without splits (a flat folder). Each rank lists the
  * files; feed_open compares the lists. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "config/options.h"
 #include "core/crc32c.h"
 #include "data/data_root.h"
 #include "data/dataset.h"
+#include "data/encoded_file.h"
 #include "data/listing.h"
 #include "data/record_check.h"
 
-enum { PATH_SIZE = LISTING_PATH, DEPTH_MOST = 32 };
-enum { FIRST_BYTES = 4096 }; /* read first for the header of an image */
+enum { PATH_SIZE = LISTING_PATH };
 
 /* One file: its folder and the offset of its name in `names`. */
 struct folder_record {
@@ -49,24 +45,6 @@ static void image_folder_name_record(const struct dataset *dataset, int64_t reco
 
 /* ---- Lists of classes and files in torchvision's order: Python's sorted(os.walk(folder)) and
  * sorted(files). */
-
-/* List all directories below `directory`, including it. */
-static bool walk(const char *directory, int depth, struct listing *found, struct error *error)
-{
-    struct listing folders = {0};
-    char path[PATH_SIZE];
-    if (depth > DEPTH_MOST)
-        return error_set(error, ERROR_DATA,
-                         "%s: more than %d nested folders: check for circular links", directory,
-                         DEPTH_MOST);
-    bool good = listing_add(found, directory, error) &&
-                listing_read(directory, &folders, NULL, NULL, error);
-    for (size_t i = 0; good && i < folders.count; i++)
-        good = listing_join(path, sizeof path, directory, folders.names[i], error) &&
-               walk(path, depth + 1, found, error);
-    listing_free(&folders);
-    return good;
-}
 
 static bool add_file(struct image_folder *self, const char *name, struct error *error)
 {
@@ -109,90 +87,21 @@ static bool add_class(struct image_folder *self, const char *directory, int32_t 
                       struct error *error)
 {
     struct listing found = {0};
-    bool good = walk(directory, 0, &found, error);
-    if (good)
-        qsort(found.names, found.count, sizeof *found.names, listing_compare);
+    bool good = listing_walk(directory, &found, error);
     for (size_t i = 0; good && i < found.count; i++)
         good = add_folder(self, found.names[i], label, error);
     listing_free(&found);
     return good;
 }
 
-/* ---- Reading and checking of files. */
-
-/* Open a regular file for reading and get its size; -1 on error. The error does not name the file.
- */
-static int open_file(const char *path, size_t *bytes, struct error *error)
-{
-    struct stat status;
-    /* O_NONBLOCK: opening a pipe must not block */
-    const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (descriptor < 0) {
-        error_set(error, ERROR_DATA, "%s", strerror(errno));
-        return -1;
-    }
-    if (fstat(descriptor, &status) != 0)
-        error_set(error, ERROR_DATA, "%s", strerror(errno));
-    else if (!S_ISREG(status.st_mode))
-        error_set(error, ERROR_DATA, "is not a regular file");
-    else {
-        *bytes = (size_t)status.st_size;
-        return descriptor;
-    }
-    close(descriptor);
-    return -1;
-}
-
-static bool read_file(int descriptor, uint8_t *to, size_t offset, size_t bytes, struct error *error)
-{
-    for (size_t done = 0; done < bytes;) {
-        const ssize_t got = pread(descriptor, to + done, bytes - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return error_set(error, ERROR_DATA, "cannot be read: %s",
-                             got == 0 ? "it was truncated" : strerror(errno));
-        done += (size_t)got;
-    }
-    return true;
-}
-
-/* Read until the header is complete, four times as much in each round. */
-static bool read_header(int descriptor, size_t bytes, int64_t most_pixels, struct byte_buffer *file,
-                        struct image_header *header, struct error *error)
-{
-    bool incomplete = true;
-    for (size_t most = FIRST_BYTES; incomplete; most *= 4) {
-        const size_t wanted = bytes < most ? bytes : most;
-        if (!byte_buffer_reserve(file, wanted, error) ||
-            !read_file(descriptor, file->data, 0, wanted, error))
-            return false;
-        file->count = wanted;
-        if (image_file_header(file->data, wanted, wanted == bytes, most_pixels, header, &incomplete,
-                              error))
-            return true;
-    }
-    return false;
-}
+/* ---- Checks. */
 
 static bool check_file(const struct dataset *dataset, int64_t record, const struct options *options,
                        struct check_scratch *scratch, struct error *error)
 {
-    struct image_header header;
     char path[2 * PATH_SIZE];
-    size_t bytes;
     image_folder_name_record(dataset, record, path, sizeof path);
-    const int descriptor = open_file(path, &bytes, error);
-    if (descriptor < 0)
-        return false;
-    bool good =
-        read_header(descriptor, bytes, options->data.max_pixels, &scratch->file, &header, error);
-    if (good && options->data.check == CHECK_FULL)
-        good = byte_buffer_reserve(&scratch->file, bytes, error) &&
-               read_file(descriptor, scratch->file.data, 0, bytes, error) &&
-               record_check_decode(scratch, bytes, &header, options, error);
-    close(descriptor);
-    return good;
+    return encoded_file_check(path, options, scratch, error);
 }
 
 /* Check every file. Files that are no images are an error or removed from the list. */
@@ -443,33 +352,17 @@ static bool image_folder_load(struct dataset *dataset, int64_t record, struct by
                               int32_t *label, struct error *error)
 {
     const struct image_folder *self = dataset->self;
-    struct error reason = {0};
     char path[2 * PATH_SIZE];
     *label = self->folders[self->records[record].folder].label;
     image_folder_name_record(dataset, record, path, sizeof path);
-    size_t size;
-    const int descriptor = open_file(path, &size, &reason);
-    bool good = descriptor >= 0 && byte_buffer_reserve(bytes, size, &reason) &&
-                read_file(descriptor, bytes->data, 0, size, &reason);
-    if (descriptor >= 0) {
-        bytes->count = size;
-        close(descriptor);
-    }
-    return good || error_set(error, reason.kind, "%.1024s: %.512s", path, reason.text);
+    return encoded_file_load(path, bytes, error);
 }
 
 static int64_t image_folder_size(struct dataset *dataset, int64_t record, struct error *error)
 {
-    struct error reason = {0};
-    size_t bytes = 0;
     char path[2 * PATH_SIZE];
     image_folder_name_record(dataset, record, path, sizeof path);
-    const int descriptor = open_file(path, &bytes, &reason);
-    if (descriptor >= 0)
-        close(descriptor);
-    else
-        error_set(error, reason.kind, "%.1024s: %.512s", path, reason.text);
-    return (int64_t)bytes;
+    return encoded_file_size(path, error);
 }
 
 static void image_folder_close(struct dataset *dataset)

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+enum { DEPTH_MOST = 32 };
+
 bool listing_no_memory(struct error *error)
 {
     return error_set(error, ERROR_MEMORY, "no memory for the list of images");
@@ -109,5 +111,29 @@ bool listing_read(const char *folder, struct listing *folders, struct listing *f
     closedir(stream);
     sort(folders);
     sort(files);
+    return good;
+}
+
+static bool walk(const char *folder, int depth, struct listing *found, struct error *error)
+{
+    struct listing folders = {0};
+    char path[LISTING_PATH];
+    if (depth > DEPTH_MOST)
+        return error_set(error, ERROR_DATA,
+                         "%s: more than %d nested folders: check for circular links", folder,
+                         DEPTH_MOST);
+    bool good =
+        listing_add(found, folder, error) && listing_read(folder, &folders, NULL, NULL, error);
+    for (size_t i = 0; good && i < folders.count; i++)
+        good = listing_join(path, sizeof path, folder, folders.names[i], error) &&
+               walk(path, depth + 1, found, error);
+    listing_free(&folders);
+    return good;
+}
+
+bool listing_walk(const char *folder, struct listing *found, struct error *error)
+{
+    const bool good = walk(folder, 0, found, error);
+    sort(found);
     return good;
 }

@@ -138,6 +138,17 @@ static void advise(void *context, int64_t first, int64_t count)
     dataset_advise(context, first, count);
 }
 
+/* Keep the reason why a sample cannot be read; its image is black. */
+static void fault_keep(const struct loader *loader, int64_t sample, const struct error *reason,
+                       uint8_t *pixels)
+{
+    char **fault = &loader->dataset->fault[sample];
+    free(*fault);
+    *fault = strdup(reason->text);
+    ENSURE(*fault != NULL, "no memory for a message");
+    memset(pixels, 0, (size_t)loader->sample_bytes);
+}
+
 /* Write the claimed samples; return the first that failed, or -1. A batch with an error still
  * passes through the model, since other ranks wait for this one; so its labels and plans must be
  * valid. */
@@ -162,16 +173,23 @@ static int64_t fill(struct worker *worker, const struct claim *claim, struct err
             mix_plan(&loader->augment->mix, slot->epoch, (uint32_t)(slot->begin + i),
                      &batch->mixes[i / MIX_GROUP]);
         uint8_t *pixels = batch->pixels + i * loader->sample_bytes;
+        struct error reason = {0};
         const bool good = crop->active
                               ? crop_sample(crop, dataset, slot->epoch, sample, &worker->scratch,
-                                            pixels, &batch->labels[i], error)
-                              : dataset_read(dataset, sample, pixels, &batch->labels[i], error);
+                                            pixels, &batch->labels[i], &reason)
+                              : dataset_read(dataset, sample, pixels, &batch->labels[i], &reason);
         if (good && loader->augment->policy != NULL)
             policy_apply(loader->augment->policy, slot->epoch, batch->records[i], height, width,
                          pixels, worker->planes);
         if (good)
             continue;
         batch->labels[i] = 0;
+        if (dataset->fault != NULL) {
+            fault_keep(loader, sample, &reason, pixels);
+            continue;
+        }
+        if (failed < 0)
+            *error = reason;
         failed = failed < 0 ? i : failed;
     }
     return failed;

@@ -13,6 +13,10 @@ libvittrain_a_SOURCES += \
 	src/data/dataset.h \
 	src/data/directory.c \
 	src/data/directory.h \
+	src/data/encoded_file.c \
+	src/data/encoded_file.h \
+	src/data/file_list.c \
+	src/data/file_list.h \
 	src/data/image_file.c \
 	src/data/image_file.h \
 	src/data/image_folder.c \

@@ -1,9 +1,11 @@
 /* Opens a split of the data and the threads that load it. */
 #include "train/feed.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "config/options.h"
+#include "data/file_list.h"
 
 enum { BATCHES_AHEAD = 4 };
 
@@ -17,22 +19,39 @@ struct image_source feed_source(const struct options *options, const struct data
     return source;
 }
 
-bool feed_open(struct data_feed *feed, const struct options *options, enum data_split split,
-               struct comm *world, struct error *error)
+/* Collective. Compares the open data sets of all ranks. root: the place in the error's text. */
+static bool feed_agree(struct data_feed *feed, const struct options *options, const char *root,
+                       struct comm *world, struct error *error)
 {
-    memset(feed, 0, sizeof *feed);
-    if (dataset_open(&feed->dataset, options, split, error) && feed->dataset.count == 0)
-        error_set(error, ERROR_DATA, "data.format=%s: the split is empty: see data.val",
-                  options->data.format);
     if (!comm_agree(world, error))
         return false;
     if (!comm_same(world, &feed->dataset.sum, sizeof feed->dataset.sum) ||
         !comm_same(world, &feed->dataset.count, sizeof feed->dataset.count))
         error_set(error, ERROR_DATA,
-                  "data.root=%s: ranks find different data there: use the same data on all nodes",
-                  options->data.root);
+                  "%s: ranks find different data there: use the same data on all nodes", root);
     feed->source = feed_source(options, &feed->dataset);
     return comm_agree(world, error);
+}
+
+bool feed_open(struct data_feed *feed, const struct options *options, enum data_split split,
+               struct comm *world, struct error *error)
+{
+    char root[OPTION_TEXT + 16];
+    memset(feed, 0, sizeof *feed);
+    if (dataset_open(&feed->dataset, options, split, error) && feed->dataset.count == 0)
+        error_set(error, ERROR_DATA, "data.format=%s: the split is empty: see data.val",
+                  options->data.format);
+    snprintf(root, sizeof root, "data.root=%s", options->data.root);
+    return feed_agree(feed, options, root, world, error);
+}
+
+bool feed_open_files(struct data_feed *feed, const struct options *options,
+                     const char *const *operands, int count, struct comm *world,
+                     struct error *error)
+{
+    memset(feed, 0, sizeof *feed);
+    error_defer(file_list_open(&feed->dataset, options, operands, count, error));
+    return feed_agree(feed, options, operands[0], world, error);
 }
 
 static bool policy_start(struct data_feed *feed, const struct options *options, bool training,

@@ -29,6 +29,11 @@ struct image_source feed_source(const struct options *options, const struct data
 MUST_CHECK bool feed_open(struct data_feed *feed, const struct options *options,
                           enum data_split split, struct comm *world, struct error *error);
 
+/* Collective. Opens files, folders and lists of images (data/file_list.h), likewise. */
+MUST_CHECK bool feed_open_files(struct data_feed *feed, const struct options *options,
+                                const char *const *operands, int count, struct comm *world,
+                                struct error *error);
+
 /* Collective. Divides the epoch into global batches and starts the loader's threads. training:
  * shuffled, augmented and accumulated as the options specify; else in file order, each sample once.
  * image: the model's image size. */

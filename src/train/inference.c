@@ -45,11 +45,22 @@ static bool options_take(struct inference *inference, const char *weights,
     return comm_agree(world, error);
 }
 
-static bool inference_prepare(struct inference *inference, const char *weights, struct comm *world,
-                              struct error *error)
+/* Warns if the weights were trained for other classes than those of the data. */
+static void names_compare(const struct dataset *dataset, const struct model_metadata *metadata)
 {
-    struct options *options = &inference->options;
-    struct session *session = &inference->session;
+    for (int64_t i = 0; dataset->class_name != NULL && i < dataset->classes; i++)
+        if (i < metadata->class_count &&
+            strcmp(dataset->class_name[i], metadata->class_name[i]) != 0) {
+            log_warn("class %lld of the data is \"%s\", but \"%s\" of the weights: use the data "
+                     "with the classes of the training run",
+                     (long long)i, dataset->class_name[i], metadata->class_name[i]);
+            return;
+        }
+}
+
+static bool split_open(struct inference *inference, struct comm *world, struct error *error)
+{
+    const struct options *options = &inference->options;
     static const char *const names[] = {"train", "val", "test"};
     const char *name = inference->split_name = options->predict.split;
     int split = 0;
@@ -59,6 +70,37 @@ static bool inference_prepare(struct inference *inference, const char *weights, 
         return error_set(error, ERROR_USAGE, "predict.split=%s: must be train, val or test", name);
     if (!feed_open(&inference->feed, options, (enum data_split)split, world, error))
         return false;
+    names_compare(&inference->feed.dataset, &inference->metadata);
+    return true;
+}
+
+/* The data set takes the names of classes from the metadata, if they are those of the model. */
+static bool files_open(struct inference *inference, const char *const *files, int count,
+                       struct comm *world, struct error *error)
+{
+    struct options *options = &inference->options;
+    struct model_metadata *metadata = &inference->metadata;
+    struct dataset *dataset = &inference->feed.dataset;
+    options->debug.batches = 0;
+    if (!feed_open_files(&inference->feed, options, files, count, world, error))
+        return false;
+    if (dataset->count < options->train.batch)
+        options->train.batch = dataset->count;
+    if (options->model.classes != 0 && options->model.classes != metadata->class_count)
+        return true;
+    dataset->class_name = metadata->class_name;
+    dataset->classes = metadata->class_count;
+    metadata->class_name = NULL;
+    metadata->class_count = 0;
+    return true;
+}
+
+/* Opens the model for the open data set, and reads the weights. */
+static bool model_prepare(struct inference *inference, const char *weights, struct comm *world,
+                          struct error *error)
+{
+    struct options *options = &inference->options;
+    struct session *session = &inference->session;
     if (session_resolve(options, &inference->feed.dataset, NULL, error))
         recipe_log(options);
     int64_t batch = options->train.batch;
@@ -67,24 +109,27 @@ static bool inference_prepare(struct inference *inference, const char *weights, 
         return false;
     /* A head that does not fit the weights keeps its initial values. */
     flat_initialize(&session->flat, (uint64_t)options->run.seed);
-    return session_read_weights(session, weights, error) &&
-           feed_start(&inference->feed, options, world, session->device, batch * world->size,
-                      session->model->image, false, error);
+    if (!session_read_weights(session, weights, error) ||
+        !feed_start(&inference->feed, options, world, session->device, batch * world->size,
+                    session->model->image, false, error))
+        return false;
+    if (session->flat.averaged)
+        flat_swap_average(&session->flat);
+    flat_refresh(&session->flat);
+    return true;
 }
 
-bool inference_open(struct inference *inference, const char *weights, const struct options *options,
-                    const struct command_line *line, struct comm *world, struct error *error)
+bool inference_open(struct inference *inference, const char *weights, const char *const *files,
+                    int count, const struct options *options, const struct command_line *line,
+                    struct comm *world, struct error *error)
 {
     memset(inference, 0, sizeof *inference);
     inference->options = *options;
     if (options_take(inference, weights, line, world, error) &&
-        inference_prepare(inference, weights, world, error)) {
-        struct flat_model *flat = &inference->session.flat;
-        if (flat->averaged)
-            flat_swap_average(flat);
-        flat_refresh(flat);
+        (count > 0 ? files_open(inference, files, count, world, error)
+                   : split_open(inference, world, error)) &&
+        model_prepare(inference, weights, world, error))
         return true;
-    }
     inference_close(inference);
     return false;
 }

@@ -13,15 +13,18 @@ struct inference {
                              * section mesh by the command line only */
     struct session session;
     struct data_feed feed;
-    const char *split_name;
+    const char *split_name;         /* NULL: files */
     struct model_metadata metadata; /* of the weights */
 };
 
 /* Collective. weights: a checkpoint, whose deck is overridden by `line`; or a safetensors file,
- * whose metadata override `options` and are overridden by `line`. */
+ * whose metadata override `options` and are overridden by `line`. files: [count] files, folders and
+ * lists of images (data/file_list.h), with the names of classes in the metadata; count 0: the split
+ * predict.split. */
 MUST_CHECK bool inference_open(struct inference *inference, const char *weights,
-                               const struct options *options, const struct command_line *line,
-                               struct comm *world, struct error *error);
+                               const char *const *files, int count, const struct options *options,
+                               const struct command_line *line, struct comm *world,
+                               struct error *error);
 void inference_close(struct inference *inference);
 
 #endif

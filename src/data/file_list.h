@@ -1,0 +1,16 @@
+/* Image files without labels, for predictions: files, folders and lists of files. Not a value of
+ * data.format. */
+#ifndef VITTRAIN_DATA_FILE_LIST_H
+#define VITTRAIN_DATA_FILE_LIST_H
+
+#include "data/dataset.h"
+
+/* Open the operands in their order: the images of a folder and of its subfolders, sorted; the files
+ * in a list, which is a file *.txt with one name per line, relative to its folder; other names are
+ * image files. All labels are 0, and there are no classes. An image that cannot be used is an
+ * error, or with data.skip_broken=on a fault (dataset->fault). Not collective: call it on all ranks
+ * and then comm_agree. */
+MUST_CHECK bool file_list_open(struct dataset *dataset, const struct options *options,
+                               const char *const *operands, int count, struct error *error);
+
+#endif

@@ -1,0 +1,159 @@
+#!/bin/sh
+# vittrain predict on image files: the same as on the split that they are, from a checkpoint and from weights alone, with
+# the training data removed; files, folders and lists on 1 to 3 ranks; hostile names and files; files of PyTorch.
+. "$TEST_SOURCE/test/program.sh"
+
+tree=$work/tree
+for class in bird cat dog; do mkdir -p "$tree/train/$class" "$tree/val/$class"; done
+"$TEST_BUILD/test/test_image_folder" --make "$tree" 36 || exit 1
+for split in train val; do mv "$tree/$split/dog" "$tree/$split/a,\"b\""; done
+
+# predict NAME RANKS WORD...: predictions to $work/NAME.out, messages to $work/NAME.log.
+predict() {
+    name=$1 ranks=$2
+    shift 2
+    run_log=$work/$name.log
+    # shellcheck disable=SC2086
+    timeout 60 $([ "$ranks" = 1 ] || echo $MPIRUN -np "$ranks") "$vittrain" predict "$@" \
+        >"$work/$name.out" 2>"$run_log" </dev/null
+    status=$?
+}
+
+# predicts TITLE: the newest prediction ended well and without a message.
+predicts() {
+    bad=$([ $status -eq 0 ] || echo "status $status")
+    result "$1" "$bad$(cat "$run_log")" "$run_log"
+}
+
+# refuses TITLE STATUS PATTERN WORD...: predict fails in this way.
+refuses() {
+    title=$1 expected=$2 pattern=$3
+    shift 3
+    predict refused 1 "$@"
+    result "$title" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
+}
+
+echo 1..32
+run 1 train model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=8 model.image=24 \
+    data.format=imagefolder data.root="$tree" train.global_batch=5 train.epochs=1 run.threads=1 \
+    augment.random_resized_crop=on augment.mean=0.4,0.5,0.6 eval.resize=30 eval.resize_to=shorter \
+    eval.crop=center output.tensorboard=off debug.batches=2 run.dir="$work/run"
+result 'a run' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
+last=$work/run/checkpoints/last.h5 weights=$work/run/weights.safetensors
+images=$tree/val
+
+# ---- the same as on the split, whose images are in the same order
+predict split 1 "$last" predict.split=val debug.batches=0 predict.output=-
+predict files 1 "$last" "$images" predict.output=-
+predicts 'a folder'
+# The cell of the class is quoted and has commas: compare what follows it.
+sed 's/.*[a-z"],0/0/; 1d' "$work/split.out" >"$work/a"
+sed 's/.*[a-z"],0/0/; 1d' "$work/files.out" >"$work/b"
+bad=$(cmp "$work/a" "$work/b" 2>&1)
+[ "$(wc -l <"$work/b")" = 12 ] || bad="$bad; not 12 lines"
+result 'it has the probabilities of the split' "$bad" "$work/files.out"
+rm -r "$tree/train"
+predict weights 1 "$weights" "$images/" predict.output=-
+result 'weights without a deck and without training data give the same' \
+    "$(cmp "$work/files.out" "$work/weights.out" 2>&1; cat "$run_log")"
+predict override 1 "$weights" "$images" predict.output=- augment.mean=0.1
+result 'an option overrides the metadata' \
+    "$([ $status -eq 0 ] || echo "status $status")$(cmp -s "$work/files.out" "$work/override.out" && echo same)"
+run 1 eval eval "$weights" data.format=imagefolder data.root="$tree" run.threads=1
+run 1 evaluated eval "$last" debug.batches=0
+bad=$(grep 'test: loss' "$work/eval.log" >"$work/a" || echo 'no loss'; diff "$work/a" "$work/evaluated.log" | grep '^<')
+result 'eval of weights takes their model and preprocessing' "$bad" "$work/eval.log"
+
+# ---- files, folders, lists; ranks
+one=$images/cat/$(ls "$images/cat" | head -n 1)
+predict table 1 "$weights" "$one"
+head -n 1 "$work/table.out" | grep -qxF "$one" && [ "$(wc -l <"$work/table.out")" = 4 ] &&
+    [ "$(grep -cE '^ +[0-9.]+ %  (bird|cat|a,"b")$' "$work/table.out")" = 3 ] && bad= || bad='another table'
+result 'a table with the classes by name' "$bad" "$work/table.out"
+predict top 1 "$weights" "$one" predict.top=1
+result 'predict.top=1' "$(head -n 2 "$work/table.out" | diff - "$work/top.out")"
+ln -s "$images" "$work/link"
+mkdir -p "$work/more/deep/er"
+cp "$one" "$work/more/deep/er/z.JPG"
+cp "$one" "$work/more/no ending"
+echo 'not an image' >"$work/more/readme.md"
+printf '%s\r\nno ending\n\ndeep/er/z.JPG\nno ending' "$one" >"$work/more/list.txt"
+for ranks in 1 2 3; do
+    predict mixed$ranks $ranks "$last" "$one" "$work/more" "$work/link" "$one" "$work/more/list.txt" \
+        predict.output=- train.batch=3
+done
+bad=$(cmp "$work/mixed1.out" "$work/mixed2.out" 2>&1; cmp "$work/mixed1.out" "$work/mixed3.out" 2>&1)
+result 'the same bytes on 1, 2 and 3 ranks' "$bad" "$run_log"
+printf '%s\n' file "$one" "$work/more/deep/er/z.JPG" >"$work/a"
+for ending in bird cat; do ls "$images/$ending" | sed "s,^,$work/link/$ending/,"; done >>"$work/a"
+printf '%s\n' "$one" "$one" "$work/more/no ending" "$work/more/deep/er/z.JPG" "$work/more/no ending" >>"$work/a"
+sed 's/,.*//; /^"/d' "$work/mixed1.out" | diff "$work/a" - >"$work/bad"
+result 'in the order of the operands' "$(cat "$work/bad")"
+for ranks in 1 3; do predict few$ranks $ranks "$weights" "$one" "$work/more/no ending"; done
+result 'fewer files than ranks' "$(diff "$work/few1.out" "$work/few3.out"; wc -l <"$work/few1.out" | grep -v 8)"
+cd "$work/more" || exit 1
+predict relative 1 "$weights" list.txt "no ending" predict.output="$work/p.json"
+cd "$work" || exit 1
+python3 - "$work/p.json" "$one" <<'END' >"$work/bad" 2>&1
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+assert [line["file"] for line in lines] == [sys.argv[2], "no ending", "deep/er/z.JPG", "no ending", "no ending"], lines
+assert all(line["class"] in ("bird", "cat", 'a,"b"') and len(line["probabilities"]) == 3 for line in lines)
+END
+result 'a list in the working directory, as JSON' "$(cat "$work/bad" "$run_log")"
+
+# ---- hostile names and files
+odd=$work/odd
+mkdir "$odd"
+cp "$one" "$odd/$(printf 'new\nline, "q" \033[2J.jpg')"
+predict odd 1 "$weights" "$odd"
+result 'control characters in a name are escaped' \
+    "$(grep -qxF "$odd/new\\nline, \"q\" \\x1b[2J.jpg" "$work/odd.out" || echo no)" "$work/odd.out"
+predict csv 1 "$weights" "$odd" predict.output="$work/odd.csv"
+python3 - "$work/odd.csv" "$odd" <<'END' >"$work/bad" 2>&1
+import csv, sys
+rows = list(csv.reader(open(sys.argv[1], newline="")))
+assert rows[0][:4] == ["file", "predicted", "class", "p0"] and len(rows) == 2, rows
+assert rows[1][0] == sys.argv[2] + '/new\nline, "q" \033[2J.jpg', rows
+END
+result 'and quoted in CSV' "$(cat "$work/bad")"
+head -c 300 "$one" >"$work/cut.jpg"
+mkfifo "$work/pipe.jpg" "$work/pipe.txt"
+: >"$work/empty.txt"
+mkdir -p "$work/empty/below" "$work/loop"
+ln -s . "$work/loop/loop"
+refuses 'a file that is not there' 3 'not-there.jpg: No such file' "$weights" "$one" not-there.jpg
+refuses 'a list with such a file' 3 'odd/x.jpg: No such file' "$weights" "$(echo x.jpg >"$odd/l.txt" && echo "$odd/l.txt")"
+refuses 'an empty folder' 3 'empty: no images' "$weights" "$work/empty"
+refuses 'an empty list' 3 'empty.txt: the list is empty' "$weights" "$work/empty.txt"
+refuses 'a list that is not there' 3 'no.txt: cannot read the list: No such file' "$weights" no.txt
+refuses 'an image named as a list' 3 'not a list' "$weights" "$(cp "$one" "$work/image.txt" && echo "$work/image.txt")"
+refuses 'a pipe' 3 'pipe.jpg: is not a regular file' "$weights" "$work/pipe.jpg"
+refuses 'a pipe for a list' 3 'pipe.txt: cannot read the list: not a regular' "$weights" "$work/pipe.txt"
+refuses 'a device' 3 'zero: is not a regular file' "$weights" /dev/zero
+refuses 'a circular link' 3 'nested folders|Too many levels' "$weights" "$work/loop"
+refuses 'a text' 3 'readme.md: is not an image' "$weights" "$work/more/readme.md"
+refuses 'a truncated image' 3 'cut.jpg: is truncated' "$weights" "$work/cut.jpg" predict.output="$work/none.csv"
+for ranks in 1 3; do
+    predict skip$ranks $ranks "$weights" "$work/cut.jpg" "$one" not-there.jpg "$work/more/readme.md" "$one" \
+        data.skip_broken=on predict.top=1
+done
+printf '%s\n' 'cut.jpg: is truncated' 'not-there.jpg: No such file' 'readme.md: is not an image' '3 of 5 files were skipped' |
+    while read -r line; do grep -qF "$line" "$work/skip3.log" || echo "no $line"; done >"$work/bad"
+[ $status -eq 0 ] && [ "$(wc -l <"$work/skip1.out")" = 4 ] || echo "status $status" >>"$work/bad"
+grep 'warning: ' "$work/skip1.log" >"$work/a"
+grep 'warning: ' "$work/skip3.log" | diff "$work/a" - >>"$work/bad"
+result 'data.skip_broken=on reports and skips them' "$(cat "$work/bad"; diff "$work/skip1.out" "$work/skip3.out")" "$run_log"
+refuses 'only broken files' 3 'none of the 2 files' "$weights" "$work/cut.jpg" no.jpg data.skip_broken=on \
+    predict.output="$work/none.csv"
+result 'no output is left' "$(ls "$work" | grep none)"
+i=0
+while [ $i -lt 3000 ]; do
+    echo "$one"
+    i=$((i + 1))
+done >"$work/many.txt"
+predict many 1 "$weights" "$work/many.txt" predict.output=-
+result '3,000 files' "$([ $status -eq 0 ] || echo "status $status")$(sort -u "$work/many.out" | wc -l | grep -v 2)"
+printf 'PK\003\004 0123456789' >"$work/w.pth"
+refuses 'a file of PyTorch' 4 'w.pth is a file of PyTorch.*save_file' "$work/w.pth" "$one"
+fails 1 'also as initial weights' 4 'w.pth is a file of PyTorch' $small model.init="$work/w.pth" run.dir="$work/init"
