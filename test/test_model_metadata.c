@@ -58,7 +58,7 @@ static void a_described_model_is_applied(void **state)
     assert_int_equal(options.eval.resize, 73);
     assert_int_equal(options.eval.resize_to, RESIZE_SHORTER);
     assert_int_equal(options.eval.crop, CROP_CENTER);
-    assert_int_equal(options.augment.crop, CROP_NONE);
+    assert_int_equal(options.augment.crop, CROP_AUTO);
     assert_int_equal(options.augment.resize, 0);
     assert_memory_equal(&options.augment.mean, &trained.augment.mean, sizeof options.augment.mean);
     assert_int_equal(options.augment.std.count, 3); /* the model's */

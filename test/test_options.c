@@ -455,15 +455,15 @@ static void command_line_is_sorted(void **state)
     assert_string_equal(line.operand[1], "-");
     assert_int_equal(options.train.batch, 9);
     assert_int_equal(options.train.steps, 7);
-    char *many[] = {"vittrain", "predict", "1", "2", "3", "4", "5", "6", "7", "8", "9", NULL};
-    assert_true(parse(&options, &line, &error, 11, many));
-    assert_int_equal(line.operand_count, 9);
-    assert_string_equal(line.operand[8], "9");
     options_default(&options);
     options.train.epochs = 77;
     assert_true(options_apply(&line, &options, &error));
     assert_int_equal(options.train.batch, 9);
     assert_int_equal(options.train.epochs, 77);
+    char *many[] = {"vittrain", "predict", "1", "2", "3", "4", "5", "6", "7", "8", "9", NULL};
+    assert_true(parse(&options, &line, &error, 11, many));
+    assert_int_equal(line.operand_count, 9);
+    assert_string_equal(line.operand[8], "9");
 
     write_file("vittrain.ini", "[train]\nbatch = 11\n", 19);
     assert_true(parse(&options, &line, &error, 1, alone));
