@@ -38,7 +38,7 @@ static int run(struct comm *world, const struct options *options, const struct c
                struct error *error)
 {
     const struct command *command = command_of(line);
-    log_open(world->rank, LOG_INFO);
+    log_open(world->rank, options->output.verbose ? LOG_DETAIL : LOG_INFO);
     option_warn_old_names();
     if ((command != NULL && command->compares) || agree(world, options, line, error)) {
         ENSURE(command != NULL, "no command %s", line->command);

@@ -16,9 +16,20 @@ said() {
     result "$1" "$bad" "$4"
 }
 
-echo 1..60
+echo 1..62
 run 2 train $small train.epochs=1 run.dir="$work/run"
 result 'train on two ranks' "$([ $status -eq 0 ] || echo "status $status")" "$work/train.log"
+start=$(sed '/^epoch 1 done/,$d' "$work/train.log" | wc -l)
+bad=$([ "$start" -ge 8 ] && [ "$start" -le 15 ] || echo "$start lines;")
+for line in 'options: run.dir=' '         .* train.global_batch=24' 'mesh: ddp, 2 ranks' 'device: ' 'data: cifar10, ' 'model: vit_cifar, [0-9]* parameters' \
+    'memory: [0-9.]* MiB per rank' 'run: [0-9]* steps' 'run folder: '; do
+    grep -q "^$line" "$work/train.log" || bad="$bad no $line;"
+done
+for line in 'optim      name=adamw lr=0.003\*' '  blocks.0  *11 ' '  activations  *[0-9.]* MiB$'; do
+    grep -q "^[0-9T:-]* $line" "$work/run/train.log" || bad="$bad no $line in the run's log;"
+    ! grep -q "^$line" "$work/train.log" || bad="$bad $line on the console;"
+done
+result 'the start takes few lines, and all in train.log' "$bad" "$work/train.log"
 bad=
 for file in deck.ini metrics.csv epochs.csv result.json weights.safetensors checkpoints/last.h5 \
     checkpoints/best.h5; do
@@ -26,9 +37,12 @@ for file in deck.ini metrics.csv epochs.csv result.json weights.safetensors chec
 done
 ls "$work"/run/events.out.tfevents* >/dev/null 2>&1 || bad="$bad events"
 result 'a run leaves its files' "${bad:+missing:$bad}" "$work/train.log"
-run 1 again $small train.epochs=1 run.dir="$work/second" "$work/run/deck.ini" run.dir="$work/second"
+run 1 again -v $small train.epochs=1 run.dir="$work/second" "$work/run/deck.ini" run.dir="$work/second" -v
 result 'the resolved deck is a deck' "$([ $status -eq 0 ] || echo "status $status")" \
     "$work/again.log"
+grep -q '^  blocks.0  *11 ' "$work/again.log" && grep -q '^optim      name=adamw lr=0.003\*' "$work/again.log" &&
+    ! grep -q '^options: ' "$work/again.log" && bad= || bad="lines are missing"
+result 'with -v the console has all lines' "$bad" "$work/again.log"
 
 loss=$(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
     $at["split"] == "val" { value = $at["loss"] } END { print value }' "$work/run/metrics.csv")

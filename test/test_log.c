@@ -52,6 +52,7 @@ static void output_of(void (*speak)(void), char *text, size_t size)
 static void speak_all(void)
 {
     log_debug("debug %d", 1);
+    log_detail("detail");
     log_info("info");
     log_progress("progress");
     log_warn("warn");
@@ -76,6 +77,12 @@ static void speak_as_second_debugging(void)
     speak_all();
 }
 
+static void speak_in_detail(void)
+{
+    log_open(0, LOG_DETAIL);
+    speak_all();
+}
+
 static void speak_quietly(void)
 {
     log_open(0, LOG_QUIET);
@@ -92,8 +99,10 @@ static void levels_and_ranks(void **state)
     assert_string_equal(text, "vittrain: error: a.bin: cut\n");
     output_of(speak_quietly, text, sizeof text);
     assert_string_equal(text, "vittrain: error: a.bin: cut\n");
+    output_of(speak_in_detail, text, sizeof text);
+    assert_string_equal(text, "detail\ninfo\nwarning: warn\nvittrain: error: a.bin: cut\n");
     output_of(speak_as_second_debugging, text, sizeof text);
-    assert_string_equal(text, "[1] debug 1\n[1] info\n[1] warning: warn\n"
+    assert_string_equal(text, "[1] debug 1\n[1] detail\n[1] info\n[1] warning: warn\n"
                               "[1] vittrain: error: a.bin: cut\n");
 }
 
@@ -109,6 +118,7 @@ static void speak_to_file(void)
     error_clear(&error);
     if (!log_to_file(log_path, &error))
         _exit(1);
+    log_detail("in the file only");
     log_info("kept");
 }
 
@@ -129,7 +139,8 @@ static void file_gets_a_copy(void **state)
     const char *second = strchr(text, '\n') + 1;
     assert_int_equal(strncmp(second + 19, " vittrain: error: cannot write", 30), 0);
     const char *third = strchr(second, '\n') + 1;
-    assert_string_equal(third + 19, " kept\n");
+    assert_int_equal(strncmp(third + 19, " in the file only\n", 18), 0);
+    assert_string_equal(strchr(third, '\n') + 20, " kept\n");
     assert_int_equal(unlink(log_path), 0);
 }
 

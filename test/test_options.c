@@ -600,6 +600,46 @@ static void value_text_and_print(void **state)
     free(printed);
 }
 
+static char *print_changed(const struct options *options)
+{
+    char *printed = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&printed, &size);
+    assert_non_null(file);
+    options_print_changed(options, file);
+    fclose(file);
+    return printed;
+}
+
+static void changed_options_take_few_lines(void **state)
+{
+    (void)state;
+    struct options options = with("optim.lr=0.5");
+    struct error error = {0};
+    char name[64], *printed = print_changed(&options);
+    assert_string_equal(printed, "options: optim.lr=0.5\n");
+    free(printed);
+    options_default(&options);
+    printed = print_changed(&options);
+    assert_string_equal(printed, "options: all have their defaults\n");
+    free(printed);
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        snprintf(name, sizeof name, "%s=on", entry->name);
+        if (entry->kind == OPTION_IS_SWITCH && strcmp(entry->preset, "off") == 0)
+            assert_true(options_set(name, &options, &error));
+        snprintf(name, sizeof name, "%s=7", entry->name);
+        if (entry->kind == OPTION_IS_INTEGER && !options_set(name, &options, &error))
+            error_clear(&error);
+    }
+    printed = print_changed(&options);
+    int lines = 0;
+    for (const char *line = printed; *line != '\0'; line = strchr(line, '\n') + 1, lines++)
+        assert_true(strchr(line, '\n') - line <= 100);
+    assert_int_equal(lines, 4);
+    assert_non_null(strstr(printed, " more, see deck.ini\n"));
+    free(printed);
+}
+
 static void help_knows_keys_and_sections(void **state)
 {
     (void)state;
@@ -642,6 +682,7 @@ int main(void)
         cmocka_unit_test(combinations_are_refused),
         cmocka_unit_test(resolved_deck_reads_back),
         cmocka_unit_test(value_text_and_print),
+        cmocka_unit_test(changed_options_take_few_lines),
         cmocka_unit_test(help_knows_keys_and_sections),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -11,9 +11,9 @@ planned_arena() {
 
 echo 1..20
 for strategy in ddp fsdp; do
-    run 2 train $small train.steps=1 mesh.strategy=$strategy run.dir="$work/$strategy"
+    run 2 train -v $small train.steps=1 mesh.strategy=$strategy run.dir="$work/$strategy"
     run 1 plan plan $small mesh.strategy=$strategy plan.ranks=2
-    awk '/ MiB( |$)/ && /weights|gradients|optimizer|gathered|activations|buffers|arena/ && !/of rank/ {
+    awk '/^  [a-z]+ +[0-9.]+ MiB( |$)/ && /weights|gradients|optimizer|gathered|activations|buffers|arena/ && !/of rank/ {
         for (i = 2; i <= NF; i++) if ($i == "MiB") print $(i - 2), $(i - 1) }' "$work/train.log" >"$work/taken"
     planned_arena "$work/plan.log" >"$work/planned"
     bad=$(diff "$work/planned" "$work/taken")

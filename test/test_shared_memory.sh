@@ -23,7 +23,7 @@ cramped() {
 ls /dev/shm >"$work/before"
 echo 1..3
 cramped auto $small train.steps=2 output.tensorboard=off run.dir="$work/auto"
-grep -q '^transport: ring (.*no room in /dev/shm' "$work/auto.log" && bad= || bad="no such line"
+grep -q '^mesh: .*; transport: ring (.*no room in /dev/shm' "$work/auto.log" && bad= || bad="no such line"
 [ $status -eq 0 ] || bad="exit status $status"
 result 'auto takes the ring and says why' "$bad" "$work/auto.log"
 cramped shared $small train.steps=2 run.dir="$work/shared" mesh.transport=shared

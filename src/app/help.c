@@ -45,7 +45,8 @@ static void help_all(void)
     for (int i = 0; app_commands[i] != NULL; i++)
         printf("  %-10s %s\n", app_commands[i]->name, app_commands[i]->summary);
     printf("  %-10s %s\n", "help", "print this help, or that of a COMMAND, SECTION or KEY");
-    printf("\n--help, --version, --list-models, --manual (the manual page, for man -l),\n"
+    printf("\n-v, --verbose: print all start-up lines (output.verbose=on)\n"
+           "--help, --version, --list-models, --manual (the manual page, for man -l),\n"
            "--completion bash|zsh (a script for the shell; make install installs both)\n\n"
            "Exit codes:\n");
     for (int i = 0; app_exit_codes[i] != NULL; i++)
@@ -284,6 +285,7 @@ static void manual_commands(FILE *file)
     }
     fprintf(file, ".It Cm help Op Ar command | section | key\n"
                   "The same as\n.Fl -help .\n"
+                  ".It Fl v , -verbose\nThe same as\n.Cm output.verbose=on .\n"
                   ".It Fl -version\nThe program's version and commit.\n"
                   ".It Fl -list-models\nThe models with their parameters and input size.\n"
                   ".It Fl -completion Cm bash | zsh\n"

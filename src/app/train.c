@@ -1,5 +1,7 @@
 /* The command `train`. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "app/app.h"
 #include "config/command_line.h"
@@ -21,6 +23,22 @@ static void logbook_follow(const char *folder, const char *logbook)
         log_warn("cannot write the run's page in the log book: %s", error.text);
 }
 
+/* Log the lines that `print` prints. */
+static void options_log(const struct options *options,
+                        void (*print)(const struct options *options, FILE *file),
+                        void (*log)(const char *format, ...))
+{
+    char *text = NULL, *rest = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    ENSURE(file != NULL, "no memory for the options");
+    print(options, file);
+    ENSURE(fclose(file) == 0, "no memory for the options");
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
+        log("%s", line);
+    free(text);
+}
+
 static void train_run(const struct options *options, const struct command_line *line,
                       struct comm *world, struct error *error)
 {
@@ -28,10 +46,11 @@ static void train_run(const struct options *options, const struct command_line *
     if (line->operand_count > 0)
         error_set(error, ERROR_USAGE, "train takes decks and section.key=value, not \"%s\"",
                   line->operand[0]);
-    else if (world->rank == 0)
-        options_print(options, stdout);
     if (error->kind != ERROR_NONE)
         return;
+    if (!options->output.verbose)
+        options_log(options, options_print_changed, log_info);
+    options_log(options, options_print, log_detail);
     trainer_train(options, world, doctor_start, folder, sizeof folder, error);
     if (folder[0] != '\0' && options->output.logbook[0] != '\0')
         logbook_follow(folder, options->output.logbook);

@@ -16,17 +16,28 @@ static bool is_deck(const char *word)
     return text_ends_with(word, ".ini") && !option_is_setting(word);
 }
 
-const char *const command_flags[] = {"--help",        "--version",    "--manual", "--json",
-                                     "--list-models", "--completion", NULL};
+const char *const command_flags[] = {"--help",        "--version",    "--manual",  "--json",
+                                     "--list-models", "--completion", "--verbose", NULL};
+
+static bool setting_add(const char *word, struct command_line *line, struct error *error)
+{
+    if (line->setting_count == COMMAND_SETTINGS)
+        return error_set(error, ERROR_USAGE, "%s: more than %d decks and settings", word,
+                         COMMAND_SETTINGS);
+    line->setting[line->setting_count++] = word;
+    return true;
+}
 
 static bool parse_flag(const char *word, const char *next, struct command_line *line,
                        struct error *error)
 {
     bool *const targets[] = {&line->help, &line->version,     &line->manual,
                              &line->json, &line->list_models, &line->completion};
+    if (strcmp(word, "-v") == 0 || strcmp(word, "--verbose") == 0)
+        return setting_add("output.verbose=on", line, error);
     if (strcmp(word, "-h") == 0)
         word = "--help";
-    for (int i = 0; command_flags[i] != NULL; i++)
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++)
         if (strcmp(word, command_flags[i]) == 0) {
             *targets[i] = true;
             return true;
@@ -41,11 +52,7 @@ static bool parse_word(const char *word, const char *next, const char *const *co
     if (word[0] == '-' && word[1] != '\0')
         return parse_flag(word, next, line, error);
     if (option_is_setting(word) || is_deck(word)) {
-        if (line->setting_count == COMMAND_SETTINGS)
-            return error_set(error, ERROR_USAGE, "%s: more than %d decks and settings", word,
-                             COMMAND_SETTINGS);
-        line->setting[line->setting_count++] = word;
-        return true;
+        return setting_add(word, line, error);
     }
     if (line->command == NULL && line->operand_count == 0) {
         if (strcmp(word, "help") == 0) {

@@ -156,9 +156,46 @@ bool options_difference(const struct options *one, const struct options *other, 
     return false;
 }
 
+enum { PRINT_WIDTH = 100 };
+
+/* Write the option's value. Return true if it is not the default. */
+static bool value_is_changed(const struct option_entry *entry, const struct options *options,
+                             const struct options *defaults, char value[OPTION_TEXT])
+{
+    char preset[OPTION_TEXT];
+    option_write(entry, options, value, OPTION_TEXT);
+    option_write(entry, defaults, preset, sizeof preset);
+    return strcmp(value, preset) != 0;
+}
+
+void options_print_changed(const struct options *options, FILE *file)
+{
+    enum { LINES = 3, INDENT = 8 };
+    struct options defaults;
+    int count = 0, printed = 0, lines = 1, column = fprintf(file, "options:");
+    options_default(&defaults);
+    for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
+        char value[OPTION_TEXT];
+        if (!option_is_of_run(entry) || option_is_cleared(entry, options) ||
+            !value_is_changed(entry, options, &defaults, value))
+            continue;
+        count++;
+        const int width = snprintf(NULL, 0, " %s=%s", entry->name, value);
+        if (column + width > PRINT_WIDTH && printed > 0 && lines <= LINES && ++lines <= LINES)
+            column = fprintf(file, "\n%*s", INDENT, "") - 1;
+        if (lines > LINES)
+            continue;
+        column += fprintf(file, " %s=%s", entry->name, value);
+        printed++;
+    }
+    if (count > printed)
+        fprintf(file, "\n%*s and %d more, see deck.ini", INDENT, "", count - printed);
+    fputs(count > 0 ? "\n" : " all have their defaults\n", file);
+}
+
 void options_print(const struct options *options, FILE *file)
 {
-    enum { WIDTH = 100, INDENT = 10 };
+    enum { INDENT = 10 };
     struct options defaults;
     size_t column = 0;
     const char *last = NULL;
@@ -166,14 +203,12 @@ void options_print(const struct options *options, FILE *file)
     for (const struct option_entry *entry = option_table; entry->name != NULL; entry++) {
         if (!option_is_of_run(entry) || option_is_cleared(entry, options))
             continue;
-        char value[OPTION_TEXT], preset[OPTION_TEXT], text[OPTION_KEY + OPTION_TEXT];
-        option_write(entry, options, value, sizeof value);
-        option_write(entry, &defaults, preset, sizeof preset);
-        snprintf(text, sizeof text, " %s=%s%s", option_key(entry), value,
-                 strcmp(value, preset) != 0 ? "*" : "");
+        char value[OPTION_TEXT], text[OPTION_KEY + OPTION_TEXT];
+        const bool changed = value_is_changed(entry, options, &defaults, value);
+        snprintf(text, sizeof text, " %s=%s%s", option_key(entry), value, changed ? "*" : "");
         const char *newline = last == NULL ? "" : "\n";
         const int section = section_begins(entry, &last);
-        if (section > 0 || column + strlen(text) > WIDTH) {
+        if (section > 0 || column + strlen(text) > PRINT_WIDTH) {
             fprintf(file, "%s%-*.*s", newline, INDENT, section, entry->name);
             column = INDENT;
         }

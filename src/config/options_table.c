@@ -410,6 +410,9 @@ const struct option_entry option_table[] = {
              "those of PyTorch's ImageNet example or of PyTorch Lightning (docs/outputs.md)."},
     {PLACE(output, log_every), .kind = OPTION_IS_INTEGER, .preset = "10", .least = 1, .most = 1e9,
      .help = "Steps between two rows of metrics.csv and progress lines."},
+    {PLACE(output, verbose), .kind = OPTION_IS_SWITCH, .preset = "off",
+     .help = "Print all options, the units of the model and the classes of memory at the start. "
+             "off: train.log has them. -v and --verbose set it."},
     {PLACE(output, monitor), .kind = OPTION_IS_SECONDS, .preset = "10s", .most = 300,
      .help = "Seconds between two readings of the sensors (load, memory, clocks, temperature, "
              "power), which are written to monitor.csv and TensorBoard and summarized at the end. "

@@ -49,6 +49,7 @@ struct checkpoint_options {
 struct output_options {
     int tensorboard_tags; /* enum tags_choice */
     int64_t log_every;    /* steps */
+    bool verbose;         /* all start-up lines on the console */
     double monitor;       /* seconds between readings of the sensors; 0: none */
     bool tensorboard, csv, weights;
     char logbook[OPTION_TEXT];    /* a folder; empty: none */

@@ -126,12 +126,8 @@ static void append_to_file(const char *mark, const char *line)
 static void write_line(FILE *console, const char *mark, const char *format, va_list arguments)
     __attribute__((format(printf, 3, 0)));
 
-static void write_line(FILE *console, const char *mark, const char *format, va_list arguments)
+static void print_line(FILE *console, const char *mark, const char *line)
 {
-    char line[LINE_SIZE];
-    vsnprintf(line, sizeof line, format, arguments);
-    text_mask_password(line);
-    pthread_mutex_lock(&state.mutex);
     erase_progress();
     if (console == stderr)
         fflush(stdout);
@@ -140,6 +136,17 @@ static void write_line(FILE *console, const char *mark, const char *format, va_l
     else
         fprintf(console, "%s%s\n", mark, line);
     draw_progress();
+}
+
+/* Write a line to the console, unless it is NULL, and to the file. */
+static void write_line(FILE *console, const char *mark, const char *format, va_list arguments)
+{
+    char line[LINE_SIZE];
+    vsnprintf(line, sizeof line, format, arguments);
+    text_mask_password(line);
+    pthread_mutex_lock(&state.mutex);
+    if (console != NULL)
+        print_line(console, mark, line);
     if (state.file != NULL)
         append_to_file(mark, line);
     else
@@ -159,6 +166,16 @@ void log_debug(const char *format, ...)
     va_list arguments;
     va_start(arguments, format);
     write_line(stdout, "", format, arguments);
+    va_end(arguments);
+}
+
+void log_detail(const char *format, ...)
+{
+    if (!is_wanted(LOG_INFO))
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    write_line(state.level >= LOG_DETAIL ? stdout : NULL, "", format, arguments);
     va_end(arguments);
 }
 

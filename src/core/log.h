@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 
-enum log_level { LOG_QUIET, LOG_WARN, LOG_INFO, LOG_DEBUG };
+enum log_level { LOG_QUIET, LOG_WARN, LOG_INFO, LOG_DETAIL, LOG_DEBUG };
 
 /* Set rank and level. Ranks other than 0 print at level LOG_DEBUG only, prefixed by their rank. */
 void log_open(int rank, enum log_level level);
@@ -16,6 +16,8 @@ MUST_CHECK bool log_to_file(const char *path, struct error *error);
 void log_close(void);
 
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* A line for the file; on the console from level LOG_DETAIL on (output.verbose). */
+void log_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -204,7 +204,7 @@ int model_first_trainable(const struct model *model)
 
 void model_print_summary(const struct model *model)
 {
-    log_info("  unit       tensors   parameters   MB fp32   largest tensor");
+    log_detail("  unit       tensors   parameters   MB fp32   largest tensor");
     for (int u = 0; u < model->unit_count; u++) {
         const struct unit *unit = &model->units[u];
         int64_t count = unit_parameter_count(unit), trainable = unit_trainable_count(unit);
@@ -219,13 +219,12 @@ void model_print_summary(const struct model *model)
             snprintf(shape + used, sizeof shape - used, "%s%lld", d > 0 ? "x" : "",
                      (long long)largest->shape[d]);
         }
-        log_info("  %-10s %7d %12lld %9.2f   %s [%s]%s", unit->name, unit->tensor_count,
-                 (long long)count, (double)count * 4 / 1e6, largest->name, shape,
-                 trainable == 0      ? ", frozen"
-                 : trainable < count ? ", partly frozen"
-                                     : "");
+        log_detail("  %-10s %7d %12lld %9.2f   %s [%s]%s", unit->name, unit->tensor_count,
+                   (long long)count, (double)count * 4 / 1e6, largest->name, shape,
+                   trainable == 0      ? ", frozen"
+                   : trainable < count ? ", partly frozen"
+                                       : "");
     }
     int64_t total = model_parameter_count(model);
-    log_info("  total              %12lld %9.2f   %.2f GFLOP an image and step", (long long)total,
-             (double)total * 4 / 1e6, model->flops_per_image / 1e9);
+    log_detail("  total              %12lld %9.2f", (long long)total, (double)total * 4 / 1e6);
 }

@@ -110,7 +110,7 @@ int model_first_trainable(const struct model *model);
 struct unit_tensor *unit_add_tensor(struct unit *unit, uint32_t *next_index, const char *name,
                                     int dimensions, const int64_t *shape);
 
-/* Log the table of units: name, tensors, parameters, MB. */
+/* Log the table of units as details: name, tensors, parameters, MB. */
 void model_print_summary(const struct model *model);
 
 /* Replace a field of a shape by an option, if the option is set (value > 0). */

@@ -230,15 +230,23 @@ static void snapshot_decide(struct session *session)
 static void memory_print(const struct session *session)
 {
     const struct session_memory *memory = &session->memory;
-    log_info("memory per rank:");
+    char classes[256] = "";
+    for (int i = 0; i < MEMORY_CLASSES; i++) {
+        const size_t used = strlen(classes);
+        if (memory->arena.by_class[i] > 0)
+            snprintf(classes + used, sizeof classes - used, "%s%s %.1f", used > 0 ? ", " : "",
+                     memory_class_name[i], mib(memory->arena.by_class[i]));
+    }
+    log_info("memory: %.1f MiB per rank (%s)",
+             mib(memory->arena.peak + memory->loader_bytes + memory->snapshot_bytes), classes);
     for (int i = 0; i < MEMORY_CLASSES; i++)
-        log_info("  %-12s %10.2f MiB", memory_class_name[i], mib(memory->arena.by_class[i]));
-    log_info("  %-12s %10.2f MiB in one allocation", "arena", mib(memory->arena.peak));
-    log_info("  %-12s %10.2f MiB for batches that are loaded ahead", "loaders",
-             mib(memory->loader_bytes));
+        log_detail("  %-12s %10.2f MiB", memory_class_name[i], mib(memory->arena.by_class[i]));
+    log_detail("  %-12s %10.2f MiB in one allocation", "arena", mib(memory->arena.peak));
+    log_detail("  %-12s %10.2f MiB for batches that are loaded ahead", "loaders",
+               mib(memory->loader_bytes));
     if (memory->snapshot_bytes > 0)
-        log_info("  %-12s %10.2f MiB for background checkpoints", "snapshot",
-                 mib(memory->snapshot_bytes));
+        log_detail("  %-12s %10.2f MiB for background checkpoints", "snapshot",
+                   mib(memory->snapshot_bytes));
 }
 
 void session_drop_snapshot(struct session *session)

@@ -73,19 +73,20 @@ static void run_announce(const struct trainer *trainer)
 {
     const struct session *session = &trainer->session;
     const struct image_source source = input_source(&session->input, &trainer->train.source);
-    char mesh[256];
+    char mesh[256], transport[512];
     mesh_describe(&session->mesh, mesh, sizeof mesh);
-    log_info("mesh: %s", mesh);
-    mesh_describe_transport(&session->mesh, mesh, sizeof mesh);
-    if (trainer->world->size > 1)
-        log_info("transport: %s", mesh);
+    mesh_describe_transport(&session->mesh, transport, sizeof transport);
+    log_info("mesh: %s%s%s", mesh, trainer->world->size > 1 ? "; transport: " : "",
+             trainer->world->size > 1 ? transport : "");
     log_info("device: %s; computing in %s", session->limits.name, type_name(session->compute));
     log_info("data: %s, %lld training and %lld validation samples of %lldx%lld, %lld classes",
              trainer->options.data.format, (long long)trainer->train.dataset.count,
              (long long)trainer->validation.dataset.count, (long long)source.width,
              (long long)source.height, (long long)trainer->train.dataset.classes);
     recipe_log(&trainer->options);
-    log_info("model: %s", trainer->options.model.name);
+    log_info("model: %s, %lld parameters in %d units, %.3g GFLOP an image and step",
+             trainer->options.model.name, (long long)model_parameter_count(session->model),
+             session->model->unit_count, session->model->flops_per_image / 1e9);
     model_print_summary(session->model);
 }
 
@@ -225,9 +226,9 @@ static bool trainer_prepare(struct trainer *trainer, struct error *error)
     double rate = schedule_base_rate(options, trainer->global_batch);
     schedule_open(&trainer->schedule, options, rate, trainer->steps_per_epoch,
                   trainer->total_steps);
-    log_info("run: %lld steps of global batch %lld (%lld per epoch), learning rate %g",
-             (long long)trainer->total_steps, (long long)trainer->global_batch,
-             (long long)trainer->steps_per_epoch, rate);
+    log_info("run: %lld step%s of global batch %lld (%lld per epoch), learning rate %g",
+             (long long)trainer->total_steps, trainer->total_steps == 1 ? "" : "s",
+             (long long)trainer->global_batch, (long long)trainer->steps_per_epoch, rate);
     step_open(&trainer->step, session, &trainer->train, &trainer->optimizer);
     return (elastic || folder_prepare(trainer, error)) && writer_prepare(trainer, error) &&
            state_prepare(trainer, error) && log_prepare(trainer, error);
