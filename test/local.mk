@@ -109,7 +109,8 @@ check_PROGRAMS = \
 	test/test_tokens \
 	test/test_transport \
 	test/test_vit_device \
-	test/test_update
+	test/test_update \
+	test/test_webdataset
 
 # MPI's functions that it replaces must not get into other tests.
 test_test_transport_SOURCES = test/test_transport.c test/fake_network.c test/fake_network.h
@@ -193,7 +194,8 @@ long_test_scripts = \
 	test/test_strategies.sh \
 	test/test_export_runs.sh \
 	test/test_sweep_runs.sh \
-	test/test_trajectory.sh
+	test/test_trajectory.sh \
+	test/test_webdataset_runs.sh
 
 TESTS = $(check_PROGRAMS) $(test_scripts)
 if !SANITIZERS

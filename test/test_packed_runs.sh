@@ -11,7 +11,7 @@ losses() {
     ranks=$1 kept=$2
     shift 2
     run "$ranks" "$kept" $steps run.dir="$work/$kept" "$@"
-    { column "$work/$kept/metrics.csv" train loss; column "$work/$kept/epochs.csv" val loss; } \
+    { column "$work/$kept/metrics.csv" train loss; column "$work/$kept/metrics.csv" val loss; } \
         >"$work/$kept.loss"
 }
 

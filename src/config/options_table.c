@@ -90,18 +90,20 @@ const struct option_entry option_table[] = {
     {PLACE(data, format), .kind = OPTION_IS_TEXT, .preset = "cifar10",
      .help = "Format of the data set: cifar10 (binary version), imagefolder (ROOT/train/CLASS/FILE "
              "and ROOT/val or ROOT/test, or ROOT/CLASS/FILE; JPEG, PNG, WebP), cinic10 (image "
-             "folders), packed (files written by `vittrain convert data`) or synthetic."},
+             "folders), webdataset (tar shards), packed (written by `vittrain convert data`) "
+             "or synthetic."},
     {PLACE(data, root), .kind = OPTION_IS_TEXT, .preset = "",
-     .help = "Folder of the data set, or a packed FILE.h5. Empty: the sample of CIFAR-10 that is "
-             "installed with the program (4,000 + 1,000 images)."},
+     .help = "Folder of the data set, a packed FILE.h5, or names of tar shards with braces and "
+             "wildcards (`imagenet-train-{000000..000146}.tar`). Empty: the sample of CIFAR-10 "
+             "that is installed with the program (4,000 + 1,000 images)."},
     {PLACE(data, workers), .kind = OPTION_IS_INTEGER, .preset = "1", .least = 1, .most = 256,
      .help = "Threads per rank that load batches ahead of the step."},
     {PLACE(data, shuffle), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Shuffle the training samples in each epoch. off: the order of the files."},
     {PLACE(data, shuffle_block), .kind = OPTION_IS_INTEGER, .preset = "0", .most = 4294967295.0,
-     .help = "Packed data: shuffle blocks of this many samples, then the samples within groups of "
-             "16 blocks, so that disks read long ranges. Works best with convert.shuffle. 0: "
-             "shuffle all samples."},
+     .help = "Packed data and shards: shuffle blocks of this many samples, then the samples within "
+             "groups of 16 blocks, so that disks read long ranges. Works best with "
+             "convert.shuffle. 0: shuffle all samples."},
     {PLACE(data, drop_last), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Drop the last batch of an epoch if it is incomplete."},
     {PLACE(data, val), CHOICES(VALIDATION_CHOICES), .preset = "test",
@@ -124,14 +126,15 @@ const struct option_entry option_table[] = {
      .help = "Synthetic data: the task. regression: a random target from 0 to 1 for 20 random "
              "numbers (or model.channels numbers); for model.name=linear."},
     {PLACE(data, skip_broken), .kind = OPTION_IS_SWITCH, .preset = "off",
-     .help = "Image folders: skip files that are not images; with data.check=full also truncated "
-             "and damaged ones. The log gives their number. off: such a file is an error."},
+     .help = "Image folders and shards: skip files that are not images and samples without a "
+             "label; with data.check=full also truncated and damaged files. The log gives their "
+             "number. off: such a file is an error."},
     {PLACE(data, allow_empty), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Image folders: accept classes without images. off: an empty class is an error."},
     {PLACE(data, check), CHOICES(CHECK_CHOICES), .preset = "header",
-     .help = "Image folders: check of the files before training. none: no check; header: format "
-             "and size; full: decode all images. Packed pixels: full verifies a record's checksum "
-             "at every read, not only at the first."},
+     .help = "Image folders and shards: check of the files before training. none: no check; "
+             "header: format and size; full: decode all images. Packed pixels: full verifies a "
+             "record's checksum at every read, not only at the first."},
     {PLACE(data, truncated), CHOICES(TRUNCATED_CHOICES), .preset = "error",
      .help = "Image files that end early: an error, or accept and use the part that can be "
              "decoded."},

@@ -1,8 +1,9 @@
-/* Creation of folders. */
+/* Creation of folders, and the cache folder. */
 #include "core/folder.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -41,4 +42,14 @@ bool folder_make(const char *path, const char *advice, struct error *error)
     return (made && make_one(part)) ||
            error_set(error, ERROR_FILE, "%s: cannot create the folder: %s; %s", part,
                      strerror(errno), advice);
+}
+
+void folder_cache(char *path, size_t size)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    path[0] = '\0';
+    if (cache != NULL && cache[0] == '/')
+        snprintf(path, size, "%s/vittrain", cache);
+    else if (home != NULL && home[0] == '/')
+        snprintf(path, size, "%s/.cache/vittrain", home);
 }

@@ -37,6 +37,11 @@ static bool is_packed(const char *name)
     return text_ends_with(name, ".h5");
 }
 
+static bool is_shard(const char *name)
+{
+    return text_ends_with(name, ".tar");
+}
+
 static bool is_pickle(const char *name)
 {
     return strcmp(name, "data_batch_1") == 0 || strcmp(name, "batches.meta") == 0;
@@ -279,10 +284,16 @@ static bool is_packed_or_archive(const struct contents *contents, char *text, si
 {
     const char *packed = find_name(&contents->files, is_packed);
     const char *archive = find_name(&contents->files, is_archive);
+    const char *shard = find_name(&contents->files, is_shard);
     if (contents->folders.count > 0)
         return false;
     if (packed != NULL && strcmp(contents->format, "packed") != 0)
         snprintf(text, size, "%.200s: set data.format=packed if it is packed data", packed);
+    else if (shard != NULL && strcmp(contents->format, "webdataset") != 0)
+        snprintf(text, size,
+                 "%.200s: set data.format=webdataset if it has samples (KEY.jpg, KEY.cls), else "
+                 "extract it",
+                 shard);
     else if (archive != NULL)
         snprintf(text, size, "the archive %.200s: extract it", archive);
     else

@@ -10,8 +10,9 @@
 #include "config/options.h"
 #include "data/split.h"
 
-static const struct dataset_format *const formats[] = {
-    &dataset_cifar10, &dataset_image_folder, &dataset_cinic10, &dataset_packed, &dataset_synthetic};
+static const struct dataset_format *const formats[] = {&dataset_cifar10,   &dataset_image_folder,
+                                                       &dataset_cinic10,   &dataset_packed,
+                                                       &dataset_synthetic, &dataset_webdataset};
 
 enum { FORMAT_COUNT = sizeof formats / sizeof formats[0] };
 

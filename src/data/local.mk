@@ -43,4 +43,11 @@ libvittrain_a_SOURCES += \
 	src/data/sampler.h \
 	src/data/split.c \
 	src/data/split.h \
-	src/data/synthetic.c
+	src/data/synthetic.c \
+	src/data/tar_cache.c \
+	src/data/tar_cache.h \
+	src/data/tar_index.c \
+	src/data/tar_index.h \
+	src/data/tar_shards.c \
+	src/data/tar_shards.h \
+	src/data/webdataset.c

@@ -16,6 +16,7 @@
 #include "data/data_root.h"
 #include "data/dataset.h"
 #include "data/packed.h"
+#include "data/tar_shards.h"
 #include "doctor/doctor.h"
 
 static const double patience = 2.5; /* seconds for the files of a node */
@@ -108,6 +109,15 @@ static uint32_t sample_sum(const char *path)
     return crc;
 }
 
+static bool path_add(struct data_look *look, const char *path)
+{
+    struct stat status;
+    if (stat(path, &status) != 0)
+        return error_set(&look->error, ERROR_DATA, "%s: %s", path, strerror(errno));
+    file_add(look, path, &status);
+    return true;
+}
+
 static void packed_add(struct data_look *look)
 {
     char name[PACKED_PATH], path[PACKED_PATH];
@@ -116,15 +126,22 @@ static void packed_add(struct data_look *look)
         return;
     const char *slash = strrchr(name, '/');
     look->root_length = slash != NULL ? (size_t)(slash - name) : 0;
-    for (int64_t i = 0; i < files; i++) {
-        struct stat status;
+    bool good = true;
+    for (int64_t i = 0; good && i < files; i++) {
         packed_path(path, name, i, files);
-        if (stat(path, &status) != 0) {
-            error_set(&look->error, ERROR_DATA, "%s: %s", path, strerror(errno));
-            return;
-        }
-        file_add(look, path, &status);
+        good = path_add(look, path);
     }
+}
+
+/* Names are compared with their folders, which may be those of splits. */
+static void shards_add(struct data_look *look)
+{
+    struct tar_shards shards = {0};
+    bool good = tar_shards_find(look->root, &shards, &look->error);
+    look->root_length = 0;
+    for (int64_t i = 0; good && i < shards.count; i++)
+        good = path_add(look, shards.shard[i].path);
+    tar_shards_free(&shards);
 }
 
 void doctor_data_read(void *argument)
@@ -134,6 +151,8 @@ void doctor_data_read(void *argument)
     look->root_length = strlen(look->root);
     if (look->packed)
         packed_add(look);
+    else if (look->shards)
+        shards_add(look);
     else if (data_root_check(look->root, "set data.root", &look->error))
         folder_add(look, look->root, 0);
     if (look->error.kind == ERROR_NONE && look->files == 0 && !look->cut)
@@ -184,6 +203,7 @@ void doctor_look_data(struct doctor *doctor, struct doctor_row *row)
     snprintf(look->root, sizeof look->root, "%s",
              root[0] != '\0' ? root : dataset_sample_directory());
     look->packed = strcmp(options->data.format, "packed") == 0;
+    look->shards = strcmp(options->data.format, "webdataset") == 0;
     look->seconds = patience;
     bool back = doctor_bounded(doctor_data_read, look, 2 * patience);
     bool good = back && look->error.kind == ERROR_NONE;

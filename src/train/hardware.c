@@ -10,6 +10,7 @@
 
 #include "config/options.h"
 #include "core/available.h"
+#include "core/folder.h"
 #include "core/log.h"
 #include "core/resident.h"
 
@@ -27,16 +28,11 @@ int hardware_threads(const struct options *options, const struct comm *node)
 
 void hardware_cache_folder(const struct options *options, char *folder, size_t size)
 {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    folder[0] = '\0';
-    if (strcmp(options->cuda.cache, "none") == 0)
-        return;
-    if (strcmp(options->cuda.cache, "auto") != 0)
-        snprintf(folder, size, "%s", options->cuda.cache);
-    else if (cache != NULL && cache[0] == '/')
-        snprintf(folder, size, "%s/vittrain", cache);
-    else if (home != NULL && home[0] == '/')
-        snprintf(folder, size, "%s/.cache/vittrain", home);
+    if (strcmp(options->cuda.cache, "auto") == 0)
+        folder_cache(folder, size);
+    else
+        snprintf(folder, size, "%s",
+                 strcmp(options->cuda.cache, "none") == 0 ? "" : options->cuda.cache);
 }
 
 static struct device *gpu_open(const struct options *options, const struct comm *node, int threads,

@@ -1,0 +1,409 @@
+/* Builds the index of a shard with libarchive, which reads the tar headers and seeks over the
+ * contents. After archive_read_next_header, the position of the archive is that of the member's
+ * contents. */
+#include "data/tar_index.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <jansson.h>
+
+#include "core/durable.h"
+
+enum { BLOCK = 512, READ_SIZE = 4096, CLS_MOST = 64, JSON_MOST = 1 << 20 };
+
+struct member {
+    int64_t offset, bytes, header; /* of the contents; bytes of its headers */
+};
+
+/* The sample that is being read. */
+struct sample {
+    char *key;        /* NULL: none */
+    int64_t position; /* of its first member's headers */
+    bool has_image, has_cls, has_json;
+    struct member image, cls, json;
+    const char *problem; /* NULL: none */
+};
+
+/* To find keys that occur twice in a shard. */
+struct key {
+    uint64_t hash;
+    int64_t record;
+};
+
+struct builder {
+    struct tar_shard *shard;
+    struct sample sample;
+    struct key *keys; /* [count of records] */
+    size_t capacity;  /* of keys and records */
+    struct byte_buffer buffer;
+};
+
+/* FNV-1a */
+static uint64_t hash(const char *text)
+{
+    uint64_t value = UINT64_C(0xcbf29ce484222325);
+    for (; *text != '\0'; text++)
+        value = (value ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    return value;
+}
+
+static void problem(struct tar_shard *shard, const char *name, int64_t position, const char *why)
+{
+    if (shard->problems++ > 0)
+        return;
+    snprintf(shard->problem, sizeof shard->problem, "%.200s at byte %lld: %.240s", name,
+             (long long)position, why);
+    for (char *at = shard->problem; *at != '\0'; at++) /* names may contain anything */
+        if (iscntrl((unsigned char)*at))
+            *at = '?';
+}
+
+/* ---- Labels. */
+
+static bool parse_integer(const char *text, int32_t *label)
+{
+    char *end;
+    errno = 0;
+    const long value = strtol(text, &end, 10);
+    while (isspace((unsigned char)*end))
+        end++;
+    *label = (int32_t)value;
+    return end != text && *end == '\0' && errno == 0 && value >= 0 && value < TAR_CLASSES_MOST;
+}
+
+static bool parse_json(const char *text, size_t bytes, int32_t *label)
+{
+    json_t *root = json_loadb(text, bytes, 0, NULL);
+    const json_t *value = json_object_get(root, "label");
+    if (value == NULL)
+        value = json_object_get(root, "cls");
+    const json_int_t number = json_integer_value(value);
+    const bool good = json_is_integer(value) && number >= 0 && number < TAR_CLASSES_MOST;
+    *label = good ? (int32_t)number : 0;
+    json_decref(root);
+    return good;
+}
+
+/* Read the sample's label; .cls is preferred to .json. */
+static bool read_label(struct builder *builder, int32_t *label, struct error *error)
+{
+    struct sample *sample = &builder->sample;
+    const struct member *member = sample->has_cls ? &sample->cls : &sample->json;
+    const size_t bytes = (size_t)member->bytes;
+    if (member->bytes > (sample->has_cls ? CLS_MOST : JSON_MOST)) {
+        sample->problem = "its label file is too large";
+        return true;
+    }
+    if (!byte_buffer_reserve(&builder->buffer, bytes + 1, error))
+        return false;
+    struct error reason = {0};
+    char *text = (char *)builder->buffer.data;
+    if (!durable_read(builder->shard->descriptor, "", text, bytes, member->offset, &reason)) {
+        sample->problem = "its label cannot be read";
+        return true;
+    }
+    text[bytes] = '\0';
+    if (sample->has_cls ? !parse_integer(text, label) : !parse_json(text, bytes, label))
+        sample->problem = sample->has_cls
+                              ? ".cls is not a class number from 0"
+                              : ".json has no class number from 0 as \"label\" or \"cls\"";
+    return true;
+}
+
+/* ---- Images. */
+
+uint32_t tar_index_pixels(const struct tar_shard *shard, const struct tar_record *record,
+                          struct byte_buffer *buffer, int64_t most_pixels,
+                          struct image_header *header, struct error *reason)
+{
+    bool incomplete = true;
+    for (size_t most = READ_SIZE; incomplete; most *= 4) {
+        const size_t wanted = record->bytes < most ? record->bytes : most;
+        if (!byte_buffer_reserve(buffer, wanted, reason) ||
+            !durable_read(shard->descriptor, shard->path, buffer->data, wanted, record->offset,
+                          reason))
+            return 0;
+        buffer->count = wanted;
+        if (!image_file_header(buffer->data, wanted, wanted == record->bytes, most_pixels, header,
+                               &incomplete, reason))
+            continue;
+        const int64_t most_rows = UINT32_MAX / header->width;
+        return header->height > most_rows ? UINT32_MAX : (uint32_t)(header->width * header->height);
+    }
+    return 0;
+}
+
+/* ---- Samples. */
+
+static bool grow(struct builder *builder, struct error *error)
+{
+    if ((size_t)builder->shard->count < builder->capacity)
+        return true;
+    const size_t wanted = builder->capacity == 0 ? 1024 : 2 * builder->capacity;
+    struct tar_record *records = realloc(builder->shard->records, wanted * sizeof *records);
+    if (records != NULL)
+        builder->shard->records = records;
+    struct key *keys = realloc(builder->keys, wanted * sizeof *keys);
+    if (keys != NULL)
+        builder->keys = keys;
+    builder->capacity = wanted;
+    return (records != NULL && keys != NULL) ||
+           error_set(error, ERROR_MEMORY, "%s: no memory for %zu records", builder->shard->path,
+                     wanted);
+}
+
+static bool add_record(struct builder *builder, int32_t label, struct error *error)
+{
+    struct tar_shard *shard = builder->shard;
+    const struct member *image = &builder->sample.image;
+    struct image_header header;
+    struct error reason = {0};
+    struct tar_record record = {.offset = image->offset,
+                                .bytes = (uint32_t)image->bytes,
+                                .label = label,
+                                .header = (uint32_t)image->header};
+    record.pixels = tar_index_pixels(shard, &record, &builder->buffer, INT64_MAX, &header, &reason);
+    if (reason.kind == ERROR_MEMORY)
+        return error_set(error, ERROR_MEMORY, "%s", reason.text);
+    if (!grow(builder, error))
+        return false;
+    builder->keys[shard->count] = (struct key){hash(builder->sample.key), shard->count};
+    shard->records[shard->count++] = record;
+    return true;
+}
+
+/* Add the sample that is complete. Members without image and label are ignored. */
+static bool sample_end(struct builder *builder, struct error *error)
+{
+    struct sample *sample = &builder->sample;
+    const bool labelled = sample->has_cls || sample->has_json;
+    int32_t label = 0;
+    bool good = true;
+    if (sample->has_image && !labelled)
+        sample->problem = "no label, .cls or .json, next to the image";
+    else if (labelled && !sample->has_image)
+        sample->problem = "no image, .jpg, .jpeg, .png or .webp, next to the label";
+    else if (labelled && sample->problem == NULL)
+        good = read_label(builder, &label, error);
+    if (good && sample->problem != NULL)
+        problem(builder->shard, sample->key, sample->position, sample->problem);
+    else if (good && labelled)
+        good = add_record(builder, label, error);
+    free(sample->key);
+    *sample = (struct sample){0};
+    return good;
+}
+
+static bool is_image(const char *extension)
+{
+    return strcasecmp(extension, "jpg") == 0 || strcasecmp(extension, "jpeg") == 0 ||
+           strcasecmp(extension, "png") == 0 || strcasecmp(extension, "webp") == 0;
+}
+
+static void sample_add(struct sample *sample, const char *extension, struct member member)
+{
+    if (is_image(extension)) {
+        if (sample->has_image)
+            sample->problem = "more than one image";
+        else if (member.bytes > (int64_t)UINT32_MAX)
+            sample->problem = "the image is larger than 4 GiB";
+        sample->has_image = true;
+        sample->image = member;
+    } else if (strcasecmp(extension, "cls") == 0) {
+        sample->problem = sample->has_cls ? "more than one .cls" : sample->problem;
+        sample->has_cls = true;
+        sample->cls = member;
+    } else if (strcasecmp(extension, "json") == 0) {
+        sample->problem = sample->has_json ? "more than one .json" : sample->problem;
+        sample->has_json = true;
+        sample->json = member;
+    }
+}
+
+/* Add a regular member. The key is its path up to the first dot of the file name. */
+static bool add_member(struct builder *builder, const char *path, struct member member,
+                       struct error *error)
+{
+    struct sample *sample = &builder->sample;
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    const char *dot = strchr(name, '.');
+    if (dot == NULL || dot == name)
+        return true;
+    const size_t length = (size_t)(dot - path);
+    if (sample->key == NULL || strncmp(sample->key, path, length) != 0 ||
+        sample->key[length] != '\0') {
+        if (!sample_end(builder, error))
+            return false;
+        sample->key = strndup(path, length);
+        sample->position = member.offset - member.header;
+        if (sample->key == NULL)
+            return error_set(error, ERROR_MEMORY, "no memory for the name of a member");
+    }
+    sample_add(sample, dot + 1, member);
+    return true;
+}
+
+/* ---- Archives. */
+
+static struct archive *archive_begin(int descriptor, int *status)
+{
+    struct archive *archive = archive_read_new();
+    ENSURE(archive != NULL, "libarchive cannot be started");
+    archive_read_support_format_tar(archive);
+    *status = archive_read_open_fd(archive, descriptor, READ_SIZE);
+    return archive;
+}
+
+static const char *why_unknown(const struct tar_shard *shard)
+{
+    unsigned char magic[4] = {0};
+    if (pread(shard->descriptor, magic, sizeof magic, 0) < 1)
+        return "is empty";
+    if (magic[0] == 0x1f && magic[1] == 0x8b)
+        return "is compressed with gzip, which cannot be read in place: unpack it with gunzip";
+    if (memcmp(magic, "\x28\xb5\x2f\xfd", 4) == 0)
+        return "is compressed with zstd, which cannot be read in place: unpack it with unzstd";
+    return "is not a tar archive";
+}
+
+/* Add one member. Return false, with a problem or an error, if the rest cannot be read. */
+static bool add_entry(struct builder *builder, struct archive *archive, struct archive_entry *entry,
+                      int64_t *end, struct error *error)
+{
+    struct tar_shard *shard = builder->shard;
+    const char *path = archive_entry_pathname(entry);
+    const int64_t position = archive_read_header_position(archive);
+    const struct member member = {.offset = archive_filter_bytes(archive, 0),
+                                  .bytes = archive_entry_size(entry),
+                                  .header = archive_filter_bytes(archive, 0) - position};
+    const bool is_file = archive_entry_filetype(entry) == AE_IFREG &&
+                         archive_entry_hardlink(entry) == NULL && path != NULL;
+    *end = member.offset;
+    if (!is_file)
+        return true;
+    const bool sparse = archive_entry_sparse_count(entry) > 0;
+    if (sparse || member.bytes > shard->bytes - member.offset) {
+        problem(shard, path, position,
+                sparse ? "is sparse: write it without tar --sparse"
+                       : "ends after the end of the file: the shard is truncated");
+        shard->damaged = true;
+        error_defer(sample_end(builder, error));
+        return false;
+    }
+    *end = member.offset + (member.bytes + BLOCK - 1) / BLOCK * BLOCK;
+    return add_member(builder, path, member, error);
+}
+
+/* Read all members. Damage ends the shard; the samples before it can be used. */
+static bool add_entries(struct builder *builder, struct archive *archive, struct error *error)
+{
+    struct tar_shard *shard = builder->shard;
+    struct archive_entry *entry;
+    int64_t end = 0;
+    int status;
+    while ((status = archive_read_next_header(archive, &entry)) == ARCHIVE_OK ||
+           status == ARCHIVE_WARN)
+        if (!add_entry(builder, archive, entry, &end, error))
+            return error->kind == ERROR_NONE;
+    if (!sample_end(builder, error))
+        return false;
+    const char *why = archive_error_string(archive);
+    shard->damaged = true;
+    if (status != ARCHIVE_EOF)
+        problem(shard, "archive", archive_filter_bytes(archive, 0),
+                why != NULL ? why : "unknown error");
+    else if (archive_filter_bytes(archive, 0) <= end)
+        problem(shard, "archive", end, "no end of archive: the shard is truncated");
+    else
+        shard->damaged = false;
+    return true;
+}
+
+static int compare_keys(const void *left, const void *right)
+{
+    const struct key *a = left, *b = right;
+    return a->hash != b->hash ? (a->hash > b->hash) - (a->hash < b->hash)
+                              : (a->record > b->record) - (a->record < b->record);
+}
+
+/* Remove the samples whose key belongs to an earlier sample of the shard. */
+static void remove_duplicates(struct builder *builder)
+{
+    struct tar_shard *shard = builder->shard;
+    const int64_t count = shard->count;
+    char name[256];
+    if (count > 1)
+        qsort(builder->keys, (size_t)count, sizeof *builder->keys, compare_keys);
+    for (int64_t i = 1; i < count; i++)
+        if (builder->keys[i - 1].hash == builder->keys[i].hash)
+            shard->records[builder->keys[i].record].label = -1;
+    shard->count = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const struct tar_record *record = &shard->records[i];
+        if (record->label >= 0) {
+            shard->records[shard->count++] = *record;
+            continue;
+        }
+        tar_index_name(shard, record, name, sizeof name);
+        problem(shard, name, record->offset - record->header,
+                "the shard has an earlier sample of this name");
+    }
+}
+
+bool tar_index_build(struct tar_shard *shard, struct error *error)
+{
+    struct builder builder = {.shard = shard};
+    int status;
+    bool good = true;
+    if (lseek(shard->descriptor, 0, SEEK_SET) != 0)
+        return error_set(error, ERROR_DATA, "%s: %s", shard->path, strerror(errno));
+    struct archive *archive = archive_begin(shard->descriptor, &status);
+    if (status == ARCHIVE_OK) {
+        good = add_entries(&builder, archive, error);
+    } else {
+        problem(shard, "archive", 0, why_unknown(shard));
+        shard->damaged = true;
+    }
+    archive_read_free(archive);
+    if (good)
+        remove_duplicates(&builder);
+    if (good && shard->count == 0 && shard->problems == 0)
+        problem(shard, "archive", 0,
+                "no samples: a sample is KEY.jpg, .jpeg, .png or .webp with KEY.cls or .json, and "
+                "KEY has no dot");
+    free(builder.sample.key);
+    free(builder.keys);
+    free(builder.buffer.data);
+    return good;
+}
+
+void tar_index_name(const struct tar_shard *shard, const struct tar_record *record, char *name,
+                    size_t size)
+{
+    struct archive_entry *entry;
+    const char *path = NULL;
+    int status;
+    const int descriptor = open(shard->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    const int64_t position = record->offset - record->header;
+    if (descriptor >= 0 && lseek(descriptor, position, SEEK_SET) == position) {
+        struct archive *archive = archive_begin(descriptor, &status);
+        if (status == ARCHIVE_OK && archive_read_next_header(archive, &entry) >= ARCHIVE_WARN)
+            path = archive_entry_pathname(entry);
+        snprintf(name, size, "%s", path != NULL ? path : "image");
+        archive_read_free(archive);
+    } else {
+        snprintf(name, size, "image");
+    }
+    if (descriptor >= 0)
+        close(descriptor);
+}

@@ -1,0 +1,23 @@
+/* Index of the samples in a tar shard, as WebDataset groups them: consecutive members with the same
+ * path up to the first dot of the file name are one sample. */
+#ifndef VITTRAIN_DATA_TAR_INDEX_H
+#define VITTRAIN_DATA_TAR_INDEX_H
+
+#include "data/image_file.h"
+#include "data/tar_shards.h"
+
+/* Read the headers, labels and image headers of an open shard (ustar, GNU and pax archives) and set
+ * its records. Samples that cannot be used are counted in shard->problems. Fails only without
+ * memory. Thread-safe for different shards. */
+MUST_CHECK bool tar_index_build(struct tar_shard *shard, struct error *error);
+
+/* Read the header of an image. Return its pixels, or 0 and the reason. */
+uint32_t tar_index_pixels(const struct tar_shard *shard, const struct tar_record *record,
+                          struct byte_buffer *buffer, int64_t most_pixels,
+                          struct image_header *header, struct error *reason);
+
+/* Write the path of a record's member, for messages; it is read from the shard. */
+void tar_index_name(const struct tar_shard *shard, const struct tar_record *record, char *name,
+                    size_t size);
+
+#endif

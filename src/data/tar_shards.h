@@ -1,0 +1,55 @@
+/* The tar shards of a data set: their files, by split, and the records in them. */
+#ifndef VITTRAIN_DATA_TAR_SHARDS_H
+#define VITTRAIN_DATA_TAR_SHARDS_H
+
+#include "data/dataset.h"
+
+enum { TAR_PROBLEM = 512, TAR_CLASSES_MOST = 1 << 20 };
+
+/* One sample: an image in a shard, and its label. */
+struct tar_record {
+    int64_t offset;  /* of the image's bytes in the shard */
+    uint32_t bytes;  /* size of the image file */
+    int32_t label;   /* 0 to TAR_CLASSES_MOST - 1 */
+    uint32_t pixels; /* width times height, at most UINT32_MAX; 0: not an image */
+    uint32_t header; /* bytes of the member's tar headers, which precede the image */
+};
+
+struct tar_shard {
+    char *path;
+    enum data_split split;
+    int descriptor;                      /* -1: not open */
+    int64_t bytes, seconds, nanoseconds; /* size and time of the last modification */
+    int64_t first;                       /* number of its first record in the data set */
+    int64_t count;
+    struct tar_record *records; /* [count] in the order of the archive */
+    int64_t problems;           /* samples that cannot be used */
+    char problem[TAR_PROBLEM];  /* the first one: "MEMBER at byte N: why" */
+    bool damaged;               /* reading ended before the end of the archive */
+};
+
+/* Sorted by split, then by path. Initialize with zeros. */
+struct tar_shards {
+    struct tar_shard *shard;
+    int64_t count;
+};
+
+/* Find the shards of data.root. It is a folder, or file names with braces ({000..146}, {a,b}) and
+ * wildcards, separated by "::". The word train, val, valid, validation or test in a shard's name,
+ * else in that of its folder, is its split; without such a word it is a training shard. */
+MUST_CHECK bool tar_shards_find(const char *root, struct tar_shards *shards, struct error *error);
+
+/* Return the shards of a split and their number. */
+struct tar_shard *tar_shards_of(const struct tar_shards *shards, enum data_split split,
+                                int64_t *count);
+
+/* Open shards for reading and set their sizes and times. All stay open, so the soft limit of open
+ * files is raised if necessary. */
+MUST_CHECK bool tar_shards_open(struct tar_shard *shards, int64_t count, struct error *error);
+
+/* Close shards and free their records. */
+void tar_shards_close(struct tar_shard *shards, int64_t count);
+
+void tar_shards_free(struct tar_shards *shards);
+
+#endif
