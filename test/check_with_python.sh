@@ -89,6 +89,8 @@ for class in train/bird train/cat train/dog val/bird val/cat val/dog; do mkdir -
 "$TEST_BUILD/test/test_image_folder" --make "$work/tree" 60
 images "made images" "$work/tree" 32
 by_torch "made images are evaluated as by timm" check_evaluation.py "$TEST_BUILD/test/test_recipe" "$work/tree"
+by_torch "weights of timm predict as in timm, files of PyTorch are converted" check_predict.py "$vittrain" \
+    "$work/predict"
 if [ -n "${VITTRAIN_IMAGES:-}" ]; then
     mkdir "$work/real" && ln -s "$VITTRAIN_IMAGES" "$work/real/train"
     images "real images" "$work/real" 224

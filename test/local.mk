@@ -252,6 +252,7 @@ EXTRA_DIST += \
 	test/check_evaluation.py \
 	test/check_images.py \
 	test/check_packed.py \
+	test/check_predict.py \
 	test/check_pretrained.py \
 	test/check_safetensors.py \
 	test/check_tensorboard.py \
