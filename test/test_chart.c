@@ -144,7 +144,7 @@ static char *embedded(const struct chart *chart, double width, double height)
     char *text = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
-    chart_embed(chart, stream, "id", width, height, 1);
+    chart_embed(chart, stream, "id", &(struct chart_size){width, height, 1, 100, 1});
     fclose(stream);
     const char *wrong = markup_fault(text);
     if (wrong != NULL)
@@ -170,12 +170,17 @@ static struct frame frame_of(const char *svg)
     return frame;
 }
 
-/* Return the last path, which is the last curve. */
+/* Return the last curve of the first colour; markers are wider. */
 static const char *last_path(const char *svg)
 {
     const char *path = NULL;
-    for (const char *at = svg; (at = strstr(at, "<path d=\"M")) != NULL; at++)
-        path = at + strlen("<path d=\"");
+    for (const char *at = svg; (at = strstr(at, "<path d=\"M")) != NULL; at++) {
+        const char *width = strstr(at, "stroke-width=\"");
+        const double value = strtod(width + strlen("stroke-width=\""), NULL);
+        const unsigned colour = (unsigned)strtoul(strstr(at, "stroke=\"#") + 9, NULL, 16);
+        if (value < 4 && colour == chart_colours[0])
+            path = at + strlen("<path d=\"");
+    }
     assert_non_null(path);
     return path;
 }
@@ -227,7 +232,7 @@ static void labels_have_room(void **state)
     size_t size = 0;
     (void)state;
     FILE *stream = open_memstream(&text, &size);
-    chart_embed(&chart, stream, "id", 600, 330, 1.6);
+    chart_embed(&chart, stream, "id", &(struct chart_size){600, 330, 1.6, 100, 1});
     fclose(stream);
     int labels = 0;
     for (const char *at = text; (at = strstr(at, "<text x=\"")) != NULL; at++) {

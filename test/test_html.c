@@ -165,6 +165,8 @@ static void runs_are_side_by_side(void **state)
                      "<td class=\"n\">1.00x</td><td class=\"n\">1.00x</td></tr>");
     assert_has(page, "id=\"confusion-A\"");
     assert_has(page, "id=\"confusion-B\"");
+    assert_has(page, "id=\"accuracy-time\"");
+    assert_has(page, "<title>step 2\nA training 1.500\nA validation 1.250\nB training 1.500\n");
     free(page);
 }
 

@@ -25,7 +25,7 @@
 const unsigned chart_colours[CHART_COLOURS] = {0x0067ac, 0xce5400, 0x22a868, 0xa47b9b,
                                                0x60502c, 0x043551, 0x8200f9, 0x343537};
 
-enum { FEW_POINTS = 40, MANY_POINTS = 600, HOVER_LEAST = 25, HOVER_MOST = 100, HOVER_TITLES = 400 };
+enum { FEW_POINTS = 40, MANY_POINTS = 600, TITLES_LEAST = 8 };
 
 static const double title_size = 13, label_size = 12, legend_line = 16, swatch = 18;
 static const unsigned text_colour = 0x1b1f24, label_colour = 0x57606a, grid_colour = 0xd5dbe1;
@@ -39,8 +39,7 @@ struct drawing {
     const struct chart *chart;
     struct pen pen;
     bool embedded; /* without title, legend and label of the y axis */
-    double enlarged;
-    double width, height;
+    struct chart_size size;
     double left, top, right, bottom; /* of the plot area */
     double legend_top;
     struct range x, y;
@@ -148,7 +147,7 @@ static double legend_place(const struct drawing *drawing, bool draw)
         if (name == NULL)
             continue;
         const double width = swatch + 5 + pen_text_width(&drawing->pen, name);
-        if (x > left && x + width > drawing->width) {
+        if (x > left && x + width > drawing->size.width) {
             x = left;
             y += legend_line;
         }
@@ -179,13 +178,13 @@ static double ticks_width(const struct drawing *drawing, const struct ticks *tic
     double width = 0;
     for (int i = 0; i < ticks->count; i++)
         width = fmax(width, pen_text_width(&drawing->pen, ticks->text[i]));
-    return ceil(width * drawing->enlarged);
+    return ceil(width * drawing->size.enlarged);
 }
 
 static void layout_make(struct drawing *drawing)
 {
     const struct chart *chart = drawing->chart;
-    const double line = 1.35 * label_size * drawing->enlarged;
+    const double line = 1.35 * label_size * drawing->size.enlarged;
 
     drawing->x = range_of(chart, false);
     drawing->y = range_of(chart, true);
@@ -195,17 +194,17 @@ static void layout_make(struct drawing *drawing)
     drawing->top = drawing->embedded ? line / 2
                                      : drawing->legend_top + legend_place(drawing, false) +
                                            (chart->y.label == NULL ? 6 : label_size + 9);
-    drawing->bottom = drawing->height - (chart->x.label == NULL ? line : 2 * line) - 4;
+    drawing->bottom = drawing->size.height - (chart->x.label == NULL ? line : 2 * line) - 4;
     ticks_place(&drawing->y_ticks, &drawing->y, chart->y.whole, drawing->bottom - drawing->top,
-                24 * drawing->enlarged);
+                24 * drawing->size.enlarged);
     drawing->left = ticks_width(drawing, &drawing->y_ticks) + 10;
-    drawing->right = drawing->width - 14;
+    drawing->right = drawing->size.width - 14;
     /* Labels of the x axis: as far apart as their width, found with a first guess. */
     ticks_place(&drawing->x_ticks, &drawing->x, chart->x.whole, drawing->right - drawing->left, 62);
     const double width = ticks_width(drawing, &drawing->x_ticks);
     ticks_place(&drawing->x_ticks, &drawing->x, chart->x.whole, drawing->right - drawing->left,
                 fmax(50, 1.5 * width));
-    drawing->right = drawing->width - fmax(14, width / 2 + 2);
+    drawing->right = drawing->size.width - fmax(14, width / 2 + 2);
 }
 
 /* ---- the curves */
@@ -232,7 +231,7 @@ static int64_t column_finish(const struct column *column, struct pen_point *poin
 static int64_t series_thin(const struct drawing *drawing, const struct chart_series *series,
                            struct pen_point *points)
 {
-    const double column_width = fmax(1, drawing->chart->series_count / 4.0);
+    const double column_width = drawing->size.coarse * fmax(1, drawing->chart->series_count / 4.0);
     struct column column = {.used = false};
     double place = 0;
     int64_t count = 0;
@@ -265,6 +264,21 @@ static int64_t series_thin(const struct drawing *drawing, const struct chart_ser
     return column_finish(&column, points, count);
 }
 
+/* Mark each of a few points, since nothing was measured between them. */
+static void dots_draw(const struct drawing *drawing, unsigned colour,
+                      const struct pen_point *points, int64_t count)
+{
+    const struct pen_stroke stroke = {.colour = colour, .width = 4.5};
+    struct pen_point dots[4 * FEW_POINTS];
+    int64_t used = 0;
+    for (int64_t i = 0; i < count; i++) {
+        dots[used++] = points[i];
+        dots[used++] = (struct pen_point){.x = NAN};
+    }
+    if (used > 0)
+        pen_curve(&drawing->pen, &stroke, dots, used);
+}
+
 static void series_draw(const struct drawing *drawing, int place)
 {
     const struct chart_series *series = &drawing->chart->series[place];
@@ -275,10 +289,8 @@ static void series_draw(const struct drawing *drawing, int place)
     const int64_t count = series_thin(drawing, series, points);
     if (count > 0)
         pen_curve(&drawing->pen, &stroke, points, count);
-    /* Mark each of a few points, since nothing was measured between them. */
-    for (int64_t i = 0; i < count && count <= FEW_POINTS && !series->thin; i++)
-        if (!isnan(points[i].x))
-            pen_dot(&drawing->pen, stroke.colour, points[i].x, points[i].y, 2.25);
+    if (series->count <= FEW_POINTS && !series->thin)
+        dots_draw(drawing, stroke.colour, points, count);
     free(points);
 }
 
@@ -344,8 +356,9 @@ static void hover_write(const struct drawing *drawing)
     for (int i = 1; i < chart->series_count; i++)
         if (chart->series[i].count > longest->count)
             longest = &chart->series[i];
+    /* Fewer titles if each has many lines. */
     const int64_t most =
-        (int64_t)fmin(fmax(HOVER_TITLES / chart->series_count, HOVER_LEAST), HOVER_MOST);
+        (int64_t)fmax(drawing->size.places / (1 + chart->series_count / 8), TITLES_LEAST);
     const int64_t count = longest->count < most ? longest->count : most;
     double from = drawing->left;
     for (int64_t i = 0; i < count; i++) {
@@ -414,10 +427,11 @@ static void chart_draw(struct drawing *drawing)
 
 static void svg_open(const struct drawing *drawing, const char *attributes)
 {
-    fprintf(drawing->pen.svg,
-            "<svg%s viewBox=\"0 0 %g %g\" fill=\"none\" font-size=\"%g\" "
-            "font-family=\"system-ui,sans-serif\" stroke-linejoin=\"round\"",
-            attributes, drawing->width, drawing->height, drawing->pen.text_size);
+    fprintf(
+        drawing->pen.svg,
+        "<svg%s viewBox=\"0 0 %g %g\" fill=\"none\" font-size=\"%g\" "
+        "font-family=\"system-ui,sans-serif\" stroke-linejoin=\"round\" stroke-linecap=\"round\"",
+        attributes, drawing->size.width, drawing->size.height, drawing->pen.text_size);
 }
 
 /* Write what a screen reader says about the chart. */
@@ -444,15 +458,13 @@ static void label_write(const struct drawing *drawing)
     fputc('"', stream);
 }
 
-void chart_embed(const struct chart *chart, FILE *stream, const char *id, double width,
-                 double height, double enlarged)
+void chart_embed(const struct chart *chart, FILE *stream, const char *id,
+                 const struct chart_size *size)
 {
     struct drawing drawing = {.chart = chart,
                               .pen = {.svg = stream, .text_size = label_size},
                               .embedded = true,
-                              .enlarged = enlarged,
-                              .width = width,
-                              .height = height};
+                              .size = *size};
     layout_make(&drawing);
     svg_open(&drawing, " class=\"chart\"");
     fprintf(stream, " id=\"%s\" data-frame=\"%.2f %.2f %.2f %.2f\"", id, drawing.left, drawing.top,
@@ -471,9 +483,7 @@ char *chart_svg(const struct chart *chart, double width, double height)
 {
     struct drawing drawing = {.chart = chart,
                               .pen = {.text_size = label_size},
-                              .enlarged = 1,
-                              .width = width,
-                              .height = height};
+                              .size = {width, height, .enlarged = 1, .coarse = 1}};
     char *text = NULL;
     size_t size = 0;
     drawing.pen.svg = open_memstream(&text, &size);
@@ -514,11 +524,10 @@ bool chart_png(const struct chart *charts, int count, const char *path, int widt
     cairo_paint(cairo);
     cairo_scale(cairo, scale, scale);
     for (int i = 0; i < count; i++) {
-        struct drawing drawing = {.chart = &charts[i],
-                                  .pen = {.cairo = cairo, .text_size = label_size},
-                                  .enlarged = 1,
-                                  .width = part / scale,
-                                  .height = height / scale};
+        struct drawing drawing = {
+            .chart = &charts[i],
+            .pen = {.cairo = cairo, .text_size = label_size},
+            .size = {part / scale, height / scale, .enlarged = 1, .coarse = 1}};
         layout_make(&drawing);
         chart_draw(&drawing);
         cairo_translate(cairo, part / scale, 0);
@@ -550,7 +559,7 @@ bool chart_png(const struct chart *charts, int count, const char *path, int widt
     (void)height;
     (void)error;
     if (!warned)
-        log_warn("%s and other pictures are not written: vittrain was built without Cairo "
+        log_warn("%s and other PNG files are not written: vittrain was built without Cairo "
                  "(libcairo2-dev)",
                  path);
     warned = true;

@@ -45,12 +45,20 @@ struct chart {
 enum { CHART_COLOURS = 8 };
 extern const unsigned chart_colours[CHART_COLOURS];
 
+/* Size of a chart in a page, in CSS pixels. */
+struct chart_size {
+    double width, height;
+    double enlarged; /* by how much the page enlarges the text at most, for narrow screens */
+    int places;      /* highest number of places with titles */
+    int coarse;      /* pixels per column, in which a curve keeps four points */
+};
+
 /* Write an <svg> element of class "chart" for an HTML page, which writes title, legend and the
- * label of the y axis itself. The page may enlarge the text by up to `enlarged` for narrow screens.
- * Areas of class "at" have the values at their place as titles. The attributes data-frame (left,
- * top, right, bottom) and data-range (least and most x, least and most y) give the plot area. */
-void chart_embed(const struct chart *chart, FILE *stream, const char *id, double width,
-                 double height, double enlarged);
+ * label of the y axis itself. Areas of class "at" have the values at their place as titles. The
+ * attributes data-frame (left, top, right, bottom) and data-range (least and most x, least and most
+ * y) give the plot area. */
+void chart_embed(const struct chart *chart, FILE *stream, const char *id,
+                 const struct chart_size *size);
 
 /* Return an SVG file with a transparent background as text, to be freed by the caller. Sizes are in
  * CSS pixels. */

@@ -34,7 +34,7 @@ const char html_style[] =
     "font-variant-numeric:tabular-nums}\n"
     ".figures{width:100%;margin-top:12px}.figures thead th{vertical-align:bottom}.figures "
     "td.n{font-weight:600;vertical-align:middle}\n"
-    ".figures thead th.n{white-space:normal}\n"
+    ".figures thead th.n{white-space:normal;min-width:96px}\n"
     ".figures tbody th{min-width:240px;padding:7px 0}\n"
     ".figures small{display:block;color:var(--quiet);line-height:1.4;overflow-wrap:anywhere}\n"
     /* charts */
@@ -58,7 +58,7 @@ const char html_style[] =
     ".chart path{vector-effect:non-scaling-stroke}\n"
     ".at{fill:#57606a;fill-opacity:0;stroke:none}.at:hover{fill-opacity:.16}\n"
     "i{display:inline-block;background:currentColor}\n"
-    ".legend i{width:11px;height:11px;margin-right:6px}\n"
+    ".any{color:#57606a}.legend i{width:11px;height:11px;margin-right:6px}\n"
     ".legend .line,.legend .dash{width:20px;height:3px;vertical-align:middle}\n"
     ".legend .dash{background:repeating-linear-gradient(90deg,currentColor 0 5px,"
     "transparent 5px 8px)}\n"
@@ -78,6 +78,7 @@ const char html_style[] =
     "details>div{padding:0 0 24px}\n"
     /* tables */
     ".groups{columns:340px 3;column-gap:36px}\n"
+    ".groups.two{columns:2}.groups.two table{table-layout:fixed}\n"
     ".groups.wide{columns:auto 1}.groups.wide table{table-layout:fixed}\n"
     ".groups.wide tr>:first-child{width:180px}.groups.wide th.n{width:110px}\n"
     ".groups>div{break-inside:avoid;padding-bottom:10px}\n"
@@ -142,6 +143,7 @@ const char html_style[] =
     "-webkit-print-color-adjust:exact}\n"
     ".scroll{overflow:visible}\n"
     "td.m{display:none}.classes td.n,.classes th.n{padding:3px 5px}\n"
-    ".groups{columns:3}.groups>div{break-inside:auto}.tiles{gap:12px 18px}\n"
+    ".groups{columns:3}.groups.two{columns:2}.groups.wide{columns:1}.groups>div{break-inside:auto}."
+    "tiles{gap:12px 18px}\n"
     ".ranks{font-size:11px}.ranks td{white-space:normal}"
     ".ranks td.n,.ranks th.n{padding:3px 5px}.ranks td.n{white-space:nowrap}}\n";

@@ -27,17 +27,29 @@ static void table_end(const struct page *page)
 
 /* ---- key figures */
 
-static const char *const key_figures[] = {
-    "test_top1",     "best_val_top1",     "val_loss",   "without_setup_seconds",
-    "total_seconds", "images_per_second", "peak_share", "peak_bytes"};
+static const struct {
+    const char *key, *otherwise; /* otherwise: of what is unknown for all runs */
+} key_figures[] = {{"test_top1", NULL},
+                   {"best_val_top1", NULL},
+                   {"val_loss", NULL},
+                   {"train_loss", "val_loss"},
+                   {"without_setup_seconds", NULL},
+                   {"total_seconds", "without_setup_seconds"},
+                   {"images_per_second", NULL},
+                   {"peak_share", NULL},
+                   {"peak_bytes", NULL}};
 enum { KEY_FIGURES = sizeof key_figures / sizeof key_figures[0] };
 
-/* True if the figure is known for any run; the total time counts if no better one is known. */
-static bool figure_is_shown(const struct page *page, const char *key)
+/* Return the fact if it is shown, else NULL. */
+static const struct fact *key_figure(const struct page *page, int i)
 {
-    return fact_is_known(fact_find(key), page->records, page->count) &&
-           (strcmp(key, "total_seconds") != 0 ||
-            !fact_is_known(fact_find("without_setup_seconds"), page->records, page->count));
+    const struct fact *fact = fact_find(key_figures[i].key);
+    const char *otherwise = key_figures[i].otherwise;
+    return fact_is_known(fact, page->records, page->count) &&
+                   (otherwise == NULL ||
+                    !fact_is_known(fact_find(otherwise), page->records, page->count))
+               ? fact
+               : NULL;
 }
 
 static void figures_of_one(const struct page *page)
@@ -45,8 +57,8 @@ static void figures_of_one(const struct page *page)
     char text[FORMAT_TEXT];
     fputs("<dl class=\"tiles\">\n", page->stream);
     for (int i = 0; i < KEY_FIGURES; i++) {
-        const struct fact *fact = fact_find(key_figures[i]);
-        if (!figure_is_shown(page, key_figures[i]))
+        const struct fact *fact = key_figure(page, i);
+        if (fact == NULL)
             continue;
         fprintf(page->stream, "<div><dt>%s</dt>", fact->name);
         html_text(page, "<dd>", fact_text(fact, page->records, page->records, text),
@@ -70,9 +82,9 @@ static void figures_of_several(const struct page *page)
     table_begin(page, "figures", "Key figures");
     fputs("<thead><tr><th scope=\"col\">run</th>", page->stream);
     for (int i = 0; i < KEY_FIGURES; i++)
-        if (figure_is_shown(page, key_figures[i]))
+        if (key_figure(page, i) != NULL)
             fprintf(page->stream, "<th scope=\"col\" class=\"n\">%s</th>",
-                    fact_find(key_figures[i])->name);
+                    key_figure(page, i)->name);
     fputs("</tr></thead>\n<tbody>\n", page->stream);
     for (int run = 0; run < page->count; run++) {
         fputs("<tr><th scope=\"row\">", page->stream);
@@ -81,8 +93,8 @@ static void figures_of_several(const struct page *page)
         html_kind(page, run);
         fputs("</small></th>", page->stream);
         for (int i = 0; i < KEY_FIGURES; i++)
-            if (figure_is_shown(page, key_figures[i]))
-                cell_write(page, fact_find(key_figures[i]), run);
+            if (key_figure(page, i) != NULL)
+                cell_write(page, key_figure(page, i), run);
         fputs("</tr>\n", page->stream);
     }
     fputs("</tbody>", page->stream);
@@ -147,7 +159,10 @@ void html_summary(const struct page *page)
         fputs("<p class=\"note\">A dot marks the best value of a row. Speed-up and scaling "
               "efficiency are relative to run A.</p>\n",
               page->stream);
-    fprintf(page->stream, "<div class=\"groups%s\">\n", page->count > 2 ? " wide" : "");
+    fprintf(page->stream, "<div class=\"groups%s\">\n",
+            page->count > 2    ? " wide"
+            : page->count == 2 ? " two"
+                               : "");
     for (int i = 0; i < fact_count;)
         i = group_write(page, i);
     fputs("</div>\n", page->stream);
@@ -312,7 +327,6 @@ static void pairs_table(const struct page *page, const struct confusion *confusi
 
 void html_classes(const struct page *page)
 {
-    fprintf(page->stream, "<div class=\"%s\">\n", page->count > 1 ? "pair" : "single");
     for (int run = 0; run < page->count; run++) {
         const struct record *record = &page->records[run];
         const bool tested = record_value(record, "test.classes") != NULL;
@@ -322,7 +336,6 @@ void html_classes(const struct page *page)
         struct sheet sheet = {0};
 
         confusion.count = (int)json_array_size(confusion.classes);
-        fputs("<div>", page->stream);
         html_run_title(page, run);
         run_table_splits(&sheet, record);
         sheet_html(&sheet, page->stream);
@@ -348,10 +361,9 @@ void html_classes(const struct page *page)
         run_table_classes(&sheet, record);
         fprintf(page->stream, "<div id=\"classes-%c\">", html_letter(run));
         sheet_html(&sheet, page->stream);
-        fputs("</div></div></div>\n", page->stream);
+        fputs("</div></div>\n", page->stream);
         sheet_free(&sheet);
     }
-    fputs("</div>\n", page->stream);
 }
 
 /* ---- options and attempts */
@@ -435,12 +447,16 @@ static void list_write(const struct page *page, const char *title, const struct 
 
 void html_trouble(const struct page *page)
 {
+    bool any = false;
     for (int i = 0; i < page->count; i++) {
         const struct record *record = &page->records[i];
-        html_run_title(page, i);
         if (record->trouble.count + record->missing.count == 0)
-            fputs("<p>None.</p>\n", page->stream);
+            continue;
+        any = true;
+        html_run_title(page, i);
         list_write(page, "From the log:", &record->trouble);
         list_write(page, "Missing or damaged files:", &record->missing);
     }
+    if (!any)
+        fputs("<p>None.</p>\n", page->stream);
 }

@@ -13,7 +13,10 @@ libvittrain_a_SOURCES += \
 	src/report/format.h \
 	src/report/html.c \
 	src/report/html.h \
-	src/report/html_charts.c \
+	src/report/html_curves.c \
+	src/report/html_figure.c \
+	src/report/html_figure.h \
+	src/report/html_sensors.c \
 	src/report/html_style.c \
 	src/report/html_tables.c \
 	src/report/html_units.c \

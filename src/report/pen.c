@@ -52,7 +52,8 @@ static void svg_curve(const struct pen *pen, const struct pen_stroke *stroke,
         begun = true;
     }
     fprintf(pen->svg, "\" stroke=\"#%06x\" stroke-width=\"%g\"%s/>\n", stroke->colour,
-            stroke->width, stroke->dashed ? " stroke-dasharray=\"5 4\"" : "");
+            stroke->width,
+            stroke->dashed ? " stroke-dasharray=\"5 4\" stroke-linecap=\"butt\"" : "");
 }
 
 /* ---- Cairo */
@@ -128,18 +129,4 @@ void pen_line(const struct pen *pen, const struct pen_stroke *stroke, double x0,
               double x1, double y1)
 {
     pen_curve(pen, stroke, (struct pen_point[]){{.x = x0, .y = y0}, {.x = x1, .y = y1}}, 2);
-}
-
-void pen_dot(const struct pen *pen, unsigned colour, double x, double y, double radius)
-{
-    if (pen->svg != NULL)
-        fprintf(pen->svg, "<circle cx=\"%g\" cy=\"%g\" r=\"%g\" fill=\"#%06x\"/>\n", tenth(x),
-                tenth(y), radius, colour);
-#ifdef HAVE_CAIRO
-    else {
-        cairo_colour(pen, colour);
-        cairo_arc(pen->cairo, x, y, radius, 0, 2 * M_PI);
-        cairo_fill(pen->cairo);
-    }
-#endif
 }

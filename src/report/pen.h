@@ -38,10 +38,9 @@ void pen_text(const struct pen *pen, unsigned colour, enum pen_alignment alignme
 void pen_line(const struct pen *pen, const struct pen_stroke *stroke, double x0, double y0,
               double x1, double y1);
 
-/* Draw a line through the points. A point between two interruptions becomes a dot. */
+/* Draw a line through the points. A point between two interruptions becomes a dot, as wide as the
+ * line. */
 void pen_curve(const struct pen *pen, const struct pen_stroke *stroke,
                const struct pen_point *points, int64_t count);
-
-void pen_dot(const struct pen *pen, unsigned colour, double x, double y, double radius);
 
 #endif

@@ -1,0 +1,239 @@
+/* The curves of training over steps and time, and their values, from metrics.csv. */
+#include <math.h>
+#include <string.h>
+
+#include "report/html_figure.h"
+#include "report/sheet.h"
+
+/* A chart and its column in the table of values have one description.
+ */
+
+enum axis { BY_STEP, BY_TIME };
+
+/* clang-format off */
+static const struct measure {
+    const char *id, *title, *unit, *column;
+    enum figure figure; /* in the table */
+    double scale;       /* of the chart */
+    double most;        /* larger values are measured wrongly and left out; 0: none */
+    const char *whole;  /* the value is divided by this column; NULL: by nothing */
+    enum axis x;
+    bool large, evaluated, from_zero;
+    enum chart_scale axis;
+} measures[] = {
+    {"loss-steps", "Loss", NULL, "loss", FIGURE_NUMBER, 1, .large = true, .evaluated = true},
+    {"accuracy-steps", "Top-1 accuracy", "%", "top1", FIGURE_SHARE, 100, .large = true,
+     .evaluated = true},
+    {"rate-steps", "Learning rate", NULL, "lr", FIGURE_NUMBER, 1, .from_zero = true},
+    {"gradient-steps", "Gradient norm", NULL, "grad_norm", FIGURE_NUMBER, 1, .axis = CHART_LOG},
+    {"speed-steps", "Images/s", NULL, "images_per_second", FIGURE_RATE, 1, .from_zero = true},
+    {"peak-steps", "MFU", "%", "peak_share", FIGURE_SHARE, 100, .most = 1, .from_zero = true},
+    {"data-steps", "Waiting for data", "% of step time", "data_seconds", FIGURE_SHARE, 100,
+     .whole = "step_seconds", .from_zero = true},
+    {"waiting-steps", "Waiting for communication", "% of step time", "exposed_comm_seconds",
+     FIGURE_SHARE, 100, .whole = "step_seconds", .from_zero = true},
+    {"loss-time", "Loss over time", NULL, "loss", FIGURE_NUMBER, 1, .x = BY_TIME,
+     .evaluated = true},
+    {"accuracy-time", "Top-1 accuracy over time", "%", "top1", FIGURE_SHARE, 100, .x = BY_TIME,
+     .evaluated = true},
+};
+/* clang-format on */
+enum { MEASURES = sizeof measures / sizeof measures[0] };
+
+/* With more runs, the legend names the runs only, and validation is known by its dashes. */
+enum { SPLITS_NAMED_MOST = 3 };
+
+/* Return the value in a row of metrics.csv; NAN: unknown. */
+static double measure_value(const struct measure *measure, const struct table *metrics, int64_t row)
+{
+    double value = table_number(metrics, row, table_column(metrics, measure->column));
+    if (measure->whole != NULL)
+        value /= table_number(metrics, row, table_column(metrics, measure->whole));
+    return measure->most > 0 && value > measure->most ? NAN : value;
+}
+
+static bool row_is_of(const struct table *metrics, int64_t row, const char *split)
+{
+    return strcmp(table_text(metrics, row, table_column(metrics, "split")), split) == 0;
+}
+
+/* Read the points of one split of a run. */
+static void points_read(const struct table *metrics, const struct measure *measure,
+                        const char *split, double time_unit, struct chart_series *series)
+{
+    const int column = table_column(metrics, measure->column);
+    const int at = table_column(metrics, measure->x == BY_TIME ? "elapsed_seconds" : "step");
+    series_open(series, metrics->rows);
+    for (int64_t row = 0; row < metrics->rows; row++)
+        if (row_is_of(metrics, row, split) && table_text(metrics, row, column)[0] != '\0')
+            series_add(series,
+                       table_number(metrics, row, at) / (measure->x == BY_TIME ? time_unit : 1),
+                       measure_value(measure, metrics, row) * measure->scale);
+}
+
+/* True if the curve has something to show: a value, and for a share or rate one that is not 0. */
+static bool series_shows(const struct chart_series *series, bool from_zero)
+{
+    for (int64_t i = 0; i < series->count; i++)
+        if (!from_zero || (series->y[i] != 0 && !isnan(series->y[i])))
+            return true;
+    return false;
+}
+
+/* Collect the series of all runs: training solid, validation dashed. Return their number. */
+static int series_collect(const struct page *page, const struct measure *measure, double time_unit,
+                          struct chart_series *series, char (*names)[SERIES_NAME])
+{
+    int count = 0;
+    for (int run = 0; run < page->count; run++)
+        for (int k = 0; k <= (int)measure->evaluated; k++) {
+            struct chart_series *next = &series[count];
+            const char *split = k == 1 ? "validation" : "training";
+            points_read(&page->records[run].metrics, measure, k == 1 ? "val" : "train", time_unit,
+                        next);
+            if (!series_shows(next, measure->from_zero)) {
+                series_free(next);
+                continue;
+            }
+            next->dashed = k == 1;
+            next->colour = page->count == 1 ? k + 1 : run + 1;
+            if (page->count == 1)
+                snprintf(names[count], SERIES_NAME, "%s", measure->evaluated ? split : "");
+            else
+                snprintf(names[count], SERIES_NAME, measure->evaluated ? "%c %s" : "%c",
+                         html_letter(run), split);
+            next->name = names[count][0] != '\0' ? names[count] : NULL;
+            count++;
+        }
+    return count;
+}
+
+/* True if two curves look the same as far as both go. */
+static bool series_coincide(const struct chart_series *one, const struct chart_series *other)
+{
+    const int64_t count = one->count < other->count ? one->count : other->count;
+    double apart = 0, least = INFINITY, most = -INFINITY;
+    if (one->dashed != other->dashed)
+        return false;
+    for (int64_t i = 0; i < count; i++) {
+        if (one->x[i] != other->x[i])
+            return false;
+        apart += fabs(one->y[i] - other->y[i]);
+        least = fmin(least, one->y[i]);
+        most = fmax(most, one->y[i]);
+    }
+    return apart <= 0.02 * (double)count * (most - least);
+}
+
+/* Draw one measure of all runs, if any has values. */
+static void measure_draw(const struct page *page, const struct measure *measure,
+                         enum figure_size size)
+{
+    struct chart_series series[2 * HTML_RUNS_MOST];
+    char names[2 * HTML_RUNS_MOST][SERIES_NAME];
+    double longest = 0;
+    for (int i = 0; i < page->count; i++)
+        longest = fmax(longest, table_facts(&page->records[i].metrics, "elapsed_seconds").most);
+    const struct time_unit time = time_unit_of(longest);
+    const int count = series_collect(page, measure, time.seconds, series, names);
+    for (int i = 0; i < count; i++)
+        for (int k = i + 1; k < count; k++)
+            series[i].covered += series_coincide(&series[i], &series[k]);
+    const struct chart chart = {
+        .title = measure->title,
+        .x = {.label = measure->x == BY_TIME ? time.label : "step",
+              .from_zero = true,
+              .whole = measure->x == BY_STEP},
+        .y = {.label = measure->unit, .scale = measure->axis, .from_zero = measure->from_zero},
+        .series_count = count,
+        .series = series};
+    if (count > 0)
+        figure_write(page, measure->id, &chart, size,
+                     measure->evaluated && page->count > SPLITS_NAMED_MOST);
+    for (int i = 0; i < count; i++)
+        series_free(&series[i]);
+}
+
+void html_curves(const struct page *page)
+{
+    bool any = false, classifies = false;
+    for (int i = 0; i < page->count; i++) {
+        any = any || page->records[i].metrics.rows > 0;
+        classifies = classifies || !isnan(table_facts(&page->records[i].metrics, "top1").most);
+    }
+    fputs(any ? "<div class=\"large\">\n"
+              : "<p>None: metrics.csv is missing or has no rows.</p>\n<div>",
+          page->stream);
+    for (int i = 0; i < MEASURES; i++)
+        if (measures[i].large)
+            measure_draw(page, &measures[i], classifies ? FIGURE_LARGE : FIGURE_WIDE);
+    fputs("</div>\n", page->stream);
+}
+
+/* ---- the values of the curves at each evaluation, else of each row */
+
+enum { VALUES_MOST = 100 };
+
+/* True if the row of metrics.csv has a row in the table: one with an evaluation, if there are any.
+ */
+static bool row_is_shown(const struct table *metrics, int64_t row, bool evaluated, int64_t each)
+{
+    return evaluated ? row_is_of(metrics, row, "val")
+                     : row_is_of(metrics, row, "train") && (row + 1) % each == 0;
+}
+
+/* Add the cells of a measure: of the newest row of training, and of this evaluation. */
+static void measure_add(struct sheet *sheet, const struct measure *measure,
+                        const struct table *metrics, int64_t train, int64_t row)
+{
+    sheet_figure(sheet, measure->figure, train < 0 ? NAN : measure_value(measure, metrics, train));
+    if (measure->evaluated)
+        sheet_figure(sheet, measure->figure,
+                     row == train ? NAN : measure_value(measure, metrics, row));
+}
+
+static void values_write(const struct page *page, int run)
+{
+    const struct table *metrics = &page->records[run].metrics;
+    struct sheet sheet = {.title = "Values", .class = "ranks"};
+    bool evaluated = false;
+    int64_t train = -1;
+    for (int64_t row = 0; row < metrics->rows; row++)
+        evaluated = evaluated || row_is_of(metrics, row, "val");
+    sheet_column(&sheet, "step", SHEET_NUMBER);
+    for (int i = 0; i < MEASURES; i++) {
+        char name[64];
+        if (measures[i].x == BY_TIME)
+            continue;
+        snprintf(name, sizeof name, measures[i].evaluated ? "%s, training" : "%s",
+                 measures[i].title);
+        sheet_column(&sheet, name, SHEET_NUMBER);
+        if (measures[i].evaluated)
+            sheet_column(&sheet, "validation", SHEET_NUMBER);
+    }
+    for (int64_t row = 0;
+         row < metrics->rows && sheet_rows(&sheet) < VALUES_MOST / (1 + page->count / 8); row++) {
+        train = row_is_of(metrics, row, "train") ? row : train;
+        if (!row_is_shown(metrics, row, evaluated, (metrics->rows + 19) / 20))
+            continue;
+        sheet_figure(&sheet, FIGURE_COUNT,
+                     table_number(metrics, row, table_column(metrics, "step")));
+        for (int i = 0; i < MEASURES; i++)
+            if (measures[i].x != BY_TIME)
+                measure_add(&sheet, &measures[i], metrics, train, row);
+    }
+    html_run_title(page, run);
+    sheet_html(&sheet, page->stream);
+    sheet_free(&sheet);
+}
+
+void html_details(const struct page *page)
+{
+    fputs("<div class=\"charts\">\n", page->stream);
+    for (int i = 0; i < MEASURES; i++)
+        if (!measures[i].large && (measures[i].x == BY_STEP || page->count > 1))
+            measure_draw(page, &measures[i], FIGURE_SMALL);
+    fputs("</div>\n", page->stream);
+    for (int run = 0; run < page->count; run++)
+        values_write(page, run);
+}
