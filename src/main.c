@@ -30,6 +30,7 @@ static bool agree(struct comm *world, const struct options *options,
         !app_same_options(world, options, error))
         return false;
     comm_set_heartbeat_timeout(options->mesh.heartbeat_timeout);
+    comm_set_stall_warning(options->mesh.stall_warning);
     return true;
 }
 

@@ -190,6 +190,7 @@ long_test_scripts = \
 	test/test_store.sh \
 	test/test_slurm.sh \
 	test/test_source.sh \
+	test/test_stall.sh \
 	test/test_stop.sh \
 	test/test_strategies.sh \
 	test/test_export_runs.sh \

@@ -58,8 +58,9 @@ static void every_phase_has_a_name(void **state)
 static void a_pause_is_taken_once(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {
-        "backward", "backward:3", "sleep:3:1", "backward:3:", "backward:-1:1", "backward:3:1s", ""};
+    static const char *const wrong[] = {"backward",      "backward:3",     "sleep:3:1",
+                                        "backward:3:",   "backward:-1:1",  "backward:3:1s",
+                                        "backward:3:1:", "backward:3:1:x", ""};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct error error = {0};
         assert_false(status_pause_at(wrong[i], &error));

@@ -75,6 +75,7 @@ void heartbeat_open(MPI_Comm communicator, int rank, int size)
         heart.heard = calloc((size_t)size, sizeof *heart.heard);
         ENSURE(heart.heard != NULL, "no memory for the heartbeats of %d ranks", size);
     }
+    stall_open(rank, size);
     heart.open = true;
 }
 
@@ -135,6 +136,12 @@ static bool message_receive(int tag, void *data, size_t bytes, int *from)
                     MPI_STATUS_IGNORE) == MPI_SUCCESS;
 }
 
+/* Seconds without a heartbeat after which a rank counts as silent: three are missing. */
+static double silence_limit(void)
+{
+    return 3 * fmax(heart.period, 1);
+}
+
 static void messages_receive(double now)
 {
     int from = 0;
@@ -143,6 +150,7 @@ static void messages_receive(double now)
     while (heart.is_monitor && message_receive(TAG_HEARTBEAT, &status, sizeof status, &from)) {
         heart.heard[from].at = now;
         heart.heard[from].status = status;
+        stall_hear(from, &status, now, silence_limit());
         /* A small message to a rank with a recent heartbeat: MPI_Send does not block. */
         if (heart.rank == 0)
             MPI_Send(&empty, 1, MPI_BYTE, from, TAG_ACKNOWLEDGE, heart.communicator);
@@ -248,8 +256,8 @@ void heartbeat_report_silent(void)
     char text[4096];
     if (!heart.open || heart.timeout <= 0 || !heart.is_monitor)
         return;
-    /* Three missing heartbeats. Rank 0 reports unless it is silent itself. */
-    double least = 3 * fmax(heart.period, 1), now = heart.turned;
+    /* Rank 0 reports unless it is silent itself. */
+    double least = silence_limit(), now = heart.turned;
     if ((heart.rank == 0 || silence_of(0, now) >= least) &&
         silent_describe(least, now, text, sizeof text))
         fprintf(stderr, "vittrain: failure: %s; the launcher has ended the job\n", text);
@@ -326,6 +334,7 @@ void heartbeat_turn(double now)
         heart.root_heard += stopped;
         for (int rank = 0; stopped > 0 && heart.is_monitor && rank < heart.size; rank++)
             heart.heard[rank].at = heart.heard[rank].at + stopped;
+        stall_shift(stopped);
         heart.turned = now;
         if (heart.timeout != wanted_timeout)
             timeout_set(wanted_timeout, now);
@@ -334,6 +343,11 @@ void heartbeat_turn(double now)
         messages_receive(now);
         if (heart.timeout > 0 && heart.is_monitor)
             silent_check(now);
+        if (heart.timeout > 0 && heart.rank == 0) {
+            const struct status own = status_read(now);
+            stall_hear(0, &own, now, silence_limit());
+            stall_check(now, silence_limit());
+        }
         if (heart.timeout > 0)
             root_check(now);
     }

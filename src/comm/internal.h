@@ -1,7 +1,7 @@
 /* Shared by the files of this module. The backend "mpi" consists of groups (mpi.c), the queue of
  * tickets and the communication thread (progress.c), the choice of the algorithm (transport.c), the
- * algorithms (ring.c, messages.c and shared.c), the watch that names missing ranks (watch.c) and
- * the heartbeat (heartbeat.c). */
+ * algorithms (ring.c, messages.c and shared.c), the watch that names missing ranks (watch.c), the
+ * heartbeat (heartbeat.c) and the rule for stalled ranks (stall.c). */
 #ifndef VITTRAIN_COMM_INTERNAL_H
 #define VITTRAIN_COMM_INTERNAL_H
 
@@ -11,6 +11,8 @@
 #include "comm/comm.h"
 #include "comm/mpi_check.h"
 #include "config/mesh_options.h"
+
+struct status;
 
 extern const struct comm_backend comm_mpi, comm_fake;
 
@@ -176,6 +178,14 @@ void heartbeat_close(void);
 void heartbeat_turn(double now);
 /* Print the silent ranks when the launcher ends the job before the timeout. */
 void heartbeat_report_silent(void);
+
+/* stall.c: finds ranks that send heartbeats but make no progress (comm_set_stall_warning). Only
+ * rank 0 watches; the calls do nothing on others. patience: seconds without a heartbeat after which
+ * a rank counts as silent and not as stalled. stall_shift: this process was stopped itself. */
+void stall_open(int rank, int size);
+void stall_hear(int rank, const struct status *status, double now, double patience);
+void stall_shift(double seconds);
+void stall_check(double now, double patience);
 
 /* signals.c. Call before MPI starts: block SIGUSR1 and SIGTERM in this thread and all threads
  * that it creates, and start the thread that waits for them. */

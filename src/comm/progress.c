@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/status.h"
 #include "core/thread.h"
 
 static struct {
@@ -173,8 +174,10 @@ void progress_wait(struct ticket *ticket)
     pthread_mutex_lock(&progress.lock);
     if (!ticket->done) {
         double start = clock_now();
+        status_set_waiting(true);
         while (!ticket->done)
             pthread_cond_wait(&progress.done, &progress.lock);
+        status_set_waiting(false);
         progress.exposed += clock_now() - start;
     }
     ticket->next = progress.unused;

@@ -30,6 +30,7 @@ struct mesh_options {
     bool elastic;
     double timeout;           /* of a collective, in seconds; 0: none */
     double heartbeat_timeout; /* seconds; 0: none */
+    double stall_warning;     /* seconds; 0: none */
 };
 
 #endif

@@ -383,6 +383,10 @@ const struct option_entry option_table[] = {
     {PLACE(mesh, heartbeat_timeout), .kind = OPTION_IS_SECONDS, .preset = "20", .most = 1e9,
      .help = "A rank without a heartbeat for this time (node down, cable unplugged, process "
              "stopped) ends the job and is named. 0: no limit, as needed with debuggers."},
+    {PLACE(mesh, stall_warning), .kind = OPTION_IS_SECONDS, .preset = "20", .most = 1e9,
+     .help = "Name a rank that is alive but makes no progress in a step for this time, and for ten "
+             "times the median step, while others wait for it. mesh.timeout ends the run. 0: no "
+             "warning. Needs heartbeats."},
 
     {PLACE(checkpoint, every), .kind = OPTION_IS_NUMBER, .preset = "1", .most = 1e6,
      .help = "Epochs between checkpoints; fractions are allowed (0.5). 0: only at the end."},
@@ -469,10 +473,12 @@ const struct option_entry option_table[] = {
              "in the step where it occurs, and times belong to the step in which they are "
              "measured."},
     {PLACE(debug, pause), .kind = OPTION_IS_TEXT, .preset = "none",
-     .help = "PHASE:STEP:SECONDS, as in backward:20:60. Each rank waits there once and prints its "
-             "process id, to attach a debugger or to kill it. Phases: data_open, model_open, "
-             "memory, folder, weights_read (step 0), data, forward, backward, reduce, update, "
-             "evaluation, checkpoint_write, checkpoint_name, weights_write, results, end."},
+     .help =
+         "PHASE:STEP:SECONDS, as in backward:20:60. Each rank, or with :RANK at the end only that "
+         "one, waits there once and prints its process id, to attach a debugger or to kill it. "
+         "Phases: data_open, model_open, "
+         "memory, folder, weights_read (step 0), data, forward, backward, reduce, update, "
+         "evaluation, checkpoint_write, checkpoint_name, weights_write, test, results, end."},
 
     {PLACE(cuda, graph), .kind = OPTION_IS_SWITCH, .preset = "on",
      .help = "Record a step as a CUDA graph and replay it, which makes small models faster. Not "

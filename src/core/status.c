@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,7 +14,8 @@
 static struct {
     _Atomic double since;
     _Atomic int64_t step;
-    _Atomic int32_t phase, unit, background;
+    _Atomic int32_t phase, unit, background, waits;
+    _Atomic int64_t activity;
     char name[STATUS_UNITS][STATUS_NAME];
 } record = {.unit = -1};
 
@@ -25,6 +27,7 @@ static struct {
     int phase;
     int64_t step;
     double seconds;
+    int rank; /* -1: all */
 } pause_place = {.phase = -1};
 
 void status_set_phases(const struct status_phase *table, int count)
@@ -42,9 +45,56 @@ const char *status_phase_name(int phase)
 #define STORE(word, value) atomic_store_explicit(&record.word, value, memory_order_relaxed)
 #define LOAD(word) atomic_load_explicit(&record.word, memory_order_relaxed)
 
+/* Only the main thread stores to it. */
+static void activity_count(void)
+{
+    STORE(activity, LOAD(activity) + 1);
+}
+
+/* Durations of the newest steps, as a ring. */
+enum { STEPS_TIMED = 15, STEPS_LEAST = 3 };
+static struct {
+    _Atomic double seconds[STEPS_TIMED];
+    _Atomic int64_t count;
+    double begin; /* clock: the current step; only the main thread uses it */
+} timed;
+
 void status_set_step(int64_t step)
 {
+    double now = clock_now();
+    int64_t count = timed.count;
+    if (timed.begin > 0 && step == LOAD(step) + 1) {
+        timed.seconds[count % STEPS_TIMED] = now - timed.begin;
+        timed.count = count + 1;
+    }
+    timed.begin = now;
     STORE(step, step);
+    activity_count();
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+double status_step_seconds(void)
+{
+    double seconds[STEPS_TIMED];
+    int64_t count = timed.count;
+    if (count < STEPS_LEAST)
+        return 0;
+    count = count < STEPS_TIMED ? count : STEPS_TIMED;
+    for (int64_t i = 0; i < count; i++)
+        seconds[i] = timed.seconds[i];
+    qsort(seconds, (size_t)count, sizeof *seconds, ascending);
+    return seconds[count / 2];
+}
+
+void status_set_waiting(bool waits)
+{
+    STORE(waits, waits);
+    activity_count();
 }
 
 static void pause_take(void)
@@ -65,7 +115,9 @@ void status_set_phase(int phase)
     STORE(unit, -1);
     STORE(phase, phase);
     STORE(since, clock_now());
-    if (phase == pause_place.phase && LOAD(step) == pause_place.step)
+    activity_count();
+    if (phase == pause_place.phase && LOAD(step) == pause_place.step &&
+        (pause_place.rank < 0 || pause_place.rank == error_rank()))
         pause_take();
 }
 
@@ -74,22 +126,23 @@ bool status_pause_at(const char *text, struct error *error)
     char word[32];
     long long step;
     double seconds;
-    int end = 0;
+    int end = 0, rank = -1;
     pause_place.phase = -1;
     if (strcmp(text, "none") == 0)
         return true;
-    if (sscanf(text, "%31[a-z_]:%lld:%lf%n", word, &step, &seconds, &end) == 3 &&
+    if (sscanf(text, "%31[a-z_]:%lld:%lf%n:%d%n", word, &step, &seconds, &end, &rank, &end) >= 3 &&
         text[end] == '\0' && step >= 0 && seconds >= 0 && seconds < 1e6)
         for (int phase = 0; phase < phase_count; phase++)
             if (strcmp(phases[phase].word, word) == 0) {
                 pause_place.phase = phase;
                 pause_place.step = step;
                 pause_place.seconds = seconds;
+                pause_place.rank = rank;
                 return true;
             }
     return error_set(
         error, ERROR_USAGE,
-        "debug.pause=%s: must be PHASE:STEP:SECONDS, as backward:20:5; see `vittrain help "
+        "debug.pause=%s: must be PHASE:STEP:SECONDS[:RANK], as backward:20:5; see `vittrain help "
         "debug.pause`",
         text);
 }
@@ -98,6 +151,7 @@ void status_set_unit(int unit)
 {
     STORE(unit, unit);
     STORE(since, clock_now());
+    activity_count();
 }
 
 void status_name_unit(int unit, const char *name)
@@ -118,7 +172,9 @@ struct status status_read(double now)
                            .step = LOAD(step),
                            .phase = LOAD(phase),
                            .unit = LOAD(unit),
-                           .background = LOAD(background)};
+                           .background = LOAD(background),
+                           .waits = LOAD(waits),
+                           .activity = LOAD(activity)};
 }
 
 void status_describe(const struct status *status, char *text, size_t size)

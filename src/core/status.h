@@ -26,14 +26,21 @@ const char *status_phase_name(int phase);
 void status_set_step(int64_t step);
 void status_set_phase(int phase);
 void status_set_unit(int unit);
-/* Set debug.pause: "PHASE:STEP:SECONDS", as in "checkpoint_write:20:5", or "none". When it reaches
- * that phase, the process prints a line to stderr and waits once. ERROR_USAGE for other texts. */
+/* Set debug.pause: "PHASE:STEP:SECONDS" or "PHASE:STEP:SECONDS:RANK", as in
+ * "checkpoint_write:20:5", or "none". When it reaches that phase, the process, or only that rank,
+ * prints a line to stderr and waits once. ERROR_USAGE for other texts. */
 MUST_CHECK bool status_pause_at(const char *text, struct error *error);
 
 /* Set the name of a unit. Units from STATUS_UNITS on have a number only; names are truncated to
  * STATUS_NAME bytes. */
 enum { STATUS_UNITS = 512, STATUS_NAME = 48 };
 void status_name_unit(int unit, const char *name);
+
+/* Set whether the main thread waits for other ranks. */
+void status_set_waiting(bool waits);
+
+/* Return the median duration of the newest steps, or 0 before the third step has ended. */
+double status_step_seconds(void);
 
 /* Set the phase of the background thread; 0: idle. */
 void status_set_background(int phase);
@@ -42,7 +49,9 @@ void status_set_background(int phase);
 struct status {
     double seconds; /* since the start of the phase or of the unit */
     int64_t step;
-    int32_t phase, unit, background, reserved;
+    int32_t phase, unit, background;
+    int32_t waits;    /* 1: for other ranks */
+    int64_t activity; /* increases whenever the main thread sets anything */
 };
 struct status status_read(double now);
 

@@ -47,7 +47,9 @@ static void batches_run(const struct pass *pass, struct evaluation *evaluation, 
     for (int64_t step = 0; step < steps && !evaluation->given_up; step++) {
         if (pass->control != NULL)
             control_start(pass->control, &(struct control_flags){.stop = comm_stop_wanted()});
+        status_set_phase(PHASE_DATA);
         struct batch *batch = loader_next(feed->loader, &waited);
+        status_set_phase(PHASE_EVALUATION);
         ENSURE(batch != NULL, "the loader ended inside an evaluation");
         if (batch->error.kind != ERROR_NONE && error->kind == ERROR_NONE)
             *error = batch->error;
