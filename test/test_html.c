@@ -193,11 +193,11 @@ static void only_like_is_compared(void **state)
     (void)state;
     other_run_make("vit", "200", "100, \"image\": 32, \"precision\": \"fp32\"",
                    "[debug]\nfraction = 1\nbatches = 0\n[model]\ninit = none\n");
-    other_run_make("cnn", "\"vit\"", "\"cnn_a\", \"steps_per_epoch\": 2, \"total_steps\": 20",
+    other_run_make("cnn", "\"vit\"",
+                   "\"cnn_a\", \"steps\": 7, \"steps_per_epoch\": 2, \"total_steps\": 20",
                    "[debug]\nfraction = 0.25\nbatches = 7\n[model]\ninit = a/best.h5\n");
     other_run_make("bf16", "200", "300, \"image\": 32, \"precision\": \"bf16\"",
                    "[run]\nseed = 1\n");
-    temporary_write("cnn/epochs.csv", "epoch\n0\n1\n2\n");
     struct record *records = records_read((const char *const[]){"vit", "cnn", "bf16"}, 3);
     FILE *stream = fmemopen(text, sizeof text, "w");
     facts_markdown(records, 3, stream);
@@ -209,7 +209,7 @@ static void only_like_is_compared(void **state)
                "\nbf16: scaling efficiency not compared with vit: precision bf16, not fp32\n");
     assert_has(text, "| Data used | all | 25 %, 7 batches |  |\n");
     assert_has(text, "| Initial weights | random | pretrained (best.h5) |  |\n");
-    assert_has(text, "| Epochs | 0 | 3 of 10 | 0 |\n");
+    assert_has(text, "| Epochs | 0 | 3.5 of 10 | 0 |\n");
     const struct fact *speed = fact_find("images_per_second");
     assert_false(fact_is_best(speed, records, 3, 2)); /* the fastest, but of another model */
     records_close(records, 3);
@@ -342,6 +342,56 @@ static void a_large_run_makes_a_small_page(void **state)
     free(page);
 }
 
+/* 40 classes: one path per shade of a picture. Each fourth image of class 3 is taken for class 5.
+ */
+static void many_classes_are_a_picture(void **state)
+{
+    (void)state;
+    temporary_directory("forty");
+    FILE *file = fopen(temporary_path("forty/result.json"), "w");
+    fputs("{\"classes\": [", file);
+    for (int i = 0; i < 40; i++)
+        fprintf(file, "%s{\"name\": \"<%d>\"}", i == 0 ? "" : ",", i);
+    fputs("], \"confusion_matrix\": [", file);
+    for (int row = 0; row < 40; row++)
+        for (int i = 0; i < 40; i++)
+            fprintf(file, "%s%d%s",
+                    i > 0     ? ","
+                    : row > 0 ? ",["
+                              : "[",
+                    row == 3 && i == 5 ? 1
+                    : row == i         ? 3
+                                       : 0,
+                    i == 39 ? "]" : "");
+    fputs("]}", file);
+    fclose(file);
+    char *page = page_of((const char *const[]){"forty"}, 1);
+    assert_has(page, "aria-label=\"Confusion matrix of 40 classes\" viewBox=\"0 0 40 40\"");
+    assert_has(page, "<path stroke-opacity=\"0.25\" d=\"M0 0M5 3.5h1\"/>");
+    assert_has(page, "<path stroke-opacity=\"0.75\" d=\"M0 0M3 3.5h1\"/>");
+    assert_has(page, "M38 38.5h1M39 39.5h1\"/>");
+    assert_has(page, "<title>&lt;3&gt;: recall 75.00 %\nmost often wrong as &lt;5&gt;: 1</title>");
+    assert_has(page, "<title>&lt;4&gt;: recall 100.00 %</title>");
+    free(page);
+}
+
+/* An MFU above 100 % is not shown. After a loss of NaN the axis goes on. */
+static void impossible_values_are_left_out(void **state)
+{
+    (void)state;
+    temporary_write("wild/metrics.csv", "step,split,loss,peak_share,elapsed_seconds\n"
+                                        "10,train,2.5,5.21,1\n20,train,nan,5.21,2\n"
+                                        "30,train,nan,5.21,3\n");
+    char *page = page_of((const char *const[]){"wild"}, 1);
+    assert_null(strstr(page, "data-key=\"peak_share\""));
+    assert_null(strstr(page, "id=\"peak-steps\""));
+    assert_null(strstr(page, "521"));
+    assert_has(page, "data-range=\"0 30 ");
+    assert_has(page, "<title>step 30\ntraining not finite</title>");
+    assert_has(page, "<dt>Total time</dt><dd>3.00 s</dd>");
+    free(page);
+}
+
 static void a_page_that_cannot_be_written_is_an_error(void **state)
 {
     struct error error = {0};
@@ -362,6 +412,8 @@ int main(void)
         cmocka_unit_test(tables_can_be_pasted),
         cmocka_unit_test(missing_files_are_listed),
         cmocka_unit_test(a_large_run_makes_a_small_page),
+        cmocka_unit_test(many_classes_are_a_picture),
+        cmocka_unit_test(impossible_values_are_left_out),
         cmocka_unit_test(a_page_that_cannot_be_written_is_an_error),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -434,7 +434,7 @@ static void svg_open(const struct drawing *drawing, const char *attributes)
         attributes, drawing->size.width, drawing->size.height, drawing->pen.text_size);
 }
 
-/* Write what a screen reader says about the chart. */
+/* Write a description for screen readers. */
 static void label_write(const struct drawing *drawing)
 {
     const struct chart *chart = drawing->chart;

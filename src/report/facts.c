@@ -71,18 +71,19 @@ static double epochs(const struct record *record)
     return known(record_number(record, "epochs"), (double)record->epochs.rows);
 }
 
-/* "3 of 10" if the run ended before its last epoch. */
+/* "10", or "3.5 of 10" if the run ended before its last step. */
 static const char *epochs_text(const struct record *record, char text[FORMAT_TEXT])
 {
-    const double done = epochs(record);
-    const double planned =
-        record_number(record, "total_steps") / record_number(record, "steps_per_epoch");
-    if (isnan(done))
-        return NULL;
-    if (done + 0.5 < planned)
-        snprintf(text, FORMAT_TEXT, "%.0f of %.6g", done, ceil(10 * planned) / 10);
+    const double each = record_number(record, "steps_per_epoch");
+    const double planned = record_number(record, "total_steps") / each;
+    const double done =
+        known(record_number(record, "steps"), metrics_last(record, NULL, "step")) / each;
+    if (isnan(done) || isnan(planned))
+        format_figure(text, FIGURE_COUNT, epochs(record));
+    else if (done < planned)
+        snprintf(text, FORMAT_TEXT, "%.6g of %.6g", floor(10 * done) / 10, ceil(10 * planned) / 10);
     else
-        snprintf(text, FORMAT_TEXT, "%.0f", done);
+        snprintf(text, FORMAT_TEXT, "%.6g", ceil(10 * planned) / 10);
     return text;
 }
 
@@ -125,8 +126,8 @@ static double rank_images_per_second(const struct record *record)
     return record_images_per_second(record) / record_number(record, "ranks");
 }
 
-/* What two runs must have in common for their speed to be compared. Scaling efficiency compares
- * numbers of ranks only, so it needs the last two as well. */
+/* The speed of two runs is compared if these values are the same. Scaling efficiency compares
+ * numbers of ranks only, so it needs all of them. */
 static const struct condition {
     const char *key, *name;
     bool of_scaling;

@@ -42,7 +42,7 @@ double fact_number(const struct fact *fact, const struct record *record,
 const char *fact_text(const struct fact *fact, const struct record *record,
                       const struct record *first, char text[FORMAT_TEXT]);
 
-/* The same for a cell of a table: empty if the value is unknown. */
+/* Return the formatted value for a cell of a table; empty if it is unknown. */
 const char *fact_cell(const struct fact *fact, const struct record *record,
                       const struct record *first, char text[FORMAT_TEXT]);
 
@@ -53,9 +53,10 @@ bool fact_is_known(const struct fact *fact, const struct record *records, int co
  * different models only the quality. */
 bool fact_is_best(const struct fact *fact, const struct record *records, int count, int run);
 
+enum { FACTS_DIFFERENCE = 320 };
+
 /* Return false if the speed of the run can be compared with that of the first. Otherwise write what
  * is not compared and why: another model, image size or, for scaling efficiency, precision. */
-enum { FACTS_DIFFERENCE = 320 };
 bool facts_difference(const struct record *record, const struct record *first,
                       char text[FACTS_DIFFERENCE]);
 

@@ -27,8 +27,9 @@ static void table_end(const struct page *page)
 
 /* ---- key figures */
 
+/* A figure with `otherwise` is shown if the other figure is unknown for all runs. */
 static const struct {
-    const char *key, *otherwise; /* otherwise: of what is unknown for all runs */
+    const char *key, *otherwise;
 } key_figures[] = {{"test_top1", NULL},
                    {"best_val_top1", NULL},
                    {"val_loss", NULL},
