@@ -7,6 +7,7 @@
 # Comments before a block control how it runs. Without a comment it runs unchanged and must succeed.
 #   <!-- not run: REASON -->    not run by the tests
 #   <!-- needs: WORD... -->     only if these programs exist; python:NAME is a Python module
+#   <!-- literal -->            run by the program itself, at full length: not by the stand-in that shortens training
 #   <!-- with: WORD... -->      arguments added to each `vittrain`, to make it small
 #   <!-- before: COMMAND -->    run first, to create what the reader already has
 #   <!-- exits: N -->           must end with this status
@@ -91,7 +92,9 @@ run_block() {
     else
         cat "$block.text" >>"$block.script"
     fi
-    (cd "$where" && unset MAKEFLAGS MAKELEVEL && HOME=$PWD BOOK_WITH=$(mark with | tr '\n' ' ') timeout 2400 sh -e "$block.script") \
+    literal=
+    ! has literal || literal=yes
+    (cd "$where" && unset MAKEFLAGS MAKELEVEL && HOME=$PWD BOOK_LITERAL=$literal BOOK_WITH=$(mark with | tr '\n' ' ') timeout 2400 sh -e "$block.script") \
         >"$block.log" 2>&1 </dev/null
     status=$?
     newest=$block.log

@@ -12,6 +12,7 @@ mkdir "$work/bin"
 # block; mpirun starts at most two ranks.
 cat >"$work/bin/vittrain" <<END
 #!/bin/sh
+[ -z "\$BOOK_LITERAL" ] || exec "$vittrain" "\$@"
 command=train own=no
 for word; do
     case \$word in
