@@ -33,7 +33,7 @@ refuses() {
     result "$title" "$(failed_otherwise "$expected" "$pattern" | tr '\n' ' ')" "$run_log"
 }
 
-echo 1..32
+echo 1..35
 run 1 train model.name=vit_cifar model.dim=32 model.depth=1 model.heads=2 model.patch=8 model.image=24 \
     data.format=imagefolder data.root="$tree" train.global_batch=5 train.epochs=1 run.threads=1 \
     augment.random_resized_crop=on augment.mean=0.4,0.5,0.6 eval.resize=30 eval.resize_to=shorter \
@@ -64,8 +64,31 @@ run 1 evaluated eval "$last" debug.batches=0
 bad=$(grep 'test: loss' "$work/eval.log" >"$work/a" || echo 'no loss'; diff "$work/a" "$work/evaluated.log" | grep '^<')
 result 'eval of weights takes their model and preprocessing' "$bad" "$work/eval.log"
 
-# ---- files, folders, lists; ranks
+# Weights as other programs write them, without metadata.
+python3 - "$weights" "$work/plain.safetensors" <<'END'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+header = json.loads(data[8:8 + size])
+header["__metadata__"] = {"format": "pt"}
+text = json.dumps(header).encode()
+open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text + data[8 + size:])
+END
 one=$images/cat/$(ls "$images/cat" | head -n 1)
+refuses 'weights without metadata need options' 4 'plain.safetensors does not fit' "$work/plain.safetensors" "$one"
+shape="model.dim=32 model.depth=1 model.heads=2 model.patch=8 model.image=24"
+run 1 convert convert "$work/plain.safetensors" "$work/plain.h5" $shape
+run 1 back convert "$work/plain.h5" "$work/described.safetensors"
+predict described 1 "$work/described.safetensors" "$one"
+result 'or convert, which describes them' \
+    "$(grep -cE '^ +[0-9.]+ %  class [012]$' "$work/described.out" | grep -v 3)" "$run_log"
+mv "$images/cat" "$images/cow"
+run 1 renamed eval "$weights" data.format=imagefolder data.root="$tree" run.threads=1
+result 'data with other classes' \
+    "$(grep -q 'class 2 of the data is "cow", but "cat" of the weights' "$work/renamed.log" || echo 'no warning')" "$work/renamed.log"
+mv "$images/cow" "$images/cat"
+
+# ---- files, folders, lists; ranks
 predict table 1 "$weights" "$one"
 head -n 1 "$work/table.out" | grep -qxF "$one" && [ "$(wc -l <"$work/table.out")" = 4 ] &&
     [ "$(grep -cE '^ +[0-9.]+ %  (bird|cat|a,"b")$' "$work/table.out")" = 3 ] && bad= || bad='another table'

@@ -89,7 +89,7 @@ static bool results_allocate(const struct session *session, struct evaluation *e
     evaluation->confusion = calloc(classes * classes + 1, sizeof(int64_t));
     *predicted = calloc(batch, sizeof **predicted);
     if (probabilities != NULL)
-        *probabilities = calloc(batch * classes, sizeof **probabilities);
+        *probabilities = calloc(batch * (size_t)session->model->classes, sizeof **probabilities);
     if (evaluation->confusion == NULL || *predicted == NULL ||
         (probabilities != NULL && *probabilities == NULL))
         error_set(error, ERROR_MEMORY,
@@ -107,8 +107,8 @@ bool evaluation_run(struct session *session, struct data_feed *feed,
     status_set_phase(PHASE_EVALUATION);
     struct pass pass = {.session = session, .feed = feed, .visitor = visitor, .control = control};
     const struct model *model = session->model;
-    *evaluation =
-        (struct evaluation){.classes = model->loss == LOSS_CROSS_ENTROPY ? model->classes : 0};
+    const bool counts = model->loss == LOSS_CROSS_ENTROPY && visitor == NULL;
+    *evaluation = (struct evaluation){.classes = counts ? model->classes : 0};
     bool good = results_allocate(session, evaluation, &pass.predicted,
                                  visitor != NULL ? &pass.probabilities : NULL, error);
     if (good) {

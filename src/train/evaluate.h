@@ -17,9 +17,9 @@ struct evaluation_visitor {
 };
 
 /* Collective. Evaluates the model on a feed that was started without training. The weights' compute
- * copies must be up to date. visitor: or NULL. control: stops at the batch where a signal requests
- * it; NULL: signals have no effect. Overwrites activations and sets the loss sums to zero. The
- * caller calls evaluation_free. */
+ * copies must be up to date. visitor: or NULL; with one, the evaluation has the loss only. control:
+ * stops at the batch where a signal requests it; NULL: signals have no effect. Overwrites
+ * activations and sets the loss sums to zero. The caller calls evaluation_free. */
 MUST_CHECK bool evaluation_run(struct session *session, struct data_feed *feed,
                                const struct evaluation_visitor *visitor, struct control *control,
                                struct evaluation *evaluation, struct error *error);
