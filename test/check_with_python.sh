@@ -88,6 +88,9 @@ images() {
 for class in train/bird train/cat train/dog val/bird val/cat val/dog; do mkdir -p "$work/tree/$class"; done
 "$TEST_BUILD/test/test_image_folder" --make "$work/tree" 60
 images "made images" "$work/tree" 32
+if "$PYTHON" -c 'import webdataset' 2>/dev/null; then
+    read_by "shards of webdataset have its samples" check_webdataset.py "$vittrain" "$work/tree" "$work"
+fi
 by_torch "made images are evaluated as by timm" check_evaluation.py "$TEST_BUILD/test/test_recipe" "$work/tree"
 by_torch "weights of timm predict as in timm, files of PyTorch are converted" check_predict.py "$vittrain" \
     "$work/predict"

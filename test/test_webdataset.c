@@ -13,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -468,10 +470,17 @@ static char *shard_read(const char *name, size_t *bytes)
     return content;
 }
 
+/* A new file is written faster than an old one is replaced: some file systems flush the latter. */
+static void file_write(const char *path, const void *content, size_t bytes)
+{
+    unlink(path);
+    FILE *file = fopen(path, "we");
+    assert_true(file != NULL && fwrite(content, 1, bytes, file) == bytes && fclose(file) == 0);
+}
+
 static void shard_write(const char *name, const void *content, size_t bytes)
 {
-    FILE *file = fopen(path_of(name), "we");
-    assert_true(file != NULL && fwrite(content, 1, bytes, file) == bytes && fclose(file) == 0);
+    file_write(path_of(name), content, bytes);
 }
 
 static void damage_is_reported(void **state)
@@ -594,9 +603,7 @@ static void damaged_index_is_replaced(void **state)
         char *damaged = malloc(bytes);
         memcpy(damaged, whole, bytes);
         damaged[at] ^= 4;
-        FILE *file = fopen(index_name, "we");
-        assert_true(file != NULL && fwrite(damaged, 1, at % 2 == 0 ? bytes : at, file) > 0 &&
-                    fclose(file) == 0);
+        file_write(index_name, damaged, at % 2 == 0 ? bytes : at);
         free(damaged);
         opens(SPLIT_TRAIN, 3);
         dataset_close(&dataset);
@@ -641,9 +648,9 @@ static void index_is_stored_elsewhere(void **state)
     dataset_close(&dataset);
 }
 
-/* What the process that builds the index does: it stores the index after a while. */
+/* What the process that builds the index does: it stores the index after a while, or fails to. */
 struct builder {
-    char part[2100], *content;
+    char part[2100], *content; /* NULL: the index is not stored */
     size_t bytes;
     int descriptor;
 };
@@ -653,11 +660,43 @@ static void *store_later(void *argument)
     const struct builder *builder = argument;
     const struct timespec pause = {.tv_nsec = 200 * 1000 * 1000};
     nanosleep(&pause, NULL);
-    assert_int_equal(write(builder->descriptor, builder->content, builder->bytes),
-                     (int)builder->bytes);
-    assert_int_equal(rename(builder->part, index_name), 0);
+    if (builder->content != NULL) {
+        assert_int_equal(write(builder->descriptor, builder->content, builder->bytes),
+                         (int)builder->bytes);
+        assert_int_equal(rename(builder->part, index_name), 0);
+    } else {
+        unlink(builder->part);
+    }
     close(builder->descriptor);
     return NULL;
+}
+
+/* Remove the stored index, take the lock and start the thread that releases it. */
+static void builder_start(struct builder *builder, pthread_t *thread)
+{
+    assert_int_equal(unlink(index_name), 0);
+    snprintf(builder->part, sizeof builder->part, "%s.part", index_name);
+    builder->descriptor = open(builder->part, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    assert_int_equal(flock(builder->descriptor, LOCK_EX | LOCK_NB), 0);
+    assert_int_equal(pthread_create(thread, NULL, store_later, builder), 0);
+}
+
+/* The process that was waited for has stored no index: this one builds its own. */
+static void index_that_is_not_stored_is_built(void **state)
+{
+    (void)state;
+    struct builder builder = {.content = NULL};
+    pthread_t thread;
+    put("a.tar");
+    opens(SPLIT_TRAIN, 3);
+    dataset_close(&dataset);
+    index_find();
+    builder_start(&builder, &thread);
+    opens(SPLIT_TRAIN, 3);
+    pthread_join(thread, NULL);
+    check_record(1, 2, "000001.jpg");
+    dataset_close(&dataset);
+    assert_int_equal(access(builder.part, F_OK), -1);
 }
 
 /* Another process holds the lock: the index that it stores is used. The index names the labels 1,
@@ -681,11 +720,7 @@ static void index_of_another_process_is_waited_for(void **state)
     }
     const uint32_t sum = crc32c_update(0, builder.content + 24, builder.bytes - 24);
     memcpy(builder.content + 12, &sum, 4);
-    assert_int_equal(unlink(index_name), 0);
-    snprintf(builder.part, sizeof builder.part, "%s.part", index_name);
-    builder.descriptor = open(builder.part, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    assert_int_equal(flock(builder.descriptor, LOCK_EX | LOCK_NB), 0);
-    assert_int_equal(pthread_create(&thread, NULL, store_later, &builder), 0);
+    builder_start(&builder, &thread);
     opens(SPLIT_TRAIN, 3);
     pthread_join(thread, NULL);
     check_record(0, 1, "000000.jpg");
@@ -719,6 +754,34 @@ static void problems_are_stored(void **state)
     for (int i = 0; i < 2; i++)
         fails(SPLIT_TRAIN, "8 problems in the shards, the first: ");
     index_find();
+}
+
+/* All shards stay open: the soft limit of open files is raised; the hard limit is named. */
+static void limit_of_open_files_is_raised(void **state)
+{
+    (void)state;
+    struct rlimit before, limit;
+    char name[16];
+    for (int i = 0; i < 40; i++) {
+        snprintf(name, sizeof name, "%02d.tar", i);
+        put_shard(name, 1, few);
+    }
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    limit = (struct rlimit){.rlim_cur = 30, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    opens(SPLIT_TRAIN, 40);
+    dataset_close(&dataset);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    const pid_t child = fork(); /* a hard limit cannot be raised again */
+    if (child == 0) {
+        limit = (struct rlimit){.rlim_cur = 30, .rlim_max = 30};
+        _exit(setrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+              dataset_open(&dataset, &options, SPLIT_TRAIN, &error) ||
+              strstr(error.text, "too many open files: raise ulimit -n") == NULL);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
 }
 
 /* ---- Random damage. */
@@ -839,9 +902,7 @@ static void random_damage_does_no_harm(void **state)
             }
             memcpy(damaged, index, index_bytes);
             const size_t kept = damage_index(damaged, index_bytes, number);
-            FILE *file = fopen(index_name, "we");
-            assert_true(file != NULL && fwrite(damaged, 1, kept, file) == kept &&
-                        fclose(file) == 0);
+            file_write(index_name, damaged, kept);
         }
         opened[number % 2] += try_all();
     }
@@ -893,6 +954,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(damaged_index_is_replaced, set_up),
         cmocka_unit_test_setup(index_is_stored_elsewhere, set_up),
         cmocka_unit_test_setup(index_of_another_process_is_waited_for, set_up),
+        cmocka_unit_test_setup(index_that_is_not_stored_is_built, set_up),
+        cmocka_unit_test_setup(limit_of_open_files_is_raised, set_up),
         cmocka_unit_test_setup(rest_of_a_killed_process_is_replaced, set_up),
         cmocka_unit_test_setup(problems_are_stored, set_up),
         cmocka_unit_test_setup(random_damage_does_no_harm, set_up),

@@ -65,27 +65,30 @@ static bool is_same_file(int file, const char *path)
            here.st_ino == there.st_ino;
 }
 
+int output_file_try_create(const char *path)
+{
+    output_file_unlink(path);
+    int file = output_file_open(path, O_RDWR | O_CREAT);
+    if (file < 0)
+        return -1;
+    /* Truncated only under the lock: another process may be writing it. */
+    const bool is_own = file_lock(file) != EWOULDBLOCK && is_same_file(file, path);
+    if (is_own && ftruncate(file, 0) == 0)
+        return file;
+    int reason = is_own ? errno : EBUSY;
+    close(file);
+    errno = reason;
+    return -1;
+}
+
 int output_file_create(const char *path)
 {
     const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
-    output_file_unlink(path);
     for (int tries = 0; tries < OUTPUT_FILE_WAIT * 50; tries++) {
-        /* Truncated only under the lock: another process may be writing it. */
-        int file = output_file_open(path, O_RDWR | O_CREAT);
-        if (file < 0)
-            return -1;
-        bool locked = file_lock(file) != EWOULDBLOCK;
-        if (locked && is_same_file(file, path)) {
-            if (ftruncate(file, 0) == 0)
-                return file;
-            int reason = errno;
-            close(file);
-            errno = reason;
-            return -1;
-        }
-        close(file);
-        if (!locked)
-            nanosleep(&pause, NULL);
+        int file = output_file_try_create(path);
+        if (file >= 0 || errno != EBUSY)
+            return file;
+        nanosleep(&pause, NULL);
     }
     errno = EBUSY;
     return -1;

@@ -5,14 +5,10 @@
 #include "data/tar_cache.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,6 +17,7 @@
 #include "core/durable.h"
 #include "core/folder.h"
 #include "core/log.h"
+#include "core/output_file.h"
 #include "core/text_file.h"
 #include "core/thread.h"
 #include "data/tar_index.h"
@@ -172,8 +169,8 @@ static bool build(struct tar_shard *shards, int64_t count, struct error *error)
     build_some(&building); /* completes the index even if no other thread starts */
     for (int i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
-    log_info("data: read the headers of %lld shards in %.1f s", (long long)count,
-             clock_now() - begin);
+    log_info("data: read the headers of %lld shard%s in %.1f s", (long long)count,
+             count == 1 ? "" : "s", clock_now() - begin);
     return !building.failed ||
            error_set(error, ERROR_MEMORY, "no memory for the index of %lld shards",
                      (long long)count);
@@ -205,33 +202,11 @@ static bool cache_write(int descriptor, const char *part, const char *path, cons
         memcpy(header.magic, magic, sizeof magic);
         header.sum = crc32c_update(0, text + sizeof header, bytes - sizeof header);
         memcpy(text, &header, sizeof header);
-        good = (ftruncate(descriptor, 0) == 0 || durable_failed(error, "truncate", part, errno)) &&
-               durable_write(descriptor, part, text, bytes, 0, error) &&
+        good = durable_write(descriptor, part, text, bytes, 0, error) &&
                (rename(part, path) == 0 || durable_failed(error, "rename to", path, errno));
     }
     free(text);
     return good;
-}
-
-enum lock { LOCK_HELD, LOCK_BUSY, LOCK_NONE };
-
-/* Create and lock the file. LOCK_NONE: it cannot be created. */
-static enum lock part_lock(const char *part, int *descriptor)
-{
-    struct stat own, there;
-    *descriptor = open(part, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
-    if (*descriptor < 0)
-        return LOCK_NONE;
-    if (flock(*descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-        close(*descriptor);
-        return LOCK_BUSY;
-    }
-    /* The process that held the lock may have renamed the file in the meantime. */
-    if (fstat(*descriptor, &own) == 0 && stat(part, &there) == 0 && own.st_ino == there.st_ino &&
-        own.st_dev == there.st_dev && S_ISREG(own.st_mode))
-        return LOCK_HELD;
-    close(*descriptor);
-    return S_ISREG(own.st_mode) ? LOCK_BUSY : LOCK_NONE;
 }
 
 /* ---- Locations. */
@@ -273,24 +248,26 @@ static bool places_read(const struct places *places, const char *key, size_t key
            cache_read(places->path[1], key, key_bytes, shards, count);
 }
 
-/* Lock the index beside the shards or, if that folder is not writable, the one in the user's cache
- * folder. */
-static enum lock places_lock(const struct places *places, const char **path, char *part,
-                             int *descriptor)
+/* Create and lock NAME.part beside the shards or, if that folder is not writable, in the user's
+ * cache folder. Return -1 and EBUSY if another process holds the lock, else -1 if neither can be
+ * created. */
+static int places_lock(const struct places *places, const char **path, char *part)
 {
     char folder[PATH_SIZE];
     struct error ignored = {0};
-    enum lock lock = LOCK_NONE;
-    for (int i = 0; i < 2 && lock == LOCK_NONE && places->path[i][0] != '\0'; i++) {
+    int descriptor = -1;
+    errno = EACCES;
+    for (int i = 0; i < 2 && descriptor < 0 && errno != EBUSY; i++) {
         *path = places->path[i];
-        snprintf(part, PATH_SIZE + 8, "%s.part", *path);
         if (i == 1) {
             folder_cache(folder, sizeof folder);
-            error_defer(folder_make(folder, "", &ignored));
+            if ((*path)[0] == '\0' || !folder_make(folder, "", &ignored))
+                return -1;
         }
-        lock = part_lock(part, descriptor);
+        snprintf(part, PATH_SIZE + 8, "%s.part", *path);
+        descriptor = output_file_try_create(part);
     }
-    return lock;
+    return descriptor;
 }
 
 /* Build the index and, with a lock, store it. It is not stored if a shard is damaged, because the
@@ -314,7 +291,8 @@ static bool build_and_store(struct tar_shard *shards, int64_t count, const char 
     return good;
 }
 
-/* Build the index, or wait for the process that does. */
+/* Build the index, or wait for the process that does. If that one could not store it, all waiting
+ * processes build their own at once. */
 static bool open_unstored(struct tar_shard *shards, int64_t count, const char *key,
                           size_t key_bytes, const struct places *places, struct error *error)
 {
@@ -322,22 +300,25 @@ static bool open_unstored(struct tar_shard *shards, int64_t count, const char *k
     const double begin = clock_now();
     char part[PATH_SIZE + 8];
     const char *path = NULL;
-    int descriptor = -1;
-    enum lock lock;
-    while ((lock = places_lock(places, &path, part, &descriptor)) == LOCK_BUSY &&
+    bool waited = false;
+    int descriptor;
+    while ((descriptor = places_lock(places, &path, part)) < 0 && errno == EBUSY &&
            clock_now() < begin + longest_wait) {
+        waited = true;
         nanosleep(&pause, NULL);
         if (places_read(places, key, key_bytes, shards, count))
             return true;
     }
-    if (lock != LOCK_HELD)
+    if (descriptor < 0)
         return build_and_store(shards, count, key, key_bytes, -1, NULL, NULL, error);
     /* Another process may have stored it before this one got the lock. */
-    bool good = places_read(places, key, key_bytes, shards, count);
-    if (good)
+    const bool is_stored = places_read(places, key, key_bytes, shards, count);
+    if (is_stored || waited) {
         unlink(part);
-    else
-        good = build_and_store(shards, count, key, key_bytes, descriptor, part, path, error);
+        close(descriptor);
+        return is_stored || build_and_store(shards, count, key, key_bytes, -1, NULL, NULL, error);
+    }
+    const bool good = build_and_store(shards, count, key, key_bytes, descriptor, part, path, error);
     close(descriptor);
     return good;
 }
