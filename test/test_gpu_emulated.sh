@@ -28,7 +28,7 @@ trains() {
     rm -rf "$work/gpu"
 }
 
-echo 1..18
+echo 1..19
 run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"
 result 'the CPU trains' "$([ $status -eq 0 ] || echo "exit status $status")" "$work/cpu.log"
 trains 'one GPU' 1
@@ -61,8 +61,19 @@ bad=
 [ $status -eq 9 ] || bad="exit status $status"
 grep -qE '^vittrain: failure: rank [01] on .*: GPU .* \(number [0-9]+ of a group of 2 ranks\) has waited' "$work/hanging.log" ||
     bad="$bad; not said"
+grep -q '^warning: stalled' "$work/hanging.log" && bad="$bad; a rank is named"
 result 'a collective that hangs ends the training' "$bad" "$work/hanging.log"
 unset VITTRAIN_EMULATION_COLLECTIVE
+
+# The host of rank 0 waits for the GPU, whose collective waits for rank 1.
+timeout 90 $MPIRUN -np 2 "$vittrain" $tiny run.backend=cuda run.dir="$work/stalled" train.steps=8 mesh.stall_warning=1 \
+    debug.pause=data:6:80:1 >"$work/stalled.log" 2>&1 </dev/null &
+job=$!
+wait_for '^warning: stalled' "$work/stalled.log"
+kill $job
+wait $job
+bad=$(grep -qE '^warning: stalled: rank 1 on .* in the wait for data, step 6, ' "$work/stalled.log" || echo 'not named')
+result 'a rank that the others wait for is named' "$bad" "$work/stalled.log"
 
 tiny="model.name=cnn_a data.format=cifar10 debug.fraction=0.02 train.precision=fp32 train.global_batch=8 output.log_every=1 \
 run.seed=7 run.threads=1 train.epochs=1 train.steps=5 data.val=none output.tensorboard=off optim.name=sgd optim.lr=1e-2"

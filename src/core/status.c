@@ -45,7 +45,9 @@ const char *status_phase_name(int phase)
 #define STORE(word, value) atomic_store_explicit(&record.word, value, memory_order_relaxed)
 #define LOAD(word) atomic_load_explicit(&record.word, memory_order_relaxed)
 
-/* Only the main thread stores to it. */
+/* True in the thread that sets the phases. Only this thread stores to `activity`. */
+static _Thread_local bool is_main;
+
 static void activity_count(void)
 {
     STORE(activity, LOAD(activity) + 1);
@@ -93,6 +95,8 @@ double status_step_seconds(void)
 
 void status_set_waiting(bool waits)
 {
+    if (!is_main)
+        return;
     STORE(waits, waits);
     activity_count();
 }
@@ -112,6 +116,7 @@ static void pause_take(void)
 
 void status_set_phase(int phase)
 {
+    is_main = true;
     STORE(unit, -1);
     STORE(phase, phase);
     STORE(since, clock_now());
