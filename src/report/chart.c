@@ -196,7 +196,7 @@ static void layout_make(struct drawing *drawing)
                                            (chart->y.label == NULL ? 6 : label_size + 9);
     drawing->bottom = drawing->size.height - (chart->x.label == NULL ? line : 2 * line) - 4;
     ticks_place(&drawing->y_ticks, &drawing->y, chart->y.whole, drawing->bottom - drawing->top,
-                24 * drawing->size.enlarged);
+                fmax(30, 24 * drawing->size.enlarged));
     drawing->left = ticks_width(drawing, &drawing->y_ticks) + 10;
     drawing->right = drawing->size.width - 14;
     /* Labels of the x axis: as far apart as their width, found with a first guess. */

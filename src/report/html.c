@@ -121,7 +121,7 @@ static const struct {
 } sections[] = {
     {"summary", "All figures", "All figures side by side", html_summary},
     {"details", "Learning rate, speed and waiting times", "Learning rate, speed and waiting times", html_details},
-    {"classes", "Classes and confusion matrix", "Classes and confusion matrices", html_classes},
+    {"classes", "Quality by split and class", "Quality by split and class", html_classes},
     {"units", "Step time and memory by unit", "Step time and memory by unit", html_units},
     {"ranks", "Ranks", "Ranks", html_ranks},
     {"hardware", "Hardware over time", "Hardware over time", html_hardware},

@@ -156,17 +156,15 @@ static void measure_draw(const struct page *page, const struct measure *measure,
 
 void html_curves(const struct page *page)
 {
-    bool any = false, classifies = false;
-    for (int i = 0; i < page->count; i++) {
+    bool any = false;
+    for (int i = 0; i < page->count; i++)
         any = any || page->records[i].metrics.rows > 0;
-        classifies = classifies || !isnan(table_facts(&page->records[i].metrics, "top1").most);
-    }
-    fputs(any ? "<div class=\"large\">\n"
-              : "<p>None: metrics.csv is missing or has no rows.</p>\n<div>",
-          page->stream);
+    if (!any)
+        fputs("<p>No curves: metrics.csv is missing or has no rows.</p>\n", page->stream);
+    fputs("<div class=\"large\">\n", page->stream);
     for (int i = 0; i < MEASURES; i++)
         if (measures[i].large)
-            measure_draw(page, &measures[i], classifies ? FIGURE_LARGE : FIGURE_WIDE);
+            measure_draw(page, &measures[i], FIGURE_LARGE);
     fputs("</div>\n", page->stream);
 }
 

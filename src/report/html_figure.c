@@ -4,7 +4,6 @@
 
 /* The style sheet enlarges the text on narrow screens, by these factors at most. */
 static const struct chart_size sizes[] = {[FIGURE_LARGE] = {600, 330, 1.6, .places = 100},
-                                          [FIGURE_WIDE] = {1000, 360, 2, .places = 100},
                                           [FIGURE_SMALL] = {400, 220, 1.2, .places = 60}};
 
 /* Write the names of the curves. */

@@ -7,7 +7,7 @@
 
 enum { SERIES_NAME = 24 };
 
-enum figure_size { FIGURE_LARGE, FIGURE_WIDE, FIGURE_SMALL };
+enum figure_size { FIGURE_LARGE, FIGURE_SMALL };
 
 /* Write title, legend and chart. `brief`: the legend has the letters of the runs, which are the
  * first of each name; validation is known by its dashes. */
