@@ -16,6 +16,7 @@
 #include "core/random.h"
 #include "data/dataset.h"
 #include "temporary.h"
+#include "vector_file.h"
 
 enum { RECORD = 3073, PIXELS = 3072 };
 
@@ -306,6 +307,30 @@ static void count_records(int *seen)
     }
 }
 
+/* Of 60,000 samples, the validation split is that of PyTorch's random_split with seed 42. */
+static void test_torch_split(void **state)
+{
+    (void)state;
+    snprintf(options.data.format, sizeof options.data.format, "synthetic");
+    options.data.samples = 48000;
+    options.data.image = 1;
+    options.data.val = VALIDATION_REFERENCE;
+    static int expected[60000];
+    struct vector_file *file = vector_file_open("torch_permutation.safetensors");
+    const int32_t *validation = vector_file_integers(file, "validation", NULL);
+    for (int i = 0; i < 5000; i++)
+        expected[validation[i]] = 1;
+    for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
+        static const int64_t counts[] = {45000, 5000, 10000};
+        open_split((enum data_split)split);
+        assert_int_equal(dataset.count, counts[split]);
+        for (int64_t i = 0; i < dataset.count; i++)
+            assert_int_equal(expected[dataset_record(&dataset, i)], split == SPLIT_VALIDATION);
+        dataset_close(&dataset);
+    }
+    vector_file_close(file);
+}
+
 static void test_reference_split(void **state)
 {
     (void)state;
@@ -502,6 +527,7 @@ int main(void)
         cmocka_unit_test_setup(test_wrong_labels, set_up),
         cmocka_unit_test_setup(test_file_changed, set_up),
         cmocka_unit_test_setup(test_fuzz, set_up),
+        cmocka_unit_test_setup(test_torch_split, set_up),
         cmocka_unit_test_setup(test_reference_split, set_up),
         cmocka_unit_test_setup(test_held_out, set_up),
         cmocka_unit_test_setup(test_fraction, set_up),

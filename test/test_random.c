@@ -1,5 +1,8 @@
 /* Random numbers: Random123's published vectors (tests/kat_vectors, philox4x32 10) through our
- * counter layout, an own vector for the layout, permutations, and moments of what is derived. */
+ * counter layout, an own vector for the layout, permutations, and moments of what is derived;
+ * PyTorch's permutations (test/vectors/make_torch_permutation.py).
+ *   test_random --torch SEED COUNT   prints a permutation for check_torch_split.py
+ */
 #include "core/random.h"
 
 #include <math.h>
@@ -7,9 +10,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
+
+#include "core/torch_random.h"
+#include "vector_file.h"
 
 struct known_answer {
     uint32_t counter[4], key[2], word[4];
@@ -112,14 +120,54 @@ static void permutation_holds_everything_once(void **state)
     free(seen);
 }
 
-int main(void)
+static void permutation_is_pytorchs(void **state)
 {
+    (void)state;
+    static const struct {
+        uint32_t count;
+        uint64_t seed;
+    } cases[] = {{1, 42},   {2, 42}, {3, 0}, {16, 42}, {624, 1}, {625, (UINT64_C(1) << 32) + 7},
+                 {1300, 42}};
+    struct vector_file *file = vector_file_open("torch_permutation.safetensors");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint32_t order[1300];
+        char name[64];
+        int64_t count;
+        snprintf(name, sizeof name, "%lu.%llu", (unsigned long)cases[i].count,
+                 (unsigned long long)cases[i].seed);
+        const int32_t *expected = vector_file_integers(file, name, &count);
+        assert_int_equal(count, cases[i].count);
+        torch_permutation(cases[i].seed, cases[i].count, order);
+        assert_memory_equal(order, expected, sizeof *order * cases[i].count);
+    }
+    torch_permutation(42, 0, NULL);
+    vector_file_close(file);
+}
+
+/* Print the permutation of these arguments as 32-bit numbers, for check_torch_split.py. */
+static int print_permutation(const char *seed, const char *count)
+{
+    const uint32_t elements = (uint32_t)strtoul(count, NULL, 10);
+    uint32_t *order = malloc((elements + 1) * sizeof *order);
+    if (order == NULL)
+        return 1;
+    torch_permutation(strtoull(seed, NULL, 10), elements, order);
+    const size_t written = fwrite(order, sizeof *order, elements, stdout);
+    free(order);
+    return written != elements;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 4 && strcmp(argv[1], "--torch") == 0)
+        return print_permutation(argv[2], argv[3]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published_vectors),
         cmocka_unit_test(uniform_stays_below_one),
         cmocka_unit_test(normal_has_its_moments),
         cmocka_unit_test(permutation_is_the_known_one),
         cmocka_unit_test(permutation_holds_everything_once),
+        cmocka_unit_test(permutation_is_pytorchs),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,6 +43,8 @@ libvittrain_a_SOURCES += \
 	src/core/thread.h \
 	src/core/value.c \
 	src/core/value.h \
+	src/core/torch_random.c \
+	src/core/torch_random.h \
 	src/core/version.c \
 	src/core/version.h
 

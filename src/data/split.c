@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "core/random.h"
+#include "core/torch_random.h"
 
 static int compare_numbers(const void *left, const void *right)
 {
@@ -34,24 +35,22 @@ static bool keep_part(struct dataset *dataset, const uint32_t *order, int64_t be
     return true;
 }
 
-/* Keep elements [begin, end) of a random permutation. */
-static bool draw_part(struct dataset *dataset, uint64_t seed, uint32_t draw, int64_t begin,
-                      int64_t end, struct error *error)
+static bool order_make(const struct dataset *dataset, uint32_t **order, struct error *error)
 {
-    const size_t count = (size_t)dataset->count;
-    uint32_t *order = malloc((count > 0 ? count : 1) * sizeof *order);
-    if (order == NULL)
-        return no_memory(count, error);
-    random_permutation(seed, RANDOM_SPLIT, draw, (uint32_t)count, order);
-    const bool good = keep_part(dataset, order, begin, end, error);
-    free(order);
-    return good;
+    *order = malloc(((size_t)dataset->count + 1) * sizeof **order);
+    return *order != NULL || no_memory((size_t)dataset->count, error);
 }
 
 bool split_draw(struct dataset *dataset, uint64_t seed, uint32_t draw, int64_t count,
                 struct error *error)
 {
-    return draw_part(dataset, seed, draw, 0, count, error);
+    uint32_t *order;
+    if (!order_make(dataset, &order, error))
+        return false;
+    random_permutation(seed, RANDOM_SPLIT, draw, (uint32_t)dataset->count, order);
+    const bool good = keep_part(dataset, order, 0, count, error);
+    free(order);
+    return good;
 }
 
 bool split_reference(struct dataset *dataset, uint64_t seed, enum data_split split,
@@ -60,7 +59,13 @@ bool split_reference(struct dataset *dataset, uint64_t seed, enum data_split spl
     const int64_t training_end = dataset->count * 3 / 4;
     const int64_t validation_end = training_end + dataset->count / 12;
     const int64_t begin[] = {0, training_end, validation_end, dataset->count};
-    return draw_part(dataset, seed, 0, begin[split], begin[split + 1], error);
+    uint32_t *order;
+    if (!order_make(dataset, &order, error))
+        return false;
+    torch_permutation(seed, (uint32_t)dataset->count, order);
+    const bool good = keep_part(dataset, order, begin[split], begin[split + 1], error);
+    free(order);
+    return good;
 }
 
 /* ---- data.val=FRACTION ---- */
@@ -135,11 +140,10 @@ static size_t held_out_of(size_t count, double fraction)
 bool split_stratified(struct dataset *dataset, double fraction, bool held_out, struct error *error)
 {
     enum { FIRST_DRAW = 16 }; /* of RANDOM_SPLIT, behind those of split_draw */
-    const size_t count = (size_t)dataset->count;
     struct strata strata;
-    uint32_t *order = malloc((count + 1) * sizeof *order), *kept = order;
-    bool good = order != NULL || no_memory(count, error);
-    good = strata_make(dataset, &strata, error) && good;
+    uint32_t *order = NULL;
+    bool good = strata_make(dataset, &strata, error) && order_make(dataset, &order, error);
+    uint32_t *kept = order;
     for (int64_t c = 0; good && c < strata.classes; c++) {
         const uint32_t *samples = strata.samples + strata.begin[c];
         const size_t in_class = strata.begin[c + 1] - strata.begin[c];

@@ -12,7 +12,10 @@ MUST_CHECK bool split_draw(struct dataset *dataset, uint64_t seed, uint32_t draw
                            struct error *error);
 
 /* Keep one of the three parts of all samples (data.val=reference): 3/4 for training, 1/12 for
- * validation, the rest for testing. */
+ * validation, the rest for testing. Of the 60,000 images of CIFAR-10, training images first, the
+ * parts have the images of PyTorch's random_split(images, [45000, 5000, 10000],
+ * torch.Generator().manual_seed(seed)); of other sizes n, those of the lengths [n * 3 / 4, n / 12,
+ * rest]. */
 MUST_CHECK bool split_reference(struct dataset *dataset, uint64_t seed, enum data_split split,
                                 struct error *error);
 

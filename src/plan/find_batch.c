@@ -46,8 +46,9 @@ static void options_make(const struct plan *plan, int64_t batch, struct options 
         options->data.image = source->height > source->width ? source->height : source->width;
     options->data.classes = options->model.classes;
     options->data.shuffle = options->data.drop_last = false;
-    if (options->data.val == VALIDATION_REFERENCE)
+    if (options->data.val == VALIDATION_REFERENCE || options->data.val == VALIDATION_FRACTION)
         options->data.val = VALIDATION_TEST;
+    options->data.val_fraction = 0;
     options->model.channels = source->channels;
     options->train.batch = batch;
     options->train.global_batch = 0;
