@@ -113,8 +113,9 @@ const struct option_entry option_table[] = {
              "example 0.1: this part of each class of the training samples, which is then not "
              "trained on; it depends on the files only, not on run.seed. reference: a random "
              "split of all samples into 75 % for training, 8.3 % for evaluation and 16.7 % for "
-             "testing, that of PyTorch's random_split with the seed run.seed. none: no evaluation. val: the data set's validation split. Image folders "
-             "without a folder test use the validation split for testing too."},
+             "testing, that of PyTorch's random_split with the seed run.seed. none: no "
+             "evaluation. val: the data set's validation split. Image folders without a folder "
+             "test use the validation split for testing too."},
     {PLACE(data, samples), .kind = OPTION_IS_INTEGER, .preset = "1024", .least = 1,
      .most = 4294967295.0,
      .help = "Synthetic data: number of training samples; the test set has a quarter as many."},
