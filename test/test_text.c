@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -30,11 +32,33 @@ static void memory_is_shown_in_mib(void **state)
     assert_true(mib(512 << 10) == 0.5);
 }
 
+static void the_limit_on_files_is_named(void **state)
+{
+    char text[80] = "a.png: Too many open files; close some",
+         all[80] = "Too many open files in system";
+    char expected[80], small[20] = "Too many open files";
+    struct rlimit limit;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    snprintf(expected, sizeof expected,
+             "a.png: Too many open files: the limit is %llu (ulimit -n); close some",
+             (unsigned long long)limit.rlim_cur);
+    for (int n = 0; n < 2; n++) {
+        text_add_file_limit(text, sizeof text);
+        assert_string_equal(text, expected);
+    }
+    text_add_file_limit(all, sizeof all);
+    assert_string_equal(all, "Too many open files in system");
+    text_add_file_limit(small, sizeof small);
+    assert_string_equal(small, "Too many open files");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_ends_so_or_not),
         cmocka_unit_test(memory_is_shown_in_mib),
+        cmocka_unit_test(the_limit_on_files_is_named),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

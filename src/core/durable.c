@@ -27,6 +27,8 @@ static const char *advice(int number)
         return "free some space there or write to another folder";
     case EFBIG:
         return "raise the limit on the size of files (ulimit -f)";
+    case EMFILE:
+        return "raise it";
     case EACCES:
     case EPERM:
     case EROFS:

@@ -258,8 +258,13 @@ int hdf5_frame_make(const char *path, bool (*fill)(hid_t file, void *context), v
     snprintf(name, sizeof name, "/proc/self/fd/%d", frame);
     struct hdf5_errors errors;
     hdf5_errors_begin(&errors);
+    errno = 0;
     bool good = make_file(name, fill, context);
-    if (!hdf5_errors_end(&errors) || !good)
+    const int number = errno; /* HDF5's text has no reason */
+    good = hdf5_errors_end(&errors) && good;
+    if (!good && (number == EMFILE || number == ENFILE || number == ENOMEM))
+        durable_failed(error, "create the metadata of", path, number);
+    else if (!good)
         error_set(error, ERROR_INTERNAL, "cannot create the metadata of %s: %s", path,
                   errors.reason);
     else if (fstat(frame, &file) != 0)

@@ -144,6 +144,7 @@ static void write_line(FILE *console, const char *mark, const char *format, va_l
     char line[LINE_SIZE];
     vsnprintf(line, sizeof line, format, arguments);
     text_mask_password(line);
+    text_add_file_limit(line, sizeof line);
     pthread_mutex_lock(&state.mutex);
     if (console != NULL)
         print_line(console, mark, line);

@@ -72,7 +72,7 @@ bool subprocess_start(struct subprocess *child, const char *const *words, struct
     child->output = ends[0];
     return failure == 0 || error_set(error, ERROR_MEMORY,
                                      "cannot start a process to read a file: %s; check the limits "
-                                     "on processes and open files (ulimit -u, ulimit -n)",
+                                     "of this job (ulimit -a)",
                                      strerror(failure));
 }
 

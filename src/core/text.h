@@ -16,6 +16,10 @@ const char *text_nearest(const char *word, const char *const *candidates);
  * rclone (":sftp,pass=password:path") of a text by at most three stars, in place. */
 void text_mask_password(char *text);
 
+/* Insert the limit after the system's message for EMFILE: "Too many open files: the limit is 24
+ * (ulimit -n)". `size`: of the array, at least 1. */
+void text_add_file_limit(char *text, size_t size);
+
 /* Convert bytes to MiB, the unit of memory in tables and messages. */
 static inline double mib(size_t bytes)
 {
