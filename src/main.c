@@ -10,6 +10,7 @@
 #include "config/option.h"
 #include "config/options.h"
 #include "config/phase.h"
+#include "core/hdf5_file.h"
 #include "core/log.h"
 #include "core/subprocess.h"
 #include "plan/fit.h"
@@ -90,6 +91,7 @@ int main(int argc, char **argv)
     if (command != NULL && command->prepare != NULL)
         command->prepare();
     session_set_advisor(fit_advise);
+    hdf5_library_open();
     struct comm *world;
     struct error world_error = {0};
     if (!comm_world_open(&argc, &argv, &world, &world_error)) {

@@ -145,6 +145,7 @@ check_DATA += test/look_at_picture$(EXEEXT)
 
 test_scripts = \
 	test/test_command_line.sh \
+	test/test_failing_writes.sh \
 	test/test_fetch.sh \
 	test/test_gpu_errors.sh \
 	test/test_monitor_runs.sh \

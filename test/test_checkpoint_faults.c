@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -26,6 +27,7 @@
 #include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/safetensors.h"
 #include "config/run_options.h"
+#include "core/hdf5_file.h"
 #include "core/log.h"
 #include "model_fixture.h"
 
@@ -269,6 +271,32 @@ static void test_without_reservation(void **state)
     fixture_close(&fixture);
 }
 
+/* HDF5's own writes fail: no error but one, and none at MPI_Finalize or exit, where HDF5 would
+ * crash (hdf5_library_open). */
+static void test_frame_fails(void **state)
+{
+    struct fixture fixture;
+    struct rlimit limit, before;
+    struct error error = {.kind = ERROR_NONE};
+    (void)state;
+    fixture_open(&fixture, world, 1, &usual, 1, false);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = before;
+    faults.cannot_reserve = true;
+    for (limit.rlim_cur = 40; limit.rlim_cur < 8000; limit.rlim_cur += 1500) {
+        error_clear(&error);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        assert_false(write_step(&fixture, AT_ONCE, 3, &error));
+        assert_int_equal(error.kind, ERROR_FILE);
+        assert_non_null(strstr(error.text, "cannot create the metadata of"));
+        assert_non_null(strstr(error.text, "raise the limit on the size of files (ulimit -f)"));
+    }
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    faults.cannot_reserve = false;
+    assert_false(there(3));
+    fixture_close(&fixture);
+}
+
 /* ---- weights ---- */
 
 static void test_every_call_fails_for_weights(void **state)
@@ -360,6 +388,7 @@ static int run_all(void)
          drop_folder, &background},
         cmocka_unit_test_setup_teardown(test_every_call_fails_for_weights, make_folder,
                                         drop_folder),
+        cmocka_unit_test_setup_teardown(test_frame_fails, make_folder, drop_folder),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);
@@ -367,6 +396,7 @@ static int run_all(void)
 
 int main(int argc, char **argv)
 {
+    hdf5_library_open();
     world = fixture_world_open(&argc, &argv);
     int failed = argc > 1 ? run_part(argc, argv) : run_all();
     comm_world_close(world);

@@ -1,4 +1,5 @@
 /* The command `train`. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,7 @@ static void train_run(const struct options *options, const struct command_line *
                       struct comm *world, struct error *error)
 {
     char folder[OPTION_TEXT];
+    signal(SIGPIPE, SIG_IGN); /* a run continues if the reader of its output ends */
     if (line->operand_count > 0)
         error_set(error, ERROR_USAGE, "train takes decks and section.key=value, not \"%s\"",
                   line->operand[0]);

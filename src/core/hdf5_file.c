@@ -17,6 +17,13 @@
 #include "core/crc32c.h"
 #include "core/durable.h"
 
+void hdf5_library_open(void)
+{
+    H5dont_atexit();
+    /* In an MPI program HDF5 attaches its clean-up to MPI_COMM_SELF, unless it is opened before. */
+    H5open();
+}
+
 hid_t hdf5_text_type(size_t size)
 {
     hid_t type = H5Tcopy(H5T_C_S1);
@@ -245,6 +252,17 @@ static bool make_file(const char *path, bool (*fill)(hid_t file, void *context),
     return good;
 }
 
+/* True if a write or the opening of a file fails with this errno. Others may be left from calls
+ * whose failure is no error. */
+static bool is_of_writing(int number)
+{
+    static const int numbers[] = {ENOSPC, EDQUOT, EFBIG, EIO, EMFILE, ENFILE, ENOMEM};
+    for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
+        if (number == numbers[n])
+            return true;
+    return false;
+}
+
 int hdf5_frame_make(const char *path, bool (*fill)(hid_t file, void *context), void *context,
                     int64_t *bytes, struct error *error)
 {
@@ -262,7 +280,7 @@ int hdf5_frame_make(const char *path, bool (*fill)(hid_t file, void *context), v
     bool good = make_file(name, fill, context);
     const int number = errno; /* HDF5's text has no reason */
     good = hdf5_errors_end(&errors) && good;
-    if (!good && (number == EMFILE || number == ENFILE || number == ENOMEM))
+    if (!good && is_of_writing(number))
         durable_failed(error, "create the metadata of", path, number);
     else if (!good)
         error_set(error, ERROR_INTERNAL, "cannot create the metadata of %s: %s", path,

@@ -12,6 +12,10 @@
 
 #include "core/error.h"
 
+/* Open the library, before MPI_Init, so that neither exit nor MPI_Finalize closes what is left of a
+ * file whose write failed: HDF5 would crash. */
+void hdf5_library_open(void);
+
 /* Return a new string type, to be closed by the caller; negative if HDF5 failed. */
 hid_t hdf5_text_type(size_t size);
 

@@ -1,0 +1,55 @@
+#!/bin/sh
+# Output that cannot be written, and limits that are too low: a run ends with one line that names the file or the
+# limit, or completes; never by a signal.
+. "$TEST_SOURCE/test/program.sh"
+
+train="$small debug.fraction=0.02 model.depth=1 data.format=synthetic model.classes=10 train.steps=2"
+
+# try LIMIT OUTPUT: run under a limit, with other output; set $status. The limit does not apply to the log.
+try() {
+    rm -rf "$work/run"
+    run_log=$work/try.log
+    {
+        (eval "$1; exec timeout 60 $vittrain $train run.dir=$work/run $2")
+        echo $? >"$work/status"
+    } 2>&1 </dev/null | cat >"$run_log"
+    status=$(cat "$work/status")
+}
+
+# ended_well CODE PATTERN: print what is wrong unless the run completed, or ended with CODE and one line of PATTERN.
+ended_well() {
+    [ $status -eq 0 ] && [ -s "$work/run/result.json" ] || failed_otherwise "$1" "$2" | tr '\n' ' '
+}
+
+echo 1..4
+problem='' named=0
+for limit in 15 18 21 24 27; do
+    try "ulimit -n $limit"
+    grep -q '^vittrain: error' "$run_log" || [ $status -eq 0 ] || continue # MPI does not start
+    grep -q "Too many open files: the limit is $limit (ulimit -n)" "$run_log" && named=$((named + 1))
+    [ $status -eq 0 ] || problem="$problem$(failed_otherwise $status 'the limit is' | tr '\n' ' ')"
+    [ $status -lt 128 ] || problem="$problem limit $limit: status $status"
+done
+[ $named -gt 0 ] || problem="$problem; no run named the limit"
+result 'the limit on open files is named' "$problem" "$run_log"
+
+problem='' failed=0
+for kilobytes in 0 1 3 8 40; do
+    try "ulimit -f $((kilobytes * 2))" # a unit of 512 bytes in POSIX, of 1024 in bash
+    [ $status -eq 0 ] || failed=$((failed + 1))
+    problem="$problem$(ended_well 5 '\(ulimit -f\)|File too large')"
+done
+[ $failed -gt 0 ] || problem="$problem; no write failed"
+result 'files beyond ulimit -f' "$problem" "$run_log"
+
+problem=
+for output in '>/dev/full' '2>/dev/full' '>&- 2>&-'; do
+    try : "$output"
+    problem="$problem$(ended_well 5 'standard output')"
+done
+result 'standard output that cannot be written' "$problem" "$run_log"
+
+rm -rf "$work/run"
+{ timeout 60 "$vittrain" $train run.dir="$work/run" 2>"$work/err"; echo $? >"$work/status"; } | true
+result 'a run continues if the reader of its output ends' \
+    "$([ "$(cat "$work/status")" = 0 ] && [ -s "$work/run/result.json" ] || echo "status $(cat "$work/status")")" "$work/err"
