@@ -12,7 +12,7 @@ report() {
     status=$?
 }
 
-echo 1..16
+echo 1..17
 cd "$work" || exit 1
 for strategy in ddp fsdp; do
     run 2 $strategy $small train.epochs=2 run.dir=$strategy mesh.strategy=$strategy train.test=on output.monitor=0.2 \
@@ -78,7 +78,7 @@ for browser in chromium chromium-browser google-chrome ''; do
     command -v "${browser:-true}" >/dev/null && break
 done
 if [ -z "$browser" ]; then
-    for name in curves 'curves, dark' phone 'phone, dark' 'no scrolling sideways' colours matrices printing; do
+    for name in curves 'curves, dark' values phone 'phone, dark' 'no scrolling sideways' colours matrices printing; do
         number=$((number + 1))
         echo "ok $number - in a browser: $name # SKIP no chromium"
     done
@@ -107,6 +107,9 @@ browse() {
         const page = frame.contentDocument, width = frame.contentWindow.innerWidth;
         for (const chart of page.querySelectorAll("svg[data-frame]")) {
             const box = chart.getBoundingClientRect(), unit = box.width / chart.viewBox.baseVal.width;
+            const [, , right, bottom] = chart.dataset.frame.split(" ").map(Number);
+            const under = page.elementFromPoint(box.left + unit * (right - 2), box.top + unit * (bottom - 9));
+            text += `under ${width} ${chart.id} ${under?.closest(".at")?.textContent.replaceAll("\n", ";")};\n`;
             text += `chart ${width} ${chart.id} ${box.left} ${box.top} ${unit} ${chart.dataset.frame} ${chart.dataset.range}\n`;
         }
         for (const cell of page.querySelectorAll("tbody[id^=confusion] td"))
@@ -125,7 +128,7 @@ browse dark --screenshot="$work/dark.png" --blink-settings=preferredColorScheme=
 browse light --screenshot="$work/light.png" --dump-dom $wall
 browse print --no-pdf-header-footer --print-to-pdf="$work/page.pdf" "file://$work/report.html"
 wait $!
-sed -n '/<pre hidden="">chart/,$ { s/.*<pre hidden="">//; s/<.pre>.*//; p; }' light.dom >places
+sed -n '/<pre hidden="">under/,$ { s/.*<pre hidden="">//; s/<.pre>.*//; p; }' light.dom >places
 
 # areas WIDTH CHART COLUMN RUN COLOUR PAPER: prints areas for look_at_picture, alternately around a training point of the
 # curve and around its mirror image.
@@ -173,6 +176,14 @@ for width in 1280 390; do
     result "curves match metrics.csv, $width wide" "$(curves_differ $width light ffffff 0067ac ce5400 | tr "\n" " ")"
     result "dark curves match metrics.csv, $width wide" "$(curves_differ $width dark 161a1f 53baff fd832f | tr "\n" " ")"
 done
+
+# The values at the right end of the large chart are those of the last row of metrics.csv.
+last() { column "$1/metrics.csv" train loss | tail -n 1 | awk '{ printf "%.3f", $2 }'; }
+bad=
+for width in 1280 390; do
+    grep "^under $width loss-steps step 48;" places | grep ";A training $(last ddp);" | grep -q ";B training $(last fsdp);" || bad="$bad $width"
+done
+result 'the pointer finds the values' "$bad" places
 
 wide=$(grep '^page' places | sort | tr '\n' ' ')
 result 'neither width scrolls sideways' "$([ "$wide" = 'page 1280 1280 page 390 390 ' ] || echo "$wide")"

@@ -84,8 +84,8 @@ static const struct phase {
 } phases[] = {{"data", "data_seconds", 4},
               {"forward", "forward_seconds", 5},
               {"backward", "backward_seconds", 0},
-              {"reduce", "reduce_seconds", 1},
-              {"update", "update_seconds", 2}};
+              {"gradient reduction", "reduce_seconds", 1},
+              {"optimizer step", "update_seconds", 2}};
 enum { PHASES = sizeof phases / sizeof phases[0] };
 
 /* Draw one row per run. The last part is the time of the step outside of all phases. */

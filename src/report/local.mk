@@ -13,6 +13,7 @@ libvittrain_a_SOURCES += \
 	src/report/format.h \
 	src/report/html.c \
 	src/report/html.h \
+	src/report/html_classes.c \
 	src/report/html_curves.c \
 	src/report/html_figure.c \
 	src/report/html_figure.h \

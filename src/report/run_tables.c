@@ -181,6 +181,27 @@ static enum figure figure_of(const char *column)
     return FIGURE_TEXT;
 }
 
+/* Return the heading of a column of ranks.csv. */
+static const char *rank_heading(const char *column, char words[64])
+{
+    static const char *const names[][2] = {{"part", "attempt"},
+                                           {"planned_bytes", "planned memory"},
+                                           {"peak_bytes", "peak memory"},
+                                           {"user_seconds", "user CPU time"},
+                                           {"system_seconds", "system CPU time"},
+                                           {"seconds", "training time"},
+                                           {"data_seconds", "waiting for data"},
+                                           {"exposed_comm_seconds", "waiting for communication"},
+                                           {"gpu_busy_mean", "GPU utilization"},
+                                           {"gpu_busy_max", "highest GPU utilization"},
+                                           {"gpu_power_mean", "GPU power"},
+                                           {"gpu_power_max", "highest GPU power"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(column, names[i][0]) == 0)
+            return names[i][1];
+    return run_table_words(column, "_seconds", words);
+}
+
 void run_table_ranks(struct sheet *sheet, const struct record *record)
 {
     const struct table *ranks = &record->ranks;
@@ -190,7 +211,6 @@ void run_table_ranks(struct sheet *sheet, const struct record *record)
     sheet->title = "Ranks";
     sheet->class = "ranks";
     for (int i = 0; i < ranks->columns && sheet->columns < SHEET_COLUMNS_MOST; i++) {
-        const char *name = strcmp(ranks->names[i], "part") == 0 ? "attempt" : ranks->names[i];
         bool empty = true;
         for (int64_t row = 0; empty && row < ranks->rows; row++)
             empty = table_text(ranks, row, i)[0] == '\0';
@@ -198,8 +218,8 @@ void run_table_ranks(struct sheet *sheet, const struct record *record)
             continue;
         const bool number = !isnan(table_number(ranks, 0, i));
         columns[sheet->columns] = i;
-        run_table_words(name, text_ends_with(name, "_bytes") ? "_bytes" : "_seconds", words);
-        sheet_column(sheet, words, number ? SHEET_NUMBER : SHEET_TEXT);
+        sheet_column(sheet, rank_heading(ranks->names[i], words),
+                     number ? SHEET_NUMBER : SHEET_TEXT);
     }
     for (int64_t row = 0; row < ranks->rows && row < RANKS_MOST; row++)
         for (int i = 0; i < sheet->columns; i++) {

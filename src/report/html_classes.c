@@ -1,0 +1,195 @@
+/* Quality by split and class, and the confusion matrix. */
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "report/html.h"
+#include "report/run_tables.h"
+
+/* Larger matrices are pictures with the most frequent confusions, then these only. */
+enum { MATRIX_MOST = 32, PICTURE_MOST = 200, PAIRS_MOST = 20, SHADES = 8 };
+
+/* The confusion matrix in result.json, which may be damaged. */
+struct confusion {
+    int count;
+    const json_t *classes, *matrix;
+};
+
+static const char *class_name(const struct confusion *confusion, int i)
+{
+    const char *name =
+        json_string_value(json_object_get(json_array_get(confusion->classes, (size_t)i), "name"));
+    return name == NULL ? "?" : name;
+}
+
+static double matrix_at(const struct confusion *confusion, int row, int column)
+{
+    const json_t *cell =
+        json_array_get(json_array_get(confusion->matrix, (size_t)row), (size_t)column);
+    return json_is_number(cell) ? json_number_value(cell) : 0;
+}
+
+static double matrix_row(const struct confusion *confusion, int row)
+{
+    double sum = 0;
+    for (int i = 0; i < confusion->count; i++)
+        sum += matrix_at(confusion, row, i);
+    return sum;
+}
+
+static void matrix_table(const struct page *page, int run, const struct confusion *confusion)
+{
+    html_table_begin(page, "confusion", "Confusion matrix");
+    fputs("<thead><tr><td></td>", page->stream);
+    for (int i = 0; i < confusion->count; i++)
+        html_text(page, "<th scope=\"col\"><span>", class_name(confusion, i), "</span></th>");
+    fprintf(page->stream, "</tr></thead>\n<tbody id=\"confusion-%c\">\n", html_letter(run));
+    for (int row = 0; row < confusion->count; row++) {
+        const double sum = matrix_row(confusion, row);
+        html_text(page, "<tr><th scope=\"row\">", class_name(confusion, row), "</th>");
+        for (int i = 0; i < confusion->count; i++) {
+            const double count = matrix_at(confusion, row, i);
+            fprintf(page->stream, "<td style=\"--v:%.2f\">%.0f</td>", sum > 0 ? count / sum : 0,
+                    count);
+        }
+        fputs("</tr>\n", page->stream);
+    }
+    fputs("</tbody>", page->stream);
+    html_table_end(page);
+}
+
+/* Write the titles of the rows, which browsers show under the pointer. */
+static void picture_titles(const struct page *page, const struct confusion *confusion)
+{
+    char text[FORMAT_TEXT];
+    for (int row = 0; row < confusion->count; row++) {
+        int worst = row == 0; /* the most frequent wrong prediction */
+        for (int i = 0; i < confusion->count; i++)
+            if (i != row && matrix_at(confusion, row, i) > matrix_at(confusion, row, worst))
+                worst = i;
+        format_figure(text, FIGURE_SHARE,
+                      matrix_at(confusion, row, row) / matrix_row(confusion, row));
+        fprintf(page->stream, "<rect class=\"at\" y=\"%d\" width=\"%d\" height=\"1\"><title>", row,
+                confusion->count);
+        html_text(page, "", class_name(confusion, row), ": recall ");
+        fputs(text, page->stream);
+        if (matrix_at(confusion, row, worst) > 0) {
+            html_text(page, "\nmost often wrong as ", class_name(confusion, worst), "");
+            fprintf(page->stream, ": %.0f", matrix_at(confusion, row, worst));
+        }
+        fputs("</title></rect>\n", page->stream);
+    }
+}
+
+/* Draw one path per shade of the share of the class. */
+static void matrix_picture(const struct page *page, int run, const struct confusion *confusion)
+{
+    fprintf(
+        page->stream,
+        "<svg class=\"matrix\" id=\"confusion-%c\" role=\"img\" aria-label=\"Confusion matrix of "
+        "%d classes\" viewBox=\"0 0 %d %d\" fill=\"none\" stroke=\"currentColor\" "
+        "shape-rendering=\"crispEdges\">\n",
+        html_letter(run), confusion->count, confusion->count, confusion->count);
+    for (int shade = 1; shade <= SHADES; shade++) {
+        fprintf(page->stream, "<path stroke-opacity=\"%g\" d=\"M0 0", (double)shade / SHADES);
+        for (int row = 0; row < confusion->count; row++) {
+            const double sum = matrix_row(confusion, row);
+            for (int i = 0; i < confusion->count; i++)
+                if (ceil(SHADES * matrix_at(confusion, row, i) / sum) == shade)
+                    fprintf(page->stream, "M%d %d.5h1", i, row);
+        }
+        fputs("\"/>\n", page->stream);
+    }
+    picture_titles(page, confusion);
+    fputs("</svg>\n", page->stream);
+}
+
+struct pair {
+    double count;
+    int truth, prediction;
+};
+
+static int pair_compare(const void *one, const void *other)
+{
+    const struct pair *left = one, *right = other;
+    return (left->count < right->count) - (left->count > right->count);
+}
+
+/* Find the largest counts off the diagonal. Return their number, at most PAIRS_MOST. */
+static int pairs_find(const struct confusion *confusion, struct pair *worst)
+{
+    int count = 0;
+    for (int row = 0; row < confusion->count; row++)
+        for (int i = 0; i < confusion->count; i++) {
+            const struct pair pair = {matrix_at(confusion, row, i), row, i};
+            if (row == i || pair.count <= 0 ||
+                (count == PAIRS_MOST && pair.count <= worst[count - 1].count))
+                continue;
+            worst[count < PAIRS_MOST ? count++ : count - 1] = pair;
+            qsort(worst, (size_t)count, sizeof *worst, pair_compare);
+        }
+    return count;
+}
+
+static void pairs_table(const struct page *page, const struct confusion *confusion)
+{
+    struct pair worst[PAIRS_MOST];
+    const int count = pairs_find(confusion, worst);
+    struct sheet sheet = {.title = "Most frequent confusions", .class = "pairs"};
+
+    snprintf(sheet.note, sizeof sheet.note, "The %d most frequent confusions of %d classes.", count,
+             confusion->count);
+    sheet_column(&sheet, "class", SHEET_TEXT);
+    sheet_column(&sheet, "predicted as", SHEET_TEXT);
+    sheet_column(&sheet, "images", SHEET_NUMBER);
+    sheet_column(&sheet, "of the class", SHEET_SHARE);
+    for (int i = 0; i < count; i++) {
+        sheet_text(&sheet, class_name(confusion, worst[i].truth));
+        sheet_text(&sheet, class_name(confusion, worst[i].prediction));
+        sheet_figure(&sheet, FIGURE_COUNT, worst[i].count);
+        sheet_figure(&sheet, FIGURE_SHARE, worst[i].count / matrix_row(confusion, worst[i].truth));
+    }
+    sheet_html(&sheet, page->stream);
+    sheet_free(&sheet);
+}
+
+void html_classes(const struct page *page)
+{
+    for (int run = 0; run < page->count; run++) {
+        const struct record *record = &page->records[run];
+        const bool tested = record_value(record, "test.classes") != NULL;
+        struct confusion confusion = {
+            .classes = record_value(record, tested ? "test.classes" : "classes"),
+            .matrix = record_value(record, tested ? "test.confusion_matrix" : "confusion_matrix")};
+        struct sheet sheet = {0};
+
+        confusion.count = (int)json_array_size(confusion.classes);
+        html_run_title(page, run);
+        run_table_splits(&sheet, record);
+        sheet_html(&sheet, page->stream);
+        sheet_free(&sheet);
+        if (confusion.count == 0)
+            fputs("<p>Classes: unknown, they are not in result.json.</p>\n", page->stream);
+        else
+            fprintf(page->stream,
+                    "<p class=\"note\">Confusion matrix of the %s split: true classes in rows, "
+                    "predictions in columns.</p>\n",
+                    tested ? "test" : "validation");
+        fputs("<div class=\"pair\">\n", page->stream);
+        if (confusion.count > 0 && (int)json_array_size(confusion.matrix) == confusion.count) {
+            fputs("<div>", page->stream);
+            if (confusion.count <= MATRIX_MOST)
+                matrix_table(page, run, &confusion);
+            else if (confusion.count <= PICTURE_MOST)
+                matrix_picture(page, run, &confusion);
+            if (confusion.count > MATRIX_MOST)
+                pairs_table(page, &confusion);
+            fputs("</div>\n", page->stream);
+        }
+        run_table_classes(&sheet, record);
+        fprintf(page->stream, "<div id=\"classes-%c\">", html_letter(run));
+        sheet_html(&sheet, page->stream);
+        fputs("</div></div>\n", page->stream);
+        sheet_free(&sheet);
+    }
+}
