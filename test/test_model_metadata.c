@@ -126,6 +126,50 @@ static void useless_texts_give_nothing(void **state)
     }
 }
 
+static void check_ranges(const struct options *options, const struct model_metadata *metadata)
+{
+    assert_in_range(options->model.image, 0, 8192);
+    assert_in_range(options->model.channels, 0, 32);
+    assert_in_range(options->model.classes, 0, 500000);
+    assert_in_range(options->model.dim, 0, 65536);
+    assert_in_range(options->eval.resize, 0, 8192);
+    assert_in_range(metadata->class_count, 0, 500000);
+    assert_in_range(options->augment.std.count, 0, OPTION_LIST);
+    for (int i = 0; i < options->augment.std.count; i++)
+        assert_true(options->augment.std.value[i] > 0);
+    for (int64_t i = 0; i < metadata->class_count; i++)
+        assert_non_null(metadata->class_name[i]);
+}
+
+static void mutated_texts_are_harmless(void **state)
+{
+    (void)state;
+    enum { MUTATIONS = 3000 };
+    static const char replacements[] = "0123456789-+.eE[]{}\",: \\u\001\377";
+    char *names[] = {"cat", "dog"};
+    struct options trained, options;
+    options_of(photo_deck, &trained);
+    char *text = describe(&trained, names, 2);
+    const size_t length = strlen(text);
+    uint32_t random = 7;
+    for (int i = 0; i < MUTATIONS; i++) {
+        struct model_metadata metadata;
+        char *mutated = strdup(text);
+        assert_non_null(mutated);
+        for (int bytes = 0; bytes <= i % 4; bytes++) {
+            random = random * 1664525 + 1013904223;
+            mutated[(random >> 8) % length] = replacements[(random >> 24) % sizeof replacements];
+        }
+        model_metadata_parse(mutated, &metadata);
+        options = trained;
+        model_metadata_apply(&metadata, &options);
+        check_ranges(&options, &metadata);
+        model_metadata_free(&metadata);
+        free(mutated);
+    }
+    free(text);
+}
+
 /* Write a safetensors file without tensors. */
 static const char *write_weights(const char *name, const char *header)
 {
@@ -221,6 +265,7 @@ int main(void)
         cmocka_unit_test(a_described_model_is_applied),
         cmocka_unit_test(a_default_model_needs_few_words),
         cmocka_unit_test(useless_texts_give_nothing),
+        cmocka_unit_test(mutated_texts_are_harmless),
         cmocka_unit_test(timm_files_are_described_by_their_configuration),
         cmocka_unit_test(files_of_pytorch_are_recognised)};
     cmocka_set_message_output(CM_OUTPUT_TAP);

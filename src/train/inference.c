@@ -51,9 +51,12 @@ static void names_compare(const struct dataset *dataset, const struct model_meta
     for (int64_t i = 0; dataset->class_name != NULL && i < dataset->classes; i++)
         if (i < metadata->class_count &&
             strcmp(dataset->class_name[i], metadata->class_name[i]) != 0) {
-            log_warn("class %lld of the data is \"%s\", but \"%s\" of the weights: use the data "
-                     "with the classes of the training run",
-                     (long long)i, dataset->class_name[i], metadata->class_name[i]);
+            struct error difference = {0}; /* its text has no control characters */
+            error_set(&difference, ERROR_DATA,
+                      "class %lld of the data is \"%s\", but \"%s\" of the weights: use the data "
+                      "with the classes of the training run",
+                      (long long)i, dataset->class_name[i], metadata->class_name[i]);
+            log_warn("%s", difference.text);
             return;
         }
 }
