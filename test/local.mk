@@ -62,6 +62,7 @@ check_PROGRAMS = \
 	test/test_image_folder \
 	test/test_linear \
 	test/test_linear_relu \
+	test/test_output_file \
 	test/test_overwrite \
 	test/test_loader \
 	test/test_log \

@@ -1,0 +1,154 @@
+/* Output files: links and pipes are not opened, two writers of one file lose nothing, and only
+ * files of dead processes are removed. */
+#include "core/output_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/atomic_file.h"
+#include "core/clock.h"
+#include "core/text.h"
+#include "temporary.h"
+
+static void path_of(const char *name, char path[FILE_PATH])
+{
+    snprintf(path, FILE_PATH, "%s", temporary_path(name));
+}
+
+static void assert_text(const char *name, const char *expected)
+{
+    char *text = temporary_text(name);
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+static void only_regular_files_are_opened(void **state)
+{
+    (void)state;
+    char victim[FILE_PATH], path[FILE_PATH];
+    temporary_write("victim", "not yours");
+    path_of("victim", victim);
+    path_of("link", path);
+    assert_int_equal(symlink(victim, path), 0);
+    assert_int_equal(output_file_open(path, O_RDWR | O_CREAT), -1);
+    assert_int_equal(errno, ELOOP);
+    assert_null(output_file_stream(path, "a"));
+    assert_null(output_file_stream(path, "r"));
+    path_of("pipe", path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_null(output_file_stream(path, "r"));
+    assert_int_equal(errno, EINVAL);
+    assert_null(output_file_stream(path, "w"));
+    assert_int_equal(errno, ENXIO);
+    assert_int_equal(output_file_open(temporary_directory("folder"), O_RDONLY), -1);
+    assert_int_equal(errno, EISDIR);
+    assert_text("victim", "not yours");
+}
+
+static void links_are_replaced_by_temporary_files(void **state)
+{
+    (void)state;
+    char victim[FILE_PATH], path[FILE_PATH], part[FILE_PATH];
+    struct error error = {0};
+    temporary_write("victim", "not yours");
+    path_of("victim", victim);
+    path_of("file", path);
+    path_of("file.part", part);
+    assert_int_equal(symlink(victim, path), 0);
+    assert_int_equal(symlink(victim, part), 0);
+    assert_true(atomic_file_write(path, "mine", &error));
+    assert_text("victim", "not yours");
+    assert_text("file", "mine");
+    struct stat status;
+    assert_int_equal(lstat(path, &status), 0);
+    assert_true(S_ISREG(status.st_mode));
+}
+
+/* Return a process that writes the file for `seconds` and then renames it, or waits to be killed.
+ */
+static pid_t writer_start(const char *path, double seconds)
+{
+    int ends[2];
+    char byte;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct atomic_file file;
+        struct error error = {0};
+        bool good = atomic_file_open(&file, path, &error);
+        close(ends[1]); /* the parent continues */
+        for (double begin = clock_now(); good && clock_now() - begin < seconds;)
+            usleep(1000);
+        fputs("first", file.stream);
+        _exit(good && atomic_file_commit(&file, &error) ? 0 : 1);
+    }
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &byte, 1), 0);
+    close(ends[0]);
+    return child;
+}
+
+static void a_second_writer_waits_for_the_first(void **state)
+{
+    (void)state;
+    char path[FILE_PATH];
+    struct error error = {0};
+    int status = 0;
+    path_of("file", path);
+    pid_t first = writer_start(path, 0.2);
+    assert_true(atomic_file_write(path, "second", &error));
+    assert_text("file", "second");
+    assert_int_equal(waitpid(first, &status, 0), first);
+    assert_int_equal(status, 0);
+    assert_text("file", "second");
+}
+
+static bool is_part(const char *name)
+{
+    return text_ends_with(name, ".part");
+}
+
+static void files_of_dead_processes_are_removed(void **state)
+{
+    (void)state;
+    char path[FILE_PATH];
+    path_of("alive", path);
+    pid_t writer = writer_start(path, 60);
+    temporary_write("dead.part", "x");
+    temporary_write("other", "x");
+    output_file_clean(temporary_path(""), is_part);
+    assert_int_equal(access(temporary_path("dead.part"), F_OK), -1);
+    assert_int_equal(access(temporary_path("alive.part"), F_OK), 0);
+    assert_int_equal(access(temporary_path("other"), F_OK), 0);
+    kill(writer, SIGKILL);
+    assert_int_equal(waitpid(writer, NULL, 0), writer);
+    output_file_clean(temporary_path(""), is_part);
+    assert_int_equal(access(temporary_path("alive.part"), F_OK), -1);
+    output_file_clean(temporary_path("nowhere"), is_part);
+}
+
+int main(void)
+{
+#define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, temporary_setup, temporary_teardown)
+    const struct CMUnitTest tests[] = {
+        FOLDER_TEST(only_regular_files_are_opened),
+        FOLDER_TEST(links_are_replaced_by_temporary_files),
+        FOLDER_TEST(a_second_writer_waits_for_the_first),
+        FOLDER_TEST(files_of_dead_processes_are_removed),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
