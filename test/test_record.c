@@ -232,6 +232,30 @@ static void interrupted_run_lists_missing_files(void **state)
     record_free(&record);
 }
 
+/* A share of the peak above 1, or values that stop, prove that the peak was wrong. */
+static void wrong_peak_gives_no_share(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *metrics;
+        double mean;
+    } cases[] = {{"1,train,0.25\n2,train,0.75\n2,val,\n", 0.5},
+                 {"1,train,0.25\n2,train,5.21\n2,val,\n", NAN},
+                 {"1,train,0.25\n2,train,\n2,val,\n", NAN},
+                 {"1,train,\n2,train,\n", NAN}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[256];
+        struct record record;
+        struct error error = {0};
+        snprintf(text, sizeof text, "step,split,peak_share\n%s", cases[i].metrics);
+        temporary_write("peak/metrics.csv", text);
+        assert_true(record_read(&record, temporary_path("peak"), &error));
+        const double mean = record_step_mean(&record, "peak_share");
+        assert_true(isnan(cases[i].mean) ? isnan(mean) : mean == cases[i].mean);
+        record_free(&record);
+    }
+}
+
 static void other_folders_are_errors(void **state)
 {
     (void)state;
@@ -318,6 +342,7 @@ int main(void)
         cmocka_unit_test(table_without_a_header_is_an_error),
         cmocka_unit_test(whole_run_is_read),
         cmocka_unit_test(interrupted_run_lists_missing_files),
+        cmocka_unit_test(wrong_peak_gives_no_share),
         cmocka_unit_test(other_folders_are_errors),
         cmocka_unit_test(found_rows_are_added),
         cmocka_unit_test(found_reports_write_errors),

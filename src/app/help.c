@@ -175,7 +175,7 @@ static const char environment[] =
     ".It Ev XDG_CACHE_HOME\n"
     "Folder in which\n"
     ".Cm cuda.cache\n"
-    "stores the fastest algorithms of matrix products; default:\n"
+    "stores the fastest algorithms of matrix products and the peak rates of CPUs; default:\n"
     ".Pa ~/.cache .\n"
     ".El\n";
 

@@ -10,6 +10,7 @@
 #include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/version.h"
+#include "train/peak.h"
 
 /* The meaning of the sizes depends on the operation: see bench_machine.h. */
 struct trial {
@@ -188,6 +189,13 @@ static void alone_measure(struct machine_bench *self)
     self->machine.alone = fmin(10, fmax(0.1, together / alone));
 }
 
+/* Return the peak rate; 0: unknown. */
+static double peak_of(const struct machine_bench *self, enum data_type type)
+{
+    const double peak = peak_find(self->device, type, "");
+    return isnan(peak) ? 0 : peak;
+}
+
 static void device_measure(struct machine_bench *self, struct error *error)
 {
     static const struct trial empty = {OPERATION_zero, trial_zero, {1, 1}};
@@ -197,7 +205,8 @@ static void device_measure(struct machine_bench *self, struct error *error)
     self->type = TYPE_FP32;
     self->machine.launch = trial_seconds(self, &empty);
     for (int type = TYPE_FP32; type < MACHINE_TYPES; type++) {
-        self->machine.peak[type] = self->limits.peak_flops[type];
+        self->machine.peak[type] = self->world->rank == 0 ? peak_of(self, type) : 0;
+        comm_barrier(self->world);
         self->type = (enum data_type)type;
         for (size_t i = 0; multiplies[type] && i < sizeof trials / sizeof trials[0]; i++)
             trial_run(self, &trials[i], error);

@@ -488,9 +488,11 @@ const struct option_entry option_table[] = {
      .help = "Use TF32 for fp32 matrix products and convolutions on GPUs: operands are rounded to "
              "10 bits of mantissa; several times faster."},
     {PLACE(cuda, cache), .kind = OPTION_IS_TEXT, .preset = "auto",
-     .help = "Folder that stores the fastest algorithms of a GPU's matrix products. auto: "
-             "~/.cache/vittrain. none: measure them in each run. A resumed run uses those in its "
-             "checkpoint."},
+     .help =
+         "Folder that stores the fastest algorithms of a GPU's matrix products, and the measured "
+         "peak rates of CPUs. auto: ~/.cache/vittrain. none: measure them in each run. A resumed "
+         "run uses those in its "
+         "checkpoint."},
     {PLACE(cuda, share), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Allow several ranks on one GPU. For tests; it is slower."},
 

@@ -131,20 +131,19 @@ static void cpu_close(struct device *device)
     free(cpu);
 }
 
-/* Peak rates are measured at the first call. */
 static void cpu_limits(struct device *device, struct device_limits *limits)
 {
-    struct cpu_device *cpu = (struct cpu_device *)device;
-    double *peak = cpu->limits.peak_flops;
+    const struct cpu_device *cpu = (struct cpu_device *)device;
 
-    if (peak[TYPE_FP32] == 0) {
-        peak[TYPE_FP32] = product_measure_peak(cpu->products, TYPE_FP32, cpu->threads);
-        peak[TYPE_BF16] = cpu->limits.multiplies_bf16
-                              ? product_measure_peak(cpu->products, TYPE_BF16, cpu->threads)
-                              : peak[TYPE_FP32];
-        peak[TYPE_FP16] = peak[TYPE_FP32]; /* computed in fp32 */
-    }
     *limits = cpu->limits;
+}
+
+static double cpu_measure_peak(struct device *device, enum data_type type)
+{
+    const struct cpu_device *cpu = (struct cpu_device *)device;
+    const bool bf16 = type == TYPE_BF16 && cpu->limits.multiplies_bf16;
+
+    return product_measure_peak(cpu->products, bf16 ? TYPE_BF16 : TYPE_FP32);
 }
 
 /* The arena uses huge pages if the system provides them: the first touch is faster, and messages
@@ -280,6 +279,7 @@ const struct device_backend device_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .limits = cpu_limits,
+    .measure_peak = cpu_measure_peak,
     .attention_fits = cpu_attention_fits,
     .convolution_workspace = cpu_convolution_workspace,
     .allocate = cpu_allocate,

@@ -2,6 +2,7 @@
  * memory objects of its operands, so that running it creates nothing. */
 #include "device/cpu_product.h"
 
+#include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -251,34 +252,41 @@ bool product_multiplies_bf16(void)
 #endif
 }
 
-/* One thread is measured, in runs so short that the best one had its core to itself even if other
- * processes compute, over a period long enough for the core to reach its full clock. */
-double product_measure_peak(struct product_cache *cache, enum data_type type, int threads)
+/* Return the best rate of many products of three square matrices. The time is the CPU time of the
+ * thread, which other processes on its core do not lengthen. */
+static double rate_of_size(struct product_cache *cache, enum data_type type, int64_t size)
 {
-    enum { SIZE = 384 };
-    const double duration = 5e-3;
+    enum { RUNS_LEAST = 3 };
+    const double cpu_seconds = 0.05, seconds = 0.25;
     const struct product product = {.type = type,
-                                    .m = SIZE,
-                                    .n = SIZE,
-                                    .k = SIZE,
-                                    .a_stride = SIZE,
-                                    .b_stride = SIZE,
-                                    .c_stride = SIZE,
+                                    .m = size,
+                                    .n = size,
+                                    .k = size,
+                                    .a_stride = size,
+                                    .b_stride = size,
+                                    .c_stride = size,
                                     .b_transposed = true,
                                     .threads = 1};
     const struct product_plan *plan = product_plan(cache, &product);
-    const size_t operand = SIZE * SIZE * sizeof(float);
+    const size_t operand = (size_t)(size * size) * sizeof(float);
     char *memory = calloc(1, 3 * operand + PRODUCT_SCRATCH);
     double best = 0;
+    const double start = clock_now(), cpu_start = clock_thread();
 
     ENSURE(memory != NULL, "no memory to measure products");
-    for (double start = clock_now(); clock_now() < start + duration;) {
-        const double begin = clock_now();
+    for (int run = 0; run < RUNS_LEAST ||
+                      (clock_thread() < cpu_start + cpu_seconds && clock_now() < start + seconds);
+         run++) {
+        const double begin = clock_thread();
         product_run(plan, 0, memory, memory + operand, (float *)(memory + 2 * operand),
                     memory + 3 * operand);
-        const double rate = 2.0 * SIZE * SIZE * SIZE / (clock_now() - begin);
-        best = rate > best ? rate : best;
+        best = fmax(best, 2.0 * (double)(size * size * size) / (clock_thread() - begin));
     }
     free(memory);
-    return best * threads;
+    return best;
+}
+
+double product_measure_peak(struct product_cache *cache, enum data_type type)
+{
+    return fmax(rate_of_size(cache, type, 384), rate_of_size(cache, type, 768));
 }

@@ -525,7 +525,7 @@ struct device_limits {
     char identity[48];     /* globally unique name of the device, or "" (CPU) */
     size_t memory_bytes;   /* dedicated memory; 0: the device uses the host's */
     bool multiplies_bf16, multiplies_fp16; /* supported in hardware */
-    double peak_flops[3]; /* indexed by data_type, nominal or measured once; 0: unknown */
+    double peak_flops[3];                  /* indexed by data_type, of the data sheet; 0: unknown */
 };
 
 /* Installed software, and how the devices of a node are connected. */
@@ -542,6 +542,9 @@ struct device_backend {
     struct device *(*open)(int number, int threads, struct error *error);
     void (*close)(struct device *device);
     void (*limits)(struct device *device, struct device_limits *limits);
+    /* Measure the operations per second of one thread in matrix products of this type, in 0.1 s of
+     * CPU time and at most 0.5 s. NULL: limits has the peak. */
+    double (*measure_peak)(struct device *device, enum data_type type);
     /* NULL if the backend has nothing to report. */
     void (*survey)(struct device *device, struct device_survey *survey);
     /* Fill in what the device itself can measure (core/sensors.h); now: seconds of clock_now. May

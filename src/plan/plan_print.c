@@ -1,5 +1,6 @@
 #include "plan/plan_print.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -267,8 +268,9 @@ static void summary_print(const struct plan *plan, const struct step_prediction 
            machine->date[0] != '\0' ? ", " : "", machine->date, 1e3 * prediction->seconds,
            1e3 * sum(step->seconds), 1e3 * prediction->slowed, 1e3 * step->exposed,
            1e3 * step->communication, 1e3 * prediction->data, images);
-    if (peak > 0)
-        printf(", %.0f %% of the peak", 100 * images * details->flops_per_image / peak);
+    const double share = peak > 0 ? images * details->flops_per_image / peak : NAN;
+    if (share <= 1) /* above, the peak in the file is too low */
+        printf(", %.0f %% of the peak", 100 * share);
     printf(".\n");
     epochs_print(&plan->options, images);
 }

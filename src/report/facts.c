@@ -280,8 +280,7 @@ static const char *initial_weights(const struct record *record, char text[FORMAT
 /* The measured rate divided by the peak rate. */
 static double mfu(const struct record *record)
 {
-    const double share = record_step_mean(record, "peak_share");
-    return share > 1 ? NAN : share; /* above 1 the peak was measured too low */
+    return record_step_mean(record, "peak_share");
 }
 
 /* ---- the table */

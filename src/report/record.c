@@ -318,6 +318,19 @@ static void monitors_open(struct record *record)
     lines_free(&names);
 }
 
+/* Empty the column of the MFU if the peak was wrong: a value is above 1, or the run found out and
+ * wrote no more values. */
+static void peak_share_check(struct table *metrics)
+{
+    const int split = table_column(metrics, "split"), column = table_column(metrics, "peak_share");
+    bool wrong = false;
+    for (int64_t row = 0; row < metrics->rows; row++)
+        wrong = wrong || (strcmp(table_text(metrics, row, split), "train") == 0 &&
+                          !(table_number(metrics, row, column) <= 1));
+    if (wrong)
+        table_clear(metrics, column);
+}
+
 static void files_open(struct record *record)
 {
     record->run = json_open(record, "run.json",
@@ -327,6 +340,7 @@ static void files_open(struct record *record)
         json_open(record, "result.json", "the run was interrupted, failed or is still running");
     deck_open(record);
     table_open(record, &record->metrics, "metrics.csv", "output.csv is off, or nothing was logged");
+    peak_share_check(&record->metrics);
     table_open(record, &record->epochs, "epochs.csv", "output.csv is off, or no epoch ended");
     table_open(record, &record->units, "units.csv", "output.csv is off, or the run has not ended");
     table_open(record, &record->ranks, "ranks.csv", "output.csv is off, or the run has not ended");

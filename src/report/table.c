@@ -179,6 +179,12 @@ const char *table_text(const struct table *table, int64_t row, int column)
     return table->cells[row * table->columns + column];
 }
 
+void table_clear(struct table *table, int column)
+{
+    for (int64_t row = 0; column >= 0 && row < table->rows; row++)
+        table->cells[row * table->columns + column] = empty_cell;
+}
+
 double table_number(const struct table *table, int64_t row, int column)
 {
     const char *text = table_text(table, row, column);

@@ -14,6 +14,8 @@ libvittrain_a_SOURCES += \
 	src/train/optimizer.h \
 	src/train/step_io.c \
 	src/train/step_io.h \
+	src/train/peak.c \
+	src/train/peak.h \
 	src/train/progress.c \
 	src/train/progress.h \
 	src/train/range_test.c \

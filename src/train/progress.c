@@ -13,6 +13,8 @@
 #include "core/status.h"
 #include "runlog/results.h"
 #include "runlog/run_log.h"
+#include "train/hardware.h"
+#include "train/peak.h"
 #include "train/run_record.h"
 
 /* Thresholds of the advice about waiting for data: share of an epoch, and seconds. */
@@ -210,6 +212,24 @@ static void skipped_log(struct trainer *trainer)
              (long long)scaler->skipped, (double)scaler->scale);
 }
 
+/* Return the model's work divided by the peak rate of all ranks; NAN: the peak is unknown. A rate
+ * above the peak proves that it is wrong: it is unknown from then on, and measured again by the
+ * next run. */
+static double mfu(struct trainer *trainer, double images_per_second)
+{
+    const struct session *session = &trainer->session;
+    const double rate = images_per_second * session->model->flops_per_image;
+    const double share = rate / (trainer->peak_flops * trainer->world->size);
+    char folder[1024];
+    if (!(share > 1))
+        return share;
+    trainer->peak_flops = NAN;
+    hardware_cache_folder(&trainer->options, folder, sizeof folder);
+    peak_forget(session->device, session->compute, folder);
+    log_info("MFU: not reported, because this run exceeds the peak rate known for this machine");
+    return NAN;
+}
+
 void progress_interval(struct trainer *trainer)
 {
     struct interval *interval = &trainer->progress.interval;
@@ -233,7 +253,6 @@ void progress_interval(struct trainer *trainer)
     trainer->attempt.images += (int64_t)loss.samples;
     double samples = loss.samples > 0 ? loss.samples : 1, speed = loss.samples / seconds;
     const struct session *session = &trainer->session;
-    double peak = session->limits.peak_flops[session->compute] * ranks;
     const struct loss_scaler *scaler = &session->io.result.scaler;
     const bool scaled = session->io.scaler != NULL;
     const bool seen = session_sees_times(session);
@@ -255,7 +274,7 @@ void progress_interval(struct trainer *trainer)
         .compute_seconds = all.compute / rank_steps,
         .comm_seconds = sums->communication / rank_steps,
         .exposed_comm_seconds = all.waiting / rank_steps,
-        .peak_share = peak > 0 ? speed * session->model->flops_per_image / peak : NAN,
+        .peak_share = mfu(trainer, speed),
         .elapsed_seconds = elapsed(trainer),
         .loss_scale = scaled ? (double)scaler->scale : NAN,
         .skipped_steps = scaled ? (double)scaler->skipped : NAN,

@@ -278,7 +278,7 @@ static void model_put(json_t *run, const struct trainer *trainer)
     value_put(run, "trainable_parameters", json_integer(model_trainable_count(model)));
     value_put(run, "parameter_mb", value_number((double)parameters * sizeof(float) / 1e6));
     value_put(run, "flops_per_image", value_number(model->flops_per_image));
-    value_put(run, "peak_flops", value_number(session->limits.peak_flops[session->compute]));
+    value_put(run, "peak_flops", value_number(trainer->peak_flops));
 }
 
 static void data_put(json_t *run, const struct trainer *trainer)
@@ -383,6 +383,7 @@ static bool attempt_end(const struct trainer *trainer, const char *reason, const
     value_put(attempt, "to_step", json_integer(trainer->state.step));
     value_put(attempt, "stop_reason", value_text(reason));
     value_put(attempt, "error", value_text(failure));
+    value_put(run, "peak_flops", value_number(trainer->peak_flops)); /* may turn out to be wrong */
     if (trainer->test.evaluation.confusion != NULL)
         value_put(run, "test_samples", json_integer(trainer->test.evaluation.samples));
     return record_write(trainer, run, error);

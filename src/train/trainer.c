@@ -15,6 +15,8 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runlog/rclone.h"
+#include "train/hardware.h"
+#include "train/peak.h"
 #include "train/progress.h"
 #include "train/recipe.h"
 #include "train/retrieve.h"
@@ -196,6 +198,18 @@ static bool log_prepare(struct trainer *trainer, struct error *error)
     return comm_agree(trainer->world, error);
 }
 
+/* Only rank 0 reports the MFU. The others do not measure, so that ranks do not disturb each other.
+ */
+static void peak_prepare(struct trainer *trainer)
+{
+    const struct session *session = &trainer->session;
+    char folder[1024];
+    hardware_cache_folder(&trainer->options, folder, sizeof folder);
+    trainer->peak_flops = trainer->world->rank == 0
+                              ? peak_find(session->device, session->compute, folder)
+                              : (double)NAN;
+}
+
 static bool trainer_prepare(struct trainer *trainer, struct error *error)
 {
     struct session *session = &trainer->session;
@@ -230,6 +244,7 @@ static bool trainer_prepare(struct trainer *trainer, struct error *error)
              (long long)trainer->total_steps, trainer->total_steps == 1 ? "" : "s",
              (long long)trainer->global_batch, (long long)trainer->steps_per_epoch, rate);
     step_open(&trainer->step, session, &trainer->train, &trainer->optimizer);
+    peak_prepare(trainer);
     return (elastic || folder_prepare(trainer, error)) && writer_prepare(trainer, error) &&
            state_prepare(trainer, error) && log_prepare(trainer, error);
 }

@@ -106,7 +106,8 @@ struct trainer {
     struct comm *world;
     struct session session;
     struct data_feed train, validation;
-    bool validates; /* there is a validation split */
+    bool validates;    /* there is a validation split */
+    double peak_flops; /* of a rank (train/peak.h); NAN: unknown, and on other ranks than 0 */
     int64_t global_batch, steps_per_epoch, total_steps;
     struct optimizer optimizer;
     struct schedule schedule;
