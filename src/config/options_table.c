@@ -491,8 +491,7 @@ const struct option_entry option_table[] = {
      .help =
          "Folder that stores the fastest algorithms of a GPU's matrix products, and the measured "
          "peak rates of CPUs. auto: ~/.cache/vittrain. none: measure them in each run. A resumed "
-         "run uses those in its "
-         "checkpoint."},
+         "run uses the algorithms in its checkpoint."},
     {PLACE(cuda, share), .kind = OPTION_IS_SWITCH, .preset = "off",
      .help = "Allow several ranks on one GPU. For tests; it is slower."},
 
