@@ -73,7 +73,10 @@ void html_kind(const struct page *page, int run)
         begun = true;
     }
     fprintf(page->stream, "%s<span class=\"state %s\">%s</span>", begun ? " &middot; " : "",
-            strcmp(status, "finished") == 0 ? "ok" : "no", status);
+            strcmp(status, "finished") == 0 ? "ok"
+            : strcmp(status, "failed") == 0 ? "no"
+                                            : "open",
+            status);
 }
 
 static void title_write(const struct page *page)

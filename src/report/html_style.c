@@ -24,7 +24,7 @@ const char html_style[] =
     ".key{display:inline-block;min-width:1.7em;padding:0 .45em;margin-right:.5em;"
     "border-radius:5px;text-align:center;font-weight:600;background:currentColor}\n"
     ".key b{color:#fff}\n"
-    ".state{white-space:nowrap;font-weight:600}\n"
+    ".state{white-space:nowrap;font-weight:600;color:var(--text)}\n"
     ".state.ok{color:var(--good)}.state.no,.reason{color:var(--bad)}\n"
     /* key figures */
     ".tiles{display:flex;flex-wrap:wrap;gap:12px 52px;"
@@ -34,7 +34,7 @@ const char html_style[] =
     "font-variant-numeric:tabular-nums}\n"
     ".figures{width:100%;margin-top:12px}.figures thead th{vertical-align:bottom}.figures "
     "td.n{font-weight:600;vertical-align:middle}\n"
-    ".figures thead th.n{white-space:normal;min-width:96px}\n"
+    ".figures thead th.n{white-space:normal;min-width:112px}\n"
     ".figures tbody th{min-width:240px;padding:7px 0}\n"
     ".figures small{display:block;color:var(--quiet);line-height:1.4;overflow-wrap:anywhere}\n"
     /* charts */
@@ -145,5 +145,5 @@ const char html_style[] =
     "td.m{display:none}.classes td.n,.classes th.n{padding:3px 5px}\n"
     ".groups{columns:3}.groups.two{columns:2}.groups.wide{columns:1}.groups>div{break-inside:auto}."
     "tiles{gap:12px 18px}\n"
-    ".ranks{font-size:11px}.ranks td{white-space:normal}"
+    ".ranks,.classes{font-size:11px}.ranks td{white-space:normal}"
     ".ranks td.n,.ranks th.n{padding:3px 5px}.ranks td.n{white-space:nowrap}}\n";
