@@ -138,6 +138,10 @@ static void folders_too_high(void **state)
           "from @/deep/train/all to @/deep/train");
     fails("imagefolder", "@/heap", "holds 2 images that are in no class folder");
     fails("imagefolder", "@/packages", "holds the archive photos.zip: extract it");
+    put("train-0000.tar");
+    fails(
+        "imagefolder", "@/train-0000.tar",
+        "is an archive; extract it and set data.root to its folder, or set data.format=webdataset");
     fails("imagefolder", "@/odd", "no folder train, only notes.txt; data.root must contain train");
 }
 

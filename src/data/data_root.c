@@ -143,8 +143,12 @@ static bool root_is_file(const char *root, const char *advice, struct error *err
                          root);
     if (is_archive(name))
         return error_set(error, ERROR_DATA,
-                         "data.root=%s: is an archive; extract it and set data.root to its folder",
-                         root);
+                         "data.root=%s: is an archive; extract it and set data.root to its "
+                         "folder%s",
+                         root,
+                         text_ends_with(name, ".tar")
+                             ? ", or set data.format=webdataset for WebDataset shards"
+                             : "");
     if (is_packed(name))
         return error_set(error, ERROR_DATA,
                          "data.root=%s: is not a folder; set data.format=packed if `vittrain "
