@@ -17,14 +17,27 @@ read_by() {
     result "$name" "$bad" "$work/said"
 }
 
-# by_torch NAME SCRIPT WORD...: the same, if PyTorch is installed.
-by_torch() {
-    if "$PYTHON" -c 'import torch, torchvision' 2>/dev/null; then
-        read_by "$@"
-    else
-        number=$((number + 1))
-        echo "ok $number - $1 # SKIP needs torch and torchvision"
-    fi
+large="torch, torchvision, timm, onnxscript, onnxruntime, wandb, mlflow, sqlalchemy, webdataset"
+has_large=$("$PYTHON" -c "import $large" 2>/dev/null && echo yes)
+
+# skipped NAME: true, with a line of output, if the large packages are not installed. The continuous tests install them.
+skipped() {
+    [ "$has_large" = yes ] && return 1
+    number=$((number + 1))
+    echo "ok $number - $1 # SKIP needs $large"
+}
+
+# by_torch NAME SCRIPT WORD...: as read_by, with the large packages.
+by_torch() { skipped "$1" || read_by "$@"; }
+
+# page NAME PAGE: the Python blocks of a page of the manual run.
+page() {
+    skipped "$1" && return
+    PYTHON=$PYTHON sh "$TEST_SOURCE/test/test_book.sh" "docs/$2" >"$work/book.log" 2>&1
+    bad=$(grep -m 1 '^not ok' "$work/book.log")
+    grep -E '^ok .*: (import|from) ' "$work/book.log" >"$work/blocks" || bad="$bad no block of Python"
+    ! grep -q SKIP "$work/blocks" || bad="$bad a block of Python was not run"
+    result "$1" "$bad" "$work/book.log"
 }
 
 folder=$work/run
@@ -56,17 +69,14 @@ wait
 result "the run goes on twice more" \
     "$([ "$(grep -c 'resuming from' "$work/third.log")" = 2 ] || echo 'not twice')" "$work/third.log"
 read_by "TensorBoard and its server read four parts as one run" check_tensorboard.py "$folder" --parts 4 --server
-if "$PYTHON" -c 'import wandb' 2>/dev/null; then
-    read_by "Weights & Biases gets each step once" check_wandb.py "$folder"
-fi
+by_torch "Weights & Biases gets each step once" check_wandb.py "$folder"
 
 run 1 half $small run.dir="$work/half" train.precision=fp16 train.epochs=1
 result "a run in fp16" "$([ $status -eq 0 ] || echo "status $status")" "$work/half.log"
 read_by "TensorBoard reads the scale of the loss" check_tensorboard.py "$work/half" --parts 1
-PYTHON=$PYTHON sh "$TEST_SOURCE/test/test_book.sh" docs/read-checkpoint.md >"$work/book.log" 2>&1
-bad=$(grep -m 1 '^not ok' "$work/book.log")
-grep '^ok .*import h5py' "$work/book.log" | grep -qv SKIP || bad="$bad the book's Python was not run"
-result "the book's Python reads a checkpoint" "$bad" "$work/book.log"
+
+page "the book's Python reads a checkpoint" read-checkpoint.md
+page "the book's Python makes weights for timm, torchvision and ONNX" fine-tune.md
 
 by_torch "PyTorch trains convolutional models as the program does" check_convnets.py "$vittrain" "$work"
 
@@ -90,12 +100,12 @@ images() {
 for class in train/bird train/cat train/dog val/bird val/cat val/dog; do mkdir -p "$work/tree/$class"; done
 "$TEST_BUILD/test/test_image_folder" --make "$work/tree" 60
 images "made images" "$work/tree" 32
-if "$PYTHON" -c 'import webdataset' 2>/dev/null; then
-    read_by "shards of webdataset have its samples" check_webdataset.py "$vittrain" "$work/tree" "$work"
-fi
-by_torch "made images are evaluated as by timm" check_evaluation.py "$TEST_BUILD/test/test_recipe" "$work/tree"
+by_torch "shards of webdataset have its samples" check_webdataset.py "$vittrain" "$work/tree" "$work"
+by_torch "made images are evaluated as by timm" check_evaluation.py "$TEST_BUILD/test/test_recipe" "$work/tree" 4
 by_torch "weights of timm predict as in timm, files of PyTorch are converted" check_predict.py "$vittrain" \
     "$work/predict"
+by_torch "timm and torchvision load the weights of all models" check_weights.py "$vittrain" "$sample" "$work/tree" \
+    "$work/weights"
 if [ -n "${VITTRAIN_IMAGES:-}" ]; then
     mkdir "$work/real" && ln -s "$VITTRAIN_IMAGES" "$work/real/train"
     images "real images" "$work/real" 224

@@ -261,6 +261,7 @@ EXTRA_DIST += \
 	test/check_tensorboard.py \
 	test/check_wandb.py \
 	test/check_webdataset.py \
+	test/check_weights.py \
 	test/check_with_python.sh \
 	test/environment.sh \
 	test/http_server.py \
