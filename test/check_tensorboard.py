@@ -1,13 +1,15 @@
 """Reads a run's TensorBoard events with the real TensorBoard and compares them with metrics.csv.
 
 Every tag must have exactly the steps and (as 32-bit floats) the values of its column; with --parts N
-there must be N event files, of a run that was resumed N - 1 times. --server: also compare what TensorBoard's
-server sends to a browser, with both of its readers.
+there must be N event files, of a run that was resumed N - 1 times. The entries of the HPARAMS tab must be
+the options of deck.ini. --server: also compare what TensorBoard's server sends to a browser, with both of its
+readers; the HPARAMS tab must have one row, with the last metrics.
 
     python check_tensorboard.py RUN_FOLDER [--parts N] [--server]
 """
 
 import argparse
+import configparser
 import csv
 import glob
 import json
@@ -20,6 +22,7 @@ import urllib.request
 
 import numpy
 from tensorboard.backend.event_processing import event_accumulator
+from tensorboard.plugins.hparams import api_pb2, metadata
 
 # tag: (split, column); the tags of a split are SPLIT/NAME
 SPLIT_TAGS = {"loss": "loss", "acc": "top1", "acc_top5": "top5"}
@@ -65,8 +68,80 @@ def compare(tag, expected, scalars):
     return ""
 
 
-def served(folder, fast):
-    """Return the steps of train/loss from a TensorBoard server, as a browser gets them."""
+SECTIONS = ("model", "data", "augment", "eval", "train", "optim", "schedule", "mesh")
+METRICS = ["val/loss", "val/acc", "val/acc_top5", "test/loss", "test/acc", "test/acc_top5"]
+
+
+def shown_options(folder):
+    """Return {option: value} of the HPARAMS tab by the deck, all as texts."""
+    deck = configparser.ConfigParser(interpolation=None)
+    deck.read(os.path.join(folder, "deck.ini"))
+    options = {f"{section}.{key}": value for section in SECTIONS for key, value in deck[section].items()}
+    options["run.seed"] = deck["run"]["seed"]
+    return options
+
+
+def as_text(value):
+    """Return a hyperparameter as a deck writes it."""
+    if value.HasField("bool_value"):
+        return "on" if value.bool_value else "off"
+    return value.string_value if value.HasField("string_value") else value.number_value
+
+
+def hparams_problems(folder, events):
+    """Compare the entries of the HPARAMS tab with deck.ini and result.json."""
+    contents = events.PluginTagToContent("hparams")
+    start = metadata.parse_session_start_info_plugin_data(contents[metadata.SESSION_START_INFO_TAG])
+    experiment = metadata.parse_experiment_plugin_data(contents[metadata.EXPERIMENT_TAG])
+    expected = shown_options(folder)
+    found = {name: as_text(value) for name, value in start.hparams.items()}
+    problems = [f"hparams lack {name}" for name in expected.keys() - found.keys()]
+    problems += [f"hparams have {name}" for name in found.keys() - expected.keys()]
+    for name, value in found.items():
+        want = expected.get(name, "")
+        if value != (want if isinstance(value, str) or want == "" else float(want)):
+            problems.append(f"hparams: {name}={value}, but deck.ini has {want}")
+    types = {info.name: info.type for info in experiment.hparam_infos}
+    if types.keys() != expected.keys() or types["optim.lr"] != api_pb2.DATA_TYPE_FLOAT64 or \
+            types["model.dim"] != api_pb2.DATA_TYPE_STRING or types["data.shuffle"] != api_pb2.DATA_TYPE_BOOL:
+        problems.append(f"types of hparams: {types}")
+    if [info.name.tag for info in experiment.metric_infos] != METRICS:
+        problems.append(f"metrics of hparams: {experiment.metric_infos}")
+    try:
+        with open(os.path.join(folder, "result.json")) as file:
+            finished = json.load(file)["finished"]
+    except FileNotFoundError:
+        finished = False
+    if (metadata.SESSION_END_INFO_TAG in contents) != finished:
+        problems.append(f"hparams: an end, although finished is {finished}" if not finished else "hparams: no end")
+    if finished and metadata.parse_session_end_info_plugin_data(
+            contents[metadata.SESSION_END_INFO_TAG]).status != api_pb2.STATUS_SUCCESS:
+        problems.append("hparams: the end is not a success")
+    return problems
+
+
+def post(port, what, request):
+    """Return the answer of the hparams plugin of a server."""
+    return json.load(urllib.request.urlopen(urllib.request.Request(
+        f"http://127.0.0.1:{port}/data/plugin/hparams/{what}", json.dumps(request).encode(),
+        {"Content-Type": "application/json"})))
+
+
+def groups_problems(port, expected):
+    """Compare the rows of the HPARAMS tab with the last metrics."""
+    statuses = ["STATUS_SUCCESS", "STATUS_RUNNING", "STATUS_UNKNOWN", "STATUS_FAILURE"]
+    groups = post(port, "session_groups", {"experimentName": "", "allowedStatuses": statuses, "startIndex": 0,
+                                           "sliceSize": 100})["sessionGroups"]
+    if len(groups) != 1 or len(groups[0]["sessions"]) != 1:
+        return [f"{len(groups)} rows in the HPARAMS tab"]
+    found = {item["name"]["tag"]: item["value"] for item in groups[0]["metricValues"]}
+    last = {tag: expected[tag][-1][1] for tag in METRICS if tag in expected}
+    good = found.keys() == last.keys() and numpy.allclose([found[tag] for tag in last], list(last.values()), rtol=1e-6)
+    return [] if good else [f"metrics in the HPARAMS tab: {found}, but metrics.csv has {last}"]
+
+
+def served(folder, fast, expected):
+    """Return the steps of train/loss from a TensorBoard server, as a browser gets them, and problems of hparams."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -74,7 +149,7 @@ def served(folder, fast):
         [sys.executable, "-m", "tensorboard.main", "--logdir", folder, "--host", "127.0.0.1", "--port", str(port),
          f"--load_fast={fast}", "--samples_per_plugin=scalars=1000000"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    steps, before = [], None
+    steps, before, problems = [], None, []
     try:
         for _ in range(120):
             time.sleep(0.5)
@@ -85,12 +160,13 @@ def served(folder, fast):
             except OSError:
                 continue
             if steps and steps == before:
+                problems = groups_problems(port, expected)
                 break
             before = steps
     finally:
         server.terminate()
         server.wait()
-    return steps
+    return steps, problems
 
 
 def main():
@@ -121,8 +197,10 @@ def main():
             problem = compare(tag, points, events.Scalars(tag))
             if problem:
                 problems.append(f"{tag}: {problem}")
+    problems += hparams_problems(arguments.folder, events)
     for fast in ("true", "false") if arguments.server else ():
-        steps = served(arguments.folder, fast)
+        steps, more = served(arguments.folder, fast, expected)
+        problems += more
         if steps != [step for step, _ in expected["train/loss"]]:
             problems.append(f"the server with --load_fast={fast} has train/loss of steps {steps}")
     for problem in problems:

@@ -1,5 +1,7 @@
 # runlog: console, metrics, TensorBoard, Prometheus, sensors
 libvittrain_a_SOURCES += \
+	src/runlog/hparams.c \
+	src/runlog/hparams.h \
 	src/runlog/metrics.c \
 	src/runlog/metrics.h \
 	src/runlog/monitor.c \

@@ -9,6 +9,7 @@
 #include "config/run_options.h"
 #include "core/clock.h"
 #include "core/csv.h"
+#include "runlog/hparams.h"
 #include "runlog/tensorboard.h"
 
 static const char metrics_header[] =
@@ -19,6 +20,7 @@ static const char epochs_header[] =
     "epoch,step,train_loss,train_top1,train_top5,val_loss,val_top1,val_top5,lr,seconds,"
     "eval_seconds,images_per_second,data_share,next_lr";
 
+enum { METRICS_MOST = 8 }; /* tags of evaluations in a set */
 /* Columns of metrics.csv; STEP_COLUMN also of epochs.csv. */
 enum { STEP_COLUMN = 1, SPLIT_COLUMN = 2, TOP1_COLUMN = 4, ELAPSED_COLUMN = 15 };
 
@@ -164,12 +166,11 @@ struct run_log *run_log_open(const struct run_folder *folder, const struct outpu
     log->tags = options->tensorboard_tags;
     bool good = !options->csv || tables_open(log, folder->path, position, error);
     if (good && options->tensorboard) {
-        /* A new run purges as well if the folder holds events of a killed attempt. */
-        const bool again = tensorboard_exists(folder->path);
+        /* A new run writes one, too: the folder may hold events of a killed attempt, and one of
+         * TensorBoard's readers takes the first purge for the start of the run. */
         const int64_t first_purged = step == 0 ? 0 : step + 1 + tag_sets[log->tags].shift;
         log->board = tensorboard_open(folder->path, error);
-        good =
-            log->board != NULL && (!again || tensorboard_restart(log->board, first_purged, error));
+        good = log->board != NULL && tensorboard_restart(log->board, first_purged, error);
     }
     if (good)
         return log;
@@ -251,6 +252,25 @@ bool run_log_point(struct run_log *log, const char *tag, int64_t step, double va
                    struct error *error)
 {
     return log->board == NULL || tensorboard_scalar(log->board, tag, step, value, error);
+}
+
+bool run_log_options(struct run_log *log, const struct options *options, struct error *error)
+{
+    const char *metrics[METRICS_MOST + 1] = {NULL};
+    int count = 0;
+    if (log == NULL || log->board == NULL)
+        return true;
+    for (const struct tag *tag = tag_sets[log->tags].tags; tag->split != NULL; tag++)
+        if ((strcmp(tag->split, "val") == 0 || strcmp(tag->split, "test") == 0) &&
+            tag->offset != EPOCH_NUMBER && count < METRICS_MOST)
+            metrics[count++] = tag->name;
+    return hparams_write(log->board, options, metrics, error);
+}
+
+bool run_log_finish(struct run_log *log, struct error *error)
+{
+    return log == NULL || log->board == NULL ||
+           (hparams_finish(log->board, error) && tensorboard_flush(log->board, error));
 }
 
 bool run_log_flush(struct run_log *log, struct error *error)

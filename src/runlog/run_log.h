@@ -9,6 +9,7 @@
 #include "checkpoint/run_folder.h"
 #include "core/error.h"
 
+struct options;
 struct output_options;
 
 /* One row of metrics.csv: training over a log interval, or an evaluation. NAN: empty cell. */
@@ -70,6 +71,12 @@ MUST_CHECK bool run_log_epoch(struct run_log *log, const struct epoch_row *row,
 /* Write one TensorBoard point. Thread-safe, also while rows are written. log must not be NULL. */
 MUST_CHECK bool run_log_point(struct run_log *log, const char *tag, int64_t step, double value,
                               struct error *error);
+
+/* Write the run's options and the tags of its evaluations for TensorBoard's HPARAMS tab, and later
+ * that the run is complete. */
+MUST_CHECK bool run_log_options(struct run_log *log, const struct options *options,
+                                struct error *error);
+MUST_CHECK bool run_log_finish(struct run_log *log, struct error *error);
 MUST_CHECK bool run_log_flush(struct run_log *log, struct error *error);
 void run_log_close(struct run_log *log);
 

@@ -44,13 +44,10 @@ static uint32_t masked_sum(const void *data, size_t bytes)
     return ((sum >> 15) | (sum << 17)) + 0xa282ead8U;
 }
 
-static bool write_event(struct tensorboard *board, Tensorboard__Event *event, struct error *error)
+/* Write a packed event of `length` bytes; `record` has room for header, event and checksum. */
+static bool write_record(struct tensorboard *board, Tensorboard__Event *event, size_t length,
+                         unsigned char *record, struct error *error)
 {
-    unsigned char record[HEADER_BYTES + EVENT_BYTES + SUM_BYTES];
-
-    event->wall_time = clock_wall();
-    size_t length = tensorboard__event__get_packed_size(event);
-    ENSURE(length <= EVENT_BYTES, "an event of %zu bytes", length);
     put_little_endian(record, length, LENGTH_BYTES);
     put_little_endian(record + LENGTH_BYTES, masked_sum(record, LENGTH_BYTES), SUM_BYTES);
     tensorboard__event__pack(event, record + HEADER_BYTES);
@@ -60,6 +57,28 @@ static bool write_event(struct tensorboard *board, Tensorboard__Event *event, st
     if (fwrite(record, 1, whole, board->stream) != whole)
         return durable_failed(error, "write", board->path, errno);
     return true;
+}
+
+static bool write_event(struct tensorboard *board, Tensorboard__Event *event, struct error *error)
+{
+    unsigned char record[HEADER_BYTES + EVENT_BYTES + SUM_BYTES];
+    event->wall_time = clock_wall();
+    size_t length = tensorboard__event__get_packed_size(event);
+    ENSURE(length <= EVENT_BYTES, "an event of %zu bytes", length);
+    return write_record(board, event, length, record, error);
+}
+
+/* Write an event of any size. */
+static bool write_long_event(struct tensorboard *board, Tensorboard__Event *event,
+                             struct error *error)
+{
+    event->wall_time = clock_wall();
+    size_t length = tensorboard__event__get_packed_size(event);
+    unsigned char *record = malloc(HEADER_BYTES + length + SUM_BYTES);
+    ENSURE(record != NULL, "out of memory");
+    bool good = write_record(board, event, length, record, error);
+    free(record);
+    return good;
 }
 
 /* Return the latest time in the names of event files; -1 without such files. */
@@ -79,11 +98,6 @@ static int64_t latest_time(const char *directory)
     }
     closedir(entries);
     return latest;
-}
-
-bool tensorboard_exists(const char *directory)
-{
-    return latest_time(directory) >= 0;
 }
 
 struct tensorboard *tensorboard_open(const char *directory, struct error *error)
@@ -140,6 +154,28 @@ bool tensorboard_scalar(struct tensorboard *board, const char *tag, int64_t step
     event.step = step;
     event.summary = &summary;
     return write_event(board, &event, error);
+}
+
+bool tensorboard_plugin_data(struct tensorboard *board, const char *tag, const char *plugin,
+                             const void *content, size_t bytes, struct error *error)
+{
+    Tensorboard__SummaryMetadata__PluginData data =
+        TENSORBOARD__SUMMARY_METADATA__PLUGIN_DATA__INIT;
+    Tensorboard__SummaryMetadata metadata = TENSORBOARD__SUMMARY_METADATA__INIT;
+    Tensorboard__Summary__Value value = TENSORBOARD__SUMMARY__VALUE__INIT;
+    Tensorboard__Summary summary = TENSORBOARD__SUMMARY__INIT;
+    Tensorboard__Event event = TENSORBOARD__EVENT__INIT;
+
+    data.plugin_name = (char *)plugin;
+    data.has_content = true;
+    data.content = (ProtobufCBinaryData){.len = bytes, .data = (uint8_t *)(uintptr_t)content};
+    metadata.plugin_data = &data;
+    value.tag = (char *)tag;
+    value.metadata = &metadata;
+    summary.n_value = 1;
+    summary.value = (Tensorboard__Summary__Value *[]){&value};
+    event.summary = &summary;
+    return write_long_event(board, &event, error);
 }
 
 bool tensorboard_flush(struct tensorboard *board, struct error *error)

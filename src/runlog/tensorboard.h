@@ -4,6 +4,7 @@
 #define VITTRAIN_RUNLOG_TENSORBOARD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "core/error.h"
@@ -16,9 +17,6 @@ struct tensorboard;
  * error. */
 struct tensorboard *tensorboard_open(const char *directory, struct error *error);
 
-/* True if the directory has event files. */
-bool tensorboard_exists(const char *directory);
-
 /* Write a purge: TensorBoard drops earlier points at or after this step. */
 MUST_CHECK bool tensorboard_restart(struct tensorboard *board, int64_t step, struct error *error);
 
@@ -26,6 +24,10 @@ MUST_CHECK bool tensorboard_restart(struct tensorboard *board, int64_t step, str
  * reported by a later call. */
 MUST_CHECK bool tensorboard_scalar(struct tensorboard *board, const char *tag, int64_t step,
                                    double value, struct error *error);
+/* Write a tag whose content is read by a plugin of TensorBoard. `plugin`: its name. */
+MUST_CHECK bool tensorboard_plugin_data(struct tensorboard *board, const char *tag,
+                                        const char *plugin, const void *content, size_t bytes,
+                                        struct error *error);
 MUST_CHECK bool tensorboard_flush(struct tensorboard *board, struct error *error);
 void tensorboard_close(struct tensorboard *board);
 

@@ -493,5 +493,7 @@ bool progress_result(struct trainer *trainer, struct error *error)
     log_info("run folder: %s", trainer->folder.path);
     if (trainer->world->rank == 0)
         error_defer(results_write(&trainer->folder, &results, &trainer->validation.dataset, error));
+    if (error->kind == ERROR_NONE && !results.unfinished)
+        error_defer(run_log_finish(trainer->output.log, error));
     return comm_agree(trainer->world, error);
 }

@@ -195,6 +195,7 @@ static bool log_prepare(struct trainer *trainer, struct error *error)
         run_folder_save_deck(&trainer->folder, &trainer->options, error))
         trainer->output.log =
             run_log_open(&trainer->folder, &trainer->options.output, &position, error);
+    error_defer(run_log_options(trainer->output.log, &trainer->options, error));
     return comm_agree(trainer->world, error);
 }
 
