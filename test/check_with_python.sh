@@ -17,22 +17,21 @@ read_by() {
     result "$name" "$bad" "$work/said"
 }
 
-large="torch, torchvision, timm, onnxscript, onnxruntime, wandb, mlflow, sqlalchemy, webdataset"
-has_large=$("$PYTHON" -c "import $large" 2>/dev/null && echo yes)
-
-# skipped NAME: true, with a line of output, if the large packages are not installed. The continuous tests install them.
+# skipped NAME MODULE...: true, with a line of output, if a Python module is missing. The continuous tests have all.
 skipped() {
-    [ "$has_large" = yes ] && return 1
+    name=$1
+    shift
+    "$PYTHON" -c 'import sys; from importlib.util import find_spec; sys.exit(not all(map(find_spec, sys.argv[1:])))' "$@" && return 1
     number=$((number + 1))
-    echo "ok $number - $1 # SKIP needs $large"
+    echo "ok $number - $name # SKIP needs $*"
 }
 
-# by_torch NAME SCRIPT WORD...: as read_by, with the large packages.
-by_torch() { skipped "$1" || read_by "$@"; }
+# by_torch NAME SCRIPT WORD...: as read_by, with PyTorch.
+by_torch() { skipped "$1" torch torchvision timm || read_by "$@"; }
 
 # page NAME PAGE: the Python blocks of a page of the manual run.
 page() {
-    skipped "$1" && return
+    skipped "$1" torch torchvision timm onnxscript onnxruntime wandb mlflow sqlalchemy && return
     PYTHON=$PYTHON sh "$TEST_SOURCE/test/test_book.sh" "docs/$2" >"$work/book.log" 2>&1
     bad=$(grep -m 1 '^not ok' "$work/book.log")
     grep -E '^ok .*: (import|from) ' "$work/book.log" >"$work/blocks" || bad="$bad no block of Python"
@@ -69,7 +68,8 @@ wait
 result "the run goes on twice more" \
     "$([ "$(grep -c 'resuming from' "$work/third.log")" = 2 ] || echo 'not twice')" "$work/third.log"
 read_by "TensorBoard and its server read four parts as one run" check_tensorboard.py "$folder" --parts 4 --server
-by_torch "Weights & Biases gets each step once" check_wandb.py "$folder"
+skipped "Weights & Biases gets each step once" wandb ||
+    read_by "Weights & Biases gets each step once" check_wandb.py "$folder"
 
 run 1 half $small run.dir="$work/half" train.precision=fp16 train.epochs=1
 result "a run in fp16" "$([ $status -eq 0 ] || echo "status $status")" "$work/half.log"
@@ -100,7 +100,8 @@ images() {
 for class in train/bird train/cat train/dog val/bird val/cat val/dog; do mkdir -p "$work/tree/$class"; done
 "$TEST_BUILD/test/test_image_folder" --make "$work/tree" 60
 images "made images" "$work/tree" 32
-by_torch "shards of webdataset have its samples" check_webdataset.py "$vittrain" "$work/tree" "$work"
+skipped "shards of webdataset have its samples" webdataset ||
+    read_by "shards of webdataset have its samples" check_webdataset.py "$vittrain" "$work/tree" "$work"
 by_torch "made images are evaluated as by timm" check_evaluation.py "$TEST_BUILD/test/test_recipe" "$work/tree" 4
 by_torch "weights of timm predict as in timm, files of PyTorch are converted" check_predict.py "$vittrain" \
     "$work/predict"
