@@ -257,7 +257,7 @@ bool product_multiplies_bf16(void)
 static double rate_of_size(struct product_cache *cache, enum data_type type, int64_t size)
 {
     enum { RUNS_LEAST = 3 };
-    const double cpu_seconds = 0.05, seconds = 0.25;
+    const double cpu_seconds = 0.02, seconds = 0.25;
     const struct product product = {.type = type,
                                     .m = size,
                                     .n = size,

@@ -40,7 +40,7 @@ const char *product_implementation(const struct product_plan *plan);
 /* True if this processor multiplies bf16 (AVX512_BF16 or AMX). */
 bool product_multiplies_bf16(void);
 
-/* Measure the operations per second of one thread in products of this type, in 0.1 s of CPU time
+/* Measure the operations per second of one thread in products of this type, in 0.05 s of CPU time
  * and at most 0.5 s. */
 double product_measure_peak(struct product_cache *cache, enum data_type type);
 

@@ -542,7 +542,7 @@ struct device_backend {
     struct device *(*open)(int number, int threads, struct error *error);
     void (*close)(struct device *device);
     void (*limits)(struct device *device, struct device_limits *limits);
-    /* Measure the operations per second of one thread in matrix products of this type, in 0.1 s of
+    /* Measure the operations per second of one thread in matrix products of this type, in 0.05 s of
      * CPU time and at most 0.5 s. NULL: limits has the peak. */
     double (*measure_peak)(struct device *device, enum data_type type);
     /* NULL if the backend has nothing to report. */

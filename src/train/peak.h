@@ -5,7 +5,7 @@
 #include "device/device.h"
 
 /* Return the peak rate in FLOP/s in this type: of the data sheet for GPUs; for CPUs the number of
- * threads times the rate of one thread, which is read from FOLDER/peaks, or measured (0.1 s of CPU
+ * threads times the rate of one thread, which is read from FOLDER/peaks, or measured (0.05 s of CPU
  * time, at most 0.5 s) and stored there. folder "": measured and not stored. NAN: unknown. */
 double peak_find(struct device *device, enum data_type type, const char *folder);
 
