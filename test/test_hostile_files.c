@@ -18,6 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -360,6 +362,36 @@ static void test_child_that_fails(void **state)
     subprocess_set_program("./vittrain");
 }
 
+/* The limits of a child. That on its CPU time is lower here, so that the test is short. */
+static void test_limits(void **state)
+{
+    const struct rlimit second = {.rlim_cur = 1, .rlim_max = RLIM_INFINITY};
+    struct subprocess child;
+    struct rlimit core;
+    char reason[128] = "";
+    int ends[2];
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    child.output = ends[0];
+    child.pid = fork();
+    if (child.pid == 0) {
+        setrlimit(RLIMIT_CPU, &second);
+        subprocess_limit();
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+        if (mmap(NULL, (size_t)2 << 30, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) !=
+            MAP_FAILED)
+            _exit(7);
+#endif
+        if (getrlimit(RLIMIT_CORE, &core) != 0 || core.rlim_cur != 0 || alarm(0) == 0)
+            _exit(8);
+        for (;;)
+            continue;
+    }
+    close(ends[1]);
+    assert_false(subprocess_end(&child, reason, sizeof reason));
+    assert_string_equal(reason, "did not end within 5 s of CPU time or 60 s in all");
+}
+
 /* ---- changed bytes with right checksums ---- */
 
 /* HDF5's checksum of metadata: hashlittle of Jenkins' lookup3. */
@@ -640,6 +672,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_made_with_hdf5),
         cmocka_unit_test(test_packed_made_with_hdf5),
         cmocka_unit_test(test_child_that_fails),
+        cmocka_unit_test(test_limits),
         cmocka_unit_test(test_changed_checkpoints),
         cmocka_unit_test(test_changed_packed_files),
     };
