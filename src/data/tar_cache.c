@@ -162,15 +162,17 @@ static bool build(struct tar_shard *shards, int64_t count, struct error *error)
     struct building building = {.shards = shards, .count = count};
     pthread_t threads[THREADS - 1];
     int started = 0;
-    const double begin = clock_now();
+    double bytes = 0;
+    for (int64_t i = 0; i < count; i++)
+        bytes += (double)shards[i].bytes;
+    log_info("data: reading the headers of %lld shard%s (%.1f GB)", (long long)count,
+             count == 1 ? "" : "s", bytes / 1e9);
     while (started < THREADS - 1 && started + 1 < count &&
            thread_start(&threads[started], build_some, &building) == 0)
         started++;
     build_some(&building); /* completes the index even if no other thread starts */
     for (int i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
-    log_info("data: read the headers of %lld shard%s in %.1f s", (long long)count,
-             count == 1 ? "" : "s", clock_now() - begin);
     return !building.failed ||
            error_set(error, ERROR_MEMORY, "no memory for the index of %lld shards",
                      (long long)count);
@@ -196,7 +198,8 @@ static bool cache_write(int descriptor, const char *part, const char *path, cons
         fwrite(&shard, sizeof shard, 1, stream);
     }
     for (int64_t i = 0; i < count; i++)
-        fwrite(shards[i].records, sizeof *shards[i].records, (size_t)shards[i].count, stream);
+        if (shards[i].count > 0)
+            fwrite(shards[i].records, sizeof *shards[i].records, (size_t)shards[i].count, stream);
     bool good = fclose(stream) == 0 || error_set(error, ERROR_MEMORY, "no memory");
     if (good) {
         memcpy(header.magic, magic, sizeof magic);
@@ -304,6 +307,9 @@ static bool open_unstored(struct tar_shard *shards, int64_t count, const char *k
     int descriptor;
     while ((descriptor = places_lock(places, &path, part)) < 0 && errno == EBUSY &&
            clock_now() < begin + longest_wait) {
+        if (!waited)
+            log_info("data: waiting for another process that reads the headers of %lld shards",
+                     (long long)count);
         waited = true;
         nanosleep(&pause, NULL);
         if (places_read(places, key, key_bytes, shards, count))
