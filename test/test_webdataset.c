@@ -483,6 +483,16 @@ static void shard_write(const char *name, const void *content, size_t bytes)
     file_write(path_of(name), content, bytes);
 }
 
+/* The checksum of a tar header. */
+static void header_sum(char *header)
+{
+    unsigned sum = 0;
+    memset(header + 148, ' ', 8);
+    for (int i = 0; i < 512; i++)
+        sum += (unsigned char)header[i];
+    snprintf(header + 148, 8, "%06o", sum & 0777777);
+}
+
 static void damage_is_reported(void **state)
 {
     (void)state;
@@ -508,6 +518,12 @@ static void damage_is_reported(void **state)
     fails(SPLIT_TRAIN, "is compressed with gzip, which cannot be read in place");
     shard_write("a.tar", "\x28\xb5\x2f\xfd zstd", 9);
     fails(SPLIT_TRAIN, "is compressed with zstd");
+    memcpy(whole + sample + 257, "ustar  ", 8); /* a GNU archive */
+    whole[sample + 156] = 'S';                  /* a sparse member without a map, */
+    memset(whole + sample + 483, 0xff, 12);     /* and with the size -1 */
+    header_sum(whole + sample);
+    shard_write("a.tar", whole, bytes);
+    fails(SPLIT_TRAIN, "000001.cls at byte 2560: has a size below 0: the shard is damaged");
     whole[sample + 20] ^= 1; /* the header's checksum is wrong */
     shard_write("a.tar", whole, bytes);
     fails(SPLIT_TRAIN, "Damaged tar archive");
@@ -777,7 +793,8 @@ static void limit_of_open_files_is_raised(void **state)
         limit = (struct rlimit){.rlim_cur = 30, .rlim_max = 30};
         _exit(setrlimit(RLIMIT_NOFILE, &limit) != 0 ||
               dataset_open(&dataset, &options, SPLIT_TRAIN, &error) ||
-              strstr(error.text, "too many open files: raise ulimit -n") == NULL);
+              strstr(error.text, "Too many open files: the limit is 30 (ulimit -n); raise it") ==
+                  NULL);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -789,16 +806,6 @@ static void limit_of_open_files_is_raised(void **state)
 static uint32_t draw(uint32_t number, uint32_t turn, uint32_t below)
 {
     return random_block_at(1, RANDOM_SYNTHETIC, 0, 0, number, turn).word[0] % below;
-}
-
-/* The checksum of a tar header. */
-static void header_sum(char *header)
-{
-    unsigned sum = 0;
-    memset(header + 148, ' ', 8);
-    for (int i = 0; i < 512; i++)
-        sum += (unsigned char)header[i];
-    snprintf(header + 148, 8, "%06o", sum & 0777777);
 }
 
 /* Change some bytes of the headers, half of the time with a right checksum; cut the file. */

@@ -292,10 +292,11 @@ static bool add_entry(struct builder *builder, struct archive *archive, struct a
     if (!is_file)
         return true;
     const bool sparse = archive_entry_sparse_count(entry) > 0;
-    if (sparse || member.bytes > shard->bytes - member.offset) {
+    if (sparse || member.bytes < 0 || member.bytes > shard->bytes - member.offset) {
         problem(shard, path, position,
-                sparse ? "is sparse: write it without tar --sparse"
-                       : "ends after the end of the file: the shard is truncated");
+                sparse             ? "is sparse: write it without tar --sparse"
+                : member.bytes < 0 ? "has a size below 0: the shard is damaged"
+                                   : "ends after the end of the file: the shard is truncated");
         shard->damaged = true;
         error_defer(sample_end(builder, error));
         return false;

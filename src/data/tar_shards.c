@@ -279,13 +279,10 @@ static bool open_one(struct tar_shard *shard, struct error *error)
     struct stat status;
     /* O_NONBLOCK: opening a pipe must not block */
     shard->descriptor = open(shard->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (shard->descriptor < 0 && errno == EMFILE)
-        return error_set(error, ERROR_DATA,
-                         "%s: too many open files: raise ulimit -n, or use fewer, larger shards",
-                         shard->path);
     if (shard->descriptor < 0 || fstat(shard->descriptor, &status) != 0)
-        return error_set(error, ERROR_DATA, "%s: %s; check data.root", shard->path,
-                         strerror(errno));
+        return error_set(error, ERROR_DATA, "%s: %s; %s", shard->path, strerror(errno),
+                         errno == EMFILE ? "raise it, or use fewer, larger shards"
+                                         : "check data.root");
     if (!S_ISREG(status.st_mode))
         return error_set(error, ERROR_DATA, "%s: is not a regular file", shard->path);
     shard->bytes = status.st_size;
