@@ -305,7 +305,7 @@ static bool is_packed_or_archive(const struct contents *contents, char *text, si
     return true;
 }
 
-static bool is_one_heap(const struct contents *contents, char *text, size_t size)
+static bool has_images_only(const struct contents *contents, char *text, size_t size)
 {
     snprintf(text, size,
              "%zu images that are in no class folder: put the images of each class into a folder "
@@ -317,7 +317,7 @@ static bool is_one_heap(const struct contents *contents, char *text, size_t size
 static bool holds_other(const struct contents *contents, char *text, size_t size)
 {
     return is_cifar10(contents, text, size) || is_image_folder(contents, text, size) ||
-           is_packed_or_archive(contents, text, size) || is_one_heap(contents, text, size);
+           is_packed_or_archive(contents, text, size) || has_images_only(contents, text, size);
 }
 
 bool data_root_holds_other(const char *root, const char *format, struct error *error)

@@ -18,8 +18,8 @@ MUST_CHECK bool data_root_holds_other(const char *root, const char *format, stru
 bool data_root_unexpected(const char *root, const char *format, const char *expected,
                           const char *advice, struct error *error);
 
-/* Set ERROR_DATA for the folder `path`, which is `root` or below it, with the only class `name`.
- * If the classes are folders below it, the message says so. Returns false. */
+/* Set ERROR_DATA for the folder `path`, which is `root` or below it, with the only class `name`. If
+ * the classes are folders further below, the message names them. Returns false. */
 bool data_root_one_class(const char *root, const char *path, const char *name, struct error *error);
 
 #endif
