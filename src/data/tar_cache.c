@@ -162,11 +162,7 @@ static bool build(struct tar_shard *shards, int64_t count, struct error *error)
     struct building building = {.shards = shards, .count = count};
     pthread_t threads[THREADS - 1];
     int started = 0;
-    double bytes = 0;
-    for (int64_t i = 0; i < count; i++)
-        bytes += (double)shards[i].bytes;
-    log_info("data: reading the headers of %lld shard%s (%.1f GB)", (long long)count,
-             count == 1 ? "" : "s", bytes / 1e9);
+    log_info("data: reading the headers of %lld shard%s", (long long)count, count == 1 ? "" : "s");
     while (started < THREADS - 1 && started + 1 < count &&
            thread_start(&threads[started], build_some, &building) == 0)
         started++;
