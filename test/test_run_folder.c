@@ -163,6 +163,27 @@ static void deck_and_log_are_there(void **state)
     run_folder_close(&folder);
 }
 
+/* The format of the Lightning-Hydra template; no file without tags. */
+static void tags_are_written(void **state)
+{
+    (void)state;
+    char name[FILE_PATH], line[64] = "";
+    struct run_folder folder = open_folder();
+    snprintf(name, sizeof name, "%s/tags.log", folder.path);
+    if (is_first()) {
+        assert_true(run_folder_save_tags(&folder, &options, &error));
+        assert_int_equal(access(name, F_OK), -1);
+        assert_true(options_set("run.tags= baseline,two words ,,", &options, &error));
+        assert_true(run_folder_save_tags(&folder, &options, &error));
+        FILE *file = fopen(name, "r");
+        assert_non_null(file);
+        assert_non_null(fgets(line, sizeof line, file));
+        fclose(file);
+        assert_string_equal(line, "['baseline', 'two words']\n");
+    }
+    run_folder_close(&folder);
+}
+
 static void given_folder_is_made_with_those_above(void **state)
 {
     (void)state;
@@ -417,6 +438,7 @@ int main(int argc, char **argv)
         FOLDER_TEST(new_runs_get_names_of_their_own),
         FOLDER_TEST(deck_and_log_are_there),
         FOLDER_TEST(given_folder_is_made_with_those_above),
+        FOLDER_TEST(tags_are_written),
         FOLDER_TEST(given_folder_with_checkpoints_is_gone_on_with),
         FOLDER_TEST(parts_of_checkpoints_are_none),
         FOLDER_TEST(never_resume_refuses_a_used_folder),

@@ -117,11 +117,11 @@ void run_folder_close(struct run_folder *folder)
 static bool is_temporary(const char *name)
 {
     static const char *const patterns[] = {
-        "deck.ini",     "run.json",      "result.json",         "metrics.csv", "epochs.csv",
-        "units.csv",    "ranks.csv",     "monitor*.csv",        "report.html", "nvidia-smi*.txt",
-        ".upload.json", "exec_time.log", "weights.safetensors", "course.log",  "hparams.yaml",
-        "imagenet.log", "lightning.log", "torchrun.log",        "*_*_*_*.txt", "accuracy_plot.png",
-        ".probe-*",     "step-*.h5",     "training_metrics.png"};
+        "deck.ini",     "run.json",      "result.json",          "metrics.csv", "epochs.csv",
+        "units.csv",    "ranks.csv",     "monitor*.csv",         "report.html", "nvidia-smi*.txt",
+        ".upload.json", "exec_time.log", "weights.safetensors",  "course.log",  "hparams.yaml",
+        "imagenet.log", "lightning.log", "torchrun.log",         "*_*_*_*.txt", "accuracy_plot.png",
+        ".probe-*",     "step-*.h5",     "training_metrics.png", "tags.log"};
     char stem[NAME_MAX + 1];
     snprintf(stem, sizeof stem, "%s", name);
     bool part = text_ends_with(stem, ".part");
@@ -182,6 +182,7 @@ static bool same_deck(const char *folder, const struct options *options)
     if (!options_read_file(path, &saved, &ignored))
         return false;
     memcpy(saved.run.dir, options->run.dir, sizeof saved.run.dir);
+    memcpy(saved.run.tags, options->run.tags, sizeof saved.run.tags);
     saved.run.threads = options->run.threads;
     saved.data.workers = options->data.workers;
     saved.train.epochs = options->train.epochs;
@@ -339,6 +340,27 @@ bool run_folder_save_deck(const struct run_folder *folder, const struct options 
 {
     char *text = options_to_run_deck(options);
     bool good = run_folder_write(folder, "deck.ini", text, error);
+    free(text);
+    return good;
+}
+
+bool run_folder_save_tags(const struct run_folder *folder, const struct options *options,
+                          struct error *error)
+{
+    char *text = NULL;
+    size_t size = 0, length;
+    const char *tag = text_next_item(options->run.tags, &length);
+    if (tag == NULL)
+        return true;
+    FILE *stream = open_memstream(&text, &size);
+    ENSURE(stream != NULL, "no memory for the tags");
+    for (const char *joint = "["; tag != NULL; tag = text_next_item(tag + length, &length)) {
+        fprintf(stream, "%s'%.*s'", joint, (int)length, tag);
+        joint = ", ";
+    }
+    fputs("]\n", stream);
+    ENSURE(fclose(stream) == 0, "no memory for the tags");
+    bool good = run_folder_write(folder, "tags.log", text, error);
     free(text);
     return good;
 }

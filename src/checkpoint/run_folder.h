@@ -35,6 +35,11 @@ MUST_CHECK bool run_folder_open(struct run_folder *folder, struct mesh *mesh,
 /* True if `folder` has the form NAME-DATE for this run name. */
 bool run_folder_is_of(const char *folder, const char *name);
 
+/* Rank 0. Write run.tags to tags.log as the Lightning-Hydra template does: ['one', 'two']. Without
+ * tags no file is written. */
+MUST_CHECK bool run_folder_save_tags(const struct run_folder *folder, const struct options *options,
+                                     struct error *error);
+
 /* Rank 0. Save the options as deck.ini. Call it when the run certainly starts, as it overwrites the
  * deck of the previous attempt. */
 MUST_CHECK bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,

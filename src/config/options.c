@@ -308,6 +308,10 @@ bool options_check(const struct options *options, struct error *error)
     if (!check_model(&options->model, error) || !check_augment(&options->augment, error) ||
         !check_train(options, error))
         return false;
+    if (strpbrk(options->run.tags, "'\"\\") != NULL)
+        return error_set(error, ERROR_USAGE,
+                         "run.tags=%s: a tag must not have quotes or backslashes",
+                         options->run.tags);
     if (find->first >= find->last)
         return error_set(error, ERROR_USAGE, "find.first=%g must be below find.last=%g",
                          find->first, find->last);

@@ -25,6 +25,9 @@
 const struct option_entry option_table[] = {
     {PLACE(run, name), .kind = OPTION_IS_TEXT, .preset = "vittrain",
      .help = "Name of the run, the prefix of its folder: runs/NAME-DATE."},
+    {PLACE(run, tags), .kind = OPTION_IS_TEXT, .preset = "",
+     .help = "Comma-separated tags of the run, for reports and the log book: baseline,photos. Also "
+             "written to run.json and tags.log."},
     {PLACE(run, dir), .kind = OPTION_IS_TEXT, .preset = "",
      .help = "Folder of the run. Empty: runs/NAME-DATE in the working directory."},
     {PLACE(run, seed), .kind = OPTION_IS_INTEGER, .preset = "42", .most = LARGEST,

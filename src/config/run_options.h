@@ -30,6 +30,7 @@ enum { LOG_EVERY_DEFAULT = 10 }; /* output.log_every */
 
 struct run_options {
     char name[OPTION_TEXT]; /* also the prefix of the run folder */
+    char tags[OPTION_TEXT]; /* a comma-separated list */
     char dir[OPTION_TEXT];  /* empty: runs/NAME-DATE */
     int64_t seed;
     int backend;     /* enum backend_choice */

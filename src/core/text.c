@@ -100,3 +100,12 @@ void text_add_file_limit(char *text, size_t size)
     memmove(end + length, end, rest);
     memcpy(end, more, (size_t)length);
 }
+
+const char *text_next_item(const char *list, size_t *length)
+{
+    list += strspn(list, ", ");
+    *length = strcspn(list, ",");
+    while (*length > 0 && list[*length - 1] == ' ')
+        --*length;
+    return *list != '\0' ? list : NULL;
+}

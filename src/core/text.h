@@ -16,6 +16,10 @@ const char *text_nearest(const char *word, const char *const *candidates);
  * rclone (":sftp,pass=password:path") of a text by at most three stars, in place. */
 void text_mask_password(char *text);
 
+/* Return the next item of a comma-separated list, without spaces around it, and its length; NULL at
+ * the end. `list`: the list, or the end of the previous item. */
+const char *text_next_item(const char *list, size_t *length);
+
 /* Insert the limit after the system's message for EMFILE: "Too many open files: the limit is 24
  * (ulimit -n)". `size`: of the array, at least 1. */
 void text_add_file_limit(char *text, size_t size);

@@ -244,6 +244,13 @@ static const char *data(const struct record *record, char text[FORMAT_TEXT])
     return root != NULL && root[0] != '\0' ? root : record_option(record, "data.format");
 }
 
+static const char *tags(const struct record *record, char text[FORMAT_TEXT])
+{
+    const char *list = record_option(record, "run.tags");
+    (void)text;
+    return list != NULL && list[0] != '\0' ? list : NULL;
+}
+
 /* The part of the data set that was used. */
 static const char *data_used(const struct record *record, char text[FORMAT_TEXT])
 {
@@ -299,6 +306,7 @@ const struct fact fact_table[] = {
     {RUN, "Model", "model", FIGURE_TEXT, .path = "model", .option = "model.name"},
     {RUN, "Parameters", "parameters", FIGURE_COUNT, .path = "parameters"},
     {RUN, "Initial weights", "init", FIGURE_TEXT, .text = initial_weights},
+    {RUN, "Tags", "tags", FIGURE_TEXT, .text = tags},
     {RUN, "Data", "data", FIGURE_TEXT, .text = data},
     {RUN, "Data used", "data_used", FIGURE_TEXT, .text = data_used},
     {RUN, "Training samples", "train_samples", FIGURE_COUNT, .path = "train_samples"},

@@ -267,6 +267,19 @@ static json_t *attempt_to_json(const struct trainer *trainer, const struct rank_
     return attempt;
 }
 
+static void tags_put(json_t *run, const char *list)
+{
+    json_t *tags = json_array();
+    size_t length;
+    for (const char *tag = text_next_item(list, &length); tag != NULL;
+         tag = text_next_item(tag + length, &length)) {
+        char text[OPTION_TEXT];
+        snprintf(text, sizeof text, "%.*s", (int)length, tag);
+        value_append(tags, value_name(text));
+    }
+    value_put(run, "tags", tags);
+}
+
 static void model_put(json_t *run, const struct trainer *trainer)
 {
     const struct session *session = &trainer->session;
@@ -354,6 +367,7 @@ bool run_record_begin(struct trainer *trainer, struct error *error)
         trainer->attempt.number = (int64_t)json_array_size(attempts);
         value_put(run, "format", json_integer(FORMAT));
         value_put(run, "name", value_name(trainer->options.run.name));
+        tags_put(run, trainer->options.run.tags);
         model_put(run, trainer);
         layout_put(run, trainer);
         data_put(run, trainer);

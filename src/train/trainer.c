@@ -192,7 +192,8 @@ static bool log_prepare(struct trainer *trainer, struct error *error)
                                               .untested =
                                                   trainer->folder.finished_steps != state->step};
     if (trainer->world->rank == 0 &&
-        run_folder_save_deck(&trainer->folder, &trainer->options, error))
+        run_folder_save_deck(&trainer->folder, &trainer->options, error) &&
+        run_folder_save_tags(&trainer->folder, &trainer->options, error))
         trainer->output.log =
             run_log_open(&trainer->folder, &trainer->options.output, &position, error);
     error_defer(run_log_options(trainer->output.log, &trainer->options, error));
