@@ -167,7 +167,7 @@ static void deck_and_log_are_there(void **state)
 static void tags_are_written(void **state)
 {
     (void)state;
-    char name[FILE_PATH], line[64] = "";
+    char name[2048], line[64] = "";
     struct run_folder folder = open_folder();
     snprintf(name, sizeof name, "%s/tags.log", folder.path);
     if (is_first()) {
