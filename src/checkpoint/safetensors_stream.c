@@ -125,9 +125,10 @@ static void choose_source(const struct safetensors_input *input, struct safetens
         list_add(bad, "%s has dtype %s", tensor->name, entry->dtype);
     else if (same_shape(tensor, entry, 0))
         source->kind = SOURCE_COPY;
-    else if (is_other_head(input, source))
-        log_info("%s: %s is %s there and %s here: it keeps its random initialisation", input->path,
-                 tensor->name, there, here);
+    else if (is_other_head(input, source)) /* one line on the console, for the weight */
+        (tensor->dimensions > 1 ? log_info : log_detail)(
+            "%s: %s is %s there and %s here: it keeps its random initialisation", input->path,
+            tensor->name, there, here);
     else if (is_other_grid(input, source)) {
         source->kind = SOURCE_RESIZE;
         log_info("%s: %s is %s there and %s here: it is resized", input->path, tensor->name, there,

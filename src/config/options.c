@@ -170,7 +170,7 @@ static bool value_is_changed(const struct option_entry *entry, const struct opti
 
 void options_print_changed(const struct options *options, FILE *file)
 {
-    enum { LINES = 3, INDENT = 8 };
+    enum { LINES = 2, INDENT = 8 };
     struct options defaults;
     int count = 0, printed = 0, lines = 1, column = fprintf(file, "options:");
     options_default(&defaults);
@@ -189,7 +189,7 @@ void options_print_changed(const struct options *options, FILE *file)
         printed++;
     }
     if (count > printed)
-        fprintf(file, "\n%*s and %d more, see deck.ini", INDENT, "", count - printed);
+        fprintf(file, " and %d more (deck.ini)", count - printed);
     fputs(count > 0 ? "\n" : " all have their defaults\n", file);
 }
 

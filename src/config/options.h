@@ -71,7 +71,7 @@ void options_visit(const struct options *options, option_visit *visit, void *use
  * marks values that are not the default. */
 void options_print(const struct options *options, FILE *file);
 
-/* Print the options of a run's deck that are not the default, in at most four lines. */
+/* Print the options of a run's deck that are not the default, in at most two lines. */
 void options_print_changed(const struct options *options, FILE *file);
 
 /* Write the value of one key as text ("train.batch" -> "64"); aborts on an unknown key. */
